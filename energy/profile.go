@@ -1,0 +1,128 @@
+package energy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// A Point is one measured pair of utilisation (0 to 1) and power.
+type Point struct {
+	Utilisation float64 `json:"utilisation"`
+	Power       Watts   `json:"watts"`
+}
+
+// Profile is the power model of a kind of hardware: what a node draws at a given CPU utilisation.
+//
+// With a Curve, power is interpolated linearly between the measured points. Otherwise it is
+//
+//	P(u) = Idle + (Max − Idle)·u^Exponent
+//
+// (Exponent 1 is the linear model, 1.4 in the mirrored form and 3 are the usual anchors of the literature; 0 reads as 1).
+// A node without any job draws Sleep, not P(0): an empty node may be suspended or switched off. A node that never
+// sleeps has Sleep equal to P(0); a zero Sleep means that an empty node is off.
+type Profile struct {
+	Name     string  `json:"name"`
+	Idle     Watts   `json:"idleWatts,omitempty"`
+	Max      Watts   `json:"maxWatts,omitempty"`
+	Exponent float64 `json:"exponent,omitempty"`
+	Curve    []Point `json:"curve,omitempty"`
+	Sleep    Watts   `json:"sleepWatts"`
+	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // spent once whenever a sleeping node gets its first job
+	GPUIdle  Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
+	GPUMax   Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
+	Quality  Quality `json:"quality"`
+	Source   string  `json:"source,omitempty"` // where the numbers were published
+}
+
+// UnmarshalJSON reads a profile strictly. A profile that says nothing of sleep never sleeps.
+func (p *Profile) UnmarshalJSON(text []byte) error {
+	type plain Profile
+	aux := struct {
+		*plain
+		Sleep *Watts `json:"sleepWatts"`
+	}{plain: (*plain)(p)}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&aux); err != nil {
+		return fmt.Errorf("reading power profile %q: %w", p.Name, err)
+	}
+	if aux.Sleep != nil {
+		p.Sleep = *aux.Sleep
+	} else {
+		p.Sleep = p.Power(0)
+	}
+	return p.Validate()
+}
+
+// Power returns what a node draws at utilisation u while at least one job is on it. Utilisation outside 0 to 1 is
+// clamped: an overcommitted CPU is a full CPU.
+func (p *Profile) Power(u float64) Watts {
+	switch {
+	case !(u > 0): // also NaN
+		u = 0
+	case u > 1:
+		u = 1
+	}
+	if len(p.Curve) > 0 {
+		return interpolate(p.Curve, u)
+	}
+	switch p.Exponent {
+	case 0, 1:
+	default:
+		u = math.Pow(u, p.Exponent)
+	}
+	return p.Idle + Watts(float64(p.Max-p.Idle)*u)
+}
+
+func interpolate(curve []Point, u float64) Watts {
+	if u <= curve[0].Utilisation {
+		return curve[0].Power
+	}
+	for i := 1; i < len(curve); i++ {
+		if b := curve[i]; u <= b.Utilisation {
+			a := curve[i-1]
+			share := (u - a.Utilisation) / (b.Utilisation - a.Utilisation)
+			return a.Power + Watts(share*float64(b.Power-a.Power))
+		}
+	}
+	return curve[len(curve)-1].Power
+}
+
+// Validate reports everything that makes p unusable as a model.
+func (p *Profile) Validate() error {
+	var errs []error
+	bad := func(field string, v float64) {
+		if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			errs = append(errs, fmt.Errorf("%s is %v: want a finite number that is not negative", field, v))
+		}
+	}
+	bad("idle", float64(p.Idle))
+	bad("max", float64(p.Max))
+	bad("exponent", p.Exponent)
+	bad("sleep", float64(p.Sleep))
+	bad("wakeUp", float64(p.WakeUp))
+	bad("gpuIdle", float64(p.GPUIdle))
+	bad("gpuMax", float64(p.GPUMax))
+	if len(p.Curve) == 0 && p.Max < p.Idle {
+		errs = append(errs, fmt.Errorf("max %v W is below idle %v W", float64(p.Max), float64(p.Idle)))
+	}
+	if p.GPUMax < p.GPUIdle {
+		errs = append(errs, fmt.Errorf("gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle)))
+	}
+	for i, point := range p.Curve {
+		bad(fmt.Sprintf("curve[%d].power", i), float64(point.Power))
+		if !(point.Utilisation >= 0 && point.Utilisation <= 1) {
+			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want 0 to 1", i, point.Utilisation))
+		}
+		if i > 0 && !(point.Utilisation > p.Curve[i-1].Utilisation) {
+			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want more than the point before", i, point.Utilisation))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("power profile %q: %w", p.Name, errors.Join(errs...))
+	}
+	return nil
+}

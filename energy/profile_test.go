@@ -1,0 +1,97 @@
+package energy_test
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+func TestPower(t *testing.T) {
+	linear := energy.Profile{Idle: 100, Max: 300}
+	convex := energy.Profile{Idle: 100, Max: 300, Exponent: 2}
+	curve := energy.Profile{Curve: []energy.Point{{0, 60}, {0.1, 110}, {0.5, 170}, {1, 300}}}
+	for _, c := range []struct {
+		name    string
+		profile energy.Profile
+		u       float64
+		want    energy.Watts
+	}{
+		{"linear idle", linear, 0, 100},
+		{"linear half", linear, 0.5, 200},
+		{"linear full", linear, 1, 300},
+		{"overcommitted is full", linear, 1.7, 300},
+		{"negative is idle", linear, -1, 100},
+		{"NaN is idle", linear, math.NaN(), 100},
+		{"exponent", convex, 0.5, 150},
+		{"curve at a point", curve, 0.5, 170},
+		{"curve between points", curve, 0.3, 140},
+		{"curve steep at low load", curve, 0.05, 85},
+		{"curve full", curve, 1, 300},
+	} {
+		if got := c.profile.Power(c.u); math.Abs(float64(got-c.want)) > 1e-9 {
+			t.Errorf("%s: %v W, want %v W", c.name, float64(got), float64(c.want))
+		}
+	}
+}
+
+// More load never draws less, if the profile is valid and its curve does not fall.
+func TestPowerIsMonotone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		idle := rapid.Float64Range(0, 300).Draw(t, "idle")
+		p := energy.Profile{
+			Idle: energy.Watts(idle), Max: energy.Watts(idle + rapid.Float64Range(0, 500).Draw(t, "dynamic")),
+			Exponent: rapid.Float64Range(0, 4).Draw(t, "exponent"),
+		}
+		a, b := rapid.Float64Range(0, 1).Draw(t, "a"), rapid.Float64Range(0, 1).Draw(t, "b")
+		if a > b {
+			a, b = b, a
+		}
+		if p.Power(a) > p.Power(b) {
+			t.Fatalf("%v W at %v, but %v W at %v", float64(p.Power(a)), a, float64(p.Power(b)), b)
+		}
+	})
+}
+
+func TestProfileJSON(t *testing.T) {
+	var p energy.Profile
+	if err := json.Unmarshal([]byte(`{"name":"n","idleWatts":60,"maxWatts":160,"quality":"measured"}`), &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Sleep != 60 {
+		t.Errorf("a profile that says nothing of sleep sleeps at %v W, want its idle power", float64(p.Sleep))
+	}
+	for text, want := range map[string]string{
+		`{"name":"n","idleWatts":200,"maxWatts":160}`:                                        "below idle",
+		`{"name":"n","idleWatts":-1,"maxWatts":160}`:                                         "idle",
+		`{"name":"n","idelWatts":1}`:                                                         "unknown field",
+		`{"name":"n","curve":[{"utilisation":0.5,"watts":1},{"utilisation":0.5,"watts":2}]}`: "curve[1]",
+		`{"name":"n","quality":"guessed"}`:                                                   "guessed",
+		`{"name":"n","gpuIdleWatts":50}`:                                                     "gpuMax",
+		`{"name":"n","curve":[{"utilisation":1.5,"watts":1}]}`:                               "curve[0]",
+	} {
+		if err := json.Unmarshal([]byte(text), &energy.Profile{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	if got := energy.Watts(1000).For(time.Hour).KWh(); got != 1 {
+		t.Errorf("1 kW for an hour is %v kWh", got)
+	}
+	if got := energy.KilowattHours(2).String(); got != "2 kWh" {
+		t.Errorf("2 kWh prints as %q", got)
+	}
+	if got := energy.Joules(12).String(); got != "12 J" {
+		t.Errorf("12 J prints as %q", got)
+	}
+	if got := energy.Grams(1500).String(); got != "1.5 kgCO2e" {
+		t.Errorf("1500 g prints as %q", got)
+	}
+}

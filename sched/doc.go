@@ -1,0 +1,24 @@
+// Package sched is the core of KubEnergy: one pure function from a [Snapshot] to a [Plan].
+//
+// There is no clock, context, log, goroutine, global variable, I/O or random source in here. Time, staleness and seed
+// are inputs, so the code that the simulator runs is the code that the scheduler runs, and every decision can be
+// replayed from its snapshot.
+//
+// A strategy answers two questions. Where: an argmin over nodes, several sites and grid zones at once. When: an argmin
+// over start times. [Snapshot.Estimate] is the only place that knows physics and tariffs; a strategy only says which
+// part of an estimate it minimises. [New] builds a strategy from its name, as in "carbon+window".
+//
+// # What the caller must do
+//
+//  1. Fill the Snapshot and leave it alone while Plan runs. Strategies read it and keep nothing of it.
+//  2. Decide feasibility. With one job in the queue, Nodes are the nodes that the real scheduler found feasible for it
+//     (affinity, taints, volumes are its business), and Plan does not second-guess them. With several jobs, [Job.Fits]
+//     stands in for feasibility; it is a model of CPU, memory, GPU and labels, and is called one.
+//  3. Carry out decisions: run the job on Decision.Node if [Decision.Held] is false, otherwise keep it and release it at
+//     Window.Start. A decision without a node that is not held is no opinion: do what stock would do.
+//  4. Set Job.Released when a job was held and let go. Released is final: such a job is never held again.
+//  5. Set Snapshot.Last to the node of the last decision carried out.
+//
+// What is priced is what is known: signals that are absent or older than Policy.MaxSignalAge give no opinion and no
+// hold, never a guess.
+package sched

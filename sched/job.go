@@ -1,0 +1,67 @@
+package sched
+
+import "time"
+
+// Resources are amounts of what a node has and a job asks for, in the units of Kubernetes' scheduler.
+type Resources struct {
+	MilliCPU int64 // thousandths of a core
+	Memory   int64 // bytes
+	GPU      int64 // whole devices
+}
+
+// Add returns r + o.
+func (r Resources) Add(o Resources) Resources {
+	return Resources{r.MilliCPU + o.MilliCPU, r.Memory + o.Memory, r.GPU + o.GPU}
+}
+
+// Sub returns r − o.
+func (r Resources) Sub(o Resources) Resources {
+	return Resources{r.MilliCPU - o.MilliCPU, r.Memory - o.Memory, r.GPU - o.GPU}
+}
+
+// Within reports whether r is at most o in every dimension.
+func (r Resources) Within(o Resources) bool {
+	return r.MilliCPU <= o.MilliCPU && r.Memory <= o.Memory && r.GPU <= o.GPU
+}
+
+// Job is what is to be run: a pod, a Kubernetes Job, a batch job, a row of a trace.
+type Job struct {
+	ID        string
+	Submitted time.Time
+	Duration  time.Duration // expected run time on a node of speed 1
+	Request   Resources
+	Selector  map[string]string // labels that a node must carry
+
+	AllowedDelay time.Duration // how long the start may be put off after submission; 0: not at all
+	FinishBy     time.Time     // deadline of the finish; zero: none
+	Released     bool          // was held and let go, or was told to run now: never hold it (again)
+}
+
+// LatestStart returns the last instant to which the start may be put off: submission plus the allowed delay, earlier if
+// the job would otherwise miss the deadline of its finish. It is never before submission.
+func (j *Job) LatestStart() time.Time {
+	latest := j.Submitted.Add(j.AllowedDelay)
+	if !j.FinishBy.IsZero() {
+		if t := j.FinishBy.Add(-j.Duration); t.Before(latest) {
+			latest = t
+		}
+	}
+	if latest.Before(j.Submitted) {
+		return j.Submitted
+	}
+	return latest
+}
+
+// Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects. It stands
+// in for a real scheduler's filters where there is none.
+func (j *Job) Fits(n *Node) bool {
+	if !j.Request.Within(n.Free) {
+		return false
+	}
+	for key, want := range j.Selector {
+		if got, ok := n.Labels[key]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}

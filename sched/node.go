@@ -1,0 +1,84 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// Site is a place with one grid connection: a cluster, a partition, a room.
+type Site struct {
+	Name   string      `json:"name"`
+	Zone   grid.Zone   `json:"zone"`
+	PUE    float64     `json:"pue,omitempty"`   // facility energy ÷ node energy; 0 reads as 1
+	Carbon grid.Signal `json:"carbon,omitzero"` // gCO2e per kWh
+	Price  grid.Signal `json:"price,omitzero"`  // money per kWh; absent: energy is free of charge here
+}
+
+func (s *Site) pue() float64 {
+	if s.PUE == 0 {
+		return 1
+	}
+	return s.PUE
+}
+
+// Node is a target that can run jobs.
+type Node struct {
+	Name     string
+	Site     *Site
+	Labels   map[string]string
+	Capacity Resources
+	Free     Resources
+	Jobs     int // running on it; an empty node sleeps as its profile says
+	Profile  *energy.Profile
+	Speed    float64 // relative to the machine that durations were measured on; 0 reads as 1
+}
+
+// Runtime returns how long j runs on n.
+func (n *Node) Runtime(j *Job) time.Duration {
+	if n.Speed == 0 || n.Speed == 1 {
+		return j.Duration
+	}
+	return time.Duration(float64(j.Duration) / n.Speed)
+}
+
+// Utilisation returns the share of n's CPU that is taken once extra is placed on it.
+func (n *Node) Utilisation(extra Resources) float64 {
+	if n.Capacity.MilliCPU <= 0 {
+		return 0
+	}
+	return float64(n.Capacity.MilliCPU-n.Free.MilliCPU+extra.MilliCPU) / float64(n.Capacity.MilliCPU)
+}
+
+// Power returns what n draws at the node (without PUE) with the jobs that are on it.
+func (n *Node) Power() energy.Watts {
+	if n.Jobs == 0 {
+		return n.Profile.Sleep
+	}
+	return n.Profile.Power(n.Utilisation(Resources{})) + n.gpuPower(n.Capacity.GPU-n.Free.GPU)
+}
+
+func (n *Node) gpuPower(held int64) energy.Watts {
+	if n.Capacity.GPU == 0 {
+		return 0
+	}
+	return n.Profile.GPUIdle*energy.Watts(n.Capacity.GPU-held) + n.Profile.GPUMax*energy.Watts(held)
+}
+
+// Place returns n with one more job of the given request on it.
+func (n Node) Place(request Resources) Node {
+	n.Free = n.Free.Sub(request)
+	n.Jobs++
+	return n
+}
+
+// marginal returns the power that n draws more once request is placed on it, and the energy spent at once for waking it.
+func (n *Node) marginal(request Resources) (energy.Watts, energy.Joules) {
+	held := n.Capacity.GPU - n.Free.GPU
+	after := n.Profile.Power(n.Utilisation(request)) + n.gpuPower(held+request.GPU)
+	if n.Jobs == 0 {
+		return after - n.Profile.Sleep, n.Profile.WakeUp
+	}
+	return after - n.Power(), 0
+}

@@ -1,0 +1,207 @@
+package sched_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// TestScripts plays the scenario scripts in testdata: cluster, signals and jobs in, decisions with reasons out.
+//
+//	reset                                               forget everything
+//	site NAME zone=DE pue=1.2 step=1h as-of=T price=P   hourly intensities follow on the next lines
+//	profile NAME idle=W max=W exponent=E sleep=W wake-up=J
+//	node NAME site=S profile=P cpu=CORES memory=GIB used-cpu=CORES used-memory=GIB jobs=N speed=X
+//	job ID submitted=T cpu=CORES memory=GIB duration=D delay=D finish-by=T released=true
+//	policy wait=G price=G utilisation=G carbon=G max-delay=D max-age=D min-saving=R
+//	plan STRATEGY now=T last=NODE                       decides on all jobs and prints the decisions
+//
+// Times are hours and minutes of 2022-06-01, UTC. Run with -rewrite to regenerate; only commit a change whose cause you
+// understand.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		w := newWorld()
+		datadriven.RunTest(t, path, w.run)
+	})
+}
+
+type world struct {
+	sites    map[string]*sched.Site
+	profiles map[string]*energy.Profile
+	snapshot sched.Snapshot
+}
+
+func newWorld() *world {
+	return &world{sites: map[string]*sched.Site{}, profiles: map[string]*energy.Profile{}}
+}
+
+var day = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
+
+func (w *world) run(t *testing.T, d *datadriven.TestData) string {
+	a := args{t, d}
+	name := ""
+	if len(d.CmdArgs) > 0 {
+		name = d.CmdArgs[0].Key
+	}
+	switch d.Cmd {
+	case "reset":
+		*w = *newWorld()
+	case "site":
+		site := &sched.Site{Name: name, Zone: grid.Zone(a.text("zone", "")), PUE: a.number("pue", 0)}
+		step := a.duration("step", time.Hour)
+		if values := numbers(t, d.Input); len(values) > 0 {
+			site.Carbon = grid.Signal{Series: mustSeries(t, step, values)}
+		}
+		if a.has("as-of") {
+			site.Carbon.AsOf = a.clock("as-of")
+		}
+		if a.has("price") {
+			var prices []float64
+			for _, text := range strings.Split(a.text("price", ""), "/") {
+				prices = append(prices, numbers(t, text)...)
+			}
+			site.Price = grid.Signal{Series: mustSeries(t, step, prices)}
+		}
+		w.sites[name] = site
+		w.snapshot.Sites = append(w.snapshot.Sites, site)
+	case "profile":
+		w.profiles[name] = &energy.Profile{
+			Name: name, Idle: energy.Watts(a.number("idle", 0)), Max: energy.Watts(a.number("max", 0)),
+			Exponent: a.number("exponent", 1), Sleep: energy.Watts(a.number("sleep", a.number("idle", 0))),
+			WakeUp: energy.Joules(a.number("wake-up", 0)),
+		}
+	case "node":
+		capacity := sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 0)), Memory: int64(a.number("memory", 0)) << 30}
+		used := sched.Resources{MilliCPU: int64(1000 * a.number("used-cpu", 0)), Memory: int64(a.number("used-memory", 0)) << 30}
+		w.snapshot.Nodes = append(w.snapshot.Nodes, &sched.Node{
+			Name: name, Site: w.sites[a.text("site", "")], Profile: w.profiles[a.text("profile", "")],
+			Capacity: capacity, Free: capacity.Sub(used), Jobs: int(a.number("jobs", 0)), Speed: a.number("speed", 1),
+		})
+	case "job":
+		job := sched.Job{
+			ID: name, Submitted: a.clock("submitted"), Duration: a.duration("duration", time.Hour), AllowedDelay: a.duration("delay", 0),
+			Request:  sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30},
+			Released: a.has("released"),
+		}
+		if a.has("finish-by") {
+			job.FinishBy = a.clock("finish-by")
+		}
+		w.snapshot.Queue = append(w.snapshot.Queue, job)
+	case "policy":
+		w.snapshot.Policy = sched.Policy{
+			Weights: sched.Weights{
+				Carbon: a.number("carbon", 1), Wait: a.number("wait", 0),
+				Price: a.number("price", 0), Utilisation: a.number("utilisation", 0),
+			},
+			MaxDelay: a.duration("max-delay", 0), MaxSignalAge: a.duration("max-age", 0), MinSaving: a.number("min-saving", 0),
+		}
+	case "plan":
+		strategy, err := sched.New(name)
+		if err != nil {
+			return err.Error() + "\n"
+		}
+		w.snapshot.Now, w.snapshot.Last = a.clock("now"), a.text("last", "")
+		return render(w.snapshot.Now, strategy.Plan(&w.snapshot))
+	default:
+		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
+	}
+	return ""
+}
+
+func render(now time.Time, plan sched.Plan) string {
+	var b strings.Builder
+	for _, d := range plan {
+		switch {
+		case d.Held(now):
+			fmt.Fprintf(&b, "%s: hold", d.Job)
+		case d.Node == "":
+			fmt.Fprintf(&b, "%s: no node", d.Job)
+		default:
+			fmt.Fprintf(&b, "%s: run on %s, %v, %v", d.Job, d.Node, d.Cost.Energy, d.Cost.Carbon)
+			if d.Cost.Cost != 0 {
+				fmt.Fprintf(&b, ", cost %.4g", float64(d.Cost.Cost))
+			}
+		}
+		fmt.Fprintf(&b, " (%v: %v)\n", d.Reason.Kind, d.Reason)
+	}
+	return b.String()
+}
+
+func mustSeries(t *testing.T, step time.Duration, values []float64) *grid.Series {
+	t.Helper()
+	s, err := grid.NewSeries(day, step, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func numbers(t *testing.T, text string) (values []float64) {
+	t.Helper()
+	for _, field := range strings.Fields(text) {
+		var v float64
+		if _, err := fmt.Sscan(field, &v); err != nil {
+			t.Fatalf("number %q: %v", field, err)
+		}
+		values = append(values, v)
+	}
+	return values
+}
+
+// args reads the key=value arguments of a command.
+type args struct {
+	t *testing.T
+	d *datadriven.TestData
+}
+
+func (a args) has(key string) bool { return a.d.HasArg(key) }
+
+func (a args) text(key, otherwise string) string {
+	for _, arg := range a.d.CmdArgs {
+		if arg.Key == key && len(arg.Vals) == 1 {
+			return arg.Vals[0]
+		}
+	}
+	return otherwise
+}
+
+func (a args) number(key string, otherwise float64) float64 {
+	if !a.has(key) {
+		return otherwise
+	}
+	return numbers(a.t, a.text(key, ""))[0]
+}
+
+func (a args) duration(key string, otherwise time.Duration) time.Duration {
+	if !a.has(key) {
+		return otherwise
+	}
+	v, err := time.ParseDuration(a.text(key, ""))
+	if err != nil {
+		a.d.Fatalf(a.t, "%s: %v", key, err)
+	}
+	return v
+}
+
+// clock reads hh:mm of the scripts' day, or d+hh:mm of a later one.
+func (a args) clock(key string) time.Time {
+	text, days := a.text(key, "00:00"), 0
+	if before, after, ok := strings.Cut(text, "+"); ok {
+		if _, err := fmt.Sscan(before, &days); err != nil {
+			a.d.Fatalf(a.t, "%s: %v", key, err)
+		}
+		text = after
+	}
+	v, err := time.Parse("15:04", text)
+	if err != nil {
+		a.d.Fatalf(a.t, "%s: %v", key, err)
+	}
+	return day.AddDate(0, 0, days).Add(v.Sub(v.Truncate(24 * time.Hour)))
+}

@@ -1,0 +1,59 @@
+package sched
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// Snapshot is everything that a decision may depend on.
+type Snapshot struct {
+	Now    time.Time
+	Queue  []Job   // one job in a live cycle; several in batch
+	Nodes  []*Node // see the package documentation on who decides feasibility
+	Sites  []*Site // every site that the queue might run at
+	Policy Policy
+	Last   string // node of the last decision carried out; "" if none
+}
+
+// Policy holds weights and limits.
+type Policy struct {
+	Weights      Weights
+	MaxDelay     time.Duration // no hold lasts longer, whatever a job allows; 0: no such limit
+	MaxSignalAge time.Duration // an older signal is no signal; 0: signals do not age
+	MinSaving    float64       // share of the cost of starting now that a hold must save; 0: anything
+	Nominal      energy.Watts  // of one busy core, before a node is chosen; 0 reads as 4
+	Seed         uint64        // breaks ties of least-allocated as stock does, at random; 0: by node name
+}
+
+// Weights turn an estimate into one number, in grams of CO2e. The zero Weights count carbon alone.
+type Weights struct {
+	Carbon      float64 `json:"carbon"`      // per gram emitted
+	Wait        float64 `json:"wait"`        // grams per hour between submission and finish
+	Price       float64 `json:"price"`       // grams per unit of money
+	Utilisation float64 `json:"utilisation"` // grams at a fully used node: spreads load where it is positive, packs where it is negative
+}
+
+// The median power of a busy virtual core over current server generations is 3.5 to 4.2 W in the Cloud Carbon Footprint
+// coefficients; it only scales how a hold's saving compares with the other weights.
+const nominalWattsPerCore = 4
+
+func (p *Policy) nominal() energy.Watts {
+	if p.Nominal == 0 {
+		return nominalWattsPerCore
+	}
+	return p.Nominal
+}
+
+func (w Weights) orDefault() Weights {
+	if w == (Weights{}) {
+		return Weights{Carbon: 1}
+	}
+	return w
+}
+
+// cost weighs an estimate for a job submitted at a given time, on a node of the given utilisation.
+func (w Weights) cost(e Estimate, submitted time.Time, utilisation float64) float64 {
+	return w.Carbon*float64(e.Carbon) + w.Price*float64(e.Cost) +
+		w.Wait*e.Finish.Sub(submitted).Hours() + w.Utilisation*utilisation
+}
