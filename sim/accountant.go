@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// accountant integrates the power of every node over time. A node's power is constant between two changes of what runs
+// on it, and signals are integrated exactly, so the totals carry no discretisation error.
+type accountant struct {
+	start time.Time
+	since []time.Time // per node: up to when it is accounted
+	total Totals
+	nodes []energy.Joules
+	bins  []bin
+	step  time.Duration
+}
+
+// bin is one interval of the timeline.
+type bin struct {
+	energy energy.Joules
+	carbon energy.Grams
+}
+
+func newAccountant(start time.Time, nodes int, step time.Duration) *accountant {
+	a := &accountant{start: start, since: make([]time.Time, nodes), nodes: make([]energy.Joules, nodes), step: step}
+	for i := range a.since {
+		a.since[i] = start
+	}
+	return a
+}
+
+// settle books what node i drew until t. It must be called before the node changes.
+func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
+	if !t.After(a.since[i]) {
+		return nil
+	}
+	power := n.Power()
+	window := sched.Window{Start: a.since[i], End: t}
+	a.since[i] = t
+	for _, signal := range [2]*grid.Series{n.Site.Carbon.Series, n.Site.Price.Series} {
+		if signal != nil && !signal.Covers(window.Start, window.End) {
+			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier or give a longer series",
+				n.Site.Name, n.Site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339), window.End.Format(time.RFC3339))
+		}
+	}
+	e := n.Site.Account(power, 0, window)
+	a.book(i, e)
+	a.chart(n, power, window)
+	return nil
+}
+
+// wake books the energy of waking node i at t.
+func (a *accountant) wake(i int, n *sched.Node, t time.Time) {
+	if n.Profile.WakeUp == 0 {
+		return
+	}
+	e := n.Site.Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
+	a.book(i, e)
+	b := a.bin(t)
+	b.energy += e.Energy
+	b.carbon += e.Carbon
+}
+
+func (a *accountant) book(i int, e sched.Estimate) {
+	a.nodes[i] += e.Energy
+	a.total.Energy += e.Energy
+	a.total.Carbon += e.Carbon
+	a.total.Cost += e.Cost
+}
+
+// chart spreads a window over the bins of the timeline.
+func (a *accountant) chart(n *sched.Node, power energy.Watts, w sched.Window) {
+	for w.Start.Before(w.End) {
+		k := w.Start.Sub(a.start) / a.step
+		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
+		if part.End.After(w.End) {
+			part.End = w.End
+		}
+		e := n.Site.Account(power, 0, part)
+		b := a.bin(w.Start)
+		b.energy += e.Energy
+		b.carbon += e.Carbon
+		w.Start = part.End
+	}
+}
+
+func (a *accountant) bin(t time.Time) *bin {
+	k := int(t.Sub(a.start) / a.step)
+	for len(a.bins) <= k {
+		a.bins = append(a.bins, bin{})
+	}
+	return &a.bins[k]
+}

@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Placement is where and when a job really ran, as observed somewhere else.
+type Placement struct {
+	Job      int // index in Scenario.Jobs
+	Node     string
+	Hold     time.Time // until when it was held; zero if it was not
+	Released time.Time
+	Start    time.Time
+	Finish   time.Time
+}
+
+// Replay accounts placements that something else decided, such as a real scheduler, with the same model that [Run] uses.
+// Observed times may overlap by the latency of the observer, so room is not checked.
+func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	e := newEngine(s, nil)
+	e.result.Strategy = name
+	for k := range placements {
+		p := &placements[k]
+		if _, ok := e.byName[p.Node]; !ok || p.Start.Before(s.Start) || !p.Finish.After(p.Start) {
+			return nil, fmt.Errorf("replaying %s: job %s on node %q from %s to %s is not possible in this scenario",
+				name, s.Jobs[p.Job].ID, p.Node, p.Start, p.Finish)
+		}
+		out := &e.result.Outcomes[p.Job]
+		out.Released, out.Start, out.Finish = p.Released, p.Start, p.Finish
+		out.Placed = sched.Decision{Job: s.Jobs[p.Job].ID, Node: p.Node, Window: sched.Window{Start: p.Start, End: p.Finish}}
+		if !p.Hold.IsZero() {
+			out.Hold = sched.Decision{Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold}}
+		}
+		e.events.push(event{at: e.since(p.Start), kind: arrival, job: int32(p.Job)})
+		e.events.push(event{at: e.since(p.Finish), kind: completion, job: int32(p.Job)})
+	}
+	for len(e.events) > 0 {
+		ev := e.events.pop()
+		now := s.Start.Add(time.Duration(ev.at))
+		e.chartCounts(now)
+		e.result.Events++
+		var err error
+		if ev.kind == completion {
+			err = e.complete(now, int(ev.job))
+		} else {
+			err = e.begin(now, int(ev.job), e.byName[e.result.Outcomes[ev.job].Placed.Node])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("replaying %s: %w", name, err)
+		}
+	}
+	if err := e.finish(); err != nil {
+		return nil, fmt.Errorf("replaying %s: %w", name, err)
+	}
+	return e.result, nil
+}
+
+// Align accounts all results up to the end of the longest, so that none is charged for more hours of empty nodes than
+// another. It returns that end.
+func Align(results ...*Result) (time.Time, error) {
+	if len(results) == 0 {
+		return time.Time{}, nil
+	}
+	end := slices.MaxFunc(results, func(a, b *Result) int { return a.Accounted.Compare(b.Accounted) }).Accounted
+	for _, r := range results {
+		if err := r.engine.settleAll(end); err != nil {
+			return end, fmt.Errorf("accounting %s up to the end of the longest run: %w", r.Strategy, err)
+		}
+		r.engine.fill()
+	}
+	return end, nil
+}

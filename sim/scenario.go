@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Validate reports everything that keeps a scenario from being run.
+func (s *Scenario) Validate() error {
+	var errs []error
+	if len(s.Nodes) == 0 {
+		errs = append(errs, errors.New("scenario has no nodes"))
+	}
+	if len(s.Jobs) == 0 {
+		errs = append(errs, errors.New("scenario has no jobs"))
+	}
+	names := make(map[string]bool, len(s.Nodes))
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		switch {
+		case n.Name == "" || names[n.Name]:
+			errs = append(errs, fmt.Errorf("node %d: name %q is empty or used twice", i, n.Name))
+		case n.Site == nil:
+			errs = append(errs, fmt.Errorf("node %s has no site", n.Name))
+		case n.Profile == nil:
+			errs = append(errs, fmt.Errorf("node %s has no power profile", n.Name))
+		case n.Capacity.MilliCPU <= 0 || n.Capacity.Memory < 0 || n.Capacity.GPU < 0 || n.Speed < 0:
+			errs = append(errs, fmt.Errorf("node %s: capacity or speed is not positive", n.Name))
+		}
+		names[n.Name] = true
+	}
+	for _, site := range s.Sites {
+		if c := site.Carbon.Series; c != nil && !c.Covers(s.Start, s.Start) {
+			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, not the start %s",
+				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339), s.Start.Format(time.RFC3339)))
+		}
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Duration <= 0 || j.Submitted.Before(s.Start) || j.AllowedDelay < 0 {
+			errs = append(errs, fmt.Errorf("job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
+				j.ID, s.Start.Format(time.RFC3339)))
+		}
+	}
+	if len(errs) > 10 {
+		errs = append(errs[:10], fmt.Errorf("and %d more", len(errs)-10))
+	}
+	return errors.Join(errs...)
+}
+
+// timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a
+// minute.
+func (s *Scenario) timelineStep() time.Duration {
+	var last time.Time
+	for i := range s.Jobs {
+		if t := s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration); t.After(last) {
+			last = t
+		}
+	}
+	const bins = 300
+	return max(time.Minute, (last.Sub(s.Start) / bins).Round(time.Minute))
+}
