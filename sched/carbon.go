@@ -5,10 +5,13 @@ package sched
 //
 // The original normalises each term over the candidate nodes, which makes a node's cost depend on its rivals and
 // different windows incomparable; fixed exchange rates in grams keep the sum meaningful.
-func carbon(s *Snapshot, j *Job, n *Node) (float64, bool) {
-	if n.Profile == nil || !n.Site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) {
+func carbon(c *costing, n *Node) (float64, bool) {
+	if n.Profile == nil {
 		return 0, false
 	}
-	window := Window{s.Now, s.Now.Add(n.Runtime(j))}
-	return s.Policy.Weights.orDefault().cost(s.Estimate(j, n, window), j.Submitted, n.Utilisation(j.Request)), true
+	c.visit(n)
+	if !c.fresh {
+		return 0, false
+	}
+	return c.weights.cost(c.estimate(n), c.job.Submitted, n.Utilisation(c.job.Request)), true
 }

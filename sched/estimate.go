@@ -29,26 +29,39 @@ func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 
 // Account prices power drawn at nodes of the site during w, and a burst of energy at its start, at the site's meter.
 func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estimate {
-	pue := s.pue()
-	e := Estimate{
-		Energy: energy.Joules(pue) * (power.For(w.End.Sub(w.Start)) + burst),
-		Finish: w.End,
-	}
-	if carbon := s.Carbon.Series; carbon != nil {
-		e.Carbon = energy.Grams(pue * overWindow(carbon, power, burst, w))
-	}
-	if price := s.Price.Series; price != nil {
-		e.Cost = grid.Money(pue * overWindow(price, power, burst, w))
-	}
-	return e
+	r := s.rates(w)
+	return r.of(power, burst)
 }
 
-// overWindow multiplies a signal per kWh with power over w and a burst at its start.
-func overWindow(signal *grid.Series, power energy.Watts, burst energy.Joules, w Window) float64 {
-	// The integral is in signal·seconds, so power times it is signal·joules.
-	total := energy.Joules(float64(power) * signal.Integral(w.Start, w.End)).KWh()
-	if burst != 0 {
-		total += signal.At(w.Start) * burst.KWh()
+// rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them.
+type rates struct {
+	watt, joule struct{ energy, carbon, cost float64 }
+	end         time.Time
+}
+
+const joulesPerKWh = 3.6e6
+
+func (s *Site) rates(w Window) (r rates) {
+	pue := s.pue()
+	r.end = w.End
+	r.watt.energy, r.joule.energy = pue*w.End.Sub(w.Start).Seconds(), pue
+	if carbon := s.Carbon.Series; carbon != nil {
+		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / joulesPerKWh
+		r.joule.carbon = pue * carbon.At(w.Start) / joulesPerKWh
 	}
-	return total
+	if price := s.Price.Series; price != nil {
+		r.watt.cost = pue * price.Integral(w.Start, w.End) / joulesPerKWh
+		r.joule.cost = pue * price.At(w.Start) / joulesPerKWh
+	}
+	return r
+}
+
+func (r *rates) of(power energy.Watts, burst energy.Joules) Estimate {
+	p, b := float64(power), float64(burst)
+	return Estimate{
+		Energy: energy.Joules(p*r.watt.energy + b*r.joule.energy),
+		Carbon: energy.Grams(p*r.watt.carbon + b*r.joule.carbon),
+		Cost:   grid.Money(p*r.watt.cost + b*r.joule.cost),
+		Finish: r.end,
+	}
 }

@@ -58,6 +58,9 @@ func (j *Job) Fits(n *Node) bool {
 	if !j.Request.Within(n.Free) {
 		return false
 	}
+	if len(j.Selector) == 0 { // starting to range over an empty map costs more than all the rest
+		return true
+	}
 	for key, want := range j.Selector {
 		if got, ok := n.Labels[key]; !ok || got != want {
 			return false

@@ -6,15 +6,15 @@ import "math"
 // NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation at their default weights over CPU and memory, in
 // its own integer arithmetic. Stock's other scorers are left out; they say the same of all nodes unless pods ask for
 // affinity, spreading or images. Stock breaks ties at random, and so does this with a seed.
-func leastAllocated(s *Snapshot, j *Job, n *Node) (float64, bool) {
+func leastAllocated(c *costing, n *Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
-	request := stockRequest(j.Request)
+	request := stockRequest(c.job.Request)
 	cpu := leastRequestedScore(used.MilliCPU+request.MilliCPU, n.Capacity.MilliCPU)
 	memory := leastRequestedScore(used.Memory+request.Memory, n.Capacity.Memory)
-	score := (cpu+memory)/2 + balancedScore(used, j.Request, n.Capacity)
+	score := (cpu+memory)/2 + balancedScore(used, c.job.Request, n.Capacity)
 	cost := float64(-score)
-	if s.Policy.Seed != 0 {
-		cost += tieBreak(s.Policy.Seed, j.ID, n.Name)
+	if seed := c.snapshot.Policy.Seed; seed != 0 {
+		cost += tieBreak(seed, c.job.ID, n.Name)
 	}
 	return cost, true
 }

@@ -54,6 +54,9 @@ func (w Weights) orDefault() Weights {
 
 // cost weighs an estimate for a job submitted at a given time, on a node of the given utilisation.
 func (w Weights) cost(e Estimate, submitted time.Time, utilisation float64) float64 {
-	return w.Carbon*float64(e.Carbon) + w.Price*float64(e.Cost) +
-		w.Wait*e.Finish.Sub(submitted).Hours() + w.Utilisation*utilisation
+	c := w.Carbon*float64(e.Carbon) + w.Price*float64(e.Cost) + w.Utilisation*utilisation
+	if w.Wait != 0 {
+		c += w.Wait * e.Finish.Sub(submitted).Hours()
+	}
+	return c
 }

@@ -13,9 +13,9 @@ type Strategy interface {
 	Plan(*Snapshot) Plan
 }
 
-// nodeCost returns the cost of running j on n now; the node of least cost is chosen, ties go by name. ok is false where
-// the snapshot lacks what the cost depends on: then the strategy has no opinion.
-type nodeCost func(s *Snapshot, j *Job, n *Node) (cost float64, ok bool)
+// nodeCost returns the cost of running c.job on n now; the node of least cost is chosen, ties go by name. ok is false
+// where the snapshot lacks what the cost depends on: then the strategy has no opinion.
+type nodeCost func(c *costing, n *Node) (cost float64, ok bool)
 
 // startRule returns when a job should start. A start after s.Now holds it.
 type startRule func(s *Snapshot, j *Job) (Window, Reason)
@@ -46,12 +46,18 @@ func Names() (wheres, whens []string) {
 	return wheres, whens
 }
 
+// When returns the when of a strategy's name, "now" where it names none.
+func When(name string) string {
+	if _, right, both := strings.Cut(name, "+"); both {
+		return right
+	}
+	return "now"
+}
+
 // New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
 func New(name string) (*Greedy, error) {
-	left, right, both := strings.Cut(name, "+")
-	if !both {
-		right = "now"
-	}
+	left, _, _ := strings.Cut(name, "+")
+	right := When(name)
 	cost, okWhere := where[left]
 	start, okWhen := when[right]
 	if !okWhere || !okWhen {
@@ -143,8 +149,9 @@ func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
 
 func (g *Greedy) cheapest(s *Snapshot, j *Job) (best *Node, ok bool) {
 	least := math.Inf(1)
+	costing := newCosting(s, j)
 	for _, n := range s.Nodes {
-		c, known := g.cost(s, j, n)
+		c, known := g.cost(&costing, n)
 		if !known {
 			return nil, false
 		}
@@ -159,8 +166,9 @@ func (g *Greedy) cheapest(s *Snapshot, j *Job) (best *Node, ok bool) {
 // ok is false if there is no opinion.
 func (g *Greedy) Costs(s *Snapshot, j *Job, dst []float64) (costs []float64, ok bool) {
 	costs = dst[:0]
+	costing := newCosting(s, j)
 	for _, n := range s.Nodes {
-		c, known := g.cost(s, j, n)
+		c, known := g.cost(&costing, n)
 		if !known {
 			return nil, false
 		}

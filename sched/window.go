@@ -20,33 +20,10 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 // lies where one end of the window meets a step of a signal, or at either limit. Trying just these is exact.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	now := Window{s.Now, s.Now.Add(j.Duration)}
-	latest := j.LatestStart()
-	if s.Policy.MaxDelay > 0 {
-		if limit := j.Submitted.Add(s.Policy.MaxDelay); limit.Before(latest) {
-			latest = limit
-		}
+	latest := s.Policy.latestStart(j)
+	if kind, ok := s.mayHold(j, now, latest); !ok {
+		return now, Reason{Kind: kind}
 	}
-	switch {
-	case j.Released:
-		return now, Reason{Kind: AlreadyReleased}
-	case !latest.After(s.Now):
-		if j.AllowedDelay > 0 {
-			return now, Reason{Kind: DelayUsedUp}
-		}
-		return now, Reason{Kind: Cheapest}
-	}
-	for _, site := range s.Sites {
-		if !site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) {
-			return now, Reason{Kind: NoFreshSignal}
-		}
-		if !site.Carbon.Series.Covers(now.Start, now.End) {
-			return now, Reason{Kind: BeyondForecast}
-		}
-	}
-	if len(s.Sites) == 0 {
-		return now, Reason{Kind: NoFreshSignal}
-	}
-
 	search := windowSearch{s: s, j: j, power: s.nominalPower(j)}
 	atOnce := search.best(now)
 	start, least := now.Start, atOnce
@@ -79,6 +56,38 @@ func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
 		Saving: (atOnce - least) / math.Abs(atOnce),
 		Carbon: search.carbon(now) - search.carbon(window),
 	}
+}
+
+// latestStart is the job's own latest start, clamped by the policy.
+func (p *Policy) latestStart(j *Job) time.Time {
+	latest := j.LatestStart()
+	if limit := j.Submitted.Add(p.MaxDelay); p.MaxDelay > 0 && limit.Before(latest) {
+		return limit
+	}
+	return latest
+}
+
+// mayHold reports whether there is anything to choose from, and if not, why the job runs now.
+func (s *Snapshot) mayHold(j *Job, now Window, latest time.Time) (why ReasonKind, ok bool) {
+	switch {
+	case j.Released:
+		return AlreadyReleased, false
+	case j.AllowedDelay <= 0:
+		return Cheapest, false
+	case !latest.After(s.Now):
+		return DelayUsedUp, false
+	case len(s.Sites) == 0:
+		return NoFreshSignal, false
+	}
+	for _, site := range s.Sites {
+		if !site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) {
+			return NoFreshSignal, false
+		}
+		if !site.Carbon.Series.Covers(now.Start, now.End) {
+			return BeyondForecast, false
+		}
+	}
+	return NoOpinion, true
 }
 
 // tolerance is the relative difference below which two costs are the same: integrals of a constant signal differ in

@@ -1,0 +1,93 @@
+# Everything here needs Go, GNU make 4 and bash; `verify` also needs git.
+
+SHELL       := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS   += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help build test check test-light test-heavy lint bench demo parity hold generate verify clean
+
+# Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
+JOBS    ?= 2
+TIMEOUT ?= 20m
+
+# Kubernetes' packages get their version at link time; without it binaries call themselves v0.0.0-master.
+kubernetes = $(shell go list -m -f '{{.Version}}' k8s.io/kubernetes)
+version    = $(subst ., ,$(patsubst v%,%,$(kubernetes)))
+ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
+             -X k8s.io/component-base/version.gitMajor=$(word 1,$(version)) \
+             -X k8s.io/component-base/version.gitMinor=$(word 2,$(version)) \
+             -X k8s.io/client-go/pkg/version.gitVersion=$(kubernetes)
+
+# Packages that link k8s.io/kubernetes take minutes to build, and many more with the race detector: they are tested without.
+# The layer test stands in test/ but links nothing.
+heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$
+light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep '/test/layers$$' <<<"$$all")"
+heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -v '/test/layers$$' || true)
+
+# The race detector needs a C compiler; without one the same tests run without it.
+RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
+
+# Packages with golden files that their tests rewrite when they are given -rewrite.
+goldens = $(shell grep -rlE --include='*_test.go' 'cockroachdb/datadriven|flag.Bool."rewrite"' . | xargs -r -n 1 dirname | sort -u)
+
+lint_tool := go tool -modfile=go.tools.mod golangci-lint
+
+help: ## Print this list.
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build the binaries into bin/.
+	@echo "== building bin/ with Kubernetes $(kubernetes) (the first time takes minutes)"
+	go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/...
+
+test: check test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
+	@echo "== all tests passed"
+
+check:
+	@echo "== gofmt"
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then printf 'gofmt would change:\n%s\n' "$$unformatted"; exit 1; fi
+	@echo "== go vet"
+	@$(light_packages); go vet $$light
+
+test-light:
+	@echo "== tests $(if $(RACE),with the race detector,WITHOUT the race detector: no C compiler was found)"
+	@$(light_packages); go test $(RACE) -p $(JOBS) -timeout $(TIMEOUT) $$light
+
+# Vetting compiles what the tests need, in parallel; the tests then run one package at a time, because two control planes
+# on a small machine would spoil each other's latencies.
+test-heavy:
+	@$(heavy_packages); if [ -z "$$linking" ]; then exit 0; fi; \
+	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
+	  go vet -p $(JOBS) $$linking; \
+	  echo "== tests on a real control plane"; \
+	  go test -p 1 -timeout $(TIMEOUT) $$linking
+
+lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the first time.
+	@echo "== golangci-lint"
+	@$(lint_tool) run ./...
+
+bench: ## Measure the simulator, the strategies and the scheduler plugin.
+	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./kube/plugin/...
+
+demo: build ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.
+	bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
+
+parity: ## Show that the simulator and the real scheduler choose the same node for every job.
+	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
+	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+generate: ## Rewrite golden files and generated documents; read the diff before committing it.
+	go generate ./...
+	@for package in $(goldens); do echo "go test $$package -rewrite"; go test -count=1 "$$package" -rewrite; done
+
+# The working tree before and after, as two trees of git made through an index of their own.
+verify: ## Fail if generated files are not current.
+	@tree() { index=$$(mktemp -u); GIT_INDEX_FILE=$$index git add -A; GIT_INDEX_FILE=$$index git write-tree; rm -f "$$index"; }; \
+	  before=$$(tree); $(MAKE) generate; after=$$(tree); \
+	  changed=$$(git diff --stat "$$before" "$$after"); \
+	  if [ -n "$$changed" ]; then printf 'not current; make generate has just rewritten:\n%s\n' "$$changed"; exit 1; fi; \
+	  echo "generated files are current"
+
+clean: ## Remove what build and demo wrote.
+	rm -rf bin out

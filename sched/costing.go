@@ -1,0 +1,37 @@
+package sched
+
+import "time"
+
+// costing is one job priced on one node after the other. It remembers the rates of the last site, since neighbours
+// mostly share them.
+type costing struct {
+	snapshot *Snapshot
+	job      *Job
+	weights  Weights
+
+	site    *Site
+	runtime time.Duration
+	rates   rates
+	fresh   bool // the carbon signal of site
+}
+
+func newCosting(s *Snapshot, j *Job) costing {
+	return costing{snapshot: s, job: j, weights: s.Policy.Weights.orDefault()}
+}
+
+// visit makes c ready for n.
+func (c *costing) visit(n *Node) {
+	runtime := n.Runtime(c.job)
+	if n.Site == c.site && runtime == c.runtime {
+		return
+	}
+	c.site, c.runtime = n.Site, runtime
+	c.rates = n.Site.rates(Window{c.snapshot.Now, c.snapshot.Now.Add(runtime)})
+	c.fresh = n.Site.Carbon.Fresh(c.snapshot.Now, c.snapshot.Policy.MaxSignalAge)
+}
+
+// estimate is what [Snapshot.Estimate] returns for the job on n from now on.
+func (c *costing) estimate(n *Node) Estimate {
+	power, wakeUp := n.marginal(c.job.Request)
+	return c.rates.of(power, wakeUp)
+}

@@ -1,0 +1,213 @@
+// Package layers holds the architecture: which package may import which, what the core may not touch, how large a main
+// may grow. The rules are plain functions in rules_test.go; this file applies them to the tree.
+//
+// Every Go file is parsed, whatever its build tags, so the rules hold on all platforms. Only what a main links through
+// other modules is asked of the go command.
+package layers
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+// maxMain is how many lines the file of a func main may have: mains wire, they do not work.
+const maxMain = 60
+
+// A source is one parsed Go file of this module.
+type source struct {
+	path   string // from the root, with slashes
+	folder string
+	test   bool
+	file   *ast.File
+	set    *token.FileSet
+	lines  int
+}
+
+// sources parses every Go file of the module outside testdata and hidden folders.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var found []source
+	set := token.NewFileSet()
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := entry.Name()
+		if entry.IsDir() {
+			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if filepath.Ext(base) != ".go" {
+			return nil
+		}
+		file, err := parser.ParseFile(set, name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		found = append(found, source{
+			path: rel, folder: filepath.ToSlash(filepath.Dir(rel)), test: strings.HasSuffix(rel, "_test.go"),
+			file: file, set: set, lines: set.File(file.FileStart).LineCount(),
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wrong := checkImport(s.folder, to, s.test); wrong != "" {
+				t.Errorf("%s: %s", s.path, wrong)
+			}
+		}
+	}
+}
+
+func TestCoreIsPure(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test || !isPure(s.folder) {
+			continue
+		}
+		for _, wrong := range checkPure(s.set, s.file) {
+			t.Error(wrong)
+		}
+	}
+}
+
+func TestFilesAreNamedForTheirSubject(t *testing.T) {
+	for _, s := range sources(t) {
+		if wrong := checkFileName(s.path); wrong != "" {
+			t.Error(wrong)
+		}
+	}
+}
+
+func TestMainsOnlyWire(t *testing.T) {
+	mains := map[string]bool{}
+	for _, s := range sources(t) {
+		if !within(s.folder, "cmd") || s.test {
+			continue
+		}
+		mains[s.folder] = mains[s.folder] || declaresMain(s.file)
+		if declaresMain(s.file) && s.lines > maxMain {
+			t.Errorf("%s has %d lines, more than %d: mains only wire; move the work to the package that it is about", s.path, s.lines, maxMain)
+		}
+	}
+	for folder, has := range mains {
+		if !has {
+			t.Errorf("%s has no func main: cmd holds binaries only", folder)
+		}
+	}
+}
+
+// TestMainsLinkLittle asks the go command what mains link, on their own platform.
+func TestMainsLinkLittle(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("no go command")
+	}
+	// Reading go.mod here makes the cache of test results depend on it; the go files themselves were read above.
+	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	sources(t)
+	for _, b := range bans {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(b.main))); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+b.main)
+		list.Dir = root
+		list.Stderr = os.Stderr
+		out, err := list.Output()
+		if err != nil {
+			t.Fatalf("listing what %s links: %v", b.main, err)
+		}
+		if wrong := checkLinked(b.main, strings.Fields(string(out))); wrong != "" {
+			t.Error(wrong)
+		}
+	}
+}
+
+func declaresMain(file *ast.File) bool {
+	return file.Name.Name == "main" && slices.ContainsFunc(file.Decls, func(d ast.Decl) bool {
+		f, ok := d.(*ast.FuncDecl)
+		return ok && f.Recv == nil && f.Name.Name == "main"
+	})
+}
+
+// clock is what of package time depends on when it is called.
+var clock = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
+
+// checkPure returns every place where a file reads the clock, starts a goroutine or prints.
+func checkPure(set *token.FileSet, file *ast.File) []string {
+	names := map[string]string{} // local name → import path, of the packages that matter
+	for _, spec := range file.Imports {
+		to, err := strconv.Unquote(spec.Path.Value)
+		if err != nil || to != "time" && to != "fmt" {
+			continue
+		}
+		if spec.Name != nil {
+			names[spec.Name.Name] = to
+		} else {
+			names[to] = to
+		}
+	}
+	var wrong []string
+	report := func(pos token.Pos, format string, args ...any) {
+		wrong = append(wrong, fmt.Sprintf("%s: %s", set.Position(pos), fmt.Sprintf(format, args...)))
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			report(n.Pos(), "a goroutine in the core: concurrency belongs to its drivers")
+		case *ast.SelectorExpr:
+			name, ok := n.X.(*ast.Ident)
+			if !ok {
+				break
+			}
+			switch names[name.Name] {
+			case "time":
+				if slices.Contains(clock, n.Sel.Name) {
+					report(n.Pos(), "time.%s in the core: the time is an input, in Snapshot.Now", n.Sel.Name)
+				}
+			case "fmt":
+				if strings.HasPrefix(n.Sel.Name, "Print") {
+					report(n.Pos(), "fmt.%s in the core: return a value and let a driver show it", n.Sel.Name)
+				}
+			}
+		}
+		return true
+	})
+	if i := slices.IndexFunc(file.Imports, func(s *ast.ImportSpec) bool {
+		return s.Name != nil && s.Name.Name == "." && (s.Path.Value == `"time"` || s.Path.Value == `"fmt"`)
+	}); i >= 0 {
+		report(file.Imports[i].Pos(), "a dot import in the core hides where names come from")
+	}
+	return wrong
+}

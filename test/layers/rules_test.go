@@ -1,0 +1,257 @@
+package layers
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// module is the import path of this repository.
+const module = "github.com/kubenergy/kubenergy"
+
+// A folder is an entry of the house's root: what its packages may import of this module, and of the outside world.
+type folder struct {
+	own     []string // root folders, and exact packages such as "kube"; the folder itself is always allowed
+	outside outside
+}
+
+// outside says how far a folder may reach beyond this module.
+type outside int
+
+const (
+	stdlib      outside = iota // the standard library alone
+	anything                   // libraries, except Kubernetes
+	clients                    // also Kubernetes' API types, client-go and controller-runtime
+	everything                 // also k8s.io/kubernetes, API server, etcd and simulated nodes
+	heavyInMain                // clients; everything in its sub-folders named in mayLinkKubernetes
+)
+
+var (
+	ground = []string{"energy", "grid", "mincost"}
+	middle = append(slices.Clone(ground), "sched", "forecast", "predict", "workload")
+	upper  = append(slices.Clone(middle), "sim", "ledger")
+	wings  = append(slices.Clone(upper), "report", "kube", "karmada", "slurm", "agent", "controller")
+	data   = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
+)
+
+// house is the architecture: its root folders and the direction of imports. A folder that is missing here may not hold
+// Go code.
+var house = map[string]folder{
+	"energy":  {own: ground},
+	"grid":    {own: ground},
+	"mincost": {own: ground},
+
+	"sched":    {own: ground},
+	"forecast": {own: ground, outside: anything},
+	"predict":  {own: ground, outside: anything},
+	"workload": {own: append(slices.Clone(ground), "sched"), outside: anything},
+
+	"ledger": {own: middle, outside: anything},
+	"sim":    {own: append(slices.Clone(middle), "ledger"), outside: anything},
+	"report": {own: upper, outside: anything},
+
+	// Wings do not import each other. The conversion between Kubernetes and the core, and the API types, may be shared.
+	"kube":       {own: append(slices.Clone(middle), "ledger"), outside: clients},
+	"karmada":    {own: append(slices.Clone(middle), "ledger", "kube"), outside: clients},
+	"controller": {own: append(slices.Clone(middle), "ledger", "kube"), outside: clients},
+	"slurm":      {own: append(slices.Clone(middle), "ledger"), outside: anything},
+	"agent":      {own: append(slices.Clone(middle), "ledger"), outside: anything},
+
+	"cli":  {own: slices.Concat(wings, data), outside: clients},
+	"lab":  {own: slices.Concat(wings, data), outside: everything},
+	"cmd":  {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: heavyInMain},
+	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
+
+	// Folders of data, which may hold a file of Go that embeds them.
+	"scenarios":  {},
+	"examples":   {},
+	"charts":     {},
+	"dashboards": {},
+	"deploy":     {},
+}
+
+// mayLinkKubernetes are the mains that link k8s.io/kubernetes.
+var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab"}
+
+// checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named by
+// their folder ("kube/plugin"), others by their import path. Test files may reach for any package of this module that
+// does not import them, and for any library; they obey the rules about Kubernetes, which keep their builds short.
+func checkImport(from, to string, test bool) string {
+	root, _, _ := strings.Cut(from, "/")
+	f, known := house[root]
+	if !known {
+		return fmt.Sprintf("%s: the root folder %s is not part of the house: put the code where it belongs, or add the folder to the table in test/layers and to the architecture", from, root)
+	}
+	if own, isOwn := strings.CutPrefix(to, module+"/"); isOwn {
+		if test {
+			return ""
+		}
+		return checkOwn(from, own, f)
+	}
+	if !strings.Contains(strings.Split(to, "/")[0], ".") {
+		return checkStandard(from, to, test)
+	}
+	reach := f.outside
+	if test {
+		reach = max(reach, anything)
+	}
+	if reach == heavyInMain {
+		reach = clients
+		if slices.Contains(mayLinkKubernetes, from) {
+			reach = everything
+		}
+	}
+	return checkOutside(from, to, reach)
+}
+
+// checkOwn holds the direction of imports inside the module.
+func checkOwn(from, to string, f folder) string {
+	fromRoot, _, _ := strings.Cut(from, "/")
+	toRoot, _, _ := strings.Cut(to, "/")
+	switch {
+	case fromRoot == "kube" && toRoot == "kube":
+		return checkKube(from, to)
+	case fromRoot == "cmd" && toRoot == "cmd":
+		return fmt.Sprintf("%s imports %s: mains do not import each other", from, to)
+	case fromRoot == toRoot:
+		return ""
+	case !slices.Contains(f.own, toRoot):
+		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s", from, to, fromRoot, orNothing(f.own))
+	case toRoot == "kube" && (fromRoot == "karmada" || fromRoot == "controller") && to != "kube" && !strings.HasPrefix(to, "kube/api"):
+		return fmt.Sprintf("%s imports %s: of the wing kube, others may import the conversion (kube) and the API types (kube/api) only", from, to)
+	}
+	return ""
+}
+
+// checkKube holds the order inside the wing kube: api, then the conversion, then hold, then plugin.
+func checkKube(from, to string) string {
+	order := []string{"kube/api", "kube", "kube/hold", "kube/plugin"}
+	floor := func(name string) int {
+		if strings.HasPrefix(name, "kube/api") {
+			return 0
+		}
+		for i, p := range order {
+			if i > 0 && (name == p || i > 1 && strings.HasPrefix(name, p+"/")) {
+				return i
+			}
+		}
+		return 1 // other sub-packages stand beside the conversion
+	}
+	if floor(to) > floor(from) {
+		return fmt.Sprintf("%s imports %s: inside kube, imports point from plugin to hold to kube to api", from, to)
+	}
+	return ""
+}
+
+// impure is what the core does not import: with it, a decision would depend on more than its snapshot.
+var impure = []string{"context", "crypto/rand", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "sync", "sync/atomic", "syscall", "unsafe"}
+
+// isPure reports whether a folder belongs to what must be a function of its inputs.
+func isPure(folder string) bool {
+	root, _, _ := strings.Cut(folder, "/")
+	return slices.Contains(ground, root) || root == "sched"
+}
+
+func checkStandard(from, to string, test bool) string {
+	if test || !isPure(from) || !slices.Contains(impure, to) {
+		return ""
+	}
+	if root, _, _ := strings.Cut(from, "/"); root == "grid" && to == "os" {
+		return "" // grid reads its own file format
+	}
+	return fmt.Sprintf("%s imports %s: the core is a pure function; time, logs, randomness and I/O belong to its drivers", from, to)
+}
+
+// A guard keeps libraries to the folders that may use them.
+type guard struct {
+	prefixes []string
+	least    outside
+	instead  string
+}
+
+var guards = []guard{
+	{
+		[]string{
+			"k8s.io/kubernetes", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
+			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd", "sigs.k8s.io/kwok",
+		},
+		everything, "only lab, test and the scheduler's main link Kubernetes itself: use k8s.io/kube-scheduler/framework in kube/plugin, client-go elsewhere",
+	},
+	{
+		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
+		clients, "only kube, karmada, controller, lab, cli, cmd and test know Kubernetes: take the values of package sched",
+	},
+	{[]string{""}, anything, "only the standard library is imported here: a library's work belongs to a driver or a wing"},
+}
+
+func checkOutside(from, to string, reach outside) string {
+	const framework = "k8s.io/kube-scheduler/framework"
+	if within(to, framework) && reach == clients && !within(from, "kube/plugin") && !within(from, "cmd") {
+		return fmt.Sprintf("%s imports %s: only kube/plugin speaks the scheduler's framework", from, to)
+	}
+	for _, g := range guards {
+		for _, prefix := range g.prefixes {
+			if within(to, prefix) {
+				if reach < g.least {
+					return fmt.Sprintf("%s imports %s: %s", from, to, g.instead)
+				}
+				return ""
+			}
+		}
+	}
+	return ""
+}
+
+// within reports whether an import path or folder is prefix or lies below it.
+func within(name, prefix string) bool {
+	return prefix == "" || name == prefix || strings.HasPrefix(name, prefix+"/")
+}
+
+// A ban is a dependency that a main may not have even through others.
+type ban struct {
+	main     string
+	prefixes []string
+	reason   string
+}
+
+var bans = []ban{
+	{"cmd/kubenergy", []string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/etcd"}, "the CLI stays small and starts at once"},
+	{"cmd/kubenergy-agent", []string{"k8s.io", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime"}, "the agent runs on every node, armv7 included, without rights in Kubernetes"},
+	{"cmd/kubenergy-controller", []string{"k8s.io/kubernetes", "go.etcd.io/etcd"}, "the controller is a client of the cluster, not a part of it"},
+}
+
+// checkLinked returns the first dependency of a main that its bans forbid, or "".
+func checkLinked(main string, dependencies []string) string {
+	for _, b := range bans {
+		if b.main != main {
+			continue
+		}
+		for _, d := range dependencies {
+			for _, prefix := range b.prefixes {
+				if within(d, prefix) {
+					return fmt.Sprintf("%s links %s: %s; `go list -deps` and `go mod why` show the way in", main, d, b.reason)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+var emptyNames = []string{"types", "utils", "util", "helpers", "helper", "interface", "interfaces", "constants", "common", "misc"}
+
+// checkFileName refuses files that are named after Go instead of their subject.
+func checkFileName(file string) string {
+	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(file), ".go"), "_test")
+	if slices.Contains(emptyNames, base) {
+		return fmt.Sprintf("%s: name the file for its subject, as in tariff.go; nothing is found in a file called %s", file, path.Base(file))
+	}
+	return ""
+}
+
+func orNothing(own []string) string {
+	if len(own) == 0 {
+		return "nothing of this module"
+	}
+	return strings.Join(own, ", ")
+}
