@@ -8,12 +8,18 @@ import (
 
 // Validate reports everything that keeps a scenario from being run.
 func (s *Scenario) Validate() error {
-	var errs []error
+	errs := append(s.checkNodes(), s.checkSites()...)
+	errs = append(errs, s.checkJobs()...)
+	const most = 10 // what is wrong with one row is often wrong with all
+	if len(errs) > most {
+		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Scenario) checkNodes() (errs []error) {
 	if len(s.Nodes) == 0 {
 		errs = append(errs, errors.New("scenario has no nodes"))
-	}
-	if len(s.Jobs) == 0 {
-		errs = append(errs, errors.New("scenario has no jobs"))
 	}
 	names := make(map[string]bool, len(s.Nodes))
 	for i := range s.Nodes {
@@ -30,11 +36,22 @@ func (s *Scenario) Validate() error {
 		}
 		names[n.Name] = true
 	}
+	return errs
+}
+
+func (s *Scenario) checkSites() (errs []error) {
 	for _, site := range s.Sites {
 		if c := site.Carbon.Series; c != nil && !c.Covers(s.Start, s.Start) {
 			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, not the start %s",
 				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339), s.Start.Format(time.RFC3339)))
 		}
+	}
+	return errs
+}
+
+func (s *Scenario) checkJobs() (errs []error) {
+	if len(s.Jobs) == 0 {
+		errs = append(errs, errors.New("scenario has no jobs"))
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -43,10 +60,7 @@ func (s *Scenario) Validate() error {
 				j.ID, s.Start.Format(time.RFC3339)))
 		}
 	}
-	if len(errs) > 10 {
-		errs = append(errs[:10], fmt.Errorf("and %d more", len(errs)-10))
-	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a

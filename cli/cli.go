@@ -1,0 +1,82 @@
+// Package cli is the command line of KubEnergy. Data goes to standard output, everything else to standard error; the
+// exit code is 0 for success, 1 for a failure, 2 for wrong usage or wrong input.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// usageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Run executes one command line and returns the exit code of the process.
+func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	root := newRoot(terminal{env: env, out: stdout, err: stderr})
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "kubenergy:", err)
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
+
+func newRoot(t terminal) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "kubenergy",
+		Short:         "Energy, carbon and cost of Kubernetes workloads: simulate where and when they run best",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	})
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	root.AddCommand(newSimulate(t), newStrategies(t))
+	// cobra reports an unknown command as an error of the root.
+	root.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usageError{fmt.Errorf("unknown command %q (see kubenergy --help)", args[0])}
+		}
+		return nil
+	}
+	return root
+}
+
+// terminal is what a command knows of where it writes.
+type terminal struct {
+	env      []string
+	out, err io.Writer
+}
+
+// colours reports whether w wants colours: a terminal that is not dumb, and nobody said no.
+func (t terminal) colours(w io.Writer) bool {
+	for _, v := range t.env {
+		if name, value, _ := strings.Cut(v, "="); name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb" {
+			return false
+		}
+	}
+	return isTerminal(w)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// simulateFlags hold what the command line says; they override a scenario file.
+type simulateFlags struct {
+	file, workload, format, nodes, grid, column, zone, start string
+	strategies                                               []string
+	maxDelay                                                 string
+	price                                                    float64
+	emptyNodes                                               string
+	seed                                                     uint64
+	output, out                                              string
+}
+
+func newSimulate(t terminal) *cobra.Command {
+	var f simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate [-f scenario.yaml] [flags]",
+		Short: "Play a workload trace under one or more strategies and compare them",
+		Long: `Play a workload trace on a model of a cluster under one or more strategies, and report energy, emissions, cost and
+waits. A strategy is a where, or where+when, as in carbon+window. The first strategy is the baseline that savings
+refer to. Flags override the scenario file.`,
+		Example: `  kubenergy simulate -f scenario.yaml
+  kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
+      --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window
+  kubenergy simulate -f scenario.yaml --zone FR --grid FR.csv -o json --out results/`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("unexpected argument %q: simulate takes flags only", args[0])}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
+	flags.StringVar(&f.workload, "workload", "", "trace of jobs, gzip or not")
+	flags.StringVar(&f.format, "format", "", "format of the trace: ecsched or csv (default: by its content)")
+	flags.StringVar(&f.nodes, "nodes", "", "file of nodes, or a preset such as ecsched50")
+	flags.StringVar(&f.grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
+	flags.StringVar(&f.column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
+	flags.StringVar(&f.zone, "zone", "", "grid zone, where the grid file has several")
+	flags.StringVar(&f.start, "start", "", "when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to compare; the first one is the baseline")
+	flags.StringVar(&f.maxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
+	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
+	flags.StringVar(&f.emptyNodes, "empty-nodes", "", "what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
+	flags.Uint64Var(&f.seed, "seed", 0, "breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
+	return cmd
+}
+
+// scenario merges the file and the flags.
+func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
+	file := &sim.File{}
+	if f.file != "" {
+		var err error
+		if file, err = sim.ReadFile(f.file); err != nil {
+			return nil, err
+		}
+	}
+	given := cmd.Flags().Changed
+	if given("grid") || given("column") || given("zone") || given("price") {
+		site, err := file.Site()
+		if err != nil {
+			return nil, err
+		}
+		if given("grid") {
+			site.Grid = sim.GridFile{File: sim.FromHere(f.grid)}
+			site.Zone = "" // of the file that was replaced
+		}
+		if given("column") {
+			site.Grid.Column = f.column
+		}
+		if given("zone") {
+			site.Zone = f.zone
+		}
+		if given("price") {
+			site.Price = &f.price
+		}
+	}
+	if given("workload") {
+		file.Workload = sim.WorkloadFile{File: sim.FromHere(f.workload)}
+	}
+	if given("format") {
+		file.Workload.Format = f.format
+	}
+	if given("nodes") {
+		file.Nodes = sim.FromHere(f.nodes)
+		for i := range file.Sites {
+			file.Sites[i].Nodes = ""
+		}
+	}
+	if given("start") {
+		file.Start = f.start
+	}
+	if given("strategy") {
+		file.Strategies = f.strategies
+	}
+	if given("max-delay") {
+		file.MaxDelay = f.maxDelay
+	}
+	if given("empty-nodes") {
+		file.EmptyNodes = f.emptyNodes
+	}
+	if given("seed") {
+		file.Seed = f.seed
+	}
+	if len(file.Strategies) == 0 {
+		file.Strategies = []string{"least-allocated", "energy", "carbon+window"}
+	}
+	return file, nil
+}
+
+func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
+	if err := report.CheckFormat(f.output); err != nil {
+		return usageError{err}
+	}
+	file, err := f.scenario(cmd)
+	if err != nil {
+		return usageError{err}
+	}
+	strategies := make([]sched.Strategy, len(file.Strategies))
+	for i, name := range file.Strategies {
+		if strategies[i], err = sched.New(name); err != nil {
+			return usageError{err}
+		}
+	}
+	scenario, err := file.Load()
+	if err != nil {
+		return usageError{err}
+	}
+	results, err := simulateAll(cmd.Context(), t, scenario, file.Strategies, strategies)
+	if err != nil {
+		return err
+	}
+	summary := report.New(file, results)
+	if f.out != "" {
+		// Files first: whoever reads standard output may take it as the sign that all went well.
+		written, err := report.WriteDir(f.out, summary, results)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
+	}
+	return report.Write(t.out, summary, f.output, t.colours(t.out))
+}
+
+func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string, strategies []sched.Strategy) ([]*sim.Result, error) {
+	results := make([]*sim.Result, len(names))
+	for i, name := range names {
+		if isTerminal(t.err) {
+			fmt.Fprintf(t.err, "simulating %s (%d of %d) …\n", name, i+1, len(names))
+		}
+		var err error
+		if results[i], err = sim.Run(ctx, s, name, strategies[i]); err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			return nil, usageError{err} // the input asks for what its own files do not hold
+		}
+	}
+	if _, err := sim.Align(results...); err != nil {
+		return nil, usageError{err}
+	}
+	return results, nil
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestSharedStops(t *testing.T) {
+	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithCancel(t.Context())
+	deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"}) // nobody answers there
+	if err != nil {
+		t.Fatal(err)
+	}
+	if deps.View() == nil || deps.Gate == nil {
+		t.Errorf("deps are %+v", deps)
+	}
+	cancel()
+	stopped := make(chan struct{})
+	go func() { s.wait(); close(stopped) }()
+	select {
+	case <-stopped:
+	case <-time.After(20 * time.Second):
+		t.Error("still running 20 s after the end")
+	}
+}
+
+func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
+	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
+	s.options.strategy, s.options.policy.MinSaving = "best", 2
+	_, err := s.start(t.Context(), &rest.Config{})
+	for _, want := range []string{`--kubenergy-hold-strategy: unknown strategy "best"`, "--kubenergy-min-saving is 2"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
+		}
+	}
+}
+
+func TestHelpListsOurFlags(t *testing.T) {
+	cmd, _ := command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--help"})
+	if err := cmd.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"--leader-elect", "KubEnergy flags:", "--kubenergy-signals file"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help does not say %q", want)
+		}
+	}
+}

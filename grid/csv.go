@@ -1,0 +1,233 @@
+package grid
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// CSVOptions say what to read from a file of values over time.
+type CSVOptions struct {
+	Column string // "": the lifecycle intensity, or the only column of values
+	Zone   Zone   // "": the only zone of the file
+	Price  bool   // money, which may be negative, instead of an intensity
+}
+
+// DefaultColumn is the intensity that is read where nobody names one.
+const DefaultColumn = "ci_lifecycle_g_per_kwh"
+
+// maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
+const maxIntensity = 10_000
+
+// ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the start
+// of each interval, RFC 3339 or close to it, in UTC where it has no offset. A column "zone" tells zones apart; in a file
+// without, zones may be columns instead. A column "estimated" other than 0 marks the series as estimated. Gaps,
+// duplicates and values that cannot be are errors that name their line.
+func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
+	text, err := ReadFile(path)
+	if err != nil {
+		return Signal{}, "", err
+	}
+	r := &csvReader{file: path, options: o, csv: csv.NewReader(bytes.NewReader(text))}
+	r.csv.ReuseRecord = true
+	r.csv.TrimLeadingSpace = true
+	return r.read()
+}
+
+type csvReader struct {
+	file    string
+	options CSVOptions
+	csv     *csv.Reader
+
+	value, zone, estimated int // columns; -1: none
+	name                   string
+	scale                  float64
+	zones                  []string
+	signal                 []float64
+	start, last            time.Time
+	step                   time.Duration
+	quality                energy.Quality
+}
+
+func (r *csvReader) fail(field, format string, args ...any) error {
+	line, _ := r.csv.FieldPos(0)
+	return &RowError{File: r.file, Line: line, Field: field, Err: fmt.Errorf(format, args...)}
+}
+
+func (r *csvReader) read() (Signal, Zone, error) {
+	header, err := r.csv.Read()
+	if err == io.EOF {
+		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file is empty")}
+	}
+	if err != nil {
+		return Signal{}, "", r.broken(err)
+	}
+	if err := r.columns(slices.Clone(header)); err != nil {
+		return Signal{}, "", err
+	}
+	r.quality = energy.Measured
+	for {
+		row, err := r.csv.Read()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return Signal{}, "", r.broken(err)
+		}
+		if err := r.row(row); err != nil {
+			return Signal{}, "", err
+		}
+	}
+	return r.finish()
+}
+
+// broken turns an error of encoding/csv into ours.
+func (r *csvReader) broken(err error) error {
+	var parse *csv.ParseError
+	if errors.As(err, &parse) {
+		cause := parse.Err
+		if errors.Is(cause, csv.ErrFieldCount) {
+			cause = errors.New("the row has fewer or more fields than the header: is it truncated?")
+		}
+		return &RowError{File: r.file, Line: parse.Line, Err: cause}
+	}
+	return &RowError{File: r.file, Err: err}
+}
+
+func (r *csvReader) columns(header []string) error {
+	r.zone, r.estimated = slices.Index(header, "zone"), slices.Index(header, "estimated")
+	find := func(name string) bool {
+		r.value, r.name = slices.Index(header, name), name
+		return r.value > 0
+	}
+	var values []string
+	for i, name := range header {
+		if i > 0 && i != r.zone && i != r.estimated {
+			values = append(values, name)
+		}
+	}
+	switch {
+	case len(header) < 2:
+		return r.fail("", "the header has one column: want a time and at least one column of values")
+	case r.options.Column != "":
+		if !find(r.options.Column) {
+			return r.fail("", "no column %q: the file has %s", r.options.Column, strings.Join(values, ", "))
+		}
+	case find(DefaultColumn):
+	case r.zone < 0 && r.options.Zone != "" && find(string(r.options.Zone)): // a file with a column for each zone
+	case len(values) == 1 && find(values[0]):
+	case r.zone < 0 && r.options.Zone != "":
+		return r.fail("", "no zone %q: the file has %s", r.options.Zone, strings.Join(values, ", "))
+	default:
+		return r.fail("", "which column? The file has %s", strings.Join(values, ", "))
+	}
+	r.scale = 1
+	if unit := strings.ToLower(r.name); r.options.Price && strings.Contains(unit, "mwh") {
+		r.scale = 1.0 / 1000
+	}
+	return nil
+}
+
+func (r *csvReader) row(row []string) error {
+	if r.zone >= 0 {
+		zone := row[r.zone]
+		if !slices.Contains(r.zones, zone) {
+			r.zones = append(r.zones, strings.Clone(zone))
+		}
+		if r.options.Zone != "" && zone != string(r.options.Zone) {
+			return nil
+		}
+		if r.options.Zone == "" && len(r.zones) > 1 {
+			return r.fail("zone", "the file has several zones, %s among them: name one", strings.Join(r.zones, ", "))
+		}
+	}
+	t, err := parseTime(row[0])
+	if err != nil {
+		return r.fail("time", "%q is no time: want 2022-06-01T13:00Z", row[0])
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(row[r.value]), 64)
+	switch {
+	case err != nil:
+		return r.fail(r.name, "%q is no number", row[r.value])
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return r.fail(r.name, "%q is no finite number", row[r.value])
+	case !r.options.Price && v < 0:
+		return r.fail(r.name, "%q is negative", row[r.value])
+	case !r.options.Price && v > maxIntensity:
+		return r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", row[r.value], maxIntensity)
+	}
+	if r.estimated >= 0 && row[r.estimated] != "0" && row[r.estimated] != "" {
+		r.quality = energy.Estimated
+	}
+	if err := r.follow(t); err != nil {
+		return err
+	}
+	r.signal = append(r.signal, v*r.scale)
+	return nil
+}
+
+// follow checks that t is one step after the row before.
+func (r *csvReader) follow(t time.Time) error {
+	defer func() { r.last = t }()
+	switch len(r.signal) {
+	case 0:
+		r.start = t
+		return nil
+	case 1:
+		r.step = t.Sub(r.last)
+		if r.step <= 0 {
+			return r.fail("time", "%s does not come after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
+		}
+		if r.step > time.Hour {
+			return r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339), r.step)
+		}
+		return nil
+	}
+	want := r.last.Add(r.step)
+	switch {
+	case t.Equal(want):
+		return nil
+	case t.After(want):
+		return r.fail("time", "a gap: %s follows %s, want %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339), want.Format(time.RFC3339))
+	}
+	return r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339), want.Format(time.RFC3339))
+}
+
+func (r *csvReader) finish() (Signal, Zone, error) {
+	zone := r.options.Zone
+	if r.zone >= 0 && zone == "" && len(r.zones) == 1 {
+		zone = Zone(r.zones[0])
+	}
+	switch {
+	case len(r.signal) == 0 && r.zone >= 0 && len(r.zones) > 0:
+		return Signal{}, "", &RowError{File: r.file, Field: "zone", Err: fmt.Errorf("no zone %q: the file has %s", zone, strings.Join(r.zones, ", "))}
+	case len(r.signal) == 0:
+		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file has no values")}
+	case len(r.signal) == 1:
+		r.step = time.Hour
+	}
+	series, err := NewSeries(r.start, r.step, r.signal)
+	if err != nil {
+		return Signal{}, "", &RowError{File: r.file, Err: err}
+	}
+	return Signal{Series: series, Quality: r.quality}, zone, nil
+}
+
+// parseTime reads the forms in which public data give the start of an interval.
+func parseTime(text string) (time.Time, error) {
+	for _, layout := range []string{"2006-01-02T15:04Z07:00", time.RFC3339, time.DateTime, "2006-01-02 15:04:05-07:00", "2006-01-02 15:04", "2006-01-02T15:04"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, errors.New("unknown form")
+}

@@ -1,0 +1,64 @@
+package grid
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// RowError is what is wrong with one row of a file. Readers of rows, of grids and of workloads, all report it.
+type RowError struct {
+	File  string
+	Line  int    // from 1; 0: the file as a whole
+	Field string // "" if it is not about one
+	Err   error
+}
+
+// Error names file, line and field.
+func (e *RowError) Error() string {
+	switch {
+	case e.Line == 0:
+		return fmt.Sprintf("%s: %v", e.File, e.Err)
+	case e.Field == "":
+		return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
+	}
+	return fmt.Sprintf("%s:%d: %s: %v", e.File, e.Line, e.Field, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// ReadFile returns the content of a text file, unpacked if it is gzip and without a byte order mark. Whether a file is
+// packed is told from its first bytes, not from its name.
+func ReadFile(path string) ([]byte, error) {
+	fail := func(err error) ([]byte, error) {
+		var pathError *os.PathError
+		if errors.As(err, &pathError) {
+			err = pathError.Err // the name stands in front already
+		}
+		return nil, &RowError{File: path, Err: err}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fail(err)
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	var text []byte
+	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(in)
+		if err != nil {
+			return fail(fmt.Errorf("unpacking: %w", err))
+		}
+		if text, err = io.ReadAll(unpacked); err != nil {
+			return fail(fmt.Errorf("unpacking: %w", err))
+		}
+	} else if text, err = io.ReadAll(in); err != nil {
+		return fail(err)
+	}
+	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
+}

@@ -1,0 +1,92 @@
+package kube
+
+import (
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Marks of other systems that decide themselves when their objects run. Two that hold the same object can wait for each
+// other for ever, and a hook that waits blocks a deployment.
+const (
+	kueueQueue    = "kueue.x-k8s.io/queue-name"       // label
+	helmHook      = "helm.sh/hook"                    // annotation
+	argoCDHook    = "argocd.argoproj.io/hook"         // annotation
+	argoWorkflow  = "workflows.argoproj.io/workflow"  // label
+	argoNodeName  = "workflows.argoproj.io/node-name" // annotation
+	kubeNamespace = "kube-system"
+)
+
+// NeverHeldPod reports whether a bare pod must not be held, and why.
+func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
+	if why, never := neverHeldObject(pod, pod.Spec.PriorityClassName); never {
+		return why, true
+	}
+	// A pod of a Job was held as that Job, or must not be; all others serve somebody who waits: DaemonSets, Deployments.
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return "it is run by " + describe(owner), true
+	}
+	// Released is final, and this is what a release leaves behind where the scheduler found no room. It is also what is
+	// left of it after a restart.
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
+			return "the scheduler tried it before and found no room", true
+		}
+	}
+	return "", false
+}
+
+// NeverHeldJob reports whether a Job must not be held, or not any longer, and why.
+func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
+	if why, never := neverHeldObject(job, job.Spec.Template.Spec.PriorityClassName); never {
+		return why, true
+	}
+	for i := range job.OwnerReferences {
+		if owner := &job.OwnerReferences[i]; !isCronJob(owner) {
+			return "it belongs to " + describe(owner), true
+		}
+	}
+	if suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; suspended && job.Labels[LabelHeld] != "true" {
+		return "its user suspended it", true
+	}
+	return "", false
+}
+
+func neverHeldObject(o metav1.Object, priorityClass string) (why string, never bool) {
+	switch ns := o.GetNamespace(); ns {
+	case kubeNamespace, Namespace:
+		return "it is in namespace " + ns, true
+	}
+	if strings.HasPrefix(priorityClass, "system-") && strings.HasSuffix(priorityClass, "-critical") {
+		return "its priority class is " + priorityClass, true
+	}
+	labels, annotations := o.GetLabels(), o.GetAnnotations()
+	for _, mark := range [...]struct {
+		in  map[string]string
+		key string
+		why string
+	}{
+		{labels, kueueQueue, "Kueue decides when it runs"},
+		{annotations, helmHook, "it is a Helm hook"},
+		{annotations, argoCDHook, "it is an Argo CD hook"},
+		{labels, argoWorkflow, "it is a step of an Argo workflow"},
+		{annotations, argoNodeName, "it is a step of an Argo workflow"},
+	} {
+		if _, ok := mark.in[mark.key]; ok {
+			return mark.why, true
+		}
+	}
+	return "", false
+}
+
+func isCronJob(owner *metav1.OwnerReference) bool {
+	return owner.Kind == "CronJob" && strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/")
+}
+
+func describe(owner *metav1.OwnerReference) string {
+	return fmt.Sprintf("%s %s", owner.Kind, owner.Name)
+}

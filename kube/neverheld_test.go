@@ -1,0 +1,141 @@
+package kube
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func ownedBy(apiVersion, kind string) func(*metav1.ObjectMeta) {
+	yes := true
+	return func(o *metav1.ObjectMeta) {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "x", Controller: &yes}}
+	}
+}
+
+func labelled(key, value string) func(*metav1.ObjectMeta) {
+	return func(o *metav1.ObjectMeta) { o.Labels = map[string]string{key: value} }
+}
+
+func annotated(key, value string) func(*metav1.ObjectMeta) {
+	return func(o *metav1.ObjectMeta) { o.Annotations = map[string]string{key: value} }
+}
+
+func inNamespace(name string) func(*metav1.ObjectMeta) {
+	return func(o *metav1.ObjectMeta) { o.Namespace = name }
+}
+
+// Rows that hold for pods and Jobs alike.
+var neverHeldObjects = []struct {
+	name     string
+	meta     func(*metav1.ObjectMeta)
+	priority string
+	want     string
+}{
+	{name: "kube-system", meta: inNamespace("kube-system"), want: "it is in namespace kube-system"},
+	{name: "our own namespace", meta: inNamespace("kubenergy-system"), want: "it is in namespace kubenergy-system"},
+	{name: "cluster critical", priority: "system-cluster-critical", want: "its priority class is system-cluster-critical"},
+	{name: "node critical", priority: "system-node-critical", want: "its priority class is system-node-critical"},
+	{name: "high priority is not system priority", priority: "my-critical", want: ""},
+	{name: "Kueue", meta: labelled("kueue.x-k8s.io/queue-name", "q"), want: "Kueue decides when it runs"},
+	{name: "Helm hook", meta: annotated("helm.sh/hook", "pre-install"), want: "it is a Helm hook"},
+	{name: "Argo CD hook", meta: annotated("argocd.argoproj.io/hook", "Sync"), want: "it is an Argo CD hook"},
+	{name: "Argo workflow", meta: labelled("workflows.argoproj.io/workflow", "w"), want: "it is a step of an Argo workflow"},
+	{name: "Argo workflow by annotation", meta: annotated("workflows.argoproj.io/node-name", "w"), want: "it is a step of an Argo workflow"},
+	{name: "nothing special", want: ""},
+}
+
+func TestNeverHeldPod(t *testing.T) {
+	check := func(t *testing.T, pod *v1.Pod, want string) {
+		t.Helper()
+		if why, never := NeverHeldPod(pod); why != want || never != (want != "") {
+			t.Errorf("got %q, %v; want %q", why, never, want)
+		}
+	}
+	for _, tc := range neverHeldObjects {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := &v1.Pod{Spec: v1.PodSpec{PriorityClassName: tc.priority}}
+			if tc.meta != nil {
+				tc.meta(&pod.ObjectMeta)
+			}
+			check(t, pod, tc.want)
+		})
+	}
+	for _, tc := range []struct {
+		name      string
+		meta      func(*metav1.ObjectMeta)
+		condition v1.PodCondition
+		want      string
+	}{
+		{name: "of a Job", meta: ownedBy("batch/v1", "Job"), want: "it is run by Job x"},
+		{name: "of a DaemonSet", meta: ownedBy("apps/v1", "DaemonSet"), want: "it is run by DaemonSet x"},
+		{name: "of a Deployment", meta: ownedBy("apps/v1", "ReplicaSet"), want: "it is run by ReplicaSet x"},
+		{
+			name: "owned but not controlled",
+			meta: func(o *metav1.ObjectMeta) {
+				o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x"}}
+			},
+		},
+		{
+			name:      "unschedulable",
+			condition: v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable},
+			want:      "the scheduler tried it before and found no room",
+		},
+		{
+			name:      "gated, as we say of a pod that we hold",
+			condition: v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := &v1.Pod{Status: v1.PodStatus{Conditions: []v1.PodCondition{tc.condition}}}
+			if tc.meta != nil {
+				tc.meta(&pod.ObjectMeta)
+			}
+			check(t, pod, tc.want)
+		})
+	}
+}
+
+func TestNeverHeldJob(t *testing.T) {
+	check := func(t *testing.T, job *batchv1.Job, want string) {
+		t.Helper()
+		if why, never := NeverHeldJob(job); why != want || never != (want != "") {
+			t.Errorf("got %q, %v; want %q", why, never, want)
+		}
+	}
+	for _, tc := range neverHeldObjects {
+		t.Run(tc.name, func(t *testing.T) {
+			job := &batchv1.Job{}
+			job.Spec.Template.Spec.PriorityClassName = tc.priority
+			if tc.meta != nil {
+				tc.meta(&job.ObjectMeta)
+			}
+			check(t, job, tc.want)
+		})
+	}
+	yes, no := true, false
+	for _, tc := range []struct {
+		name    string
+		meta    func(*metav1.ObjectMeta)
+		suspend *bool
+		want    string
+	}{
+		{name: "suspended by its user", suspend: &yes, want: "its user suspended it"},
+		{name: "suspended by us", suspend: &yes, meta: labelled(LabelHeld, "true")},
+		{name: "our label with another value", suspend: &yes, meta: labelled(LabelHeld, "yes"), want: "its user suspended it"},
+		{name: "not suspended", suspend: &no},
+		{name: "of a CronJob", meta: ownedBy("batch/v1", "CronJob")},
+		{name: "of somebody else's CronJob", meta: ownedBy("example.com/v1", "CronJob"), want: "it belongs to CronJob x"},
+		{name: "of a workflow", meta: ownedBy("example.com/v1", "Workflow"), want: "it belongs to Workflow x"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			job := &batchv1.Job{Spec: batchv1.JobSpec{Suspend: tc.suspend}}
+			if tc.meta != nil {
+				tc.meta(&job.ObjectMeta)
+			}
+			check(t, job, tc.want)
+		})
+	}
+}

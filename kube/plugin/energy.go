@@ -1,0 +1,255 @@
+package plugin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// EnergyName is the name of [Energy] in KubeSchedulerConfiguration.
+const EnergyName = "KubEnergy"
+
+// Energy scores nodes for marked pods with a strategy of package sched. For all other pods, and where the strategy has no
+// opinion, it skips, and the scores are stock's.
+//
+// There is no Filter, so a pod is bound wherever a node fits. Pods that are not ours pay for one map lookup in PreFilter
+// and another in Reserve.
+type Energy struct {
+	args   EnergyArgs
+	wheres map[string]*sched.Greedy // read only
+	view   func() *kube.View
+	clock  func() time.Time
+	rescue rescue
+
+	last atomic.Pointer[string] // node of the last decision carried out
+
+	mu      sync.Mutex // cycles of a profile do not overlap, but nobody promises it
+	scratch scratch
+}
+
+// scratch is what PreScore fills anew in every cycle and nobody reads after it.
+type scratch struct {
+	nodes  []sched.Node
+	refs   []*sched.Node
+	costs  []float64
+	scores []int64
+	queue  [1]sched.Job
+}
+
+var (
+	_ fwk.PreFilterPlugin   = &Energy{}
+	_ fwk.PreScorePlugin    = &Energy{}
+	_ fwk.ScorePlugin       = &Energy{}
+	_ fwk.ReservePlugin     = &Energy{}
+	_ fwk.SignPlugin        = &Energy{}
+	_ fwk.EnqueueExtensions = &Energy{}
+)
+
+func (d Deps) newEnergy(_ context.Context, obj runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+	args, err := decodeArgs(obj)
+	if err != nil {
+		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
+	}
+	names, _ := sched.Names()
+	wheres := make(map[string]*sched.Greedy, len(names))
+	for _, name := range names {
+		if wheres[name], err = sched.New(name); err != nil {
+			return nil, err
+		}
+	}
+	return &Energy{args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log}}, nil
+}
+
+// Name implements [fwk.Plugin].
+func (*Energy) Name() string { return EnergyName }
+
+// ours reports whether the pod is one that the plugin was asked to score.
+func (e *Energy) ours(pod *v1.Pod) bool { return e.args.Scope == All || kube.Marked(pod) }
+
+// job reads the pod. Where its annotations make no sense, it is a pod that nobody marked.
+func (e *Energy) job(pod *v1.Pod) (job sched.Job, where string, ok bool) {
+	marks, err := kube.ReadMarks(pod.Annotations)
+	if err != nil && e.args.Scope != All {
+		return sched.Job{}, "", false
+	}
+	where, _, _ = strings.Cut(cmp.Or(marks.Strategy, e.args.Strategy), "+")
+	return kube.MarkedPodJob(pod, marks, kube.Defaults{ExpectedDuration: e.args.ExpectedDuration.Duration}), where, true
+}
+
+const rankingKey fwk.StateKey = EnergyName
+
+// ranking is the outcome of PreScore. The scheduler's snapshot holds still during a cycle, so the address of a node
+// identifies it, and looking it up hashes one word instead of a name.
+type ranking map[*v1.Node]int64
+
+// Clone implements [fwk.StateData]. A ranking never changes.
+func (r ranking) Clone() fwk.StateData { return r }
+
+const requestKey fwk.StateKey = EnergyName + "/request"
+
+// request is what PreFilter has read from a pod of ours.
+type request struct {
+	job   sched.Job
+	where *sched.Greedy
+}
+
+// Clone implements [fwk.StateData]. A request never changes.
+func (r *request) Clone() fwk.StateData { return r }
+
+var skip = fwk.NewStatus(fwk.Skip)
+
+// PreFilter reads the pod once per cycle, for the points that follow. It narrows nothing.
+func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
+	if !e.ours(pod) {
+		return nil, skip
+	}
+	defer func() {
+		if e.rescue.from("PreFilter", recover()) {
+			status = skip
+		}
+	}()
+	job, where, ok := e.job(pod)
+	if !ok {
+		return nil, skip
+	}
+	state.Write(requestKey, &request{job, e.wheres[where]})
+	return nil, nil
+}
+
+// PreFilterExtensions returns nil: what was read does not depend on other pods.
+func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// PreScore takes the snapshot, asks the strategy and leaves the scores for Score.
+func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) (status *fwk.Status) {
+	data, err := state.Read(requestKey)
+	if err != nil {
+		return skip // PreFilter did
+	}
+	defer func() {
+		if e.rescue.from("PreScore", recover()) {
+			status = skip
+		}
+	}()
+	r := data.(*request)
+	scores, ok := e.plan(&r.job, r.where, nodes)
+	if !ok {
+		return skip
+	}
+	state.Write(rankingKey, scores)
+	return nil
+}
+
+func (e *Energy) plan(job *sched.Job, strategy *sched.Greedy, nodes []fwk.NodeInfo) (ranking, bool) {
+	view := e.view()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := &e.scratch
+	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
+	for _, n := range nodes {
+		s.nodes = append(s.nodes, coreNode(view, n))
+	}
+	for i := range s.nodes {
+		s.refs = append(s.refs, &s.nodes[i])
+	}
+	s.queue[0] = *job
+	snapshot := sched.Snapshot{
+		Now: e.clock(), Queue: s.queue[:], Nodes: s.refs, Sites: view.Sites(),
+		Policy: sched.Policy{Weights: e.args.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
+	}
+	if last := e.last.Load(); last != nil {
+		snapshot.Last = *last
+	}
+	var ok bool
+	if s.costs, ok = strategy.Costs(&snapshot, &s.queue[0], s.costs); !ok {
+		return nil, false
+	}
+	if cap(s.scores) < len(nodes) {
+		s.scores = make([]int64, len(nodes))
+	}
+	scores := s.scores[:len(nodes)]
+	if _, ok := rank(s.refs, s.costs, scores); !ok {
+		return nil, false
+	}
+	r := make(ranking, len(nodes))
+	for i, n := range nodes {
+		r[n.Node()] = scores[i]
+	}
+	return r, true
+}
+
+// Score implements [fwk.ScorePlugin].
+func (e *Energy) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (score int64, _ *fwk.Status) {
+	defer func() {
+		if e.rescue.from("Score", recover()) {
+			score = 0
+		}
+	}()
+	data, err := state.Read(rankingKey)
+	if err != nil {
+		return 0, nil
+	}
+	return data.(ranking)[node.Node()], nil
+}
+
+// ScoreExtensions returns nil: scores need no second pass over all nodes.
+func (*Energy) ScoreExtensions() fwk.ScoreExtensions { return nil }
+
+// Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,
+// and others have a say in the scores.
+func (e *Energy) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	if e.ours(pod) {
+		e.last.Store(&nodeName)
+	}
+	return nil
+}
+
+// Unreserve does nothing: the decision was carried out, the binding failed.
+func (*Energy) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
+
+// EventsToRegister returns none, since the plugin rejects no pod. Without this method every event of the cluster would
+// count as one that we wait for.
+func (*Energy) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{}, nil
+}
+
+// signature is what the scores of a pod depend on, besides its resources, which stock signs as well but only where it
+// scores by them.
+type signature struct {
+	Where    string
+	Duration time.Duration
+	Request  sched.Resources
+}
+
+var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on the pods before it")
+
+// SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike. Pods that we do not score need no
+// fragment of ours.
+func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, status *fwk.Status) {
+	if !e.ours(pod) {
+		return nil, nil
+	}
+	defer func() {
+		if e.rescue.from("SignPod", recover()) {
+			status = unsigned
+		}
+	}()
+	job, where, ok := e.job(pod)
+	switch {
+	case !ok:
+		return nil, nil
+	case where == "round-robin" || where == "least-allocated" && e.args.Seed != 0:
+		return nil, unsigned // the latter breaks ties by the pod's name
+	}
+	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{where, job.Duration, job.Request}}}, nil
+}

@@ -1,0 +1,248 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// score runs the points of a cycle up to PreScore.
+func score(ctx context.Context, e *Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	if _, status := e.PreFilter(ctx, state, pod, nodes); !status.IsSuccess() && !status.IsSkip() {
+		return status
+	}
+	return e.PreScore(ctx, state, pod, nodes)
+}
+
+// play runs the scoring part of one scheduling cycle. It returns "skip", or the score of each node.
+func play(t *testing.T, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo) string {
+	t.Helper()
+	state := newCycle()
+	status := score(t.Context(), e, state, pod, nodes)
+	switch {
+	case status.IsSkip():
+		return "skip"
+	case !status.IsSuccess():
+		t.Fatalf("PreScore rejects the pod: %v", status)
+	}
+	var parts []string
+	for _, n := range nodes {
+		points, status := e.Score(t.Context(), state, pod, n)
+		if !status.IsSuccess() {
+			t.Fatalf("Score rejects the pod: %v", status)
+		}
+		parts = append(parts, fmt.Sprintf("%s=%d", n.Node().Name, points))
+	}
+	return strings.Join(parts, " ")
+}
+
+const header = `"apiVersion":"kubescheduler.config.kubenergy.io/v1alpha1","kind":"KubEnergyArgs"`
+
+func TestEnergyScores(t *testing.T) {
+	all := `{` + header + `,"scope":"All"}`
+	four := func() []fwk.NodeInfo {
+		return []fwk.NodeInfo{
+			newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal"),
+			newMachine("c", "wind", "hungry"), newMachine("d", "wind", "frugal"),
+		}
+	}
+	twins := func() []fwk.NodeInfo {
+		return []fwk.NodeInfo{newMachine("z", "wind", "frugal"), newMachine("y", "wind", "frugal"), newMachine("x", "coal", "frugal")}
+	}
+	unknown := func() []fwk.NodeInfo { return append(four(), newMachine("e", "wind", "unheard-of")) }
+	fresh, stale := noon, noon.Add(-2*time.Hour)
+	for _, tc := range []struct {
+		name  string
+		args  string
+		pod   *v1.Pod
+		nodes []fwk.NodeInfo
+		asOf  time.Time
+		want  string
+	}{
+		{name: "unmarked", pod: newPod(), nodes: four(), asOf: fresh, want: "skip"},
+		{name: "other annotations", pod: newPod("team", "x"), nodes: four(), asOf: fresh, want: "skip"},
+		{name: "nonsense counts as unmarked", pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(), asOf: fresh, want: "skip"},
+		{name: "one mistake is enough", pod: newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationFinishBy, "?"), nodes: four(), asOf: fresh, want: "skip"},
+		{name: "carbon", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
+		{name: "when is another plugin's business", pod: newPod(kube.AnnotationStrategy, "carbon+window"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
+		{name: "energy", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
+		{name: "marked by its delay", pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
+		{name: "the profile's own strategy", args: `{` + header + `,"strategy":"energy+window"}`, pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
+		{name: "every pod of the profile", args: all, pod: newPod(), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
+		{name: "nonsense there counts as unmarked too", args: all, pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
+		{name: "stale signals", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: stale, want: "skip"},
+		{name: "energy needs no signal", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: stale, want: "a=0 b=100 c=0 d=99"},
+		{name: "a node of which nothing is known", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: unknown(), asOf: fresh, want: "skip"},
+		{name: "ties go by name, and only one node gets 100", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: twins(), asOf: fresh, want: "z=99 y=100 x=0"},
+		{name: "all alike", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: twins(), asOf: fresh, want: "z=99 y=99 x=100"},
+		{name: "round-robin begins", pod: newPod(kube.AnnotationStrategy, "round-robin"), nodes: four(), asOf: fresh, want: "a=100 b=99 c=99 d=99"},
+		{name: "no nodes", pod: newPod(kube.AnnotationStrategy, "carbon"), asOf: fresh, want: "skip"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := newEnergyPlugin(t, deps(knowledge(t, tc.asOf)), tc.args)
+			for range 2 { // buffers are used again
+				if got := play(t, e, tc.pod, tc.nodes); got != tc.want {
+					t.Errorf("got  %s\nwant %s", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestEnergyKnowsNothing(t *testing.T) {
+	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal")}
+	e := newEnergyPlugin(t, Deps{}, "")
+	if got := play(t, e, newPod(kube.AnnotationStrategy, "carbon"), nodes); got != "skip" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestReserveTurnsTheRoundRobin(t *testing.T) {
+	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal"), newMachine("c", "wind", "frugal")}
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	pod := newPod(kube.AnnotationStrategy, "round-robin")
+	for _, step := range []struct{ chosen, want string }{
+		{"a", "a=0 b=100 c=99"},
+		{"b", "a=0 b=0 c=100"},
+		{"c", "a=100 b=99 c=99"},
+	} {
+		e.Reserve(t.Context(), newCycle(), newPod(), "b") // somebody else's pod does not count
+		e.Reserve(t.Context(), newCycle(), pod, step.chosen)
+		if got := play(t, e, pod, nodes); got != step.want {
+			t.Errorf("after %s: got %s, want %s", step.chosen, got, step.want)
+		}
+	}
+}
+
+func TestEmptyNodes(t *testing.T) {
+	yes := true
+	daemon := runningPod{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Controller: &yes}},
+	}}}
+	for _, tc := range []struct {
+		name string
+		pods []fwk.PodInfo
+		want int
+	}{
+		{"nothing", nil, 0},
+		{"daemons only", []fwk.PodInfo{daemon, daemon}, 0},
+		{"a daemon and a job", []fwk.PodInfo{daemon, runningPod{pod: &v1.Pod{}}}, 2},
+	} {
+		if got := workloads(tc.pods); got != tc.want {
+			t.Errorf("%s: %d workloads, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestSignPod(t *testing.T) {
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	sign := func(pod *v1.Pod) string {
+		fragments, status := e.SignPod(t.Context(), pod)
+		if !status.IsSuccess() {
+			return status.Code().String()
+		}
+		text, err := json.Marshal(fragments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, tc := range []struct {
+		name string
+		pod  *v1.Pod
+		want string
+	}{
+		{"unmarked", newPod(), "null"},
+		{"nonsense", newPod(kube.AnnotationStrategy, "best"), "null"},
+		{"depends on the pod before", newPod(kube.AnnotationStrategy, "round-robin"), "Unschedulable"},
+		{
+			"scored", newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationExpectedDuration, "2h"),
+			`[{"Key":"kubenergy.io/KubEnergy","Value":{"Where":"carbon","Duration":7200000000000,"Request":{"MilliCPU":1000,"Memory":1073741824,"GPU":0}}}]`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, sign(tc.pod)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestPanicsMeanStock(t *testing.T) {
+	d := deps(knowledge(t, noon))
+	d.View = func() *kube.View { panic("no view today") }
+	e := newEnergyPlugin(t, d, "")
+	pod := newPod(kube.AnnotationStrategy, "carbon")
+	for range 2 {
+		if status := score(t.Context(), e, newCycle(), pod, farm(3)); !status.IsSkip() {
+			t.Errorf("PreScore: %v", status)
+		}
+	}
+	state := newCycle()
+	state.Write(rankingKey, notARanking{})
+	if points, status := e.Score(t.Context(), state, pod, farm(1)[0]); points != 0 || !status.IsSuccess() {
+		t.Errorf("Score: %d, %v", points, status)
+	}
+	if points, status := e.Score(t.Context(), newCycle(), pod, farm(1)[0]); points != 0 || !status.IsSuccess() {
+		t.Errorf("Score without PreScore: %d, %v", points, status)
+	}
+}
+
+type notARanking struct{}
+
+func (n notARanking) Clone() fwk.StateData { return n }
+
+func TestEnergyWaitsForNoEvent(t *testing.T) {
+	events, err := newEnergyPlugin(t, Deps{}, "").EventsToRegister(t.Context())
+	if err != nil || events == nil || len(events) != 0 {
+		t.Errorf("events %v, %v: want an empty list", events, err)
+	}
+}
+
+func TestScoreAllocatesNothing(t *testing.T) {
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	pod, nodes, state, ctx := newPod(kube.AnnotationStrategy, "carbon"), farm(50), newCycle(), context.Background()
+	if status := score(ctx, e, state, pod, nodes); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if n := testing.AllocsPerRun(100, func() { e.Score(ctx, state, pod, nodes[17]) }); n != 0 {
+		t.Errorf("Score allocates %v times", n)
+	}
+}
+
+func BenchmarkEnergy1000Nodes(b *testing.B) {
+	e := newEnergyPlugin(b, deps(knowledge(b, noon)), "")
+	nodes, ctx := farm(1000), context.Background()
+	for _, bc := range []struct {
+		name string
+		pod  *v1.Pod
+	}{{"unmarked", newPod("team", "x")}, {"carbon", newPod(kube.AnnotationStrategy, "carbon")}} {
+		b.Run("PreScore/"+bc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			state := newCycle()
+			for b.Loop() {
+				score(ctx, e, state, bc.pod, nodes)
+			}
+		})
+	}
+	pod, state := newPod(kube.AnnotationStrategy, "carbon"), newCycle()
+	score(ctx, e, state, pod, nodes)
+	b.Run("Score", func(b *testing.B) { // of one node
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			e.Score(ctx, state, pod, nodes[i%len(nodes)])
+			i++
+		}
+	})
+}

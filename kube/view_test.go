@@ -1,0 +1,119 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+func carbonOf(t *testing.T, values ...float64) grid.Signal {
+	t.Helper()
+	s, err := grid.NewSeries(noon, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return grid.Signal{Series: s}
+}
+
+func TestNewViewRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		sites    []*sched.Site
+		profiles []*energy.Profile
+		fallback string
+		want     string
+	}{
+		{name: "site without a name", sites: []*sched.Site{{}}, want: "site 0 has no name"},
+		{name: "site twice", sites: []*sched.Site{{Name: "a"}, {Name: "a"}}, want: `site "a" appears twice`},
+		{name: "PUE below 1", sites: []*sched.Site{{Name: "a", PUE: 0.5}}, want: "pue is 0.5"},
+		{name: "PUE of a megawatt", sites: []*sched.Site{{Name: "a", PUE: 1e6}}, want: "pue is 1e+06"},
+		{name: "negative intensity", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 300, -1)}}, want: "carbon value 1 is -1"},
+		{name: "intensity per MWh", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 400_000)}}, want: "carbon value 0 is 400000"},
+		{name: "profile without a name", profiles: []*energy.Profile{{}}, want: "profile 0 has no name"},
+		{name: "profile twice", profiles: []*energy.Profile{{Name: "a"}, {Name: "a"}}, want: `profile "a" appears twice`},
+		{name: "profile that makes no sense", profiles: []*energy.Profile{{Name: "a", Idle: 9, Max: 3}}, want: "is below idle"},
+		{name: "unknown default", profiles: []*energy.Profile{{Name: "a"}}, fallback: "b", want: `default profile "b"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := NewView(tc.sites, tc.profiles, tc.fallback, noon)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v does not say %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestViewNode(t *testing.T) {
+	sites := []*sched.Site{{Name: "home", Carbon: carbonOf(t, 100)}, {Name: "north", PUE: 1.2}}
+	profiles := []*energy.Profile{{Name: "small", Max: 10}, {Name: "large", Max: 100}}
+	full, err := NewView(sites, profiles, "small", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noDefault, err := NewView(sites, profiles, "", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noSites, err := NewView(nil, profiles, "small", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name              string
+		view              *View
+		labels            map[string]string
+		wantProfile, site string
+	}{
+		{name: "defaults", view: full, wantProfile: "small", site: "home"},
+		{name: "by label", view: full, labels: map[string]string{LabelPowerProfile: "large", LabelSite: "north"}, wantProfile: "large", site: "north"},
+		{name: "by zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "north"}, wantProfile: "small", site: "north"},
+		{name: "label before zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "north", LabelSite: "home"}, wantProfile: "small", site: "home"},
+		{name: "unknown zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "eu-1a"}, wantProfile: "small", site: "home"},
+		{name: "unknown profile", view: full, labels: map[string]string{LabelPowerProfile: "huge"}, site: "home"},
+		{name: "no default profile", view: noDefault, site: "home"},
+		{name: "no sites", view: noSites, wantProfile: "small", site: ""},
+		{name: "knows nothing", view: &View{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: tc.labels}}
+			node, ok := tc.view.Node(n, sched.Resources{MilliCPU: 4000}, sched.Resources{MilliCPU: 1000}, 2)
+			if ok != (tc.wantProfile != "") {
+				t.Fatalf("ok is %v", ok)
+			}
+			if ok && node.Profile.Name != tc.wantProfile {
+				t.Errorf("profile is %q, want %q", node.Profile.Name, tc.wantProfile)
+			}
+			if node.Site.Name != tc.site {
+				t.Errorf("site is %q, want %q", node.Site.Name, tc.site)
+			}
+			if node.Name != "n1" || node.Free.MilliCPU != 1000 || node.Capacity.MilliCPU != 4000 || node.Jobs != 2 {
+				t.Errorf("node is %+v", node)
+			}
+		})
+	}
+}
+
+func TestWithoutSignals(t *testing.T) {
+	v, err := NewView([]*sched.Site{{Name: "home", Zone: "DE", PUE: 1.3, Carbon: carbonOf(t, 100), Price: carbonOf(t, 1)}}, nil, "", noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := v.WithoutSignals()
+	s := bare.Site("home")
+	if s.Carbon.Series != nil || s.Price.Series != nil {
+		t.Error("signals are still there")
+	}
+	if s.Zone != "DE" || s.PUE != 1.3 || bare.Sites()[0] != s {
+		t.Errorf("site is %+v", s)
+	}
+	if v.Site("home").Carbon.Series == nil {
+		t.Error("the original lost its signals")
+	}
+}

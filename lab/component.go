@@ -1,0 +1,60 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+)
+
+// component owns the goroutine of one part of the cluster.
+type component struct {
+	name   string
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // read only after done is closed
+}
+
+// startComponent runs run until its context ends. The context keeps ctx's values but not its
+// cancellation: the parts of a control plane must end in order, not all at once.
+func startComponent(ctx context.Context, name string, run func(context.Context) error) *component {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c := &component{name: name, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		err := run(ctx)
+		if ctx.Err() != nil {
+			return // what a component says when it is told to end is not news
+		}
+		if err == nil {
+			err = errEnded
+		}
+		c.err = fmt.Errorf("running %s: %w", name, err)
+	}()
+	return c
+}
+
+// stop ends the component and waits for it. It returns the error of a component that had ended on its
+// own.
+func (c *component) stop() error {
+	c.cancel()
+	<-c.done
+	return c.err
+}
+
+// wait calls ready until it reports true, the component ends, or ctx does.
+func (c *component) wait(ctx context.Context, ready func(context.Context) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := newTicker()
+	defer tick.Stop()
+	for !ready(ctx) {
+		select {
+		case <-c.done:
+			return cmp.Or(c.err, errEnded)
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", c.name, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// maxSocketPath is the shortest limit of the systems we run on (macOS, 104 with the final zero).
+const maxSocketPath = 103
+
+// startEtcd returns the endpoint for --etcd-servers. etcd listens on a socket inside dir and on no
+// port at all: without certificates, the folder's permissions are what keeps other users of the
+// machine out, and gRPC without TLS is cheaper too.
+func startEtcd(ctx context.Context, dir string, logs *sink) (*component, string, error) {
+	socket := filepath.Join(dir, "etcd.sock")
+	if len(socket) > maxSocketPath {
+		return nil, "", fmt.Errorf("path of etcd's socket, %s, is longer than %d bytes: choose a shorter folder", socket, maxSocketPath)
+	}
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(dir, "etcd")
+	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: socket}}
+	cfg.ListenPeerUrls = nil // a cluster of one has no peers; the advertised URLs are never dialled
+	cfg.EnableGRPCGateway = false
+	cfg.UnsafeNoFsync = true
+	cfg.QuotaBackendBytes = 8 << 30 // 100,000 Jobs with their pods and events do not fit the default 2 GiB
+	// The zero that NewConfig leaves here logs every single request.
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(logs.zap())
+
+	srv, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, "", err
+	}
+	c := startComponent(ctx, "etcd", func(ctx context.Context) error {
+		defer srv.Close()
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-srv.Err():
+			return err
+		case <-srv.Server.StopNotify():
+			return nil
+		}
+	})
+	err = c.wait(ctx, func(context.Context) bool {
+		select {
+		case <-srv.Server.ReadyNotify():
+			return true
+		default:
+			return false
+		}
+	})
+	return c, "unix://" + socket, err
+}

@@ -1,0 +1,150 @@
+package lab
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/kwok/kustomize/stage/node/fast"
+	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
+	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
+	"sigs.k8s.io/kwok/pkg/apis/internalversion"
+	"sigs.k8s.io/kwok/pkg/apis/v1alpha1"
+	"sigs.k8s.io/kwok/pkg/kwok/controllers"
+	kwoklog "sigs.k8s.io/kwok/pkg/log"
+	"sigs.k8s.io/kwok/pkg/utils/client"
+	"sigs.k8s.io/yaml"
+)
+
+// RunForAnnotation on a pod says for how many seconds it runs on a simulated node before it succeeds:
+// a decimal number, such as "1.5". Pods without it run until they are deleted.
+const RunForAnnotation = "kubenergy.io/lab-run-seconds"
+
+// RunSeconds is the value of RunForAnnotation for a duration.
+func RunSeconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
+}
+
+// kwokAnnotation, with the value "fake", marks the nodes that are simulated; others are left alone.
+const kwokAnnotation = "kwok.x-k8s.io/node"
+
+// nodeIP of every simulated node is loopback, so that kubectl logs and exec are refused at once instead of
+// timing out.
+const nodeIP = "127.0.0.1"
+
+//go:embed stages.yaml
+var ownStages string
+
+// startKwok runs the simulation of nodes and their pods as a library: the kwok command would read flags
+// and a configuration from the user's home folder.
+func startKwok(ctx context.Context, kubeconfig string, logs *sink) (*component, error) {
+	conf, err := kwokConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	controller, err := controllers.NewController(conf)
+	if err != nil {
+		return nil, err
+	}
+	ready := make(chan struct{})
+	c := startComponent(ctx, "kwok", func(ctx context.Context) error {
+		ctx = kwoklog.NewContext(ctx, kwoklog.NewLogger(logs, kwoklog.LevelError))
+		if err := controller.Start(ctx); err != nil {
+			return err
+		}
+		close(ready)
+		<-ctx.Done()
+		return nil
+	})
+	err = c.wait(ctx, func(context.Context) bool {
+		select {
+		case <-ready:
+			return true
+		default:
+			return false
+		}
+	})
+	return c, err
+}
+
+func kwokConfig(kubeconfig string) (controllers.Config, error) {
+	none := controllers.Config{}
+	stages, err := loadStages()
+	if err != nil {
+		return none, err
+	}
+	clients, err := client.NewClientset("", kubeconfig)
+	if err != nil {
+		return none, err
+	}
+	config, err := clients.ToRESTConfig()
+	if err != nil {
+		return none, err
+	}
+	mapper, err := clients.ToRESTMapper()
+	if err != nil {
+		return none, err
+	}
+	dynamic, err := clients.ToDynamicClient()
+	if err != nil {
+		return none, err
+	}
+	binary := rest.CopyConfig(config) // the machine is shared with all other components: save its CPU
+	binary.ContentType = runtime.ContentTypeProtobuf
+	binary.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	typed, err := kubernetes.NewForConfig(binary)
+	if err != nil {
+		return none, err
+	}
+	plain, err := rest.RESTClientFor(config)
+	if err != nil {
+		return none, err
+	}
+	return controllers.Config{
+		Clock:                             clock.RealClock{},
+		DynamicClient:                     dynamic,
+		RESTClient:                        plain,
+		ImpersonatingDynamicClient:        clients.ToImpersonatingDynamicClient(),
+		ImpersonatingTypedClient:          clients.ToImpersonatingTypedClient(),
+		RESTMapper:                        mapper,
+		TypedClient:                       typed,
+		ManageNodesWithAnnotationSelector: kwokAnnotation + "=fake",
+		// Large, because addresses outside the range are never given back to the pool.
+		CIDR: "10.128.0.0/9",
+		// Loopback, so that kubectl logs and exec are refused at once instead of timing out.
+		NodeIP:                    "127.0.0.1",
+		LocalStages:               stages,
+		PodPlayStageParallelism:   16,
+		NodePlayStageParallelism:  16,
+		NodeLeaseDurationSeconds:  40, // kubelet's default
+		NodeLeaseParallelism:      4,
+		PodsOnNodeSyncParallelism: 4,
+		ID:                        "kubenergy-lab",
+	}, nil
+}
+
+func loadStages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
+	documents := []string{fast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease, podfast.DefaultPodReady}
+	documents = append(documents, strings.Split(ownStages, "\n---\n")...)
+	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
+	for _, doc := range documents {
+		var external v1alpha1.Stage
+		if err := yaml.UnmarshalStrict([]byte(doc), &external); err != nil {
+			return nil, fmt.Errorf("reading stages: %w", err)
+		}
+		v1alpha1.SetObjectDefaults_Stage(&external)
+		stage, err := internalversion.ConvertToInternalStage(&external)
+		if err != nil {
+			return nil, fmt.Errorf("reading stage %s: %w", external.Name, err)
+		}
+		stages[stage.Spec.ResourceRef] = append(stages[stage.Spec.ResourceRef], stage)
+	}
+	return stages, nil
+}

@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc/grpclog"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+)
+
+const logName = "lab.log"
+
+// sink is the one writer behind the loggers of all components. It outlives what it writes to: upstream
+// goroutines may still log after Stop, when the file is closed and nobody wants their lines on the
+// terminal.
+type sink struct {
+	mu   sync.Mutex
+	w    io.Writer
+	file *os.File
+}
+
+func newSink(w io.Writer, dir string) (*sink, error) {
+	if w != nil {
+		return &sink{w: w}, nil
+	}
+	f, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &sink{w: f, file: f}, nil
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.w == nil {
+		return len(p), nil
+	}
+	return s.w.Write(p)
+}
+
+// Sync makes sink a zapcore.WriteSyncer.
+func (s *sink) Sync() error { return nil }
+
+func (s *sink) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w = nil
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// captureLogs sends klog and gRPC, both process-wide, to the sink for the rest of the process.
+func (s *sink) captureLogs() {
+	klog.SetLogger(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(s))))
+	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, s))
+}
+
+func (s *sink) zap() *zap.Logger {
+	enc := zap.NewProductionEncoderConfig()
+	enc.EncodeTime = zapcore.ISO8601TimeEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(enc), s, zap.WarnLevel)).Named("etcd")
+}

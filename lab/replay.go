@@ -1,0 +1,351 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// Stock is the name of the trial that runs under kube-scheduler's own default profile.
+const Stock = "stock"
+
+// Trial is one strategy of a replay. All trials of a replay run at the same time, each on nodes and in a namespace of
+// its own: a trace then lasts as long for three strategies as for one, and may be compressed less.
+type Trial struct {
+	Strategy string // Stock, or a name that sched.New accepts
+
+	namespace string // also the prefix of its nodes and the value of their label
+	holds     bool
+}
+
+// labelTrial keeps the pods of a trial on its own nodes.
+const labelTrial = "kubenergy.io/lab-trial"
+
+// annotationJob is the index of the pod's job in the scenario.
+const annotationJob = "kubenergy.io/lab-job"
+
+// Replay plays a scenario as Kubernetes Jobs against the real scheduler of a cluster.
+type Replay struct {
+	Cluster  *Cluster
+	Scenario *sim.Scenario
+	Factor   float64
+	Trials   []Trial
+	Progress func(Progress) // called about once a second; may be nil
+
+	client kubernetes.Interface
+	clock  Clock
+}
+
+// Progress is how far a replay is.
+type Progress struct {
+	Trace  time.Time // the present instant of the trace
+	Trials []TrialProgress
+}
+
+// TrialProgress counts the jobs of a trial.
+type TrialProgress struct {
+	Strategy                         string
+	Held, Pending, Running, Finished int
+}
+
+// Trials parses the names of strategies.
+func Trials(names []string) ([]Trial, error) {
+	var trials []Trial
+	for i, name := range names {
+		t := Trial{Strategy: name, namespace: fmt.Sprintf("trial-%d", i)}
+		if name != Stock {
+			strategy, err := sched.New(name)
+			if err != nil {
+				return nil, fmt.Errorf("%w; the lab also has %q", err, Stock)
+			}
+			t.holds = strategy.Holds()
+			if when := sched.When(name); t.holds && when != HoldRule {
+				return nil, fmt.Errorf("strategy %q: the lab's hold loop follows the rule %q", name, HoldRule)
+			}
+		}
+		trials = append(trials, t)
+	}
+	return trials, nil
+}
+
+// Prepare adds the nodes and the namespaces of all trials. It comes before the scheduler starts.
+func (r *Replay) Prepare(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(r.Cluster.Config())
+	if err != nil {
+		return err
+	}
+	r.client = client
+	for _, t := range r.Trials {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
+		if _, err := r.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the namespace of %s: %w", t.Strategy, err)
+		}
+	}
+	if err := r.addNodes(ctx); err != nil {
+		return err
+	}
+	return r.waitForServiceAccounts(ctx)
+}
+
+// addNodes adds the scenario's nodes, once for each trial.
+func (r *Replay) addNodes(ctx context.Context) error {
+	trials := r.Trials
+	if len(trials) == 0 {
+		trials = []Trial{{}}
+	}
+	var specs []NodeSpec
+	for k := range trials {
+		for i := range r.Scenario.Nodes {
+			specs = append(specs, r.nodeSpec(&trials[k], &r.Scenario.Nodes[i]))
+		}
+	}
+	return r.Cluster.AddNodes(ctx, specs)
+}
+
+func (r *Replay) nodeSpec(t *Trial, n *sched.Node) NodeSpec {
+	spec := NodeSpecOf(n)
+	spec.Name = t.nodeName(n.Name)
+	spec.Labels[labelTrial] = t.namespace
+	return spec
+}
+
+// NodeSpecOf returns a node of the core as a simulated node, with labels for its site and its power profile.
+func NodeSpecOf(n *sched.Node) NodeSpec {
+	labels := map[string]string{kube.LabelPowerProfile: n.Profile.Name, kube.LabelSite: n.Site.Name}
+	maps.Copy(labels, n.Labels)
+	capacity := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(n.Capacity.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(n.Capacity.Memory, resource.BinarySI),
+		corev1.ResourcePods:   *resource.NewQuantity(1000, resource.DecimalSI), // the model knows no limit of pods
+	}
+	if n.Capacity.GPU > 0 {
+		capacity["nvidia.com/gpu"] = *resource.NewQuantity(n.Capacity.GPU, resource.DecimalSI)
+	}
+	return NodeSpec{Name: n.Name, Labels: labels, Capacity: capacity}
+}
+
+func (t *Trial) nodeName(name string) string {
+	if t.namespace == "" {
+		return name
+	}
+	return t.namespace + "-" + name
+}
+
+func (r *Replay) waitForServiceAccounts(ctx context.Context) error {
+	for _, t := range r.Trials {
+		err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+			_, err := r.client.CoreV1().ServiceAccounts(t.namespace).Get(ctx, "default", metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return false, nil
+			}
+			return err == nil, err
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for the service account of %s: %w", t.Strategy, err)
+		}
+	}
+	return nil
+}
+
+// Run submits every job when it is due and waits until all have finished. It returns a result per trial, accounted by
+// the simulator's model from the placements and the starts that were observed.
+func (r *Replay) Run(ctx context.Context, clock Clock) ([]*sim.Result, error) {
+	r.clock = clock
+	watch, err := newWatch(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer watch.stop()
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.submit(groupCtx) })
+	group.Go(func() error { return r.wait(groupCtx, watch) })
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("replaying the trace: %w", err)
+	}
+	return r.results(watch)
+}
+
+// submit creates the Jobs of all trials when they are due.
+func (r *Replay) submit(ctx context.Context) error {
+	order := make([]int, len(r.Scenario.Jobs))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return r.Scenario.Jobs[a].Submitted.Compare(r.Scenario.Jobs[b].Submitted)
+	})
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for _, i := range order {
+		select {
+		case <-groupCtx.Done():
+			return group.Wait()
+		case <-time.After(time.Until(r.clock.ToWall(r.Scenario.Jobs[i].Submitted))):
+		}
+		for k := range r.Trials {
+			group.Go(func() error {
+				job := r.kubeJob(&r.Trials[k], i)
+				_, err := r.client.BatchV1().Jobs(job.Namespace).Create(groupCtx, job, metav1.CreateOptions{})
+				return err
+			})
+		}
+	}
+	return group.Wait()
+}
+
+// kubeJob is a job of the trace as a Kubernetes Job of a trial.
+func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
+	j := &r.Scenario.Jobs[i]
+	duration := r.clock.Shrink(j.Duration)
+	podAnnotations := map[string]string{
+		RunForAnnotation:                RunSeconds(duration),
+		kube.AnnotationExpectedDuration: duration.String(),
+		annotationJob:                   strconv.Itoa(i),
+	}
+	jobAnnotations := map[string]string{kube.AnnotationExpectedDuration: duration.String(), annotationJob: strconv.Itoa(i)}
+	if t.holds && j.AllowedDelay > 0 {
+		jobAnnotations[kube.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
+		if !j.FinishBy.IsZero() {
+			jobAnnotations[kube.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
+		}
+	}
+	selector := map[string]string{labelTrial: t.namespace}
+	maps.Copy(selector, j.Selector)
+	requests := corev1.ResourceList{
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(j.Request.MilliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: *resource.NewQuantity(j.Request.Memory, resource.BinarySI),
+	}
+	if j.Request.GPU > 0 {
+		requests["nvidia.com/gpu"] = *resource.NewQuantity(j.Request.GPU, resource.DecimalSI)
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: fmt.Sprintf("job-%04d", i), Annotations: jobAnnotations},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To[int32](0),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: podAnnotations},
+				Spec: corev1.PodSpec{
+					SchedulerName: t.profile(), NodeSelector: selector,
+					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false),
+					TerminationGracePeriodSeconds: ptr.To[int64](0),
+					Containers: []corev1.Container{{
+						Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests, Limits: gpuLimits(requests)},
+					}},
+				},
+			},
+		},
+	}
+}
+
+// gpuLimits repeats extended resources as limits, as the API demands.
+func gpuLimits(requests corev1.ResourceList) corev1.ResourceList {
+	gpu, ok := requests["nvidia.com/gpu"]
+	if !ok {
+		return nil
+	}
+	return corev1.ResourceList{"nvidia.com/gpu": gpu}
+}
+
+// profile is the schedulerName of the trial's pods.
+func (t *Trial) profile() string {
+	if t.Strategy == Stock {
+		return corev1.DefaultSchedulerName
+	}
+	return "kubenergy-" + t.namespace
+}
+
+// wait reports progress until every job of every trial has finished.
+func (r *Replay) wait(ctx context.Context, w *watch) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		progress, finished := w.progress()
+		if r.Progress != nil {
+			r.Progress(progress)
+		}
+		if finished {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for jobs, %s: %w", progress, ctx.Err())
+		case <-r.Cluster.Done():
+			return fmt.Errorf("a part of the control plane ended, %s", progress)
+		case <-ticker.C:
+		}
+	}
+}
+
+// String renders the progress in one line.
+func (p Progress) String() string {
+	var b strings.Builder
+	b.WriteString(p.Trace.Format("Jan 02 15:04"))
+	for _, t := range p.Trials {
+		fmt.Fprintf(&b, " | %s: %d held, %d pending, %d running, %d done", t.Strategy, t.Held, t.Pending, t.Running, t.Finished)
+	}
+	return b.String()
+}
+
+// results accounts what was observed. Start and node are what Kubernetes did; the run time is the trace's, since the
+// latencies of a compressed control plane would otherwise be booked as hours of work.
+func (r *Replay) results(w *watch) ([]*sim.Result, error) {
+	var results []*sim.Result
+	for k := range r.Trials {
+		t := &r.Trials[k]
+		byName := make(map[string]*sched.Node, len(r.Scenario.Nodes))
+		for i := range r.Scenario.Nodes {
+			byName[r.Scenario.Nodes[i].Name] = &r.Scenario.Nodes[i]
+		}
+		var placements []sim.Placement
+		for i, seen := range w.of(k) {
+			j := &r.Scenario.Jobs[i]
+			name := strings.TrimPrefix(seen.node, t.namespace+"-")
+			n := byName[name]
+			if n == nil {
+				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy, seen.node)
+			}
+			p := sim.Placement{Job: i, Node: name, Start: later(r.clock.ToTrace(seen.bound), j.Submitted)}
+			p.Released, p.Finish = j.Submitted, p.Start.Add(n.Runtime(j))
+			if !seen.released.IsZero() {
+				p.Released = later(r.clock.ToTrace(seen.released), j.Submitted)
+				p.Hold = p.Released
+			}
+			placements = append(placements, p)
+		}
+		result, err := sim.Replay(r.Scenario, t.Strategy, placements)
+		if err != nil {
+			return nil, err
+		}
+		result.Decisions, result.Elapsed = len(placements), time.Since(r.clock.Wall)
+		results = append(results, result)
+	}
+	if _, err := sim.Align(results...); err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

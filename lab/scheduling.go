@@ -1,0 +1,161 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/hold"
+	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// HoldRule is the when that the lab's hold loop follows.
+const HoldRule = "window"
+
+// Scheduling is our scheduler in a cluster: plugins, hold loop and the knowledge that they share.
+type Scheduling struct {
+	Dir      string            // for configuration, signals and profiles
+	Sites    []*sched.Site     // the first is the default
+	Profiles []*energy.Profile // the first is the default
+	Policy   sched.Policy
+	Defaults kube.Defaults
+	// Strategies are the profiles besides kube-scheduler's own, by schedulerName.
+	Strategies map[string]string
+	Log        *slog.Logger
+	Clock      func() time.Time           // of the plugins; nil: the wall's
+	OnReady    func(*scheduler.Scheduler) // may be nil
+}
+
+// Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
+func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err error) {
+	files := &kube.Files{
+		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"), Log: s.Log,
+	}
+	if err := s.writeKnowledge(files); err != nil {
+		return nil, err
+	}
+	files.Refresh()
+	if err := c.AdmitHolds(ctx); err != nil {
+		return nil, err
+	}
+	config, err := s.writeConfig()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	strategy, err := sched.New("carbon+" + HoldRule)
+	if err != nil {
+		return nil, err
+	}
+	loop := hold.New(hold.Config{Client: client, View: files.View, Strategy: strategy, Policy: s.Policy, Defaults: s.Defaults})
+	var plugins []app.Option
+	for name, factory := range plugin.New(plugin.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log}) {
+		plugins = append(plugins, app.WithPlugin(name, factory))
+	}
+	knowledge := startComponent(ctx, "files", files.Run)
+	holds := startComponent(ctx, "hold loop", loop.Run)
+	stopScheduler, err := c.StartScheduler(ctx, Scheduler{
+		Name: "kubenergy-scheduler", ConfigFile: config, Plugins: plugins, OnReady: s.OnReady,
+	})
+	if err != nil {
+		_, _ = holds.stop(), knowledge.stop()
+		return nil, err
+	}
+	return func() {
+		stopScheduler()
+		_, _ = holds.stop(), knowledge.stop()
+	}, nil
+}
+
+func (s *Scheduling) writeKnowledge(files *kube.Files) error {
+	signals := map[string]any{"apiVersion": kube.APIVersion, "kind": kube.KindSignals, "sites": s.Sites}
+	profiles := map[string]any{"apiVersion": kube.APIVersion, "kind": kube.KindProfiles, "profiles": s.Profiles}
+	if len(s.Profiles) > 0 {
+		profiles["default"] = s.Profiles[0].Name
+	}
+	for path, content := range map[string]any{files.SignalsFile: signals, files.ProfilesFile: profiles} {
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+		if err := replaceFile(path, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file by rename, so that whoever polls it never sees half of it.
+func replaceFile(path string, text []byte) error {
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// writeConfig derives the scheduler's configuration from the shipped one: stock's own profile, the shipped profile, and
+// a copy of the shipped profile for each strategy, which scores every pod.
+func (s *Scheduling) writeConfig() (string, error) {
+	var config map[string]any
+	if err := yaml.Unmarshal(deploy.SchedulerConfig, &config); err != nil {
+		return "", fmt.Errorf("reading the shipped scheduler configuration: %w", err)
+	}
+	shipped, ok := config["profiles"].([]any)
+	if !ok || len(shipped) == 0 {
+		return "", fmt.Errorf("the shipped scheduler configuration has no profile")
+	}
+	profiles := append([]any{map[string]any{"schedulerName": "default-scheduler"}}, shipped...)
+	for name, strategy := range s.Strategies {
+		var profile map[string]any
+		text, err := yaml.Marshal(shipped[0])
+		if err == nil {
+			err = yaml.Unmarshal(text, &profile)
+		}
+		if err != nil {
+			return "", err
+		}
+		profile["schedulerName"] = name
+		profile["pluginConfig"] = withArgs(profile["pluginConfig"], map[string]any{
+			"apiVersion": plugin.ArgsAPIVersion, "kind": plugin.ArgsKind,
+			"strategy": strategy, "scope": string(plugin.All), "weights": s.Policy.Weights, "seed": s.Policy.Seed,
+			"maxSignalAge": time.Duration(0).String(), // recorded signals do not age
+		})
+		profiles = append(profiles, profile)
+	}
+	config["profiles"] = profiles
+	// kube-scheduler's own limit, 50 requests per second, is a matter of minutes in a compressed trace.
+	config["clientConnection"] = map[string]any{"qps": 5000, "burst": 5000}
+	path := filepath.Join(s.Dir, "scheduler-config.yaml")
+	text, err := yaml.Marshal(config)
+	if err != nil {
+		return "", err
+	}
+	return path, replaceFile(path, text)
+}
+
+// withArgs replaces the args of our plugin in a profile's pluginConfig and keeps those of others.
+func withArgs(pluginConfig any, args map[string]any) []any {
+	var kept []any
+	list, _ := pluginConfig.([]any)
+	for _, entry := range list {
+		if m, ok := entry.(map[string]any); ok && m["name"] != plugin.EnergyName {
+			kept = append(kept, m)
+		}
+	}
+	return append(kept, map[string]any{"name": plugin.EnergyName, "args": args})
+}

@@ -1,0 +1,146 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// watch notes when the jobs of a replay were released, bound and finished. The clock is its own: timestamps in the
+// objects have whole seconds, which are many minutes of a compressed trace.
+type watch struct {
+	replay  *Replay
+	factory informers.SharedInformerFactory
+	cancel  context.CancelFunc
+
+	mu     sync.Mutex
+	trials []map[int]*observed // by namespace's index, then by job
+	index  map[string]int
+}
+
+type observed struct {
+	held     bool // is, or was
+	released time.Time
+	node     string
+	bound    time.Time
+	finished time.Time
+}
+
+func newWatch(ctx context.Context, r *Replay) (*watch, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watch{replay: r, cancel: cancel, factory: informers.NewSharedInformerFactory(r.client, 0), index: map[string]int{}}
+	for k, t := range r.Trials {
+		w.index[t.namespace] = k
+		w.trials = append(w.trials, map[int]*observed{})
+	}
+	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.see, UpdateFunc: func(_, o any) { w.see(o) }}
+	for _, informer := range []cache.SharedIndexInformer{w.factory.Core().V1().Pods().Informer(), w.factory.Batch().V1().Jobs().Informer()} {
+		if _, err := informer.AddEventHandler(handler); err != nil {
+			cancel()
+			return nil, err
+		}
+	}
+	w.factory.Start(ctx.Done())
+	for _, synced := range w.factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			w.stop()
+			return nil, errors.New("watching pods and jobs: the caches did not sync")
+		}
+	}
+	return w, nil
+}
+
+func (w *watch) stop() {
+	w.cancel()
+	w.factory.Shutdown()
+}
+
+func (w *watch) see(object any) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch o := object.(type) {
+	case *batchv1.Job:
+		if seen := w.entry(o.Namespace, o.Annotations); seen != nil {
+			suspended := o.Spec.Suspend != nil && *o.Spec.Suspend
+			switch {
+			case suspended:
+				seen.held = true
+			case seen.held && seen.released.IsZero():
+				seen.released = now
+			}
+			// A Job that was held and released between two events is known by what the release wrote on it.
+			if _, ok := o.Annotations[kube.AnnotationReleasedAt]; ok && !seen.held {
+				seen.held, seen.released = true, now
+			}
+		}
+	case *corev1.Pod:
+		seen := w.entry(o.Namespace, o.Annotations)
+		if seen == nil || o.Spec.NodeName == "" {
+			return
+		}
+		if seen.node == "" {
+			seen.node, seen.bound = o.Spec.NodeName, now
+		}
+		if o.Status.Phase == corev1.PodSucceeded && seen.finished.IsZero() {
+			seen.finished = now
+		}
+	}
+}
+
+// entry returns the record of an object of ours, nil for others.
+func (w *watch) entry(namespace string, annotations map[string]string) *observed {
+	k, ok := w.index[namespace]
+	if !ok {
+		return nil
+	}
+	i, err := strconv.Atoi(annotations[annotationJob])
+	if err != nil {
+		return nil
+	}
+	if w.trials[k][i] == nil {
+		w.trials[k][i] = &observed{}
+	}
+	return w.trials[k][i]
+}
+
+func (w *watch) progress() (p Progress, finished bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.Trace = w.replay.clock.ToTrace(time.Now())
+	finished = true
+	for k, t := range w.replay.Trials {
+		tp := TrialProgress{Strategy: t.Strategy}
+		for _, seen := range w.trials[k] {
+			switch {
+			case !seen.finished.IsZero():
+				tp.Finished++
+			case seen.node != "":
+				tp.Running++
+			case seen.held && seen.released.IsZero():
+				tp.Held++
+			default:
+				tp.Pending++
+			}
+		}
+		finished = finished && tp.Finished == len(w.replay.Scenario.Jobs)
+		p.Trials = append(p.Trials, tp)
+	}
+	return p, finished
+}
+
+// of returns the records of a trial. The watch must have been stopped, or all jobs finished.
+func (w *watch) of(trial int) map[int]*observed {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.trials[trial]
+}

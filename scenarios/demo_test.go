@@ -1,0 +1,110 @@
+package scenarios_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the generated input of the demo anew")
+
+// The grid begins at midnight, the trace with the working day.
+var (
+	midnight = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	start    = midnight.Add(6 * time.Hour)
+)
+
+func TestDemoInputIsCurrent(t *testing.T) {
+	var jobs bytes.Buffer
+	if err := workload.WriteCSV(&jobs, workload.Demo(1, start), start); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]byte{"jobs.csv": jobs.Bytes(), "grid.csv": intensity()} {
+		path := filepath.Join("demo", name)
+		if *rewrite {
+			if err := os.WriteFile(path, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s is not what the generator makes: run go test ./scenarios -rewrite", path)
+		}
+	}
+}
+
+// intensity is seven days of an invented grid: a base of 380 g, a solar valley around 13:00 that clouds vary from day
+// to day, and an evening peak at 19:30.
+func intensity() []byte {
+	clouds := []float64{1, 0.7, 0.9, 0.4, 1, 0.8, 0.6}
+	bell := func(hour, centre, width float64) float64 {
+		x := (hour - centre) / width
+		return math.Exp(-x * x / 2)
+	}
+	var b bytes.Buffer
+	b.WriteString("datetime_utc,zone,ci_lifecycle_g_per_kwh,estimated\n")
+	for day, sun := range clouds {
+		for hour := range 24 {
+			h := float64(hour) + 0.5
+			g := 380 - 230*sun*bell(h, 13, 2.6) + 90*bell(h, 19.5, 1.8) - 40*bell(h, 3, 2.5)
+			at := midnight.AddDate(0, 0, day).Add(time.Duration(hour) * time.Hour)
+			fmt.Fprintf(&b, "%s,SYNTHETIC,%.1f,1\n", at.Format("2006-01-02T15:04Z"), g)
+		}
+	}
+	return b.Bytes()
+}
+
+// What the demo shows must be there to be shown.
+func TestDemoSaves(t *testing.T) {
+	path, err := scenarios.WriteDemo(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := sim.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scenario, err := file.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(scenario.Jobs); n > 300 {
+		t.Errorf("the demo has %d jobs, more than can be replayed in minutes", n)
+	}
+	var results []*sim.Result
+	for _, name := range file.Strategies {
+		strategy, err := sched.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := sim.Run(context.Background(), scenario, name, strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		results = append(results, r)
+	}
+	if _, err := sim.Align(results...); err != nil {
+		t.Fatal(err)
+	}
+	emissions := map[string]float64{}
+	for _, r := range results {
+		emissions[r.Strategy] = float64(r.Carbon)
+	}
+	if !(emissions["carbon+window"] < emissions["energy"] && emissions["energy"] < emissions["least-allocated"]) {
+		t.Errorf("emissions in grams: %v", emissions)
+	}
+}

@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+// File is a scenario as people write it: a YAML document whose fields the command line can override.
+type File struct {
+	APIVersion string        `json:"apiVersion"`
+	Kind       string        `json:"kind"`
+	Name       string        `json:"name,omitempty"`
+	Workload   WorkloadFile  `json:"workload"`
+	Nodes      string        `json:"nodes,omitempty"` // file or preset, for a scenario with one site
+	Sites      []SiteFile    `json:"sites,omitempty"`
+	Start      string        `json:"start,omitempty"` // default: where the first grid series starts
+	Strategies []string      `json:"strategies,omitempty"`
+	MaxDelay   string        `json:"maxDelay,omitempty"`
+	Seed       uint64        `json:"seed,omitempty"`
+	Weights    sched.Weights `json:"weights,omitempty"`
+	MinSaving  float64       `json:"minSaving,omitempty"`
+	EmptyNodes string        `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
+
+	dir string // file names are relative to it
+}
+
+// WorkloadFile names a trace.
+type WorkloadFile struct {
+	File   string `json:"file"`
+	Format string `json:"format,omitempty"`
+}
+
+// SiteFile describes a site: its grid, and in a scenario with several sites its nodes.
+type SiteFile struct {
+	Name   string   `json:"name,omitempty"`
+	Zone   string   `json:"zone,omitempty"`
+	PUE    float64  `json:"pue,omitempty"`
+	Nodes  string   `json:"nodes,omitempty"`
+	Grid   GridFile `json:"grid"`
+	Price  *float64 `json:"price,omitempty"` // per kWh, constant
+	Prices GridFile `json:"prices,omitempty"`
+}
+
+// GridFile names one column of a file of hourly or finer values.
+type GridFile struct {
+	File   string `json:"file"`
+	Column string `json:"column,omitempty"`
+}
+
+// The identity of scenario files.
+const (
+	APIVersion   = "kubenergy.io/v1alpha1"
+	ScenarioKind = "Scenario"
+)
+
+// What nodes without jobs do.
+const (
+	EmptyNodesSleep = "sleep" // what their power profiles say
+	EmptyNodesIdle  = "idle"  // they draw idle power for ever
+)
+
+// ReadFile reads a scenario file strictly; unknown fields are errors.
+func ReadFile(path string) (*File, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading scenario: %w", err)
+	}
+	f := &File{dir: filepath.Dir(path)}
+	if err := yaml.UnmarshalStrict(text, f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if f.APIVersion != APIVersion || f.Kind != ScenarioKind {
+		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, APIVersion, ScenarioKind)
+	}
+	return f, nil
+}
+
+// Site returns the only site of a scenario, making it if there is none: what flags such as --zone speak of.
+func (f *File) Site() (*SiteFile, error) {
+	switch len(f.Sites) {
+	case 0:
+		f.Sites = []SiteFile{{}}
+	case 1:
+	default:
+		return nil, fmt.Errorf("the scenario has %d sites: change its file instead", len(f.Sites))
+	}
+	return &f.Sites[0], nil
+}
+
+// FromHere makes a file name of the command line independent of where the scenario file lies. Names of presets pass.
+func FromHere(name string) string {
+	if slices.Contains(workload.Presets(), name) {
+		return name
+	}
+	if abs, err := filepath.Abs(name); err == nil {
+		return abs
+	}
+	return name
+}
+
+// Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
+func (f *File) Load() (*Scenario, error) {
+	s := &Scenario{Name: f.Name, Policy: sched.Policy{Weights: f.Weights, Seed: f.Seed, MinSaving: f.MinSaving}}
+	if len(f.Sites) == 0 {
+		return nil, errors.New("the scenario has no site: give a grid file")
+	}
+	for i := range f.Sites {
+		site, err := f.loadSite(&f.Sites[i])
+		if err != nil {
+			return nil, err
+		}
+		s.Sites = append(s.Sites, site)
+	}
+	if err := f.loadStart(s); err != nil {
+		return nil, err
+	}
+	if err := f.loadNodes(s); err != nil {
+		return nil, err
+	}
+	if err := f.loadJobs(s); err != nil {
+		return nil, err
+	}
+	return s, s.Validate()
+}
+
+func (f *File) path(name string) string {
+	if f.dir == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(f.dir, name)
+}
+
+func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
+	if in.Grid.File == "" {
+		return nil, fmt.Errorf("site %q has no grid file", in.Name)
+	}
+	if in.PUE != 0 && !(in.PUE >= 1) {
+		return nil, fmt.Errorf("site %q: pue is %v: want 1 or more", in.Name, in.PUE)
+	}
+	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File), grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone)})
+	if err != nil {
+		return nil, err
+	}
+	site := &sched.Site{Name: in.Name, Zone: zone, PUE: in.PUE, Carbon: signal}
+	if site.Name == "" {
+		site.Name = string(zone)
+	}
+	switch {
+	case in.Price != nil && in.Prices.File != "":
+		return nil, fmt.Errorf("site %q has both price and prices", site.Name)
+	case in.Price != nil:
+		series, err := grid.Constant(signal.Series.Start(), signal.Series.End().Sub(signal.Series.Start()), *in.Price)
+		if err != nil {
+			return nil, fmt.Errorf("site %q: price: %w", site.Name, err)
+		}
+		site.Price = grid.Signal{Series: series}
+	case in.Prices.File != "":
+		prices, _, err := grid.ReadCSV(f.path(in.Prices.File), grid.CSVOptions{Column: in.Prices.Column, Price: true})
+		if err != nil {
+			return nil, err
+		}
+		site.Price = prices
+	}
+	return site, nil
+}
+
+func (f *File) loadStart(s *Scenario) error {
+	if f.Start == "" {
+		s.Start = s.Sites[0].Carbon.Series.Start()
+		return nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, f.Start); err == nil {
+			s.Start = t.UTC()
+			return nil
+		}
+	}
+	return fmt.Errorf("start: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Start)
+}
+
+func (f *File) loadNodes(s *Scenario) error {
+	if f.EmptyNodes != "" && f.EmptyNodes != EmptyNodesSleep && f.EmptyNodes != EmptyNodesIdle {
+		return fmt.Errorf("emptyNodes: %q: want %s or %s", f.EmptyNodes, EmptyNodesSleep, EmptyNodesIdle)
+	}
+	for i := range f.Sites {
+		source := f.Sites[i].Nodes
+		if source == "" {
+			source = f.Nodes
+		}
+		if source == "" {
+			return errors.New("the scenario has no nodes: give a file or one of the presets " + fmt.Sprint(workload.Presets()))
+		}
+		nodes, err := workload.Nodes(f.nodeSource(source), s.Sites...)
+		if err != nil {
+			return err
+		}
+		for _, n := range nodes {
+			if len(f.Sites) > 1 && f.Sites[i].Nodes != "" {
+				n.Site = s.Sites[i]
+				n.Name = n.Site.Name + "-" + n.Name
+			}
+			s.Nodes = append(s.Nodes, n)
+		}
+		if f.Sites[i].Nodes == "" {
+			break // one file for all sites names the site of each node itself
+		}
+	}
+	if f.EmptyNodes == EmptyNodesIdle {
+		awake := map[*energy.Profile]*energy.Profile{}
+		for i := range s.Nodes {
+			n := &s.Nodes[i]
+			if awake[n.Profile] == nil {
+				p := *n.Profile
+				p.Sleep, p.WakeUp = p.Power(0), 0
+				awake[n.Profile] = &p
+			}
+			n.Profile = awake[n.Profile]
+		}
+	}
+	return nil
+}
+
+func (f *File) nodeSource(source string) string {
+	if slices.Contains(workload.Presets(), source) {
+		return source
+	}
+	return f.path(source)
+}
+
+func (f *File) loadJobs(s *Scenario) error {
+	if f.Workload.File == "" {
+		return errors.New("the scenario has no workload: give a file")
+	}
+	jobs, err := workload.Read(f.path(f.Workload.File), f.Workload.Format, s.Start)
+	if err != nil {
+		return err
+	}
+	s.Jobs = jobs
+	limit := time.Duration(0)
+	if f.MaxDelay != "" {
+		if limit, err = time.ParseDuration(f.MaxDelay); err != nil || limit < 0 {
+			return fmt.Errorf("maxDelay: %q is no duration: want 6h or 90m", f.MaxDelay)
+		}
+	}
+	for i := range jobs {
+		delay := &jobs[i].AllowedDelay
+		if *delay == workload.NoDelayGiven || f.MaxDelay != "" && *delay > limit {
+			*delay = limit
+		}
+	}
+	return nil
+}

@@ -1,0 +1,328 @@
+package scores
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+const stockConfig = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: kubenergy
+`
+
+// withOurs is the profile that we ship for use in place of the cluster's own scheduler.
+var withOurs = string(deploy.DefaultSchedulerConfig)
+
+func decode(t testing.TB, text string) *config.KubeSchedulerConfiguration {
+	t.Helper()
+	obj, gvk, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := obj.(*config.KubeSchedulerConfiguration)
+	c.APIVersion = gvk.GroupVersion().String()
+	if err := validation.ValidateKubeSchedulerConfiguration(c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// cluster is kube-scheduler's framework over a snapshot, without an API server.
+type cluster struct {
+	framework.Framework
+	nodes []fwk.NodeInfo
+}
+
+func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, pods []*v1.Pod) cluster {
+	t.Helper()
+	metrics.Register()
+	registry := plugins.NewInTreeRegistry()
+	deps := plugin.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
+	if err := registry.Merge(plugin.New(deps)); err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	client := fake.NewClientset()
+	informerFactory := informers.NewSharedInformerFactory(client, 0)
+	claims := assumecache.NewAssumeCache(klog.Background(), informerFactory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
+		SliceInformer: informerFactory.Resource().V1().ResourceSlices(), KubeClient: client,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := internalcache.NewSnapshot(pods, nodes)
+	f, err := frameworkruntime.NewFramework(ctx, registry, &decode(t, text).Profiles[0],
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(informerFactory),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, informerFactory)),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(informerFactory.Storage().V1().CSINodes().Lister())),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	informerFactory.Start(ctx.Done())
+	informerFactory.WaitForCacheSync(ctx.Done())
+	infos, err := snapshot.NodeInfos().List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster{f, infos}
+}
+
+// total is what the scheduler decides by: the weighted sum of all scorers, for each feasible node.
+type total map[string]int64
+
+// play runs one scheduling cycle up to the choice of the node.
+func (c cluster) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64, error) {
+	state := framework.NewCycleState()
+	allowed, status, _ := c.RunPreFilterPlugins(ctx, state, pod)
+	if status.Code() == fwk.Error {
+		return nil, nil, status.AsError()
+	}
+	if !status.IsSuccess() || !allowed.AllNodes() {
+		return nil, nil, fmt.Errorf("PreFilter narrows or rejects %s: %v", pod.Name, status)
+	}
+	var feasible []fwk.NodeInfo
+	for _, n := range c.nodes {
+		if c.RunFilterPlugins(ctx, state, pod, n).IsSuccess() {
+			feasible = append(feasible, n)
+		}
+	}
+	if status := c.RunPreScorePlugins(ctx, state, pod, feasible); !status.IsSuccess() {
+		return nil, nil, status.AsError()
+	}
+	scores, status := c.RunScorePlugins(ctx, state, pod, feasible)
+	if !status.IsSuccess() {
+		return nil, nil, status.AsError()
+	}
+	sums, ours := total{}, map[string]int64{}
+	for _, s := range scores {
+		sums[s.Name] = s.TotalScore
+		for _, p := range s.Scores {
+			if p.Name == plugin.EnergyName {
+				ours[s.Name] = p.Score
+			}
+		}
+	}
+	return sums, ours, nil
+}
+
+// TestStockScores is promise P2: where nobody asked for us, or where nothing is known, every node has the score that
+// stock kube-scheduler gives it.
+func TestStockScores(t *testing.T) {
+	const nodeCount, podCount = 50, 500
+	known := knowledge(t)
+	for _, tc := range []struct {
+		name  string
+		view  *kube.View
+		mark  func(*v1.Pod) *v1.Pod
+		equal bool
+	}{
+		{"unmarked", known, func(p *v1.Pod) *v1.Pod { return p }, true},
+		{"marked, no signals", known.WithoutSignals(), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
+		{"marked, nothing known", &kube.View{}, func(p *v1.Pod) *v1.Pod { return marked(p, "energy") }, true},
+		{"marked with nonsense", known, func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }, true},
+		{"marked", known, func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, false}, // or the others would prove nothing
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(1)
+			nodes := w.nodes(nodeCount)
+			running := w.running(300, nodes)
+			stock := newCluster(t, stockConfig, tc.view, nodes, running)
+			mixed := newCluster(t, withOurs, tc.view, nodes, running)
+			differing, scored := 0, 0
+			for i := range podCount {
+				pod := tc.mark(w.pod(fmt.Sprintf("pod-%03d", i)))
+				want, _, err := stock.play(t.Context(), pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _, err := mixed.play(t.Context(), pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				scored += len(want)
+				if diff := cmp.Diff(want, got); diff != "" {
+					differing++
+					if tc.equal {
+						t.Fatalf("%s: %s", pod.Name, diff)
+					}
+				}
+			}
+			if !tc.equal && differing != podCount {
+				t.Errorf("only %d of %d pods are scored differently", differing, podCount)
+			}
+			t.Logf("%d pods, %d nodes scored, %d pods scored differently", podCount, scored, differing)
+		})
+	}
+}
+
+// TestShippedProfile checks the configuration that we ship: kube-scheduler accepts it, and the node that costs least
+// wins alone where users wish for nothing.
+func TestShippedProfile(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/scheduler/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := decode(t, string(text)); c.PercentageOfNodesToScore == nil || *c.PercentageOfNodesToScore != 100 {
+		t.Error("not all nodes are scored")
+	}
+	w := newWorld(2)
+	nodes := w.nodes(50)
+	// Running pods without preferences of their own: those would count for the newcomer as well.
+	running := w.running(300, nodes)
+	for _, pod := range running {
+		plain(pod)
+	}
+	shipped := newCluster(t, string(text), knowledge(t), nodes, running)
+	for i := range 200 {
+		pod := plain(marked(w.pod(fmt.Sprintf("pod-%03d", i)), "carbon"))
+		sums, ours, err := shipped.play(t.Context(), pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best := ""
+		for name, score := range ours {
+			if score == 100*fwk.MaxNodeScore {
+				best = name
+			}
+		}
+		if best == "" {
+			t.Fatalf("%s: no node has our full score: %v", pod.Name, ours)
+		}
+		for name, sum := range sums {
+			if name != best && sum >= sums[best] {
+				t.Errorf("%s: %s has %d, the best node %s has %d", pod.Name, name, sum, best, sums[best])
+			}
+		}
+	}
+}
+
+// TestBatchingStaysOn checks that our plugins keep kube-scheduler's opportunistic batching: one without a signature
+// would turn it off for all pods.
+func TestBatchingStaysOn(t *testing.T) {
+	// One more entry of the pluginConfig that the file ends with.
+	const listOnly = `
+  - name: PodTopologySpread
+    args: {defaultingType: List, defaultConstraints: []}
+`
+	w := newWorld(3)
+	c := newCluster(t, withOurs+listOnly, knowledge(t), w.nodes(3), nil)
+	sign := func(name string, annotations map[string]string) string {
+		pod := plain(newWorld(4).pod("x"))
+		pod.Name, pod.Annotations = name, annotations
+		return string(c.SignPod(t.Context(), pod))
+	}
+	unmarked, carbon := sign("a", nil), sign("a", map[string]string{kube.AnnotationStrategy: "carbon"})
+	if unmarked == "" || carbon == "" {
+		t.Fatal("a pod has no signature")
+	}
+	if unmarked == carbon {
+		t.Error("a marked pod is signed like an unmarked one")
+	}
+	if other := sign("b", map[string]string{kube.AnnotationStrategy: "carbon"}); other != carbon {
+		t.Error("pods that are alike are signed differently")
+	}
+	if other := sign("b", map[string]string{kube.AnnotationStrategy: "energy"}); other == carbon {
+		t.Error("pods of different strategies are signed alike")
+	}
+}
+
+// TestScoreAllocates checks the cost of Score with the real CycleState, which the plugin's own tests cannot use.
+func TestScoreAllocates(t *testing.T) {
+	w := newWorld(5)
+	nodes := w.nodes(50)
+	c := newCluster(t, withOurs, knowledge(t), nodes, w.running(100, nodes))
+	energy := energyOf(t, knowledge(t))
+	state, pod := framework.NewCycleState(), marked(w.pod("p"), "carbon")
+	ctx := context.Background()
+	if status := score(ctx, energy, state, pod, c.nodes); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if n := testing.AllocsPerRun(100, func() { energy.Score(ctx, state, pod, c.nodes[7]) }); n != 0 {
+		t.Errorf("Score allocates %v times", n)
+	}
+}
+
+// score runs the points of a cycle up to PreScore.
+func score(ctx context.Context, e *plugin.Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	if _, status := e.PreFilter(ctx, state, pod, nodes); !status.IsSuccess() && !status.IsSkip() {
+		return status
+	}
+	return e.PreScore(ctx, state, pod, nodes)
+}
+
+func energyOf(t testing.TB, view *kube.View) *plugin.Energy {
+	t.Helper()
+	deps := plugin.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
+	pl, err := plugin.New(deps)[plugin.EnergyName](context.Background(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pl.(*plugin.Energy)
+}
+
+// BenchmarkEnergy measures the plugin on kube-scheduler's own nodes and cycle state.
+func BenchmarkEnergy(b *testing.B) {
+	w := newWorld(6)
+	nodes := w.nodes(1000)
+	infos, err := internalcache.NewSnapshot(w.running(10_000, nodes), nodes).NodeInfos().List()
+	if err != nil {
+		b.Fatal(err)
+	}
+	energy, ctx := energyOf(b, knowledge(b)), context.Background()
+	for _, bc := range []struct {
+		name string
+		pod  *v1.Pod
+	}{{"unmarked", w.pod("u")}, {"carbon", marked(w.pod("m"), "carbon")}} {
+		b.Run("PreScore/1000nodes/"+bc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			state := framework.NewCycleState()
+			for b.Loop() {
+				score(ctx, energy, state, bc.pod, infos)
+			}
+		})
+	}
+	state, pod := framework.NewCycleState(), marked(w.pod("m"), "carbon")
+	score(ctx, energy, state, pod, infos)
+	b.Run("Score/1node", func(b *testing.B) {
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			energy.Score(ctx, state, pod, infos[i%len(infos)])
+			i++
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package workload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// A group is so many nodes of one kind.
+type group struct {
+	name    string
+	count   int
+	cores   int64
+	memory  int64 // GiB
+	profile string
+}
+
+var presets = map[string][]group{
+	// The 50 machines of the ECSched experiment: 20 of 25 CPU and memory slots, 20 of 50, 10 of 100. The experiment names
+	// no hardware. Each size gets a server of about as many hardware threads, the smallest ones being the oldest, as in a
+	// fleet that grew: a busy slot then adds 7.6, 4.0 and 1.8 W, and it matters which machines are kept awake. All run
+	// at the same speed, since the trace gives one duration for all.
+	"ecsched50": {
+		{"small", 20, 25, 25, "r620-2012"},
+		{"medium", 20, 50, 50, "dl360-2018"},
+		{"large", 10, 100, 100, "sr655-2021"},
+	},
+	// A small mixed fleet for the lab: the efficient machines are few, and the oldest are not the smallest.
+	"demo24": {
+		{"edge", 10, 4, 16, "tx100-2012"},
+		{"old", 6, 12, 48, "r610-2010"},
+		{"mid", 5, 28, 112, "dl360-2018"},
+		{"big", 3, 64, 256, "sr655-2021"},
+	},
+}
+
+// Presets lists the names that [Nodes] knows, sorted.
+func Presets() []string { return slices.Sorted(maps.Keys(presets)) }
+
+// presetNodes makes the nodes of a preset, all at one site.
+func presetNodes(name string, site *sched.Site) ([]sched.Node, error) {
+	var nodes []sched.Node
+	known := profiles{}
+	for _, g := range presets[name] {
+		profile, err := known.named(g.profile)
+		if err != nil {
+			return nil, fmt.Errorf("preset %s: %w", name, err)
+		}
+		capacity := sched.Resources{MilliCPU: g.cores * 1000, Memory: g.memory << 30}
+		kind := sched.Node{Name: g.name, Site: site, Capacity: capacity, Free: capacity, Profile: profile, Speed: 1}
+		nodes = append(nodes, replicate(kind, g.count)...)
+	}
+	return nodes, nil
+}
+
+// replicate numbers the copies of a node with equally many digits, so that their names sort in order.
+func replicate(kind sched.Node, count int) []sched.Node {
+	digits := len(fmt.Sprint(count - 1))
+	nodes := make([]sched.Node, count)
+	for i := range nodes {
+		nodes[i] = kind
+		nodes[i].Name = fmt.Sprintf("%s-%0*d", kind.Name, digits, i)
+	}
+	return nodes
+}
