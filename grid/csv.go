@@ -30,7 +30,8 @@ const maxIntensity = 10_000
 
 // ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the start
 // of each interval, RFC 3339 or close to it, in UTC where it has no offset. A column "zone" tells zones apart; in a file
-// without, zones may be columns instead. A column "estimated" other than 0 marks the series as estimated. Gaps,
+// without, zones may be columns instead. A series is derived from what power plants
+// reported; a column "estimated" other than 0 says that its provider filled some of it in, and marks it as estimated. Gaps,
 // duplicates and values that cannot be are errors that name their line.
 func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	text, err := ReadFile(path)
@@ -74,7 +75,7 @@ func (r *csvReader) read() (Signal, Zone, error) {
 	if err := r.columns(slices.Clone(header)); err != nil {
 		return Signal{}, "", err
 	}
-	r.quality = energy.Measured
+	r.quality = energy.Derived
 	for {
 		row, err := r.csv.Read()
 		if err == io.EOF {
@@ -92,8 +93,7 @@ func (r *csvReader) read() (Signal, Zone, error) {
 
 // broken turns an error of encoding/csv into ours.
 func (r *csvReader) broken(err error) error {
-	var parse *csv.ParseError
-	if errors.As(err, &parse) {
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		cause := parse.Err
 		if errors.Is(cause, csv.ErrFieldCount) {
 			cause = errors.New("the row has fewer or more fields than the header: is it truncated?")
@@ -103,38 +103,50 @@ func (r *csvReader) broken(err error) error {
 	return &RowError{File: r.file, Err: err}
 }
 
+// columns finds the columns in the header.
 func (r *csvReader) columns(header []string) error {
 	r.zone, r.estimated = slices.Index(header, "zone"), slices.Index(header, "estimated")
-	find := func(name string) bool {
-		r.value, r.name = slices.Index(header, name), name
-		return r.value > 0
-	}
 	var values []string
 	for i, name := range header {
 		if i > 0 && i != r.zone && i != r.estimated {
 			values = append(values, name)
 		}
 	}
-	switch {
-	case len(header) < 2:
+	if len(header) < 2 {
 		return r.fail("", "the header has one column: want a time and at least one column of values")
-	case r.options.Column != "":
-		if !find(r.options.Column) {
-			return r.fail("", "no column %q: the file has %s", r.options.Column, strings.Join(values, ", "))
-		}
-	case find(DefaultColumn):
-	case r.zone < 0 && r.options.Zone != "" && find(string(r.options.Zone)): // a file with a column for each zone
-	case len(values) == 1 && find(values[0]):
-	case r.zone < 0 && r.options.Zone != "":
-		return r.fail("", "no zone %q: the file has %s", r.options.Zone, strings.Join(values, ", "))
-	default:
-		return r.fail("", "which column? The file has %s", strings.Join(values, ", "))
 	}
+	var err error
+	if r.name, err = r.choose(values); err != nil {
+		return err
+	}
+	r.value = slices.Index(header, r.name)
 	r.scale = 1
 	if unit := strings.ToLower(r.name); r.options.Price && strings.Contains(unit, "mwh") {
 		r.scale = 1.0 / 1000
 	}
 	return nil
+}
+
+// choose returns the column of values to read.
+func (r *csvReader) choose(values []string) (string, error) {
+	zone := string(r.options.Zone)
+	columnOfZone := r.zone < 0 && zone != "" // perhaps a file with a column for each zone
+	switch want := r.options.Column; {
+	case want != "":
+		if !slices.Contains(values, want) {
+			return "", r.fail("", "no column %q: the file has %s", want, strings.Join(values, ", "))
+		}
+		return want, nil
+	case slices.Contains(values, DefaultColumn):
+		return DefaultColumn, nil
+	case columnOfZone && slices.Contains(values, zone):
+		return zone, nil
+	case len(values) == 1:
+		return values[0], nil
+	case columnOfZone:
+		return "", r.fail("", "no zone %q: the file has %s", zone, strings.Join(values, ", "))
+	}
+	return "", r.fail("", "which column? The file has %s", strings.Join(values, ", "))
 }
 
 func (r *csvReader) row(row []string) error {
@@ -154,16 +166,9 @@ func (r *csvReader) row(row []string) error {
 	if err != nil {
 		return r.fail("time", "%q is no time: want 2022-06-01T13:00Z", row[0])
 	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(row[r.value]), 64)
-	switch {
-	case err != nil:
-		return r.fail(r.name, "%q is no number", row[r.value])
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		return r.fail(r.name, "%q is no finite number", row[r.value])
-	case !r.options.Price && v < 0:
-		return r.fail(r.name, "%q is negative", row[r.value])
-	case !r.options.Price && v > maxIntensity:
-		return r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", row[r.value], maxIntensity)
+	v, err := r.number(row[r.value])
+	if err != nil {
+		return err
 	}
 	if r.estimated >= 0 && row[r.estimated] != "0" && row[r.estimated] != "" {
 		r.quality = energy.Estimated
@@ -173,6 +178,22 @@ func (r *csvReader) row(row []string) error {
 	}
 	r.signal = append(r.signal, v*r.scale)
 	return nil
+}
+
+// number parses a value as it stands in the file.
+func (r *csvReader) number(text string) (float64, error) {
+	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	switch {
+	case err != nil:
+		return 0, r.fail(r.name, "%q is no number", text)
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return 0, r.fail(r.name, "%q is no finite number", text)
+	case !r.options.Price && v < 0:
+		return 0, r.fail(r.name, "%q is negative", text)
+	case !r.options.Price && v > maxIntensity:
+		return 0, r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", text, maxIntensity)
+	}
+	return v, nil
 }
 
 // follow checks that t is one step after the row before.

@@ -45,15 +45,15 @@ func TestReadCSV(t *testing.T) {
 		step    time.Duration
 		quality energy.Quality
 	}{
-		"one of two zones":     {text, grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Measured},
+		"one of two zones":     {text, grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
 		"the other, estimated": {text, grid.CSVOptions{Zone: "FR"}, 41, time.Hour, energy.Estimated},
-		"another column":       {text, grid.CSVOptions{Zone: "DE", Column: "ci_direct_g_per_kwh"}, 166.66, time.Hour, energy.Measured},
-		"gzip":                 {packed.String(), grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Measured},
-		"carriage returns":     {strings.ReplaceAll(text, "\n", "\r\n"), grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Measured},
-		"byte order mark":      {"\xef\xbb\xbf" + text, grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Measured},
-		"two columns, finer":   {"Time,Carbon Intensity\n2019-12-20 00:00:00,218.29\n2019-12-20 00:15:00,217.88\n", grid.CSVOptions{}, 217.88, 15 * time.Minute, energy.Measured},
-		"a column for a zone":  {"datetime_utc,DE,FR\n2022-01-01T00:00Z,1,2\n2022-01-01T01:00Z,3,4\n", grid.CSVOptions{Zone: "FR"}, 4, time.Hour, energy.Measured},
-		"price per MWh":        {"t,price_usd_per_mwh\n2022-01-01T00:00Z,-5\n2022-01-01T01:00Z,75\n", grid.CSVOptions{Price: true}, 0.075, time.Hour, energy.Measured},
+		"another column":       {text, grid.CSVOptions{Zone: "DE", Column: "ci_direct_g_per_kwh"}, 166.66, time.Hour, energy.Derived},
+		"gzip":                 {packed.String(), grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
+		"carriage returns":     {strings.ReplaceAll(text, "\n", "\r\n"), grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
+		"byte order mark":      {"\xef\xbb\xbf" + text, grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
+		"two columns, finer":   {"Time,Carbon Intensity\n2019-12-20 00:00:00,218.29\n2019-12-20 00:15:00,217.88\n", grid.CSVOptions{}, 217.88, 15 * time.Minute, energy.Derived},
+		"a column for a zone":  {"datetime_utc,DE,FR\n2022-01-01T00:00Z,1,2\n2022-01-01T01:00Z,3,4\n", grid.CSVOptions{Zone: "FR"}, 4, time.Hour, energy.Derived},
+		"price per MWh":        {"t,price_usd_per_mwh\n2022-01-01T00:00Z,-5\n2022-01-01T01:00Z,75\n", grid.CSVOptions{Price: true}, 0.075, time.Hour, energy.Derived},
 	} {
 		signal, _, err := grid.ReadCSV(write(t, c.text), c.options)
 		if err != nil {

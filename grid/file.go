@@ -36,8 +36,7 @@ func (e *RowError) Unwrap() error { return e.Err }
 // packed is told from its first bytes, not from its name.
 func ReadFile(path string) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
-		var pathError *os.PathError
-		if errors.As(err, &pathError) {
+		if pathError, ok := errors.AsType[*os.PathError](err); ok {
 			err = pathError.Err // the name stands in front already
 		}
 		return nil, &RowError{File: path, Err: err}

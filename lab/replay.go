@@ -334,7 +334,6 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		result.Decisions, result.Elapsed = len(placements), time.Since(r.clock.Wall)
 		results = append(results, result)
 	}
 	if _, err := sim.Align(results...); err != nil {

@@ -201,19 +201,24 @@ func (f *File) loadNodes(s *Scenario) error {
 		if source == "" {
 			return errors.New("the scenario has no nodes: give a file or one of the presets " + fmt.Sprint(workload.Presets()))
 		}
-		nodes, err := workload.Nodes(f.nodeSource(source), s.Sites...)
+		// Nodes that stand with a site are of that site; one list for all sites says itself where each node is.
+		own := f.Sites[i].Nodes != ""
+		sites := s.Sites
+		if own {
+			sites = s.Sites[i : i+1]
+		}
+		nodes, err := workload.Nodes(f.nodeSource(source), sites...)
 		if err != nil {
 			return err
 		}
 		for _, n := range nodes {
-			if len(f.Sites) > 1 && f.Sites[i].Nodes != "" {
-				n.Site = s.Sites[i]
+			if own && len(f.Sites) > 1 {
 				n.Name = n.Site.Name + "-" + n.Name
 			}
 			s.Nodes = append(s.Nodes, n)
 		}
-		if f.Sites[i].Nodes == "" {
-			break // one file for all sites names the site of each node itself
+		if !own {
+			break
 		}
 	}
 	if f.EmptyNodes == EmptyNodesIdle {

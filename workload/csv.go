@@ -172,8 +172,15 @@ var memorySuffixes = [...]struct {
 	suffix string
 	factor float64
 }{
-	{"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}, {"Ti", 1 << 40},
-	{"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12},
+	{"Ki", 1 << 10},
+	{"Mi", 1 << 20},
+	{"Gi", 1 << 30},
+	{"Ti", 1 << 40},
+	{"k", 1e3},
+	{"K", 1e3},
+	{"M", 1e6},
+	{"G", 1e9},
+	{"T", 1e12},
 }
 
 // size parses a number of bytes.

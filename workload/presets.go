@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -57,7 +58,7 @@ func presetNodes(name string, site *sched.Site) ([]sched.Node, error) {
 
 // replicate numbers the copies of a node with equally many digits, so that their names sort in order.
 func replicate(kind sched.Node, count int) []sched.Node {
-	digits := len(fmt.Sprint(count - 1))
+	digits := len(strconv.Itoa(count - 1))
 	nodes := make([]sched.Node, count)
 	for i := range nodes {
 		nodes[i] = kind

@@ -64,12 +64,11 @@ func (r *rows) next() error {
 		r.line, _ = r.csv.FieldPos(0)
 		return nil
 	}
-	var parse *csv.ParseError
-	switch {
-	case errors.Is(err, csv.ErrFieldCount):
+	if errors.Is(err, csv.ErrFieldCount) {
 		r.line, _ = r.csv.FieldPos(0)
 		return r.wrap("", fmt.Errorf("the row has %d fields: want %d, as in the header", len(record), len(r.columns)))
-	case errors.As(err, &parse):
+	}
+	if parse, ok := errors.AsType[*csv.ParseError](err); ok {
 		return &grid.RowError{File: r.file, Line: parse.StartLine, Err: parse.Err}
 	}
 	return err // reading from memory ends in nothing but io.EOF
