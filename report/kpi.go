@@ -1,0 +1,190 @@
+// Package report turns results of the simulator and of the lab into figures that people and programs read: tables, JSON,
+// CSV and plots. Every figure of energy is modelled and says so; savings name their baseline.
+package report
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// Report compares runs of one scenario.
+type Report struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Scenario   Scenario `json:"scenario"`
+	Baseline   string   `json:"baseline"` // the strategy that savings refer to
+	Note       string   `json:"note"`     // where the figures come from
+	Runs       []Run    `json:"runs"`
+}
+
+// ReportKind is the kind of a [Report].
+const ReportKind = "SimulationReport"
+
+// Scenario says what was run.
+type Scenario struct {
+	Name       string    `json:"name,omitempty"`
+	Workload   string    `json:"workload"`
+	Jobs       int       `json:"jobs"`
+	Nodes      int       `json:"nodes"`
+	Sites      []Site    `json:"sites"`
+	Start      time.Time `json:"start"`
+	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
+	MaxDelay   string    `json:"maxDelay,omitempty"`
+	EmptyNodes string    `json:"emptyNodes"`
+	Forecast   string    `json:"forecast"`
+	Seed       uint64    `json:"seed"`
+}
+
+// Site is a site of the scenario.
+type Site struct {
+	Name    string         `json:"name"`
+	Zone    string         `json:"zone"`
+	PUE     float64        `json:"pue"`
+	Quality energy.Quality `json:"carbonQuality"`
+}
+
+// Run is one strategy's figures. Energy is counted at the sites' meters, PUE included.
+type Run struct {
+	Strategy              string         `json:"strategy"`
+	Jobs                  int            `json:"jobs"`
+	EnergyKWh             float64        `json:"energyKWh"`
+	EmissionsKg           float64        `json:"emissionsKg"`
+	Cost                  float64        `json:"cost"`
+	Priced                bool           `json:"priced"` // false: no site has a price, and the cost of 0 says nothing
+	MeanWaitSeconds       float64        `json:"meanWaitSeconds"`
+	P95WaitSeconds        float64        `json:"p95WaitSeconds"`
+	MeanCompletionSeconds float64        `json:"meanCompletionSeconds"` // from submission to finish
+	MakespanSeconds       float64        `json:"makespanSeconds"`
+	Utilisation           float64        `json:"utilisation"`     // of the CPU of all nodes over the makespan
+	DelayViolations       int            `json:"delayViolations"` // jobs that a hold, not lack of room, kept past their allowed delay
+	HeldJobs              int            `json:"heldJobs"`
+	MeanHoldSeconds       float64        `json:"meanHoldSeconds"` // of the held jobs
+	UnplacedJobs          int            `json:"unplacedJobs"`    // that fitted on no node, ever; not counted in the means
+	Decisions             int            `json:"decisions"`
+	DecisionsPerSecond    float64        `json:"decisionsPerSecond"` // of wall clock, all work of the run included
+	Savings               Savings        `json:"savings"`
+	Quality               energy.Quality `json:"quality"`
+}
+
+// Savings are shares of the baseline's figures; negative where the baseline did better.
+type Savings struct {
+	Energy    float64 `json:"energy"`
+	Emissions float64 `json:"emissions"`
+	Cost      float64 `json:"cost"`
+}
+
+// simulated is the note on results of the simulator.
+const simulated = "Simulated; energy is modelled from power profiles, not metered."
+
+// New compares results; the first one is the baseline. file is what the scenario was loaded from.
+func New(file *sim.File, results []*sim.Result) *Report {
+	s := results[0].Scenario
+	r := &Report{
+		APIVersion: sim.APIVersion, Kind: ReportKind, Baseline: results[0].Strategy, Note: simulated,
+		Scenario: Scenario{
+			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
+			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
+			EmptyNodes: file.EmptyNodes, Forecast: "perfect", Seed: s.Policy.Seed,
+		},
+	}
+	if r.Scenario.EmptyNodes == "" {
+		r.Scenario.EmptyNodes = sim.EmptyNodesSleep
+	}
+	for _, site := range s.Sites {
+		pue := site.PUE
+		if pue == 0 {
+			pue = 1
+		}
+		r.Scenario.Sites = append(r.Scenario.Sites, Site{Name: site.Name, Zone: string(site.Zone), PUE: pue, Quality: site.Carbon.Quality})
+	}
+	for _, result := range results {
+		run := summarise(result)
+		if len(r.Runs) > 0 {
+			base := &r.Runs[0]
+			run.Savings = Savings{
+				Energy:    saving(base.EnergyKWh, run.EnergyKWh),
+				Emissions: saving(base.EmissionsKg, run.EmissionsKg),
+				Cost:      saving(base.Cost, run.Cost),
+			}
+		}
+		r.Runs = append(r.Runs, run)
+	}
+	return r
+}
+
+func saving(base, v float64) float64 {
+	if base == 0 {
+		return 0
+	}
+	return (base - v) / math.Abs(base) // where prices are negative, earning less is no saving
+}
+
+func summarise(r *sim.Result) Run {
+	s := r.Scenario
+	run := Run{
+		Strategy: r.Strategy, Jobs: len(r.Outcomes),
+		EnergyKWh: r.Energy.KWh(), EmissionsKg: r.Carbon.Kg(), Cost: float64(r.Cost),
+		MakespanSeconds: r.End.Sub(s.Start).Seconds(), Decisions: r.Decisions, Quality: energy.Estimated,
+	}
+	for _, site := range s.Sites {
+		run.Priced = run.Priced || site.Price.Series != nil
+	}
+	var waits []float64
+	var completion, held float64
+	for i := range r.Outcomes {
+		o, j := &r.Outcomes[i], &s.Jobs[i]
+		if o.Held() {
+			run.HeldJobs++
+			held += o.Released.Sub(j.Submitted).Seconds()
+			if o.Released.After(j.LatestStart().Add(s.Slack)) {
+				run.DelayViolations++
+			}
+		}
+		if o.Placed.Node == "" {
+			run.UnplacedJobs++
+			continue
+		}
+		waits = append(waits, o.Start.Sub(j.Submitted).Seconds())
+		completion += o.Finish.Sub(j.Submitted).Seconds()
+	}
+	var capacity int64
+	for i := range s.Nodes {
+		capacity += s.Nodes[i].Capacity.MilliCPU
+	}
+	run.MeanWaitSeconds, run.P95WaitSeconds = mean(waits), quantile(waits, 0.95)
+	run.MeanCompletionSeconds = over(completion, float64(len(waits)))
+	run.MeanHoldSeconds = over(held, float64(run.HeldJobs))
+	run.Utilisation = over(r.BusyCPU, float64(capacity)/1000*run.MakespanSeconds)
+	run.DecisionsPerSecond = over(float64(r.Decisions), r.Elapsed.Seconds())
+	return run
+}
+
+// over divides, and is 0 where there is nothing to divide by: JSON knows no NaN.
+func over(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+func mean(values []float64) float64 {
+	var sum float64
+	for _, v := range values {
+		sum += v
+	}
+	return over(sum, float64(len(values)))
+}
+
+// quantile is the smallest value that at least the share q of all values does not exceed.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}

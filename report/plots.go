@@ -1,0 +1,336 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"time"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// figure is a plot that is yet to be drawn.
+type figure struct {
+	width, height vg.Length
+	draw          func(pen)
+}
+
+const figureWidth = 9 * vg.Inch
+
+// plots draws what compares the runs, as SVG by file name. The same results give the same bytes.
+func plots(results []*sim.Result) (map[string][]byte, error) {
+	if len(results) == 0 {
+		return nil, errors.New("there are no results to draw")
+	}
+	files := make(map[string][]byte)
+	for _, file := range []struct {
+		name    string
+		prepare func([]*sim.Result) (figure, error)
+	}{{"timeline.svg", timelineFigure}, {"bars.svg", barsFigure}, {"waits.svg", waitsFigure}} {
+		f, err := file.prepare(results)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file.name, err)
+		}
+		if files[file.name], err = f.svg(); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.name, err)
+		}
+	}
+	return files, nil
+}
+
+func (f *figure) svg() ([]byte, error) {
+	canvas := vgsvg.New(f.width, f.height)
+	f.draw(newPen(draw.New(canvas)))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	// Liberation Sans is what texts were measured with, but few systems besides Linux have it. Arial is exactly as wide;
+	// without a name to fall back to, viewers would take a serif font.
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+}
+
+// timelineFigure stacks power, the grids' carbon intensity and running jobs over one axis of time.
+func timelineFigure(results []*sim.Result) (figure, error) {
+	start, end := period(results)
+	span := end.Sub(start).Seconds()
+	sites := signals(results[0].Scenario)
+	most := resolution(2*len(results) + len(sites))
+	power := panel{label: []string{"Facility power,", "estimated (kW)"}}
+	carbon := panel{label: []string{"Carbon intensity", "(gCO2e/kWh)"}}
+	running := panel{label: []string{"Running jobs"}, whole: true}
+	for i, r := range results {
+		watts, jobs := make([]level, len(r.Timeline)), make([]level, len(r.Timeline))
+		for k, s := range r.Timeline {
+			if !finite(float64(s.Power)) {
+				return figure{}, fmt.Errorf("strategy %s: the power at %s is %v", r.Strategy, s.Time.Format(time.RFC3339), float64(s.Power))
+			}
+			at := s.Time.Sub(start).Seconds()
+			watts[k], jobs[k] = level{at, float64(s.Power) / 1000}, level{at, float64(s.Running)}
+		}
+		until, style := r.Accounted.Sub(start).Seconds(), strategyStyle(i, len(results))
+		power.lines = append(power.lines, line{style, staircase(watts, until, most)})
+		running.lines = append(running.lines, line{style, staircase(jobs, until, most)})
+	}
+	panels := []panel{power, running}
+	var siteKeys []key
+	for i, s := range sites {
+		carbon.lines = append(carbon.lines, line{siteStyle(i), s.steps(start, span, most)})
+		siteKeys = append(siteKeys, key{s.label, siteStyle(i)})
+	}
+	if len(sites) > 0 {
+		panels = []panel{power, carbon, running}
+	}
+	return figure{figureWidth, 6.5 * vg.Inch, func(p pen) {
+		p.stack(panels, axis{max: span, ticks: timeTicks(start, span), label: "Time (UTC)"}, strategyKeys(results), siteKeys)
+	}}, nil
+}
+
+// waitsFigure draws which share of the jobs has started by how long after submission. Jobs that never start count: their
+// curve ends below 100 %.
+func waitsFigure(results []*sim.Result) (figure, error) {
+	started := panel{label: []string{"Jobs started (% of all)"}, top: 100}
+	var longest, shortest float64
+	all := make([][]float64, len(results))
+	for i, r := range results {
+		for k := range r.Outcomes {
+			if o := &r.Outcomes[k]; o.Placed.Node != "" {
+				all[i] = append(all[i], o.Start.Sub(r.Scenario.Jobs[k].Submitted).Hours())
+			}
+		}
+		slices.Sort(all[i])
+		if n := len(all[i]); n > 0 {
+			shortest, longest = min(shortest, all[i][0]), max(longest, all[i][n-1])
+		}
+	}
+	if longest == shortest {
+		longest++ // no job waited: any axis will do
+	}
+	x := numberAxis(shortest, longest, 9)
+	x.label = "Wait from submission to start (h)"
+	for i, r := range results {
+		style := strategyStyle(i, len(results))
+		started.lines = append(started.lines, line{style, distribution(all[i], len(r.Outcomes), x, resolution(len(results)))})
+	}
+	return figure{figureWidth, 5 * vg.Inch, func(p pen) { p.stack([]panel{started}, x, strategyKeys(results), nil) }}, nil
+}
+
+// barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
+// nothing.
+func barsFigure(results []*sim.Result) (figure, error) {
+	var priced, charted bool
+	for _, site := range results[0].Scenario.Sites {
+		priced = priced || site.Price.Series != nil
+		charted = charted || site.Carbon.Series != nil
+	}
+	charts := []chart{{"Energy, estimated (kWh)", func(r *sim.Result) float64 { return r.Energy.KWh() }}}
+	if charted {
+		charts = append(charts, chart{"Emissions, estimated (kgCO2e)", func(r *sim.Result) float64 { return r.Carbon.Kg() }})
+	}
+	if priced {
+		charts = append(charts, chart{"Cost, estimated (in the prices' currency)", func(r *sim.Result) float64 { return float64(r.Cost) }})
+	}
+	for _, r := range results {
+		for _, c := range charts {
+			if v := c.of(r); !finite(v) {
+				return figure{}, fmt.Errorf("strategy %s: %s is %v", r.Strategy, c.label, v)
+			}
+		}
+	}
+	const margin, least = 75, 18 // points: of a vertical axis, and of a bar whose name and figure are turned
+	width := max(figureWidth, vg.Length(len(charts)*(margin+least*len(results))))
+	return figure{width, 5 * vg.Inch, func(p pen) { p.bars(charts, results) }}, nil
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+// period is what the runs took together. It is never empty, even where no job ever ran.
+func period(results []*sim.Result) (start, end time.Time) {
+	start, end = results[0].Scenario.Start, results[0].Accounted
+	for _, r := range results {
+		if r.Scenario.Start.Before(start) {
+			start = r.Scenario.Start
+		}
+		if r.Accounted.After(end) {
+			end = r.Accounted
+		}
+	}
+	if least := start.Add(time.Minute); end.Before(least) {
+		end = least
+	}
+	return start.UTC(), end.UTC()
+}
+
+// resolution is how many steps a line may have if there are n of them: finer than the eye sees, and few enough that the
+// file stays below half a megabyte.
+func resolution(n int) int { return min(600, max(40, 14000/n)) }
+
+// signal is the carbon intensity at a site.
+type signal struct {
+	label  string
+	series *grid.Series
+}
+
+// signals returns the carbon intensity of the sites where it is known.
+func signals(s *sim.Scenario) (known []signal) {
+	for _, site := range s.Sites {
+		if site.Carbon.Series == nil {
+			continue
+		}
+		label := "grid " + string(site.Zone)
+		if site.Name != string(site.Zone) {
+			label = fmt.Sprintf("grid of %s (%s)", site.Name, site.Zone)
+		}
+		known = append(known, signal{label, site.Carbon.Series})
+	}
+	return known
+}
+
+// steps draws the signal over span seconds from start, as far as it is known.
+func (s *signal) steps(start time.Time, span float64, most int) []xy {
+	var levels []level
+	for i := range s.series.Len() {
+		from := s.series.Start().Add(time.Duration(i) * s.series.Step()).Sub(start).Seconds()
+		if from < span && from+s.series.Step().Seconds() > 0 {
+			levels = append(levels, level{max(0, from), s.series.Value(i)})
+		}
+	}
+	return staircase(levels, min(span, s.series.End().Sub(start).Seconds()), most)
+}
+
+// level is a value that holds from a time, in seconds on the axis, until the next level.
+type level struct{ from, value float64 }
+
+// staircase draws levels, the last one up to end. If there are more than most, neighbours give way to their mean over time.
+func staircase(levels []level, end float64, most int) []xy {
+	var stairs []xy
+	group := (len(levels) + most - 1) / most
+	for i := 0; i < len(levels); i += group {
+		next, until := min(i+group, len(levels)), end
+		if next < len(levels) {
+			until = levels[next].from
+		}
+		from, value := levels[i].from, average(levels[i:next], until)
+		if n := len(stairs); n > 0 {
+			if stairs[n-1].y == value {
+				continue
+			}
+			stairs = append(stairs, xy{from, stairs[n-1].y})
+		}
+		stairs = append(stairs, xy{from, value})
+	}
+	if n := len(stairs); n > 0 {
+		stairs = append(stairs, xy{max(end, stairs[n-1].x), stairs[n-1].y})
+	}
+	return stairs
+}
+
+func average(levels []level, until float64) float64 {
+	from := levels[0].from
+	if len(levels) == 1 || until <= from {
+		return levels[0].value
+	}
+	var sum float64
+	for i, l := range levels {
+		next := until
+		if i+1 < len(levels) {
+			next = levels[i+1].from
+		}
+		sum += l.value * (next - l.from)
+	}
+	return sum / (until - from)
+}
+
+// distribution draws the share, in percent of all, of values that are at most x, up to the end of the axis. Steps that are
+// smaller than the resolution in both directions are drawn together.
+func distribution(sorted []float64, all int, x axis, most int) []xy {
+	var stairs []xy
+	var at, share float64 // of the last step drawn
+	for i, v := range sorted {
+		reached := 100 * float64(i+1) / float64(all)
+		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (x.max-x.min)/float64(most) && reached-share < 100/float64(most)) {
+			continue
+		}
+		stairs = append(stairs, xy{v, share}, xy{v, reached})
+		at, share = v, reached
+	}
+	if len(stairs) > 0 {
+		stairs = append(stairs, xy{x.max, share})
+	}
+	return stairs
+}
+
+// xy is a point of a line, in the values of the axes.
+type xy struct{ x, y float64 }
+
+// line is what joins points. It has none where there is nothing to show.
+type line struct {
+	style  draw.LineStyle
+	points []xy
+}
+
+// panel is a set of lines over one axis of values.
+type panel struct {
+	label []string // in lines, the last one with the unit
+	whole bool     // values count something
+	top   float64  // the axis reaches at least up to it
+	lines []line
+}
+
+// chart is a figure of every run, as bars.
+type chart struct {
+	label string
+	of    func(*sim.Result) float64
+}
+
+// key explains a line.
+type key struct {
+	name  string
+	style draw.LineStyle
+}
+
+func strategyKeys(results []*sim.Result) []key {
+	keys := make([]key, len(results))
+	for i, r := range results {
+		keys[i] = key{r.Strategy, strategyStyle(i, len(results))}
+	}
+	return keys
+}
+
+// palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left out:
+// it is too pale for a line on white.
+var palette = [...]color.RGBA{
+	{0x00, 0x72, 0xB2, 0xFF}, // blue
+	{0xE6, 0x9F, 0x00, 0xFF}, // orange
+	{0x00, 0x9E, 0x73, 0xFF}, // bluish green
+	{0xD5, 0x5E, 0x00, 0xFF}, // vermilion
+	{0xCC, 0x79, 0xA7, 0xFF}, // reddish purple
+	{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
+	{0x00, 0x00, 0x00, 0xFF},
+}
+
+// dashes tell lines of one colour apart.
+var dashes = [...][]vg.Length{nil, {6, 3}, {2, 2}, {9, 2, 2, 2}}
+
+// strategyStyle is the line of run i of n, in all figures. Runs that do the same hide each other, so a later line is
+// thinner: the earlier one shows as its rim.
+func strategyStyle(i, n int) draw.LineStyle {
+	return draw.LineStyle{
+		Color:  palette[i%len(palette)],
+		Width:  vg.Points(1.3 + min(0.8, 2/float64(n))*float64(n-1-i)),
+		Dashes: dashes[i/len(palette)%len(dashes)],
+	}
+}
+
+// siteStyle is grey: colours are the strategies'.
+func siteStyle(i int) draw.LineStyle {
+	return draw.LineStyle{Color: color.Gray{Y: uint8(0x30 + 0x58*(i/len(dashes)%2))}, Width: 1.4, Dashes: dashes[i%len(dashes)]}
+}

@@ -1,0 +1,123 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+func writeTable(w io.Writer, r *Report, colours bool) error {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	if colours {
+		t.Style().Color.Header = text.Colors{text.Bold} //nolint:misspell // the library's spelling
+	}
+	header := table.Row{"strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%"}
+	priced := len(r.Runs) > 0 && r.Runs[0].Priced
+	if priced {
+		header = append(header, "cost\n", "saved\n%")
+	}
+	header = append(header, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations")
+	// Columns of zeros cost the width that a terminal does not have.
+	unplaced := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > 0 })
+	if unplaced {
+		header = append(header, "unplaced\njobs")
+	}
+	timed := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.DecisionsPerSecond > 0 })
+	if timed {
+		header = append(header, "decisions\nper s")
+	}
+	t.AppendHeader(header)
+	configs := make([]table.ColumnConfig, len(header))
+	for i := range configs {
+		configs[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
+	}
+	configs[0].Align, configs[0].AlignHeader = text.AlignLeft, text.AlignLeft
+	t.SetColumnConfigs(configs)
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		share := func(v float64) string {
+			if i == 0 {
+				return "–"
+			}
+			return fmt.Sprintf("%.1f", 100*v)
+		}
+		row := table.Row{run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg), share(run.Savings.Emissions)}
+		if priced {
+			row = append(row, significant(run.Cost), share(run.Savings.Cost))
+		}
+		row = append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds), span(run.MakespanSeconds),
+			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations)
+		if unplaced {
+			row = append(row, run.UnplacedJobs)
+		}
+		if timed {
+			row = append(row, fmt.Sprintf("%.0f", run.DecisionsPerSecond))
+		}
+		t.AppendRow(row)
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s\n%s\n", title(r), t.Render(), strings.Join(footnotes(r), "\n"))
+	return err
+}
+
+func title(r *Report) string {
+	var sites []string
+	for _, s := range r.Scenario.Sites {
+		label := s.Zone
+		if s.Name != s.Zone {
+			label = s.Name + " (" + s.Zone + ")"
+		}
+		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
+	}
+	return fmt.Sprintf("%d jobs on %d nodes from %s; grid %s", r.Scenario.Jobs, r.Scenario.Nodes,
+		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
+}
+
+func footnotes(r *Report) []string {
+	empty := "Empty nodes sleep as their power profile says."
+	if r.Scenario.EmptyNodes != "sleep" {
+		empty = "Empty nodes idle."
+	}
+	notes := []string{
+		r.Note + " " + empty,
+		fmt.Sprintf("Saved: compared with %s. All runs are accounted until %s. Forecast: %s.",
+			r.Baseline, r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
+	}
+	if len(r.Runs) > 0 && !r.Runs[0].Priced {
+		notes = append(notes, "No price was given, so there is no cost.")
+	}
+	return notes
+}
+
+// significant shows four digits, and no exponent for what people pay.
+func significant(v float64) string {
+	switch a := max(v, -v); {
+	case a >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 100:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// span shows seconds with two units at most.
+func span(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%.3g s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh %02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd %02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
