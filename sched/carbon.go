@@ -13,5 +13,9 @@ func carbon(c *costing, n *Node) (float64, bool) {
 	if !c.fresh {
 		return 0, false
 	}
-	return c.weights.cost(c.estimate(n), c.job.Submitted, n.Utilisation(c.job.Request)), true
+	power, wakeUp := n.marginal(c.job.Request)
+	if c.weights == carbonAlone { // all that most people ask for, at half the price of an estimate
+		return float64(c.rates.carbon(power, wakeUp)), true
+	}
+	return c.weights.cost(c.rates.of(power, wakeUp), c.job.Submitted, n.Utilisation(c.job.Request)), true
 }

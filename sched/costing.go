@@ -29,9 +29,3 @@ func (c *costing) visit(n *Node) {
 	c.rates = n.Site.rates(Window{c.snapshot.Now, c.snapshot.Now.Add(runtime)})
 	c.fresh = n.Site.Carbon.Fresh(c.snapshot.Now, c.snapshot.Policy.MaxSignalAge)
 }
-
-// estimate is what [Snapshot.Estimate] returns for the job on n from now on.
-func (c *costing) estimate(n *Node) Estimate {
-	power, wakeUp := n.marginal(c.job.Request)
-	return c.rates.of(power, wakeUp)
-}

@@ -56,12 +56,18 @@ func (s *Site) rates(w Window) (r rates) {
 	return r
 }
 
+func (r *rates) energy(power energy.Watts, burst energy.Joules) energy.Joules {
+	return energy.Joules(float64(power)*r.watt.energy + float64(burst)*r.joule.energy)
+}
+
+func (r *rates) carbon(power energy.Watts, burst energy.Joules) energy.Grams {
+	return energy.Grams(float64(power)*r.watt.carbon + float64(burst)*r.joule.carbon)
+}
+
+func (r *rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
+	return grid.Money(float64(power)*r.watt.cost + float64(burst)*r.joule.cost)
+}
+
 func (r *rates) of(power energy.Watts, burst energy.Joules) Estimate {
-	p, b := float64(power), float64(burst)
-	return Estimate{
-		Energy: energy.Joules(p*r.watt.energy + b*r.joule.energy),
-		Carbon: energy.Grams(p*r.watt.carbon + b*r.joule.carbon),
-		Cost:   grid.Money(p*r.watt.cost + b*r.joule.cost),
-		Finish: r.end,
-	}
+	return Estimate{Energy: r.energy(power, burst), Carbon: r.carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end}
 }

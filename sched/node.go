@@ -75,8 +75,10 @@ func (n Node) Place(request Resources) Node {
 
 // marginal returns the power that n draws more once request is placed on it, and the energy spent at once for waking it.
 func (n *Node) marginal(request Resources) (energy.Watts, energy.Joules) {
-	held := n.Capacity.GPU - n.Free.GPU
-	after := n.Profile.Power(n.Utilisation(request)) + n.gpuPower(held+request.GPU)
+	after := n.Profile.Power(n.Utilisation(request))
+	if n.Capacity.GPU > 0 {
+		after += n.gpuPower(n.Capacity.GPU - n.Free.GPU + request.GPU)
+	}
 	if n.Jobs == 0 {
 		return after - n.Profile.Sleep, n.Profile.WakeUp
 	}

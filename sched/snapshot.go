@@ -45,9 +45,11 @@ func (p *Policy) nominal() energy.Watts {
 	return p.Nominal
 }
 
+var carbonAlone = Weights{Carbon: 1}
+
 func (w Weights) orDefault() Weights {
 	if w == (Weights{}) {
-		return Weights{Carbon: 1}
+		return carbonAlone
 	}
 	return w
 }
