@@ -30,8 +30,7 @@ func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		return 0
 	}
 	fmt.Fprintln(stderr, "kubenergy:", err)
-	var usage usageError
-	if errors.As(err, &usage) {
+	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
 	return 1

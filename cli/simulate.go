@@ -12,15 +12,13 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// simulateFlags hold what the command line says; they override a scenario file.
+// simulateFlags hold what the command line says.
 type simulateFlags struct {
-	file, workload, format, nodes, grid, column, zone, start string
-	strategies                                               []string
-	maxDelay                                                 string
-	price                                                    float64
-	emptyNodes                                               string
-	seed                                                     uint64
-	output, out                                              string
+	file        string
+	over        sim.Overrides
+	price       float64
+	seed        uint64
+	output, out string
 }
 
 func newSimulate(t terminal) *cobra.Command {
@@ -45,17 +43,17 @@ refer to. Flags override the scenario file.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
-	flags.StringVar(&f.workload, "workload", "", "trace of jobs, gzip or not")
-	flags.StringVar(&f.format, "format", "", "format of the trace: ecsched or csv (default: by its content)")
-	flags.StringVar(&f.nodes, "nodes", "", "file of nodes, or a preset such as ecsched50")
-	flags.StringVar(&f.grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
-	flags.StringVar(&f.column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
-	flags.StringVar(&f.zone, "zone", "", "grid zone, where the grid file has several")
-	flags.StringVar(&f.start, "start", "", "when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
-	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to compare; the first one is the baseline")
-	flags.StringVar(&f.maxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
+	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs, gzip or not")
+	flags.StringVar(&f.over.Format, "format", "", "format of the trace: ecsched or csv (default: by its content)")
+	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset such as ecsched50")
+	flags.StringVar(&f.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
+	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
+	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
+	flags.StringVar(&f.over.Start, "start", "", "when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
+	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline")
+	flags.StringVar(&f.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
-	flags.StringVar(&f.emptyNodes, "empty-nodes", "", "what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
+	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "", "what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
 	flags.Uint64Var(&f.seed, "seed", 0, "breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
 	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
@@ -71,52 +69,14 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 			return nil, err
 		}
 	}
-	given := cmd.Flags().Changed
-	if given("grid") || given("column") || given("zone") || given("price") {
-		site, err := file.Site()
-		if err != nil {
-			return nil, err
-		}
-		if given("grid") {
-			site.Grid = sim.GridFile{File: sim.FromHere(f.grid)}
-			site.Zone = "" // of the file that was replaced
-		}
-		if given("column") {
-			site.Grid.Column = f.column
-		}
-		if given("zone") {
-			site.Zone = f.zone
-		}
-		if given("price") {
-			site.Price = &f.price
-		}
+	if cmd.Flags().Changed("price") {
+		f.over.Price = &f.price
 	}
-	if given("workload") {
-		file.Workload = sim.WorkloadFile{File: sim.FromHere(f.workload)}
+	if cmd.Flags().Changed("seed") {
+		f.over.Seed = &f.seed
 	}
-	if given("format") {
-		file.Workload.Format = f.format
-	}
-	if given("nodes") {
-		file.Nodes = sim.FromHere(f.nodes)
-		for i := range file.Sites {
-			file.Sites[i].Nodes = ""
-		}
-	}
-	if given("start") {
-		file.Start = f.start
-	}
-	if given("strategy") {
-		file.Strategies = f.strategies
-	}
-	if given("max-delay") {
-		file.MaxDelay = f.maxDelay
-	}
-	if given("empty-nodes") {
-		file.EmptyNodes = f.emptyNodes
-	}
-	if given("seed") {
-		file.Seed = f.seed
+	if err := file.Override(f.over); err != nil {
+		return nil, err
 	}
 	if len(file.Strategies) == 0 {
 		file.Strategies = []string{"least-allocated", "energy", "carbon+window"}

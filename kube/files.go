@@ -76,8 +76,11 @@ func (f *Files) View() *View {
 	if v := f.view.Load(); v != nil {
 		return v
 	}
-	return &View{}
+	return &nothing
 }
+
+// nothing is what is known before the first look.
+var nothing View
 
 // Run refreshes the view every second until ctx ends.
 func (f *Files) Run(ctx context.Context) error {

@@ -9,10 +9,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// LabelKueueQueue marks what Kueue admits, and so resumes, itself.
+const LabelKueueQueue = "kueue.x-k8s.io/queue-name"
+
 // Marks of other systems that decide themselves when their objects run. Two that hold the same object can wait for each
 // other for ever, and a hook that waits blocks a deployment.
 const (
-	kueueQueue    = "kueue.x-k8s.io/queue-name"       // label
 	helmHook      = "helm.sh/hook"                    // annotation
 	argoCDHook    = "argocd.argoproj.io/hook"         // annotation
 	argoWorkflow  = "workflows.argoproj.io/workflow"  // label
@@ -70,7 +72,7 @@ func neverHeldObject(o metav1.Object, priorityClass string) (why string, never b
 		key string
 		why string
 	}{
-		{labels, kueueQueue, "Kueue decides when it runs"},
+		{labels, LabelKueueQueue, "Kueue decides when it runs"},
 		{annotations, helmHook, "it is a Helm hook"},
 		{annotations, argoCDHook, "it is an Argo CD hook"},
 		{labels, argoWorkflow, "it is a step of an Argo workflow"},

@@ -244,7 +244,7 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 				ObjectMeta: metav1.ObjectMeta{Annotations: podAnnotations},
 				Spec: corev1.PodSpec{
 					SchedulerName: t.profile(), NodeSelector: selector,
-					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: ptr.To(false),
+					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
 					TerminationGracePeriodSeconds: ptr.To[int64](0),
 					Containers: []corev1.Container{{
 						Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests, Limits: gpuLimits(requests)},

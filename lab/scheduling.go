@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/kube/hold"
 	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
 )
 
 // HoldRule is the when that the lab's hold loop follows.
@@ -117,7 +119,7 @@ func (s *Scheduling) writeConfig() (string, error) {
 	}
 	shipped, ok := config["profiles"].([]any)
 	if !ok || len(shipped) == 0 {
-		return "", fmt.Errorf("the shipped scheduler configuration has no profile")
+		return "", errors.New("the shipped scheduler configuration has no profile")
 	}
 	profiles := append([]any{map[string]any{"schedulerName": "default-scheduler"}}, shipped...)
 	for name, strategy := range s.Strategies {
@@ -158,4 +160,38 @@ func withArgs(pluginConfig any, args map[string]any) []any {
 		}
 	}
 	return append(kept, map[string]any{"name": plugin.EnergyName, "args": args})
+}
+
+// startScheduling starts our scheduler with the scenario's signals on the clock.
+func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (func(), error) {
+	scheduling := &Scheduling{
+		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},
+		Defaults: kube.Defaults{MaxDelay: 7 * 24 * time.Hour},
+		Log:      slog.New(slog.NewTextHandler(c.logs, nil)),
+	}
+	until := s.Start.Add(2*span(s) + 48*time.Hour)
+	for _, site := range s.Sites {
+		compressed := *site
+		var err error
+		if compressed.Carbon, err = clock.Signal(site.Carbon, s.Start, until); err != nil {
+			return nil, fmt.Errorf("site %s: %w", site.Name, err)
+		}
+		if compressed.Price, err = clock.Signal(site.Price, s.Start, until); err != nil {
+			return nil, fmt.Errorf("site %s: %w", site.Name, err)
+		}
+		scheduling.Sites = append(scheduling.Sites, &compressed)
+	}
+	known := map[string]bool{}
+	for i := range s.Nodes {
+		if p := s.Nodes[i].Profile; !known[p.Name] {
+			known[p.Name] = true
+			scheduling.Profiles = append(scheduling.Profiles, clock.Profile(p))
+		}
+	}
+	for i := range trials {
+		if trials[i].Strategy != Stock {
+			scheduling.Strategies[trials[i].profile()] = trials[i].Strategy
+		}
+	}
+	return scheduling.Start(ctx, c)
 }

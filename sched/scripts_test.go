@@ -64,7 +64,7 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		if a.has("price") {
 			var prices []float64
-			for _, text := range strings.Split(a.text("price", ""), "/") {
+			for text := range strings.SplitSeq(a.text("price", ""), "/") {
 				prices = append(prices, numbers(t, text)...)
 			}
 			site.Price = grid.Signal{Series: mustSeries(t, step, prices)}
@@ -145,7 +145,7 @@ func mustSeries(t *testing.T, step time.Duration, values []float64) *grid.Series
 
 func numbers(t *testing.T, text string) (values []float64) {
 	t.Helper()
-	for _, field := range strings.Fields(text) {
+	for field := range strings.FieldsSeq(text) {
 		var v float64
 		if _, err := fmt.Sscan(field, &v); err != nil {
 			t.Fatalf("number %q: %v", field, err)

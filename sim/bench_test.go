@@ -28,7 +28,8 @@ func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 	home := &sched.Site{Name: "home", PUE: 1.2, Carbon: grid.Signal{Series: series}}
 	s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}}
 	profiles := []*energy.Profile{
-		{Idle: 90, Max: 250, Sleep: 10}, {Idle: 60, Max: 350, Sleep: 10},
+		{Idle: 90, Max: 250, Sleep: 10},
+		{Idle: 60, Max: 350, Sleep: 10},
 		{Curve: []energy.Point{{Utilisation: 0, Power: 100}, {Utilisation: 0.1, Power: 180}, {Utilisation: 0.5, Power: 300}, {Utilisation: 1, Power: 520}}, Sleep: 10},
 	}
 	for i := range nodes {

@@ -28,7 +28,7 @@ type File struct {
 	Strategies []string      `json:"strategies,omitempty"`
 	MaxDelay   string        `json:"maxDelay,omitempty"`
 	Seed       uint64        `json:"seed,omitempty"`
-	Weights    sched.Weights `json:"weights,omitempty"`
+	Weights    sched.Weights `json:"weights,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
 	EmptyNodes string        `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
 
@@ -49,7 +49,7 @@ type SiteFile struct {
 	Nodes  string   `json:"nodes,omitempty"`
 	Grid   GridFile `json:"grid"`
 	Price  *float64 `json:"price,omitempty"` // per kWh, constant
-	Prices GridFile `json:"prices,omitempty"`
+	Prices GridFile `json:"prices,omitzero"`
 }
 
 // GridFile names one column of a file of hourly or finer values.
@@ -86,8 +86,8 @@ func ReadFile(path string) (*File, error) {
 	return f, nil
 }
 
-// Site returns the only site of a scenario, making it if there is none: what flags such as --zone speak of.
-func (f *File) Site() (*SiteFile, error) {
+// site returns the only site of a scenario, making it if there is none: what flags such as --zone speak of.
+func (f *File) site() (*SiteFile, error) {
 	switch len(f.Sites) {
 	case 0:
 		f.Sites = []SiteFile{{}}
@@ -96,17 +96,6 @@ func (f *File) Site() (*SiteFile, error) {
 		return nil, fmt.Errorf("the scenario has %d sites: change its file instead", len(f.Sites))
 	}
 	return &f.Sites[0], nil
-}
-
-// FromHere makes a file name of the command line independent of where the scenario file lies. Names of presets pass.
-func FromHere(name string) string {
-	if slices.Contains(workload.Presets(), name) {
-		return name
-	}
-	if abs, err := filepath.Abs(name); err == nil {
-		return abs
-	}
-	return name
 }
 
 // Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
@@ -222,18 +211,23 @@ func (f *File) loadNodes(s *Scenario) error {
 		}
 	}
 	if f.EmptyNodes == EmptyNodesIdle {
-		awake := map[*energy.Profile]*energy.Profile{}
-		for i := range s.Nodes {
-			n := &s.Nodes[i]
-			if awake[n.Profile] == nil {
-				p := *n.Profile
-				p.Sleep, p.WakeUp = p.Power(0), 0
-				awake[n.Profile] = &p
-			}
-			n.Profile = awake[n.Profile]
-		}
+		keepAwake(s.Nodes)
 	}
 	return nil
+}
+
+// keepAwake replaces the profiles of nodes by ones that never sleep.
+func keepAwake(nodes []sched.Node) {
+	awake := map[*energy.Profile]*energy.Profile{}
+	for i := range nodes {
+		n := &nodes[i]
+		if awake[n.Profile] == nil {
+			p := *n.Profile
+			p.Sleep, p.WakeUp = p.Power(0), 0
+			awake[n.Profile] = &p
+		}
+		n.Profile = awake[n.Profile]
+	}
 }
 
 func (f *File) nodeSource(source string) string {

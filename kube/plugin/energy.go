@@ -178,7 +178,7 @@ func (e *Energy) plan(job *sched.Job, strategy *sched.Greedy, nodes []fwk.NodeIn
 		s.scores = make([]int64, len(nodes))
 	}
 	scores := s.scores[:len(nodes)]
-	if _, ok := rank(s.refs, s.costs, scores); !ok {
+	if !rank(s.refs, s.costs, scores) {
 		return nil, false
 	}
 	r := make(ranking, len(nodes))

@@ -12,16 +12,16 @@ import (
 
 // bestScore is reserved for the node of least cost. What others say about it is worth less than the step below, at the
 // weight that our configuration gives this plugin: so the best node wins, and is not one of many that round to 100.
-const bestScore = fwk.MaxNodeScore
+const bestScore = fwk.MaxScore
 
-// rank turns costs into scores and returns the index of the best node: the one of least cost, of equals the first by
-// name. The others get at most bestScore − 1, in proportion to where their cost lies between the least and the largest.
+// rank turns costs into scores. The best node is the one of least cost, of equals the first by name. The others get at most bestScore − 1, in proportion to where their cost lies between the least and the largest.
 // ok is false if costs cannot be compared.
-func rank(nodes []*sched.Node, costs []float64, scores []int64) (best int, ok bool) {
+func rank(nodes []*sched.Node, costs []float64, scores []int64) (ok bool) {
+	best := 0
 	least, largest := math.Inf(1), math.Inf(-1)
 	for i, c := range costs {
 		if math.IsNaN(c) || math.IsInf(c, 0) {
-			return 0, false
+			return false
 		}
 		if c < least || c == least && nodes[i].Name < nodes[best].Name {
 			best, least = i, c
@@ -30,7 +30,7 @@ func rank(nodes []*sched.Node, costs []float64, scores []int64) (best int, ok bo
 	}
 	span := largest - least
 	if math.IsInf(span, 0) {
-		return 0, false
+		return false
 	}
 	for i, c := range costs {
 		switch {
@@ -42,7 +42,7 @@ func rank(nodes []*sched.Node, costs []float64, scores []int64) (best int, ok bo
 			scores[i] = int64(float64(bestScore-1) * ((largest - c) / span))
 		}
 	}
-	return best, len(costs) > 0
+	return len(costs) > 0
 }
 
 // coreNode returns the node as the core sees it, with the pods that the scheduler has assumed onto it.

@@ -32,7 +32,7 @@ func TestRank(t *testing.T) {
 				nodes[i] = &sched.Node{Name: string(rune('a' + i))}
 			}
 			scores := make([]int64, len(nodes))
-			if _, ok := rank(nodes, tc.costs, scores); ok != (tc.want != nil) {
+			if ok := rank(nodes, tc.costs, scores); ok != (tc.want != nil) {
 				t.Fatalf("ok is %v", ok)
 			}
 			if tc.want == nil {

@@ -98,10 +98,10 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 
 // plane is a control plane whose scheduler has a profile for each strategy and the clock of the scenario.
 type plane struct {
-	scenario *sim.Scenario
-	client   kubernetes.Interface
-	real     *scheduler.Scheduler
-	now      atomic.Pointer[time.Time]
+	scenario  *sim.Scenario
+	client    kubernetes.Interface
+	scheduler *scheduler.Scheduler
+	now       atomic.Pointer[time.Time]
 }
 
 func start(t *testing.T, s *sim.Scenario) *plane {
@@ -138,7 +138,7 @@ func start(t *testing.T, s *sim.Scenario) *plane {
 	scheduling := &lab.Scheduling{
 		Dir: dir, Sites: s.Sites, Profiles: profiles, Strategies: map[string]string{}, Policy: s.Policy,
 		Clock:   func() time.Time { return *p.now.Load() },
-		OnReady: func(real *scheduler.Scheduler) { p.real = real },
+		OnReady: func(s *scheduler.Scheduler) { p.scheduler = s },
 	}
 	for i, strategy := range strategies {
 		scheduling.Strategies[profile(i)] = strategy
@@ -239,7 +239,7 @@ func (p *plane) begin(t *testing.T, j *sched.Job, schedulerName string) string {
 			Annotations: map[string]string{kube.AnnotationExpectedDuration: j.Duration.String()},
 		},
 		Spec: corev1.PodSpec{
-			SchedulerName: schedulerName, TerminationGracePeriodSeconds: ptr.To[int64](0), AutomountServiceAccountToken: ptr.To(false),
+			SchedulerName: schedulerName, TerminationGracePeriodSeconds: ptr.To[int64](0), AutomountServiceAccountToken: new(false),
 			Containers: []corev1.Container{{Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests(j)}}},
 		},
 	}
@@ -279,7 +279,7 @@ func (p *plane) end(t *testing.T, j *sched.Job) {
 func (p *plane) settle(t *testing.T, pods int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		n, err := p.real.Cache.PodCount()
+		n, err := p.scheduler.Cache.PodCount()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -215,7 +215,7 @@ func TestShippedProfile(t *testing.T) {
 		}
 		best := ""
 		for name, score := range ours {
-			if score == 100*fwk.MaxNodeScore {
+			if score == 100*fwk.MaxScore {
 				best = name
 			}
 		}

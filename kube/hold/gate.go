@@ -1,0 +1,88 @@
+package hold
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing: what
+// takes time is left to the loop, which gets every newly held pod through pass.
+type gate struct {
+	clock    *clock
+	defaults kube.Defaults
+	max      int64
+
+	tickets sync.Map // types.UID → *ticket
+	held    atomic.Int64
+}
+
+// ticket is what the gate remembers of a pod that it has held, until the pod is bound or gone.
+type ticket struct {
+	pod      *v1.Pod
+	latest   atomic.Int64 // deadline, Unix nanoseconds
+	released atomic.Bool  // final
+}
+
+// ask reports whether the pod is to be kept from the queue, and until when at the latest. first is true when that is
+// decided; refusal says why a pod that asked to be held is not, once per pod.
+func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal string) {
+	if !kube.Marked(pod) {
+		return time.Time{}, false, false, ""
+	}
+	now := g.clock.now()
+	if t, ok := g.ticket(pod.UID); ok {
+		latest := t.latest.Load()
+		return time.Unix(0, latest), !t.released.Load() && now.UnixNano() < latest, false, ""
+	}
+	if _, never := kube.NeverHeldPod(pod); never {
+		return time.Time{}, false, false, ""
+	}
+	job, err := kube.PodJob(pod, g.defaults)
+	latest := job.LatestStart()
+	if err == nil && (job.Released || !now.Before(latest)) {
+		return time.Time{}, false, false, ""
+	}
+	t := &ticket{pod: pod}
+	t.latest.Store(latest.UnixNano())
+	switch {
+	case err != nil:
+		refusal = err.Error()
+	case g.held.Add(1) > g.max:
+		g.held.Add(-1)
+		refusal = fmt.Sprintf("%d pods are held already, more would slow down the scheduler", g.max)
+	}
+	t.released.Store(refusal != "") // final, whatever is true when the scheduler looks at it again
+	g.tickets.Store(pod.UID, t)
+	return latest, refusal == "", true, refusal
+}
+
+func (g *gate) ticket(uid types.UID) (*ticket, bool) {
+	t, ok := g.tickets.Load(uid)
+	if !ok {
+		return nil, false
+	}
+	return t.(*ticket), true
+}
+
+// release lets a held pod pass from now on. It reports whether it was held.
+func (g *gate) release(uid types.UID) bool {
+	t, ok := g.ticket(uid)
+	if !ok || t.released.Swap(true) {
+		return false
+	}
+	g.held.Add(-1)
+	return true
+}
+
+// forget drops what is remembered of a pod that is bound or gone.
+func (g *gate) forget(uid types.UID) {
+	g.release(uid)
+	g.tickets.Delete(uid)
+}

@@ -1,0 +1,74 @@
+package hold
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// hold is one Job or pod that is kept from running. It belongs to the goroutine of Run.
+type hold struct {
+	uid             types.UID
+	namespace, name string
+	job             sched.Job // its AllowedDelay ends at latest
+	asked           asked
+	latest          time.Time  // the deadline: nothing keeps it longer
+	start           time.Time  // of the chosen window; not after latest
+	releaseBy       time.Time  // set by queue.spread
+	retry           time.Time  // no attempt before: the last one went wrong
+	seen            *kube.View // what it was planned on
+	reason          string     // of the plan
+	said            time.Time  // the start that its condition or annotation names; zero: none
+	version         string     // resourceVersion of a Job
+	unheld          bool       // the plan is to run now
+	planned         bool       // start came from a forecast, here or (a Job's) in an earlier process
+	waiting         bool       // for the schedule of its CronJob: not planned yet
+	releasing       bool       // an attempt is under way
+	failures        uint8      // of attempts
+	annotated       bool       // a Job that has annotations
+	handOver        bool       // take off our label and leave the Job suspended: somebody else resumes it
+}
+
+// asked is what the object says of when it must run.
+type asked struct {
+	delay, duration time.Duration
+	finishBy        time.Time
+	released        bool
+}
+
+func asks(j *sched.Job) asked {
+	return asked{delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released}
+}
+
+func (h *hold) compare(o *hold) int {
+	return cmp.Or(h.latest.Compare(o.latest), cmp.Compare(h.uid, o.uid))
+}
+
+// lastCall returns when the hold is released whatever the plan says. Only the Lease holder and pods' own queues use the
+// exact instant of the ramp.
+func (h *hold) lastCall(early bool) time.Time {
+	if early {
+		return h.releaseBy
+	}
+	return earlier(h.releaseBy.Add(standbyLag), h.latest)
+}
+
+// opens returns when the plan lets it go.
+func (h *hold) opens(lead time.Duration) time.Time {
+	if h.unheld {
+		return time.Time{}
+	}
+	return h.start.Add(-lead)
+}
+
+// cause tells people why it was released at a given time.
+func (h *hold) cause(now time.Time, lead time.Duration) string {
+	if h.unheld || h.start.Before(h.latest) && !now.Add(lead).Before(h.start) {
+		return reasonReleased
+	}
+	return reasonDeadlineForced
+}

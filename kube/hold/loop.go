@@ -1,0 +1,281 @@
+package hold
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Config is what a [Loop] is made of.
+type Config struct {
+	Client    kubernetes.Interface // of its own, see the package documentation
+	View      func() *kube.View
+	Strategy  sched.Strategy
+	Policy    sched.Policy
+	Defaults  kube.Defaults
+	Namespace string // of the Lease; "" reads as kube-system
+	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each costs the scheduler time at every cluster event
+}
+
+const (
+	defaultMaxPods = 2000
+	callTimeout    = 5 * time.Second
+	parallelCalls  = 32 // releases under way at once
+	planChunk      = 500
+)
+
+// Loop holds and releases. Make it with [New].
+type Loop struct {
+	client    kubernetes.Interface
+	view      func() *kube.View
+	strategy  sched.Strategy
+	policy    sched.Policy
+	namespace string
+	identity  string // of this replica, set by Run
+	clock     *clock
+	gate      gate
+
+	mail mailbox // from every other goroutine to that of Run
+
+	podCache  atomic.Pointer[podCache]
+	activator atomic.Pointer[func(map[string]*v1.Pod)]
+	awaiting  sync.Map // types.UID → struct{}: released and not known to have started
+
+	slots chan struct{}
+	notes chan note
+
+	// What follows belongs to the goroutine of Run.
+	goes    func(func(context.Context)) // starts a goroutine that Run waits for
+	leads   bool
+	nothing kube.View // what is known if there is no view
+	jobs    *queue
+	pods    *queue
+	started starts
+	swept   time.Time
+}
+
+// New returns a loop that holds pods at once and Jobs once it runs.
+func New(c Config) *Loop {
+	l := &Loop{
+		client: c.Client, view: c.View, strategy: c.Strategy, policy: c.Policy, namespace: c.Namespace,
+		clock: newClock(),
+		mail:  mailbox{ready: make(chan struct{}, 1)},
+		slots: make(chan struct{}, parallelCalls),
+		notes: make(chan note, maxNotes),
+		jobs:  newQueue(newJobPace()),
+		pods:  newQueue(newPodPace()),
+	}
+	if l.namespace == "" {
+		l.namespace = "kube-system"
+	}
+	l.gate.clock, l.gate.defaults, l.gate.max = l.clock, c.Defaults, int64(c.MaxPods)
+	if l.gate.max == 0 {
+		l.gate.max = defaultMaxPods
+	}
+	if limit := c.Defaults.MaxDelay; limit > 0 && (l.policy.MaxDelay == 0 || limit < l.policy.MaxDelay) {
+		l.policy.MaxDelay = limit
+	}
+	l.gate.defaults.MaxDelay = l.policy.MaxDelay
+	l.started = newStarts(&l.awaiting)
+	return l
+}
+
+// Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is
+// meant for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
+// come even if the loop is dead.
+func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			klog.Background().Error(nil, "Holding panicked: the pod passes", "pod", klog.KObj(pod), "panic", r)
+			until, held = time.Time{}, false
+		}
+	}()
+	until, held, first, refusal := l.gate.ask(pod)
+	if first {
+		l.post(func() {
+			l.ensurePods()
+			l.sawPod(pod, refusal)
+		})
+	}
+	return until, held
+}
+
+// SetActivator tells the loop how to move pods into the scheduler's queue: keys are namespace/name. It may be called at
+// any time and more than once.
+func (l *Loop) SetActivator(activate func(map[string]*v1.Pod)) {
+	l.activator.Store(&activate)
+}
+
+// WatchPods makes the loop follow the pods of an informer that somebody else runs.
+func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
+	return l.follow(informer)
+}
+
+// Run plans and releases until ctx ends. It returns an error only if it cannot begin.
+func (l *Loop) Run(ctx context.Context) error {
+	registerMetrics()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	logger := klog.FromContext(ctx).WithName("hold")
+	ctx = klog.NewContext(ctx, logger)
+	l.goes = func(f func(context.Context)) { wg.Go(func() { f(ctx) }) }
+
+	elect, err := l.candidate()
+	if err != nil {
+		return err
+	}
+	l.goes(elect)
+	l.goes(l.watchJobs)
+	l.goes(l.keepTime)
+	for range noteWriters {
+		l.goes(l.writeNotes)
+	}
+	l.serve(ctx, logger)
+	return nil
+}
+
+// serve is the loop. Everything that changes holds happens here.
+func (l *Loop) serve(ctx context.Context, logger klog.Logger) {
+	rest, wake := time.NewTimer(0), time.NewTimer(0)
+	defer rest.Stop()
+	defer wake.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest.C:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.mail.ready:
+		case <-wake.C:
+		}
+		began := time.Now()
+		pause := l.turn(logger)
+		least := min(max(minPause, 9*time.Since(began)), maxPause)
+		rest.Reset(least)
+		wake.Reset(max(pause, least))
+	}
+}
+
+// Between two turns lie at least minPause and nine times what a turn takes, which bounds the loop to a tenth of a core
+// however much is held, and at most maxPause, after which the view is looked at again.
+const (
+	minPause = 10 * time.Millisecond
+	maxPause = 500 * time.Millisecond
+)
+
+// turn does what is due and returns how long there is nothing to do. A panic costs what was not done yet until the next
+// turn; deadlines of pods are kept by the gate even then.
+func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
+	defer func() {
+		if r := recover(); r != nil {
+			logger.Error(nil, "A turn of the hold loop panicked", "panic", r)
+			pause = maxPause
+		}
+	}()
+	for _, read := range l.mail.take() {
+		safely(logger, read)
+	}
+	now := l.clock.now()
+	more := l.planAll(logger, now)
+	l.releaseDuePods(now)
+	l.releaseDueJobs(now)
+	l.started.expire(now)
+	l.sweep(now)
+	heldNow.WithLabelValues(kindJob).Set(float64(len(l.jobs.holds)))
+	heldNow.WithLabelValues(kindPod).Set(float64(len(l.pods.holds)))
+	if more {
+		return minPause
+	}
+	pause = maxPause
+	for _, at := range [2]time.Time{l.jobs.next(l.leads), l.pods.next(true)} {
+		if !at.IsZero() {
+			pause = min(pause, at.Sub(l.clock.now()))
+		}
+	}
+	return max(pause, minPause)
+}
+
+// safely keeps one message that panics from taking those behind it along.
+func safely(logger klog.Logger, f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			logger.Error(nil, "A message to the hold loop panicked", "panic", r)
+		}
+	}()
+	f()
+}
+
+// planAll plans what was not planned on the present view, a chunk per turn, and reports whether some are left.
+func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
+	view := l.view()
+	if view == nil {
+		view = &l.nothing
+	}
+	budget := planChunk
+	for _, q := range [2]*queue{l.pods, l.jobs} {
+		for _, h := range q.holds {
+			if h.seen == view || h.waiting || h.releasing || h.unheld {
+				continue
+			}
+			if budget == 0 {
+				return true
+			}
+			budget--
+			l.plan(logger, h, view, now)
+			l.say(h, q == l.jobs)
+		}
+	}
+	return false
+}
+
+// setLatest changes the deadline of a hold and lets it be planned again.
+func (l *Loop) setLatest(q *queue, h *hold, latest time.Time) {
+	if latest.Before(h.job.Submitted) {
+		latest = h.job.Submitted
+	}
+	q.move(h, latest)
+	h.job.AllowedDelay = latest.Sub(h.job.Submitted)
+	h.start = earlier(h.start, latest)
+	h.seen = nil
+}
+
+func (l *Loop) post(f func()) { l.mail.post(f) }
+
+// mailbox carries work to the loop without ever making the sender wait.
+type mailbox struct {
+	mu    sync.Mutex
+	mail  []func()
+	ready chan struct{}
+}
+
+func (m *mailbox) post(f func()) {
+	m.mu.Lock()
+	m.mail = append(m.mail, f)
+	m.mu.Unlock()
+	select {
+	case m.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (m *mailbox) take() []func() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	mail := m.mail
+	m.mail = nil
+	return mail
+}

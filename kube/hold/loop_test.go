@@ -1,0 +1,509 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// world is one loop beside a fake API server, in virtual time.
+type world struct {
+	t      *testing.T
+	client *fake.Clientset
+	loop   *Loop
+	stop   func()
+
+	mu     sync.Mutex
+	view   *kube.View
+	active map[string]time.Time
+}
+
+// during runs a test in virtual time beside a loop. Before the loop starts, prepare may change its world.
+func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, client: fake.NewClientset(), view: &kube.View{}, active: map[string]time.Time{}}
+		strategy, err := sched.New("carbon+window")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Config{
+			Client: w.client, Strategy: strategy,
+			Defaults: kube.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute},
+			View: func() *kube.View {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return w.view
+			},
+		}
+		// Renewals, every two seconds of so many hours, are most of what the fake server would do.
+		w.client.PrependReactor("update", "leases", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			return true, a.(clienttesting.UpdateAction).GetObject(), nil
+		})
+		if prepare != nil {
+			prepare(w, &c)
+		}
+		w.loop = New(c)
+		w.loop.SetActivator(func(pods map[string]*v1.Pod) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for key, pod := range pods {
+				if _, held := w.loop.Hold(pod); held {
+					t.Errorf("%s was activated while held", key)
+				}
+				w.active[key] = time.Now()
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := w.loop.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		w.stop = func() { cancel(); wg.Wait() }
+		time.Sleep(5 * time.Second) // the Lease
+		test(w)
+		w.stop()
+		// The caches of client-go's fake watches are drained by their own goroutines, which end with them.
+		synctest.Wait()
+	})
+}
+
+// green makes carbon cheap from now+after on, in a forecast of a day.
+func (w *world) green(after time.Duration) {
+	w.t.Helper()
+	values := make([]float64, 24*60)
+	for i := range values {
+		values[i] = 500
+		if time.Duration(i)*time.Minute >= after {
+			values[i] = 100
+		}
+	}
+	series, err := grid.NewSeries(time.Now(), time.Minute, values)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	view, err := kube.NewView([]*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}, nil, "", time.Now())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.see(view)
+}
+
+func (w *world) see(view *kube.View) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.view = view
+}
+
+func (w *world) activated(name string) (time.Time, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, ok := w.active["default/"+name]
+	return at, ok
+}
+
+func marked(delay time.Duration) map[string]string {
+	return map[string]string{kube.AnnotationAllowedDelay: delay.String(), kube.AnnotationExpectedDuration: "10m"}
+}
+
+func (w *world) pod(name string, annotations map[string]string) *v1.Pod {
+	w.t.Helper()
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, UID: types.UID(name), Annotations: annotations,
+		CreationTimestamp: metav1.Now(),
+	}}
+	pod, err := w.client.CoreV1().Pods("default").Create(w.t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return pod
+}
+
+// job creates a Job as the admission policy leaves it.
+func (w *world) job(name string, annotations map[string]string, change ...func(*batchv1.Job)) {
+	w.t.Helper()
+	suspended := true
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), Annotations: annotations,
+			Labels: map[string]string{kube.LabelHeld: "true"}, CreationTimestamp: metav1.Now(),
+		},
+		Spec: batchv1.JobSpec{Suspend: &suspended},
+	}
+	for _, f := range change {
+		f(job)
+	}
+	if _, err := w.client.BatchV1().Jobs("default").Create(w.t.Context(), job, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) read(name string) *batchv1.Job {
+	w.t.Helper()
+	job, err := w.client.BatchV1().Jobs("default").Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return job
+}
+
+func (w *world) suspended(name string) bool { return *w.read(name).Spec.Suspend }
+
+// wantJob checks that a Job is released between two instants from now.
+func (w *world) wantJob(name string, from, to time.Duration) {
+	w.t.Helper()
+	time.Sleep(from)
+	if from > 0 && !w.suspended(name) {
+		w.t.Errorf("Job %s was released before %v", name, from)
+	}
+	time.Sleep(to - from)
+	if w.suspended(name) {
+		w.t.Errorf("Job %s is held after %v", name, to)
+	}
+}
+
+// events returns the reasons of the events about an object, in order.
+func (w *world) events(name string) string {
+	list, err := w.client.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var reasons []string
+	for _, e := range list.Items {
+		if e.Regarding.Name == name {
+			reasons = append(reasons, e.Reason)
+		}
+	}
+	return strings.Join(reasons, " ")
+}
+
+func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		time.Sleep(time.Minute)
+		held := w.read("j")
+		if got, want := held.Annotations[kube.AnnotationHeldUntil], time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
+			t.Errorf("held-until is %q: want %q", got, want)
+		}
+		if reason := held.Annotations[kube.AnnotationHeldReason]; !strings.HasPrefix(reason, "held until") {
+			t.Errorf("held-reason is %q", reason)
+		}
+		w.wantJob("j", 58*time.Minute, 59*time.Minute)
+		time.Sleep(time.Second)
+		released := w.read("j")
+		if released.Annotations[kube.AnnotationReleasedAt] == "" || released.Labels[kube.LabelHeld] != "" {
+			t.Errorf("labels %v, annotations %v", released.Labels, released.Annotations)
+		}
+		if got := w.events("j"); got != "Held Released" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+func TestJobWithoutSignalsRunsAtOnce(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.job("j", marked(3*time.Hour))
+		w.wantJob("j", 0, time.Second)
+		if got := w.events("j"); got != "" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+func TestSignalsThatVanishLeaveThePlan(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(30 * time.Minute)
+		w.job("j", marked(time.Hour))
+		pod := w.pod("p", marked(time.Hour))
+		if _, held := w.loop.Hold(pod); !held {
+			t.Fatal("the pod is not held")
+		}
+		time.Sleep(time.Minute)
+		w.see(&kube.View{})
+		w.wantJob("j", 28*time.Minute, 29*time.Minute)
+		if at, ok := w.activated("p"); !ok || time.Since(at) > time.Minute {
+			t.Errorf("activated: %v, at %v", ok, at)
+		}
+	})
+}
+
+func TestPlanFollowsTheForecast(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(30 * time.Minute)
+		w.job("j", marked(3*time.Hour))
+		time.Sleep(time.Minute)
+		w.green(2 * time.Hour)
+		w.wantJob("j", 119*time.Minute, 2*time.Hour)
+	})
+}
+
+func TestDeadlineIsForced(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(40 * time.Minute)
+		w.job("late", marked(35*time.Minute))
+		w.wantJob("late", 34*time.Minute, 35*time.Minute)
+		time.Sleep(time.Second)
+		if got := w.events("late"); got != "Held DeadlineForced" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
+	for name, change := range map[string]map[string]string{
+		"run-now":         {kube.AnnotationRunNow: "true"},
+		"a shorter delay": {kube.AnnotationAllowedDelay: "1m"},
+		"nonsense":        {kube.AnnotationAllowedDelay: "soon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, nil, func(w *world) {
+				w.green(time.Hour)
+				w.job("j", marked(3*time.Hour))
+				pod := w.pod("p", marked(3*time.Hour))
+				w.loop.Hold(pod)
+				time.Sleep(time.Minute)
+				if _, ok := w.activated("p"); ok || !w.suspended("j") {
+					t.Fatal("not held")
+				}
+				patch := marshal(map[string]any{"metadata": map[string]any{"annotations": change}})
+				if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.wantJob("j", 0, time.Second)
+				if _, ok := w.activated("p"); !ok {
+					t.Error("the pod is still held")
+				}
+			})
+		})
+	}
+}
+
+func TestPodSaysWhyItWaits(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		w.loop.Hold(w.pod("p", marked(3*time.Hour)))
+		time.Sleep(time.Minute)
+		pod, err := w.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := pod.Status.Conditions; len(c) != 1 || c[0].Type != v1.PodScheduled || c[0].Status != v1.ConditionFalse ||
+			c[0].Reason != v1.PodReasonSchedulingGated || !strings.HasPrefix(c[0].Message, "held until") {
+			t.Errorf("conditions are %v", c)
+		}
+		time.Sleep(time.Hour)
+		if got := w.events("p"); got != "Held Released" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+func TestPodsBeyondTheCapAreNotHeld(t *testing.T) {
+	during(t, func(_ *world, c *Config) { c.MaxPods = 2 }, func(w *world) {
+		w.green(time.Hour)
+		var pods []*v1.Pod
+		for i := range 3 {
+			pods = append(pods, w.pod(fmt.Sprint("p", i), marked(3*time.Hour)))
+			if _, held := w.loop.Hold(pods[i]); held != (i < 2) {
+				t.Errorf("pod %d is held: %v", i, held)
+			}
+		}
+		time.Sleep(time.Second) // a fake server loses what happens between list and watch
+		if err := w.client.CoreV1().Pods("default").Delete(t.Context(), "p0", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, held := w.loop.Hold(pods[2]); held {
+			t.Error("a pod that was let pass is held when there is room")
+		}
+		if _, held := w.loop.Hold(w.pod("p3", marked(time.Hour))); !held {
+			t.Error("the place of a deleted pod stays taken")
+		}
+		if got := w.events("p2"); got != "NotHeld" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+// The Lease belongs to somebody else: this replica keeps deadlines and nothing else.
+func TestStandbyReleasesAtDeadlines(t *testing.T) {
+	other, seconds := "other", int32(3600)
+	prepare := func(w *world, _ *Config) {
+		now := metav1.NowMicro()
+		lease := leaseOf(other, seconds, now)
+		if _, err := w.client.CoordinationV1().Leases("kube-system").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	during(t, prepare, func(w *world) {
+		w.green(10 * time.Minute)
+		w.job("j", marked(30*time.Minute))
+		w.wantJob("j", 29*time.Minute, 30*time.Minute)
+		if got := w.events("j"); got != "DeadlineForced" && got != "" {
+			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+type panics struct{}
+
+func (panics) Plan(*sched.Snapshot) sched.Plan { panic("boom") }
+
+func TestPanickingStrategyHoldsNothing(t *testing.T) {
+	during(t, func(_ *world, c *Config) { c.Strategy = panics{} }, func(w *world) {
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		w.loop.Hold(w.pod("p", marked(3*time.Hour)))
+		w.wantJob("j", 0, time.Second)
+		if _, ok := w.activated("p"); !ok {
+			t.Error("the pod is held")
+		}
+	})
+}
+
+func TestReleaseIsRepeatedUntilItIsAccepted(t *testing.T) {
+	refuse := 5
+	prepare := func(w *world, _ *Config) {
+		w.client.PrependReactor("patch", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if refuse--; refuse >= 0 {
+				return true, nil, apierrors.NewInternalError(errors.New("no leader"))
+			}
+			return false, nil, nil
+		})
+	}
+	during(t, prepare, func(w *world) {
+		w.job("j", marked(time.Hour))
+		w.wantJob("j", 0, 15*time.Second)
+	})
+}
+
+func TestPodsAreServedWithoutPermissionOnJobs(t *testing.T) {
+	prepare := func(w *world, _ *Config) {
+		w.client.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "", nil)
+		})
+	}
+	during(t, prepare, func(w *world) {
+		w.green(time.Hour)
+		w.loop.Hold(w.pod("p", marked(2*time.Hour)))
+		time.Sleep(time.Hour + time.Minute)
+		if _, ok := w.activated("p"); !ok {
+			t.Error("the pod is held")
+		}
+	})
+}
+
+func TestJobsThatAreNotToBeHeldAreLetGo(t *testing.T) {
+	for name, change := range map[string]func(*batchv1.Job){
+		"Helm hook": func(j *batchv1.Job) { j.Annotations["helm.sh/hook"] = "post-install" },
+		"other owner": func(j *batchv1.Job) {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "x/v1", Kind: "Other", Name: "o"}}
+		},
+		"run-now": func(j *batchv1.Job) { j.Annotations[kube.AnnotationRunNow] = "true" },
+		"no mark": func(j *batchv1.Job) { j.Annotations, j.ResourceVersion = nil, "7" },
+		"CronJob that cannot be read": func(j *batchv1.Job) {
+			yes := true
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "gone", Controller: &yes}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, nil, func(w *world) {
+				w.green(time.Hour)
+				w.job("j", marked(3*time.Hour), change)
+				w.wantJob("j", 0, time.Second)
+			})
+		})
+	}
+}
+
+func TestJobThatKueueTookOverStaysSuspended(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) { j.Labels[kube.LabelKueueQueue] = "q" })
+		time.Sleep(4 * time.Hour)
+		if job := w.read("j"); !*job.Spec.Suspend || job.Labels[kube.LabelHeld] != "" {
+			t.Errorf("suspended: %v, labels %v", *job.Spec.Suspend, job.Labels)
+		}
+	})
+}
+
+// A user who takes our label off has taken the Job over.
+func TestJobWithoutLabelIsNotTouched(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		time.Sleep(time.Minute)
+		job := w.read("j")
+		delete(job.Labels, kube.LabelHeld)
+		if _, err := w.client.BatchV1().Jobs("default").Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(4 * time.Hour)
+		if !w.suspended("j") {
+			t.Error("it was resumed")
+		}
+	})
+}
+
+// What an earlier process planned is kept when there are no signals after a restart.
+func TestPlanOfAJobOutlivesTheProcess(t *testing.T) {
+	during(t, nil, func(w *world) {
+		annotations := marked(3 * time.Hour)
+		annotations[kube.AnnotationHeldUntil] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		w.job("j", annotations)
+		w.wantJob("j", 59*time.Minute, time.Hour)
+	})
+}
+
+func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
+	for policy, want := range map[batchv1.ConcurrencyPolicy]time.Duration{
+		batchv1.ReplaceConcurrent: 49 * time.Minute,
+		batchv1.ForbidConcurrent:  49 * time.Minute,
+		batchv1.AllowConcurrent:   2 * time.Hour,
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			prepare := func(w *world, _ *Config) {
+				c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *", ConcurrencyPolicy: policy}}
+				if _, err := w.client.BatchV1().CronJobs("default").Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			during(t, prepare, func(w *world) {
+				time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)))
+				w.green(2 * time.Hour)
+				yes := true
+				w.job("j", marked(3*time.Hour), func(j *batchv1.Job) {
+					j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: &yes}}
+				})
+				if policy != batchv1.AllowConcurrent {
+					w.green(45 * time.Minute)
+				}
+				w.wantJob("j", min(want, 44*time.Minute), want+time.Minute)
+			})
+		})
+	}
+}

@@ -1,0 +1,39 @@
+package hold
+
+import (
+	"sync"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+)
+
+// Names of the metrics' kind label, and of what is held.
+const (
+	kindJob = "job"
+	kindPod = "pod"
+)
+
+// seconds from a tenth to a day: what is held for less was not worth it, for more is what people allow.
+var seconds = []float64{0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 24 * 3600}
+
+var (
+	heldFor = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "kubenergy_hold_seconds", Help: "How long released work had been held.",
+		Buckets: seconds, StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
+	heldNow = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "kubenergy_held", Help: "Number of Jobs and pods that are held.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
+	startLateness = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "kubenergy_start_lateness_seconds", Help: "How long after its deadline held work was bound to a node; 0 if before.",
+		Buckets: append([]float64{0}, seconds...), StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
+	releases = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "kubenergy_releases_total", Help: "Number of releases, by what brought them about.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind", "cause"})
+
+	// kube-scheduler serves this registry at /metrics.
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(heldFor, heldNow, startLateness, releases) })
+)

@@ -1,0 +1,235 @@
+package hold
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// podCache is where the present state of a pod can be looked up.
+type podCache struct {
+	indexer cache.Indexer
+	synced  func() bool
+}
+
+// get returns the pod if it still exists and waits for a node. Before the cache has synced nothing is known to be gone.
+func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
+	obj, exists, err := c.indexer.GetByKey(t.pod.Namespace + "/" + t.pod.Name)
+	if err != nil || !c.synced() {
+		return t.pod, true
+	}
+	pod, ok := obj.(*v1.Pod)
+	return pod, exists && ok && pod.UID == t.pod.UID && pod.Spec.NodeName == ""
+}
+
+// follow registers for what happens to pods. Its handlers see every pod of the cluster, so they first ask whether a pod
+// matters, without a lock.
+func (l *Loop) follow(informer cache.SharedIndexInformer) error {
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+				l.bound(pod)
+			}
+		},
+		UpdateFunc: func(old, obj any) {
+			before, ok1 := old.(*v1.Pod)
+			pod, ok2 := obj.(*v1.Pod)
+			if !ok1 || !ok2 {
+				return
+			}
+			if before.Spec.NodeName == "" && pod.Spec.NodeName != "" {
+				l.bound(pod)
+				return
+			}
+			l.changed(before, pod)
+		},
+		DeleteFunc: func(obj any) {
+			if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = gone.Obj
+			}
+			if pod, ok := obj.(*v1.Pod); ok {
+				if _, ours := l.gate.ticket(pod.UID); ours {
+					l.post(func() { l.lostPod(pod.UID) })
+				}
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	l.podCache.Store(&podCache{informer.GetIndexer(), registration.HasSynced})
+	return nil
+}
+
+// bound is called for every pod that got a node.
+func (l *Loop) bound(pod *v1.Pod) {
+	at := l.clock.now()
+	uid := pod.UID
+	if _, ours := l.gate.ticket(uid); ours {
+		l.post(func() { l.begun(uid, at); l.lostPod(uid) })
+		return
+	}
+	if job := l.awaitedJob(pod); job != "" {
+		l.post(func() { l.begun(job, at) })
+	}
+}
+
+// awaitedJob returns the UID of the released Job that the pod belongs to.
+func (l *Loop) awaitedJob(pod *v1.Pod) types.UID {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return ""
+	}
+	if _, awaited := l.awaiting.Load(owner.UID); !awaited {
+		return ""
+	}
+	return owner.UID
+}
+
+// changed is called for every change to a pod that has no node.
+func (l *Loop) changed(before, pod *v1.Pod) {
+	if noRoom(pod) && !noRoom(before) {
+		uid := pod.UID
+		if job := l.awaitedJob(pod); job != "" {
+			uid = job
+		}
+		if _, awaited := l.awaiting.Load(uid); awaited {
+			l.post(func() { l.started.take(uid) }) // how long it takes says nothing about releases
+		}
+	}
+	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
+		l.post(func() { l.sawPod(pod, "") })
+	}
+}
+
+func noRoom(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			return c.Reason == v1.PodReasonUnschedulable
+		}
+	}
+	return false
+}
+
+// ensurePods starts a pod informer where nobody has lent one, once there is something to follow. What it keeps of a pod
+// that is not ours is its name.
+func (l *Loop) ensurePods() {
+	if l.podCache.Load() != nil {
+		return
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithTransform(trimPod))
+	informer := factory.Core().V1().Pods().Informer()
+	if err := l.follow(informer); err != nil {
+		klog.Background().Error(err, "Watching pods: changes to held pods go unnoticed")
+		return
+	}
+	l.goes(func(ctx context.Context) {
+		factory.StartWithContext(ctx)
+		<-ctx.Done()
+		factory.Shutdown()
+	})
+}
+
+func trimPod(obj any) (any, error) {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	slim := *pod // the one given may be shared
+	slim.ManagedFields = nil
+	if !kube.Marked(pod) {
+		slim.Labels, slim.Annotations = nil, nil
+		slim.Spec = v1.PodSpec{NodeName: pod.Spec.NodeName}
+		slim.Status = v1.PodStatus{Conditions: pod.Status.Conditions}
+	}
+	return &slim, nil
+}
+
+// sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it.
+func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
+	if refusal != "" {
+		l.sayRefused((&hold{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}).about(false), refusal)
+		return
+	}
+	t, ok := l.gate.ticket(pod.UID)
+	if !ok || t.released.Load() {
+		return
+	}
+	h := l.pods.byUID[pod.UID]
+	if h == nil {
+		h = &hold{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
+		h.latest = time.Unix(0, t.latest.Load()).UTC()
+		h.start = h.latest
+		if heldBefore(pod) {
+			h.said = h.latest // its event was written by an earlier process or another replica
+		}
+		l.pods.add(h)
+	}
+	h.version = pod.ResourceVersion
+	job, err := kube.PodJob(pod, l.gate.defaults)
+	if why, never := kube.NeverHeldPod(pod); never || err != nil {
+		h.unheld, h.reason = true, why
+		if err != nil {
+			h.reason = err.Error()
+		}
+		return
+	}
+	if wishes := asks(&job); wishes != h.asked {
+		h.job, h.asked, h.unheld = job, wishes, false
+		l.setLatest(l.pods, h, job.LatestStart())
+		t.latest.Store(h.latest.UnixNano())
+	}
+}
+
+func (l *Loop) lostPod(uid types.UID) {
+	l.gate.forget(uid)
+	l.started.take(uid)
+	if h := l.pods.byUID[uid]; h != nil {
+		l.pods.remove(h)
+	}
+}
+
+// releaseDuePods activates what is due in this process's own queue.
+func (l *Loop) releaseDuePods(now time.Time) {
+	activate := l.activator.Load()
+	if activate == nil {
+		return
+	}
+	due := l.pods.due(now, true)
+	if len(due) == 0 {
+		return
+	}
+	batch := make(map[string]*v1.Pod, len(due))
+	for _, h := range due {
+		if t, ok := l.gate.ticket(h.uid); ok && l.gate.release(h.uid) {
+			batch[h.namespace+"/"+h.name] = t.pod
+			l.released(kindPod, l.pods, h, now, l.leads)
+		}
+		l.pods.remove(h)
+	}
+	(*activate)(batch)
+}
+
+// sweep forgets pods whose end went unnoticed: the scheduler may ask about one after it was deleted.
+func (l *Loop) sweep(now time.Time) {
+	const every = time.Minute
+	pods := l.podCache.Load()
+	if pods == nil || now.Sub(l.swept) < every {
+		return
+	}
+	l.swept = now
+	l.gate.tickets.Range(func(uid, t any) bool {
+		if _, waits := pods.get(t.(*ticket)); !waits {
+			l.lostPod(uid.(types.UID))
+		}
+		return true
+	})
+}

@@ -1,0 +1,192 @@
+package hold
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// The reasons of our events.
+const (
+	reasonHeld           = "Held"
+	reasonReleased       = "Released"
+	reasonDeadlineForced = "DeadlineForced"
+	reasonNotHeld        = "NotHeld"
+)
+
+// Writers of notes are slower than releases, so that in a rush they do not stand in their way.
+const (
+	maxNotes       = 4096
+	noteWriters    = 4
+	notesPerSecond = 50
+	sayAgain       = time.Minute // a plan that moves by less is not written again
+	reporter       = "kubenergy-scheduler"
+)
+
+// note is a write that only informs.
+type note func(context.Context) error
+
+// tell queues a note; where too many wait it is lost, and reports so.
+func (l *Loop) tell(n note) bool {
+	select {
+	case l.notes <- n:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *Loop) writeNotes(ctx context.Context) {
+	limit := flowcontrol.NewTokenBucketRateLimiter(notesPerSecond/noteWriters, notesPerSecond)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n := <-l.notes:
+			if limit.Wait(ctx) != nil {
+				return
+			}
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			if err := n(ctx); err != nil {
+				klog.FromContext(ctx).V(2).Info("A note was not written", "error", err)
+			}
+			cancel()
+		}
+	}
+}
+
+// say puts on the object why it waits, once per plan, and an event once per hold.
+func (l *Loop) say(h *hold, job bool) {
+	if !l.leads || h.unheld || !h.planned {
+		return
+	}
+	said := h.said
+	if moved := h.start.Sub(said); moved < sayAgain && moved > -sayAgain {
+		return
+	}
+	about, reason := h.about(job), h.reason
+	write := l.onPod(h)
+	if job {
+		write = l.onJob(h)
+	}
+	told := l.tell(func(ctx context.Context) error {
+		if err := write(ctx); err != nil {
+			if !apierrors.IsNotFound(err) { // it has changed: to be said again if it is still held
+				l.post(func() { h.said, h.seen = said, nil })
+			}
+			return err
+		}
+		if !said.IsZero() {
+			return nil
+		}
+		return l.event(ctx, about, v1.EventTypeNormal, reasonHeld, reason)
+	})
+	if told {
+		h.said = h.start
+	}
+}
+
+func (h *hold) about(job bool) v1.ObjectReference {
+	ref := v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.namespace, Name: h.name, UID: h.uid}
+	if job {
+		ref.APIVersion, ref.Kind = "batch/v1", "Job"
+	}
+	return ref
+}
+
+// onJob writes annotations, unless the Job was released meanwhile.
+func (l *Loop) onJob(h *hold) func(context.Context) error {
+	namespace, name := h.namespace, h.name
+	patch := marshal(append(h.guard(), h.annotate(map[string]string{
+		kube.AnnotationHeldUntil:  h.start.UTC().Format(time.RFC3339),
+		kube.AnnotationHeldReason: h.reason,
+	})...))
+	return func(ctx context.Context) error {
+		_, err := l.client.BatchV1().Jobs(namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+}
+
+// onPod writes the condition without which the pod would look as if nobody cared for it. It must not land on a pod that
+// was bound meanwhile, whose condition would then be false: hence the resourceVersion.
+func (l *Loop) onPod(h *hold) func(context.Context) error {
+	namespace, name := h.namespace, h.name
+	patch := marshal(map[string]any{
+		"metadata": map[string]any{"uid": h.uid, "resourceVersion": h.version},
+		"status": map[string]any{"conditions": []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+			Message: h.reason, LastTransitionTime: metav1.NewTime(l.clock.now()),
+		}}},
+	})
+	return func(ctx context.Context) error {
+		_, err := l.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		return err
+	}
+}
+
+// heldBefore reports whether the pod carries our condition. Pods with scheduling gates get one of the same reason, but
+// they do not reach the gate before their gates are gone.
+func heldBefore(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			return c.Reason == v1.PodReasonSchedulingGated
+		}
+	}
+	return false
+}
+
+// sayRefused tells the owner of an object why it is not held although it asked for that.
+func (l *Loop) sayRefused(about v1.ObjectReference, why string) {
+	if l.leads {
+		l.tell(func(ctx context.Context) error {
+			return l.event(ctx, about, v1.EventTypeWarning, reasonNotHeld, "not held: "+why)
+		})
+	}
+}
+
+// released books a release. Only one replica counts it and tells people; all learn from how soon the work starts.
+func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool) {
+	l.started.expect(h.uid, start{kind: kind, released: now, latest: h.latest, ours: ours})
+	if !ours {
+		return
+	}
+	cause := h.cause(now, q.pace.lead())
+	heldFor.WithLabelValues(kind).Observe(max(0, now.Sub(h.job.Submitted).Seconds()))
+	releases.WithLabelValues(kind, cause).Inc()
+	if h.said.IsZero() {
+		return // never told to wait
+	}
+	text := "the allowed delay is used up"
+	if cause == reasonReleased {
+		text = "its window opens"
+		if h.unheld {
+			text = h.reason
+		}
+	}
+	about := h.about(kind == kindJob)
+	l.tell(func(ctx context.Context) error {
+		return l.event(ctx, about, v1.EventTypeNormal, cause, text)
+	})
+}
+
+func (l *Loop) event(ctx context.Context, about v1.ObjectReference, kind, reason, text string) error {
+	now := time.Now()
+	event := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano())},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: reporter, ReportingInstance: l.identity,
+		Action: "Holding", Reason: reason, Regarding: about, Note: text, Type: kind,
+	}
+	_, err := l.client.EventsV1().Events(about.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	return err
+}

@@ -1,0 +1,176 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
+	f := cmd.Flags()
+	f.StringSliceVar(&o.over.Strategies, "strategy", nil, "strategies to compare, stock among them; the first one is the baseline")
+	f.IntVar(&o.jobs, "jobs", 300, "replay at most so many jobs, evenly spaced over the trace")
+	f.Float64Var(&o.hours, "hours", 12, "replay jobs of the first hours of the trace")
+	f.Float64Var(&o.minutes, "minutes", minutes, "how long the replay may take, if there is room for every job")
+	f.Float64Var(&o.factor, "factor", 0, "how much faster than the trace the clock runs (default: from --minutes)")
+	f.StringVarP(&o.output, "output", "o", "table", "table, json or csv")
+}
+
+func newRun() *cobra.Command {
+	var o commandFlags
+	cmd := &cobra.Command{
+		Use:     "run -f scenario.yaml",
+		Short:   "Replay a scenario as Kubernetes Jobs against the real scheduler and compare strategies",
+		Example: "  kubenergy-lab run -f scenarios/demo/scenario.yaml --strategy stock,carbon+window --minutes 5",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.file == "" {
+				return usageError{errors.New("no scenario: give -f FILE")}
+			}
+			file, err := sim.ReadFile(o.file)
+			if err != nil {
+				return usageError{err}
+			}
+			return o.replay(cmd, file, filepath.Join("out", "run"))
+		},
+	}
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "scenario file")
+	o.inputFlags(cmd)
+	o.replayFlags(cmd, 10)
+	return cmd
+}
+
+func newDemo() *cobra.Command {
+	var o commandFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Replay the bundled trace under stock kube-scheduler, energy and carbon+window",
+		Example: `  kubenergy-lab demo
+  kubenergy-lab demo --workload jobs.csv --grid DE_2022.csv.gz --zone DE`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir := o.dir
+			if dir == "" {
+				dir = filepath.Join("out", "demo")
+			}
+			file, err := o.bundled(dir)
+			if err != nil {
+				return err
+			}
+			if o.over.Workload == "" || o.over.Grid == "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), scenarios.DemoNote)
+			}
+			file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
+			if o.over.Workload != "" && o.over.MaxDelay == "" {
+				o.over.MaxDelay = "6h" // traces of others seldom say how long their jobs may wait
+			}
+			return o.replay(cmd, file, filepath.Join("out", "demo"))
+		},
+	}
+	o.inputFlags(cmd)
+	o.replayFlags(cmd, 2.5)
+	return cmd
+}
+
+func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir string) error {
+	stderr := cmd.ErrOrStderr()
+	if err := report.CheckFormat(o.output); err != nil {
+		return usageError{err}
+	}
+	scenario, err := o.scenario(file)
+	if err != nil {
+		return usageError{err}
+	}
+	trials, err := Trials(file.Strategies)
+	if err != nil {
+		return usageError{err}
+	}
+	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
+	if len(scenario.Jobs) == 0 {
+		return usageError{errors.New("no job is left to replay")}
+	}
+	factor := o.factor
+	if factor <= 0 {
+		factor = max(1, span(scenario).Minutes()/o.minutes)
+	}
+	dir := o.dir
+	if dir == "" {
+		dir = defaultDir
+	}
+	// A release counts as late beyond one second of the wall, which is what the scheduler promises.
+	scenario.Slack = time.Duration(factor * float64(time.Second))
+	var results []*sim.Result
+	err = withCluster(cmd, dir, func(ctx context.Context, c *Cluster) error {
+		r := &Replay{Cluster: c, Scenario: scenario, Factor: factor, Trials: trials, Progress: progressTo(stderr, len(scenario.Jobs))}
+		if err := r.Prepare(ctx); err != nil {
+			return err
+		}
+		const settle = 3 * time.Second // for the scheduler to start before the first job is due
+		clock := Clock{Trace: scenario.Start, Wall: time.Now().Add(settle), Factor: factor}
+		stop, err := startScheduling(ctx, c, dir, scenario, clock, trials)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		fmt.Fprintf(stderr, "replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
+			len(scenario.Jobs), len(scenario.Nodes), strings.Join(file.Strategies, ", "), factor, clock.Shrink(span(scenario)).Seconds())
+		results, err = r.Run(ctx, clock)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	summary := report.New(file, results)
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s; energy is modelled from the placements, not metered.", KubernetesVersion)
+	written, err := report.WriteDir(filepath.Join(dir, "report"), summary, results)
+	if err != nil {
+		return err
+	}
+	if err := report.Write(cmd.OutOrStdout(), summary, o.output, false); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "wrote %s\n", strings.Join(written, "\n      "))
+	return nil
+}
+
+// progressTo prints a line that overwrites itself on a terminal, and one now and then elsewhere.
+func progressTo(w io.Writer, jobs int) func(Progress) {
+	terminal := isTerminal(w)
+	var last time.Time
+	return func(p Progress) {
+		done := true
+		for _, t := range p.Trials {
+			done = done && t.Finished == jobs
+		}
+		switch {
+		case terminal:
+			fmt.Fprintf(w, "\r\033[K%s", p)
+			if done {
+				fmt.Fprintln(w)
+			}
+		case done || time.Since(last) >= 15*time.Second:
+			last = time.Now()
+			fmt.Fprintln(w, p)
+		}
+	}
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+// Overrides are what a command line says against a scenario file. Empty fields say nothing. File names are relative to
+// the working directory.
+type Overrides struct {
+	Workload, Format, Nodes, Grid, Column, Zone, Start, MaxDelay, EmptyNodes string
+	Strategies                                                               []string
+	Price                                                                    *float64
+	Seed                                                                     *uint64
+}
+
+// Override applies o to f.
+func (f *File) Override(o Overrides) error {
+	if err := f.overrideSite(&o); err != nil {
+		return err
+	}
+	if o.Workload != "" {
+		f.Workload = WorkloadFile{File: fromHere(o.Workload)}
+	}
+	if o.Nodes != "" {
+		f.Nodes = fromHere(o.Nodes)
+		for i := range f.Sites {
+			f.Sites[i].Nodes = ""
+		}
+	}
+	for _, field := range [...]struct{ to, from *string }{
+		{&f.Workload.Format, &o.Format},
+		{&f.Start, &o.Start},
+		{&f.MaxDelay, &o.MaxDelay},
+		{&f.EmptyNodes, &o.EmptyNodes},
+	} {
+		if *field.from != "" {
+			*field.to = *field.from
+		}
+	}
+	if len(o.Strategies) > 0 {
+		f.Strategies = o.Strategies
+	}
+	if o.Seed != nil {
+		f.Seed = *o.Seed
+	}
+	return nil
+}
+
+// overrideSite applies what is said of the grid, for which there must be one site, or none yet.
+func (f *File) overrideSite(o *Overrides) error {
+	if o.Grid == "" && o.Column == "" && o.Zone == "" && o.Price == nil {
+		return nil
+	}
+	site, err := f.site()
+	if err != nil {
+		return err
+	}
+	if o.Grid != "" {
+		site.Grid = GridFile{File: fromHere(o.Grid)}
+	}
+	if o.Column != "" {
+		site.Grid.Column = o.Column
+	}
+	if o.Zone != "" {
+		site.Zone = o.Zone
+	}
+	if o.Price != nil {
+		site.Price, site.Prices = o.Price, GridFile{}
+	}
+	return nil
+}
+
+// fromHere makes a file name of the command line independent of where the scenario file lies. Names of presets pass.
+func fromHere(name string) string {
+	if slices.Contains(workload.Presets(), name) {
+		return name
+	}
+	if abs, err := filepath.Abs(name); err == nil {
+		return abs
+	}
+	return name
+}

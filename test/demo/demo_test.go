@@ -1,0 +1,76 @@
+// Package demo runs kubenergy-lab's demo, shortened, from the first line to the table.
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// The demo runs on a real trace and a real grid where they are at hand, otherwise on the bundled input. A process can
+// have one control plane only, so there is one test.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	dir, err := os.MkdirTemp("", "demo") // t.TempDir is too long for etcd's socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	args := []string{"demo", "--dir", dir, "--jobs", "60", "--minutes", "0.5", "-o", "json"}
+	shared := filepath.FromSlash("../../../shared/data")
+	if _, err := os.Stat(shared); err == nil {
+		args = append(args, "--workload", filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"),
+			"--grid", filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz"), "--zone", "DE", "--start", "2022-06-01T06:00:00Z")
+	} else {
+		t.Log("the shared data folder is not here: running on the bundled input")
+	}
+	var stdout, stderr bytes.Buffer
+	if code := lab.Main(t.Context(), args, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, stderr.String())
+	}
+	t.Log("\n" + stderr.String())
+	var r report.Report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, run := range r.Runs {
+		names = append(names, run.Strategy)
+		if run.Jobs != 60 || run.UnplacedJobs != 0 || run.EnergyKWh <= 0 || run.EmissionsKg <= 0 {
+			t.Errorf("%s: %d jobs, %d unplaced, %v kWh, %v kg", run.Strategy, run.Jobs, run.UnplacedJobs, run.EnergyKWh, run.EmissionsKg)
+		}
+		if run.DelayViolations != 0 {
+			t.Errorf("%s: %d jobs were held for too long", run.Strategy, run.DelayViolations)
+		}
+	}
+	if got := strings.Join(names, " "); got != "stock energy carbon+window" {
+		t.Fatalf("runs: %s", got)
+	}
+	if r.Runs[2].HeldJobs == 0 {
+		t.Error("carbon+window held no job")
+	}
+	if r.Runs[1].EnergyKWh >= r.Runs[0].EnergyKWh {
+		t.Errorf("energy used %v kWh, stock %v kWh", r.Runs[1].EnergyKWh, r.Runs[0].EnergyKWh)
+	}
+	if !strings.Contains(r.Note, "modelled") {
+		t.Errorf("the note does not say that energy is modelled: %q", r.Note)
+	}
+	written := regexp.MustCompile(`(?m)\S+/report/(decisions\.csv|summary\.json|\w+\.svg)$`).FindAllString(stderr.String(), -1)
+	if len(written) < 5 {
+		t.Errorf("it names what it wrote: %v", written)
+	}
+	for _, path := range written {
+		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package hold
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	crowd    = 200
+	podDelay = 40 * time.Second
+	jobDelay = 75 * time.Second
+	// What the loop does before it has measured anything.
+	podLead = time.Second + crowd*time.Second/100
+	jobLead = 2*time.Second + crowd*time.Second/5
+)
+
+// held creates pods and Jobs that may wait and returns their names.
+func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(16)
+	for i := range crowd {
+		pod, job := fmt.Sprintf("pod-%03d", i), fmt.Sprintf("job-%03d", i)
+		pods, jobs = append(pods, pod), append(jobs, job)
+		group.Go(func() error {
+			_, err := w.client.CoreV1().Pods(namespace).Create(ctx, newPod(pod, podDelay.String(), nil), metav1.CreateOptions{})
+			return err
+		})
+		group.Go(func() error {
+			_, err := w.client.BatchV1().Jobs(namespace).Create(ctx, newJob(job, jobDelay.String(), nil), metav1.CreateOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return pods, jobs
+}
+
+// first returns the earliest and last creation of what is named.
+func (d *diary) span(names []string) (first, last time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range names {
+		at := d.created[name]
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return first, last
+}
+
+// report prints a distribution of seconds after the deadline and checks its ends.
+func report(t *testing.T, what string, late []time.Duration, missing int, earliest, latest time.Duration) {
+	t.Helper()
+	if missing > 0 {
+		t.Errorf("%s: %d are missing", what, missing)
+	}
+	if len(late) == 0 {
+		return
+	}
+	slices.Sort(late)
+	t.Logf("%-28s %d: seconds after the deadline: first %.2f, median %.2f, p99 %.2f, last %.2f",
+		what, len(late), late[0].Seconds(), late[len(late)/2].Seconds(), late[len(late)*99/100].Seconds(), late[len(late)-1].Seconds())
+	if late[0] < earliest {
+		t.Errorf("%s: the first was %v after the deadline: want at most %v before it", what, late[0], -earliest)
+	}
+	if last := late[len(late)-1]; last > latest {
+		t.Errorf("%s: the last was %v after the deadline: want at most %v", what, last, latest)
+	}
+}
+
+// TestP1 holds 200 pods and 200 Jobs until their deadlines, with kube-controller-manager at its default limits, while
+// the signals are deleted and then replaced by garbage.
+func TestP1(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	w := shared
+	signals := w.declining(t)
+	w.forgetLeases(t)
+	w.leads(t, w.scheduler(t, "p1", signals))
+	namespace := w.namespace(t, "p1")
+	d := w.watch(t, namespace)
+	pods, jobs := w.held(t, namespace)
+	time.Sleep(2 * time.Second)
+	if err := os.Remove(signals); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	if err := os.WriteFile(signals, []byte("%!\x00 garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitStarts(t, pods, podDelay)
+	d.awaitStarts(t, jobs, jobDelay)
+
+	late, missing := d.late(d.bound, podDelay, pods)
+	report(t, "pods bound", late, missing, -podLead, 2*time.Second)
+	late, missing = d.late(d.resumed, jobDelay, jobs)
+	report(t, "Jobs resumed", late, missing, -jobLead, time.Second)
+	late, missing = d.late(d.bound, jobDelay, jobs)
+	report(t, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
+}
+
+// TestP1WhenTheLeaderDies does the same with two replicas, the leading one of which is killed two seconds before the
+// deadlines.
+func TestP1WhenTheLeaderDies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	w := shared
+	signals := w.declining(t)
+	w.forgetLeases(t)
+	leader := w.scheduler(t, "leader", signals)
+	w.leads(t, leader)
+	standby := w.scheduler(t, "standby", signals)
+	namespace := w.namespace(t, "p1-failover")
+	d := w.watch(t, namespace)
+	pods, jobs := w.held(t, namespace)
+
+	// Two deaths cannot be had from one leader: it dies before the pods' deadlines, so that the Jobs are all left to the
+	// other replica, which is not the holder of the Lease for most of their ramp.
+	first, last := d.span(pods)
+	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))
+	leader.kill()
+	killed := time.Now()
+
+	// A standby has a queue of its own: its gate has let a pod pass when it no longer counts as held.
+	time.Sleep(time.Until(last.Add(podDelay + time.Second)))
+	if got := standby.metric(`kubenergy_held{kind="pod"}`); got != "0" {
+		t.Errorf("a second after the last deadline the standby holds %q pods", got)
+	}
+	d.awaitStarts(t, pods, podDelay)
+	d.awaitStarts(t, jobs, jobDelay)
+
+	late, missing := d.late(d.bound, podDelay, pods)
+	report(t, "pods bound", late, missing, -podLead, 20*time.Second)
+	late, missing = d.late(d.resumed, jobDelay, jobs)
+	report(t, "Jobs resumed", late, missing, -jobLead, time.Second)
+	late, missing = d.late(d.bound, jobDelay, jobs)
+	report(t, "Jobs' pods bound", late, missing, -jobLead, time.Minute)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var next time.Time
+	for _, at := range d.bound {
+		if at.After(killed) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	t.Logf("first binding after the leader's death: %.2f s (leases of 6 s)", next.Sub(killed).Seconds())
+}
+
+func (d *diary) awaitStarts(t *testing.T, names []string, delay time.Duration) {
+	t.Helper()
+	_, last := d.span(names)
+	eventually(t, time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
+		_, missing := d.late(d.bound, delay, names)
+		return missing == 0
+	})
+}

@@ -1,0 +1,56 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// guardHolds tries, as our own account, what it must not do to Jobs.
+func (w *world) guardHolds(t *testing.T, namespace string) {
+	path, err := w.kubeconfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	us, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.createJob(t, namespace, newJob("guarded", "1h", nil))
+	w.createJob(t, namespace, newJob("foreign", "1h", func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationAllowedDelay) }))
+	eventually(t, 20*time.Second, "it is held", func() bool { return w.job(t, namespace, "guarded").Annotations[kube.AnnotationHeldUntil] != "" })
+	for what, c := range map[string]struct{ job, patch string }{
+		"resume a Job without our label": {"foreign", `{"spec":{"suspend":true}}`},
+		"label a Job":                    {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
+		"change the parallelism":         {"guarded", `{"spec":{"parallelism":50}}`},
+		"change the pods' node selector": {"guarded", `{"spec":{"template":{"spec":{"nodeSelector":{"a":"b"}}}}}`},
+		"change a foreign label":         {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
+		"change a foreign annotation":    {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
+		"add a finalizer":                {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
+		"add an owner":                   {"guarded", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`},
+	} {
+		if _, err := us.BatchV1().Jobs(namespace).Patch(t.Context(), c.job, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{}); err == nil {
+			t.Errorf("our account may %s", what)
+		}
+	}
+	if err := us.BatchV1().Jobs(namespace).Delete(t.Context(), "guarded", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("deleting a Job: %v", err)
+	}
+	_, err = us.BatchV1().Jobs(namespace).Patch(t.Context(), "guarded", types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Errorf("our account may not resume a held Job: %v", err)
+	}
+}

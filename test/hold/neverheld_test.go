@@ -1,0 +1,250 @@
+package hold
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// TestNeverHeld has one test for each row of what is never held, and for what becomes of what was.
+func TestNeverHeld(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	w := shared
+	w.forgetLeases(t)
+	w.leads(t, w.scheduler(t, "never", w.declining(t)))
+	n := w.namespace(t, "never")
+	d := w.watch(t, n)
+	ctx := t.Context()
+
+	t.Run("rows", func(t *testing.T) {
+		for name, test := range map[string]func(*testing.T){
+			"a run of a CronJob with Replace": func(t *testing.T) { w.everyRunHappens(t, n, batchv1.ReplaceConcurrent) },
+			"a run of a CronJob with Forbid":  func(t *testing.T) { w.everyRunHappens(t, n, batchv1.ForbidConcurrent) },
+			"a Job that its user suspended": func(t *testing.T) {
+				w.createJob(t, n, newJob("suspended", "5s", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
+				time.Sleep(10 * time.Second)
+				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[kube.LabelHeld] != "" {
+					t.Errorf("suspended: %v, labels %v", *j.Spec.Suspend, j.Labels)
+				}
+			},
+			"a Job of a Kueue queue": func(t *testing.T) {
+				w.createJob(t, n, newJob("kueue", "5s", func(j *batchv1.Job) { j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"} }))
+				if j := w.job(t, n, "kueue"); j.Spec.Suspend != nil && *j.Spec.Suspend || j.Labels[kube.LabelHeld] != "" {
+					t.Errorf("it was suspended, or labelled: %v", j.Labels)
+				}
+			},
+			"a Helm hook": func(t *testing.T) {
+				w.runsAtOnce(t, d, n, newJob("helm", "1h", func(j *batchv1.Job) { j.Annotations["helm.sh/hook"] = "pre-install" }))
+			},
+			"an Argo CD hook": func(t *testing.T) {
+				w.runsAtOnce(t, d, n, newJob("argo", "1h", func(j *batchv1.Job) { j.Annotations["argocd.argoproj.io/hook"] = "PreSync" }))
+			},
+			"a Job of another controller": func(t *testing.T) {
+				owner, err := w.client.CoreV1().ConfigMaps(n).Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.runsAtOnce(t, d, n, newJob("owned", "1h", func(j *batchv1.Job) {
+					j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+				}))
+			},
+			"a Job that is to run now": func(t *testing.T) {
+				w.runsAtOnce(t, d, n, newJob("now", "1h", func(j *batchv1.Job) { j.Annotations[kube.AnnotationRunNow] = "true" }))
+			},
+			"a Job whose delay is nonsense": func(t *testing.T) {
+				w.runsAtOnce(t, d, n, newJob("nonsense", "soon", nil))
+			},
+			"a Deployment's pods": func(t *testing.T) {
+				labels := map[string]string{"app": "web"}
+				two := int32(2)
+				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
+					Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"}}, Spec: podSpec()},
+				}}
+				deployment.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyAlways
+				if _, err := w.client.AppsV1().Deployments(n).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, 20*time.Second, "both pods are bound", func() bool {
+					pods, err := w.client.CoreV1().Pods(n).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+					return err == nil && len(pods.Items) == 2 && pods.Items[0].Spec.NodeName != "" && pods.Items[1].Spec.NodeName != ""
+				})
+			},
+			"a released pod that does not fit": func(t *testing.T) { w.releasedIsFinal(t, n) },
+			"a held Job told to run now": func(t *testing.T) {
+				w.createJob(t, n, newJob("hurry", "1h", nil))
+				eventually(t, 20*time.Second, "it says until when it is held", func() bool {
+					return w.job(t, n, "hurry").Annotations[kube.AnnotationHeldUntil] != ""
+				})
+				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
+				if _, err := w.client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				d.startsWithin(t, "hurry", 20*time.Second)
+				w.wantEvents(t, n, "hurry", "Held Released")
+			},
+			"a held pod told to run now": func(t *testing.T) {
+				if _, err := w.client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, 20*time.Second, "it says that it is held", func() bool {
+					pod, err := w.client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
+					return err == nil && len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
+						strings.HasPrefix(pod.Status.Conditions[0].Message, "held until")
+				})
+				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
+				if _, err := w.client.CoreV1().Pods(n).Patch(ctx, "hurry-pod", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				d.startsWithin(t, "hurry-pod", 20*time.Second)
+				w.wantEvents(t, n, "hurry-pod", "Held Released")
+			},
+			"our account touches nothing else": func(t *testing.T) { w.guardHolds(t, n) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t)
+			})
+		}
+	})
+}
+
+func (w *world) createJob(t *testing.T, namespace string, job *batchv1.Job) {
+	t.Helper()
+	if _, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) job(t *testing.T, namespace, name string) *batchv1.Job {
+	t.Helper()
+	job, err := w.client.BatchV1().Jobs(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+func (w *world) runsAtOnce(t *testing.T, d *diary, namespace string, job *batchv1.Job) {
+	t.Helper()
+	w.createJob(t, namespace, job)
+	d.startsWithin(t, job.Name, 20*time.Second)
+}
+
+func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
+	t.Helper()
+	eventually(t, within, name+" has started", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		_, ok := d.bound[name]
+		return ok
+	})
+}
+
+func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
+	t.Helper()
+	var got string
+	eventually(t, 20*time.Second, name+" has the events "+want, func() bool {
+		list, err := w.client.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reasons []string
+		for _, e := range list.Items {
+			if e.ReportingController == "kubenergy-scheduler" {
+				reasons = append(reasons, e.Reason)
+			}
+		}
+		got = strings.Join(reasons, " ")
+		return got == want
+	})
+}
+
+// everyRunHappens follows a CronJob over two ticks: its runs may wait for an hour, and must not lose the next one.
+func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.ConcurrencyPolicy) {
+	name := "cron-" + strings.ToLower(string(policy))
+	keep := int32(10)
+	_, err := w.client.BatchV1().CronJobs(namespace).Create(t.Context(), &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: batchv1.CronJobSpec{
+			Schedule: "* * * * *", ConcurrencyPolicy: policy, SuccessfulJobsHistoryLimit: &keep,
+			JobTemplate: batchv1.JobTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: marks("1h")},
+				Spec:       newJob("", "1h", nil).Spec,
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now().Truncate(time.Minute).Add(time.Minute)
+	time.Sleep(time.Until(begin.Add(2*time.Minute + 15*time.Second)))
+	jobs, err := w.client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := map[string]bool{}
+	for _, job := range jobs.Items {
+		owner := metav1.GetControllerOf(&job)
+		if owner == nil || owner.Name != name {
+			continue
+		}
+		tick := job.CreationTimestamp.Truncate(time.Minute)
+		if !tick.Before(begin.Add(2 * time.Minute)) {
+			continue // still held
+		}
+		runs[tick.String()] = job.Status.Succeeded == 1
+		if job.Status.StartTime == nil || job.Annotations[kube.AnnotationReleasedAt] == "" {
+			t.Errorf("the run of %s was not held and released: %v", tick, job.Annotations)
+			continue
+		}
+		t.Logf("run of %s started after %v", tick.Format(time.TimeOnly), job.Status.StartTime.Sub(tick))
+	}
+	if len(runs) != 2 {
+		t.Errorf("%d runs in two ticks: %v", len(runs), runs)
+	}
+	for tick, ok := range runs {
+		if !ok {
+			t.Errorf("the run of %s has not succeeded", tick)
+		}
+	}
+}
+
+// releasedIsFinal lets a deadline release a pod that fits nowhere.
+func (w *world) releasedIsFinal(t *testing.T, namespace string) {
+	pod := newPod("huge", "6s", func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
+	})
+	if _, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	condition := func() v1.PodCondition {
+		pod, err := w.client.CoreV1().Pods(namespace).Get(t.Context(), "huge", metav1.GetOptions{})
+		if err != nil || len(pod.Status.Conditions) != 1 {
+			return v1.PodCondition{}
+		}
+		return pod.Status.Conditions[0]
+	}
+	eventually(t, 20*time.Second, "the scheduler has tried it", func() bool { return condition().Reason == v1.PodReasonUnschedulable })
+	// A longer delay would let it wait again, had it not been released.
+	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)
+	if _, err := w.client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(5 * time.Second)
+	if c := condition(); c.Reason != v1.PodReasonUnschedulable {
+		t.Errorf("its condition is %v", c)
+	}
+	w.wantEvents(t, namespace, "huge", "Held DeadlineForced")
+}
