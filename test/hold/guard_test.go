@@ -16,7 +16,7 @@ import (
 
 // guardHolds tries, as our own account, what it must not do to Jobs.
 func (w *world) guardHolds(t *testing.T, namespace string) {
-	path, err := w.kubeconfig(t.Context())
+	path, err := w.kubeconfig(t.Context(), account)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,8 +151,8 @@ func (w *world) admissionWorks(ctx context.Context) error {
 	return errors.New("the admission policy does not suspend Jobs")
 }
 
-// kubeconfig writes one for the scheduler's own account: what it may is part of what is tested.
-func (w *world) kubeconfig(ctx context.Context) (string, error) {
+// kubeconfig writes one for an account of our namespace: what it may is part of what is tested.
+func (w *world) kubeconfig(ctx context.Context, account string) (string, error) {
 	seconds := int64(3600)
 	token, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
@@ -167,7 +167,7 @@ func (w *world) kubeconfig(ctx context.Context) (string, error) {
 	config.AuthInfos["us"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "us"}
 	config.CurrentContext = "lab"
-	path := filepath.Join(w.dir, "scheduler.kubeconfig")
+	path := filepath.Join(w.dir, account+".kubeconfig")
 	return path, clientcmd.WriteToFile(*config, path)
 }
 
@@ -183,7 +183,12 @@ type process struct {
 // synced. signals may not exist.
 func (w *world) scheduler(t *testing.T, name, signals string) *process {
 	t.Helper()
-	kubeconfig, err := w.kubeconfig(t.Context())
+	return w.schedulerAs(t, account, name, signals)
+}
+
+func (w *world) schedulerAs(t *testing.T, account, name, signals string) *process {
+	t.Helper()
+	kubeconfig, err := w.kubeconfig(t.Context(), account)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +200,7 @@ func (w *world) scheduler(t *testing.T, name, signals string) *process {
 	if err := yaml.Unmarshal(raw, &config); err != nil {
 		t.Fatal(err)
 	}
-	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}
+	config["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
 	election := config["leaderElection"].(map[string]any)
 	election["leaseDuration"], election["renewDeadline"], election["retryPeriod"] = "6s", "4s", "500ms"
 	if raw, err = yaml.Marshal(config); err != nil {

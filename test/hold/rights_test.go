@@ -1,0 +1,58 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// TestWithoutRightsOnJobs runs the scheduler as an account that has kube-scheduler's own rights and Leases, and none on
+// Jobs, in a cluster that has none of our custom resources. It must start and schedule, and keep the deadlines of pods.
+func TestWithoutRightsOnJobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	w, ctx := shared, t.Context()
+	const poor = "poor-scheduler"
+	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: poor}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kube.Namespace, Name: poor}}
+	for _, role := range []string{"system:kube-scheduler", "system:volume-scheduler"} {
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: poor + "-" + role}, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		}
+		if _, err := w.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leases := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: poor, Namespace: kube.Namespace}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kubenergy-scheduler-leases"},
+	}
+	if _, err := w.client.RbacV1().RoleBindings(kube.Namespace).Create(ctx, leases, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	w.forgetLeases(t)
+	w.schedulerAs(t, poor, poor, w.declining(t))
+	namespace := w.namespace(t, "poor")
+	d := w.watch(t, namespace)
+	const delay = 8 * time.Second
+	unmarked := newPod("unmarked", "", func(p *v1.Pod) { delete(p.Annotations, kube.AnnotationAllowedDelay) })
+	for _, pod := range []*v1.Pod{unmarked, newPod("held", delay.String(), nil)} {
+		if _, err := w.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.awaitStarts(t, []string{"unmarked"}, 0)
+	d.awaitStarts(t, []string{"held"}, delay)
+	late, missing := d.late(d.bound, delay, []string{"held"})
+	report(t, "held pod bound", late, missing, -podLead, 2*time.Second)
+}
