@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -92,13 +93,17 @@ func decisions(results []*sim.Result) ([]byte, error) {
 	for _, r := range results {
 		for i := range r.Outcomes {
 			o, j := &r.Outcomes[i], &r.Scenario.Jobs[i]
-			reason := o.Placed.Reason
+			reason := o.Placed.Reason.Kind
 			if o.Held() {
-				reason = o.Hold.Reason
+				reason = o.Hold.Reason.Kind
+			}
+			why := reason.String()
+			if reason == sched.NoOpinion { // observed elsewhere: the reason is not known here
+				why = ""
 			}
 			rows = append(rows, []string{
 				j.ID, r.Strategy, stamp(j.Submitted), stamp(o.Hold.Window.Start), stamp(o.Released), stamp(o.Start), stamp(o.Finish), o.Placed.Node,
-				strconv.FormatFloat(float64(o.Placed.Cost.Energy), 'f', 0, 64), strconv.FormatFloat(float64(o.Placed.Cost.Carbon), 'f', 3, 64), reason.Kind.String(),
+				strconv.FormatFloat(float64(o.Placed.Cost.Energy), 'f', 0, 64), strconv.FormatFloat(float64(o.Placed.Cost.Carbon), 'f', 3, 64), why,
 			})
 		}
 	}

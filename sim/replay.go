@@ -50,7 +50,10 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		if ev.kind == completion {
 			err = e.complete(now, int(ev.job))
 		} else {
-			err = e.begin(now, int(ev.job), e.byName[e.result.Outcomes[ev.job].Placed.Node])
+			placed := &e.result.Outcomes[ev.job].Placed
+			i := e.byName[placed.Node]
+			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i], placed.Window)
+			err = e.begin(now, int(ev.job), i)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("replaying %s: %w", name, err)
