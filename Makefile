@@ -68,8 +68,11 @@ lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the fi
 bench: ## Measure the simulator, the strategies and the scheduler plugin.
 	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./kube/plugin/...
 
-demo: build ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.
-	bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
+# The demo needs one binary only, and its reader waits for the first build.
+demo: ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.
+	@echo "== building bin/kubenergy-lab with Kubernetes $(kubernetes) (the first time takes minutes)"
+	@go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
+	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
 
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.
 	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)

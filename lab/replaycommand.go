@@ -88,6 +88,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	if err := report.CheckFormat(o.output); err != nil {
 		return usageError{err}
 	}
+	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
+		return usageError{errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")}
+	}
 	scenario, err := o.scenario(file)
 	if err != nil {
 		return usageError{err}

@@ -28,12 +28,12 @@ var presets = map[string][]group{
 		{"medium", 20, 50, 50, "dl360-2018"},
 		{"large", 10, 100, 100, "sr655-2021"},
 	},
-	// A small mixed fleet for the lab: the efficient machines are few, and the oldest are not the smallest.
+	// A small mixed fleet for the lab: the efficient machines are a quarter, and the oldest are not the smallest.
 	"demo24": {
-		{"edge", 10, 4, 16, "tx100-2012"},
+		{"edge", 8, 4, 16, "tx100-2012"},
 		{"old", 6, 12, 48, "r610-2010"},
-		{"mid", 5, 28, 112, "dl360-2018"},
-		{"big", 3, 64, 256, "sr655-2021"},
+		{"mid", 4, 28, 112, "dl360-2018"},
+		{"big", 6, 64, 256, "sr655-2021"},
 	},
 }
 
