@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,6 +41,7 @@ func newRoot(t terminal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubenergy",
 		Short:         "Energy, carbon and cost of Kubernetes workloads: simulate where and when they run best",
+		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -57,6 +59,20 @@ func newRoot(t terminal) *cobra.Command {
 		return nil
 	}
 	return root
+}
+
+// version is that of the module, or of the commit it was built from.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return info.Main.Version
 }
 
 // terminal is what a command knows of where it writes.

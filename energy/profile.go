@@ -109,6 +109,13 @@ func (p *Profile) Validate() error {
 	if len(p.Curve) == 0 && p.Max < p.Idle {
 		errs = append(errs, fmt.Errorf("max %v W is below idle %v W", float64(p.Max), float64(p.Idle)))
 	}
+	if idle := p.Power(0); p.Sleep > idle {
+		errs = append(errs, fmt.Errorf("sleep %v W is above idle %v W", float64(p.Sleep), float64(idle)))
+	}
+	const megawatt = 1e6 // of one node: the unit is another one
+	if p.Power(1) > megawatt {
+		errs = append(errs, fmt.Errorf("max %v W is beyond a megawatt", float64(p.Power(1))))
+	}
 	if p.GPUMax < p.GPUIdle {
 		errs = append(errs, fmt.Errorf("gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle)))
 	}

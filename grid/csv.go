@@ -25,6 +25,9 @@ type CSVOptions struct {
 // DefaultColumn is the intensity that is read where nobody names one.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
 
+// MaxPrice is above any price per kWh in a currency of the usual size; spot prices per MWh are above it.
+const MaxPrice = 20
+
 // maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
 const maxIntensity = 10_000
 
@@ -115,14 +118,26 @@ func (r *csvReader) columns(header []string) error {
 	if len(header) < 2 {
 		return r.fail("", "the header has one column: want a time and at least one column of values")
 	}
+	if _, err := parseTime(header[0]); err == nil {
+		return r.fail("", "the first line is a row of values: want a header with the names of the columns")
+	}
 	var err error
 	if r.name, err = r.choose(values); err != nil {
 		return err
 	}
 	r.value = slices.Index(header, r.name)
 	r.scale = 1
-	if unit := strings.ToLower(r.name); r.options.Price && strings.Contains(unit, "mwh") {
+	unit := strings.ToLower(r.name)
+	if r.options.Price && strings.Contains(unit, "mwh") {
 		r.scale = 1.0 / 1000
+	}
+	if !r.options.Price {
+		// The name is all there is to tell a percentage or pounds from grams.
+		for _, foreign := range []string{"pct", "percent", "kg", "lb", "mwh"} {
+			if strings.Contains(unit, foreign) {
+				return r.fail("", "column %q does not look like gCO2e per kWh", r.name)
+			}
+		}
 	}
 	return nil
 }
@@ -192,6 +207,8 @@ func (r *csvReader) number(text string) (float64, error) {
 		return 0, r.fail(r.name, "%q is negative", text)
 	case !r.options.Price && v > maxIntensity:
 		return 0, r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", text, maxIntensity)
+	case r.options.Price && math.Abs(v*r.scale) > MaxPrice:
+		return 0, r.fail(r.name, "%q is beyond %d per kWh: is it per MWh, and the column's name does not say so?", text, MaxPrice)
 	}
 	return v, nil
 }

@@ -326,6 +326,8 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			p.Released, p.Finish = j.Submitted, p.Start.Add(n.Runtime(j))
 			if !seen.released.IsZero() {
 				p.Released = later(r.clock.ToTrace(seen.released), j.Submitted)
+			}
+			if seen.planned { // others were suspended just until the loop had seen them
 				p.Hold = p.Released
 			}
 			placements = append(placements, p)

@@ -135,7 +135,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 		return err
 	}
 	summary := report.New(file, results)
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; energy is modelled from the placements, not metered.",
+	summary.Kind = "LabReport"
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits hold Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
 		KubernetesVersion, factor)
 	written, err := report.WriteDir(filepath.Join(dir, "report"), summary, results)
 	if err != nil {

@@ -28,7 +28,8 @@ type watch struct {
 }
 
 type observed struct {
-	held     bool // is, or was
+	held     bool // is, or was, suspended
+	planned  bool // until a window, not just until the loop saw it
 	released time.Time
 	node     string
 	bound    time.Time
@@ -72,6 +73,9 @@ func (w *watch) see(object any) {
 	case *batchv1.Job:
 		if seen := w.entry(o.Namespace, o.Annotations); seen != nil {
 			suspended := o.Spec.Suspend != nil && *o.Spec.Suspend
+			if _, ok := o.Annotations[kube.AnnotationHeldUntil]; ok {
+				seen.planned = true
+			}
 			switch {
 			case suspended:
 				seen.held = true

@@ -59,6 +59,11 @@ func replaceAll(dir string, names []string, files map[string][]byte) (paths []st
 		}
 		staged = append(staged, path)
 	}
+	for _, name := range names {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("%s is a directory", filepath.Join(dir, name))
+		}
+	}
 	for i, name := range names {
 		path := filepath.Join(dir, name)
 		if err := os.Rename(staged[i], path); err != nil {
@@ -83,12 +88,13 @@ func stage(dir string, content []byte) (path string, err error) {
 	return f.Name(), nil
 }
 
-// decisions lists every job of every run.
+// decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was placed;
+// the idle power of nodes that were awake anyway is nobody's, so the sums are below the totals.
 func decisions(results []*sim.Result) ([]byte, error) {
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)
 	rows := [][]string{{
-		"JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode", "EnergyJ", "EmissionsG", "Reason",
+		"JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode", "MarginalEnergyJ", "MarginalEmissionsG", "Reason",
 	}}
 	for _, r := range results {
 		for i := range r.Outcomes {

@@ -29,6 +29,7 @@ type Scenario struct {
 	Name       string    `json:"name,omitempty"`
 	Workload   string    `json:"workload"`
 	Jobs       int       `json:"jobs"`
+	MayWait    int       `json:"mayWait"` // jobs whose start may be put off
 	Nodes      int       `json:"nodes"`
 	Sites      []Site    `json:"sites"`
 	Start      time.Time `json:"start"`
@@ -61,6 +62,8 @@ type Run struct {
 	MakespanSeconds       float64        `json:"makespanSeconds"`
 	Utilisation           float64        `json:"utilisation"`     // of the CPU of all nodes over the makespan
 	DelayViolations       int            `json:"delayViolations"` // jobs that a hold, not lack of room, kept past their allowed delay
+	LateStarts            int            `json:"lateStarts"`      // jobs that started past their allowed delay, for whatever reason
+	MissedDeadlines       int            `json:"missedDeadlines"` // of the finish
 	HeldJobs              int            `json:"heldJobs"`
 	MeanHoldSeconds       float64        `json:"meanHoldSeconds"` // of the held jobs
 	UnplacedJobs          int            `json:"unplacedJobs"`    // that fitted on no node, ever; not counted in the means
@@ -90,6 +93,11 @@ func New(file *sim.File, results []*sim.Result) *Report {
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
 			EmptyNodes: file.EmptyNodes, Forecast: "perfect", Seed: s.Policy.Seed,
 		},
+	}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.LatestStart().After(j.Submitted) {
+			r.Scenario.MayWait++
+		}
 	}
 	if r.Scenario.EmptyNodes == "" {
 		r.Scenario.EmptyNodes = sim.EmptyNodesSleep
@@ -149,6 +157,12 @@ func summarise(r *sim.Result) Run {
 			continue
 		}
 		waits = append(waits, o.Start.Sub(j.Submitted).Seconds())
+		if o.Start.After(j.LatestStart().Add(s.Slack)) && j.AllowedDelay > 0 {
+			run.LateStarts++
+		}
+		if !j.FinishBy.IsZero() && o.Finish.After(j.FinishBy.Add(s.Slack)) {
+			run.MissedDeadlines++
+		}
 		completion += o.Finish.Sub(j.Submitted).Seconds()
 	}
 	var capacity int64

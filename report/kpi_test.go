@@ -84,7 +84,7 @@ func TestRunFigures(t *testing.T) {
 		MeanWaitSeconds:       (18*600 + 4200) / 19.,
 		P95WaitSeconds:        4200, // the 19th of 19
 		MeanCompletionSeconds: (18*1200 + 4800) / 19.,
-		MakespanSeconds:       3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1,
+		MakespanSeconds:       3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1, LateStarts: 1,
 		Decisions: 40, DecisionsPerSecond: 2000, Quality: energy.Estimated,
 	}
 	if diff := cmp.Diff(want, figures(r), cmpopts.EquateApprox(1e-12, 0)); diff != "" {

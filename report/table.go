@@ -9,6 +9,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 func writeTable(w io.Writer, r *Report, colours bool) error {
@@ -24,6 +26,14 @@ func writeTable(w io.Writer, r *Report, colours bool) error {
 		header = append(header, "cost\n", "saved\n%")
 	}
 	header = append(header, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations")
+	late := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 })
+	if late {
+		header = append(header, "late\nstarts")
+	}
+	missed := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.MissedDeadlines > 0 })
+	if missed {
+		header = append(header, "missed\ndeadlines")
+	}
 	// Columns of zeros cost the width that a terminal does not have.
 	unplaced := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > 0 })
 	if unplaced {
@@ -54,6 +64,12 @@ func writeTable(w io.Writer, r *Report, colours bool) error {
 		}
 		row = append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds), span(run.MakespanSeconds),
 			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations)
+		if late {
+			row = append(row, run.LateStarts)
+		}
+		if missed {
+			row = append(row, run.MissedDeadlines)
+		}
 		if unplaced {
 			row = append(row, run.UnplacedJobs)
 		}
@@ -88,6 +104,16 @@ func footnotes(r *Report) []string {
 		r.Note + " " + empty,
 		fmt.Sprintf("Saved: compared with %s. All runs are accounted until %s. Forecast: %s.",
 			r.Baseline, r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
+	}
+	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return sched.When(run.Strategy) != "now" })
+	if holds && r.Scenario.MayWait == 0 {
+		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > 0 }) {
+		notes = append(notes, "Unplaced jobs fit on no node and never ran.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
+		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only where a hold, not lack of room, is to blame.")
 	}
 	if len(r.Runs) > 0 && !r.Runs[0].Priced {
 		notes = append(notes, "No price was given, so there is no cost.")

@@ -132,6 +132,7 @@ func (e *engine) admit(now time.Time, job int, released bool) error {
 	}
 	out.Released = now
 	if d.Node == "" {
+		out.Placed.Reason.Kind = sched.NoRoom // until there is some
 		e.waiting = append(e.waiting, int32(job))
 		return nil
 	}

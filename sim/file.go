@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,7 +94,7 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("the scenario has %d sites: change its file instead", len(f.Sites))
+		return nil, fmt.Errorf("grid, column, zone and price speak of one site, and the scenario has %d: change its file instead", len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
@@ -101,8 +102,8 @@ func (f *File) site() (*SiteFile, error) {
 // Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
 func (f *File) Load() (*Scenario, error) {
 	s := &Scenario{Name: f.Name, Policy: sched.Policy{Weights: f.Weights, Seed: f.Seed, MinSaving: f.MinSaving}}
-	if len(f.Sites) == 0 {
-		return nil, errors.New("the scenario has no site: give a grid file")
+	if err := f.check(); err != nil {
+		return nil, err
 	}
 	for i := range f.Sites {
 		site, err := f.loadSite(&f.Sites[i])
@@ -123,6 +124,51 @@ func (f *File) Load() (*Scenario, error) {
 	return s, s.Validate()
 }
 
+// check finds what is wrong with f itself, before any other file is read.
+func (f *File) check() error {
+	if len(f.Sites) == 0 {
+		return errors.New("the scenario has no site: give a grid file")
+	}
+	names, priced := map[string]bool{}, 0
+	for i := range f.Sites {
+		site := &f.Sites[i]
+		for field, text := range map[string]string{"name": site.Name, "zone": site.Zone} {
+			if text == "false" || text == "true" {
+				return fmt.Errorf("site %d: %s is %s: quote it, YAML reads a bare NO as false", i+1, field, text)
+			}
+		}
+		switch {
+		case len(f.Sites) > 1 && site.Name == "":
+			return fmt.Errorf("site %d has no name", i+1)
+		case names[site.Name]:
+			return fmt.Errorf("site %q appears twice", site.Name)
+		case site.PUE != 0 && !(site.PUE >= 1 && site.PUE <= 10):
+			return fmt.Errorf("site %q: pue is %v: want 1 to 10", site.Name, site.PUE)
+		case site.Price != nil && !(math.Abs(*site.Price) <= grid.MaxPrice):
+			return fmt.Errorf("site %q: price is %v: want the price of a kWh, at most %d", site.Name, *site.Price, grid.MaxPrice)
+		}
+		names[site.Name] = true
+		if site.Price != nil || site.Prices.File != "" {
+			priced++
+		}
+	}
+	if priced > 0 && priced < len(f.Sites) {
+		return errors.New("some sites have a price and some have none: the cost would leave those out")
+	}
+	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
+		return fmt.Errorf("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
+	}
+	if w := f.Weights; !(w.Carbon >= 0) || !(w.Wait >= 0) || !(w.Price >= 0) || math.IsNaN(w.Utilisation) || math.IsInf(w.Carbon+w.Wait+w.Price+w.Utilisation, 0) {
+		return fmt.Errorf("weights are %+v: want finite numbers, and only utilisation may be negative", w)
+	}
+	for i, name := range f.Strategies {
+		if slices.Contains(f.Strategies[:i], name) {
+			return fmt.Errorf("strategy %q comes twice", name)
+		}
+	}
+	return nil
+}
+
 func (f *File) path(name string) string {
 	if f.dir == "" || filepath.IsAbs(name) {
 		return name
@@ -133,9 +179,6 @@ func (f *File) path(name string) string {
 func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
 	if in.Grid.File == "" {
 		return nil, fmt.Errorf("site %q has no grid file", in.Name)
-	}
-	if in.PUE != 0 && !(in.PUE >= 1) {
-		return nil, fmt.Errorf("site %q: pue is %v: want 1 or more", in.Name, in.PUE)
 	}
 	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File), grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone)})
 	if err != nil {

@@ -36,7 +36,7 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		out.Released, out.Start, out.Finish = p.Released, p.Start, p.Finish
 		out.Placed = sched.Decision{Job: s.Jobs[p.Job].ID, Node: p.Node, Window: sched.Window{Start: p.Start, End: p.Finish}}
 		if !p.Hold.IsZero() {
-			out.Hold = sched.Decision{Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold}}
+			out.Hold = sched.Decision{Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold}, Reason: sched.Reason{Kind: sched.CheaperLater}}
 		}
 		e.events.push(event{at: e.since(p.Start), kind: arrival, job: int32(p.Job)})
 		e.events.push(event{at: e.since(p.Finish), kind: completion, job: int32(p.Job)})

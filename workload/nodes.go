@@ -36,6 +36,9 @@ var (
 
 const maxNodes = 1 << 20
 
+// unlimitedMemory is that of nodes whose file says nothing of memory: a pebibyte.
+const unlimitedMemory = 1 << 50
+
 // Nodes returns empty nodes from a preset or a file. A node stands at the site that its row names, and at the first of
 // sites if it names none; without sites there is nowhere for nodes to stand.
 func Nodes(source string, sites ...*sched.Site) ([]sched.Node, error) {
@@ -100,6 +103,9 @@ func nodeGroup(in *rows, sites []*sched.Site, known profiles) (nodes []sched.Nod
 	}
 	if n.Capacity.MilliCPU == 0 {
 		return nil, columnCPU, fmt.Errorf("%q must be more than 0", in.text(columnCPU))
+	}
+	if in.text(columnMemory) == "" {
+		n.Capacity.Memory = unlimitedMemory
 	}
 	n.Free = n.Capacity
 	if in.text(columnSpeed) != "" {

@@ -106,7 +106,7 @@ func TestPresets(t *testing.T) {
 		name         string
 		nodes, cores int64
 		kinds        int
-	}{{"ecsched50", 50, 2500, 3}, {"demo24", 24, 444, 4}} {
+	}{{"ecsched50", 50, 2500, 3}, {"demo24", 24, 600, 4}} {
 		nodes, err := workload.Nodes(c.name, north)
 		if err != nil {
 			t.Fatal(err)
