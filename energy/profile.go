@@ -112,6 +112,9 @@ func (p *Profile) Validate() error {
 	if idle := p.Power(0); p.Sleep > idle {
 		errs = append(errs, fmt.Errorf("sleep %v W is above idle %v W", float64(p.Sleep), float64(idle)))
 	}
+	if p.WakeUp > 0 && p.Sleep == p.Power(0) {
+		errs = append(errs, fmt.Errorf("wakeUp is %v J, but it never sleeps: sleep is its idle power", float64(p.WakeUp)))
+	}
 	const megawatt = 1e6 // of one node: the unit is another one
 	if p.Power(1) > megawatt {
 		errs = append(errs, fmt.Errorf("max %v W is beyond a megawatt", float64(p.Power(1))))

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -131,16 +132,18 @@ func (r *csvReader) columns(header []string) error {
 	if r.options.Price && strings.Contains(unit, "mwh") {
 		r.scale = 1.0 / 1000
 	}
-	if !r.options.Price {
+	if !r.options.Price && r.name != string(r.options.Zone) {
 		// The name is all there is to tell a percentage or pounds from grams.
-		for _, foreign := range []string{"pct", "percent", "kg", "lb", "mwh"} {
-			if strings.Contains(unit, foreign) {
+		for _, foreign := range []string{"pct", "percent", "kg", "lb", "lbs", "mwh"} {
+			if slices.Contains(strings.FieldsFunc(unit, notLetter), foreign) {
 				return r.fail("", "column %q does not look like gCO2e per kWh", r.name)
 			}
 		}
 	}
 	return nil
 }
+
+func notLetter(r rune) bool { return !unicode.IsLetter(r) }
 
 // choose returns the column of values to read.
 func (r *csvReader) choose(values []string) (string, error) {
@@ -152,7 +155,7 @@ func (r *csvReader) choose(values []string) (string, error) {
 			return "", r.fail("", "no column %q: the file has %s", want, strings.Join(values, ", "))
 		}
 		return want, nil
-	case slices.Contains(values, DefaultColumn):
+	case !r.options.Price && slices.Contains(values, DefaultColumn):
 		return DefaultColumn, nil
 	case columnOfZone && slices.Contains(values, zone):
 		return zone, nil

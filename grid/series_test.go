@@ -110,6 +110,7 @@ func TestFresh(t *testing.T) {
 		{"young", signal, 30 * time.Minute, time.Hour, true},
 		{"old", signal, 90 * time.Minute, time.Hour, false},
 		{"old, but age does not matter", signal, 90 * time.Minute, 0, true},
+		{"from the future", grid.Signal{Series: s, AsOf: t0.Add(time.Hour)}, 30 * time.Minute, time.Hour, false},
 		{"ended", signal, 2 * time.Hour, 0, false},
 		{"not begun", signal, -time.Second, 0, false},
 		{"recorded", grid.Signal{Series: s}, 90 * time.Minute, time.Minute, true},

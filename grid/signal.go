@@ -34,12 +34,19 @@ type Signal struct {
 	Quality energy.Quality
 }
 
+// clockSkew is how far the clocks of a provider and ours may be apart: what was issued later than that was not issued.
+const clockSkew = time.Minute
+
 // Fresh reports whether the signal exists, says something about now, and is not older than maxAge (0: any age).
 func (s Signal) Fresh(now time.Time, maxAge time.Duration) bool {
 	if s.Series == nil || !s.Series.Covers(now, now) {
 		return false
 	}
-	return s.AsOf.IsZero() || maxAge <= 0 || now.Sub(s.AsOf) <= maxAge
+	if s.AsOf.IsZero() || maxAge <= 0 {
+		return true
+	}
+	age := now.Sub(s.AsOf)
+	return age <= maxAge && age >= -clockSkew
 }
 
 // signalText is the written form of a Signal.

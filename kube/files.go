@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -192,6 +193,9 @@ func (k *knowledgeFile) poll(path string, read func([]byte) error, log *slog.Log
 	}
 	if err == nil {
 		err = readWhole(path, read)
+	}
+	if _, unread := errors.AsType[*fs.PathError](err); unread {
+		info = nil // it may be readable the next time without having changed
 	}
 	before := k.err
 	first := !k.polled

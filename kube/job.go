@@ -2,6 +2,7 @@ package kube
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -76,7 +77,7 @@ func (d Defaults) job(m Marks) sched.Job {
 		Duration:     m.ExpectedDuration,
 		AllowedDelay: d.AllowedDelay,
 		FinishBy:     m.FinishBy,
-		Released:     m.RunNow || m.ReleasedBefore,
+		Released:     m.RunNow || m.ReleasedBefore || strings.HasSuffix(m.Strategy, "+now"),
 	}
 	if job.Duration == 0 {
 		job.Duration = d.ExpectedDuration

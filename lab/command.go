@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -105,10 +107,25 @@ func (o *commandFlags) bundled(dir string) (*sim.File, error) {
 	return file, nil
 }
 
+// clear removes what an earlier cluster left in its folder, and nothing else: not a folder of somebody else's, and not
+// one that a cluster is running in.
+func clear(home string) error {
+	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(home, "etcd")); err != nil {
+		return fmt.Errorf("%s exists and holds no earlier cluster: remove it or choose another folder", home)
+	}
+	if c, err := net.Dial("unix", filepath.Join(home, "etcd.sock")); err == nil {
+		return errors.Join(fmt.Errorf("a cluster is running in %s: stop it or choose another folder", home), c.Close())
+	}
+	return os.RemoveAll(home)
+}
+
 // withCluster runs f on a fresh cluster below dir and stops it afterwards.
 func withCluster(cmd *cobra.Command, dir string, f func(context.Context, *Cluster) error) (err error) {
 	home := filepath.Join(dir, "cluster")
-	if err := os.RemoveAll(home); err != nil {
+	if err := clear(home); err != nil {
 		return err
 	}
 	ctx := cmd.Context()

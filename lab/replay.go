@@ -286,7 +286,7 @@ func (r *Replay) wait(ctx context.Context, w *watch) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for jobs, %s: %w", progress, ctx.Err())
+			return fmt.Errorf("waiting for jobs, %s: %w", progress, context.Cause(ctx))
 		case <-r.Cluster.Done():
 			return fmt.Errorf("a part of the control plane ended, %s", progress)
 		case <-ticker.C:

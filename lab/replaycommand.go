@@ -7,13 +7,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/scenarios"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -91,6 +94,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
 		return usageError{errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")}
 	}
+	if len(file.Strategies) == 0 && len(o.over.Strategies) == 0 {
+		file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
+	}
 	scenario, err := o.scenario(file)
 	if err != nil {
 		return usageError{err}
@@ -102,6 +108,9 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	thin(scenario, o.jobs, time.Duration(o.hours*float64(time.Hour)), stderr)
 	if len(scenario.Jobs) == 0 {
 		return usageError{errors.New("no job is left to replay")}
+	}
+	if err := rehearse(cmd.Context(), scenario); err != nil {
+		return usageError{err}
 	}
 	factor := o.factor
 	if factor <= 0 {
@@ -128,6 +137,10 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 		defer stop()
 		fmt.Fprintf(stderr, "replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
 			len(scenario.Jobs), len(scenario.Nodes), strings.Join(file.Strategies, ", "), factor, clock.Shrink(span(scenario)).Seconds())
+		// Room may be lacking and the machine slow, but a demo ends by itself.
+		limit := 3*clock.Shrink(span(scenario)) + 2*time.Minute
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
+		defer cancel()
 		results, err = r.Run(ctx, clock)
 		return err
 	})
@@ -147,6 +160,30 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", strings.Join(written, "\n      "))
 	return nil
+}
+
+// rehearse simulates the scenario, which finds in a blink what a replay would only find at its end, such as a grid that
+// ends before the last job does.
+func rehearse(ctx context.Context, s *sim.Scenario) error {
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Speed != 0 && n.Speed != 1 {
+			return fmt.Errorf("node %s has speed %v: Kubernetes' nodes have none, so the lab replays nodes of speed 1 only", n.Name, n.Speed)
+		}
+	}
+	profiles := map[string]*energy.Profile{}
+	for i := range s.Nodes {
+		p := s.Nodes[i].Profile
+		if known := profiles[p.Name]; known != nil && !reflect.DeepEqual(known, p) {
+			return fmt.Errorf("two power profiles are called %q: Kubernetes' nodes refer to them by name", p.Name)
+		}
+		profiles[p.Name] = p
+	}
+	strategy, err := sched.New("carbon+" + HoldRule)
+	if err != nil {
+		return err
+	}
+	_, err = sim.Run(ctx, s, "the rehearsal", strategy)
+	return err
 }
 
 // progressTo prints a line that overwrites itself on a terminal, and one now and then elsewhere.

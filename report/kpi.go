@@ -148,9 +148,10 @@ func summarise(r *sim.Result) Run {
 		if o.Held() {
 			run.HeldJobs++
 			held += o.Released.Sub(j.Submitted).Seconds()
-			if o.Released.After(j.LatestStart().Add(s.Slack)) {
-				run.DelayViolations++
-			}
+		}
+		// What was not held was released when it was submitted.
+		if o.Released.After(j.LatestStart().Add(s.Slack)) {
+			run.DelayViolations++
 		}
 		if o.Placed.Node == "" {
 			run.UnplacedJobs++

@@ -59,7 +59,9 @@ func result(s *sim.Scenario, name string, putOff int, held bool) *sim.Result {
 	for i := range r.Outcomes {
 		start := s.Jobs[i].Submitted.Add(time.Duration(putOff) * time.Minute)
 		o := sim.Outcome{Job: i, Released: start, Start: start, Finish: start.Add(s.Jobs[i].Duration)}
-		if held {
+		if !held {
+			o.Released = s.Jobs[i].Submitted
+		} else {
 			o.Hold = sched.Decision{Window: sched.Window{Start: start}, Reason: sched.Reason{Kind: sched.CheaperLater}}
 		}
 		o.Placed = sched.Decision{

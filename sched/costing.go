@@ -12,7 +12,7 @@ type costing struct {
 	site    *Site
 	runtime time.Duration
 	rates   rates
-	fresh   bool // the carbon signal of site
+	fresh   bool // the signals of site that have a weight
 }
 
 func newCosting(s *Snapshot, j *Job) costing {
@@ -27,5 +27,6 @@ func (c *costing) visit(n *Node) {
 	}
 	c.site, c.runtime = n.Site, runtime
 	c.rates = n.Site.rates(Window{c.snapshot.Now, c.snapshot.Now.Add(runtime)})
-	c.fresh = n.Site.Carbon.Fresh(c.snapshot.Now, c.snapshot.Policy.MaxSignalAge)
+	now, age := c.snapshot.Now, c.snapshot.Policy.MaxSignalAge
+	c.fresh = n.Site.Carbon.Fresh(now, age) && (c.weights.Price == 0 || n.Site.Price.Fresh(now, age))
 }

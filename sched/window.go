@@ -53,7 +53,7 @@ func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	window := Window{start, start.Add(j.Duration)}
 	return window, Reason{
 		Kind: CheaperLater, Until: start, Latest: latest,
-		Saving: (atOnce - least) / math.Abs(atOnce),
+		Saving: (atOnce - least) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64),
 		Carbon: search.carbon(now) - search.carbon(window),
 	}
 }
@@ -86,6 +86,15 @@ func (s *Snapshot) mayHold(j *Job, now Window, latest time.Time) (why ReasonKind
 		if !site.Carbon.Series.Covers(now.Start, now.End) {
 			return BeyondForecast, false
 		}
+		if s.Policy.Weights.Price == 0 {
+			continue
+		}
+		if !site.Price.Fresh(s.Now, s.Policy.MaxSignalAge) {
+			return NoFreshSignal, false
+		}
+		if !site.Price.Series.Covers(now.Start, now.End) {
+			return BeyondForecast, false
+		}
 	}
 	return NoOpinion, true
 }
@@ -112,12 +121,18 @@ func (c *windowSearch) best(w Window) float64 {
 	least := math.Inf(1)
 	weights := c.s.Policy.Weights.orDefault()
 	for _, site := range c.s.Sites {
-		if !site.Carbon.Series.Covers(w.Start, w.End) {
+		if !c.covered(site, w) {
 			continue
 		}
 		least = min(least, weights.cost(site.Account(c.power, 0, w), c.j.Submitted, 0))
 	}
 	return least
+}
+
+// covered reports whether all that w is priced with is known for all of it.
+func (c *windowSearch) covered(site *Site, w Window) bool {
+	return site.Carbon.Series.Covers(w.Start, w.End) &&
+		(c.s.Policy.Weights.Price == 0 || site.Price.Series.Covers(w.Start, w.End))
 }
 
 // carbon returns the emissions of w at the site of least cost.
@@ -127,7 +142,7 @@ func (c *windowSearch) carbon(w Window) energy.Grams {
 	weights := c.s.Policy.Weights.orDefault()
 	for _, site := range c.s.Sites {
 		e := site.Account(c.power, 0, w)
-		if v := weights.cost(e, c.j.Submitted, 0); v < least && site.Carbon.Series.Covers(w.Start, w.End) {
+		if v := weights.cost(e, c.j.Submitted, 0); v < least && c.covered(site, w) {
 			least, grams = v, e.Carbon
 		}
 	}

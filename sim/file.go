@@ -57,6 +57,7 @@ type SiteFile struct {
 type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
+	Zone   string `json:"zone,omitempty"` // of prices, where the file has several zones
 }
 
 // The identity of scenario files.
@@ -198,7 +199,7 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
 		}
 		site.Price = grid.Signal{Series: series}
 	case in.Prices.File != "":
-		prices, _, err := grid.ReadCSV(f.path(in.Prices.File), grid.CSVOptions{Column: in.Prices.Column, Price: true})
+		prices, _, err := grid.ReadCSV(f.path(in.Prices.File), grid.CSVOptions{Column: in.Prices.Column, Zone: grid.Zone(in.Prices.Zone), Price: true})
 		if err != nil {
 			return nil, err
 		}

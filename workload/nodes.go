@@ -200,9 +200,5 @@ func nodeProfile(in *rows, node string, known profiles) (p *energy.Profile, fiel
 	if err := p.Validate(); err != nil {
 		return nil, "", err
 	}
-	// A wake-up without a nap would be booked for every first job.
-	if p.WakeUp > 0 && p.Sleep == p.Idle {
-		return nil, columnWakeUp, fmt.Errorf("a node that never sleeps never wakes up: give %s too", columnSleep)
-	}
 	return p, "", nil
 }

@@ -78,7 +78,7 @@ func TestNodesRefuses(t *testing.T) {
 		"NaN watts":        {header + "a,,1,0,,NaN,5,,,,,\n", `workload.csv:2: idle_watts: "NaN" is no finite number`},
 		"negative watts":   {header + "a,,1,0,,-1,5,,,,,\n", `workload.csv:2: idle_watts: "-1" is negative`},
 		"max below idle":   {header + "a,,1,0,,9,5,,,,,\n", "workload.csv:2: power profile \"a\": max 5 W is below idle 9 W"},
-		"wakes unslept":    {header + "a,,1,0,,5,9,,100,,,\n", "workload.csv:2: wakeup_joules: a node that never sleeps never wakes up"},
+		"wakes unslept":    {header + "a,,1,0,,5,9,,100,,,\n", "but it never sleeps"},
 		"unpriced GPUs":    {header + "a,,1,0,dl360-2018,,,,,2,,\n", "workload.csv:2: gpu: the node has GPUs: want gpu_idle_watts"},
 		"count zero":       {header + "a,,1,0,dl360-2018,,,,,,0,\n", `workload.csv:2: count: "0" must be more than 0`},
 		"count of a crowd": {header + "a,,1,0,dl360-2018,,,,,,99999999,\n", "workload.csv:2: count: "},

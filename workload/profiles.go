@@ -48,7 +48,7 @@ func (s *server) profile() *energy.Profile {
 		Exponent: 1,
 		Sleep:    max(sleepLeast, sleepShare*s.full),
 		WakeUp:   ((s.idle + s.full) / 2).For(wakeUpTime),
-		Quality:  energy.Measured,
+		Quality:  energy.Estimated,
 		Source: fmt.Sprintf("SPECpower_ssj2008, %s, %s, %d cores, %d threads: idle and full load are measured; linear in between, sleep and wake-up are estimates",
 			s.system, s.published, s.cores, s.threads),
 	}

@@ -54,7 +54,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	})
 	s.run(ctx, "files", files.Run)
 	s.run(ctx, "hold loop", loop.Run)
-	return plugin.Deps{View: files.View, Gate: loop, Log: s.log}, nil
+	return plugin.Deps{View: files.View, Gate: loop, Clock: loop.Now, Log: s.log}, nil
 }
 
 func (s *shared) run(ctx context.Context, name string, run func(context.Context) error) {

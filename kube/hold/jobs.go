@@ -185,6 +185,7 @@ func (l *Loop) sawJob(s *seenJob) {
 	case !first && wishes == h.asked:
 	default:
 		h.job, h.asked, h.unheld = s.job, wishes, false
+		h.waiting = false // for a lookup that was made for other wishes
 		l.setLatest(l.jobs, h, s.job.LatestStart())
 		if s.cronJob != "" && !s.job.Released {
 			h.waiting = true
@@ -196,6 +197,9 @@ func (l *Loop) sawJob(s *seenJob) {
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
 func (l *Loop) clampToTick(ctx context.Context, s *seenJob) {
+	// A thousand CronJobs tick at the full hour, and releases use the same client.
+	l.lookups <- struct{}{}
+	defer func() { <-l.lookups }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	latest, err := cronLatest(ctx, l.client, s)
@@ -248,13 +252,18 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 const (
 	retryRelease = time.Second / 4
 	maxDoublings = 4
+	retryOverdue = 2 * retryRelease // past a deadline, so that a server which comes back is asked within a second
 )
 
 func (l *Loop) jobReleased(h *hold, ours bool, err error) {
 	now := l.clock.now()
 	h.releasing = false
 	if err != nil {
-		h.retry = now.Add(retryRelease << h.failures)
+		pause := retryRelease << h.failures
+		if now.After(h.latest) {
+			pause = min(pause, retryOverdue)
+		}
+		h.retry = now.Add(pause)
 		h.failures = min(h.failures+1, maxDoublings)
 		return
 	}

@@ -42,7 +42,7 @@ func (l *Loop) candidate() (campaign func(context.Context), err error) {
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.namespace, LeaseName), "identity", l.identity)
-				l.post(func() { l.leads = true })
+				l.post(l.lead)
 			},
 			OnStoppedLeading: func() { l.post(func() { l.leads = false }) },
 		},

@@ -27,10 +27,11 @@ type Config struct {
 }
 
 const (
-	defaultMaxPods = 2000
-	callTimeout    = 5 * time.Second
-	parallelCalls  = 32 // releases under way at once
-	planChunk      = 500
+	defaultMaxPods  = 2000
+	callTimeout     = 5 * time.Second
+	parallelCalls   = 32 // releases under way at once
+	parallelLookups = 4  // of CronJobs
+	planChunk       = 500
 )
 
 // Loop holds and releases. Make it with [New].
@@ -50,8 +51,9 @@ type Loop struct {
 	activator atomic.Pointer[func(map[string]*v1.Pod)]
 	awaiting  sync.Map // types.UID → struct{}: released and not known to have started
 
-	slots chan struct{}
-	notes chan note
+	slots   chan struct{}
+	lookups chan struct{}
+	notes   chan note
 
 	// What follows belongs to the goroutine of Run.
 	goes    func(func(context.Context)) // starts a goroutine that Run waits for
@@ -67,12 +69,13 @@ type Loop struct {
 func New(c Config) *Loop {
 	l := &Loop{
 		client: c.Client, view: c.View, strategy: c.Strategy, policy: c.Policy, namespace: c.Namespace,
-		clock: newClock(),
-		mail:  mailbox{ready: make(chan struct{}, 1)},
-		slots: make(chan struct{}, parallelCalls),
-		notes: make(chan note, maxNotes),
-		jobs:  newQueue(newJobPace()),
-		pods:  newQueue(newPodPace()),
+		clock:   newClock(),
+		mail:    mailbox{ready: make(chan struct{}, 1)},
+		slots:   make(chan struct{}, parallelCalls),
+		lookups: make(chan struct{}, parallelLookups),
+		notes:   make(chan note, maxNotes),
+		jobs:    newQueue(newJobPace()),
+		pods:    newQueue(newPodPace()),
 	}
 	if l.namespace == "" {
 		l.namespace = "kube-system"
@@ -119,6 +122,9 @@ func (l *Loop) SetActivator(activate func(map[string]*v1.Pod)) {
 func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 	return l.follow(informer)
 }
+
+// Now returns the API server's time, on which deadlines are instants.
+func (l *Loop) Now() time.Time { return l.clock.now() }
 
 // Run plans and releases until ctx ends. It returns an error only if it cannot begin.
 func (l *Loop) Run(ctx context.Context) error {
@@ -177,8 +183,8 @@ const (
 	maxPause = 500 * time.Millisecond
 )
 
-// turn does what is due and returns how long there is nothing to do. A panic costs what was not done yet until the next
-// turn; deadlines of pods are kept by the gate even then.
+// turn does what is due and returns how long there is nothing to do. A panic in one part costs that part until the next
+// turn: what cannot be planned is still released by its deadline.
 func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -190,9 +196,10 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		safely(logger, read)
 	}
 	now := l.clock.now()
-	more := l.planAll(logger, now)
-	l.releaseDuePods(now)
-	l.releaseDueJobs(now)
+	more := false
+	safely(logger, func() { more = l.planAll(logger, now) })
+	safely(logger, func() { l.releaseDuePods(now) })
+	safely(logger, func() { l.releaseDueJobs(now) })
 	l.started.expire(now)
 	l.sweep(now)
 	heldNow.WithLabelValues(kindJob).Set(float64(len(l.jobs.holds)))
@@ -209,11 +216,11 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	return max(pause, minPause)
 }
 
-// safely keeps one message that panics from taking those behind it along.
+// safely keeps a panic in one part of the work from taking the others along.
 func safely(logger klog.Logger, f func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			logger.Error(nil, "A message to the hold loop panicked", "panic", r)
+			logger.Error(nil, "A part of the hold loop panicked", "panic", r)
 		}
 	}()
 	f()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -506,4 +507,49 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Knowledge that panics costs plans, never deadlines.
+func TestDeadlinesAreKeptWhileTheViewPanics(t *testing.T) {
+	var broken atomic.Bool
+	prepare := func(_ *world, c *Config) {
+		view := c.View
+		c.View = func() *kube.View {
+			if broken.Load() {
+				panic("no view today")
+			}
+			return view()
+		}
+	}
+	during(t, prepare, func(w *world) {
+		w.green(25 * time.Minute)
+		w.job("j", marked(30*time.Minute))
+		w.loop.Hold(w.pod("p", marked(30*time.Minute)))
+		time.Sleep(time.Minute)
+		broken.Store(true)
+		w.wantJob("j", 20*time.Minute, 30*time.Minute+time.Second)
+		time.Sleep(2 * time.Second)
+		if _, ok := w.activated("p"); !ok {
+			t.Error("the pod is held beyond its deadline")
+		}
+	})
+}
+
+// A replica that comes to lead says why things wait although it planned them before.
+func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
+	other, seconds := "another", int32(60)
+	prepare := func(w *world, _ *Config) {
+		now := metav1.NowMicro()
+		if err := w.client.Tracker().Add(leaseOf(other, seconds, now)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	during(t, prepare, func(w *world) {
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		time.Sleep(10 * time.Minute)
+		if w.read("j").Annotations[kube.AnnotationHeldUntil] == "" {
+			t.Error("the Job does not say until when it is held")
+		}
+	})
 }

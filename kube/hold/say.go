@@ -65,6 +65,17 @@ func (l *Loop) writeNotes(ctx context.Context) {
 	}
 }
 
+// lead begins to keep windows, and says of everything that was planned before why it waits.
+func (l *Loop) lead() {
+	l.leads = true
+	for _, h := range l.pods.holds {
+		l.say(h, false)
+	}
+	for _, h := range l.jobs.holds {
+		l.say(h, true)
+	}
+}
+
 // say puts on the object why it waits, once per plan, and an event once per hold.
 func (l *Loop) say(h *hold, job bool) {
 	if !l.leads || h.unheld || !h.planned {

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -40,7 +41,11 @@ func New(d Deps) map[string]Factory {
 	watch := &sync.Once{}
 	return map[string]Factory{
 		EnergyName: d.newEnergy,
-		HoldName: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			// One loop holds for all profiles of the process, so its options are the process's own.
+			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
+				return nil, fmt.Errorf("building plugin %s: it takes no args, but the flags --kubenergy-*", HoldName)
+			}
 			return d.newHold(ctx, watch, handle)
 		},
 	}

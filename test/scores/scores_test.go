@@ -104,6 +104,20 @@ func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, po
 // total is what the scheduler decides by: the weighted sum of all scorers, for each feasible node.
 type total map[string]int64
 
+// binding returns the node that the scheduler binds to, unless it has to toss for it.
+func (s total) binding() (node string, unique bool) {
+	best := int64(-1)
+	for name, sum := range s {
+		switch {
+		case sum > best:
+			node, best, unique = name, sum, true
+		case sum == best:
+			unique = false
+		}
+	}
+	return node, unique
+}
+
 // play runs one scheduling cycle up to the choice of the node.
 func (c cluster) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64, error) {
 	state := framework.NewCycleState()
@@ -162,7 +176,7 @@ func TestStockScores(t *testing.T) {
 			running := w.running(300, nodes)
 			stock := newCluster(t, stockConfig, tc.view, nodes, running)
 			mixed := newCluster(t, withOurs, tc.view, nodes, running)
-			differing, scored := 0, 0
+			differing, scored, unique := 0, 0, 0
 			for i := range podCount {
 				pod := tc.mark(w.pod(fmt.Sprintf("pod-%03d", i)))
 				want, _, err := stock.play(t.Context(), pod)
@@ -174,6 +188,12 @@ func TestStockScores(t *testing.T) {
 					t.Fatal(err)
 				}
 				scored += len(want)
+				if a, ok := want.binding(); ok && tc.equal {
+					unique++
+					if b, _ := got.binding(); a != b {
+						t.Fatalf("%s: stock binds it to %s, we to %s", pod.Name, a, b)
+					}
+				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					differing++
 					if tc.equal {
@@ -184,7 +204,7 @@ func TestStockScores(t *testing.T) {
 			if !tc.equal && differing != podCount {
 				t.Errorf("only %d of %d pods are scored differently", differing, podCount)
 			}
-			t.Logf("%d pods, %d nodes scored, %d pods scored differently", podCount, scored, differing)
+			t.Logf("%d pods, %d nodes scored, %d pods scored differently; %d bindings compared", podCount, scored, differing, unique)
 		})
 	}
 }
