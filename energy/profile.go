@@ -122,8 +122,18 @@ func (p *Profile) Validate() error {
 	if p.GPUMax < p.GPUIdle {
 		errs = append(errs, fmt.Errorf("gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle)))
 	}
+	errs = append(errs, p.checkCurve()...)
+	if len(errs) > 0 {
+		return fmt.Errorf("power profile %q: %w", p.Name, errors.Join(errs...))
+	}
+	return nil
+}
+
+func (p *Profile) checkCurve() (errs []error) {
 	for i, point := range p.Curve {
-		bad(fmt.Sprintf("curve[%d].power", i), float64(point.Power))
+		if w := float64(point.Power); math.IsNaN(w) || math.IsInf(w, 0) || w < 0 {
+			errs = append(errs, fmt.Errorf("curve[%d].watts is %v: want a finite number that is not negative", i, w))
+		}
 		if !(point.Utilisation >= 0 && point.Utilisation <= 1) {
 			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want 0 to 1", i, point.Utilisation))
 		}
@@ -131,8 +141,5 @@ func (p *Profile) Validate() error {
 			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want more than the point before", i, point.Utilisation))
 		}
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("power profile %q: %w", p.Name, errors.Join(errs...))
-	}
-	return nil
+	return errs
 }

@@ -107,9 +107,9 @@ func (o *commandFlags) bundled(dir string) (*sim.File, error) {
 	return file, nil
 }
 
-// clear removes what an earlier cluster left in its folder, and nothing else: not a folder of somebody else's, and not
+// makeRoom removes what an earlier cluster left in its folder, and nothing else: not a folder of somebody else's, and not
 // one that a cluster is running in.
-func clear(home string) error {
+func makeRoom(home string) error {
 	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -125,7 +125,7 @@ func clear(home string) error {
 // withCluster runs f on a fresh cluster below dir and stops it afterwards.
 func withCluster(cmd *cobra.Command, dir string, f func(context.Context, *Cluster) error) (err error) {
 	home := filepath.Join(dir, "cluster")
-	if err := clear(home); err != nil {
+	if err := makeRoom(home); err != nil {
 		return err
 	}
 	ctx := cmd.Context()

@@ -86,15 +86,20 @@ func newDemo() *cobra.Command {
 	return cmd
 }
 
+// check finds wrong values of flags.
+func (o *commandFlags) check() error {
+	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
+		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
+	}
+	return report.CheckFormat(o.output)
+}
+
 func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir string) error {
 	stderr := cmd.ErrOrStderr()
-	if err := report.CheckFormat(o.output); err != nil {
+	if err := o.check(); err != nil {
 		return usageError{err}
 	}
-	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
-		return usageError{errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")}
-	}
-	if len(file.Strategies) == 0 && len(o.over.Strategies) == 0 {
+	if len(file.Strategies) == 0 {
 		file.Strategies = []string{Stock, "energy", "carbon+" + HoldRule}
 	}
 	scenario, err := o.scenario(file)
@@ -125,23 +130,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	var results []*sim.Result
 	err = withCluster(cmd, dir, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{Cluster: c, Scenario: scenario, Factor: factor, Trials: trials, Progress: progressTo(stderr, len(scenario.Jobs))}
-		if err := r.Prepare(ctx); err != nil {
-			return err
-		}
-		const settle = 3 * time.Second // for the scheduler to start before the first job is due
-		clock := Clock{Trace: scenario.Start, Wall: time.Now().Add(settle), Factor: factor}
-		stop, err := startScheduling(ctx, c, dir, scenario, clock, trials)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		fmt.Fprintf(stderr, "replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
-			len(scenario.Jobs), len(scenario.Nodes), strings.Join(file.Strategies, ", "), factor, clock.Shrink(span(scenario)).Seconds())
-		// Room may be lacking and the machine slow, but a demo ends by itself.
-		limit := 3*clock.Shrink(span(scenario)) + 2*time.Minute
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
-		defer cancel()
-		results, err = r.Run(ctx, clock)
+		results, err = r.play(ctx, dir, stderr)
 		return err
 	})
 	if err != nil {
@@ -160,6 +149,32 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	}
 	fmt.Fprintf(stderr, "wrote %s\n", strings.Join(written, "\n      "))
 	return nil
+}
+
+// play starts our scheduler beside the stock one and replays the trace under both.
+func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim.Result, error) {
+	if err := r.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	const settle = 3 * time.Second // for the scheduler to start before the first job is due
+	clock := Clock{Trace: r.Scenario.Start, Wall: time.Now().Add(settle), Factor: r.Factor}
+	stop, err := startScheduling(ctx, r.Cluster, dir, r.Scenario, clock, r.Trials)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var names []string
+	for _, t := range r.Trials {
+		names = append(names, t.Strategy)
+	}
+	length := clock.Shrink(span(r.Scenario))
+	fmt.Fprintf(stderr, "replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
+		len(r.Scenario.Jobs), len(r.Scenario.Nodes), strings.Join(names, ", "), r.Factor, length.Seconds())
+	// Room may be lacking and the machine slow, but a demo ends by itself.
+	limit := 3*length + 2*time.Minute
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
+	defer cancel()
+	return r.Run(ctx, clock)
 }
 
 // rehearse simulates the scenario, which finds in a blink what a replay would only find at its end, such as a grid that

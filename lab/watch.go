@@ -72,32 +72,37 @@ func (w *watch) see(object any) {
 	switch o := object.(type) {
 	case *batchv1.Job:
 		if seen := w.entry(o.Namespace, o.Annotations); seen != nil {
-			suspended := o.Spec.Suspend != nil && *o.Spec.Suspend
-			if _, ok := o.Annotations[kube.AnnotationHeldUntil]; ok {
-				seen.planned = true
-			}
-			switch {
-			case suspended:
-				seen.held = true
-			case seen.held && seen.released.IsZero():
-				seen.released = now
-			}
-			// A Job that was held and released between two events is known by what the release wrote on it.
-			if _, ok := o.Annotations[kube.AnnotationReleasedAt]; ok && !seen.held {
-				seen.held, seen.released = true, now
-			}
+			seen.job(o, now)
 		}
 	case *corev1.Pod:
-		seen := w.entry(o.Namespace, o.Annotations)
-		if seen == nil || o.Spec.NodeName == "" {
-			return
+		if seen := w.entry(o.Namespace, o.Annotations); seen != nil && o.Spec.NodeName != "" {
+			seen.pod(o, now)
 		}
-		if seen.node == "" {
-			seen.node, seen.bound = o.Spec.NodeName, now
-		}
-		if o.Status.Phase == corev1.PodSucceeded && seen.finished.IsZero() {
-			seen.finished = now
-		}
+	}
+}
+
+func (seen *observed) job(o *batchv1.Job, now time.Time) {
+	if _, ok := o.Annotations[kube.AnnotationHeldUntil]; ok {
+		seen.planned = true
+	}
+	switch suspended := o.Spec.Suspend != nil && *o.Spec.Suspend; {
+	case suspended:
+		seen.held = true
+	case seen.held && seen.released.IsZero():
+		seen.released = now
+	}
+	// A Job that was held and released between two events is known by what the release wrote on it.
+	if _, ok := o.Annotations[kube.AnnotationReleasedAt]; ok && !seen.held {
+		seen.held, seen.released = true, now
+	}
+}
+
+func (seen *observed) pod(o *corev1.Pod, now time.Time) {
+	if seen.node == "" {
+		seen.node, seen.bound = o.Spec.NodeName, now
+	}
+	if o.Status.Phase == corev1.PodSucceeded && seen.finished.IsZero() {
+		seen.finished = now
 	}
 }
 

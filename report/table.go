@@ -13,6 +13,19 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
+// A rareColumn is shown where some run has something to say in it.
+type rareColumn struct {
+	header string
+	value  func(*Run) float64
+}
+
+var rareColumns = []rareColumn{
+	{"late\nstarts", func(r *Run) float64 { return float64(r.LateStarts) }},
+	{"missed\ndeadlines", func(r *Run) float64 { return float64(r.MissedDeadlines) }},
+	{"unplaced\njobs", func(r *Run) float64 { return float64(r.UnplacedJobs) }},
+	{"decisions\nper s", func(r *Run) float64 { return r.DecisionsPerSecond }},
+}
+
 func writeTable(w io.Writer, r *Report, colours bool) error {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -26,22 +39,12 @@ func writeTable(w io.Writer, r *Report, colours bool) error {
 		header = append(header, "cost\n", "saved\n%")
 	}
 	header = append(header, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations")
-	late := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 })
-	if late {
-		header = append(header, "late\nstarts")
-	}
-	missed := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.MissedDeadlines > 0 })
-	if missed {
-		header = append(header, "missed\ndeadlines")
-	}
 	// Columns of zeros cost the width that a terminal does not have.
-	unplaced := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > 0 })
-	if unplaced {
-		header = append(header, "unplaced\njobs")
-	}
-	timed := slices.ContainsFunc(r.Runs, func(run Run) bool { return run.DecisionsPerSecond > 0 })
-	if timed {
-		header = append(header, "decisions\nper s")
+	rare := slices.DeleteFunc(slices.Clone(rareColumns), func(c rareColumn) bool {
+		return !slices.ContainsFunc(r.Runs, func(run Run) bool { return c.value(&run) > 0 })
+	})
+	for _, c := range rare {
+		header = append(header, c.header)
 	}
 	t.AppendHeader(header)
 	configs := make([]table.ColumnConfig, len(header))
@@ -64,17 +67,8 @@ func writeTable(w io.Writer, r *Report, colours bool) error {
 		}
 		row = append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds), span(run.MakespanSeconds),
 			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations)
-		if late {
-			row = append(row, run.LateStarts)
-		}
-		if missed {
-			row = append(row, run.MissedDeadlines)
-		}
-		if unplaced {
-			row = append(row, run.UnplacedJobs)
-		}
-		if timed {
-			row = append(row, fmt.Sprintf("%.0f", run.DecisionsPerSecond))
+		for _, c := range rare {
+			row = append(row, fmt.Sprintf("%.0f", c.value(run)))
 		}
 		t.AppendRow(row)
 	}

@@ -133,20 +133,14 @@ func (f *File) check() error {
 	names, priced := map[string]bool{}, 0
 	for i := range f.Sites {
 		site := &f.Sites[i]
-		for field, text := range map[string]string{"name": site.Name, "zone": site.Zone} {
-			if text == "false" || text == "true" {
-				return fmt.Errorf("site %d: %s is %s: quote it, YAML reads a bare NO as false", i+1, field, text)
-			}
+		if err := site.check(); err != nil {
+			return err
 		}
 		switch {
 		case len(f.Sites) > 1 && site.Name == "":
 			return fmt.Errorf("site %d has no name", i+1)
 		case names[site.Name]:
 			return fmt.Errorf("site %q appears twice", site.Name)
-		case site.PUE != 0 && !(site.PUE >= 1 && site.PUE <= 10):
-			return fmt.Errorf("site %q: pue is %v: want 1 to 10", site.Name, site.PUE)
-		case site.Price != nil && !(math.Abs(*site.Price) <= grid.MaxPrice):
-			return fmt.Errorf("site %q: price is %v: want the price of a kWh, at most %d", site.Name, *site.Price, grid.MaxPrice)
 		}
 		names[site.Name] = true
 		if site.Price != nil || site.Prices.File != "" {
@@ -156,16 +150,38 @@ func (f *File) check() error {
 	if priced > 0 && priced < len(f.Sites) {
 		return errors.New("some sites have a price and some have none: the cost would leave those out")
 	}
-	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
-		return fmt.Errorf("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
-	}
-	if w := f.Weights; !(w.Carbon >= 0) || !(w.Wait >= 0) || !(w.Price >= 0) || math.IsNaN(w.Utilisation) || math.IsInf(w.Carbon+w.Wait+w.Price+w.Utilisation, 0) {
-		return fmt.Errorf("weights are %+v: want finite numbers, and only utilisation may be negative", w)
-	}
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
 			return fmt.Errorf("strategy %q comes twice", name)
 		}
+	}
+	return f.checkPolicy()
+}
+
+func (f *File) checkPolicy() error {
+	if !(f.MinSaving >= 0 && f.MinSaving < 1) {
+		return fmt.Errorf("minSaving is %v: want 0 or more and less than 1", f.MinSaving)
+	}
+	w := f.Weights
+	for _, v := range [...]float64{w.Carbon, w.Wait, w.Price} {
+		if !(v >= 0) || math.IsInf(v, 0) {
+			return fmt.Errorf("weights are %+v: want finite numbers, and only utilisation may be negative", w)
+		}
+	}
+	return nil
+}
+
+func (s *SiteFile) check() error {
+	for _, text := range [...]string{s.Name, s.Zone} {
+		if text == "false" || text == "true" {
+			return fmt.Errorf("a site's name or zone is %s: quote it, YAML reads a bare NO as false", text)
+		}
+	}
+	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= 10) {
+		return fmt.Errorf("site %q: pue is %v: want 1 to 10", s.Name, s.PUE)
+	}
+	if s.Price != nil && !(math.Abs(*s.Price) <= grid.MaxPrice) {
+		return fmt.Errorf("site %q: price is %v: want the price of a kWh, at most %d", s.Name, *s.Price, grid.MaxPrice)
 	}
 	return nil
 }
