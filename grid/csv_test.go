@@ -53,6 +53,8 @@ func TestReadCSV(t *testing.T) {
 		"byte order mark":      {"\xef\xbb\xbf" + text, grid.CSVOptions{Zone: "DE"}, 218, time.Hour, energy.Derived},
 		"two columns, finer":   {"Time,Carbon Intensity\n2019-12-20 00:00:00,218.29\n2019-12-20 00:15:00,217.88\n", grid.CSVOptions{}, 217.88, 15 * time.Minute, energy.Derived},
 		"a column for a zone":  {"datetime_utc,DE,FR\n2022-01-01T00:00Z,1,2\n2022-01-01T01:00Z,3,4\n", grid.CSVOptions{Zone: "FR"}, 4, time.Hour, energy.Derived},
+		"a zone named LB":      {"datetime_utc,LB,FR\n2022-01-01T00:00Z,1,2\n2022-01-01T01:00Z,3,4\n", grid.CSVOptions{Zone: "LB"}, 3, time.Hour, energy.Derived},
+		"prices beside carbon": {"t," + grid.DefaultColumn + ",price\n2022-01-01T00:00Z,400,0.1\n2022-01-01T01:00Z,400,0.2\n", grid.CSVOptions{Price: true, Column: "price"}, 0.2, time.Hour, energy.Derived},
 		"price per MWh":        {"t,price_usd_per_mwh\n2022-01-01T00:00Z,-5\n2022-01-01T01:00Z,75\n", grid.CSVOptions{Price: true}, 0.075, time.Hour, energy.Derived},
 	} {
 		signal, _, err := grid.ReadCSV(write(t, c.text), c.options)
@@ -92,6 +94,7 @@ func TestReadCSVRefuses(t *testing.T) {
 		"no time":          {header + "yesterday,DE,1,1,1,1,0\n", grid.CSVOptions{}, `grid.csv:2: time: "yesterday" is no time`},
 		"no header":        {"2022-01-01T00:00Z,1\n2022-01-01T01:00Z,2\n", grid.CSVOptions{}, "the first line is a row of values"},
 		"percent":          {"t,low_carbon_pct\n2022-01-01T00:00Z,1\n", grid.CSVOptions{}, "does not look like gCO2e"},
+		"carbon as price":  {"t," + grid.DefaultColumn + ",price\n2022-01-01T00:00Z,15,0.1\n", grid.CSVOptions{Price: true}, "which column?"},
 		"price of a MWh":   {"t,price\n2022-01-01T00:00Z,120\n", grid.CSVOptions{Price: true}, "is it per MWh"},
 		"one column":       {"time\n", grid.CSVOptions{}, "one column"},
 		"truncated gzip":   {"\x1f\x8b\x08\x00", grid.CSVOptions{}, "unpacking"},

@@ -1,6 +1,6 @@
 // Package sched is the core of KubEnergy: one pure function from a [Snapshot] to a [Plan].
 //
-// There is no clock, context, log, goroutine, global variable, I/O or random source in here. Time, staleness and seed
+// There is no clock, context, log, goroutine, mutable global, I/O or random source in here. Time, staleness and seed
 // are inputs, so the code that the simulator runs is the code that the scheduler runs, and every decision can be
 // replayed from its snapshot.
 //

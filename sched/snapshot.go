@@ -2,8 +2,6 @@ package sched
 
 import (
 	"time"
-
-	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Snapshot is everything that a decision may depend on.
@@ -22,7 +20,6 @@ type Policy struct {
 	MaxDelay     time.Duration // no hold lasts longer, whatever a job allows; 0: no such limit
 	MaxSignalAge time.Duration // an older signal is no signal; 0: signals do not age
 	MinSaving    float64       // share of the cost of starting now that a hold must save; 0: anything
-	Nominal      energy.Watts  // of one busy core, before a node is chosen; 0 reads as 4
 	Seed         uint64        // breaks ties of least-allocated as stock does, at random; 0: by node name
 }
 
@@ -37,13 +34,6 @@ type Weights struct {
 // The median power of a busy virtual core over current server generations is 3.5 to 4.2 W in the Cloud Carbon Footprint
 // coefficients; it only scales how a hold's saving compares with the other weights.
 const nominalWattsPerCore = 4
-
-func (p *Policy) nominal() energy.Watts {
-	if p.Nominal == 0 {
-		return nominalWattsPerCore
-	}
-	return p.Nominal
-}
 
 var carbonAlone = Weights{Carbon: 1}
 

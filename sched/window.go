@@ -24,7 +24,7 @@ func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	if kind, ok := s.mayHold(j, now, latest); !ok {
 		return now, Reason{Kind: kind}
 	}
-	search := windowSearch{s: s, j: j, power: s.nominalPower(j)}
+	search := windowSearch{s: s, j: j, power: nominalPower(j)}
 	atOnce := search.best(now)
 	start, least := now.Start, atOnce
 	consider := func(t time.Time) {
@@ -105,9 +105,9 @@ const tolerance = 1e-9
 
 // nominalPower stands in for the node that is not chosen yet. Only ratios between windows depend on a signal, so any
 // positive number gives the same order; this one makes the reported savings plausible.
-func (s *Snapshot) nominalPower(j *Job) energy.Watts {
+func nominalPower(j *Job) energy.Watts {
 	cores := max(float64(j.Request.MilliCPU)/1000, 0.1)
-	return s.Policy.nominal() * energy.Watts(cores)
+	return nominalWattsPerCore * energy.Watts(cores)
 }
 
 type windowSearch struct {

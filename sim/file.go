@@ -150,6 +150,9 @@ func (f *File) check() error {
 	if priced > 0 && priced < len(f.Sites) {
 		return errors.New("some sites have a price and some have none: the cost would leave those out")
 	}
+	if f.Weights.Price > 0 && priced == 0 {
+		return errors.New("price has a weight, and no site has a price")
+	}
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
 			return fmt.Errorf("strategy %q comes twice", name)

@@ -60,7 +60,8 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 func (s *shared) run(ctx context.Context, name string, run func(context.Context) error) {
 	s.running.Go(func() {
 		if err := run(ctx); err != nil {
-			// The scheduler goes on as stock; PreEnqueue holds nobody beyond a deadline.
+			// The scheduler goes on. Held pods pass once their deadline has come and the queue asks again, by itself
+			// every five minutes; held Jobs wait for another replica.
 			s.log.Error("part stopped", "part", name, "error", err)
 		}
 	})
