@@ -1,0 +1,18 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is that of all objects of this package.
+var GroupVersion = schema.GroupVersion{Group: "kubenergy.io", Version: "v1alpha1"}
+
+// AddToScheme makes the objects known to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion,
+		&GridZone{}, &GridZoneList{}, &PowerProfile{}, &PowerProfileList{}, &EnergyPolicy{}, &EnergyPolicyList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
