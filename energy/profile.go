@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 )
 
 // A Point is one measured pair of utilisation (0 to 1) and power.
@@ -33,8 +35,13 @@ type Profile struct {
 	WakeUp   Joules  `json:"wakeUpJoules,omitempty"` // spent once whenever a sleeping node gets its first job
 	GPUIdle  Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
 	GPUMax   Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
-	Quality  Quality `json:"quality"`
-	Source   string  `json:"source,omitempty"` // where the numbers were published
+
+	// GPUClasses is, by class of work, the share of the way from GPUIdle to GPUMax that a held GPU draws: inference keeps a
+	// GPU less busy than training does. A class that is absent, "generic" among them, draws all of it.
+	GPUClasses map[string]float64 `json:"gpuClasses,omitempty"`
+
+	Quality Quality `json:"quality"`
+	Source  string  `json:"source,omitempty"` // where the numbers were published
 }
 
 // UnmarshalJSON reads a profile strictly. A profile that says nothing of sleep never sleeps.
@@ -91,6 +98,19 @@ func interpolate(curve []Point, u float64) Watts {
 	return curve[len(curve)-1].Power
 }
 
+// GPUPower returns what a GPU draws that a job of the given class of work holds.
+func (p *Profile) GPUPower(class string) Watts {
+	if share, ok := p.GPUClasses[class]; ok {
+		return p.GPUIdle + Watts(share*float64(p.GPUMax-p.GPUIdle))
+	}
+	return p.GPUMax
+}
+
+const (
+	megawatt    = 1e6 // of one node: the unit is another one
+	maxGPUShare = 1.5 // GPUMax is the power at full load of a data sheet, which bursts exceed
+)
+
 // Validate reports everything that makes p unusable as a model.
 func (p *Profile) Validate() error {
 	var errs []error
@@ -115,12 +135,16 @@ func (p *Profile) Validate() error {
 	if p.WakeUp > 0 && p.Sleep == p.Power(0) {
 		errs = append(errs, fmt.Errorf("wakeUp is %v J, but it never sleeps: sleep is its idle power", float64(p.WakeUp)))
 	}
-	const megawatt = 1e6 // of one node: the unit is another one
 	if p.Power(1) > megawatt {
 		errs = append(errs, fmt.Errorf("max %v W is beyond a megawatt", float64(p.Power(1))))
 	}
 	if p.GPUMax < p.GPUIdle {
 		errs = append(errs, fmt.Errorf("gpuMax %v W is below gpuIdle %v W", float64(p.GPUMax), float64(p.GPUIdle)))
+	}
+	for _, class := range slices.Sorted(maps.Keys(p.GPUClasses)) {
+		if share := p.GPUClasses[class]; !(share >= 0 && share <= maxGPUShare) {
+			errs = append(errs, fmt.Errorf("gpuClasses[%q] is %v: want 0 to %v", class, share, maxGPUShare))
+		}
 	}
 	errs = append(errs, p.checkCurve()...)
 	if len(errs) > 0 {

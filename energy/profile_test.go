@@ -74,8 +74,47 @@ func TestProfileJSON(t *testing.T) {
 		`{"name":"n","quality":"guessed"}`:                                                   "guessed",
 		`{"name":"n","gpuIdleWatts":50}`:                                                     "gpuMax",
 		`{"name":"n","curve":[{"utilisation":1.5,"watts":1}]}`:                               "curve[0]",
+		`{"name":"n","gpuMaxWatts":300,"gpuClasses":{"inference":60}}`:                       `gpuClasses["inference"]`,
+		`{"name":"n","gpuMaxWatts":300,"gpuClasses":{"inference":-0.1}}`:                     `gpuClasses["inference"]`,
 	} {
 		if err := json.Unmarshal([]byte(text), &energy.Profile{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+func TestGPUPower(t *testing.T) {
+	var p energy.Profile
+	text := `{"name":"n","gpuIdleWatts":50,"gpuMaxWatts":350,"gpuClasses":{"inference":0.5,"idle":0,"burst":1.1}}`
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		t.Fatal(err)
+	}
+	for class, want := range map[string]energy.Watts{"inference": 200, "idle": 50, "burst": 380, "training": 350, "generic": 350, "": 350} {
+		if got := p.GPUPower(class); math.Abs(float64(got-want)) > 1e-9 {
+			t.Errorf("%q: %v W, want %v W", class, float64(got), float64(want))
+		}
+	}
+}
+
+func TestBenchmarkJSON(t *testing.T) {
+	var b energy.Benchmark
+	if err := json.Unmarshal([]byte(`{"rate":12.5,"watts":6,"idleWatts":7}`), &b); err != nil || b != (energy.Benchmark{Rate: 12.5, Power: 6, Idle: 7}) {
+		t.Fatalf("%+v, error %v", b, err)
+	}
+	for text, want := range map[string]string{
+		`{"rate":0,"watts":6,"idleWatts":3}`:          "rate is 0",
+		`{"watts":6,"idleWatts":3}`:                   "rate is 0",
+		`{"rate":1,"watts":0,"idleWatts":3}`:          "watts is 0",
+		`{"rate":1,"watts":6,"idleWatts":-3}`:         "idleWatts is -3",
+		`{"rate":1,"watts":6e6,"idleWatts":3}`:        "megawatt",
+		`{"rate":1,"loadedWatts":6,"idleWatts":3}`:    "unknown field",
+		`{"rate":"fast","watts":6,"idleWatts":3}`:     "rate",
+		`[{"rate":1,"watts":6,"idleWatts":3}]`:        "benchmark",
+		`{"rate":1e999,"watts":6,"idleWatts":3}`:      "rate",
+		`{"rate":-1,"watts":-1,"idleWatts":-1}`:       "idleWatts",
+		`{"rate":1,"watts":6,"idleWatts":3,"unit":1}`: "unknown field",
+	} {
+		if err := json.Unmarshal([]byte(text), &energy.Benchmark{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one that says %q", text, err, want)
 		}
 	}

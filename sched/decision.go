@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 )
 
 // Plan is the decisions for all jobs of a snapshot, in the order of its queue.
@@ -36,10 +37,14 @@ const (
 	NoFreshSignal                     // a signal is absent or too old: nothing to decide on
 	BeyondForecast                    // the forecast ends before the job would: no hold on what is unknown
 	NoRoom                            // no node has room
+	AboveThreshold                    // held: every site exceeds a limit of the job
+	WithinThreshold                   // some site keeps to the job's limits
+	NoBenchmark                       // no node was measured on the job's class of work
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
+	"AboveThreshold", "WithinThreshold", "NoBenchmark",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -53,11 +58,23 @@ func (k ReasonKind) String() string {
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
 	Kind   ReasonKind
-	Until  time.Time    // CheaperLater: when the window opens
-	Latest time.Time    // CheaperLater: the job's latest start
+	Until  time.Time    // CheaperLater: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
+	Latest time.Time    // CheaperLater, AboveThreshold: the job's latest start
 	Saving float64      // CheaperLater: share of the cost of starting now that is saved
-	Carbon energy.Grams // CheaperLater: emissions avoided at the nominal power of the request
+	Carbon energy.Grams // CheaperLater: emissions avoided at the nominal power of the request, where carbon counts
+	Money  grid.Money   // CheaperLater: price avoided likewise, where the price counts
+
+	Present   float64 // AboveThreshold, WithinThreshold: the signal now
+	Threshold float64 // and the limit of it
+	Unit      string  // and the unit of both
+	Site      string  // and where that is, if there are several sites
 }
+
+// The units of thresholds. Prices are in the currency of their source.
+const (
+	unitCarbon = "gCO2e/kWh"
+	unitPrice  = "per kWh"
+)
 
 // String renders the reason for people. It is the only place that does.
 func (r Reason) String() string {
@@ -70,7 +87,7 @@ func (r Reason) String() string {
 		return "waiting saves nothing"
 	case CheaperLater:
 		return fmt.Sprintf("held until %s: saves an estimated %.0f%% (%s); starts by %s at the latest",
-			r.Until.UTC().Format(time.RFC3339), 100*r.Saving, r.Carbon, r.Latest.UTC().Format(time.RFC3339))
+			r.Until.UTC().Format(time.RFC3339), 100*r.Saving, r.saved(), r.Latest.UTC().Format(time.RFC3339))
 	case DelayUsedUp:
 		return "the allowed delay is used up"
 	case AlreadyReleased:
@@ -81,6 +98,40 @@ func (r Reason) String() string {
 		return "the forecast ends before the job would"
 	case NoRoom:
 		return "no node has room"
+	case AboveThreshold:
+		return r.above()
+	case WithinThreshold:
+		return r.present() + ", within the limit of " + r.quantity(r.Threshold)
+	case NoBenchmark:
+		return "no node was measured on this class of work: scheduled without it"
 	}
 	return r.Kind.String()
 }
+
+func (r *Reason) saved() string {
+	switch {
+	case r.Money == 0:
+		return r.Carbon.String()
+	case r.Carbon == 0:
+		return fmt.Sprintf("%.4g in money", float64(r.Money))
+	}
+	return fmt.Sprintf("%s, %.4g in money", r.Carbon, float64(r.Money))
+}
+
+func (r *Reason) above() string {
+	until, comment := r.Until, ""
+	if until.IsZero() {
+		until, comment = r.Latest, ", and no forecast says when that ends"
+	}
+	return fmt.Sprintf("held until %s: %s, above the limit of %s%s; starts by %s at the latest",
+		until.UTC().Format(time.RFC3339), r.present(), r.quantity(r.Threshold), comment, r.Latest.UTC().Format(time.RFC3339))
+}
+
+func (r *Reason) present() string {
+	if r.Site == "" {
+		return r.quantity(r.Present) + " now"
+	}
+	return r.quantity(r.Present) + " now at " + r.Site
+}
+
+func (r *Reason) quantity(v float64) string { return fmt.Sprintf("%.4g %s", v, r.Unit) }

@@ -7,5 +7,5 @@ func leastEnergy(c *costing, n *Node) (float64, bool) {
 		return 0, false
 	}
 	c.visit(n)
-	return float64(c.rates.energy(n.marginal(c.job.Request))), true
+	return float64(c.rates.energy(n.marginal(c.job))), true
 }

@@ -21,37 +21,56 @@ type Estimate struct {
 
 // Estimate predicts what j adds when it runs on n during w: the power that the node draws more, times the time, plus
 // the wake-up of an empty node. It is the only place that knows physics and tariffs. Emissions and cost are zero where
-// the site has no such signal; strategies that need one ask for it first.
+// the site has no such signal, and everything is where the node has no power profile; strategies that need one ask for
+// it first.
 func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
-	power, wakeUp := n.marginal(j.Request)
-	return n.Site.Account(power, wakeUp, w)
+	if n.Profile == nil {
+		return Estimate{Finish: w.End}
+	}
+	power, wakeUp := n.marginal(j)
+	r := n.Site.rates(w, n.pue(j))
+	return r.of(power, wakeUp)
 }
 
 // Account prices power drawn at nodes of the site during w, and a burst of energy at its start, at the site's meter.
 func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estimate {
-	r := s.rates(w)
+	r := s.rates(w, s.pue())
 	return r.of(power, burst)
 }
 
-// rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them.
+// rates are what one watt over a window, and one joule at its start, add at a site's meter. Many nodes share them, if
+// their PUE is the same.
 type rates struct {
-	watt, joule struct{ energy, carbon, cost float64 }
+	watt, joule perUnit
 	end         time.Time
 }
 
+// perUnit is what one unit adds.
+type perUnit struct{ energy, carbon, cost float64 }
+
 const joulesPerKWh = 3.6e6
 
-func (s *Site) rates(w Window) (r rates) {
-	pue := s.pue()
-	r.end = w.End
-	r.watt.energy, r.joule.energy = pue*w.End.Sub(w.Start).Seconds(), pue
+func (s *Site) rates(w Window, pue float64) rates {
+	r := s.steadyRates(w, pue)
+	r.joule.energy = pue
 	if carbon := s.Carbon.Series; carbon != nil {
-		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / joulesPerKWh
 		r.joule.carbon = pue * carbon.At(w.Start) / joulesPerKWh
 	}
 	if price := s.Price.Series; price != nil {
-		r.watt.cost = pue * price.Integral(w.Start, w.End) / joulesPerKWh
 		r.joule.cost = pue * price.At(w.Start) / joulesPerKWh
+	}
+	return r
+}
+
+// steadyRates are the rates of a watt alone, for who wakes nothing.
+func (s *Site) steadyRates(w Window, pue float64) (r rates) {
+	r.end = w.End
+	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
+	if carbon := s.Carbon.Series; carbon != nil {
+		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / joulesPerKWh
+	}
+	if price := s.Price.Series; price != nil {
+		r.watt.cost = pue * price.Integral(w.Start, w.End) / joulesPerKWh
 	}
 	return r
 }

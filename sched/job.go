@@ -35,6 +35,13 @@ type Job struct {
 	AllowedDelay time.Duration // how long the start may be put off after submission; 0: not at all
 	FinishBy     time.Time     // deadline of the finish; zero: none
 	Released     bool          // was held and let go, or was told to run now: never hold it (again)
+
+	Limits Limits  // what the when "threshold" waits for
+	Class  string  // kind of work, as in "training": names a benchmark of nodes and a class of GPU work; "": not said
+	PUE    float64 // what this job's energy is accounted with, whatever node and site say; 0: what they say
+
+	PerformanceWeight    float64 // of the where "hybrid": 0 efficiency alone, 1 speed alone
+	HasPerformanceWeight bool    // else it is one half
 }
 
 // LatestStart returns the last instant to which the start may be put off: submission plus the allowed delay, earlier if

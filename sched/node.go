@@ -33,6 +33,24 @@ type Node struct {
 	Jobs     int // running on it; an empty node sleeps as its profile says
 	Profile  *energy.Profile
 	Speed    float64 // relative to the machine that durations were measured on; 0 reads as 1
+	PUE      float64 // of what feeds this node; 0: that of its site
+
+	Benchmarks map[string]energy.Benchmark // by class of work, for the where "hybrid"
+	Live       energy.Watts                // what a meter reads at the node now
+	HasLive    bool                        // the reading exists and is fresh
+}
+
+// pue returns what the power that j draws on n is multiplied with at the site's meter.
+func (n *Node) pue(j *Job) float64 {
+	switch {
+	case j.PUE > 0:
+		return j.PUE
+	case n.PUE > 0:
+		return n.PUE
+	case n.Site == nil:
+		return 1
+	}
+	return n.Site.pue()
 }
 
 // Runtime returns how long j runs on n.
@@ -73,11 +91,15 @@ func (n Node) Place(request Resources) Node {
 	return n
 }
 
-// marginal returns the power that n draws more once request is placed on it, and the energy spent at once for waking it.
-func (n *Node) marginal(request Resources) (energy.Watts, energy.Joules) {
-	after := n.Profile.Power(n.Utilisation(request))
+// marginal returns the power that n draws more once j is placed on it, and the energy spent at once for waking it. What
+// other jobs do with their GPUs is not known here: those count in full, and only those of j by its class of work.
+func (n *Node) marginal(j *Job) (energy.Watts, energy.Joules) {
+	after := n.Profile.Power(n.Utilisation(j.Request))
 	if n.Capacity.GPU > 0 {
-		after += n.gpuPower(n.Capacity.GPU - n.Free.GPU + request.GPU)
+		after += n.gpuPower(n.Capacity.GPU - n.Free.GPU + j.Request.GPU)
+		if j.Class != "" {
+			after += (n.Profile.GPUPower(j.Class) - n.Profile.GPUMax) * energy.Watts(j.Request.GPU)
+		}
 	}
 	if n.Jobs == 0 {
 		return after - n.Profile.Sleep, n.Profile.WakeUp

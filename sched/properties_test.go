@@ -47,7 +47,8 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 		s.Nodes = append(s.Nodes, &sched.Node{
 			Name: fmt.Sprint("node", i), Site: rapid.SampledFrom(s.Sites).Draw(t, "site"),
 			Capacity: capacity, Free: capacity.Sub(used), Jobs: rapid.IntRange(0, 2).Draw(t, "jobs"),
-			Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(t, "speed"),
+			Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(t, "speed"), PUE: rapid.SampledFrom([]float64{0, 1, 1.7}).Draw(t, "nodePUE"),
+			Benchmarks: drawBenchmarks(t), HasLive: rapid.Bool().Draw(t, "hasLive"), Live: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "live")),
 			Profile: &energy.Profile{
 				Idle: energy.Watts(idle), Max: energy.Watts(idle + rapid.Float64Range(0, 400).Draw(t, "dynamic")),
 				Exponent: rapid.SampledFrom([]float64{0, 0.7, 1, 1.4, 3}).Draw(t, "exponent"), Sleep: energy.Watts(idle * rapid.Float64Range(0, 1).Draw(t, "sleep")),
@@ -62,6 +63,10 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 			AllowedDelay: time.Duration(rapid.IntRange(0, 12*3600).Draw(t, "delay")) * time.Second,
 			Request:      sched.Resources{MilliCPU: rapid.Int64Range(0, 16000).Draw(t, "requestCPU"), Memory: rapid.Int64Range(0, 16).Draw(t, "requestMemory") << 30},
 			Released:     rapid.Bool().Draw(t, "released"),
+			Class:        rapid.SampledFrom([]string{"", "training"}).Draw(t, "class"),
+			PUE:          rapid.SampledFrom([]float64{0, 1.1}).Draw(t, "jobPUE"),
+
+			PerformanceWeight: rapid.Float64Range(0, 1).Draw(t, "weight"), HasPerformanceWeight: rapid.Bool().Draw(t, "hasWeight"),
 		}
 		if rapid.Bool().Draw(t, "hasFinishBy") {
 			j.FinishBy = s.Now.Add(time.Duration(rapid.IntRange(-3600, 12*3600).Draw(t, "finishBy")) * time.Second)
@@ -70,6 +75,42 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 	}
 	s.Policy.Seed = rapid.Uint64Range(0, 3).Draw(t, "seed")
 	return s
+}
+
+func drawBenchmarks(t *rapid.T) map[string]energy.Benchmark {
+	if rapid.Bool().Draw(t, "notMeasured") {
+		return nil
+	}
+	return map[string]energy.Benchmark{"training": {
+		Rate:  rapid.Float64Range(1e-3, 1e3).Draw(t, "rate"),
+		Power: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "loaded")), Idle: energy.Watts(rapid.Float64Range(0, 300).Draw(t, "benchmarkIdle")),
+	}}
+}
+
+// drawLimits draws limits of every kind, in the range of what drawn signals do.
+func drawLimits(t *rapid.T) sched.Limits {
+	l := sched.Limits{NoCarbon: rapid.Bool().Draw(t, "noCarbon")}
+	if rapid.Bool().Draw(t, "limitCarbon") {
+		l.Carbon = grid.Intensity(rapid.Float64Range(1, 900).Draw(t, "maxCarbon"))
+	}
+	if rapid.Bool().Draw(t, "limitShare") {
+		l.Percentile = rapid.Float64Range(0.01, 0.99).Draw(t, "percentile")
+	}
+	if l.HasPrice = rapid.Bool().Draw(t, "limitPrice"); l.HasPrice {
+		l.Price = grid.Price(rapid.Float64Range(-0.1, 0.5).Draw(t, "maxPrice"))
+	}
+	return l
+}
+
+// addPrices gives every site prices, whose steps are not those of the intensities.
+func addPrices(t *rapid.T, s *sched.Snapshot) {
+	for _, site := range s.Sites {
+		series, err := grid.NewSeries(day.Add(-7*time.Minute), 20*time.Minute, rapid.SliceOfN(rapid.Float64Range(-0.2, 0.6), 1, 90).Draw(t, "prices"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		site.Price = grid.Signal{Series: series}
+	}
 }
 
 func anyIntensity(t *rapid.T, label string) []float64 {
@@ -122,6 +163,10 @@ func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawSnapshot(t, anyIntensity), rapid.SampledFrom(strategies).Draw(t, "strategy")
 		s.Policy.MaxDelay = time.Duration(rapid.IntRange(0, 6*3600).Draw(t, "maxDelay")) * time.Second
+		addPrices(t, s)
+		for i := range s.Queue {
+			s.Queue[i].Limits = drawLimits(t)
+		}
 		for i, d := range plan(t, name, s) {
 			j := &s.Queue[i]
 			if !d.Held(s.Now) {

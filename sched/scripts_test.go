@@ -17,11 +17,15 @@ import (
 //
 //	reset                                               forget everything
 //	site NAME zone=DE pue=1.2 step=1h as-of=T price=P   hourly intensities follow on the next lines
-//	profile NAME idle=W max=W exponent=E sleep=W wake-up=J
-//	node NAME site=S profile=P cpu=CORES memory=GIB used-cpu=CORES used-memory=GIB jobs=N speed=X
-//	job ID submitted=T cpu=CORES memory=GIB duration=D delay=D finish-by=T released=true
+//	profile NAME idle=W max=W exponent=E sleep=W wake-up=J gpu-idle=W gpu-max=W; a line CLASS SHARE for each class of GPU work
+//	node NAME site=S profile=P cpu=CORES memory=GIB gpu=N used-cpu=CORES used-memory=GIB jobs=N speed=X pue=R live=W;
+//	                                                    a line CLASS RATE LOADED IDLE for each benchmark
+//	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C pue=R weight=W
+//	    max-carbon=G percentile=P max-price=P no-carbon=true
 //	policy wait=G price=G utilisation=G carbon=G max-delay=D max-age=D min-saving=R
 //	plan STRATEGY now=T last=NODE                       decides on all jobs and prints the decisions
+//	costs STRATEGY now=T                                prints what each node costs the first job
+//	admits max-power=W min-efficiency=E                 says which nodes may run the first job
 //
 // Times are hours and minutes of 2022-06-01, UTC. Run with -rewrite to regenerate; only commit a change whose cause you
 // understand.
@@ -72,28 +76,11 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		w.sites[name] = site
 		w.snapshot.Sites = append(w.snapshot.Sites, site)
 	case "profile":
-		w.profiles[name] = &energy.Profile{
-			Name: name, Idle: energy.Watts(a.number("idle", 0)), Max: energy.Watts(a.number("max", 0)),
-			Exponent: a.number("exponent", 1), Sleep: energy.Watts(a.number("sleep", a.number("idle", 0))),
-			WakeUp: energy.Joules(a.number("wake-up", 0)),
-		}
+		w.profiles[name] = w.profile(t, a, name)
 	case "node":
-		capacity := sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 0)), Memory: int64(a.number("memory", 0)) << 30}
-		used := sched.Resources{MilliCPU: int64(1000 * a.number("used-cpu", 0)), Memory: int64(a.number("used-memory", 0)) << 30}
-		w.snapshot.Nodes = append(w.snapshot.Nodes, &sched.Node{
-			Name: name, Site: w.sites[a.text("site", "")], Profile: w.profiles[a.text("profile", "")],
-			Capacity: capacity, Free: capacity.Sub(used), Jobs: int(a.number("jobs", 0)), Speed: a.number("speed", 1),
-		})
+		w.snapshot.Nodes = append(w.snapshot.Nodes, w.node(t, a, name))
 	case "job":
-		job := sched.Job{
-			ID: name, Submitted: a.clock("submitted"), Duration: a.duration("duration", time.Hour), AllowedDelay: a.duration("delay", 0),
-			Request:  sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30},
-			Released: a.has("released"),
-		}
-		if a.has("finish-by") {
-			job.FinishBy = a.clock("finish-by")
-		}
-		w.snapshot.Queue = append(w.snapshot.Queue, job)
+		w.snapshot.Queue = append(w.snapshot.Queue, a.job(name))
 	case "policy":
 		w.snapshot.Policy = sched.Policy{
 			Weights: sched.Weights{
@@ -109,10 +96,93 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 		}
 		w.snapshot.Now, w.snapshot.Last = a.clock("now"), a.text("last", "")
 		return render(w.snapshot.Now, strategy.Plan(&w.snapshot))
+	case "costs":
+		w.snapshot.Now = a.clock("now")
+		return w.costs(t, name)
+	case "admits":
+		return w.admits(energy.Watts(a.number("max-power", 0)), a.number("min-efficiency", 0))
 	default:
 		t.Fatalf("%s: unknown command %q", d.Pos, d.Cmd)
 	}
 	return ""
+}
+
+func (w *world) profile(t *testing.T, a args, name string) *energy.Profile {
+	p := &energy.Profile{
+		Name: name, Idle: energy.Watts(a.number("idle", 0)), Max: energy.Watts(a.number("max", 0)),
+		Exponent: a.number("exponent", 1), Sleep: energy.Watts(a.number("sleep", a.number("idle", 0))),
+		WakeUp: energy.Joules(a.number("wake-up", 0)), GPUIdle: energy.Watts(a.number("gpu-idle", 0)), GPUMax: energy.Watts(a.number("gpu-max", 0)),
+		GPUClasses: map[string]float64{},
+	}
+	for line := range strings.Lines(a.d.Input) {
+		class, share, _ := strings.Cut(strings.TrimSpace(line), " ")
+		p.GPUClasses[class] = numbers(t, share)[0]
+	}
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (w *world) node(t *testing.T, a args, name string) *sched.Node {
+	capacity := sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 0)), Memory: int64(a.number("memory", 0)) << 30, GPU: int64(a.number("gpu", 0))}
+	used := sched.Resources{MilliCPU: int64(1000 * a.number("used-cpu", 0)), Memory: int64(a.number("used-memory", 0)) << 30}
+	n := &sched.Node{
+		Name: name, Site: w.sites[a.text("site", "")], Profile: w.profiles[a.text("profile", "")],
+		Capacity: capacity, Free: capacity.Sub(used), Jobs: int(a.number("jobs", 0)), Speed: a.number("speed", 1),
+		PUE: a.number("pue", 0), Benchmarks: map[string]energy.Benchmark{}, Live: energy.Watts(a.number("live", 0)), HasLive: a.has("live"),
+	}
+	for line := range strings.Lines(a.d.Input) {
+		class, measured, _ := strings.Cut(strings.TrimSpace(line), " ")
+		v := numbers(t, measured)
+		n.Benchmarks[class] = energy.Benchmark{Rate: v[0], Power: energy.Watts(v[1]), Idle: energy.Watts(v[2])}
+	}
+	return n
+}
+
+func (a args) job(name string) sched.Job {
+	job := sched.Job{
+		ID: name, Submitted: a.clock("submitted"), Duration: a.duration("duration", time.Hour), AllowedDelay: a.duration("delay", 0),
+		Request:  sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30, GPU: int64(a.number("gpu", 0))},
+		Released: a.has("released"), Class: a.text("class", ""), PUE: a.number("pue", 0),
+		PerformanceWeight: a.number("weight", 0), HasPerformanceWeight: a.has("weight"),
+		Limits: sched.Limits{
+			Carbon: grid.Intensity(a.number("max-carbon", 0)), Percentile: a.number("percentile", 0),
+			Price: grid.Price(a.number("max-price", 0)), HasPrice: a.has("max-price"), NoCarbon: a.has("no-carbon"),
+		},
+	}
+	if a.has("finish-by") {
+		job.FinishBy = a.clock("finish-by")
+	}
+	return job
+}
+
+func (w *world) costs(t *testing.T, name string) string {
+	strategy, err := sched.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	costs, ok := strategy.Costs(&w.snapshot, &w.snapshot.Queue[0], nil)
+	if !ok {
+		return "no opinion\n"
+	}
+	var b strings.Builder
+	for i, cost := range costs {
+		fmt.Fprintf(&b, "%s: %.4g\n", w.snapshot.Nodes[i].Name, cost)
+	}
+	return b.String()
+}
+
+func (w *world) admits(maxPower energy.Watts, minEfficiency float64) string {
+	var b strings.Builder
+	for _, n := range w.snapshot.Nodes {
+		why, ok := w.snapshot.Queue[0].Admits(n, maxPower, minEfficiency)
+		if ok {
+			why = "admitted"
+		}
+		fmt.Fprintf(&b, "%s: %s\n", n.Name, why)
+	}
+	return b.String()
 }
 
 func render(now time.Time, plan sched.Plan) string {

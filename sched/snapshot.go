@@ -35,7 +35,10 @@ type Weights struct {
 // coefficients; it only scales how a hold's saving compares with the other weights.
 const nominalWattsPerCore = 4
 
-var carbonAlone = Weights{Carbon: 1}
+var (
+	carbonAlone = Weights{Carbon: 1}
+	priceAlone  = Weights{Price: 1}
+)
 
 func (w Weights) orDefault() Weights {
 	if w == (Weights{}) {
@@ -43,6 +46,24 @@ func (w Weights) orDefault() Weights {
 	}
 	return w
 }
+
+// weights returns the weights that hold for j. What is left where carbon is not to count is price alone, if nothing
+// else has a weight.
+func (s *Snapshot) weights(j *Job) Weights {
+	w := s.Policy.Weights
+	if !j.Limits.NoCarbon {
+		return w.orDefault()
+	}
+	w.Carbon = 0
+	if w == (Weights{}) {
+		return priceAlone
+	}
+	return w
+}
+
+// countCarbon and countPrice report which signals a cost depends on; no other has to be known for it.
+func (w *Weights) countCarbon() bool { return w.Carbon != 0 }
+func (w *Weights) countPrice() bool  { return w.Price != 0 }
 
 // cost weighs an estimate for a job submitted at a given time, on a node of the given utilisation.
 func (w Weights) cost(e Estimate, submitted time.Time, utilisation float64) float64 {

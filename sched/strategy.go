@@ -14,7 +14,7 @@ type Strategy interface {
 }
 
 // nodeCost returns the cost of running c.job on n now; the node of least cost is chosen, ties go by name. ok is false
-// where the snapshot lacks what the cost depends on: then the strategy has no opinion.
+// where the snapshot lacks what the cost depends on: then the strategy has no opinion, and c.why may say what is missing.
 type nodeCost func(c *costing, n *Node) (cost float64, ok bool)
 
 // startRule returns when a job should start. A start after s.Now holds it.
@@ -24,12 +24,14 @@ var (
 	where = map[string]nodeCost{
 		"carbon":          carbon,
 		"energy":          leastEnergy,
+		"hybrid":          hybrid,
 		"least-allocated": leastAllocated,
 		"round-robin":     roundRobin,
 	}
 	when = map[string]startRule{
-		"now":    startNow,
-		"window": cheapestWindow,
+		"now":       startNow,
+		"threshold": belowThreshold,
+		"window":    cheapestWindow,
 	}
 )
 
@@ -131,10 +133,10 @@ func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
 	if d.Held(s.Now) {
 		return d
 	}
-	best, ok := g.cheapest(s, j)
+	best, why, ok := g.cheapest(s, j)
 	switch {
 	case !ok:
-		d.Reason.Kind = NoFreshSignal
+		d.Reason = Reason{Kind: why}
 	case best == nil:
 		if reason.Kind == Cheapest {
 			d.Reason.Kind = NoRoom // otherwise the start rule's reason says more
@@ -147,19 +149,21 @@ func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
 	return d
 }
 
-func (g *Greedy) cheapest(s *Snapshot, j *Job) (best *Node, ok bool) {
+// cheapest returns the node of least cost, nil if there is none to choose from. ok is false where there is no opinion,
+// and why says what is missing.
+func (g *Greedy) cheapest(s *Snapshot, j *Job) (best *Node, why ReasonKind, ok bool) {
 	least := math.Inf(1)
 	costing := newCosting(s, j)
 	for _, n := range s.Nodes {
 		c, known := g.cost(&costing, n)
 		if !known {
-			return nil, false
+			return nil, costing.why, false
 		}
 		if best == nil || c < least || c == least && n.Name < best.Name {
 			best, least = n, c
 		}
 	}
-	return best, true
+	return best, NoOpinion, true
 }
 
 // Costs returns what each of s.Nodes costs the job, for scorers and explanations; dst is reused if it is long enough.

@@ -14,48 +14,41 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 }
 
 // cheapestWindow is the when "window": of all starts between now and the job's latest start, the one of least cost over
-// the job's whole duration, on the forecast of every site. The job starts at once where waiting saves nothing.
+// the job's whole duration, on the forecast of every site. The job starts at once where waiting saves nothing. Only
+// signals that have a weight are looked at.
 //
-// The cost of a start is piecewise linear in the start, because signals are piecewise constant; its minimum therefore
-// lies where one end of the window meets a step of a signal, or at either limit. Trying just these is exact.
+// The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its minimum
+// therefore lies where one end of the window meets a step of a signal of that site, or at either limit. Trying just these
+// is exact, and as the best site of the best start is sought, no site need be tried at the steps of another.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	now := Window{s.Now, s.Now.Add(j.Duration)}
 	latest := s.Policy.latestStart(j)
-	if kind, ok := s.mayHold(j, now, latest); !ok {
+	search := windowSearch{s: s, j: j, weights: s.weights(j), power: nominalPower(j)}
+	if kind, ok := search.mayHold(now, latest); !ok {
 		return now, Reason{Kind: kind}
 	}
-	search := windowSearch{s: s, j: j, power: nominalPower(j)}
-	atOnce := search.best(now)
+	_, atOnce := search.best(now)
 	start, least := now.Start, atOnce
-	consider := func(t time.Time) {
-		c := search.best(Window{t, t.Add(j.Duration)})
-		if margin := tolerance * math.Abs(least); c < least-margin || c <= least+margin && t.Before(start) {
-			start, least = t, c
-		}
-	}
 	for _, site := range s.Sites {
-		for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
-			if signal == nil {
-				continue
-			}
-			for t := range signal.Steps(s.Now, latest) {
-				consider(t)
-			}
-			for t := range signal.Steps(now.End, latest.Add(j.Duration)) {
-				consider(t.Add(-j.Duration))
-			}
-		}
+		start, least = search.cheaper(site, latest, start, least)
 	}
-	consider(latest)
 	if saved := atOnce - least; start.Equal(now.Start) || saved <= max(tolerance, s.Policy.MinSaving)*math.Abs(atOnce) {
 		return now, Reason{Kind: NothingToSave}
 	}
 	window := Window{start, start.Add(j.Duration)}
-	return window, Reason{
+	reason := Reason{
 		Kind: CheaperLater, Until: start, Latest: latest,
 		Saving: (atOnce - least) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64),
-		Carbon: search.carbon(now) - search.carbon(window),
 	}
+	was, _ := search.best(now)
+	is, _ := search.best(window)
+	if search.weights.countCarbon() {
+		reason.Carbon = was.Carbon - is.Carbon
+	}
+	if search.weights.countPrice() {
+		reason.Money = was.Cost - is.Cost
+	}
+	return window, reason
 }
 
 // latestStart is the job's own latest start, clamped by the policy.
@@ -67,8 +60,8 @@ func (p *Policy) latestStart(j *Job) time.Time {
 	return latest
 }
 
-// mayHold reports whether there is anything to choose from, and if not, why the job runs now.
-func (s *Snapshot) mayHold(j *Job, now Window, latest time.Time) (why ReasonKind, ok bool) {
+// mayWait reports whether j may start later than now, and if not, why it starts now.
+func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	switch {
 	case j.Released:
 		return AlreadyReleased, false
@@ -79,24 +72,17 @@ func (s *Snapshot) mayHold(j *Job, now Window, latest time.Time) (why ReasonKind
 	case len(s.Sites) == 0:
 		return NoFreshSignal, false
 	}
+	return NoOpinion, true
+}
+
+// signalsFresh reports whether every site has the signals that matter, none of them too old.
+func (s *Snapshot) signalsFresh(carbon, price bool) bool {
 	for _, site := range s.Sites {
-		if !site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) {
-			return NoFreshSignal, false
-		}
-		if !site.Carbon.Series.Covers(now.Start, now.End) {
-			return BeyondForecast, false
-		}
-		if s.Policy.Weights.Price == 0 {
-			continue
-		}
-		if !site.Price.Fresh(s.Now, s.Policy.MaxSignalAge) {
-			return NoFreshSignal, false
-		}
-		if !site.Price.Series.Covers(now.Start, now.End) {
-			return BeyondForecast, false
+		if carbon && !site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) || price && !site.Price.Fresh(s.Now, s.Policy.MaxSignalAge) {
+			return false
 		}
 	}
-	return NoOpinion, true
+	return true
 }
 
 // tolerance is the relative difference below which two costs are the same: integrals of a constant signal differ in
@@ -110,41 +96,84 @@ func nominalPower(j *Job) energy.Watts {
 	return nominalWattsPerCore * energy.Watts(cores)
 }
 
+// windowSearch prices windows of one job.
 type windowSearch struct {
-	s     *Snapshot
-	j     *Job
-	power energy.Watts
+	s       *Snapshot
+	j       *Job
+	weights Weights
+	power   energy.Watts
 }
 
-// best returns the cost of w at the site where it is least; windows that a forecast does not cover cost infinitely much.
-func (c *windowSearch) best(w Window) float64 {
-	least := math.Inf(1)
-	weights := c.s.Policy.Weights.orDefault()
-	for _, site := range c.s.Sites {
-		if !c.covered(site, w) {
-			continue
-		}
-		least = min(least, weights.cost(site.Account(c.power, 0, w), c.j.Submitted, 0))
+// mayHold reports whether there is anything to choose from, and if not, why the job runs now.
+func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok bool) {
+	if why, ok = c.s.mayWait(c.j, latest); !ok {
+		return why, false
 	}
-	return least
+	if !c.s.signalsFresh(c.weights.countCarbon(), c.weights.countPrice()) {
+		return NoFreshSignal, false
+	}
+	for _, site := range c.s.Sites {
+		if !c.covered(site, now) {
+			return BeyondForecast, false
+		}
+	}
+	return NoOpinion, true
+}
+
+// cheaper returns the start and cost of the best window at the site, if that is cheaper than the least cost known so
+// far, or as cheap and earlier.
+func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float64) (time.Time, float64) {
+	consider := func(t time.Time) {
+		_, cost := c.at(site, Window{t, t.Add(c.j.Duration)})
+		if margin := tolerance * math.Abs(least); cost < least-margin || cost <= least+margin && t.Before(start) {
+			start, least = t, cost
+		}
+	}
+	try := func(signal *grid.Series) {
+		for t := range signal.Steps(c.s.Now, latest) {
+			consider(t)
+		}
+		for t := range signal.Steps(c.s.Now.Add(c.j.Duration), latest.Add(c.j.Duration)) {
+			consider(t.Add(-c.j.Duration))
+		}
+	}
+	if c.weights.countCarbon() {
+		try(site.Carbon.Series)
+	}
+	if c.weights.countPrice() {
+		try(site.Price.Series)
+	}
+	consider(latest)
+	return start, least
+}
+
+// best returns what w adds at the site where it costs least, and that cost.
+func (c *windowSearch) best(w Window) (e Estimate, least float64) {
+	least = math.Inf(1)
+	for _, site := range c.s.Sites {
+		if here, cost := c.at(site, w); cost < least {
+			e, least = here, cost
+		}
+	}
+	return e, least
+}
+
+// at returns what w adds at a site, and its cost; windows that a forecast does not cover cost infinitely much.
+func (c *windowSearch) at(site *Site, w Window) (Estimate, float64) {
+	if !c.covered(site, w) {
+		return Estimate{}, math.Inf(1)
+	}
+	pue := site.pue()
+	if c.j.PUE > 0 {
+		pue = c.j.PUE
+	}
+	r := site.steadyRates(w, pue)
+	e := r.of(c.power, 0)
+	return e, c.weights.cost(e, c.j.Submitted, 0)
 }
 
 // covered reports whether all that w is priced with is known for all of it.
 func (c *windowSearch) covered(site *Site, w Window) bool {
-	return site.Carbon.Series.Covers(w.Start, w.End) &&
-		(c.s.Policy.Weights.Price == 0 || site.Price.Series.Covers(w.Start, w.End))
-}
-
-// carbon returns the emissions of w at the site of least cost.
-func (c *windowSearch) carbon(w Window) energy.Grams {
-	least := math.Inf(1)
-	var grams energy.Grams
-	weights := c.s.Policy.Weights.orDefault()
-	for _, site := range c.s.Sites {
-		e := site.Account(c.power, 0, w)
-		if v := weights.cost(e, c.j.Submitted, 0); v < least && c.covered(site, w) {
-			least, grams = v, e.Carbon
-		}
-	}
-	return grams
+	return (!c.weights.countCarbon() || site.Carbon.Series.Covers(w.Start, w.End)) &&
+		(!c.weights.countPrice() || site.Price.Series.Covers(w.Start, w.End))
 }

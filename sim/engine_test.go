@@ -185,13 +185,17 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		idle := energy.Watts(rapid.IntRange(20, 150).Draw(t, "idle"))
-		s.Nodes = append(s.Nodes, node(fmt.Sprint("n", i), rapid.SampledFrom(s.Sites).Draw(t, "site"), rapid.Int64Range(4, 16).Draw(t, "cores"),
-			&energy.Profile{Idle: idle, Max: idle * 3, Sleep: idle / 10, WakeUp: 1000}))
+		n := node(fmt.Sprint("n", i), rapid.SampledFrom(s.Sites).Draw(t, "site"), rapid.Int64Range(4, 16).Draw(t, "cores"),
+			&energy.Profile{Idle: idle, Max: idle * 3, Sleep: idle / 10, WakeUp: 1000})
+		n.Benchmarks = map[string]energy.Benchmark{"training": {Rate: rapid.Float64Range(1, 9).Draw(t, "rate"), Power: 2 * idle, Idle: idle}}
+		s.Nodes = append(s.Nodes, n)
 	}
 	for i := range rapid.IntRange(1, 40).Draw(t, "jobs") {
 		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i), time.Duration(rapid.IntRange(0, 36*3600).Draw(t, "submit"))*time.Second,
 			time.Duration(rapid.IntRange(1, 20000).Draw(t, "duration"))*time.Second, rapid.Int64Range(1, 4).Draw(t, "request"),
 			time.Duration(rapid.IntRange(0, 12).Draw(t, "delay"))*time.Hour))
+		s.Jobs[i].Class = "training"
+		s.Jobs[i].Limits = sched.Limits{Carbon: grid.Intensity(rapid.IntRange(0, 500).Draw(t, "limit")), Percentile: rapid.Float64Range(0, 0.9).Draw(t, "share")}
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -30,6 +31,7 @@ type File struct {
 	MaxDelay   string        `json:"maxDelay,omitempty"`
 	Seed       uint64        `json:"seed,omitempty"`
 	Weights    sched.Weights `json:"weights,omitzero"`
+	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
 	EmptyNodes string        `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
 
@@ -58,6 +60,34 @@ type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
 	Zone   string `json:"zone,omitempty"` // of prices, where the file has several zones
+}
+
+// LimitsFile is what all jobs of the scenario wait for under the when "threshold".
+type LimitsFile struct {
+	Carbon     float64  `json:"carbon,omitempty"`     // gCO2e/kWh
+	Percentile float64  `json:"percentile,omitempty"` // of the intensity of the next 24 hours: above 0, below 1
+	Price      *float64 `json:"price,omitempty"`      // per kWh
+}
+
+func (l *LimitsFile) limits() sched.Limits {
+	limits := sched.Limits{Carbon: grid.Intensity(l.Carbon), Percentile: l.Percentile}
+	if l.Price != nil {
+		limits.Price, limits.HasPrice = grid.Price(*l.Price), true
+	}
+	return limits
+}
+
+func (l *LimitsFile) check() error {
+	if !(l.Carbon >= 0) || math.IsInf(l.Carbon, 0) {
+		return fmt.Errorf("limits.carbon is %v: want gCO2e/kWh, 0 or more", l.Carbon)
+	}
+	if !(l.Percentile >= 0 && l.Percentile < 1) {
+		return fmt.Errorf("limits.percentile is %v: want more than 0 and less than 1", l.Percentile)
+	}
+	if l.Price != nil && !(math.Abs(*l.Price) <= grid.MaxPrice) {
+		return fmt.Errorf("limits.price is %v: want the price of a kWh, at most %d", *l.Price, grid.MaxPrice)
+	}
+	return nil
 }
 
 // The identity of scenario files.
@@ -153,12 +183,28 @@ func (f *File) check() error {
 	if f.Weights.Price > 0 && priced == 0 {
 		return errors.New("price has a weight, and no site has a price")
 	}
+	if f.Limits.Price != nil && priced == 0 {
+		return errors.New("limits.price is given, and no site has a price")
+	}
+	if err := f.checkStrategies(); err != nil {
+		return err
+	}
+	return f.checkPolicy()
+}
+
+func (f *File) checkStrategies() error {
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
 			return fmt.Errorf("strategy %q comes twice", name)
 		}
+		if where, _, _ := strings.Cut(name, "+"); where == "hybrid" {
+			return fmt.Errorf("strategy %q needs benchmarks of the nodes, which no file of nodes gives", name)
+		}
+		if sched.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
+			return fmt.Errorf("strategy %q waits for limits, and the scenario has none: give its file limits, as {carbon: 200}", name)
+		}
 	}
-	return f.checkPolicy()
+	return nil
 }
 
 func (f *File) checkPolicy() error {
@@ -171,7 +217,7 @@ func (f *File) checkPolicy() error {
 			return fmt.Errorf("weights are %+v: want finite numbers, and only utilisation may be negative", w)
 		}
 	}
-	return nil
+	return f.Limits.check()
 }
 
 func (s *SiteFile) check() error {
@@ -316,6 +362,7 @@ func (f *File) loadJobs(s *Scenario) error {
 		}
 	}
 	for i := range jobs {
+		jobs[i].Limits = f.Limits.limits()
 		delay := &jobs[i].AllowedDelay
 		if *delay == workload.NoDelayGiven || f.MaxDelay != "" && *delay > limit {
 			*delay = limit

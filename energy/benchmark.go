@@ -1,0 +1,46 @@
+package energy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Benchmark is how one node did on one class of work, with the power that a meter at its plug showed.
+type Benchmark struct {
+	Rate  float64 `json:"rate"`      // work per time, in any unit that all nodes of a class share
+	Power Watts   `json:"watts"`     // while the work runs
+	Idle  Watts   `json:"idleWatts"` // while nothing does
+}
+
+// UnmarshalJSON reads a benchmark strictly.
+func (b *Benchmark) UnmarshalJSON(text []byte) error {
+	type plain Benchmark
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode((*plain)(b)); err != nil {
+		return fmt.Errorf("reading benchmark: %w", err)
+	}
+	return b.Validate()
+}
+
+// Validate reports everything that makes b unusable. A loaded power below the idle one is let through: the two are
+// measured apart, and of work that hardly loads a node either may come out higher.
+func (b *Benchmark) Validate() error {
+	var errs []error
+	if !(b.Rate > 0) || math.IsInf(b.Rate, 0) {
+		errs = append(errs, fmt.Errorf("rate is %v: want a finite number above 0", b.Rate))
+	}
+	if !(b.Power > 0 && b.Power <= megawatt) {
+		errs = append(errs, fmt.Errorf("watts is %v: want more than 0 and at most a megawatt", float64(b.Power)))
+	}
+	if !(b.Idle >= 0 && b.Idle <= megawatt) {
+		errs = append(errs, fmt.Errorf("idleWatts is %v: want 0 or more and at most a megawatt", float64(b.Idle)))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("benchmark: %w", errors.Join(errs...))
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// belowThreshold is the when "threshold": the job waits while no site keeps to its limits, and starts at the first
+// instant for which the forecast has one that does. A value equal to its limit keeps to it. Where the forecast names no
+// such instant, the job is held until its latest start; the next forecast may know better. Without limits it starts at
+// once, and so it does where a signal that a limit needs is absent or stale.
+//
+// A limit may be absolute, or a percentile: the value below which the site's own intensity stays for that share of the
+// next 24 hours, or of what the forecast has of them. Given both, the lower one counts.
+//
+// Signals are piecewise constant, so whether a site keeps to its limits only changes at their steps: trying these is
+// exact.
+func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
+	now := Window{s.Now, s.Now.Add(j.Duration)}
+	latest := s.Policy.latestStart(j)
+	if kind, ok := s.mayWait(j, latest); !ok {
+		return now, Reason{Kind: kind}
+	}
+	if !j.Limits.limitsCarbon() && !j.Limits.HasPrice {
+		return now, Reason{Kind: Cheapest}
+	}
+	if !s.signalsFresh(j.Limits.limitsCarbon(), j.Limits.HasPrice) {
+		return now, Reason{Kind: NoFreshSignal}
+	}
+	first := s.firstOpening(&j.Limits, latest)
+	reason := first.limits.reason(first.site, s.Now)
+	if len(s.Sites) > 1 {
+		reason.Site = first.site.Name
+	}
+	if first.at.Equal(s.Now) {
+		reason.Kind = WithinThreshold
+		return now, reason
+	}
+	reason.Kind, reason.Until, reason.Latest = AboveThreshold, first.at, latest
+	start := first.at
+	if start.IsZero() {
+		start = latest
+	}
+	return Window{start, start.Add(j.Duration)}, reason
+}
+
+// opening is when a site first keeps to the limits of a job.
+type opening struct {
+	site   *Site
+	limits siteLimits
+	at     time.Time // zero if the forecast names no such instant
+}
+
+// firstOpening returns the site that keeps to the limits first, no later than the latest start; if none does, the first
+// one that says why.
+func (s *Snapshot) firstOpening(l *Limits, latest time.Time) (first opening) {
+	var buffer []share // reused from site to site
+	for _, site := range s.Sites {
+		here := opening{site: site, limits: siteLimits{price: math.Inf(1)}}
+		here.limits.carbon, buffer = carbonLimit(l, site.Carbon.Series, s.Now, buffer)
+		if l.HasPrice {
+			here.limits.price = float64(l.Price)
+		}
+		here.at = here.limits.opens(site, s.Now, latest)
+		if first.site == nil || !here.at.IsZero() && (first.at.IsZero() || here.at.Before(first.at)) {
+			first = here
+		}
+		if first.at.Equal(s.Now) {
+			break
+		}
+	}
+	return first
+}
+
+// siteLimits are the limits of one job at one site; infinite where there is none.
+type siteLimits struct{ carbon, price float64 }
+
+// kept reports whether the signals of the site are known to keep to the limits at t.
+func (l *siteLimits) kept(site *Site, t time.Time) bool {
+	return keeps(site.Carbon.Series, t, l.carbon) && keeps(site.Price.Series, t, l.price)
+}
+
+func keeps(series *grid.Series, t time.Time, limit float64) bool {
+	return math.IsInf(limit, 1) || series.Covers(t, t) && series.At(t) <= limit
+}
+
+// opens returns the first instant from now to the latest start at which the limits are kept, zero if there is none.
+func (l *siteLimits) opens(site *Site, now, latest time.Time) (first time.Time) {
+	if l.kept(site, now) {
+		return now
+	}
+	until := latest
+	for _, signal := range [2]struct {
+		series *grid.Series
+		limit  float64
+	}{{site.Carbon.Series, l.carbon}, {site.Price.Series, l.price}} {
+		if math.IsInf(signal.limit, 1) {
+			continue
+		}
+		for t := range signal.series.Steps(now, until) {
+			if l.kept(site, t) {
+				first, until = t, t
+				break
+			}
+		}
+	}
+	return first
+}
+
+// reason says which limit is exceeded now, or else which one is kept.
+func (l *siteLimits) reason(site *Site, now time.Time) Reason {
+	if carbon := site.Carbon.Series; !math.IsInf(l.carbon, 1) && (carbon.At(now) > l.carbon || math.IsInf(l.price, 1)) {
+		return Reason{Present: carbon.At(now), Threshold: l.carbon, Unit: unitCarbon}
+	}
+	if price := site.Price.Series; !math.IsInf(l.price, 1) {
+		return Reason{Present: price.At(now), Threshold: l.price, Unit: unitPrice}
+	}
+	return Reason{}
+}
+
+// carbonLimit returns the intensity that a start must not exceed, +Inf if there is no limit.
+func carbonLimit(l *Limits, series *grid.Series, now time.Time, buffer []share) (limit float64, _ []share) {
+	limit = math.Inf(1)
+	if !l.limitsCarbon() {
+		return limit, buffer
+	}
+	if l.Carbon > 0 {
+		limit = float64(l.Carbon)
+	}
+	if l.Percentile > 0 {
+		const ahead = 24 * time.Hour
+		var q float64
+		q, buffer = quantile(series, now, now.Add(ahead), l.Percentile, buffer)
+		limit = min(limit, q)
+	}
+	return limit, buffer
+}
+
+// share is a value and how long it holds.
+type share struct {
+	value float64
+	time  time.Duration
+}
+
+// quantile returns the least value of the series such that what is not above it holds for at least share p of the time
+// between now and until, as far as the series goes; it must cover now. The buffer is reused.
+func quantile(series *grid.Series, now, until time.Time, p float64, buffer []share) (float64, []share) {
+	if end := series.End(); end.Before(until) {
+		until = end
+	}
+	buffer = buffer[:0]
+	from := now
+	for t := range series.Steps(now, until) {
+		buffer = append(buffer, share{series.At(from), t.Sub(from)})
+		from = t
+	}
+	if from.Before(until) {
+		buffer = append(buffer, share{series.At(from), until.Sub(from)})
+	}
+	slices.SortFunc(buffer, func(a, b share) int { return cmp.Compare(a.value, b.value) })
+	want, held := p*float64(until.Sub(now)), time.Duration(0)
+	for _, part := range buffer {
+		if held += part.time; float64(held) >= want {
+			return part.value, buffer
+		}
+	}
+	return buffer[len(buffer)-1].value, buffer
+}
