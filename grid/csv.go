@@ -42,7 +42,12 @@ func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	if err != nil {
 		return Signal{}, "", err
 	}
-	r := &csvReader{file: path, options: o, csv: csv.NewReader(bytes.NewReader(text))}
+	return ParseCSV(path, text, o)
+}
+
+// ParseCSV is [ReadCSV] for a text that was read before; errors call it by the name given.
+func ParseCSV(name string, text []byte, o CSVOptions) (Signal, Zone, error) {
+	r := &csvReader{file: name, options: o, csv: csv.NewReader(bytes.NewReader(text))}
 	r.csv.ReuseRecord = true
 	r.csv.TrimLeadingSpace = true
 	return r.read()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 )
 
@@ -46,18 +47,33 @@ func ReadFile(path string) ([]byte, error) {
 		return fail(err)
 	}
 	defer f.Close()
-	in := bufio.NewReader(f)
-	var text []byte
+	text, err := ReadText(f, math.MaxInt64)
+	if err != nil {
+		return fail(err)
+	}
+	return text, nil
+}
+
+// ReadText is [ReadFile] for what is open already. More than limit bytes, counted after unpacking, are an error.
+func ReadText(r io.Reader, limit int64) ([]byte, error) {
+	in := bufio.NewReader(r)
+	r = in
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unpacked, err := gzip.NewReader(in)
 		if err != nil {
-			return fail(fmt.Errorf("unpacking: %w", err))
+			return nil, fmt.Errorf("unpacking: %w", err)
 		}
-		if text, err = io.ReadAll(unpacked); err != nil {
-			return fail(fmt.Errorf("unpacking: %w", err))
+		r = unpacked
+	}
+	text, err := io.ReadAll(io.LimitReader(r, limit))
+	if err != nil {
+		if r != in {
+			err = fmt.Errorf("unpacking: %w", err)
 		}
-	} else if text, err = io.ReadAll(in); err != nil {
-		return fail(err)
+		return nil, err
+	}
+	if int64(len(text)) == limit {
+		return nil, fmt.Errorf("it has %d bytes or more", limit)
 	}
 	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
 }

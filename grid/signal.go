@@ -32,15 +32,20 @@ type Signal struct {
 	Series  *Series
 	AsOf    time.Time // when the provider issued it; zero for a recorded series, which does not age
 	Quality energy.Quality
+	MaxAge  time.Duration // beyond which it is not believed, whatever a policy says; 0: as the policy says
 }
 
 // clockSkew is how far the clocks of a provider and ours may be apart: what was issued later than that was not issued.
 const clockSkew = time.Minute
 
-// Fresh reports whether the signal exists, says something about now, and is not older than maxAge (0: any age).
+// Fresh reports whether the signal exists, says something about now, and is not older than its own maximum age, or else
+// than maxAge (0: any age).
 func (s Signal) Fresh(now time.Time, maxAge time.Duration) bool {
 	if s.Series == nil || !s.Series.Covers(now, now) {
 		return false
+	}
+	if s.MaxAge > 0 {
+		maxAge = s.MaxAge
 	}
 	if s.AsOf.IsZero() || maxAge <= 0 {
 		return true

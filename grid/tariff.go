@@ -1,0 +1,225 @@
+package grid
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Tariff is a price of electricity by the time of use: that of the first schedule that matches, or Price where none does.
+// What the clock on the wall shows decides: the hour that comes twice when summer time ends is priced alike both times, and
+// the one that is left out in spring has no price.
+type Tariff struct {
+	Price     Price
+	Schedules []Schedule
+	// Holiday reports whether a day, given as its noon in a schedule's time zone, counts as a Sunday; nil: none does.
+	Holiday func(day time.Time) bool
+}
+
+// Schedule is a price at some hours of some days.
+type Schedule struct {
+	Days     Weekdays // 0: all
+	Months   Months   // 0: all
+	Start    Clock
+	End      Clock // first minute that no longer counts; not after Start: on the next day, which belongs to the day of the start
+	Location *time.Location
+	Price    Price
+}
+
+// Clock is a time of day in minutes, as a clock on the wall shows it: 0 to 24·60.
+type Clock int
+
+// EndOfDay is the midnight that ends a day.
+const EndOfDay Clock = 24 * 60
+
+// ParseClock reads HH:MM, from 00:00 to 24:00.
+func ParseClock(text string) (Clock, error) {
+	if text == "24:00" {
+		return EndOfDay, nil
+	}
+	hours, minutes, ok := strings.Cut(text, ":")
+	h, errHours := strconv.ParseUint(hours, 10, 8)
+	m, errMinutes := strconv.ParseUint(minutes, 10, 8)
+	if !ok || len(hours) != 2 || len(minutes) != 2 || errHours != nil || errMinutes != nil || h > 23 || m > 59 {
+		return 0, fmt.Errorf("%q is no time of day: want HH:MM", text)
+	}
+	return Clock(60*h + m), nil
+}
+
+// String returns HH:MM.
+func (c Clock) String() string { return fmt.Sprintf("%02d:%02d", int(c)/60, int(c)%60) }
+
+// Weekdays is a set of days of the week; bit 0 is Sunday.
+type Weekdays uint8
+
+// ParseWeekdays reads numbers of days and ranges of them, 0 or 7 for Sunday: "1-5", "0,6", "5-1". "" is every day.
+func ParseWeekdays(text string) (Weekdays, error) {
+	var set Weekdays
+	err := parseSet(text, 0, 7, func(d int) { set |= 1 << (d % 7) })
+	return set, err
+}
+
+// Has reports whether the set has the day; the empty set stands for all days.
+func (w Weekdays) Has(d time.Weekday) bool { return w == 0 || w>>uint(d)&1 == 1 }
+
+// Months is a set of months; bit 1 is January.
+type Months uint16
+
+// ParseMonths reads numbers of months and ranges of them: "6-9", "1,2,11-12", "11-2". "" is every month.
+func ParseMonths(text string) (Months, error) {
+	var set Months
+	err := parseSet(text, 1, 12, func(m int) { set |= 1 << m })
+	return set, err
+}
+
+// Has reports whether the set has the month; the empty set stands for all months.
+func (s Months) Has(m time.Month) bool { return s == 0 || s>>uint(m)&1 == 1 }
+
+// parseSet calls add for every number of a list of numbers and ranges. A range may run over the end, as in Friday to Monday.
+func parseSet(text string, least, most int, add func(int)) error {
+	if text == "" {
+		return nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		a, errFirst := parseMember(first, least, most)
+		b, errLast := parseMember(last, least, most)
+		if errFirst != nil || errLast != nil {
+			return fmt.Errorf("%q is neither a number from %d to %d nor a range of them", part, least, most)
+		}
+		if b < a && b == 0 {
+			b = most // 5-0: to Sunday, which is also 7
+		}
+		for i := a; i != b; i = i%most + 1 { // after 7, which was Sunday, comes Monday
+			add(i)
+		}
+		add(b)
+	}
+	return nil
+}
+
+func parseMember(text string, least, most int) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 8)
+	if err != nil || int(n) < least || int(n) > most {
+		return 0, fmt.Errorf("%q is no number from %d to %d", text, least, most)
+	}
+	return int(n), nil
+}
+
+// Validate says what is wrong with a tariff; the other methods need one of which nothing is.
+func (t *Tariff) Validate() error {
+	errs := []error{checkPrice(t.Price)}
+	for i, s := range t.Schedules {
+		if err := s.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("schedule %d: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s Schedule) validate() error {
+	switch {
+	case s.Location == nil:
+		return errors.New("no time zone")
+	case s.Start < 0 || s.Start >= EndOfDay:
+		return fmt.Errorf("start is %v: want 00:00 to 23:59", s.Start)
+	case s.End < 0 || s.End > EndOfDay:
+		return fmt.Errorf("end is %v: want 00:00 to 24:00", s.End)
+	}
+	return checkPrice(s.Price)
+}
+
+func checkPrice(p Price) error {
+	if math.IsNaN(float64(p)) || math.Abs(float64(p)) > MaxPrice {
+		return fmt.Errorf("price is %v: want at most %d per kWh", float64(p), MaxPrice)
+	}
+	return nil
+}
+
+// At returns the price at an instant.
+func (t *Tariff) At(at time.Time) Price {
+	var wall time.Time
+	for _, s := range t.Schedules {
+		if wall.IsZero() || wall.Location() != s.Location {
+			wall = at.In(s.Location)
+		}
+		if s.matches(wall, t.Holiday) {
+			return s.Price
+		}
+	}
+	return t.Price
+}
+
+// matches reports whether the schedule holds when the clock on its wall shows this.
+func (s Schedule) matches(wall time.Time, holiday func(time.Time) bool) bool {
+	clock := Clock(60*wall.Hour() + wall.Minute())
+	if s.End > s.Start {
+		return clock >= s.Start && clock < s.End && s.on(wall, 0, holiday)
+	}
+	return clock >= s.Start && s.on(wall, 0, holiday) || clock < s.End && s.on(wall, -1, holiday)
+}
+
+// on reports whether the schedule holds on the day of wall, or so many days later.
+func (s Schedule) on(wall time.Time, later int, holiday func(time.Time) bool) bool {
+	if s.Days == 0 && s.Months == 0 {
+		return true
+	}
+	y, m, d := wall.Date()
+	// Not at midnight, which is left out where summer time begins at midnight.
+	noon := time.Date(y, m, d+later, 12, 0, 0, 0, s.Location)
+	if !s.Months.Has(noon.Month()) {
+		return false
+	}
+	weekday := noon.Weekday()
+	if holiday != nil && s.Days != 0 && holiday(noon) {
+		weekday = time.Sunday
+	}
+	return s.Days.Has(weekday)
+}
+
+// maxTariffSpan bounds a series of a tariff.
+const maxTariffSpan = 400 * 24 * time.Hour
+
+// Series returns the price from from to until exactly, in steps of step where all changes fall on one and in shorter ones
+// otherwise, down to a minute. It starts at the multiple of step at or before from, and ends at or after until.
+func (t *Tariff) Series(from, until time.Time, step time.Duration) (*Series, error) {
+	switch {
+	case step < time.Minute || step > time.Hour || time.Hour%step != 0 || step%time.Minute != 0:
+		return nil, fmt.Errorf("step is %v: want whole minutes of which an hour is a multiple", step)
+	case !until.After(from) || until.Sub(from) > maxTariffSpan:
+		return nil, fmt.Errorf("from %s until %s: want a later end, by at most %v", from.Format(time.RFC3339), until.Format(time.RFC3339), maxTariffSpan)
+	}
+	if err := t.Validate(); err != nil {
+		return nil, fmt.Errorf("tariff: %w", err)
+	}
+	from = from.Truncate(step)
+	count := int((until.Sub(from) + step - 1) / step * step / time.Minute)
+	// Minute by minute: what changes the price besides the schedules, summer time and holidays, need not be known.
+	prices := make([]float64, count)
+	unit := int(step / time.Minute)
+	for i := range prices {
+		prices[i] = float64(t.At(from.Add(time.Duration(i) * time.Minute)))
+		if i > 0 && prices[i] != prices[i-1] {
+			unit = divisor(unit, i)
+		}
+	}
+	values := make([]float64, 0, count/unit)
+	for i := 0; i < count; i += unit {
+		values = append(values, prices[i])
+	}
+	return NewSeries(from, time.Duration(unit)*time.Minute, values)
+}
+
+// divisor returns the greatest common divisor of two positive numbers.
+func divisor(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
