@@ -1,0 +1,101 @@
+package signal
+
+import (
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+// addressPolicy says which addresses may be dialled. It is asked about the address that is really dialled, after names
+// were resolved and redirects followed: a name that resolves to another address the second time changes nothing.
+type addressPolicy struct {
+	private  bool // the source says that its server is inside
+	loopback bool
+}
+
+// control is called by net.Dialer between resolving and connecting.
+func (p addressPolicy) control(_, address string, _ syscall.RawConn) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return refuse(ReasonAddress, "address %s cannot be read", address)
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return refuse(ReasonAddress, "address %s cannot be read", host)
+	}
+	if why := p.objection(ip); why != "" {
+		return refuse(ReasonAddress, "address %s is %s", ip, why)
+	}
+	return nil
+}
+
+// objection returns what speaks against an address, or "".
+func (p addressPolicy) objection(ip netip.Addr) string {
+	ip = embedded(ip.WithZone("")) // an address with a zone is within no prefix
+	switch {
+	case ip.IsUnspecified():
+		return "unspecified"
+	case ip.IsMulticast():
+		return "multicast"
+	case ip.IsLinkLocalUnicast():
+		return "link-local, as metadata services are"
+	case within(ip, metadata):
+		return "that of a metadata service"
+	case ip.IsLoopback():
+		if p.loopback {
+			return ""
+		}
+		return "loopback"
+	case within(ip, reserved):
+		return "reserved"
+	case !p.private && (ip.IsPrivate() || within(ip, shared)):
+		return "private, and the source does not say allowPrivateAddress"
+	}
+	return ""
+}
+
+// embedded returns the IPv4 address that an IPv6 address stands for, if it does: mapped, translated or tunnelled.
+func embedded(ip netip.Addr) netip.Addr {
+	ip = ip.Unmap()
+	if !ip.Is6() || ip.IsLoopback() || ip.IsUnspecified() {
+		return ip
+	}
+	b := ip.As16()
+	switch {
+	case within(ip, translated):
+		return netip.AddrFrom4([4]byte(b[12:]))
+	case within(ip, tunnelled):
+		return netip.AddrFrom4([4]byte(b[2:6]))
+	}
+	return ip
+}
+
+var (
+	// Metadata services that are not link-local: of Amazon over IPv6, Alibaba, Oracle and Azure.
+	metadata = prefixes("fd00:ec2::/32", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
+	// Nobody's: this network, protocol assignments, documentation, benchmarks, future use and broadcast, discard.
+	reserved = prefixes(
+		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+		"100::/64", "2001:db8::/32", "2001::/32",
+	)
+	shared     = prefixes("100.64.0.0/10", "fec0::/10", "64:ff9b:1::/48")
+	translated = prefixes("64:ff9b::/96", "::/96")
+	tunnelled  = prefixes("2002::/16")
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(texts))
+	for i, text := range texts {
+		all[i] = netip.MustParsePrefix(text)
+	}
+	return all
+}
+
+func within(ip netip.Addr, all []netip.Prefix) bool {
+	for _, p := range all {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,259 @@
+package signal
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// What an answer may be.
+const (
+	maxIntensity = 10_000 // gCO2e/kWh, beyond the dirtiest oil-fired grid by far
+	maxPoints    = 12_000 // 28 days of 5 minutes and some forecast
+	maxAhead     = 15 * 24 * time.Hour
+	minStep      = time.Minute
+	maxStep      = 24 * time.Hour
+	clockSkew    = time.Minute // between a provider's clock and ours
+	soleStep     = time.Hour   // how long a value holds that comes alone
+)
+
+// A feed that stands still is broken: generation follows demand, and demand never rests. But a provider rounds to whole
+// grams, and where nearly all is nuclear, hydro or geothermal power one gram is more than a day's change: France and
+// Norway stand at 20-some grams for a night, Iceland for a day. So a whole number of at most this many grams may stand
+// still for longer. Zero may not: that is what broken feeds show most.
+const (
+	standsStill      = 6 * time.Hour
+	roundedIntensity = 100
+	roundedStill     = 48 * time.Hour
+	standGap         = 2 * time.Hour // with less often a value, it has not been seen to stand still
+)
+
+// terms is what an answer must meet.
+type terms struct {
+	zone     grid.Zone
+	quantity quantity
+	marginal bool
+	currency string
+	maxAge   time.Duration
+}
+
+// checked is an answer that makes sense: its points sorted, each once, and one of them about now.
+type checked struct {
+	Answer
+	present Point // as of now
+}
+
+// check is the one validation of all sources.
+func (w terms) check(a Answer, now time.Time) (checked, error) {
+	asked := w.zone
+	if a.Asked != "" {
+		asked = a.Asked
+	}
+	switch {
+	case len(a.Points) == 0:
+		return checked{}, refuse(ReasonMissing, "the answer has no values")
+	case len(a.Points) > maxPoints:
+		return checked{}, refuse(ReasonSize, "the answer has %d values: want at most %d", len(a.Points), maxPoints)
+	case a.Zone != "" && !strings.EqualFold(string(a.Zone), string(asked)):
+		return checked{}, refuse(ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, asked)
+	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
+		return checked{}, refuse(ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
+	case w.quantity == carbon && a.Marginal != w.marginal:
+		return checked{}, refuse(ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed", kind(a.Marginal), kind(w.marginal))
+	}
+	if err := w.age(a, now); err != nil {
+		return checked{}, err
+	}
+	points, err := w.sorted(a.Points, now)
+	if err != nil {
+		return checked{}, err
+	}
+	if err := regular(points, a.Step); err != nil {
+		return checked{}, err
+	}
+	c := checked{Answer: a}
+	c.Points = points
+	c.present, err = w.present(c, now)
+	return c, err
+}
+
+func kind(marginal bool) string {
+	if marginal {
+		return "marginal"
+	}
+	return "average"
+}
+
+// age holds the present value against the clock: its own timestamp counts, not when it arrived.
+func (w terms) age(a Answer, now time.Time) error {
+	age := now.Sub(a.IssuedAt)
+	switch {
+	case a.Ageless:
+		return nil
+	case a.IssuedAt.IsZero() && newest(a.Points, now).IsZero():
+		return refuse(ReasonMissing, "the answer says nothing about now")
+	case a.IssuedAt.IsZero():
+		return refuse(ReasonTime, "the answer does not say of when it is")
+	case age < -clockSkew:
+		return refuse(ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339), -age)
+	case age > w.maxAge:
+		return refuse(ReasonStale, "the present value is of %s, %v ago: want at most %v", a.IssuedAt.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
+	}
+	return nil
+}
+
+// sorted checks each value, and returns them in order. Where clocks go back an hour comes twice; told apart by nothing but
+// their values, neither can be believed.
+func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
+	for _, p := range points {
+		if err := w.value(p); err != nil {
+			return nil, err
+		}
+		if p.Time.Year() < 1990 || p.Time.Sub(now) > maxAhead {
+			return nil, refuse(ReasonTime, "a value is of %s", p.Time.Format(time.RFC3339))
+		}
+	}
+	points = slices.Clone(points)
+	slices.SortStableFunc(points, func(a, b Point) int { return a.Time.Compare(b.Time) })
+	for i := 1; i < len(points); i++ {
+		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
+			return nil, refuse(ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339), a.Value, b.Value)
+		}
+	}
+	return slices.CompactFunc(points, func(a, b Point) bool { return a.Time.Equal(b.Time) }), nil
+}
+
+// value checks one value and its percentiles.
+func (w terms) value(p Point) error {
+	low, high, unit := 0.0, float64(maxIntensity), "gCO2e/kWh"
+	if w.quantity == price {
+		high = maxPriceOf(w.currency)
+		low, unit = -high, w.currency+"/kWh"
+	}
+	in := func(v float64) bool { return v >= low && v <= high } // which NaN is not
+	if !in(p.Value) {
+		return refuse(ReasonRange, "%v %s: want %v to %v", p.Value, unit, low, high)
+	}
+	if p.hasRange() && !(in(p.Low) && in(p.High) && p.Low <= p.Value && p.Value <= p.High) {
+		return refuse(ReasonRange, "%v %s is said to be between %v and %v", p.Value, unit, p.Low, p.High)
+	}
+	return nil
+}
+
+// hasRange reports whether a forecast value has percentiles.
+func (p Point) hasRange() bool { return p.Low != 0 || p.High != 0 }
+
+// regular checks that points with a step lie on a grid of such steps. Gaps are for who reads them.
+func regular(points []Point, step time.Duration) error {
+	if step == 0 {
+		return nil
+	}
+	if step < minStep || step > maxStep {
+		return refuse(ReasonTime, "values are %v apart: want %v to %v", step, minStep, maxStep)
+	}
+	for _, p := range points[1:] {
+		if off := p.Time.Sub(points[0].Time) % step; off != 0 {
+			return refuse(ReasonTime, "%s is %v off the others, which are %v apart", p.Time.Format(time.RFC3339), off, step)
+		}
+	}
+	return nil
+}
+
+// present returns the value of now. An intensity is believed to be the last one known until that is too old. A price is
+// set by the hour: the last one says nothing about the next.
+func (w terms) present(c checked, now time.Time) (Point, error) {
+	if p, ok := c.at(now); ok {
+		return p, nil
+	}
+	i := c.upTo(now.Add(clockSkew)) // a clock somewhat ahead of ours
+	if i < 0 || w.quantity == price || c.Ageless {
+		return Point{}, refuse(ReasonMissing, "the answer says nothing about now")
+	}
+	if age := now.Sub(c.Points[i].Time); age > w.maxAge {
+		return Point{}, refuse(ReasonStale, "the last value is of %s, %v ago: want at most %v", c.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
+	}
+	return c.Points[i], nil
+}
+
+// upTo returns the last point that has begun at t, or -1.
+func (c *checked) upTo(t time.Time) int {
+	i, found := slices.BinarySearchFunc(c.Points, t, func(p Point, t time.Time) int { return p.Time.Compare(t) })
+	if found {
+		return i
+	}
+	return i - 1
+}
+
+// at returns the point that holds at t.
+func (c *checked) at(t time.Time) (Point, bool) {
+	i := c.upTo(t)
+	if i < 0 || !t.Before(c.Points[i].Time.Add(c.hold(i))) {
+		return Point{}, false
+	}
+	return c.Points[i], true
+}
+
+// hold returns how long point i holds.
+func (c *checked) hold(i int) time.Duration {
+	switch {
+	case c.Step > 0:
+		return c.Step
+	case len(c.Points) == 1:
+		return soleStep
+	}
+	if i+1 == len(c.Points) {
+		i--
+	}
+	return c.Points[i+1].Time.Sub(c.Points[i].Time)
+}
+
+// standstill watches for how long the observed values of a source have been the same.
+type standstill struct {
+	value       float64
+	since, last time.Time
+}
+
+// frozen adds the observed points of an answer, and says whether they stand still for too long.
+func (s *standstill) frozen(c checked, now time.Time) error {
+	if c.Ageless {
+		return nil
+	}
+	for _, p := range c.Points {
+		if p.Time.After(now.Add(clockSkew)) {
+			break
+		}
+		if p.Estimated || !p.Time.After(s.last) {
+			continue
+		}
+		if p.Value != s.value || p.Time.Sub(s.last) > standGap {
+			s.value, s.since = p.Value, p.Time
+		}
+		s.last = p.Time
+	}
+	limit := standsStill
+	if s.value >= 1 && s.value <= roundedIntensity && s.value == math.Trunc(s.value) {
+		limit = roundedStill
+	}
+	if still := s.last.Sub(s.since); still >= limit {
+		return refuse(ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339), still)
+	}
+	return nil
+}
+
+// maxPriceOf returns what no price per kWh in a currency is beyond.
+func maxPriceOf(currency string) float64 {
+	if scale, ok := small[currency]; ok {
+		return grid.MaxPrice * scale
+	}
+	return grid.MaxPrice
+}
+
+// small are currencies in which electricity costs much more than in those of the usual size, and how much.
+var small = map[string]float64{
+	"CZK": 10, "DKK": 10, "INR": 10, "MXN": 10, "NOK": 10, "PHP": 10, "SEK": 10, "THB": 10, "TRY": 10, "TWD": 10, "UAH": 10,
+	"HUF": 100, "ISK": 100, "JPY": 100, "KES": 100, "NGN": 100, "PKR": 100, "RSD": 100, "ARS": 1000, "CLP": 1000, "COP": 1000,
+	"KRW": 1000, "IDR": 10_000, "VND": 10_000,
+}

@@ -1,0 +1,39 @@
+package signal
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Deps is what keepers need of the world.
+type Deps struct {
+	Keys    KeyReader        // nil: sources with keys fail
+	Calls   Budget           // needed by sources that ask others
+	Data    string           // folder of files; "": file sources fail
+	Reach   Reach            // the zero value: the public internet over HTTPS
+	Clock   func() time.Time // nil: time.Now
+	Log     *slog.Logger     // nil: silence
+	Metrics *Metrics         // nil: none
+}
+
+// Budget counts requests. One that is to survive restarts and to hold for all replicas together is kept outside of the
+// process. Where it cannot be reached, nothing is asked.
+type Budget interface {
+	// Reserve takes one request out of the budget of a source, which may make perHour in any hour; where there is none left,
+	// it says when to ask again.
+	Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error)
+}
+
+func (d Deps) withDefaults() Deps {
+	if d.Clock == nil {
+		d.Clock = time.Now
+	}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Metrics == nil {
+		d.Metrics = NewMetrics(d.Clock)
+	}
+	return d
+}

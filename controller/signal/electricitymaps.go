@@ -1,0 +1,264 @@
+package signal
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const electricityMapsURL = "https://api.electricitymaps.com"
+
+// What Electricity Maps knows beside the present changes hourly at most, and is of use for some hours where it cannot be
+// had anew.
+const (
+	electricityMapsSlow = 55 * time.Minute
+	electricityMapsKeep = 4 * time.Hour
+)
+
+// electricityMaps is the API of Electricity Maps, versions 3 and 4. What the provider says of the same hour first counts in
+// this order: latest, history, forecast.
+type electricityMaps struct {
+	spec     *v1alpha1.ElectricityMapsSource
+	fetch    *fetcher
+	zone     grid.Zone
+	quantity quantity
+	currency string // of a price
+
+	history, forecast kept
+}
+
+// kept is what was fetched some time ago.
+type kept struct {
+	points  []Point
+	at      time.Time // of the last success
+	tried   time.Time
+	refused bool // the plan does not include it
+}
+
+func newElectricityMaps(zone grid.Zone, spec *v1alpha1.ElectricityMapsSource, q quantity, currency string, f *fetcher) (Source, error) {
+	if spec.Zone != "" {
+		zone = grid.Zone(spec.Zone)
+	}
+	return &electricityMaps{spec: spec, fetch: f, zone: zone, quantity: q, currency: currency}, nil
+}
+
+func (*electricityMaps) Name() string { return "electricityMaps" }
+
+// Fetch asks for the latest value, and at most hourly for the last day and the forecast; or for the day-ahead prices.
+func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	if s.quantity == price {
+		points, issued, err := s.get(ctx, "price-day-ahead/combined", nil)
+		if issued.IsZero() {
+			issued = newest(points, now)
+		}
+		return Answer{Zone: s.zone, Asked: s.zone, Points: points, Step: minGap(points), IssuedAt: issued}, err
+	}
+	points, _, err := s.get(ctx, "carbon-intensity/latest", nil)
+	if err != nil {
+		return Answer{}, err
+	}
+	a := Answer{Zone: s.zone, Asked: s.zone, Points: points, Step: time.Hour}
+	for _, p := range points {
+		if p.Time.After(a.IssuedAt) {
+			a.IssuedAt = p.Time // of the hour, not of the text around it: that one is new even where the value is old
+		}
+	}
+	if a.Lacks, err = s.slow(ctx, &s.history, now, "carbon-intensity/history", nil); err != nil {
+		return Answer{}, err
+	}
+	if s.spec.Forecast {
+		lacks, err := s.slow(ctx, &s.forecast, now, "carbon-intensity/forecast", url.Values{"horizonHours": {"48"}})
+		if err != nil {
+			return Answer{}, err
+		}
+		if lacks != nil {
+			a.Lacks = lacks
+		}
+	}
+	a.Points = supplement(supplement(a.Points, s.history.points), s.forecast.points)
+	return a, nil
+}
+
+// slow renews what changes hourly. Where that fails on the way, the answer lacks it; where what comes is wrong, nothing
+// that this provider says now is believed.
+func (s *electricityMaps) slow(ctx context.Context, k *kept, now time.Time, path string, query url.Values) (lacks, wrong error) {
+	pause := electricityMapsSlow
+	if k.refused {
+		pause = 24 * time.Hour
+	}
+	if now.Sub(k.tried) < pause {
+		return nil, nil
+	}
+	k.tried = now
+	points, _, err := s.get(ctx, path, query)
+	if err == nil {
+		for i := range points {
+			points[i].Estimated = points[i].Estimated || k == &s.forecast
+		}
+		*k = kept{points: points, at: now, tried: now}
+		return nil, nil
+	}
+	if now.Sub(k.at) > electricityMapsKeep {
+		k.points = nil
+	}
+	switch reasonOf(err) {
+	case ReasonAuth:
+		k.refused = true
+		return err, nil
+	case ReasonHTTP, ReasonRate:
+		return err, nil
+	}
+	return nil, err
+}
+
+// get asks for one thing.
+func (s *electricityMaps) get(ctx context.Context, path string, query url.Values) ([]Point, time.Time, error) {
+	base, version := s.spec.URL, s.spec.Version
+	if base == "" {
+		base = electricityMapsURL
+	}
+	if version == "" {
+		version = "v4"
+	}
+	r := request{url: strings.TrimSuffix(base, "/") + "/" + version + "/" + path, query: url.Values{
+		"zone":                {string(s.zone)},
+		"temporalGranularity": {"hourly"},
+		// Without these two, the newer and the older name of the same, a zone that is not known is answered with that of
+		// the caller's address.
+		"disableCallerLookup":           {"true"},
+		"shouldUseFallbackCallerLookup": {"false"},
+	}}
+	if s.quantity == carbon {
+		r.query.Set("emissionFactorType", s.factors())
+	}
+	maps.Copy(r.query, query)
+	if s.spec.Key != "" {
+		key, err := s.fetch.key(s.spec.Key)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		r.header = http.Header{"Auth-Token": {key}}
+	}
+	body, _, err := s.fetch.get(ctx, r)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	return s.decode(body)
+}
+
+func (s *electricityMaps) factors() string {
+	if s.spec.EmissionFactors == "" {
+		return "lifecycle"
+	}
+	return strings.ToLower(s.spec.EmissionFactors)
+}
+
+// electricityMapsRow is one value; both versions, and all that is asked for, have rows of this shape.
+type electricityMapsRow struct {
+	Zone               string  `json:"zone"`
+	CarbonIntensity    number  `json:"carbonIntensity"`
+	Value              number  `json:"value"`
+	Unit               string  `json:"unit"`
+	Datetime           instant `json:"datetime"`
+	UpdatedAt          instant `json:"updatedAt"`
+	EmissionFactorType string  `json:"emissionFactorType"`
+	IsEstimated        bool    `json:"isEstimated"`
+}
+
+// electricityMapsText is an answer: one row, or rows under one of three names.
+type electricityMapsText struct {
+	electricityMapsRow
+
+	Data     []electricityMapsRow `json:"data"`
+	History  []electricityMapsRow `json:"history"`
+	Forecast []electricityMapsRow `json:"forecast"`
+}
+
+// decode reads an answer, and when it was last updated. Every row must be of the zone that was asked for, and the answer
+// must say so somewhere.
+func (s *electricityMaps) decode(body []byte) ([]Point, time.Time, error) {
+	var text electricityMapsText
+	if err := decode(body, &text); err != nil {
+		return nil, time.Time{}, err
+	}
+	rows := slices.Concat(text.Data, text.History, text.Forecast)
+	if len(rows) == 0 {
+		rows = append(rows, text.electricityMapsRow)
+	}
+	issued := text.UpdatedAt.Time
+	points := make([]Point, 0, len(rows))
+	for _, row := range rows {
+		if row.Zone == "" {
+			row.Zone = text.Zone
+		}
+		if !strings.EqualFold(row.Zone, string(s.zone)) {
+			return nil, time.Time{}, refuse(ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
+		}
+		if row.Unit == "" {
+			row.Unit = text.Unit
+		}
+		p, known, err := s.point(row)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if !known {
+			continue // a gap
+		}
+		if row.UpdatedAt.After(issued) {
+			issued = row.UpdatedAt.Time
+		}
+		points = append(points, p)
+	}
+	if len(points) == 0 {
+		return nil, time.Time{}, refuse(ReasonMissing, "the answer has no values, or none but null")
+	}
+	return points, issued, nil
+}
+
+// point converts one row, if it has a value.
+func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, err error) {
+	value := row.Value
+	if s.quantity == carbon && row.CarbonIntensity.set {
+		value = row.CarbonIntensity
+	}
+	scale, err := s.scale(row.Unit)
+	switch {
+	case err != nil:
+		return Point{}, false, err
+	case !value.set:
+		return Point{}, false, nil
+	case row.Datetime.IsZero():
+		return Point{}, false, refuse(ReasonTime, "a value has no datetime")
+	case s.quantity == carbon && row.EmissionFactorType != "" && !strings.EqualFold(row.EmissionFactorType, s.factors()):
+		return Point{}, false, refuse(ReasonKind, "the values are of %.20q emission factors, asked was for %s", row.EmissionFactorType, s.factors())
+	}
+	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
+}
+
+// scale reads the unit, which prices have and intensities may have.
+func (s *electricityMaps) scale(unit string) (float64, error) {
+	if s.quantity == carbon {
+		if unit == "" || strings.EqualFold(unit, "gCO2eq/kWh") || strings.EqualFold(unit, "gCO2e/kWh") {
+			return 1, nil
+		}
+		return 0, refuse(ReasonUnit, "the unit is %.20q: want gCO2eq/kWh", unit)
+	}
+	currency, per, _ := strings.Cut(unit, "/")
+	if currency != s.currency {
+		return 0, refuse(ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
+	}
+	switch per {
+	case "MWh":
+		return 1.0 / 1000, nil
+	case "kWh":
+		return 1, nil
+	}
+	return 0, refuse(ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
+}

@@ -1,0 +1,236 @@
+package signal
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRetries(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		answers  []http.HandlerFunc // one after the other, the last for ever
+		requests int64
+		reason   Reason // "": none
+	}{
+		{"good", []http.HandlerFunc{says("{}")}, 1, ""},
+		{"good the second time", []http.HandlerFunc{status(503), says("{}")}, 2, ""},
+		{"good the third time", []http.HandlerFunc{reset, status(500), says("{}")}, 3, ""},
+		{"never good", []http.HandlerFunc{status(502)}, 3, ReasonHTTP},
+		{"refused", []http.HandlerFunc{status(401), says("{}")}, 1, ReasonAuth},
+		{"forbidden", []http.HandlerFunc{status(403), says("{}")}, 1, ReasonAuth},
+		{"not found", []http.HandlerFunc{status(404), says("{}")}, 1, ReasonHTTP},
+		{"too many, wait a little", []http.HandlerFunc{status(429, "Retry-After", "2"), says("{}")}, 2, ""},
+		{"too many, wait long", []http.HandlerFunc{status(429, "Retry-After", "600"), says("{}")}, 1, ReasonRate},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var p *provider
+			p = newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+				c.answers[min(int(p.requests.Load()), len(c.answers))-1](w, r)
+			})
+			f := testFetcher(t, p.Server, nil)
+			granted := int64(0)
+			f.reserve = func(context.Context) error { granted++; return nil }
+			_, _, err := f.get(t.Context(), request{url: p.URL})
+			if (err == nil) != (c.reason == "") || err != nil && reasonOf(err) != c.reason {
+				t.Errorf("got %v, want reason %q", err, c.reason)
+			}
+			if got := p.requests.Load(); got != c.requests || granted != got {
+				t.Errorf("%d requests, %d of them counted; want %d", got, granted, c.requests)
+			}
+		})
+	}
+}
+
+// The wait between tries grows, varies, and is at least what the provider asks for.
+func TestBackoff(t *testing.T) {
+	busy := func(wait time.Duration) error {
+		return &Error{Reason: ReasonRate, Wait: wait, Err: &statusError{"x", 429}}
+	}
+	var first, second []time.Duration
+	for range 50 {
+		a, _ := backoff(busy(0), 1)
+		b, _ := backoff(busy(0), 2)
+		first, second = append(first, a), append(second, b)
+		if a < firstBackoff/2 || a > firstBackoff || b < firstBackoff || b > 2*firstBackoff {
+			t.Fatalf("waits %v and %v", a, b)
+		}
+	}
+	if first[0] == first[1] && first[1] == first[2] || second[0] == second[1] && second[1] == second[2] {
+		t.Error("the waits do not vary")
+	}
+	if got, again := backoff(busy(9*time.Second), 1); got != 9*time.Second || !again {
+		t.Errorf("waits %v where 9s are asked for", got)
+	}
+	if _, again := backoff(busy(time.Minute), 1); again {
+		t.Error("waits a minute within one poll")
+	}
+	if _, again := backoff(busy(0), maxTries); again {
+		t.Error("tries for ever")
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0, "99999999999999999999": 0, "4000000000": maxWait,
+		noon.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
+		noon.Add(-time.Hour).Format(http.TimeFormat):       0,
+		noon.AddDate(10, 0, 0).Format(http.TimeFormat):     maxWait,
+	} {
+		if got := retryAfter(http.Header{"Retry-After": {text}}, noon); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// No error of any kind has a key in it, wherever it was sent and whatever the server does with it.
+func TestKeysStaySecret(t *testing.T) {
+	const key = "s3same/+="
+	leaks := map[string]http.HandlerFunc{
+		"echo in a body": func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"error":%q}`, r.URL.RawQuery+r.Header.Get("Auth-Token"))
+		},
+		"echo in a redirect": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "https://evil.example/?"+r.URL.RawQuery)
+			w.WriteHeader(302)
+		},
+		"echo in a bad one": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://%zz?"+r.URL.RawQuery)
+			w.WriteHeader(302)
+		},
+		"status": status(403),
+		"reset":  reset,
+		"circle": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) },
+		"slow":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	}
+	for name, serve := range leaks {
+		t.Run(name, func(t *testing.T) {
+			p := newProvider(t, serve)
+			f := testFetcher(t, p.Server, nil)
+			f.timeout = 100 * time.Millisecond
+			body, _, err := f.get(t.Context(), request{url: p.URL, secret: url.Values{"securityToken": {key}}, header: http.Header{"Auth-Token": {key}}})
+			if err == nil {
+				var text struct{}
+				err = decode(append(body, '!'), &text)
+			}
+			if err == nil {
+				t.Fatal("no error to look at")
+			}
+			for ; err != nil; err = errors.Unwrap(err) {
+				if s := fmt.Sprintf("%v %+v", err, err); strings.Contains(s, "s3same") || strings.Contains(s, "securityToken") {
+					t.Errorf("the key, or the whole URL, is in %T: %s", err, s)
+				}
+			}
+		})
+	}
+	f := newFetcher(Reach{}, false)
+	if _, err := f.target(request{url: "https://user:s3same@[::1/%zz"}); err == nil || strings.Contains(err.Error(), "s3same") {
+		t.Errorf("a URL that cannot be read: %v", err)
+	}
+}
+
+// An answer that is small when packed and large when unpacked is cut off like any other.
+func TestPackedAnswers(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(make([]byte, 4*maxBody)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := newProvider(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes())
+	})
+	if _, _, err := testFetcher(t, p.Server, nil).get(t.Context(), request{url: p.URL}); err == nil || reasonOf(err) != ReasonSize {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A redirect on the same server is followed, with who we are and what we ask for.
+func TestRedirectOnOneServer(t *testing.T) {
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/old" {
+			http.Redirect(w, r, "/new", http.StatusMovedPermanently)
+			return
+		}
+		if r.UserAgent() != "kubenergy" || r.Header.Get("Accept") != "application/json" {
+			t.Errorf("asked by %q for %q", r.UserAgent(), r.Header.Get("Accept"))
+		}
+		fmt.Fprint(w, r.URL.Path)
+	})
+	body, _, err := testFetcher(t, p.Server, nil).get(t.Context(), request{url: p.URL + "/old"})
+	if err != nil || string(body) != "/new" {
+		t.Errorf("got %q, %v", body, err)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	const public, private, loopback, never = "public", "private", "loopback", "never"
+	for text, want := range map[string]string{
+		"8.8.8.8": public, "1.1.1.1": public, "2606:4700::1111": public, "64:ff9b::808:808": public, "172.32.0.1": public, "100.63.0.1": public,
+		"10.0.0.1": private, "172.16.0.1": private, "172.31.255.255": private, "192.168.1.1": private, "100.64.0.1": private, "fd12::1": private,
+		"fc00::1": private, "::ffff:10.0.0.1": private, "64:ff9b::a00:1": private, "2002:a00:1::1": private, "::10.0.0.1": private, "fec0::1": private,
+		"127.0.0.1": loopback, "127.8.9.1": loopback, "::1": loopback, "::ffff:127.0.0.1": loopback, "64:ff9b::7f00:1": loopback,
+		"169.254.169.254": never, "169.254.170.2": never, "::ffff:169.254.169.254": never, "64:ff9b::a9fe:a9fe": never, "2002:a9fe:a9fe::1": never,
+		"fe80::1": never, "fe80::1%eth0": never, "fd00:ec2::254": never, "100.100.100.200": never, "168.63.129.16": never, "192.0.0.192": never,
+		"0.0.0.0": never, "0.1.2.3": never, "::": never, "::ffff:0.0.0.0": never, "224.0.0.1": never, "ff02::1": never, "255.255.255.255": never,
+		"240.0.0.1": never, "192.0.2.1": never, "2001:db8::1": never, "198.18.0.1": never, "2001::1": never,
+	} {
+		ip := netip.MustParseAddr(text)
+		for name, c := range map[string]struct {
+			policy addressPolicy
+			allows string
+		}{
+			"by default":                {addressPolicy{}, public},
+			"where private is allowed":  {addressPolicy{private: true, loopback: true}, public + private + loopback},
+			"where loopback is allowed": {addressPolicy{loopback: true}, public + loopback},
+		} {
+			if got := c.policy.objection(ip) == ""; got != strings.Contains(c.allows, want) {
+				t.Errorf("%s %s: dialled is %v (%s)", text, name, got, c.policy.objection(ip))
+			}
+		}
+	}
+	for _, address := range []string{"", "8.8.8.8", "nobody:443", "[fe80::1%eth0]:443"} {
+		if (addressPolicy{private: true}).control("tcp", address, nil) == nil {
+			t.Errorf("%q may be dialled", address)
+		}
+	}
+}
+
+func TestKeyFolder(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "other")
+	for path, text := range map[string]string{filepath.Join(dir, "em"): " sesame\n", filepath.Join(dir, "big"): strings.Repeat("x", maxKey+1), outside: "not yours"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+		t.Skip("no links here")
+	}
+	if key, err := KeyFolder(dir).Key("em"); err != nil || key != "sesame" {
+		t.Errorf("got %q, %v", key, err)
+	}
+	for _, name := range []string{"absent", "big", "link", "../" + filepath.Base(outside), outside, "", "."} {
+		if key, err := KeyFolder(dir).Key(name); err == nil {
+			t.Errorf("%q gave %q", name, key)
+		} else if strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), outside) {
+			t.Errorf("%q: the path is in the error: %v", name, err)
+		}
+	}
+	if _, err := KeyFolder("").Key("em"); err == nil {
+		t.Error("no folder gave a key")
+	}
+}

@@ -1,0 +1,318 @@
+package signal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// Times of a keeper.
+const (
+	defaultCarbonAge = 2 * time.Hour
+	defaultPriceAge  = 36 * time.Hour
+	firstPollWithin  = 5 * time.Second // of the start, so that replicas and zones do not ask at once
+	firstRetry       = time.Minute     // after a failure; doubled for each further one up to the polling interval
+	hopelessRetry    = 15 * time.Minute
+	idle             = time.Hour
+)
+
+// Keeper keeps one quantity of one zone: it polls a chain of sources, believes the first that has said something good that
+// is not too old, and forecasts.
+type Keeper struct {
+	terms   terms
+	deps    Deps
+	links   []*link
+	typical Source // for the days ahead; nil where there is none
+
+	mu      sync.Mutex // guards what follows, and reading, lacks and err of links
+	history history
+}
+
+// link is a source in a chain.
+type link struct {
+	name   string
+	source Source
+	every  time.Duration
+	asks   bool // others, so that each poll costs
+
+	// Of the goroutine that polls.
+	next  time.Time
+	asked bool
+	fails int
+	still standstill
+
+	reading *reading // the last good one; nil: none
+	err     error    // of the last poll
+}
+
+// NewCarbonKeeper returns a keeper of a zone's carbon intensity.
+func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
+	if spec == nil || len(spec.Sources) == 0 {
+		return nil, fmt.Errorf("carbon intensity of zone %s: want a source", zone)
+	}
+	k := &Keeper{deps: d.withDefaults(), terms: terms{zone: zone, quantity: carbon, marginal: spec.Signal == signalMarginal, maxAge: defaultCarbonAge}}
+	if spec.MaxAge != nil && spec.MaxAge.Duration > 0 {
+		k.terms.maxAge = spec.MaxAge.Duration
+	}
+	b := builder{zone: zone, quantity: carbon, marginal: k.terms.marginal, deps: k.deps, names: make(map[string]int)}
+	for _, s := range spec.Sources {
+		if err := b.carbonSource(s); err != nil {
+			return nil, fmt.Errorf("carbon intensity of zone %s: %w", zone, err)
+		}
+	}
+	k.links = b.links
+	if !k.terms.marginal {
+		if typical, err := newTypical(zone, &v1alpha1.TypicalSource{}); err == nil {
+			k.typical = typical
+		}
+	}
+	return k, nil
+}
+
+// NewPriceKeeper returns a keeper of a zone's price of electricity.
+func NewPriceKeeper(zone grid.Zone, spec *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
+	if spec == nil || len(spec.Sources) == 0 {
+		return nil, fmt.Errorf("price of zone %s: want a source", zone)
+	}
+	k := &Keeper{deps: d.withDefaults(), terms: terms{zone: zone, quantity: price, currency: spec.Currency, maxAge: defaultPriceAge}}
+	if spec.MaxAge != nil && spec.MaxAge.Duration > 0 {
+		k.terms.maxAge = spec.MaxAge.Duration
+	}
+	b := builder{zone: zone, quantity: price, currency: spec.Currency, deps: k.deps, names: make(map[string]int)}
+	for _, s := range spec.Sources {
+		if err := b.priceSource(s); err != nil {
+			return nil, fmt.Errorf("price of zone %s: %w", zone, err)
+		}
+	}
+	k.links = b.links
+	return k, nil
+}
+
+// Run polls until the context ends. It calls changed when State says something else than before.
+func (k *Keeper) Run(ctx context.Context, changed func()) {
+	k.deps.Metrics.add(k)
+	defer k.deps.Metrics.remove(k)
+	k.start(k.deps.Clock())
+	var said State
+	for {
+		next := k.poll(ctx, k.deps.Clock())
+		if ctx.Err() != nil {
+			return
+		}
+		if s := k.State(k.deps.Clock()); !s.same(said) {
+			said = s
+			changed()
+		}
+		if sleep(ctx, max(time.Second, next.Sub(k.deps.Clock()))) != nil {
+			return
+		}
+	}
+}
+
+// start plans the first poll of each source: soon, unless an earlier process has left a reading that is still good.
+func (k *Keeper) start(now time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.links {
+		switch {
+		case !l.asks:
+			l.next = now
+		case !l.reading.expired(now, k.terms.maxAge):
+			wait := l.every/2 + rand.N(l.every/2+1)
+			l.next = earlier(now.Add(wait), l.reading.end(k.terms.maxAge))
+		default:
+			l.next = now.Add(rand.N(firstPollWithin))
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// poll asks the sources whose time has come, down to the first that has something to believe, and returns when to poll
+// again. While that one is good those below it are left alone.
+func (k *Keeper) poll(ctx context.Context, now time.Time) time.Time {
+	next := now.Add(idle)
+	for _, l := range k.links {
+		if !l.next.After(now) {
+			k.ask(ctx, l, now)
+		}
+		next = earlier(next, l.next)
+		k.mu.Lock()
+		good, until := !l.reading.expired(now, k.terms.maxAge), time.Time{}
+		if good {
+			until = l.reading.end(k.terms.maxAge)
+		}
+		k.mu.Unlock()
+		if good {
+			return earlier(next, until)
+		}
+		if !l.asked {
+			break // it is about to be asked: whether those below are needed is not known yet
+		}
+	}
+	return next
+}
+
+// ask polls one source.
+func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
+	l.asked = true
+	r, lacks, err := k.fetch(ctx, l, now)
+	if err != nil && ctx.Err() != nil {
+		return // we were stopped: that says nothing about the source
+	}
+	log := k.deps.Log.With("zone", k.terms.zone, "quantity", k.terms.quantity, "source", l.name)
+	if err == nil {
+		l.fails = 0
+		l.next = now.Add(jittered(l.every))
+	} else {
+		k.deps.Metrics.reject(string(k.terms.zone), k.terms.quantity, l.name, reasonOf(err))
+		l.fails++
+		l.next = now.Add(l.pause(err))
+	}
+	said := err
+	if said == nil {
+		said = lacks
+	}
+	k.mu.Lock()
+	changed := told(l.err) != told(said)
+	l.err = said
+	if err == nil {
+		l.reading = r
+	}
+	k.mu.Unlock()
+	switch {
+	case !changed:
+	case err != nil:
+		log.Warn("A source of signals gave nothing to believe", "reason", reasonOf(err), "err", err)
+	case lacks != nil:
+		log.Warn("A source of signals gave less than was asked for", "err", lacks)
+	default:
+		log.Info("A source of signals is believed")
+	}
+}
+
+// pause returns how long to wait after a failure.
+func (l *link) pause(err error) time.Duration {
+	wait := min(l.every, firstRetry<<min(l.fails, 10))
+	switch reasonOf(err) {
+	case ReasonAuth, ReasonKind, ReasonUnit, ReasonAddress:
+		wait = max(l.every, hopelessRetry) // somebody has to do something first
+	case ReasonRate:
+		wait = l.every
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		wait = max(wait, e.Wait)
+	}
+	return jittered(wait)
+}
+
+// jittered returns a little more than d, so that those who began together do not go on together.
+func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
+
+// told is what of an error is worth a line in the log if it was not so before.
+func told(err error) Reason {
+	if err == nil {
+		return ""
+	}
+	return reasonOf(err)
+}
+
+// fetch asks a source, checks what it says and forecasts from it. A source that panics has failed.
+func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading, lacks, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r, lacks, err = nil, nil, refuse(ReasonShape, "reading the answer: %v", p)
+		}
+	}()
+	a, err := l.source.Fetch(ctx, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := k.terms.check(a, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if k.terms.quantity == carbon {
+		if err := l.still.frozen(c, now); err != nil {
+			return nil, nil, err
+		}
+	}
+	r = read(c, now, l.name)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	observed := c.Points
+	if c.Ageless || l.source.Name() == "typical" {
+		observed = nil // known already for as long as one likes, and no observation
+	}
+	k.history.add(observed, now)
+	past := &k.history
+	if c.Ageless {
+		past = new(history)
+		past.add(c.Points, now)
+	}
+	r.complete(past, k.typicalFrom(ctx, now), now)
+	return r, a.Lacks, nil
+}
+
+// typicalFrom returns the typical curve of the zone, or nil.
+func (k *Keeper) typicalFrom(ctx context.Context, now time.Time) *checked {
+	if k.typical == nil {
+		return nil
+	}
+	a, err := k.typical.Fetch(ctx, now)
+	if err != nil {
+		return nil
+	}
+	c, err := k.terms.check(a, now)
+	if err != nil {
+		return nil
+	}
+	if c.Model == "" {
+		c.Model = k.typical.Name()
+	}
+	return &c
+}
+
+// believed returns the first link with a reading to believe, or nil.
+func (k *Keeper) believed(now time.Time) *link {
+	for _, l := range k.links {
+		if !l.reading.expired(now, k.terms.maxAge) {
+			return l
+		}
+	}
+	return nil
+}
+
+// momentary is what the metrics show.
+type momentary struct {
+	value   float64
+	age     time.Duration
+	quality energy.Quality
+}
+
+// now returns the present value, if it is known.
+func (k *Keeper) now(now time.Time) (momentary, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l := k.believed(now)
+	if l == nil {
+		return momentary{}, false
+	}
+	m := momentary{value: l.reading.values[l.reading.index(now)], quality: l.reading.quality}
+	if !l.reading.asOf.IsZero() {
+		m.age = now.Sub(l.reading.asOf)
+	}
+	return m, true
+}

@@ -1,0 +1,108 @@
+package signal
+
+import (
+	"sync"
+	"time"
+
+	prom "github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are those of all keepers. Register them once. Series of a zone disappear with its keeper.
+type Metrics struct {
+	clock    func() time.Time
+	requests *prom.CounterVec
+	rejected *prom.CounterVec
+
+	mu      sync.Mutex
+	keepers map[*Keeper]bool
+}
+
+var (
+	descAge = prom.NewDesc("kubenergy_signal_age_seconds",
+		"Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.", []string{"zone", "quantity"}, nil)
+	descCarbon = prom.NewDesc("kubenergy_grid_carbon_intensity_grams_per_kilowatthour",
+		"Carbon intensity of electricity now.", []string{"zone", "signal", "quality"}, nil)
+	descPrice = prom.NewDesc("kubenergy_electricity_price_per_kilowatthour",
+		"Price of electricity now, in the currency.", []string{"zone", "currency"}, nil)
+)
+
+// NewMetrics returns metrics that tell ages by a clock.
+func NewMetrics(clock func() time.Time) *Metrics {
+	return &Metrics{
+		clock: clock,
+		requests: prom.NewCounterVec(prom.CounterOpts{
+			Name: "kubenergy_signal_requests_total", Help: "Requests made to sources of signals, tries included: ok, or the reason why not.",
+		}, []string{"source", "outcome"}),
+		rejected: prom.NewCounterVec(prom.CounterOpts{
+			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source that gave nothing to believe, by reason.",
+		}, []string{"zone", "quantity", "source", "reason"}),
+		keepers: make(map[*Keeper]bool),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prom.Desc) {
+	m.requests.Describe(ch)
+	m.rejected.Describe(ch)
+	ch <- descAge
+	ch <- descCarbon
+	ch <- descPrice
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prom.Metric) {
+	m.requests.Collect(ch)
+	m.rejected.Collect(ch)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock()
+	// Two objects may speak of one zone; a series may be collected only once.
+	seen := make(map[string]bool)
+	for k := range m.keepers {
+		id := string(k.terms.zone) + "/" + string(k.terms.quantity) + "/" + k.terms.currency + kind(k.terms.marginal)
+		v, ok := k.now(now)
+		if !ok || seen[id] {
+			continue
+		}
+		seen[id] = true
+		zone := string(k.terms.zone)
+		if !seen[zone+"/"+string(k.terms.quantity)] {
+			seen[zone+"/"+string(k.terms.quantity)] = true
+			ch <- prom.MustNewConstMetric(descAge, prom.GaugeValue, v.age.Seconds(), zone, string(k.terms.quantity))
+		}
+		if k.terms.quantity == carbon {
+			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, v.value, zone, kind(k.terms.marginal), v.quality.String())
+		} else {
+			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, v.value, zone, k.terms.currency)
+		}
+	}
+}
+
+// requested counts a request of a source.
+func (m *Metrics) requested(source, outcome string) {
+	m.requests.WithLabelValues(source, outcome).Inc()
+}
+
+// reject counts an answer that was not believed, or was not to be had.
+func (m *Metrics) reject(zone string, q quantity, source string, reason Reason) {
+	m.rejected.WithLabelValues(zone, string(q), source, string(reason)).Inc()
+}
+
+// add shows what a keeper knows until it is removed.
+func (m *Metrics) add(k *Keeper) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.keepers[k] = true
+}
+
+func (m *Metrics) remove(k *Keeper) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.keepers, k)
+	for other := range m.keepers {
+		if other.terms.zone == k.terms.zone && other.terms.quantity == k.terms.quantity {
+			return
+		}
+	}
+	m.rejected.DeletePartialMatch(prom.Labels{"zone": string(k.terms.zone), "quantity": string(k.terms.quantity)})
+}

@@ -1,0 +1,101 @@
+package signal
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const (
+	octopusURL  = "https://api.octopus.energy"
+	octopusSlot = 30 * time.Minute
+)
+
+// octopus is the unit rates of a tariff of Octopus Energy: what a customer in Great Britain pays, with tax.
+type octopus struct {
+	spec  *v1alpha1.OctopusSource
+	fetch *fetcher
+}
+
+func newOctopus(spec *v1alpha1.OctopusSource, f *fetcher) (Source, error) {
+	return &octopus{spec, f}, nil
+}
+
+func (*octopus) Name() string { return "octopus" }
+
+// Fetch asks for the day past and two days ahead, which is one page of half hours. Further pages would be older.
+func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	base := s.spec.URL
+	if base == "" {
+		base = octopusURL
+	}
+	from := now.UTC().Truncate(octopusSlot).Add(-24 * time.Hour)
+	until := from.Add(72 * time.Hour)
+	body, _, err := s.fetch.get(ctx, request{
+		url: strings.TrimSuffix(base, "/") + "/v1/products/" + url.PathEscape(s.spec.Product) + "/electricity-tariffs/" + url.PathEscape(s.spec.Tariff) + "/standard-unit-rates/",
+		query: url.Values{
+			"period_from": {from.Format(time.RFC3339)}, "period_to": {until.Format(time.RFC3339)}, "page_size": {"300"},
+		},
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	points, err := octopusRates(body, from, until)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Points: points, Step: octopusSlot, IssuedAt: newest(points, now), Currency: "GBP"}, nil
+}
+
+// octopusRate is the price of a period, in pence per kWh. One without an end holds until further notice.
+type octopusRate struct {
+	ValueIncVAT   number  `json:"value_inc_vat"`
+	ValidFrom     instant `json:"valid_from"`
+	ValidTo       instant `json:"valid_to"`
+	PaymentMethod string  `json:"payment_method"`
+}
+
+// octopusRates reads an answer as half hours between two times.
+func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
+	var text struct {
+		Results []octopusRate `json:"results"`
+	}
+	if err := decode(body, &text); err != nil {
+		return nil, err
+	}
+	var points []Point
+	for _, r := range text.Results {
+		start, end := r.ValidFrom.Time, r.ValidTo.Time
+		if end.IsZero() || end.After(until) {
+			end = until
+		}
+		switch {
+		case r.PaymentMethod == "NON_DIRECT_DEBIT":
+			continue // the same period has another price for those who pay otherwise
+		case !r.ValueIncVAT.set:
+			return nil, refuse(ReasonShape, "a rate has no value_inc_vat")
+		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
+			return nil, refuse(ReasonTime, "a rate is from %s to %s: want half hours", start.Format(time.RFC3339), end.Format(time.RFC3339))
+		}
+		for t := later(start, from); t.Before(end); t = t.Add(octopusSlot) {
+			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
+		}
+		if len(points) > maxPoints {
+			return nil, refuse(ReasonSize, "the rates overlap: there are more than %d half hours", maxPoints)
+		}
+	}
+	if len(points) == 0 {
+		return nil, refuse(ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339), until.Format(time.RFC3339))
+	}
+	return points, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,114 @@
+package signal
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// prometheus is a query of a Prometheus server, which must give one value.
+type prometheus struct {
+	spec     *v1alpha1.PrometheusSource
+	fetch    *fetcher
+	scale    float64
+	marginal bool
+}
+
+func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Source, error) {
+	scale, err := factor(q, spec.Unit)
+	if err != nil {
+		return nil, err
+	}
+	return &prometheus{spec: spec, fetch: f, scale: scale, marginal: spec.Signal == signalMarginal}, nil
+}
+
+func (*prometheus) Name() string { return "prometheus" }
+
+// Fetch asks for the value at the server's present.
+func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
+	r := request{url: strings.TrimSuffix(s.spec.URL, "/") + "/api/v1/query", query: url.Values{"query": {s.spec.Query}}}
+	if s.spec.Key != "" {
+		key, err := s.fetch.key(s.spec.Key)
+		if err != nil {
+			return Answer{}, err
+		}
+		r.header = http.Header{"Authorization": {"Bearer " + key}}
+	}
+	body, _, err := s.fetch.get(ctx, r)
+	if err != nil {
+		return Answer{}, err
+	}
+	p, err := decodePrometheus(body)
+	if err != nil {
+		return Answer{}, err
+	}
+	p.Value *= s.scale
+	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, nil
+}
+
+// decodePrometheus reads an answer to an instant query: a vector of one sample, or a scalar.
+func decodePrometheus(body []byte) (Point, error) {
+	var text struct {
+		Status string `json:"status"`
+		Data   struct {
+			ResultType string          `json:"resultType"`
+			Result     json.RawMessage `json:"result"`
+		} `json:"data"`
+	}
+	if err := decode(body, &text); err != nil {
+		return Point{}, err
+	}
+	if text.Status != "success" {
+		return Point{}, refuse(ReasonHTTP, "the query's status is %.20q", text.Status)
+	}
+	switch text.Data.ResultType {
+	case "scalar":
+		var sample [2]any
+		if err := decode(text.Data.Result, &sample); err != nil {
+			return Point{}, err
+		}
+		return prometheusSample(sample)
+	case "vector":
+		var series []struct {
+			Value [2]any `json:"value"`
+		}
+		if err := decode(text.Data.Result, &series); err != nil {
+			return Point{}, err
+		}
+		switch len(series) {
+		case 0:
+			return Point{}, refuse(ReasonMissing, "the query gives no value")
+		case 1:
+			return prometheusSample(series[0].Value)
+		}
+		return Point{}, refuse(ReasonShape, "the query gives %d values: want one", len(series))
+	}
+	return Point{}, refuse(ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar", text.Data.ResultType)
+}
+
+// prometheusSample reads a time in seconds and a value as a string.
+func prometheusSample(sample [2]any) (Point, error) {
+	seconds, ok := sample[0].(json.Number)
+	if !ok {
+		return Point{}, refuse(ReasonTime, "the value has no time")
+	}
+	v, err := seconds.Float64()
+	if err != nil {
+		return Point{}, refuse(ReasonTime, "%.20s is no time", seconds)
+	}
+	at, err := unixTime(v)
+	if err != nil {
+		return Point{}, err
+	}
+	text, ok := sample[1].(string)
+	if !ok {
+		return Point{}, refuse(ReasonShape, "the value is no string, as Prometheus writes numbers")
+	}
+	value, err := parseNumber(text)
+	return Point{Time: at, Value: value}, err
+}

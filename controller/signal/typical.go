@@ -1,0 +1,35 @@
+package signal
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// typical is the bundled curve of a typical day of the zone: what there is without a key, and without a network.
+type typical struct {
+	asked grid.Zone
+	curve forecast.Curve
+}
+
+// newTypical never fails: a zone without a curve has the world's mean.
+func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) (Source, error) {
+	if spec.Zone != "" {
+		zone = grid.Zone(spec.Zone)
+	}
+	curve, _ := forecast.TypicalDay(zone)
+	return &typical{zone, curve}, nil
+}
+
+func (*typical) Name() string { return "typical" }
+
+func (s *typical) Fetch(_ context.Context, now time.Time) (Answer, error) {
+	a := Answer{Zone: s.asked, Asked: s.asked, Step: time.Hour, Ageless: true, Model: forecast.TypicalModel}
+	for t := now.UTC().Truncate(time.Hour); t.Before(now.Add(buildAhead)); t = t.Add(time.Hour) {
+		a.Points = append(a.Points, Point{Time: t, Value: float64(s.curve.At(t)), Estimated: true})
+	}
+	return a, nil
+}

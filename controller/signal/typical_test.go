@@ -1,0 +1,43 @@
+package signal
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+func TestTypicalSource(t *testing.T) {
+	for _, c := range []struct {
+		zone grid.Zone
+		spec v1alpha1.TypicalSource
+		of   grid.Zone
+	}{{"DE", v1alpha1.TypicalSource{}, "DE"}, {"XX-NOWHERE", v1alpha1.TypicalSource{}, ""}, {"lab", v1alpha1.TypicalSource{Zone: "FR"}, "FR"}} {
+		s, err := newTypical(c.zone, &c.spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.Fetch(t.Context(), noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked, err := terms{zone: c.zone, quantity: carbon, maxAge: time.Hour}.check(a, noon)
+		if err != nil {
+			t.Fatalf("%s: %v", c.zone, err)
+		}
+		curve, _ := forecast.TypicalDay(c.of)
+		if !a.Ageless || a.Model != forecast.TypicalModel || checked.present.Value != float64(curve.At(noon)) || s.Name() != "typical" {
+			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, checked.present.Value, curve.At(noon))
+		}
+		for _, p := range checked.Points {
+			if !p.Estimated {
+				t.Fatalf("%s: the value of %v is not marked as estimated", c.zone, p.Time)
+			}
+		}
+		if _, ok := checked.at(noon.Add(48 * time.Hour)); !ok {
+			t.Errorf("%s: nothing is said of the day after tomorrow", c.zone)
+		}
+	}
+}

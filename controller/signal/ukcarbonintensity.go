@@ -1,0 +1,150 @@
+package signal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const (
+	ukCarbonIntensityURL  = "https://api.carbonintensity.org.uk"
+	ukCarbonIntensitySlot = 30 * time.Minute
+)
+
+// ukCarbonIntensity is carbonintensity.org.uk: forecasts of half hours, and for the nation, not its regions, what they
+// turned out to be.
+type ukCarbonIntensity struct {
+	spec  *v1alpha1.UKCarbonIntensitySource
+	fetch *fetcher
+
+	past      []Point
+	pastAsked time.Time
+}
+
+func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource, f *fetcher) (Source, error) {
+	if upper := strings.ToUpper(string(zone)); upper != "GB" && upper != "UK" && !strings.HasPrefix(upper, "GB-") && !strings.HasPrefix(upper, "UK-") {
+		return nil, refuse(ReasonZone, "the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
+	}
+	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
+}
+
+func (*ukCarbonIntensity) Name() string { return "ukCarbonIntensity" }
+
+// Fetch asks for two days ahead, and at most every two hours for the day past.
+func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	slot := now.Truncate(ukCarbonIntensitySlot)
+	// From the slot before: the service counts the slot in which the moment lies, or the next one.
+	ahead, err := s.get(ctx, slot.Add(-ukCarbonIntensitySlot), "fw48h")
+	if err != nil {
+		return Answer{}, err
+	}
+	a := Answer{Points: ahead, Step: ukCarbonIntensitySlot, IssuedAt: newest(ahead, now)}
+	if now.Sub(s.pastAsked) >= 2*time.Hour {
+		s.pastAsked = now
+		switch past, err := s.get(ctx, slot, "pt24h"); {
+		case err == nil:
+			s.past = past
+		case reasonOf(err) == ReasonHTTP || reasonOf(err) == ReasonRate || reasonOf(err) == ReasonMissing:
+			a.Lacks = err
+		default:
+			return Answer{}, err
+		}
+	}
+	a.Points = supplement(a.Points, s.past)
+	return a, nil
+}
+
+// get asks for the slots before or after a moment.
+func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) ([]Point, error) {
+	base := s.spec.URL
+	if base == "" {
+		base = ukCarbonIntensityURL
+	}
+	path := "/intensity/" + from.UTC().Format("2006-01-02T15:04Z") + "/" + span
+	switch {
+	case s.spec.Postcode != "":
+		path = "/regional" + path + "/postcode/" + s.spec.Postcode
+	case s.spec.RegionID != 0:
+		path = fmt.Sprintf("/regional%s/regionid/%d", path, s.spec.RegionID)
+	}
+	body, _, err := s.fetch.get(ctx, request{url: strings.TrimSuffix(base, "/") + path})
+	if err != nil {
+		return nil, err
+	}
+	return s.decode(body)
+}
+
+// ukSlot is a half hour.
+type ukSlot struct {
+	From      instant `json:"from"`
+	To        instant `json:"to"`
+	Intensity struct {
+		Forecast number `json:"forecast"`
+		Actual   number `json:"actual"`
+	} `json:"intensity"`
+}
+
+// ukRegion is what regional answers have around their slots.
+type ukRegion struct {
+	RegionID int32    `json:"regionid"`
+	Postcode string   `json:"postcode"`
+	Data     []ukSlot `json:"data"`
+}
+
+// decode reads an answer: a list of slots for the nation, an object around such a list for a region.
+func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
+	var text struct {
+		Data json.RawMessage `json:"data"`
+	}
+	if err := decode(body, &text); err != nil {
+		return nil, err
+	}
+	if len(text.Data) == 0 {
+		return nil, refuse(ReasonMissing, "the answer has no data")
+	}
+	var region ukRegion
+	if s.spec.Postcode == "" && s.spec.RegionID == 0 {
+		if err := decode(text.Data, &region.Data); err != nil {
+			return nil, err
+		}
+	} else if err := s.region(text.Data, &region); err != nil {
+		return nil, err
+	}
+	points := make([]Point, 0, len(region.Data))
+	for _, slot := range region.Data {
+		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
+			return nil, refuse(ReasonTime, "a slot is from %s to %s: want half an hour", slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
+		}
+		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
+		if actual.set {
+			value = actual
+		}
+		if !value.set {
+			continue // neither is known: a gap
+		}
+		points = append(points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
+	}
+	if len(points) == 0 {
+		return nil, refuse(ReasonMissing, "the answer has no values")
+	}
+	return points, nil
+}
+
+// region reads a regional answer, which must be of the region that was asked for.
+func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
+	if err := decode(data, into); err != nil {
+		return err
+	}
+	if s.spec.Postcode != "" && !strings.EqualFold(into.Postcode, s.spec.Postcode) {
+		return refuse(ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode, s.spec.Postcode)
+	}
+	if s.spec.RegionID != 0 && into.RegionID != s.spec.RegionID {
+		return refuse(ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)
+	}
+	return nil
+}
