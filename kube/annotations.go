@@ -3,48 +3,82 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
 // What people write on a pod, on a Job or on its pod template.
 const (
-	AnnotationAllowedDelay     = "kubenergy.io/allowed-delay"     // how long the start may be put off: a Go duration
-	AnnotationFinishBy         = "kubenergy.io/finish-by"         // deadline of the finish, RFC 3339
-	AnnotationExpectedDuration = "kubenergy.io/expected-duration" // a Go duration
-	AnnotationRunNow           = "kubenergy.io/run-now"           // "true": whatever else is said, do not hold it
-	AnnotationStrategy         = "kubenergy.io/strategy"          // a strategy of package sched, as in "carbon"
+	AnnotationAllowedDelay      = "kubenergy.io/allowed-delay"      // how long the start may be put off: a Go duration
+	AnnotationFinishBy          = "kubenergy.io/finish-by"          // deadline of the finish, RFC 3339
+	AnnotationExpectedDuration  = "kubenergy.io/expected-duration"  // a Go duration
+	AnnotationRunNow            = "kubenergy.io/run-now"            // "true": whatever else is said, do not hold it
+	AnnotationSkip              = "kubenergy.io/skip"               // "true": nor choose its node
+	AnnotationStrategy          = "kubenergy.io/strategy"           // a strategy of package sched, as in "carbon"
+	AnnotationCarbonThreshold   = "kubenergy.io/carbon-threshold"   // hold while above: gCO2e/kWh
+	AnnotationCarbonPercentile  = "kubenergy.io/carbon-percentile"  // hold while above: percentile of the next 24 hours
+	AnnotationPriceThreshold    = "kubenergy.io/price-threshold"    // hold while above: money per kWh
+	AnnotationCarbonCounts      = "kubenergy.io/carbon-counts"      // "false": price alone
+	AnnotationMaxPower          = "kubenergy.io/max-power-watts"    // only nodes whose full power is at most this
+	AnnotationMinEfficiency     = "kubenergy.io/min-efficiency"     // only nodes that are at least so efficient
+	AnnotationGPUWorkloadType   = "kubenergy.io/gpu-workload-type"  // inference, training, rendering or generic
+	AnnotationPUE               = "kubenergy.io/pue"                // facility energy ÷ node energy, wherever it runs
+	AnnotationPerformanceWeight = "kubenergy.io/performance-weight" // of the strategy hybrid: 0 (energy) to 1 (speed)
+)
+
+// Labels on pods.
+const (
+	LabelWorkloadType  = "kubenergy.io/workload-type"  // batch, service, stateful, system or generic
+	LabelWorkloadClass = "kubenergy.io/workload-class" // class of benchmarks, for the strategy hybrid
 )
 
 // What the hold loop writes.
 const (
-	LabelHeld            = "kubenergy.io/held" // "true" on Jobs that we suspended: what is selected, checked and uninstalled by
-	AnnotationHeldUntil  = "kubenergy.io/held-until"
-	AnnotationHeldReason = "kubenergy.io/held-reason"
-	AnnotationReleasedAt = "kubenergy.io/released-at" // its presence makes the release final
+	LabelHeld             = "kubenergy.io/held" // "true" on Jobs that we suspended: what is selected, checked and uninstalled by
+	AnnotationHeldUntil   = "kubenergy.io/held-until"
+	AnnotationHeldReason  = "kubenergy.io/held-reason"
+	AnnotationLatestStart = "kubenergy.io/latest-start" // the deadline of the hold
+	AnnotationReleasedAt  = "kubenergy.io/released-at"  // its presence makes the release final
 )
 
-// What the owner of a cluster writes on nodes.
+// What the owner of a cluster writes on nodes and namespaces.
 const (
 	LabelPowerProfile = "kubenergy.io/power-profile"
-	LabelSite         = "kubenergy.io/site"
+	LabelSite         = "kubenergy.io/site" // name of a GridZone
+	LabelMode         = "kubenergy.io/mode" // off, shadow, advise or enforce; its presence opts a namespace in
 )
 
 // Namespace is where our own components run.
 const Namespace = "kubenergy-system"
 
-// Marks is what the annotations of one object say.
+// Marks is what the annotations of one object say, ours and those that stand for ours.
 type Marks struct {
 	AllowedDelay     time.Duration
 	HasAllowedDelay  bool          // a delay of 0 says "not at all", no annotation says "as is usual here"
 	FinishBy         time.Time     // zero: none
 	ExpectedDuration time.Duration // 0: not said
 	RunNow           bool
+	Skip             bool
 	ReleasedBefore   bool
 	Strategy         string // "" or a name that sched.New accepts
+
+	Limits         sched.Limits // those that are said
+	HasCarbon      bool         // whether Limits.NoCarbon is said
+	MaxPower       energy.Watts // 0: not said
+	MinEfficiency  float64      // 0: not said
+	GPUClass       string
+	PUE            float64 // 0: not said
+	Performance    float64
+	HasPerformance bool
+
+	Gardener bool // a mark of Compute Gardener asks for a hold: what that system does by default is expected
 }
 
 // longest bounds every duration that a stranger may write. Nothing waits or runs for a year in a cluster, and sums of two
@@ -52,44 +86,115 @@ type Marks struct {
 const longest = 366 * 24 * time.Hour
 
 // ReadMarks reads annotations. Where several maps have a key, the first one wins: those of a Job come before those of
-// its pod template. On any value that makes no sense the error names the annotation, and the Marks are empty.
+// its pod template. Within a map, our own key comes before those of other systems. On any value that makes no sense the
+// error names the annotation, and the Marks are empty.
 func ReadMarks(annotations ...map[string]string) (Marks, error) {
-	var m Marks
-	var errs []error
-	read := func(key string, parse func(value string) error) {
-		for _, a := range annotations {
-			value, ok := a[key]
-			if !ok {
-				continue
-			}
-			if err := parse(value); err != nil {
-				errs = append(errs, fmt.Errorf("annotation %s is %s: %w", key, excerpt(value), err))
-			}
-			return
+	var r markReader
+	for _, a := range annotations {
+		if len(a) > 0 {
+			r.maps = append(r.maps, a)
 		}
 	}
-	read(AnnotationAllowedDelay, func(value string) (err error) {
-		m.AllowedDelay, err = readDuration(value)
-		m.HasAllowedDelay = true
+	if len(r.maps) == 0 {
+		return Marks{}, nil
+	}
+	r.readTimes()
+	r.readLimits()
+	r.readPlacement()
+	if len(r.errs) > 0 {
+		return Marks{}, errors.Join(r.errs...)
+	}
+	return r.Marks, nil
+}
+
+type markReader struct {
+	Marks
+	maps []map[string]string
+	errs []error
+}
+
+// read finds the value of a key, ours or an alias, and parses it.
+func (r *markReader) read(key string, parse func(value string) error) {
+	for _, a := range r.maps {
+		as, value, ok := lookUp(a, key)
+		if !ok {
+			continue
+		}
+		if as.translate != nil {
+			translated, err := as.translate(value)
+			if err != nil {
+				r.errs = append(r.errs, fmt.Errorf("annotation %s is %s: %w", as.key, excerpt(value), err))
+				return
+			}
+			value = translated
+		}
+		if err := parse(value); err != nil {
+			r.errs = append(r.errs, fmt.Errorf("annotation %s is %s: %w", as.key, excerpt(value), err))
+			return
+		}
+		r.Gardener = r.Gardener || as.holds
+		return
+	}
+}
+
+func (r *markReader) readTimes() {
+	r.read(AnnotationAllowedDelay, func(value string) (err error) {
+		r.AllowedDelay, err = readDuration(value)
+		r.HasAllowedDelay = true
 		return err
 	})
-	read(AnnotationFinishBy, func(value string) (err error) {
-		m.FinishBy, err = readTime(value)
+	r.read(AnnotationFinishBy, func(value string) (err error) {
+		r.FinishBy, err = readTime(value)
 		return err
 	})
-	read(AnnotationExpectedDuration, func(value string) (err error) {
-		m.ExpectedDuration, err = readDuration(value)
-		if err == nil && m.ExpectedDuration == 0 {
+	r.read(AnnotationExpectedDuration, func(value string) (err error) {
+		r.ExpectedDuration, err = readDuration(value)
+		if err == nil && r.ExpectedDuration == 0 {
 			return errors.New("want more than 0")
 		}
 		return err
 	})
-	read(AnnotationRunNow, func(value string) (err error) {
-		m.RunNow, err = readBool(value)
+	r.read(AnnotationRunNow, func(value string) (err error) {
+		r.RunNow, err = readBool(value)
 		return err
 	})
-	read(AnnotationStrategy, func(value string) error {
-		m.Strategy = value
+	r.read(AnnotationSkip, func(value string) (err error) {
+		r.Skip, err = readBool(value)
+		return err
+	})
+	// Not parsed: that we wrote it is what counts, and whoever forges it asks for less than run-now.
+	r.read(AnnotationReleasedAt, func(string) error { r.ReleasedBefore = true; return nil })
+}
+
+func (r *markReader) readLimits() {
+	r.read(AnnotationCarbonThreshold, func(value string) error {
+		v, err := readNumber(value, 0, maxIntensity)
+		if err == nil && v == 0 {
+			return errors.New("want more than 0")
+		}
+		r.Limits.Carbon = grid.Intensity(v)
+		return err
+	})
+	r.read(AnnotationCarbonPercentile, func(value string) error {
+		v, err := readNumber(value, 1, 99)
+		r.Limits.Percentile = v / 100
+		return err
+	})
+	r.read(AnnotationPriceThreshold, func(value string) error {
+		v, err := readNumber(value, -grid.MaxPrice, grid.MaxPrice)
+		r.Limits.Price, r.Limits.HasPrice = grid.Price(v), true
+		return err
+	})
+	r.read(AnnotationCarbonCounts, func(value string) error {
+		counts, err := readBool(value)
+		r.Limits.NoCarbon, r.HasCarbon = !counts, true
+		return err
+	})
+}
+
+func (r *markReader) readPlacement() {
+	r.read(AnnotationStrategy, func(value string) error {
+		r.Strategy = value
 		if _, err := sched.New(value); err != nil {
 			wheres, whens := sched.Names()
 			return fmt.Errorf("want one of %s, optionally followed by + and one of %s",
@@ -97,14 +202,34 @@ func ReadMarks(annotations ...map[string]string) (Marks, error) {
 		}
 		return nil
 	})
-	// Not parsed: that we wrote it is what counts, and whoever forges it asks for less than run-now.
-	read(AnnotationReleasedAt, func(string) error { m.ReleasedBefore = true; return nil })
-
-	if len(errs) > 0 {
-		return Marks{}, errors.Join(errs...)
-	}
-	return m, nil
+	r.read(AnnotationMaxPower, func(value string) error {
+		v, err := readNumber(value, 1, 1e6)
+		r.MaxPower = energy.Watts(v)
+		return err
+	})
+	r.read(AnnotationMinEfficiency, func(value string) (err error) {
+		r.MinEfficiency, err = readNumber(value, 0, 1e6)
+		return err
+	})
+	r.read(AnnotationGPUWorkloadType, func(value string) error {
+		r.GPUClass = value
+		if !slices.Contains(gpuClasses, value) {
+			return fmt.Errorf("want one of %s", strings.Join(gpuClasses, ", "))
+		}
+		return nil
+	})
+	r.read(AnnotationPUE, func(value string) (err error) {
+		r.PUE, err = readNumber(value, 1, maxPUE)
+		return err
+	})
+	r.read(AnnotationPerformanceWeight, func(value string) (err error) {
+		r.Performance, err = readNumber(value, 0, 1)
+		r.HasPerformance = true
+		return err
+	})
 }
+
+var gpuClasses = []string{"inference", "training", "rendering", "generic"}
 
 // readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value, which
 // may be 256 KiB long, so it is replaced.
@@ -138,6 +263,21 @@ func readTime(value string) (time.Time, error) {
 		return time.Time{}, errors.New("want a year from 2000 to 2200")
 	}
 	return t, nil
+}
+
+// readNumber reads a finite number between two limits.
+func readNumber(value string, least, most float64) (float64, error) {
+	if len(value) > maxValue {
+		return 0, errors.New("want a number")
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	switch {
+	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
+		return 0, errors.New("want a number")
+	case v < least || v > most:
+		return 0, fmt.Errorf("want %v to %v", least, most)
+	}
+	return v, nil
 }
 
 func readBool(value string) (bool, error) {

@@ -25,6 +25,7 @@ import (
 type Files struct {
 	SignalsFile  string // kind Signals
 	ProfilesFile string // kind PowerProfiles
+	Defaults     Defaults
 	Log          *slog.Logger
 
 	mu                sync.Mutex // held by the one that refreshes; readers of the view never wait
@@ -114,14 +115,19 @@ func (f *Files) Refresh() {
 	if !f.profiles.good() {
 		f.hardware, f.defaultProfile = nil, ""
 	}
-	v, err := NewView(f.sites, f.hardware, f.defaultProfile, time.Now())
+	sites := f.sites
+	if !f.signals.good() {
+		sites = withoutSignals(sites)
+	}
+	c := Contents{Sites: sites, DefaultProfile: f.defaultProfile, Defaults: f.Defaults}
+	for _, p := range f.hardware {
+		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
+	}
+	v, err := c.View()
 	if err != nil {
 		// Each file was checked alone when it was read, and they do not refer to each other.
 		f.log().Error("publishing a view", "error", err)
 		v = &View{}
-	}
-	if !f.signals.good() {
-		v = v.WithoutSignals()
 	}
 	f.view.Store(v)
 }
@@ -146,7 +152,7 @@ func (f *Files) readSignals(data []byte) error {
 			return fmt.Errorf("site %d is empty", i)
 		}
 	}
-	if _, err := NewView(file.Sites, nil, "", time.Time{}); err != nil {
+	if _, err := NewView(file.Sites, nil, ""); err != nil {
 		return err
 	}
 	f.sites = file.Sites
@@ -167,7 +173,7 @@ func (f *Files) readProfiles(data []byte) error {
 			return fmt.Errorf("profile %d is empty", i)
 		}
 	}
-	if _, err := NewView(nil, file.Profiles, file.Default, time.Time{}); err != nil {
+	if _, err := NewView(nil, file.Profiles, file.Default); err != nil {
 		return err
 	}
 	f.hardware, f.defaultProfile = file.Profiles, file.Default

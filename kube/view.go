@@ -1,29 +1,69 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
-	"time"
+	"slices"
+	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/hardware"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// View is what is known about sites and hardware at one moment. It never changes: whoever learns something publishes
-// another one. The zero View knows nothing.
+// View is what is known about grids, hardware and policies at one moment. It never changes: whoever learns something
+// publishes another one. The zero View knows nothing.
 //
-// Consumers take a func() *View and call it once per decision, so that files, and later watched objects, can stand
-// behind it.
+// Consumers take a func() *View and call it once per decision, so that files or watched objects can stand behind it.
 type View struct {
-	LoadedAt time.Time
-
 	sites          []*sched.Site
 	siteByName     map[string]*sched.Site
-	profileByName  map[string]*energy.Profile
-	defaultProfile *energy.Profile
+	siteByRegion   map[string]*sched.Site // "eu-central-1" and "aws/eu-central-1"
+	siteByZone     map[grid.Zone]*sched.Site
+	profiles       []*NodeProfile // by name
+	profileByName  map[string]*NodeProfile
+	defaultProfile *NodeProfile
+	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
+
+	classes   map[string]bool            // of those benchmarks
+	nodePower map[string]*energy.Profile // by node, as somebody said by hand; "": of those of which nothing is known
+	catalog   *hardware.Catalog
+
+	policies  map[string]*v1alpha1.EnergyPolicy
+	rules     map[string]*rules // of namespaces that say something
+	elsewhere *rules            // of all others
+	unsettled bool
+
+	nodes sync.Map // name → *nodeFacts: what depends on the node's object and on nothing else
+}
+
+// NodeProfile is a power profile and the nodes that have it.
+type NodeProfile struct {
+	energy.Profile
+	Selector   map[string]string // labels of its nodes
+	PUE        float64           // 0: that of the site
+	Benchmarks map[string]energy.Benchmark
+}
+
+// Contents is what a View is made of.
+type Contents struct {
+	Sites          []*sched.Site            // the first one is the default
+	Regions        map[string]string        // cloud region → name of a site, besides the well-known ones
+	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
+	DefaultProfile string                   // may be empty
+	Policies       []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
+	Namespaces     []NamespaceMarks
+	Benchmarks     map[string]map[string]energy.Benchmark // by class and node
+	Defaults       Defaults
+	// Unsettled says that policies are not known yet. Nothing is planned until they are.
+	Unsettled bool
 }
 
 // nowhere stands for the site of a cluster that nobody described: no signals, so no opinion on carbon, but a power
@@ -32,15 +72,29 @@ var nowhere = &sched.Site{}
 
 // NewView checks and indexes sites and profiles, and keeps both. The first site is the default one; defaultProfile may
 // be empty.
-func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string, loadedAt time.Time) (*View, error) {
+func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) (*View, error) {
+	c := Contents{Sites: sites, DefaultProfile: defaultProfile}
+	for _, p := range profiles {
+		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
+	}
+	return c.View()
+}
+
+// View builds a view of everything. The error names all sites and profiles that cannot be used.
+func (c *Contents) View() (*View, error) {
 	v := &View{
-		LoadedAt:      loadedAt,
-		sites:         sites,
-		siteByName:    make(map[string]*sched.Site, len(sites)),
-		profileByName: make(map[string]*energy.Profile, len(profiles)),
+		sites:         c.Sites,
+		siteByName:    make(map[string]*sched.Site, len(c.Sites)),
+		siteByRegion:  map[string]*sched.Site{},
+		siteByZone:    map[grid.Zone]*sched.Site{},
+		profiles:      slices.Clone(c.Profiles),
+		profileByName: make(map[string]*NodeProfile, len(c.Profiles)),
+		nodePower:     c.Defaults.NodePower,
+		catalog:       c.Defaults.Hardware,
+		unsettled:     c.Unsettled,
 	}
 	var errs []error
-	for i, s := range sites {
+	for i, s := range c.Sites {
 		switch {
 		case s.Name == "":
 			errs = append(errs, fmt.Errorf("site %d has no name", i))
@@ -49,11 +103,14 @@ func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile str
 			errs = append(errs, fmt.Errorf("site %q appears twice", s.Name))
 		}
 		v.siteByName[s.Name] = s
-		if err := checkSite(s); err != nil {
+		if v.siteByZone[s.Zone] == nil {
+			v.siteByZone[s.Zone] = s
+		}
+		if err := CheckSite(s); err != nil {
 			errs = append(errs, fmt.Errorf("site %q: %w", s.Name, err))
 		}
 	}
-	for i, p := range profiles {
+	for i, p := range c.Profiles {
 		switch {
 		case p.Name == "":
 			errs = append(errs, fmt.Errorf("profile %d has no name", i))
@@ -66,15 +123,90 @@ func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile str
 			errs = append(errs, err)
 		}
 	}
-	if defaultProfile != "" {
-		if v.defaultProfile = v.profileByName[defaultProfile]; v.defaultProfile == nil {
-			errs = append(errs, fmt.Errorf("the default profile %q is not among the profiles", defaultProfile))
+	if c.DefaultProfile != "" {
+		if v.defaultProfile = v.profileByName[c.DefaultProfile]; v.defaultProfile == nil {
+			errs = append(errs, fmt.Errorf("the default profile %q is not among the profiles", c.DefaultProfile))
 		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	slices.SortFunc(v.profiles, func(a, b *NodeProfile) int {
+		return cmp.Or(cmp.Compare(len(b.Selector), len(a.Selector)), cmp.Compare(a.Name, b.Name))
+	})
+	for region, site := range c.Regions {
+		if s := v.siteByName[site]; s != nil {
+			v.siteByRegion[region] = s
+		}
+	}
+	v.indexBenchmarks(c.Benchmarks)
+	v.settlePolicies(c)
 	return v, nil
+}
+
+// indexBenchmarks turns a knowledge base around: a node is asked for all of its classes.
+func (v *View) indexBenchmarks(byClass map[string]map[string]energy.Benchmark) {
+	v.benchmarks, v.classes = map[string]map[string]energy.Benchmark{}, map[string]bool{}
+	for class, nodes := range byClass {
+		v.classes[class] = true
+		for node, b := range nodes {
+			if v.benchmarks[node] == nil {
+				v.benchmarks[node] = map[string]energy.Benchmark{}
+			}
+			v.benchmarks[node][class] = b
+		}
+	}
+}
+
+func (v *View) settlePolicies(c *Contents) {
+	book := &ruleBook{defaults: c.Defaults, policies: map[string]*v1alpha1.EnergyPolicy{}}
+	for _, p := range c.Policies {
+		if p.Name == PolicyName && ReadPolicy(p) == nil {
+			book.policies[p.Namespace] = p
+		}
+	}
+	v.policies = book.policies
+	v.elsewhere = book.of("", nil, nil)
+	v.rules = map[string]*rules{}
+	for namespace := range book.policies {
+		v.rules[namespace] = book.of(namespace, nil, nil)
+	}
+	for i := range c.Namespaces {
+		n := &c.Namespaces[i]
+		if ModeOf(n.Labels) == "" && !gardenerNamespace(n.Labels) {
+			continue
+		}
+		own, _ := ReadNamespace(n) // what makes no sense there counts as not written; the policy's conditions say so
+		v.rules[n.Name] = book.of(n.Name, n, own)
+	}
+}
+
+// Settled reports whether the policies are known. Where they are not, nothing new is to be decided.
+func (v *View) Settled() bool { return !v.unsettled }
+
+// Policies returns the EnergyPolicies that count, by namespace. Read only.
+func (v *View) Policies() map[string]*v1alpha1.EnergyPolicy { return v.policies }
+
+// Mode returns the mode that holds in a namespace, and whether it has opted in.
+func (v *View) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
+	r := v.rulesOf(namespace)
+	return r.mode, r.optedIn
+}
+
+// Delays reports whether a Job of a namespace that says nothing of itself may wait there.
+func (v *View) Delays(namespace string) bool {
+	r := v.rulesOf(namespace)
+	s := r.settings(TypeBatch, "", nil)
+	return r.optedIn && s.AllowedDelay > 0
+}
+
+// Concerns reports, at the price of a few map lookups, whether a pod may be ours: somebody marked it, its namespace has
+// opted in, or its scheduler's users expect it.
+func (v *View) Concerns(pod *v1.Pod) bool {
+	if r, ok := v.rules[pod.Namespace]; ok && r.optedIn {
+		return true
+	}
+	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName || Marked(pod)
 }
 
 // The dirtiest grids emit about 1,200 g/kWh at the margin; what is ten times worse was written in another unit.
@@ -83,7 +215,8 @@ const (
 	maxPUE       = 10
 )
 
-func checkSite(s *sched.Site) error {
+// CheckSite reports what makes a site unusable.
+func CheckSite(s *sched.Site) error {
 	// 0 reads as 1: a file need not say it.
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= maxPUE) {
 		return fmt.Errorf("pue is %v: want 1 to %d", s.PUE, maxPUE)
@@ -107,24 +240,107 @@ func (v *View) Sites() []*sched.Site { return v.sites }
 func (v *View) Site(name string) *sched.Site { return v.siteByName[name] }
 
 // Profile returns the power profile of a name, or nil.
-func (v *View) Profile(name string) *energy.Profile { return v.profileByName[name] }
+func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] }
 
-// Node returns a node as the core sees it. The profile is the one that the node's label names, else the default; a label
-// that names an unknown profile is a mistake, and no profile rather than the wrong one. ok is false where there is none:
-// strategies that price energy then have no opinion.
-func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
-	profile := v.defaultProfile
-	if name := n.Labels[LabelPowerProfile]; name != "" {
-		profile = v.profileByName[name]
-	}
-	return sched.Node{
-		Name: n.Name, Site: v.siteOf(n), Labels: n.Labels,
-		Capacity: capacity, Free: free, Jobs: jobs, Profile: profile,
-	}, profile != nil
+// nodeFacts is what a view knows of a node.
+type nodeFacts struct {
+	node       *v1.Node
+	site       *sched.Site
+	profile    *energy.Profile
+	pue        float64
+	from       string // what told the profile
+	benchmarks map[string]energy.Benchmark
 }
 
-// siteOf prefers what the owner wrote, then a topology zone of the same name, then the default site.
-func (v *View) siteOf(n *v1.Node) *sched.Site {
+// facts are remembered for the very object: the scheduler asks for the same nodes in every cycle.
+func (v *View) facts(n *v1.Node) *nodeFacts {
+	if known, ok := v.nodes.Load(n.Name); ok {
+		if f := known.(*nodeFacts); f.node == n {
+			return f
+		}
+	}
+	f := &nodeFacts{node: n, site: v.SiteOfNode(n), benchmarks: v.benchmarks[n.Name]}
+	p := v.profileOf(n)
+	if p != nil && f.benchmarks == nil {
+		f.benchmarks = p.Benchmarks
+	}
+	f.profile, f.pue, f.from = v.hardwareOf(n, p)
+	v.nodes.Store(n.Name, f)
+	return f
+}
+
+// profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
+// unknown profile is a mistake, and no profile rather than the wrong one.
+func (v *View) profileOf(n *v1.Node) *NodeProfile {
+	if name := n.Labels[LabelPowerProfile]; name != "" {
+		return v.profileByName[name]
+	}
+	for _, p := range v.profiles {
+		if len(p.Selector) > 0 && selects(p.Selector, n.Labels) {
+			return p
+		}
+	}
+	return nil
+}
+
+// hardwareOf returns the power profile of a node, its own PUE if it has one, and what told them.
+func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, pue float64, from string) {
+	if p != nil {
+		return &p.Profile, p.PUE, "PowerProfile " + p.Name
+	}
+	if name := n.Labels[LabelPowerProfile]; name != "" {
+		return nil, 0, "there is no PowerProfile " + name
+	}
+	if own := v.nodePower[n.Name]; own != nil {
+		return own, 0, own.Source
+	}
+	allocatable := n.Status.Capacity
+	gpus := quantity(allocatable, nvidiaGPU) + quantity(allocatable, amdGPU)
+	catalog := v.catalog
+	if catalog == nil {
+		catalog = hardware.Default()
+	}
+	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, allocatable.Cpu().Value(), allocatable.Memory().Value(), gpus)
+	switch {
+	case ok:
+		return detected, kind.PUE, kind.String()
+	case v.defaultProfile != nil:
+		return &v.defaultProfile.Profile, cmp.Or(kind.PUE, v.defaultProfile.PUE), "default PowerProfile " + v.defaultProfile.Name
+	case v.nodePower[""] != nil:
+		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
+	}
+	return nil, kind.PUE, kind.String()
+}
+
+// Hardware returns the power profile of a node, or nil, and what told it, for people.
+func (v *View) Hardware(n *v1.Node) (profile *energy.Profile, from string) {
+	f := v.facts(n)
+	return f.profile, f.from
+}
+
+func selects(selector, labels map[string]string) bool {
+	for key, want := range selector {
+		if got, ok := labels[key]; !ok || got != want {
+			return false
+		}
+	}
+	return true
+}
+
+// Node returns a node as the core sees it. Its power profile is the one that its label names, else one that selects it,
+// else that of the hardware it says it has, else the default. ok is false where there is none: strategies that price
+// energy then have no opinion.
+func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
+	f := v.facts(n)
+	return sched.Node{
+		Name: n.Name, Site: f.site, Labels: n.Labels,
+		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
+	}, f.profile != nil
+}
+
+// SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then the
+// default site.
+func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
 	for _, key := range [...]string{LabelSite, v1.LabelTopologyZone} {
 		if name := n.Labels[key]; name != "" {
 			if s := v.siteByName[name]; s != nil {
@@ -132,21 +348,47 @@ func (v *View) siteOf(n *v1.Node) *sched.Site {
 			}
 		}
 	}
+	if s := v.siteOfRegion(n); s != nil {
+		return s
+	}
 	if len(v.sites) > 0 {
 		return v.sites[0]
 	}
 	return nowhere
 }
 
-// WithoutSignals returns v with the same sites, names and PUE, but as if no provider had ever answered.
-func (v *View) WithoutSignals() *View {
-	bare := *v
-	bare.sites = make([]*sched.Site, len(v.sites))
-	bare.siteByName = make(map[string]*sched.Site, len(v.sites))
-	for i, s := range v.sites {
-		s := &sched.Site{Name: s.Name, Zone: s.Zone, PUE: s.PUE}
-		bare.sites[i] = s
-		bare.siteByName[s.Name] = s
+// siteOfRegion maps the cloud region of a node: as somebody said, else to the site of the grid zone that it lies in.
+func (v *View) siteOfRegion(n *v1.Node) *sched.Site {
+	region := n.Labels[v1.LabelTopologyRegion]
+	if region == "" {
+		return nil
 	}
-	return &bare
+	provider := cloudOf(n)
+	for _, key := range [...]string{provider + "/" + region, region} {
+		if s := v.siteByRegion[key]; s != nil {
+			return s
+		}
+	}
+	if zone, ok := grid.ZoneOfRegion(provider, region); ok {
+		return v.siteByZone[zone]
+	}
+	return nil
+}
+
+// cloudOf returns the provider of a node's machine: aws, gcp, azure, or "".
+func cloudOf(n *v1.Node) string {
+	scheme, _, _ := strings.Cut(n.Spec.ProviderID, ":")
+	if scheme == "gce" {
+		return "gcp"
+	}
+	return scheme
+}
+
+// withoutSignals returns sites of the same names and PUE, as if no provider had ever answered.
+func withoutSignals(sites []*sched.Site) []*sched.Site {
+	bare := make([]*sched.Site, len(sites))
+	for i, s := range sites {
+		bare[i] = &sched.Site{Name: s.Name, Zone: s.Zone, PUE: s.PUE}
+	}
+	return bare
 }

@@ -42,7 +42,7 @@ func TestNewViewRefuses(t *testing.T) {
 		{name: "unknown default", profiles: []*energy.Profile{{Name: "a"}}, fallback: "b", want: `default profile "b"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := NewView(tc.sites, tc.profiles, tc.fallback, noon)
+			_, err := NewView(tc.sites, tc.profiles, tc.fallback)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v does not say %q", err, tc.want)
 			}
@@ -53,15 +53,15 @@ func TestNewViewRefuses(t *testing.T) {
 func TestViewNode(t *testing.T) {
 	sites := []*sched.Site{{Name: "home", Carbon: carbonOf(t, 100)}, {Name: "north", PUE: 1.2}}
 	profiles := []*energy.Profile{{Name: "small", Max: 10}, {Name: "large", Max: 100}}
-	full, err := NewView(sites, profiles, "small", noon)
+	full, err := NewView(sites, profiles, "small")
 	if err != nil {
 		t.Fatal(err)
 	}
-	noDefault, err := NewView(sites, profiles, "", noon)
+	noDefault, err := NewView(sites, profiles, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	noSites, err := NewView(nil, profiles, "small", noon)
+	noSites, err := NewView(nil, profiles, "small")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,19 +101,15 @@ func TestViewNode(t *testing.T) {
 }
 
 func TestWithoutSignals(t *testing.T) {
-	v, err := NewView([]*sched.Site{{Name: "home", Zone: "DE", PUE: 1.3, Carbon: carbonOf(t, 100), Price: carbonOf(t, 1)}}, nil, "", noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bare := v.WithoutSignals()
-	s := bare.Site("home")
-	if s.Carbon.Series != nil || s.Price.Series != nil {
+	full := &sched.Site{Name: "home", Zone: "DE", PUE: 1.3, Carbon: carbonOf(t, 100), Price: carbonOf(t, 1)}
+	bare := withoutSignals([]*sched.Site{full})[0]
+	if bare.Carbon.Series != nil || bare.Price.Series != nil {
 		t.Error("signals are still there")
 	}
-	if s.Zone != "DE" || s.PUE != 1.3 || bare.Sites()[0] != s {
-		t.Errorf("site is %+v", s)
+	if bare.Name != "home" || bare.Zone != "DE" || bare.PUE != 1.3 {
+		t.Errorf("site is %+v", bare)
 	}
-	if v.Site("home").Carbon.Series == nil {
+	if full.Carbon.Series == nil {
 		t.Error("the original lost its signals")
 	}
 }

@@ -32,7 +32,7 @@ type Scheduling struct {
 	Sites    []*sched.Site     // the first is the default
 	Profiles []*energy.Profile // the first is the default
 	Policy   sched.Policy
-	Defaults kube.Defaults
+	MaxDelay time.Duration // of any hold
 	// Strategies are the profiles besides kube-scheduler's own, by schedulerName.
 	Strategies map[string]string
 	Log        *slog.Logger
@@ -44,6 +44,9 @@ type Scheduling struct {
 func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err error) {
 	files := &kube.Files{
 		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"), Log: s.Log,
+		Defaults: kube.Defaults{
+			MaxDelay: s.MaxDelay, When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving, MaxSignalAge: s.Policy.MaxSignalAge,
+		},
 	}
 	if err := s.writeKnowledge(files); err != nil {
 		return nil, err
@@ -60,11 +63,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	if err != nil {
 		return nil, err
 	}
-	strategy, err := sched.New("carbon+" + HoldRule)
-	if err != nil {
-		return nil, err
-	}
-	loop := hold.New(hold.Config{Client: client, View: files.View, Strategy: strategy, Policy: s.Policy, Defaults: s.Defaults})
+	loop := hold.New(hold.Config{Client: client, View: files.View})
 	var plugins []app.Option
 	for name, factory := range plugin.New(plugin.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log}) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
@@ -166,7 +165,7 @@ func withArgs(pluginConfig any, args map[string]any) []any {
 func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (func(), error) {
 	scheduling := &Scheduling{
 		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},
-		Defaults: kube.Defaults{MaxDelay: 7 * 24 * time.Hour},
+		MaxDelay: 7 * 24 * time.Hour,
 		Log:      slog.New(slog.NewTextHandler(c.logs, nil)),
 	}
 	until := s.Start.Add(2*span(s) + 48*time.Hour)

@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube/hold"
 	"github.com/kubenergy/kubenergy/kube/plugin"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
 // shared is what exists once in the process, whatever the number of profiles: what is known, and the hold loop.
@@ -37,7 +39,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	if err := s.options.validate(); err != nil {
 		return plugin.Deps{}, err
 	}
-	strategy, err := sched.New(s.options.strategy)
+	knowledge, run, err := s.knowledge(ctx, config)
 	if err != nil {
 		return plugin.Deps{}, err
 	}
@@ -46,15 +48,42 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	if err != nil {
 		return plugin.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
 	}
-	files := &kube.Files{SignalsFile: s.options.signals, ProfilesFile: s.options.profiles, Log: s.log}
-	files.Refresh()
-	loop := hold.New(hold.Config{
-		Client: client, View: files.View, Strategy: strategy, Policy: s.options.policy, Defaults: s.options.defaults,
-		Namespace: kube.Namespace, MaxPods: s.options.maxPods,
-	})
-	s.run(ctx, "files", files.Run)
+	loop := hold.New(hold.Config{Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods})
+	s.run(ctx, "knowledge", run)
 	s.run(ctx, "hold loop", loop.Run)
-	return plugin.Deps{View: files.View, Gate: loop, Clock: loop.Now, Log: s.log}, nil
+	awaitSettled(ctx, knowledge)
+	return plugin.Deps{View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log}, nil
+}
+
+// knowledge returns what tells the present view, and what keeps it up to date: files where they are named, else the
+// objects that the controller fills.
+func (s *shared) knowledge(ctx context.Context, config *rest.Config) (func() *kube.View, func(context.Context) error, error) {
+	defaults, warnings := kube.AliasEnvironment(os.Environ(), s.options.defaults)
+	for _, w := range warnings {
+		s.log.WarnContext(ctx, w)
+	}
+	if s.options.signals != "" || s.options.profiles != "" {
+		defaults.Mode = v1alpha1.ModeEnforce // nobody can say it in a file
+		files := &kube.Files{SignalsFile: s.options.signals, ProfilesFile: s.options.profiles, Defaults: defaults, Log: s.log}
+		files.Refresh()
+		return files.View, files.Run, nil
+	}
+	objects, err := kube.NewObjects(rest.AddUserAgent(rest.CopyConfig(config), "kubenergy-knowledge"), s.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects.Defaults = defaults
+	return objects.View, objects.Run, nil
+}
+
+// awaitSettled gives policies a moment to arrive before the first pods do: without them nothing is held, and released is
+// final. Scheduling does not wait for longer.
+func awaitSettled(ctx context.Context, view func() *kube.View) {
+	const moment = 5 * time.Second
+	end := time.Now().Add(moment)
+	for !view().Settled() && ctx.Err() == nil && time.Now().Before(end) {
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func (s *shared) run(ctx context.Context, name string, run func(context.Context) error) {

@@ -33,9 +33,9 @@ func TestSharedStops(t *testing.T) {
 
 func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
 	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
-	s.options.strategy, s.options.policy.MinSaving = "best", 2
+	s.options.defaults.When, s.options.defaults.MinSaving = "best", 2
 	_, err := s.start(t.Context(), &rest.Config{})
-	for _, want := range []string{`--kubenergy-hold-strategy: unknown strategy "best"`, "--kubenergy-min-saving is 2"} {
+	for _, want := range []string{`--kubenergy-hold-rule is "best"`, "--kubenergy-min-saving is 2"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}

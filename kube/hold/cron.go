@@ -18,7 +18,7 @@ const tickMargin = 10 * time.Second
 // cronLatest returns the latest start of a CronJob's run such that it ends before the next tick: under Replace the
 // CronJob controller deletes a run that is not finished then, held or not, and under Forbid it skips the next one. It
 // returns the zero time where runs may overlap.
-func cronLatest(ctx context.Context, client kubernetes.Interface, run *seenJob) (time.Time, error) {
+func cronLatest(ctx context.Context, client kubernetes.Interface, run *seenJob, duration time.Duration) (time.Time, error) {
 	c, err := client.BatchV1().CronJobs(run.namespace).Get(ctx, run.cronJob, metav1.GetOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", run.namespace, run.cronJob, err)
@@ -30,7 +30,7 @@ func cronLatest(ctx context.Context, client kubernetes.Interface, run *seenJob) 
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", run.namespace, run.cronJob, err)
 	}
-	return tick.Add(-run.job.Duration - tickMargin), nil
+	return tick.Add(-duration - tickMargin), nil
 }
 
 // nextTick reads a schedule as the CronJob controller does. Without a time zone that is the controller's own, and the

@@ -13,8 +13,8 @@
 //     time where the cluster has room. Nothing else is released before its window by more than the measured latency.
 //   - Released is final. What was never to be held (package kube has the list) is let go when it is seen.
 //   - Signals that vanish while something is held leave its plan as it is. They cannot prolong it, and releasing
-//     everything at once would put the load where a forecast said that it should not be. What was not planned yet, and
-//     pods after a restart, are let go: no data, no hold.
+//     everything at once would put the load where a forecast said that it should not be. What was not planned yet, what
+//     only hoped for better signals, and pods after a restart, are let go: no data, no hold.
 //
 // # Several replicas
 //

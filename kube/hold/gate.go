@@ -15,9 +15,9 @@ import (
 // gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing: what
 // takes time is left to the loop, which gets every newly held pod through pass.
 type gate struct {
-	clock    *clock
-	defaults kube.Defaults
-	max      int64
+	clock *clock
+	view  func() *kube.View
+	max   int64
 
 	tickets sync.Map // types.UID → *ticket
 	held    atomic.Int64
@@ -33,20 +33,23 @@ type ticket struct {
 // ask reports whether the pod is to be kept from the queue, and until when at the latest. first is true when that is
 // decided; refusal says why a pod that asked to be held is not, once per pod.
 func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal string) {
-	if !kube.Marked(pod) {
+	// What was decided stands, whatever is known by now.
+	if t, ok := g.ticket(pod.UID); ok {
+		latest := t.latest.Load()
+		return time.Unix(0, latest), !t.released.Load() && g.clock.now().UnixNano() < latest, false, ""
+	}
+	view := g.view()
+	if !view.Concerns(pod) {
 		return time.Time{}, false, false, ""
 	}
 	now := g.clock.now()
-	if t, ok := g.ticket(pod.UID); ok {
-		latest := t.latest.Load()
-		return time.Unix(0, latest), !t.released.Load() && now.UnixNano() < latest, false, ""
-	}
 	if _, never := kube.NeverHeldPod(pod); never {
 		return time.Time{}, false, false, ""
 	}
-	job, err := kube.PodJob(pod, g.defaults)
+	work, err := kube.ReadPod(pod)
+	job, settings := view.Settle(&work)
 	latest := job.LatestStart()
-	if err == nil && (job.Released || !now.Before(latest)) {
+	if err == nil && (!settings.Enforced() || !view.Settled() || job.Released || !now.Before(latest)) {
 		return time.Time{}, false, false, ""
 	}
 	t := &ticket{pod: pod}

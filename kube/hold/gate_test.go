@@ -20,7 +20,11 @@ func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1
 }
 
 func gateFor(most int64) *gate {
-	return &gate{clock: newClock(), defaults: kube.Defaults{MaxDelay: time.Hour}, max: most}
+	view, err := (&kube.Contents{Defaults: kube.Defaults{MaxDelay: time.Hour}}).View()
+	if err != nil {
+		panic(err)
+	}
+	return &gate{clock: newClock(), view: func() *kube.View { return view }, max: most}
 }
 
 func podOf(age time.Duration, annotations map[string]string, change ...func(*v1.Pod)) *v1.Pod {

@@ -14,6 +14,8 @@ import (
 type hold struct {
 	uid             types.UID
 	namespace, name string
+	work            *kube.Work
+	settings        kube.Settings
 	job             sched.Job // its AllowedDelay ends at latest
 	asked           asked
 	latest          time.Time  // the deadline: nothing keeps it longer
@@ -23,14 +25,16 @@ type hold struct {
 	seen            *kube.View // what it was planned on
 	reason          string     // of the plan
 	said            time.Time  // the start that its condition or annotation names; zero: none
-	version         string     // resourceVersion of a Job
-	unheld          bool       // the plan is to run now
-	planned         bool       // start came from a forecast, here or (a Job's) in an earlier process
-	waiting         bool       // for the schedule of its CronJob: not planned yet
-	releasing       bool       // an attempt is under way
-	failures        uint8      // of attempts
-	annotated       bool       // a Job that has annotations
-	handOver        bool       // take off our label and leave the Job suspended: somebody else resumes it
+	version         string     // resourceVersion of a pod
+	patch           kube.HeldJob
+	cron            *seenJob // of a CronJob that may not overlap; nil: none, or not known yet
+	unheld          bool     // the plan is to run now
+	planned         bool     // start came from a forecast, here or (a Job's) in an earlier process
+	waiting         bool     // for the schedule of its CronJob: not planned yet
+	hoping          bool     // its plan names no time, only a threshold that the next signals may meet
+	releasing       bool     // an attempt is under way
+	failures        uint8    // of attempts
+	handOver        bool     // take off our label and leave the Job suspended: somebody else resumes it
 }
 
 // asked is what the object says of when it must run.

@@ -23,26 +23,25 @@ import (
 type seenJob struct {
 	uid             types.UID
 	namespace, name string
-	version         string
-	job             sched.Job
+	patch           kube.HeldJob
+	work            kube.Work
 	letGo           string // why it is not to be held; "": it may be
 	nonsense        bool   // an annotation makes no sense
 	cronJob         string // its owner
 	scheduled       time.Time
 	heldUntil       time.Time // what an earlier process planned
+	latest          time.Time // and what it took for the deadline
 	suspended       bool
-	annotated       bool
 	queued          bool // by Kueue
 }
 
-func readJob(j *batchv1.Job, d kube.Defaults) *seenJob {
+func readJob(j *batchv1.Job) *seenJob {
 	s := &seenJob{
-		uid: j.UID, namespace: j.Namespace, name: j.Name, version: j.ResourceVersion,
+		uid: j.UID, namespace: j.Namespace, name: j.Name, patch: kube.SeenJob(j),
 		scheduled: j.CreationTimestamp.Time,
 		suspended: j.Spec.Suspend != nil && *j.Spec.Suspend,
-		annotated: len(j.Annotations) > 0,
 	}
-	job, err := kube.BatchJob(j, d)
+	work, err := kube.ReadJob(j)
 	why, never := kube.NeverHeldJob(j)
 	switch {
 	case err != nil:
@@ -52,8 +51,7 @@ func readJob(j *batchv1.Job, d kube.Defaults) *seenJob {
 	case !s.suspended:
 		s.letGo = "it was resumed"
 	}
-	s.job = job
-	s.job.ID, s.job.Submitted = j.Namespace+"/"+j.Name, j.CreationTimestamp.Time
+	s.work = work
 	_, s.queued = j.Labels[kube.LabelKueueQueue] // Kueue resumes it itself
 	if owner := metav1.GetControllerOf(j); owner != nil && owner.Kind == "CronJob" {
 		s.cronJob = owner.Name
@@ -63,6 +61,9 @@ func readJob(j *batchv1.Job, d kube.Defaults) *seenJob {
 	}
 	if t, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationHeldUntil]); err == nil {
 		s.heldUntil = t
+	}
+	if t, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart]); err == nil {
+		s.latest = t
 	}
 	return s
 }
@@ -112,7 +113,7 @@ func (s jobStore) Add(obj any) error {
 	if j.Labels[kube.LabelHeld] != "true" {
 		return s.Delete(obj)
 	}
-	seen := readJob(j, s.l.gate.defaults)
+	seen := readJob(j)
 	s.l.post(func() { s.l.sawJob(seen) })
 	return nil
 }
@@ -134,7 +135,7 @@ func (s jobStore) Replace(list []any, _ string) error {
 	seen := make(map[types.UID]*seenJob, len(list))
 	for _, obj := range list {
 		if j, ok := obj.(*batchv1.Job); ok && j.Labels[kube.LabelHeld] == "true" {
-			seen[j.UID] = readJob(j, s.l.gate.defaults)
+			seen[j.UID] = readJob(j)
 		}
 	}
 	s.l.post(func() {
@@ -163,8 +164,10 @@ func (l *Loop) lostJob(uid types.UID) {
 func (l *Loop) sawJob(s *seenJob) {
 	h := l.jobs.byUID[s.uid]
 	first := h == nil
+	view := l.known()
 	if first {
-		h = &hold{uid: s.uid, namespace: s.namespace, name: s.name, latest: s.job.LatestStart(), said: s.heldUntil}
+		h = &hold{uid: s.uid, namespace: s.namespace, name: s.name, work: &s.work, said: s.heldUntil}
+		h.latest = s.deadline(view)
 		h.start = h.latest
 		if !s.heldUntil.IsZero() {
 			h.start, h.planned = earlier(s.heldUntil, h.latest), true
@@ -172,43 +175,62 @@ func (l *Loop) sawJob(s *seenJob) {
 		l.jobs.add(h)
 		l.ensurePods()
 	}
-	h.version, h.annotated, h.handOver = s.version, s.annotated, s.queued
-	wishes := asks(&s.job)
-	switch {
-	case s.letGo != "":
+	h.work, h.patch, h.handOver, h.cron = &s.work, s.patch, s.queued, nil
+	if s.cronJob != "" {
+		h.cron = s
+	}
+	if s.letGo != "" {
 		h.unheld, h.reason = true, s.letGo
 		h.said = time.Time{} // it was never held, or somebody else released it: nobody is to be told
-		h.job, h.asked = s.job, wishes
+		h.job, h.settings = view.Settle(h.work)
+		h.asked = asks(&h.job)
 		if first && s.nonsense {
 			l.sayRefused(h.about(true), s.letGo)
 		}
-	case !first && wishes == h.asked:
-	default:
-		h.job, h.asked, h.unheld = s.job, wishes, false
-		h.waiting = false // for a lookup that was made for other wishes
-		l.setLatest(l.jobs, h, s.job.LatestStart())
-		if s.cronJob != "" && !s.job.Released {
-			h.waiting = true
-			l.goes(func(ctx context.Context) { l.clampToTick(ctx, s) })
-		}
+		return
+	}
+	if !view.Settled() {
+		return // planAll settles it as soon as the policies are known
+	}
+	before := h.asked
+	l.settle(l.jobs, h, view)
+	if first || h.asked != before {
+		h.unheld, h.seen = false, nil
 	}
 }
 
+// deadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what an
+// earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
+func (s *seenJob) deadline(view *kube.View) time.Time {
+	job, settings := view.Settle(&s.work)
+	if view.Settled() || settings.AllowedDelay > 0 {
+		return job.LatestStart()
+	}
+	if !s.latest.IsZero() {
+		return s.latest
+	}
+	return job.Submitted.Add(unknownDelay)
+}
+
+// unknownDelay holds Jobs of which nothing is known until the policies are; they are waited for no longer than
+// kube.Objects has patience.
+const unknownDelay = 24 * time.Hour
+
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, s *seenJob) {
+func (l *Loop) clampToTick(ctx context.Context, s *seenJob, job sched.Job) {
 	// A thousand CronJobs tick at the full hour, and releases use the same client.
 	l.lookups <- struct{}{}
 	defer func() { <-l.lookups }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	latest, err := cronLatest(ctx, l.client, s)
+	latest, err := cronLatest(ctx, l.client, s, job.Duration)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(s.namespace, s.name))
 	}
 	l.post(func() {
 		h := l.jobs.byUID[s.uid]
-		if h == nil || h.asked != asks(&s.job) {
+		if h == nil || h.asked != asks(&job) {
 			return
 		}
 		h.waiting = false
@@ -219,7 +241,7 @@ func (l *Loop) clampToTick(ctx context.Context, s *seenJob) {
 		case !latest.After(l.clock.now()):
 			h.unheld, h.reason = true, "it is to end before the next run of its CronJob"
 		default:
-			l.setLatest(l.jobs, h, earlier(latest, s.job.LatestStart()))
+			l.setLatest(l.jobs, h, earlier(latest, job.LatestStart()))
 		}
 	})
 }
@@ -234,7 +256,10 @@ func (l *Loop) releaseDueJobs(now time.Time) {
 // user took the Job over by removing the label, changes nothing.
 func (l *Loop) releaseJob(h *hold, now time.Time) {
 	h.releasing = true
-	patch, first := h.releasePatch(now), h.failures == 0
+	patch, first := h.patch.ReleasePatch(now), h.failures == 0
+	if h.handOver {
+		patch = h.patch.HandOverPatch()
+	}
 	l.goes(func(ctx context.Context) {
 		l.slots <- struct{}{}
 		defer func() { <-l.slots }()

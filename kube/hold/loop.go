@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,11 +20,10 @@ import (
 type Config struct {
 	Client    kubernetes.Interface // of its own, see the package documentation
 	View      func() *kube.View
-	Strategy  sched.Strategy
-	Policy    sched.Policy
-	Defaults  kube.Defaults
 	Namespace string // of the Lease; "" reads as kube-system
 	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each costs the scheduler time at every cluster event
+
+	opinion opinion // nil: the view's
 }
 
 const (
@@ -34,12 +34,14 @@ const (
 	planChunk       = 500
 )
 
+// opinion says when a job is to start.
+type opinion func(view *kube.View, now time.Time, job sched.Job, s kube.Settings) sched.Decision
+
 // Loop holds and releases. Make it with [New].
 type Loop struct {
 	client    kubernetes.Interface
 	view      func() *kube.View
-	strategy  sched.Strategy
-	policy    sched.Policy
+	opinion   opinion
 	namespace string
 	identity  string // of this replica, set by Run
 	clock     *clock
@@ -58,7 +60,6 @@ type Loop struct {
 	// What follows belongs to the goroutine of Run.
 	goes    func(func(context.Context)) // starts a goroutine that Run waits for
 	leads   bool
-	nothing kube.View // what is known if there is no view
 	jobs    *queue
 	pods    *queue
 	started starts
@@ -68,7 +69,7 @@ type Loop struct {
 // New returns a loop that holds pods at once and Jobs once it runs.
 func New(c Config) *Loop {
 	l := &Loop{
-		client: c.Client, view: c.View, strategy: c.Strategy, policy: c.Policy, namespace: c.Namespace,
+		client: c.Client, view: c.View, opinion: c.opinion, namespace: c.Namespace,
 		clock:   newClock(),
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		slots:   make(chan struct{}, parallelCalls),
@@ -77,20 +78,34 @@ func New(c Config) *Loop {
 		jobs:    newQueue(newJobPace()),
 		pods:    newQueue(newPodPace()),
 	}
+	if l.opinion == nil {
+		l.opinion = (*kube.View).Decide
+	}
 	if l.namespace == "" {
 		l.namespace = "kube-system"
 	}
-	l.gate.clock, l.gate.defaults, l.gate.max = l.clock, c.Defaults, int64(c.MaxPods)
+	l.gate.clock, l.gate.view, l.gate.max = l.clock, l.known, int64(c.MaxPods)
 	if l.gate.max == 0 {
 		l.gate.max = defaultMaxPods
 	}
-	if limit := c.Defaults.MaxDelay; limit > 0 && (l.policy.MaxDelay == 0 || limit < l.policy.MaxDelay) {
-		l.policy.MaxDelay = limit
-	}
-	l.gate.defaults.MaxDelay = l.policy.MaxDelay
 	l.started = newStarts(&l.awaiting)
 	return l
 }
+
+// known returns the present view. Where whoever keeps it fails, nothing is known until that is mended: deadlines are kept.
+func (l *Loop) known() (view *kube.View) {
+	defer func() {
+		if r := recover(); r != nil || view == nil {
+			view = kube.Unsettled()
+		}
+	}()
+	if l.view == nil {
+		return &nothing
+	}
+	return l.view()
+}
+
+var nothing kube.View // of a loop that was given none
 
 // Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is
 // meant for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
@@ -228,13 +243,14 @@ func safely(logger klog.Logger, f func()) {
 
 // planAll plans what was not planned on the present view, a chunk per turn, and reports whether some are left.
 func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
-	view := l.view()
-	if view == nil {
-		view = &l.nothing
+	view := l.known()
+	if !view.Settled() {
+		return false // whether anything may wait is not known yet; deadlines are
 	}
 	budget := planChunk
 	for _, q := range [2]*queue{l.pods, l.jobs} {
-		for _, h := range q.holds {
+		// Settling may move a hold within the queue.
+		for _, h := range slices.Clone(q.holds) {
 			if h.seen == view || h.waiting || h.releasing || h.unheld {
 				continue
 			}
@@ -242,11 +258,36 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 				return true
 			}
 			budget--
+			l.settle(q, h, view)
+			if h.waiting {
+				continue
+			}
 			l.plan(logger, h, view, now)
 			l.say(h, q == l.jobs)
 		}
 	}
 	return false
+}
+
+// settle asks what the view says of a hold: whether it may wait, and how long.
+func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
+	job, settings := view.Settle(h.work)
+	h.settings = settings
+	wishes := asks(&job)
+	if wishes == h.asked {
+		h.job.Limits, h.job.Class = job.Limits, job.Class
+		return
+	}
+	h.job, h.asked = job, wishes
+	l.setLatest(q, h, job.LatestStart())
+	if t, ok := l.gate.ticket(h.uid); ok {
+		t.latest.Store(h.latest.UnixNano())
+	}
+	if h.cron != nil && !job.Released {
+		h.waiting = true
+		run := h.cron
+		l.goes(func(ctx context.Context) { l.clampToTick(ctx, run, job) })
+	}
 }
 
 // setLatest changes the deadline of a hold and lets it be planned again.

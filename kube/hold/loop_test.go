@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,14 +42,10 @@ type world struct {
 // during runs a test in virtual time beside a loop. Before the loop starts, prepare may change its world.
 func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, client: fake.NewClientset(), view: &kube.View{}, active: map[string]time.Time{}}
-		strategy, err := sched.New("carbon+window")
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := &world{t: t, client: fake.NewClientset(), active: map[string]time.Time{}}
+		w.know(kube.Contents{})
 		c := Config{
-			Client: w.client, Strategy: strategy,
-			Defaults: kube.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute},
+			Client: w.client,
 			View: func() *kube.View {
 				w.mu.Lock()
 				defer w.mu.Unlock()
@@ -103,7 +100,14 @@ func (w *world) green(after time.Duration) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	view, err := kube.NewView([]*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}, nil, "", time.Now())
+	w.know(kube.Contents{Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}})
+}
+
+// know publishes a view under the limits of the tests.
+func (w *world) know(c kube.Contents) {
+	w.t.Helper()
+	c.Defaults = kube.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute}
+	view, err := c.View()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -147,7 +151,7 @@ func (w *world) job(name string, annotations map[string]string, change ...func(*
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), Annotations: annotations,
-			Labels: map[string]string{kube.LabelHeld: "true"}, CreationTimestamp: metav1.Now(),
+			Labels: map[string]string{kube.LabelHeld: "true"}, CreationTimestamp: metav1.Now(), ResourceVersion: "1",
 		},
 		Spec: batchv1.JobSpec{Suspend: &suspended},
 	}
@@ -241,7 +245,7 @@ func TestSignalsThatVanishLeaveThePlan(t *testing.T) {
 			t.Fatal("the pod is not held")
 		}
 		time.Sleep(time.Minute)
-		w.see(&kube.View{})
+		w.know(kube.Contents{})
 		w.wantJob("j", 28*time.Minute, 29*time.Minute)
 		if at, ok := w.activated("p"); !ok || time.Since(at) > time.Minute {
 			t.Errorf("activated: %v, at %v", ok, at)
@@ -287,7 +291,10 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 				if _, ok := w.activated("p"); ok || !w.suspended("j") {
 					t.Fatal("not held")
 				}
-				patch := marshal(map[string]any{"metadata": map[string]any{"annotations": change}})
+				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": change}})
+				if err != nil {
+					t.Fatal(err)
+				}
 				if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -370,12 +377,11 @@ func TestStandbyReleasesAtDeadlines(t *testing.T) {
 	})
 }
 
-type panics struct{}
-
-func (panics) Plan(*sched.Snapshot) sched.Plan { panic("boom") }
-
 func TestPanickingStrategyHoldsNothing(t *testing.T) {
-	during(t, func(_ *world, c *Config) { c.Strategy = panics{} }, func(w *world) {
+	prepare := func(_ *world, c *Config) {
+		c.opinion = func(*kube.View, time.Time, sched.Job, kube.Settings) sched.Decision { panic("boom") }
+	}
+	during(t, prepare, func(w *world) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
 		w.loop.Hold(w.pod("p", marked(3*time.Hour)))

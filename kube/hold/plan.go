@@ -6,6 +6,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -15,14 +16,18 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	if h.unheld {
 		return
 	}
-	snapshot := &sched.Snapshot{Now: now, Queue: []sched.Job{h.job}, Sites: view.Sites(), Policy: l.policy}
-	d, ok := l.decide(logger, snapshot)
+	if why := idle(&h.settings); why != "" && !h.job.Released {
+		h.unheld, h.reason = true, why
+		return
+	}
+	d, ok := l.decide(logger, view, now, h)
 	switch {
 	case ok && d.Held(now):
 		start := earlier(d.Window.Start, h.latest)
 		h.start, h.planned, h.reason = start, true, d.Reason.String()
+		h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
 		return
-	case h.planned && !h.job.Released && (!ok || blind(d.Reason.Kind)):
+	case h.planned && !h.hoping && !h.job.Released && (!ok || blind(d.Reason.Kind)):
 		return // signals have vanished since: see the package documentation
 	}
 	h.unheld, h.reason = true, d.Reason.String()
@@ -31,13 +36,26 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 // blind reports whether a decision fell for want of signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
 
-// decide calls the strategy. ok is false if it panicked: then there is no opinion.
-func (l *Loop) decide(logger klog.Logger, s *sched.Snapshot) (d sched.Decision, ok bool) {
+// idle returns why settings keep nothing from running; "" if they may.
+func idle(s *kube.Settings) string {
+	switch {
+	case !s.Ours:
+		return "nobody asks for it to be held"
+	case s.Mode != v1alpha1.ModeEnforce:
+		return "the mode here is " + string(s.Mode)
+	case s.AllowedDelay <= 0:
+		return "no delay is allowed"
+	}
+	return ""
+}
+
+// decide asks for an opinion. ok is false if that panicked: then there is none.
+func (l *Loop) decide(logger klog.Logger, view *kube.View, now time.Time, h *hold) (d sched.Decision, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			logger.Error(nil, "Planning panicked: not held", "job", s.Queue[0].ID, "panic", r)
+			logger.Error(nil, "Planning panicked: not held", "job", h.job.ID, "panic", r)
 			d, ok = sched.Decision{}, false
 		}
 	}()
-	return l.strategy.Plan(s)[0], true
+	return l.opinion(view, now, h.job, h.settings), true
 }

@@ -145,7 +145,7 @@ func trimPod(obj any) (any, error) {
 	}
 	slim := *pod // the one given may be shared
 	slim.ManagedFields = nil
-	if !kube.Marked(pod) {
+	if pod.Spec.NodeName != "" {
 		slim.Labels, slim.Annotations = nil, nil
 		slim.Spec = v1.PodSpec{NodeName: pod.Spec.NodeName}
 		slim.Status = v1.PodStatus{Conditions: pod.Status.Conditions}
@@ -163,8 +163,10 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 	if !ok || t.released.Load() {
 		return
 	}
+	work, err := kube.ReadPod(pod)
 	h := l.pods.byUID[pod.UID]
-	if h == nil {
+	first := h == nil
+	if first {
 		h = &hold{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
 		h.latest = time.Unix(0, t.latest.Load()).UTC()
 		h.start = h.latest
@@ -174,7 +176,7 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 		l.pods.add(h)
 	}
 	h.version = pod.ResourceVersion
-	job, err := kube.PodJob(pod, l.gate.defaults)
+	h.work = &work
 	if why, never := kube.NeverHeldPod(pod); never || err != nil {
 		h.unheld, h.reason = true, why
 		if err != nil {
@@ -182,10 +184,10 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 		}
 		return
 	}
-	if wishes := asks(&job); wishes != h.asked {
-		h.job, h.asked, h.unheld = job, wishes, false
-		l.setLatest(l.pods, h, job.LatestStart())
-		t.latest.Store(h.latest.UnixNano())
+	before := h.asked
+	l.settle(l.pods, h, l.known())
+	if first || h.asked != before {
+		h.unheld, h.seen = false, nil
 	}
 }
 

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -118,10 +119,11 @@ func (h *hold) about(job bool) v1.ObjectReference {
 // onJob writes annotations, unless the Job was released meanwhile.
 func (l *Loop) onJob(h *hold) func(context.Context) error {
 	namespace, name := h.namespace, h.name
-	patch := marshal(append(h.guard(), h.annotate(map[string]string{
-		kube.AnnotationHeldUntil:  h.start.UTC().Format(time.RFC3339),
-		kube.AnnotationHeldReason: h.reason,
-	})...))
+	patch := h.patch.SayPatch(map[string]string{
+		kube.AnnotationHeldUntil:   h.start.UTC().Format(time.RFC3339),
+		kube.AnnotationHeldReason:  h.reason,
+		kube.AnnotationLatestStart: h.latest.UTC().Format(time.RFC3339),
+	})
 	return func(ctx context.Context) error {
 		_, err := l.client.BatchV1().Jobs(namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
 		return err
@@ -132,7 +134,7 @@ func (l *Loop) onJob(h *hold) func(context.Context) error {
 // was bound meanwhile, whose condition would then be false: hence the resourceVersion.
 func (l *Loop) onPod(h *hold) func(context.Context) error {
 	namespace, name := h.namespace, h.name
-	patch := marshal(map[string]any{
+	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": h.uid, "resourceVersion": h.version},
 		"status": map[string]any{"conditions": []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
@@ -140,6 +142,9 @@ func (l *Loop) onPod(h *hold) func(context.Context) error {
 		}}},
 	})
 	return func(ctx context.Context) error {
+		if err != nil {
+			return err
+		}
 		_, err := l.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 		return err
 	}

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -23,8 +22,8 @@ const EnergyName = "KubEnergy"
 // Energy scores nodes for marked pods with a strategy of package sched. For all other pods, and where the strategy has no
 // opinion, it skips, and the scores are stock's.
 //
-// There is no Filter, so a pod is bound wherever a node fits. Pods that are not ours pay for one map lookup in PreFilter
-// and another in Reserve.
+// It filters only for what a pod asks for by name, its largest power and least efficiency; otherwise a pod is bound
+// wherever a node fits. Pods that are not ours pay for a few map lookups in PreFilter and one in Reserve.
 type Energy struct {
 	args   EnergyArgs
 	wheres map[string]*sched.Greedy // read only
@@ -49,6 +48,7 @@ type scratch struct {
 
 var (
 	_ fwk.PreFilterPlugin   = &Energy{}
+	_ fwk.FilterPlugin      = &Energy{}
 	_ fwk.PreScorePlugin    = &Energy{}
 	_ fwk.ScorePlugin       = &Energy{}
 	_ fwk.ReservePlugin     = &Energy{}
@@ -74,17 +74,28 @@ func (d Deps) newEnergy(_ context.Context, obj runtime.Object, _ fwk.Handle) (fw
 // Name implements [fwk.Plugin].
 func (*Energy) Name() string { return EnergyName }
 
-// ours reports whether the pod is one that the plugin was asked to score.
-func (e *Energy) ours(pod *v1.Pod) bool { return e.args.Scope == All || kube.Marked(pod) }
-
-// job reads the pod. Where its annotations make no sense, it is a pod that nobody marked.
-func (e *Energy) job(pod *v1.Pod) (job sched.Job, where string, ok bool) {
-	marks, err := kube.ReadMarks(pod.Annotations)
-	if err != nil && e.args.Scope != All {
-		return sched.Job{}, "", false
+// read returns what the pod asks of us. ok is false if that is nothing: it is not ours, decisions are not carried out in
+// its namespace, or its annotations make no sense.
+func (e *Energy) read(pod *v1.Pod) (r request, ok bool) {
+	view := e.view()
+	if e.args.Scope != All && !view.Concerns(pod) {
+		return request{}, false
 	}
-	where, _, _ = strings.Cut(cmp.Or(marks.Strategy, e.args.Strategy), "+")
-	return kube.MarkedPodJob(pod, marks, kube.Defaults{ExpectedDuration: e.args.ExpectedDuration.Duration}), where, true
+	work, err := kube.ReadPod(pod)
+	job, settings := view.Settle(&work)
+	if e.args.Scope != All && (err != nil || !settings.Enforced()) {
+		return request{}, false
+	}
+	if settings.ExpectedDuration == 0 {
+		job.Duration = e.args.ExpectedDuration.Duration
+	}
+	if settings.Weights == (sched.Weights{}) {
+		settings.Weights = e.args.Weights
+	}
+	if settings.Where == "" {
+		settings.Where, _, _ = strings.Cut(e.args.Strategy, "+")
+	}
+	return request{view: view, job: job, settings: settings}, true
 }
 
 const rankingKey fwk.StateKey = EnergyName
@@ -98,10 +109,11 @@ func (r ranking) Clone() fwk.StateData { return r }
 
 const requestKey fwk.StateKey = EnergyName + "/request"
 
-// request is what PreFilter has read from a pod of ours.
+// request is what PreFilter has read from a pod of ours, and under which view.
 type request struct {
-	job   sched.Job
-	where *sched.Greedy
+	view     *kube.View
+	job      sched.Job
+	settings kube.Settings
 }
 
 // Clone implements [fwk.StateData]. A request never changes.
@@ -109,21 +121,22 @@ func (r *request) Clone() fwk.StateData { return r }
 
 var skip = fwk.NewStatus(fwk.Skip)
 
-// PreFilter reads the pod once per cycle, for the points that follow. It narrows nothing.
+// PreFilter reads the pod once per cycle, for the points that follow. It narrows nothing, and skips Filter where there is
+// nothing to filter by.
 func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
-	if !e.ours(pod) {
-		return nil, skip
-	}
 	defer func() {
 		if e.rescue.from("PreFilter", recover()) {
 			status = skip
 		}
 	}()
-	job, where, ok := e.job(pod)
+	r, ok := e.read(pod)
 	if !ok {
 		return nil, skip
 	}
-	state.Write(requestKey, &request{job, e.wheres[where]})
+	state.Write(requestKey, &r)
+	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
+		return nil, skip
+	}
 	return nil, nil
 }
 
@@ -134,15 +147,14 @@ func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) (status *fwk.Status) {
 	data, err := state.Read(requestKey)
 	if err != nil {
-		return skip // PreFilter did
+		return skip // it is not ours
 	}
 	defer func() {
 		if e.rescue.from("PreScore", recover()) {
 			status = skip
 		}
 	}()
-	r := data.(*request)
-	scores, ok := e.plan(&r.job, r.where, nodes)
+	scores, ok := e.plan(data.(*request), nodes)
 	if !ok {
 		return skip
 	}
@@ -150,28 +162,28 @@ func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, no
 	return nil
 }
 
-func (e *Energy) plan(job *sched.Job, strategy *sched.Greedy, nodes []fwk.NodeInfo) (ranking, bool) {
-	view := e.view()
+func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ranking, bool) {
+	now := e.clock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &e.scratch
 	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
 	for _, n := range nodes {
-		s.nodes = append(s.nodes, coreNode(view, n))
+		s.nodes = append(s.nodes, coreNode(r.view, n, now))
 	}
 	for i := range s.nodes {
 		s.refs = append(s.refs, &s.nodes[i])
 	}
-	s.queue[0] = *job
+	s.queue[0] = r.job
 	snapshot := sched.Snapshot{
-		Now: e.clock(), Queue: s.queue[:], Nodes: s.refs, Sites: view.Sites(),
-		Policy: sched.Policy{Weights: e.args.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
+		Now: now, Queue: s.queue[:], Nodes: s.refs, Sites: r.view.Sites(),
+		Policy: sched.Policy{Weights: r.settings.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
 	}
 	if last := e.last.Load(); last != nil {
 		snapshot.Last = *last
 	}
 	var ok bool
-	if s.costs, ok = strategy.Costs(&snapshot, &s.queue[0], s.costs); !ok {
+	if s.costs, ok = e.wheres[r.settings.Where].Costs(&snapshot, &s.queue[0], s.costs); !ok {
 		return nil, false
 	}
 	if cap(s.scores) < len(nodes) {
@@ -181,11 +193,11 @@ func (e *Energy) plan(job *sched.Job, strategy *sched.Greedy, nodes []fwk.NodeIn
 	if !rank(s.refs, s.costs, scores) {
 		return nil, false
 	}
-	r := make(ranking, len(nodes))
+	ranked := make(ranking, len(nodes))
 	for i, n := range nodes {
-		r[n.Node()] = scores[i]
+		ranked[n.Node()] = scores[i]
 	}
-	return r, true
+	return ranked, true
 }
 
 // Score implements [fwk.ScorePlugin].
@@ -207,8 +219,8 @@ func (*Energy) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,
 // and others have a say in the scores.
-func (e *Energy) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	if e.ours(pod) {
+func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodeName string) *fwk.Status {
+	if _, err := state.Read(requestKey); err == nil {
 		e.last.Store(&nodeName)
 	}
 	return nil
@@ -217,18 +229,26 @@ func (e *Energy) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeN
 // Unreserve does nothing: the decision was carried out, the binding failed.
 func (*Energy) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
 
-// EventsToRegister returns none, since the plugin rejects no pod. Without this method every event of the cluster would
-// count as one that we wait for.
+// EventsToRegister names what may give a pod a node that Filter has refused so far: another node, or another kind of
+// hardware. Without this method every event of the cluster would count as one that we wait for.
 func (*Energy) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{}, nil
+	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{
+		Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel | fwk.UpdateNodeAnnotation,
+	}}}, nil
 }
 
 // signature is what the scores of a pod depend on, besides its resources, which stock signs as well but only where it
 // scores by them.
 type signature struct {
-	Where    string
-	Duration time.Duration
-	Request  sched.Resources
+	Where         string
+	Duration      time.Duration
+	Request       sched.Resources
+	Weights       sched.Weights `json:",omitzero"`
+	Class         string        `json:",omitzero"`
+	PUE           float64       `json:",omitzero"`
+	Performance   float64       `json:",omitzero"`
+	MaxPower      float64       `json:",omitzero"`
+	MinEfficiency float64       `json:",omitzero"`
 }
 
 var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on the pods before it")
@@ -236,20 +256,22 @@ var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on the pods b
 // SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike. Pods that we do not score need no
 // fragment of ours.
 func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, status *fwk.Status) {
-	if !e.ours(pod) {
-		return nil, nil
-	}
 	defer func() {
 		if e.rescue.from("SignPod", recover()) {
 			status = unsigned
 		}
 	}()
-	job, where, ok := e.job(pod)
+	r, ok := e.read(pod)
+	where := r.settings.Where
 	switch {
 	case !ok:
 		return nil, nil
 	case where == "round-robin" || where == "least-allocated" && e.args.Seed != 0:
 		return nil, unsigned // the latter breaks ties by the pod's name
 	}
-	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{where, job.Duration, job.Request}}}, nil
+	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{
+		Where: where, Duration: r.job.Duration, Request: r.job.Request, Weights: r.settings.Weights, Class: r.job.Class,
+		PUE: r.job.PUE, Performance: r.job.PerformanceWeight,
+		MaxPower: float64(r.settings.MaxPower), MinEfficiency: r.settings.MinEfficiency,
+	}}}, nil
 }

@@ -116,8 +116,14 @@ func TestReserveTurnsTheRoundRobin(t *testing.T) {
 		{"b", "a=0 b=0 c=100"},
 		{"c", "a=100 b=99 c=99"},
 	} {
-		e.Reserve(t.Context(), newCycle(), newPod(), "b") // somebody else's pod does not count
-		e.Reserve(t.Context(), newCycle(), pod, step.chosen)
+		for _, cycle := range []struct {
+			pod  *v1.Pod
+			node string
+		}{{pod, step.chosen}, {newPod(), "b"}} { // somebody else's pod does not count
+			state := newCycle()
+			e.PreFilter(t.Context(), state, cycle.pod, nodes)
+			e.Reserve(t.Context(), state, cycle.pod, cycle.node)
+		}
 		if got := play(t, e, pod, nodes); got != step.want {
 			t.Errorf("after %s: got %s, want %s", step.chosen, got, step.want)
 		}
@@ -202,10 +208,67 @@ type notARanking struct{}
 
 func (n notARanking) Clone() fwk.StateData { return n }
 
-func TestEnergyWaitsForNoEvent(t *testing.T) {
+// What Filter refuses can fit only a node that comes or changes.
+func TestEnergyWaitsForNodesOnly(t *testing.T) {
 	events, err := newEnergyPlugin(t, Deps{}, "").EventsToRegister(t.Context())
-	if err != nil || events == nil || len(events) != 0 {
-		t.Errorf("events %v, %v: want an empty list", events, err)
+	if err != nil || len(events) != 1 || events[0].Event.Resource != fwk.Node {
+		t.Errorf("events %v, %v: want those of nodes", events, err)
+	}
+}
+
+func TestFilter(t *testing.T) {
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	frugal, hungry, unknown := newMachine("a", "coal", "frugal"), newMachine("b", "coal", "hungry"), newMachine("c", "coal", "other")
+	nodes := []fwk.NodeInfo{frugal, hungry, unknown}
+	for _, tc := range []struct {
+		name string
+		pod  *v1.Pod
+		skip bool
+		want string // nodes that pass
+	}{
+		{name: "nothing asked", pod: newPod(kube.AnnotationStrategy, "carbon"), skip: true, want: "a b c"},
+		{name: "power", pod: newPod(kube.AnnotationMaxPower, "150"), want: "a c"},
+		{name: "another's word for it", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts", "150"), want: "a c"},
+		{name: "efficiency", pod: newPod(kube.AnnotationMinEfficiency, "1000"), want: "c"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			state := newCycle()
+			if _, status := e.PreFilter(t.Context(), state, tc.pod, nodes); status.IsSkip() != tc.skip {
+				t.Fatalf("PreFilter says %v", status)
+			}
+			var pass []string
+			for _, n := range nodes {
+				if e.Filter(t.Context(), state, tc.pod, n).IsSuccess() {
+					pass = append(pass, n.Node().Name)
+				}
+			}
+			if got := strings.Join(pass, " "); got != tc.want {
+				t.Errorf("%s pass, want %s", got, tc.want)
+			}
+			if points := play(t, e, tc.pod, nodes[:2]); points == "skip" {
+				t.Error("it is not scored")
+			}
+		})
+	}
+}
+
+// A node that is deleted, comes back and is deleted again is only ever what the scheduler passes in: nothing of ours
+// ends with it.
+func TestNodesComeAndGo(t *testing.T) {
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	pod := newPod(kube.AnnotationStrategy, "carbon")
+	for range 3 {
+		both := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal")}
+		if got := play(t, e, pod, both); got != "a=0 b=100" {
+			t.Errorf("with both: %s", got)
+		}
+		// Under the same name another machine.
+		if got := play(t, e, pod, []fwk.NodeInfo{newMachine("a", "wind", "frugal"), both[1]}); got != "a=100 b=0" {
+			t.Errorf("with another a: %s", got)
+		}
+		if got := play(t, e, pod, both[1:]); got != "b=100" {
+			t.Errorf("without a: %s", got)
+		}
 	}
 }
 

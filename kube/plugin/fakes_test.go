@@ -104,7 +104,7 @@ func knowledge(t testing.TB, asOf time.Time) *kube.View {
 	profiles := []*energy.Profile{
 		{Name: "frugal", Idle: 50, Max: 100, Sleep: 50}, {Name: "hungry", Idle: 100, Max: 400, Sleep: 100},
 	}
-	v, err := kube.NewView([]*sched.Site{site("coal", 500), site("wind", 100)}, profiles, "", noon)
+	v, err := kube.NewView([]*sched.Site{site("coal", 500), site("wind", 100)}, profiles, "")
 	if err != nil {
 		t.Fatal(err)
 	}

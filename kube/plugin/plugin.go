@@ -38,6 +38,7 @@ func New(d Deps) map[string]Factory {
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
+	registerMetrics()
 	watch := &sync.Once{}
 	return map[string]Factory{
 		EnergyName: d.newEnergy,

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"math"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -46,9 +47,10 @@ func rank(nodes []*sched.Node, costs []float64, scores []int64) (ok bool) {
 }
 
 // coreNode returns the node as the core sees it, with the pods that the scheduler has assumed onto it.
-func coreNode(view *kube.View, n fwk.NodeInfo) sched.Node {
+func coreNode(view *kube.View, n fwk.NodeInfo, now time.Time) sched.Node {
 	capacity := resources(n.GetAllocatable())
 	node, _ := view.Node(n.Node(), capacity, capacity.Sub(resources(n.GetRequested())), workloads(n.GetPods()))
+	node.Live, node.HasLive = kube.LiveWatts(n.Node(), now)
 	return node
 }
 

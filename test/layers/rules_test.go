@@ -63,6 +63,9 @@ var house = map[string]folder{
 	"cmd":  {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: heavyInMain},
 	"test": {own: slices.Concat(wings, data, []string{"cli", "lab"}), outside: everything},
 
+	// Programs that build what is released.
+	"build": {outside: anything},
+
 	// Folders of data, which may hold a file of Go that embeds them.
 	"scenarios":  {},
 	"examples":   {},
@@ -105,6 +108,9 @@ func checkImport(from, to string, test bool) string {
 	return checkOutside(from, to, reach)
 }
 
+// sharedOfKube is what other wings may import of the wing kube, besides its API types.
+var sharedOfKube = []string{"kube", "kube/hardware"}
+
 // checkOwn holds the direction of imports inside the module.
 func checkOwn(from, to string, f folder) string {
 	fromRoot, _, _ := strings.Cut(from, "/")
@@ -118,28 +124,24 @@ func checkOwn(from, to string, f folder) string {
 		return ""
 	case !slices.Contains(f.own, toRoot):
 		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s", from, to, fromRoot, orNothing(f.own))
-	case toRoot == "kube" && (fromRoot == "karmada" || fromRoot == "controller") && to != "kube" && !strings.HasPrefix(to, "kube/api"):
-		return fmt.Sprintf("%s imports %s: of the wing kube, others may import the conversion (kube) and the API types (kube/api) only", from, to)
+	case toRoot == "kube" && (fromRoot == "karmada" || fromRoot == "controller") && !slices.Contains(sharedOfKube, to) && !strings.HasPrefix(to, "kube/api/"):
+		return fmt.Sprintf("%s imports %s: of the wing kube, others may import the conversion (kube), what is known of hardware (kube/hardware) and the API types (kube/api) only", from, to)
 	}
 	return ""
 }
 
-// checkKube holds the order inside the wing kube: api, then the conversion, then hold, then plugin.
+// checkKube holds the order inside the wing kube: api, then hardware, then the conversion, then hold, then plugin.
 func checkKube(from, to string) string {
-	order := []string{"kube/api", "kube", "kube/hold", "kube/plugin"}
 	floor := func(name string) int {
-		if strings.HasPrefix(name, "kube/api") {
-			return 0
-		}
-		for i, p := range order {
-			if i > 0 && (name == p || i > 1 && strings.HasPrefix(name, p+"/")) {
+		for i, p := range []string{"kube/api", "kube/hardware", "kube", "kube/hold", "kube/plugin"} {
+			if name == p || p != "kube" && strings.HasPrefix(name, p+"/") {
 				return i
 			}
 		}
-		return 1 // other sub-packages stand beside the conversion
+		return 2 // other sub-packages stand beside the conversion
 	}
 	if floor(to) > floor(from) {
-		return fmt.Sprintf("%s imports %s: inside kube, imports point from plugin to hold to kube to api", from, to)
+		return fmt.Sprintf("%s imports %s: inside kube, imports point from plugin to hold to kube to hardware to api", from, to)
 	}
 	return ""
 }

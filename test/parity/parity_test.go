@@ -295,7 +295,7 @@ func (p *plane) settle(t *testing.T, pods int) {
 // The hold loop sees a Job where the simulator sees a row; both must come to the same window.
 func TestHoldsAgree(t *testing.T) {
 	s := scenarioOf(t)
-	view, err := kube.NewView(s.Sites, nil, "", s.Start)
+	view, err := kube.NewView(s.Sites, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,10 +315,11 @@ func TestHoldsAgree(t *testing.T) {
 			Annotations: map[string]string{kube.AnnotationExpectedDuration: j.Duration.String(), kube.AnnotationAllowedDelay: j.AllowedDelay.String()},
 		}}
 		object.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests(j)}}}
-		converted, err := kube.BatchJob(object, kube.Defaults{})
+		work, err := kube.ReadJob(object)
 		if err != nil {
 			t.Fatal(err)
 		}
+		converted, _ := view.Settle(&work)
 		d := strategy.Plan(&sched.Snapshot{Now: j.Submitted, Queue: []sched.Job{converted}, Sites: view.Sites(), Policy: s.Policy})[0]
 		want := result.Outcomes[i].Hold.Window.Start
 		switch {

@@ -27,7 +27,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
 	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube/plugin"
 )
 
@@ -165,8 +167,15 @@ func TestStockScores(t *testing.T) {
 		equal bool
 	}{
 		{"unmarked", known, func(p *v1.Pod) *v1.Pod { return p }, true},
-		{"marked, no signals", known.WithoutSignals(), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
+		{"marked, no signals", changed(t, func(c *kube.Contents) {
+			for _, s := range c.Sites {
+				s.Carbon = grid.Signal{}
+			}
+		}), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
 		{"marked, nothing known", &kube.View{}, func(p *v1.Pod) *v1.Pod { return marked(p, "energy") }, true},
+		{"marked, policies not known yet", kube.Unsettled(), func(p *v1.Pod) *v1.Pod { return marked(p, "energy") }, true},
+		{"marked, in shadow mode", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeShadow }), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
+		{"marked, switched off", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeOff }), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
 		{"marked with nonsense", known, func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }, true},
 		{"marked", known, func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, false}, // or the others would prove nothing
 	} {

@@ -120,6 +120,27 @@ func plain(pod *v1.Pod) *v1.Pod {
 
 func knowledge(t testing.TB) *kube.View {
 	t.Helper()
+	v, err := contents(t).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// changed returns the same knowledge but for one change.
+func changed(t testing.TB, change func(*kube.Contents)) *kube.View {
+	t.Helper()
+	c := contents(t)
+	change(c)
+	v, err := c.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func contents(t testing.TB) *kube.Contents {
+	t.Helper()
 	site := func(name string, intensity float64) *sched.Site {
 		series, err := grid.Constant(noon, 24*time.Hour, intensity)
 		if err != nil {
@@ -127,12 +148,11 @@ func knowledge(t testing.TB) *kube.View {
 		}
 		return &sched.Site{Name: name, Carbon: grid.Signal{Series: series, AsOf: noon}}
 	}
-	v, err := kube.NewView(
-		[]*sched.Site{site("coal", 500), site("wind", 100)},
-		[]*energy.Profile{{Name: "frugal", Idle: 50, Max: 100, Sleep: 50}, {Name: "hungry", Idle: 100, Max: 400, Sleep: 100}},
-		"", noon)
-	if err != nil {
-		t.Fatal(err)
+	return &kube.Contents{
+		Sites: []*sched.Site{site("coal", 500), site("wind", 100)},
+		Profiles: []*kube.NodeProfile{
+			{Profile: energy.Profile{Name: "frugal", Idle: 50, Max: 100, Sleep: 50}},
+			{Profile: energy.Profile{Name: "hungry", Idle: 100, Max: 400, Sleep: 100}},
+		},
 	}
-	return v
 }

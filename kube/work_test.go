@@ -106,7 +106,7 @@ func TestPodJob(t *testing.T) {
 				Spec:       tc.spec,
 			}
 			tc.want.ID, tc.want.Submitted = "lab/p", noon
-			got, err := PodJob(pod, tc.defaults)
+			got, _, err := viewOf(t, Contents{Defaults: tc.defaults}).PodJob(pod)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -145,7 +145,7 @@ func TestBatchJob(t *testing.T) {
 				},
 				Spec: tc.spec,
 			}
-			got, err := BatchJob(job, Defaults{})
+			got, _, err := viewOf(t, Contents{}).BatchJob(job)
 			if err != nil {
 				t.Fatal(err)
 			}

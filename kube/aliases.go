@@ -1,0 +1,164 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Prefixes of the systems that people come from.
+const (
+	gardener = "compute-gardener-scheduler.kubernetes.io/" // Compute Gardener
+	hybrid   = "scheduler.policy/"                         // the hybrid scheduler of the thesis
+	thesis   = "energy.thesis.io/"                         // the live watts of the same
+)
+
+// Names of schedulers that pods of those systems ask for; we serve them.
+const (
+	SchedulerName         = "kubenergy"
+	GardenerSchedulerName = "compute-gardener-scheduler"
+	HybridSchedulerName   = "my-energy-scheduler"
+)
+
+// alias is a pod annotation of another system that stands for one of ours.
+type alias struct {
+	key       string
+	translate func(value string) (string, error) // to the form of our own; nil: as it is
+	holds     bool                               // what it says is about holding
+	effect    string
+}
+
+// podAliases is the table: our annotation → theirs.
+var podAliases = map[string]alias{
+	AnnotationSkip:              {key: gardener + "skip", effect: "neither held nor placed by us"},
+	AnnotationCarbonCounts:      {key: gardener + "carbon-enabled", holds: true, effect: "false: carbon intensity does not hold it"},
+	AnnotationCarbonThreshold:   {key: gardener + "carbon-intensity-threshold", holds: true, effect: "held while carbon intensity is above"},
+	AnnotationPriceThreshold:    {key: gardener + "price-threshold", holds: true, effect: "held while the price is above"},
+	AnnotationAllowedDelay:      {key: gardener + "max-scheduling-delay", holds: true, effect: "longest hold"},
+	AnnotationExpectedDuration:  {key: gardener + "estimated-runtime-hours", translate: hours, effect: "expected run time, for the window and for estimates"},
+	AnnotationMaxPower:          {key: gardener + "max-power-watts", effect: "nodes of more power are filtered out"},
+	AnnotationMinEfficiency:     {key: gardener + "min-efficiency", effect: "less efficient nodes are filtered out"},
+	AnnotationGPUWorkloadType:   {key: gardener + "gpu-workload-type", effect: "share of the GPUs' power range that it draws"},
+	AnnotationPUE:               {key: gardener + "pue", effect: "facility energy per node energy in its estimates"},
+	AnnotationPerformanceWeight: {key: hybrid + "performance-weight", effect: "weight of speed against energy in the strategy hybrid"},
+}
+
+// labelAliases is the same for labels of pods.
+var labelAliases = map[string]string{
+	LabelWorkloadType:  gardener + "workload-type",
+	LabelWorkloadClass: "workload-profile",
+}
+
+// withoutEffect are keys that we know, and that do nothing yet or for good. Whoever writes them is told once.
+var withoutEffect = map[string]string{
+	gardener + "energy-budget-kwh":    "budgets are not enforced yet",
+	gardener + "energy-budget-action": "budgets are not enforced yet",
+}
+
+func hours(value string) (string, error) {
+	h, err := readNumber(value, 0, longest.Hours())
+	if err != nil {
+		return "", err
+	}
+	if h == 0 {
+		return "", errors.New("want more than 0")
+	}
+	return time.Duration(h * float64(time.Hour)).String(), nil
+}
+
+// lookUp returns the value of one of our annotations in a map, or of the one that stands for it.
+func lookUp(annotations map[string]string, key string) (as alias, value string, ok bool) {
+	if value, ok = annotations[key]; ok {
+		return alias{key: key}, value, true
+	}
+	if as, ok = podAliases[key]; ok {
+		value, ok = annotations[as.key]
+	}
+	return as, value, ok
+}
+
+// lookUpLabel is the same for labels.
+func lookUpLabel(labels map[string]string, key string) string {
+	if value, ok := labels[key]; ok {
+		return value
+	}
+	return labels[labelAliases[key]]
+}
+
+// Unsupported returns what is written on an object that another system would obey and we do not, as sentences.
+func Unsupported(annotations map[string]string) (sentences []string) {
+	for key, why := range withoutEffect {
+		if _, ok := annotations[key]; ok {
+			sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: %s", key, why))
+		}
+	}
+	return sentences
+}
+
+// Keys of Compute Gardener on namespaces. Its documents describe them; its own code does not obey them.
+const (
+	gardenerPolicies       = gardener + "energy-policies" // label: "enabled"
+	gardenerPolicy         = gardener + "policy-"         // annotation policy-<key>
+	gardenerWorkload       = gardener + "workload-"       // annotation workload-<type>-policy-<key>
+	gardenerWorkloadPolicy = "-policy-"
+)
+
+// gardenerNamespace reports whether a namespace has Compute Gardener's policies.
+func gardenerNamespace(labels map[string]string) bool { return labels[gardenerPolicies] == "enabled" }
+
+// gardenerKeys splits the policy annotations of a namespace: as if written on its pods, for all types ("") and by type.
+func gardenerKeys(annotations map[string]string) map[string]map[string]string {
+	byType := map[string]map[string]string{}
+	put := func(workloadType, key, value string) {
+		if byType[workloadType] == nil {
+			byType[workloadType] = map[string]string{}
+		}
+		byType[workloadType][gardener+key] = value
+	}
+	for key, value := range annotations {
+		if rest, ok := strings.CutPrefix(key, gardenerPolicy); ok {
+			put("", rest, value)
+		} else if rest, ok := strings.CutPrefix(key, gardenerWorkload); ok {
+			if workloadType, rest, ok := strings.Cut(rest, gardenerWorkloadPolicy); ok {
+				put(workloadType, rest, value)
+			}
+		}
+	}
+	return byType
+}
+
+// Keys on nodes: the live watts of the hybrid scheduler's monitor.
+const (
+	thesisWatts     = thesis + "current-watts"
+	thesisUpdated   = thesis + "last-updated" // Unix seconds
+	thesisFreshness = 30 * time.Second
+)
+
+// Where the hybrid scheduler keeps its benchmarks.
+const (
+	KnowledgeBaseName      = "scheduler-knowledge-base"
+	KnowledgeBaseNamespace = kubeNamespace
+	KnowledgeBaseKey       = "profiles.yaml"
+)
+
+// liveWatts returns what the node's monitor measured, unless that is old: a reading is not believed for longer than the
+// monitor's own period allows.
+func liveWatts(n *v1.Node, now time.Time) (watts float64, ok bool) {
+	text, ok := n.Annotations[thesisWatts]
+	if !ok {
+		return 0, false
+	}
+	watts, err := readNumber(text, 0, 1e6)
+	if err != nil {
+		return 0, false
+	}
+	updated, err := readNumber(n.Annotations[thesisUpdated], 0, 1e11)
+	if err != nil {
+		return 0, false
+	}
+	age := now.Sub(time.Unix(int64(updated), 0))
+	return watts, age <= thesisFreshness && age >= -thesisFreshness
+}

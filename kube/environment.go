@@ -1,0 +1,193 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/hardware"
+)
+
+// What Compute Gardener's documents give as its defaults. Its code has 150 g/kWh; people go by the documents.
+const (
+	gardenerThreshold = 200.0
+	gardenerDelay     = 24 * time.Hour
+)
+
+// AliasSchedulers returns what pods expect that name the schedulers of other systems.
+func AliasSchedulers() map[string]v1alpha1.WorkloadSettings {
+	return map[string]v1alpha1.WorkloadSettings{
+		GardenerSchedulerName: {
+			AllowedDelay: &metav1.Duration{Duration: gardenerDelay},
+			Hold:         &v1alpha1.HoldSettings{Rule: "Threshold", CarbonThreshold: new(gardenerThreshold)},
+		},
+		HybridSchedulerName: {Strategy: "hybrid"},
+	}
+}
+
+// variables are the environment variables of Compute Gardener that the scheduler obeys.
+var variables = map[string]func(e *environment, value string) error{
+	"CARBON_ENABLED": func(e *environment, value string) error {
+		b, err := readBool(value)
+		e.gardener.Hold.Carbon = &b
+		return err
+	},
+	"CARBON_INTENSITY_THRESHOLD": func(e *environment, value string) error {
+		v, err := readNumber(value, 0, maxIntensity)
+		e.gardener.Hold.CarbonThreshold = &v
+		return err
+	},
+	"MAX_SCHEDULING_DELAY": func(e *environment, value string) error {
+		d, err := readDuration(value)
+		e.gardener.AllowedDelay = &metav1.Duration{Duration: d}
+		return err
+	},
+	"PRICING_ENABLED": func(e *environment, value string) (err error) {
+		e.pricing, err = readBool(value)
+		return err
+	},
+	"PRICING_SCHEDULES_PATH": func(e *environment, value string) (err error) { e.offPeak, err = offPeakRate(value); return err },
+	"NODE_DEFAULT_IDLE_POWER": func(e *environment, value string) error {
+		v, err := readNumber(value, 0, 1e6)
+		e.idle = energy.Watts(v)
+		return err
+	},
+	"NODE_DEFAULT_MAX_POWER": func(e *environment, value string) error {
+		v, err := readNumber(value, 0, 1e6)
+		e.max = energy.Watts(v)
+		return err
+	},
+	"HARDWARE_PROFILES_PATH": func(e *environment, value string) error {
+		text, err := os.ReadFile(value)
+		if err != nil {
+			return err
+		}
+		catalog, err := hardware.Read(text)
+		if err != nil {
+			return err
+		}
+		for _, w := range catalog.Warnings() {
+			e.warn("HARDWARE_PROFILES_PATH: %s", w)
+		}
+		e.catalog, err = hardware.Merge(hardware.Default(), catalog)
+		return err
+	},
+}
+
+// obsolete are variables without an effect here, and why.
+var obsolete = map[string]string{
+	"ENABLE_POD_PRIORITIES":        "priorities are kube-scheduler's, and always count",
+	"PRICING_PROVIDER":             "the price of a GridZone names its own sources",
+	"METRICS_SAMPLING_INTERVAL":    "no samples are kept",
+	"MAX_SAMPLES_PER_POD":          "no samples are kept",
+	"COMPLETED_POD_RETENTION":      "no samples are kept",
+	"DOWNSAMPLING_STRATEGY":        "no samples are kept",
+	"PROMETHEUS_URL":               "the scheduler asks nobody",
+	"PROMETHEUS_QUERY_TIMEOUT":     "the scheduler asks nobody",
+	"PROMETHEUS_USE_DCGM":          "the scheduler asks nobody",
+	"PROMETHEUS_DCGM_POWER_METRIC": "the scheduler asks nobody",
+	"LOG_LEVEL":                    "use -v",
+	"ENABLE_TRACING":               "use kube-scheduler's own tracing configuration",
+}
+
+const nodePowerPrefix = "NODE_POWER_CONFIG_"
+
+type environment struct {
+	gardener  v1alpha1.WorkloadSettings
+	pricing   bool
+	offPeak   *float64
+	idle, max energy.Watts
+	nodes     map[string]*energy.Profile
+	catalog   *hardware.Catalog
+	warnings  []string
+}
+
+func (e *environment) warn(format string, args ...any) {
+	e.warnings = append(e.warnings, fmt.Sprintf(format, args...))
+}
+
+// AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them, and what is to be
+// said of those that have no effect or make no sense, a sentence each.
+func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
+	all := AliasSchedulers()
+	maps.Copy(all, d.Schedulers)
+	before := all[GardenerSchedulerName]
+	e := environment{gardener: *before.DeepCopy(), nodes: map[string]*energy.Profile{}}
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, value, ok := strings.Cut(entry, "=")
+		if !ok || value == "" {
+			continue
+		}
+		if err := e.read(name, value); err != nil {
+			e.warn("environment variable %s is %s: %v", name, excerpt(value), err)
+		}
+	}
+	if e.pricing {
+		if e.offPeak != nil {
+			e.gardener.Hold.PriceThreshold = e.offPeak
+		} else {
+			e.warn("PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with a price threshold of their own wait for prices")
+		}
+	}
+	if e.max > 0 {
+		e.nodes[""] = &energy.Profile{Name: "environment", Idle: e.idle, Max: e.max, Sleep: e.idle, Source: "NODE_DEFAULT_IDLE_POWER, NODE_DEFAULT_MAX_POWER"}
+	}
+	all[GardenerSchedulerName] = e.gardener
+	d.Schedulers, d.NodePower, d.Hardware = all, e.nodes, e.catalog
+	return d, e.warnings
+}
+
+func (e *environment) read(name, value string) error {
+	if read, ok := variables[name]; ok {
+		before := *e.gardener.DeepCopy()
+		err := read(e, value)
+		if err != nil {
+			e.gardener = before
+		}
+		return err
+	}
+	if node, ok := strings.CutPrefix(name, nodePowerPrefix); ok {
+		idle, most, err := hardware.ParseNodePower(value)
+		if err == nil {
+			e.nodes[node] = &energy.Profile{Name: "environment-" + node, Idle: idle, Max: most, Sleep: idle, Source: name}
+		}
+		return err
+	}
+	if why, ok := obsolete[name]; ok && name != "LOG_LEVEL" {
+		e.warn("environment variable %s has no effect: %s", name, why)
+	}
+	return nil
+}
+
+// offPeakRate reads what Compute Gardener's schedules charge outside of their peaks: work waits while more is charged.
+func offPeakRate(path string) (*float64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Schedules []struct {
+			OffPeakRate float64 `json:"offPeakRate"`
+		} `json:"schedules"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+	if len(file.Schedules) == 0 {
+		return nil, errors.New("the file has no schedules")
+	}
+	rate := file.Schedules[0].OffPeakRate
+	for _, s := range file.Schedules {
+		rate = max(rate, s.OffPeakRate)
+	}
+	return &rate, nil
+}

@@ -1,0 +1,293 @@
+package hardware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// Components is what a node is made of, as far as its power depends on it. Nodes of equal Components have one profile.
+type Components struct {
+	Provider string `json:"provider,omitempty"` // of the cloud that owns the machine; its nodes are parts of servers
+	Instance string `json:"instance,omitempty"` // its type
+
+	CPUModel string       `json:"cpuModel,omitempty"`
+	CPUs     int64        `json:"cpus,omitempty"`          // hardware threads that the node sees
+	TDP      energy.Watts `json:"cpuTDPWatts,omitempty"`   // of a socket, where the model has no profile
+	MaxGHz   float64      `json:"cpuMaxGHz,omitempty"`     // where the clock is capped; 0: it is not
+	GPUModel string       `json:"gpuModel,omitempty"`      // several are joined by " + "
+	GPUs     int64        `json:"gpus,omitempty"`          // that Kubernetes counts
+	GPUShare float64      `json:"gpuShare,omitempty"`      // of a board in each of them, where boards are partitioned
+	GPUPower energy.Watts `json:"gpuPowerWatts,omitempty"` // of each at full load, where the owner says so
+	GPUPUE   float64      `json:"gpuPUERatio,omitempty"`   // PUE of the GPUs divided by that of the node
+	Memory   int64        `json:"memoryBytes,omitempty"`   // of the machine, not what its kernel left of it
+	MemType  string       `json:"memoryType,omitempty"`    // "" reads as DDR4
+}
+
+const (
+	defaultMemory = "DDR4"
+	gib           = 1 << 30
+)
+
+// typicalMemory is what holds for types of memory that nobody described.
+var typicalMemory = Memory{IdlePowerPerGB: 0.15, MaxPowerPerGB: 0.39}
+
+// Where only the TDP of a CPU is known, full load draws about that, and idle about an eighth: the usual fit to servers
+// measured at the socket.
+const idleShareOfTDP = 0.12
+
+// Of a GPU of unknown model whose full power the owner says. Boards of the catalogue idle at 5 to 20 %.
+const idleShareOfGPU = 0.1
+
+// Profile returns the power model of k: the sum of its parts. It is estimated, and never sleeps, because nobody said what
+// the node draws then. Equal components get one and the same pointer: read only.
+//
+// The CPU's part is its share of the socket by hardware threads: all of it for machines of their own, which have whole
+// sockets. Memory whose power the CPU's profile contains is not counted again. How power grows over utilisation is the
+// CPU's, for memory too.
+//
+// A GPU's PUE other than the node's is folded into the watts of the GPUs, so that the PUE of the node times those is what
+// the facility draws for them.
+func (c *Catalog) Profile(k Components) (*energy.Profile, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p := c.profiles[k]; p != nil {
+		return p, nil
+	}
+	p, err := c.sum(k)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.profiles) >= maxProfiles {
+		clear(c.profiles) // from now on there are two pointers for some hardware, which is no harm
+	}
+	c.profiles[k] = p
+	return p, nil
+}
+
+// maxProfiles bounds what labels can make us remember.
+const maxProfiles = 1024
+
+func (c *Catalog) sum(k Components) (*energy.Profile, error) {
+	cpu, ok := c.CPUs[k.CPUModel]
+	switch {
+	case ok:
+	case k.TDP > 0:
+		cpu = CPU{
+			IdlePower: idleShareOfTDP * k.TDP, MaxPower: k.TDP,
+			Source: fmt.Sprintf("estimated from a TDP of %v W", float64(k.TDP)),
+		}
+	default:
+		return nil, fmt.Errorf("CPU %q is not in the catalogue", k.CPUModel)
+	}
+	sockets, err := socketsOf(cpu, k)
+	if err != nil {
+		return nil, err
+	}
+	exp, err := exponent(cpu.PowerScaling)
+	if err != nil {
+		return nil, err
+	}
+	idle, full := sockets*cpu.IdlePower, sockets*cpu.IdlePower+sockets*capped(cpu, k.MaxGHz, exp)
+	source := []string{fmt.Sprintf("%d threads of %s (%s)", k.CPUs, k.CPUModel, orUnknown(cpu.Source))}
+
+	if gb := float64(k.Memory)/gib - cpu.MemoryGBPerThread*float64(k.CPUs); gb > 0 {
+		m, name := c.memory(k.MemType)
+		idle += m.BaseIdlePower + energy.Watts(gb)*m.IdlePowerPerGB
+		full += m.BaseIdlePower + energy.Watts(gb)*m.MaxPowerPerGB
+		source = append(source, fmt.Sprintf("%.4g GB of %s", gb, name))
+	}
+	p := &energy.Profile{
+		Name: c.name(k), Idle: cents(idle), Max: cents(full), Exponent: exp, Sleep: cents(idle), Quality: energy.Estimated,
+	}
+	if k.GPUs > 0 {
+		said, err := c.addGPUs(p, k)
+		if err != nil {
+			return nil, err
+		}
+		source = append(source, said)
+	}
+	p.Source = strings.Join(source, "; ")
+	if k.Instance != "" {
+		p.Source = k.Provider + " " + k.Instance + ": " + p.Source
+	}
+	return p, p.Validate()
+}
+
+// socketsOf returns how many sockets, or which part of one, the node has.
+func socketsOf(cpu CPU, k Components) (energy.Watts, error) {
+	if cpu.NumCores == 0 {
+		return 1, nil
+	}
+	if k.CPUs <= 0 {
+		return 0, errors.New("how many CPUs the node has is not known")
+	}
+	threads := float64(cpu.NumCores * threadsPerCore(cpu, k.CPUModel))
+	share := float64(k.CPUs) / threads
+	if k.Provider == "" && k.CPUs >= cpu.NumCores {
+		// A machine of its own. With hyper-threading off it shows half of the threads, of the same sockets.
+		share = max(1, math.Round(share))
+	}
+	return energy.Watts(share), nil
+}
+
+func threadsPerCore(cpu CPU, model string) int64 {
+	switch {
+	case cpu.ThreadsPerCore > 0:
+		return cpu.ThreadsPerCore
+	case isARM(model):
+		return 1
+	}
+	return 2
+}
+
+// isARM goes by the first word of the names that are in use.
+func isARM(model string) bool {
+	w := words(model)
+	if len(w) == 0 {
+		return false
+	}
+	switch w[0] {
+	case "arm", "ampere", "raspberry", "neoverse", "graviton":
+		return true
+	}
+	return false
+}
+
+// capped is the range from idle to full load of a socket whose clock may not exceed limit: power follows the clock,
+// linearly or squared, as the profile says.
+func capped(cpu CPU, limit, exp float64) energy.Watts {
+	span := cpu.MaxPower - cpu.IdlePower
+	if top := cpu.FrequencyRangeGHz.Max; limit > 0 && limit < top {
+		span *= energy.Watts(math.Pow(limit/top, exp))
+	}
+	return span
+}
+
+func (c *Catalog) memory(kind string) (Memory, string) {
+	if kind == "" {
+		kind = defaultMemory
+	}
+	if m, ok := c.Memory[kind]; ok {
+		return m, kind
+	}
+	return typicalMemory, "memory, taken as typical DDR4"
+}
+
+const mix = " + " // joins the models of a node with several
+
+// addGPUs sets the GPU fields of p to those of the mean GPU of k.
+func (c *Catalog) addGPUs(p *energy.Profile, k Components) (source string, err error) {
+	models := strings.Split(k.GPUModel, mix)
+	share, pue := energy.Watts(orOne(k.GPUShare)), energy.Watts(orOne(k.GPUPUE))
+	classes := map[string]energy.Watts{} // power in a class, if all models have it
+	seen := map[string]int{}
+	var idle, full energy.Watts
+	for _, model := range models {
+		gpu, ok := c.GPUs[model]
+		switch {
+		case ok:
+		case k.GPUPower > 0:
+			gpu = GPU{IdlePower: idleShareOfGPU * k.GPUPower / share, MaxPower: k.GPUPower / share}
+		default:
+			return "", fmt.Errorf("GPU %q is not in the catalogue", model)
+		}
+		idle += gpu.IdlePower / energy.Watts(len(models))
+		full += gpu.MaxPower / energy.Watts(len(models))
+		for class, part := range gpu.WorkloadTypes {
+			classes[class] += energy.Watts(part) * gpu.MaxPower / energy.Watts(len(models))
+			seen[class]++
+		}
+		source = gpu.Source
+	}
+	scale := energy.Watts(1)
+	if k.GPUPower > 0 {
+		scale = k.GPUPower / (share * full)
+		source = "full power as annotated"
+	}
+	for class, power := range classes {
+		if seen[class] != len(models) || full == idle {
+			continue
+		}
+		if p.GPUClasses == nil {
+			p.GPUClasses = map[string]float64{}
+		}
+		// From a share of full power to one of the range above idle.
+		p.GPUClasses[class] = rounded(float64(min(max((power-idle)/(full-idle), 0), 1)), 1e4)
+	}
+	p.GPUMax = cents(full * share * scale * pue)
+	p.GPUIdle = min(cents(idle*share*pue), p.GPUMax)
+	said := fmt.Sprintf("%d × %s", k.GPUs, k.GPUModel)
+	if k.GPUShare > 0 {
+		said += fmt.Sprintf(", each %.3g of a board", k.GPUShare)
+	}
+	return said + " (" + orUnknown(source) + ")", nil
+}
+
+// name of the profile of k: a DNS label that says what it is, made different by a hash where it would not be otherwise.
+func (c *Catalog) name(k Components) string {
+	var parts []string
+	unique := true
+	if own, ok := c.instanceComponents(k.Provider, k.Instance); ok && own.CPUModel == k.CPUModel {
+		parts = append(parts, slug(k.Provider+"-"+k.Instance))
+		if own != k {
+			own.CPUs, own.Memory = k.CPUs, k.Memory // where the type leaves them to the node
+			unique = own == k
+			parts = append(parts, fmt.Sprintf("%dc-%dg", k.CPUs, k.Memory/gib))
+			if k.GPUs > 0 {
+				parts = append(parts, fmt.Sprintf("%dx-%s", k.GPUs, slug(k.GPUModel)))
+			}
+		}
+	} else {
+		if k.Provider != "" {
+			parts = append(parts, slug(k.Provider))
+		}
+		parts = append(parts, slug(k.CPUModel), fmt.Sprintf("%dc-%dg", k.CPUs, k.Memory/gib))
+		if k.GPUs > 0 {
+			parts = append(parts, fmt.Sprintf("%dx-%s", k.GPUs, slug(k.GPUModel)))
+		}
+		plain := Components{
+			Provider: k.Provider, CPUModel: k.CPUModel, CPUs: k.CPUs, GPUModel: k.GPUModel, GPUs: k.GPUs, Memory: k.Memory,
+		}
+		unique = plain == k
+	}
+	name := strings.Join(parts, "-")
+	for _, model := range append(strings.Split(k.GPUModel, mix), k.CPUModel, k.Provider+"-"+k.Instance) {
+		unique = unique && c.slugs[slug(model)] <= 1
+	}
+	const longest = 63 // bytes of a label value, and of a DNS label
+	if unique && len(name) <= longest {
+		return name
+	}
+	// As JSON, so that fields to come do not change the names of hardware that has none of them.
+	h := fnv.New32a()
+	if err := json.NewEncoder(h).Encode(k); err != nil {
+		panic(err) // numbers that are not finite are refused where they are read
+	}
+	tail := fmt.Sprintf("-%08x", h.Sum32())
+	return strings.TrimRight(name[:min(len(name), longest-len(tail))], "-") + tail
+}
+
+// cents keeps hundredths of a watt, more than any of this is worth.
+func cents(w energy.Watts) energy.Watts { return energy.Watts(rounded(float64(w), 100)) }
+
+func rounded(v, parts float64) float64 { return math.Round(v*parts) / parts }
+
+func orOne(v float64) float64 {
+	if v == 0 {
+		return 1
+	}
+	return v
+}
+
+func orUnknown(source string) string {
+	if source == "" {
+		return "as the catalogue says"
+	}
+	return source
+}

@@ -1,0 +1,357 @@
+package hardware
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// What nodes say about their hardware.
+const (
+	gardener = "compute-gardener-scheduler.kubernetes.io/"
+
+	annotationCPUModel  = gardener + "cpu-model"
+	annotationCPUMaxGHz = gardener + "cpu-max-frequency"
+	annotationGPUModel  = gardener + "gpu-model" // a list with commas
+	annotationGPUCount  = gardener + "gpu-count"
+	annotationGPUPower  = gardener + "gpu-total-power"
+	annotationPUE       = gardener + "pue"
+	annotationGPUPUE    = gardener + "gpu-pue"
+
+	labelCPUModel   = "node.kubernetes.io/cpu-model"
+	labelGPUModel   = "node.kubernetes.io/gpu-model"
+	labelInstance   = "node.kubernetes.io/instance-type"
+	labelNFD        = "feature.node.kubernetes.io/cpu-model."
+	labelNVIDIA     = "nvidia.com/gpu."
+	labelAMDProduct = "amd.com/gpu.product-name"
+	labelGKEProduct = "cloud.google.com/gke-accelerator"
+)
+
+// withoutEffect are annotations that people may have, and that say nothing about power that we could use.
+var withoutEffect = []string{"cpu-base-frequency", "cpu-min-frequency", "cpu-dynamic-frequency-enabled"}
+
+// Kind says what a node was recognised as, and by what.
+type Kind struct {
+	Name       string     `json:"name,omitempty"` // of the profile; "" if there is none
+	Components Components `json:"components"`
+	CPUFrom    string     `json:"cpuFrom,omitempty"` // what the CPU was recognised by; "" if it was not
+	GPUFrom    string     `json:"gpuFrom,omitempty"`
+	// Fallback says that the profile is a stand-in: the vendor is known, the hardware is not.
+	Fallback bool `json:"fallback,omitempty"`
+	// PUE of the node; 0: nothing is said about it, so that of the site holds.
+	PUE     float64 `json:"pue,omitempty"`
+	PUEFrom string  `json:"pueFrom,omitempty"`
+	// Notes say what was not recognised, and what has no effect.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// String describes k in one line.
+func (k Kind) String() string {
+	var parts []string
+	if k.CPUFrom != "" {
+		what := k.Components.CPUModel
+		if k.Components.Instance != "" {
+			what = k.Components.Provider + " " + k.Components.Instance
+		}
+		if k.Fallback {
+			what += ", a stand-in"
+		}
+		parts = append(parts, what+" by "+k.CPUFrom)
+	} else {
+		parts = append(parts, "unknown CPU")
+	}
+	if k.GPUFrom != "" && k.GPUFrom != k.CPUFrom {
+		parts = append(parts, fmt.Sprintf("%d × %s by %s", k.Components.GPUs, k.Components.GPUModel, k.GPUFrom))
+	}
+	return strings.Join(append(parts, k.Notes...), "; ")
+}
+
+func (k *Kind) note(format string, args ...any) {
+	k.Notes = append(k.Notes, fmt.Sprintf(format, args...))
+}
+
+// Detect recognises a node with the bundled catalogue; see [Catalog.Detect].
+func Detect(labels, annotations map[string]string, providerID string, cpus, memory, gpus int64) (*energy.Profile, Kind, bool) {
+	return Default().Detect(labels, annotations, providerID, cpus, memory, gpus)
+}
+
+// Detect recognises a node by its labels and annotations, spec.providerID, and its capacity: logical CPUs, bytes of
+// memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
+// that of other hardware, or of one half of it. The profile is shared: read only.
+//
+// The CPU is that of Compute Gardener's annotation, else of the label node.kubernetes.io/cpu-model, else of the instance
+// type, else of Node Feature Discovery: its model name, its family and model, or, as a fallback, its family alone. The
+// instance type comes before what is read from the CPU, because it says which part of a server the node is, and because
+// CPUs of several generations share one family and model. GPUs are those of the annotation, else of the labels
+// node.kubernetes.io/gpu-model, nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator,
+// else of the instance type. What is written but unknown is noted, and the next one is asked.
+func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory, gpus int64) (*energy.Profile, Kind, bool) {
+	d := detection{catalog: c, labels: labels, annotations: annotations, cpus: cpus, memory: memory, gpus: gpus}
+	d.place(providerID)
+	cpuKnown := d.cpu()
+	gpuKnown := d.gpu()
+	d.pue()
+	d.limits()
+	if !cpuKnown || !gpuKnown {
+		return nil, d.kind, false
+	}
+	p, err := c.Profile(d.kind.Components)
+	if err != nil {
+		d.kind.note("%v", err)
+		return nil, d.kind, false
+	}
+	d.kind.Name = p.Name
+	return p, d.kind, true
+}
+
+// detection is one question.
+type detection struct {
+	catalog             *Catalog
+	labels, annotations map[string]string
+	cpus, memory, gpus  int64
+
+	kind     Kind
+	instance Components // of the instance type, if it is known
+	typed    bool       // it is
+	typeName string     // as the label has it
+}
+
+// place looks the instance type up.
+func (d *detection) place(providerID string) {
+	provider, _, _ := strings.Cut(providerID, "://")
+	if provider == "gce" {
+		provider = "gcp"
+	}
+	d.typeName = d.labels[labelInstance]
+	if provider == "" && d.typeName != "" {
+		provider = d.catalog.providerOf(d.typeName)
+	}
+	if _, known := d.catalog.Instances[provider]; !known {
+		return // not a cloud that we know, such as k3s://
+	}
+	d.kind.Components.Provider = provider
+	if name, ok := d.catalog.instances[provider][strings.ToLower(d.typeName)]; ok {
+		d.instance, d.typed = d.catalog.instanceComponents(provider, name)
+	}
+}
+
+// providerOf returns the provider that alone has an instance type of a name, or "".
+func (c *Catalog) providerOf(instance string) (provider string) {
+	for p, types := range c.instances {
+		if _, ok := types[strings.ToLower(instance)]; ok {
+			if provider != "" {
+				return ""
+			}
+			provider = p
+		}
+	}
+	return provider
+}
+
+// instanceComponents returns what an instance type is made of.
+func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
+	i, ok := c.Instances[provider][name]
+	if !ok {
+		return Components{}, false
+	}
+	k := Components{
+		Provider: provider, Instance: name, CPUModel: i.CPUModel, CPUs: i.cpus(), GPUModel: i.GPUModel,
+		GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
+	}
+	if _, known := c.CPUs[i.CPUModel]; !known {
+		k.TDP = i.CPUTDPWatts
+	}
+	if k.GPUModel != "" && k.GPUs == 0 {
+		k.GPUs = 1
+	}
+	if model := c.gpus[first(gpuSpellings(k.GPUModel))]; model != "" {
+		k.GPUModel = model
+	}
+	return k, true
+}
+
+func first(all []string) string { return all[0] }
+
+// cpu finds out which CPU the node has, and how much of it.
+func (d *detection) cpu() bool {
+	k := &d.kind.Components
+	model, from := d.named("annotation "+annotationCPUModel, d.annotations[annotationCPUModel])
+	if model == "" {
+		model, from = d.named("label "+labelCPUModel, d.labels[labelCPUModel])
+	}
+	_, profiled := d.catalog.CPUs[d.instance.CPUModel]
+	switch {
+	case model != "":
+	case d.typed && (profiled || d.instance.TDP > 0):
+		d.kind.CPUFrom = "label " + labelInstance
+		k.Instance, k.CPUModel, k.TDP = d.instance.Instance, d.instance.CPUModel, d.instance.TDP
+		k.CPUs, k.Memory, k.MemType = d.instance.CPUs, d.instance.Memory, d.instance.MemType
+		d.kind.Fallback = d.catalog.CPUs[k.CPUModel].Generic
+		if k.CPUs == 0 {
+			k.CPUs = d.cpus
+		}
+		if k.Memory == 0 {
+			k.Memory = installed(d.memory)
+		}
+		return true
+	default:
+		if model, from = d.discovered(); model == "" {
+			if d.typeName != "" {
+				d.kind.note("instance type %s is not in the catalogue", quoted(d.typeName))
+			}
+			if len(d.kind.Notes) == 0 {
+				d.kind.note("no annotation, instance type or Node Feature Discovery says what the node is")
+			}
+			return false
+		}
+	}
+	d.kind.CPUFrom, k.CPUModel = from, model
+	d.kind.Fallback = d.kind.Fallback || d.catalog.CPUs[model].Generic
+	k.CPUs, k.Memory = d.cpus, installed(d.memory)
+	return true
+}
+
+// named looks up a CPU that is called by its name.
+func (d *detection) named(where, name string) (model, from string) {
+	if name == "" || strings.EqualFold(name, "unknown") {
+		return "", ""
+	}
+	if _, exact := d.catalog.CPUs[name]; exact {
+		return name, where
+	}
+	for _, s := range cpuSpellings(name) {
+		if model := d.catalog.cpus[s]; model != "" {
+			return model, where
+		}
+	}
+	d.kind.note("%s names %s, which is not in the catalogue", where, quoted(name))
+	return "", ""
+}
+
+// discovered goes by what Node Feature Discovery read from the CPU.
+func (d *detection) discovered() (model, from string) {
+	if model, from = d.named("label "+labelNFD+"name", d.labels[labelNFD+"name"]); model != "" {
+		return model, from
+	}
+	vendor, family, id := d.labels[labelNFD+"vendor_id"], d.labels[labelNFD+"family"], d.labels[labelNFD+"id"]
+	if vendor == "" || family == "" {
+		return "", ""
+	}
+	models := d.catalog.CPUModels[vendor]
+	if model = models[family+"-"+id]; id != "" && model != "" {
+		return d.catalog.mapped(model), "labels " + labelNFD + "*"
+	}
+	if model = models[family]; model != "" {
+		d.kind.Fallback = true
+		return d.catalog.mapped(model), "the CPU family alone, in labels " + labelNFD + "*"
+	}
+	d.kind.note("%s CPU of family %s, model %s is not in the catalogue", quoted(vendor), quoted(family), quoted(id))
+	return "", ""
+}
+
+// mapped resolves what a mapping points to, be it a key or another name.
+func (c *Catalog) mapped(model string) string {
+	if _, ok := c.CPUs[model]; ok {
+		return model
+	}
+	for _, s := range cpuSpellings(model) {
+		if known := c.cpus[s]; known != "" {
+			return known
+		}
+	}
+	return model
+}
+
+// installed is the memory of a machine of which the kernel shows memory: it keeps one or two per cent, and modules have
+// round sizes. Nodes of one kind whose kernels differ get the same profile.
+func installed(memory int64) int64 {
+	if memory <= 0 {
+		return 0
+	}
+	gb := float64(memory) / gib
+	step := max(1, math.Exp2(math.Floor(math.Log2(gb)))/16)
+	return int64(math.Ceil(gb/step)*step) * gib
+}
+
+// pue takes the node's PUE, and folds that of its GPUs into their watts.
+func (d *detection) pue() {
+	node, nodeFrom := d.readPUE(annotationPUE, d.catalog.DefaultPUE, "defaultPUE")
+	gpus, _ := d.readPUE(annotationGPUPUE, d.catalog.DefaultGPUPUE, "defaultGPUPUE")
+	d.kind.PUE, d.kind.PUEFrom = node, nodeFrom
+	switch {
+	case gpus == 0 || d.kind.Components.GPUs == 0 || gpus == node:
+	case node == 0:
+		d.kind.note("annotation %s has no effect without %s", annotationGPUPUE, annotationPUE)
+	default:
+		d.kind.Components.GPUPUE = rounded(gpus/node, 1e4)
+	}
+}
+
+func (d *detection) readPUE(annotation string, otherwise float64, name string) (float64, string) {
+	if text := d.annotations[annotation]; text != "" {
+		if pue, err := strconv.ParseFloat(text, 64); err == nil && validPUE(pue) {
+			return pue, "annotation " + annotation
+		}
+		d.kind.note("annotation %s is %s: want 1 to %d", annotation, quoted(text), maxPUE)
+	}
+	if otherwise > 0 {
+		return otherwise, name + " of the hardware profiles"
+	}
+	return 0, ""
+}
+
+// limits takes the cap of the clock, and notes what has no effect.
+func (d *detection) limits() {
+	if text := d.annotations[annotationCPUMaxGHz]; text != "" {
+		ghz, err := strconv.ParseFloat(text, 64)
+		top := d.catalog.CPUs[d.kind.Components.CPUModel].FrequencyRangeGHz.Max
+		switch {
+		case err != nil || !(ghz > 0 && ghz <= maxGHz):
+			d.kind.note("annotation %s is %s: want GHz", annotationCPUMaxGHz, quoted(text))
+		case top == 0:
+			d.kind.note("annotation %s has no effect: the frequency range of the CPU is not known", annotationCPUMaxGHz)
+		case ghz < top:
+			d.kind.Components.MaxGHz = ghz
+		}
+	}
+	for _, key := range withoutEffect {
+		if d.annotations[gardener+key] != "" {
+			d.kind.note("annotation %s%s has no effect", gardener, key)
+		}
+	}
+}
+
+// quoted shows a value that strangers wrote, without letting it fill a log.
+func quoted(value string) string {
+	const most = 63
+	if len(value) > most {
+		return strconv.Quote(value[:most]) + "…"
+	}
+	return strconv.Quote(value)
+}
+
+// recognised returns the keys of the GPUs of a list with commas, and what is not among them.
+func (c *Catalog) recognised(list string) (models []string, sevenths int, shared bool, unknown string) {
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" {
+			continue
+		}
+		spelling, parts, inTime := readGPU(name)
+		model := c.gpus[spelling]
+		if _, exact := c.GPUs[name]; exact {
+			model = name
+		}
+		if model == "" {
+			return nil, 0, false, name
+		}
+		models = append(models, model)
+		sevenths, shared = max(sevenths, parts), shared || inTime
+	}
+	slices.Sort(models)
+	return models, sevenths, shared, ""
+}

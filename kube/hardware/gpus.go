@@ -1,0 +1,142 @@
+package hardware
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// found is what one place says about the GPUs of a node.
+type found struct {
+	from   string
+	models []string // keys of the catalogue, sorted, with repetitions
+	count  int64    // of what Kubernetes counts; 0: not said
+	share  float64  // of a board in each of them
+}
+
+// gpu finds out which GPUs the node has. It reports false if it has some, and they are not known.
+func (d *detection) gpu() bool {
+	if model := d.annotations[annotationGPUModel]; strings.EqualFold(strings.TrimSpace(model), "none") {
+		return d.noGPU()
+	}
+	f, unknown := d.findGPU()
+	total := d.annotatedPower()
+	// What Kubernetes counts is what jobs are charged for.
+	count := cmp.Or(d.gpus, d.annotatedCount(), max(f.count, int64(len(f.models))))
+	k := &d.kind.Components
+	switch {
+	case len(f.models) == 0 && count == 0 && !unknown:
+		return true // it has none
+	case len(f.models) == 0 && total > 0 && count > 0:
+		k.GPUModel, d.kind.GPUFrom = "GPU of unknown model", "annotation "+annotationGPUPower
+		d.kind.Fallback = true
+	case len(f.models) == 0:
+		if !unknown {
+			d.kind.note("of which model its %d GPUs are is not said", count)
+		}
+		return false
+	default:
+		k.GPUModel, d.kind.GPUFrom = strings.Join(compact(f.models), mix), f.from
+		if f.share != 1 {
+			k.GPUShare = f.share
+		}
+	}
+	k.GPUs = count
+	if total > 0 {
+		k.GPUPower = cents(total / energy.Watts(count))
+	}
+	return true
+}
+
+// noGPU believes that a node has none, unless Kubernetes counts some.
+func (d *detection) noGPU() bool {
+	d.kind.GPUFrom = "annotation " + annotationGPUModel
+	if d.gpus > 0 {
+		d.kind.note("%s says none, but the node has %d GPUs", d.kind.GPUFrom, d.gpus)
+	}
+	return d.gpus == 0
+}
+
+// compact leaves one of equal models, unless there are others: their mean depends on how many there are of each.
+func compact(models []string) []string {
+	if len(slices.Compact(slices.Clone(models))) == 1 {
+		return models[:1]
+	}
+	return models
+}
+
+// findGPU asks everything that may name GPUs, in order. unknown reports that one did, and that the catalogue does not
+// have what it named.
+func (d *detection) findGPU() (f found, unknown bool) {
+	for _, place := range []struct{ from, value, count string }{
+		{"annotation " + annotationGPUModel, d.annotations[annotationGPUModel], ""},
+		{"label " + labelGPUModel, d.labels[labelGPUModel], ""},
+		{"label " + labelNVIDIA + "product", d.labels[labelNVIDIA+"product"], d.labels[labelNVIDIA+"count"]},
+		{"label " + labelAMDProduct, d.labels[labelAMDProduct], ""},
+		{"label " + labelGKEProduct, d.labels[labelGKEProduct], d.labels[labelGKEProduct+"-count"]},
+	} {
+		if place.value == "" || strings.EqualFold(place.value, "unknown") {
+			continue
+		}
+		models, sevenths, shared, strange := d.catalog.recognised(place.value)
+		if strange != "" {
+			d.kind.note("%s names %s, which is not in the catalogue", place.from, quoted(strange))
+			unknown = true
+			continue
+		}
+		f = found{from: place.from, models: models, share: 1}
+		f.count, _ = strconv.ParseInt(place.count, 10, 64)
+		if sevenths > 0 {
+			f.share = rounded(float64(sevenths)/7, 1e4)
+		}
+		if shared {
+			if n, err := strconv.ParseInt(d.labels[labelNVIDIA+"replicas"], 10, 64); err == nil && n > 1 {
+				f.share = rounded(f.share/float64(n), 1e4)
+				f.count *= n
+			}
+		}
+		return f, false
+	}
+	if _, known := d.catalog.GPUs[d.instance.GPUModel]; d.typed && known {
+		f = found{from: "label " + labelInstance, models: []string{d.instance.GPUModel}, count: d.instance.GPUs, share: 1}
+		if d.gpus > f.count {
+			f.share = rounded(float64(f.count)/float64(d.gpus), 1e4) // boards are partitioned, whatever the way
+		}
+		return f, false
+	}
+	if d.typed && d.instance.GPUModel != "" {
+		d.kind.note("the GPUs of this instance type, %s, are not in the catalogue", quoted(d.instance.GPUModel))
+		unknown = true
+	}
+	return found{}, unknown
+}
+
+func (d *detection) annotatedCount() int64 {
+	text := d.annotations[annotationGPUCount]
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	const most = 1024
+	if err != nil || n < 0 || n > most {
+		d.kind.note("annotation %s is %s: want 0 to %d", annotationGPUCount, quoted(text), most)
+		return 0
+	}
+	return n
+}
+
+func (d *detection) annotatedPower() energy.Watts {
+	text := d.annotations[annotationGPUPower]
+	if text == "" {
+		return 0
+	}
+	w, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(w > 0 && w <= maxWatts) {
+		d.kind.note("annotation %s is %s: want watts, more than 0", annotationGPUPower, quoted(text))
+		return 0
+	}
+	return energy.Watts(w)
+}

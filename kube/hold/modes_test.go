@@ -1,0 +1,158 @@
+package hold
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// policy publishes a signal that is clean from after on, and a policy for the namespace of the tests: work that says
+// nothing may wait for three hours.
+func (w *world) policy(mode v1alpha1.Mode, after time.Duration) {
+	w.t.Helper()
+	values := make([]float64, 24*60)
+	for i := range values {
+		values[i] = 500
+		if time.Duration(i)*time.Minute >= after {
+			values[i] = 100
+		}
+	}
+	series, err := grid.NewSeries(time.Now(), time.Minute, values)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.know(kube.Contents{
+		Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
+		Policies: []*v1alpha1.EnergyPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: kube.PolicyName},
+			Spec: v1alpha1.EnergyPolicySpec{
+				Mode:             mode,
+				WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: &metav1.Duration{Duration: 3 * time.Hour}},
+			},
+		}},
+	})
+}
+
+func TestNamespacePolicyHolds(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.policy(v1alpha1.ModeEnforce, time.Hour)
+		w.job("j", nil)
+		if _, held := w.loop.Hold(w.pod("p", nil)); !held {
+			t.Error("the pod is not held")
+		}
+		w.wantJob("j", 59*time.Minute, time.Hour)
+		if got := w.events("j"); got != "Held Released" {
+			t.Errorf("events are %q", got)
+		}
+		if w.read("j").Annotations[kube.AnnotationLatestStart] == "" {
+			t.Error("the Job does not say when it starts at the latest")
+		}
+	})
+}
+
+// A namespace that leaves enforce gets back what is held in it.
+func TestLeavingEnforceReleases(t *testing.T) {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAdvise, v1alpha1.ModeShadow, v1alpha1.ModeOff} {
+		t.Run(string(mode), func(t *testing.T) {
+			during(t, nil, func(w *world) {
+				w.policy(v1alpha1.ModeEnforce, 2*time.Hour)
+				w.job("j", nil)
+				w.loop.Hold(w.pod("p", nil))
+				time.Sleep(10 * time.Minute)
+				if !w.suspended("j") {
+					t.Fatal("the Job was not held")
+				}
+				w.policy(mode, 2*time.Hour)
+				w.wantJob("j", 0, time.Second)
+				if _, ok := w.activated("p"); !ok {
+					t.Error("the pod is still held")
+				}
+				// Admission may have let one through that does not know yet.
+				w.job("late", nil)
+				w.wantJob("late", 0, time.Second)
+				if _, held := w.loop.Hold(w.pod("late", nil)); held {
+					t.Error("a new pod is held")
+				}
+				time.Sleep(time.Minute)
+				if got := w.events("j"); !strings.HasPrefix(got, "Held ") {
+					t.Errorf("events are %q", got)
+				}
+			})
+		})
+	}
+}
+
+// Until the policies are known, a Job that says nothing of itself is neither let go nor kept longer than was promised.
+func TestUnknownPoliciesKeepThePromise(t *testing.T) {
+	latest := func(in time.Duration) func(*batchv1.Job) {
+		return func(j *batchv1.Job) {
+			j.Annotations = map[string]string{kube.AnnotationLatestStart: time.Now().Add(in).UTC().Format(time.RFC3339)}
+		}
+	}
+	during(t, nil, func(w *world) {
+		w.see(kube.Unsettled())
+		w.job("promised", nil, latest(20*time.Second))
+		w.job("later", nil, latest(time.Hour))
+		w.job("new", nil)
+		if _, held := w.loop.Hold(w.pod("p", nil)); held {
+			t.Error("a pod is held by unknown policies")
+		}
+		w.wantJob("promised", 10*time.Second, 21*time.Second)
+		for _, name := range []string{"later", "new"} {
+			if !w.suspended(name) {
+				t.Errorf("Job %s was let go before anything was known", name)
+			}
+		}
+		w.policy(v1alpha1.ModeEnforce, 30*time.Minute)
+		w.wantJob("new", 28*time.Minute, 31*time.Minute)
+	})
+	during(t, nil, func(w *world) {
+		w.see(kube.Unsettled())
+		w.job("new", nil)
+		time.Sleep(20 * time.Second)
+		w.know(kube.Contents{}) // there are no policies after all
+		w.wantJob("new", 0, time.Second)
+	})
+}
+
+func TestThresholdIsHeldAndReleased(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(45 * time.Minute)
+		annotations := map[string]string{"compute-gardener-scheduler.kubernetes.io/carbon-intensity-threshold": "200"}
+		w.job("j", annotations)
+		w.loop.Hold(w.pod("p", annotations))
+		w.wantJob("j", 44*time.Minute, 45*time.Minute)
+		if _, ok := w.activated("p"); !ok {
+			t.Error("the pod is held")
+		}
+		if reason := w.read("j").Annotations[kube.AnnotationHeldReason]; !strings.Contains(reason, "200") {
+			t.Errorf("it is held because %q", reason)
+		}
+	})
+}
+
+// Who waits for a threshold that no forecast promises waits for signals: without any there is nothing to wait for.
+func TestHopeEndsWithTheSignals(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(6 * time.Hour)
+		never := map[string]string{kube.AnnotationCarbonThreshold: "50", kube.AnnotationAllowedDelay: "3h"}
+		later := map[string]string{kube.AnnotationCarbonThreshold: "200", kube.AnnotationAllowedDelay: "8h"}
+		w.job("never", never)
+		w.job("later", later)
+		time.Sleep(10 * time.Minute)
+		if !w.suspended("never") || !w.suspended("later") {
+			t.Fatal("not held")
+		}
+		w.know(kube.Contents{})
+		w.wantJob("never", 0, time.Second)
+		w.wantJob("later", 5*time.Hour, 6*time.Hour)
+	})
+}

@@ -1,0 +1,83 @@
+package kube
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// HeldJob names the very Job that a patch is for, as it was seen.
+type HeldJob struct {
+	UID       types.UID
+	Version   string // resourceVersion
+	Annotated bool   // it has annotations
+}
+
+// SeenJob returns what patches need of a Job.
+func SeenJob(j *batchv1.Job) HeldJob {
+	return HeldJob{UID: j.UID, Version: j.ResourceVersion, Annotated: len(j.Annotations) > 0}
+}
+
+// patchOp is one step of a JSON patch. The API server applies them to the object as it is then: a test that fails
+// leaves everything as it was.
+type patchOp struct {
+	Op    string          `json:"op"`
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+func op(name, path string, value any) patchOp { return patchOp{name, path, render(value)} }
+
+var heldLabelPath = "/metadata/labels/" + escape(LabelHeld)
+
+// guard makes a patch fail unless it meets this very Job, and it is still ours.
+func (j HeldJob) guard() []patchOp {
+	return []patchOp{op("test", "/metadata/uid", j.UID), op("test", heldLabelPath, "true")}
+}
+
+// annotate adds annotations. Where a Job has none, the map must be added, which would overwrite one that came
+// meanwhile: then the patch is for the version that was seen.
+func (j HeldJob) annotate(annotations map[string]string) []patchOp {
+	if !j.Annotated {
+		return []patchOp{op("test", "/metadata/resourceVersion", j.Version), op("add", "/metadata/annotations", annotations)}
+	}
+	var ops []patchOp
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		ops = append(ops, op("add", "/metadata/annotations/"+escape(key), annotations[key]))
+	}
+	return ops
+}
+
+// ReleasePatch resumes the Job and takes off our label. It changes nothing if somebody else released it, or took it over
+// by removing the label.
+func (j HeldJob) ReleasePatch(now time.Time) []byte {
+	ops := append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath})
+	ops = append(ops, j.annotate(map[string]string{AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)
+	return render(append(ops, op("add", "/spec/suspend", false)))
+}
+
+// HandOverPatch takes off our label and leaves the Job suspended, for somebody else to resume.
+func (j HeldJob) HandOverPatch() []byte {
+	return render(append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath}))
+}
+
+// SayPatch writes annotations, unless the Job was released meanwhile.
+func (j HeldJob) SayPatch(annotations map[string]string) []byte {
+	return render(append(j.guard(), j.annotate(annotations)...))
+}
+
+func escape(key string) string { return strings.ReplaceAll(key, "/", "~1") }
+
+// render renders what cannot fail to be rendered.
+func render(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

@@ -1,0 +1,283 @@
+package kube
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// strategies are all that there are, by their full names.
+var strategies = sync.OnceValue(func() map[string]*sched.Greedy {
+	wheres, whens := sched.Names()
+	all := make(map[string]*sched.Greedy, len(wheres)*len(whens))
+	for _, where := range wheres {
+		for _, when := range whens {
+			name := where + "+" + when
+			if strategy, err := sched.New(name); err == nil {
+				all[name] = strategy
+			}
+		}
+	}
+	return all
+})
+
+// PolicyName is that of the one EnergyPolicy in a namespace that counts.
+const PolicyName = "default"
+
+// NamespaceMarks is what a namespace says of itself.
+type NamespaceMarks struct {
+	Name                string
+	Labels, Annotations map[string]string
+}
+
+// rules are what holds in a namespace.
+type rules struct {
+	mode     v1alpha1.Mode
+	modeFrom string
+	optedIn  bool
+	maxDelay time.Duration // 0: no limit
+	never    bool          // a limit of 0: nothing is held
+
+	base   Settings           // built in
+	layers map[string][]layer // by workload type, from the cluster's to the type's in this namespace
+	// ready are the settled layers, by workload type and scheduler name.
+	ready map[[2]string]Settings
+	// schedulers are the voices that come with a scheduler's name; cluster is how many layers stand below them.
+	schedulers map[string]layer
+	cluster    map[string]int
+}
+
+// settings returns what holds for a workload type and a scheduler name, before the workload itself has spoken.
+func (r *rules) settings(workloadType, scheduler string, note recorder) Settings {
+	if _, known := r.schedulers[scheduler]; !known {
+		scheduler = ""
+	}
+	if note == nil {
+		if s, ok := r.ready[[2]string{workloadType, scheduler}]; ok {
+			return s
+		}
+	}
+	s := r.base
+	s.MaxDelay = r.maxDelay
+	for i, l := range r.layers[workloadType] {
+		if i == r.cluster[workloadType] && scheduler != "" {
+			s.apply(r.schedulers[scheduler], note)
+		}
+		s.apply(l, note)
+	}
+	if len(r.layers[workloadType]) == r.cluster[workloadType] && scheduler != "" {
+		s.apply(r.schedulers[scheduler], note)
+	}
+	return s
+}
+
+// settleAll computes what schedulers ask for again and again.
+func (r *rules) settleAll() {
+	r.ready = map[[2]string]Settings{}
+	for _, t := range workloadTypes {
+		for _, scheduler := range append(slices.Collect(maps.Keys(r.schedulers)), "") {
+			r.ready[[2]string{t, scheduler}] = r.settings(t, scheduler, nil)
+		}
+	}
+}
+
+// ReadPolicy reports what is wrong with an EnergyPolicy beyond what its schema says.
+func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
+	var errs []error
+	check := func(field string, d *metav1.Duration) {
+		if d != nil && (d.Duration < 0 || d.Duration > longest) {
+			errs = append(errs, fmt.Errorf("%s is %v: want 0 to %v", field, d.Duration, longest))
+		}
+	}
+	check("maxDelay", p.Spec.MaxDelay)
+	check("allowedDelay", p.Spec.AllowedDelay)
+	check("expectedDuration", p.Spec.ExpectedDuration)
+	for _, t := range slices.Sorted(maps.Keys(p.Spec.WorkloadTypes)) {
+		says := p.Spec.WorkloadTypes[t]
+		if !slices.Contains(workloadTypes, t) {
+			errs = append(errs, fmt.Errorf("workload type %q: want one of %s", t, strings.Join(workloadTypes, ", ")))
+		}
+		check("workloadTypes."+t+".allowedDelay", says.AllowedDelay)
+		check("workloadTypes."+t+".expectedDuration", says.ExpectedDuration)
+	}
+	switch p.Spec.Mode {
+	case "", v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce:
+	default:
+		errs = append(errs, fmt.Errorf("mode is %q: want off, shadow, advise or enforce", p.Spec.Mode))
+	}
+	return errors.Join(errs...)
+}
+
+// ReadNamespace reads the policies of Compute Gardener from a namespace, as settings for all types ("") and by type.
+func ReadNamespace(n *NamespaceMarks) (map[string]v1alpha1.WorkloadSettings, error) {
+	if !gardenerNamespace(n.Labels) {
+		return nil, nil
+	}
+	byType := map[string]v1alpha1.WorkloadSettings{}
+	var errs []error
+	for t, annotations := range gardenerKeys(n.Annotations) {
+		if t != "" && !slices.Contains(workloadTypes, t) {
+			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t, gardenerWorkloadPolicy, t))
+			continue
+		}
+		marks, err := ReadMarks(annotations)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		byType[t] = marks.settings()
+	}
+	return byType, errors.Join(errs...)
+}
+
+// settings returns marks as the settings of a namespace.
+func (m *Marks) settings() v1alpha1.WorkloadSettings {
+	var w v1alpha1.WorkloadSettings
+	if m.HasAllowedDelay {
+		w.AllowedDelay = &metav1.Duration{Duration: m.AllowedDelay}
+	}
+	if m.ExpectedDuration > 0 {
+		w.ExpectedDuration = &metav1.Duration{Duration: m.ExpectedDuration}
+	}
+	var h v1alpha1.HoldSettings
+	if m.Limits.Carbon > 0 {
+		h.CarbonThreshold = new(float64(m.Limits.Carbon))
+	}
+	if m.Limits.Percentile > 0 {
+		h.CarbonPercentile = new(100 * m.Limits.Percentile)
+	}
+	if m.Limits.HasPrice {
+		h.PriceThreshold = new(float64(m.Limits.Price))
+	}
+	if m.HasCarbon {
+		h.Carbon = new(!m.Limits.NoCarbon)
+	}
+	if h != (v1alpha1.HoldSettings{}) {
+		w.Hold = &h
+	}
+	if m.MaxPower > 0 {
+		w.MaxPowerWatts = new(float64(m.MaxPower))
+	}
+	if m.MinEfficiency > 0 {
+		w.MinEfficiency = new(m.MinEfficiency)
+	}
+	w.GPUWorkloadType = m.GPUClass
+	return w
+}
+
+// ModeOf returns the mode that a namespace's label names, or "".
+func ModeOf(labels map[string]string) v1alpha1.Mode {
+	switch m := v1alpha1.Mode(labels[LabelMode]); m {
+	case v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce:
+		return m
+	}
+	return ""
+}
+
+// ruleBook builds the rules of all namespaces.
+type ruleBook struct {
+	defaults Defaults
+	policies map[string]*v1alpha1.EnergyPolicy // by namespace, valid ones only
+}
+
+// rulesOf returns the rules of a namespace; those of the cluster if it says nothing itself.
+func (v *View) rulesOf(namespace string) *rules {
+	if r, ok := v.rules[namespace]; ok {
+		return r
+	}
+	if v.elsewhere != nil {
+		return v.elsewhere
+	}
+	return builtIn()
+}
+
+// builtIn are the rules of the zero View.
+var builtIn = sync.OnceValue(func() *rules { return new(ruleBook).of("", nil, nil) })
+
+// of returns the rules of one namespace: those of the cluster, and what the namespace adds.
+func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1alpha1.WorkloadSettings) *rules {
+	cluster := b.policies[Namespace]
+	r := &rules{
+		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
+		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay,
+		layers: map[string][]layer{}, cluster: map[string]int{}, schedulers: map[string]layer{},
+	}
+	for name, says := range b.defaults.Schedulers {
+		r.schedulers[name] = layer{"scheduler " + name, says}
+	}
+	if cluster != nil {
+		r.setMode(cluster.Spec.Mode, "cluster")
+		r.clamp(cluster.Spec.MaxDelay)
+	}
+	for _, t := range workloadTypes {
+		r.add(t, cluster, "cluster", nil)
+		r.cluster[t] = len(r.layers[t])
+	}
+	policy := b.policies[namespace]
+	if namespace != Namespace && policy != nil {
+		r.optedIn = true
+		r.setMode(policy.Spec.Mode, "namespace")
+		r.clamp(policy.Spec.MaxDelay)
+	} else {
+		policy = nil
+	}
+	for _, t := range workloadTypes {
+		r.add(t, policy, "namespace", own)
+	}
+	if marks != nil {
+		r.optedIn = r.optedIn || gardenerNamespace(marks.Labels)
+		if mode := ModeOf(marks.Labels); mode != "" {
+			r.optedIn = true
+			r.setMode(mode, "namespace label")
+		}
+	}
+	r.settleAll()
+	return r
+}
+
+func (r *rules) setMode(mode v1alpha1.Mode, from string) {
+	if mode != "" {
+		r.mode, r.modeFrom = mode, from
+	}
+}
+
+func (r *rules) clamp(limit *metav1.Duration) {
+	if limit == nil {
+		return
+	}
+	if r.never = r.never || limit.Duration <= 0; r.maxDelay == 0 || limit.Duration < r.maxDelay {
+		r.maxDelay = limit.Duration
+	}
+}
+
+// add appends what a policy, and annotations beside it, say of a workload type: for all types first.
+func (r *rules) add(workloadType string, p *v1alpha1.EnergyPolicy, from string, beside map[string]v1alpha1.WorkloadSettings) {
+	say := func(from string, says v1alpha1.WorkloadSettings) {
+		r.layers[workloadType] = append(r.layers[workloadType], layer{from, says})
+	}
+	if says, ok := beside[""]; ok {
+		say(from+" annotation", says)
+	}
+	if p != nil {
+		say(from, p.Spec.WorkloadSettings)
+	}
+	if says, ok := beside[workloadType]; ok {
+		say(from+" annotation, workload type "+workloadType, says)
+	}
+	if p == nil {
+		return
+	}
+	if says, ok := p.Spec.WorkloadTypes[workloadType]; ok {
+		say(from+", workload type "+workloadType, says)
+	}
+}

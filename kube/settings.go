@@ -1,0 +1,318 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/hardware"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Settings are what holds for one workload once its annotations, its type, its namespace and the cluster have had their
+// say, in this order.
+type Settings struct {
+	Mode v1alpha1.Mode
+	Ours bool   // marked, or in a namespace that opted in, or for a scheduler whose users expect it
+	Type string // workload type
+
+	AllowedDelay     time.Duration
+	MaxDelay         time.Duration // 0: no limit
+	ExpectedDuration time.Duration // 0: nobody says
+	Where, When      string        // of the strategy; Where is "" if nobody said
+	Limits           sched.Limits
+	Weights          sched.Weights
+	MinSaving        float64
+	MaxSignalAge     time.Duration
+
+	MaxPower      energy.Watts // 0: any
+	MinEfficiency float64      // 0: any
+	GPUClass      string
+}
+
+// Enforced reports whether decisions on the workload are carried out.
+func (s *Settings) Enforced() bool { return s.Ours && s.Mode == v1alpha1.ModeEnforce }
+
+// Strategy returns the strategy by name.
+func (s *Settings) Strategy() string { return cmp.Or(s.Where, defaultWhere) + "+" + s.When }
+
+// Policy returns the settings as the core takes them.
+func (s *Settings) Policy() sched.Policy {
+	return sched.Policy{Weights: s.Weights, MaxDelay: s.MaxDelay, MaxSignalAge: s.MaxSignalAge, MinSaving: s.MinSaving}
+}
+
+// Defaults holds where no object says anything.
+type Defaults struct {
+	Mode             v1alpha1.Mode // "" reads as enforce
+	AllowedDelay     time.Duration // 0: nothing is held unless it says so itself
+	MaxDelay         time.Duration // clamps every allowed delay, also the default; 0: no limit
+	ExpectedDuration time.Duration // 0: nobody says, and it reads as an hour
+	When             string        // "" reads as window
+	Weights          sched.Weights
+	MinSaving        float64
+	MaxSignalAge     time.Duration // 0: any age
+	// Schedulers are the settings of pods that name a scheduler, which stand between those of the cluster and those of a
+	// namespace.
+	Schedulers map[string]v1alpha1.WorkloadSettings
+	NodePower  map[string]*energy.Profile // by node; "": of nodes of which nothing else is known
+	Hardware   *hardware.Catalog          // nil: the bundled one alone
+}
+
+// BuiltIn returns what holds where nobody says anything at all.
+func BuiltIn() Defaults {
+	return Defaults{
+		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, When: defaultWhen,
+		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
+		MaxSignalAge: 2 * time.Hour, MinSaving: 0.01, Schedulers: AliasSchedulers(),
+	}
+}
+
+const (
+	defaultWhere = "carbon"
+	defaultWhen  = "window"
+)
+
+func (d *Defaults) settings() Settings {
+	return Settings{
+		AllowedDelay: d.AllowedDelay, MaxDelay: d.MaxDelay,
+		ExpectedDuration: d.ExpectedDuration, When: cmp.Or(d.When, defaultWhen),
+		Weights: d.Weights, MinSaving: d.MinSaving, MaxSignalAge: d.MaxSignalAge,
+	}
+}
+
+// layer is one voice: settings, and whose.
+type layer struct {
+	from string
+	says v1alpha1.WorkloadSettings
+}
+
+// Origin says where one setting comes from.
+type Origin struct{ Setting, Value, From string }
+
+// recorder takes note of origins; nil takes none.
+type recorder func(setting, from string, value any)
+
+func (r recorder) note(setting, from string, value any) {
+	if r != nil {
+		r(setting, from, value)
+	}
+}
+
+// apply lets one voice speak over those before it.
+func (s *Settings) apply(l layer, r recorder) {
+	w := &l.says
+	if w.AllowedDelay != nil {
+		s.AllowedDelay = w.AllowedDelay.Duration
+		r.note("allowedDelay", l.from, s.AllowedDelay)
+	}
+	if w.ExpectedDuration != nil {
+		s.ExpectedDuration = w.ExpectedDuration.Duration
+		r.note("expectedDuration", l.from, s.ExpectedDuration)
+	}
+	if w.Hold != nil {
+		s.applyHold(w.Hold, l.from, r)
+	}
+	if w.Weights != nil {
+		s.Weights = sched.Weights{Carbon: w.Weights.Carbon, Wait: w.Weights.Wait, Price: w.Weights.Price, Utilisation: w.Weights.Utilisation}
+		r.note("weights", l.from, fmt.Sprintf("%+v", s.Weights))
+	}
+	if w.Strategy != "" {
+		s.Where = w.Strategy
+		r.note("strategy", l.from, s.Where)
+	}
+	if w.MaxPowerWatts != nil {
+		s.MaxPower = energy.Watts(*w.MaxPowerWatts)
+		r.note("maxPowerWatts", l.from, float64(s.MaxPower))
+	}
+	if w.MinEfficiency != nil {
+		s.MinEfficiency = *w.MinEfficiency
+		r.note("minEfficiency", l.from, s.MinEfficiency)
+	}
+	if w.GPUWorkloadType != "" {
+		s.GPUClass = w.GPUWorkloadType
+		r.note("gpuWorkloadType", l.from, s.GPUClass)
+	}
+}
+
+// applyHold replaces what a hold waits for. Whoever names a threshold wants it to count, and an absolute one replaces a
+// relative one of somebody before.
+func (s *Settings) applyHold(h *v1alpha1.HoldSettings, from string, r recorder) {
+	if h.CarbonThreshold != nil || h.CarbonPercentile != nil {
+		s.Limits.Carbon, s.Limits.Percentile = 0, 0
+		if h.CarbonThreshold != nil {
+			s.Limits.Carbon = grid.Intensity(*h.CarbonThreshold)
+			r.note("hold.carbonThreshold", from, *h.CarbonThreshold)
+		}
+		if h.CarbonPercentile != nil {
+			s.Limits.Percentile = *h.CarbonPercentile / 100
+			r.note("hold.carbonPercentile", from, *h.CarbonPercentile)
+		}
+		s.When = "threshold"
+	}
+	if h.PriceThreshold != nil {
+		s.Limits.Price, s.Limits.HasPrice = grid.Price(*h.PriceThreshold), true
+		s.When = "threshold"
+		r.note("hold.priceThreshold", from, *h.PriceThreshold)
+	}
+	if h.Rule != "" {
+		s.When = strings.ToLower(h.Rule)
+	}
+	if h.Rule != "" || h.CarbonThreshold != nil || h.CarbonPercentile != nil || h.PriceThreshold != nil {
+		r.note("hold.rule", from, s.When)
+	}
+	if h.Carbon != nil {
+		s.Limits.NoCarbon = !*h.Carbon
+		r.note("hold.carbon", from, *h.Carbon)
+	}
+	if h.MinSaving != nil {
+		s.MinSaving = *h.MinSaving
+		r.note("hold.minSaving", from, s.MinSaving)
+	}
+}
+
+// applyMarks lets the workload itself speak.
+func (s *Settings) applyMarks(m *Marks, r recorder) {
+	const from = "annotation"
+	if where, when, both := strings.Cut(m.Strategy, "+"); m.Strategy != "" {
+		s.Where = where
+		if both {
+			s.When = when
+		}
+		r.note("strategy", from, m.Strategy)
+	}
+	s.applyMarkedLimits(m, r)
+	if m.HasAllowedDelay {
+		s.AllowedDelay = m.AllowedDelay
+		r.note("allowedDelay", from, s.AllowedDelay)
+	} else if m.limited() && s.AllowedDelay == 0 {
+		// A threshold without a delay asks to be held, and nobody says for how long.
+		s.AllowedDelay = cmp.Or(s.MaxDelay, longestUnsaid)
+	}
+	if m.ExpectedDuration > 0 {
+		s.ExpectedDuration = m.ExpectedDuration
+		r.note("expectedDuration", from, s.ExpectedDuration)
+	}
+	if m.MaxPower > 0 {
+		s.MaxPower = m.MaxPower
+		r.note("maxPowerWatts", from, float64(s.MaxPower))
+	}
+	if m.MinEfficiency > 0 {
+		s.MinEfficiency = m.MinEfficiency
+		r.note("minEfficiency", from, s.MinEfficiency)
+	}
+	if m.GPUClass != "" {
+		s.GPUClass = m.GPUClass
+		r.note("gpuWorkloadType", from, s.GPUClass)
+	}
+}
+
+// longestUnsaid is how long is held what has a threshold and no delay, in a cluster without a maximum.
+const longestUnsaid = 24 * time.Hour
+
+func (s *Settings) applyMarkedLimits(m *Marks, r recorder) {
+	if m.Limits.Carbon > 0 || m.Limits.Percentile > 0 {
+		s.Limits.Carbon, s.Limits.Percentile = m.Limits.Carbon, m.Limits.Percentile
+		r.note("hold.carbonThreshold", "annotation", fmt.Sprintf("%v g/kWh, percentile %v", float64(m.Limits.Carbon), 100*m.Limits.Percentile))
+	}
+	if m.Limits.HasPrice {
+		s.Limits.Price, s.Limits.HasPrice = m.Limits.Price, true
+		r.note("hold.priceThreshold", "annotation", float64(m.Limits.Price))
+	}
+	if m.limited() && !strings.Contains(m.Strategy, "+") {
+		s.When = "threshold"
+	}
+	if m.HasCarbon {
+		s.Limits.NoCarbon = m.Limits.NoCarbon
+		r.note("hold.carbon", "annotation", !m.Limits.NoCarbon)
+	}
+}
+
+// Settle returns the workload as the core sees it, and the settings that hold for it, as far as v knows them.
+func (v *View) Settle(w *Work) (sched.Job, Settings) { return v.settle(w, nil) }
+
+// PodJob reads and settles a pod. Where its annotations make no sense there is an error, and the outcome is that of a pod
+// that nobody marked.
+func (v *View) PodJob(pod *v1.Pod) (sched.Job, Settings, error) {
+	work, err := ReadPod(pod)
+	job, settings := v.Settle(&work)
+	return job, settings, err
+}
+
+// BatchJob is the same for a Job.
+func (v *View) BatchJob(j *batchv1.Job) (sched.Job, Settings, error) {
+	work, err := ReadJob(j)
+	job, settings := v.Settle(&work)
+	return job, settings, err
+}
+
+// Origins returns where each setting of a workload comes from, for people.
+func (v *View) Origins(w *Work) []Origin {
+	said := map[string]Origin{}
+	_, s := v.settle(w, func(setting, from string, value any) {
+		said[setting] = Origin{setting, fmt.Sprint(value), from}
+	})
+	said["mode"] = Origin{"mode", string(s.Mode), v.rulesOf(w.Namespace).modeFrom}
+	origins := make([]Origin, 0, len(said))
+	for _, o := range said {
+		origins = append(origins, o)
+	}
+	slices.SortFunc(origins, func(a, b Origin) int { return cmp.Compare(a.Setting, b.Setting) })
+	return origins
+}
+
+func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
+	rules := v.rulesOf(w.Namespace)
+	scheduler := w.Scheduler
+	if w.Marks.Gardener {
+		scheduler = GardenerSchedulerName
+	}
+	s := rules.settings(w.Type, scheduler, r)
+	s.applyMarks(&w.Marks, r)
+	switch {
+	case rules.never:
+		s.AllowedDelay = 0
+	case s.MaxDelay > 0:
+		s.AllowedDelay = min(s.AllowedDelay, s.MaxDelay)
+	}
+	s.Mode, s.Type = rules.mode, w.Type
+	s.Ours = !w.Marks.Skip && (w.marked() || rules.optedIn || v.expected(w))
+
+	m := &w.Marks
+	job := w.job
+	job.Duration, job.AllowedDelay, job.FinishBy = cmp.Or(max(s.ExpectedDuration, 0), time.Hour), s.AllowedDelay, m.FinishBy
+	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
+	job.Limits, job.Class, job.PUE = s.Limits, cmp.Or(w.Class, s.GPUClass), m.PUE
+	if onGPU := hardware.OnGPU(job.Class); job.Request.GPU > 0 && v.classes[onGPU] {
+		job.Class = onGPU
+	}
+	job.PerformanceWeight, job.HasPerformanceWeight = m.Performance, m.HasPerformance
+	return job, s
+}
+
+// expected reports whether pods that name this scheduler expect us to deal with them, marked or not.
+func (v *View) expected(w *Work) bool {
+	switch w.Scheduler {
+	case GardenerSchedulerName:
+		return true
+	case HybridSchedulerName:
+		return w.Class != ""
+	}
+	return false
+}
+
+// Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its business.
+func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
+	strategy := strategies()[s.Strategy()]
+	if strategy == nil {
+		return sched.Decision{Job: job.ID, Window: sched.Window{Start: now, End: now.Add(job.Duration)}}
+	}
+	return strategy.Plan(&sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.sites, Policy: s.Policy()})[0]
+}

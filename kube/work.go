@@ -1,0 +1,208 @@
+package kube
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Work is what a pod or a Job says of itself. It is read once, and settled under every [View] that comes.
+type Work struct {
+	Namespace string
+	Type      string // workload type
+	Scheduler string // spec.schedulerName
+	Class     string // of benchmarks
+	Marks     Marks
+
+	job sched.Job // what no setting changes
+}
+
+// The devices that count as GPUs, as their vendors' device plugins name them.
+const (
+	nvidiaGPU v1.ResourceName = "nvidia.com/gpu"
+	amdGPU    v1.ResourceName = "amd.com/gpu"
+)
+
+// The workload types, as EnergyPolicies and Compute Gardener name them.
+const (
+	TypeBatch    = "batch"
+	TypeService  = "service"
+	TypeStateful = "stateful"
+	TypeSystem   = "system"
+	TypeGeneric  = "generic"
+)
+
+var workloadTypes = []string{TypeBatch, TypeService, TypeStateful, TypeSystem, TypeGeneric}
+
+// ReadPod reads a pod. Where its annotations make no sense there is an error, and the Work is that of a pod that nobody
+// marked.
+func ReadPod(pod *v1.Pod) (Work, error) {
+	marks, err := ReadMarks(pod.Annotations)
+	return Work{
+		Namespace: pod.Namespace, Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
+		Class: lookUpLabel(pod.Labels, LabelWorkloadClass), Marks: marks,
+		job: sched.Job{
+			ID: pod.Namespace + "/" + pod.Name, Submitted: pod.CreationTimestamp.Time,
+			Request: PodRequest(pod), Selector: pod.Spec.NodeSelector,
+		},
+	}, err
+}
+
+// ReadJob reads a Job: one job whose request is that of all pods that it runs at once. Annotations are read from the Job,
+// and where it has none from its pod template.
+func ReadJob(j *batchv1.Job) (Work, error) {
+	marks, err := ReadMarks(j.Annotations, j.Spec.Template.Annotations)
+	template := &v1.Pod{Spec: j.Spec.Template.Spec}
+	w := Work{
+		Namespace: j.Namespace, Type: TypeBatch, Scheduler: template.Spec.SchedulerName,
+		Class: lookUpLabel(j.Spec.Template.Labels, LabelWorkloadClass), Marks: marks,
+		job: sched.Job{
+			ID: j.Namespace + "/" + j.Name, Submitted: j.CreationTimestamp.Time,
+			Request: times(PodRequest(template), podsAtOnce(j)), Selector: template.Spec.NodeSelector,
+		},
+	}
+	for _, labels := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {
+		if t, ok := labelledType(labels); ok {
+			w.Type = t
+			break
+		}
+	}
+	return w, err
+}
+
+// Submitted returns when the object was created.
+func (w *Work) Submitted() time.Time { return w.job.Submitted }
+
+// marked reports whether somebody asked us to deal with the object itself.
+func (w *Work) marked() bool {
+	m := &w.Marks
+	return m.HasAllowedDelay || m.Strategy != "" || m.limited() || m.MaxPower > 0 || m.MinEfficiency > 0 || m.Gardener
+}
+
+// limited reports whether a threshold is said.
+func (m *Marks) limited() bool {
+	return m.Limits.Carbon > 0 || m.Limits.Percentile > 0 || m.Limits.HasPrice
+}
+
+func labelledType(labels map[string]string) (string, bool) {
+	label := lookUpLabel(labels, LabelWorkloadType)
+	for _, t := range workloadTypes {
+		if t == label {
+			return t, true
+		}
+	}
+	return "", false
+}
+
+// podType is what the pod's label says, else what follows from its owner.
+func podType(pod *v1.Pod) string {
+	if t, ok := labelledType(pod.Labels); ok {
+		return t
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return TypeGeneric
+	}
+	switch owner.Kind {
+	case "Job", "CronJob":
+		return TypeBatch
+	case "ReplicaSet", "Deployment":
+		return TypeService
+	case "StatefulSet":
+		return TypeStateful
+	case "DaemonSet", "Node":
+		return TypeSystem
+	}
+	return TypeGeneric
+}
+
+// PodRequest returns the effective request of a pod that does not run yet, as the scheduler computes it: the larger of
+// its init containers and the sum of its containers, with sidecars and overhead, unless the pod itself has a request.
+func PodRequest(pod *v1.Pod) sched.Resources {
+	return listed(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+}
+
+// Allocatable returns what a node offers to pods.
+func Allocatable(n *v1.Node) sched.Resources { return listed(n.Status.Allocatable) }
+
+func listed(list v1.ResourceList) sched.Resources {
+	return sched.Resources{
+		MilliCPU: list.Cpu().MilliValue(),
+		Memory:   list.Memory().Value(),
+		GPU:      quantity(list, nvidiaGPU) + quantity(list, amdGPU),
+	}
+}
+
+func quantity(list v1.ResourceList, name v1.ResourceName) int64 {
+	q := list[name]
+	return q.Value()
+}
+
+// ScalarGPUs returns the number of GPUs in the extended resources of a scheduler's node.
+func ScalarGPUs(scalars map[v1.ResourceName]int64) int64 {
+	if len(scalars) == 0 {
+		return 0
+	}
+	return scalars[nvidiaGPU] + scalars[amdGPU]
+}
+
+func podsAtOnce(j *batchv1.Job) int64 {
+	n := int64(1)
+	if p := j.Spec.Parallelism; p != nil {
+		n = int64(*p)
+	}
+	if c := j.Spec.Completions; c != nil {
+		n = min(n, int64(*c))
+	}
+	return max(n, 1)
+}
+
+func times(r sched.Resources, n int64) sched.Resources {
+	return sched.Resources{MilliCPU: saturate(r.MilliCPU, n), Memory: saturate(r.Memory, n), GPU: saturate(r.GPU, n)}
+}
+
+func saturate(a, n int64) int64 {
+	if a > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return a * n
+}
+
+// Marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.
+// It is asked about every pod of the cluster, most of which have annotations of others only.
+func Marked(pod *v1.Pod) bool {
+	for key := range pod.Annotations {
+		if strings.HasPrefix(key, prefix) || strings.HasPrefix(key, gardener) {
+			if marks[key] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const prefix = "kubenergy.io/"
+
+// marks are the annotations that make a pod ours.
+var marks = markKeys()
+
+func markKeys() map[string]bool {
+	keys := map[string]bool{}
+	for _, key := range [...]string{
+		AnnotationAllowedDelay, AnnotationStrategy, AnnotationCarbonThreshold, AnnotationCarbonPercentile,
+		AnnotationPriceThreshold, AnnotationCarbonCounts, AnnotationMaxPower, AnnotationMinEfficiency,
+	} {
+		keys[key] = true
+		if as, ok := podAliases[key]; ok {
+			keys[as.key] = true
+		}
+	}
+	return keys
+}
