@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -22,26 +24,40 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Run executes one command line and returns the exit code of the process.
 func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
-	root := newRoot(terminal{env: env, out: stdout, err: stderr})
+	return run(ctx, args, terminal{name: programName(os.Args[0]), env: env, out: stdout, err: stderr, now: time.Now})
+}
+
+func run(ctx context.Context, args []string, t terminal) int {
+	root := newRoot(t)
 	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(t.out)
+	root.SetErr(t.err)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "kubenergy:", err)
+	fmt.Fprintf(t.err, "%s: %v\n", t.name, err)
 	if _, ok := errors.AsType[usageError](err); ok {
 		return 2
 	}
 	return 1
 }
 
+// programName is what people type: under the name kubectl-energy, kubectl runs us as its own command.
+func programName(binary string) string {
+	name := strings.TrimSuffix(filepath.Base(binary), ".exe")
+	if plugin, ok := strings.CutPrefix(name, "kubectl-"); ok {
+		return "kubectl " + plugin
+	}
+	return "kubenergy"
+}
+
 func newRoot(t terminal) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "kubenergy",
-		Short:         "Energy, carbon and cost of Kubernetes workloads: simulate where and when they run best",
+		Short:         "Energy, carbon and cost of Kubernetes workloads: where and when they run best, and why",
 		Version:       version(),
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: t.name},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
@@ -50,11 +66,21 @@ func newRoot(t terminal) *cobra.Command {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	root.AddCommand(newSimulate(t), newStrategies(t))
+	root.AddCommand(
+		newSimulate(t),
+		newStrategies(t),
+		newExplain(t),
+		newForecast(t),
+		newDoctor(t),
+		newRelease(t),
+		newRunNow(t),
+		newStress(t),
+		newProfile(t),
+	)
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usageError{fmt.Errorf("unknown command %q (see kubenergy --help)", args[0])}
+			return usageError{fmt.Errorf("unknown command %q (see %s --help)", args[0], t.name)}
 		}
 		return nil
 	}
@@ -77,8 +103,10 @@ func version() string {
 
 // terminal is what a command knows of where it writes.
 type terminal struct {
+	name     string // of the program, as people type it
 	env      []string
 	out, err io.Writer
+	now      func() time.Time
 }
 
 // colours reports whether w wants colours: a terminal that is not dumb, and nobody said no.

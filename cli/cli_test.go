@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,17 +19,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"kubenergy": func() {
-			os.Exit(cli.Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
-		},
-	})
+	program := func() {
+		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	}
+	testscript.Main(m, map[string]func(){"kubenergy": program, "kubectl-energy": program})
 }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:  "testdata",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"rejects": rejects},
+		// The flag of the golden files.
+		UpdateScripts: flag.Lookup("rewrite").Value.String() == "true",
 	})
 }
 

@@ -1,4 +1,4 @@
-// Command kubenergy is the command line of KubEnergy: simulate, and later compare, explain, report and top.
+// Command kubenergy is the command line of KubEnergy; under the name kubectl-energy it is a plugin of kubectl.
 package main
 
 import (

@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// status is how bad a finding is.
+type status string
+
+const (
+	statusOK   status = "ok"
+	statusWarn status = "warn" // works, but not as it should
+	statusFail status = "fail" // does not work
+)
+
+// finding is the outcome of one check: what is, and what to do about it.
+type finding struct {
+	Check   string `json:"check"`
+	Status  status `json:"status"`
+	Message string `json:"message"`
+	Advice  string `json:"advice,omitempty"`
+}
+
+// doctor looks at a cluster. It changes nothing.
+type doctor struct {
+	client    kubernetes.Interface
+	config    *rest.Config
+	http      *http.Client
+	namespace string // of our components
+	now       func() time.Time
+
+	check    string // the one that runs
+	findings []finding
+
+	// What one check has learned and another needs.
+	fresh     map[string]bool // Leases, by name
+	scheduler time.Time       // creation of its Deployment; zero: none is seen
+	crds      bool
+}
+
+// checks in the order in which they build on each other.
+var checks = []struct {
+	name string
+	look func(*doctor, context.Context)
+}{
+	{"kubernetes version", (*doctor).lookAtVersion},
+	{"clock", (*doctor).lookAtClock},
+	{"admission policies", (*doctor).lookAtServedPolicies},
+	{"custom resources", (*doctor).lookAtCRDs},
+	{"components", (*doctor).lookAtComponents},
+	{"leases", (*doctor).lookAtLeases},
+	{"permissions", (*doctor).lookAtPermissions},
+	{"hold policy", (*doctor).lookAtHoldPolicy},
+	{"mode", (*doctor).lookAtMode},
+	{"grid zones", (*doctor).lookAtZones},
+	{"nodes", (*doctor).lookAtNodes},
+	{"held jobs", (*doctor).lookAtHeldJobs},
+	{"metrics", (*doctor).lookAtMetrics},
+}
+
+func newDoctor(t terminal) *cobra.Command {
+	var f clusterFlags
+	var output string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the cluster, the installation, its rights, its clock and its signals",
+		Long: `Check what an installation depends on, and say what to do about what is wrong. It only reads, with your own rights; what
+you may not see is said and not counted as a failure. The exit code is 1 if something has failed. What nodes can measure
+themselves (RAPL, meters) cannot be seen from here.`,
+		Example: `  kubenergy doctor
+  kubenergy doctor -o json | jq '.checks[] | select(.status != "ok")'`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "text" && output != "json" {
+				return usageError{fmt.Errorf("unknown output format %q: want text or json", output)}
+			}
+			if f.namespace == "" {
+				return usageError{errors.New("--namespace is empty")}
+			}
+			config, _, err := f.config(t)
+			if err != nil {
+				return err
+			}
+			d, err := newExamination(config, f.namespace, t.now)
+			if err != nil {
+				return err
+			}
+			d.examine(cmd.Context())
+			return d.report(t, output)
+		},
+	}
+	f.add(cmd.Flags())
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", kube.Namespace, "namespace of KubEnergy's components")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func newExamination(config *rest.Config, namespace string, now func() time.Time) (*doctor, error) {
+	client, err := clients(config)
+	if err != nil {
+		return nil, err
+	}
+	d := &doctor{client: client, config: config, namespace: namespace, now: now, fresh: map[string]bool{}}
+	if d.http, err = rest.HTTPClientFor(config); err != nil {
+		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+	}
+	return d, nil
+}
+
+// examine runs all checks. If there is no server to ask, one finding says so.
+func (d *doctor) examine(ctx context.Context) {
+	for i, c := range checks {
+		d.check = c.name
+		c.look(d, ctx)
+		if i == 0 && d.findings[0].Status == statusFail && d.findings[0].Advice == adviceUnreachable {
+			return
+		}
+	}
+}
+
+func (d *doctor) say(s status, advice, format string, args ...any) {
+	d.findings = append(d.findings, finding{Check: d.check, Status: s, Message: fmt.Sprintf(format, args...), Advice: advice})
+}
+
+func (d *doctor) ok(format string, args ...any) { d.say(statusOK, "", format, args...) }
+
+// unseen says that something could not be looked at. That is a matter of the user's rights, not of the cluster's health.
+func (d *doctor) unseen(what string, err error) {
+	if apierrors.IsForbidden(err) {
+		d.say(statusWarn, "ask somebody who may, or use another --context", "you may not read %s", what)
+		return
+	}
+	d.say(statusWarn, "try again", "%s could not be read: %s", what, oneLine(err))
+}
+
+// raw decodes what the API server has under a path.
+func (d *doctor) raw(ctx context.Context, path string, into any) error {
+	return getJSON(ctx, d.client, path, into)
+}
+
+// getJSON reads an object of a kind that client-go does not know.
+func getJSON(ctx context.Context, client kubernetes.Interface, path string, into any) error {
+	data, err := client.Discovery().RESTClient().Get().AbsPath(path).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+func (d *doctor) report(t terminal, output string) error {
+	tally := map[status]int{}
+	for _, f := range d.findings {
+		tally[f.Status]++
+	}
+	var err error
+	if output == "json" {
+		enc := json.NewEncoder(t.out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "DoctorReport", "checks": d.findings})
+	} else {
+		err = d.text(t, tally)
+	}
+	if err != nil {
+		return err
+	}
+	if n := tally[statusFail]; n > 0 {
+		return fmt.Errorf("%s failed", count(n, "check"))
+	}
+	return nil
+}
+
+var statusColours = map[status]string{statusOK: "\x1b[32m", statusWarn: "\x1b[33m", statusFail: "\x1b[31m"}
+
+func (d *doctor) text(t terminal, tally map[status]int) error {
+	colours := t.colours(t.out)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	last := ""
+	for _, f := range d.findings {
+		name := f.Check
+		if name == last {
+			name = ""
+		}
+		last = f.Check
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Status, name, f.Message)
+		if f.Advice != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", f.Advice)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	text := b.String()
+	if colours { // after the columns are laid out, which counts what is not seen
+		lines := strings.Split(text, "\n")
+		for i, line := range lines {
+			word, _, _ := strings.Cut(line, " ")
+			if c, ok := statusColours[status(word)]; ok {
+				lines[i] = c + word + "\x1b[0m" + line[len(word):]
+			}
+		}
+		text = strings.Join(lines, "\n")
+	}
+	_, err := fmt.Fprintf(t.out, "%s\n%d ok, %d to look at, %d failed\n", text, tally[statusOK], tally[statusWarn], tally[statusFail])
+	return err
+}

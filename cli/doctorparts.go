@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// The names of our components, of their service accounts, and of the Leases that they hold.
+const (
+	schedulerName  = "kubenergy-scheduler"
+	controllerName = "kubenergy-controller"
+	holdLease      = "kubenergy-hold"
+	guardPolicy    = "kubenergy-hold-guard"
+)
+
+// customResource is as much of a CustomResourceDefinition as concerns us.
+type customResource struct {
+	Status struct {
+		Conditions     []metav1.Condition `json:"conditions"`
+		StoredVersions []string           `json:"storedVersions"`
+	} `json:"status"`
+}
+
+func (d *doctor) lookAtCRDs(ctx context.Context) {
+	const install = "install the chart, whose folder crds holds them"
+	var missing, broken, old []string
+	names := []string{"gridzones", "powerprofiles", "energypolicies"}
+	for _, name := range names {
+		name += "." + v1alpha1.GroupVersion.Group
+		var crd customResource
+		err := d.raw(ctx, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+name, &crd)
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, name)
+		case err != nil:
+			d.unseen("custom resource definitions", err)
+			d.lookForServedCRDs()
+			return
+		case !slices.ContainsFunc(crd.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "Established" && c.Status == metav1.ConditionTrue }):
+			broken = append(broken, name)
+		case len(crd.Status.StoredVersions) != 1 || crd.Status.StoredVersions[0] != v1alpha1.GroupVersion.Version:
+			old = append(old, fmt.Sprintf("%s (%s)", name, strings.Join(crd.Status.StoredVersions, ", ")))
+		}
+	}
+	d.crds = len(missing) < len(names)
+	switch {
+	case !d.crds:
+		d.say(statusWarn, install, "not installed: signals and profiles come from files, if at all")
+	case len(missing) > 0:
+		d.say(statusFail, install, "missing: %s", strings.Join(missing, ", "))
+	case len(broken) > 0:
+		d.say(statusFail, "look at its conditions: kubectl describe crd", "not established: %s", strings.Join(broken, ", "))
+	case len(old) > 0:
+		d.say(statusWarn, "rewrite the objects and drop the version from status.storedVersions before the version goes",
+			"stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
+	default:
+		d.ok("GridZone, PowerProfile and EnergyPolicy are established and stored as %s", v1alpha1.GroupVersion.Version)
+	}
+}
+
+// lookForServedCRDs tells from discovery, which everybody may read, whether our kinds are there.
+func (d *doctor) lookForServedCRDs() {
+	served, err := d.served(v1alpha1.GroupVersion.String(), "gridzones")
+	d.crds = err == nil && served
+}
+
+func (d *doctor) lookAtComponents(ctx context.Context) {
+	list, err := d.client.AppsV1().Deployments(d.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		d.unseen("Deployments in "+d.namespace, err)
+		return
+	}
+	versions := map[string][]string{}
+	for i := range list.Items {
+		dep := &list.Items[i]
+		if !strings.HasPrefix(dep.Name, "kubenergy") && dep.Labels["app.kubernetes.io/part-of"] != "kubenergy" {
+			continue
+		}
+		if strings.HasSuffix(dep.Name, "scheduler") {
+			d.scheduler = dep.CreationTimestamp.Time
+		}
+		version := versionOf(dep)
+		versions[version] = append(versions[version], dep.Name)
+		want := int32(1)
+		if dep.Spec.Replicas != nil {
+			want = *dep.Spec.Replicas
+		}
+		switch ready := dep.Status.ReadyReplicas; {
+		case want == 0:
+			d.say(statusWarn, "", "%s is scaled to 0", dep.Name)
+		case ready == 0:
+			d.say(statusFail, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name), "%s: none of %d replicas is ready", dep.Name, want)
+		case ready < want:
+			d.say(statusWarn, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name), "%s: %d of %d replicas are ready", dep.Name, ready, want)
+		default:
+			d.ok("%s %s: %d of %d replicas are ready", dep.Name, version, ready, want)
+		}
+	}
+	switch {
+	case len(versions) == 0:
+		d.say(statusWarn, "install the chart; a scheduler that runs elsewhere shows by its Lease", "not installed: no Deployment of ours in %s", d.namespace)
+	case len(versions) > 1:
+		d.say(statusWarn, "finish the upgrade: one minor version apart is supported", "components of %d versions run: %s", len(versions), named(versions))
+	}
+}
+
+// versionOf is the tag of a Deployment's image, or its digest.
+func versionOf(dep *appsv1.Deployment) string {
+	for _, c := range dep.Spec.Template.Spec.Containers {
+		if _, digest, ok := strings.Cut(c.Image, "@"); ok {
+			return digest
+		}
+		if i := strings.LastIndex(c.Image, ":"); i > strings.LastIndex(c.Image, "/") {
+			return c.Image[i+1:]
+		}
+	}
+	return "untagged"
+}
+
+func named(versions map[string][]string) string {
+	var all []string
+	for version, names := range versions {
+		all = append(all, fmt.Sprintf("%s %s", strings.Join(names, " and "), version))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// lookAtLeases tells whether somebody does the work.
+func (d *doctor) lookAtLeases(ctx context.Context) {
+	list, err := d.client.CoordinationV1().Leases(d.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		d.unseen("Leases in "+d.namespace, err)
+		return
+	}
+	found := false
+	for i := range list.Items {
+		l := &list.Items[i]
+		if !strings.HasPrefix(l.Name, "kubenergy") {
+			continue
+		}
+		found = true
+		holder := ""
+		if l.Spec.HolderIdentity != nil {
+			holder = *l.Spec.HolderIdentity
+		}
+		limit := 15 * time.Second
+		if s := l.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
+			limit = time.Duration(*s) * time.Second
+		}
+		var age time.Duration
+		if l.Spec.RenewTime != nil {
+			age = max(0, d.now().Sub(l.Spec.RenewTime.Time))
+		}
+		switch {
+		case holder == "" || l.Spec.RenewTime == nil:
+			d.say(statusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
+		case age > 2*limit:
+			d.say(statusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name, round(age), holder)
+		default:
+			d.fresh[l.Name] = true
+			d.ok("Lease %s is held by %s", l.Name, holder)
+		}
+	}
+	if !found {
+		d.say(statusWarn, "", "no Lease of ours in %s: no component of ours has run there", d.namespace)
+	}
+}
+
+// right is something that an account must be able to do, or must not.
+type right struct {
+	verb, group, resource, subresource string
+	in                                 string // namespace; "": everywhere
+	never                              bool
+}
+
+func (r *right) String() string {
+	resource := r.resource
+	if r.subresource != "" {
+		resource += "/" + r.subresource
+	}
+	if r.group != "" {
+		resource += "." + r.group
+	}
+	return r.verb + " " + resource
+}
+
+// rights are the ones that installations break on, and the ones that nobody of ours is to have.
+func (d *doctor) rights() map[string][]right {
+	forbidden := []right{
+		{verb: "get", resource: "secrets", never: true},
+		{verb: "list", resource: "secrets", never: true},
+		{verb: "create", resource: "pods", never: true},
+		{verb: "create", group: "batch", resource: "jobs", never: true},
+		{verb: "delete", group: "batch", resource: "jobs", never: true},
+		{verb: "escalate", group: "rbac.authorization.k8s.io", resource: "clusterroles", never: true},
+	}
+	ours := v1alpha1.GroupVersion.Group
+	return map[string][]right{
+		schedulerName: append([]right{
+			{verb: "create", resource: "pods", subresource: "binding"},
+			{verb: "watch", resource: "nodes"},
+			{verb: "watch", group: "batch", resource: "jobs"},
+			{verb: "patch", group: "batch", resource: "jobs"},
+			{verb: "get", group: "batch", resource: "cronjobs"},
+			{verb: "watch", group: ours, resource: "gridzones"},
+			{verb: "watch", group: ours, resource: "powerprofiles"},
+			{verb: "watch", group: ours, resource: "energypolicies"},
+			{verb: "create", group: "coordination.k8s.io", resource: "leases", in: d.namespace},
+		}, forbidden...),
+		controllerName: append([]right{
+			{verb: "watch", group: ours, resource: "gridzones"},
+			{verb: "patch", group: ours, resource: "gridzones", subresource: "status"},
+			{verb: "watch", group: ours, resource: "energypolicies"},
+			{verb: "patch", group: ours, resource: "energypolicies", subresource: "status"},
+			{verb: "watch", resource: "nodes"},
+			{verb: "watch", group: "batch", resource: "jobs"},
+			{verb: "patch", group: "batch", resource: "jobs"}, // overdue ones, where no scheduler runs
+			{verb: "create", group: "coordination.k8s.io", resource: "leases", in: d.namespace},
+		}, forbidden...),
+	}
+}
+
+func (d *doctor) lookAtPermissions(ctx context.Context) {
+	rights := d.rights()
+	for _, account := range []string{schedulerName, controllerName} {
+		if _, err := d.client.CoreV1().ServiceAccounts(d.namespace).Get(ctx, account, metav1.GetOptions{}); err != nil {
+			if apierrors.IsNotFound(err) {
+				d.say(statusWarn, "", "there is no service account %s/%s", d.namespace, account)
+				continue
+			}
+			d.unseen("service accounts in "+d.namespace, err)
+			return
+		}
+		if !d.lookAtAccount(ctx, account, rights[account]) {
+			return
+		}
+	}
+}
+
+// lookAtAccount asks the API server what an account may do. It reports false where we may not ask.
+func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []right) bool {
+	var lacks, exceeds []string
+	user := fmt.Sprintf("system:serviceaccount:%s:%s", d.namespace, account)
+	for i := range rights {
+		r := &rights[i]
+		if r.group == v1alpha1.GroupVersion.Group && !d.crds {
+			continue
+		}
+		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:   user,
+				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: r.in, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
+				},
+			},
+		}, metav1.CreateOptions{})
+		switch {
+		case err != nil:
+			d.unseen("the rights of other accounts (create subjectaccessreviews)", err)
+			return false
+		case r.never && review.Status.Allowed:
+			exceeds = append(exceeds, r.String())
+		case !r.never && !review.Status.Allowed:
+			lacks = append(lacks, r.String())
+		}
+	}
+	if len(lacks) > 0 {
+		d.say(statusFail, "apply the rights that the chart, or deploy/scheduler/rbac.yaml, gives", "%s may not %s", account, strings.Join(lacks, ", "))
+	}
+	if len(exceeds) > 0 {
+		d.say(statusWarn, "look for a binding that somebody added", "%s may %s, and needs none of it", account, strings.Join(exceeds, ", "))
+	}
+	if len(lacks)+len(exceeds) == 0 {
+		d.ok("%s may do what it must, and neither read secrets nor create or delete work", account)
+	}
+	return true
+}
+
+// lookAtHoldPolicy wants what suspends Jobs only where something releases them.
+func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
+	policies := d.client.AdmissionregistrationV1()
+	_, errPolicy := policies.MutatingAdmissionPolicies().Get(ctx, holdPolicy, metav1.GetOptions{})
+	binding, errBinding := policies.MutatingAdmissionPolicyBindings().Get(ctx, holdPolicy, metav1.GetOptions{})
+	for _, err := range []error{errPolicy, errBinding} {
+		if err != nil && !apierrors.IsNotFound(err) {
+			d.unseen("admission policies", err)
+			return
+		}
+	}
+	switch {
+	case errPolicy != nil && errBinding != nil:
+		d.say(statusWarn, "", "not installed: Jobs are not held, bare pods are")
+		return
+	case errBinding != nil:
+		d.say(statusWarn, "create the binding, or remove the policy", "MutatingAdmissionPolicy %s has no binding: no Job is held", holdPolicy)
+		return
+	case errPolicy != nil:
+		d.say(statusWarn, "create the policy, or remove the binding", "MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", holdPolicy)
+		return
+	case !d.fresh[holdLease]:
+		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
+			"Jobs are suspended as they are created, and nobody holds the Lease %s: nobody releases them", holdLease)
+	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
+		d.say(statusWarn, "install the binding last and remove it first",
+			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and nobody released them", holdPolicy)
+	default:
+		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s", holdLease)
+	}
+	_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, guardPolicy, metav1.GetOptions{})
+	_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, guardPolicy, metav1.GetOptions{})
+	if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
+		d.say(statusWarn, "apply it: RBAC cannot say which part of a Job may be patched",
+			"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change on Jobs is not pinned", guardPolicy)
+	}
+}
+
+// round shows a duration to two units at most.
+func round(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
+	case d < 48*time.Hour:
+		d = d.Round(time.Minute)
+		if d%time.Hour == 0 {
+			return fmt.Sprintf("%d h", int(d.Hours()))
+		}
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}

@@ -1,0 +1,254 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+var resourcePath = "/apis/" + v1alpha1.GroupVersion.String() + "/"
+
+func (d *doctor) lookAtMode(ctx context.Context) {
+	if !d.crds {
+		d.ok("no EnergyPolicy can exist here: the scheduler's own settings hold")
+		return
+	}
+	var policies v1alpha1.EnergyPolicyList
+	if err := d.raw(ctx, resourcePath+"energypolicies", &policies); err != nil {
+		d.unseen("EnergyPolicies", err)
+		return
+	}
+	var cluster *v1alpha1.EnergyPolicy
+	for i := range policies.Items {
+		p := &policies.Items[i]
+		if p.Name == kube.PolicyName && p.Namespace == d.namespace {
+			cluster = p
+		}
+		if err := kube.ReadPolicy(p); err != nil {
+			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, oneLine(err))
+		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil && c.Status == metav1.ConditionFalse {
+			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s is not valid: %s", p.Namespace, p.Name, c.Message)
+		}
+	}
+	mode := v1alpha1.ModeShadow
+	if cluster != nil && cluster.Spec.Mode != "" {
+		mode = cluster.Spec.Mode
+	}
+	own := ""
+	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
+		own = fmt.Sprintf("; %s another one", count(n, "namespace")+map[bool]string{true: " has", false: " have"}[n == 1])
+	}
+	d.ok("the cluster's mode is %s: %s%s", mode, modeMeans[mode], own)
+}
+
+// modeMeans says what a mode does.
+var modeMeans = map[v1alpha1.Mode]string{
+	v1alpha1.ModeOff:     "nothing is decided",
+	v1alpha1.ModeShadow:  "decisions are counted, nothing is touched",
+	v1alpha1.ModeAdvise:  "decisions are told as events, nothing is touched",
+	v1alpha1.ModeEnforce: "decisions are carried out",
+}
+
+// namespacesOfTheirOwn counts the namespaces that say themselves which mode holds in them.
+func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.EnergyPolicy) int {
+	own := map[string]bool{}
+	for i := range policies {
+		if p := &policies[i]; p.Spec.Mode != "" && p.Namespace != d.namespace {
+			own[p.Namespace] = true
+		}
+	}
+	if list, err := d.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: kube.LabelMode}); err == nil {
+		for i := range list.Items {
+			own[list.Items[i].Name] = true
+		}
+	}
+	return len(own)
+}
+
+// listZones returns the GridZones, none where the cluster has no such kind.
+func listZones(ctx context.Context, client kubernetes.Interface) ([]v1alpha1.GridZone, error) {
+	var list v1alpha1.GridZoneList
+	if err := getJSON(ctx, client, resourcePath+"gridzones", &list); err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+func (d *doctor) lookAtZones(ctx context.Context) {
+	if !d.crds {
+		d.ok("no GridZone can exist here: signals come from the scheduler's files, which cannot be seen")
+		return
+	}
+	zones, err := listZones(ctx, d.client)
+	if err != nil {
+		d.unseen("GridZones", err)
+		return
+	}
+	if len(zones) == 0 {
+		d.say(statusWarn, "create one for the place where the nodes are: kubectl explain gridzone.spec", "there is no GridZone: no work is held, nodes are told apart by energy alone")
+	}
+	for i := range zones {
+		d.lookAtZone(&zones[i])
+	}
+}
+
+func (d *doctor) lookAtZone(z *v1alpha1.GridZone) {
+	ready := meta.FindStatusCondition(z.Status.Conditions, v1alpha1.ConditionReady)
+	switch {
+	case ready == nil:
+		d.say(statusFail, "look whether kubenergy-controller runs", "GridZone %s: nobody has filled its status", z.Name)
+		return
+	case ready.Status != metav1.ConditionTrue:
+		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s", z.Name, ready.Message)
+		return
+	}
+	signals := []struct {
+		name   string
+		maxAge *metav1.Duration
+		status *v1alpha1.SignalStatus
+	}{{"carbon", nil, z.Status.Carbon}, {"price", nil, z.Status.Price}}
+	if c := z.Spec.Carbon; c != nil {
+		signals[0].maxAge = c.MaxAge
+	}
+	if p := z.Spec.Price; p != nil {
+		signals[1].maxAge = p.MaxAge
+	}
+	for _, s := range signals {
+		if s.status != nil {
+			d.lookAtSignal(z, s.name, s.status, s.maxAge)
+		}
+	}
+	// After the source that is believed, the condition names what is wrong with the others.
+	if _, trouble, ok := strings.Cut(ready.Message, "; "); ok {
+		d.say(statusWarn, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s: %s", z.Name, trouble)
+	}
+}
+
+func (d *doctor) lookAtSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.SignalStatus, maxAge *metav1.Duration) {
+	now := d.now()
+	what := fmt.Sprintf("GridZone %s: %s %s from %s, %s", z.Name, name, valueOf(s.Now, s.Unit), s.Source, s.Quality)
+	age := time.Duration(0)
+	if s.AsOf != nil {
+		age = now.Sub(s.AsOf.Time)
+		what += ", " + round(max(0, age)) + " old"
+	}
+	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
+	switch {
+	case maxAge != nil && maxAge.Duration > 0 && age > maxAge.Duration:
+		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name, "%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
+	case !end.After(now):
+		d.say(statusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what, round(now.Sub(end)))
+	case end.Sub(now) < 2*time.Hour:
+		d.say(statusWarn, "", "%s, and is known for the next %s only: little can wait for more", what, round(end.Sub(now)))
+	case s.Quality == "estimated":
+		d.say(statusWarn, "name a source of real data first in its spec", "%s", what)
+	default:
+		d.ok("%s", what)
+	}
+}
+
+// valueOf shows a value with its unit.
+func valueOf(v float64, unit string) string {
+	if strings.HasPrefix(unit, "g") {
+		return fmt.Sprintf("%.0f %s", v, unit)
+	}
+	return fmt.Sprintf("%.4g %s", v, unit)
+}
+
+func (d *doctor) lookAtNodes(ctx context.Context) {
+	list, err := d.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		d.unseen("nodes", err)
+		return
+	}
+	view, err := kube.ListView(ctx, d.config)
+	if view == nil {
+		d.unseen("profiles", err)
+		return
+	}
+	var noProfile, noSite []string
+	for i := range list.Items {
+		n := &list.Items[i]
+		if _, ok := view.Node(n, sched.Resources{}, sched.Resources{}, 0); !ok {
+			noProfile = append(noProfile, n.Name)
+		}
+		if view.SiteOfNode(n).Name == "" {
+			noSite = append(noSite, n.Name)
+		}
+	}
+	all := len(list.Items)
+	if n := len(noProfile); n > 0 && d.crds {
+		d.say(statusWarn, "label them (kubenergy profile --label-nodes), or give a PowerProfile a nodeSelector",
+			"%d of %s without a power profile: %s; where one fits, work is placed without regard to energy", n, count(all, "node"), firstOf(noProfile))
+	}
+	if n := len(noSite); n > 0 && d.crds {
+		d.say(statusWarn, "create a GridZone with default: true, or label nodes with "+kube.LabelSite, "%d of %s in no grid zone: %s", n, count(all, "node"), firstOf(noSite))
+	}
+	switch {
+	case !d.crds:
+		d.ok("%s; which profiles they have stands in the scheduler's files, which cannot be seen", count(all, "node"))
+	case len(noProfile)+len(noSite) == 0:
+		d.ok("%s, each with a power profile and a grid zone", count(all, "node"))
+	}
+}
+
+func firstOf(names []string) string {
+	slices.Sort(names)
+	if len(names) > 3 {
+		return strings.Join(names[:3], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+// lateness is how long after its latest start a Job may still be waiting for its turn.
+const lateness = time.Minute
+
+func (d *doctor) lookAtHeldJobs(ctx context.Context) {
+	var held int
+	var late, overdueWithoutDate []string
+	options := metav1.ListOptions{LabelSelector: kube.LabelHeld + "=true", Limit: releasePage}
+	for {
+		page, err := d.client.BatchV1().Jobs(v1.NamespaceAll).List(ctx, options)
+		if err != nil {
+			d.unseen("Jobs", err)
+			return
+		}
+		held += len(page.Items)
+		for i := range page.Items {
+			j := &page.Items[i]
+			name := j.Namespace + "/" + j.Name
+			latest, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart])
+			switch {
+			case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
+				overdueWithoutDate = append(overdueWithoutDate, name)
+			case err == nil && d.now().After(latest.Add(lateness)):
+				late = append(late, name)
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	const advice = "look whether the scheduler runs; to let them go: kubenergy release --all"
+	if n := len(late); n > 0 {
+		d.say(statusFail, advice, "%s held past the latest start: %s", count(n, "Job"), firstOf(late))
+	}
+	if n := len(overdueWithoutDate); n > 0 {
+		d.say(statusWarn, advice, "%s held, and nobody has said until when: %s", count(n, "Job"), firstOf(overdueWithoutDate))
+	}
+	if len(late)+len(overdueWithoutDate) == 0 {
+		d.ok("%s held, none past its latest start", count(held, "Job"))
+	}
+}

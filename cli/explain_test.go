@@ -1,0 +1,281 @@
+package cli
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const podPath = "/api/v1/namespaces/ns/pods"
+
+// twoSites is a cluster with a clean and a dirty zone, and nodes that differ in more than that.
+func twoSites(t *testing.T) *apiServer {
+	t.Helper()
+	a := newAPIServer(t)
+	a.add(t, zonePath, zone("DE"))
+	clean := zone("FR")
+	clean.Spec.Default = false
+	for i := range clean.Status.Carbon.Values {
+		clean.Status.Carbon.Values[i] /= 10
+	}
+	clean.Status.Carbon.Now, clean.Status.Carbon.Low, clean.Status.Carbon.High = 30, nil, nil
+	a.add(t, zonePath, clean)
+	a.add(t, profilePath, profile("small", map[string]string{"kind": "small"}, 20, 60))
+	a.add(t, profilePath, profile("big", map[string]string{"kind": "big"}, 100, 400))
+	a.add(t, nodePath, node("de-small", map[string]string{"kind": "small"}))
+	a.add(t, nodePath, node("de-big", map[string]string{"kind": "big"}))
+	a.add(t, nodePath, node("fr-small", map[string]string{"kind": "small", kube.LabelSite: "FR"}))
+	full := node("full", map[string]string{"kind": "small"})
+	full.Status.Allocatable[v1.ResourceCPU] = quantity("3")
+	a.add(t, nodePath, full)
+	tainted := node("tainted", map[string]string{"kind": "small"})
+	tainted.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "yes", Effect: v1.TaintEffectNoSchedule}}
+	a.add(t, nodePath, tainted)
+	cordoned := node("cordoned", map[string]string{"kind": "small"})
+	cordoned.Spec.Unschedulable = true
+	a.add(t, nodePath, cordoned)
+	running := workload("running")
+	running.Spec.NodeName = "full"
+	running.Status.Phase = v1.PodRunning
+	a.add(t, podPath, running)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{kube.LabelMode: "enforce"}}})
+	return a
+}
+
+func workload(name string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: created(name, testNow.Add(-time.Hour))}
+	p.Annotations = map[string]string{kube.AnnotationAllowedDelay: "8h", kube.AnnotationExpectedDuration: "2h"}
+	p.Spec = podSpec()
+	p.Status.Phase = v1.PodPending
+	return p
+}
+
+func podSpec() v1.PodSpec {
+	return v1.PodSpec{SchedulerName: kube.SchedulerName, Containers: []v1.Container{{
+		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: quantity("2"), v1.ResourceMemory: quantity("1Gi")}},
+	}}}
+}
+
+func workJob(name string) *batchv1.Job {
+	j := heldJob(name)
+	j.CreationTimestamp = metav1.NewTime(testNow.Add(-time.Hour))
+	j.Annotations = map[string]string{
+		kube.AnnotationAllowedDelay: "8h", kube.AnnotationExpectedDuration: "2h",
+		kube.AnnotationHeldUntil: testNow.Add(3 * time.Hour).Format(time.RFC3339), kube.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
+		kube.AnnotationHeldReason: "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
+	}
+	j.Spec.Template.Spec = podSpec()
+	return j
+}
+
+func explained(t *testing.T, a *apiServer, args ...string) *explanation {
+	t.Helper()
+	code, stdout, stderr := a.run(t, append([]string{"explain", "-n", "ns", "-o", "json"}, args...)...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var x explanation
+	if err := json.Unmarshal([]byte(stdout), &x); err != nil {
+		t.Fatal(err)
+	}
+	return &x
+}
+
+func TestExplainAHeldJob(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, jobsIn("ns"), workJob("nightly"))
+	code, stdout, stderr := a.run(t, "explain", "job", "nightly", "-n", "ns")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	golden(t, "explain_job.golden", stdout)
+
+	x := explained(t, a, "job/nightly")
+	if x.State != stateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
+		t.Errorf("%s until %v, latest %v", x.State, x.HeldUntil, x.LatestStart)
+	}
+	if d := x.Decision; !d.Held || !d.Until.Equal(testNow.Add(3*time.Hour)) || d.Saving < 0.6 {
+		t.Errorf("decided %+v", x.Decision)
+	}
+	de := x.Compare[slices.IndexFunc(x.Compare, func(c comparison) bool { return c.Site == "DE" })]
+	if *de.CarbonNow != 300 || *de.CarbonOver != 300 || *de.CarbonThen != 100 {
+		t.Errorf("DE: %v now, %v over the run, %v then", *de.CarbonNow, *de.CarbonOver, *de.CarbonThen)
+	}
+	var ranked, out []string
+	for _, r := range x.Placement.Ranked {
+		ranked = append(ranked, r.Node)
+	}
+	for _, o := range x.Placement.Out {
+		out = append(out, o.Node+": "+o.Why)
+	}
+	if got, want := strings.Join(ranked, " "), "fr-small de-small de-big"; got != want {
+		t.Errorf("ranked %s, want %s", got, want)
+	}
+	if got, want := strings.Join(out, "; "), "cordoned: cordoned; full: not enough CPU; tainted: taint gpu=yes:NoSchedule"; got != want {
+		t.Errorf("out: %s, want %s", got, want)
+	}
+	if code, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns", "-o", "yaml"); code != 0 || yaml.UnmarshalStrict([]byte(stdout), new(explanation)) != nil {
+		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
+	}
+	if a.writes > 0 {
+		t.Errorf("explain wrote %d times", a.writes)
+	}
+}
+
+func TestExplainAPod(t *testing.T) {
+	a := twoSites(t)
+	p := workload("train")
+	p.Annotations[kube.AnnotationMaxPower] = "100"
+	p.Annotations["compute-gardener-scheduler.kubernetes.io/pue"] = "1.4"
+	p.Annotations["compute-gardener-scheduler.kubernetes.io/energy-budget-kwh"] = "3"
+	a.add(t, podPath, p)
+	code, stdout, stderr := a.run(t, "explain", "pod", "train", "-n", "ns")
+	if code != 0 || stderr != "" {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	golden(t, "explain_pod.golden", stdout)
+	if x := explained(t, a, "pod/train"); len(x.Placement.Out) != 4 || x.Placement.Out[1].Node != "de-big" {
+		t.Errorf("out: %+v, want de-big among them: it draws 400 W", x.Placement.Out)
+	}
+}
+
+func TestExplainStates(t *testing.T) {
+	a := twoSites(t)
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quiet", Labels: map[string]string{kube.LabelMode: "shadow"}}})
+	pod := func(change func(*v1.Pod)) metav1.Object {
+		p := workload("p")
+		change(p)
+		return p
+	}
+	job := func(change func(*batchv1.Job)) metav1.Object {
+		j := workJob("j")
+		change(j)
+		return j
+	}
+	for name, c := range map[string]struct {
+		object      metav1.Object
+		in          string
+		state, says string
+	}{
+		"bound":           {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", stateBound, "bound to n1"},
+		"running":         {pod(func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning }), "ns", stateRunning, "runs on n1"},
+		"finished pod":    {pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", stateFinished, "Succeeded"},
+		"gated by others": {pod(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "ns", stateSuspended, "not ours"},
+		"held pod":        {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
+		"shadow":          {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
+		"skipped":         {pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationSkip] = "true" }), "ns", stateWaiting, "it says so itself (kubenergy.io/skip)"},
+		"run now":         {pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationRunNow] = "true" }), "ns", stateWaiting, "it says so itself (kubenergy.io/run-now)"},
+		"of a controller": {pod(func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
+		}), "ns", stateWaiting, "it is run by ReplicaSet rs"},
+		"nobody's":           {pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }), "elsewhere", stateWaiting, "nobody marked it, and namespace elsewhere has not opted in"},
+		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
+		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by us"},
+		"no plan yet":        {job(func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationHeldUntil) }), "ns", stateHeld, "has not said yet"},
+		"past its window": {job(func(j *batchv1.Job) {
+			j.Annotations[kube.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
+		}), "ns", stateHeld, "ask kubenergy doctor"},
+		"released": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Annotations[kube.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
+		}), "ns", stateReleased, "released at 2026-03-02T08:30:00Z"},
+		"running job": {job(func(j *batchv1.Job) {
+			j.Labels, j.Spec.Suspend = nil, new(false)
+			j.Status.Active, j.Status.Ready = 2, new(int32(1))
+		}), "ns", stateRunning, "1 of 2 pods ready"},
+		"finished job": {job(func(j *batchv1.Job) {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
+		}), "ns", stateFinished, "Complete"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			kind, path := "pod", "/api/v1/namespaces/"+c.in+"/pods"
+			if _, isJob := c.object.(*batchv1.Job); isJob {
+				kind, path = "job", jobsIn(c.in)
+			}
+			a.add(t, path, c.object)
+			x := explained(t, a, kind, c.object.GetName(), "-n", c.in)
+			if x.State != c.state || !strings.Contains(x.Sentence, c.says) {
+				t.Errorf("%s: %s; want %s, and %q", x.State, x.Sentence, c.state, c.says)
+			}
+			decided := x.State != stateBound && x.State != stateRunning && x.State != stateFinished
+			if (x.Decision != nil) != decided || (x.Placement != nil) != decided {
+				t.Errorf("%s, with a decision %v, with a placement %v", x.State, x.Decision != nil, x.Placement != nil)
+			}
+		})
+	}
+}
+
+func held(p *v1.Pod) {
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated, Message: "cleaner at noon"}}
+}
+
+func TestExplainSaysWhatItMayNotSee(t *testing.T) {
+	for refused, want := range map[string]string{
+		"list nodes":          "nodes: forbidden",
+		"list pods":           "pods of all namespaces, so that nodes count as empty: forbidden",
+		"list gridzones":      "gridzones",
+		"list energypolicies": "energypolicies",
+		"list namespaces":     "namespaces",
+	} {
+		a := twoSites(t)
+		a.add(t, jobsIn("ns"), workJob("nightly"))
+		a.refused[refused] = true
+		x := explained(t, a, "job", "nightly")
+		if !strings.Contains(strings.Join(x.Unseen, "\n"), want) {
+			t.Errorf("may not %s: not seen is %q, want %q", refused, x.Unseen, want)
+		}
+		if x.State != stateHeld {
+			t.Errorf("may not %s: state %s", refused, x.State)
+		}
+		if (x.Placement == nil) != (refused == "list nodes") {
+			t.Errorf("may not %s: placement %+v", refused, x.Placement)
+		}
+	}
+	a := twoSites(t)
+	if code, _, stderr := a.run(t, "explain", "pod", "none", "-n", "ns"); code != 1 || stderr != "kubenergy: reading pod ns/none: not found\n" {
+		t.Errorf("exit code %d: %q", code, stderr)
+	}
+}
+
+func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
+	a := twoSites(t)
+	for _, name := range []string{"DE", "FR"} {
+		edit(t, a, zonePath+"/"+name, func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} })
+	}
+	a.add(t, podPath, workload("train"))
+	x := explained(t, a, "pod/train")
+	if x.Decision.Held || x.Decision.Reason != "NoFreshSignal" || len(x.Compare) > 0 {
+		t.Errorf("decided %+v, compared %+v", x.Decision, x.Compare)
+	}
+	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Rank != 0 || x.Placement.Ranked[0].Cost != nil || !strings.Contains(x.Placement.Note, "no opinion") {
+		t.Errorf("ranked %+v: %s", x.Placement.Ranked, x.Placement.Note)
+	}
+	if r := x.Placement.Ranked[0]; r.WattHours == nil || r.Grams != nil {
+		t.Errorf("%+v: want energy, which the profile gives, and no emissions", r)
+	}
+}
+
+func TestExplainNonsense(t *testing.T) {
+	a := twoSites(t)
+	p := workload("train")
+	p.Annotations[kube.AnnotationAllowedDelay] = "soon"
+	p.Annotations[kube.AnnotationStrategy] = "luck"
+	a.add(t, podPath, p)
+	x := explained(t, a, "pod", "train")
+	if len(x.Warnings) != 2 || !strings.Contains(strings.Join(x.Warnings, "\n"), `annotation kubenergy.io/allowed-delay is "soon"`) {
+		t.Errorf("warnings %q", x.Warnings)
+	}
+	if !strings.Contains(x.Sentence, "its annotations make no sense") {
+		t.Errorf("said %q", x.Sentence)
+	}
+}

@@ -1,0 +1,408 @@
+package cli
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+type forecastFlags struct {
+	clusterFlags
+	zone, quantity, output, out string
+	file, column, start         string
+	hours                       int
+	duration                    time.Duration
+}
+
+const (
+	quantityCarbon = "carbon"
+	quantityPrice  = "price"
+	offlineHours   = 48
+)
+
+func newForecast(t terminal) *cobra.Command {
+	var f forecastFlags
+	cmd := &cobra.Command{
+		Use:   "forecast --zone NAME",
+		Short: "Show what carbon intensity or price are forecast to be, and the cheapest window",
+		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models: of a recorded series everything
+before --start is looked at, and nothing after it. Times are in UTC.`,
+		Example: `  kubenergy forecast --zone DE --duration 2h
+  kubenergy forecast --zone DE --quantity price -o svg --out price.svg
+  kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.StringVar(&f.zone, "zone", "", "GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
+	flags.StringVar(&f.quantity, "quantity", quantityCarbon, "carbon or price")
+	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)", offlineHours))
+	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
+	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
+	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
+	flags.StringVar(&f.start, "start", "", "when the forecast of a file begins, as 2022-06-01 or RFC 3339 (default: where the file ends)")
+	flags.StringVarP(&f.output, "output", "o", "text", "text, svg, csv or json")
+	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	return cmd
+}
+
+// outlook is a forecast, and what people want to know about it.
+type outlook struct {
+	zone, quantity, unit string
+	source, quality      string
+	asOf                 time.Time // zero: does not age
+	model                string
+	now                  time.Time
+	series, low, high    *grid.Series
+	window               sched.Window
+	duration             time.Duration
+}
+
+func (f *forecastFlags) check(cmd *cobra.Command) error {
+	if ending := strings.TrimPrefix(filepath.Ext(f.out), "."); !cmd.Flags().Changed("output") && slices.Contains([]string{"svg", "csv", "json"}, ending) {
+		f.output = ending
+	}
+	switch {
+	case !slices.Contains([]string{"text", "svg", "csv", "json"}, f.output):
+		return fmt.Errorf("unknown output format %q: want text, svg, csv or json", f.output)
+	case f.quantity != quantityCarbon && f.quantity != quantityPrice:
+		return fmt.Errorf("unknown quantity %q: want carbon or price", f.quantity)
+	case f.zone == "" && f.file == "":
+		return errors.New("want --zone, or --file")
+	case f.file == "" && (f.start != "" || f.column != ""):
+		return errors.New("--start and --column go with --file")
+	case f.hours < 0 || f.hours > int(forecast.MaxHorizon.Hours()):
+		return fmt.Errorf("--hours is %d: want 1 to %d", f.hours, int(forecast.MaxHorizon.Hours()))
+	case f.duration <= 0:
+		return fmt.Errorf("--duration is %v: want more than 0", f.duration)
+	}
+	return nil
+}
+
+func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
+	if err := f.check(cmd); err != nil {
+		return usageError{err}
+	}
+	var o *outlook
+	var err error
+	if f.file != "" {
+		o, err = f.fromFile()
+	} else {
+		o, err = f.fromCluster(cmd.Context(), t)
+	}
+	if err != nil {
+		return err
+	}
+	o.quantity, o.duration = f.quantity, f.duration
+	if o.series, o.low, o.high, err = cropped(o, f.hours); err != nil {
+		return err
+	}
+	o.window = cheapest(o.series, o.now, f.duration)
+	data, err := o.render(t, f.output, f.out == "")
+	if err != nil {
+		return err
+	}
+	if f.out == "" {
+		_, err = t.out.Write(data)
+		return err
+	}
+	if err := os.WriteFile(f.out, data, 0o644); err != nil { //nolint:gosec // a picture, for whoever may read the folder
+		return err
+	}
+	fmt.Fprintln(t.err, "wrote", f.out)
+	return nil
+}
+
+// fromCluster reads the forecast that the controller keeps.
+func (f *forecastFlags) fromCluster(ctx context.Context, t terminal) (*outlook, error) {
+	config, _, err := f.config(t)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clients(config)
+	if err != nil {
+		return nil, err
+	}
+	zones, err := listZones(ctx, client)
+	if err != nil {
+		return nil, fmt.Errorf("reading GridZones: %s", because(err))
+	}
+	z, err := chooseZone(zones, f.zone)
+	if err != nil {
+		return nil, err
+	}
+	status := z.Status.Carbon
+	if f.quantity == quantityPrice {
+		status = z.Status.Price
+	}
+	if status == nil {
+		return nil, fmt.Errorf("GridZone %s knows no %s: see kubectl describe gridzone %s", z.Name, f.quantity, z.Name)
+	}
+	o, err := readOutlook(status)
+	if err != nil {
+		return nil, fmt.Errorf("GridZone %s: %s: %w", z.Name, f.quantity, err)
+	}
+	o.zone, o.now = z.Name, t.now()
+	if z.Spec.Zone != z.Name {
+		o.zone += " (" + z.Spec.Zone + ")"
+	}
+	return o, nil
+}
+
+func chooseZone(zones []v1alpha1.GridZone, name string) (*v1alpha1.GridZone, error) {
+	var names []string
+	for i := range zones {
+		names = append(names, zones[i].Name)
+		if zones[i].Name == name {
+			return &zones[i], nil
+		}
+	}
+	for i := range zones {
+		if strings.EqualFold(zones[i].Spec.Zone, name) {
+			return &zones[i], nil
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("the cluster has no GridZone: give --file to do without")
+	}
+	return nil, fmt.Errorf("there is no GridZone %q, only %s", name, strings.Join(names, ", "))
+}
+
+func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
+	signal, err := kube.Signal(s, nil)
+	if err != nil {
+		return nil, err
+	}
+	o := &outlook{unit: s.Unit, source: s.Source, quality: s.Quality, asOf: signal.AsOf, model: s.ForecastSource, series: signal.Series}
+	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
+		return o, nil // an interval for a part of it would be none
+	}
+	if o.low, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.Low); err != nil {
+		return nil, err
+	}
+	o.high, err = grid.NewSeries(s.Start.Time, s.Step.Duration, s.High)
+	return o, err
+}
+
+// fromFile forecasts a recorded series.
+func (f *forecastFlags) fromFile() (*outlook, error) {
+	signal, zone, err := grid.ReadCSV(f.file, grid.CSVOptions{Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity == quantityPrice})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	from := signal.Series.End()
+	if f.start != "" {
+		if from, err = readStart(f.start); err != nil {
+			return nil, usageError{err}
+		}
+	}
+	if f.hours == 0 {
+		f.hours = offlineHours
+	}
+	made, err := forecast.Best(signal.Series, from, time.Duration(f.hours)*time.Hour)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("forecasting %s: %w", f.file, err)}
+	}
+	o := &outlook{
+		zone: string(zone), unit: "gCO2e/kWh", source: filepath.Base(f.file), quality: "estimated", model: made.Model,
+		now: from, series: made.Series, low: made.Low, high: made.High,
+	}
+	if f.quantity == quantityPrice {
+		o.unit = "per kWh"
+	}
+	return o, nil
+}
+
+func readStart(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("--start is %q: want a day as 2022-06-01, or a time as 2022-06-01T18:00:00Z", text)
+}
+
+// cropped returns what is known from now on, for as many hours as are wanted; 0: all.
+func cropped(o *outlook, hours int) (series, low, high *grid.Series, err error) {
+	s := o.series
+	if !s.Covers(o.now, o.now) {
+		return nil, nil, nil, fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.zone, s.End().Format(time.RFC3339))
+	}
+	first := int(o.now.Sub(s.Start()) / s.Step())
+	last := s.Len()
+	if hours > 0 {
+		end := o.now.Add(time.Duration(hours) * time.Hour)
+		last = min(last, int((end.Sub(s.Start())+s.Step()-1)/s.Step()))
+	}
+	part := func(s *grid.Series) (*grid.Series, error) {
+		if s == nil {
+			return nil, nil
+		}
+		values := make([]float64, 0, last-first)
+		for i := first; i < last; i++ {
+			values = append(values, s.Value(i))
+		}
+		return grid.NewSeries(s.Start().Add(time.Duration(first)*s.Step()), s.Step(), values)
+	}
+	parts := [3]*grid.Series{}
+	for i, whole := range [...]*grid.Series{s, o.low, o.high} {
+		if parts[i], err = part(whole); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return parts[0], parts[1], parts[2], nil
+}
+
+// cheapest returns the earliest of the windows with the least mean, none where the forecast is shorter. Like the core's
+// search it tries the starts at which one end of the window meets a step, which is exact.
+func cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Window {
+	latest := s.End().Add(-duration)
+	if latest.Before(now) {
+		return sched.Window{}
+	}
+	starts := []time.Time{now, latest}
+	starts = slices.AppendSeq(starts, s.Steps(now, latest))
+	for end := range s.Steps(now.Add(duration), s.End()) {
+		starts = append(starts, end.Add(-duration))
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	best := starts[0]
+	least := s.Mean(best, best.Add(duration))
+	for _, start := range starts[1:] {
+		if mean := s.Mean(start, start.Add(duration)); mean < least-1e-9*max(1, least) {
+			best, least = start, mean
+		}
+	}
+	return sched.Window{Start: best, End: best.Add(duration)}
+}
+
+func (o *outlook) windowed() bool { return o.window.End.After(o.window.Start) }
+
+// render makes the output. It is drawn for a terminal only if it goes there.
+func (o *outlook) render(t terminal, output string, shown bool) ([]byte, error) {
+	switch output {
+	case "svg":
+		picture := report.Outlook{
+			Title: o.title(), Label: o.label(), Series: o.series, Low: o.low, High: o.high,
+			Band: "80 % interval", Window: o.window,
+		}
+		return picture.SVG()
+	case "csv":
+		return o.csv()
+	case "json":
+		return o.json()
+	}
+	return []byte(o.text(t, shown)), nil
+}
+
+func (o *outlook) label() []string {
+	if o.quantity == quantityPrice {
+		return []string{"Price", "(" + o.unit + ")"}
+	}
+	return []string{"Carbon intensity", "(" + o.unit + ")"}
+}
+
+// title says what is shown, where from, how old and how good.
+func (o *outlook) title() string {
+	name := "carbon intensity"
+	if o.quantity == quantityPrice {
+		name = "price"
+	}
+	title := fmt.Sprintf("%s: %s in %s, %s, from %s", o.zone, name, o.unit, o.quality, o.source)
+	if !o.asOf.IsZero() {
+		title += fmt.Sprintf(" (%s old)", round(max(0, o.now.Sub(o.asOf))))
+	}
+	if o.model != "" && o.model != o.source {
+		title += "; forecast by " + o.model
+	}
+	return title
+}
+
+func (o *outlook) csv() ([]byte, error) {
+	var b strings.Builder
+	w := csv.NewWriter(&b)
+	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.quantity]
+	header := []string{"start", name}
+	if o.low != nil {
+		header = append(header, "low", "high")
+	}
+	rows := [][]string{header}
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	for i := range o.series.Len() {
+		row := []string{o.series.Start().Add(time.Duration(i) * o.series.Step()).Format(time.RFC3339), number(o.series.Value(i))}
+		if o.low != nil {
+			row = append(row, number(o.low.Value(i)), number(o.high.Value(i)))
+		}
+		rows = append(rows, row)
+	}
+	err := w.WriteAll(rows)
+	return []byte(b.String()), err
+}
+
+func (o *outlook) json() ([]byte, error) {
+	type value struct {
+		Start time.Time `json:"start"`
+		Value float64   `json:"value"`
+		Low   *float64  `json:"low,omitempty"`
+		High  *float64  `json:"high,omitempty"`
+	}
+	type window struct {
+		Start   time.Time `json:"start"`
+		End     time.Time `json:"end"`
+		Mean    float64   `json:"mean"`
+		MeanNow float64   `json:"meanIfStartedNow"`
+	}
+	doc := struct {
+		APIVersion string     `json:"apiVersion"`
+		Kind       string     `json:"kind"`
+		Zone       string     `json:"zone"`
+		Quantity   string     `json:"quantity"`
+		Unit       string     `json:"unit"`
+		Quality    string     `json:"quality"`
+		Source     string     `json:"source"`
+		Model      string     `json:"forecastSource,omitempty"`
+		AsOf       *time.Time `json:"asOf,omitempty"`
+		Step       string     `json:"step"`
+		Window     *window    `json:"cheapest,omitempty"`
+		Values     []value    `json:"values"`
+	}{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "Forecast", Zone: o.zone, Quantity: o.quantity, Unit: o.unit, Quality: o.quality,
+		Source: o.source, Model: o.model, Step: o.series.Step().String(),
+	}
+	if !o.asOf.IsZero() {
+		doc.AsOf = &o.asOf
+	}
+	if o.windowed() {
+		doc.Window = &window{
+			o.window.Start.UTC(), o.window.End.UTC(),
+			o.series.Mean(o.window.Start, o.window.End), o.series.Mean(o.now, o.now.Add(o.duration)),
+		}
+	}
+	for i := range o.series.Len() {
+		v := value{Start: o.series.Start().Add(time.Duration(i) * o.series.Step()), Value: o.series.Value(i)}
+		if o.low != nil {
+			v.Low, v.High = new(o.low.Value(i)), new(o.high.Value(i))
+		}
+		doc.Values = append(doc.Values, v)
+	}
+	data, err := json.MarshalIndent(doc, "", "  ")
+	return append(data, '\n'), err
+}

@@ -1,0 +1,417 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/hardware"
+)
+
+// profileOwner is the field manager under which this command writes. The API server remembers who wrote a label last:
+// that tells ours from others'.
+const profileOwner = "kubenergy-profile"
+
+type profileFlags struct {
+	clusterFlags
+	selector, catalogue, output                    string
+	label, create, remove, overwrite, dryRunServer bool
+}
+
+func newProfile(t terminal) *cobra.Command {
+	var f profileFlags
+	cmd := &cobra.Command{
+		Use:   "profile",
+		Short: "List what hardware nodes have and what it draws; label nodes with their power profiles",
+		Long: `List nodes with the hardware that their labels, annotations and instance types say they have, and what it draws with and
+without load. All of it is estimated. Nodes of unknown hardware are listed as unknown.
+
+With --create the PowerProfiles of what was recognised are written to the cluster, for you to correct. With --label-nodes
+each node gets the label kubenergy.io/power-profile with the name of its profile; --remove takes these labels off again.
+All of it happens with your own rights, and only labels that this command wrote are ever changed, except with --overwrite.
+The scheduler recognises hardware without any of it: labels pin what it would find out by itself.`,
+		Example: `  kubenergy profile
+  kubenergy profile --create --label-nodes --dry-run
+  kubenergy profile --label-nodes -l pool=batch
+  kubenergy profile --remove`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+	}
+	f.add(cmd.Flags())
+	flags := cmd.Flags()
+	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
+	flags.StringVar(&f.catalogue, "hardware-profiles", "", "file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, json or yaml")
+	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of recognised hardware")
+	flags.BoolVar(&f.label, "label-nodes", false, "label nodes with their power profiles")
+	flags.BoolVar(&f.remove, "remove", false, "take the labels off that --label-nodes wrote")
+	flags.BoolVar(&f.overwrite, "overwrite", false, "also change labels and PowerProfiles that others wrote")
+	flags.BoolVar(&f.dryRunServer, "dry-run", false, "let the API server check every change, and make none")
+	return cmd
+}
+
+func (f *profileFlags) check() error {
+	switch {
+	case f.output != "table" && f.output != "json" && f.output != "yaml":
+		return fmt.Errorf("unknown output format %q: want table, json or yaml", f.output)
+	case f.remove && (f.label || f.create):
+		return errors.New("--remove goes with neither --label-nodes nor --create")
+	case (f.overwrite || f.dryRunServer) && !f.remove && !f.label && !f.create:
+		return errors.New("--overwrite and --dry-run go with --create, --label-nodes or --remove")
+	}
+	return nil
+}
+
+func (f *profileFlags) run(ctx context.Context, t terminal) error {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
+	catalogue, err := f.readCatalogue(t)
+	if err != nil {
+		return err
+	}
+	config, _, err := f.config(t)
+	if err != nil {
+		return err
+	}
+	client, err := clients(config)
+	if err != nil {
+		return err
+	}
+	p := &profiler{client: client, catalogue: catalogue, profileFlags: f}
+	if err := p.look(ctx); err != nil {
+		return err
+	}
+	if f.create {
+		p.createProfiles(ctx)
+	}
+	for i := range p.rows {
+		p.change(ctx, &p.rows[i])
+	}
+	if err := p.write(t); err != nil {
+		return err
+	}
+	if p.failures > 0 {
+		return fmt.Errorf("%s could not be made", count(p.failures, "change"))
+	}
+	return nil
+}
+
+// readCatalogue returns the bundled catalogue with what a file adds to it.
+func (f *profileFlags) readCatalogue(t terminal) (*hardware.Catalog, error) {
+	if f.catalogue == "" {
+		return hardware.Default(), nil
+	}
+	text, err := os.ReadFile(f.catalogue)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	users, err := hardware.Read(text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %s", f.catalogue, oneLine(err))}
+	}
+	for _, w := range users.Warnings() {
+		fmt.Fprintf(t.err, "%s: %s\n", f.catalogue, w)
+	}
+	all, err := hardware.Merge(hardware.Default(), users)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s: %s", f.catalogue, oneLine(err))}
+	}
+	return all, nil
+}
+
+// profileRow is one node.
+type profileRow struct {
+	Node    string          `json:"node"`
+	Known   bool            `json:"known"`
+	Profile *energy.Profile `json:"profile,omitempty"`
+	// What the whole node draws, its GPUs included.
+	IdleWatts float64       `json:"idleWatts,omitempty"`
+	MaxWatts  float64       `json:"maxWatts,omitempty"`
+	Kind      hardware.Kind `json:"hardware"`
+	Label     string        `json:"label,omitempty"`  // the node's, before
+	Change    string        `json:"change,omitempty"` // what was done, or why nothing was
+
+	node *v1.Node
+}
+
+// profiler finds the hardware of nodes, and labels them.
+type profiler struct {
+	*profileFlags
+	client    kubernetes.Interface
+	catalogue *hardware.Catalog
+
+	rows     []profileRow
+	existing map[string]bool // PowerProfiles
+	made     []profileChange
+	failures int
+}
+
+// profileChange is what happened to a PowerProfile.
+type profileChange struct {
+	Name   string `json:"name"`
+	Change string `json:"change"`
+}
+
+func (p *profiler) look(ctx context.Context) error {
+	nodes, err := p.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: p.selector})
+	if err != nil {
+		return fmt.Errorf("listing nodes: %s", because(err))
+	}
+	if len(nodes.Items) == 0 && p.selector != "" {
+		return fmt.Errorf("no node has the labels %s", p.selector)
+	}
+	p.existing = map[string]bool{}
+	if p.label || p.create {
+		var list v1alpha1.PowerProfileList
+		if err := getJSON(ctx, p.client, resourcePath+"powerprofiles", &list); err != nil {
+			if apierrors.IsNotFound(err) {
+				return errors.New("listing PowerProfiles: the cluster has no such kind: install KubEnergy's chart first")
+			}
+			return fmt.Errorf("listing PowerProfiles: %s", because(err))
+		}
+		for i := range list.Items {
+			p.existing[list.Items[i].Name] = true
+		}
+	}
+	for i := range nodes.Items {
+		p.rows = append(p.rows, p.recognise(&nodes.Items[i]))
+	}
+	slices.SortFunc(p.rows, func(a, b profileRow) int { return cmp.Compare(a.Node, b.Node) })
+	return nil
+}
+
+func (p *profiler) recognise(n *v1.Node) profileRow {
+	row := profileRow{Node: n.Name, Label: n.Labels[kube.LabelPowerProfile], node: n}
+	capacity := n.Status.Capacity
+	gpus := int64(0)
+	for name, q := range capacity {
+		if name == "nvidia.com/gpu" || name == "amd.com/gpu" {
+			gpus += q.Value()
+		}
+	}
+	row.Profile, row.Kind, row.Known = p.catalogue.Detect(
+		n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(), gpus)
+	if row.Known {
+		of := energy.Watts(row.Kind.Components.GPUs)
+		row.IdleWatts = float64(row.Profile.Idle + of*row.Profile.GPUIdle)
+		row.MaxWatts = float64(row.Profile.Max + of*row.Profile.GPUMax)
+	}
+	return row
+}
+
+// createProfiles applies one PowerProfile for each kind of hardware.
+func (p *profiler) createProfiles(ctx context.Context) {
+	for i := range p.rows {
+		row := &p.rows[i]
+		if !row.Known || slices.ContainsFunc(p.made, func(c profileChange) bool { return c.Name == row.Profile.Name }) {
+			continue
+		}
+		object := hardware.ToPowerProfile(row.Profile, p.commonPUE(row.Profile))
+		done, could := "created", "would be created"
+		if p.existing[object.Name] {
+			done, could = "applied", "would be applied"
+		}
+		change := profileChange{object.Name, p.tense(done, could)}
+		if err := p.apply(ctx, object); err != nil {
+			p.failures++
+			change.Change = "refused: " + because(err)
+			if apierrors.IsConflict(err) {
+				change.Change = "kept: others have changed it; --overwrite would take it over"
+			}
+		} else {
+			p.existing[object.Name] = true
+		}
+		p.made = append(p.made, change)
+	}
+}
+
+// commonPUE is that of all nodes of a profile, or 0 where they differ: a profile cannot say it for them then.
+func (p *profiler) commonPUE(profile *energy.Profile) float64 {
+	pue := math.NaN()
+	for i := range p.rows {
+		switch row := &p.rows[i]; {
+		case row.Profile != profile:
+		case math.IsNaN(pue):
+			pue = row.Kind.PUE
+		case pue != row.Kind.PUE:
+			return 0
+		}
+	}
+	return pue
+}
+
+func (p *profiler) apply(ctx context.Context, object *v1alpha1.PowerProfile) error {
+	// A status that nobody has to say is left out: applying it would claim it.
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name}, "spec": object.Spec,
+	})
+	if err != nil {
+		return err
+	}
+	request := p.client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(resourcePath+"powerprofiles", object.Name).
+		Param("fieldManager", profileOwner).Param("force", strconv.FormatBool(p.overwrite)).Body(body)
+	if p.dryRunServer {
+		request = request.Param("dryRun", metav1.DryRunAll)
+	}
+	return request.Do(ctx).Error()
+}
+
+// change labels a node, or takes its label off.
+func (p *profiler) change(ctx context.Context, row *profileRow) {
+	var want *string
+	done, could := "label removed", "label would be removed"
+	switch {
+	case p.remove:
+		if row.Label == "" {
+			return
+		}
+	case !p.label:
+		return
+	case !row.Known:
+		row.Change = "not labelled: unknown hardware"
+		return
+	case row.Label == row.Profile.Name:
+		row.Change = "has its label"
+		return
+	case !p.existing[row.Profile.Name]:
+		// A label that names no profile leaves the node without any.
+		row.Change = "not labelled: there is no PowerProfile " + row.Profile.Name + "; add --create"
+		p.failures++
+		return
+	default:
+		want, done, could = &row.Profile.Name, "labelled", "would be labelled"
+	}
+	if row.Label != "" && !wroteLabel(row.node) && !p.overwrite {
+		row.Change = "kept: others wrote its label"
+		return
+	}
+	row.Change = p.tense(done, could)
+	if err := p.patch(ctx, row.node, want); err != nil {
+		p.failures++
+		row.Change = "refused: " + because(err)
+	}
+}
+
+// patch writes the label, or removes it, unless somebody else has changed it since the node was read. Kubelets write to
+// their nodes all the time, so a conflict alone says nothing.
+func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
+	options := metav1.PatchOptions{FieldManager: profileOwner}
+	if p.dryRunServer {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	label := n.Labels[kube.LabelPowerProfile]
+	for try := 0; ; try++ {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{kube.LabelPowerProfile: value},
+		}})
+		if err != nil {
+			return err
+		}
+		_, err = p.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, options)
+		if !apierrors.IsConflict(err) || try == 4 {
+			return err
+		}
+		if n, err = p.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if n.Labels[kube.LabelPowerProfile] != label {
+			return errors.New("somebody labelled it meanwhile")
+		}
+	}
+}
+
+// wroteLabel reports whether this command was the last to write a node's label.
+func wroteLabel(n *v1.Node) bool {
+	return slices.ContainsFunc(n.ManagedFields, func(m metav1.ManagedFieldsEntry) bool {
+		if m.Manager != profileOwner || m.FieldsV1 == nil {
+			return false
+		}
+		var fields struct {
+			Metadata struct {
+				Labels map[string]any `json:"f:labels"`
+			} `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
+			return false
+		}
+		_, ours := fields.Metadata.Labels["f:"+kube.LabelPowerProfile]
+		return ours
+	})
+}
+
+func (p *profiler) tense(done, could string) string {
+	if p.dryRunServer {
+		return could
+	}
+	return done
+}
+
+func (p *profiler) write(t terminal) error {
+	if p.output == "table" {
+		return p.table(t)
+	}
+	text, err := json.MarshalIndent(struct {
+		Nodes         []profileRow    `json:"nodes"`
+		PowerProfiles []profileChange `json:"powerProfiles,omitempty"`
+	}{p.rows, p.made}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if p.output == "yaml" {
+		if text, err = yaml.JSONToYAML(text); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintln(t.out, strings.TrimSuffix(string(text), "\n"))
+	return err
+}
+
+func (p *profiler) table(t terminal) error {
+	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+	changes := p.label || p.remove
+	fmt.Fprint(w, "NODE\tPROFILE\tIDLE W\tMAX W\tGPUS\tQUALITY\tRECOGNISED AS")
+	if changes {
+		fmt.Fprint(w, "\tCHANGE")
+	}
+	fmt.Fprintln(w)
+	for i := range p.rows {
+		row := &p.rows[i]
+		name, idle, full, quality := "unknown", "-", "-", "-"
+		if row.Known {
+			name, quality = row.Profile.Name, row.Profile.Quality.String()
+			idle, full = fmt.Sprintf("%.1f", row.IdleWatts), fmt.Sprintf("%.1f", row.MaxWatts)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s", row.Node, name, idle, full, row.Kind.Components.GPUs, quality, row.Kind)
+		if changes {
+			fmt.Fprintf(w, "\t%s", cmp.Or(row.Change, "-"))
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, c := range p.made {
+		fmt.Fprintf(t.out, "PowerProfile %s: %s\n", c.Name, c.Change)
+	}
+	return nil
+}

@@ -1,0 +1,333 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// hardwareServer is as much of an API server as labelling nodes needs: nodes that remember who wrote which label last,
+// and PowerProfiles that are applied.
+type hardwareServer struct {
+	kubeconfig string
+
+	mu        sync.Mutex
+	nodes     map[string]*v1.Node
+	profiles  map[string]*v1alpha1.PowerProfile
+	owners    map[string]string // of PowerProfiles
+	noKind    bool
+	conflicts int    // that the next patches of nodes meet, because a kubelet was faster
+	race      string // label that somebody else writes at the next conflict
+	dryRuns   int
+}
+
+func newHardwareServer(t *testing.T) *hardwareServer {
+	t.Helper()
+	s := &hardwareServer{nodes: map[string]*v1.Node{}, profiles: map[string]*v1alpha1.PowerProfile{}, owners: map[string]string{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	writeKubeconfig(t, s.kubeconfig, server.URL)
+
+	s.node("m5a", "aws:///eu-central-1a/i-1", "4", "15.3Gi", 0, map[string]string{v1.LabelInstanceTypeStable: "m5.xlarge"})
+	s.node("m5b", "aws:///eu-central-1b/i-2", "4", "15.2Gi", 0, map[string]string{v1.LabelInstanceTypeStable: "m5.xlarge"})
+	s.node("gpu", "aws:///eu-central-1b/i-3", "16", "62Gi", 1, map[string]string{v1.LabelInstanceTypeStable: "g5.4xlarge"})
+	s.node("nuc", "", "4", "15.3Gi", 0, map[string]string{"kubernetes.io/arch": "amd64"})
+	return s
+}
+
+func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, labels map[string]string) {
+	s.nodes[name] = &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, ResourceVersion: "1"},
+		Spec:       v1.NodeSpec{ProviderID: providerID},
+		Status:     v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: quantity(cpus), v1.ResourceMemory: quantity(memory)}},
+	}
+	if gpus > 0 {
+		s.nodes[name].Status.Capacity["nvidia.com/gpu"] = quantity(fmt.Sprint(gpus))
+	}
+}
+
+// setLabel is what another one writes.
+func (s *hardwareServer) setLabel(node, value string) {
+	s.write(s.nodes[node], "kubectl-label", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, kube.LabelPowerProfile, value))
+}
+
+func (s *hardwareServer) label(node string) string {
+	return s.nodes[node].Labels[kube.LabelPowerProfile]
+}
+
+func (s *hardwareServer) labels(nodes ...string) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, s.label(n))
+	}
+	return strings.Join(all, ",")
+}
+
+func (s *hardwareServer) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = run(t.Context(), append([]string{"profile", "--kubeconfig", s.kubeconfig}, args...), terminal{name: "kubenergy", out: &out, err: &err})
+	return code, out.String(), err.String()
+}
+
+func (s *hardwareServer) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	body, _ := io.ReadAll(q.Body)
+	code, answer := s.answer(q, body)
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+func (s *hardwareServer) answer(q *http.Request, body []byte) (int, any) {
+	path, name := q.URL.Path, q.URL.Path[strings.LastIndex(q.URL.Path, "/")+1:]
+	dry := q.URL.Query().Get("dryRun") == "All"
+	if dry {
+		s.dryRuns++
+	}
+	switch {
+	case path == "/api/v1/nodes":
+		var list v1.NodeList
+		for _, n := range s.nodes {
+			list.Items = append(list.Items, *n)
+		}
+		return 200, list
+	case strings.HasPrefix(path, "/apis/kubenergy.io/") && s.noKind:
+		return failed(apierrors.NewNotFound(schema.GroupResource{Resource: "powerprofiles"}, ""))
+	case path == resourcePath+"powerprofiles":
+		var list v1alpha1.PowerProfileList
+		for _, p := range s.profiles {
+			list.Items = append(list.Items, *p)
+		}
+		return 200, list
+	case strings.HasPrefix(path, resourcePath+"powerprofiles/") && q.Method == http.MethodPatch:
+		return s.apply(name, q, body, dry)
+	case strings.HasPrefix(path, "/api/v1/nodes/") && q.Method == http.MethodGet:
+		return 200, s.nodes[name]
+	case strings.HasPrefix(path, "/api/v1/nodes/") && q.Method == http.MethodPatch:
+		return s.patch(name, q, body, dry)
+	}
+	return failed(apierrors.NewBadRequest(q.Method + " " + path))
+}
+
+func (s *hardwareServer) apply(name string, q *http.Request, body []byte, dry bool) (int, any) {
+	manager := q.URL.Query().Get("fieldManager")
+	if q.Header.Get("Content-Type") != "application/apply-patch+yaml" || manager == "" {
+		return failed(apierrors.NewBadRequest("want an apply"))
+	}
+	if owner := s.owners[name]; owner != "" && owner != manager && q.URL.Query().Get("force") != "true" {
+		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "powerprofiles"}, name, fmt.Errorf("conflict with %s", owner)))
+	}
+	p := &v1alpha1.PowerProfile{}
+	if err := json.Unmarshal(body, p); err != nil {
+		return failed(apierrors.NewBadRequest(err.Error()))
+	}
+	if !dry {
+		s.profiles[name], s.owners[name] = p, manager
+	}
+	return 200, p
+}
+
+func (s *hardwareServer) patch(name string, q *http.Request, body []byte, dry bool) (int, any) {
+	n := s.nodes[name]
+	var at struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(body, &at); err != nil {
+		return failed(apierrors.NewBadRequest(err.Error()))
+	}
+	if s.conflicts > 0 {
+		s.conflicts--
+		n.ResourceVersion += "0"
+		if s.race != "" {
+			s.setLabel(name, s.race)
+		}
+	}
+	if at.Metadata.ResourceVersion != n.ResourceVersion {
+		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, fmt.Errorf("the object has been modified")))
+	}
+	if dry {
+		return 200, n
+	}
+	s.write(n, q.URL.Query().Get("fieldManager"), body)
+	return 200, n
+}
+
+// write merges a patch into a node and notes who did it, as the API server does.
+func (s *hardwareServer) write(n *v1.Node, manager string, body []byte) {
+	before, _ := json.Marshal(n)
+	after, err := jsonpatch.MergePatch(before, body)
+	if err != nil {
+		panic(err)
+	}
+	var fresh v1.Node
+	if err := json.Unmarshal(after, &fresh); err != nil {
+		panic(err)
+	}
+	fresh.ResourceVersion = n.ResourceVersion + "1"
+	fresh.ManagedFields = slices.DeleteFunc(fresh.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return true })
+	if fresh.Labels[kube.LabelPowerProfile] != "" {
+		fresh.ManagedFields = []metav1.ManagedFieldsEntry{{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+			FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:metadata":{"f:labels":{%q:{}}}}`, "f:"+kube.LabelPowerProfile)),
+		}}
+	}
+	*n = fresh
+}
+
+func TestProfileLists(t *testing.T) {
+	s := newHardwareServer(t)
+	code, out, stderr := s.run(t)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	golden(t, "profile.txt", out)
+
+	code, out, stderr = s.run(t, "-o", "json")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	var listed struct{ Nodes []profileRow }
+	if err := json.Unmarshal([]byte(out), &listed); err != nil {
+		t.Fatal(err)
+	}
+	if len(listed.Nodes) != 4 || listed.Nodes[0].Node != "gpu" || listed.Nodes[0].Kind.Components.GPUs != 1 || listed.Nodes[3].Known {
+		t.Errorf("%s", out)
+	}
+	if _, yamlOut, _ := s.run(t, "-o", "yaml"); !strings.Contains(yamlOut, "profile:\n") {
+		t.Error(yamlOut)
+	}
+	if len(s.profiles) > 0 || s.dryRuns > 0 {
+		t.Error("looking has changed something")
+	}
+}
+
+func TestProfileDryRun(t *testing.T) {
+	s := newHardwareServer(t)
+	s.setLabel("m5b", "theirs")
+	code, out, stderr := s.run(t, "--create", "--label-nodes", "--dry-run")
+	if code != 0 || s.label("m5a") != "" || len(s.profiles) > 0 || s.dryRuns != 4 { // two profiles, and two of three nodes
+		t.Fatalf("code %d, %d dry runs, %q: %s%s", code, s.dryRuns, s.label("m5a"), out, stderr)
+	}
+	golden(t, "profile_dry_run.txt", out)
+}
+
+func TestProfileCreatesAndLabels(t *testing.T) {
+	s := newHardwareServer(t)
+	s.setLabel("m5b", "theirs")
+	s.conflicts = 2
+	code, out, stderr := s.run(t, "--create", "--label-nodes")
+	if code != 0 {
+		t.Fatal(out, stderr)
+	}
+	golden(t, "profile_label.txt", out)
+	if got := s.labels("gpu", "m5a", "m5b", "nuc"); got != "aws-g5-4xlarge,aws-m5-xlarge,theirs," {
+		t.Error(got)
+	}
+	if p := s.profiles["aws-g5-4xlarge"]; len(s.profiles) != 2 || p.Spec.GPUMaxWatts != 300 || p.Spec.Quality != "estimated" {
+		t.Errorf("%+v", s.profiles)
+	}
+
+	// A second time there is nothing to do, and somebody may have corrected a profile.
+	s.owners["aws-m5-xlarge"] = "kubectl-edit"
+	code, out, _ = s.run(t, "--create", "--label-nodes")
+	if code != 1 || !strings.Contains(out, "aws-m5-xlarge: kept: others have changed it") || !strings.Contains(out, "has its label") || strings.Contains(out, "labelled\n") {
+		t.Errorf("code %d: %s", code, out)
+	}
+}
+
+func TestProfileRemovesItsOwnLabels(t *testing.T) {
+	s := newHardwareServer(t)
+	s.setLabel("m5b", "theirs")
+	must := func(want string, args ...string) {
+		t.Helper()
+		code, out, stderr := s.run(t, args...)
+		if got := s.labels("gpu", "m5a", "m5b", "nuc"); code != 0 || got != want {
+			t.Errorf("%v: code %d, labels %s, want %s: %s%s", args, code, got, want, out, stderr)
+		}
+	}
+	must("aws-g5-4xlarge,aws-m5-xlarge,theirs,", "--create", "--label-nodes")
+	must(",,theirs,", "--remove")
+	must("aws-g5-4xlarge,aws-m5-xlarge,aws-m5-xlarge,", "--label-nodes", "--overwrite")
+	s.setLabel("m5a", "theirs") // whoever writes over our label has it from then on
+	must(",theirs,,", "--remove")
+}
+
+// A label that names no profile leaves a node without any.
+func TestProfileLabelsOnlyWhatExists(t *testing.T) {
+	s := newHardwareServer(t)
+	code, out, stderr := s.run(t, "--label-nodes")
+	if code != 1 || s.label("m5a") != "" || !strings.Contains(out, "there is no PowerProfile aws-m5-xlarge; add --create") {
+		t.Errorf("code %d: %s%s", code, out, stderr)
+	}
+	s.noKind = true
+	if code, _, stderr = s.run(t, "--create"); code != 1 || !strings.Contains(stderr, "install KubEnergy's chart first") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	if code, _, stderr = s.run(t); code != 0 {
+		t.Errorf("listing needs no PowerProfiles: %s", stderr)
+	}
+}
+
+func TestProfileLosesARace(t *testing.T) {
+	s := newHardwareServer(t)
+	if code, out, _ := s.run(t, "--create", "--label-nodes"); code != 0 {
+		t.Fatal(out)
+	}
+	s.conflicts, s.race = 1, "theirs"
+	code, out, _ := s.run(t, "--remove")
+	if code != 1 || !strings.Contains(out, "somebody labelled it meanwhile") || s.label("gpu") != "theirs" {
+		t.Errorf("code %d, %q: %s", code, s.label("gpu"), out)
+	}
+}
+
+func TestProfileTakesAUsersCatalogue(t *testing.T) {
+	s := newHardwareServer(t)
+	file := filepath.Join(t.TempDir(), "hw.yaml")
+	if err := os.WriteFile(file, []byte(`
+cpuProfiles: {NUC: {idlePower: 6, maxPower: 28}}
+cloudInstanceMapping: {aws: {m5.xlarge: {cpuModel: NUC, totalMemory: 1024, memChannels: 2}}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, stderr := s.run(t, "--hardware-profiles", file)
+	if code != 0 || !strings.Contains(out, "aws-m5-xlarge") || !strings.Contains(out, "28.4") || !strings.Contains(stderr, "memChannels") {
+		t.Errorf("code %d: %s%s", code, out, stderr)
+	}
+	if code, _, stderr = s.run(t, "--hardware-profiles", file+"x"); code != 2 {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}
+
+func TestProfileRefusesFlags(t *testing.T) {
+	s := newHardwareServer(t)
+	for _, args := range [][]string{
+		{"-o", "csv"}, {"--remove", "--label-nodes"}, {"--overwrite"}, {"--dry-run"}, {"node"}, {"--kubeconfig", "nowhere"},
+	} {
+		if code, out, stderr := s.run(t, args...); code != 2 || out != "" || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%v: code %d, %s%s", args, code, out, stderr)
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// holdPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
+const holdPolicy = "kubenergy-hold"
+
+const (
+	releaseQPS     = 200 // patches per second
+	releaseWorkers = 32
+	releasePage    = 500
+	// For how long nothing must be held once the policy is gone: API servers look at their policies every second.
+	releaseSettle = 4 * time.Second
+	releasePause  = time.Second // between two looks
+)
+
+type releaseFlags struct {
+	clusterFlags
+	all, removePolicy bool
+	timeout           time.Duration
+}
+
+func newRelease(t terminal) *cobra.Command {
+	var f releaseFlags
+	cmd := &cobra.Command{
+		Use:   "release job NAME | --all",
+		Short: "Resume Jobs that are held, whether or not anything of ours runs",
+		Long: `Resume one Job that is held, or all of them, and take off the label kubenergy.io/held. It needs nothing of ours to run, so
+it is also what helps when nothing of ours does. With --remove-policy no new Job is held from then on: what an
+uninstall does first.
+
+Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now.`,
+		Example: `  kubenergy release job nightly-report -n reports
+  kubenergy release --all
+  kubenergy release --all --remove-policy   # before the scheduler is removed`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), t, args) },
+	}
+	f.add(cmd.Flags())
+	f.addNamespace(cmd.Flags(), "namespace of the Job; with --all only Jobs of it (default: all)")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all Jobs that are held")
+	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false, "first remove the admission policy that holds new Jobs")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
+	return cmd
+}
+
+// check refuses what contradicts itself, and returns the one Job that is meant, if it is one.
+func (f *releaseFlags) check(args []string) (name string, err error) {
+	switch {
+	case f.timeout <= 0:
+		return "", usageError{fmt.Errorf("--timeout is %v: want more than 0", f.timeout)}
+	case f.all && len(args) > 0:
+		return "", usageError{fmt.Errorf("%q and --all: give one of them", strings.Join(args, " "))}
+	case f.removePolicy && !f.all:
+		return "", usageError{errors.New("--remove-policy goes with --all: what is held would wait for ever")}
+	case f.removePolicy && f.namespace != "":
+		return "", usageError{errors.New("--remove-policy concerns all namespaces: leave out --namespace")}
+	case f.all:
+		return "", nil
+	case len(args) == 0:
+		return "", usageError{errors.New("want job and a name, or --all")}
+	}
+	_, name, err = oneObject(args, kindJob)
+	return name, err
+}
+
+func (f *releaseFlags) run(ctx context.Context, t terminal, args []string) error {
+	name, err := f.check(args)
+	if err != nil {
+		return err
+	}
+	config, namespace, err := f.config(t)
+	if err != nil {
+		return err
+	}
+	config.QPS, config.Burst = releaseQPS, releaseQPS
+	client, err := clients(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	r := &releaser{client: client, out: t.out, now: t.now, settle: releaseSettle, pause: releasePause}
+	if !f.all {
+		return r.one(ctx, namespace, name)
+	}
+	if f.removePolicy {
+		if err := r.removePolicy(ctx); err != nil {
+			return err
+		}
+	} else {
+		r.settle = 0
+	}
+	err = r.all(ctx, f.namespace)
+	r.notePods(context.WithoutCancel(ctx), t.err, f.namespace)
+	return err
+}
+
+// releaser resumes held Jobs.
+type releaser struct {
+	client        kubernetes.Interface
+	out           io.Writer
+	now           func() time.Time
+	settle, pause time.Duration
+}
+
+// one releases a single Job.
+func (r *releaser) one(ctx context.Context, namespace, name string) error {
+	job, err := r.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading Job %s/%s: %s", namespace, name, because(err))
+	}
+	if job.Labels[kube.LabelHeld] != "true" {
+		fmt.Fprintf(r.out, "job %s/%s: not held by us, left as it is\n", namespace, name)
+		return nil
+	}
+	gone, err := r.release(ctx, job)
+	switch {
+	case err != nil:
+		return fmt.Errorf("releasing Job %s/%s: %s", namespace, name, because(err))
+	case gone:
+		fmt.Fprintf(r.out, "job %s/%s: no longer held\n", namespace, name)
+	default:
+		fmt.Fprintf(r.out, "job %s/%s: released\n", namespace, name)
+	}
+	return nil
+}
+
+// removePolicy lets new Jobs be. The binding goes first: a policy without one does nothing.
+func (r *releaser) removePolicy(ctx context.Context) error {
+	policies := r.client.AdmissionregistrationV1()
+	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, holdPolicy, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing MutatingAdmissionPolicyBinding %s: %s", holdPolicy, because(err))
+	}
+	if err := policies.MutatingAdmissionPolicies().Delete(ctx, holdPolicy, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing MutatingAdmissionPolicy %s: %s", holdPolicy, because(err))
+	}
+	return nil
+}
+
+// all releases Jobs until none is held any more and, if the policy was removed, has not been for a while.
+func (r *releaser) all(ctx context.Context, namespace string) error {
+	var total int
+	quietSince := r.now()
+	for {
+		p, err := r.pass(ctx, namespace)
+		total += p.released
+		if err == nil && p.seen == 0 {
+			if r.now().Sub(quietSince) >= r.settle {
+				_, err := fmt.Fprintf(r.out, "%s released, none is held\n", count(total, "Job"))
+				return err
+			}
+		} else {
+			quietSince = r.now()
+		}
+		if ctx.Err() == nil {
+			switch {
+			case err != nil && !transient(err):
+				return fmt.Errorf("listing held Jobs: %s", because(err))
+			case err == nil && p.hopeless():
+				return p.error(total)
+			}
+		}
+		if p.released > 0 {
+			continue // there may be more
+		}
+		select {
+		case <-ctx.Done():
+			return p.unfinished(cmp.Or(err, ctx.Err()), total)
+		case <-time.After(r.pause):
+		}
+	}
+}
+
+// pass is one walk through what is held.
+type pass struct {
+	seen, released int
+	failed         []failure
+}
+
+type failure struct {
+	job string
+	err error
+}
+
+// passes reports whether another try may succeed.
+func (f failure) passes() bool { return transient(f.err) }
+
+// transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid: the
+// Job has changed since it was listed.
+func transient(err error) bool {
+	if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
+		return true // the network
+	}
+	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
+		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// hopeless reports whether another pass would end as this one did.
+func (p *pass) hopeless() bool {
+	return p.seen > 0 && len(p.failed) == p.seen && !slices.ContainsFunc(p.failed, failure.passes)
+}
+
+// unfinished is what there is to say when time is up.
+func (p *pass) unfinished(err error, released int) error {
+	if len(p.failed) > 0 {
+		return p.error(released)
+	}
+	return fmt.Errorf("%s released, and whether others are still held is not known: %s", count(released, "Job"), oneLine(err))
+}
+
+const maxNamed = 10 // objects that a sentence names
+
+func (p *pass) error(released int) error {
+	var named []string
+	for i, f := range p.failed {
+		if i == maxNamed {
+			named = append(named, fmt.Sprintf("and %d more", len(p.failed)-i))
+			break
+		}
+		named = append(named, f.job)
+	}
+	return fmt.Errorf("%s released, %s still held: %s (%s)",
+		count(released, "Job"), count(len(p.failed), "Job"), strings.Join(named, ", "), because(p.failed[0].err))
+}
+
+// pass releases every held Job that a list shows.
+func (r *releaser) pass(ctx context.Context, namespace string) (pass, error) {
+	var p pass
+	options := metav1.ListOptions{LabelSelector: kube.LabelHeld + "=true", Limit: releasePage}
+	for {
+		page, err := r.client.BatchV1().Jobs(namespace).List(ctx, options)
+		if err != nil {
+			return p, err
+		}
+		r.releasePage(ctx, page.Items, &p)
+		if options.Continue = page.Continue; options.Continue == "" {
+			slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
+			return p, nil
+		}
+	}
+}
+
+func (r *releaser) releasePage(ctx context.Context, jobs []batchv1.Job, p *pass) {
+	var mu sync.Mutex
+	var work errgroup.Group
+	work.SetLimit(releaseWorkers)
+	for i := range jobs {
+		work.Go(func() error {
+			gone, err := r.release(ctx, &jobs[i])
+			mu.Lock()
+			defer mu.Unlock()
+			p.seen++
+			switch {
+			case err != nil:
+				p.failed = append(p.failed, failure{jobs[i].Namespace + "/" + jobs[i].Name, err})
+			case !gone:
+				p.released++
+			}
+			return nil
+		})
+	}
+	_ = work.Wait() // what failed is in p
+}
+
+// release resumes this very Job, if it is still held, in one step. gone is true where somebody else was faster.
+func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
+	jobs := r.client.BatchV1().Jobs(job.Namespace)
+	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, releasePatch(job, r.now()), metav1.PatchOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		return err != nil, nil
+	}
+	if apierrors.IsInvalid(err) { // a test that failed
+		current, errGet := jobs.Get(ctx, job.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(errGet) || errGet == nil && (current.UID != job.UID || current.Labels[kube.LabelHeld] != "true") {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// releasePatch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
+func releasePatch(job *batchv1.Job, now time.Time) []byte {
+	if _, queued := job.Labels[kube.LabelKueueQueue]; queued {
+		return kube.SeenJob(job).HandOverPatch()
+	}
+	return kube.SeenJob(job).ReleasePatch(now)
+}
+
+// notePods tells of pods that wait for a scheduler of ours: nothing written on them holds them, but without one of these
+// schedulers they stay pending. Whoever may not list pods is not told.
+func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) {
+	for _, scheduler := range []string{kube.SchedulerName, kube.GardenerSchedulerName, kube.HybridSchedulerName} {
+		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + scheduler, Limit: releasePage,
+		})
+		if err != nil || len(pods.Items) == 0 {
+			continue
+		}
+		more := ""
+		if pods.Continue != "" {
+			more = "at least "
+		}
+		verbs := [...]string{"wait", "stay"}
+		if len(pods.Items) == 1 {
+			verbs = [...]string{"waits", "stays"}
+		}
+		fmt.Fprintf(w, "%s%s %s for the scheduler %s, and %s pending while no such scheduler runs: %s\n",
+			more, count(len(pods.Items), "pod"), verbs[0], scheduler, verbs[1], examples(pods.Items))
+	}
+}
+
+func examples(pods []v1.Pod) string {
+	var names []string
+	for i := range pods[:min(len(pods), 3)] {
+		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
+	}
+	if len(pods) > len(names) {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+// count is a number of things, in words that fit it.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+func newRunNow(t terminal) *cobra.Command {
+	var f clusterFlags
+	cmd := &cobra.Command{
+		Use:   "run-now job|pod NAME",
+		Short: "Ask for a held Job or pod to start now",
+		Long: `Write the annotation kubenergy.io/run-now on a Job or a pod: whatever else is said, it is not held, or not any longer. The
+scheduler of ours lets it go; where none runs, see release.`,
+		Example: `  kubenergy run-now job nightly-report -n reports
+  kubenergy run-now pod/train-7`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			kind, name, err := oneObject(args, kindJob, kindPod)
+			if err != nil {
+				return err
+			}
+			config, namespace, err := f.config(t)
+			if err != nil {
+				return err
+			}
+			client, err := clients(config)
+			if err != nil {
+				return err
+			}
+			said, err := runNow(cmd.Context(), client, kind, namespace, name)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(t.out, "%s %s/%s: %s\n", kind, namespace, name, said)
+			return err
+		},
+	}
+	f.add(cmd.Flags())
+	f.addNamespace(cmd.Flags(), "namespace of the object")
+	return cmd
+}
+
+// runNow annotates the object, and says what will come of it.
+func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string) (said string, err error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{kube.AnnotationRunNow: "true"}}})
+	if err != nil {
+		return "", err
+	}
+	const suspendedByUser = "marked, but its user suspended it, so it stays suspended"
+	if kind == kindPod {
+		pod, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("annotating pod %s/%s: %s", namespace, name, because(err))
+		case pod.Spec.NodeName != "":
+			return "has a node already, " + pod.Spec.NodeName, nil
+		}
+		return "asked to start now", nil
+	}
+	job, err := client.BatchV1().Jobs(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	switch suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend; {
+	case err != nil:
+		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, because(err))
+	case suspended && job.Labels[kube.LabelHeld] != "true":
+		return suspendedByUser, nil
+	case !suspended:
+		return "was not held", nil
+	}
+	return "asked to start now", nil
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The bounds are loose, and there are several attempts: other processes want the machine as well.
+func TestStressUsesWhatItIsTold(t *testing.T) {
+	for _, cores := range []float64{0.1, 0.3} {
+		var got float64
+		for range 4 {
+			s := &stress{cores: cores, workers: 1, memory: 8 << 20, duration: 700 * time.Millisecond}
+			var out bytes.Buffer
+			began, used := time.Now(), cpuTime()
+			if err := s.run(t.Context(), &out); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			if took < s.duration || took > s.duration+2*time.Second || !strings.HasPrefix(out.String(), "done after ") {
+				t.Fatalf("took %v, want %v; said %q", took, s.duration, out.String())
+			}
+			if got = (cpuTime() - used).Seconds() / took.Seconds(); got > 0.8*cores && got < 1.2*cores {
+				break
+			}
+		}
+		switch {
+		case got >= 1.2*cores:
+			t.Errorf("%.3f CPUs, want %.2f", got, cores)
+		case got <= 0.8*cores && spare() < 2*cores:
+			t.Skipf("%.3f CPUs of %.2f: the machine has no more to give", got, cores)
+		case got <= 0.8*cores:
+			t.Errorf("%.3f CPUs, want %.2f", got, cores)
+		}
+	}
+}
+
+// spare is what one thread gets of this machine that wants all of a CPU.
+func spare() float64 {
+	began, used := time.Now(), cpuTime()
+	for time.Since(began) < 200*time.Millisecond {
+	}
+	return (cpuTime() - used).Seconds() / time.Since(began).Seconds()
+}
+
+func TestStressStopsWhenTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	began := time.Now()
+	var out bytes.Buffer
+	before := runtime.GOMAXPROCS(0)
+	s := &stress{cores: 0.1, workers: before + 3, duration: time.Hour}
+	if err := s.run(ctx, &out); err != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	if n := runtime.GOMAXPROCS(0); n != before {
+		t.Errorf("GOMAXPROCS is %d afterwards, was %d", n, before)
+	}
+}
+
+func TestStressFlags(t *testing.T) {
+	s, err := (&stressFlags{cpu: "1500m", memory: "200Mi", duration: time.Minute, utilisation: 0.6}).load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.cores < 0.899 || s.cores > 0.901 || s.workers != 2 || s.memory != 200<<20 {
+		t.Errorf("%v cores by %d workers, %d bytes", s.cores, s.workers, s.memory)
+	}
+}
