@@ -1,0 +1,50 @@
+// Command kubenergy-controller is the central unit: signals, profiles and policies, and what would have been held.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // tariffs name time zones, and an image from scratch has none
+
+	"github.com/go-logr/logr"
+	_ "golang.org/x/crypto/x509roots/fallback" // nor has it certificate authorities
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client/config" // with the flag --kubeconfig
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubenergy/kubenergy/controller"
+)
+
+func main() {
+	options := controller.DefaultOptions()
+	options.AddFlags(flag.CommandLine)
+	flag.Parse()
+	if err := run(options); err != nil {
+		fmt.Fprintln(os.Stderr, "kubenergy-controller:", err)
+		os.Exit(1)
+	}
+}
+
+func run(options controller.Options) error {
+	if flag.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
+	}
+	if err := options.Validate(); err != nil {
+		return err
+	}
+	log := options.Logger(os.Stderr)
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	api, err := config.GetConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log.Info("starting", "namespace", options.Namespace, "leaderElect", options.LeaderElect, "server", api.Host)
+	return controller.Run(ctx, api, options, log)
+}

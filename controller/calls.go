@@ -1,0 +1,244 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// callsName is the ConfigMap that remembers the calls of the last hour, so that replicas that restart, or follow each
+// other as leaders, stay within the limit together.
+const callsName = "kubenergy-calls"
+
+// calls grants requests to providers. A grant counts once it is written: where the API server does not take it, nobody
+// is asked.
+//
+// Its client must read from the API server, not from a cache.
+type calls struct {
+	client    client.Client
+	namespace string
+
+	pending chan []*reservation // holds the reservations that nobody writes yet; its one element is the lock on them
+	writing chan struct{}       // held by the one who writes
+	last    *v1.ConfigMap       // as it was written last; of the writer
+}
+
+type reservation struct {
+	key     string
+	perHour int
+	now     time.Time
+
+	done    bool
+	granted bool
+	next    time.Time
+	err     error
+}
+
+func newCalls(c client.Client, namespace string) *calls {
+	k := &calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
+	k.pending <- nil
+	return k
+}
+
+// Reserve asks for one call. Those who ask while another write is under way share the next one: a hundred zones that start
+// at once cost a few writes.
+func (k *calls) Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error) {
+	if perHour <= 0 {
+		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %d calls per hour: want more than 0", source, perHour)
+	}
+	r := &reservation{key: callsKey(source), perHour: perHour, now: now}
+	k.pending <- append(<-k.pending, r)
+	select {
+	case k.writing <- struct{}{}:
+	case <-ctx.Done():
+		// It may be written yet. Then a call is lost, which is on the right side of the limit.
+		return false, time.Time{}, ctx.Err()
+	}
+	defer func() { <-k.writing }()
+	if !r.done {
+		batch := <-k.pending
+		k.pending <- nil
+		k.write(ctx, batch)
+	}
+	if r.err != nil {
+		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %w", source, r.err)
+	}
+	return r.granted, r.next, nil
+}
+
+// write decides on a batch and writes down what it grants.
+func (k *calls) write(ctx context.Context, batch []*reservation) {
+	const attempts = 5
+	var err error
+	for range attempts {
+		if err = k.attempt(ctx, batch); err == nil {
+			break
+		}
+		k.last = nil // somebody else wrote, or we cannot know
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	for _, r := range batch {
+		r.done, r.err = true, err
+		r.granted = r.granted && err == nil
+	}
+}
+
+func (k *calls) attempt(ctx context.Context, batch []*reservation) error {
+	m, err := k.read(ctx)
+	if err != nil {
+		return err
+	}
+	if m.Data == nil {
+		m.Data = map[string]string{}
+	}
+	changed := false
+	for _, r := range batch {
+		b := readCallLog(m.Data[r.key], r.now)
+		r.granted, r.next = b.grant(r.now, r.perHour)
+		// Also where there is no room: a clock that ran ahead is corrected once, or it would silence the source for ever.
+		if text := b.String(); text != m.Data[r.key] {
+			m.Data[r.key], changed = text, true
+		}
+	}
+	if !changed {
+		k.last = m
+		return nil
+	}
+	now := batch[0].now
+	maps.DeleteFunc(m.Data, func(_, text string) bool { return len(readCallLog(text, now)) == 0 })
+	if m.ResourceVersion == "" {
+		err = k.client.Create(ctx, m)
+	} else {
+		err = k.client.Update(ctx, m)
+	}
+	if err == nil {
+		k.last = m
+	}
+	return err
+}
+
+// read returns a copy of what was written last, to be changed.
+func (k *calls) read(ctx context.Context) (*v1.ConfigMap, error) {
+	if k.last != nil {
+		return k.last.DeepCopy(), nil
+	}
+	m := &v1.ConfigMap{}
+	err := k.client.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: callsName}, m)
+	if apierrors.IsNotFound(err) {
+		return &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: callsName}}, nil
+	}
+	return m, err
+}
+
+// callsKey turns a name into a key that a ConfigMap takes.
+func callsKey(name string) string {
+	key := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.', r == '_':
+			return r
+		}
+		return '_'
+	}, name)
+	const longest = 200
+	if key == name && len(key) <= longest {
+		return key
+	}
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
+}
+
+// callLog is the calls of the last hour, oldest first, written as "second:count second:count".
+type callLog []callCount
+
+type callCount struct {
+	from  int64 // Unix seconds; the calls were made within its grain
+	grain int64 // seconds
+	calls int
+}
+
+// window is how long a call counts.
+const window = int64(time.Hour / time.Second)
+
+// Above this many calls per hour they are counted by the minute, so that a key stays short.
+const exactly = 60
+
+// readCallLog leaves out what no longer counts, and what makes no sense. A call in the future was written by a clock that
+// runs ahead: it counts from now on, for no longer than any other.
+func readCallLog(text string, now time.Time) callLog {
+	var b callLog
+	for entry := range strings.FieldsSeq(text) {
+		second, rest, _ := strings.Cut(entry, ":")
+		count, grain, coarse := strings.Cut(rest, "/")
+		from, err1 := strconv.ParseInt(second, 10, 64)
+		calls, err2 := strconv.Atoi(count)
+		c := callCount{from: min(from, now.Unix()), grain: 1, calls: calls}
+		if coarse {
+			c.grain, _ = strconv.ParseInt(grain, 10, 64)
+		}
+		if err1 != nil || err2 != nil || calls <= 0 || c.grain < 1 || c.grain > window || c.expires() <= now.Unix() {
+			continue
+		}
+		b = append(b, c)
+	}
+	slices.SortFunc(b, func(x, y callCount) int { return cmp.Compare(x.from, y.from) })
+	return b
+}
+
+// expires returns the second from which on none of the calls counts.
+func (c callCount) expires() int64 { return c.from + c.grain + window }
+
+// grant takes one more call if there is room for it, and otherwise returns when there will be.
+func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
+	made := 0
+	for _, c := range *b {
+		made += c.calls
+	}
+	if made >= perHour {
+		for _, c := range *b {
+			made -= c.calls
+			if made < perHour {
+				return false, time.Unix(c.expires(), 0)
+			}
+		}
+	}
+	second, grain := now.Unix(), int64(1)
+	if perHour > exactly {
+		grain = 60
+		second -= second % grain
+	}
+	if n := len(*b); n > 0 && (*b)[n-1].from == second && (*b)[n-1].grain == grain {
+		(*b)[n-1].calls++
+	} else {
+		*b = append(*b, callCount{second, grain, 1})
+	}
+	return true, time.Time{}
+}
+
+// String renders the log as it is stored.
+func (b callLog) String() string {
+	var text strings.Builder
+	for i, c := range b {
+		if i > 0 {
+			text.WriteByte(' ')
+		}
+		fmt.Fprintf(&text, "%d:%d", c.from, c.calls)
+		if c.grain > 1 {
+			fmt.Fprintf(&text, "/%d", c.grain)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,198 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// oneConfigMap is an API server that holds one object.
+type oneConfigMap struct {
+	client.Client
+	stored *v1.ConfigMap
+}
+
+func (c *oneConfigMap) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if c.stored == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key.Name)
+	}
+	c.stored.DeepCopyInto(into.(*v1.ConfigMap))
+	return nil
+}
+
+func (c *oneConfigMap) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	if c.stored != nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "configmaps"}, o.GetName())
+	}
+	o.SetResourceVersion("1")
+	c.stored = o.(*v1.ConfigMap).DeepCopy()
+	return nil
+}
+
+func (c *oneConfigMap) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
+	if o.GetResourceVersion() != c.stored.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, o.GetName(), errors.New("changed"))
+	}
+	version, err := strconv.Atoi(o.GetResourceVersion())
+	o.SetResourceVersion(strconv.Itoa(version + 1))
+	c.stored = o.(*v1.ConfigMap).DeepCopy()
+	return err
+}
+
+// Ten replicas that restart all the time, with clocks that differ by seconds, make no more calls in any hour than allowed.
+func TestCallsStayWithinTheLimit(t *testing.T) {
+	for _, perHour := range []int{1, 12, 60, 200} {
+		t.Run(strconv.Itoa(perHour), func(t *testing.T) {
+			api := &oneConfigMap{}
+			replicas := make([]*calls, 10)
+			var granted []time.Time
+			random := rand.New(rand.NewPCG(1, uint64(perHour)))
+			for now := noon; now.Before(noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) * time.Second) {
+				i := random.IntN(len(replicas))
+				if replicas[i] == nil || random.IntN(5) == 0 {
+					replicas[i] = newCalls(api, "ns") // restarted
+				}
+				ok, next, err := replicas[i].Reserve(t.Context(), "DE/carbon/electricityMaps", perHour, now)
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case ok:
+					granted = append(granted, now)
+				case !next.After(now) || next.After(now.Add(time.Hour+time.Minute)):
+					t.Fatalf("at %v: refused until %v", now, next)
+				}
+			}
+			for i, from := range granted {
+				n := 0
+				for _, at := range granted[i:] {
+					if at.Before(from.Add(time.Hour)) {
+						n++
+					}
+				}
+				if n > perHour {
+					t.Fatalf("%d calls in the hour from %v: want at most %d", n, from, perHour)
+				}
+			}
+			if len(granted) < 3*perHour/2 {
+				t.Errorf("only %d calls in four hours: want about %d", len(granted), 4*perHour)
+			}
+		})
+	}
+}
+
+func TestNoCallThatIsNotWritten(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		funcs interceptor.Funcs
+	}{
+		{"cannot be read", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("the server is away")
+		}}},
+		{"cannot be created", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("no"))
+		}}},
+		{"somebody else is always faster", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("changed"))
+		}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newCalls(fake.NewClientBuilder().WithInterceptorFuncs(tc.funcs).Build(), "ns")
+			if granted, _, err := k.Reserve(t.Context(), "s", 5, noon); granted || err == nil {
+				t.Errorf("granted %v, error %v", granted, err)
+			}
+		})
+	}
+}
+
+// Zones that start at once share writes.
+func TestCallsAreWrittenTogether(t *testing.T) {
+	writes := 0
+	slow := interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			time.Sleep(20 * time.Millisecond)
+			writes++
+			return c.Create(ctx, o, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			time.Sleep(20 * time.Millisecond)
+			writes++
+			return c.Update(ctx, o, opts...)
+		},
+	}
+	k := newCalls(fake.NewClientBuilder().WithInterceptorFuncs(slow).Build(), "ns")
+	var all sync.WaitGroup
+	for i := range 100 {
+		all.Go(func() {
+			if ok, _, err := k.Reserve(t.Context(), fmt.Sprintf("zone-%d/carbon/http", i), 5, noon); !ok || err != nil {
+				t.Errorf("zone %d: granted %v, error %v", i, ok, err)
+			}
+		})
+	}
+	all.Wait()
+	if writes > 20 {
+		t.Errorf("%d writes for 100 calls", writes)
+	}
+	var m v1.ConfigMap
+	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil || len(m.Data) != 100 {
+		t.Errorf("%d keys, error %v", len(m.Data), err)
+	}
+	// What no longer counts is dropped by the next write.
+	if ok, _, err := k.Reserve(t.Context(), "another", 5, noon.Add(2*time.Hour)); !ok || err != nil {
+		t.Errorf("granted %v, error %v", ok, err)
+	}
+	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil || len(m.Data) != 1 {
+		t.Errorf("%d keys, error %v", len(m.Data), err)
+	}
+}
+
+// A leader whose clock runs a day ahead must not silence the source for a day.
+func TestCallsOfAClockThatRanAhead(t *testing.T) {
+	k := newCalls(fake.NewClientBuilder().Build(), "ns")
+	if ok, _, _ := k.Reserve(t.Context(), "s", 1, noon.Add(24*time.Hour)); !ok {
+		t.Fatal("the first call was refused")
+	}
+	after := newCalls(k.client, "ns")
+	if ok, next, err := after.Reserve(t.Context(), "s", 1, noon); ok || err != nil || next.After(noon.Add(time.Hour+time.Second)) {
+		t.Errorf("granted %v until %v, error %v: want a refusal of an hour", ok, next, err)
+	}
+	if ok, _, _ := after.Reserve(t.Context(), "s", 1, noon.Add(time.Hour+time.Second)); !ok {
+		t.Error("refused an hour later")
+	}
+}
+
+func TestCallsKey(t *testing.T) {
+	seen := map[string]string{}
+	for _, name := range []string{"DE/carbon/http", "DE_carbon_http", "DE.carbon.http", "DE/carbon/http-2", strings.Repeat("x", 300), strings.Repeat("x", 301), "ü"} {
+		key := callsKey(name)
+		if other, taken := seen[key]; taken {
+			t.Errorf("%q and %q have the same key", name, other)
+		}
+		seen[key] = name
+		if len(key) > 253 || strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
+			t.Errorf("%q is no key of a ConfigMap", key)
+		}
+	}
+}
+
+func TestCallLogOfStrangers(t *testing.T) {
+	for _, text := range []string{"", "x", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", noon.Unix()), fmt.Sprintf("%d:0", noon.Unix()), fmt.Sprintf("%d:1/99999", noon.Unix())} {
+		if b := readCallLog(text, noon); len(b) != 0 {
+			t.Errorf("%q reads as %v", text, b)
+		}
+	}
+}

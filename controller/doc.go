@@ -1,0 +1,20 @@
+// Package controller is the central unit: it keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts what
+// would have been held where nothing is touched yet, releases held Jobs that everybody else forgot, and estimates what
+// finished work has used.
+//
+// # What it does where
+//
+// Every replica releases overdue Jobs and records the present carbon intensities and prices. Everything else is done by
+// the holder of the Lease kubenergy-controller: it alone asks providers, writes statuses and counts.
+//
+// # What it refuses
+//
+// It never holds anything and never decides where work runs. It writes the status of our own objects, Events, one
+// ConfigMap with the number of calls made to providers, and the patch that resumes a held Job. It has no finalizer, so
+// that our objects can be deleted while it is away.
+//
+// # What becomes of others when it fails
+//
+// The scheduler keeps the last status that it has read until that is too old, and then decides without it. Holds end at
+// their deadline without us.
+package controller

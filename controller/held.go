@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// heldJobs are the Jobs that carry our label. An informer's handler writes them.
+type heldJobs struct {
+	mu          sync.Mutex
+	jobs        map[types.UID]*heldJob
+	byNamespace map[string]int
+}
+
+// heldJob is what is needed to let a Job go.
+type heldJob struct {
+	kube.HeldJob
+	namespace, name string
+	work            kube.Work
+	latest          time.Time // that the Job itself names; zero: none that makes sense
+	queued          bool      // by Kueue, which resumes it itself
+
+	seen     *kube.View // that fallback was computed from
+	fallback time.Time
+
+	attempts int
+	retry    time.Time // no attempt before
+	busy     bool      // an attempt is under way
+}
+
+func newHeldJobs() *heldJobs {
+	return &heldJobs{jobs: map[types.UID]*heldJob{}, byNamespace: map[string]int{}}
+}
+
+// saw takes in a Job or what has changed on it.
+func (h *heldJobs) saw(j *batchv1.Job) {
+	if j.Labels[kube.LabelHeld] != "true" {
+		h.lost(j)
+		return
+	}
+	seen := &heldJob{HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name}
+	seen.work, _ = kube.ReadJob(j) // what makes no sense counts as not said
+	if latest, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart]); err == nil && plausible(latest, j.CreationTimestamp.Time) {
+		seen.latest = latest
+	}
+	_, seen.queued = j.Labels[kube.LabelKueueQueue]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if before := h.jobs[j.UID]; before != nil {
+		seen.attempts, seen.retry, seen.busy = before.attempts, before.retry, before.busy
+	} else {
+		h.byNamespace[j.Namespace]++
+	}
+	h.jobs[j.UID] = seen
+}
+
+// plausible reports whether a hold that began with the creation may end then.
+func plausible(latest, created time.Time) bool {
+	const longest = 366 * 24 * time.Hour
+	return !latest.Before(created) && latest.Before(created.Add(longest))
+}
+
+func (h *heldJobs) lost(j *batchv1.Job) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.jobs[j.UID] == nil {
+		return
+	}
+	delete(h.jobs, j.UID)
+	if h.byNamespace[j.Namespace]--; h.byNamespace[j.Namespace] <= 0 {
+		delete(h.byNamespace, j.Namespace)
+	}
+}
+
+// count returns how many Jobs are held in a namespace, or in all.
+func (h *heldJobs) count(namespace string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if namespace == "" {
+		return len(h.jobs)
+	}
+	return h.byNamespace[namespace]
+}
+
+// each calls f with the number of Jobs held in each namespace that has any.
+func (h *heldJobs) each(f func(namespace string, count int)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for namespace, count := range h.byNamespace {
+		f(namespace, count)
+	}
+}

@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// cluster shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
+type cluster struct {
+	client client.Client
+	view   func() *kube.View
+	held   *heldJobs
+	leads  func() bool
+	log    *slog.Logger
+}
+
+var (
+	nodePower = prometheus.NewDesc("kubenergy_node_power_watts",
+		"Power that a node draws at the load that its pods request, by its power profile, without PUE.", []string{"node"}, nil)
+	nodePUE = prometheus.NewDesc("kubenergy_node_pue",
+		"Energy of the facility per energy of the node.", []string{"node"}, nil)
+	nodeEfficiency = prometheus.NewDesc("kubenergy_node_efficiency",
+		"Cores per watt at full load, PUE included: what min-efficiency compares with.", []string{"node"}, nil)
+	heldNow = prometheus.NewDesc("kubenergy_held_jobs", "Jobs that are held.", []string{labelNamespace}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *cluster) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{nodePower, nodePUE, nodeEfficiency, heldNow} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *cluster) Collect(ch chan<- prometheus.Metric) {
+	if !c.leads() {
+		return
+	}
+	c.held.each(func(namespace string, count int) {
+		ch <- prometheus.MustNewConstMetric(heldNow, prometheus.GaugeValue, float64(count), namespace)
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var nodes v1.NodeList
+	var pods v1.PodList
+	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		c.log.Warn("listing nodes for metrics", "error", err)
+		return
+	}
+	if err := c.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		c.log.Warn("listing pods for metrics", "error", err)
+		return
+	}
+	loads := make(map[string]*load, len(nodes.Items))
+	for i := range nodes.Items {
+		loads[nodes.Items[i].Name] = &load{}
+	}
+	for i := range pods.Items {
+		if l := loads[pods.Items[i].Spec.NodeName]; l != nil {
+			l.add(&pods.Items[i])
+		}
+	}
+	view := c.view()
+	for i := range nodes.Items {
+		n := &nodes.Items[i]
+		node, ok := loads[n.Name].on(view, n)
+		if !ok {
+			continue // an unknown node draws an unknown power, not none
+		}
+		pue := facility(&node)
+		show := func(desc *prometheus.Desc, value float64) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Name)
+		}
+		show(nodePower, float64(node.Power()))
+		show(nodePUE, pue)
+		if full := pue * float64(node.Profile.Power(1)); full > 0 {
+			show(nodeEfficiency, float64(node.Capacity.MilliCPU)/1000/full)
+		}
+	}
+}
+
+// facility returns how many times the energy of the node the facility draws for it.
+func facility(n *sched.Node) float64 {
+	switch {
+	case n.PUE > 0:
+		return n.PUE
+	case n.Site != nil && n.Site.PUE > 0:
+		return n.Site.PUE
+	}
+	return 1
+}

@@ -1,0 +1,250 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, or cannot reach the
+// API server. Every replica does so; the patch changes nothing for those who come second.
+//
+// Its client must read from the API server, not from a cache.
+type releaser struct {
+	client  client.Client
+	held    *heldJobs
+	view    func() *kube.View
+	clock   *serverClock
+	metrics *instruments
+	log     *slog.Logger
+}
+
+const (
+	overdue         = 2 * time.Second // past the deadline, where hold loops have one second
+	overdueLook     = 500 * time.Millisecond
+	releasesAtOnce  = 32
+	releaseTimeout  = 5 * time.Second
+	releaseRetry    = time.Second // doubled for each further attempt, up to
+	maxReleaseRetry = 16 * time.Second
+)
+
+// run releases until ctx ends.
+func (r *releaser) run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, releasesAtOnce)
+	tick := time.NewTicker(overdueLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		for _, j := range r.due(ctx) {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+			running.Go(func() {
+				defer func() { <-slots }()
+				r.release(ctx, j)
+			})
+		}
+	}
+}
+
+// due returns what is to be released now, as copies.
+func (r *releaser) due(ctx context.Context) []heldJob {
+	view := r.view()
+	late := r.late(view, r.clock.now())
+	if len(late) == 0 {
+		if r.clock.age() > clockTolerance {
+			r.clock.compare(ctx, r.client, r.log)
+		}
+		return nil
+	}
+	// Deadlines are instants on the API server's clock. A local clock that runs ahead must not end all holds at once.
+	if r.clock.age() > clockFresh && !r.clock.compare(ctx, r.client, r.log) {
+		return nil
+	}
+	now := r.clock.now()
+	r.held.mu.Lock()
+	defer r.held.mu.Unlock()
+	var due []heldJob
+	for _, uid := range late {
+		if j := r.held.jobs[uid]; j != nil && j.overdue(view, now) {
+			j.busy = true
+			due = append(due, *j)
+		}
+	}
+	return due
+}
+
+func (r *releaser) late(view *kube.View, now time.Time) (late []types.UID) {
+	r.held.mu.Lock()
+	defer r.held.mu.Unlock()
+	for uid, j := range r.held.jobs {
+		if j.overdue(view, now) {
+			late = append(late, uid)
+		}
+	}
+	return late
+}
+
+func (j *heldJob) overdue(view *kube.View, now time.Time) bool {
+	if j.busy || j.queued || now.Before(j.retry) {
+		return false
+	}
+	latest := j.latest
+	if latest.IsZero() {
+		if !view.Settled() {
+			return false
+		}
+		if j.seen != view { // a hundred thousand Jobs are looked at twice a second
+			j.seen, j.fallback = view, latestStart(view, &j.work)
+		}
+		latest = j.fallback
+	}
+	return now.After(latest.Add(overdue))
+}
+
+// latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that its
+// namespace allows.
+func latestStart(view *kube.View, work *kube.Work) time.Time {
+	job, settings := view.Settle(work)
+	if settings.MaxDelay > 0 {
+		return job.Submitted.Add(settings.MaxDelay)
+	}
+	return job.LatestStart()
+}
+
+func (r *releaser) release(ctx context.Context, j heldJob) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	ours, err := r.patch(ctx, &j)
+	r.held.mu.Lock()
+	defer r.held.mu.Unlock()
+	now := r.clock.now()
+	if known := r.held.jobs[j.UID]; known != nil {
+		known.busy = false
+		known.retry = now.Add(min(releaseRetry<<min(known.attempts, 10), maxReleaseRetry)) // until the informer says that it is gone
+		known.attempts++
+	}
+	switch {
+	case err != nil:
+		r.metrics.overdue.WithLabelValues("failed").Inc()
+		if j.attempts == 0 {
+			r.log.Error("an overdue Job is not released yet", "namespace", j.namespace, "job", j.name, "error", err)
+		}
+	case ours:
+		r.metrics.overdue.WithLabelValues("released").Inc()
+		r.log.Warn("released a Job that no scheduler released in time", "namespace", j.namespace, "job", j.name, "latestStart", j.latest)
+	}
+}
+
+// patch reports whether it was this call that released the Job.
+func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error) {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name}}
+	err = r.client.Patch(ctx, job, client.RawPatch(types.JSONPatchType, j.ReleasePatch(r.clock.now())))
+	if err == nil {
+		return true, nil
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	// A failed test and a refusal by a policy look the same.
+	var current batchv1.Job
+	errGet := r.client.Get(ctx, client.ObjectKeyFromObject(job), &current)
+	if apierrors.IsNotFound(errGet) || errGet == nil && (current.UID != j.UID || current.Labels[kube.LabelHeld] != "true") {
+		return false, nil
+	}
+	return false, fmt.Errorf("releasing Job %s/%s: %w", j.namespace, j.name, err)
+}
+
+// serverClock tells the API server's time by the monotonic clock of this machine: steps of its wall clock do not move it.
+// It belongs to the releaser's goroutine, except for now.
+type serverClock struct {
+	local func() time.Time
+
+	mu       sync.Mutex
+	base     time.Time // with its monotonic reading; zero: never compared
+	offset   time.Duration
+	compared time.Time
+}
+
+const (
+	clockFresh     = 10 * time.Second // an older comparison is renewed before anything is released
+	clockTolerance = 5 * time.Minute  // and at least so often
+)
+
+func newServerClock(local func() time.Time) *serverClock { return &serverClock{local: local} }
+
+func (c *serverClock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read()
+}
+
+func (c *serverClock) read() time.Time {
+	now := c.local()
+	if c.base.IsZero() {
+		return now.Round(0)
+	}
+	return c.base.Round(0).Add(now.Sub(c.base) + c.offset)
+}
+
+// age returns how long ago the clock was compared.
+func (c *serverClock) age() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.base.IsZero() {
+		return 1<<63 - 1
+	}
+	return c.local().Sub(c.compared)
+}
+
+// compare asks the API server for its time, and follows it where the two differ by more than the second in which it
+// answers. Any user may ask.
+func (c *serverClock) compare(ctx context.Context, api client.Client, log *slog.Logger) bool {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	review := &authenticationv1.SelfSubjectReview{}
+	asked := c.local()
+	if err := api.Create(ctx, review); err != nil {
+		log.Debug("the API server did not tell its time", "error", err)
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answered := c.local()
+	if c.base.IsZero() {
+		c.base = asked
+	}
+	c.compared = answered
+	stamped := review.CreationTimestamp.Time
+	if stamped.IsZero() {
+		return true
+	}
+	earliest := c.base.Round(0).Add(asked.Sub(c.base) + c.offset)
+	latest := c.base.Round(0).Add(answered.Sub(c.base) + c.offset)
+	switch {
+	case latest.Before(stamped):
+		c.offset += stamped.Sub(latest)
+	case earliest.After(stamped.Add(time.Second)):
+		c.offset -= earliest.Sub(stamped.Add(time.Second))
+	}
+	return true
+}

@@ -1,0 +1,241 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
+type jobServer struct {
+	client.Client
+	ahead   time.Duration // its clock
+	away    atomic.Bool
+	patches atomic.Int32
+	mu      sync.Mutex
+	told    []*heldJobs
+}
+
+func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
+	s := &jobServer{}
+	s.Client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(jobs...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if s.away.Load() {
+				return errors.New("the server is away")
+			}
+			if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+				review.CreationTimestamp = metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second))
+				return nil
+			}
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if s.away.Load() {
+				return errors.New("the server is away")
+			}
+			s.patches.Add(1)
+			if err := c.Patch(ctx, o, p, opts...); err != nil {
+				return err
+			}
+			if j, ok := o.(*batchv1.Job); ok {
+				go s.tell(j.DeepCopy())
+			}
+			return nil
+		},
+	}).Build()
+	return s
+}
+
+func (s *jobServer) tell(j *batchv1.Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.told {
+		h.saw(j)
+	}
+}
+
+// replica starts a releaser that ends with the test.
+func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *releaser {
+	r := &releaser{
+		client: s, held: newHeldJobs(), view: func() *kube.View { return view }, clock: newServerClock(local),
+		metrics: newInstruments(prometheus.NewRegistry()), log: silent,
+	}
+	var all batchv1.JobList
+	if err := s.List(ctx, &all); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all.Items {
+		r.held.saw(&all.Items[i])
+	}
+	s.told = append(s.told, r.held)
+	go func() {
+		if err := r.run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	return r
+}
+
+func heldUntilDeadline(ns, name string, created time.Time, latest time.Time) *batchv1.Job {
+	j := newJob(ns, name, created)
+	j.Labels = map[string]string{kube.LabelHeld: "true"}
+	j.Spec.Suspend = new(true)
+	if !latest.IsZero() {
+		j.Annotations = map[string]string{kube.AnnotationLatestStart: latest.UTC().Format(time.RFC3339)}
+	}
+	return j
+}
+
+func suspended(t *testing.T, s *jobServer, ns, name string) bool {
+	t.Helper()
+	j := get(t, s, client.ObjectKey{Namespace: ns, Name: name}, &batchv1.Job{})
+	if *j.Spec.Suspend != (j.Labels[kube.LabelHeld] == "true") {
+		t.Errorf("%s: suspended %v with labels %v", name, *j.Spec.Suspend, j.Labels)
+	}
+	return *j.Spec.Suspend
+}
+
+// Every scheduler is dead. Each replica of the controller lets go what is overdue, and what is not stays.
+func TestOverdueJobsAreReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		kueued := heldUntilDeadline("enforce", "kueued", now, now.Add(time.Minute))
+		kueued.Labels[kube.LabelKueueQueue] = "q"
+		server := newJobServer(t,
+			heldUntilDeadline("enforce", "minute", now, now.Add(time.Minute)),
+			heldUntilDeadline("enforce", "hour", now, now.Add(time.Hour)),
+			heldUntilDeadline("enforce", "silent", now, time.Time{}),             // 24 h, the longest that the cluster allows
+			heldUntilDeadline("enforce", "absurd", now, now.Add(9999*time.Hour)), // counts as silent
+			kueued,
+		)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		view := valley(t, now)
+		one := server.replica(ctx, t, view, time.Now)
+		two := server.replica(ctx, t, view, time.Now)
+		if one.held.count("") != 5 || one.held.count("enforce") != 5 || one.held.count("other") != 0 {
+			t.Errorf("%d Jobs are held", one.held.count(""))
+		}
+		check := func(after time.Duration, want ...string) {
+			time.Sleep(time.Until(now.Add(after)))
+			synctest.Wait()
+			var left []string
+			for _, name := range []string{"minute", "hour", "silent", "absurd", "kueued"} {
+				if suspended(t, server, "enforce", name) {
+					left = append(left, name)
+				}
+			}
+			if fmt.Sprint(left) != fmt.Sprint(want) {
+				t.Errorf("after %v %v are held, want %v", after, left, want)
+			}
+		}
+		check(time.Minute+time.Second, "minute", "hour", "silent", "absurd", "kueued")
+		check(time.Minute+4*time.Second, "hour", "silent", "absurd", "kueued")
+		check(time.Hour+4*time.Second, "silent", "absurd", "kueued")
+		check(24*time.Hour+4*time.Second, "kueued")
+		released := testutil.ToFloat64(one.metrics.overdue.WithLabelValues("released")) + testutil.ToFloat64(two.metrics.overdue.WithLabelValues("released"))
+		if released != 4 {
+			t.Errorf("%v releases were counted, want each once", released)
+		}
+		if one.held.count("") != 1 {
+			t.Errorf("%d Jobs are still known as held", one.held.count(""))
+		}
+		job := get(t, server, client.ObjectKey{Namespace: "enforce", Name: "minute"}, &batchv1.Job{})
+		if job.Annotations[kube.AnnotationReleasedAt] == "" || job.Annotations[kube.AnnotationLatestStart] == "" {
+			t.Errorf("annotations are %v", job.Annotations)
+		}
+	})
+}
+
+// Deadlines are instants on the API server's clock.
+func TestReleaserFollowsTheServersClock(t *testing.T) {
+	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			now := time.Now()
+			server := newJobServer(t, heldUntilDeadline("enforce", "job", now, now.Add(30*time.Minute)))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			server.replica(ctx, t, valley(t, now), func() time.Time { return time.Now().Add(skew) })
+			time.Sleep(30*time.Minute + 500*time.Millisecond)
+			synctest.Wait()
+			if !suspended(t, server, "enforce", "job") {
+				t.Errorf("local clock off by %v: released too early", skew)
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if suspended(t, server, "enforce", "job") {
+				t.Errorf("local clock off by %v: not released", skew)
+			}
+		})
+	}
+}
+
+// While the API server is away nothing can be done; once it is back, everything is, without a storm before.
+func TestReleaserWaitsForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		var jobs []client.Object
+		for i := range 100 {
+			jobs = append(jobs, heldUntilDeadline("enforce", fmt.Sprint("job-", i), now, now.Add(time.Minute)))
+		}
+		server := newJobServer(t, jobs...)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := server.replica(ctx, t, valley(t, now), time.Now)
+		time.Sleep(10 * time.Second)
+		server.away.Store(true)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := server.patches.Load(); n != 0 {
+			t.Errorf("%d patches reached a server that is away", n)
+		}
+		server.away.Store(false)
+		time.Sleep(maxReleaseRetry + time.Second)
+		synctest.Wait()
+		if n := r.held.count(""); n != 0 {
+			t.Errorf("%d Jobs are held after the server is back", n)
+		}
+	})
+}
+
+// Somebody takes the Job over while we look: the patch changes nothing, and is not tried for ever.
+func TestReleaserRespectsATakeover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		server := newJobServer(t, heldUntilDeadline("enforce", "job", now, now.Add(time.Minute)))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := server.replica(ctx, t, valley(t, now), time.Now)
+		j := get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
+		delete(j.Labels, kube.LabelHeld)
+		if err := server.Update(ctx, j); err != nil { // and the informer is slow
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		j = get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
+		if !*j.Spec.Suspend || testutil.ToFloat64(r.metrics.overdue.WithLabelValues("failed")) != 0 {
+			t.Error("a Job that its user took over was resumed")
+		}
+		r.held.saw(j)
+		if r.held.count("") != 0 || r.held.count("enforce") != 0 {
+			t.Error("a Job without our label counts as held")
+		}
+	})
+}

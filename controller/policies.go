@@ -1,0 +1,225 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// policies fills the status of EnergyPolicies. Admission reads the namespaces in the status of the cluster's policy, so
+// what concerns them is written at once; counts wait.
+type policies struct {
+	client   client.Client
+	defaults kube.Defaults
+	held     func(namespace string) int                    // "": in all
+	shadow   func(namespace string) *v1alpha1.ShadowStatus // "": of all
+	now      func() time.Time
+	log      *slog.Logger
+
+	// Of the one goroutine that reconciles.
+	wrote map[types.NamespacedName]time.Time
+	built *rules
+}
+
+func newPolicies(c client.Client, d kube.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus, log *slog.Logger) *policies {
+	return &policies{client: c, defaults: d, held: held, shadow: shadow, now: time.Now, log: log, wrote: map[types.NamespacedName]time.Time{}}
+}
+
+// clusterPolicy is the policy of the cluster.
+var clusterPolicy = types.NamespacedName{Namespace: kube.Namespace, Name: kube.PolicyName}
+
+// How often counts are looked at, and at most written.
+const (
+	policyLook  = 15 * time.Second
+	policyWrite = 5 * time.Second
+)
+
+// The reasons of the condition Valid.
+const (
+	reasonValid      = "Valid"
+	reasonInvalid    = "Invalid"
+	reasonName       = "Name"                        // of an EnergyPolicy: only one name counts
+	reasonAnnotation = "NamespaceAnnotationsIgnored" // the policy holds, what the namespace says beside it does not
+)
+
+// Reconcile implements [reconcile.Reconciler].
+func (p *policies) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var policy v1alpha1.EnergyPolicy
+	if err := p.client.Get(ctx, request.NamespacedName, &policy); err != nil {
+		if apierrors.IsNotFound(err) {
+			delete(p.wrote, request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	rules, err := p.rules(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status := p.status(&policy, rules)
+	was := &policy.Status
+	urgent := was.ObservedGeneration != status.ObservedGeneration || was.Mode != status.Mode ||
+		!maps.Equal(was.Namespaces, status.Namespaces) || conditionsChanged(was.Conditions, status.Conditions)
+	if !urgent && was.Held == status.Held && reflect.DeepEqual(was.Shadow, status.Shadow) {
+		return reconcile.Result{RequeueAfter: policyLook}, nil
+	}
+	if wait := p.wrote[request.NamespacedName].Add(policyWrite).Sub(p.now()); wait > 0 && !urgent {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	policy.Status = *status
+	if err := p.client.Status().Update(ctx, &policy); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the cache is behind, by milliseconds
+			return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("writing the status of EnergyPolicy %s: %w", request.NamespacedName, err)
+	}
+	p.wrote[request.NamespacedName] = p.now()
+	return reconcile.Result{RequeueAfter: policyLook}, nil
+}
+
+// rules are what all policies and namespaces say together.
+type rules struct {
+	view       *kube.View
+	namespaces []kube.NamespaceMarks // that exist
+	digest     []string              // of what they were built from
+}
+
+// rules are built anew only if a spec, a namespace's labels or its annotations have changed: with a thousand policies that
+// are looked at again and again, it would be all that we do.
+func (p *policies) rules(ctx context.Context) (*rules, error) {
+	var all v1alpha1.EnergyPolicyList
+	if err := p.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing EnergyPolicies: %w", err)
+	}
+	var namespaces v1.NamespaceList
+	if err := p.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	contents := kube.Contents{Defaults: p.defaults}
+	var digest []string
+	for i := range all.Items {
+		o := &all.Items[i]
+		contents.Policies = append(contents.Policies, o)
+		digest = append(digest, fmt.Sprint(o.Namespace, "/", o.Name, " ", o.UID, " ", o.Generation))
+	}
+	for i := range namespaces.Items {
+		n := &namespaces.Items[i]
+		contents.Namespaces = append(contents.Namespaces, kube.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+		digest = append(digest, n.Name+" "+n.ResourceVersion)
+	}
+	slices.Sort(digest) // lists of a cache have no order
+	if p.built != nil && slices.Equal(digest, p.built.digest) {
+		return p.built, nil
+	}
+	view, err := contents.View()
+	if err != nil {
+		return nil, fmt.Errorf("reading EnergyPolicies: %w", err)
+	}
+	p.built = &rules{view, contents.Namespaces, digest}
+	return p.built, nil
+}
+
+// status returns what the status of a policy should say now.
+func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
+	status := &v1alpha1.EnergyPolicyStatus{ObservedGeneration: policy.Generation, Conditions: slices.Clone(policy.Status.Conditions)}
+	valid := metav1.Condition{
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
+		ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(p.now()),
+	}
+	if err := kube.ReadPolicy(policy); err != nil {
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid, bounded("the policy counts as absent: "+err.Error())
+	} else if policy.Name != kube.PolicyName {
+		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
+		valid.Message = "the policy counts as absent: only the one named " + kube.PolicyName + " holds"
+	} else if err := rules.objection(policy.Namespace); err != nil {
+		valid.Reason, valid.Message = reasonAnnotation, bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+	}
+	meta.SetStatusCondition(&status.Conditions, valid)
+	if policy.Name != kube.PolicyName {
+		return status
+	}
+	status.Mode, _ = rules.view.Mode(policy.Namespace)
+	scope := policy.Namespace
+	if client.ObjectKeyFromObject(policy) == clusterPolicy {
+		scope = ""
+		status.Namespaces = rules.summary()
+	}
+	status.Held, status.Shadow = int32(p.held(scope)), p.shadow(scope)
+	return status
+}
+
+// objection returns what is wrong with what a namespace says beside its policy.
+func (r *rules) objection(namespace string) error {
+	for i := range r.namespaces {
+		if n := &r.namespaces[i]; n.Name == namespace {
+			_, err := kube.ReadNamespace(n)
+			return err
+		}
+	}
+	return nil
+}
+
+// summary returns what admission must know of namespaces: of those that say something, the mode that they name and
+// whether work that says nothing of itself may wait there. The label of the mode alone admission reads itself.
+func (r *rules) summary() map[string]v1alpha1.NamespaceSummary {
+	all := map[string]v1alpha1.NamespaceSummary{}
+	for i := range r.namespaces {
+		n := &r.namespaces[i]
+		if n.Name == kube.Namespace {
+			continue
+		}
+		policy := r.view.Policies()[n.Name]
+		_, optedIn := r.view.Mode(n.Name)
+		labelled := kube.ModeOf(n.Labels)
+		s := v1alpha1.NamespaceSummary{Mode: labelled, Delays: r.view.Delays(n.Name)}
+		if policy != nil {
+			s.Mode = cmp.Or(labelled, policy.Spec.Mode)
+		}
+		if optedIn && (policy != nil || labelled == "" || s.Delays) {
+			all[n.Name] = s
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// ofNamespace returns the policies whose status depends on a namespace: its own, and that of the cluster.
+func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
+	return []reconcile.Request{
+		{NamespacedName: clusterPolicy},
+		{NamespacedName: types.NamespacedName{Namespace: n.GetName(), Name: kube.PolicyName}},
+	}
+}
+
+// ofPolicy returns the policies whose status depends on a policy: that of the cluster, and, if it is itself that, all.
+func (p *policies) ofPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
+	if client.ObjectKeyFromObject(policy) != clusterPolicy {
+		return []reconcile.Request{{NamespacedName: clusterPolicy}}
+	}
+	var all v1alpha1.EnergyPolicyList
+	if err := p.client.List(ctx, &all); err != nil {
+		p.log.Warn("listing EnergyPolicies: their modes follow that of the cluster later", "error", err)
+	}
+	requests := make([]reconcile.Request, 0, len(all.Items))
+	for i := range all.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all.Items[i])})
+	}
+	return requests
+}

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube/hardware"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// profiles fills the status of PowerProfiles.
+type profiles struct {
+	client client.Client
+	view   func() *kube.View
+	now    func() time.Time
+	log    *slog.Logger
+}
+
+// Nodes and views change without telling us; a count may be late by this.
+const profileLook = 15 * time.Second
+
+// Reconcile implements [reconcile.Reconciler].
+func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var profile v1alpha1.PowerProfile
+	if err := p.client.Get(ctx, request.NamespacedName, &profile); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	status := v1alpha1.PowerProfileStatus{ObservedGeneration: profile.Generation, Conditions: slices.Clone(profile.Status.Conditions)}
+	valid := metav1.Condition{
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the profile can be used",
+		ObservedGeneration: profile.Generation, LastTransitionTime: metav1.NewTime(p.now()),
+	}
+	if _, _, err := hardware.FromPowerProfile(&profile); err != nil {
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid, bounded("the profile counts as absent: "+err.Error())
+	}
+	meta.SetStatusCondition(&status.Conditions, valid)
+	nodes, err := p.nodes(ctx, profile.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status.Nodes = nodes
+	was := &profile.Status
+	if was.ObservedGeneration == status.ObservedGeneration && was.Nodes == status.Nodes && !conditionsChanged(was.Conditions, status.Conditions) {
+		return reconcile.Result{RequeueAfter: profileLook}, nil
+	}
+	profile.Status = status
+	if err := p.client.Status().Update(ctx, &profile); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return reconcile.Result{RequeueAfter: time.Second}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("writing the status of PowerProfile %s: %w", profile.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: profileLook}, nil
+}
+
+// nodes counts the nodes that have a profile, by the rule that schedules on them.
+func (p *profiles) nodes(ctx context.Context, name string) (int32, error) {
+	view := p.view()
+	profile := view.Profile(name)
+	if profile == nil {
+		return 0, nil
+	}
+	var all v1.NodeList
+	if err := p.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("listing nodes: %w", err)
+	}
+	count := int32(0)
+	for i := range all.Items {
+		if n, ok := view.Node(&all.Items[i], sched.Resources{}, sched.Resources{}, 0); ok && n.Profile == &profile.Profile {
+			count++
+		}
+	}
+	return count, nil
+}

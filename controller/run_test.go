@@ -1,0 +1,332 @@
+package controller
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// start runs the whole controller against an API server until the test ends.
+func start(t testing.TB, s *apiServer, o Options) (*controller, *prometheus.Registry) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	c, err := build(s.config(), o, silent, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- c.manager.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("still running 30 s after the end")
+		}
+	})
+	return c, registry
+}
+
+func quiet(t testing.TB) Options {
+	o := DefaultOptions()
+	o.MetricsAddress, o.ProbeAddress, o.LeaderElect, o.Namespace = "0", "0", false, kube.Namespace
+	o.Keys, o.Data = t.TempDir(), t.TempDir()
+	return o
+}
+
+func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+func typical(name, zone string) *v1alpha1.GridZone {
+	z := zoneNamed(name, 1)
+	z.TypeMeta = metav1.TypeMeta{APIVersion: "kubenergy.io/v1alpha1", Kind: "GridZone"}
+	z.Spec.Zone = zone
+	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{Typical: &v1alpha1.TypicalSource{}}}
+	z.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{Tariff: &v1alpha1.TariffSource{
+		Price: 0.2, TimeZone: "UTC", Schedules: []v1alpha1.TariffSchedule{{Start: "16:00", End: "20:00", Price: 0.4}},
+	}}}}
+	return z
+}
+
+const ours = "/apis/kubenergy.io/v1alpha1/"
+
+// The wiring: zones get a status, policies follow namespaces within a second, and all of it is seen by the parts that decide.
+func TestController(t *testing.T) {
+	s := newAPIServer(t)
+	clusters := policy(kube.Namespace, v1alpha1.ModeShadow, time.Hour)
+	clusters.TypeMeta = metav1.TypeMeta{APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyPolicy"}
+	clustersPath := ours + "namespaces/kubenergy-system/energypolicies/default"
+	s.put(ours+"gridzones/home", typical("home", "DE"))
+	s.put(clustersPath, clusters)
+	s.put("/api/v1/nodes/n1", newNode("n1", "4"))
+	c, registry := start(t, s, quiet(t))
+	eventually(t, 30*time.Second, "the zone is ready", func() bool {
+		var z v1alpha1.GridZone
+		return s.read(ours+"gridzones/home", &z) && meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil && z.Status.Price != nil
+	})
+	eventually(t, 30*time.Second, "the view knows the zone", func() bool {
+		site := c.objects.View().Site("home")
+		return site != nil && site.Carbon.Fresh(time.Now(), 0)
+	})
+	team := namespace("team", map[string]string{gardener + "energy-policies": "enabled"}, map[string]string{gardener + "policy-max-scheduling-delay": "2h"})
+	summary := func() (n v1alpha1.NamespaceSummary, known bool) {
+		var p v1alpha1.EnergyPolicy
+		s.read(clustersPath, &p)
+		n, known = p.Status.Namespaces["team"]
+		return n, known
+	}
+	s.put("/api/v1/namespaces/team", team)
+	eventually(t, time.Second, "admission is told of the namespace", func() bool { n, known := summary(); return known && n.Delays })
+	s.put("/apis/batch/v1/namespaces/team/jobs/job", newJob("team", "job", time.Now()))
+	eventually(t, 20*time.Second, "the Job is decided on for the record", func() bool { return c.shadow.status("team") != nil })
+	s.remove("/api/v1/namespaces/team")
+	eventually(t, time.Second, "admission is told that the namespace is gone", func() bool { _, known := summary(); return !known })
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]int{}
+	for _, f := range families {
+		all[f.GetName()] = len(f.GetMetric())
+	}
+	if all["kubenergy_signal_age_seconds"] != 2 || all["kubenergy_shadow_decisions_total"] != 0 {
+		t.Errorf("series are %v", all)
+	}
+}
+
+// Before our kinds are installed the controller waits; it does not end, and it begins once they are there.
+func TestControllerWaitsForItsKinds(t *testing.T) {
+	s := newAPIServer(t)
+	s.noCRDs = true
+	o := quiet(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.ProbeAddress = listener.Addr().String()
+	listener.Close()
+	start(t, s, o)
+	probe := func(path string) int {
+		r, err := http.Get("http://" + o.ProbeAddress + path)
+		if err != nil {
+			return 0
+		}
+		defer r.Body.Close()
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return 0
+		}
+		return r.StatusCode
+	}
+	eventually(t, 10*time.Second, "it lives without them", func() bool { return probe("/healthz") == http.StatusOK })
+	s.put(ours+"gridzones/home", typical("home", "DE"))
+	s.mu.Lock()
+	s.noCRDs = false
+	s.mu.Unlock()
+	eventually(t, 60*time.Second, "the zone is ready", func() bool {
+		var z v1alpha1.GridZone
+		return s.read(ours+"gridzones/home", &z) && meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady)
+	})
+	eventually(t, 30*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
+}
+
+// While the API server is away, the controller is built and goes on trying.
+func TestControllerWaitsForTheServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	listener.Close()
+	c, err := build(api, quiet(t), silent, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.manager.Start(ctx) }()
+	select {
+	case err := <-ended:
+		t.Errorf("ended with error %v while the server is away", err)
+	case <-time.After(time.Second):
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("still running 30 s after the end")
+	}
+}
+
+// Of two replicas one writes. When it ends, the other one goes on, with what the first one has learned.
+func TestOneReplicaLeads(t *testing.T) {
+	s := newAPIServer(t)
+	s.put(ours+"gridzones/home", typical("home", "DE"))
+	o := quiet(t)
+	o.LeaderElect = true
+	one, err := build(s.config(), o, silent, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- one.manager.Start(ctx) }()
+	eventually(t, 30*time.Second, "the first replica leads", one.leads)
+	two, _ := start(t, s, o)
+	writes := func() int {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.statuses[ours+"gridzones/home"]
+	}
+	eventually(t, 30*time.Second, "the zone is written", func() bool { return writes() > 0 })
+	eventually(t, 30*time.Second, "the second replica knows everything", func() bool { return two.objects.Synced() && two.synced.Load() == followed })
+	s.put("/apis/batch/v1/namespaces/team/jobs/job", heldUntilDeadline("team", "job", time.Now(), time.Now().Add(time.Hour)))
+	eventually(t, 10*time.Second, "both know of the held Job", func() bool { return one.held.count("") == 1 && two.held.count("") == 1 })
+	if two.leads() || writes() != 1 {
+		t.Errorf("the second replica leads: %v; the status was written %d times", two.leads(), writes())
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	eventually(t, 30*time.Second, "the second replica leads", two.leads)
+	eventually(t, 30*time.Second, "it keeps the zone", func() bool {
+		var z v1alpha1.GridZone
+		return s.read(ours+"gridzones/home", &z) && meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil
+	})
+	if writes() != 1 {
+		t.Errorf("the status was written %d times although nothing changed", writes())
+	}
+}
+
+// The budget for memory: 100 MB with 100 zones, everything else of the process included.
+func TestMemoryWith100Zones(t *testing.T) {
+	if raceEnabled || testing.Short() {
+		t.Skip("measures memory, of which the race detector takes ten times as much")
+	}
+	s := newAPIServer(t)
+	for i := range 100 {
+		name := fmt.Sprintf("zone-%02d", i)
+		s.put(ours+"gridzones/"+name, typical(name, "DE"))
+	}
+	c, _ := start(t, s, quiet(t))
+	eventually(t, 60*time.Second, "all zones are ready", func() bool {
+		fresh := 0
+		for _, site := range c.objects.View().Sites() {
+			if site.Carbon.Fresh(time.Now(), 0) && site.Price.Fresh(time.Now(), 0) {
+				fresh++
+			}
+		}
+		return fresh == 100
+	})
+	runtime.GC()
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	rss := residentBytes(t)
+	t.Logf("heap %.1f MB, from the system %.1f MB, resident %.1f MB, this test's API server included", mb(m.HeapAlloc), mb(m.Sys), mb(rss))
+	if mb(m.HeapAlloc) > 50 {
+		t.Errorf("the heap takes %.1f MB", mb(m.HeapAlloc))
+	}
+	if mb(rss) > 150 { // the API server of the test holds every object once more, and has sent them all
+		t.Errorf("%.1f MB are resident", mb(rss))
+	}
+}
+
+func mb(bytes uint64) float64 { return float64(bytes) / 1e6 }
+
+func residentBytes(t testing.TB) uint64 {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		t.Skip("the system does not say how much memory is resident")
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "VmRSS:"); ok {
+			kb, err := strconv.ParseUint(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kb * 1024
+		}
+	}
+	t.Skip("the system does not say how much memory is resident")
+	return 0
+}
+
+func TestOptions(t *testing.T) {
+	good := DefaultOptions()
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	bad := Options{Namespace: "No Good", MetricsAddress: "8443", ProbeAddress: "0", LogFormat: "xml"}
+	err := bad.Validate()
+	for _, want := range []string{"--namespace", "--metrics-bind-address", "--log-format"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not name %s", err, want)
+		}
+	}
+	if err != nil && strings.Contains(err.Error(), "health-probe") {
+		t.Errorf("error %v complains of an address that is none", err)
+	}
+}
+
+func TestUnheededVariables(t *testing.T) {
+	got := unheeded([]string{"ELECTRICITY_MAP_API_REGION=DE", "CACHE_TTL=", "ELECTRICITY_MAP_API_KEY=secret", "PATH=/bin"})
+	if len(got) != 1 || !strings.Contains(got[0], "ELECTRICITY_MAP_API_REGION has no effect") {
+		t.Errorf("warnings are %q", got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	folder := t.TempDir()
+	environment := map[string]string{}
+	k := keys{folder: signal.KeyFolder(folder), getenv: func(name string) string { return environment[name] }}
+	want := func(name, key string) {
+		t.Helper()
+		if got, err := k.Key(name); got != key || (err == nil) != (key != "") {
+			t.Errorf("key %s is %q, error %v; want %q", name, got, err, key)
+		}
+	}
+	want("electricitymaps", "")
+	environment["ELECTRICITY_MAPS_API_KEY"] = "s"
+	want("electricitymaps", "s")
+	environment["ELECTRICITY_MAP_API_KEY"] = "no-s"
+	want("electricitymaps", "no-s")
+	want("watttime", "")
+	if err := os.WriteFile(folder+"/electricitymaps", []byte("file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("electricitymaps", "file")
+}

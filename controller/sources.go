@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// sources asks the sources of a signal that a GridZone names.
+type sources struct{ keeper *signal.Keeper }
+
+// Seed implements keeper.
+func (s sources) Seed(last *v1alpha1.SignalStatus) { s.keeper.Seed(last) }
+
+// Run implements keeper.
+func (s sources) Run(ctx context.Context, changed func()) { s.keeper.Run(ctx, changed) }
+
+func (s sources) look(now time.Time) reading {
+	state := s.keeper.State(now)
+	return reading{status: state.Status(now), fresh: state.Fresh, trouble: state.LastError}
+}
+
+func carbonOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
+	return func(z *v1alpha1.GridZone) (keeper, error) {
+		k, err := signal.NewCarbonKeeper(grid.Zone(z.Spec.Zone), z.Spec.Carbon, d)
+		return sources{k}, err
+	}
+}
+
+func priceOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
+	return func(z *v1alpha1.GridZone) (keeper, error) {
+		k, err := signal.NewPriceKeeper(grid.Zone(z.Spec.Zone), z.Spec.Price, d)
+		return sources{k}, err
+	}
+}

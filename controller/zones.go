@@ -1,0 +1,255 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// keeper knows one signal of one zone and asks its sources about it.
+type keeper interface {
+	Seed(last *v1alpha1.SignalStatus)
+	Run(ctx context.Context, changed func())
+	look(now time.Time) reading
+}
+
+// reading is what a keeper knows at a moment.
+type reading struct {
+	status  *v1alpha1.SignalStatus // nil: nothing
+	fresh   bool
+	trouble string // of the last attempt; "" if it went well
+}
+
+// How often the status of a zone is looked at, and at most written while its spec stays the same.
+const (
+	zoneLook  = 30 * time.Second
+	zoneWrite = 30 * time.Second
+	// zonePatience is how long new keepers may take to say anything.
+	zonePatience = 10 * time.Second
+)
+
+// zones fills the status of GridZones. One goroutine reconciles; Start runs the keepers and outlives it.
+type zones struct {
+	client   client.Client
+	carbon   func(*v1alpha1.GridZone) (keeper, error)
+	price    func(*v1alpha1.GridZone) (keeper, error)
+	now      func() time.Time
+	log      *slog.Logger
+	launches chan func(context.Context)
+	changes  chan event.GenericEvent
+	known    map[string]*knownZone // of the one goroutine that reconciles
+}
+
+// knownZone is a zone that keepers run for.
+type knownZone struct {
+	grid          string // spec.zone
+	carbon, price knownSignal
+	wrote         time.Time
+	began         time.Time // of the youngest keeper
+}
+
+// knownSignal is one signal of a zone, if it is asked for.
+type knownSignal struct {
+	spec   any // what the keeper was made from; nil: not asked for
+	keeper keeper
+	err    error // why there is no keeper
+	stop   context.CancelFunc
+}
+
+func newZones(c client.Client, carbon, price func(*v1alpha1.GridZone) (keeper, error), log *slog.Logger) *zones {
+	return &zones{
+		client: c, carbon: carbon, price: price, now: time.Now, log: log,
+		launches: make(chan func(context.Context)), changes: make(chan event.GenericEvent, 1024),
+		known: map[string]*knownZone{},
+	}
+}
+
+// Start runs keepers until ctx ends, and waits for them.
+func (z *zones) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case run := <-z.launches:
+			running.Go(func() { run(ctx) })
+		}
+	}
+}
+
+// Reconcile implements [reconcile.Reconciler].
+func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var zone v1alpha1.GridZone
+	if err := z.client.Get(ctx, request.NamespacedName, &zone); err != nil {
+		if apierrors.IsNotFound(err) {
+			z.forget(request.Name)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	known, err := z.settle(ctx, &zone)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := z.now()
+	if wait := known.began.Add(zonePatience).Sub(now); wait > 0 && known.waiting(now) {
+		return reconcile.Result{RequeueAfter: wait}, nil // for the first answers: what is in the status is better than nothing
+	}
+	status := z.status(&zone, known, now)
+	edited := status.ObservedGeneration != zone.Status.ObservedGeneration
+	if !edited && !zoneChanged(&zone.Status, status) {
+		return reconcile.Result{RequeueAfter: zoneLook}, nil
+	}
+	if wait := known.wrote.Add(zoneWrite).Sub(now); wait > 0 && !edited {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	zone.Status = *status
+	if err := z.client.Status().Update(ctx, &zone); err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the cache is behind: it will tell
+			return reconcile.Result{RequeueAfter: time.Second}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("writing the status of GridZone %s: %w", zone.Name, err)
+	}
+	known.wrote = now
+	return reconcile.Result{RequeueAfter: zoneLook}, nil
+}
+
+// settle makes sure that keepers run for what the spec asks for. A keeper stays as long as what it was made from does.
+func (z *zones) settle(ctx context.Context, zone *v1alpha1.GridZone) (*knownZone, error) {
+	known := z.known[zone.Name]
+	if known == nil {
+		known = &knownZone{}
+		z.known[zone.Name] = known
+	}
+	// What an earlier process wrote for this very spec is as good as what it would learn by asking again.
+	seen := zone.Status.ObservedGeneration == zone.Generation
+	same := known.grid == zone.Spec.Zone
+	known.grid = zone.Spec.Zone
+	var carbon, price any
+	if zone.Spec.Carbon != nil {
+		carbon = zone.Spec.Carbon
+	}
+	if zone.Spec.Price != nil {
+		price = zone.Spec.Price
+	}
+	var runs []func(context.Context)
+	renew := func(s *knownSignal, spec any, build func(*v1alpha1.GridZone) (keeper, error), last *v1alpha1.SignalStatus) {
+		if same && reflect.DeepEqual(s.spec, spec) {
+			return
+		}
+		if s.stop != nil {
+			s.stop()
+		}
+		*s = knownSignal{spec: spec}
+		if spec == nil {
+			return
+		}
+		if s.keeper, s.err = build(zone.DeepCopy()); s.err != nil {
+			return
+		}
+		if seen && last != nil {
+			s.keeper.Seed(last)
+		}
+		known.began = z.now()
+		stopped := make(chan struct{})
+		s.stop = sync.OnceFunc(func() { close(stopped) })
+		runs = append(runs, z.run(zone.Name, s.keeper, stopped))
+	}
+	renew(&known.carbon, carbon, z.carbon, zone.Status.Carbon)
+	renew(&known.price, price, z.price, zone.Status.Price)
+	for _, run := range runs {
+		select {
+		case z.launches <- run:
+		case <-ctx.Done():
+			z.forget(zone.Name) // and begin anew, since some keepers do not run
+			return nil, ctx.Err()
+		}
+	}
+	return known, nil
+}
+
+// waiting reports whether a keeper has neither an answer nor an excuse.
+func (k *knownZone) waiting(now time.Time) bool {
+	for _, s := range []*knownSignal{&k.carbon, &k.price} {
+		if s.keeper == nil {
+			continue
+		}
+		if r := s.keeper.look(now); r.status == nil && r.trouble == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// run returns what runs a keeper until it is stopped, and reports its changes. A panic in a source costs that keeper a
+// minute, not the process.
+func (z *zones) run(name string, k keeper, stopped <-chan struct{}) func(context.Context) {
+	changed := func() {
+		about := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		select {
+		case z.changes <- event.GenericEvent{Object: about}:
+		default: // the regular look will find it
+		}
+	}
+	return func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			select {
+			case <-stopped:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		for ctx.Err() == nil {
+			if z.survive(name, func() { k.Run(ctx, changed) }) {
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+			}
+		}
+	}
+}
+
+// survive reports whether f came to its end.
+func (z *zones) survive(name string, f func()) (ended bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			z.log.Error("asking the sources of a GridZone panicked", "gridZone", name, "panic", r)
+		}
+	}()
+	f()
+	return true
+}
+
+func (z *zones) forget(name string) {
+	known := z.known[name]
+	if known == nil {
+		return
+	}
+	for _, s := range []*knownSignal{&known.carbon, &known.price} {
+		if s.stop != nil {
+			s.stop()
+		}
+	}
+	delete(z.known, name)
+}
+
+// handle lets keepers wake the reconciler.
+func (z *zones) handle(_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+}
