@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build test check test-light test-heavy lint bench demo parity hold generate verify clean
+.PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -38,6 +38,12 @@ help: ## Print this list.
 build: ## Build the binaries into bin/.
 	@echo "== building bin/ with Kubernetes $(kubernetes) (the first time takes minutes)"
 	go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/...
+	@ln -sf kubenergy bin/kubectl-energy
+
+tools: ## Build helm, and kubectl as a name of the lab, into bin/.
+	@echo "== building bin/helm (the first time takes minutes)"
+	go build -p $(JOBS) -modfile=go.tools.mod -o bin/helm helm.sh/helm/v4/cmd/helm
+	ln -sf kubenergy-lab bin/kubectl
 
 test: check test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
 	@echo "== all tests passed"
@@ -77,8 +83,21 @@ demo: ## Replay a trace on a real control plane: stock, energy, carbon+window. W
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.
 	go test ./test/parity/... -run . -v -count=1 -timeout $(TIMEOUT)
 
+install-test: ## Install with Helm, hold, explain, release, break glass and uninstall, as the README says it.
+	go test ./test/lifecycle/... -run . -v -count=1 -timeout $(TIMEOUT)
+
 hold: ## Show on a real control plane that no hold outlives its deadline (promise P1).
 	go test ./test/hold/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+chart-test: ## Show that the Helm chart installs, and that what it renders, the examples and the rights are as they should be.
+	go test ./test/chart/... ./test/install/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+manifests: ## Rewrite what is generated from the Helm chart: deploy/ and parts of its values.schema.json.
+	go test -count=1 ./test/chart -run 'Current|Schema' -rewrite
+
+# One image for each binary, from scratch, without a container daemon.
+images: ## Build container images into out/images. ARCH=amd64 is quicker than both; REGISTRY= names them.
+	go run ./build/images -ldflags '$(strip $(ldflags))' $(if $(ARCH),-arch '$(ARCH)') $(if $(REGISTRY),-registry '$(REGISTRY)') $(if $(TAG),-tag '$(TAG)')
 
 generate: ## Rewrite golden files and generated documents; read the diff before committing it.
 	go generate ./...
