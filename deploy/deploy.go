@@ -1,4 +1,5 @@
-// Package deploy holds the manifests that a cluster is given, for programs that set up one themselves.
+// Package deploy holds the manifests that a cluster is given, for programs that set up one themselves. All of them are
+// generated from the Helm chart.
 package deploy
 
 import _ "embed"
@@ -13,7 +14,8 @@ var SchedulerConfig []byte
 //go:embed scheduler/config-default.yaml
 var DefaultSchedulerConfig []byte
 
-// HoldAdmission is the policy that suspends Jobs which may wait.
+// HoldAdmission is the policy that suspends Jobs which may wait, and its binding. It looks at the EnergyPolicy of the
+// cluster, and does nothing without one; see package charts for its kind.
 //
 //go:embed hold/admission.yaml
 var HoldAdmission []byte

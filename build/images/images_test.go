@@ -1,0 +1,186 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+var commit = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// tiny returns a module of its own in a folder of its own.
+func tiny(t *testing.T) source {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod": "module tiny\n\ngo 1.26\n", "main.go": "package main\n\nfunc main() { println(\"tiny\") }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return source{dir: dir, registry: "registry.example.com/kubenergy/", tag: "1.2.3", revision: "abc", created: commit}
+}
+
+func build(t *testing.T, arches ...string) (digest v1.Hash, archived []byte) {
+	t.Helper()
+	s, contents := tiny(t), blobs{}
+	image, err := s.index(t.Context(), contents, "tiny", ".", arches)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tiny.tar")
+	if err := writeArchive(path, contents, image, s.reference("tiny"), s.created); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image.Digest, text
+}
+
+// TestSameSourceSameBytes builds in two folders: nothing of where and when may be in the result.
+func TestSameSourceSameBytes(t *testing.T) {
+	digest, first := build(t, "amd64", "arm64")
+	again, second := build(t, "amd64", "arm64")
+	if digest != again || !bytes.Equal(first, second) {
+		t.Errorf("two builds of one source differ: %s, %s", digest, again)
+	}
+}
+
+// TestImage reads an archive as those do who load it.
+func TestImage(t *testing.T) {
+	digest, archived := build(t, "amd64", "arm64")
+	l := loaded{}
+	for _, f := range read(t, bytes.NewReader(archived)) {
+		l[f.name] = f.text
+		if want, ok := strings.CutPrefix(f.name, "blobs/sha256/"); ok && digestOf(f.text).Hex != want {
+			t.Errorf("%s has the digest %s", f.name, digestOf(f.text))
+		}
+	}
+	if string(l["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
+		t.Errorf("oci-layout is %s", l["oci-layout"])
+	}
+	var top, index v1.IndexManifest
+	l.json(t, l["index.json"], &top)
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest != digest {
+		t.Fatalf("the archive holds %v, not %s", top.Manifests, digest)
+	}
+	if name := top.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; name != "registry.example.com/kubenergy/tiny:1.2.3" {
+		t.Errorf("it is called %q", name)
+	}
+	l.json(t, l.blob(t, top.Manifests[0]), &index)
+	var platforms []string
+	for _, m := range index.Manifests {
+		platforms = append(platforms, m.Platform.String())
+		l.checkImage(t, m)
+	}
+	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
+		t.Errorf("platforms are %v", platforms)
+	}
+}
+
+// loaded are the files of an archive.
+type loaded map[string][]byte
+
+func (l loaded) blob(t *testing.T, d v1.Descriptor) []byte {
+	t.Helper()
+	text := l["blobs/"+d.Digest.Algorithm+"/"+d.Digest.Hex]
+	if int64(len(text)) != d.Size || d.Size == 0 {
+		t.Fatalf("%s has %d bytes, want %d", d.Digest, len(text), d.Size)
+	}
+	return text
+}
+
+func (loaded) json(t *testing.T, text []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
+	t.Helper()
+	var manifest v1.Manifest
+	var config v1.ConfigFile
+	l.json(t, l.blob(t, d), &manifest)
+	l.json(t, l.blob(t, manifest.Config), &config)
+	c := config.Config
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/tiny"}) || config.Architecture != d.Platform.Architecture {
+		t.Errorf("config is %+v for %s", c, config.Architecture)
+	}
+	if !config.Created.Equal(commit) || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
+		t.Errorf("created %v, labels %v", config.Created, c.Labels)
+	}
+	if len(manifest.Layers) != 1 {
+		t.Fatalf("%d layers", len(manifest.Layers))
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(l.blob(t, manifest.Layers[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := digestOf(layer); !slices.Equal(config.RootFS.DiffIDs, []v1.Hash{got}) {
+		t.Errorf("the layer's digest is %s, the config says %v", got, config.RootFS.DiffIDs)
+	}
+	names := map[string]int64{}
+	for _, f := range read(t, bytes.NewReader(layer)) {
+		names[f.name] = f.mode
+		if f.name == "tiny" && !bytes.HasPrefix(f.text, []byte("\x7fELF")) {
+			t.Error("tiny is no binary")
+		}
+	}
+	if diff := cmp.Diff(map[string]int64{"etc/passwd": 0o644, "etc/group": 0o644, "tiny": 0o755}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func read(t *testing.T, r io.Reader) []file {
+	t.Helper()
+	var files []file
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !h.ModTime.Equal(commit) {
+			t.Errorf("%s is of %v", h.Name, h.ModTime)
+		}
+		files = append(files, file{h.Name, h.Mode, text})
+	}
+}
+
+// TestDescribe reads the version of the chart and the time of the commit, or of whoever builds for a distribution.
+func TestDescribe(t *testing.T) {
+	s := source{dir: "../.."}
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	if err := s.describe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.tag == "" || s.created.Unix() != 1700000000 || s.reference("kubenergy") != "kubenergy:"+s.tag {
+		t.Errorf("described as %+v", s)
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// source is a module, and what its images are called.
+type source struct {
+	dir           string // of the module; "": the working directory
+	registry, tag string
+	ldflags       string
+	revision      string
+	created       time.Time // of everything in the images
+}
+
+// run builds and writes all images.
+func run(ctx context.Context, out string, names, arches []string, s source) error {
+	if err := s.describe(ctx); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	var digests strings.Builder
+	for _, name := range names {
+		contents := blobs{}
+		image, err := s.index(ctx, contents, name, "./cmd/"+name, arches)
+		if err != nil {
+			return fmt.Errorf("building the image %s: %w", name, err)
+		}
+		path := filepath.Join(out, name+".tar")
+		if err := writeArchive(path, contents, image, s.reference(name), s.created); err != nil {
+			return fmt.Errorf("writing %s: %w", path, err)
+		}
+		fmt.Fprintf(&digests, "%s %s\n", image.Digest, s.reference(name))
+		fmt.Printf("%s  %s  %s\n", path, s.reference(name), image.Digest)
+	}
+	return os.WriteFile(filepath.Join(out, "digests.txt"), []byte(digests.String()), 0o644)
+}
+
+// describe fills in what the repository tells: version, commit and its time.
+func (s *source) describe(ctx context.Context) error {
+	if s.tag == "" {
+		text, err := os.ReadFile(filepath.Join(s.dir, "charts/kubenergy/Chart.yaml"))
+		if err != nil {
+			return fmt.Errorf("reading the version: %w", err)
+		}
+		var chart struct {
+			AppVersion string `json:"appVersion"`
+		}
+		if err := yaml.Unmarshal(text, &chart); err != nil || chart.AppVersion == "" {
+			return fmt.Errorf("reading the version: Chart.yaml gives no appVersion (%v)", err)
+		}
+		s.tag = chart.AppVersion
+	}
+	out, err := s.command(ctx, nil, "git", "log", "-1", "--format=%H %ct")
+	revision, committed, _ := strings.Cut(strings.TrimSpace(out), " ")
+	if err != nil { // a source archive has no history
+		revision, committed = "", "0"
+	}
+	seconds, err := strconv.ParseInt(cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), committed), 10, 64)
+	if err != nil {
+		return fmt.Errorf("reading SOURCE_DATE_EPOCH or the time of the commit: %w", err)
+	}
+	s.revision, s.created = revision, time.Unix(seconds, 0).UTC()
+	return nil
+}
+
+// reference is the name by which an image is pulled.
+func (s *source) reference(name string) string {
+	if s.registry != "" {
+		name = strings.TrimSuffix(s.registry, "/") + "/" + name
+	}
+	return name + ":" + s.tag
+}
+
+// compile returns a static binary. Zone data are linked in: images have none.
+func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "images")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	binary := filepath.Join(dir, "binary")
+	environment := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT="}
+	_, err = s.command(ctx, environment, "go", "build", "-trimpath", "-buildvcs=auto", "-tags=timetzdata",
+		"-ldflags="+strings.TrimSpace("-s -w -buildid= "+s.ldflags), "-o", binary, pkg)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadFile(binary)
+}
+
+func (s *source) command(ctx context.Context, environment []string, name string, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), environment...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("running %s %s: %w\n%s", name, args[0], err, &stderr)
+	}
+	return stdout.String(), nil
+}

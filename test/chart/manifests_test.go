@@ -1,0 +1,73 @@
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const generated = "# Generated from charts/kubenergy by `make manifests`: edit it there.\n"
+
+// namespace is what Helm makes itself when it is told to.
+const namespace = `apiVersion: v1
+kind: Namespace
+metadata:
+  name: kubenergy-system
+  labels:
+    pod-security.kubernetes.io/enforce: restricted
+`
+
+// TestManifestsAreCurrent checks the plain manifests in deploy/: for those who use no Helm, and for programs that set up
+// a cluster themselves.
+func TestManifestsAreCurrent(t *testing.T) {
+	documents, err := Template(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	render := func(name string, first []string, wanted func(*Document) bool) {
+		parts := slices.Clone(first)
+		for i := range documents {
+			if d := &documents[i]; wanted(d) {
+				parts = append(parts, plain(d))
+			}
+		}
+		current(t, filepath.Join(root, "deploy", name), []byte(generated+strings.Join(parts, "---\n")))
+	}
+	of := func(component string) func(*Document) bool {
+		return func(d *Document) bool { return d.Object.GetLabels()["app.kubernetes.io/name"] == component }
+	}
+	hold, guard, knowledge := of("kubenergy-hold"), of("kubenergy-guard"), of("kubenergy")
+	render("kubenergy.yaml", []string{namespace}, func(d *Document) bool { return d.HookOf() == "" && !hold(d) })
+	render("hold/guard.yaml", nil, guard)
+	rights := func(d *Document) bool {
+		kind := d.Object.GetKind()
+		return (kind == "ServiceAccount" || strings.HasPrefix(d.Object.GetAPIVersion(), "rbac.")) && d.Object.GetName() != "kubenergy-metrics-reader"
+	}
+	scheduler := of("kubenergy-scheduler")
+	render("scheduler/rbac.yaml", nil, func(d *Document) bool { return rights(d) && (scheduler(d) || knowledge(d)) })
+	for from, to := range map[string]string{
+		"hold/admission.yaml": "hold/admission.yaml", "scheduler/config.yaml": "scheduler/config.yaml",
+		"scheduler/config-default.yaml": "scheduler/config-default.yaml",
+	} {
+		text, err := os.ReadFile(filepath.Join(Folder, "files", from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		current(t, filepath.Join(root, "deploy", to), append([]byte(generated), text...))
+	}
+}
+
+// plain is a document without what only Helm looks at.
+func plain(d *Document) string {
+	var kept []string
+	for line := range strings.Lines(d.Text) {
+		label := strings.TrimSpace(line)
+		if strings.HasPrefix(label, "# Source: ") || strings.HasPrefix(label, "app.kubernetes.io/managed-by:") || strings.HasPrefix(label, "helm.sh/chart:") {
+			continue
+		}
+		kept = append(kept, line)
+	}
+	return strings.Join(kept, "")
+}

@@ -1,0 +1,111 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/charts"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what is generated from the chart, and the parts of its schema that come from our kinds")
+
+// TestSchemaKnowsOurKinds checks that values.schema.json refuses what the API server would refuse in zones, profiles and
+// policy: those parts of it are the schemas of our kinds.
+func TestSchemaKnowsOurKinds(t *testing.T) {
+	path := filepath.Join(Folder, "values.schema.json")
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(was, &schema); err != nil {
+		t.Fatal(err)
+	}
+	definitions := schema["definitions"].(map[string]any)
+	names := map[string]string{"GridZone": "gridZoneSpec", "PowerProfile": "powerProfileSpec", "EnergyPolicy": "energyPolicySpec"}
+	for _, text := range charts.CRDs() {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		definitions[names[crd.Spec.Names.Kind]] = jsonSchema(&spec)
+	}
+	var now bytes.Buffer
+	encoder := json.NewEncoder(&now)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(schema); err != nil {
+		t.Fatal(err)
+	}
+	current(t, path, now.Bytes())
+}
+
+// jsonSchema returns what a plain JSON schema can say of a structural schema: rules in CEL are left to the API server.
+func jsonSchema(p *apiextensionsv1.JSONSchemaProps) map[string]any {
+	s := map[string]any{"type": p.Type}
+	set := func(key string, present bool, value any) {
+		if present {
+			s[key] = value
+		}
+	}
+	set("description", p.Description != "", p.Description)
+	set("pattern", p.Pattern != "", p.Pattern)
+	set("enum", len(p.Enum) > 0, p.Enum)
+	set("required", len(p.Required) > 0, p.Required)
+	set("minimum", p.Minimum != nil && !p.ExclusiveMinimum, p.Minimum)
+	set("exclusiveMinimum", p.Minimum != nil && p.ExclusiveMinimum, p.Minimum)
+	set("maximum", p.Maximum != nil, p.Maximum)
+	set("minLength", p.MinLength != nil, p.MinLength)
+	set("maxLength", p.MaxLength != nil, p.MaxLength)
+	set("minItems", p.MinItems != nil, p.MinItems)
+	set("maxItems", p.MaxItems != nil, p.MaxItems)
+	set("maxProperties", p.MaxProperties != nil, p.MaxProperties)
+	if p.Items != nil {
+		s["items"] = jsonSchema(p.Items.Schema)
+	}
+	if p.Type != "object" {
+		return s
+	}
+	s["additionalProperties"] = false
+	if p.AdditionalProperties != nil {
+		s["additionalProperties"] = jsonSchema(p.AdditionalProperties.Schema)
+	}
+	if len(p.Properties) > 0 {
+		properties := map[string]any{}
+		for name, property := range p.Properties {
+			properties[name] = jsonSchema(&property)
+		}
+		s["properties"] = properties
+	}
+	return s
+}
+
+// current checks that a generated file is what it would be if it were generated now, and with -rewrite makes it so.
+func current(t *testing.T, path string, now []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, now, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	was, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(was), string(now)); diff != "" {
+		t.Errorf("%s is not current; `make manifests` rewrites it:\n%s", path, diff)
+	}
+}
