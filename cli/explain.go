@@ -217,7 +217,7 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 // settingsOf lists what somebody said, and of the rest what matters most.
 func settingsOf(said []kube.Origin, settings *kube.Settings) []setting {
 	builtIn := map[string]string{
-		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.ExpectedDuration.String(),
+		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
 		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
 	}
 	if settings.Where == "" {
@@ -230,13 +230,6 @@ func settingsOf(said []kube.Origin, settings *kube.Settings) []setting {
 	}
 	for name, value := range builtIn {
 		all = append(all, setting{name, value, "built in"})
-	}
-	if limit := settings.MaxDelay; limit > 0 {
-		from := "EnergyPolicy"
-		if limit == kube.BuiltIn().MaxDelay {
-			from = "built in"
-		}
-		all = append(all, setting{"maxDelay", limit.String(), from})
 	}
 	slices.SortFunc(all, func(a, b setting) int { return strings.Compare(a.Name, b.Name) })
 	return all

@@ -46,7 +46,8 @@ type rules struct {
 	modeFrom string
 	optedIn  bool
 	maxDelay time.Duration // 0: no limit
-	never    bool          // a limit of 0: nothing is held
+	maxFrom  string
+	never    bool // a limit of 0: nothing is held
 
 	base   Settings           // built in
 	layers map[string][]layer // by workload type, from the cluster's to the type's in this namespace
@@ -209,7 +210,7 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 	cluster := b.policies[Namespace]
 	r := &rules{
 		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
-		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay,
+		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay, maxFrom: "built in",
 		layers: map[string][]layer{}, cluster: map[string]int{}, schedulers: map[string]layer{},
 	}
 	for name, says := range b.defaults.Schedulers {
@@ -217,7 +218,7 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 	}
 	if cluster != nil {
 		r.setMode(cluster.Spec.Mode, "cluster")
-		r.clamp(cluster.Spec.MaxDelay)
+		r.clamp(cluster.Spec.MaxDelay, "cluster")
 	}
 	for _, t := range workloadTypes {
 		r.add(t, cluster, "cluster", nil)
@@ -227,7 +228,7 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 	if namespace != Namespace && policy != nil {
 		r.optedIn = true
 		r.setMode(policy.Spec.Mode, "namespace")
-		r.clamp(policy.Spec.MaxDelay)
+		r.clamp(policy.Spec.MaxDelay, "namespace")
 	} else {
 		policy = nil
 	}
@@ -251,12 +252,12 @@ func (r *rules) setMode(mode v1alpha1.Mode, from string) {
 	}
 }
 
-func (r *rules) clamp(limit *metav1.Duration) {
+func (r *rules) clamp(limit *metav1.Duration, from string) {
 	if limit == nil {
 		return
 	}
 	if r.never = r.never || limit.Duration <= 0; r.maxDelay == 0 || limit.Duration < r.maxDelay {
-		r.maxDelay = limit.Duration
+		r.maxDelay, r.maxFrom = limit.Duration, from
 	}
 }
 

@@ -44,6 +44,9 @@ func (s *Settings) Enforced() bool { return s.Ours && s.Mode == v1alpha1.ModeEnf
 // Strategy returns the strategy by name.
 func (s *Settings) Strategy() string { return cmp.Or(s.Where, defaultWhere) + "+" + s.When }
 
+// Duration returns how long the workload is expected to run.
+func (s *Settings) Duration() time.Duration { return cmp.Or(max(s.ExpectedDuration, 0), time.Hour) }
+
 // Policy returns the settings as the core takes them.
 func (s *Settings) Policy() sched.Policy {
 	return sched.Policy{Weights: s.Weights, MaxDelay: s.MaxDelay, MaxSignalAge: s.MaxSignalAge, MinSaving: s.MinSaving}
@@ -220,7 +223,12 @@ const longestUnsaid = 24 * time.Hour
 func (s *Settings) applyMarkedLimits(m *Marks, r recorder) {
 	if m.Limits.Carbon > 0 || m.Limits.Percentile > 0 {
 		s.Limits.Carbon, s.Limits.Percentile = m.Limits.Carbon, m.Limits.Percentile
-		r.note("hold.carbonThreshold", "annotation", fmt.Sprintf("%v g/kWh, percentile %v", float64(m.Limits.Carbon), 100*m.Limits.Percentile))
+		if m.Limits.Carbon > 0 {
+			r.note("hold.carbonThreshold", "annotation", float64(m.Limits.Carbon))
+		}
+		if m.Limits.Percentile > 0 {
+			r.note("hold.carbonPercentile", "annotation", 100*m.Limits.Percentile)
+		}
 	}
 	if m.Limits.HasPrice {
 		s.Limits.Price, s.Limits.HasPrice = m.Limits.Price, true
@@ -259,7 +267,11 @@ func (v *View) Origins(w *Work) []Origin {
 	_, s := v.settle(w, func(setting, from string, value any) {
 		said[setting] = Origin{setting, fmt.Sprint(value), from}
 	})
-	said["mode"] = Origin{"mode", string(s.Mode), v.rulesOf(w.Namespace).modeFrom}
+	rules := v.rulesOf(w.Namespace)
+	said["mode"] = Origin{"mode", string(s.Mode), rules.modeFrom}
+	if s.MaxDelay > 0 || rules.never {
+		said["maxDelay"] = Origin{"maxDelay", s.MaxDelay.String(), rules.maxFrom}
+	}
 	origins := make([]Origin, 0, len(said))
 	for _, o := range said {
 		origins = append(origins, o)
@@ -287,7 +299,7 @@ func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
 
 	m := &w.Marks
 	job := w.job
-	job.Duration, job.AllowedDelay, job.FinishBy = cmp.Or(max(s.ExpectedDuration, 0), time.Hour), s.AllowedDelay, m.FinishBy
+	job.Duration, job.AllowedDelay, job.FinishBy = s.Duration(), s.AllowedDelay, m.FinishBy
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	job.Limits, job.Class, job.PUE = s.Limits, cmp.Or(w.Class, s.GPUClass), m.PUE
 	if onGPU := hardware.OnGPU(job.Class); job.Request.GPU > 0 && v.classes[onGPU] {

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,12 +57,13 @@ type Loop struct {
 	notes   chan note
 
 	// What follows belongs to the goroutine of Run.
-	goes    func(func(context.Context)) // starts a goroutine that Run waits for
-	leads   bool
-	jobs    *queue
-	pods    *queue
-	started starts
-	swept   time.Time
+	goes     func(func(context.Context)) // starts a goroutine that Run waits for
+	leads    bool
+	outdated []*hold // scratch of planAll
+	jobs     *queue
+	pods     *queue
+	started  starts
+	swept    time.Time
 }
 
 // New returns a loop that holds pods at once and Jobs once it runs.
@@ -247,17 +247,20 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 	if !view.Settled() {
 		return false // whether anything may wait is not known yet; deadlines are
 	}
-	budget := planChunk
 	for _, q := range [2]*queue{l.pods, l.jobs} {
-		// Settling may move a hold within the queue.
-		for _, h := range slices.Clone(q.holds) {
+		// Collected first, since settling may move a hold within the queue.
+		l.outdated = l.outdated[:0]
+		for _, h := range q.holds {
 			if h.seen == view || h.waiting || h.releasing || h.unheld {
 				continue
 			}
-			if budget == 0 {
-				return true
+			if len(l.outdated) == planChunk {
+				more = true
+				break
 			}
-			budget--
+			l.outdated = append(l.outdated, h)
+		}
+		for _, h := range l.outdated {
 			l.settle(q, h, view)
 			if h.waiting {
 				continue
@@ -266,7 +269,7 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 			l.say(h, q == l.jobs)
 		}
 	}
-	return false
+	return more
 }
 
 // settle asks what the view says of a hold: whether it may wait, and how long.

@@ -74,17 +74,17 @@ func (d Deps) newEnergy(_ context.Context, obj runtime.Object, _ fwk.Handle) (fw
 // Name implements [fwk.Plugin].
 func (*Energy) Name() string { return EnergyName }
 
-// read returns what the pod asks of us. ok is false if that is nothing: it is not ours, decisions are not carried out in
-// its namespace, or its annotations make no sense.
-func (e *Energy) read(pod *v1.Pod) (r request, ok bool) {
+// read returns what the pod asks of us. It is nil if that is nothing: the pod is not ours, decisions are not carried out
+// in its namespace, or its annotations make no sense.
+func (e *Energy) read(pod *v1.Pod) *request {
 	view := e.view()
 	if e.args.Scope != All && !view.Concerns(pod) {
-		return request{}, false
+		return nil
 	}
 	work, err := kube.ReadPod(pod)
 	job, settings := view.Settle(&work)
 	if e.args.Scope != All && (err != nil || !settings.Enforced()) {
-		return request{}, false
+		return nil
 	}
 	if settings.ExpectedDuration == 0 {
 		job.Duration = e.args.ExpectedDuration.Duration
@@ -95,7 +95,7 @@ func (e *Energy) read(pod *v1.Pod) (r request, ok bool) {
 	if settings.Where == "" {
 		settings.Where, _, _ = strings.Cut(e.args.Strategy, "+")
 	}
-	return request{view: view, job: job, settings: settings}, true
+	return &request{view: view, job: job, settings: settings}
 }
 
 const rankingKey fwk.StateKey = EnergyName
@@ -129,11 +129,11 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 			status = skip
 		}
 	}()
-	r, ok := e.read(pod)
-	if !ok {
+	r := e.read(pod)
+	if r == nil {
 		return nil, skip
 	}
-	state.Write(requestKey, &r)
+	state.Write(requestKey, r)
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
 		return nil, skip
 	}
@@ -251,7 +251,7 @@ type signature struct {
 	MinEfficiency float64       `json:",omitzero"`
 }
 
-var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on the pods before it")
+var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on other pods or nodes")
 
 // SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike. Pods that we do not score need no
 // fragment of ours.
@@ -261,13 +261,14 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 			status = unsigned
 		}
 	}()
-	r, ok := e.read(pod)
-	where := r.settings.Where
-	switch {
-	case !ok:
+	r := e.read(pod)
+	if r == nil {
 		return nil, nil
-	case where == "round-robin" || where == "least-allocated" && e.args.Seed != 0:
-		return nil, unsigned // the latter breaks ties by the pod's name
+	}
+	where := r.settings.Where
+	// Neither would be the same for the next pod: a turn, what is best among all candidates, ties broken by the pod's name.
+	if where == "round-robin" || where == "hybrid" || where == "least-allocated" && e.args.Seed != 0 {
+		return nil, unsigned
 	}
 	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{
 		Where: where, Duration: r.job.Duration, Request: r.job.Request, Weights: r.settings.Weights, Class: r.job.Class,
