@@ -53,6 +53,12 @@ check:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then printf 'gofmt would change:\n%s\n' "$$unformatted"; exit 1; fi
 	@echo "== go vet"
 	@$(light_packages); go vet $$light
+	@echo "== generated kinds"
+	@mkdir -p out; kinds=$$(mktemp -d out/kinds.XXXXXX); trap 'rm -rf "$$kinds"' EXIT; \
+	  go tool -modfile=go.tools.mod controller-gen object paths=./kube/api/... output:dir="$$kinds/go" \
+	    crd:allowDangerousTypes=true,maxDescLen=400 output:crd:dir="$$kinds/crds"; \
+	  diff -r "$$kinds/crds" charts/kubenergy/crds && diff "$$kinds"/go/zz_generated.deepcopy.go kube/api/v1alpha1/zz_generated.deepcopy.go \
+	    || { echo "not current: run go generate ./kube/api/..."; exit 1; }
 
 test-light:
 	@echo "== tests $(if $(RACE),with the race detector,WITHOUT the race detector: no C compiler was found)"

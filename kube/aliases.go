@@ -3,6 +3,7 @@ package kube
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,13 +90,16 @@ func lookUpLabel(labels map[string]string, key string) string {
 }
 
 // Unsupported returns what is written on an object that another system would obey and we do not, as sentences.
-func Unsupported(annotations map[string]string) (sentences []string) {
-	for key, why := range withoutEffect {
-		if _, ok := annotations[key]; ok {
-			sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: %s", key, why))
+func Unsupported(annotations ...map[string]string) (sentences []string) {
+	for _, a := range annotations {
+		for key := range a {
+			if why, ok := withoutEffect[key]; ok {
+				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: %s", key, why))
+			}
 		}
 	}
-	return sentences
+	slices.Sort(sentences)
+	return slices.Compact(sentences)
 }
 
 // Keys of Compute Gardener on namespaces. Its documents describe them; its own code does not obey them.

@@ -27,6 +27,7 @@ type seenJob struct {
 	work            kube.Work
 	letGo           string // why it is not to be held; "": it may be
 	nonsense        bool   // an annotation makes no sense
+	idleMarks       []string
 	cronJob         string // its owner
 	scheduled       time.Time
 	heldUntil       time.Time // what an earlier process planned
@@ -52,6 +53,7 @@ func readJob(j *batchv1.Job) *seenJob {
 		s.letGo = "it was resumed"
 	}
 	s.work = work
+	s.idleMarks = kube.Unsupported(j.Annotations, j.Spec.Template.Annotations)
 	_, s.queued = j.Labels[kube.LabelKueueQueue] // Kueue resumes it itself
 	if owner := metav1.GetControllerOf(j); owner != nil && owner.Kind == "CronJob" {
 		s.cronJob = owner.Name
@@ -174,6 +176,7 @@ func (l *Loop) sawJob(s *seenJob) {
 		}
 		l.jobs.add(h)
 		l.ensurePods()
+		l.sayIdle(h.about(true), s.idleMarks)
 	}
 	h.work, h.patch, h.handOver, h.cron = &s.work, s.patch, s.queued, nil
 	if s.cronJob != "" {

@@ -50,7 +50,8 @@ type Loop struct {
 
 	podCache  atomic.Pointer[podCache]
 	activator atomic.Pointer[func(map[string]*v1.Pod)]
-	awaiting  sync.Map // types.UID → struct{}: released and not known to have started
+	events    atomic.Int64 // written so far: two at one instant need two names
+	awaiting  sync.Map     // types.UID → struct{}: released and not known to have started
 
 	slots   chan struct{}
 	lookups chan struct{}
@@ -60,6 +61,7 @@ type Loop struct {
 	goes     func(func(context.Context)) // starts a goroutine that Run waits for
 	leads    bool
 	outdated []*hold // scratch of planAll
+	warned   map[string]bool
 	jobs     *queue
 	pods     *queue
 	started  starts
@@ -89,6 +91,7 @@ func New(c Config) *Loop {
 		l.gate.max = defaultMaxPods
 	}
 	l.started = newStarts(&l.awaiting)
+	l.warned = map[string]bool{}
 	return l
 }
 

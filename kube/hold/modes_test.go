@@ -156,3 +156,19 @@ func TestHopeEndsWithTheSignals(t *testing.T) {
 		w.wantJob("later", 5*time.Hour, 6*time.Hour)
 	})
 }
+
+// What another system would obey and we do not is said once in a namespace.
+func TestAnnotationsWithoutEffectAreToldOnce(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		annotations := marked(3 * time.Hour)
+		annotations["compute-gardener-scheduler.kubernetes.io/energy-budget-kwh"] = "5"
+		w.job("first", annotations)
+		w.job("second", annotations)
+		time.Sleep(time.Minute)
+		said := strings.Count(w.events("first")+" "+w.events("second"), "NoEffect")
+		if said != 1 {
+			t.Errorf("it is said %d times", said)
+		}
+	})
+}

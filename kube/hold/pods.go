@@ -174,6 +174,7 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 			h.said = h.latest // its event was written by an earlier process or another replica
 		}
 		l.pods.add(h)
+		l.sayIdle(h.about(false), kube.Unsupported(pod.Annotations))
 	}
 	h.version = pod.ResourceVersion
 	h.work = &work

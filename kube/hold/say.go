@@ -23,6 +23,7 @@ const (
 	reasonReleased       = "Released"
 	reasonDeadlineForced = "DeadlineForced"
 	reasonNotHeld        = "NotHeld"
+	reasonNoEffect       = "NoEffect"
 )
 
 // Writers of notes are slower than releases, so that in a rush they do not stand in their way.
@@ -170,6 +171,23 @@ func (l *Loop) sayRefused(about v1.ObjectReference, why string) {
 	}
 }
 
+// sayIdle tells the owner of an object about annotations of other systems that do nothing here: once in a namespace, since
+// whoever writes them once does so in every manifest.
+func (l *Loop) sayIdle(about v1.ObjectReference, sentences []string) {
+	for _, sentence := range sentences {
+		key := about.Namespace + " " + sentence
+		if l.warned[key] || len(l.warned) >= maxWarned || !l.leads {
+			continue
+		}
+		l.warned[key] = true
+		l.tell(func(ctx context.Context) error {
+			return l.event(ctx, about, v1.EventTypeWarning, reasonNoEffect, sentence)
+		})
+	}
+}
+
+const maxWarned = 10_000
+
 // released books a release. Only one replica counts it and tells people; all learn from how soon the work starts.
 func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool) {
 	l.started.expect(h.uid, start{kind: kind, released: now, latest: h.latest, ours: ours})
@@ -198,7 +216,7 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 func (l *Loop) event(ctx context.Context, about v1.ObjectReference, kind, reason, text string) error {
 	now := time.Now()
 	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano())},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano()+l.events.Add(1))},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: reporter, ReportingInstance: l.identity,
 		Action: "Holding", Reason: reason, Regarding: about, Note: text, Type: kind,
