@@ -121,11 +121,13 @@ func healthy(t *testing.T) *apiServer {
 		a.add(t, leasePath, lease(name, 3*time.Second))
 	}
 	a.add(t, leasePath, lease(holdLease, 3*time.Second))
-	for kind, name := range map[string]string{
-		"mutatingadmissionpolicies": holdPolicy, "mutatingadmissionpolicybindings": holdPolicy,
-		"validatingadmissionpolicies": guardPolicy, "validatingadmissionpolicybindings": guardPolicy,
+	for kind, names := range map[string][]string{
+		"mutatingadmissionpolicies": {holdPolicy}, "mutatingadmissionpolicybindings": {holdPolicy},
+		"validatingadmissionpolicies": guardPolicies, "validatingadmissionpolicybindings": guardPolicies,
 	} {
-		a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: created(name, testNow.Add(-47*time.Hour))})
+		for _, name := range names {
+			a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: created(name, testNow.Add(-47*time.Hour))})
+		}
 	}
 	policy := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	policy.Spec.Mode = v1alpha1.ModeEnforce
@@ -227,7 +229,7 @@ func TestDoctorFinds(t *testing.T) {
 			a.add(t, policyPath+"mutatingadmissionpolicybindings", &metav1.PartialObjectMetadata{ObjectMeta: created(holdPolicy, testNow.Add(-72*time.Hour))})
 		}, "hold policy", statusWarn, "older than the scheduler"},
 		"no guard": {func(_ *testing.T, a *apiServer) {
-			a.delete(policyPath + "validatingadmissionpolicybindings/" + guardPolicy)
+			a.delete(policyPath + "validatingadmissionpolicybindings/" + guardPolicies[1])
 		}, "hold policy", statusWarn, "is not pinned"},
 		"a policy of nonsense": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) { p.Spec.Mode = "sometimes" })

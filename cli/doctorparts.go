@@ -20,8 +20,10 @@ const (
 	schedulerName  = "kubenergy-scheduler"
 	controllerName = "kubenergy-controller"
 	holdLease      = "kubenergy-hold"
-	guardPolicy    = "kubenergy-hold-guard"
 )
+
+// guardPolicies pin what our accounts may change: on Jobs, and on everything else.
+var guardPolicies = []string{"kubenergy-hold-guard", "kubenergy-guard"}
 
 // customResource is as much of a CustomResourceDefinition as concerns us.
 type customResource struct {
@@ -277,7 +279,7 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 		}
 	}
 	if len(lacks) > 0 {
-		d.say(statusFail, "apply the rights that the chart, or deploy/scheduler/rbac.yaml, gives", "%s may not %s", account, strings.Join(lacks, ", "))
+		d.say(statusFail, "apply the rights that the chart, or deploy/kubenergy.yaml, gives", "%s may not %s", account, strings.Join(lacks, ", "))
 	}
 	if len(exceeds) > 0 {
 		d.say(statusWarn, "look for a binding that somebody added", "%s may %s, and needs none of it", account, strings.Join(exceeds, ", "))
@@ -318,11 +320,13 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 	default:
 		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s", holdLease)
 	}
-	_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, guardPolicy, metav1.GetOptions{})
-	_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, guardPolicy, metav1.GetOptions{})
-	if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
-		d.say(statusWarn, "apply it: RBAC cannot say which part of a Job may be patched",
-			"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change on Jobs is not pinned", guardPolicy)
+	for _, name := range guardPolicies {
+		_, errPolicy = policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
+			d.say(statusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
+				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change is not pinned", name)
+		}
 	}
 }
 

@@ -189,6 +189,7 @@ func TestGardenerNamespacePolicy(t *testing.T) {
 			cg + "workload-batch-policy-carbon-intensity-threshold":   "100",
 			cg + "workload-service-policy-carbon-intensity-threshold": "500",
 			cg + "policy-max-power-watts":                             "250",
+			cg + "policy-min-efficiency":                              "nonsense", // which silences itself alone
 		},
 	}, {
 		Name:        "not-enabled",

@@ -131,7 +131,15 @@ func ReadNamespace(n *NamespaceMarks) (map[string]v1alpha1.WorkloadSettings, err
 			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t, gardenerWorkloadPolicy, t))
 			continue
 		}
-		marks, err := ReadMarks(annotations)
+		good := map[string]string{} // one value that makes no sense must not silence the others
+		for key, value := range annotations {
+			if _, err := ReadMarks(map[string]string{key: value}); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			good[key] = value
+		}
+		marks, err := ReadMarks(good)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -218,7 +226,9 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 	}
 	if cluster != nil {
 		r.setMode(cluster.Spec.Mode, "cluster")
-		r.clamp(cluster.Spec.MaxDelay, "cluster")
+		if limit := cluster.Spec.MaxDelay; limit != nil {
+			r.maxDelay, r.never, r.maxFrom = limit.Duration, limit.Duration <= 0, "cluster" // in place of what is built in
+		}
 	}
 	for _, t := range workloadTypes {
 		r.add(t, cluster, "cluster", nil)

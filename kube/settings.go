@@ -25,6 +25,7 @@ type Settings struct {
 	Type string // workload type
 
 	AllowedDelay     time.Duration
+	hasDelay         bool          // somebody said it, be it 0
 	MaxDelay         time.Duration // 0: no limit
 	ExpectedDuration time.Duration // 0: nobody says
 	Where, When      string        // of the strategy; Where is "" if nobody said
@@ -85,7 +86,7 @@ const (
 
 func (d *Defaults) settings() Settings {
 	return Settings{
-		AllowedDelay: d.AllowedDelay, MaxDelay: d.MaxDelay,
+		AllowedDelay: d.AllowedDelay, hasDelay: d.AllowedDelay > 0, MaxDelay: d.MaxDelay,
 		ExpectedDuration: d.ExpectedDuration, When: cmp.Or(d.When, defaultWhen),
 		Weights: d.Weights, MinSaving: d.MinSaving, MaxSignalAge: d.MaxSignalAge,
 	}
@@ -113,7 +114,7 @@ func (r recorder) note(setting, from string, value any) {
 func (s *Settings) apply(l layer, r recorder) {
 	w := &l.says
 	if w.AllowedDelay != nil {
-		s.AllowedDelay = w.AllowedDelay.Duration
+		s.AllowedDelay, s.hasDelay = w.AllowedDelay.Duration, true
 		r.note("allowedDelay", l.from, s.AllowedDelay)
 	}
 	if w.ExpectedDuration != nil {
@@ -193,11 +194,8 @@ func (s *Settings) applyMarks(m *Marks, r recorder) {
 	}
 	s.applyMarkedLimits(m, r)
 	if m.HasAllowedDelay {
-		s.AllowedDelay = m.AllowedDelay
+		s.AllowedDelay, s.hasDelay = m.AllowedDelay, true
 		r.note("allowedDelay", from, s.AllowedDelay)
-	} else if m.limited() && s.AllowedDelay == 0 {
-		// A threshold without a delay asks to be held, and nobody says for how long.
-		s.AllowedDelay = cmp.Or(s.MaxDelay, longestUnsaid)
 	}
 	if m.ExpectedDuration > 0 {
 		s.ExpectedDuration = m.ExpectedDuration
@@ -214,6 +212,20 @@ func (s *Settings) applyMarks(m *Marks, r recorder) {
 	if m.GPUClass != "" {
 		s.GPUClass = m.GPUClass
 		r.note("gpuWorkloadType", from, s.GPUClass)
+	}
+}
+
+// limitDelay says how long the workload may wait after all.
+func (s *Settings) limitDelay(rules *rules, mayWait bool) {
+	if !s.hasDelay && limited(s.Limits) {
+		// A threshold asks to be held, and nobody says for how long.
+		s.AllowedDelay = cmp.Or(s.MaxDelay, longestUnsaid)
+	}
+	switch {
+	case rules.never || !mayWait:
+		s.AllowedDelay = 0
+	case s.MaxDelay > 0:
+		s.AllowedDelay = min(s.AllowedDelay, s.MaxDelay)
 	}
 }
 
@@ -288,20 +300,17 @@ func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
 	}
 	s := rules.settings(w.Type, scheduler, r)
 	s.applyMarks(&w.Marks, r)
-	switch {
-	case rules.never:
-		s.AllowedDelay = 0
-	case s.MaxDelay > 0:
-		s.AllowedDelay = min(s.AllowedDelay, s.MaxDelay)
-	}
 	s.Mode, s.Type = rules.mode, w.Type
-	s.Ours = !w.Marks.Skip && (w.marked() || rules.optedIn || v.expected(w))
+	expected := rules.optedIn || v.expected(w)
+	s.Ours = !w.Marks.Skip && (w.placed() || w.mayWait() || expected)
+	s.limitDelay(rules, w.mayWait() || expected)
 
 	m := &w.Marks
 	job := w.job
 	job.Duration, job.AllowedDelay, job.FinishBy = s.Duration(), s.AllowedDelay, m.FinishBy
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
-	job.Limits, job.Class, job.PUE = s.Limits, cmp.Or(w.Class, s.GPUClass), m.PUE
+	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
+	job.GPUClass = s.GPUClass
 	if onGPU := hardware.OnGPU(job.Class); job.Request.GPU > 0 && v.classes[onGPU] {
 		job.Class = onGPU
 	}

@@ -78,7 +78,10 @@ func TestPrecedence(t *testing.T) {
 		{"built in", nil, podIn("team", nil), time.Hour, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			v := viewOf(t, Contents{Policies: tc.policies, Defaults: Defaults{AllowedDelay: time.Hour}})
+			v := viewOf(t, Contents{
+				Policies: tc.policies, Defaults: Defaults{AllowedDelay: time.Hour},
+				Namespaces: []NamespaceMarks{{Name: "team", Labels: map[string]string{LabelMode: "enforce"}}},
+			})
 			job, settings := v.ofPod(t, tc.pod)
 			if settings.AllowedDelay != tc.want || job.AllowedDelay != tc.want {
 				t.Errorf("delay is %v and %v, want %v", settings.AllowedDelay, job.AllowedDelay, tc.want)
@@ -110,6 +113,7 @@ func TestMaximumDelays(t *testing.T) {
 		{"built in", nil, 24 * time.Hour},
 		{"cluster", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour)}, 12 * time.Hour},
 		{"namespace", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", time.Hour)}, time.Hour},
+		{"more than what is built in", []*v1alpha1.EnergyPolicy{limit(Namespace, 72*time.Hour)}, 72 * time.Hour},
 		{"a namespace cannot allow more than the cluster", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", 100*time.Hour)}, 12 * time.Hour},
 		{"nothing at all", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
 	} {
@@ -240,10 +244,45 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 	}
 }
 
+// A threshold asks for a hold, and where nobody says how long it is the maximum. A delay of 0 is an answer.
 func TestThresholdWithoutDelay(t *testing.T) {
-	v := viewOf(t, Contents{Defaults: Defaults{MaxDelay: 8 * time.Hour}})
-	if job, _ := v.ofPod(t, podIn("team", map[string]string{AnnotationCarbonThreshold: "99"})); job.AllowedDelay != 8*time.Hour {
-		t.Errorf("it may wait %v", job.AllowedDelay)
+	hold := &v1alpha1.HoldSettings{CarbonPercentile: new(25.0)}
+	v := viewOf(t, Contents{Defaults: Defaults{MaxDelay: 8 * time.Hour}, Policies: []*v1alpha1.EnergyPolicy{
+		policyIn("limited", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = hold }),
+		policyIn("never", func(s *v1alpha1.EnergyPolicySpec) { s.Hold, s.AllowedDelay = hold, delay(0) }),
+	}})
+	limit := map[string]string{AnnotationCarbonThreshold: "99"}
+	for _, tc := range []struct {
+		pod  *v1.Pod
+		want time.Duration
+	}{
+		{podIn("team", limit), 8 * time.Hour},
+		{podIn("team", map[string]string{AnnotationCarbonThreshold: "99", AnnotationAllowedDelay: "0"}), 0},
+		{podIn("limited", nil), 8 * time.Hour},
+		{podIn("never", nil), 0},
+		{podIn("never", limit), 0},
+	} {
+		if job, _ := v.ofPod(t, tc.pod); job.AllowedDelay != tc.want {
+			t.Errorf("%s %v: it may wait %v, want %v", tc.pod.Namespace, tc.pod.Annotations, job.AllowedDelay, tc.want)
+		}
+	}
+	for namespace, want := range map[string]bool{"limited": true, "never": false, "team": false} {
+		if got := v.Delays(namespace); got != want {
+			t.Errorf("%s delays: %v", namespace, got)
+		}
+	}
+}
+
+// Who asks for a kind of node does not ask to wait.
+func TestPlacementIsNoHold(t *testing.T) {
+	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(6 * time.Hour) })}})
+	for _, annotations := range []map[string]string{{AnnotationMaxPower: "200"}, {AnnotationMinEfficiency: "0.1"}, {AnnotationStrategy: "carbon"}} {
+		if job, s := v.ofPod(t, podIn("team", annotations)); !s.Ours || job.AllowedDelay != 0 {
+			t.Errorf("%v: ours: %v, may wait %v", annotations, s.Ours, job.AllowedDelay)
+		}
+	}
+	if job, _ := v.ofPod(t, podIn("team", map[string]string{AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
+		t.Errorf("a window is asked for: it may wait %v", job.AllowedDelay)
 	}
 }
 

@@ -197,6 +197,7 @@ func (v *View) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
 func (v *View) Delays(namespace string) bool {
 	r := v.rulesOf(namespace)
 	s := r.settings(TypeBatch, "", nil)
+	s.limitDelay(r, true)
 	return r.optedIn && s.AllowedDelay > 0
 }
 

@@ -80,16 +80,22 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 // Submitted returns when the object was created.
 func (w *Work) Submitted() time.Time { return w.job.Submitted }
 
-// marked reports whether somebody asked us to deal with the object itself.
-func (w *Work) marked() bool {
+// mayWait reports whether the object itself says something about waiting.
+func (w *Work) mayWait() bool {
 	m := &w.Marks
-	return m.HasAllowedDelay || m.Strategy != "" || m.limited() || m.MaxPower > 0 || m.MinEfficiency > 0 || m.Gardener
+	return m.HasAllowedDelay || m.limited() || m.Gardener || strings.Contains(m.Strategy, "+")
+}
+
+// placed reports whether it says something about its node.
+func (w *Work) placed() bool {
+	m := &w.Marks
+	return m.Strategy != "" || m.MaxPower > 0 || m.MinEfficiency > 0
 }
 
 // limited reports whether a threshold is said.
-func (m *Marks) limited() bool {
-	return m.Limits.Carbon > 0 || m.Limits.Percentile > 0 || m.Limits.HasPrice
-}
+func (m *Marks) limited() bool { return limited(m.Limits) }
+
+func limited(l sched.Limits) bool { return l.Carbon > 0 || l.Percentile > 0 || l.HasPrice }
 
 func labelledType(labels map[string]string) (string, bool) {
 	label := lookUpLabel(labels, LabelWorkloadType)

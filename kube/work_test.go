@@ -54,9 +54,10 @@ func TestPodJob(t *testing.T) {
 			want:        sched.Job{AllowedDelay: 24 * time.Hour, Duration: time.Hour},
 		},
 		{
-			name:     "default delay clamped too",
-			defaults: Defaults{AllowedDelay: 48 * time.Hour, MaxDelay: time.Hour, ExpectedDuration: time.Minute},
-			want:     sched.Job{AllowedDelay: time.Hour, Duration: time.Minute},
+			name:        "default delay clamped too",
+			annotations: map[string]string{AnnotationStrategy: "carbon+window"},
+			defaults:    Defaults{AllowedDelay: 48 * time.Hour, MaxDelay: time.Hour, ExpectedDuration: time.Minute},
+			want:        sched.Job{AllowedDelay: time.Hour, Duration: time.Minute},
 		},
 		{
 			name:        "zero delay beats the default",

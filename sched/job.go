@@ -36,9 +36,10 @@ type Job struct {
 	FinishBy     time.Time     // deadline of the finish; zero: none
 	Released     bool          // was held and let go, or was told to run now: never hold it (again)
 
-	Limits Limits  // what the when "threshold" waits for
-	Class  string  // kind of work, as in "training": names a benchmark of nodes and a class of GPU work; "": not said
-	PUE    float64 // what this job's energy is accounted with, whatever node and site say; 0: what they say
+	Limits   Limits  // what the when "threshold" waits for
+	Class    string  // kind of work, as in "training": names a benchmark of nodes; "": not said
+	GPUClass string  // class of GPU work, as power profiles name it; "": not said
+	PUE      float64 // what this job's energy is accounted with, whatever node and site say; 0: what they say
 
 	PerformanceWeight    float64 // of the where "hybrid": 0 efficiency alone, 1 speed alone
 	HasPerformanceWeight bool    // else it is one half

@@ -97,8 +97,8 @@ func (n *Node) marginal(j *Job) (energy.Watts, energy.Joules) {
 	after := n.Profile.Power(n.Utilisation(j.Request))
 	if n.Capacity.GPU > 0 {
 		after += n.gpuPower(n.Capacity.GPU - n.Free.GPU + j.Request.GPU)
-		if j.Class != "" {
-			after += (n.Profile.GPUPower(j.Class) - n.Profile.GPUMax) * energy.Watts(j.Request.GPU)
+		if j.GPUClass != "" {
+			after += (n.Profile.GPUPower(j.GPUClass) - n.Profile.GPUMax) * energy.Watts(j.Request.GPU)
 		}
 	}
 	if n.Jobs == 0 {

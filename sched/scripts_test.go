@@ -20,7 +20,7 @@ import (
 //	profile NAME idle=W max=W exponent=E sleep=W wake-up=J gpu-idle=W gpu-max=W; a line CLASS SHARE for each class of GPU work
 //	node NAME site=S profile=P cpu=CORES memory=GIB gpu=N used-cpu=CORES used-memory=GIB jobs=N speed=X pue=R live=W;
 //	                                                    a line CLASS RATE LOADED IDLE for each benchmark
-//	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C pue=R weight=W
+//	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C gpu-class=C pue=R weight=W
 //	    max-carbon=G percentile=P max-price=P no-carbon=true
 //	policy wait=G price=G utilisation=G carbon=G max-delay=D max-age=D min-saving=R
 //	plan STRATEGY now=T last=NODE                       decides on all jobs and prints the decisions
@@ -144,7 +144,7 @@ func (a args) job(name string) sched.Job {
 	job := sched.Job{
 		ID: name, Submitted: a.clock("submitted"), Duration: a.duration("duration", time.Hour), AllowedDelay: a.duration("delay", 0),
 		Request:  sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30, GPU: int64(a.number("gpu", 0))},
-		Released: a.has("released"), Class: a.text("class", ""), PUE: a.number("pue", 0),
+		Released: a.has("released"), Class: a.text("class", ""), GPUClass: a.text("gpu-class", ""), PUE: a.number("pue", 0),
 		PerformanceWeight: a.number("weight", 0), HasPerformanceWeight: a.has("weight"),
 		Limits: sched.Limits{
 			Carbon: grid.Intensity(a.number("max-carbon", 0)), Percentile: a.number("percentile", 0),

@@ -12,7 +12,7 @@ import (
 // belowThreshold is the when "threshold": the job waits while no site keeps to its limits, and starts at the first
 // instant for which the forecast has one that does. A value equal to its limit keeps to it. Where the forecast names no
 // such instant, the job is held until its latest start; the next forecast may know better. Without limits it starts at
-// once, and so it does where a signal that a limit needs is absent or stale.
+// once, and so it does where no site has the signals that the limits need.
 //
 // A limit may be absolute, or a percentile: the value below which the site's own intensity stays for that share of the
 // next 24 hours, or of what the forecast has of them. Given both, the lower one counts.
@@ -28,10 +28,11 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 	if !j.Limits.limitsCarbon() && !j.Limits.HasPrice {
 		return now, Reason{Kind: Cheapest}
 	}
-	if !s.signalsFresh(j.Limits.limitsCarbon(), j.Limits.HasPrice) {
+	sites := s.known(j.Limits.limitsCarbon(), j.Limits.HasPrice)
+	if len(sites) == 0 {
 		return now, Reason{Kind: NoFreshSignal}
 	}
-	first := s.firstOpening(&j.Limits, latest)
+	first := s.firstOpening(sites, &j.Limits, latest)
 	reason := first.limits.reason(first.site, s.Now)
 	if len(s.Sites) > 1 {
 		reason.Site = first.site.Name
@@ -57,9 +58,9 @@ type opening struct {
 
 // firstOpening returns the site that keeps to the limits first, no later than the latest start; if none does, the first
 // one that says why.
-func (s *Snapshot) firstOpening(l *Limits, latest time.Time) (first opening) {
+func (s *Snapshot) firstOpening(sites []*Site, l *Limits, latest time.Time) (first opening) {
 	var buffer []share // reused from site to site
-	for _, site := range s.Sites {
+	for _, site := range sites {
 		here := opening{site: site, limits: siteLimits{price: math.Inf(1)}}
 		here.limits.carbon, buffer = carbonLimit(l, site.Carbon.Series, s.Now, buffer)
 		if l.HasPrice {

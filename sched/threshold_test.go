@@ -160,3 +160,35 @@ func TestPriceAloneIgnoresCarbon(t *testing.T) {
 		}
 	})
 }
+
+// A site of which nothing is known, as every new one, decides for nobody else; and where nothing is known of any, nobody is
+// held.
+func TestUnknownSitesAreLeftOut(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	series, err := grid.NewSeries(now, time.Hour, []float64{400, 400, 100, 100, 100, 100, 100, 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := &sched.Site{Name: "known", Carbon: grid.Signal{Series: series}}
+	silent := &sched.Site{Name: "silent"}
+	stale := &sched.Site{Name: "stale", Carbon: grid.Signal{Series: series, AsOf: now.Add(-5 * time.Hour)}}
+	job := sched.Job{ID: "j", Submitted: now, Duration: time.Hour, AllowedDelay: 4 * time.Hour, Limits: sched.Limits{Carbon: 200}}
+	for _, name := range []string{"carbon+window", "carbon+threshold"} {
+		strategy, err := sched.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decide := func(sites ...*sched.Site) sched.Decision {
+			return strategy.Plan(&sched.Snapshot{
+				Now: now, Queue: []sched.Job{job}, Sites: sites, Policy: sched.Policy{MaxSignalAge: 2 * time.Hour},
+			})[0]
+		}
+		alone, beside := decide(known), decide(silent, known, stale)
+		if !alone.Window.Start.Equal(now.Add(2*time.Hour)) || !beside.Window.Start.Equal(alone.Window.Start) {
+			t.Errorf("%s: held until %v alone and until %v beside unknown sites", name, alone.Window.Start, beside.Window.Start)
+		}
+		if d := decide(silent, stale); d.Held(now) || d.Reason.Kind != sched.NoFreshSignal {
+			t.Errorf("%s: of nothing known comes %v", name, d.Reason)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	}
 	_, atOnce := search.best(now)
 	start, least := now.Start, atOnce
-	for _, site := range s.Sites {
+	for _, site := range search.sites {
 		start, least = search.cheaper(site, latest, start, least)
 	}
 	if saved := atOnce - least; start.Equal(now.Start) || saved <= max(tolerance, s.Policy.MinSaving)*math.Abs(atOnce) {
@@ -75,14 +75,29 @@ func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	return NoOpinion, true
 }
 
-// signalsFresh reports whether every site has the signals that matter, none of them too old.
-func (s *Snapshot) signalsFresh(carbon, price bool) bool {
-	for _, site := range s.Sites {
-		if carbon && !site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) || price && !site.Price.Fresh(s.Now, s.Policy.MaxSignalAge) {
-			return false
+// known returns the sites that have the signals that matter, none of them too old. One site of which nothing is known must
+// not decide for all the others: it is left out, and the job may still be placed there.
+func (s *Snapshot) known(carbon, price bool) []*Site {
+	return sitesThat(s.Sites, func(site *Site) bool {
+		return (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) && (!price || site.Price.Fresh(s.Now, s.Policy.MaxSignalAge))
+	})
+}
+
+// sitesThat returns the sites for which ok holds: the very slice if that is all of them, as it mostly is.
+func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
+	for i, site := range sites {
+		if ok(site) {
+			continue
 		}
+		some := append([]*Site(nil), sites[:i]...)
+		for _, site := range sites[i+1:] {
+			if ok(site) {
+				some = append(some, site)
+			}
+		}
+		return some
 	}
-	return true
+	return sites
 }
 
 // tolerance is the relative difference below which two costs are the same: integrals of a constant signal differ in
@@ -99,6 +114,7 @@ func nominalPower(j *Job) energy.Watts {
 // windowSearch prices windows of one job.
 type windowSearch struct {
 	s       *Snapshot
+	sites   []*Site // of which enough is known
 	j       *Job
 	weights Weights
 	power   energy.Watts
@@ -109,13 +125,11 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 	if why, ok = c.s.mayWait(c.j, latest); !ok {
 		return why, false
 	}
-	if !c.s.signalsFresh(c.weights.countCarbon(), c.weights.countPrice()) {
+	if c.sites = c.s.known(c.weights.countCarbon(), c.weights.countPrice()); len(c.sites) == 0 {
 		return NoFreshSignal, false
 	}
-	for _, site := range c.s.Sites {
-		if !c.covered(site, now) {
-			return BeyondForecast, false
-		}
+	if c.sites = sitesThat(c.sites, func(site *Site) bool { return c.covered(site, now) }); len(c.sites) == 0 {
+		return BeyondForecast, false
 	}
 	return NoOpinion, true
 }
@@ -150,7 +164,7 @@ func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float6
 // best returns what w adds at the site where it costs least, and that cost.
 func (c *windowSearch) best(w Window) (e Estimate, least float64) {
 	least = math.Inf(1)
-	for _, site := range c.s.Sites {
+	for _, site := range c.sites {
 		if here, cost := c.at(site, w); cost < least {
 			e, least = here, cost
 		}

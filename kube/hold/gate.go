@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing: what
@@ -49,7 +50,11 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal stri
 	work, err := kube.ReadPod(pod)
 	job, settings := view.Settle(&work)
 	latest := job.LatestStart()
-	if err == nil && (!settings.Enforced() || !view.Settled() || job.Released || !now.Before(latest)) {
+	mode, _ := view.Mode(pod.Namespace)
+	switch {
+	case !view.Settled() || mode != v1alpha1.ModeEnforce:
+		return time.Time{}, false, false, ""
+	case err == nil && (!settings.Ours || job.Released || !now.Before(latest)):
 		return time.Time{}, false, false, ""
 	}
 	t := &ticket{pod: pod}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -37,15 +38,22 @@ type hold struct {
 	handOver        bool     // take off our label and leave the Job suspended: somebody else resumes it
 }
 
-// asked is what the object says of when it must run.
+// asked is all that a plan depends on, besides what is known of the grids.
 type asked struct {
 	delay, duration time.Duration
 	finishBy        time.Time
 	released        bool
+	limits          sched.Limits
+	when            string
+	weights         sched.Weights
+	mode            v1alpha1.Mode
 }
 
-func asks(j *sched.Job) asked {
-	return asked{delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released}
+func asks(j *sched.Job, s *kube.Settings) asked {
+	return asked{
+		delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released,
+		limits: j.Limits, when: s.When, weights: s.Weights, mode: s.Mode,
+	}
 }
 
 func (h *hold) compare(o *hold) int {

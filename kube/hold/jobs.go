@@ -186,7 +186,7 @@ func (l *Loop) sawJob(s *seenJob) {
 		h.unheld, h.reason = true, s.letGo
 		h.said = time.Time{} // it was never held, or somebody else released it: nobody is to be told
 		h.job, h.settings = view.Settle(h.work)
-		h.asked = asks(&h.job)
+		h.asked = asks(&h.job, &h.settings)
 		if first && s.nonsense {
 			l.sayRefused(h.about(true), s.letGo)
 		}
@@ -195,24 +195,24 @@ func (l *Loop) sawJob(s *seenJob) {
 	if !view.Settled() {
 		return // planAll settles it as soon as the policies are known
 	}
-	before := h.asked
 	l.settle(l.jobs, h, view)
-	if first || h.asked != before {
-		h.unheld, h.seen = false, nil
-	}
 }
 
 // deadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what an
 // earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
 func (s *seenJob) deadline(view *kube.View) time.Time {
 	job, settings := view.Settle(&s.work)
-	if view.Settled() || settings.AllowedDelay > 0 {
-		return job.LatestStart()
+	latest := job.LatestStart()
+	if view.Settled() {
+		return latest
+	}
+	if settings.AllowedDelay <= 0 {
+		latest = job.Submitted.Add(unknownDelay)
 	}
 	if !s.latest.IsZero() {
-		return s.latest
+		latest = earlier(latest, s.latest) // that knew the limits, and the schedule of its CronJob
 	}
-	return job.Submitted.Add(unknownDelay)
+	return latest
 }
 
 // unknownDelay holds Jobs of which nothing is known until the policies are; they are waited for no longer than
@@ -221,7 +221,7 @@ const unknownDelay = 24 * time.Hour
 
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, s *seenJob, job sched.Job) {
+func (l *Loop) clampToTick(ctx context.Context, s *seenJob, job sched.Job, wishes asked) {
 	// A thousand CronJobs tick at the full hour, and releases use the same client.
 	l.lookups <- struct{}{}
 	defer func() { <-l.lookups }()
@@ -233,7 +233,7 @@ func (l *Loop) clampToTick(ctx context.Context, s *seenJob, job sched.Job) {
 	}
 	l.post(func() {
 		h := l.jobs.byUID[s.uid]
-		if h == nil || h.asked != asks(&job) {
+		if h == nil || h.asked != wishes {
 			return
 		}
 		h.waiting = false

@@ -275,24 +275,25 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 	return more
 }
 
-// settle asks what the view says of a hold: whether it may wait, and how long.
+// settle asks what the view says of a hold: whether it may wait, for what, and how long. What was planned on other answers
+// is to be planned again.
 func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 	job, settings := view.Settle(h.work)
 	h.settings = settings
-	wishes := asks(&job)
+	wishes := asks(&job, &settings)
 	if wishes == h.asked {
-		h.job.Limits, h.job.Class = job.Limits, job.Class
 		return
 	}
-	h.job, h.asked = job, wishes
+	h.job, h.asked, h.unheld = job, wishes, false
 	l.setLatest(q, h, job.LatestStart())
 	if t, ok := l.gate.ticket(h.uid); ok {
 		t.latest.Store(h.latest.UnixNano())
 	}
-	if h.cron != nil && !job.Released {
-		h.waiting = true
+	// A lookup that was made for other wishes is waited for no longer.
+	h.waiting = h.cron != nil && !job.Released
+	if h.waiting {
 		run := h.cron
-		l.goes(func(ctx context.Context) { l.clampToTick(ctx, run, job) })
+		l.goes(func(ctx context.Context) { l.clampToTick(ctx, run, job, wishes) })
 	}
 }
 

@@ -1,12 +1,17 @@
 package hold
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -169,6 +174,84 @@ func TestAnnotationsWithoutEffectAreToldOnce(t *testing.T) {
 		said := strings.Count(w.events("first")+" "+w.events("second"), "NoEffect")
 		if said != 1 {
 			t.Errorf("it is said %d times", said)
+		}
+	})
+}
+
+// A Job says how long it may wait by itself; an earlier process knew more, as its CronJob's next tick or the cluster's
+// maximum, and wrote down what follows.
+func TestPromiseBeforePoliciesAreKnown(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.see(kube.Unsettled())
+		w.job("j", marked(5*time.Hour), func(j *batchv1.Job) {
+			j.Annotations[kube.AnnotationLatestStart] = time.Now().Add(20 * time.Second).UTC().Format(time.RFC3339)
+		})
+		w.wantJob("j", 10*time.Second, 21*time.Second)
+	})
+}
+
+// What somebody writes on a Job that is held counts at once, also what it waits for.
+func TestChangedLimitsCount(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour) // 500 until then
+		w.job("j", map[string]string{kube.AnnotationAllowedDelay: "3h", kube.AnnotationCarbonThreshold: "200"})
+		pod := w.pod("p", map[string]string{kube.AnnotationAllowedDelay: "3h", kube.AnnotationCarbonThreshold: "200"})
+		w.loop.Hold(pod)
+		time.Sleep(time.Minute)
+		if !w.suspended("j") {
+			t.Fatal("not held")
+		}
+		patch := []byte(`{"metadata":{"annotations":{"` + kube.AnnotationCarbonThreshold + `":"600"}}}`)
+		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.wantJob("j", 0, time.Second)
+		if _, ok := w.activated("p"); !ok {
+			t.Error("the pod is held")
+		}
+	})
+}
+
+// Run-now does not wait for a lookup of a CronJob that was made before it.
+func TestRunNowDuringALookup(t *testing.T) {
+	asked := make(chan struct{}, 8)
+	prepare := func(w *world, _ *Config) {
+		w.client.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			asked <- struct{}{}
+			return true, nil, apierrors.NewInternalError(errors.New("slow"))
+		})
+	}
+	during(t, prepare, func(w *world) {
+		w.green(2 * time.Hour)
+		// More lookups than are made at once: this one waits its turn.
+		for range parallelLookups {
+			w.loop.lookups <- struct{}{}
+		}
+		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: new(true)}}
+		})
+		time.Sleep(time.Second)
+		patch := []byte(`{"metadata":{"annotations":{"` + kube.AnnotationRunNow + `":"true"}}}`)
+		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.wantJob("j", 0, time.Second)
+		for range parallelLookups {
+			<-w.loop.lookups
+		}
+	})
+}
+
+func TestOtherModesAreSilent(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.policy(v1alpha1.ModeOff, time.Hour)
+		w.loop.Hold(w.pod("p", map[string]string{kube.AnnotationAllowedDelay: "tomorrow"}))
+		time.Sleep(time.Minute)
+		if got := w.events("p"); got != "" {
+			t.Errorf("events are %q", got)
 		}
 	})
 }

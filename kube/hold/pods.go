@@ -185,10 +185,8 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 		}
 		return
 	}
-	before := h.asked
-	l.settle(l.pods, h, l.known())
-	if first || h.asked != before {
-		h.unheld, h.seen = false, nil
+	if view := l.known(); view.Settled() {
+		l.settle(l.pods, h, view)
 	}
 }
 

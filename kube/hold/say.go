@@ -195,7 +195,7 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 		return
 	}
 	cause := h.cause(now, q.pace.lead())
-	heldFor.WithLabelValues(kind).Observe(max(0, now.Sub(h.job.Submitted).Seconds()))
+	heldFor.WithLabelValues(kind).Observe(max(0, now.Sub(h.work.Submitted()).Seconds()))
 	releases.WithLabelValues(kind, cause).Inc()
 	if h.said.IsZero() {
 		return // never told to wait

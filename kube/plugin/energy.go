@@ -78,7 +78,7 @@ func (*Energy) Name() string { return EnergyName }
 // in its namespace, or its annotations make no sense.
 func (e *Energy) read(pod *v1.Pod) *request {
 	view := e.view()
-	if e.args.Scope != All && !view.Concerns(pod) {
+	if e.args.Scope != All && (!view.Settled() || !view.Concerns(pod)) {
 		return nil
 	}
 	work, err := kube.ReadPod(pod)

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -91,11 +90,10 @@ func setUp(ctx context.Context, dir string) error {
 	if err := cluster.AddNodes(ctx, lab.Nodes("node", 10, lab.Capacity(64, 256), nil)); err != nil {
 		return err
 	}
-	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.Namespace}}
-	if _, err := shared.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if err := cluster.AdmitHolds(ctx); err != nil {
 		return err
 	}
-	for _, file := range []string{"scheduler/rbac.yaml", "hold/guard.yaml", "hold/admission.yaml"} {
+	for _, file := range []string{"scheduler/rbac.yaml", "hold/guard.yaml"} {
 		if err := shared.apply(ctx, filepath.Join(root, "deploy", file)); err != nil {
 			return fmt.Errorf("applying %s: %w", file, err)
 		}

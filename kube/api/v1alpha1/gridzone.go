@@ -71,6 +71,7 @@ type CarbonSpec struct {
 	// Age beyond which the last good answer is no answer.
 	// +optional
 	// +kubebuilder:default="2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// Asked in this order; the first that answers well is believed.
 	// +kubebuilder:validation:MinItems=1
@@ -84,6 +85,7 @@ type CarbonSpec struct {
 type CarbonSource struct {
 	// Polling interval; by default that of the provider's own updates.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// Requests that may be made to it in an hour, over all replicas and restarts.
 	// +optional
@@ -117,6 +119,7 @@ type PriceSpec struct {
 	// Age beyond which the last good answer is no answer. Tariffs do not age.
 	// +optional
 	// +kubebuilder:default="36h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('744h')",message="want 1m to 744h"
 	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
 	// Asked in this order; the first that answers well is believed.
 	// +kubebuilder:validation:MinItems=1
@@ -130,6 +133,7 @@ type PriceSpec struct {
 type PriceSource struct {
 	// Polling interval; by default that of the provider's own updates.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('168h')",message="want 1m to 168h"
 	Every *metav1.Duration `json:"every,omitempty"`
 	// Requests that may be made to it in an hour, over all replicas and restarts.
 	// +optional
