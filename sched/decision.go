@@ -121,7 +121,7 @@ func (r *Reason) saved() string {
 func (r *Reason) above() string {
 	until, comment := r.Until, ""
 	if until.IsZero() {
-		until, comment = r.Latest, ", and no forecast says when that ends"
+		until, comment = r.Latest, ", and the forecast does not fall below it before then"
 	}
 	return fmt.Sprintf("held until %s: %s, above the limit of %s%s; starts by %s at the latest",
 		until.UTC().Format(time.RFC3339), r.present(), r.quantity(r.Threshold), comment, r.Latest.UTC().Format(time.RFC3339))

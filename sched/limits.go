@@ -40,11 +40,23 @@ func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why
 			return fmt.Sprintf("draws up to %.4g W, PUE of %.4g included: want at most %.4g W", float64(full), pue, float64(maxPower)), false
 		}
 	}
-	if minEfficiency > 0 && cpu > 0 && n.Capacity.MilliCPU > 0 {
-		if efficiency := float64(n.Capacity.MilliCPU) / 1000 / float64(cpu); efficiency < minEfficiency {
+	if minEfficiency > 0 {
+		if efficiency, known := n.efficiency(pue); known && efficiency < minEfficiency {
 			return fmt.Sprintf("has %.3g cores per watt at full load, PUE of %.4g included: want at least %.3g",
 				efficiency, pue, minEfficiency), false
 		}
 	}
 	return "", true
+}
+
+// Efficiency returns the cores per watt of n at full load, PUE included, which the limit of efficiency is compared with.
+// ok is false where it is not known: n has no power profile, or one that draws nothing, or no cores.
+func (n *Node) Efficiency() (coresPerWatt float64, ok bool) { return n.efficiency(n.Facility()) }
+
+func (n *Node) efficiency(pue float64) (coresPerWatt float64, ok bool) {
+	if n.Profile == nil || n.Capacity.MilliCPU <= 0 {
+		return 0, false
+	}
+	full := pue * float64(n.Profile.Power(1))
+	return float64(n.Capacity.MilliCPU) / 1000 / full, full > 0
 }

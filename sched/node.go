@@ -40,17 +40,23 @@ type Node struct {
 	HasLive    bool                        // the reading exists and is fresh
 }
 
-// pue returns what the power that j draws on n is multiplied with at the site's meter.
-func (n *Node) pue(j *Job) float64 {
+// Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site, else 1.
+func (n *Node) Facility() float64 {
 	switch {
-	case j.PUE > 0:
-		return j.PUE
 	case n.PUE > 0:
 		return n.PUE
 	case n.Site == nil:
 		return 1
 	}
 	return n.Site.pue()
+}
+
+// pue returns what the power that j draws on n is multiplied with at the site's meter.
+func (n *Node) pue(j *Job) float64 {
+	if j.PUE > 0 {
+		return j.PUE
+	}
+	return n.Facility()
 }
 
 // Runtime returns how long j runs on n.

@@ -50,7 +50,7 @@ func readJob(j *batchv1.Job) *seenJob {
 	case never:
 		s.letGo = why
 	case !s.suspended:
-		s.letGo = "it was resumed"
+		s.letGo = resumed
 	}
 	s.work = work
 	s.idleMarks = kube.Unsupported(j.Annotations, j.Spec.Template.Annotations)
@@ -69,6 +69,9 @@ func readJob(j *batchv1.Job) *seenJob {
 	}
 	return s
 }
+
+// resumed is why a Job is let go that somebody else lets run.
+const resumed = "it was resumed"
 
 // watchJobs follows the Jobs with our label. It keeps no copies of them, so that a hundred thousand held Jobs fit in
 // the memory of a scheduler. It is no part of kube-scheduler's informers, all of which must have synced before the

@@ -230,7 +230,7 @@ func TestJobWithoutSignalsRunsAtOnce(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.job("j", marked(3*time.Hour))
 		w.wantJob("j", 0, time.Second)
-		if got := w.events("j"); got != "" {
+		if got := w.events("j"); got != "NotHeld" {
 			t.Errorf("events are %q", got)
 		}
 	})

@@ -197,8 +197,15 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 	cause := h.cause(now, q.pace.lead())
 	heldFor.WithLabelValues(kind).Observe(max(0, now.Sub(h.work.Submitted()).Seconds()))
 	releases.WithLabelValues(kind, cause).Inc()
-	if h.said.IsZero() {
-		return // never told to wait
+	about := h.about(kind == kindJob)
+	if h.said.IsZero() { // never told to wait
+		if kind == kindJob && h.unheld && h.reason != resumed {
+			why := h.reason // it was suspended for a moment, and its owner may wonder
+			l.tell(func(ctx context.Context) error {
+				return l.event(ctx, about, v1.EventTypeNormal, reasonNotHeld, "not held: "+why)
+			})
+		}
+		return
 	}
 	text := "the allowed delay is used up"
 	if cause == reasonReleased {
@@ -207,7 +214,6 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 			text = h.reason
 		}
 	}
-	about := h.about(kind == kindJob)
 	l.tell(func(ctx context.Context) error {
 		return l.event(ctx, about, v1.EventTypeNormal, cause, text)
 	})

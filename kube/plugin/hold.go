@@ -32,11 +32,18 @@ type PodWatcher interface {
 	WatchPods(informer cache.SharedIndexInformer) error
 }
 
+// shared is what the instances of Hold in all profiles have in common. A pod of any profile shows that the queue works, and
+// the activator of any profile may be the one that is used.
+type shared struct {
+	watch   sync.Once
+	running atomic.Bool
+}
+
 // Hold keeps the pods that the Gate holds out of the scheduling queue.
 type Hold struct {
 	gate    Gate // nil: nothing is held
 	clock   func() time.Time
-	running atomic.Bool // whether the queue has begun to work
+	running *atomic.Bool // whether the queue, which all profiles share, has begun to work
 	rescue  rescue
 }
 
@@ -49,12 +56,12 @@ var (
 // in the pod's condition, which the gate's owner writes.
 var held = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held by KubEnergy: see the pod's PodScheduled condition")
 
-func (d Deps) newHold(ctx context.Context, watch *sync.Once, handle fwk.Handle) (fwk.Plugin, error) {
-	h := &Hold{gate: d.Gate, clock: d.Clock, rescue: rescue{log: d.Log}}
+func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) (fwk.Plugin, error) {
+	h := &Hold{gate: d.Gate, clock: d.Clock, running: &s.running, rescue: rescue{log: d.Log}}
 	if h.gate != nil {
 		if watcher, ok := h.gate.(PodWatcher); ok {
 			var err error
-			watch.Do(func() { err = watcher.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer()) })
+			s.watch.Do(func() { err = watcher.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer()) })
 			if err != nil {
 				return nil, fmt.Errorf("building plugin %s: %w", HoldName, err)
 			}

@@ -91,6 +91,28 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 	}
 }
 
+// The profiles share one queue, and the gate uses the activator that it was given last: that of a profile which no pod may
+// ever name.
+func TestAnyProfileShowsThatTheQueueWorks(t *testing.T) {
+	gate, h := &door{}, &handle{}
+	factory := New(Deps{Gate: gate})[HoldName]
+	var first fwk.Plugin
+	for range 3 {
+		pl, err := factory(t.Context(), nil, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = pl
+		}
+	}
+	first.(*Hold).PreEnqueue(t.Context(), newPod())
+	gate.activate(map[string]*v1.Pod{"lab/p": newPod()})
+	if h.activated != 1 {
+		t.Errorf("%d pods activated, want 1", h.activated)
+	}
+}
+
 // porch is a door that wants to see who comes.
 type porch struct {
 	door

@@ -39,7 +39,7 @@ func New(d Deps) map[string]Factory {
 		d.Log = slog.New(slog.DiscardHandler)
 	}
 	registerMetrics()
-	watch := &sync.Once{}
+	common := &shared{}
 	return map[string]Factory{
 		EnergyName: d.newEnergy,
 		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
@@ -47,7 +47,7 @@ func New(d Deps) map[string]Factory {
 			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {
 				return nil, fmt.Errorf("building plugin %s: it takes no args, but the flags --kubenergy-*", HoldName)
 			}
-			return d.newHold(ctx, watch, handle)
+			return d.newHold(ctx, common, handle)
 		},
 	}
 }
