@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,14 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// accounts estimate what finished pods have used, where no meter says it: the power that their node draws more for their
-// requests, for as long as they ran. The idle power of nodes that are awake anyway is nobody's: ten pods of a node do not
-// pay it ten times.
+// accounts estimate what finished pods have used, where no meter says it: their share of what their node draws more than
+// asleep, for as long as they ran. Pods that ran beside each other share it: together they never pay for more than the
+// node can draw.
 //
 // Nothing is guessed: a pod whose node, power profile or grid is not known is counted as such, and adds nothing.
 type accounts struct {
@@ -34,9 +37,13 @@ type accounts struct {
 	log     *slog.Logger
 	began   time.Time
 	queue   chan finished
+	past    *pastRuns
+	elected <-chan struct{} // closed when we lead; nil: never, or always
+	sampled time.Time       // when the history was last brought up to date
 
-	mu      sync.Mutex
-	running map[types.UID]struct{} // pods that were seen before their end
+	mu    sync.Mutex
+	known map[types.UID]bool // of pods that exist, whether they have ended
+	unled []finished         // pods that ended lately while we did not lead
 }
 
 // finished is a pod and when it ended.
@@ -56,30 +63,27 @@ const (
 	lacksProfile = "profile" // nobody says what its node draws
 	lacksGrid    = "grid"    // its energy is known, its emissions are not: intensities were not recorded while it ran
 	lacksTime    = "time"    // it does not say how long it ran
+	lacksLeader  = "leader"  // it ended just before we led: perhaps nobody did
 	lacksRoom    = "overload"
 )
 
 func newAccounts(c client.Client, view func() *kube.View, h *history, leads func() bool, m *instruments, log *slog.Logger) *accounts {
 	return &accounts{
 		client: c, view: view, history: h, leads: leads, metrics: m, now: time.Now, log: log, began: time.Now(),
-		queue: make(chan finished, accountsQueue), running: map[types.UID]struct{}{},
+		queue: make(chan finished, accountsQueue), past: newPastRuns(), known: map[types.UID]bool{},
 	}
 }
 
 func over(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
 
-// saw is told of every pod that an informer adds or updates. A pod that has ended before we came was somebody else's.
+// saw is told of every pod that an informer adds or updates. A pod that has ended before we came was somebody else's. That
+// a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
 func (a *accounts) saw(p *v1.Pod) {
 	a.mu.Lock()
-	_, known := a.running[p.UID]
-	if !over(p) {
-		a.running[p.UID] = struct{}{}
-		a.mu.Unlock()
-		return
-	}
-	delete(a.running, p.UID)
+	ended, known := a.known[p.UID]
+	a.known[p.UID] = ended || over(p)
 	a.mu.Unlock()
-	if known || p.CreationTimestamp.After(a.began) && a.now().Sub(p.CreationTimestamp.Time) < time.Minute {
+	if over(p) && !ended && (known || p.CreationTimestamp.After(a.began)) {
 		a.put(p, a.now())
 	}
 }
@@ -87,31 +91,84 @@ func (a *accounts) saw(p *v1.Pod) {
 // lost is told of every pod that is deleted. One that still ran has ended now.
 func (a *accounts) lost(p *v1.Pod) {
 	a.mu.Lock()
-	_, known := a.running[p.UID]
-	delete(a.running, p.UID)
+	ended, known := a.known[p.UID]
+	delete(a.known, p.UID)
 	a.mu.Unlock()
-	if known {
+	if known && !ended {
 		a.put(p, a.now())
 	}
 }
 
 func (a *accounts) put(p *v1.Pod, end time.Time) {
-	if !a.leads() || p.Spec.NodeName == "" {
+	if p.Spec.NodeName == "" {
+		return
+	}
+	f := finished{p, end}
+	lead := a.leads()
+	if run, ok := runOf(p); ok {
+		if run.window.End.After(end) {
+			run.window.End = end
+		}
+		run.booked = !lead
+		a.past.add(p.Spec.NodeName, run)
+	}
+	if !lead {
+		a.miss(f)
 		return
 	}
 	select {
-	case a.queue <- finished{p, end}:
+	case a.queue <- f:
 	default:
 		a.metrics.unaccounted.WithLabelValues(lacksRoom).Inc()
 	}
 }
 
+// unledFor is how long nobody may lead after a leader that died: a Lease's duration, and the pauses between looks at it.
+const unledFor = 20 * time.Second
+
+// miss remembers a pod that ended while we did not lead, for as long as we may find that nobody else did.
+func (a *accounts) miss(f finished) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	old := 0
+	for old < len(a.unled) && (f.end.Sub(a.unled[old].end) > unledFor || len(a.unled)-old >= accountsQueue) {
+		old++
+	}
+	a.unled = append(slices.Delete(a.unled, 0, old), f)
+}
+
+// succeed counts what ended just before we led. Whether the one who led before has accounted for it nobody knows, so
+// nothing is added for it.
+func (a *accounts) succeed() {
+	a.mu.Lock()
+	missed := a.unled
+	a.unled = nil
+	a.mu.Unlock()
+	view, now := a.view(), a.now()
+	for _, f := range missed {
+		if _, ours := concerned(view, f.pod); ours && now.Sub(f.end) <= unledFor {
+			a.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
+		}
+	}
+}
+
+// concerned returns a pod as the core sees it, and whether we account for it.
+func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
+	work, _ := kube.ReadPod(p) // what makes no sense counts as not said
+	job, settings := view.Settle(&work)
+	return job, settings.Ours && settings.Mode != v1alpha1.ModeOff
+}
+
 // run accounts until ctx ends.
 func (a *accounts) run(ctx context.Context) error {
+	elected := a.elected
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-elected:
+			elected = nil
+			a.succeed()
 		case f := <-a.queue:
 			a.account(ctx, f)
 		}
@@ -124,84 +181,124 @@ func (a *accounts) account(ctx context.Context, f finished) {
 			a.log.Error("accounting panicked", "namespace", f.pod.Namespace, "pod", f.pod.Name, "panic", r)
 		}
 	}()
-	work, _ := kube.ReadPod(f.pod) // what makes no sense counts as not said
+	running := forever // the first start of those that still run on its node
+	defer func() { a.past.settle(f.pod.Spec.NodeName, f.pod.UID, running) }()
 	view := a.view()
-	job, settings := view.Settle(&work)
-	if !settings.Ours || settings.Mode == v1alpha1.ModeOff {
+	job, ours := concerned(view, f.pod)
+	if !ours {
+		running = time.Time{} // nobody has looked
 		return
 	}
-	window, ok := ran(f)
-	if !ok {
+	own, _ := runOf(f.pod)
+	var timed bool
+	if own.window, timed = ran(f); !timed {
+		running = time.Time{}
 		a.metrics.unaccounted.WithLabelValues(lacksTime).Inc()
 		return
 	}
-	node, lacks, err := a.node(ctx, view, f.pod)
+	node, others, lacks, err := a.node(ctx, view, f.pod)
 	if err != nil {
 		a.log.Warn("accounting for a finished pod", "namespace", f.pod.Namespace, "pod", f.pod.Name, "error", err)
-		lacks = lacksNode
+		lacks, running = lacksNode, time.Time{}
+	}
+	for i := range others {
+		if o := &others[i]; o.window.End.Equal(forever) && o.window.Start.Before(running) {
+			running = o.window.Start
+		}
 	}
 	if lacks != "" {
 		a.metrics.unaccounted.WithLabelValues(lacks).Inc()
 		return
 	}
-	a.book(ctx, view, f.pod, &job, node, window)
+	var c charge
+	c.parts, c.wakeUp = share(node, &job, own, others)
+	c.site = *node.Site
+	c.site.PUE = cmp.Or(job.PUE, node.Facility())
+	a.book(ctx, f.pod, &c)
+}
+
+// charge is what a pod is charged for, before it is priced.
+type charge struct {
+	site   sched.Site // whose PUE is that of the node
+	parts  []part
+	wakeUp energy.Joules
+}
+
+// window returns from when to when the pod ran.
+func (c *charge) window() sched.Window {
+	return sched.Window{Start: c.parts[0].window.Start, End: c.parts[len(c.parts)-1].window.End}
 }
 
 // book adds a pod to the counters of its namespace.
-func (a *accounts) book(ctx context.Context, view *kube.View, pod *v1.Pod, job *sched.Job, node *sched.Node, window sched.Window) {
-	ns := pod.Namespace
-	site := node.Site
-	used, known := a.estimate(view, job, node, site, window)
+func (a *accounts) book(ctx context.Context, pod *v1.Pod, c *charge) {
+	ns, w := pod.Namespace, c.window()
+	used := a.estimate(c, 0)
 	a.metrics.finished.WithLabelValues(ns).Inc()
-	a.metrics.runtime.WithLabelValues(ns).Add(window.End.Sub(window.Start).Seconds())
+	a.metrics.runtime.WithLabelValues(ns).Add(w.End.Sub(w.Start).Seconds())
 	a.metrics.energy.WithLabelValues(ns).Add(max(0, float64(used.Energy)))
-	unheld, unheldKnown := used, known
+	unheld := used
 	if held := a.heldFor(ctx, pod); held > 0 {
-		unheld, unheldKnown = a.estimate(view, job, node, site, sched.Window{Start: window.Start.Add(-held), End: window.End.Add(-held)})
+		unheld = a.estimate(c, held)
 	}
-	if !known.carbon {
+	if !used.knowsCarbon {
 		a.metrics.unaccounted.WithLabelValues(lacksGrid).Inc()
 	} else {
-		if !unheldKnown.carbon {
+		if !unheld.knowsCarbon {
 			unheld.Carbon = used.Carbon // no saving is claimed that cannot be shown
 		}
-		a.metrics.carbon.WithLabelValues(ns).Add(max(0, float64(used.Carbon)))
-		a.metrics.counterfactualCarbon.WithLabelValues(ns).Add(max(0, float64(unheld.Carbon)))
+		a.metrics.carbon.WithLabelValues(ns, used.signal).Add(max(0, float64(used.Carbon)))
+		a.metrics.counterfactualCarbon.WithLabelValues(ns, used.signal).Add(max(0, float64(unheld.Carbon)))
 	}
-	if known.price {
-		if !unheldKnown.price {
+	if used.knowsPrice {
+		if !unheld.knowsPrice {
 			unheld.Cost = used.Cost
 		}
-		currency := a.currency(ctx, site.Name)
-		a.metrics.cost.WithLabelValues(ns, currency).Add(float64(used.Cost))
-		a.metrics.counterfactualCost.WithLabelValues(ns, currency).Add(float64(unheld.Cost))
+		a.metrics.cost.WithLabelValues(ns, used.currency).Add(float64(used.Cost))
+		a.metrics.counterfactualCost.WithLabelValues(ns, used.currency).Add(float64(unheld.Cost))
 	}
 }
 
-// known says which signals of a site were recorded.
-type known struct{ carbon, price bool }
-
-// estimate predicts, with what is known since, what the job has added on its node.
-func (a *accounts) estimate(view *kube.View, job *sched.Job, node *sched.Node, site *sched.Site, w sched.Window) (sched.Estimate, known) {
-	a.history.sample(view, a.now()) // the last minutes
-	past := *site
-	var k known
-	past.Carbon, k.carbon = a.history.carbon(site.Name, w.Start, w.End)
-	past.Price, k.price = a.history.price(site.Name, w.Start, w.End)
-	there := *node
-	there.Site = &past
-	var s sched.Snapshot
-	return s.Estimate(job, &there, w), k
+// bill is what a charge amounts to.
+type bill struct {
+	sched.Estimate
+	units
+	knowsCarbon, knowsPrice bool // the signals were recorded
 }
 
-// ran returns when the pod ran.
+// estimate prices a charge with what is known since, or what it would have come to earlier.
+func (a *accounts) estimate(c *charge, earlier time.Duration) bill {
+	if now := a.now(); now.Sub(a.sampled).Abs() >= time.Second { // the last minutes
+		a.history.sample(a.view(), now)
+		a.sampled = now
+	}
+	w := c.window()
+	w.Start, w.End = w.Start.Add(-earlier), w.End.Add(-earlier)
+	past := c.site
+	var b bill
+	past.Carbon, b.knowsCarbon = a.history.carbon(past.Name, w.Start, w.End)
+	past.Price, b.knowsPrice = a.history.price(past.Name, w.Start, w.End)
+	b.units = a.history.units(past.Name)
+	burst := c.wakeUp
+	for _, p := range c.parts {
+		e := past.Account(p.power, burst, sched.Window{Start: p.window.Start.Add(-earlier), End: p.window.End.Add(-earlier)})
+		b.Energy += e.Energy
+		b.Carbon += e.Carbon
+		b.Cost += e.Cost
+		burst = 0
+	}
+	return b
+}
+
+// ran returns when the pod ran. A container that was started again tells its last start only, so the pod's is taken then.
 func ran(f finished) (sched.Window, bool) {
 	w := sched.Window{End: f.end}
 	if f.pod.Status.StartTime != nil {
 		w.Start = f.pod.Status.StartTime.Time
 	}
 	var first, last time.Time
+	restarted := false
 	for i := range f.pod.Status.ContainerStatuses {
+		restarted = restarted || f.pod.Status.ContainerStatuses[i].RestartCount > 0
 		t := f.pod.Status.ContainerStatuses[i].State.Terminated
 		if t == nil || t.StartedAt.IsZero() || t.FinishedAt.IsZero() {
 			continue
@@ -214,35 +311,50 @@ func ran(f finished) (sched.Window, bool) {
 		}
 	}
 	if over(f.pod) && !first.IsZero() {
-		w.Start, w.End = first, last
+		w.End = last
+		if !restarted || w.Start.IsZero() {
+			w.Start = first
+		}
 	}
 	return w, !w.Start.IsZero() && w.End.After(w.Start)
 }
 
-// node returns the pod's node as it is without the pod.
-func (a *accounts) node(ctx context.Context, view *kube.View, pod *v1.Pod) (node *sched.Node, lacks string, err error) {
+// node returns the pod's node, and the runs of all other pods on it that are known.
+func (a *accounts) node(ctx context.Context, view *kube.View, pod *v1.Pod) (node *sched.Node, others []podRun, lacks string, err error) {
 	var n v1.Node
 	if err := a.client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &n); err != nil {
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
-		return nil, lacksNode, err
+		return nil, nil, lacksNode, err
 	}
 	var pods v1.PodList
 	if err := a.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, lacksNode, err
+		return nil, nil, lacksNode, err
 	}
-	var others load
-	for i := range pods.Items {
-		if p := &pods.Items[i]; p.UID != pod.UID {
-			others.add(p)
+	seen := map[types.UID]bool{pod.UID: true}
+	past := a.past.beside(n.Name)
+	for i := range past { // first: a pod may have ended that the cache shows running
+		if r := &past[i]; !seen[r.uid] {
+			seen[r.uid] = true
+			others = append(others, *r)
 		}
 	}
-	found, ok := others.on(view, &n)
-	if !ok {
-		return nil, lacksProfile, nil
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if seen[p.UID] {
+			continue
+		}
+		if r, ok := runOf(p); ok {
+			others = append(others, r)
+		}
 	}
-	return &found, "", nil
+	var none load
+	found, ok := none.on(view, &n)
+	if !ok {
+		return nil, others, lacksProfile, nil
+	}
+	return &found, others, "", nil
 }
 
 // load is what pods have requested of a node.
@@ -256,9 +368,7 @@ func (l *load) add(p *v1.Pod) {
 		return
 	}
 	l.requested = l.requested.Add(kube.PodRequest(p))
-	if owner := metav1.GetControllerOfNoCopy(p); owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node" {
-		l.jobs++
-	}
+	l.jobs += count(keepsAwake(p))
 }
 
 // on returns the node with this load. ok is false where nobody says what it draws.
@@ -282,13 +392,4 @@ func (a *accounts) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 		return 0
 	}
 	return released.Sub(job.CreationTimestamp.Time)
-}
-
-// currency returns that of a site's prices.
-func (a *accounts) currency(ctx context.Context, site string) string {
-	var zone v1alpha1.GridZone
-	if err := a.client.Get(ctx, types.NamespacedName{Name: site}, &zone); err != nil || zone.Spec.Price == nil {
-		return "unknown"
-	}
-	return zone.Spec.Price.Currency
 }

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/controller/signal"
 )
 
 // callsName is the ConfigMap that remembers the calls of the last hour, so that replicas that restart, or follow each
@@ -34,9 +36,11 @@ type calls struct {
 	last    *v1.ConfigMap       // as it was written last; of the writer
 }
 
+// reservation is one call that somebody asks for, or a pause.
 type reservation struct {
 	key     string
-	perHour int
+	perHour int // 0: a pause
+	until   time.Time
 	now     time.Time
 
 	done    bool
@@ -44,6 +48,8 @@ type reservation struct {
 	next    time.Time
 	err     error
 }
+
+var _ signal.Blocker = (*calls)(nil)
 
 func newCalls(c client.Client, namespace string) *calls {
 	k := &calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
@@ -58,12 +64,28 @@ func (k *calls) Reserve(ctx context.Context, source string, perHour int, now tim
 		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %d calls per hour: want more than 0", source, perHour)
 	}
 	r := &reservation{key: callsKey(source), perHour: perHour, now: now}
+	if err := k.settle(ctx, r); err != nil {
+		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %w", source, err)
+	}
+	return r.granted, r.next, nil
+}
+
+// Block has Reserve refuse a source until a moment, also over restarts. The last word counts; the zero time lifts it.
+func (k *calls) Block(ctx context.Context, source string, until, now time.Time) error {
+	if err := k.settle(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
+		return fmt.Errorf("noting a pause of %s: %w", source, err)
+	}
+	return nil
+}
+
+// settle waits until a reservation is decided on and written.
+func (k *calls) settle(ctx context.Context, r *reservation) error {
 	k.pending <- append(<-k.pending, r)
 	select {
 	case k.writing <- struct{}{}:
 	case <-ctx.Done():
 		// It may be written yet. Then a call is lost, which is on the right side of the limit.
-		return false, time.Time{}, ctx.Err()
+		return ctx.Err()
 	}
 	defer func() { <-k.writing }()
 	if !r.done {
@@ -71,10 +93,7 @@ func (k *calls) Reserve(ctx context.Context, source string, perHour int, now tim
 		k.pending <- nil
 		k.write(ctx, batch)
 	}
-	if r.err != nil {
-		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %w", source, r.err)
-	}
-	return r.granted, r.next, nil
+	return r.err
 }
 
 // write decides on a batch and writes down what it grants.
@@ -107,7 +126,11 @@ func (k *calls) attempt(ctx context.Context, batch []*reservation) error {
 	changed := false
 	for _, r := range batch {
 		b := readCallLog(m.Data[r.key], r.now)
-		r.granted, r.next = b.grant(r.now, r.perHour)
+		if r.perHour == 0 {
+			b.block(r.until, r.now)
+		} else {
+			r.granted, r.next = b.grant(r.now, r.perHour)
+		}
 		// Also where there is no room: a clock that ran ahead is corrected once, or it would silence the source for ever.
 		if text := b.String(); text != m.Data[r.key] {
 			m.Data[r.key], changed = text, true
@@ -118,7 +141,10 @@ func (k *calls) attempt(ctx context.Context, batch []*reservation) error {
 		return nil
 	}
 	now := batch[0].now
-	maps.DeleteFunc(m.Data, func(_, text string) bool { return len(readCallLog(text, now)) == 0 })
+	maps.DeleteFunc(m.Data, func(_, text string) bool {
+		b := readCallLog(text, now)
+		return b.empty()
+	})
 	if m.ResourceVersion == "" {
 		err = k.client.Create(ctx, m)
 	} else {
@@ -161,8 +187,12 @@ func callsKey(name string) string {
 	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
 }
 
-// callLog is the calls of the last hour, oldest first, written as "second:count second:count".
-type callLog []callCount
+// callLog is the calls of the last hour, oldest first, written as "second:count second:count", behind "until=second" where
+// there is a pause.
+type callLog struct {
+	until int64 // Unix seconds; 0: no pause
+	calls []callCount
+}
 
 type callCount struct {
 	from  int64 // Unix seconds; the calls were made within its grain
@@ -170,49 +200,87 @@ type callCount struct {
 	calls int
 }
 
-// window is how long a call counts.
-const window = int64(time.Hour / time.Second)
+const (
+	// Clocks of replicas may be apart by this. What another one has written is not moved for it, and a call counts for as
+	// much longer than an hour, so that those who see it early and late together stay within the limit of an hour.
+	clockSkew = int64(time.Minute / time.Second)
+	// window is how long a call counts.
+	window = int64(time.Hour/time.Second) + clockSkew
+	// What is further ahead of our clock than this was written by one that is wrong.
+	farAhead = int64(5 * time.Minute / time.Second)
+	// longestPause is the longest that a provider is obeyed.
+	longestPause = int64(24 * time.Hour / time.Second)
+)
 
 // Above this many calls per hour they are counted by the minute, so that a key stays short.
 const exactly = 60
 
-// readCallLog leaves out what no longer counts, and what makes no sense. A call in the future was written by a clock that
-// runs ahead: it counts from now on, for no longer than any other.
+const untilPrefix = "until="
+
+// readCallLog leaves out what no longer counts, and what makes no sense. A call far in the future was written by a clock
+// that runs ahead: it counts from now on, for no longer than any other.
 func readCallLog(text string, now time.Time) callLog {
 	var b callLog
 	for entry := range strings.FieldsSeq(text) {
-		second, rest, _ := strings.Cut(entry, ":")
-		count, grain, coarse := strings.Cut(rest, "/")
-		from, err1 := strconv.ParseInt(second, 10, 64)
-		calls, err2 := strconv.Atoi(count)
-		c := callCount{from: min(from, now.Unix()), grain: 1, calls: calls}
-		if coarse {
-			c.grain, _ = strconv.ParseInt(grain, 10, 64)
-		}
-		if err1 != nil || err2 != nil || calls <= 0 || c.grain < 1 || c.grain > window || c.expires() <= now.Unix() {
+		if until, pause := strings.CutPrefix(entry, untilPrefix); pause {
+			if t, err := strconv.ParseInt(until, 10, 64); err == nil {
+				b.block(time.Unix(t, 0), now)
+			}
 			continue
 		}
-		b = append(b, c)
+		if c, ok := readCallCount(entry); ok {
+			if c.from > now.Unix()+farAhead {
+				c.from = now.Unix()
+			}
+			if c.expires() > now.Unix() {
+				b.calls = append(b.calls, c)
+			}
+		}
 	}
-	slices.SortFunc(b, func(x, y callCount) int { return cmp.Compare(x.from, y.from) })
+	slices.SortFunc(b.calls, func(x, y callCount) int { return cmp.Compare(x.from, y.from) })
 	return b
+}
+
+func readCallCount(entry string) (c callCount, ok bool) {
+	second, rest, _ := strings.Cut(entry, ":")
+	count, grain, coarse := strings.Cut(rest, "/")
+	from, err1 := strconv.ParseInt(second, 10, 64)
+	calls, err2 := strconv.Atoi(count)
+	c = callCount{from: from, grain: 1, calls: calls}
+	if coarse {
+		c.grain, _ = strconv.ParseInt(grain, 10, 64)
+	}
+	return c, err1 == nil && err2 == nil && calls > 0 && c.grain >= 1 && c.grain <= window
 }
 
 // expires returns the second from which on none of the calls counts.
 func (c callCount) expires() int64 { return c.from + c.grain + window }
 
-// grant takes one more call if there is room for it, and otherwise returns when there will be.
+func (b *callLog) empty() bool { return b.until == 0 && len(b.calls) == 0 }
+
+// block replaces the pause.
+func (b *callLog) block(until, now time.Time) {
+	b.until = 0
+	if until.After(now) {
+		b.until = min(until.Add(time.Second-1).Unix(), now.Unix()+longestPause)
+	}
+}
+
+// grant takes one more call if there is room for it and no pause, and otherwise returns when there will be.
 func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
+	if until := time.Unix(b.until, 0); until.After(now) {
+		return false, until
+	}
 	made := 0
-	for _, c := range *b {
+	for _, c := range b.calls {
 		made += c.calls
 	}
-	if made >= perHour {
-		for _, c := range *b {
-			made -= c.calls
-			if made < perHour {
-				return false, time.Unix(c.expires(), 0)
-			}
+	for _, c := range b.calls {
+		if made < perHour {
+			break
+		}
+		if made -= c.calls; made < perHour {
+			return false, time.Unix(c.expires(), 0)
 		}
 	}
 	second, grain := now.Unix(), int64(1)
@@ -220,10 +288,10 @@ func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
 		grain = 60
 		second -= second % grain
 	}
-	if n := len(*b); n > 0 && (*b)[n-1].from == second && (*b)[n-1].grain == grain {
-		(*b)[n-1].calls++
+	if i := slices.IndexFunc(b.calls, func(c callCount) bool { return c.from == second && c.grain == grain }); i >= 0 {
+		b.calls[i].calls++
 	} else {
-		*b = append(*b, callCount{second, grain, 1})
+		b.calls = append(b.calls, callCount{second, grain, 1})
 	}
 	return true, time.Time{}
 }
@@ -231,7 +299,10 @@ func (b *callLog) grant(now time.Time, perHour int) (ok bool, next time.Time) {
 // String renders the log as it is stored.
 func (b callLog) String() string {
 	var text strings.Builder
-	for i, c := range b {
+	if b.until > 0 {
+		fmt.Fprintf(&text, untilPrefix+"%d ", b.until)
+	}
+	for i, c := range b.calls {
 		if i > 0 {
 			text.WriteByte(' ')
 		}
@@ -240,5 +311,5 @@ func (b callLog) String() string {
 			fmt.Fprintf(&text, "/%d", c.grain)
 		}
 	}
-	return text.String()
+	return strings.TrimSpace(text.String())
 }

@@ -54,7 +54,8 @@ func (c *oneConfigMap) Update(_ context.Context, o client.Object, _ ...client.Up
 	return err
 }
 
-// Ten replicas that restart all the time, with clocks that differ by seconds, make no more calls in any hour than allowed.
+// Ten replicas that restart all the time, with clocks that are up to half a minute off, make no more calls in any hour than
+// allowed.
 func TestCallsStayWithinTheLimit(t *testing.T) {
 	for _, perHour := range []int{1, 12, 60, 200} {
 		t.Run(strconv.Itoa(perHour), func(t *testing.T) {
@@ -62,19 +63,24 @@ func TestCallsStayWithinTheLimit(t *testing.T) {
 			replicas := make([]*calls, 10)
 			var granted []time.Time
 			random := rand.New(rand.NewPCG(1, uint64(perHour)))
+			off := make([]time.Duration, len(replicas))
+			for i := range off {
+				off[i] = time.Duration(random.IntN(61)-30) * time.Second
+			}
 			for now := noon; now.Before(noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) * time.Second) {
 				i := random.IntN(len(replicas))
 				if replicas[i] == nil || random.IntN(5) == 0 {
 					replicas[i] = newCalls(api, "ns") // restarted
 				}
-				ok, next, err := replicas[i].Reserve(t.Context(), "DE/carbon/electricityMaps", perHour, now)
+				its := now.Add(off[i])
+				ok, next, err := replicas[i].Reserve(t.Context(), "DE/carbon/electricityMaps", perHour, its)
 				switch {
 				case err != nil:
 					t.Fatal(err)
 				case ok:
 					granted = append(granted, now)
-				case !next.After(now) || next.After(now.Add(time.Hour+time.Minute)):
-					t.Fatalf("at %v: refused until %v", now, next)
+				case !next.After(its) || next.After(its.Add(time.Hour+3*time.Minute)):
+					t.Fatalf("at %v: refused until %v", its, next)
 				}
 			}
 			for i, from := range granted {
@@ -167,12 +173,65 @@ func TestCallsOfAClockThatRanAhead(t *testing.T) {
 		t.Fatal("the first call was refused")
 	}
 	after := newCalls(k.client, "ns")
-	if ok, next, err := after.Reserve(t.Context(), "s", 1, noon); ok || err != nil || next.After(noon.Add(time.Hour+time.Second)) {
+	if ok, next, err := after.Reserve(t.Context(), "s", 1, noon); ok || err != nil || next.After(noon.Add(time.Hour+time.Minute+time.Second)) {
 		t.Errorf("granted %v until %v, error %v: want a refusal of an hour", ok, next, err)
 	}
-	if ok, _, _ := after.Reserve(t.Context(), "s", 1, noon.Add(time.Hour+time.Second)); !ok {
+	if ok, _, _ := after.Reserve(t.Context(), "s", 1, noon.Add(time.Hour+time.Minute+time.Second)); !ok {
 		t.Error("refused an hour later")
 	}
+}
+
+// A replica whose clock is behind leaves what others wrote as it is: moved to its own time, their calls would end to count
+// too early for everybody.
+func TestCallsOfAClockThatIsBehind(t *testing.T) {
+	api := &oneConfigMap{}
+	ahead, behind := newCalls(api, "ns"), newCalls(api, "ns")
+	if ok, _, err := ahead.Reserve(t.Context(), "s", 2, noon); !ok || err != nil {
+		t.Fatalf("granted %v, error %v", ok, err)
+	}
+	if ok, _, err := behind.Reserve(t.Context(), "s", 2, noon.Add(-4*time.Minute)); !ok || err != nil {
+		t.Fatalf("granted %v, error %v", ok, err)
+	}
+	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", noon.Unix())) {
+		t.Errorf("the call at noon is written as %q", text)
+	}
+}
+
+// A pause that a provider asked for outlives the process, takes no call, and ends.
+func TestPausesAreRemembered(t *testing.T) {
+	api := &oneConfigMap{}
+	block := func(until, now time.Time) {
+		t.Helper()
+		if err := newCalls(api, "ns").Block(t.Context(), "s", until, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(now time.Time, granted bool, until time.Time) {
+		t.Helper()
+		ok, next, err := newCalls(api, "ns").Reserve(t.Context(), "s", 3, now)
+		if err != nil || ok != granted || !granted && !next.Equal(until) {
+			t.Errorf("at %v: granted %v, next %v, error %v; want %v and %v", now, ok, next, err, granted, until)
+		}
+	}
+	want(noon, true, time.Time{})
+	block(noon.Add(2*time.Hour), noon)
+	want(noon.Add(time.Minute), false, noon.Add(2*time.Hour))
+	block(noon.Add(90*time.Minute+time.Millisecond), noon.Add(2*time.Minute)) // the last word counts
+	want(noon.Add(time.Hour), false, noon.Add(90*time.Minute+time.Second))
+	// Another source's write keeps a pause beside which no call counts any more.
+	if ok, _, err := newCalls(api, "ns").Reserve(t.Context(), "other", 3, noon.Add(85*time.Minute)); !ok || err != nil {
+		t.Errorf("granted %v, error %v", ok, err)
+	}
+	want(noon.Add(85*time.Minute), false, noon.Add(90*time.Minute+time.Second))
+	want(noon.Add(91*time.Minute), true, time.Time{})
+	block(noon.Add(4*time.Hour), noon.Add(2*time.Hour))
+	block(time.Time{}, noon.Add(2*time.Hour))
+	want(noon.Add(2*time.Hour), true, time.Time{})
+	// By a clock that was ten days ahead.
+	block(noon.Add(241*time.Hour), noon.Add(240*time.Hour))
+	want(noon, false, noon.Add(24*time.Hour))
+	want(noon.Add(time.Hour), false, noon.Add(24*time.Hour))
+	want(noon.Add(24*time.Hour), true, time.Time{})
 }
 
 func TestCallsKey(t *testing.T) {
@@ -190,8 +249,10 @@ func TestCallsKey(t *testing.T) {
 }
 
 func TestCallLogOfStrangers(t *testing.T) {
-	for _, text := range []string{"", "x", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", noon.Unix()), fmt.Sprintf("%d:0", noon.Unix()), fmt.Sprintf("%d:1/99999", noon.Unix())} {
-		if b := readCallLog(text, noon); len(b) != 0 {
+	for _, text := range []string{
+		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", noon.Unix()), fmt.Sprintf("%d:0", noon.Unix()), fmt.Sprintf("%d:1/99999", noon.Unix()),
+	} {
+		if b := readCallLog(text, noon); !b.empty() {
 			t.Errorf("%q reads as %v", text, b)
 		}
 	}

@@ -10,7 +10,7 @@
 // # What it refuses
 //
 // It never holds anything and never decides where work runs. It writes the status of our own objects, Events, one
-// ConfigMap with the number of calls made to providers, and the patch that resumes a held Job. It has no finalizer, so
+// ConfigMap with the calls made to providers and the pauses that these asked for, and the patch that resumes a held Job. It has no finalizer, so
 // that our objects can be deleted while it is away.
 //
 // # What becomes of others when it fails

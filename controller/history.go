@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // history remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work has
@@ -16,9 +18,23 @@ import (
 type history struct {
 	mu    sync.Mutex
 	sites map[string]*siteHistory
+	zones map[string]*zoneUnits
 }
 
 type siteHistory struct{ carbon, price track }
+
+// units say what the values of a site are.
+type units struct {
+	signal   string // average or marginal
+	currency string
+}
+
+// zoneUnits are what a GridZone's spec says, and from when on what is known of the zone is that: its status, and our view
+// of it, follow the spec later. What comes in between is not remembered.
+type zoneUnits struct {
+	units
+	carbonFrom, priceFrom time.Time
+}
 
 // track is one value for each slot, NaN where nothing was known.
 type track struct {
@@ -34,7 +50,95 @@ const (
 	bridged    = 3 // slots: a process that restarts, or a source that pauses for a moment, leaves no gap
 )
 
-func newHistory() *history { return &history{sites: map[string]*siteHistory{}} }
+// viewLag is how long a view may take to show what a status says.
+const viewLag = 10 * time.Second
+
+// The kinds of carbon intensity, as metrics name them.
+const (
+	signalAverage  = "average"
+	signalMarginal = "marginal"
+	signalMixed    = "mixed" // some sites have the one, some the other
+)
+
+func newHistory() *history {
+	return &history{sites: map[string]*siteHistory{}, zones: map[string]*zoneUnits{}}
+}
+
+func unitsOf(z *v1alpha1.GridZone) units {
+	u := units{signal: signalAverage, currency: "unknown"}
+	if z.Spec.Carbon != nil && z.Spec.Carbon.Signal == "Marginal" {
+		u.signal = signalMarginal
+	}
+	if z.Spec.Price != nil {
+		u.currency = z.Spec.Price.Currency
+	}
+	return u
+}
+
+// sawZone is told of every GridZone that an informer adds or updates. What was recorded in other units is forgotten: one
+// track never holds both.
+func (h *history) sawZone(z *v1alpha1.GridZone, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	is := unitsOf(z)
+	from := forever // until the status follows the spec
+	if z.Status.ObservedGeneration == z.Generation {
+		from = now.Add(viewLag)
+	}
+	was := h.zones[z.Name]
+	if was == nil {
+		was = &zoneUnits{units: is}
+		h.zones[z.Name] = was
+		if from.Equal(forever) {
+			was.carbonFrom, was.priceFrom = from, from
+		}
+	}
+	follow := func(start *time.Time, changed bool, forget func(*siteHistory)) {
+		if changed {
+			*start = from
+			if s := h.sites[z.Name]; s != nil {
+				forget(s)
+			}
+		} else if start.Equal(forever) {
+			*start = from
+		}
+	}
+	follow(&was.carbonFrom, was.signal != is.signal, func(s *siteHistory) { s.carbon = track{} })
+	follow(&was.priceFrom, was.currency != is.currency, func(s *siteHistory) { s.price = track{} })
+	was.units = is
+}
+
+// lostZone is told of every GridZone that is deleted.
+func (h *history) lostZone(z *v1alpha1.GridZone) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.zones, z.Name)
+	delete(h.sites, z.Name)
+}
+
+// units returns what the values of a site are.
+func (h *history) units(site string) units {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if z := h.zones[site]; z != nil {
+		return z.units
+	}
+	return unitsOf(&v1alpha1.GridZone{})
+}
+
+// signal returns the kind of the carbon intensities of all sites together.
+func (h *history) signal() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := ""
+	for _, z := range h.zones {
+		if all != "" && all != z.signal {
+			return signalMixed
+		}
+		all = z.signal
+	}
+	return cmp.Or(all, signalAverage)
+}
 
 // run takes samples until ctx ends.
 func (h *history) run(ctx context.Context, view func() *kube.View) error {
@@ -66,8 +170,13 @@ func (h *history) sample(v *kube.View, now time.Time) {
 			known = &siteHistory{}
 			h.sites[s.Name] = known
 		}
-		known.carbon.note(s.Carbon, now)
-		known.price.note(s.Price, now)
+		from := h.zones[s.Name]
+		if from == nil || !now.Before(from.carbonFrom) {
+			known.carbon.note(s.Carbon, now)
+		}
+		if from == nil || !now.Before(from.priceFrom) {
+			known.price.note(s.Price, now)
+		}
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
 // cluster shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
@@ -75,25 +74,13 @@ func (c *cluster) Collect(ch chan<- prometheus.Metric) {
 		if !ok {
 			continue // an unknown node draws an unknown power, not none
 		}
-		pue := facility(&node)
 		show := func(desc *prometheus.Desc, value float64) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, n.Name)
 		}
 		show(nodePower, float64(node.Power()))
-		show(nodePUE, pue)
-		if full := pue * float64(node.Profile.Power(1)); full > 0 {
-			show(nodeEfficiency, float64(node.Capacity.MilliCPU)/1000/full)
+		show(nodePUE, node.Facility())
+		if efficiency, known := node.Efficiency(); known {
+			show(nodeEfficiency, efficiency)
 		}
 	}
-}
-
-// facility returns how many times the energy of the node the facility draws for it.
-func facility(n *sched.Node) float64 {
-	switch {
-	case n.PUE > 0:
-		return n.PUE
-	case n.Site != nil && n.Site.PUE > 0:
-		return n.Site.PUE
-	}
-	return 1
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, or cannot reach the
-// API server. Every replica does so; the patch changes nothing for those who come second.
+// releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot reach
+// the API server. Nothing is to start more than a second late while one of them or of us lives, so there is little to wait
+// for. Every replica does so; the patch changes nothing for those who come second.
 //
 // Its client must read from the API server, not from a cache.
 type releaser struct {
@@ -28,15 +30,20 @@ type releaser struct {
 	clock   *serverClock
 	metrics *instruments
 	log     *slog.Logger
+
+	// Of the one goroutine that looks.
+	refused int       // times in a row that the API server has not told its time
+	ask     time.Time // on our own clock: not before
 }
 
 const (
-	overdue         = 2 * time.Second // past the deadline, where hold loops have one second
-	overdueLook     = 500 * time.Millisecond
+	overdue         = 400 * time.Millisecond // past the deadline
+	overdueLook     = 250 * time.Millisecond
 	releasesAtOnce  = 32
 	releaseTimeout  = 5 * time.Second
 	releaseRetry    = time.Second // doubled for each further attempt, up to
 	maxReleaseRetry = 16 * time.Second
+	maxClockRetry   = 4 * time.Second // begins at overdueLook
 )
 
 // run releases until ctx ends.
@@ -66,59 +73,85 @@ func (r *releaser) run(ctx context.Context) error {
 	}
 }
 
-// due returns what is to be released now, as copies.
+// due returns what is to be released now, as copies, the oldest deadline first.
 func (r *releaser) due(ctx context.Context) []heldJob {
 	view := r.view()
 	late := r.late(view, r.clock.now())
 	if len(late) == 0 {
 		if r.clock.age() > clockTolerance {
-			r.clock.compare(ctx, r.client, r.log)
+			r.compare(ctx)
 		}
 		return nil
 	}
 	// Deadlines are instants on the API server's clock. A local clock that runs ahead must not end all holds at once.
-	if r.clock.age() > clockFresh && !r.clock.compare(ctx, r.client, r.log) {
+	if r.clock.age() > clockFresh && !r.compare(ctx) {
 		return nil
 	}
 	now := r.clock.now()
 	r.held.mu.Lock()
 	defer r.held.mu.Unlock()
 	var due []heldJob
-	for _, uid := range late {
-		if j := r.held.jobs[uid]; j != nil && j.overdue(view, now) {
-			j.busy = true
-			due = append(due, *j)
+	for _, l := range late {
+		if j := r.held.jobs[l.uid]; j != nil {
+			if _, is := j.overdue(view, now); is {
+				j.busy = true
+				due = append(due, *j)
+			}
 		}
 	}
 	return due
 }
 
-func (r *releaser) late(view *kube.View, now time.Time) (late []types.UID) {
+// compare asks the API server for its time. While it does not answer it is asked less and less often.
+func (r *releaser) compare(ctx context.Context) bool {
+	now := r.clock.local()
+	if now.Before(r.ask) {
+		return false
+	}
+	if r.clock.compare(ctx, r.client, r.log) {
+		r.refused, r.ask = 0, time.Time{}
+		return true
+	}
+	r.ask = now.Add(min(overdueLook<<min(r.refused, 10), maxClockRetry))
+	r.refused++
+	return false
+}
+
+// lateJob is a Job and its deadline.
+type lateJob struct {
+	uid    types.UID
+	latest time.Time
+}
+
+// late returns what is overdue, the oldest deadline first.
+func (r *releaser) late(view *kube.View, now time.Time) (late []lateJob) {
 	r.held.mu.Lock()
 	defer r.held.mu.Unlock()
 	for uid, j := range r.held.jobs {
-		if j.overdue(view, now) {
-			late = append(late, uid)
+		if latest, is := j.overdue(view, now); is {
+			late = append(late, lateJob{uid, latest})
 		}
 	}
+	slices.SortFunc(late, func(a, b lateJob) int { return a.latest.Compare(b.latest) })
 	return late
 }
 
-func (j *heldJob) overdue(view *kube.View, now time.Time) bool {
+// overdue returns the deadline of a Job, if it is to be released by now.
+func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is bool) {
 	if j.busy || j.queued || now.Before(j.retry) {
-		return false
+		return time.Time{}, false
 	}
-	latest := j.latest
+	latest = j.latest
 	if latest.IsZero() {
 		if !view.Settled() {
-			return false
+			return time.Time{}, false
 		}
-		if j.seen != view { // a hundred thousand Jobs are looked at twice a second
+		if j.seen != view { // a hundred thousand Jobs are looked at four times a second
 			j.seen, j.fallback = view, latestStart(view, &j.work)
 		}
 		latest = j.fallback
 	}
-	return now.After(latest.Add(overdue))
+	return latest, now.After(latest.Add(overdue))
 }
 
 // latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that its

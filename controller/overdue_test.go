@@ -28,6 +28,7 @@ type jobServer struct {
 	ahead   time.Duration // its clock
 	away    atomic.Bool
 	patches atomic.Int32
+	asked   atomic.Int32 // for its time
 	mu      sync.Mutex
 	told    []*heldJobs
 }
@@ -36,6 +37,7 @@ func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
 	s := &jobServer{}
 	s.Client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(jobs...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			s.asked.Add(1)
 			if s.away.Load() {
 				return errors.New("the server is away")
 			}
@@ -145,10 +147,10 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 				t.Errorf("after %v %v are held, want %v", after, left, want)
 			}
 		}
-		check(time.Minute+time.Second, "minute", "hour", "silent", "absurd", "kueued")
-		check(time.Minute+4*time.Second, "hour", "silent", "absurd", "kueued")
-		check(time.Hour+4*time.Second, "silent", "absurd", "kueued")
-		check(24*time.Hour+4*time.Second, "kueued")
+		check(time.Minute+300*time.Millisecond, "minute", "hour", "silent", "absurd", "kueued")
+		check(time.Minute+time.Second, "hour", "silent", "absurd", "kueued")
+		check(time.Hour+time.Second, "silent", "absurd", "kueued")
+		check(24*time.Hour+time.Second, "kueued")
 		released := testutil.ToFloat64(one.metrics.overdue.WithLabelValues("released")) + testutil.ToFloat64(two.metrics.overdue.WithLabelValues("released"))
 		if released != 4 {
 			t.Errorf("%v releases were counted, want each once", released)
@@ -172,7 +174,7 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			server.replica(ctx, t, valley(t, now), func() time.Time { return time.Now().Add(skew) })
-			time.Sleep(30*time.Minute + 500*time.Millisecond)
+			time.Sleep(30*time.Minute - 500*time.Millisecond)
 			synctest.Wait()
 			if !suspended(t, server, "enforce", "job") {
 				t.Errorf("local clock off by %v: released too early", skew)
@@ -200,8 +202,12 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		r := server.replica(ctx, t, valley(t, now), time.Now)
 		time.Sleep(10 * time.Second)
 		server.away.Store(true)
+		asked := server.asked.Load()
 		time.Sleep(time.Hour)
 		synctest.Wait()
+		if n, most := server.asked.Load()-asked, int32(time.Hour/maxClockRetry)+20; n > most {
+			t.Errorf("the time was asked for %d times in an hour of refusals: want at most %d", n, most)
+		}
 		if n := server.patches.Load(); n != 0 {
 			t.Errorf("%d patches reached a server that is away", n)
 		}
@@ -210,6 +216,31 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		synctest.Wait()
 		if n := r.held.count(""); n != 0 {
 			t.Errorf("%d Jobs are held after the server is back", n)
+		}
+	})
+}
+
+// Who has waited longest is let go first.
+func TestOldestDeadlineFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		server := newJobServer(t)
+		r := &releaser{
+			client: server, held: newHeldJobs(), view: func() *kube.View { return valley(t, now) }, clock: newServerClock(time.Now),
+			metrics: newInstruments(prometheus.NewRegistry()), log: silent,
+		}
+		for _, i := range []int{5, 2, 9, 1, 7, 3, 8, 4, 6} {
+			r.held.saw(heldUntilDeadline("enforce", fmt.Sprint("job-", i), now, now.Add(time.Duration(i)*time.Second)))
+		}
+		time.Sleep(time.Minute)
+		due := r.due(t.Context())
+		for i, j := range due {
+			if want := fmt.Sprint("job-", i+1); j.name != want {
+				t.Errorf("%s is number %d", j.name, i+1)
+			}
+		}
+		if len(due) != 9 {
+			t.Errorf("%d Jobs are due", len(due))
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -31,6 +34,8 @@ type policies struct {
 	shadow   func(namespace string) *v1alpha1.ShadowStatus // "": of all
 	now      func() time.Time
 	log      *slog.Logger
+	inherit  func([]v1alpha1.EnergyPolicy) // takes over the counts of earlier leaders
+	changed  atomic.Bool                   // a spec or a namespace, since the rules were built
 
 	// Of the one goroutine that reconciles.
 	wrote map[types.NamespacedName]time.Time
@@ -38,7 +43,10 @@ type policies struct {
 }
 
 func newPolicies(c client.Client, d kube.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus, log *slog.Logger) *policies {
-	return &policies{client: c, defaults: d, held: held, shadow: shadow, now: time.Now, log: log, wrote: map[types.NamespacedName]time.Time{}}
+	return &policies{
+		client: c, defaults: d, held: held, shadow: shadow, now: time.Now, log: log, wrote: map[types.NamespacedName]time.Time{},
+		inherit: func([]v1alpha1.EnergyPolicy) {},
+	}
 }
 
 // clusterPolicy is the policy of the cluster.
@@ -56,6 +64,7 @@ const (
 	reasonInvalid    = "Invalid"
 	reasonName       = "Name"                        // of an EnergyPolicy: only one name counts
 	reasonAnnotation = "NamespaceAnnotationsIgnored" // the policy holds, what the namespace says beside it does not
+	reasonNamespaces = "TooManyNamespaces"           // the cluster's policy holds, but admission cannot be told of all
 )
 
 // Reconcile implements [reconcile.Reconciler].
@@ -95,13 +104,47 @@ func (p *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 // rules are what all policies and namespaces say together.
 type rules struct {
 	view       *kube.View
-	namespaces []kube.NamespaceMarks // that exist
-	digest     []string              // of what they were built from
+	objections map[string]error // what is wrong with what a namespace says beside its policy
+	summary    map[string]v1alpha1.NamespaceSummary
+	untold     int // namespaces that the summary has no room for
 }
 
-// rules are built anew only if a spec, a namespace's labels or its annotations have changed: with a thousand policies that
-// are looked at again and again, it would be all that we do.
+// maxNamespaces keeps the status of the cluster's policy, which every write sends whole, from outgrowing an object.
+const maxNamespaces = 2000
+
+// noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the same
+// change, so that whoever is queued for it meets new rules.
+func (p *policies) noticing(passes predicate.Predicate) predicate.Predicate {
+	notice := func(passed bool) bool {
+		if passed {
+			p.changed.Store(true)
+		}
+		return passed
+	}
+	return predicate.Funcs{
+		CreateFunc:  func(e event.CreateEvent) bool { return notice(passes.Create(e)) },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return notice(passes.Update(e)) },
+		DeleteFunc:  func(e event.DeleteEvent) bool { return notice(passes.Delete(e)) },
+		GenericFunc: func(e event.GenericEvent) bool { return notice(passes.Generic(e)) },
+	}
+}
+
+// rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be all
+// that we do.
 func (p *policies) rules(ctx context.Context) (*rules, error) {
+	if !p.changed.Swap(false) && p.built != nil {
+		return p.built, nil
+	}
+	built, err := p.build(ctx)
+	if err != nil {
+		p.changed.Store(true)
+		return nil, err
+	}
+	p.built = built
+	return built, nil
+}
+
+func (p *policies) build(ctx context.Context) (*rules, error) {
 	var all v1alpha1.EnergyPolicyList
 	if err := p.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing EnergyPolicies: %w", err)
@@ -111,27 +154,29 @@ func (p *policies) rules(ctx context.Context) (*rules, error) {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
 	contents := kube.Contents{Defaults: p.defaults}
-	var digest []string
 	for i := range all.Items {
-		o := &all.Items[i]
-		contents.Policies = append(contents.Policies, o)
-		digest = append(digest, fmt.Sprint(o.Namespace, "/", o.Name, " ", o.UID, " ", o.Generation))
+		contents.Policies = append(contents.Policies, &all.Items[i])
 	}
 	for i := range namespaces.Items {
 		n := &namespaces.Items[i]
 		contents.Namespaces = append(contents.Namespaces, kube.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
-		digest = append(digest, n.Name+" "+n.ResourceVersion)
-	}
-	slices.Sort(digest) // lists of a cache have no order
-	if p.built != nil && slices.Equal(digest, p.built.digest) {
-		return p.built, nil
 	}
 	view, err := contents.View()
 	if err != nil {
 		return nil, fmt.Errorf("reading EnergyPolicies: %w", err)
 	}
-	p.built = &rules{view, contents.Namespaces, digest}
-	return p.built, nil
+	if p.built == nil {
+		p.inherit(all.Items)
+	}
+	r := &rules{view: view, objections: map[string]error{}}
+	for i := range contents.Namespaces {
+		n := &contents.Namespaces[i]
+		if _, err := kube.ReadNamespace(n); err != nil {
+			r.objections[n.Name] = err
+		}
+	}
+	r.summarise(contents.Namespaces)
+	return r, nil
 }
 
 // status returns what the status of a policy should say now.
@@ -146,8 +191,12 @@ func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1
 	} else if policy.Name != kube.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
 		valid.Message = "the policy counts as absent: only the one named " + kube.PolicyName + " holds"
-	} else if err := rules.objection(policy.Namespace); err != nil {
+	} else if err := rules.objections[policy.Namespace]; err != nil {
 		valid.Reason, valid.Message = reasonAnnotation, bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+	} else if rules.untold > 0 && client.ObjectKeyFromObject(policy) == clusterPolicy {
+		valid.Reason = reasonNamespaces
+		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d that come last by name are not held",
+			maxNamespaces, rules.untold)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
 	if policy.Name != kube.PolicyName {
@@ -157,29 +206,18 @@ func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1
 	scope := policy.Namespace
 	if client.ObjectKeyFromObject(policy) == clusterPolicy {
 		scope = ""
-		status.Namespaces = rules.summary()
+		status.Namespaces = maps.Clone(rules.summary)
 	}
 	status.Held, status.Shadow = int32(p.held(scope)), p.shadow(scope)
 	return status
 }
 
-// objection returns what is wrong with what a namespace says beside its policy.
-func (r *rules) objection(namespace string) error {
-	for i := range r.namespaces {
-		if n := &r.namespaces[i]; n.Name == namespace {
-			_, err := kube.ReadNamespace(n)
-			return err
-		}
-	}
-	return nil
-}
-
-// summary returns what admission must know of namespaces: of those that say something, the mode that they name and
+// summarise collects what admission must know of namespaces: of those that say something, the mode that they name and
 // whether work that says nothing of itself may wait there. The label of the mode alone admission reads itself.
-func (r *rules) summary() map[string]v1alpha1.NamespaceSummary {
-	all := map[string]v1alpha1.NamespaceSummary{}
-	for i := range r.namespaces {
-		n := &r.namespaces[i]
+func (r *rules) summarise(namespaces []kube.NamespaceMarks) {
+	slices.SortFunc(namespaces, func(a, b kube.NamespaceMarks) int { return cmp.Compare(a.Name, b.Name) })
+	for i := range namespaces {
+		n := &namespaces[i]
 		if n.Name == kube.Namespace {
 			continue
 		}
@@ -190,14 +228,17 @@ func (r *rules) summary() map[string]v1alpha1.NamespaceSummary {
 		if policy != nil {
 			s.Mode = cmp.Or(labelled, policy.Spec.Mode)
 		}
-		if optedIn && (policy != nil || labelled == "" || s.Delays) {
-			all[n.Name] = s
+		switch {
+		case !optedIn || policy == nil && labelled != "" && !s.Delays:
+		case len(r.summary) >= maxNamespaces:
+			r.untold++
+		default:
+			if r.summary == nil {
+				r.summary = map[string]v1alpha1.NamespaceSummary{}
+			}
+			r.summary[n.Name] = s
 		}
 	}
-	if len(all) == 0 {
-		return nil
-	}
-	return all
 }
 
 // ofNamespace returns the policies whose status depends on a namespace: its own, and that of the cluster.

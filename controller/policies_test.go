@@ -2,15 +2,22 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -39,6 +46,7 @@ func testPolicies(w *world, held int, shadow *v1alpha1.ShadowStatus) *policies {
 
 func statusOf(t *testing.T, w *world, p *policies, key types.NamespacedName) v1alpha1.EnergyPolicyStatus {
 	t.Helper()
+	p.changed.Store(true) // as watches do
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +182,95 @@ func TestPolicyWrites(t *testing.T) {
 	}
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil || len(p.wrote) != 0 {
 		t.Errorf("%d policies are remembered after their end, error %v", len(p.wrote), err)
+	}
+}
+
+// Rules are built after a change and at no other time, and a change that comes while they are built is not lost.
+func TestRulesAreBuiltAfterAChange(t *testing.T) {
+	lists := 0
+	w := newWorld(t, policy(kube.Namespace, v1alpha1.ModeEnforce, 0))
+	p := testPolicies(w, 0, nil)
+	p.client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			lists++
+			return c.List(ctx, list, opts...)
+		},
+	})
+	look := func(want int) {
+		t.Helper()
+		for range 5 {
+			if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lists != want {
+			t.Errorf("%d lists, want %d", lists, want)
+		}
+	}
+	look(2)
+	notices := p.noticing(predicate.GenerationChangedPredicate{})
+	same, other := policy("a", "", 0), policy("a", "", 0)
+	other.Generation++
+	if notices.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: same}) {
+		t.Error("a write of a status passes")
+	}
+	look(2)
+	for i, pass := range []func() bool{
+		func() bool { return notices.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: other}) },
+		func() bool { return notices.Create(event.CreateEvent{Object: same}) },
+		func() bool { return notices.Delete(event.DeleteEvent{Object: same}) },
+	} {
+		if !pass() {
+			t.Errorf("change %d does not pass", i)
+		}
+		look(4 + 2*i)
+	}
+	p.client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return errors.New("the server is away")
+		},
+	})
+	p.changed.Store(true)
+	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err == nil || !p.changed.Load() {
+		t.Errorf("error %v, changed %v: want the change to be remembered", err, p.changed.Load())
+	}
+}
+
+// The status of the cluster's policy stays an object that the API server takes, and says what it leaves out.
+func TestNamespacesAreBounded(t *testing.T) {
+	objects := []client.Object{policy(kube.Namespace, v1alpha1.ModeEnforce, time.Hour)}
+	for i := range maxNamespaces + 3 {
+		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{kube.LabelMode: "enforce"}, nil))
+	}
+	w := newWorld(t, objects...)
+	got := statusOf(t, w, testPolicies(w, 0, nil), clusterPolicy)
+	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
+	if len(got.Namespaces) != maxNamespaces || c == nil || c.Reason != reasonNamespaces || !strings.Contains(c.Message, "the 3 that") {
+		t.Errorf("%d namespaces, condition %+v", len(got.Namespaces), c)
+	}
+	if _, first := got.Namespaces["ns-00000"]; !first {
+		t.Error("the first namespace is left out")
+	}
+}
+
+// A new leader goes on counting where the last one stopped.
+func TestShadowCountsSurviveTheLeader(t *testing.T) {
+	cluster, team := policy(kube.Namespace, v1alpha1.ModeShadow, 0), policy("team", "", 0)
+	last := metav1.NewTime(noon)
+	cluster.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 30, Held: 20, SavedGrams: 200, Last: &last}
+	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
+	w := newWorld(t, cluster, team)
+	p := testPolicies(w, 0, nil)
+	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil, newInstruments(prometheus.NewRegistry()), silent)
+	p.shadow, p.inherit = s.status, s.inherit
+	s.count("team", true, 7, noon.Add(time.Hour)) // before anything was written
+	for range 2 {
+		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 || got.SavedGrams != 207 || !got.Last.Time.Equal(noon.Add(time.Hour)) {
+			t.Errorf("all are %+v", got)
+		}
+		if got := statusOf(t, w, p, inNamespace("team")).Shadow; got.Decided != 11 || got.Held != 6 || got.SavedGrams != 57 {
+			t.Errorf("those of the namespace are %+v", got)
+		}
 	}
 }
 

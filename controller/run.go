@@ -166,7 +166,7 @@ func (c *controller) addZones(registry prometheus.Registerer) error {
 		Keys:  keys{folder: signal.KeyFolder(c.options.Keys), getenv: os.Getenv},
 		Calls: newCalls(c.direct, c.options.Namespace), Data: c.options.Data, Log: c.log, Metrics: signals,
 	}
-	c.zones = newZones(c.manager.GetClient(), carbonOf(deps), priceOf(deps), c.log)
+	c.zones = newZones(c.manager.GetClient(), c.objects.View, carbonOf(deps), priceOf(deps), c.log)
 	if err := c.manager.Add(c.zones); err != nil {
 		return err
 	}
@@ -185,10 +185,12 @@ func (c *controller) addProfiles(prometheus.Registerer) error {
 
 func (c *controller) addPolicies(prometheus.Registerer) error {
 	p := newPolicies(c.manager.GetClient(), c.defaults, c.held.count, func(namespace string) *v1alpha1.ShadowStatus { return c.shadow.status(namespace) }, c.log)
+	p.inherit = func(all []v1alpha1.EnergyPolicy) { c.shadow.inherit(all) }
+	spec, whole := p.noticing(predicate.GenerationChangedPredicate{}), p.noticing(predicate.Funcs{})
 	return builder.ControllerManagedBy(c.manager).Named("energypolicy").
-		For(&v1alpha1.EnergyPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.EnergyPolicy{}, handler.EnqueueRequestsFromMapFunc(p.ofPolicy), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace)).
+		For(&v1alpha1.EnergyPolicy{}, builder.WithPredicates(spec)).
+		Watches(&v1alpha1.EnergyPolicy{}, handler.EnqueueRequestsFromMapFunc(p.ofPolicy), builder.WithPredicates(spec)).
+		Watches(&v1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(whole)).
 		Complete(p)
 }
 
@@ -196,7 +198,9 @@ func (c *controller) addPolicies(prometheus.Registerer) error {
 func (c *controller) addWork(registry prometheus.Registerer) error {
 	m := c.manager
 	c.shadow = newShadow(c.objects.View, c.leads, m.GetEventRecorder("kubenergy-controller"), c.metrics, c.log)
+	c.shadow.signal = c.history.signal
 	c.accounts = newAccounts(m.GetClient(), c.objects.View, c.history, c.leads, c.metrics, c.log)
+	c.accounts.elected = m.Elected()
 	if err := registry.Register(&cluster{client: m.GetClient(), view: c.objects.View, held: c.held, leads: c.leads, log: c.log}); err != nil {
 		return err
 	}
@@ -204,9 +208,13 @@ func (c *controller) addWork(registry prometheus.Registerer) error {
 	for _, run := range []func(context.Context) error{
 		c.objects.Run, overdue.run, c.shadow.run, c.accounts.run,
 		func(ctx context.Context) error { return c.history.run(ctx, c.objects.View) },
-		func(ctx context.Context) error { return c.follow(ctx, &batchv1.Job{}, c.jobs()) },
-		func(ctx context.Context) error { return c.follow(ctx, &v1.Pod{}, c.pods()) },
-		func(ctx context.Context) error { return c.follow(ctx, &v1.Namespace{}, c.namespaces()) },
+		func(ctx context.Context) error { return c.follow(ctx, &batchv1.Job{}, c.jobs(), &c.synced) },
+		func(ctx context.Context) error { return c.follow(ctx, &v1.Pod{}, c.pods(), &c.synced) },
+		func(ctx context.Context) error { return c.follow(ctx, &v1.Namespace{}, c.namespaces(), &c.synced) },
+		// They are not waited for: c.objects says whether they are there.
+		func(ctx context.Context) error {
+			return c.follow(ctx, &v1alpha1.GridZone{}, c.gridZones(), new(atomic.Int32))
+		},
 	} {
 		if err := m.Add(everywhere(run)); err != nil {
 			return err
@@ -215,7 +223,7 @@ func (c *controller) addWork(registry prometheus.Registerer) error {
 	return nil
 }
 
-// followed is the number of kinds that addWork follows.
+// followed is the number of kinds that addWork follows and that are waited for.
 const followed = 3
 
 func (c *controller) addProbes(prometheus.Registerer) error {
@@ -240,14 +248,14 @@ func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
 func (everywhere) NeedLeaderElection() bool { return false }
 
 // follow tells a handler of all objects of a kind until ctx ends. It goes on trying for as long as the API server is away
-// or refuses.
-func (c *controller) follow(ctx context.Context, kind client.Object, h toolscache.ResourceEventHandler) error {
+// or refuses. Once the handler has been told of all that there were, synced is one more.
+func (c *controller) follow(ctx context.Context, kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) error {
 	const retry = 5 * time.Second
 	for told := ""; ; {
 		registration, err := c.handle(ctx, kind, h)
 		if err == nil {
 			if toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
-				c.synced.Add(1)
+				synced.Add(1)
 			}
 			<-ctx.Done()
 			return nil
@@ -342,6 +350,22 @@ func (c *controller) namespaces() toolscache.ResourceEventHandler {
 			if n, ok := gone[*v1.Namespace](obj); ok {
 				c.shadow.forget(n.Name)
 				c.metrics.forget(n.Name)
+			}
+		},
+	}
+}
+
+func (c *controller) gridZones() toolscache.ResourceEventHandler {
+	saw := func(obj any) {
+		if z, ok := obj.(*v1alpha1.GridZone); ok {
+			c.history.sawZone(z, time.Now())
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: saw, UpdateFunc: func(_, obj any) { saw(obj) },
+		DeleteFunc: func(obj any) {
+			if z, ok := gone[*v1alpha1.GridZone](obj); ok {
+				c.history.lostZone(z)
 			}
 		},
 	}

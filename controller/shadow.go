@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
@@ -28,11 +29,18 @@ type shadow struct {
 	log     *slog.Logger
 	began   time.Time
 	queue   chan newWork
+	signal  func() string // kind of the carbon intensities that decisions weigh
 
-	mu     sync.Mutex
-	seen   map[types.UID]time.Time // when it was looked at
-	swept  time.Time
-	counts map[string]*v1alpha1.ShadowStatus // by namespace
+	mu        sync.Mutex
+	seen      map[types.UID]bool
+	order     []seenWork                        // what is in seen, oldest first
+	counts    map[string]*v1alpha1.ShadowStatus // by namespace
+	elsewhere *v1alpha1.ShadowStatus            // of earlier leaders, in namespaces of which they left no count
+}
+
+type seenWork struct {
+	uid types.UID
+	at  time.Time // when it was looked at
 }
 
 // newWork is a Job or a bare pod that was just created.
@@ -57,7 +65,8 @@ const (
 func newShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder, m *instruments, log *slog.Logger) *shadow {
 	return &shadow{
 		view: view, leads: leads, events: recorder, metrics: m, now: time.Now, log: log, began: time.Now(),
-		queue: make(chan newWork, shadowQueue), seen: map[types.UID]time.Time{}, counts: map[string]*v1alpha1.ShadowStatus{},
+		queue: make(chan newWork, shadowQueue), seen: map[types.UID]bool{}, counts: map[string]*v1alpha1.ShadowStatus{},
+		signal: func() string { return signalAverage },
 	}
 }
 
@@ -149,7 +158,7 @@ func (s *shadow) decide(w newWork) {
 	outcome := outcomeStarted
 	if held {
 		outcome = outcomeHeld
-		s.metrics.shadowSaved.WithLabelValues(work.Namespace).Add(max(0, float64(decision.Reason.Carbon)))
+		s.metrics.shadowSaved.WithLabelValues(work.Namespace, s.signal()).Add(max(0, float64(decision.Reason.Carbon)))
 	}
 	s.metrics.shadowDecisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
 	s.count(work.Namespace, held, float64(decision.Reason.Carbon), now)
@@ -166,23 +175,67 @@ const (
 	outcomeStarted = "started"
 )
 
-// first reports whether the object has not been looked at before.
+// first reports whether the object has not been looked at before. Where too many are remembered for it to be, it counts
+// as lost.
 func (s *shadow) first(uid types.UID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.Sub(s.swept) > shadowMemory/10 || len(s.seen) >= maxSeen {
-		s.swept = now
-		for uid, at := range s.seen {
-			if now.Sub(at) > shadowMemory+settleFor {
-				delete(s.seen, uid)
-			}
-		}
+	old := 0
+	for old < len(s.order) && now.Sub(s.order[old].at) > shadowMemory+settleFor {
+		delete(s.seen, s.order[old].uid)
+		old++
 	}
-	if _, known := s.seen[uid]; known || len(s.seen) >= maxSeen {
+	s.order = s.order[old:]
+	if s.seen[uid] {
 		return false
 	}
-	s.seen[uid] = now
+	if len(s.seen) >= maxSeen {
+		s.metrics.shadowLost.Inc()
+		return false
+	}
+	s.seen[uid] = true
+	s.order = append(s.order, seenWork{uid, now})
 	return true
+}
+
+// inherit goes on from what earlier leaders have counted, as they wrote it to policies, before anything is written there.
+// That of the cluster's policy is the sum of all namespaces, most of which have no policy of their own.
+func (s *shadow) inherit(all []v1alpha1.EnergyPolicy) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var rest *v1alpha1.ShadowStatus
+	for i := range all {
+		if p := &all[i]; client.ObjectKeyFromObject(p) == clusterPolicy && p.Status.Shadow != nil {
+			rest = p.Status.Shadow.DeepCopy()
+		}
+	}
+	for i := range all {
+		p := &all[i]
+		if p.Name != kube.PolicyName || p.Namespace == kube.Namespace || p.Status.Shadow == nil {
+			continue
+		}
+		c := p.Status.Shadow.DeepCopy()
+		if rest != nil {
+			rest.Decided = max(0, rest.Decided-c.Decided)
+			rest.Held = max(0, rest.Held-c.Held)
+			rest.SavedGrams = max(0, rest.SavedGrams-c.SavedGrams)
+		}
+		if now := s.counts[p.Namespace]; now != nil {
+			add(c, now)
+		}
+		s.counts[p.Namespace] = c
+	}
+	s.elsewhere = rest
+}
+
+// add adds a count to another one.
+func add(to, c *v1alpha1.ShadowStatus) {
+	to.Decided += c.Decided
+	to.Held += c.Held
+	to.SavedGrams += c.SavedGrams
+	if to.Last.Before(c.Last) {
+		to.Last = c.Last
+	}
 }
 
 func (s *shadow) count(namespace string, held bool, saved float64, now time.Time) {
@@ -209,17 +262,12 @@ func (s *shadow) status(namespace string) *v1alpha1.ShadowStatus {
 	if namespace != "" {
 		return s.counts[namespace].DeepCopy()
 	}
-	var all *v1alpha1.ShadowStatus
+	all := s.elsewhere.DeepCopy()
 	for _, c := range s.counts {
 		if all == nil {
 			all = &v1alpha1.ShadowStatus{}
 		}
-		all.Decided += c.Decided
-		all.Held += c.Held
-		all.SavedGrams += c.SavedGrams
-		if all.Last.Before(c.Last) {
-			all.Last = c.Last
-		}
+		add(all, c)
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -166,4 +167,23 @@ func TestShadowCountsOnce(t *testing.T) {
 			t.Errorf("counted %+v with %d remembered", got, len(s.seen))
 		}
 	})
+}
+
+// More new work than is remembered is not decided on, and that is counted.
+func TestShadowSaysWhatItLost(t *testing.T) {
+	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil, newInstruments(prometheus.NewRegistry()), silent)
+	for i := range maxSeen + 7 {
+		if first := s.first(types.UID(strconv.Itoa(i)), noon); first != (i < maxSeen) {
+			t.Fatalf("number %d is looked at: %v", i, first)
+		}
+	}
+	if s.first("0", noon) {
+		t.Error("the first is looked at twice")
+	}
+	if n := testutil.ToFloat64(s.metrics.shadowLost); n != 7 {
+		t.Errorf("%v were lost, want 7", n)
+	}
+	if !s.first("later", noon.Add(2*shadowMemory)) || len(s.seen) != 1 || len(s.order) != 1 {
+		t.Errorf("%d are remembered long after, %d in order", len(s.seen), len(s.order))
+	}
 }

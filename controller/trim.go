@@ -58,7 +58,8 @@ func trimPod(p *v1.Pod) {
 	for i := range p.Status.ContainerStatuses {
 		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil {
 			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
-				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}},
+				RestartCount: p.Status.ContainerStatuses[i].RestartCount,
+				State:        v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}},
 			})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
@@ -43,6 +45,7 @@ const (
 // zones fills the status of GridZones. One goroutine reconciles; Start runs the keepers and outlives it.
 type zones struct {
 	client   client.Client
+	view     func() *kube.View
 	carbon   func(*v1alpha1.GridZone) (keeper, error)
 	price    func(*v1alpha1.GridZone) (keeper, error)
 	now      func() time.Time
@@ -68,9 +71,9 @@ type knownSignal struct {
 	stop   context.CancelFunc
 }
 
-func newZones(c client.Client, carbon, price func(*v1alpha1.GridZone) (keeper, error), log *slog.Logger) *zones {
+func newZones(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error), log *slog.Logger) *zones {
 	return &zones{
-		client: c, carbon: carbon, price: price, now: time.Now, log: log,
+		client: c, view: view, carbon: carbon, price: price, now: time.Now, log: log,
 		launches: make(chan func(context.Context)), changes: make(chan event.GenericEvent, 1024),
 		known: map[string]*knownZone{},
 	}
@@ -108,6 +111,7 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		return reconcile.Result{RequeueAfter: wait}, nil // for the first answers: what is in the status is better than nothing
 	}
 	status := z.status(&zone, known, now)
+	status.Nodes = z.count(ctx, &zone)
 	edited := status.ObservedGeneration != zone.Status.ObservedGeneration
 	if !edited && !zoneChanged(&zone.Status, status) {
 		return reconcile.Result{RequeueAfter: zoneLook}, nil
@@ -124,6 +128,23 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	}
 	known.wrote = now
 	return reconcile.Result{RequeueAfter: zoneLook}, nil
+}
+
+// count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where nobody can
+// say.
+func (z *zones) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
+	var all v1.NodeList
+	view := z.view()
+	if view.Site(zone.Name) == nil || z.client.List(ctx, &all, client.UnsafeDisableDeepCopy) != nil {
+		return zone.Status.Nodes
+	}
+	count := new(int32)
+	for i := range all.Items {
+		if view.SiteOfNode(&all.Items[i]).Name == zone.Name {
+			*count++
+		}
+	}
+	return count
 }
 
 // settle makes sure that keepers run for what the spec asks for. A keeper stays as long as what it was made from does.

@@ -118,7 +118,7 @@ func get[T client.Object](t testing.TB, c client.Client, key client.ObjectKey, i
 // inZones runs a test with keepers running, on a fake clock.
 func inZones(t *testing.T, w *world, carbon, price func(*v1alpha1.GridZone) (keeper, error), test func(t *testing.T, z *zones)) {
 	synctest.Test(t, func(t *testing.T) {
-		z := newZones(w.Client, carbon, price, silent)
+		z := newZones(w.Client, kube.Unsettled, carbon, price, silent)
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() {
@@ -320,7 +320,7 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 		w.refuse = tc.refuse
 		view := &kube.View{}
 		for name, r := range map[string]reconcile.Reconciler{
-			"zones":    newZones(w.Client, refuseAll, refuseAll, silent),
+			"zones":    newZones(w.Client, kube.Unsettled, refuseAll, refuseAll, silent),
 			"policies": testPolicies(w, 0, nil),
 			"profiles": &profiles{client: w.Client, view: func() *kube.View { return view }, now: time.Now, log: silent},
 		} {

@@ -85,9 +85,13 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
+func nodesChanged(was, is *int32) bool {
+	return (was == nil) != (is == nil) || was != nil && *was != *is
+}
+
 // zoneChanged reports whether a status says something that the other one does not.
 func zoneChanged(was, is *v1alpha1.GridZoneStatus) bool {
-	return signalChanged(was.Carbon, is.Carbon) || signalChanged(was.Price, is.Price) || conditionsChanged(was.Conditions, is.Conditions)
+	return nodesChanged(was.Nodes, is.Nodes) || signalChanged(was.Carbon, is.Carbon) || signalChanged(was.Price, is.Price) || conditionsChanged(was.Conditions, is.Conditions)
 }
 
 func conditionsChanged(was, is []metav1.Condition) bool {

@@ -104,7 +104,11 @@ func (c Curve) Mean() grid.Intensity {
 // halfLife is how long until half of a deviation from the typical day is expected to be gone.
 const halfLife = day
 
-// Typical forecasts, hour by hour from that of from on, the curve scaled so that it fits the present value; further ahead it
+// mostOff is the logarithm of what the curve is scaled by at most: a present value further off is of another day than any, and
+// the hours around it are not as far off.
+var mostOff = math.Log(4)
+
+// Typical forecasts, hour by hour from that of from on, the curve scaled so that it fits the present value, by up to four times; further ahead it
 // comes back to what is typical. A present value of 0 or less is not known, and the curve is left as it is. There are no
 // percentiles: without a history nothing says how wrong it will be.
 func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (grid.Forecast, error) {
@@ -114,7 +118,7 @@ func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (g
 	start := from.UTC().Truncate(time.Hour)
 	off := 0.0
 	if present > 0 {
-		off = math.Log(present / float64(c.At(start)))
+		off = min(mostOff, max(-mostOff, math.Log(present/float64(c.At(start)))))
 	}
 	values := make([]float64, int((from.Add(horizon).Sub(start)+time.Hour-1)/time.Hour))
 	for i := range values {

@@ -21,13 +21,19 @@ type CSVOptions struct {
 	Column string // "": the lifecycle intensity, or the only column of values
 	Zone   Zone   // "": the only zone of the file
 	Price  bool   // money, which may be negative, instead of an intensity
+
+	Currency string // of prices, if it is known: what is too much for a price depends on it
+
+	// From and Until, unless zero, are which values to keep: those that begin from the first on and before the second. Those
+	// outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
+	From, Until time.Time
 }
+
+// ErrOutside is what is wrong with a file that has values, but none of the time that was asked for.
+var ErrOutside = errors.New("the file has no values of that time")
 
 // DefaultColumn is the intensity that is read where nobody names one.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
-
-// MaxPrice is above any price per kWh in a currency of the usual size; spot prices per MWh are above it.
-const MaxPrice = 20
 
 // maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
 const maxIntensity = 10_000
@@ -63,6 +69,7 @@ type csvReader struct {
 	scale                  float64
 	zones                  []string
 	signal                 []float64
+	rows                   int // of the zone
 	start, last            time.Time
 	step                   time.Duration
 	quality                energy.Quality
@@ -199,8 +206,20 @@ func (r *csvReader) row(row []string) error {
 	if err := r.follow(t); err != nil {
 		return err
 	}
-	r.signal = append(r.signal, v*r.scale)
+	r.rows++
+	r.keep(t, v*r.scale)
 	return nil
+}
+
+// keep adds a value to the series if it is of the time that was asked for.
+func (r *csvReader) keep(t time.Time, value float64) {
+	if t.Before(r.options.From) || !r.options.Until.IsZero() && !t.Before(r.options.Until) {
+		return
+	}
+	if len(r.signal) == 0 {
+		r.start = t
+	}
+	r.signal = append(r.signal, value)
 }
 
 // number parses a value as it stands in the file.
@@ -215,8 +234,8 @@ func (r *csvReader) number(text string) (float64, error) {
 		return 0, r.fail(r.name, "%q is negative", text)
 	case !r.options.Price && v > maxIntensity:
 		return 0, r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", text, maxIntensity)
-	case r.options.Price && math.Abs(v*r.scale) > MaxPrice:
-		return 0, r.fail(r.name, "%q is beyond %d per kWh: is it per MWh, and the column's name does not say so?", text, MaxPrice)
+	case r.options.Price && math.Abs(v*r.scale) > float64(MaxPriceOf(r.options.Currency)):
+		return 0, r.fail(r.name, "%q is beyond %v per kWh: is it per MWh, and the column's name does not say so?", text, MaxPriceOf(r.options.Currency))
 	}
 	return v, nil
 }
@@ -224,9 +243,8 @@ func (r *csvReader) number(text string) (float64, error) {
 // follow checks that t is one step after the row before.
 func (r *csvReader) follow(t time.Time) error {
 	defer func() { r.last = t }()
-	switch len(r.signal) {
+	switch r.rows {
 	case 0:
-		r.start = t
 		return nil
 	case 1:
 		r.step = t.Sub(r.last)
@@ -254,11 +272,13 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 		zone = Zone(r.zones[0])
 	}
 	switch {
-	case len(r.signal) == 0 && r.zone >= 0 && len(r.zones) > 0:
+	case r.rows == 0 && r.zone >= 0 && len(r.zones) > 0:
 		return Signal{}, "", &RowError{File: r.file, Field: "zone", Err: fmt.Errorf("no zone %q: the file has %s", zone, strings.Join(r.zones, ", "))}
-	case len(r.signal) == 0:
+	case r.rows == 0:
 		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file has no values")}
-	case len(r.signal) == 1:
+	case len(r.signal) == 0:
+		return Signal{}, "", &RowError{File: r.file, Err: ErrOutside}
+	case r.rows == 1:
 		r.step = time.Hour
 	}
 	series, err := NewSeries(r.start, r.step, r.signal)

@@ -3,6 +3,8 @@ package grid_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,6 +98,11 @@ func TestReadCSVRefuses(t *testing.T) {
 		"percent":          {"t,low_carbon_pct\n2022-01-01T00:00Z,1\n", grid.CSVOptions{}, "does not look like gCO2e"},
 		"carbon as price":  {"t," + grid.DefaultColumn + ",price\n2022-01-01T00:00Z,15,0.1\n", grid.CSVOptions{Price: true}, "which column?"},
 		"price of a MWh":   {"t,price\n2022-01-01T00:00Z,120\n", grid.CSVOptions{Price: true}, "is it per MWh"},
+		"price in euros":   {"t,price\n2022-01-01T00:00Z,31\n", grid.CSVOptions{Price: true, Currency: "EUR"}, "is beyond 20 per kWh"},
+		"price in yen":     {"t,price\n2022-01-01T00:00Z,2001\n", grid.CSVOptions{Price: true, Currency: "JPY"}, "is beyond 2000 per kWh"},
+		"all before":       {"t,v\n2022-01-01T00:00Z,1\n", grid.CSVOptions{From: t0.AddDate(9, 0, 0)}, "no values of that time"},
+		"all after":        {"t,v\n2022-01-01T00:00Z,1\n", grid.CSVOptions{Until: t0.AddDate(-9, 0, 0)}, "no values of that time"},
+		"gap before From":  {"t,v\n2022-01-01T00:00Z,1\n2022-01-01T01:00Z,1\n2022-01-01T04:00Z,1\n", grid.CSVOptions{From: time.Date(2022, 1, 1, 4, 0, 0, 0, time.UTC)}, "a gap"},
 		"one column":       {"time\n", grid.CSVOptions{}, "one column"},
 		"truncated gzip":   {"\x1f\x8b\x08\x00", grid.CSVOptions{}, "unpacking"},
 		"two, none chosen": {"t,a,b\n2022-01-01T00:00Z,1,2\n", grid.CSVOptions{}, "which column? The file has a, b"},
@@ -111,6 +118,55 @@ func TestReadCSVRefuses(t *testing.T) {
 	}
 	if _, _, err := grid.ReadCSV(filepath.Join(t.TempDir(), "none.csv"), grid.CSVOptions{}); err == nil || !strings.HasSuffix(err.Error(), "none.csv: no such file or directory") {
 		t.Errorf("missing file: error %v", err)
+	}
+}
+
+// Of a file only the values of a time are kept, with the step that all of it has.
+func TestReadCSVOfATime(t *testing.T) {
+	start := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
+	var text strings.Builder
+	text.WriteString("t,v\n")
+	for i := range 12 {
+		fmt.Fprintf(&text, "%s,%d\n", start.Add(time.Duration(i)*30*time.Minute).Format(time.RFC3339), i)
+	}
+	for _, c := range []struct {
+		from, until time.Time
+		first, last float64
+	}{
+		{time.Time{}, time.Time{}, 0, 11},
+		{start.Add(time.Hour), time.Time{}, 2, 11},
+		{time.Time{}, start.Add(time.Hour), 0, 1},
+		{start.Add(5 * time.Minute), start.Add(time.Hour + time.Minute), 1, 2},
+		{start.Add(time.Hour), start.Add(time.Hour + time.Minute), 2, 2},
+	} {
+		signal, _, err := grid.ParseCSV("x", []byte(text.String()), grid.CSVOptions{From: c.from, Until: c.until})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := signal.Series
+		if s.Value(0) != c.first || s.Value(s.Len()-1) != c.last || s.Step() != 30*time.Minute || s.Start() != start.Add(time.Duration(c.first)*s.Step()) {
+			t.Errorf("from %v until %v: %v to %v, every %v from %v", c.from, c.until, s.Value(0), s.Value(s.Len()-1), s.Step(), s.Start())
+		}
+	}
+}
+
+// A text may have as many bytes as the limit says, packed or not, and no more.
+func TestReadText(t *testing.T) {
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write([]byte("12345")); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"12345", packed.String()} {
+		for limit, want := range map[int64]bool{4: false, 5: true, 6: true, math.MaxInt64: true} {
+			got, err := grid.ReadText(strings.NewReader(text), limit)
+			if (err == nil) != want || want && string(got) != "12345" {
+				t.Errorf("five bytes with a limit of %d: %q, %v", limit, got, err)
+			}
+		}
 	}
 }
 

@@ -58,22 +58,26 @@ func ReadFile(path string) ([]byte, error) {
 func ReadText(r io.Reader, limit int64) ([]byte, error) {
 	in := bufio.NewReader(r)
 	r = in
+	packed := false
 	if magic, _ := in.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unpacked, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, fmt.Errorf("unpacking: %w", err)
 		}
-		r = unpacked
+		r, packed = unpacked, true
 	}
-	text, err := io.ReadAll(io.LimitReader(r, limit))
+	if limit < math.MaxInt64 {
+		r = io.LimitReader(r, limit+1)
+	}
+	text, err := io.ReadAll(r)
 	if err != nil {
-		if r != in {
+		if packed {
 			err = fmt.Errorf("unpacking: %w", err)
 		}
 		return nil, err
 	}
-	if int64(len(text)) == limit {
-		return nil, fmt.Errorf("it has %d bytes or more", limit)
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("it has more than %d bytes", limit)
 	}
 	return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
 }

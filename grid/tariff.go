@@ -15,6 +15,7 @@ import (
 type Tariff struct {
 	Price     Price
 	Schedules []Schedule
+	Currency  string // by its ISO 4217 code, so that prices can be checked; "": not known, and any price is possible
 	// Holiday reports whether a day, given as its noon in a schedule's time zone, counts as a Sunday; nil: none does.
 	Holiday func(day time.Time) bool
 }
@@ -114,9 +115,13 @@ func parseMember(text string, least, most int) (int, error) {
 
 // Validate says what is wrong with a tariff; the other methods need one of which nothing is.
 func (t *Tariff) Validate() error {
-	errs := []error{checkPrice(t.Price)}
+	errs := []error{t.checkPrice(t.Price)}
 	for i, s := range t.Schedules {
-		if err := s.validate(); err != nil {
+		err := s.validate()
+		if err == nil {
+			err = t.checkPrice(s.Price)
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("schedule %d: %w", i, err))
 		}
 	}
@@ -132,12 +137,15 @@ func (s Schedule) validate() error {
 	case s.End < 0 || s.End > EndOfDay:
 		return fmt.Errorf("end is %v: want 00:00 to 24:00", s.End)
 	}
-	return checkPrice(s.Price)
+	return nil
 }
 
-func checkPrice(p Price) error {
-	if math.IsNaN(float64(p)) || math.Abs(float64(p)) > MaxPrice {
-		return fmt.Errorf("price is %v: want at most %d per kWh", float64(p), MaxPrice)
+func (t *Tariff) checkPrice(p Price) error {
+	if math.IsNaN(float64(p)) || math.IsInf(float64(p), 0) {
+		return fmt.Errorf("price is %v: want a finite number", float64(p))
+	}
+	if most := MaxPriceOf(t.Currency); t.Currency != "" && math.Abs(float64(p)) > float64(most) {
+		return fmt.Errorf("price is %v: want at most %v %s per kWh", float64(p), float64(most), t.Currency)
 	}
 	return nil
 }

@@ -275,13 +275,24 @@ func TestTariffRefuses(t *testing.T) {
 		"late end":     {func(s *grid.Schedule) { s.End = grid.EndOfDay + 1 }, "end is 24:01"},
 		"per MWh":      {func(s *grid.Schedule) { s.Price = 120 }, "price is 120"},
 		"NaN":          {func(s *grid.Schedule) { s.Price = grid.Price(math.NaN()) }, "price is NaN"},
+		"infinite":     {func(s *grid.Schedule) { s.Price = grid.Price(math.Inf(-1)) }, "price is -Inf"},
 	} {
 		s := good
 		c.change(&s)
-		tariff := grid.Tariff{Schedules: []grid.Schedule{s}}
+		tariff := grid.Tariff{Schedules: []grid.Schedule{s}, Currency: "EUR"}
 		if err := tariff.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
+	}
+	for currency, most := range map[string]grid.Price{"EUR": 20, "NOK": 200, "JPY": 2000, "KRW": 20_000} {
+		for price, want := range map[grid.Price]bool{most: true, -most: true, most + 1: false} {
+			if err := (&grid.Tariff{Price: price, Currency: currency}).Validate(); (err == nil) != want {
+				t.Errorf("%v %s: %v", float64(price), currency, err)
+			}
+		}
+	}
+	if err := (&grid.Tariff{Price: 31}).Validate(); err != nil {
+		t.Errorf("a price in a currency that is not known: %v", err)
 	}
 	tariff := grid.Tariff{Schedules: []grid.Schedule{good}}
 	for _, c := range []struct {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Prefixes of the systems that people come from.
@@ -89,12 +91,25 @@ func lookUpLabel(labels map[string]string, key string) string {
 	return labels[labelAliases[key]]
 }
 
-// Unsupported returns what is written on an object that another system would obey and we do not, as sentences.
+// ours are all annotations of pods and Jobs that we read or write.
+var ours = map[string]bool{
+	AnnotationAllowedDelay: true, AnnotationFinishBy: true, AnnotationExpectedDuration: true, AnnotationRunNow: true,
+	AnnotationSkip: true, AnnotationStrategy: true, AnnotationCarbonThreshold: true, AnnotationCarbonPercentile: true,
+	AnnotationPriceThreshold: true, AnnotationCarbonCounts: true, AnnotationMaxPower: true, AnnotationMinEfficiency: true,
+	AnnotationGPUWorkloadType: true, AnnotationPUE: true, AnnotationPerformanceWeight: true,
+	AnnotationHeldUntil: true, AnnotationHeldReason: true, AnnotationLatestStart: true, AnnotationReleasedAt: true,
+	prefix + "lab-run-seconds": true, prefix + "lab-ports": true, // the lab's
+}
+
+// Unsupported returns what is written on an object that another system would obey and we do not, and what looks like ours
+// and is not, as sentences.
 func Unsupported(annotations ...map[string]string) (sentences []string) {
 	for _, a := range annotations {
 		for key := range a {
 			if why, ok := withoutEffect[key]; ok {
 				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: %s", key, why))
+			} else if strings.HasPrefix(key, prefix) && !ours[key] {
+				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name", key))
 			}
 		}
 	}
@@ -148,9 +163,9 @@ const (
 	KnowledgeBaseKey       = "profiles.yaml"
 )
 
-// liveWatts returns what the node's monitor measured, unless that is old: a reading is not believed for longer than the
-// monitor's own period allows.
-func liveWatts(n *v1.Node, now time.Time) (watts float64, ok bool) {
+// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not believed for
+// longer than the monitor's own period allows.
+func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
 	text, ok := n.Annotations[thesisWatts]
 	if !ok {
 		return 0, false
@@ -164,5 +179,5 @@ func liveWatts(n *v1.Node, now time.Time) (watts float64, ok bool) {
 		return 0, false
 	}
 	age := now.Sub(time.Unix(int64(updated), 0))
-	return watts, age <= thesisFreshness && age >= -thesisFreshness
+	return energy.Watts(watts), age <= thesisFreshness && age >= -thesisFreshness
 }

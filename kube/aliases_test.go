@@ -111,6 +111,13 @@ func TestGardenerPriceThreshold(t *testing.T) {
 	t.Run("with carbon", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15"}, forGardener), 4*time.Hour)
 	})
+	t.Run("beside carbon where nobody knows prices", func(t *testing.T) {
+		noPrice := gridOf(t)
+		noPrice[0].Price = grid.Signal{}
+		v := gardenerView(t, Contents{Sites: noPrice})
+		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-intensity-threshold": "150"}), 2*time.Hour)
+		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-enabled": "false"}), 0)
+	})
 	t.Run("price only", func(t *testing.T) {
 		noCarbon := gridOf(t)
 		noCarbon[0].Carbon = grid.Signal{}
@@ -231,6 +238,10 @@ func TestGardenerEnvironment(t *testing.T) {
 	if err := os.WriteFile(schedules, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	incomplete := filepath.Join(t.TempDir(), "incomplete.yaml")
+	if err := os.WriteFile(incomplete, []byte(text+"- {name: more, peakRate: 0.3}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name    string
 		environ []string
@@ -243,6 +254,7 @@ func TestGardenerEnvironment(t *testing.T) {
 		{name: "no carbon", environ: []string{"CARBON_ENABLED=false"}},
 		{name: "prices only", environ: []string{"CARBON_ENABLED=false", "PRICING_ENABLED=true", "PRICING_SCHEDULES_PATH=" + schedules}, want: 4 * time.Hour},
 		{name: "prices without schedules", environ: []string{"PRICING_ENABLED=true"}, want: 2 * time.Hour, warning: "PRICING_SCHEDULES_PATH"},
+		{name: "schedules without an off-peak rate", environ: []string{"PRICING_SCHEDULES_PATH=" + incomplete}, want: 2 * time.Hour, warning: "schedules[1]: offPeakRate is missing"},
 		{name: "nonsense changes nothing", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour, warning: `CARBON_INTENSITY_THRESHOLD is "NaN"`},
 		{name: "without effect", environ: []string{"ENABLE_POD_PRIORITIES=true"}, want: 2 * time.Hour, warning: "has no effect"},
 		{name: "others' variables", environ: []string{"PATH=/bin", "LOG_LEVEL=4"}, want: 2 * time.Hour},
@@ -267,6 +279,31 @@ func TestEnvironmentGivesNodesTheirPower(t *testing.T) {
 		n, ok := v.Node(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, sched.Resources{}, sched.Resources{}, 0)
 		if !ok || n.Profile.Max != want {
 			t.Errorf("%s: %+v, want a maximum of %v W", name, n.Profile, float64(want))
+		}
+	}
+}
+
+func TestOneHalfOfTheDefaultPower(t *testing.T) {
+	for _, tc := range []struct {
+		environ   string
+		idle, max energy.Watts
+		warning   string
+	}{
+		{environ: "NODE_DEFAULT_IDLE_POWER=50", idle: 50, max: 400},
+		{environ: "NODE_DEFAULT_IDLE_POWER=0", idle: 0, max: 400},
+		{environ: "NODE_DEFAULT_MAX_POWER=250", idle: 100, max: 250},
+		{environ: "NODE_DEFAULT_MAX_POWER=80", warning: "max 80 W is below idle 100 W"},
+		{environ: "NODE_DEFAULT_IDLE_POWER=watts", warning: "want a number"},
+	} {
+		d, warnings := AliasEnvironment([]string{tc.environ}, Defaults{})
+		if all := strings.Join(warnings, "\n"); tc.warning == "" && all != "" || !strings.Contains(all, tc.warning) {
+			t.Errorf("%s: warnings %q do not say %q", tc.environ, all, tc.warning)
+		}
+		switch p := d.NodePower[""]; {
+		case tc.warning != "" && p != nil:
+			t.Errorf("%s: nodes have %+v", tc.environ, p)
+		case tc.warning == "" && (p == nil || p.Idle != tc.idle || p.Max != tc.max):
+			t.Errorf("%s: nodes have %+v, want %v to %v W", tc.environ, p, float64(tc.idle), float64(tc.max))
 		}
 	}
 }
@@ -301,8 +338,8 @@ func asks(j sched.Job) [6]any {
 }
 
 func TestUnsupportedAnnotations(t *testing.T) {
-	got := Unsupported(map[string]string{cg + "energy-budget-kwh": "5", "a": "b"})
-	if len(got) != 1 || !strings.Contains(got[0], "energy-budget-kwh has no effect") {
+	got := Unsupported(map[string]string{cg + "energy-budget-kwh": "5", "a": "b"}, map[string]string{"kubenergy.io/delay-allowed": "6h", AnnotationRunNow: "true"})
+	if len(got) != 2 || !strings.Contains(got[0], "energy-budget-kwh has no effect") || !strings.Contains(got[1], "delay-allowed has no effect") {
 		t.Error(got)
 	}
 }

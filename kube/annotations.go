@@ -181,7 +181,7 @@ func (r *markReader) readLimits() {
 		return err
 	})
 	r.read(AnnotationPriceThreshold, func(value string) error {
-		v, err := readNumber(value, -grid.MaxPrice, grid.MaxPrice)
+		v, err := readNumber(value, -maxPrice, maxPrice)
 		r.Limits.Price, r.Limits.HasPrice = grid.Price(v), true
 		return err
 	})

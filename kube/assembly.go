@@ -2,13 +2,13 @@ package kube
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
-	"strings"
-	"time"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -17,44 +17,122 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// assembly puts the contents of a view together from objects, one after the other in the order of their names. An object
-// that makes no sense is left out.
+// item is what is kept of an object: the part of a view that it makes, or what is wrong with it. Objects are read one by
+// one, so that one that makes no sense costs that one.
+type item struct {
+	metav1.ObjectMeta // what a cache needs, and no more
+	kind              string
+	version           string          // differs where views may differ; "": the object says nothing to us
+	put               func(*assembly) // nil: it cannot be used
+	problems          []problem
+}
+
+// problem is something that people are told once, for as long as it lasts.
+type problem struct {
+	kind, namespace, name, why string
+	part                       bool // the rest of the object can be used
+}
+
+func (it *item) problem(why string, part bool) {
+	it.problems = append(it.problems, problem{it.kind, it.Namespace, it.Name, why, part})
+}
+
+func (it *item) refuse(err error) {
+	it.put = nil
+	it.problem(err.Error(), false)
+}
+
+// same reports whether two items make the same part.
+func (it *item) same(other *item) bool {
+	return it == other ||
+		it.kind == other.kind && it.Namespace == other.Namespace && it.Name == other.Name && it.version == other.version
+}
+
+// reading returns what reads objects of a type into items. fill is given the object and sets version and put.
+func reading[T any](kind string, fill func(it *item, o *T)) func(*unstructured.Unstructured) *item {
+	return func(u *unstructured.Unstructured) *item {
+		it := &item{kind: kind, ObjectMeta: metav1.ObjectMeta{
+			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+		}}
+		o := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, o); err != nil {
+			it.version = it.ResourceVersion
+			it.refuse(err)
+		} else {
+			fill(it, o)
+		}
+		if it.version != "" {
+			it.version = string(it.UID) + " " + it.version
+		}
+		return it
+	}
+}
+
+// assembly puts the contents of a view together from items, one after the other in the order of their names.
 type assembly struct {
 	Contents
-	log        *slog.Logger
-	digest     []string
-	hasDefault bool
+	zones    int
+	marginal map[string]bool // by site: of which kind its carbon intensity is
 }
 
-// seen adds to the digest what identifies the part of an object that a view depends on.
-func (a *assembly) seen(kind string, o metav1.Object, version any) {
-	a.digest = append(a.digest, fmt.Sprintf("%s %s/%s %s %v", kind, o.GetNamespace(), o.GetName(), o.GetUID(), version))
+// assemble returns the contents that items make.
+func assemble(items []*item, defaults Defaults) *Contents {
+	a := assembly{
+		Contents: Contents{Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}}, marginal: map[string]bool{},
+	}
+	for _, it := range items {
+		if it.kind == kindZone {
+			a.zones++
+		}
+		if it.put != nil {
+			it.put(&a)
+		}
+	}
+	a.oneOfMany = a.zones > 1
+	a.unmix()
+	return &a.Contents
 }
 
-func (a *assembly) refuse(kind string, o metav1.Object, err error) {
-	a.log.Warn("cannot be used: deciding without it", "kind", kind, "name", o.GetName(), "error", err)
+// unmix takes the carbon intensity from sites where it is of another kind than at the first one: average and marginal
+// intensities answer different questions, and no comparison of the two means anything.
+func (a *assembly) unmix() {
+	for i, site := range a.Sites {
+		if a.marginal[site.Name] != a.marginal[a.Sites[0].Name] {
+			bare := *site
+			bare.Carbon = grid.Signal{}
+			a.Sites[i] = &bare
+		}
+	}
 }
 
-// addZone makes a site of a zone. The default one stands first.
-func (a *assembly) addZone(z *v1alpha1.GridZone) {
-	a.seen("GridZone", z, fmt.Sprint(z.Generation, stamp(z.Status.Carbon), stamp(z.Status.Price)))
+const kindZone = "GridZone"
+
+// readZone makes a site of a zone. The default one stands first.
+func readZone(it *item, z *v1alpha1.GridZone) {
+	unused := z.Status.Nodes != nil && *z.Status.Nodes == 0
+	it.version = fmt.Sprint(z.Generation, " ", stamp(z.Status.Carbon), " ", stamp(z.Status.Price), " ", unused)
 	site, err := Site(z)
 	if err == nil {
 		err = CheckSite(site)
 	}
 	if err != nil {
-		a.refuse("GridZone", z, err)
+		it.refuse(err)
 		return
 	}
-	if z.Spec.Default && !a.hasDefault {
-		a.hasDefault = true
-		a.Sites = append([]*sched.Site{site}, a.Sites...)
-	} else {
-		a.Sites = append(a.Sites, site)
-	}
-	for _, region := range z.Spec.Regions {
-		if _, taken := a.Regions[region]; !taken {
-			a.Regions[region] = site.Name
+	isDefault, regions := z.Spec.Default, z.Spec.Regions
+	marginal := z.Spec.Carbon != nil && z.Spec.Carbon.Signal == "Marginal"
+	it.put = func(a *assembly) {
+		a.Unused[site.Name], a.marginal[site.Name] = unused, marginal
+		if isDefault && a.DefaultSite == "" {
+			a.DefaultSite = site.Name
+			a.Sites = append([]*sched.Site{site}, a.Sites...)
+		} else {
+			a.Sites = append(a.Sites, site)
+		}
+		for _, region := range regions {
+			if _, taken := a.Regions[region]; !taken {
+				a.Regions[region] = site.Name
+			}
 		}
 	}
 }
@@ -117,73 +195,66 @@ func Signal(s *v1alpha1.SignalStatus, maxAge *metav1.Duration) (grid.Signal, err
 	return signal, nil
 }
 
-func (a *assembly) addProfile(p *v1alpha1.PowerProfile) {
-	a.seen("PowerProfile", p, p.Generation)
+func readProfile(it *item, p *v1alpha1.PowerProfile) {
+	it.version = strconv.FormatInt(p.Generation, 10)
 	profile, pue, err := hardware.FromPowerProfile(p)
 	if err != nil {
-		a.refuse("PowerProfile", p, err)
+		it.refuse(err)
 		return
 	}
-	node := &NodeProfile{Profile: *profile, Selector: p.Spec.NodeSelector, PUE: pue}
+	node := &NodeProfile{Profile: *profile, Selector: p.Spec.NodeSelector, PUE: pue, Benchmarks: hardware.Benchmarks(p)}
 	for _, b := range p.Spec.Benchmarks {
-		if node.Benchmarks == nil {
-			node.Benchmarks = map[string]energy.Benchmark{}
-		}
-		measured := energy.Benchmark{Rate: b.Rate, Power: energy.Watts(b.Watts), Idle: energy.Watts(b.IdleWatts)}
-		node.Benchmarks[b.Class] = measured
 		// Where a knowledge base tells work on GPUs apart, this profile does not.
 		if onGPU := hardware.OnGPU(b.Class); node.Benchmarks[onGPU] == (energy.Benchmark{}) {
-			node.Benchmarks[onGPU] = measured
+			node.Benchmarks[onGPU] = node.Benchmarks[b.Class]
 		}
 	}
-	a.Profiles = append(a.Profiles, node)
-	if p.Spec.Default && a.DefaultProfile == "" {
-		a.DefaultProfile = p.Name
+	isDefault := p.Spec.Default
+	it.put = func(a *assembly) {
+		a.Profiles = append(a.Profiles, node)
+		if isDefault && a.DefaultProfile == "" {
+			a.DefaultProfile = node.Name
+		}
 	}
 }
 
-func (a *assembly) addPolicy(p *v1alpha1.EnergyPolicy) {
-	a.seen("EnergyPolicy", p, p.Generation)
+func readPolicy(it *item, p *v1alpha1.EnergyPolicy) {
+	it.version = strconv.FormatInt(p.Generation, 10)
 	if err := ReadPolicy(p); err != nil {
-		a.refuse("EnergyPolicy", p, err)
+		it.refuse(err)
 		return
 	}
-	a.Policies = append(a.Policies, p)
+	p.ManagedFields, p.Status = nil, v1alpha1.EnergyPolicyStatus{}
+	it.put = func(a *assembly) { a.Policies = append(a.Policies, p) }
 }
 
-// addNamespace takes note of namespaces that say something to us.
-func (a *assembly) addNamespace(n *v1.Namespace) {
-	if ModeOf(n.Labels) == "" && !gardenerNamespace(n.Labels) {
+// readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
+func readNamespace(it *item, n *v1.Namespace) {
+	mode, theirs := n.Labels[LabelMode], gardenerNamespace(n.Labels)
+	if ModeOf(n.Labels) == "" && !theirs {
 		return
 	}
-	marks := NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: map[string]string{}}
-	for key, value := range n.Annotations {
-		if strings.HasPrefix(key, gardener) {
-			marks.Annotations[key] = value
-		}
+	marks := NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
+	if mode != "" {
+		marks.Labels[LabelMode] = mode
 	}
-	a.seen("Namespace", n, fmt.Sprint(n.Labels[LabelMode], gardenerNamespace(n.Labels), marks.Annotations)) // maps print sorted
-	a.Namespaces = append(a.Namespaces, marks)
+	if theirs {
+		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
+		marks.Annotations = gardenerAnnotations(n.Annotations)
+	}
+	it.version = fmt.Sprintf("%q %q", marks.Labels, marks.Annotations) // maps print sorted
+	it.put = func(a *assembly) { a.Namespaces = append(a.Namespaces, marks) }
 }
 
-func (a *assembly) addKnowledge(m *v1.ConfigMap) {
-	a.seen("ConfigMap", m, m.ResourceVersion)
+func readKnowledge(it *item, m *v1.ConfigMap) {
+	it.version = it.ResourceVersion
 	byClass, warnings, err := hardware.ReadKnowledgeBase([]byte(m.Data[KnowledgeBaseKey]))
 	if err != nil {
-		a.refuse("ConfigMap", m, err)
+		it.refuse(err)
 		return
 	}
 	for _, w := range warnings {
-		a.log.Warn("knowledge base", "name", m.Name, "warning", w)
+		it.problem(w, true)
 	}
-	a.Benchmarks = byClass
-}
-
-// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old.
-func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
-	if len(n.Annotations) == 0 {
-		return 0, false
-	}
-	w, ok := liveWatts(n, now)
-	return energy.Watts(w), ok
+	it.put = func(a *assembly) { a.Benchmarks = byClass }
 }

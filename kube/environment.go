@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -21,6 +22,8 @@ import (
 const (
 	gardenerThreshold = 200.0
 	gardenerDelay     = 24 * time.Hour
+	gardenerIdle      = energy.Watts(100) // of nodes of which nothing is known
+	gardenerMax       = energy.Watts(400)
 )
 
 // AliasSchedulers returns what pods expect that name the schedulers of other systems.
@@ -57,14 +60,10 @@ var variables = map[string]func(e *environment, value string) error{
 	},
 	"PRICING_SCHEDULES_PATH": func(e *environment, value string) (err error) { e.offPeak, err = offPeakRate(value); return err },
 	"NODE_DEFAULT_IDLE_POWER": func(e *environment, value string) error {
-		v, err := readNumber(value, 0, 1e6)
-		e.idle = energy.Watts(v)
-		return err
+		return readWatts(&e.idle, value)
 	},
 	"NODE_DEFAULT_MAX_POWER": func(e *environment, value string) error {
-		v, err := readNumber(value, 0, 1e6)
-		e.max = energy.Watts(v)
-		return err
+		return readWatts(&e.max, value)
 	},
 	"HARDWARE_PROFILES_PATH": func(e *environment, value string) error {
 		text, err := os.ReadFile(value)
@@ -95,7 +94,6 @@ var obsolete = map[string]string{
 	"PROMETHEUS_QUERY_TIMEOUT":     "the scheduler asks nobody",
 	"PROMETHEUS_USE_DCGM":          "the scheduler asks nobody",
 	"PROMETHEUS_DCGM_POWER_METRIC": "the scheduler asks nobody",
-	"LOG_LEVEL":                    "use -v",
 	"ENABLE_TRACING":               "use kube-scheduler's own tracing configuration",
 }
 
@@ -105,7 +103,7 @@ type environment struct {
 	gardener  v1alpha1.WorkloadSettings
 	pricing   bool
 	offPeak   *float64
-	idle, max energy.Watts
+	idle, max *energy.Watts // nil: nobody says
 	nodes     map[string]*energy.Profile
 	catalog   *hardware.Catalog
 	warnings  []string
@@ -138,8 +136,17 @@ func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
 			e.warn("PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with a price threshold of their own wait for prices")
 		}
 	}
-	if e.max > 0 {
-		e.nodes[""] = &energy.Profile{Name: "environment", Idle: e.idle, Max: e.max, Sleep: e.idle, Source: "NODE_DEFAULT_IDLE_POWER, NODE_DEFAULT_MAX_POWER"}
+	if e.idle != nil || e.max != nil {
+		idle, most := gardenerIdle, gardenerMax
+		if e.idle != nil {
+			idle = *e.idle
+		}
+		if e.max != nil {
+			most = *e.max
+		}
+		if err := e.give("", idle, most, "NODE_DEFAULT_IDLE_POWER, NODE_DEFAULT_MAX_POWER"); err != nil {
+			e.warn("environment variables NODE_DEFAULT_IDLE_POWER and NODE_DEFAULT_MAX_POWER: %v", err)
+		}
 	}
 	all[GardenerSchedulerName] = e.gardener
 	d.Schedulers, d.NodePower, d.Hardware = all, e.nodes, e.catalog
@@ -157,14 +164,36 @@ func (e *environment) read(name, value string) error {
 	}
 	if node, ok := strings.CutPrefix(name, nodePowerPrefix); ok {
 		idle, most, err := hardware.ParseNodePower(value)
-		if err == nil {
-			e.nodes[node] = &energy.Profile{Name: "environment-" + node, Idle: idle, Max: most, Sleep: idle, Source: name}
+		if err != nil {
+			return err
 		}
-		return err
+		return e.give(node, idle, most, name)
 	}
-	if why, ok := obsolete[name]; ok && name != "LOG_LEVEL" {
+	if why, ok := obsolete[name]; ok {
 		e.warn("environment variable %s has no effect: %s", name, why)
 	}
+	return nil
+}
+
+// give gives a node its power; "": all nodes of which nothing is known.
+func (e *environment) give(node string, idle, most energy.Watts, source string) error {
+	p := &energy.Profile{Name: "environment", Idle: idle, Max: most, Sleep: idle, Source: source}
+	if node != "" {
+		p.Name += "-" + node
+	}
+	if err := p.Validate(); err != nil {
+		return err
+	}
+	e.nodes[node] = p
+	return nil
+}
+
+func readWatts(into **energy.Watts, value string) error {
+	v, err := readNumber(value, 0, 1e6)
+	if err != nil {
+		return err
+	}
+	*into = new(energy.Watts(v))
 	return nil
 }
 
@@ -176,7 +205,7 @@ func offPeakRate(path string) (*float64, error) {
 	}
 	var file struct {
 		Schedules []struct {
-			OffPeakRate float64 `json:"offPeakRate"`
+			OffPeakRate *float64 `json:"offPeakRate"`
 		} `json:"schedules"`
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
@@ -185,9 +214,15 @@ func offPeakRate(path string) (*float64, error) {
 	if len(file.Schedules) == 0 {
 		return nil, errors.New("the file has no schedules")
 	}
-	rate := file.Schedules[0].OffPeakRate
-	for _, s := range file.Schedules {
-		rate = max(rate, s.OffPeakRate)
+	rate := math.Inf(-1)
+	for i, s := range file.Schedules {
+		switch {
+		case s.OffPeakRate == nil:
+			return nil, fmt.Errorf("schedules[%d]: offPeakRate is missing", i)
+		case !(math.Abs(*s.OffPeakRate) <= maxPrice):
+			return nil, fmt.Errorf("schedules[%d]: offPeakRate is %v: want %v to %v", i, *s.OffPeakRate, -maxPrice, maxPrice)
+		}
+		rate = max(rate, *s.OffPeakRate)
 	}
 	return &rate, nil
 }

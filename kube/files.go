@@ -82,7 +82,7 @@ func (f *Files) View() *View {
 }
 
 // nothing is what is known before the first look.
-var nothing View
+var nothing = View{nodes: new(nodeCache)}
 
 // Run refreshes the view every second until ctx ends.
 func (f *Files) Run(ctx context.Context) error {
@@ -119,16 +119,17 @@ func (f *Files) Refresh() {
 	if !f.signals.good() {
 		sites = withoutSignals(sites)
 	}
-	c := Contents{Sites: sites, DefaultProfile: f.defaultProfile, Defaults: f.Defaults}
+	c := Contents{Sites: sites, DefaultSite: firstSite(sites), DefaultProfile: f.defaultProfile, Defaults: f.Defaults}
 	for _, p := range f.hardware {
 		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
 	}
 	v, err := c.View()
 	if err != nil {
 		// Each file was checked alone when it was read, and they do not refer to each other.
-		f.log().Error("publishing a view", "error", err)
-		v = &View{}
+		f.log().Error("publishing a view: the last one holds", "error", err)
+		return
 	}
+	v.adopt(f.view.Load())
 	f.view.Store(v)
 }
 

@@ -1,26 +1,22 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
@@ -34,78 +30,75 @@ type Objects struct {
 	Defaults Defaults
 	Log      *slog.Logger
 
-	watches []*watched
+	watches []*watched // in the order of kinds
 	view    atomic.Pointer[View]
 	changed chan struct{}
 	began   time.Time
+	limits  limits
 
-	gridZones, powerProfiles, energyPolicies, namespaces, knowledge *watched
-	last                                                            []string // of the published view
+	last   []*item // what the last view was made of
+	told   map[problem]bool
+	failed string // why there could be no view of them
 }
 
-// watched is one kind of object.
-type watched struct {
-	name     string
-	informer cache.SharedIndexInformer
-	refused  atomic.Bool // the server has no such kind, or we may not read it
+// limits are how long Objects waits for what.
+type limits struct {
+	// A server that keeps us waiting for policies for longer has none.
+	patience time.Duration
+	// A refusal that lasts so long is meant: rights may be granted, and kinds installed, seconds after we start.
+	belief time.Duration
+	// What had been read counts for so long after the server has begun to refuse it.
+	grace time.Duration
 }
 
-// patience is how long a server may keep us waiting for policies before what it holds counts as unknown for good.
-const patience = 30 * time.Second
+// kind is a kind of objects, and what makes items of them.
+type kind struct {
+	resource schema.GroupVersionResource
+	in, name string // "": any
+	policies bool   // until they are known, a view is unsettled
+	read     func(*unstructured.Unstructured) *item
+}
 
-// settleFor is how long changes are collected before a view is built of them.
-const settleFor = 50 * time.Millisecond
+// kinds are all kinds of objects that a view is made of.
+var kinds = []kind{
+	{resource: v1alpha1.GroupVersion.WithResource("gridzones"), read: reading(kindZone, readZone)},
+	{resource: v1alpha1.GroupVersion.WithResource("powerprofiles"), read: reading("PowerProfile", readProfile)},
+	{resource: v1alpha1.GroupVersion.WithResource("energypolicies"), policies: true, read: reading("EnergyPolicy", readPolicy)},
+	{resource: v1.SchemeGroupVersion.WithResource("namespaces"), policies: true, read: reading("Namespace", readNamespace)},
+	{
+		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: KnowledgeBaseNamespace, name: KnowledgeBaseName,
+		read: reading("ConfigMap", readKnowledge),
+	},
+}
+
+const (
+	// settleFor is how long changes are collected before a view is built of them.
+	settleFor = 50 * time.Millisecond
+	// maxRest is the longest pause after a view, which is else nine times what building it took.
+	maxRest = 5 * time.Second
+	// lookEvery is how often we look whether caches have synced, or patience has ended, of which nobody tells.
+	lookEvery = 200 * time.Millisecond
+)
 
 // NewObjects returns an Objects that reads with the given rights.
 func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
-	client, err := kubernetes.NewForConfig(config)
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
-	ours, err := restClient(config)
-	if err != nil {
-		return nil, err
+	o := &Objects{
+		Defaults: BuiltIn(), Log: log, changed: make(chan struct{}, 1),
+		limits: limits{patience: 30 * time.Second, belief: 5 * time.Second, grace: 30 * time.Second},
 	}
-	o := &Objects{Defaults: BuiltIn(), Log: log, changed: make(chan struct{}, 1)}
-	core := client.CoreV1().RESTClient()
-	for _, k := range []struct {
-		into     **watched
-		client   rest.Interface
-		resource string
-		example  runtime.Object
-		selector fields.Selector
-		in       string
-	}{
-		{&o.gridZones, ours, "gridzones", &v1alpha1.GridZone{}, fields.Everything(), ""},
-		{&o.powerProfiles, ours, "powerprofiles", &v1alpha1.PowerProfile{}, fields.Everything(), ""},
-		{&o.energyPolicies, ours, "energypolicies", &v1alpha1.EnergyPolicy{}, fields.Everything(), ""},
-		{&o.namespaces, core, "namespaces", &v1.Namespace{}, fields.Everything(), ""},
-		{&o.knowledge, core, "configmaps", &v1.ConfigMap{}, fields.OneTermEqualSelector("metadata.name", KnowledgeBaseName), KnowledgeBaseNamespace},
-	} {
-		w := &watched{name: k.resource}
-		lw := cache.NewListWatchFromClient(k.client, k.resource, k.in, k.selector)
-		w.informer = cache.NewSharedIndexInformer(lw, k.example, 0, cache.Indexers{})
-		*k.into = w
-		o.watches = append(o.watches, w)
+	for i := range kinds {
+		k := &kinds[i]
+		selector := ""
+		if k.name != "" {
+			selector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.name).String()
+		}
+		o.watches = append(o.watches, newWatched(client.Resource(k.resource).Namespace(k.in), k.resource.Resource, selector, k.policies))
 	}
 	return o, nil
-}
-
-// restClient reads and writes objects of our own group.
-func restClient(config *rest.Config) (rest.Interface, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	c := rest.CopyConfig(config)
-	c.GroupVersion, c.APIPath = &v1alpha1.GroupVersion, "/apis"
-	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	client, err := rest.RESTClientFor(c)
-	if err != nil {
-		return nil, fmt.Errorf("building a client for %s: %w", v1alpha1.GroupVersion, err)
-	}
-	return client, nil
 }
 
 // View returns what is known now. It never waits and never returns nil. Before policies are known it is unsettled.
@@ -116,17 +109,16 @@ func (o *Objects) View() *View {
 	return Unsettled()
 }
 
-var unsettled = View{unsettled: true}
+var unsettled = View{unsettled: true, nodes: new(nodeCache)}
 
 // Unsettled returns the view of those who do not know the policies yet.
 func Unsettled() *View { return &unsettled }
 
 // Synced reports whether everything that can be read has been read.
 func (o *Objects) Synced() bool {
-	return !slices.ContainsFunc(o.watches, func(w *watched) bool { return !w.known() })
+	now := time.Now()
+	return !slices.ContainsFunc(o.watches, func(w *watched) bool { return !w.known(now, o.limits.belief) })
 }
-
-func (w *watched) known() bool { return w.informer.HasSynced() || w.refused.Load() }
 
 // Run watches until ctx ends.
 func (o *Objects) Run(ctx context.Context) error {
@@ -134,171 +126,123 @@ func (o *Objects) Run(ctx context.Context) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	poke := func() {
-		select {
-		case o.changed <- struct{}{}:
-		default:
-		}
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
-	for _, w := range o.watches {
-		if err := o.prepare(w, poke); err != nil {
+	for i, w := range o.watches {
+		if err := w.prepare(kinds[i].read, o.poke, o.Log); err != nil {
 			return fmt.Errorf("watching %s: %w", w.name, err)
 		}
 		running.Go(func() { w.informer.RunWithContext(ctx) })
 	}
-	// Also without any change: whether the caches have synced, and whether patience has ended, nobody tells.
-	ticker := time.NewTicker(200 * time.Millisecond)
+	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	for settled := false; ; {
+	before := ""
+	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-o.changed:
-			time.Sleep(settleFor)
-			o.publish()
+			pause(ctx, settleFor)
+			pause(ctx, min(9*o.publish(), maxRest))
 		case <-ticker.C:
-			if !settled {
+			if state := o.state(time.Now()); state != before {
+				before = state
 				o.publish()
-				settled = o.View().Settled() && o.Synced()
 			}
 		}
 	}
 }
 
-func (o *Objects) prepare(w *watched, poke func()) error {
-	var told string
-	err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err)
-		w.refused.Store(refused)
-		if err.Error() != told && refused { // other errors are the API server's and pass
-			told = err.Error()
-			o.Log.Warn("cannot be watched: deciding without it", "resource", w.name, "error", err)
+// poke says that something has changed.
+func (o *Objects) poke() {
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// state is what may change without a change of any object.
+func (o *Objects) state(now time.Time) string {
+	var b strings.Builder
+	for _, w := range o.watches {
+		fmt.Fprint(&b, w.known(now, o.limits.belief), w.withdrawn(now, o.limits.grace), " ")
+	}
+	fmt.Fprint(&b, o.waiting(now))
+	return b.String()
+}
+
+// waiting reports whether policies may still come. Once they are known they stay so.
+func (o *Objects) waiting(now time.Time) bool {
+	if v := o.view.Load(); v != nil && v.Settled() || now.Sub(o.began) >= o.limits.patience {
+		return false
+	}
+	return slices.ContainsFunc(o.watches, func(w *watched) bool { return w.policies && !w.known(now, o.limits.belief) })
+}
+
+// publish builds a view of what the caches hold, unless it would say what the last one says, and returns how long it
+// took.
+func (o *Objects) publish() (took time.Duration) {
+	now := time.Now()
+	var items []*item
+	for _, w := range o.watches {
+		if !w.withdrawn(now, o.limits.grace) {
+			items = append(items, w.items()...)
 		}
-		poke()
-	})
-	if err != nil {
-		return err
 	}
-	if err := w.informer.SetTransform(slim); err != nil {
-		return err
+	waiting, before := o.waiting(now), o.view.Load()
+	if before != nil && before.unsettled == waiting && slices.EqualFunc(items, o.last, (*item).same) {
+		return time.Since(now)
 	}
-	_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { poke() }, UpdateFunc: func(any, any) { poke() }, DeleteFunc: func(any) { poke() },
-	})
-	return err
+	c := assemble(items, o.Defaults)
+	c.Unsettled = waiting
+	o.last = items
+	o.tell(items)
+	o.put(c)
+	return time.Since(now)
 }
 
-// slim drops what no view needs.
-func slim(obj any) (any, error) {
-	if m, ok := obj.(metav1.Object); ok {
-		m.SetManagedFields(nil)
-	}
-	return obj, nil
-}
-
-// publish builds a view of what the caches hold, unless it would say what the last one says.
-func (o *Objects) publish() {
-	waiting := !o.energyPolicies.known() || !o.namespaces.known()
-	c, digest := o.contents()
-	c.Unsettled = waiting && time.Since(o.began) < patience
-	digest = append(digest, strconv.FormatBool(c.Unsettled))
-	if slices.Equal(digest, o.last) && o.view.Load() != nil {
+// put publishes a view of contents. If there can be none, the last one holds.
+func (o *Objects) put(c *Contents) {
+	v, err := c.View()
+	if err != nil { // each part was checked before
+		if o.failed != err.Error() {
+			o.failed = err.Error()
+			o.Log.Error("publishing a view: the last one holds", "error", err)
+		}
 		return
 	}
-	v, err := c.View()
-	if err != nil {
-		o.Log.Error("publishing a view", "error", err) // each part was checked before
-		v = &View{}
-	}
-	o.last = digest
+	o.failed = ""
+	v.adopt(o.view.Load())
 	o.view.Store(v)
 }
 
-// contents reads the caches. The digest changes with whatever a view depends on: not with counts in a status.
-func (o *Objects) contents() (*Contents, []string) {
-	a := assembly{Contents: Contents{Defaults: o.Defaults, Regions: map[string]string{}}, log: o.Log}
-	for _, obj := range sorted[*v1alpha1.GridZone](o.gridZones) {
-		a.addZone(obj)
-	}
-	for _, obj := range sorted[*v1alpha1.PowerProfile](o.powerProfiles) {
-		a.addProfile(obj)
-	}
-	for _, obj := range sorted[*v1alpha1.EnergyPolicy](o.energyPolicies) {
-		a.addPolicy(obj)
-	}
-	for _, obj := range sorted[*v1.Namespace](o.namespaces) {
-		a.addNamespace(obj)
-	}
-	for _, obj := range sorted[*v1.ConfigMap](o.knowledge) {
-		a.addKnowledge(obj)
-	}
-	return &a.Contents, a.digest
-}
-
-// sorted returns the objects of a kind by namespace and name.
-func sorted[T metav1.Object](w *watched) []T {
-	list := w.informer.GetStore().List()
-	objects := make([]T, 0, len(list))
-	for _, obj := range list {
-		if t, ok := obj.(T); ok {
-			objects = append(objects, t)
+// tell logs what is wrong with objects, unless it was so already when we looked last.
+func (o *Objects) tell(items []*item) {
+	now := map[problem]bool{}
+	for _, it := range items {
+		for _, p := range it.problems {
+			if now[p] = true; !o.told[p] {
+				p.log(o.Log)
+			}
 		}
 	}
-	slices.SortFunc(objects, func(a, b T) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
-	return objects
+	o.told = now
 }
 
-// ListView takes one look at what the API server holds, for the command line. What the user may not read is left out,
-// and named by the error beside the view.
-func ListView(ctx context.Context, config *rest.Config) (*View, error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("building a client: %w", err)
+func (p *problem) log(log *slog.Logger) {
+	l := log.With("kind", p.kind, "namespace", p.namespace, "name", p.name, "error", p.why)
+	if p.part {
+		l.Warn("a part cannot be used: deciding without it")
+	} else {
+		l.Warn("cannot be used: deciding without it")
 	}
-	ours, err := restClient(config)
-	if err != nil {
-		return nil, err
-	}
-	a := assembly{Contents: Contents{Defaults: BuiltIn(), Regions: map[string]string{}}, log: slog.New(slog.DiscardHandler)}
-	var zones v1alpha1.GridZoneList
-	var profiles v1alpha1.PowerProfileList
-	var policies v1alpha1.EnergyPolicyList
-	refused := map[string]error{}
-	for resource, into := range map[string]runtime.Object{"gridzones": &zones, "powerprofiles": &profiles, "energypolicies": &policies} {
-		if err := ours.Get().Resource(resource).Do(ctx).Into(into); err != nil {
-			refused[resource] = err
-		}
-	}
-	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		refused["namespaces"], namespaces = err, &v1.NamespaceList{}
-	}
-	for i := range zones.Items {
-		a.addZone(&zones.Items[i])
-	}
-	for i := range profiles.Items {
-		a.addProfile(&profiles.Items[i])
-	}
-	for i := range policies.Items {
-		a.addPolicy(&policies.Items[i])
-	}
-	for i := range namespaces.Items {
-		a.addNamespace(&namespaces.Items[i])
-	}
-	if kb, err := client.CoreV1().ConfigMaps(KnowledgeBaseNamespace).Get(ctx, KnowledgeBaseName, metav1.GetOptions{}); err == nil {
-		a.addKnowledge(kb)
-	}
-	v, err := a.View()
-	if err != nil {
-		return nil, err
-	}
-	var errs error
-	for _, resource := range slices.Sorted(maps.Keys(refused)) {
-		errs = cmp.Or(errs, fmt.Errorf("reading %s: %w", resource, refused[resource]))
-	}
-	return v, errs
 }

@@ -329,11 +329,27 @@ func (v *View) expected(w *Work) bool {
 	return false
 }
 
+// applicable drops a limit of the price beside one of carbon where no zone has prices at all: manifests that come from
+// another system often carry both, and the one that cannot be judged must not defeat the other.
+func (v *View) applicable(l sched.Limits) sched.Limits {
+	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 {
+		return l
+	}
+	for _, site := range v.sites {
+		if site.Price.Series != nil {
+			return l
+		}
+	}
+	l.Price, l.HasPrice = 0, false
+	return l
+}
+
 // Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its business.
 func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
+	job.Limits = v.applicable(job.Limits)
 	strategy := strategies()[s.Strategy()]
 	if strategy == nil {
 		return sched.Decision{Job: job.ID, Window: sched.Window{Start: now, End: now.Add(job.Duration)}}
 	}
-	return strategy.Plan(&sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.sites, Policy: s.Policy()})[0]
+	return strategy.Plan(&sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.waitedFor, Policy: s.Policy()})[0]
 }

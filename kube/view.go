@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -24,9 +22,11 @@ import (
 // Consumers take a func() *View and call it once per decision, so that files or watched objects can stand behind it.
 type View struct {
 	sites          []*sched.Site
+	waitedFor      []*sched.Site // those whose signals count for holds
 	siteByName     map[string]*sched.Site
 	siteByRegion   map[string]*sched.Site // "eu-central-1" and "aws/eu-central-1"
 	siteByZone     map[grid.Zone]*sched.Site
+	defaultSite    *sched.Site    // nil: there is none
 	profiles       []*NodeProfile // by name
 	profileByName  map[string]*NodeProfile
 	defaultProfile *NodeProfile
@@ -41,7 +41,7 @@ type View struct {
 	elsewhere *rules            // of all others
 	unsettled bool
 
-	nodes sync.Map // name → *nodeFacts: what depends on the node's object and on nothing else
+	nodes *nodeCache // nil: nothing is remembered
 }
 
 // NodeProfile is a power profile and the nodes that have it.
@@ -54,7 +54,9 @@ type NodeProfile struct {
 
 // Contents is what a View is made of.
 type Contents struct {
-	Sites          []*sched.Site            // the first one is the default
+	Sites          []*sched.Site
+	DefaultSite    string                   // of nodes that nothing maps to a site; by default the only one, if there is one
+	Unused         map[string]bool          // sites without nodes: nobody is held for what happens there
 	Regions        map[string]string        // cloud region → name of a site, besides the well-known ones
 	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
 	DefaultProfile string                   // may be empty
@@ -64,6 +66,9 @@ type Contents struct {
 	Defaults       Defaults
 	// Unsettled says that policies are not known yet. Nothing is planned until they are.
 	Unsettled bool
+
+	// oneOfMany says that more sites are meant than can be used, so that the only one is not the default for that.
+	oneOfMany bool
 }
 
 // nowhere stands for the site of a cluster that nobody described: no signals, so no opinion on carbon, but a power
@@ -73,26 +78,48 @@ var nowhere = &sched.Site{}
 // NewView checks and indexes sites and profiles, and keeps both. The first site is the default one; defaultProfile may
 // be empty.
 func NewView(sites []*sched.Site, profiles []*energy.Profile, defaultProfile string) (*View, error) {
-	c := Contents{Sites: sites, DefaultProfile: defaultProfile}
+	c := Contents{Sites: sites, DefaultSite: firstSite(sites), DefaultProfile: defaultProfile}
 	for _, p := range profiles {
 		c.Profiles = append(c.Profiles, &NodeProfile{Profile: *p})
 	}
 	return c.View()
 }
 
+// firstSite returns the name of the first of some sites, which is the default one in files.
+func firstSite(sites []*sched.Site) string {
+	if len(sites) == 0 {
+		return ""
+	}
+	return sites[0].Name
+}
+
 // View builds a view of everything. The error names all sites and profiles that cannot be used.
 func (c *Contents) View() (*View, error) {
 	v := &View{
-		sites:         c.Sites,
-		siteByName:    make(map[string]*sched.Site, len(c.Sites)),
-		siteByRegion:  map[string]*sched.Site{},
-		siteByZone:    map[grid.Zone]*sched.Site{},
-		profiles:      slices.Clone(c.Profiles),
-		profileByName: make(map[string]*NodeProfile, len(c.Profiles)),
-		nodePower:     c.Defaults.NodePower,
-		catalog:       c.Defaults.Hardware,
-		unsettled:     c.Unsettled,
+		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
+		nodes: new(nodeCache),
 	}
+	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
+		return nil, err
+	}
+	v.indexBenchmarks(c.Benchmarks)
+	v.settlePolicies(c)
+	return v, nil
+}
+
+func (v *View) indexSites(c *Contents) error {
+	v.sites = c.Sites
+	v.waitedFor = nil
+	for _, s := range c.Sites {
+		if !c.Unused[s.Name] {
+			v.waitedFor = append(v.waitedFor, s)
+		}
+	}
+	if len(v.waitedFor) == 0 {
+		v.waitedFor = c.Sites // nobody has counted nodes yet that are there
+	}
+	v.siteByName = make(map[string]*sched.Site, len(c.Sites))
+	v.siteByRegion, v.siteByZone = map[string]*sched.Site{}, map[grid.Zone]*sched.Site{}
 	var errs []error
 	for i, s := range c.Sites {
 		switch {
@@ -110,6 +137,26 @@ func (c *Contents) View() (*View, error) {
 			errs = append(errs, fmt.Errorf("site %q: %w", s.Name, err))
 		}
 	}
+	switch {
+	case c.DefaultSite != "":
+		if v.defaultSite = v.siteByName[c.DefaultSite]; v.defaultSite == nil {
+			errs = append(errs, fmt.Errorf("the default site %q is not among the sites", c.DefaultSite))
+		}
+	case len(c.Sites) == 1 && !c.oneOfMany:
+		v.defaultSite = c.Sites[0]
+	}
+	for region, site := range c.Regions {
+		if s := v.siteByName[site]; s != nil {
+			v.siteByRegion[region] = s
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (v *View) indexProfiles(c *Contents) error {
+	v.profiles = slices.Clone(c.Profiles)
+	v.profileByName = make(map[string]*NodeProfile, len(c.Profiles))
+	var errs []error
 	for i, p := range c.Profiles {
 		switch {
 		case p.Name == "":
@@ -128,20 +175,10 @@ func (c *Contents) View() (*View, error) {
 			errs = append(errs, fmt.Errorf("the default profile %q is not among the profiles", c.DefaultProfile))
 		}
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
 	slices.SortFunc(v.profiles, func(a, b *NodeProfile) int {
 		return cmp.Or(cmp.Compare(len(b.Selector), len(a.Selector)), cmp.Compare(a.Name, b.Name))
 	})
-	for region, site := range c.Regions {
-		if s := v.siteByName[site]; s != nil {
-			v.siteByRegion[region] = s
-		}
-	}
-	v.indexBenchmarks(c.Benchmarks)
-	v.settlePolicies(c)
-	return v, nil
+	return errors.Join(errs...)
 }
 
 // indexBenchmarks turns a knowledge base around: a node is asked for all of its classes.
@@ -167,18 +204,54 @@ func (v *View) settlePolicies(c *Contents) {
 	}
 	v.policies = book.policies
 	v.elsewhere = book.of("", nil, nil)
-	v.rules = map[string]*rules{}
-	for namespace := range book.policies {
-		v.rules[namespace] = book.of(namespace, nil, nil)
-	}
+	v.rules = make(map[string]*rules, len(c.Namespaces)+len(book.policies))
+	shared := map[namespaceVoice]*rules{}
 	for i := range c.Namespaces {
 		n := &c.Namespaces[i]
 		if ModeOf(n.Labels) == "" && !gardenerNamespace(n.Labels) {
 			continue
 		}
-		own, _ := ReadNamespace(n) // what makes no sense there counts as not written; the policy's conditions say so
-		v.rules[n.Name] = book.of(n.Name, n, own)
+		voice := voiceOf(n, book.policies[n.Name])
+		r := shared[voice]
+		if r == nil {
+			own, _ := ReadNamespace(n) // what makes no sense there counts as not written; the policy's conditions say so
+			r = book.of(n.Name, n, own)
+			shared[voice] = r
+		}
+		v.rules[n.Name] = r
 	}
+	for namespace := range book.policies {
+		if v.rules[namespace] == nil {
+			v.rules[namespace] = book.of(namespace, nil, nil)
+		}
+	}
+}
+
+// namespaceVoice is what a namespace says. Namespaces that say the same have the same rules: of ten thousand that have
+// opted in, most have nothing but the label.
+type namespaceVoice struct {
+	mode     v1alpha1.Mode
+	gardener string // "": it has no policies of Compute Gardener
+	policy   *v1alpha1.EnergyPolicy
+}
+
+func voiceOf(n *NamespaceMarks, policy *v1alpha1.EnergyPolicy) namespaceVoice {
+	voice := namespaceVoice{mode: ModeOf(n.Labels), policy: policy}
+	if gardenerNamespace(n.Labels) {
+		voice.gardener = fmt.Sprintf("%q", gardenerAnnotations(n.Annotations)) // maps print sorted
+	}
+	return voice
+}
+
+// gardenerAnnotations returns those of Compute Gardener.
+func gardenerAnnotations(annotations map[string]string) map[string]string {
+	theirs := map[string]string{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, gardener) {
+			theirs[key] = value
+		}
+	}
+	return theirs
 }
 
 // Settled reports whether the policies are known. Where they are not, nothing new is to be decided.
@@ -214,6 +287,7 @@ func (v *View) Concerns(pod *v1.Pod) bool {
 const (
 	maxIntensity = 10_000 // gCO2e per kWh
 	maxPUE       = 10
+	maxPrice     = 1e6 // per kWh: there are currencies of small units
 )
 
 // CheckSite reports what makes a site unusable.
@@ -222,19 +296,25 @@ func CheckSite(s *sched.Site) error {
 	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= maxPUE) {
 		return fmt.Errorf("pue is %v: want 1 to %d", s.PUE, maxPUE)
 	}
-	series := s.Carbon.Series
+	if err := checkSeries("carbon", s.Carbon.Series, 0, maxIntensity, "gCO2e/kWh"); err != nil {
+		return err
+	}
+	return checkSeries("price", s.Price.Series, -maxPrice, maxPrice, "per kWh")
+}
+
+func checkSeries(what string, series *grid.Series, least, most float64, unit string) error {
 	if series == nil {
 		return nil
 	}
 	for i := range series.Len() {
-		if value := series.Value(i); math.IsNaN(value) || value < 0 || value > maxIntensity {
-			return fmt.Errorf("carbon value %d is %v gCO2e/kWh: want 0 to %d", i, value, maxIntensity)
+		if value := series.Value(i); !(value >= least && value <= most) { // NaN is neither
+			return fmt.Errorf("%s value %d is %v %s: want %v to %v", what, i, value, unit, least, most)
 		}
 	}
 	return nil
 }
 
-// Sites returns all sites, the default one first. The slice and the sites are shared: read only.
+// Sites returns all sites; the default one, if there is one, comes first. The slice and the sites are shared: read only.
 func (v *View) Sites() []*sched.Site { return v.sites }
 
 // Site returns the site of a name, or nil.
@@ -242,33 +322,6 @@ func (v *View) Site(name string) *sched.Site { return v.siteByName[name] }
 
 // Profile returns the power profile of a name, or nil.
 func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] }
-
-// nodeFacts is what a view knows of a node.
-type nodeFacts struct {
-	node       *v1.Node
-	site       *sched.Site
-	profile    *energy.Profile
-	pue        float64
-	from       string // what told the profile
-	benchmarks map[string]energy.Benchmark
-}
-
-// facts are remembered for the very object: the scheduler asks for the same nodes in every cycle.
-func (v *View) facts(n *v1.Node) *nodeFacts {
-	if known, ok := v.nodes.Load(n.Name); ok {
-		if f := known.(*nodeFacts); f.node == n {
-			return f
-		}
-	}
-	f := &nodeFacts{node: n, site: v.SiteOfNode(n), benchmarks: v.benchmarks[n.Name]}
-	p := v.profileOf(n)
-	if p != nil && f.benchmarks == nil {
-		f.benchmarks = p.Benchmarks
-	}
-	f.profile, f.pue, f.from = v.hardwareOf(n, p)
-	v.nodes.Store(n.Name, f)
-	return f
-}
 
 // profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
 // unknown profile is a mistake, and no profile rather than the wrong one.
@@ -284,7 +337,7 @@ func (v *View) profileOf(n *v1.Node) *NodeProfile {
 	return nil
 }
 
-// hardwareOf returns the power profile of a node, its own PUE if it has one, and what told them.
+// hardwareOf returns the power profile of a node, a PUE that comes with it, and what told them.
 func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, pue float64, from string) {
 	if p != nil {
 		return &p.Profile, p.PUE, "PowerProfile " + p.Name
@@ -292,16 +345,16 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	if name := n.Labels[LabelPowerProfile]; name != "" {
 		return nil, 0, "there is no PowerProfile " + name
 	}
-	if own := v.nodePower[n.Name]; own != nil {
-		return own, 0, own.Source
-	}
-	allocatable := n.Status.Capacity
-	gpus := quantity(allocatable, nvidiaGPU) + quantity(allocatable, amdGPU)
 	catalog := v.catalog
 	if catalog == nil {
 		catalog = hardware.Default()
 	}
-	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, allocatable.Cpu().Value(), allocatable.Memory().Value(), gpus)
+	if own := v.nodePower[n.Name]; own != nil {
+		return own, catalog.DefaultPUE, own.Source
+	}
+	capacity := n.Status.Capacity
+	gpus := quantity(capacity, nvidiaGPU) + quantity(capacity, amdGPU)
+	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(), gpus)
 	switch {
 	case ok:
 		return detected, kind.PUE, kind.String()
@@ -311,6 +364,16 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
 	}
 	return nil, kind.PUE, kind.String()
+}
+
+// annotatedPUE returns the PUE that is written on a node, or 0. It holds whoever tells the node's watts.
+func annotatedPUE(n *v1.Node) float64 {
+	if text := n.Annotations[podAliases[AnnotationPUE].key]; text != "" {
+		if pue, err := readNumber(text, 1, maxPUE); err == nil {
+			return pue
+		}
+	}
+	return 0
 }
 
 // Hardware returns the power profile of a node, or nil, and what told it, for people.
@@ -334,13 +397,13 @@ func selects(selector, labels map[string]string) bool {
 func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
 	f := v.facts(n)
 	return sched.Node{
-		Name: n.Name, Site: f.site, Labels: n.Labels,
+		Name: n.Name, Site: v.site(f), Labels: n.Labels,
 		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
 	}, f.profile != nil
 }
 
 // SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then the
-// default site.
+// default site. A node that nothing maps to a site is nowhere, whose site has no name.
 func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
 	for _, key := range [...]string{LabelSite, v1.LabelTopologyZone} {
 		if name := n.Labels[key]; name != "" {
@@ -352,8 +415,8 @@ func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
 	if s := v.siteOfRegion(n); s != nil {
 		return s
 	}
-	if len(v.sites) > 0 {
-		return v.sites[0]
+	if v.defaultSite != nil {
+		return v.defaultSite
 	}
 	return nowhere
 }

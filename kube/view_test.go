@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -36,6 +37,7 @@ func TestNewViewRefuses(t *testing.T) {
 		{name: "PUE of a megawatt", sites: []*sched.Site{{Name: "a", PUE: 1e6}}, want: "pue is 1e+06"},
 		{name: "negative intensity", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 300, -1)}}, want: "carbon value 1 is -1"},
 		{name: "intensity per MWh", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 400_000)}}, want: "carbon value 0 is 400000"},
+		{name: "price of nobody", sites: []*sched.Site{{Name: "a", Price: carbonOf(t, -2e6)}}, want: "price value 0 is -2e+06"},
 		{name: "profile without a name", profiles: []*energy.Profile{{}}, want: "profile 0 has no name"},
 		{name: "profile twice", profiles: []*energy.Profile{{Name: "a"}, {Name: "a"}}, want: `profile "a" appears twice`},
 		{name: "profile that makes no sense", profiles: []*energy.Profile{{Name: "a", Idle: 9, Max: 3}}, want: "is below idle"},
@@ -111,5 +113,54 @@ func TestWithoutSignals(t *testing.T) {
 	}
 	if full.Carbon.Series == nil {
 		t.Error("the original lost its signals")
+	}
+}
+
+// A zone that feeds no node must not decide when work starts elsewhere, and zones of two kinds of intensity are not
+// compared.
+func TestZonesThatDoNotCount(t *testing.T) {
+	zone := func(name string, intensity float64, change func(*v1alpha1.GridZone)) *v1alpha1.GridZone {
+		z := zoneObject(name, name == "de", intensity, intensity, intensity, intensity, intensity, intensity)
+		change(z)
+		return z
+	}
+	read := func(zones ...*v1alpha1.GridZone) *View {
+		var items []*item
+		for _, z := range zones {
+			it := &item{kind: kindZone, ObjectMeta: metav1.ObjectMeta{Name: z.Name}}
+			readZone(it, z)
+			items = append(items, it)
+		}
+		v, err := assemble(items, Defaults{MaxSignalAge: 2 * time.Hour}).View()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	dirty := zone("de", 400, func(z *v1alpha1.GridZone) { z.Status.Nodes = new(int32(6)) })
+	clean := zone("no", 20, func(z *v1alpha1.GridZone) { z.Status.Nodes = new(int32(0)) })
+	uncounted := zone("se", 20, func(*v1alpha1.GridZone) {})
+	marginal := zone("fr", 20, func(z *v1alpha1.GridZone) { z.Spec.Carbon.Signal = "Marginal" })
+	held := func(v *View) bool {
+		pod := podIn("team", map[string]string{AnnotationCarbonThreshold: "100", AnnotationAllowedDelay: "2h"})
+		pod.CreationTimestamp = metav1.Now()
+		job, s := v.ofPod(t, pod)
+		d := v.Decide(time.Now(), job, s)
+		return d.Held(time.Now())
+	}
+	for _, tc := range []struct {
+		name  string
+		zones []*v1alpha1.GridZone
+		want  bool
+	}{
+		{"alone", []*v1alpha1.GridZone{dirty}, true},
+		{"beside a clean zone without nodes", []*v1alpha1.GridZone{dirty, clean}, true},
+		{"beside one whose nodes nobody has counted", []*v1alpha1.GridZone{dirty, uncounted}, false},
+		{"beside one of marginal intensity", []*v1alpha1.GridZone{dirty, marginal}, true},
+		{"a cluster without nodes yet", []*v1alpha1.GridZone{clean}, false},
+	} {
+		if got := held(read(tc.zones...)); got != tc.want {
+			t.Errorf("%s: held: %v, want %v", tc.name, got, tc.want)
+		}
 	}
 }

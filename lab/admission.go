@@ -6,46 +6,126 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/charts"
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// AdmitHolds installs the shipped policy that suspends Jobs which may wait, and returns once it works, which takes the
-// API server a second or two.
+// AdmitHolds installs the shipped policy that suspends Jobs which may wait, and what it looks at: our kinds, and a
+// policy of the cluster that enforces. It returns once all works, which takes the API server a second or two.
 func (c *Cluster) AdmitHolds(ctx context.Context) error {
-	reader := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(deploy.HoldAdmission), 4096)
-	admission := c.client.AdmissionregistrationV1()
-	var policy admissionv1.MutatingAdmissionPolicy
-	var binding admissionv1.MutatingAdmissionPolicyBinding
-	for _, into := range []any{&policy, &binding} {
-		if err := reader.Decode(into); err != nil {
-			return fmt.Errorf("reading the hold policy: %w", err)
+	if err := c.AddKinds(ctx); err != nil {
+		return err
+	}
+	enforce := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "EnergyPolicy",
+		"metadata": map[string]any{"name": "default", "namespace": kube.Namespace},
+		"spec":     map[string]any{"mode": string(v1alpha1.ModeEnforce)},
+	}}
+	namespace := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": kube.Namespace},
+	}}
+	policies, err := objects(deploy.HoldAdmission)
+	if err != nil {
+		return fmt.Errorf("reading the hold policy: %w", err)
+	}
+	for _, object := range append([]*unstructured.Unstructured{namespace, enforce}, policies...) {
+		if err := c.create(ctx, object); err != nil {
+			return err
 		}
 	}
-	if err := reader.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return errors.New("reading the hold policy: it has more than a policy and a binding")
-	}
-	if _, err := admission.MutatingAdmissionPolicies().Create(ctx, &policy, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("installing the hold policy: %w", err)
-	}
-	if _, err := admission.MutatingAdmissionPolicyBindings().Create(ctx, &binding, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("installing the hold policy: %w", err)
-	}
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		return admitsHolds(ctx, c.client)
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for the hold policy to work: %w", err)
+	}
+	return nil
+}
+
+// AddKinds creates the definitions of our kinds and returns when they are served.
+func (c *Cluster) AddKinds(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return err
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	for _, document := range charts.CRDs() {
+		crds, err := objects(document)
+		if err != nil {
+			return fmt.Errorf("reading our kinds: %w", err)
+		}
+		for _, crd := range crds {
+			if err := c.create(ctx, crd); err != nil {
+				return err
+			}
+			err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
+				got, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
+				return err == nil && established(got), err
+			})
+			if err != nil {
+				return fmt.Errorf("waiting for the kind %s: %w", crd.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if m, ok := condition.(map[string]any); ok && m["type"] == "Established" {
+			return m["status"] == "True"
+		}
+	}
+	return false
+}
+
+// objects reads a file of manifests.
+func objects(text []byte) ([]*unstructured.Unstructured, error) {
+	reader := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	var all []*unstructured.Unstructured
+	for {
+		object := &unstructured.Unstructured{}
+		switch err := reader.Decode(&object.Object); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			all = append(all, object)
+		}
+	}
+}
+
+// create creates an object that need not be new. Its resource is told from its kind, as far as those go that are used here.
+func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured) error {
+	client, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return err
+	}
+	kind := object.GroupVersionKind()
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	_, err = client.Resource(resource).Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating the %s %s: %w", strings.ToLower(kind.Kind), object.GetName(), err)
 	}
 	return nil
 }

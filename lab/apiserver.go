@@ -31,6 +31,14 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 		"--tls-cert-file=" + creds.servingCert,
 		"--tls-private-key-file=" + creds.servingKey,
 		"--token-auth-file=" + creds.tokenFile,
+		// Nobody has such certificates, but components that authenticate their callers look for the ConfigMap that tells
+		// of the authorities.
+		"--client-ca-file=" + creds.servingCert,
+		"--requestheader-client-ca-file=" + creds.servingCert,
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 		"--anonymous-auth=false",
 		"--authorization-mode=Node,RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc",

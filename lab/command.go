@@ -22,8 +22,9 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// Main runs one command line of kubenergy-lab and returns the exit code of the process.
-func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// Main runs one command line of kubenergy-lab, which has the given commands besides its own, and returns the exit code
+// of the process.
+func Main(ctx context.Context, args []string, stdout, stderr io.Writer, more ...*cobra.Command) int {
 	root := &cobra.Command{
 		Use:           "kubenergy-lab",
 		Short:         "A real Kubernetes control plane with simulated nodes and KubEnergy's scheduler, in one process",
@@ -41,6 +42,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(newUp(), newRun(), newDemo())
+	root.AddCommand(more...)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -122,8 +124,8 @@ func makeRoom(home string) error {
 	return os.RemoveAll(home)
 }
 
-// withCluster runs f on a fresh cluster below dir and stops it afterwards.
-func withCluster(cmd *cobra.Command, dir string, f func(context.Context, *Cluster) error) (err error) {
+// withCluster runs f on a fresh cluster below dir and stops it afterwards. processes may be nil.
+func withCluster(cmd *cobra.Command, dir string, processes *Processes, f func(context.Context, *Cluster) error) (err error) {
 	home := filepath.Join(dir, "cluster")
 	if err := makeRoom(home); err != nil {
 		return err
@@ -132,7 +134,9 @@ func withCluster(cmd *cobra.Command, dir string, f func(context.Context, *Cluste
 	began := time.Now()
 	fmt.Fprintln(cmd.ErrOrStderr(), "starting the control plane …")
 	// The Job controller's own limits are those of a cluster where a day takes a day.
-	c, err := Start(ctx, Options{Dir: home, ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=2000"}})
+	c, err := Start(ctx, Options{
+		Dir: home, ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=2000"}, Processes: processes,
+	})
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,8 @@
 // Package lab runs a whole Kubernetes control plane in the calling process: etcd, kube-apiserver,
 // kube-controller-manager, any number of kube-schedulers with out-of-tree plugins, and simulated
-// nodes (KWOK) on which pods start at once and end when they are told to. No container runtime, no
-// root, no download: it is for laptops, CI and tests that want the real API machinery.
+// nodes (KWOK) on which pods start at once and end when they are told to. Pods of chosen images are no
+// simulation: they run as processes of this machine (package kubelet). No container runtime, no root, no
+// download: it is for laptops, CI and tests that want the real API machinery.
 //
 // What it refuses to be: a cluster that runs real containers, one that others may reach (the API
 // server listens on 127.0.0.1 only, etcd on a socket inside Options.Dir), or one whose data survives

@@ -21,6 +21,8 @@ import (
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	"sigs.k8s.io/kwok/pkg/utils/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
 // RunForAnnotation on a pod says for how many seconds it runs on a simulated node before it succeeds:
@@ -43,9 +45,9 @@ const nodeIP = "127.0.0.1"
 var ownStages string
 
 // startKwok runs the simulation of nodes and their pods as a library: the kwok command would read flags
-// and a configuration from the user's home folder.
-func startKwok(ctx context.Context, kubeconfig string, logs *sink) (*component, error) {
-	conf, err := kwokConfig(kubeconfig)
+// and a configuration from the user's home folder. It leaves pods alone that run as processes.
+func startKwok(ctx context.Context, kubeconfig string, logs *sink, processes *kubelet.Options) (*component, error) {
+	conf, err := kwokConfig(kubeconfig, processes)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +76,9 @@ func startKwok(ctx context.Context, kubeconfig string, logs *sink) (*component, 
 	return c, err
 }
 
-func kwokConfig(kubeconfig string) (controllers.Config, error) {
+func kwokConfig(kubeconfig string, processes *kubelet.Options) (controllers.Config, error) {
 	none := controllers.Config{}
-	stages, err := loadStages()
+	stages, err := loadStages(processes)
 	if err != nil {
 		return none, err
 	}
@@ -130,7 +132,7 @@ func kwokConfig(kubeconfig string) (controllers.Config, error) {
 	}, nil
 }
 
-func loadStages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
+func loadStages(processes *kubelet.Options) (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	documents := []string{fast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease, podfast.DefaultPodReady}
 	documents = append(documents, strings.Split(ownStages, "\n---\n")...)
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
@@ -143,6 +145,11 @@ func loadStages() (map[internalversion.StageResourceRef][]*internalversion.Stage
 		stage, err := internalversion.ConvertToInternalStage(&external)
 		if err != nil {
 			return nil, fmt.Errorf("reading stage %s: %w", external.Name, err)
+		}
+		if processes != nil && stage.Spec.ResourceRef.Kind == "Pod" {
+			stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions, internalversion.MatchExpression{
+				JQ: &internalversion.SelectorJQ{Key: processes.Expression(), Operator: internalversion.SelectorOpDoesNotExist},
+			})
 		}
 		stages[stage.Spec.ResourceRef] = append(stages[stage.Spec.ResourceRef], stage)
 	}

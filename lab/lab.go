@@ -15,6 +15,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/lab/kubelet"
 )
 
 var (
@@ -48,6 +50,8 @@ type Options struct {
 	// --kube-api-qps=1000 --kube-api-burst=1000; its own defaults (20 and 30) are what limits bursts
 	// of Jobs.
 	ControllerManagerArgs []string
+	// Processes, if set, says which pods run as processes of this machine; all others are simulated.
+	Processes *Processes
 	// Log receives the logs of all components; nil means the file lab.log in Dir. Writes are
 	// serialised.
 	Log io.Writer
@@ -126,9 +130,16 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	if err := c.add(manager, err); err != nil {
 		return fmt.Errorf("starting kube-controller-manager: %w", err)
 	}
-	nodes, err := startKwok(ctx, c.creds.kubeconfig, c.logs)
+	processes := o.Processes.options(c)
+	nodes, err := startKwok(ctx, c.creds.kubeconfig, c.logs, processes)
 	if err := c.add(nodes, err); err != nil {
 		return fmt.Errorf("starting kwok: %w", err)
+	}
+	if processes != nil {
+		pods := startComponent(ctx, "kubelet", func(ctx context.Context) error { return kubelet.Run(ctx, *processes) })
+		if err := c.add(pods, nil); err != nil {
+			return err
+		}
 	}
 	for _, s := range o.Schedulers {
 		if _, err := c.StartScheduler(ctx, s); err != nil {
@@ -180,7 +191,7 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // Kubeconfig returns the path of the administrator's kubeconfig, for kubectl.
 func (c *Cluster) Kubeconfig() string { return c.creds.kubeconfig }
 
-// Stop ends the schedulers, the nodes, the controllers, the API server and etcd, in this order, and
+// Stop ends the schedulers, the pods that are processes, the nodes, the controllers, the API server and etcd, in this order, and
 // waits for each. It returns the errors of those that had ended before they were told to. Further
 // calls return the same.
 func (c *Cluster) Stop() error {

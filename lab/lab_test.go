@@ -39,8 +39,9 @@ func TestCluster(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 
+	buildProcess(t, dir)
 	lap := stopwatch(t)
-	c, err := Start(ctx, Options{Dir: filepath.Join(dir, "c")})
+	c, err := Start(ctx, Options{Dir: filepath.Join(dir, "c"), Processes: &Processes{Dir: dir, Images: testImages}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +126,7 @@ func TestCluster(t *testing.T) {
 	}
 
 	t.Run("pods without a time run until deleted", func(t *testing.T) { checkDeletion(ctx, t, client) })
+	t.Run("processes", func(t *testing.T) { checkProcesses(t, c, client) })
 	t.Run("second start", func(t *testing.T) {
 		if _, err := Start(ctx, Options{Dir: filepath.Join(dir, "d")}); !errors.Is(err, ErrStarted) {
 			t.Errorf("second Start: %v", err)
@@ -137,11 +139,13 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watch.Stop()
+	noProcessIsLeft := endWithCluster(ctx, t, c, client)
 	lap = stopwatch(t)
 	if err := c.Stop(); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
 	lap("stop of all")
+	noProcessIsLeft()
 	select {
 	case <-c.Done():
 	default:

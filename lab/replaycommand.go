@@ -128,7 +128,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	// A release counts as late beyond one second of the wall, which is what the scheduler promises.
 	scenario.Slack = time.Duration(factor * float64(time.Second))
 	var results []*sim.Result
-	err = withCluster(cmd, dir, func(ctx context.Context, c *Cluster) error {
+	err = withCluster(cmd, dir, nil, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{Cluster: c, Scenario: scenario, Factor: factor, Trials: trials, Progress: progressTo(stderr, len(scenario.Jobs))}
 		results, err = r.play(ctx, dir, stderr)
 		return err

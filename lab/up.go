@@ -4,33 +4,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func newUp() *cobra.Command {
 	var o commandFlags
+	var stock bool
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start a cluster with KubEnergy's scheduler and keep it until interrupted",
+		Short: "Start a cluster with KubEnergy's scheduler, or without it, and keep it until interrupted",
 		Long: `Start a control plane, simulated nodes and KubEnergy's scheduler, print a kubeconfig for kubectl, and stay until
 interrupted. Pods that name the scheduler "kubenergy" are served by the shipped profile. Signals and power profiles
-are files in the folder; edit them and the scheduler follows. Signals run in real time from the start of the trace.`,
-		Example: "  kubenergy-lab up --nodes demo24\n  kubectl --kubeconfig out/lab/cluster/kubeconfig get nodes",
+are files in the folder; edit them and the scheduler follows. Signals run in real time from the start of the trace.
+
+With --stock the cluster is one that has never heard of KubEnergy: nodes of a cloud and the stock scheduler. KubEnergy
+can be installed there with its Helm chart: pods of its images run as processes of this machine, by the binaries that
+stand beside this one. All other pods are simulated.`,
+		Example: "  kubenergy-lab up --nodes demo24\n  kubenergy-lab up --stock\n  kubenergy-lab kubectl get nodes",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.up(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stock {
+				return o.upStock(cmd)
+			}
+			return o.up(cmd)
+		},
 	}
 	o.inputFlags(cmd)
+	cmd.Flags().BoolVar(&stock, "stock", false, "nodes and the stock scheduler only; KubEnergy can then be installed with Helm")
 	return cmd
 }
 
-func (o *commandFlags) up(cmd *cobra.Command) error {
-	dir := o.dir
-	if dir == "" {
-		dir = filepath.Join("out", "lab")
+func (o *commandFlags) upDir() string {
+	if o.dir == "" {
+		return filepath.Join("out", "lab")
 	}
+	return o.dir
+}
+
+func (o *commandFlags) up(cmd *cobra.Command) error {
+	dir := o.upDir()
 	file, err := o.bundled(dir)
 	if err != nil {
 		return err
@@ -39,7 +59,7 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return withCluster(cmd, dir, func(ctx context.Context, c *Cluster) error {
+	return withCluster(cmd, dir, nil, func(ctx context.Context, c *Cluster) error {
 		r := &Replay{Cluster: c, Scenario: scenario, Factor: 1}
 		if err := r.addNodes(ctx); err != nil {
 			return err
@@ -55,11 +75,79 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 		fmt.Fprintf(out, "  kubectl --kubeconfig %s get nodes\n", c.Kubeconfig())
 		fmt.Fprintf(out, "Signals and power profiles: %s, %s\nInterrupt to stop.\n",
 			filepath.Join(dir, "signals.yaml"), filepath.Join(dir, "profiles.yaml"))
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.Done():
-			return errors.New("a part of the control plane ended: see " + filepath.Join(dir, "cluster", "lab.log"))
+		return c.stay(ctx)
+	})
+}
+
+// stay returns when ctx ends, or with an error when the cluster does.
+func (c *Cluster) stay(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-c.Done():
+		return errors.New("a part of the control plane ended: see " + filepath.Join(c.dir, logName))
+	}
+}
+
+// upStock keeps a cluster without KubEnergy.
+func (o *commandFlags) upStock(cmd *cobra.Command) error {
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"stock", "dir"}, f.Name) {
+			err = usageError{fmt.Errorf("--%s does not go with --stock, which has no scenario", f.Name)}
 		}
 	})
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	processes := &Processes{Dir: filepath.Dir(binary), Images: OurImages()}
+	return withCluster(cmd, o.upDir(), processes, func(ctx context.Context, c *Cluster) error {
+		if err := c.StartStock(ctx); err != nil {
+			return err
+		}
+		c.printStock(cmd.OutOrStdout(), processes.Dir)
+		return c.stay(ctx)
+	})
+}
+
+// StartStock adds the nodes of a small cluster in a cloud, and the stock scheduler.
+func (c *Cluster) StartStock(ctx context.Context) error {
+	if err := c.AddNodes(ctx, CloudNodes()); err != nil {
+		return err
+	}
+	_, err := c.StartScheduler(ctx, Scheduler{})
+	return err
+}
+
+// CloudNodes are six machines of a cloud in three zones of one region, with the labels that clouds give.
+func CloudNodes() []NodeSpec {
+	const region = "eu-central-1"
+	var specs []NodeSpec
+	for i, zone := range []string{"a", "b", "c"} {
+		for _, kind := range []struct {
+			name             string
+			cpus, memoryGiBs int64
+		}{{"m5.2xlarge", 8, 32}, {"c5.4xlarge", 16, 32}} {
+			specs = append(specs, NodeSpec{
+				Name:     fmt.Sprintf("ip-10-0-%d-%d.%s.compute.internal", i, kind.cpus, region),
+				Capacity: Capacity(kind.cpus, kind.memoryGiBs),
+				Labels: map[string]string{
+					corev1.LabelTopologyRegion: region, corev1.LabelTopologyZone: region + zone, corev1.LabelInstanceTypeStable: kind.name,
+				},
+			})
+		}
+	}
+	return specs
+}
+
+func (c *Cluster) printStock(out io.Writer, binaries string) {
+	fmt.Fprintf(out, "%d nodes and the stock scheduler are ready; KubEnergy is not installed.\n\n", len(CloudNodes()))
+	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", c.Kubeconfig())
+	fmt.Fprintf(out, "  helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace --wait\n\n")
+	fmt.Fprintf(out, "`kubenergy-lab kubectl` is kubectl. KubEnergy's pods run as processes from %s\n", binaries)
+	fmt.Fprintf(out, "and log to %s. Interrupt to stop.\n", filepath.Join(c.PodsDir(), "logs"))
 }

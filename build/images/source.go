@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -59,8 +60,11 @@ func (s *source) describe(ctx context.Context) error {
 		var chart struct {
 			AppVersion string `json:"appVersion"`
 		}
-		if err := yaml.Unmarshal(text, &chart); err != nil || chart.AppVersion == "" {
-			return fmt.Errorf("reading the version: Chart.yaml gives no appVersion (%v)", err)
+		if err := yaml.Unmarshal(text, &chart); err != nil {
+			return fmt.Errorf("reading the version: %w", err)
+		}
+		if chart.AppVersion == "" {
+			return errors.New("reading the version: Chart.yaml gives no appVersion")
 		}
 		s.tag = chart.AppVersion
 	}

@@ -1,19 +1,25 @@
 // Command kubenergy-lab runs a real Kubernetes control plane with simulated nodes and KubEnergy's scheduler in one
-// process, and replays traces on it.
+// process, and replays traces on it. Called by the name kubectl, as a link to it may be, it is kubectl.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/lab/kubectl"
 )
 
 func main() {
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == "kubectl" {
+		args = append([]string{"kubectl"}, args...)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := lab.Main(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := lab.Main(ctx, args, os.Stdout, os.Stderr, kubectl.New())
 	stop()
 	os.Exit(code)
 }

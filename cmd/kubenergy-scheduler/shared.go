@@ -79,7 +79,7 @@ func (s *shared) knowledge(ctx context.Context, config *rest.Config) (func() *ku
 // awaitSettled gives policies a moment to arrive before the first pods do: without them nothing is held, and released is
 // final. Scheduling does not wait for longer.
 func awaitSettled(ctx context.Context, view func() *kube.View) {
-	const moment = 5 * time.Second
+	const moment = 6 * time.Second // where our kinds are not installed, that is believed after five
 	end := time.Now().Add(moment)
 	for !view().Settled() && ctx.Err() == nil && time.Now().Before(end) {
 		time.Sleep(20 * time.Millisecond)

@@ -41,6 +41,8 @@ func (p addressPolicy) objection(ip netip.Addr) string {
 		return "link-local, as metadata services are"
 	case within(ip, metadata):
 		return "that of a metadata service"
+	case within(ip, localUse) && !p.translates(ip):
+		return "translated to one that may not be dialled"
 	case ip.IsLoopback():
 		if p.loopback {
 			return ""
@@ -70,16 +72,30 @@ func embedded(ip netip.Addr) netip.Addr {
 	return ip
 }
 
+// translates reports whether an address of a network's own translator stands for none that may never be dialled. Only that
+// network knows where in it the IPv4 address is; where that is all zeros it is elsewhere.
+func (p addressPolicy) translates(ip netip.Addr) bool {
+	b := ip.As16()
+	for _, at := range [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}} {
+		v4 := netip.AddrFrom4([4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]})
+		if v4.IsLinkLocalUnicast() || within(v4, metadata) || v4.IsLoopback() && !p.loopback {
+			return false
+		}
+	}
+	return true
+}
+
 var (
-	// Metadata services that are not link-local: of Amazon over IPv6, Alibaba, Oracle and Azure.
-	metadata = prefixes("fd00:ec2::/32", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
+	// Metadata services that are not link-local: of Amazon and Google over IPv6, Alibaba, Oracle and Azure.
+	metadata = prefixes("fd00:ec2::/32", "fd20:ce::254/128", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
 	// Nobody's: this network, protocol assignments, documentation, benchmarks, future use and broadcast, discard.
 	reserved = prefixes(
 		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
 		"100::/64", "2001:db8::/32", "2001::/32",
 	)
 	shared     = prefixes("100.64.0.0/10", "fec0::/10", "64:ff9b:1::/48")
-	translated = prefixes("64:ff9b::/96", "::/96")
+	localUse   = prefixes("64:ff9b:1::/48")
+	translated = prefixes("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")
 	tunnelled  = prefixes("2002::/16")
 )
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,6 +170,7 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "constant for 6 h", reason: ReasonFrozen, serve: atPath(map[string]http.HandlerFunc{
 			"/latest": says("%s", latest("DE", noonHour, "412")), "/history": says("%s", still),
 		})},
+		{name: "constant for 24 h, estimated", reason: ReasonFrozen, source: fromList, serve: says("%s", list("DE", 24, slices.Repeat([]string{"412"}, 25)...))},
 		{name: "NaN", reason: ReasonShape, serve: swap("300", "NaN")},
 		{name: "NaN in a string, as Prometheus writes it", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "NaN"))},
 		{name: "+Inf", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "+Inf"))},
@@ -236,11 +238,23 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "redirect to another scheme", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://"+r.Host+r.URL.Path, http.StatusFound)
 		}},
-		{name: "redirect in a circle", reason: ReasonHTTP, serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) }},
+		{name: "redirect in a circle", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) }},
+		{name: "redirect on one server", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, "/new") {
+				_, _ = io.WriteString(w, good)
+				return
+			}
+			http.Redirect(w, r, "/new"+r.URL.Path, http.StatusPermanentRedirect)
+		}},
 		{name: "metadata service", reason: ReasonAddress, source: toURL("http://169.254.169.254")},
 		{name: "metadata service, mapped", reason: ReasonAddress, source: toURL("http://[::ffff:169.254.169.254]")},
 		{name: "private address, mapped", reason: ReasonAddress, source: toURL("https://[::ffff:10.0.0.7]"), reach: public},
 		{name: "loopback", reason: ReasonAddress, source: toURL("https://127.0.0.1:1"), reach: public},
+		{name: "loopback, where private addresses are allowed", reason: ReasonAddress, source: func(url string) v1alpha1.CarbonSource {
+			s := fromPrometheus(url)
+			s.Prometheus.AllowPrivateAddress = true
+			return s
+		}, reach: public},
 		{name: "name of a private address", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named(10, 0, 0, 7)},
 		{name: "name of the metadata service", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named(169, 254, 169, 254)},
 		{name: "name of loopback", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named(127, 0, 0, 1)},
@@ -285,6 +299,7 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "file of another zone", reason: ReasonZone, source: fromFile("fr.csv")},
 		{name: "file with NaN", reason: ReasonShape, source: fromFile("nan.csv")},
 		{name: "file that has ended", reason: ReasonMissing, source: fromFile("ended.csv")},
+		{name: "file of another year", reason: ReasonMissing, source: fromFile("old.csv")},
 	}
 }
 
@@ -355,6 +370,7 @@ func TestBadSignals(t *testing.T) {
 	for name, text := range map[string]string{
 		"fr.csv":    "t,zone,v\n2026-03-10T12:00Z,FR,1\n",
 		"nan.csv":   "t,v\n2026-03-10T12:00Z,NaN\n",
+		"old.csv":   "t,v\n2024-03-10T12:00Z,1\n2024-03-10T13:00Z,2\n",
 		"ended.csv": "t,v\n2026-03-10T08:00Z,1\n2026-03-10T09:00Z,2\n",
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
@@ -417,7 +433,7 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 	}
 	link := k.links[0]
 	link.reading = lastGood
-	k.poll(context.Background(), *now)
+	k.poll(context.Background())
 	state := k.State(*now)
 	if state.Reason != reason {
 		t.Errorf("refused for %q (%s), want %q", state.Reason, state.LastError, reason)
@@ -448,7 +464,7 @@ func TestOmittedPositions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.poll(context.Background(), now)
+	k.poll(context.Background())
 	s := k.State(now)
 	if !s.Fresh {
 		t.Fatal(s.LastError)

@@ -76,8 +76,9 @@ func (b *builder) add(kind string, every *time.Duration, perHour *int32, private
 		if b.deps.Calls == nil {
 			return fmt.Errorf("source %s asks others: want a budget of calls", name)
 		}
-		l.asks = true
-		f = b.fetcher(kind, name, h.perHour, private)
+		l.asks, l.account = true, fmt.Sprintf("%s/%s/%s", b.zone, b.quantity, name)
+		f = b.fetcher(kind, l.account, h.perHour, private)
+		l.fetcher = f
 	}
 	source, err := build(f)
 	if err != nil {
@@ -90,11 +91,10 @@ func (b *builder) add(kind string, every *time.Duration, perHour *int32, private
 }
 
 // fetcher returns one that counts.
-func (b *builder) fetcher(kind, name string, perHour int, private bool) *fetcher {
+func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
 	f := newFetcher(b.deps.Reach, private)
 	f.keys, f.now = b.deps.Keys, b.deps.Clock
 	f.count = func(outcome string) { b.deps.Metrics.requested(kind, outcome) }
-	account := fmt.Sprintf("%s/%s/%s", b.zone, b.quantity, name)
 	f.reserve = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 		defer cancel()
@@ -104,7 +104,8 @@ func (b *builder) fetcher(kind, name string, perHour int, private bool) *fetcher
 		case err != nil:
 			return refuse(ReasonRate, "counting the request: %w", err)
 		case !granted:
-			return &Error{Reason: ReasonRate, Wait: min(max(0, next.Sub(now)), maxWait), Err: fmt.Errorf("the limit of %d requests in an hour is reached", perHour)}
+			return &Error{Reason: ReasonRate, Wait: min(max(0, next.Sub(now)), maxWait), Err: fmt.Errorf(
+				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be left alone", next.UTC().Format(time.RFC3339), perHour)}
 		}
 		return nil
 	}
@@ -150,7 +151,7 @@ func (b *builder) carbonSource(s v1alpha1.CarbonSource) error {
 		})
 	case s.File != nil:
 		return add("file", false, s.File.Signal == signalMarginal, func(*fetcher) (Source, error) {
-			return newFile(b.zone, s.File, carbon, b.deps.Data)
+			return newFile(b.zone, s.File, carbon, "", b.deps.Data)
 		})
 	case s.Static != nil:
 		return add("static", false, b.marginal, func(*fetcher) (Source, error) { return newStatic(s.Static, carbon, b.marginal) })
@@ -167,7 +168,7 @@ func (b *builder) priceSource(s v1alpha1.PriceSource) error {
 	}
 	switch {
 	case s.Tariff != nil:
-		return add("tariff", false, func(*fetcher) (Source, error) { return newTariff(s.Tariff) })
+		return add("tariff", false, func(*fetcher) (Source, error) { return newTariff(s.Tariff, b.currency, b.deps.Data) })
 	case s.ENTSOE != nil:
 		return add("entsoe", false, func(f *fetcher) (Source, error) { return newENTSOE(s.ENTSOE, f) })
 	case s.ElectricityMaps != nil:
@@ -188,7 +189,7 @@ func (b *builder) priceSource(s v1alpha1.PriceSource) error {
 	case s.HTTP != nil:
 		return add("http", s.HTTP.AllowPrivateAddress, func(f *fetcher) (Source, error) { return newHTTP(b.zone, s.HTTP, price, f) })
 	case s.File != nil:
-		return add("file", false, func(*fetcher) (Source, error) { return newFile(b.zone, s.File, price, b.deps.Data) })
+		return add("file", false, func(*fetcher) (Source, error) { return newFile(b.zone, s.File, price, b.currency, b.deps.Data) })
 	case s.Static != nil:
 		return add("static", false, func(*fetcher) (Source, error) { return newStatic(s.Static, price, false) })
 	}

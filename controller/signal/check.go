@@ -29,6 +29,9 @@ const (
 	roundedIntensity = 100
 	roundedStill     = 48 * time.Hour
 	standGap         = 2 * time.Hour // with less often a value, it has not been seen to stand still
+
+	// Estimates are often of a day like others, and may be the same for many hours.
+	estimatedStill = 24 * time.Hour
 )
 
 // terms is what an answer must meet.
@@ -130,7 +133,7 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 func (w terms) value(p Point) error {
 	low, high, unit := 0.0, float64(maxIntensity), "gCO2e/kWh"
 	if w.quantity == price {
-		high = maxPriceOf(w.currency)
+		high = float64(grid.MaxPriceOf(w.currency))
 		low, unit = -high, w.currency+"/kWh"
 	}
 	in := func(v float64) bool { return v >= low && v <= high } // which NaN is not
@@ -210,50 +213,64 @@ func (c *checked) hold(i int) time.Duration {
 	return c.Points[i+1].Time.Sub(c.Points[i].Time)
 }
 
-// standstill watches for how long the observed values of a source have been the same.
+// standstill watches for how long the values of a source have been the same: those that it measured, and, apart from them,
+// those that it estimated. A forecast that fills in for the last hour must not make measured values that stand still move.
 type standstill struct {
+	measured, estimated stretch
+}
+
+// stretch is a time for which a value has been the same.
+type stretch struct {
 	value       float64
 	since, last time.Time
 }
 
-// frozen adds the observed points of an answer, and says whether they stand still for too long.
-func (s *standstill) frozen(c checked, now time.Time) error {
-	if c.Ageless {
-		return nil
+// add takes in a point, unless it is known.
+func (s *stretch) add(p Point) {
+	if !p.Time.After(s.last) {
+		return
 	}
-	for _, p := range c.Points {
-		if p.Time.After(now.Add(clockSkew)) {
-			break
-		}
-		if p.Estimated || !p.Time.After(s.last) {
-			continue
-		}
-		if p.Value != s.value || p.Time.Sub(s.last) > standGap {
-			s.value, s.since = p.Value, p.Time
-		}
-		s.last = p.Time
+	if p.Value != s.value || p.Time.Sub(s.last) > standGap {
+		s.value, s.since = p.Value, p.Time
 	}
-	limit := standsStill
+	s.last = p.Time
+}
+
+// limit returns for how long measured values may stay at this one.
+func (s *stretch) limit() time.Duration {
 	if s.value >= 1 && s.value <= roundedIntensity && s.value == math.Trunc(s.value) {
-		limit = roundedStill
+		return roundedStill
 	}
+	return standsStill
+}
+
+// beyond refuses a stretch that is too long.
+func (s *stretch) beyond(limit time.Duration) error {
 	if still := s.last.Sub(s.since); still >= limit {
 		return refuse(ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339), still)
 	}
 	return nil
 }
 
-// maxPriceOf returns what no price per kWh in a currency is beyond.
-func maxPriceOf(currency string) float64 {
-	if scale, ok := small[currency]; ok {
-		return grid.MaxPrice * scale
+// frozen adds the points of an answer up to now, and says whether they stand still for too long. Estimates whose source
+// expects another value to come do not.
+func (s *standstill) frozen(c checked, now time.Time) error {
+	if c.Ageless {
+		return nil
 	}
-	return grid.MaxPrice
-}
-
-// small are currencies in which electricity costs much more than in those of the usual size, and how much.
-var small = map[string]float64{
-	"CZK": 10, "DKK": 10, "INR": 10, "MXN": 10, "NOK": 10, "PHP": 10, "SEK": 10, "THB": 10, "TRY": 10, "TWD": 10, "UAH": 10,
-	"HUF": 100, "ISK": 100, "JPY": 100, "KES": 100, "NGN": 100, "PKR": 100, "RSD": 100, "ARS": 1000, "CLP": 1000, "COP": 1000,
-	"KRW": 1000, "IDR": 10_000, "VND": 10_000,
+	moves := false
+	for _, p := range c.Points {
+		switch {
+		case p.Time.After(now.Add(clockSkew)):
+			moves = moves || p.Value != s.estimated.value
+		case p.Estimated:
+			s.estimated.add(p)
+		default:
+			s.measured.add(p)
+		}
+	}
+	if err := s.measured.beyond(s.measured.limit()); err != nil || moves {
+		return err
+	}
+	return s.estimated.beyond(max(estimatedStill, s.estimated.limit()))
 }

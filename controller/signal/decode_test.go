@@ -296,14 +296,14 @@ func TestPrometheus(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, text)
 		})
-		spec := &v1alpha1.PrometheusSource{URL: p.URL + "/prom/", Query: `grid{zone="DE"}`, Unit: "kg/kWh", Key: "k", Signal: "Marginal"}
+		spec := &v1alpha1.PrometheusSource{URL: p.URL + "/prom/", Query: `grid{zone="DE"}`, Unit: "kg/kWh", Key: "k", Signal: "Marginal", Measured: name == "scalar"}
 		s, err := newPrometheus(spec, carbon, testFetcher(t, p.Server, map[string]string{"k": "token"}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, err := s.Fetch(t.Context(), noon)
 		at := time.Unix(1773145200, 5e8)
-		if err != nil || len(a.Points) != 1 || a.Points[0].Value != 420 || !a.Points[0].Time.Equal(at) || !a.IssuedAt.Equal(at) || !a.Marginal {
+		if err != nil || len(a.Points) != 1 || a.Points[0].Value != 420 || !a.Points[0].Time.Equal(at) || !a.IssuedAt.Equal(at) || !a.Marginal || a.Points[0].Estimated == spec.Measured {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}
 	}
@@ -401,7 +401,7 @@ func TestFile(t *testing.T) {
 	if err := os.Symlink("real.csv", filepath.Join(dir, "link.csv")); err != nil {
 		t.Skip("no links here")
 	}
-	s, err := newFile("DE", &v1alpha1.FileSource{Path: "link.csv"}, carbon, dir)
+	s, err := newFile("DE", &v1alpha1.FileSource{Path: "link.csv"}, carbon, "", dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,12 @@ type Budget interface {
 	Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error)
 }
 
+// Blocker is a Budget that remembers that a source is not to be asked for some time, over restarts too.
+type Blocker interface {
+	// Block has Reserve refuse a source until then. The last word counts, also where it is an earlier time.
+	Block(ctx context.Context, source string, until, now time.Time) error
+}
+
 func (d Deps) withDefaults() Deps {
 	if d.Clock == nil {
 		d.Clock = time.Now

@@ -25,7 +25,6 @@ const (
 	maxInPlace   = 30 * time.Second // a longer Retry-After ends the request, and the next poll obeys it
 	maxWait      = time.Hour        // of Retry-After: a provider cannot silence itself for longer
 	maxBody      = 1 << 20
-	maxRedirects = 3
 	userAgent    = "kubenergy"
 )
 
@@ -56,6 +55,7 @@ type fetcher struct {
 	now     func() time.Time            // for dates in Retry-After
 	sleep   func(context.Context, time.Duration) error
 	timeout time.Duration // of one try
+	hidden  []string      // keys that were sent or read, in the forms in which a server may repeat them
 }
 
 // request is what to get. Keys belong into header or secret, never into url, which appears in errors.
@@ -69,7 +69,7 @@ type request struct {
 
 // newFetcher returns a fetcher that dials what reach and the source allow.
 func newFetcher(reach Reach, private bool) *fetcher {
-	allowed := addressPolicy{private: private, loopback: reach.Loopback || private}
+	allowed := addressPolicy{private: private, loopback: reach.Loopback}
 	dialer := &net.Dialer{Timeout: tryTimeout, Control: allowed.control, Resolver: reach.resolver}
 	return &fetcher{
 		client: &http.Client{
@@ -83,7 +83,9 @@ func newFetcher(reach Reach, private bool) *fetcher {
 				IdleConnTimeout:        30 * time.Second, // polls are minutes apart: a connection is kept for one poll only
 				MaxResponseHeaderBytes: 64 << 10,
 			},
-			CheckRedirect: sameServer,
+			// Elsewhere the key would go along, and who answers would not be who was configured; and each hop would be a request
+			// that nobody counted.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		plain:   private || reach.Loopback,
 		now:     time.Now,
@@ -104,6 +106,7 @@ func (f *fetcher) key(name string) (string, error) {
 	if key = strings.TrimSpace(key); key == "" {
 		return "", refuse(ReasonAuth, "key %q is empty", name)
 	}
+	f.hide(key)
 	return key, nil
 }
 
@@ -112,6 +115,11 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 	target, err := f.target(r)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, sent := range []map[string][]string{r.secret, r.header} {
+		for _, values := range sent {
+			f.hide(values...)
+		}
 	}
 	for try := 1; ; try++ {
 		if f.reserve != nil {
@@ -174,7 +182,7 @@ func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http
 	}
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return nil, nil, f.failed(r, u, err)
+		return nil, nil, f.failed(u, err)
 	}
 	defer resp.Body.Close()
 	if err := f.status(u, resp); err != nil {
@@ -182,7 +190,7 @@ func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err != nil {
-		return nil, nil, f.failed(r, u, err)
+		return nil, nil, f.failed(u, err)
 	}
 	if len(body) > maxBody {
 		return nil, nil, refuse(ReasonSize, "%s: the answer is longer than %d bytes", place(u), maxBody)
@@ -200,6 +208,12 @@ func (f *fetcher) status(u *url.URL, resp *http.Response) error {
 		err.Reason = ReasonAuth
 	case http.StatusTooManyRequests:
 		err.Reason = ReasonRate
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		to := "elsewhere"
+		if location, err := resp.Location(); err == nil {
+			to = location.Scheme + "://" + location.Host
+		}
+		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", place(u), f.conceal(to))
 	}
 	return err
 }
@@ -222,9 +236,9 @@ func hasStatus(err error, code int) bool {
 }
 
 // failed describes an error on the way. Its text is made anew: net/http's has the whole URL in it, keys included.
-func (f *fetcher) failed(r request, u *url.URL, err error) error {
+func (f *fetcher) failed(u *url.URL, err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok {
-		return &Error{Reason: refused.Reason, Err: errors.New(place(u) + ": " + r.conceal(refused.Error()))}
+		return &Error{Reason: refused.Reason, Err: errors.New(place(u) + ": " + f.conceal(refused.Error()))}
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
@@ -232,7 +246,7 @@ func (f *fetcher) failed(r request, u *url.URL, err error) error {
 	if wrapped, ok := errors.AsType[*net.OpError](err); ok {
 		err = wrapped.Err // without ports, which differ each time
 	}
-	text := r.conceal(err.Error())
+	text := f.conceal(err.Error())
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		text = "no answer within " + f.timeout.String()
@@ -242,37 +256,8 @@ func (f *fetcher) failed(r request, u *url.URL, err error) error {
 	return &Error{Reason: ReasonHTTP, Err: fmt.Errorf("%s: %.200s", place(u), text)}
 }
 
-// conceal takes keys out of a text that others wrote.
-func (r request) conceal(text string) string {
-	for _, from := range []map[string][]string{r.secret, r.header} {
-		for _, values := range from {
-			for _, v := range values {
-				for _, form := range []string{v, url.QueryEscape(v)} {
-					if form != "" {
-						text = strings.ReplaceAll(text, form, "…")
-					}
-				}
-			}
-		}
-	}
-	return text
-}
-
 // place names a server and a path, without what may be secret.
 func place(u *url.URL) string { return u.Host + u.Path }
-
-// sameServer follows redirects on one server only: elsewhere the key would go with the request, and who answers would no
-// longer be who was configured.
-func sameServer(req *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	if req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-		return refuse(ReasonAddress, "redirected to another server, %s://%s", req.URL.Scheme, req.URL.Host)
-	}
-	if len(via) > maxRedirects {
-		return refuse(ReasonHTTP, "redirected more than %d times", maxRedirects)
-	}
-	return nil
-}
 
 // backoff returns how long to wait before the next try, and whether there is to be one.
 func backoff(err error, try int) (time.Duration, bool) {

@@ -158,21 +158,31 @@ func TestPackedAnswers(t *testing.T) {
 	}
 }
 
-// A redirect on the same server is followed, with who we are and what we ask for.
-func TestRedirectOnOneServer(t *testing.T) {
+// No redirect is followed, not even on the same server: each would be a request that nobody counted.
+func TestRedirectsAreNotFollowed(t *testing.T) {
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/old" {
-			http.Redirect(w, r, "/new", http.StatusMovedPermanently)
-			return
-		}
 		if r.UserAgent() != "kubenergy" || r.Header.Get("Accept") != "application/json" {
 			t.Errorf("asked by %q for %q", r.UserAgent(), r.Header.Get("Accept"))
 		}
-		fmt.Fprint(w, r.URL.Path)
+		http.Redirect(w, r, "/new", http.StatusMovedPermanently)
 	})
-	body, _, err := testFetcher(t, p.Server, nil).get(t.Context(), request{url: p.URL + "/old"})
-	if err != nil || string(body) != "/new" {
-		t.Errorf("got %q, %v", body, err)
+	f := testFetcher(t, p.Server, nil)
+	booked := 0
+	f.reserve = func(context.Context) error { booked++; return nil }
+	_, _, err := f.get(t.Context(), request{url: p.URL + "/old"})
+	if err == nil || reasonOf(err) != ReasonAddress || !strings.Contains(err.Error(), p.URL) {
+		t.Errorf("got %v, want one that names %s", err, p.URL)
+	}
+	if p.requests.Load() != 1 || booked != 1 {
+		t.Errorf("%d requests, of which %d are booked", p.requests.Load(), booked)
+	}
+}
+
+// Where the server is inside, loopback is not: a controller does not ask itself.
+func TestPrivateIsNotLoopback(t *testing.T) {
+	p := newProvider(t, says("{}"))
+	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil || reasonOf(err) != ReasonAddress {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -184,6 +194,9 @@ func TestAddresses(t *testing.T) {
 		"fc00::1": private, "::ffff:10.0.0.1": private, "64:ff9b::a00:1": private, "2002:a00:1::1": private, "::10.0.0.1": private, "fec0::1": private,
 		"127.0.0.1": loopback, "127.8.9.1": loopback, "::1": loopback, "::ffff:127.0.0.1": loopback, "64:ff9b::7f00:1": loopback,
 		"169.254.169.254": never, "169.254.170.2": never, "::ffff:169.254.169.254": never, "64:ff9b::a9fe:a9fe": never, "2002:a9fe:a9fe::1": never,
+		"64:ff9b:1::a9fe:a9fe": never, "64:ff9b:1:a9fe:a9:fe00::": never, "64:ff9b:1:0:a9:fea9:fe00:0": never, "64:ff9b:1::6464:64c8": never,
+		"64:ff9b:1::a00:1": private, "64:ff9b:1::808:808": private, "::ffff:0:a9fe:a9fe": never, "::ffff:0:a00:1": private, "::ffff:0:808:808": public,
+		"::ffff:0:7f00:1": loopback, "fd20:ce::254": never, "fd20:ce::253": private,
 		"fe80::1": never, "fe80::1%eth0": never, "fd00:ec2::254": never, "100.100.100.200": never, "168.63.129.16": never, "192.0.0.192": never,
 		"0.0.0.0": never, "0.1.2.3": never, "::": never, "::ffff:0.0.0.0": never, "224.0.0.1": never, "ff02::1": never, "255.255.255.255": never,
 		"240.0.0.1": never, "192.0.2.1": never, "2001:db8::1": never, "198.18.0.1": never, "2001::1": never,
@@ -194,7 +207,7 @@ func TestAddresses(t *testing.T) {
 			allows string
 		}{
 			"by default":                {addressPolicy{}, public},
-			"where private is allowed":  {addressPolicy{private: true, loopback: true}, public + private + loopback},
+			"where private is allowed":  {addressPolicy{private: true}, public + private},
 			"where loopback is allowed": {addressPolicy{loopback: true}, public + loopback},
 		} {
 			if got := c.policy.objection(ip) == ""; got != strings.Contains(c.allows, want) {

@@ -3,7 +3,6 @@ package signal
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -11,42 +10,46 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// maxFile is that of a year of 5-minute values of some zones.
-const maxFile = 64 << 20
+// maxFile is that of a year of 5-minute values of a zone, or of hours of many. The controller is to get by with little memory.
+const maxFile = 8 << 20
 
-// file is a CSV file in the folder of data. It is read again when it was written to. What it says does not age, but is of
-// use only as long as it says something about now.
+// fileSlack is for how long what was kept of a file suffices.
+const fileSlack = 24 * time.Hour
+
+// file is a CSV file in the folder of data. It is read again when it was written to, and once a day: of a file of a year only
+// what is of use now is kept. What it says does not age, but is of use only as long as it says something about now.
 type file struct {
+	data     dataFile
 	spec     *v1alpha1.FileSource
-	folder   string
 	zone     grid.Zone
 	quantity quantity
+	currency string // of a price
 	marginal bool
 
-	signal  grid.Signal
-	changed time.Time
-	size    int64
+	signal      grid.Signal
+	from, until time.Time // what was kept of it
 }
 
-func newFile(zone grid.Zone, spec *v1alpha1.FileSource, q quantity, folder string) (Source, error) {
-	if folder == "" {
-		return nil, refuse(ReasonAddress, "this controller has no folder of data")
+func newFile(zone grid.Zone, spec *v1alpha1.FileSource, q quantity, currency, folder string) (Source, error) {
+	data, err := newDataFile(folder, spec.Path, maxFile)
+	if err != nil {
+		return nil, err
 	}
 	if spec.Zone != "" {
 		zone = grid.Zone(spec.Zone)
 	}
-	return &file{spec: spec, folder: folder, zone: zone, quantity: q, marginal: spec.Signal == signalMarginal}, nil
+	return &file{data: data, spec: spec, zone: zone, quantity: q, currency: currency, marginal: spec.Signal == signalMarginal}, nil
 }
 
 func (*file) Name() string { return "file" }
 
 func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
-	if err := s.read(); err != nil {
+	from, until := now.Add(-historySpan), now.Add(buildAhead)
+	if err := s.read(from, until); err != nil {
 		return Answer{}, err
 	}
 	series := s.signal.Series
 	a := Answer{Zone: s.zone, Asked: s.zone, Step: series.Step(), Ageless: true, Marginal: s.marginal}
-	from, until := now.Add(-historySpan), now.Add(buildAhead)
 	first := max(0, int(from.Sub(series.Start())/series.Step()))
 	for i := first; i < series.Len(); i++ {
 		t := series.Start().Add(time.Duration(i) * series.Step())
@@ -58,48 +61,34 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return a, nil
 }
 
-// read reads the file if it is another one than before, without leaving the folder, through links or otherwise.
-func (s *file) read() error {
-	root, err := os.OpenRoot(s.folder)
-	if err != nil {
-		return refuse(ReasonAddress, "opening the folder of data: %w", noPath(err))
-	}
-	defer root.Close()
-	info, err := root.Stat(s.spec.Path) // before it is opened, which would wait for the writer of a pipe
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return refuse(ReasonMissing, "there is no file %q in the folder of data", s.spec.Path)
-	case err != nil:
-		return refuse(ReasonAddress, "file %q: %w", s.spec.Path, noPath(err))
-	case !info.Mode().IsRegular():
-		return refuse(ReasonShape, "%q is no file", s.spec.Path)
-	case info.Size() > maxFile:
-		return refuse(ReasonSize, "file %q has %d bytes: want at most %d", s.spec.Path, info.Size(), maxFile)
-	case s.signal.Series != nil && info.ModTime().Equal(s.changed) && info.Size() == s.size:
-		return nil
-	}
-	f, err := root.Open(s.spec.Path)
-	if err != nil {
-		return refuse(ReasonAddress, "file %q: %w", s.spec.Path, noPath(err))
-	}
-	defer f.Close()
-	text, err := grid.ReadText(f, maxFile)
-	if err != nil {
-		return refuse(ReasonSize, "reading file %q: %w", s.spec.Path, noPath(err))
-	}
-	signal, _, err := grid.ParseCSV(s.spec.Path, text, grid.CSVOptions{Column: s.spec.Column, Zone: s.zone, Price: s.quantity == price})
-	if err != nil {
-		reason := ReasonShape
-		if row, ok := errors.AsType[*grid.RowError](err); ok {
-			switch row.Field {
-			case "zone":
-				reason = ReasonZone
-			case "time":
-				reason = ReasonTime
-			}
+// read reads the file if it is another one than before, or if more of it is needed than was kept.
+func (s *file) read(from, until time.Time) error {
+	kept := s.signal.Series != nil && !from.Before(s.from) && !until.After(s.until)
+	return s.data.read(!kept, func(text []byte) error {
+		from, until = from.Add(-fileSlack), until.Add(fileSlack)
+		signal, _, err := grid.ParseCSV(s.spec.Path, text, grid.CSVOptions{
+			Column: s.spec.Column, Zone: s.zone, Price: s.quantity == price, Currency: s.currency, From: from, Until: until,
+		})
+		if err != nil {
+			return &Error{Reason: reasonOfRow(err), Err: err}
 		}
-		return &Error{Reason: reason, Err: err}
+		s.signal, s.from, s.until = signal, from, until
+		return nil
+	})
+}
+
+// reasonOfRow returns why a file of values was not believed.
+func reasonOfRow(err error) Reason {
+	if errors.Is(err, grid.ErrOutside) {
+		return ReasonMissing
 	}
-	s.signal, s.changed, s.size = signal, info.ModTime(), info.Size()
-	return nil
+	if row, ok := errors.AsType[*grid.RowError](err); ok {
+		switch row.Field {
+		case "zone":
+			return ReasonZone
+		case "time":
+			return ReasonTime
+		}
+	}
+	return ReasonShape
 }

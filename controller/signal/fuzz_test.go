@@ -23,7 +23,7 @@ func believable(t *testing.T, a Answer, marginal bool) {
 	h := new(history)
 	h.add(c.Points, noon)
 	r := read(c, noon, "x")
-	r.complete(h, nil, noon)
+	r.complete(h, nil, nil, noon)
 	for _, v := range r.values {
 		if math.IsNaN(v) || v < 0 || v > maxIntensity {
 			t.Fatalf("%v is believed", v)

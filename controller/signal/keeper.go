@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
@@ -29,7 +29,7 @@ type Keeper struct {
 	terms   terms
 	deps    Deps
 	links   []*link
-	typical Source // for the days ahead; nil where there is none
+	typical *forecast.Curve // for the days ahead; nil where there is none
 
 	mu      sync.Mutex // guards what follows, and reading, lacks and err of links
 	history history
@@ -41,6 +41,9 @@ type link struct {
 	source Source
 	every  time.Duration
 	asks   bool // others, so that each poll costs
+
+	account string   // of a source that asks: what its requests are counted under
+	fetcher *fetcher // of a source that asks
 
 	// Of the goroutine that polls.
 	next  time.Time
@@ -69,9 +72,8 @@ func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper
 	}
 	k.links = b.links
 	if !k.terms.marginal {
-		if typical, err := newTypical(zone, &v1alpha1.TypicalSource{}); err == nil {
-			k.typical = typical
-		}
+		curve, _ := forecast.TypicalDay(zone)
+		k.typical = &curve
 	}
 	return k, nil
 }
@@ -102,7 +104,7 @@ func (k *Keeper) Run(ctx context.Context, changed func()) {
 	k.start(k.deps.Clock())
 	var said State
 	for {
-		next := k.poll(ctx, k.deps.Clock())
+		next := k.poll(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -141,12 +143,15 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // poll asks the sources whose time has come, down to the first that has something to believe, and returns when to poll
-// again. While that one is good those below it are left alone.
-func (k *Keeper) poll(ctx context.Context, now time.Time) time.Time {
-	next := now.Add(idle)
+// again. While that one is good those below it are left alone. Asking may take more than a minute, so each source has a
+// present of its own.
+func (k *Keeper) poll(ctx context.Context) time.Time {
+	next := k.deps.Clock().Add(idle)
 	for _, l := range k.links {
+		now := k.deps.Clock()
 		if !l.next.After(now) {
 			k.ask(ctx, l, now)
+			now = k.deps.Clock()
 		}
 		next = earlier(next, l.next)
 		k.mu.Lock()
@@ -172,6 +177,9 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	if err != nil && ctx.Err() != nil {
 		return // we were stopped: that says nothing about the source
 	}
+	now = k.deps.Clock()
+	k.remember(ctx, l, err, now)
+	err, lacks = l.concealed(err), l.concealed(lacks)
 	log := k.deps.Log.With("zone", k.terms.zone, "quantity", k.terms.quantity, "source", l.name)
 	if err == nil {
 		l.fails = 0
@@ -200,6 +208,50 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 		log.Warn("A source of signals gave less than was asked for", "err", lacks)
 	default:
 		log.Info("A source of signals is believed")
+	}
+}
+
+// concealed takes the keys of a source out of what it says of a failure: part of that was written by a server, which may
+// repeat what it was asked.
+func (l *link) concealed(err error) error {
+	if err == nil || l.fetcher == nil {
+		return err
+	}
+	text := err.Error()
+	hidden := l.fetcher.conceal(text)
+	if hidden == text {
+		return err
+	}
+	clean := &Error{Reason: reasonOf(err), Err: errors.New(hidden)}
+	if e, ok := errors.AsType[*Error](err); ok {
+		clean.Wait = e.Wait
+	}
+	return clean
+}
+
+// remember has the budget refuse a source for as long as its provider said, or as long as asking again is of no use, so
+// that this holds for a process that starts anew too.
+func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time) {
+	blocker, ok := k.deps.Calls.(Blocker)
+	if !ok || l.account == "" {
+		return
+	}
+	if _, answered := errors.AsType[*statusError](err); !answered {
+		return
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return
+	}
+	wait := e.Wait
+	if e.Reason == ReasonAuth {
+		wait = max(wait, l.every, hopelessRetry)
+	}
+	if wait <= maxInPlace {
+		return
+	}
+	if err := blocker.Block(ctx, l.account, now.Add(wait), now); err != nil {
+		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account, "err", err)
 	}
 }
 
@@ -240,6 +292,7 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading,
 	if err != nil {
 		return nil, nil, err
 	}
+	now = k.deps.Clock() // an answer that took a minute is not from the future
 	c, err := k.terms.check(a, now)
 	if err != nil {
 		return nil, nil, err
@@ -262,27 +315,11 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading,
 		past = new(history)
 		past.add(c.Points, now)
 	}
-	r.complete(past, k.typicalFrom(ctx, now), now)
+	r.complete(past, l.reading, k.typical, now)
+	if err := r.forecast(0).Validate(); err != nil {
+		return nil, nil, refuse(ReasonShape, "%w", err)
+	}
 	return r, a.Lacks, nil
-}
-
-// typicalFrom returns the typical curve of the zone, or nil.
-func (k *Keeper) typicalFrom(ctx context.Context, now time.Time) *checked {
-	if k.typical == nil {
-		return nil
-	}
-	a, err := k.typical.Fetch(ctx, now)
-	if err != nil {
-		return nil
-	}
-	c, err := k.terms.check(a, now)
-	if err != nil {
-		return nil
-	}
-	if c.Model == "" {
-		c.Model = k.typical.Name()
-	}
-	return &c
 }
 
 // believed returns the first link with a reading to believe, or nil.
@@ -293,26 +330,4 @@ func (k *Keeper) believed(now time.Time) *link {
 		}
 	}
 	return nil
-}
-
-// momentary is what the metrics show.
-type momentary struct {
-	value   float64
-	age     time.Duration
-	quality energy.Quality
-}
-
-// now returns the present value, if it is known.
-func (k *Keeper) now(now time.Time) (momentary, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	l := k.believed(now)
-	if l == nil {
-		return momentary{}, false
-	}
-	m := momentary{value: l.reading.values[l.reading.index(now)], quality: l.reading.quality}
-	if !l.reading.asOf.IsZero() {
-		m.age = now.Sub(l.reading.asOf)
-	}
-	return m, true
 }

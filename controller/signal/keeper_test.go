@@ -78,7 +78,7 @@ func TestFallback(t *testing.T) {
 	for minute := range 12 * 60 {
 		now = noon.Add(time.Duration(minute) * time.Minute)
 		down = minute >= 60 && minute < 600
-		k.poll(t.Context(), now)
+		k.poll(t.Context())
 		want := "first"
 		if minute > 60+100 && minute < 600 { // last good: of 13:00, known at 13:10 or so, too old after 15:00
 			want = "second"
@@ -112,7 +112,7 @@ func TestFirstComesFirst(t *testing.T) {
 		k := chain(t, &now, first, second)
 		k.start(now)
 		for ; now.Before(noon.Add(2 * firstPollWithin)); now = now.Add(time.Second / 2) {
-			k.poll(t.Context(), now)
+			k.poll(t.Context())
 		}
 		if first.asked != 1 || second.asked != 0 {
 			t.Fatalf("the first was asked %d times, the second %d times", first.asked, second.asked)
@@ -127,7 +127,7 @@ func TestSourcePanics(t *testing.T) {
 		&scripted{name: "mad", fetch: func(time.Time) (Answer, error) { panic("mad") }},
 		&scripted{name: "sane", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 5), nil }},
 	)
-	k.poll(t.Context(), now)
+	k.poll(t.Context())
 	if s := k.State(now); s.Source != "sane" || s.Reason != ReasonShape {
 		t.Errorf("%+v", s)
 	}
@@ -148,6 +148,11 @@ func TestGoodSignals(t *testing.T) {
 		}
 		return answer(points...)
 	}
+	ahead := still(412, 40) // estimates that are to change are no frozen feed
+	ahead.Points = append(ahead.Points, at(1, 400))
+	for i := range ahead.Points {
+		ahead.Points[i].Estimated = true
+	}
 	estimated := still(412, 24)
 	for i := range estimated.Points {
 		estimated.Points[i].Estimated = true
@@ -166,10 +171,13 @@ func TestGoodSignals(t *testing.T) {
 		{"unsorted", answer(at(2, 3), at(0, 1), at(1, 2)), 1, 3},
 		{"the hour of the clock change twice, alike", answer(at(-1, 5), at(-1, 5), at(0, 1), at(1, 2)), 1, 2},
 		{"a gap in the past", answer(at(-9, 5), at(-3, 6), at(0, 1), at(1, 2)), 1, 2},
-		{"a gap in the future ends what is known", answer(at(0, 1), at(1, 2), at(3, 4)), 1, 2},
+		{"a short gap in the future", answer(at(0, 1), at(1, 2), at(3, 4)), 1, 4},
+		{"a gap of three hours in the future", answer(at(0, 1), at(1, 2), at(5, 4)), 1, 6},
+		{"a longer gap in the future ends what is known", answer(at(0, 1), at(1, 2), at(6, 4)), 1, 2},
 		{"the last hour is not in yet", answer(at(-2, 5), at(-1, 6)), 6, 1},
 		{"constant for less than 6 h", still(412, 6), 412, 1},
 		{"constant, estimated", estimated, 412, 1},
+		{"constant, estimated, with a forecast", ahead, 412, 2},
 		{"constant in whole grams, nearly none", still(24, 30), 24, 1},
 		{"steps that last until the next one", irregular, 1, 16}, // two hours, seven, and seven more
 	} {
@@ -196,23 +204,27 @@ func TestGoodSignals(t *testing.T) {
 // there is a value is part of standing still.
 func TestFrozenOverPolls(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		value  float64
-		every  time.Duration
-		refuse time.Duration // after; 0: never within three days
+		name      string
+		value     float64
+		every     time.Duration
+		refuse    time.Duration // after; 0: never within three days
+		estimated bool
 	}{
-		{"grams", 412.5, 15 * time.Minute, 6 * time.Hour},
-		{"whole grams", 412, 15 * time.Minute, 6 * time.Hour},
-		{"few whole grams", 24, 15 * time.Minute, 48 * time.Hour},
-		{"few grams", 24.5, 15 * time.Minute, 6 * time.Hour},
-		{"nothing", 0, 15 * time.Minute, 6 * time.Hour},
-		{"rarely seen", 412, 3 * time.Hour, 0},
+		{"grams", 412.5, 15 * time.Minute, 6 * time.Hour, false},
+		{"whole grams", 412, 15 * time.Minute, 6 * time.Hour, false},
+		{"few whole grams", 24, 15 * time.Minute, 48 * time.Hour, false},
+		{"few grams", 24.5, 15 * time.Minute, 6 * time.Hour, false},
+		{"nothing", 0, 15 * time.Minute, 6 * time.Hour, false},
+		{"rarely seen", 412, 3 * time.Hour, 0, false},
+		{"estimated grams", 412.5, 15 * time.Minute, 24 * time.Hour, true},
+		{"few whole grams, estimated", 24, 15 * time.Minute, 48 * time.Hour, true},
+		{"estimated, rarely seen", 412, 3 * time.Hour, 0, true},
 	} {
 		var s standstill
 		var refused time.Duration
 		for after := time.Duration(0); after < 72*time.Hour && refused == 0; after += c.every {
 			t0 := noon.Add(after)
-			if s.frozen(checked{Answer: Answer{Points: []Point{{Time: t0, Value: c.value}}}}, t0) != nil {
+			if s.frozen(checked{Answer: Answer{Points: []Point{{Time: t0, Value: c.value, Estimated: c.estimated}}}}, t0) != nil {
 				refused = after
 			}
 		}
@@ -220,7 +232,7 @@ func TestFrozenOverPolls(t *testing.T) {
 			t.Errorf("%s: refused after %v, want %v", c.name, refused, c.refuse)
 		}
 		moved := noon.Add(80 * time.Hour)
-		if err := s.frozen(checked{Answer: Answer{Points: []Point{{Time: moved, Value: c.value + 1}}}}, moved); err != nil {
+		if err := s.frozen(checked{Answer: Answer{Points: []Point{{Time: moved, Value: c.value + 1, Estimated: c.estimated}}}}, moved); err != nil {
 			t.Errorf("%s: moved, but %v", c.name, err)
 		}
 	}
@@ -234,7 +246,7 @@ func TestFrozenFeedIsLeft(t *testing.T) {
 		return hourly(now, 0, 300+float64(now.Hour())), nil
 	}})
 	for ; now.Before(noon.Add(9 * time.Hour)); now = now.Add(5 * time.Minute) {
-		k.poll(t.Context(), now)
+		k.poll(t.Context())
 		if s := k.State(now); now.Sub(noon) < 5*time.Hour && s.Source != "frozen" {
 			t.Fatalf("after %v: %+v", now.Sub(noon), s)
 		}
@@ -270,7 +282,7 @@ func TestCompletion(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return c.answer, nil }})
-			k.poll(t.Context(), now)
+			k.poll(t.Context())
 			s := k.State(now)
 			if !s.Fresh || s.Signal.Quality != c.quality || s.Signal.Series.Len() < 46 || s.Signal.Series.Value(0) != swing(now) {
 				t.Fatalf("%+v, %d hours", s, s.Signal.Series.Len())
@@ -307,7 +319,7 @@ func TestSeed(t *testing.T) {
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
 	k.start(now)
 	now = now.Add(firstPollWithin)
-	k.poll(t.Context(), now)
+	k.poll(t.Context())
 	status := k.State(now).Status(now)
 	if status == nil || status.Source != "electricityMaps" || status.Now != 300 || status.Unit != "gCO2e/kWh" || len(status.Values) < 47 || len(status.Values) > 49 ||
 		!status.Start.Equal(&metav1.Time{Time: noon.Truncate(time.Hour)}) || !status.AsOf.Equal(&status.Start) {
@@ -318,7 +330,7 @@ func TestSeed(t *testing.T) {
 		again := carbonKeeper(t, d, electricityMapsAt(p.URL), staticSource(9))
 		again.Seed(status)
 		again.start(now)
-		again.poll(t.Context(), now)
+		again.poll(t.Context())
 		written := again.State(now).Status(now)
 		if diff := cmp.Diff(status, written); diff != "" {
 			t.Fatalf("restart %d: %s", i, diff)
@@ -373,7 +385,7 @@ func TestStatusIsBounded(t *testing.T) {
 		minutes.Points = append(minutes.Points, Point{Time: now.Add(time.Duration(m) * time.Minute), Value: 100 + float64(m)/7})
 	}
 	k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return minutes, nil }})
-	k.poll(t.Context(), now)
+	k.poll(t.Context())
 	status := k.State(now).Status(now)
 	if len(status.Values) != maxValues || status.Values[8] != 101.1 || status.Now != 100 {
 		t.Errorf("%d values, %v", len(status.Values), status.Values[:9])
@@ -393,7 +405,7 @@ func TestPrices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k.poll(t.Context(), now)
+		k.poll(t.Context())
 		return k
 	}
 	s := keeper("EUR", -0.21).State(now)
@@ -553,14 +565,14 @@ func TestBudgetDown(t *testing.T) {
 	budget := &ledger{spent: make(map[string][]time.Time), down: true}
 	d.Calls = budget
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
-	k.poll(t.Context(), now)
+	k.poll(t.Context())
 	if s := k.State(now); p.requests.Load() != 0 || s.Fresh || s.Reason != ReasonRate {
 		t.Errorf("%d requests, %+v", p.requests.Load(), s)
 	}
 	budget.down = false
 	now = now.Add(time.Hour)
 	p.serve(says("%s", latest("DE", now.Truncate(time.Hour), "300")))
-	if k.poll(t.Context(), now); !k.State(now).Fresh {
+	if k.poll(t.Context()); !k.State(now).Fresh {
 		t.Errorf("%+v", k.State(now))
 	}
 }
@@ -628,7 +640,7 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, k := range []*Keeper{k, twin, paid} {
 		d.Metrics.add(k)
-		k.poll(t.Context(), now)
+		k.poll(t.Context())
 	}
 	registry := prom.NewPedanticRegistry()
 	registry.MustRegister(d.Metrics)
@@ -674,7 +686,7 @@ func TestMemory(t *testing.T) {
 			return hourly(now, len(v)-1, v...), nil
 		}}
 		keepers[i].links[0].source = src
-		keepers[i].poll(t.Context(), now)
+		keepers[i].poll(t.Context())
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)

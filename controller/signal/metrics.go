@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,7 +15,7 @@ type Metrics struct {
 	rejected *prom.CounterVec
 
 	mu      sync.Mutex
-	keepers map[*Keeper]bool
+	keepers []*Keeper // in the order in which they came
 }
 
 var (
@@ -36,7 +37,6 @@ func NewMetrics(clock func() time.Time) *Metrics {
 		rejected: prom.NewCounterVec(prom.CounterOpts{
 			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source that gave nothing to believe, by reason.",
 		}, []string{"zone", "quantity", "source", "reason"}),
-		keepers: make(map[*Keeper]bool),
 	}
 }
 
@@ -56,24 +56,29 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock()
-	// Two objects may speak of one zone; a series may be collected only once.
+	// Two objects may speak of one zone; a series may be collected only once, and is that of the one that came first.
 	seen := make(map[string]bool)
-	for k := range m.keepers {
+	for _, k := range m.keepers {
 		id := string(k.terms.zone) + "/" + string(k.terms.quantity) + "/" + k.terms.currency + kind(k.terms.marginal)
-		v, ok := k.now(now)
-		if !ok || seen[id] {
+		s := k.State(now)
+		if !s.Fresh || seen[id] {
 			continue
+		}
+		value := s.Signal.Series.Value(0)
+		var age time.Duration
+		if !s.Signal.AsOf.IsZero() {
+			age = now.Sub(s.Signal.AsOf)
 		}
 		seen[id] = true
 		zone := string(k.terms.zone)
 		if !seen[zone+"/"+string(k.terms.quantity)] {
 			seen[zone+"/"+string(k.terms.quantity)] = true
-			ch <- prom.MustNewConstMetric(descAge, prom.GaugeValue, v.age.Seconds(), zone, string(k.terms.quantity))
+			ch <- prom.MustNewConstMetric(descAge, prom.GaugeValue, age.Seconds(), zone, string(k.terms.quantity))
 		}
 		if k.terms.quantity == carbon {
-			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, v.value, zone, kind(k.terms.marginal), v.quality.String())
+			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, value, zone, kind(k.terms.marginal), s.Signal.Quality.String())
 		} else {
-			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, v.value, zone, k.terms.currency)
+			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, value, zone, k.terms.currency)
 		}
 	}
 }
@@ -92,17 +97,25 @@ func (m *Metrics) reject(zone string, q quantity, source string, reason Reason) 
 func (m *Metrics) add(k *Keeper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.keepers[k] = true
+	m.keepers = append(m.keepers, k)
 }
 
+// remove forgets a keeper, and what was counted of sources that no other one of the zone has.
 func (m *Metrics) remove(k *Keeper) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.keepers, k)
-	for other := range m.keepers {
+	m.keepers = slices.DeleteFunc(m.keepers, func(other *Keeper) bool { return other == k })
+	kept := make(map[string]bool)
+	for _, other := range m.keepers {
 		if other.terms.zone == k.terms.zone && other.terms.quantity == k.terms.quantity {
-			return
+			for _, l := range other.links {
+				kept[l.name] = true
+			}
 		}
 	}
-	m.rejected.DeletePartialMatch(prom.Labels{"zone": string(k.terms.zone), "quantity": string(k.terms.quantity)})
+	for _, l := range k.links {
+		if !kept[l.name] {
+			m.rejected.DeletePartialMatch(prom.Labels{"zone": string(k.terms.zone), "quantity": string(k.terms.quantity), "source": l.name})
+		}
+	}
 }

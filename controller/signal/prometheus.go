@@ -48,6 +48,7 @@ func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
 		return Answer{}, err
 	}
 	p.Value *= s.scale
+	p.Estimated = !s.spec.Measured
 	return Answer{Points: []Point{p}, IssuedAt: p.Time, Marginal: s.marginal}, nil
 }
 

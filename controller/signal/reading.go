@@ -2,6 +2,7 @@ package signal
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -14,7 +15,8 @@ const (
 	buildAhead = horizon + 2*time.Hour // so that it still is when the next answer comes
 	nearEnough = horizon - 2*time.Hour // a source that knows as much needs no model of ours
 	maxValues  = 2016                  // of a status
-	mostScaled = 4                     // a typical day is scaled to the present by at most this
+	bridging   = 3                     // steps without a value that do not end what a source says ahead
+	tailSpan   = 24 * time.Hour        // for which a forecast is kept where there is no history to make a new one from
 )
 
 // reading is what is believed: an answer as a series from the present on, completed by a forecast.
@@ -70,19 +72,43 @@ func read(c checked, now time.Time, source string) *reading {
 	}
 	r.start = time.Unix(0, now.UnixNano()-(now.UnixNano()-int64(offset))%int64(r.step)).UTC()
 	r.append(c.present)
-	ranged := true
+	last, ranged := c.present, true
 	for t := r.start.Add(r.step); !sole && t.Before(now.Add(buildAhead)) && len(r.values) < maxValues; t = t.Add(r.step) {
 		p, ok := c.at(t)
-		if !ok {
+		if ok {
+			last = p
+		} else if !r.bridge(c, t) {
 			break
 		}
-		r.append(p)
-		ranged = ranged && p.hasRange()
+		r.append(last)
+		ranged = ranged && last.hasRange()
 	}
 	if !ranged || len(r.values) == 1 {
 		r.low, r.high = nil, nil
 	}
 	return r
+}
+
+// bridge reports whether a gap at t is short enough to be filled, of which the quality tells.
+func (r *reading) bridge(c checked, t time.Time) bool {
+	if !c.resumes(t) {
+		return false
+	}
+	if r.quality == energy.Measured {
+		r.quality = energy.Derived
+	}
+	return true
+}
+
+// resumes reports whether a gap at t is short: a point of the answer begins again within a few steps.
+func (c *checked) resumes(t time.Time) bool {
+	for range bridging {
+		t = t.Add(c.Step)
+		if _, ok := c.at(t); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // append adds a value, and its percentiles or itself in place of them.
@@ -110,17 +136,18 @@ func commonStep(points []Point) time.Duration {
 // until returns the first instant that a reading does not know.
 func (r *reading) until() time.Time { return r.start.Add(time.Duration(len(r.values)) * r.step) }
 
-// complete adds a forecast where the source gave none, or one that is too short.
-func (r *reading) complete(h *history, typical *checked, now time.Time) {
+// complete adds a forecast where the source gave none, or one that is too short. before is what was believed of the source
+// until now, or nil; curve is the zone's typical day, or nil.
+func (r *reading) complete(h *history, before *reading, curve *forecast.Curve, now time.Time) {
 	from, end := r.until(), now.Add(buildAhead)
 	if from.Sub(now) >= nearEnough {
 		return
 	}
-	next, name := r.expected(h, typical, from, end)
+	next, name, issued := r.expected(h, before, curve, now)
 	if next == nil {
 		return // nothing is known ahead, and nothing is made up
 	}
-	r.issuedAt = now
+	r.issuedAt = issued
 	if r.quality == energy.Measured {
 		r.quality = energy.Derived
 	}
@@ -128,11 +155,14 @@ func (r *reading) complete(h *history, typical *checked, now time.Time) {
 	if len(r.values) == 1 {
 		ranged, r.model = true, name
 		r.low, r.high = []float64{r.values[0]}, []float64{r.values[0]}
-	} else {
+	} else if r.model != name {
 		r.model += "+" + name
 	}
 	for t := from; t.Before(end) && len(r.values) < maxValues; t = t.Add(r.step) {
-		p := next(t)
+		p, ok := next(t)
+		if !ok {
+			break
+		}
 		ranged = ranged && p.hasRange()
 		r.append(p)
 	}
@@ -141,9 +171,11 @@ func (r *reading) complete(h *history, typical *checked, now time.Time) {
 	}
 }
 
-// expected returns what is to be expected from from on, and who says so: the best of our models on the history, or where
-// that is too short, the typical curve. It is nil if there is neither.
-func (r *reading) expected(h *history, typical *checked, from, end time.Time) (func(time.Time) Point, string) {
+// expected returns what is to be expected after the reading, who says so, and since when: the best of our models on the
+// history; or where that is too short, as it is for a day after a restart, what was expected before; or the typical curve. It
+// is nil if there is nothing of that.
+func (r *reading) expected(h *history, before *reading, curve *forecast.Curve, now time.Time) (next func(time.Time) (Point, bool), name string, issued time.Time) {
+	from, end := r.until(), now.Add(buildAhead)
 	past := h.series(from, func(t time.Time) (float64, bool) {
 		if t.Add(time.Hour).Before(r.start) {
 			return 0, false
@@ -151,29 +183,60 @@ func (r *reading) expected(h *history, typical *checked, from, end time.Time) (f
 		return r.values[min(r.index(t), len(r.values)-1)], true
 	})
 	if f, err := forecast.Best(past, from, end.Sub(from)); err == nil {
-		return func(t time.Time) Point {
-			p := Point{Time: t, Value: f.Series.At(t)}
-			if f.Low != nil {
-				p.Low, p.High = f.Low.At(t), f.High.At(t)
-			}
-			return p
-		}, f.Model
+		return pointsOf(f), f.Model, now
 	}
-	if typical == nil {
-		return nil, ""
+	if name, ok := before.tail(from, now); ok {
+		return before.at, name, before.issuedAt
 	}
-	return typical.scaled(r.values[len(r.values)-1], from), typical.Model
+	if curve == nil {
+		return nil, "", now
+	}
+	known := from.Add(-time.Second) // of the hour of the last known value
+	f, err := forecast.Typical(*curve, r.values[len(r.values)-1], known, end.Sub(known))
+	if err != nil {
+		return nil, "", now // its horizon is two days
+	}
+	return pointsOf(f), f.Model, now
 }
 
-// scaled returns the typical curve, moved up or down to where the last known value was.
-func (c *checked) scaled(last float64, from time.Time) func(time.Time) Point {
-	ratio := 1.0
-	if p, ok := c.at(from.Add(-time.Second)); ok && p.Value > 0 {
-		ratio = min(mostScaled, max(1.0/mostScaled, last/p.Value))
+// pointsOf returns a forecast point by point.
+func pointsOf(f grid.Forecast) func(time.Time) (Point, bool) {
+	return func(t time.Time) (Point, bool) {
+		p := Point{Time: t, Value: f.Series.At(t)}
+		if f.Low != nil {
+			p.Low, p.High = f.Low.At(t), f.High.At(t)
+		}
+		return p, true
 	}
-	return func(t time.Time) Point {
-		p := c.Points[max(0, c.upTo(t))]
-		return Point{Time: t, Value: p.Value * ratio, Low: p.Low * ratio, High: p.High * ratio}
+}
+
+// tail returns who forecast what a reading says after a moment, if that is of use still: it was made not long ago, and from
+// more than a typical day.
+func (r *reading) tail(from, now time.Time) (name string, ok bool) {
+	if r == nil || !r.until().After(from) || now.Sub(r.issuedAt) > tailSpan {
+		return "", false
+	}
+	name = r.model[strings.LastIndexByte(r.model, '+')+1:]
+	return name, name != forecast.TypicalModel
+}
+
+// at returns the value that a reading says holds at t.
+func (r *reading) at(t time.Time) (Point, bool) {
+	i := r.index(t)
+	if t.Before(r.start) || i >= len(r.values) {
+		return Point{}, false
+	}
+	p := Point{Time: t, Value: r.values[i]}
+	if r.low != nil {
+		p.Low, p.High = r.low[i], r.high[i]
+	}
+	return p, true
+}
+
+// forecast returns a reading's values from number first on as a forecast.
+func (r *reading) forecast(first int) grid.Forecast {
+	return grid.Forecast{
+		Series: r.series(r.values, first), Low: r.series(r.low, first), High: r.series(r.high, first), IssuedAt: r.issuedAt, Model: r.model,
 	}
 }
 

@@ -46,10 +46,8 @@ func (k *Keeper) State(now time.Time) State {
 	r := l.reading
 	first := r.index(now)
 	s.Source, s.Fresh, s.model = l.name, true, r.model
-	s.Signal = grid.Signal{Series: r.series(r.values, first), AsOf: r.asOf, Quality: r.quality}
-	s.Forecast = grid.Forecast{
-		Series: s.Signal.Series, Low: r.series(r.low, first), High: r.series(r.high, first), IssuedAt: r.issuedAt, Model: r.model,
-	}
+	s.Forecast = r.forecast(first)
+	s.Signal = grid.Signal{Series: s.Forecast.Series, AsOf: r.asOf, Quality: r.quality}
 	return s
 }
 

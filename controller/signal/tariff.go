@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	_ "time/tzdata" // images from scratch have no time zones
 
 	"sigs.k8s.io/yaml"
 
@@ -19,12 +18,56 @@ type tariff struct {
 	grid.Tariff
 }
 
-func newTariff(spec *v1alpha1.TariffSource) (Source, error) {
-	t, err := NewTariff(spec)
+func newTariff(spec *v1alpha1.TariffSource, currency, folder string) (Source, error) {
+	if spec.File != "" {
+		return newTariffFile(spec, currency, folder)
+	}
+	t, err := NewTariff(spec, currency)
 	if err != nil {
 		return nil, refuse(ReasonShape, "%w", err)
 	}
 	return &tariff{t}, nil
+}
+
+// tariffFile is a tariff in a file of pricing schedules of Compute Gardener. It is read again when it was written to.
+type tariffFile struct {
+	tariff
+
+	data     dataFile
+	spec     *v1alpha1.TariffSource
+	currency string
+	known    bool
+}
+
+func newTariffFile(spec *v1alpha1.TariffSource, currency, folder string) (Source, error) {
+	if spec.Price != nil || len(spec.Schedules) > 0 {
+		return nil, refuse(ReasonShape, "want a file, or a price and schedules: not both")
+	}
+	data, err := newDataFile(folder, spec.File, maxSchedulesFile)
+	if err != nil {
+		return nil, err
+	}
+	return &tariffFile{data: data, spec: spec, currency: currency}, nil
+}
+
+func (s *tariffFile) Fetch(ctx context.Context, now time.Time) (Answer, error) {
+	err := s.data.read(!s.known, func(text []byte) error {
+		spec, err := ReadPricingSchedules(text, s.currency)
+		if err != nil {
+			return refuse(ReasonShape, "file %q: %w", s.spec.File, err)
+		}
+		spec.Holidays = s.spec.Holidays
+		t, err := NewTariff(spec, s.currency)
+		if err != nil {
+			return refuse(ReasonShape, "file %q: %w", s.spec.File, err)
+		}
+		s.Tariff, s.known = t, true
+		return nil
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return s.tariff.Fetch(ctx, now)
 }
 
 func (*tariff) Name() string { return "tariff" }
@@ -41,9 +84,12 @@ func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	return a, nil
 }
 
-// NewTariff checks a tariff and makes it ready to be asked for prices.
-func NewTariff(spec *v1alpha1.TariffSource) (grid.Tariff, error) {
-	t := grid.Tariff{Price: grid.Price(spec.Price)}
+// NewTariff checks a tariff that is written out, in a currency, and makes it ready to be asked for prices.
+func NewTariff(spec *v1alpha1.TariffSource, currency string) (grid.Tariff, error) {
+	if spec.Price == nil {
+		return grid.Tariff{}, errors.New("price is missing: want that of the time when no schedule holds")
+	}
+	t := grid.Tariff{Price: grid.Price(*spec.Price), Currency: currency}
 	var errs []error
 	for i, s := range spec.Schedules {
 		zone := s.TimeZone
@@ -105,14 +151,16 @@ type pricingSchedule struct {
 	OffPeakRate *float64 `json:"offPeakRate"`
 }
 
-// maxSchedules is what a GridZone may have.
-const maxSchedules = 64
+const (
+	maxSchedules     = 64 // what a GridZone may have
+	maxSchedulesFile = 1 << 20
+)
 
 // ReadPricingSchedules turns a file of pricing schedules of Compute Gardener into a tariff that means what its documents
 // say: the peak rate of a schedule holds on its days from its start to its end, which may be on the next day, and the
 // off-peak rate otherwise. A minute that is in the peak of any schedule is a peak. Schedules that name different prices for
 // the same time are refused, and so are fields that are not documented.
-func ReadPricingSchedules(data []byte) (*v1alpha1.TariffSource, error) {
+func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource, error) {
 	var file pricingSchedules
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
 		return nil, fmt.Errorf("reading pricing schedules: %w", err)
@@ -141,13 +189,13 @@ func ReadPricingSchedules(data []byte) (*v1alpha1.TariffSource, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("reading pricing schedules: %w", errors.Join(errs...))
 	}
-	return tariffOf(weeks)
+	return tariffOf(weeks, currency)
 }
 
 // tariffOf writes schedules that do not contradict each other as a tariff: the peaks, then what holds on their days
 // otherwise, if that is not everywhere the same.
-func tariffOf(weeks []pricedWeek) (*v1alpha1.TariffSource, error) {
-	t := &v1alpha1.TariffSource{Price: weeks[0].offPeak, TimeZone: weeks[0].zone}
+func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, error) {
+	t := &v1alpha1.TariffSource{Price: &weeks[0].offPeak, TimeZone: weeks[0].zone}
 	own := func(zone string) string {
 		if zone == t.TimeZone {
 			return ""
@@ -161,7 +209,7 @@ func tariffOf(weeks []pricedWeek) (*v1alpha1.TariffSource, error) {
 			Days: w.text.DayOfWeek, Start: w.text.StartTime, End: w.text.EndTime, Price: w.peak, TimeZone: own(w.zone),
 		})
 		covered |= w.days
-		same = same && w.offPeak == t.Price
+		same = same && w.offPeak == *t.Price
 	}
 	if !same {
 		if covered != allDays {
@@ -175,7 +223,7 @@ func tariffOf(weeks []pricedWeek) (*v1alpha1.TariffSource, error) {
 	if len(t.Schedules) > maxSchedules {
 		return nil, fmt.Errorf("reading pricing schedules: they make a tariff of %d schedules: want at most %d", len(t.Schedules), maxSchedules)
 	}
-	if _, err := NewTariff(t); err != nil {
+	if _, err := NewTariff(t, currency); err != nil {
 		return nil, fmt.Errorf("reading pricing schedules: %w", err)
 	}
 	return t, nil

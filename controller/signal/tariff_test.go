@@ -37,10 +37,10 @@ func priceAt(t testing.TB, tariff grid.Tariff, zone, local string) grid.Price {
 }
 
 func TestTariffSource(t *testing.T) {
-	s, err := newTariff(&v1alpha1.TariffSource{Price: 0.1, TimeZone: "Europe/Berlin", Schedules: []v1alpha1.TariffSchedule{
+	s, err := newTariff(&v1alpha1.TariffSource{Price: new(0.1), TimeZone: "Europe/Berlin", Schedules: []v1alpha1.TariffSchedule{
 		{Days: "1-5", Start: "17:00", End: "20:15", Price: 0.4},
 		{Start: "22:00", End: "06:00", Price: 0.05},
-	}})
+	}}, "EUR", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,13 +78,15 @@ func TestTariffSourceRefuses(t *testing.T) {
 		"months":               {func(s *v1alpha1.TariffSource) { s.Schedules[0].Months = "13" }, "schedules[0]: months"},
 		"start":                {func(s *v1alpha1.TariffSource) { s.Schedules[0].Start = "24:00" }, "start is 24:00"},
 		"end":                  {func(s *v1alpha1.TariffSource) { s.Schedules[0].End = "6pm" }, "schedules[0]: end"},
-		"a price per MWh":      {func(s *v1alpha1.TariffSource) { s.Price = 80 }, "price is 80"},
+		"a price per MWh":      {func(s *v1alpha1.TariffSource) { s.Price = new(80.0) }, "price is 80"},
+		"a schedule per MWh":   {func(s *v1alpha1.TariffSource) { s.Schedules[0].Price = 80 }, "schedule 0: price is 80"},
+		"no price":             {func(s *v1alpha1.TariffSource) { s.Price = nil }, "price is missing"},
 		"holidays of nowhere":  {func(s *v1alpha1.TariffSource) { s.Holidays = "XX" }, `holidays: the holidays of "XX" are not known: have AT, AU-ACT,`},
 		"all of them together": {func(s *v1alpha1.TariffSource) { s.Holidays = "XX"; s.Schedules[0].Days = "9" }, "days"},
 	} {
-		spec := &v1alpha1.TariffSource{Schedules: []v1alpha1.TariffSchedule{good}}
+		spec := &v1alpha1.TariffSource{Price: new(0.0), Schedules: []v1alpha1.TariffSchedule{good}}
 		c.change(spec)
-		if _, err := newTariff(spec); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := newTariff(spec, "EUR", ""); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -128,9 +130,9 @@ func TestHolidays(t *testing.T) {
 
 // On a holiday the prices of a Sunday hold.
 func TestTariffOfAHoliday(t *testing.T) {
-	tariff, err := NewTariff(&v1alpha1.TariffSource{Price: 0.1, TimeZone: "America/New_York", Holidays: "US", Schedules: []v1alpha1.TariffSchedule{
+	tariff, err := NewTariff(&v1alpha1.TariffSource{Price: new(0.1), TimeZone: "America/New_York", Holidays: "US", Schedules: []v1alpha1.TariffSchedule{
 		{Days: "1-5", Start: "14:00", End: "19:00", Price: 0.4},
-	}})
+	}}, "USD")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +144,11 @@ func TestTariffOfAHoliday(t *testing.T) {
 }
 
 func TestReadPricingSchedulesOfTheExample(t *testing.T) {
-	got, err := ReadPricingSchedules(sharedFile(t, "price/tou_schedule_compute_gardener_example.yaml"))
+	got, err := ReadPricingSchedules(sharedFile(t, "price/tou_schedule_compute_gardener_example.yaml"), "USD")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &v1alpha1.TariffSource{Price: 0.10, TimeZone: "UTC", Schedules: []v1alpha1.TariffSchedule{
+	want := &v1alpha1.TariffSource{Price: new(0.10), TimeZone: "UTC", Schedules: []v1alpha1.TariffSchedule{
 		{Days: "1-5", Start: "16:00", End: "21:00", Price: 0.30},
 		{Days: "0,6", Start: "13:00", End: "19:00", Price: 0.30},
 	}}
@@ -163,11 +165,11 @@ schedules:
 - {name: night, dayOfWeek: "1-5", startTime: "22:00", endTime: "06:00", timezone: America/New_York, peakRate: 0.4, offPeakRate: 0.2}
 - {name: weekend, dayOfWeek: "0,6", startTime: "13:00", endTime: "19:00", timezone: America/New_York, peakRate: 0.3, offPeakRate: 0.1}
 - {name: again, dayOfWeek: "1-5", startTime: "05:00", endTime: "08:00", timezone: America/New_York, peakRate: 0.4, offPeakRate: 0.2}
-`))
+`), "USD")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tariff, err := NewTariff(spec)
+	tariff, err := NewTariff(spec, "EUR")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +215,7 @@ func TestReadPricingSchedulesRefuses(t *testing.T) {
 		"several time zones":   {"schedules: [{" + all + "}, {" + strings.NewReplacer("1-5", "0,6", "0.3", "0.2").Replace(all) + ", timezone: Asia/Tokyo}]", "they are in the time zones UTC and Asia/Tokyo"},
 		"more than a zone has": {"schedules:\n" + strings.Repeat("- {"+all+"}\n", 65), "want at most 64"},
 	} {
-		if spec, err := ReadPricingSchedules([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if spec, err := ReadPricingSchedules([]byte(c.text), "USD"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %+v, %v; want %q", name, spec, err, c.want)
 		}
 	}
@@ -222,11 +224,11 @@ func TestReadPricingSchedulesRefuses(t *testing.T) {
 func FuzzReadPricingSchedules(f *testing.F) {
 	f.Add([]byte("schedules:\n- {dayOfWeek: \"1-5\", startTime: \"22:00\", endTime: \"06:00\", timezone: Europe/Berlin, peakRate: 0.3, offPeakRate: 0.1}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		spec, err := ReadPricingSchedules(text)
+		spec, err := ReadPricingSchedules(text, "EUR")
 		if err != nil {
 			return
 		}
-		if _, err := newTariff(spec); err != nil {
+		if _, err := newTariff(spec, "EUR", ""); err != nil {
 			t.Errorf("a tariff was made of it that is none: %v", err)
 		}
 	})

@@ -82,7 +82,7 @@ func TestLeavingEnforceReleases(t *testing.T) {
 				}
 				// Admission may have let one through that does not know yet.
 				w.job("late", nil)
-				w.wantJob("late", 0, time.Second)
+				w.wantJob("late", time.Second, 3*time.Second)
 				if _, held := w.loop.Hold(w.pod("late", nil)); held {
 					t.Error("a new pod is held")
 				}
@@ -253,5 +253,16 @@ func TestOtherModesAreSilent(t *testing.T) {
 		if got := w.events("p"); got != "" {
 			t.Errorf("events are %q", got)
 		}
+	})
+}
+
+// Admission knows first that a namespace was switched to enforce.
+func TestNewHoldSurvivesALateMode(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.policy(v1alpha1.ModeShadow, time.Hour)
+		w.job("j", nil)
+		time.Sleep(time.Second)
+		w.policy(v1alpha1.ModeEnforce, time.Hour)
+		w.wantJob("j", 50*time.Minute, time.Hour)
 	})
 }

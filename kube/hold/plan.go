@@ -17,6 +17,10 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		return
 	}
 	if why := idle(&h.settings); why != "" && !h.job.Released {
+		if h.settings.Mode != v1alpha1.ModeEnforce && now.Sub(h.work.Submitted()) < modeLag {
+			h.seen = nil // admission may know better: see modeLag
+			return
+		}
 		h.unheld, h.reason = true, why
 		return
 	}
@@ -35,6 +39,10 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 
 // blind reports whether a decision fell for want of signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
+
+// modeLag is how long a new hold is given the benefit of the doubt where the mode seems to allow none: a namespace that was
+// just switched to enforce is known to admission sooner than to us, and released is final.
+const modeLag = 2 * time.Second
 
 // idle returns why settings keep nothing from running; "" if they may.
 func idle(s *kube.Settings) string {

@@ -161,7 +161,11 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 
 func (d *diary) awaitStarts(t *testing.T, names []string, delay time.Duration) {
 	t.Helper()
-	_, last := d.span(names)
+	var last time.Time
+	eventually(t, 20*time.Second, "everything has been seen", func() bool { // the diary is kept from a watch
+		_, last = d.span(names)
+		return !last.IsZero()
+	})
 	eventually(t, time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
 		_, missing := d.late(d.bound, delay, names)
 		return missing == 0

@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,7 @@ func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 				reasons = append(reasons, e.Reason)
 			}
 		}
+		slices.Sort(reasons) // they are written side by side, and one may overtake the other
 		got = strings.Join(reasons, " ")
 		return got == want
 	})
@@ -246,5 +248,5 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 	if c := condition(); c.Reason != v1.PodReasonUnschedulable {
 		t.Errorf("its condition is %v", c)
 	}
-	w.wantEvents(t, namespace, "huge", "Held DeadlineForced")
+	w.wantEvents(t, namespace, "huge", "DeadlineForced Held")
 }

@@ -6,15 +6,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // own namespace is that of the cluster: it holds wherever a namespace, a workload type or a workload says nothing else.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,shortName=ep,categories=kubenergy
+// +kubebuilder:resource:scope=Namespaced,shortName=epol,categories=kubenergy
 // +kubebuilder:subresource:status
 // +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one EnergyPolicy in a namespace, named default"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
-// +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.hold.rule`
+// +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.hold.rule`,priority=1
 // +kubebuilder:printcolumn:name="Allowed delay",type=string,JSONPath=`.spec.allowedDelay`
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
-// +kubebuilder:printcolumn:name="Would hold",type=integer,JSONPath=`.status.shadow.held`
+// +kubebuilder:printcolumn:name="Would hold",type=integer,JSONPath=`.status.shadow.held`,priority=1
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type EnergyPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -88,6 +89,7 @@ type WorkloadSettings struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:ExclusiveMinimum=true
+	// +kubebuilder:validation:Maximum=1000000
 	MaxPowerWatts *float64 `json:"maxPowerWatts,omitempty"`
 	// Only nodes that are at least so efficient.
 	// +optional
@@ -110,6 +112,7 @@ type HoldSettings struct {
 	// In gCO2e/kWh.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:ExclusiveMinimum=true
 	// +kubebuilder:validation:Maximum=10000
 	CarbonThreshold *float64 `json:"carbonThreshold,omitempty"`
 	// Percentile of the zone's next 24 hours: 25 waits for the cleanest quarter.
@@ -119,6 +122,8 @@ type HoldSettings struct {
 	CarbonPercentile *float64 `json:"carbonPercentile,omitempty"`
 	// In the zone's currency per kWh.
 	// +optional
+	// +kubebuilder:validation:Minimum=-1000000
+	// +kubebuilder:validation:Maximum=1000000
 	PriceThreshold *float64 `json:"priceThreshold,omitempty"`
 	// Whether carbon intensity counts: false leaves price alone.
 	// +optional
@@ -134,15 +139,23 @@ type HoldSettings struct {
 type Weights struct {
 	// Per gram emitted.
 	// +optional
+	// +kubebuilder:validation:Minimum=-1000000000
+	// +kubebuilder:validation:Maximum=1000000000
 	Carbon float64 `json:"carbon,omitempty"`
 	// Grams per hour between submission and finish.
 	// +optional
+	// +kubebuilder:validation:Minimum=-1000000000
+	// +kubebuilder:validation:Maximum=1000000000
 	Wait float64 `json:"wait,omitempty"`
 	// Grams per unit of money.
 	// +optional
+	// +kubebuilder:validation:Minimum=-1000000000
+	// +kubebuilder:validation:Maximum=1000000000
 	Price float64 `json:"price,omitempty"`
 	// Grams at a fully used node.
 	// +optional
+	// +kubebuilder:validation:Minimum=-1000000000
+	// +kubebuilder:validation:Maximum=1000000000
 	Utilisation float64 `json:"utilisation,omitempty"`
 }
 
@@ -156,12 +169,13 @@ type EnergyPolicyStatus struct {
 	// Jobs that are held now.
 	// +optional
 	Held int32 `json:"held,omitempty"`
-	// What would have happened under enforce, since the controller started.
+	// What would have happened under enforce, since it was first counted.
 	// +optional
 	Shadow *ShadowStatus `json:"shadow,omitempty"`
 	// Of the cluster's policy: what the namespaces say that have a policy of their own. Admission reads it here, since it
 	// can look at one policy only.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=10000
 	Namespaces map[string]NamespaceSummary `json:"namespaces,omitempty"`
 	// +optional
 	// +listType=map

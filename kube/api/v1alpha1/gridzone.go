@@ -231,11 +231,16 @@ type PrometheusSource struct {
 	// +kubebuilder:validation:Enum=Average;Marginal
 	// +kubebuilder:default=Average
 	Signal string `json:"signal,omitempty"`
+	// The value is measured rather than estimated: then one that has not moved for six hours is refused, otherwise one that has
+	// not for a day.
+	// +optional
+	Measured bool `json:"measured,omitempty"`
 	// Name of the key file with a bearer token.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._-]+$`
 	Key string `json:"key,omitempty"`
-	// The server's address is inside the cluster or the site, where addresses are private.
+	// The server's address is inside the cluster or the site, where addresses are private. Loopback and metadata services stay
+	// out of reach.
 	// +optional
 	AllowPrivateAddress bool `json:"allowPrivateAddress,omitempty"`
 }
@@ -279,10 +284,12 @@ type HTTPSource struct {
 	// +optional
 	// +kubebuilder:default=Authorization
 	Header string `json:"header,omitempty"`
-	// The values are measured rather than estimated.
+	// The values are measured rather than estimated: then those that have not moved for six hours are refused, otherwise those
+	// that have not for a day.
 	// +optional
 	Measured bool `json:"measured,omitempty"`
-	// The server's address is inside the cluster or the site, where addresses are private.
+	// The server's address is inside the cluster or the site, where addresses are private. Loopback and metadata services stay
+	// out of reach.
 	// +optional
 	AllowPrivateAddress bool `json:"allowPrivateAddress,omitempty"`
 }
@@ -324,9 +331,18 @@ type TypicalSource struct {
 }
 
 // TariffSource is a time-of-use tariff. Schedules are tried in their order; the first that matches gives the price.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.file) != has(self.price) && !(has(self.file) && has(self.schedules))",message="name a price, with schedules or without, or a file in place of both"
 type TariffSource struct {
 	// Price where no schedule matches, in the currency per kWh.
-	Price float64 `json:"price"`
+	// +optional
+	Price *float64 `json:"price,omitempty"`
+	// Pricing schedules of Compute Gardener, as its pricing-schedules.yaml has them, in place of price and schedules. Name below
+	// the data folder.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._/-]+$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('..') && !self.startsWith('/')",message="a file lies below the data folder"
+	File string `json:"file,omitempty"`
 	// IANA time zone of all schedules that name none.
 	// +optional
 	// +kubebuilder:default=UTC
@@ -396,6 +412,9 @@ type GridZoneStatus struct {
 	Carbon *SignalStatus `json:"carbon,omitempty"`
 	// +optional
 	Price *SignalStatus `json:"price,omitempty"`
+	// Nodes that the zone feeds. Holds do not wait for zones without any.
+	// +optional
+	Nodes *int32 `json:"nodes,omitempty"`
 	// Ready: the carbon intensity, or the price where only that is asked for, is known and fresh.
 	// +optional
 	// +listType=map

@@ -9,10 +9,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Idle W",type=number,JSONPath=`.spec.idleWatts`
 // +kubebuilder:printcolumn:name="Max W",type=number,JSONPath=`.spec.maxWatts`
-// +kubebuilder:printcolumn:name="GPU max W",type=number,JSONPath=`.spec.gpuMaxWatts`
-// +kubebuilder:printcolumn:name="Quality",type=string,JSONPath=`.spec.quality`
+// +kubebuilder:printcolumn:name="GPU max W",type=number,JSONPath=`.spec.gpuMaxWatts`,priority=1
+// +kubebuilder:printcolumn:name="Quality",type=string,JSONPath=`.spec.quality`,priority=1
 // +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PowerProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

@@ -1,0 +1,76 @@
+package signal
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+const (
+	shortestKey = 4  // what is shorter hides nothing, and stands in many a word
+	tellingPart = 6  // so much of a key at the beginning is taken out with what follows of it: texts of others are cut off
+	mostHidden  = 48 // keys change, and tokens do each half hour
+)
+
+// hide remembers keys, to be taken out of errors. Of a user name with a password it is the latter too, and of a header what
+// follows its scheme.
+func (f *fetcher) hide(keys ...string) {
+	for _, key := range keys {
+		parts := []string{key}
+		for _, separator := range []string{":", " "} {
+			if _, rest, ok := strings.Cut(key, separator); ok {
+				parts = append(parts, strings.TrimSpace(rest))
+			}
+		}
+		for _, part := range parts {
+			quoted := strconv.Quote(part)
+			for _, form := range []string{part, url.QueryEscape(part), url.PathEscape(part), quoted[1 : len(quoted)-1]} {
+				if len(form) >= shortestKey && !slices.Contains(f.hidden, form) {
+					f.hidden = append(f.hidden, form)
+				}
+			}
+		}
+	}
+	f.hidden = slices.Delete(f.hidden, 0, max(0, len(f.hidden)-mostHidden))
+}
+
+// conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or lower
+// case. Tokens begin alike: of all that match it is the longest that goes.
+func (f *fetcher) conceal(text string) string {
+	if len(f.hidden) == 0 {
+		return text
+	}
+	var out strings.Builder
+	for i := 0; i < len(text); {
+		longest := 0
+		for _, key := range f.hidden {
+			if n := common(text[i:], key); n >= min(len(key), tellingPart) {
+				longest = max(longest, n)
+			}
+		}
+		if longest > 0 {
+			out.WriteString("…")
+			i += longest
+			continue
+		}
+		out.WriteByte(text[i])
+		i++
+	}
+	return out.String()
+}
+
+// common returns for how many bytes two texts begin alike, but for the case of ASCII letters.
+func common(a, b string) int {
+	lower := func(c byte) byte {
+		if c >= 'A' && c <= 'Z' {
+			return c + 'a' - 'A'
+		}
+		return c
+	}
+	n := 0
+	for n < len(a) && n < len(b) && lower(a[n]) == lower(b[n]) {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+// watched is one kind of object. It is watched without its schema: a list that holds one object which cannot be read is
+// still a list of the others.
+type watched struct {
+	name     string
+	policies bool
+	informer cache.SharedIndexInformer
+
+	mu      sync.Mutex
+	refused time.Time // since when the server has no such kind, or we may not read it; zero: it answers, or fails otherwise
+	told    string    // the last error
+}
+
+func newWatched(client dynamic.ResourceInterface, name, selector string, policies bool) *watched {
+	w := &watched{name: name, policies: policies}
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.FieldSelector = selector
+			list, err := client.List(ctx, options)
+			w.heard(err)
+			if err != nil {
+				return nil, err
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = selector
+			events, err := client.Watch(ctx, options)
+			w.heard(err)
+			if err != nil {
+				return nil, err
+			}
+			w.forget()
+			return events, nil
+		},
+	}
+	w.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
+	return w
+}
+
+// heard takes note of an answer. A failure that is no refusal, such as that of a server which restarts, says nothing about
+// what it holds, and a refusal must last to be believed.
+func (w *watched) heard(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch refused := apierrors.IsNotFound(err) || apierrors.IsForbidden(err); {
+	case !refused:
+		w.refused = time.Time{}
+	case w.refused.IsZero():
+		w.refused = time.Now()
+	}
+}
+
+// forget makes the next failure news, whatever it is.
+func (w *watched) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = ""
+}
+
+// refusedFor reports whether the server has refused for so long.
+func (w *watched) refusedFor(least time.Duration, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.refused.IsZero() && now.Sub(w.refused) >= least
+}
+
+// known reports whether the objects have been read, or are known to be out of reach.
+func (w *watched) known(now time.Time, belief time.Duration) bool {
+	return w.informer.HasSynced() || w.refusedFor(belief, now)
+}
+
+// withdrawn reports whether what was read once no longer counts.
+func (w *watched) withdrawn(now time.Time, grace time.Duration) bool { return w.refusedFor(grace, now) }
+
+func (w *watched) prepare(read func(*unstructured.Unstructured) *item, poke func(), log *slog.Logger) error {
+	if err := w.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		w.complain(err, log)
+	}); err != nil {
+		return err
+	}
+	if err := w.informer.SetTransform(func(obj any) (any, error) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			return read(u), nil
+		}
+		return obj, nil // it was read before
+	}); err != nil {
+		return err
+	}
+	// Most changes change nothing for us: counts in a status, and whatever else is said of namespaces.
+	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			if it, ok := obj.(*item); ok && it.version != "" {
+				poke()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			a, _ := before.(*item)
+			if b, ok := after.(*item); !ok || a == nil || !a.same(b) {
+				poke()
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if it, ok := obj.(*item); !ok || it.version != "" {
+				poke()
+			}
+		},
+	})
+	return err
+}
+
+// complain logs why a watch ended, unless watches end so, or it was the same the last time.
+func (w *watched) complain(err error, log *slog.Logger) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err.Error() == w.told {
+		return
+	}
+	w.told = err.Error()
+	if w.refused.IsZero() {
+		log.Warn("cannot be watched: deciding with what was read before", "resource", w.name, "error", err)
+	} else {
+		log.Warn("cannot be watched: deciding without it", "resource", w.name, "error", err)
+	}
+}
+
+// items returns what the objects of a kind say, by namespace and name.
+func (w *watched) items() []*item {
+	var items []*item
+	for _, obj := range w.informer.GetStore().List() {
+		if it, ok := obj.(*item); ok && it.version != "" {
+			items = append(items, it)
+		}
+	}
+	slices.SortFunc(items, func(a, b *item) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return items
+}

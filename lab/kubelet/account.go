@@ -1,0 +1,90 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// accountDir is where clients in a cluster look for their account.
+const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+func (p *pod) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig") }
+
+// token returns the token that a volume shows at path, or a new one when that has less than a fifth of its life left.
+func (p *pod) token(ctx context.Context, object *corev1.Pod, s *corev1.ServiceAccountTokenProjection, path string) ([]byte, error) {
+	if old, err := os.ReadFile(path); err == nil && lastsLonger(old, time.Now()) {
+		return old, nil
+	}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: s.ExpirationSeconds,
+		BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: object.Name, UID: object.UID},
+	}}
+	if s.Audience != "" {
+		request.Spec.Audiences = []string{s.Audience}
+	}
+	account := object.Spec.ServiceAccountName
+	got, err := p.kubelet.Client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("asking for a token of account %s: %w", account, err)
+	}
+	return []byte(got.Status.Token), nil
+}
+
+// lastsLonger reports whether a token has more than a fifth of its life left.
+func lastsLonger(token []byte, now time.Time) bool {
+	parts := strings.Split(string(token), ".")
+	if len(parts) != 3 {
+		return false
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return false
+	}
+	var claims struct{ Iat, Exp int64 }
+	if err := json.Unmarshal(text, &claims); err != nil {
+		return false
+	}
+	return 5*(claims.Exp-now.Unix()) > claims.Exp-claims.Iat
+}
+
+// writeKubeconfig writes what the account that a container mounts amounts to for clients out of a cluster. The token is
+// read from its file, again and again.
+func (p *pod) writeKubeconfig(object *corev1.Pod) error {
+	dir, ok := p.account(object)
+	if !ok {
+		return nil
+	}
+	const name = "kubenergy-lab"
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: p.kubelet.Config.Host, CertificateAuthority: filepath.Join(dir, corev1.ServiceAccountRootCAKey)}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(dir, corev1.ServiceAccountTokenKey)}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: object.Namespace}
+	config.CurrentContext = name
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	return replace(p.kubeconfig(), text)
+}
+
+// account returns the folder of the account that one of the containers mounts.
+func (p *pod) account(object *corev1.Pod) (dir string, ok bool) {
+	for i := range object.Spec.Containers {
+		if dir, ok := p.mounts(&object.Spec.Containers[i]).find(accountDir); ok {
+			return dir, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,161 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Restarts come after a pause that doubles, as a kubelet's, but short: nobody waits minutes in a lab.
+const (
+	firstPause = 500 * time.Millisecond
+	lastPause  = 10 * time.Second
+	// steady is how long a process must have run for its next restart to come soon again.
+	steady = 30 * time.Second
+)
+
+type container struct {
+	pod  *pod
+	spec *corev1.Container
+	init bool
+}
+
+func (p *pod) newContainer(spec *corev1.Container, init bool) *container {
+	return &container{pod: p, spec: spec, init: init}
+}
+
+// supervise runs the container as often as its restart policy wants. It returns whether it has ended well.
+func (c *container) supervise(ctx context.Context) bool {
+	pause := firstPause
+	for {
+		cmd, ok := c.command(ctx)
+		if !ok {
+			return false
+		}
+		began := time.Now()
+		code := c.runOnce(cmd)
+		if c.pod.term.Err() != nil || !c.again(code) {
+			return code == 0
+		}
+		if time.Since(began) > steady {
+			pause = firstPause
+		}
+		c.set(func(s *containerState) {
+			s.wait("CrashLoopBackOff", fmt.Sprintf("ended with code %d; restart in %v", code, pause))
+		})
+		c.pod.sleep(pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+func (c *container) again(code int) bool {
+	switch policy := c.pod.object().Spec.RestartPolicy; {
+	case policy == corev1.RestartPolicyNever:
+		return false
+	case policy == corev1.RestartPolicyOnFailure || c.init:
+		return code != 0
+	}
+	return true
+}
+
+// command waits until all that the process needs is there. It returns false if the pod must end.
+func (c *container) command(ctx context.Context) (*exec.Cmd, bool) {
+	for c.pod.term.Err() == nil {
+		program, missing := c.program()
+		if missing != nil {
+			c.set(func(s *containerState) { s.wait("ErrImagePull", missing.Error()) })
+			c.pod.sleep(retryEvery)
+			continue
+		}
+		cmd, err := c.pod.command(ctx, c.spec, program)
+		if err == nil {
+			return cmd, true
+		}
+		c.set(func(s *containerState) { s.wait("CreateContainerConfigError", err.Error()) })
+		c.pod.sleep(retryEvery)
+	}
+	return nil, false
+}
+
+// program is the path of the binary that stands for the container's image and command.
+func (c *container) program() (string, error) {
+	name := imageName(c.spec.Image)
+	if len(c.spec.Command) > 0 {
+		name = filepath.Base(c.spec.Command[0])
+	}
+	k := c.pod.kubelet
+	if !slices.Contains(k.Images, name) {
+		return "", fmt.Errorf("the lab has no program for image %q with command %q: it runs %q", c.spec.Image, c.spec.Command, k.Images)
+	}
+	path := filepath.Join(k.Binaries, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("no program for image %q: build it with go build -o %s ./cmd/%s", c.spec.Image, path, name)
+	}
+	return path, nil
+}
+
+// runOnce runs the process to its end and returns its exit code.
+func (c *container) runOnce(cmd *exec.Cmd) int {
+	p, err := c.pod.kubelet.starter.start(cmd, c.pod.kubelet.logPath(c.pod.object(), c.spec.Name))
+	if err != nil {
+		c.set(func(s *containerState) { s.end(time.Now(), 128, "StartError", err.Error()) })
+		return 128
+	}
+	c.set(func(s *containerState) {
+		s.run(p.cmd.Process.Pid, c.spec.StartupProbe == nil, c.spec.ReadinessProbe == nil)
+	})
+	watch, stopWatch := context.WithCancel(c.pod.term)
+	var probing sync.WaitGroup
+	unhealthy := make(chan struct{})
+	probing.Go(func() { c.probe(watch, unhealthy) })
+	c.await(p, unhealthy)
+	stopWatch()
+	probing.Wait()
+	reason := "Completed"
+	if p.code != 0 {
+		reason = "Error"
+	}
+	c.set(func(s *containerState) { s.end(time.Now(), p.code, reason, "") })
+	return p.code
+}
+
+// await returns when the process has ended: by itself, or because it was told to.
+func (c *container) await(p *process, unhealthy <-chan struct{}) {
+	kill := c.pod.kill
+	select {
+	case <-p.done:
+		return
+	case <-unhealthy:
+		grace, cancel := context.WithTimeout(kill, c.grace())
+		defer cancel()
+		kill = grace
+	case <-c.pod.term.Done():
+	}
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return
+	case <-kill.Done():
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (c *container) grace() time.Duration {
+	if s := c.pod.object().Spec.TerminationGracePeriodSeconds; s != nil {
+		return time.Duration(*s) * time.Second
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+func (c *container) set(change func(*containerState)) {
+	c.pod.set(func(s *state) { change(s.containers[c.spec.Name]) })
+}

@@ -1,0 +1,170 @@
+package kubelet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/api/v1/resource"
+	"k8s.io/kubernetes/pkg/fieldpath"
+	"k8s.io/kubernetes/third_party/forked/golang/expansion"
+	"k8s.io/utils/ptr"
+)
+
+// command is a container as a command of this machine.
+func (p *pod) command(ctx context.Context, c *corev1.Container, program string) (*exec.Cmd, error) {
+	env, err := p.environment(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	mounts := p.mounts(c)
+	account, _ := mounts.find(accountDir)
+	args := slices.Clone(c.Args)
+	if len(c.Command) > 0 {
+		args = slices.Concat(c.Command[1:], c.Args)
+	}
+	lookup := expansion.MappingFuncFor(env)
+	for i, arg := range args {
+		args[i] = mounts.rewrite(p.ports.rewrite(expansion.Expand(arg, lookup)))
+	}
+	cmd := exec.Command(program, p.withServing(args, account != "")...)
+	cmd.Dir = p.dir
+	// Nothing of this process' own environment: a container has none of it either.
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.dir, "TMPDIR=" + filepath.Join(p.dir, "tmp")}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		cmd.Env = append(cmd.Env, name+"="+mounts.rewrite(p.ports.rewrite(env[name])))
+	}
+	if account != "" {
+		cmd.Env = append(cmd.Env, "KUBECONFIG="+p.kubeconfig())
+	}
+	return cmd, nil
+}
+
+// withServing adds what a component of Kubernetes that serves TLS needs outside a container: to listen on no other
+// address, and the account for asking who its callers are, which it takes from $KUBECONFIG as little as the other.
+func (p *pod) withServing(args []string, account bool) []string {
+	has := func(flag string) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, flag+"=") })
+	}
+	if !has("--secure-port") {
+		return args
+	}
+	if !has("--bind-address") {
+		args = append(args, "--bind-address="+address)
+	}
+	for _, flag := range []string{"--authentication-kubeconfig", "--authorization-kubeconfig"} {
+		if account && !has(flag) {
+			args = append(args, flag+"="+p.kubeconfig())
+		}
+	}
+	return args
+}
+
+// environment is what the container's specification says, expanded.
+func (p *pod) environment(ctx context.Context, c *corev1.Container) (map[string]string, error) {
+	object := p.object()
+	env := map[string]string{}
+	for _, from := range c.EnvFrom {
+		values, err := p.envFrom(ctx, object.Namespace, from)
+		if err != nil {
+			return nil, err
+		}
+		for key, value := range values {
+			env[from.Prefix+key] = string(value)
+		}
+	}
+	for i := range c.Env {
+		e := &c.Env[i]
+		if e.ValueFrom == nil {
+			env[e.Name] = expansion.Expand(e.Value, expansion.MappingFuncFor(env))
+			continue
+		}
+		value, ok, err := p.valueFrom(ctx, object, c, e.ValueFrom)
+		if err != nil {
+			return nil, fmt.Errorf("environment variable %s: %w", e.Name, err)
+		}
+		if ok {
+			env[e.Name] = value
+		}
+	}
+	return env, nil
+}
+
+func (p *pod) envFrom(ctx context.Context, namespace string, from corev1.EnvFromSource) (content, error) {
+	if r := from.ConfigMapRef; r != nil {
+		return p.configMap(ctx, namespace, r.Name, nil, r.Optional)
+	}
+	if r := from.SecretRef; r != nil {
+		return p.secret(ctx, namespace, r.Name, nil, r.Optional)
+	}
+	return nil, nil
+}
+
+func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource) (value string, ok bool, err error) {
+	var all content
+	var key string
+	var optional *bool
+	switch {
+	case from.FieldRef != nil:
+		value, err = p.field(object, from.FieldRef.FieldPath)
+		return value, true, err
+	case from.ResourceFieldRef != nil:
+		value, err = p.resource(ctx, object, c, from.ResourceFieldRef)
+		return value, true, err
+	case from.ConfigMapKeyRef != nil:
+		r := from.ConfigMapKeyRef
+		key, optional = r.Key, r.Optional
+		all, err = p.configMap(ctx, object.Namespace, r.Name, nil, r.Optional)
+	case from.SecretKeyRef != nil:
+		r := from.SecretKeyRef
+		key, optional = r.Key, r.Optional
+		all, err = p.secret(ctx, object.Namespace, r.Name, nil, r.Optional)
+	default:
+		return "", false, errors.New("only fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef are supported")
+	}
+	if err != nil {
+		return "", false, err
+	}
+	found, ok := all[key]
+	if !ok && !ptr.Deref(optional, false) {
+		return "", false, fmt.Errorf("there is no key %q", key)
+	}
+	return string(found), ok, nil
+}
+
+// field is a field of the pod. Those that a kubelet fills in are known before the status says them.
+func (p *pod) field(object *corev1.Pod, path string) (string, error) {
+	switch path {
+	case "spec.nodeName":
+		return object.Spec.NodeName, nil
+	case "spec.serviceAccountName":
+		return object.Spec.ServiceAccountName, nil
+	case "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs":
+		return address, nil
+	}
+	return fieldpath.ExtractFieldPathAsString(object, path)
+}
+
+// resource is a request or a limit of a container; a limit that is not set is what the node has.
+func (p *pod) resource(ctx context.Context, object *corev1.Pod, c *corev1.Container, from *corev1.ResourceFieldSelector) (string, error) {
+	node, err := p.kubelet.Client.CoreV1().Nodes().Get(ctx, object.Spec.NodeName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, one := range slices.Concat(object.Spec.InitContainers, object.Spec.Containers) {
+		if one.Name == cmp.Or(from.ContainerName, c.Name) {
+			limited := one.DeepCopy()
+			resource.MergeContainerResourceLimits(limited, node.Status.Allocatable)
+			return resource.ExtractContainerResourceValue(from, limited)
+		}
+	}
+	return "", fmt.Errorf("there is no container %q", from.ContainerName)
+}

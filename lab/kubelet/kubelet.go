@@ -1,0 +1,125 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Options says which pods are run, and with what.
+type Options struct {
+	Client kubernetes.Interface // with every right on pods, and on what pods mount
+	Config *rest.Config         // where pods find the API server
+	Dir    string               // pods' folders and, in logs/, what they print
+	// Binaries is the folder of the programs that Images names.
+	Binaries string
+	// Images are the last elements of image names, without registry, repository and tag. A pod with such a container is
+	// run; each is also the name of a program in Binaries.
+	Images []string
+	Log    *slog.Logger
+}
+
+// kubelet carries out all pods of all nodes that its options name.
+type kubelet struct {
+	Options
+	starter *starter
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	pods map[types.UID]*pod
+}
+
+// Run carries out pods until ctx ends, and returns when all their processes have ended.
+func Run(ctx context.Context, o Options) error {
+	k := &kubelet{Options: o, starter: newStarter(), pods: map[types.UID]*pod{}}
+	defer k.starter.stop()
+	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTweakListOptions(func(l *metav1.ListOptions) {
+		l.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+	}))
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { k.see(ctx, o) },
+		UpdateFunc: func(_, o any) { k.see(ctx, o) },
+		DeleteFunc: k.forget,
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	factory.Start(ctx.Done())
+	<-ctx.Done()
+	factory.Shutdown() // no handler runs after this
+	k.running.Wait()
+	return nil
+}
+
+// Runs reports whether a pod is one that is carried out here.
+func (o *Options) Runs(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(o.Images, imageName(c.Image)) })
+}
+
+// Expression is Runs as an expression of jq that yields something for such a pod and nothing for others.
+func (o *Options) Expression() string {
+	var names []string
+	for _, name := range o.Images {
+		names = append(names, regexp.QuoteMeta(name))
+	}
+	pattern := strings.ReplaceAll(`(^|/)(`+strings.Join(names, "|")+`)([:@][^/]*)?$`, `\`, `\\`)
+	return `select([.spec.containers[].image | test("` + pattern + `")] | any) | .metadata.name`
+}
+
+// imageName is the last element of an image's name: "scheduler" of "registry.example:5000/group/scheduler:v1@sha256:0".
+func imageName(image string) string {
+	name, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
+	name, _, _ = strings.Cut(name, ":")
+	return name
+}
+
+func (k *kubelet) see(ctx context.Context, object any) {
+	latest, ok := object.(*corev1.Pod)
+	if !ok || !k.Runs(latest) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	p := k.pods[latest.UID]
+	if p == nil {
+		p = k.newPod(ctx, latest)
+		k.pods[latest.UID] = p
+		k.running.Go(func() { p.live(ctx) })
+	}
+	p.update(latest)
+}
+
+func (k *kubelet) forget(object any) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	latest, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.pods[latest.UID]; p != nil {
+		delete(k.pods, latest.UID)
+		p.gone()
+	}
+}
+
+// logPath is where a container's output is kept after its pod is gone.
+func (k *kubelet) logPath(p *corev1.Pod, container string) string {
+	return filepath.Join(k.Dir, "logs", p.Namespace+"_"+p.Name+"_"+container+".log")
+}

@@ -1,0 +1,48 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// refuse says what a pod asks for that processes cannot give it.
+func refuse(spec *corev1.PodSpec) error {
+	var errs []error
+	for i := range spec.Volumes {
+		errs = append(errs, refuseVolume(&spec.Volumes[i]))
+	}
+	for i := range spec.InitContainers {
+		if c := &spec.InitContainers[i]; c.RestartPolicy != nil {
+			errs = append(errs, fmt.Errorf("init container %s: restartPolicy is not supported", c.Name))
+		}
+	}
+	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
+		for name, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+			if probe != nil && probe.HTTPGet == nil && probe.TCPSocket == nil {
+				errs = append(errs, fmt.Errorf("container %s: %s probe: only httpGet and tcpSocket are supported", c.Name, name))
+			}
+		}
+		if c.Lifecycle != nil {
+			errs = append(errs, fmt.Errorf("container %s: lifecycle is not supported", c.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func refuseVolume(v *corev1.Volume) error {
+	if v.ConfigMap != nil || v.Secret != nil || v.EmptyDir != nil || v.DownwardAPI != nil {
+		return nil
+	}
+	if v.Projected == nil {
+		return fmt.Errorf("volume %s: only configMap, secret, emptyDir, downwardAPI and projected are supported", v.Name)
+	}
+	for _, s := range v.Projected.Sources {
+		if s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil {
+			return fmt.Errorf("volume %s: only configMap, secret, downwardAPI and serviceAccountToken can be projected", v.Name)
+		}
+	}
+	return nil
+}

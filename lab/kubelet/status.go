@@ -1,0 +1,239 @@
+package kubelet
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// address of all pods and nodes: everything runs on this machine.
+const address = "127.0.0.1"
+
+// state is what becomes a pod's status.
+type state struct {
+	started    time.Time
+	initDone   bool
+	final      bool                       // nothing will run again
+	containers map[string]*containerState // init containers as well
+}
+
+type containerState struct {
+	now, last corev1.ContainerState
+	pid       int
+	restarts  int32
+	runs      int32
+	started   bool
+	ready     bool
+}
+
+func newState(p *corev1.Pod) state {
+	s := state{started: time.Now(), initDone: len(p.Spec.InitContainers) == 0, containers: map[string]*containerState{}}
+	for _, list := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			c := &containerState{}
+			c.wait("PodInitializing", "")
+			s.containers[list[i].Name] = c
+		}
+	}
+	return s
+}
+
+func (s *state) allWait(reason, message string) {
+	for _, c := range s.containers {
+		c.wait(reason, message)
+	}
+}
+
+func (c *containerState) wait(reason, message string) {
+	if c.now.Terminated != nil {
+		c.last = c.now
+	}
+	c.now = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+	c.ready, c.started = false, false
+}
+
+func (c *containerState) run(pid int, started, ready bool) {
+	c.now = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	c.restarts = c.runs
+	c.runs++
+	c.pid, c.started, c.ready = pid, started, started && ready
+}
+
+func (c *containerState) end(at time.Time, code int, reason, message string) {
+	terminated := &corev1.ContainerStateTerminated{
+		ExitCode: int32(code), Reason: reason, Message: message, FinishedAt: metav1.NewTime(at), StartedAt: metav1.NewTime(at),
+	}
+	if c.now.Running != nil {
+		terminated.StartedAt = c.now.Running.StartedAt
+	}
+	c.now = corev1.ContainerState{Terminated: terminated}
+	c.ready, c.started, c.pid = false, false, 0
+}
+
+// set changes the state and has it published.
+func (p *pod) set(change func(*state)) {
+	p.mu.Lock()
+	change(&p.state)
+	p.mu.Unlock()
+	select {
+	case p.changed <- struct{}{}:
+	default: // what is published next has this, too
+	}
+}
+
+// finish declares that nothing will run again.
+func (p *pod) finish() {
+	p.set(func(s *state) {
+		s.final = true
+		for _, c := range s.containers {
+			if c.now.Waiting == nil {
+				continue
+			}
+			if c.last.Terminated != nil {
+				c.now = c.last
+				continue
+			}
+			c.end(time.Now(), 137, "ContainerStatusUnknown", "the pod was deleted before this container ran")
+		}
+	})
+}
+
+// publishUntil writes the status whenever it has changed, and a last time when ended is closed.
+func (p *pod) publishUntil(ctx context.Context, ended <-chan struct{}) {
+	for {
+		select {
+		case <-ended:
+			p.publish(ctx)
+			return
+		case <-p.changed:
+			p.publish(ctx)
+		}
+	}
+}
+
+// publish writes the status until the API server has it or the object is gone.
+func (p *pod) publish(ctx context.Context) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		object, deleted := p.latest, p.deleted
+		status := p.state.status(object)
+		p.mu.Unlock()
+		if deleted {
+			return
+		}
+		metadata := map[string]any{"uid": object.UID}
+		patch, err := json.Marshal(map[string]any{"metadata": metadata, "status": status})
+		if err != nil {
+			p.log.Error("A pod's status cannot be written", "error", err)
+			return
+		}
+		pods := p.kubelet.Client.CoreV1().Pods(object.Namespace)
+		if len(p.ports) > 0 && object.Annotations[PortsAnnotation] != p.ports.String() {
+			err = p.annotate(ctx, PortsAnnotation, p.ports.String())
+		}
+		if err == nil {
+			_, err = pods.Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		}
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return
+		}
+		p.log.Warn("Writing a pod's status", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+func (p *pod) annotate(ctx context.Context, key, value string) error {
+	object := p.object()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "annotations": map[string]string{key: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = p.kubelet.Client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// status is the state as the API has it.
+func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
+	status := &corev1.PodStatus{
+		Phase: s.phase(p), StartTime: &metav1.Time{Time: s.started},
+		HostIP: address, HostIPs: []corev1.HostIP{{IP: address}}, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}},
+		InitContainerStatuses: s.statuses(p.Spec.InitContainers, true),
+		ContainerStatuses:     s.statuses(p.Spec.Containers, false),
+	}
+	ready := s.initDone && !s.final
+	for i := range status.ContainerStatuses {
+		ready = ready && status.ContainerStatuses[i].Ready
+	}
+	for kind, value := range map[corev1.PodConditionType]bool{
+		corev1.PodInitialized: s.initDone, corev1.ContainersReady: ready, corev1.PodReady: ready, corev1.PodReadyToStartContainers: !s.final,
+	} {
+		status.Conditions = append(status.Conditions, condition(p, kind, value, status.Phase))
+	}
+	return status
+}
+
+// condition keeps the time of its last change.
+func condition(p *corev1.Pod, kind corev1.PodConditionType, value bool, phase corev1.PodPhase) corev1.PodCondition {
+	c := corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}
+	switch {
+	case value:
+		c.Status = corev1.ConditionTrue
+	case phase == corev1.PodSucceeded:
+		c.Reason = "PodCompleted"
+	case phase == corev1.PodFailed:
+		c.Reason = "PodFailed"
+	case kind == corev1.ContainersReady || kind == corev1.PodReady:
+		c.Reason = "ContainersNotReady"
+	}
+	for _, old := range p.Status.Conditions {
+		if old.Type == kind && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return c
+}
+
+func (s *state) statuses(containers []corev1.Container, init bool) []corev1.ContainerStatus {
+	statuses := make([]corev1.ContainerStatus, 0, len(containers))
+	for i := range containers {
+		c := s.containers[containers[i].Name]
+		started := c.started
+		status := corev1.ContainerStatus{
+			Name: containers[i].Name, Image: containers[i].Image, State: c.now, LastTerminationState: c.last,
+			RestartCount: c.restarts, Ready: c.ready, Started: &started,
+		}
+		if c.runs > 0 {
+			status.ImageID = "process://" + imageName(containers[i].Image)
+		}
+		if init {
+			status.Ready = c.now.Terminated != nil && c.now.Terminated.ExitCode == 0
+		}
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func (s *state) phase(p *corev1.Pod) corev1.PodPhase {
+	if s.final {
+		for _, c := range s.containers {
+			if c.now.Terminated == nil || c.now.Terminated.ExitCode != 0 {
+				return corev1.PodFailed
+			}
+		}
+		return corev1.PodSucceeded
+	}
+	for i := range p.Spec.Containers {
+		if s.containers[p.Spec.Containers[i].Name].runs > 0 {
+			return corev1.PodRunning
+		}
+	}
+	return corev1.PodPending
+}

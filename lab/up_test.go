@@ -1,0 +1,36 @@
+package lab
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestStockTakesNoScenario(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	code := Main(t.Context(), []string{"up", "--stock", "--dir", t.TempDir(), "--nodes", "demo24"}, &stdout, &stderr)
+	if code != 2 || !strings.Contains(stderr.String(), "--nodes does not go with --stock") {
+		t.Errorf("exit code %d: %s", code, &stderr)
+	}
+}
+
+// TestCloudNodes wants what KubEnergy detects machines and grid zones by, and nothing that only KubEnergy would write.
+func TestCloudNodes(t *testing.T) {
+	names := map[string]bool{}
+	for _, n := range CloudNodes() {
+		names[n.Name] = true
+		for _, key := range []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"} {
+			if n.Labels[key] == "" {
+				t.Errorf("%s has no label %s", n.Name, key)
+			}
+		}
+		for key := range n.Labels {
+			if strings.HasPrefix(key, "kubenergy.io/") {
+				t.Errorf("%s has the label %s", n.Name, key)
+			}
+		}
+	}
+	if len(names) < 4 {
+		t.Errorf("only %d nodes", len(names))
+	}
+}

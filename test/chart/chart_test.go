@@ -1,0 +1,193 @@
+package chart
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+func TestLint(t *testing.T) {
+	out, err := Helm(t.Context(), os.DevNull, "lint", Folder, "--strict", "--namespace", "kubenergy-system")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestRefusals checks that mistakes end the installation, with a sentence that names them.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"another namespace":       {[]string{"--namespace", "default"}, "must be installed in the namespace kubenergy-system, not in default"},
+		"an old cluster":          {[]string{"--kube-version", "1.35.2"}, "1.36"},
+		"a cluster that is newer": {[]string{"--kube-version", "1.38.0"}, "1.36"},
+		"an unknown value":        {[]string{"--set", "scheduller.replicas=1"}, "scheduller"},
+		"an unknown setting":      {[]string{"--set", "policy.alloweddelay=6h"}, "alloweddelay"},
+		"an unknown mode":         {[]string{"--set", "policy.mode=on"}, "/policy/mode"},
+		"an unknown source": {
+			[]string{"--set-json", `zones=[{"name":"x","spec":{"zone":"DE","carbon":{"sources":[{"crystalBall":{}}]}}}]`},
+			"crystalBall",
+		},
+		"two kinds of data":            {[]string{"--set", "signals.data.configMap=a,signals.data.persistentVolumeClaim=b"}, "name one of them"},
+		"certificates nobody verifies": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
+		"names without rules":          {[]string{"--set", "metrics.computeGardenerNames.code=true"}, "metrics.rules.enabled"},
+		"Prometheus in no namespace": {
+			[]string{"--set", "metrics.tlsSecret=t,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=p"},
+			"metrics.serviceMonitor.prometheus.namespace",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Template(t.Context(), c.args...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want something with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// everything is rendered with all that can be switched on.
+var everything = []string{
+	"--set", "stress.enabled=true,stress.jobs=2,controller.replicas=2,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
+	"--set", "metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys",
+}
+
+// TestPodsAreRestricted checks what the restricted Pod Security Standard asks, and more: no token where none is needed,
+// nothing writable, requests and limits.
+func TestPodsAreRestricted(t *testing.T) {
+	documents, err := Template(t.Context(), everything...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for i := range documents {
+		d := &documents[i]
+		spec := podSpec(t, d)
+		if spec == nil {
+			continue
+		}
+		seen++
+		report := func(what string) { t.Errorf("%s: %s", d.Name(), what) }
+		s := spec.SecurityContext
+		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault {
+			report("its pods may run as root, or without a seccomp profile")
+		}
+		if spec.HostNetwork || spec.HostPID || spec.HostIPC {
+			report("its pods use the host's namespaces")
+		}
+		asks := spec.ServiceAccountName != ""
+		if token := spec.AutomountServiceAccountToken; token == nil || *token != asks {
+			report("a token is mounted where none is needed, or is left to the default")
+		}
+		for _, c := range spec.Containers {
+			cs := c.SecurityContext
+			if cs == nil || *cs.AllowPrivilegeEscalation || !*cs.ReadOnlyRootFilesystem || !slices.Equal(cs.Capabilities.Drop, []v1.Capability{"ALL"}) {
+				report("container " + c.Name + " is not restricted")
+			}
+			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+				report("container " + c.Name + " requests nothing")
+			}
+			if c.Resources.Limits.Memory().IsZero() && !strings.HasPrefix(d.Object.GetName(), "kubenergy-stress") {
+				report("container " + c.Name + " has no limit of memory")
+			}
+		}
+		for _, v := range spec.Volumes {
+			if v.HostPath != nil {
+				report("it mounts the host's " + v.HostPath.Path)
+			}
+		}
+	}
+	if seen != 5 {
+		t.Errorf("%d kinds of pods, want those of the scheduler, the controller, the release and 2 stress Jobs", seen)
+	}
+}
+
+func podSpec(t *testing.T, d *Document) *v1.PodSpec {
+	t.Helper()
+	var deployment appsv1.Deployment
+	var job batchv1.Job
+	convert := runtime.DefaultUnstructuredConverter.FromUnstructured
+	switch d.Object.GetKind() {
+	case "Deployment":
+		if err := convert(d.Object.Object, &deployment); err != nil {
+			t.Fatal(err)
+		}
+		return &deployment.Spec.Template.Spec
+	case "Job":
+		if err := convert(d.Object.Object, &job); err != nil {
+			t.Fatal(err)
+		}
+		return &job.Spec.Template.Spec
+	}
+	return nil
+}
+
+// TestHooks checks what comes last and what goes first: only the binding after an installation, only the release before a
+// removal; and that of the release nothing stays.
+func TestHooks(t *testing.T) {
+	documents, err := Template(t.Context(), everything...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hooks []string
+	for i := range documents {
+		d := &documents[i]
+		hook := d.HookOf()
+		if hook == "" {
+			continue
+		}
+		hooks = append(hooks, hook+" "+d.Name())
+		policy := d.Object.GetAnnotations()["helm.sh/hook-delete-policy"]
+		if hook == "pre-delete" && (!strings.Contains(policy, "hook-succeeded") || !strings.Contains(policy, "hook-failed")) {
+			t.Errorf("%s stays after its hook: %s", d.Name(), policy)
+		}
+	}
+	slices.Sort(hooks)
+	want := []string{
+		"post-install,post-upgrade,post-rollback MutatingAdmissionPolicyBinding/kubenergy-hold",
+		"pre-delete ClusterRole/kubenergy-release", "pre-delete ClusterRoleBinding/kubenergy-release",
+		"pre-delete Job/kubenergy-release", "pre-delete ServiceAccount/kubenergy-release",
+	}
+	if !slices.Equal(hooks, want) {
+		t.Errorf("hooks are %q", hooks)
+	}
+	if documents, err = Template(t.Context(), "--set", "hold.enabled=false"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range documents {
+		if strings.HasPrefix(documents[i].Object.GetKind(), "MutatingAdmission") {
+			t.Errorf("hold.enabled is false, and there is %s", documents[i].Name())
+		}
+	}
+}
+
+// TestStartsInShadow checks the promise that installing the chart touches nothing, and needs no key.
+func TestStartsInShadow(t *testing.T) {
+	documents, err := Template(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for i := range documents {
+		text := documents[i].Text
+		switch documents[i].Object.GetKind() {
+		case "EnergyPolicy":
+			found["policy"] = strings.Contains(text, "mode: shadow") && !strings.Contains(text, "allowedDelay")
+		case "GridZone":
+			found["zone"] = strings.Contains(text, "typical: {}") && strings.Contains(text, "default: true") && !strings.Contains(text, "key:")
+		case "Job":
+			found["job"] = documents[i].HookOf() == "pre-delete"
+		}
+	}
+	for _, what := range []string{"policy", "zone", "job"} {
+		if !found[what] {
+			t.Errorf("the %s is not what it should be after an installation without values", what)
+		}
+	}
+}

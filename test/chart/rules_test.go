@@ -1,0 +1,185 @@
+package chart
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rule is a recording or alerting rule of Prometheus.
+type rule struct {
+	Record      string            `json:"record"`
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func rules(t *testing.T, args ...string) map[string][]rule {
+	t.Helper()
+	documents, err := Template(t.Context(), append([]string{"--set", "metrics.rules.enabled=true"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := map[string][]rule{}
+	for i := range documents {
+		if documents[i].Object.GetKind() != "PrometheusRule" {
+			continue
+		}
+		var object struct {
+			Spec struct {
+				Groups []struct {
+					Name  string `json:"name"`
+					Rules []rule `json:"rules"`
+				} `json:"groups"`
+			} `json:"spec"`
+		}
+		if err := yaml.Unmarshal([]byte(documents[i].Text), &object); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range object.Spec.Groups {
+			groups[g.Name] = g.Rules
+		}
+	}
+	return groups
+}
+
+// foreign are metrics of others that rules read.
+var foreign = []string{
+	"up", "leader_election_master_status", "scheduler_schedule_attempts_total", "scheduler_scheduling_attempt_duration_seconds",
+}
+
+// TestRulesReadMetricsThatExist checks the rules as far as can be done without Prometheus: every metric that one reads is
+// one that a program of ours registers, brackets close, and alerts say what is to be said.
+func TestRulesReadMetricsThatExist(t *testing.T) {
+	registered := registeredMetrics(t)
+	groups := rules(t, "--set", "metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
+	if got, want := slices.Sorted(maps.Keys(groups)), []string{"compute-gardener-code", "compute-gardener-documents", "kubenergy"}; !slices.Equal(got, want) {
+		t.Errorf("groups are %q", got)
+	}
+	for group, rules := range groups {
+		for _, r := range rules {
+			name := group + "/" + r.Alert + r.Record
+			if (r.Alert == "") == (r.Record == "") || r.Expr == "" {
+				t.Errorf("%s: want a name of one kind and an expression", name)
+			}
+			read := metricsOf(r.Expr)
+			if len(read) == 0 {
+				t.Errorf("%s reads no metric: %s", name, r.Expr)
+			}
+			for _, metric := range read {
+				if !slices.Contains(foreign, metric) && !registered[metric] {
+					t.Errorf("%s reads %s, which nothing of ours publishes", name, metric)
+				}
+			}
+			if err := balanced(r.Expr); err != nil {
+				t.Errorf("%s: %v: %s", name, err, r.Expr)
+			}
+			if r.Alert == "" {
+				continue
+			}
+			if r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "" {
+				t.Errorf("%s lacks a summary, a description or a severity", name)
+			}
+			if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestGardenerNames checks that both spellings of Compute Gardener's names are there, and only on demand.
+func TestGardenerNames(t *testing.T) {
+	if groups := rules(t); len(groups) != 1 {
+		t.Errorf("without the option there are %d groups", len(groups))
+	}
+	for option, prefix := range map[string]string{"code": "compute_gardener_scheduler_", "documents": "scheduler_compute_gardener_"} {
+		names := map[string]bool{}
+		for _, r := range rules(t, "--set", "metrics.computeGardenerNames."+option+"=true")["compute-gardener-"+option] {
+			names[r.Record] = true
+		}
+		for _, suffix := range []string{
+			"carbon_intensity", "electricity_rate", "node_power_estimate_watts", "node_pue", "node_efficiency", "power_filtered_nodes_total",
+			"scheduling_attempt_total", "pod_scheduling_duration_seconds_bucket", "carbon_delay_total", "job_energy_usage_kwh",
+			"job_carbon_emissions_grams", "job_counterfactual_carbon_emissions_grams", "estimated_savings",
+		} {
+			if !names[prefix+suffix] {
+				t.Errorf("with the option %s there is no %s", option, prefix+suffix)
+			}
+		}
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`\b[a-z]+(_[a-z]+)+\b|\bup\b`)
+	quoted     = regexp.MustCompile(`"[^"]*"`)
+	suffixes   = regexp.MustCompile(`_(bucket|sum|count)$`)
+	functions  = []string{"label_replace", "histogram_quantile"}
+	lists      = regexp.MustCompile(`\b(by|on|without|ignoring) *\([^)]*\)`)
+)
+
+// metricsOf returns the metrics that an expression reads.
+func metricsOf(expr string) []string {
+	plain := lists.ReplaceAllString(quoted.ReplaceAllString(expr, `""`), "")
+	plain = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(plain, "")
+	var names []string
+	for _, name := range metricName.FindAllString(plain, -1) {
+		if !slices.Contains(functions, name) {
+			names = append(names, suffixes.ReplaceAllString(name, ""))
+		}
+	}
+	return names
+}
+
+func balanced(expr string) error {
+	var open []rune
+	closes := map[rune]rune{')': '(', '}': '{', ']': '['}
+	for _, c := range quoted.ReplaceAllString(expr, `""`) {
+		switch c {
+		case '(', '{', '[':
+			open = append(open, c)
+		case ')', '}', ']':
+			if len(open) == 0 || open[len(open)-1] != closes[c] {
+				return fmt.Errorf("a %c too many", c)
+			}
+			open = open[:len(open)-1]
+		}
+	}
+	if len(open) > 0 {
+		return fmt.Errorf("%c is not closed", open[len(open)-1])
+	}
+	return nil
+}
+
+// registeredMetrics returns the names that our programs give to metrics, as their source has them.
+func registeredMetrics(t *testing.T) map[string]bool {
+	t.Helper()
+	literal := regexp.MustCompile(`"(kubenergy_[a-z_]+)"`)
+	names := map[string]bool{}
+	for _, folder := range []string{"controller", "kube"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range literal.FindAllStringSubmatch(string(text), -1) {
+				names[match[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}

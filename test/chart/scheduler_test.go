@@ -1,0 +1,75 @@
+package chart
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kubescheduler "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+// TestSchedulerProfiles decodes the rendered configuration as kube-scheduler does: every profile has both of our plugins,
+// and the modes serve the names that they should, under the Lease that they should.
+func TestSchedulerProfiles(t *testing.T) {
+	ours := []string{"kubenergy", "compute-gardener-scheduler", "my-energy-scheduler"}
+	for mode, want := range map[string]struct {
+		lease string
+		names []string
+	}{
+		"second":  {"kubenergy-system/kubenergy-scheduler", ours},
+		"default": {"kube-system/kube-scheduler", append([]string{"default-scheduler"}, ours...)},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			config := schedulerConfig(t, "--set", "scheduler.mode="+mode)
+			if lease := config.LeaderElection.ResourceNamespace + "/" + config.LeaderElection.ResourceName; lease != want.lease || !config.LeaderElection.LeaderElect {
+				t.Errorf("the Lease is %s, elected: %v", lease, config.LeaderElection.LeaderElect)
+			}
+			var names []string
+			for _, p := range config.Profiles {
+				names = append(names, p.SchedulerName)
+				for _, name := range []string{plugin.EnergyName, plugin.HoldName} {
+					if !slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(e kubescheduler.Plugin) bool { return e.Name == name }) {
+						t.Errorf("profile %s has no %s", p.SchedulerName, name)
+					}
+				}
+				all := p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore == 100
+				if isOurs := slices.Contains(ours, p.SchedulerName); all != isOurs {
+					t.Errorf("profile %s scores all nodes: %v", p.SchedulerName, all)
+				}
+			}
+			if !slices.Equal(names, want.names) {
+				t.Errorf("it serves %q, want %q", names, want.names)
+			}
+		})
+	}
+}
+
+func schedulerConfig(t *testing.T, args ...string) *kubescheduler.KubeSchedulerConfiguration {
+	t.Helper()
+	documents, err := Template(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range documents {
+		if documents[i].Name() != "ConfigMap/kubenergy-scheduler" {
+			continue
+		}
+		text, _, _ := unstructured.NestedString(documents[i].Object.Object, "data", "scheduler.yaml")
+		object, gvk, err := scheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		config := object.(*kubescheduler.KubeSchedulerConfiguration)
+		config.APIVersion = gvk.GroupVersion().String()
+		if err := validation.ValidateKubeSchedulerConfiguration(config); err != nil {
+			t.Fatal(err)
+		}
+		return config
+	}
+	t.Fatal("there is no configuration")
+	return nil
+}

@@ -1,0 +1,331 @@
+package install
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const gardener = "compute-gardener-scheduler.kubernetes.io/"
+
+func newJob(change func(*batchv1.Job)) *batchv1.Job {
+	j := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "row"},
+		Spec: batchv1.JobSpec{Template: v1.PodTemplateSpec{Spec: v1.PodSpec{
+			RestartPolicy: v1.RestartPolicyNever, Containers: []v1.Container{{Name: "c", Image: "none"}},
+		}}},
+	}
+	if change != nil {
+		change(j)
+	}
+	return j
+}
+
+func annotated(pairs ...string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		j.Annotations = map[string]string{}
+		for i := 0; i < len(pairs); i += 2 {
+			j.Annotations[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+func onPods(pairs ...string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		annotated(pairs...)(j)
+		j.Spec.Template.Annotations, j.Annotations = j.Annotations, nil
+	}
+}
+
+func both(changes ...func(*batchv1.Job)) func(*batchv1.Job) {
+	return func(j *batchv1.Job) {
+		for _, change := range changes {
+			change(j)
+		}
+	}
+}
+
+func scheduledBy(name string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Spec.Template.Spec.SchedulerName = name }
+}
+
+func typed(name string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelWorkloadType: name} }
+}
+
+// The namespaces of the table: their labels, and the policies of their own.
+var admissionNamespaces = map[string]struct {
+	labels map[string]string
+	policy string
+}{
+	"plain":         {},
+	"off":           {labels: map[string]string{kube.LabelMode: "off"}},
+	"shadow":        {labels: map[string]string{kube.LabelMode: "shadow"}},
+	"advise":        {labels: map[string]string{kube.LabelMode: "advise"}},
+	"enforce":       {labels: map[string]string{kube.LabelMode: "enforce"}},
+	"bogus":         {labels: map[string]string{kube.LabelMode: "yes"}},
+	"gardener":      {labels: map[string]string{gardener + "energy-policies": "enabled"}},
+	"own-enforce":   {policy: "{mode: enforce, allowedDelay: 2h}"},
+	"own-shadow":    {policy: "{mode: shadow, allowedDelay: 2h}"},
+	"own-silent":    {policy: "{allowedDelay: 2h}"},
+	"own-no-delay":  {policy: "{mode: enforce, allowedDelay: 0s}"},
+	"label-and-own": {labels: map[string]string{kube.LabelMode: "enforce"}, policy: "{mode: shadow, allowedDelay: 2h}"},
+	"label-against": {labels: map[string]string{kube.LabelMode: "shadow"}, policy: "{mode: enforce, allowedDelay: 2h}"},
+}
+
+// A row is a Job, and whether it is created suspended.
+type row struct {
+	policy    string // spec of the cluster's policy
+	namespace string
+	job       func(*batchv1.Job)
+	held      bool
+	// The hold loop lets go of it: it knows more than the policy.
+	letGo bool
+}
+
+const (
+	enforcing = "{mode: enforce}"
+	shadowing = "{mode: shadow}"
+	silent    = "{}"
+	delaying  = "{mode: enforce, allowedDelay: 6h}"
+	delayNo   = "{mode: enforce, allowedDelay: 0s}"
+	batchOnly = "{mode: enforce, workloadTypes: {batch: {allowedDelay: 6h}}}"
+	notBatch  = "{mode: enforce, allowedDelay: 6h, workloadTypes: {batch: {allowedDelay: 0s}}}"
+)
+
+var (
+	delayed = annotated(kube.AnnotationAllowedDelay, "6h")
+	cg      = scheduledBy(kube.GardenerSchedulerName)
+)
+
+var rows = map[string]row{
+	"marked, in a namespace that said nothing":          {enforcing, "plain", delayed, true, false},
+	"marked on the pod template":                        {enforcing, "plain", onPods(kube.AnnotationAllowedDelay, "6h"), true, false},
+	"unmarked":                                          {enforcing, "plain", nil, false, false},
+	"unmarked, though the cluster's policy has a delay": {delaying, "plain", nil, false, false},
+	"marked, cluster in shadow":                         {shadowing, "plain", delayed, false, false},
+	"marked, nobody names a mode":                       {silent, "plain", delayed, false, false},
+	"marked, cluster in shadow, namespace enforces":     {shadowing, "enforce", delayed, true, false},
+	"marked, cluster enforces, namespace off":           {enforcing, "off", delayed, false, false},
+	"marked, cluster enforces, namespace shadow":        {enforcing, "shadow", delayed, false, false},
+	"marked, cluster enforces, namespace advises":       {enforcing, "advise", delayed, false, false},
+	"marked, a label that is no mode":                   {enforcing, "bogus", delayed, true, false},
+	"unmarked, a label that is no mode opts nobody in":  {delaying, "bogus", nil, false, false},
+	"unmarked, opted in by label, no delay anywhere":    {enforcing, "enforce", nil, false, false},
+	"unmarked, opted in by label, delay of 0":           {delayNo, "enforce", nil, false, false},
+	"unmarked, opted in by label, the cluster's delay":  {delaying, "enforce", nil, true, false},
+	"unmarked, opted in by label, delay of batch":       {batchOnly, "enforce", nil, true, false},
+	"unmarked, opted in by label, no delay for batch":   {notBatch, "enforce", nil, false, false},
+	"a service, no delay for batch":                     {notBatch, "enforce", typed("service"), true, false},
+	"a service, delay of batch":                         {batchOnly, "enforce", typed("service"), false, false},
+	"a type that is none counts as batch":               {batchOnly, "enforce", typed("nightly"), true, false},
+	"the type may stand on the pod template": {batchOnly, "enforce", func(j *batchv1.Job) {
+		j.Spec.Template.Labels = map[string]string{gardener + "workload-type": "service"}
+	}, false, false},
+	"unmarked, the namespace's own policy":                {shadowing, "own-enforce", nil, true, false},
+	"marked, the namespace's own policy in shadow":        {enforcing, "own-shadow", delayed, false, false},
+	"unmarked, own policy without a mode, cluster holds":  {enforcing, "own-silent", nil, true, false},
+	"unmarked, own policy without a mode, cluster shadow": {shadowing, "own-silent", nil, false, false},
+	"unmarked, own policy without a delay":                {delaying, "own-no-delay", nil, false, false},
+	"marked, own policy without a delay":                  {shadowing, "own-no-delay", delayed, true, false},
+	"the label comes before the own policy":               {shadowing, "label-and-own", nil, true, false},
+	"the label comes before the own policy, against it":   {enforcing, "label-against", delayed, false, false},
+	"unmarked, Compute Gardener's namespace label":        {delaying, "gardener", nil, true, false},
+	"the same, no delay":                                  {enforcing, "gardener", nil, false, false},
+
+	"a delay of 0 says not at all":             {delaying, "enforce", annotated(kube.AnnotationAllowedDelay, "0s"), false, false},
+	"the Job's delay comes before its pods'":   {delaying, "enforce", both(onPods(kube.AnnotationAllowedDelay, "6h"), func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationAllowedDelay: "0"} }), false, false},
+	"a delay that makes no sense":              {enforcing, "plain", annotated(kube.AnnotationAllowedDelay, "soon"), true, true},
+	"a carbon threshold of ours":               {enforcing, "plain", annotated(kube.AnnotationCarbonThreshold, "200"), true, false},
+	"a percentile":                             {enforcing, "plain", annotated(kube.AnnotationCarbonPercentile, "25"), true, false},
+	"a price threshold of ours":                {enforcing, "plain", onPods(kube.AnnotationPriceThreshold, "0.1"), true, false},
+	"a strategy, and no delay anywhere":        {enforcing, "plain", annotated(kube.AnnotationStrategy, "energy"), false, false},
+	"a strategy, and the cluster's delay":      {delaying, "plain", annotated(kube.AnnotationStrategy, "energy"), true, false},
+	"a power limit, and the cluster's delay":   {delaying, "plain", onPods(gardener+"max-power-watts", "300"), true, false},
+	"another annotation of ours":               {delaying, "plain", annotated(kube.AnnotationExpectedDuration, "1h"), false, false},
+	"Compute Gardener's threshold":             {enforcing, "plain", onPods(gardener+"carbon-intensity-threshold", "150"), true, false},
+	"Compute Gardener's price":                 {enforcing, "plain", onPods(gardener+"price-threshold", "0.12"), true, false},
+	"Compute Gardener's delay":                 {enforcing, "plain", annotated(gardener+"max-scheduling-delay", "12h"), true, false},
+	"Compute Gardener's carbon-enabled":        {enforcing, "plain", onPods(gardener+"carbon-enabled", "true"), true, false},
+	"Compute Gardener's skip":                  {enforcing, "plain", both(onPods(gardener+"skip", "true"), cg), false, false},
+	"Compute Gardener's scheduler":             {enforcing, "plain", cg, true, false},
+	"Compute Gardener's scheduler, in shadow":  {shadowing, "plain", cg, false, false},
+	"Compute Gardener's, own policy says none": {shadowing, "own-no-delay", cg, true, true},
+	"the hybrid scheduler, no class":           {delaying, "plain", scheduledBy(kube.HybridSchedulerName), false, false},
+	"the hybrid scheduler, with a class":       {delaying, "plain", both(scheduledBy(kube.HybridSchedulerName), func(j *batchv1.Job) { j.Spec.Template.Labels = map[string]string{"workload-profile": "training"} }), true, false},
+	"our own scheduler alone":                  {delaying, "plain", scheduledBy(kube.SchedulerName), false, false},
+
+	"run now":                  {delaying, "enforce", annotated(kube.AnnotationRunNow, "true", kube.AnnotationAllowedDelay, "6h"), false, false},
+	"run now, on the template": {delaying, "enforce", onPods(kube.AnnotationRunNow, "1"), false, false},
+	"run now: false":           {delaying, "enforce", annotated(kube.AnnotationRunNow, "false"), true, false},
+	"skip":                     {delaying, "enforce", annotated(kube.AnnotationSkip, "true"), false, false},
+	"the Job's skip comes before its pods'": {delaying, "enforce", both(onPods(kube.AnnotationSkip, "true"),
+		func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationSkip: "false"} }), true, false},
+
+	"suspended by its user": {delaying, "enforce", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }, false, false},
+	"of a Kueue queue":      {delaying, "enforce", func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} }, false, false},
+	"of an Argo workflow": {delaying, "enforce", func(j *batchv1.Job) {
+		j.Labels = map[string]string{"workflows.argoproj.io/workflow": "w"}
+	}, false, false},
+	"a Helm hook": {delaying, "enforce", annotated("helm.sh/hook", "pre-install"), false, false},
+	"of another controller": {delaying, "enforce", func(j *batchv1.Job) {
+		j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "o", UID: "o"}}
+	}, false, false},
+	"of a CronJob": {delaying, "enforce", func(j *batchv1.Job) {
+		j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "o", UID: "o"}}
+	}, true, false},
+	"critical to the system": {delaying, "enforce", func(j *batchv1.Job) {
+		j.Spec.Template.Spec.PriorityClassName = "system-cluster-critical"
+	}, false, false},
+	"in our own namespace": {delaying, kube.Namespace, delayed, false, false},
+	"in kube-system":       {delaying, "kube-system", delayed, false, false},
+}
+
+// testAdmission creates the Job of every row, and compares what becomes of it with the table, and the table with what the
+// hold loop would do: what it would hold must be suspended, and what it would not, must not, but where the row says so.
+func (w *world) testAdmission(t *testing.T) {
+	ctx := t.Context()
+	var own []*v1alpha1.EnergyPolicy
+	var marks []kube.NamespaceMarks
+	mirror := map[string]any{}
+	for name, n := range admissionNamespaces {
+		ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: n.labels}}
+		if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		marks = append(marks, kube.NamespaceMarks{Name: name, Labels: n.labels})
+		if n.policy == "" {
+			continue
+		}
+		p := policy(t, name, n.policy)
+		own = append(own, p)
+		mirror[name] = map[string]any{"mode": string(p.Spec.Mode), "delays": p.Spec.AllowedDelay.Duration > 0}
+		if p.Spec.Mode == "" {
+			delete(mirror[name].(map[string]any), "mode")
+		}
+	}
+	policies := map[string]bool{}
+	for _, r := range rows {
+		policies[r.policy] = true
+	}
+	if len(rows) < 20 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	round := 0
+	for spec := range policies {
+		round++
+		w.setPolicy(t, spec, mirror, fmt.Sprintf("sentinel-%d", round))
+		view := viewOf(t, append([]*v1alpha1.EnergyPolicy{policy(t, kube.Namespace, spec)}, own...), marks)
+		for name, r := range rows {
+			if r.policy == spec {
+				t.Run(name, func(t *testing.T) { w.testRow(t, &r, view) })
+			}
+		}
+	}
+	t.Run("no policy", func(t *testing.T) {
+		if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, 20*time.Second, "Jobs are left alone", func() bool { return !w.suspends(t, "enforce", newJob(delayed)) })
+		w.setPolicy(t, enforcing, nil, "sentinel-last")
+	})
+}
+
+func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
+	job := newJob(r.job)
+	held := w.suspends(t, r.namespace, job)
+	if held != r.held {
+		t.Errorf("suspended: %v, want %v", held, r.held)
+	}
+	job.Namespace, job.CreationTimestamp = r.namespace, metav1.Now()
+	work, err := kube.ReadJob(job)
+	_, settings := view.Settle(&work)
+	_, never := kube.NeverHeldJob(job)
+	holds := err == nil && !never && !work.Marks.RunNow && settings.Enforced() && settings.AllowedDelay > 0
+	if holds != (r.held && !r.letGo) {
+		t.Errorf("the hold loop would hold it: %v (%v); the table says suspended %v, let go %v", holds, err, r.held, r.letGo)
+	}
+}
+
+// suspends reports what becomes of a Job when it is created.
+func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool {
+	t.Helper()
+	before := job.Spec.Suspend != nil && *job.Spec.Suspend
+	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	suspended, label := created.Spec.Suspend != nil && *created.Spec.Suspend, created.Labels[kube.LabelHeld]
+	if suspended != (before || label == "true") {
+		t.Errorf("suspend is %v, the label is %q", suspended, label)
+	}
+	return label == "true"
+}
+
+func (w *world) policies() dynamic.ResourceInterface {
+	return w.objects.Resource(energyPolicies).Namespace(kube.Namespace)
+}
+
+// setPolicy replaces the cluster's policy and its status, and waits until admission has seen both: it adds a namespace
+// that only this status knows.
+func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sentinel string) {
+	t.Helper()
+	ctx := t.Context()
+	ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
+		t.Fatal(err)
+	}
+	created, err := w.policies().Create(ctx, unstructuredPolicy(t, kube.Namespace, spec), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespaces := map[string]any{sentinel: map[string]any{"mode": "enforce", "delays": true}}
+	maps.Copy(namespaces, mirror)
+	created.Object["status"] = map[string]any{"namespaces": namespaces}
+	if _, err := w.policies().UpdateStatus(ctx, created, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 20*time.Second, "admission knows the policy "+spec, func() bool { return w.suspends(t, sentinel, newJob(nil)) })
+}
+
+func unstructuredPolicy(t *testing.T, namespace, spec string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, fmt.Sprintf("{apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default, namespace: %s}, spec: %s}", namespace, spec))
+}
+
+func policy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
+	t.Helper()
+	var p v1alpha1.EnergyPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(unstructuredPolicy(t, namespace, spec).Object, &p); err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+// viewOf is what the hold loop would know.
+func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []kube.NamespaceMarks) *kube.View {
+	t.Helper()
+	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: kube.Defaults{
+		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour, Schedulers: kube.AliasSchedulers(),
+	}}
+	view, err := c.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return view
+}

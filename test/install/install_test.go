@@ -1,0 +1,170 @@
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/test/chart"
+)
+
+// valueSets are what the chart is rendered with; with the defaults they reach every branch of its templates.
+var valueSets = map[string][]string{
+	"defaults":      nil,
+	"mode default":  {"--set", "scheduler.mode=default,scheduler.priorityClassName=system-cluster-critical,policy.mode=enforce"},
+	"several":       {"--set", "controller.replicas=2,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}"},
+	"single":        {"--set", "scheduler.replicas=1,hold.enabled=false,networkPolicy.enabled=false"},
+	"keys and data": {"--set", "signals.keysSecret=signal-keys,signals.data.configMap=signal-files,metrics.tlsSecret=tls"},
+	"a volume":      {"--set", "signals.data.persistentVolumeClaim=files,cli.image.digest=sha256:" + strings.Repeat("0", 64)},
+	"own config":    {"--set-file", "scheduler.config=" + filepath.Join(chart.Folder, "files/scheduler/config-default.yaml")},
+	"stress":        {"--set", "stress.enabled=true,stress.jobs=2,stress.labels.load=yes,stress.annotations.a=b,stress.nodeSelector.rack=seven"},
+	"placed": {
+		"--set-json", `scheduler={"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"podAnnotations":{"a":"b"},"extraArgs":["-v=4"],` +
+			`"extraEnv":[{"name":"MAX_SCHEDULING_DELAY","value":"12h"}],"extraVolumes":[{"name":"files","configMap":{"name":"files"}}],` +
+			`"extraVolumeMounts":[{"name":"files","mountPath":"/files"}]}`,
+		"--set-json", `controller={"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"podAnnotations":{"a":"b"},"extraArgs":["--log-level=DEBUG"],` +
+			`"extraEnv":[{"name":"ELECTRICITY_MAP_API_KEY","valueFrom":{"secretKeyRef":{"name":"em","key":"key"}}}],` +
+			`"extraVolumes":[{"name":"files","configMap":{"name":"files"}}],"extraVolumeMounts":[{"name":"files","mountPath":"/files"}]}`,
+	},
+	"zones": {
+		"--set-json", `zones=[{"name":"germany","spec":{"zone":"DE","default":true,"carbon":{"sources":[{"electricityMaps":{"key":"electricitymaps"}},{"typical":{}}]}}}]`,
+		"--set-json", `profiles=[{"name":"server","spec":{"default":true,"idleWatts":100,"maxWatts":400}}]`,
+		"--set-json", `policy={"mode":"advise","allowedDelay":"6h","maxDelay":"12h","hold":{"rule":"Threshold","carbonPercentile":25},"workloadTypes":{"service":{"allowedDelay":"0s"}}}`,
+	},
+	"monitored": {
+		"--set", "metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=prometheus,metrics.serviceMonitor.prometheus.namespace=monitoring",
+		"--set", "metrics.rules.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true",
+		"--set-json", `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`,
+		"--set-json", `networkPolicy.controllerEgress=[{"ports":[{"port":9090,"protocol":"TCP"}]}]`,
+	},
+}
+
+// TestInstall lets helm install the chart, looks at what it made of the cluster, and takes it away again. Its parts
+// share one control plane, of which a process can have one only.
+func TestInstall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a control plane")
+	}
+	w := start(t)
+	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set", "policy.mode=enforce")
+	w.mapper.Reset()
+	t.Run("the binding comes last", w.testBindingIsLast)
+	t.Run("every value set is accepted", w.testValueSets)
+	t.Run("every example is accepted", w.testExamples)
+	t.Run("plain manifests are accepted", w.testManifests)
+	t.Run("admission", w.testAdmission)
+	t.Run("rights", w.testRights)
+	t.Run("guard", w.testGuard)
+	t.Run("upgrade", w.testUpgrade)
+	t.Run("release and uninstall", w.testUninstall)
+}
+
+func (w *world) testBindingIsLast(t *testing.T) {
+	binding, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents, err := chart.Template(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for i := range documents {
+		if documents[i].HookOf() != "" {
+			continue
+		}
+		client, err := w.resource(documents[i].Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, err := client.Get(t.Context(), documents[i].Object.GetName(), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		if created := object.GetCreationTimestamp(); binding.CreationTimestamp.Time.Before(created.Time) {
+			t.Errorf("%s was created %v after the binding", documents[i].Name(), created.Sub(binding.CreationTimestamp.Time))
+		}
+	}
+	if seen < 30 {
+		t.Errorf("only %d objects are part of the release", seen)
+	}
+}
+
+// notServed are the kinds of the Prometheus operator, which the cluster does not have.
+var notServed = map[string]bool{"ServiceMonitor": true, "PrometheusRule": true}
+
+func (w *world) testValueSets(t *testing.T) {
+	for name, args := range valueSets {
+		t.Run(name, func(t *testing.T) {
+			documents, err := chart.Template(t.Context(), args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.wantAccepted(t, documents)
+		})
+	}
+}
+
+func (w *world) wantAccepted(t *testing.T, documents []chart.Document) {
+	t.Helper()
+	for i := range documents {
+		switch served, err := w.accepts(t.Context(), documents[i].Object); {
+		case err != nil:
+			t.Errorf("%s: %v", documents[i].Name(), err)
+		case served == notServed[documents[i].Object.GetKind()]:
+			t.Errorf("%s: served is %v", documents[i].Name(), served)
+		}
+	}
+}
+
+func (w *world) testExamples(t *testing.T) {
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d examples, %v", len(files), err)
+	}
+	if err := w.apply(t.Context(), object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: team-a}}")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		w.wantFileAccepted(t, file)
+	}
+}
+
+func (w *world) testManifests(t *testing.T) {
+	for _, name := range []string{"kubenergy.yaml", "hold/admission.yaml", "hold/guard.yaml", "scheduler/rbac.yaml"} {
+		w.wantFileAccepted(t, filepath.Join("../../deploy", name))
+	}
+}
+
+func (w *world) wantFileAccepted(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents, err := chart.Documents(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	t.Run(filepath.Base(file), func(t *testing.T) { w.wantAccepted(t, documents) })
+}
+
+// testUpgrade switches holding of Jobs off and on again: the policy goes and comes with the release.
+func (w *world) testUpgrade(t *testing.T) {
+	policies := w.client.AdmissionregistrationV1().MutatingAdmissionPolicies()
+	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,hold.enabled=false")
+	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err == nil {
+		t.Error("hold.enabled is false, and the policy is still there")
+	}
+	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce")
+	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,157 @@
+package install
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the rights that the API server reports as those that are expected")
+
+const rightsFile = "testdata/rights.txt"
+
+// testRights compares what the API server says that our accounts may do with what was read and agreed to before:
+// kubectl auth can-i --list, for every account of ours, in every namespace that counts.
+func (w *world) testRights(t *testing.T) {
+	var text strings.Builder
+	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller"} {
+		config, _ := w.account(t, account)
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		everywhere := rightsIn(t, client, metav1.NamespaceDefault)
+		fmt.Fprintf(&text, "%s, everywhere\n", account)
+		for _, line := range everywhere {
+			fmt.Fprintf(&text, "  %s\n", line)
+		}
+		for _, namespace := range []string{metav1.NamespaceSystem, kube.Namespace} {
+			fmt.Fprintf(&text, "%s, in %s\n", account, namespace)
+			for _, line := range rightsIn(t, client, namespace) {
+				if !slices.Contains(everywhere, line) {
+					fmt.Fprintf(&text, "  %s\n", line)
+				}
+			}
+		}
+	}
+	if *rewrite {
+		if err := os.WriteFile(rightsFile, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(rightsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text.String()); diff != "" {
+		t.Errorf("rights have changed; if they are meant to, run this test with -rewrite:\n%s", diff)
+	}
+	for line := range strings.Lines(text.String()) {
+		if strings.Contains(line, "secrets") || strings.Contains(line, "*") && !strings.Contains(line, "/*") {
+			t.Errorf("nobody of ours may: %s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// rightsIn returns what the API server says that a client may do in a namespace, a line each.
+func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []string {
+	t.Helper()
+	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if review.Status.Incomplete {
+		t.Fatalf("the API server does not know all rights: %s", review.Status.EvaluationError)
+	}
+	var lines []string
+	for _, rule := range review.Status.ResourceRules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				if group != "" {
+					resource += "." + group
+				}
+				line := resource + ": " + strings.Join(slices.Sorted(slices.Values(rule.Verbs)), " ")
+				if len(rule.ResourceNames) > 0 {
+					line += ", only " + strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), " ")
+				}
+				lines = append(lines, line)
+			}
+		}
+	}
+	for _, rule := range review.Status.NonResourceRules {
+		for _, url := range rule.NonResourceURLs {
+			lines = append(lines, url+": "+strings.Join(slices.Sorted(slices.Values(rule.Verbs)), " "))
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// testGuard tries, as our own accounts, what RBAC alone would allow or cannot express.
+func (w *world) testGuard(t *testing.T) {
+	ctx := t.Context()
+	config, _ := w.account(t, "kubenergy-controller")
+	controller, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, _ = w.account(t, "kubenergy-scheduler")
+	scheduler, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	dryPatch := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	lease := func(client kubernetes.Interface, namespace, name string) error {
+		_, err := client.CoordinationV1().Leases(namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
+		return err
+	}
+	configMap := func(name string) error {
+		_, err := controller.CoreV1().ConfigMaps(kube.Namespace).Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
+		return err
+	}
+	policy := func(patch, subresource string) error {
+		_, err := ours.Resource(energyPolicies).Namespace(kube.Namespace).Patch(ctx, "default", types.MergePatchType, []byte(patch), dryPatch, subresource)
+		return err
+	}
+	for what, c := range map[string]struct {
+		err     error
+		allowed bool
+	}{
+		"the controller's Lease":                  {lease(controller, kube.Namespace, "kubenergy-controller"), true},
+		"another Lease of the controller":         {lease(controller, kube.Namespace, "mine"), false},
+		"the scheduler's Lease":                   {lease(scheduler, kube.Namespace, "kubenergy-scheduler"), true},
+		"the hold loop's Lease":                   {lease(scheduler, kube.Namespace, "kubenergy-hold"), true},
+		"kube-scheduler's Lease":                  {lease(scheduler, metav1.NamespaceSystem, "kube-scheduler"), false},
+		"our Lease in another namespace":          {lease(scheduler, metav1.NamespaceDefault, "kubenergy-scheduler"), false},
+		"the count of calls":                      {configMap("kubenergy-calls"), true},
+		"another ConfigMap":                       {configMap("kubenergy-scheduler-2"), false},
+		"the status of a policy":                  {policy(`{"status":{"held":3}}`, "status"), true},
+		"the spec of a policy":                    {policy(`{"spec":{"mode":"off"}}`, ""), false},
+		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true}, // and it has no effect
+	} {
+		if allowed := c.err == nil; allowed != c.allowed {
+			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)
+		}
+	}
+}

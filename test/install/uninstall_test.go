@@ -1,0 +1,101 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubenergy/kubenergy/cli"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/test/chart"
+)
+
+// testUninstall does what helm uninstall does: it creates the objects of the pre-delete hook, runs what the hook's Job
+// runs, as its account, and then removes the release. The Job itself cannot run, since the cluster has no nodes.
+func (w *world) testUninstall(t *testing.T) {
+	ctx := t.Context()
+	eventually(t, 20*time.Second, "Jobs are held", func() bool {
+		job := newJob(func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationAllowedDelay: "6h"} })
+		job.Name, job.GenerateName = "", "held-"
+		created, err := w.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
+		return err == nil && created.Labels[kube.LabelHeld] == "true"
+	})
+
+	documents, err := chart.Template(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args []string
+	for i := range documents {
+		d := &documents[i]
+		if d.HookOf() != "pre-delete" {
+			continue
+		}
+		if d.Object.GetKind() != "Job" {
+			if err := w.apply(ctx, d.Object); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var job batchv1.Job
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, &job); err != nil {
+			t.Fatal(err)
+		}
+		args = job.Spec.Template.Spec.Containers[0].Args
+	}
+	if len(args) == 0 {
+		t.Fatal("the chart has no pre-delete Job")
+	}
+	_, kubeconfig := w.account(t, "kubenergy-release")
+	var stdout, stderr bytes.Buffer
+	if code := cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout, &stderr); code != 0 {
+		t.Fatalf("kubenergy %s: exit code %d\n%s%s", strings.Join(args, " "), code, &stdout, &stderr)
+	}
+	t.Logf("kubenergy %s: %s%s", strings.Join(args, " "), &stdout, &stderr)
+	w.wantNothingHeld(ctx, t)
+	for i := range documents {
+		if d := &documents[i]; d.HookOf() == "pre-delete" && d.Object.GetKind() != "Job" {
+			client, err := w.resource(d.Object)
+			if err == nil {
+				err = client.Delete(ctx, d.Object.GetName(), metav1.DeleteOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.helm(t, "uninstall", "kubenergy", "--no-hooks", "--wait")
+	for i := range documents {
+		if gone, err := w.gone(ctx, documents[i].Object); !gone || err != nil {
+			t.Errorf("%s is still there (%v)", documents[i].Name(), err)
+		}
+	}
+}
+
+func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
+	jobs, err := w.client.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	released := 0
+	for i := range jobs.Items {
+		j := &jobs.Items[i]
+		if j.Labels[kube.LabelHeld] != "" || j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
+			t.Errorf("Job %s/%s: suspend %v, labels %v, finalizers %v", j.Namespace, j.Name, j.Spec.Suspend, j.Labels, j.Finalizers)
+		}
+		if j.Annotations[kube.AnnotationReleasedAt] != "" {
+			released++
+		}
+	}
+	if released == 0 {
+		t.Error("no Job was held and released")
+	}
+}

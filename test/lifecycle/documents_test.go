@@ -1,0 +1,113 @@
+package lifecycle
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// document is the commands of a section of a document, in their order. A test takes them one by one, and fails where the
+// document says something else than it expects: what a reader does is what was tested.
+type document struct {
+	name     string
+	commands []string
+}
+
+// commandsOf reads the code blocks of a section: fenced ones that are marked sh, and indented ones.
+func commandsOf(t *testing.T, path, heading string) *document {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no section %q", path, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	d := &document{name: path}
+	fenced := ""
+	var command []string
+	flush := func() {
+		if len(command) > 0 {
+			d.commands = append(d.commands, strings.Join(command, "\n"))
+		}
+		command = nil
+	}
+	for line := range strings.Lines(section) {
+		line = strings.TrimRight(line, "\n")
+		indented, isIndented := strings.CutPrefix(line, "    ")
+		switch {
+		case fenced != "" && line == "```":
+			flush()
+			fenced = ""
+		case fenced == "" && strings.HasPrefix(line, "```"):
+			fenced = line
+		case fenced == "```sh" || fenced == "" && isIndented:
+			if fenced == "" {
+				line = indented
+			}
+			command = append(command, line)
+			if !goesOn(command) {
+				flush()
+			}
+		case fenced == "":
+			flush()
+		}
+	}
+	flush()
+	return d
+}
+
+// goesOn reports whether a command needs another line: after a backslash, a pipe, and until a loop is done.
+func goesOn(lines []string) bool {
+	last := strings.TrimSpace(lines[len(lines)-1])
+	opened, closed := 0, 0
+	for _, l := range lines {
+		for word := range strings.FieldsSeq(l) {
+			switch strings.TrimSuffix(word, ";") {
+			case "do":
+				opened++
+			case "done":
+				closed++
+			}
+		}
+	}
+	return strings.HasSuffix(last, "\\") || strings.HasSuffix(last, "|") || opened > closed
+}
+
+// next takes the next command, which must begin so.
+func (d *document) next(t *testing.T, beginning string) string {
+	t.Helper()
+	if len(d.commands) == 0 {
+		t.Fatalf("%s ends before %q", d.name, beginning)
+	}
+	command := d.commands[0]
+	d.commands = d.commands[1:]
+	if !strings.HasPrefix(command, beginning) {
+		t.Fatalf("%s goes on with %q, want %q…", d.name, command, beginning)
+	}
+	return command
+}
+
+// end wants no command to be left.
+func (d *document) end(t *testing.T) {
+	t.Helper()
+	if len(d.commands) > 0 {
+		t.Errorf("%s has commands that were not tried: %q", d.name, d.commands)
+	}
+}
+
+func TestCommandsOf(t *testing.T) {
+	path := t.TempDir() + "/d.md"
+	text := "# A\n\n## B\n\nSay:\n\n```sh\nhelm install x \\\n    --set a=b\nkubectl get y   # why\n```\n\n```yaml\na: b\n```\n\n" +
+		"    kubectl get z |\n      while read -r a; do\n        echo $a\n      done\n    ls\n\nEnd.\n\n## C\n\n    rm\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := commandsOf(t, path, "## B")
+	want := []string{"helm install x \\\n    --set a=b", "kubectl get y   # why", "kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls"}
+	if got, want := strings.Join(d.commands, "\n--\n"), strings.Join(want, "\n--\n"); got != want {
+		t.Errorf("commands are\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,59 @@
+package lifecycle
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The grid of the test: every third minute is cleaner than the two after it, and from an hour after the start on, it is
+// cleanest. A Job that may wait for some minutes is held until the next third minute, one that may wait for hours until
+// the cleanest hours, which do not come while the test runs.
+const (
+	cycle    = 3 * time.Minute
+	clean    = time.Minute // at the start of each cycle
+	farAhead = time.Hour
+)
+
+// writeGrid writes a day of it and returns when the cleanest hours begin.
+func writeGrid(t *testing.T, dir string, now time.Time) (cleanest time.Time) {
+	t.Helper()
+	now = now.UTC().Truncate(time.Minute)
+	cleanest = now.Add(farAhead)
+	var b strings.Builder
+	b.WriteString("datetime,ci_lifecycle_g_per_kwh\n")
+	for at := now.Add(-10 * time.Minute); at.Before(now.Add(24 * time.Hour)); at = at.Add(time.Minute) {
+		value := 500
+		switch {
+		case !at.Before(cleanest) && at.Before(cleanest.Add(6*time.Hour)):
+			value = 50
+		case at.Sub(at.Truncate(cycle)) < clean:
+			value = 300
+		}
+		fmt.Fprintf(&b, "%s,%d\n", at.Format(time.RFC3339), value)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "grid.csv"), []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const values = "signals: {data: {configMap: grid}}\nzones:\n- name: default\n  spec:\n    zone: DE\n    default: true\n" +
+		"    carbon: {sources: [{file: {path: grid.csv}}, {typical: {}}]}\n"
+	if err := os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return cleanest
+}
+
+// beforeWindow waits until there is time to submit a Job before the next clean minute, and returns when that begins.
+func beforeWindow() time.Time {
+	for {
+		now := time.Now().UTC()
+		start := now.Truncate(cycle)
+		if in := now.Sub(start); in >= clean && in < cycle-20*time.Second {
+			return start.Add(cycle)
+		}
+		time.Sleep(time.Second)
+	}
+}

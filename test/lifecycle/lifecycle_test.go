@@ -1,0 +1,409 @@
+package lifecycle
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// TestLifecycle is one story: each part begins where the one before has ended.
+func TestLifecycle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds every binary and starts a control plane")
+	}
+	w := &world{dir: build(t), readme: commandsOf(t, filepath.Join(root, "README.md"), "## Install it")}
+	w.shell = newShell(t, w.dir)
+	cleanest := writeGrid(t, w.dir, time.Now())
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"a cluster without KubEnergy", w.start},
+		{"helm install", w.install},
+		{"shadow mode by default", w.shadow},
+		{"helm upgrade to a grid with windows", w.upgrade},
+		{"enforce in one namespace", func(t *testing.T) { w.enforce(t, cleanest) }},
+		{"run now", w.runNow},
+		{"shadow and back", w.switchModes},
+		{"break glass", w.breakGlass},
+		{"upgrade after that", w.recover},
+		{"helm uninstall", w.uninstall},
+		{"removing the kinds", w.removeKinds},
+		{"stop", w.stop},
+	} {
+		if !t.Run(part.name, part.run) {
+			t.FailNow() // the rest would only follow from this
+		}
+	}
+}
+
+func (w *world) start(t *testing.T) {
+	w.readme.next(t, "helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n    --set zone=") // elsewhere, with images
+	w.readme.next(t, "make build tools")                                                                                            // is what build did
+	w.shell.run(t, w.readme.next(t, "bin/kubenergy-lab up --stock &"))
+	w.shell.run(t, "lab=$!")
+	w.eventually(t, time.Minute, "the lab says that it is up", func() bool {
+		output, _ := w.shell.try("cat command-1.out")
+		return strings.Contains(output, "Interrupt to stop")
+	})
+	w.shell.run(t, w.readme.next(t, "export KUBECONFIG=$PWD/out/lab/cluster/kubeconfig PATH=$PWD/bin:$PATH"))
+	w.connect(t)
+	w.shell.say(t, "kubectl get nodes -L topology.kubernetes.io/region", "eu-central-1", "Ready")
+}
+
+func (w *world) install(t *testing.T) {
+	w.shell.say(t, w.readme.next(t, "helm install kubenergy charts/kubenergy"), "STATUS: deployed")
+	for name, replicas := range map[string]int32{"kubenergy-scheduler": 2, "kubenergy-controller": 1} {
+		d, err := w.client.AppsV1().Deployments(kube.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Status.ReadyReplicas != replicas {
+			t.Errorf("%s has %d ready replicas, want %d", name, d.Status.ReadyReplicas, replicas)
+		}
+	}
+	pods, err := w.client.CoreV1().Pods(kube.Namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range pods.Items {
+		for _, s := range pods.Items[i].Status.ContainerStatuses {
+			if s.RestartCount > 0 {
+				t.Errorf("%s was restarted %d times", pods.Items[i].Name, s.RestartCount)
+			}
+		}
+	}
+	w.zoneIsReady(t, "typical")
+	zone := w.zone(t)
+	if c := zone.Status.Carbon; c.Quality != "estimated" || c.ForecastSource == "" || time.Duration(len(c.Values))*c.Step.Duration < 23*time.Hour {
+		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource, len(c.Values), c.Step.Duration)
+	}
+	w.shell.say(t, w.readme.next(t, "kubenergy doctor"), "0 failed")
+	w.shell.say(t, w.readme.next(t, "kubectl get gridzones,energypolicies -A"), "gridzone.kubenergy.io/default", "energypolicy.kubenergy.io/default")
+}
+
+func (w *world) zoneIsReady(t *testing.T, source string) {
+	t.Helper()
+	w.eventually(t, 30*time.Second, "the GridZone is Ready from "+source, func() bool {
+		zone := w.zone(t)
+		for _, c := range zone.Status.Conditions {
+			if c.Type == "Ready" {
+				return c.Status == metav1.ConditionTrue && zone.Status.Carbon.Source == source
+			}
+		}
+		return false
+	})
+}
+
+// shadow submits a Job to a namespace that has not opted in: it is counted and not touched.
+func (w *world) shadow(t *testing.T) {
+	if mode := w.policy(t).Spec.Mode; mode != "shadow" {
+		t.Fatalf("the cluster's mode is %q", mode)
+	}
+	w.startsAtOnce(t, "default", "in-shadow")
+	w.eventually(t, 30*time.Second, "the cluster's policy counts the Job", func() bool {
+		shadow := w.policy(t).Status.Shadow
+		return shadow != nil && shadow.Decided == 1
+	})
+}
+
+// startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
+func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
+	t.Helper()
+	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) || len(created.Labels[kube.LabelHeld]) > 0 {
+		t.Errorf("%s was created suspended: %v", name, created.Labels)
+	}
+	w.eventually(t, 30*time.Second, name+" is done", func() bool { return complete(w.job(t, namespace, name)) })
+	for key := range w.job(t, namespace, name).Annotations {
+		if key != kube.AnnotationAllowedDelay && key != kube.AnnotationExpectedDuration && strings.HasPrefix(key, "kubenergy.io/") {
+			t.Errorf("%s was given the annotation %s", name, key)
+		}
+	}
+}
+
+// upgrade gives the controller a file, and the zone a source that reads it.
+func (w *world) upgrade(t *testing.T) {
+	w.shell.run(t, "kubectl -n kubenergy-system create configmap grid --from-file=grid.csv")
+	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait", "STATUS: deployed")
+	w.zoneIsReady(t, "file")
+	w.startsAtOnce(t, "default", "in-shadow-again")
+	w.eventually(t, 30*time.Second, "the cluster's policy counts a Job that it would have held", func() bool {
+		shadow := w.policy(t).Status.Shadow
+		return shadow != nil && shadow.Held == 1 && shadow.SavedGrams > 0
+	})
+}
+
+// enforce holds Jobs and Jobs of CronJobs in one namespace, and lets them go at their windows.
+func (w *world) enforce(t *testing.T, cleanest time.Time) {
+	w.shell.run(t, w.readme.next(t, "kubectl create namespace team-a"))
+	w.shell.run(t, w.readme.next(t, "kubectl label namespace team-a kubenergy.io/mode=enforce"))
+	w.admits(t)
+	w.shell.run(t, w.readme.next(t, "kubectl apply -n team-a -f examples/job.yaml -f examples/cronjob.yaml"))
+	w.submitCron(t, "minutely", "2h")
+	if got := w.heldUntil(t, "nightly-report"); got.Before(cleanest) {
+		t.Errorf("nightly-report is held until %v, before the cleanest hours from %v on", got, cleanest)
+	}
+	w.shell.say(t, w.readme.next(t, "kubectl get jobs -n team-a -L kubenergy.io/held"), "Suspended", "true")
+	for name, explain := range map[string]string{
+		"reindex":        w.readme.next(t, "kubenergy explain job reindex -n team-a"),
+		"nightly-report": "kubenergy explain job nightly-report -n team-a",
+	} {
+		w.heldUntil(t, name)
+		annotations := w.job(t, team, name).Annotations
+		w.shell.say(t, explain, "held until "+annotations[kube.AnnotationHeldUntil], annotations[kube.AnnotationHeldReason], "namespace label", "Latest start")
+	}
+	w.shell.say(t, w.readme.next(t, "kubenergy forecast --zone default"), "gCO2e/kWh")
+
+	w.shell.run(t, "kubectl create job backup-today -n team-a --from=cronjob/backup")
+	w.heldUntil(t, "backup-today")
+
+	window := beforeWindow()
+	w.submit(t, team, "soon", "5m", "kubenergy")
+	w.submit(t, team, "unmarked", "", "kubenergy")
+	if got := w.heldUntil(t, "soon"); !got.Equal(window) {
+		t.Errorf("soon is held until %v, want %v", got, window)
+	}
+	if unmarked := w.job(t, team, "unmarked"); suspended(unmarked) {
+		t.Error("a Job that nobody marked is suspended")
+	}
+	w.eventually(t, 75*time.Second, "a Job of the CronJob is held", func() bool {
+		for _, job := range w.ownedBy(t, "minutely") {
+			if held(&job) {
+				return true
+			}
+		}
+		return false
+	})
+	w.eventually(t, cycle, "its window comes and soon is let go", func() bool { return !suspended(w.job(t, team, "soon")) })
+	// It is let go a little ahead, by as much as a released Job takes to start.
+	if late := time.Since(window); late < -10*time.Second || late > 10*time.Second {
+		t.Errorf("it was let go %v after its window had begun", late)
+	}
+	w.eventually(t, 30*time.Second, "soon is done", func() bool { return complete(w.job(t, team, "soon")) })
+	w.wasScheduledBy(t, "soon", "kubenergy")
+	if !suspended(w.job(t, team, "nightly-report")) {
+		t.Error("nightly-report was let go with it")
+	}
+}
+
+func (w *world) wasScheduledBy(t *testing.T, job, scheduler string) {
+	t.Helper()
+	pods, err := w.client.CoreV1().Pods(team).List(t.Context(), metav1.ListOptions{LabelSelector: "job-name=" + job})
+	if err != nil || len(pods.Items) != 1 {
+		t.Fatalf("%d pods, %v", len(pods.Items), err)
+	}
+	events, err := w.client.CoreV1().Events(team).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled,involvedObject.name=" + pods.Items[0].Name})
+	if err != nil || len(events.Items) == 0 {
+		t.Fatalf("no event says who scheduled %s: %v", pods.Items[0].Name, err)
+	}
+	if e := events.Items[0]; e.ReportingController != scheduler && e.Source.Component != scheduler {
+		t.Errorf("%s was scheduled by %q", pods.Items[0].Name, e.ReportingController+e.Source.Component)
+	}
+}
+
+func (w *world) runNow(t *testing.T) {
+	w.shell.run(t, w.readme.next(t, "kubenergy run-now job reindex -n team-a"))
+	w.eventually(t, 10*time.Second, "reindex runs", func() bool {
+		job := w.job(t, team, "reindex")
+		return !suspended(job) && job.Labels[kube.LabelHeld] == "" && job.Annotations[kube.AnnotationReleasedAt] != "" && job.Status.Active == 1
+	})
+	w.barePods(t)
+}
+
+// barePods holds pods that nobody's Job is, and wants them bound: one that is told to run, one whose delay is used up.
+func (w *world) barePods(t *testing.T) {
+	pods := w.client.CoreV1().Pods(team)
+	for name, delay := range map[string]string{"told": "1h", "due": "15s"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationAllowedDelay: delay, kube.AnnotationCarbonThreshold: "10"}},
+			Spec:       corev1.PodSpec{SchedulerName: "kubenergy", Containers: []corev1.Container{{Name: "c", Image: "busybox"}}},
+		}
+		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bound := func(name string) bool {
+		pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil && pod.Spec.NodeName != ""
+	}
+	w.eventually(t, 10*time.Second, "the pod says that it is held", func() bool {
+		pod, err := pods.Get(t.Context(), "told", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonSchedulingGated })
+	})
+	if bound("told") {
+		t.Error("the pod was not held")
+	}
+	w.shell.run(t, "kubenergy run-now pod told -n team-a")
+	w.eventually(t, 10*time.Second, "the pod that was told to run is bound", func() bool { return bound("told") })
+	w.eventually(t, 20*time.Second, "the pod whose delay is used up is bound", func() bool { return bound("due") })
+}
+
+// switchModes releases by switching to shadow, which touches nothing new, and holds again after switching back.
+func (w *world) switchModes(t *testing.T) {
+	w.submit(t, team, "before-shadow", "2h", "")
+	w.heldUntil(t, "before-shadow")
+	w.shell.run(t, w.readme.next(t, "kubectl label namespace team-a kubenergy.io/mode=shadow --overwrite"))
+	w.eventually(t, 10*time.Second, "nothing is held", func() bool { return len(w.heldJobs(t)) == 0 })
+	w.eventually(t, 30*time.Second, "before-shadow is done", func() bool { return complete(w.job(t, team, "before-shadow")) })
+	w.startsAtOnce(t, team, "under-shadow")
+	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce --overwrite")
+	w.admits(t)
+	w.submit(t, team, "after-shadow", "2h", "")
+	w.heldUntil(t, "after-shadow")
+}
+
+// admits waits until new Jobs of the namespace are held. The API server takes a moment to see its label, and so does the
+// scheduler, which would let go at once of what it takes for a Job under shadow.
+func (w *world) admits(t *testing.T) {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: batchv1.JobSpec{Template: pods("")}}
+	job.Annotations = map[string]string{kube.AnnotationAllowedDelay: "2h"}
+	w.eventually(t, 5*time.Second, "new Jobs are held", func() bool {
+		got, err := w.client.BatchV1().Jobs(team).Create(t.Context(), job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && suspended(got)
+	})
+	time.Sleep(time.Second)
+}
+
+// heldJobs are the Jobs that anybody would call held: by our label, or suspended.
+func (w *world) heldJobs(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, job := range w.jobs(t) {
+		if suspended(&job) || job.Labels[kube.LabelHeld] != "" {
+			names = append(names, job.Namespace+"/"+job.Name)
+		}
+	}
+	return names
+}
+
+// breakGlass kills everything of ours and does what the document says then.
+func (w *world) breakGlass(t *testing.T) {
+	w.submit(t, team, "stuck", "2h", "")
+	w.heldUntil(t, "stuck")
+	for pid := range w.ours(t) {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be one that has just ended
+	}
+	w.shell.run(t, "kubectl -n kubenergy-system scale deployment --all --replicas=0")
+	w.shell.run(t, "kubectl -n kubenergy-system delete pods --all --force --grace-period=0")
+	w.eventually(t, 30*time.Second, "no process of ours is left", func() bool {
+		pods, err := w.client.CoreV1().Pods(kube.Namespace).List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
+	})
+	created := w.submit(t, team, "stuck-as-well", "2h", "")
+	if !suspended(created) {
+		t.Error("without anything of ours, the policy is gone as well")
+	}
+	waiting := w.heldJobs(t)
+	if len(waiting) < 3 {
+		t.Fatalf("only %q wait", waiting)
+	}
+	document := commandsOf(t, filepath.Join(root, "deploy/hold/README.md"), "## Break glass: nothing of ours runs, and Jobs wait")
+	for _, command := range document.commands {
+		if strings.HasPrefix(command, "kubenergy ") {
+			continue // the short way, which does the same; kubectl alone must do
+		}
+		w.shell.run(t, command)
+	}
+	w.eventually(t, 60*time.Second, fmt.Sprintf("%d Jobs that waited run", len(waiting)), func() bool {
+		for _, name := range waiting {
+			namespace, name, _ := strings.Cut(name, "/")
+			if job := w.job(t, namespace, name); suspended(job) || job.Labels[kube.LabelHeld] != "" || job.Status.StartTime == nil {
+				return false
+			}
+		}
+		return complete(w.job(t, team, "stuck")) && complete(w.job(t, team, "stuck-as-well"))
+	})
+	w.startsAtOnce(t, team, "after-the-glass-was-broken")
+}
+
+// recover puts back what the break-glass steps took away.
+func (w *world) recover(t *testing.T) {
+	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait", "STATUS: deployed")
+	w.admits(t)
+	w.submit(t, team, "again", "2h", "kubenergy")
+	w.heldUntil(t, "again")
+	w.shell.say(t, "kubenergy doctor", "0 failed")
+}
+
+func (w *world) uninstall(t *testing.T) {
+	waiting := w.heldJobs(t)
+	if len(waiting) == 0 {
+		t.Fatal("nothing is held before the uninstall")
+	}
+	w.submit(t, team, "last", "2h", "")
+	w.heldUntil(t, "last")
+	w.shell.say(t, w.readme.next(t, "helm uninstall kubenergy --namespace kubenergy-system"), "uninstalled")
+	w.readme.end(t)
+	if left := w.heldJobs(t); len(left) > 0 {
+		t.Errorf("held after the uninstall: %q", left)
+	}
+	w.eventually(t, 30*time.Second, "last is done", func() bool { return complete(w.job(t, team, "last")) })
+	w.startsAtOnce(t, team, "after-uninstall")
+	w.eventually(t, 60*time.Second, "no pod of ours is left", func() bool {
+		pods, err := w.client.CoreV1().Pods(kube.Namespace).List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
+	})
+	w.nothingOfOursIsLeft(t)
+	// The label of the namespace is its owner's.
+	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode-")
+}
+
+// removeKinds is what the README says of the kinds: nothing keeps them, and the namespace goes as well.
+func (w *world) removeKinds(t *testing.T) {
+	w.shell.run(t, "kubectl delete -f charts/kubenergy/crds --timeout=60s")
+	w.shell.run(t, "kubectl delete namespace kubenergy-system --timeout=60s")
+}
+
+// stop ends the lab, which leaves no process behind.
+func (w *world) stop(t *testing.T) {
+	before := maps.Clone(w.ours(t))
+	w.shell.run(t, `kill "$lab" && wait "$lab"`)
+	if left := w.ours(t); len(left) > 0 {
+		t.Errorf("processes that are left: %v (before: %v)", left, before)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "out/lab/cluster/pods/logs")); err != nil {
+		t.Error("the logs of pods are gone:", err)
+	}
+}
+
+// nothingOfOursIsLeft looks at every object of the cluster: labels, finalizers and names.
+func (w *world) nothingOfOursIsLeft(t *testing.T) {
+	t.Helper()
+	for _, found := range w.traces(t) {
+		t.Errorf("after the uninstall there is %s", found)
+	}
+	nodes, err := w.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; !isReady(n) {
+			t.Errorf("node %s is not ready", n.Name)
+		}
+	}
+}
+
+func isReady(n *corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

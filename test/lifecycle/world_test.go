@@ -1,0 +1,283 @@
+package lifecycle
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const root = "../.."
+
+// world is a folder that looks like a clone in which everything has been built, and what goes on there.
+type world struct {
+	dir     string
+	shell   *shell
+	client  kubernetes.Interface
+	objects dynamic.Interface
+	readme  *document
+}
+
+// build makes the folder: what `make build tools` would build, and the folders that commands name.
+func build(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "life") // t.TempDir is too long for etcd's socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	bin := filepath.Join(dir, "bin")
+	for _, args := range [][]string{
+		{"build", "-p", "2", "-o", bin + "/", "./cmd/..."},
+		{"build", "-p", "2", "-modfile=go.tools.mod", "-o", filepath.Join(bin, "helm"), "helm.sh/helm/v4/cmd/helm"},
+	} {
+		began := time.Now()
+		cmd := exec.CommandContext(t.Context(), "go", args...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		t.Logf("go %s: %v", strings.Join(args, " "), time.Since(began).Round(time.Second))
+	}
+	if err := os.Symlink("kubenergy-lab", filepath.Join(bin, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"charts", "examples", "deploy"} {
+		path, err := filepath.Abs(filepath.Join(root, name))
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(dir, name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// connect looks at the cluster that the lab has written a kubeconfig for.
+func (w *world) connect(t *testing.T) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(w.dir, "out/lab/cluster/kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	if w.client, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	if w.objects, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) zone(t *testing.T) *v1alpha1.GridZone {
+	t.Helper()
+	got, err := w.objects.Resource(v1alpha1.GroupVersion.WithResource("gridzones")).Get(t.Context(), "default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var zone v1alpha1.GridZone
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, &zone); err != nil {
+		t.Fatal(err)
+	}
+	return &zone
+}
+
+func (w *world) policy(t *testing.T) *v1alpha1.EnergyPolicy {
+	t.Helper()
+	got, err := w.objects.Resource(v1alpha1.GroupVersion.WithResource("energypolicies")).Namespace(kube.Namespace).
+		Get(t.Context(), "default", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var policy v1alpha1.EnergyPolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, &policy); err != nil {
+		t.Fatal(err)
+	}
+	return &policy
+}
+
+const team = "team-a"
+
+// submit creates a Job that runs for two seconds. An empty delay is none, an empty scheduler the cluster's own.
+func (w *world) submit(t *testing.T, namespace, name, delay, scheduler string) *batchv1.Job {
+	t.Helper()
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: batchv1.JobSpec{Template: pods(scheduler)}}
+	job.Annotations = map[string]string{kube.AnnotationExpectedDuration: "30s"}
+	if delay != "" {
+		job.Annotations[kube.AnnotationAllowedDelay] = delay
+	}
+	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+func pods(scheduler string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"kubenergy.io/lab-run-seconds": "2"}},
+		Spec: corev1.PodSpec{
+			SchedulerName: scheduler, RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{Name: "main", Image: "example.org/work"}},
+		},
+	}
+}
+
+// submitCron creates a CronJob that runs every minute, whose Jobs may wait.
+func (w *world) submitCron(t *testing.T, name, delay string) {
+	t.Helper()
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{
+		Schedule: "* * * * *",
+		JobTemplate: batchv1.JobTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.AnnotationAllowedDelay: delay}},
+			Spec:       batchv1.JobSpec{Template: pods("")},
+		},
+	}}
+	if _, err := w.client.BatchV1().CronJobs(team).Create(t.Context(), cron, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) job(t *testing.T, namespace, name string) *batchv1.Job {
+	t.Helper()
+	job, err := w.client.BatchV1().Jobs(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+func (w *world) jobs(t *testing.T) []batchv1.Job {
+	t.Helper()
+	list, err := w.client.BatchV1().Jobs("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
+
+func complete(job *batchv1.Job) bool {
+	for _, c := range job.Status.Conditions {
+		if c.Type == batchv1.JobComplete {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// held reports whether a Job is held, and says so on itself: until when, until when at the latest, and why.
+func held(job *batchv1.Job) bool {
+	for _, key := range []string{kube.AnnotationHeldUntil, kube.AnnotationLatestStart, kube.AnnotationHeldReason} {
+		if job.Annotations[key] == "" {
+			return false
+		}
+	}
+	return suspended(job) && job.Labels[kube.LabelHeld] == "true"
+}
+
+// heldUntil waits until a Job is held with a plan, and returns how long.
+func (w *world) heldUntil(t *testing.T, name string) time.Time {
+	t.Helper()
+	var job *batchv1.Job
+	w.eventually(t, 30*time.Second, name+" is held and says until when and why", func() bool {
+		job = w.job(t, team, name)
+		return held(job)
+	})
+	until, err := time.Parse(time.RFC3339, job.Annotations[kube.AnnotationHeldUntil])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return until
+}
+
+// ownedBy returns the Jobs of a CronJob.
+func (w *world) ownedBy(t *testing.T, cron string) []batchv1.Job {
+	t.Helper()
+	var owned []batchv1.Job
+	for _, job := range w.jobs(t) {
+		for _, o := range job.OwnerReferences {
+			if o.Kind == "CronJob" && o.Name == cron {
+				owned = append(owned, job)
+			}
+		}
+	}
+	return owned
+}
+
+func (w *world) eventually(t *testing.T, within time.Duration, what string, done func() bool) {
+	t.Helper()
+	began := time.Now()
+	for !done() {
+		if time.Since(began) > within {
+			w.dump(t)
+			t.Fatalf("after %v it is not true that %s", within, what)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Logf("after %v: %s", time.Since(began).Round(100*time.Millisecond), what)
+}
+
+// dump shows what can explain a failure.
+func (w *world) dump(t *testing.T) {
+	for _, command := range []string{
+		"kubectl get pods,jobs -A -o wide", "kubectl get energypolicies,gridzones -A -o yaml | head -120", "kubectl get events -A | tail -30",
+	} {
+		output, _ := w.shell.try(command)
+		t.Logf("$ %s\n%s", command, output)
+	}
+	logs, err := filepath.Glob(filepath.Join(w.dir, "out/lab/cluster/pods/logs/*"))
+	if err != nil {
+		t.Log(err)
+	}
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Log(err)
+		}
+		t.Logf("%s ends with\n%s", filepath.Base(path), text[max(0, len(text)-3000):])
+	}
+}
+
+// ours returns the processes of our components: what runs from the folder's binaries, but for the lab. It is known on
+// Linux only.
+func (w *world) ours(t *testing.T) map[int]string {
+	t.Helper()
+	links, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	processes := map[int]string{}
+	for _, link := range links {
+		program, err := os.Readlink(link)
+		if err != nil || filepath.Dir(program) != filepath.Join(w.dir, "bin") {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		if err != nil {
+			t.Fatal(errors.Join(err, fmt.Errorf("reading %s", link)))
+		}
+		if name := filepath.Base(program); name != "kubenergy-lab" {
+			processes[pid] = name
+		}
+	}
+	return processes
+}
