@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,7 +63,7 @@ func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, l
 		Status:     v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: quantity(cpus), v1.ResourceMemory: quantity(memory)}},
 	}
 	if gpus > 0 {
-		s.nodes[name].Status.Capacity["nvidia.com/gpu"] = quantity(fmt.Sprint(gpus))
+		s.nodes[name].Status.Capacity["nvidia.com/gpu"] = quantity(strconv.Itoa(gpus))
 	}
 }
 
@@ -166,7 +168,7 @@ func (s *hardwareServer) patch(name string, q *http.Request, body []byte, dry bo
 		}
 	}
 	if at.Metadata.ResourceVersion != n.ResourceVersion {
-		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, fmt.Errorf("the object has been modified")))
+		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, errors.New("the object has been modified")))
 	}
 	if dry {
 		return 200, n

@@ -177,19 +177,26 @@ func (f *File) check() error {
 			priced++
 		}
 	}
-	if priced > 0 && priced < len(f.Sites) {
-		return errors.New("some sites have a price and some have none: the cost would leave those out")
-	}
-	if f.Weights.Price > 0 && priced == 0 {
-		return errors.New("price has a weight, and no site has a price")
-	}
-	if f.Limits.Price != nil && priced == 0 {
-		return errors.New("limits.price is given, and no site has a price")
+	if err := f.checkPrices(priced); err != nil {
+		return err
 	}
 	if err := f.checkStrategies(); err != nil {
 		return err
 	}
 	return f.checkPolicy()
+}
+
+// checkPrices is given how many sites have a price.
+func (f *File) checkPrices(priced int) error {
+	switch {
+	case priced > 0 && priced < len(f.Sites):
+		return errors.New("some sites have a price and some have none: the cost would leave those out")
+	case f.Weights.Price > 0 && priced == 0:
+		return errors.New("price has a weight, and no site has a price")
+	case f.Limits.Price != nil && priced == 0:
+		return errors.New("limits.price is given, and no site has a price")
+	}
+	return nil
 }
 
 func (f *File) checkStrategies() error {

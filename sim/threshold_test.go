@@ -109,8 +109,8 @@ func TestThresholdOnTheGermanGrid(t *testing.T) {
 		if late > 0 {
 			t.Errorf("%s: %d jobs were held past their latest start", c.name, late)
 		}
-		emissions[c.name] = r.Totals.Carbon.Kg()
-		t.Logf("%s: %.2f kg, %d of %d held, energy %v", c.name, r.Totals.Carbon.Kg(), held, len(s.Jobs), r.Totals.Energy)
+		emissions[c.name] = r.Carbon.Kg()
+		t.Logf("%s: %.2f kg, %d of %d held, energy %v", c.name, r.Carbon.Kg(), held, len(s.Jobs), r.Energy)
 	}
 	for _, name := range []string{"cleanest third", "at most 400 g/kWh"} {
 		if !(emissions[name] < emissions["now"]) {

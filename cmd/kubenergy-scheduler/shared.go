@@ -60,7 +60,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 func (s *shared) knowledge(ctx context.Context, config *rest.Config) (func() *kube.View, func(context.Context) error, error) {
 	defaults, warnings := kube.AliasEnvironment(os.Environ(), s.options.defaults)
 	for _, w := range warnings {
-		s.log.WarnContext(ctx, w)
+		s.log.WarnContext(ctx, "reading the environment", "warning", w)
 	}
 	if s.options.signals != "" || s.options.profiles != "" {
 		defaults.Mode = v1alpha1.ModeEnforce // nobody can say it in a file
