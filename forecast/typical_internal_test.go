@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -24,7 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "write the tables of typical days anew
 func shared(t testing.TB, name string) []byte {
 	t.Helper()
 	text, err := grid.ReadFile(filepath.Join(filepath.FromSlash("../../shared/data"), filepath.FromSlash(name)))
-	if os.IsNotExist(err) {
+	if errors.Is(err, os.ErrNotExist) {
 		t.Skipf("the shared data folder is not here: %v", err)
 	}
 	if err != nil {
