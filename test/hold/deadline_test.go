@@ -162,7 +162,7 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 func (d *diary) awaitStarts(t *testing.T, names []string, delay time.Duration) {
 	t.Helper()
 	var last time.Time
-	eventually(t, 20*time.Second, "everything has been seen", func() bool { // the diary is kept from a watch
+	eventually(t, time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
 		_, last = d.span(names)
 		return !last.IsZero()
 	})

@@ -16,6 +16,9 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
+// patience is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default limits.
+const patience = time.Minute
+
 // TestNeverHeld has one test for each row of what is never held, and for what becomes of what was.
 func TestNeverHeld(t *testing.T) {
 	if testing.Short() {
@@ -77,7 +80,7 @@ func TestNeverHeld(t *testing.T) {
 				if _, err := w.client.AppsV1().Deployments(n).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 20*time.Second, "both pods are bound", func() bool {
+				eventually(t, patience, "both pods are bound", func() bool {
 					pods, err := w.client.CoreV1().Pods(n).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 					return err == nil && len(pods.Items) == 2 && pods.Items[0].Spec.NodeName != "" && pods.Items[1].Spec.NodeName != ""
 				})
@@ -85,21 +88,21 @@ func TestNeverHeld(t *testing.T) {
 			"a released pod that does not fit": func(t *testing.T) { w.releasedIsFinal(t, n) },
 			"a held Job told to run now": func(t *testing.T) {
 				w.createJob(t, n, newJob("hurry", "1h", nil))
-				eventually(t, 20*time.Second, "it says until when it is held", func() bool {
+				eventually(t, patience, "it says until when it is held", func() bool {
 					return w.job(t, n, "hurry").Annotations[kube.AnnotationHeldUntil] != ""
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
 				if _, err := w.client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				d.startsWithin(t, "hurry", 20*time.Second)
+				d.startsWithin(t, "hurry", patience)
 				w.wantEvents(t, n, "hurry", "Held Released")
 			},
 			"a held pod told to run now": func(t *testing.T) {
 				if _, err := w.client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil), metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, 20*time.Second, "it says that it is held", func() bool {
+				eventually(t, patience, "it says that it is held", func() bool {
 					pod, err := w.client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
 					return err == nil && len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
 						strings.HasPrefix(pod.Status.Conditions[0].Message, "held until")
@@ -108,7 +111,7 @@ func TestNeverHeld(t *testing.T) {
 				if _, err := w.client.CoreV1().Pods(n).Patch(ctx, "hurry-pod", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				d.startsWithin(t, "hurry-pod", 20*time.Second)
+				d.startsWithin(t, "hurry-pod", patience)
 				w.wantEvents(t, n, "hurry-pod", "Held Released")
 			},
 			"our account touches nothing else": func(t *testing.T) { w.guardHolds(t, n) },
@@ -140,7 +143,7 @@ func (w *world) job(t *testing.T, namespace, name string) *batchv1.Job {
 func (w *world) runsAtOnce(t *testing.T, d *diary, namespace string, job *batchv1.Job) {
 	t.Helper()
 	w.createJob(t, namespace, job)
-	d.startsWithin(t, job.Name, 20*time.Second)
+	d.startsWithin(t, job.Name, patience)
 }
 
 func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
@@ -156,7 +159,7 @@ func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
 func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	var got string
-	eventually(t, 20*time.Second, name+" has the events "+want, func() bool {
+	eventually(t, patience, name+" has the events "+want, func() bool {
 		list, err := w.client.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=" + name})
 		if err != nil {
 			t.Fatal(err)
@@ -238,7 +241,7 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 		}
 		return pod.Status.Conditions[0]
 	}
-	eventually(t, 20*time.Second, "the scheduler has tried it", func() bool { return condition().Reason == v1.PodReasonUnschedulable })
+	eventually(t, patience, "the scheduler has tried it", func() bool { return condition().Reason == v1.PodReasonUnschedulable })
 	// A longer delay would let it wait again, had it not been released.
 	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)
 	if _, err := w.client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
