@@ -89,3 +89,10 @@ func TestZoneOfRegionThatTwoProvidersHave(t *testing.T) {
 		t.Errorf("of azure it is %q", zone)
 	}
 }
+
+// docs/signals.md gives this number.
+func TestNumberOfRegions(t *testing.T) {
+	if n := len(cloudRegions); n != 157 {
+		t.Errorf("%d regions: say so in docs/signals.md", n)
+	}
+}

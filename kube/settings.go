@@ -7,9 +7,6 @@ import (
 	"strings"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
@@ -257,21 +254,6 @@ func (s *Settings) applyMarkedLimits(m *Marks, r recorder) {
 
 // Settle returns the workload as the core sees it, and the settings that hold for it, as far as v knows them.
 func (v *View) Settle(w *Work) (sched.Job, Settings) { return v.settle(w, nil) }
-
-// PodJob reads and settles a pod. Where its annotations make no sense there is an error, and the outcome is that of a pod
-// that nobody marked.
-func (v *View) PodJob(pod *v1.Pod) (sched.Job, Settings, error) {
-	work, err := ReadPod(pod)
-	job, settings := v.Settle(&work)
-	return job, settings, err
-}
-
-// BatchJob is the same for a Job.
-func (v *View) BatchJob(j *batchv1.Job) (sched.Job, Settings, error) {
-	work, err := ReadJob(j)
-	job, settings := v.Settle(&work)
-	return job, settings, err
-}
 
 // Origins returns where each setting of a workload comes from, for people.
 func (v *View) Origins(w *Work) []Origin {

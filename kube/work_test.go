@@ -107,10 +107,11 @@ func TestPodJob(t *testing.T) {
 				Spec:       tc.spec,
 			}
 			tc.want.ID, tc.want.Submitted = "lab/p", noon
-			got, _, err := viewOf(t, Contents{Defaults: tc.defaults}).PodJob(pod)
+			work, err := ReadPod(pod)
 			if err != nil {
 				t.Fatal(err)
 			}
+			got, _ := viewOf(t, Contents{Defaults: tc.defaults}).Settle(&work)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -146,10 +147,11 @@ func TestBatchJob(t *testing.T) {
 				},
 				Spec: tc.spec,
 			}
-			got, _, err := viewOf(t, Contents{}).BatchJob(job)
+			work, err := ReadJob(job)
 			if err != nil {
 				t.Fatal(err)
 			}
+			got, _ := viewOf(t, Contents{}).Settle(&work)
 			want := sched.Job{ID: "lab/j", Submitted: noon, AllowedDelay: 3 * time.Hour, Duration: 10 * time.Minute, Request: tc.want}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
