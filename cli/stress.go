@@ -116,7 +116,7 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 	line := time.NewTicker(stressLine)
 	defer line.Stop()
 	lineAt, lineUsed := began, used
-	var debt float64 // CPU seconds that are due
+	pace := pace{cores: s.cores}
 	last, lastUsed := began, used
 	for {
 		select {
@@ -129,13 +129,9 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 			return ctx.Err()
 		case now := <-tick.C:
 			spent := cpuTime()
-			period := now.Sub(last).Seconds()
-			debt += s.cores*period - (spent - lastUsed).Seconds()
-			// What a crowded machine did not give for long is not caught up with.
-			debt = min(max(debt, -s.cores), s.cores)
+			cores := pace.next(now.Sub(last), spent-lastUsed)
 			last, lastUsed = now, spent
-			want := s.cores + debt/0.5 // the debt is to be paid within half a second
-			s.share.Store(math.Float64bits(min(1, max(0, want/float64(s.workers)))))
+			s.share.Store(math.Float64bits(min(1, max(0, cores/float64(s.workers)))))
 		case now := <-line.C:
 			spent := cpuTime()
 			_, err := fmt.Fprintf(out, "%s: %.2f of %.2f CPUs, %.0f MiB held, %s left\n", now.UTC().Format(time.TimeOnly),
@@ -146,6 +142,20 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 			lineAt, lineUsed = now, spent
 		}
 	}
+}
+
+// pace says how many cores to use next, so that the mean becomes what was asked for.
+type pace struct {
+	cores float64
+	debt  float64 // CPU seconds that are due
+}
+
+// next takes what the last period used.
+func (p *pace) next(period, used time.Duration) (cores float64) {
+	p.debt += p.cores*period.Seconds() - used.Seconds()
+	// What a crowded machine did not give for long is not caught up with.
+	p.debt = min(max(p.debt, -p.cores), p.cores)
+	return p.cores + p.debt/0.5 // the debt is to be paid within half a second
 }
 
 // work computes for its share of every period.

@@ -9,7 +9,35 @@ import (
 	"time"
 )
 
-// The bounds are loose, and there are several attempts: other processes want the machine as well.
+// Workers that overshoot, undershoot or are starved for a while: the mean becomes what was asked for.
+func TestPace(t *testing.T) {
+	for name, gives := range map[string]func(round int, asked float64) float64{
+		"just so":     func(_ int, asked float64) float64 { return asked },
+		"too much":    func(_ int, asked float64) float64 { return 1.3 * asked },
+		"too little":  func(_ int, asked float64) float64 { return 0.7 * asked },
+		"an overhead": func(_ int, asked float64) float64 { return asked + 0.05 },
+		"late bursts": func(round int, asked float64) float64 { return asked * float64(round%2) * 2 },
+		"starved":     func(round int, asked float64) float64 { return min(asked, float64(round/20)) },
+	} {
+		for _, cores := range []float64{0.1, 0.3, 2} {
+			p := pace{cores: cores}
+			asked, used, rounds := cores, 0.0, 300
+			for round := range rounds {
+				got := gives(round, min(4, max(0, asked))) * stressPeriod.Seconds()
+				asked = p.next(stressPeriod, time.Duration(got*float64(time.Second)))
+				if round >= 100 {
+					used += got
+				}
+			}
+			if mean := used / (float64(rounds-100) * stressPeriod.Seconds()); mean < 0.97*cores || mean > 1.03*cores {
+				t.Errorf("%s: %.3f CPUs on average, want %.2f", name, mean, cores)
+			}
+		}
+	}
+}
+
+// The bounds are loose, and there are several attempts: other processes want the machine as well, and what this one uses
+// includes the race detector and the tests before. The regulator itself is held to its mean by TestPace.
 func TestStressUsesWhatItIsTold(t *testing.T) {
 	for _, cores := range []float64{0.1, 0.3} {
 		var got float64
@@ -21,19 +49,19 @@ func TestStressUsesWhatItIsTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			took := time.Since(began)
-			if took < s.duration || took > s.duration+2*time.Second || !strings.HasPrefix(out.String(), "done after ") {
+			if took < s.duration || !strings.HasPrefix(out.String(), "done after ") {
 				t.Fatalf("took %v, want %v; said %q", took, s.duration, out.String())
 			}
-			if got = (cpuTime() - used).Seconds() / took.Seconds(); got > 0.8*cores && got < 1.2*cores {
+			if got = (cpuTime() - used).Seconds() / took.Seconds(); got > cores/2 && got < 2*cores {
 				break
 			}
 		}
 		switch {
-		case got >= 1.2*cores:
+		case got >= 2*cores:
 			t.Errorf("%.3f CPUs, want %.2f", got, cores)
-		case got <= 0.8*cores && spare() < 2*cores:
+		case got <= cores/2 && spare() < 2*cores:
 			t.Skipf("%.3f CPUs of %.2f: the machine has no more to give", got, cores)
-		case got <= 0.8*cores:
+		case got <= cores/2:
 			t.Errorf("%.3f CPUs, want %.2f", got, cores)
 		}
 	}
