@@ -1,0 +1,157 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// Foldable reports why two batches may not become one, or nil: b must follow a in its stream, and both must be children
+// of the same machine, because sums over nodes treat a batch as a whole.
+func Foldable(a, b *Batch) error {
+	switch {
+	case a.Version != b.Version:
+		return fmt.Errorf("versions %d and %d", a.Version, b.Version)
+	case a.Stream != b.Stream:
+		return errors.New("batches of two streams")
+	case b.First != a.Last+1:
+		return fmt.Errorf("batch %d does not follow batch %d", b.First, a.Last)
+	case (a.Parent == nil) != (b.Parent == nil), a.Parent != nil && *a.Parent != *b.Parent:
+		return errors.New("batches of different parents")
+	case b.StartSinceBoot < a.EndSinceBoot:
+		return fmt.Errorf("batch %d begins at %v, batch %d ends at %v", b.First, b.StartSinceBoot, a.Last, a.EndSinceBoot)
+	case a.Measured > math.MaxInt64-b.Measured:
+		return errors.New("more energy than can be counted")
+	}
+	return nil
+}
+
+// Fold returns the batch that covers both of two that follow each other: the same energy of the same consumers in one
+// longer interval. Time between the two counts as unmeasured. The arguments stay as they are.
+func Fold(a, b *Batch) (*Batch, error) {
+	if err := Foldable(a, b); err != nil {
+		return nil, fmt.Errorf("folding batches: %w", err)
+	}
+	f := *b
+	f.First = a.First
+	f.StartSinceBoot = a.StartSinceBoot
+	// By one wall clock, the later one, which was set right where the two differ.
+	f.Start = b.End.Add(a.StartSinceBoot - b.EndSinceBoot)
+	f.Unmeasured = a.Unmeasured + b.Unmeasured + (b.StartSinceBoot - a.EndSinceBoot)
+	f.Quality = JoinQuality(a.Quality, a.Measured, b.Quality, b.Measured)
+	f.Source = JoinSources(a.Source, b.Source)
+	if a.IdlePolicy != b.IdlePolicy {
+		f.IdlePolicy = Mixed
+	}
+	f.Measured += a.Measured
+	f.Idle += a.Idle
+	f.Platform += a.Platform
+	f.Unknown += a.Unknown
+	f.Shares = Merge(slices.Grow(slices.Clone(a.Shares), len(b.Shares)/8), b.Shares)
+	return &f, nil
+}
+
+// JoinQuality returns the quality of a sum: the lesser one, where a part without energy does not count.
+func JoinQuality(a energy.Quality, ofA energy.Microjoules, b energy.Quality, ofB energy.Microjoules) energy.Quality {
+	switch {
+	case ofB == 0 && ofA != 0:
+		return a
+	case ofA == 0 && ofB != 0:
+		return b
+	}
+	return min(a, b)
+}
+
+// JoinSources names the sources of a sum, each once.
+func JoinSources(a, b string) string {
+	if a == b || b == "" {
+		return a
+	}
+	parts := strings.Split(a, " + ")
+	for part := range strings.SplitSeq(b, " + ") {
+		if !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	if joined := strings.Join(parts, " + "); len(joined) <= MaxSource {
+		return joined
+	}
+	return "several"
+}
+
+// Merge adds shares to others and returns them, sorted by ID; both must be. It writes into the first slice. Where all
+// consumers are there already, as in most intervals, it allocates nothing and moves nothing.
+func Merge(into, more []energy.Share) []energy.Share {
+	missing := Missing(into, more)
+	if missing == 0 {
+		i := 0
+		for j := range more {
+			for into[i].ID != more[j].ID {
+				i++
+			}
+			add(&into[i], &more[j])
+		}
+		return into
+	}
+	i, j := len(into)-1, len(more)-1
+	into = slices.Grow(into, missing)[:len(into)+missing]
+	// From the end, so that nothing is overwritten before it was moved.
+	for k := len(into) - 1; j >= 0; k-- {
+		switch order := compare(into, i, more[j].ID); {
+		case order > 0:
+			into[k] = into[i]
+			i--
+		case order < 0:
+			into[k] = more[j]
+			j--
+		default:
+			into[k] = into[i]
+			add(&into[k], &more[j])
+			i--
+			j--
+		}
+	}
+	return into
+}
+
+// Missing counts the consumers in more that have is without; both are sorted.
+func Missing(have, more []energy.Share) int {
+	i, missing := 0, 0
+	for j := range more {
+		for i < len(have) && have[i].ID < more[j].ID {
+			i++
+		}
+		if i == len(have) || have[i].ID != more[j].ID {
+			missing++
+		}
+	}
+	return missing
+}
+
+func compare(shares []energy.Share, i int, id string) int {
+	if i < 0 {
+		return -1
+	}
+	return strings.Compare(shares[i].ID, id)
+}
+
+// add counts a later share to an earlier one of the same consumer.
+func add(to, later *energy.Share) {
+	to.Dynamic += later.Dynamic
+	to.Idle += later.Idle
+	to.CPU = sumDurations(to.CPU, later.CPU)
+	to.Ended = later.Ended
+}
+
+// sumDurations adds CPU times; beyond 292 years it stays there.
+func sumDurations(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package energy_test
+
+// raced is whether the race detector is on, under which arithmetic takes ten times as long.
+const raced = false
