@@ -1,0 +1,214 @@
+package meter
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// The kinds of meters, by the names that --meters and --calibrate know them by.
+const (
+	NameRAPL       = "rapl"
+	NameHwmon      = "hwmon"
+	NameGuest      = "guest"
+	NameScaphandre = "scaphandre"
+	NameKepler     = "kepler"
+	NameModel      = "model"
+)
+
+// kinds is also the order that meters are opened in.
+var kinds = []string{NameHwmon, NameRAPL, NameGuest, NameScaphandre, NameKepler, NameModel}
+
+const (
+	auto = "auto"
+
+	defaultPowercap = "/sys/devices/virtual/powercap"
+	classPowercap   = "/sys/class/powercap" // the same, where only this one is mounted
+)
+
+// Config says which meters a node has and where they are.
+type Config struct {
+	// Meters are the kinds to open: "auto" alone, or a list. A meter of a list that cannot be opened is an error; auto takes
+	// what is there, and the model last.
+	Meters []string
+
+	PowercapRoot string // folder of RAPL's zones
+	HwmonRoot    string // folder of hwmon's devices
+
+	// WallSensors are hwmon sensors that cover the whole machine, as "ina3221/VDD_IN": device or chip, and sensor or label;
+	// those of several power supplies are added. Without any, only devices count that are known to cover all of it.
+	WallSensors []string
+
+	GuestDir string // what the host shares with a virtual machine
+
+	ScaphandreURL string // of its /metrics; "": none
+	// ScaphandreFactor is what counters that Scaphandre wrote are multiplied by, in its /metrics and in the tree of its qemu
+	// exporter, which counts too slowly by its loop's period (5 s and what a loop takes). 0: nothing is corrected.
+	ScaphandreFactor float64
+	KeplerURL        string        // of its /metrics; "": none
+	ScrapeInterval   time.Duration // how often either is asked
+
+	Profile string // file with the power profile of this node, in JSON; "": typical of servers
+
+	// Calibrate are factors for kinds of meters ("rapl") or single domains ("package-0"), which go before.
+	Calibrate map[string]float64
+
+	Interval time.Duration        // between two reads of the meters
+	Now      func() time.Duration // the node's clock since boot; nil: CLOCK_BOOTTIME
+}
+
+// DefaultConfig returns what holds where the command line says nothing.
+func DefaultConfig() Config {
+	return Config{
+		Meters: []string{auto}, PowercapRoot: defaultPowercap, HwmonRoot: "/sys/class/hwmon", GuestDir: "/var/scaphandre",
+		ScrapeInterval: 5 * time.Second, Interval: time.Second,
+	}
+}
+
+// AddFlags adds a flag for each option.
+func (c *Config) AddFlags(fs *flag.FlagSet) {
+	fs.Func("meters", "comma-separated `kinds` of meters: auto, or of "+strings.Join(kinds, ", ")+" (default auto)", func(s string) error {
+		c.Meters = strings.Split(s, ",")
+		return nil
+	})
+	fs.StringVar(&c.PowercapRoot, "powercap-root", c.PowercapRoot, "`folder` of RAPL's zones; instead of the default also "+classPowercap)
+	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon's devices")
+	fs.Func("wall-sensor", "`device/sensor` of hwmon that covers the whole machine, as ina3221/VDD_IN; may be repeated, and is then added",
+		func(s string) error {
+			c.WallSensors = append(c.WallSensors, s)
+			return nil
+		})
+	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` that the host of this virtual machine shares")
+	fs.StringVar(&c.ScaphandreURL, "scaphandre-url", c.ScaphandreURL, "`URL` of Scaphandre's /metrics (default: none)")
+	fs.Float64Var(&c.ScaphandreFactor, "scaphandre-factor", c.ScaphandreFactor,
+		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: none)")
+	fs.StringVar(&c.KeplerURL, "kepler-url", c.KeplerURL, "`URL` of Kepler's /metrics (default: none)")
+	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval, "how often Scaphandre or Kepler are asked")
+	fs.StringVar(&c.Profile, "profile", c.Profile, "`file` with this node's power profile in JSON (default: typical of servers)")
+	fs.Func("calibrate", "`name=factor` for a kind of meter or a domain, as rapl=1.05 or package-0=0.98; may be repeated", c.addCalibration)
+}
+
+func (c *Config) addCalibration(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	factor, err := strconv.ParseFloat(value, 64)
+	if !ok || err != nil {
+		return fmt.Errorf("%q: want name=factor", s)
+	}
+	if c.Calibrate == nil {
+		c.Calibrate = map[string]float64{}
+	}
+	c.Calibrate[name] = factor
+	return nil
+}
+
+const (
+	minCalibration, maxCalibration = 0.1, 10
+	maxScaphandreFactor            = 100
+	minScrapeInterval              = 500 * time.Millisecond
+	maxScrapeInterval              = 5 * time.Minute
+)
+
+// domainName are the names that domains can have, so that a misspelt calibration does not go unnoticed.
+var domainName = regexp.MustCompile(`^((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?$`)
+
+// Validate reports everything that is wrong.
+func (c *Config) Validate() error {
+	return errors.Join(c.checkMeters(), c.checkSources(), c.checkCalibration())
+}
+
+func (c *Config) checkMeters() error {
+	var errs []error
+	for _, name := range c.Meters {
+		if !slices.Contains(kinds, name) && name != auto {
+			errs = append(errs, fmt.Errorf("--meters: there is no %q: have %s, %s", name, auto, strings.Join(kinds, ", ")))
+		}
+	}
+	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
+		errs = append(errs, fmt.Errorf("--meters is %q: want %s alone, or a list", strings.Join(c.Meters, ","), auto))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkSources() error {
+	var errs []error
+	for _, source := range []struct{ name, url string }{{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}} {
+		switch u, err := url.Parse(source.url); {
+		case source.url == "" && c.asked(source.name):
+			errs = append(errs, fmt.Errorf("--meters names %s: want its --%s-url", source.name, source.name))
+		case source.url == "":
+		case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
+			errs = append(errs, fmt.Errorf("--%s-url is %q: want http://… or https://…", source.name, source.url))
+		}
+	}
+	if c.ScrapeInterval < minScrapeInterval || c.ScrapeInterval > maxScrapeInterval {
+		errs = append(errs, fmt.Errorf("--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval, maxScrapeInterval))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) checkCalibration() error {
+	var errs []error
+	if f := c.ScaphandreFactor; f != 0 && !(f >= minCalibration && f <= maxScaphandreFactor) {
+		errs = append(errs, fmt.Errorf("--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration, maxScaphandreFactor))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
+		if f := c.Calibrate[name]; !(f >= minCalibration && f <= maxCalibration) {
+			errs = append(errs, fmt.Errorf("--calibrate %s=%v: want a factor of %v to %v", name, f, minCalibration, maxCalibration))
+		}
+		if !slices.Contains(kinds, name) && !domainName.MatchString(name) {
+			errs = append(errs, fmt.Errorf("--calibrate %s: want a kind of meter or a domain", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// asked reports if a meter was asked for by its name.
+func (c *Config) asked(name string) bool { return slices.Contains(c.Meters, name) }
+
+// scale is the calibration of a domain in parts per million.
+func (c *Config) scale(meter, domain string) int64 {
+	factor := 1.0
+	if f, ok := c.Calibrate[meter]; ok {
+		factor = f
+	}
+	if f, ok := c.Calibrate[domain]; ok {
+		factor = f
+	}
+	return ppm(factor)
+}
+
+// ppm makes a factor that was validated one of a [energy.Scale].
+func ppm(factor float64) int64 {
+	scale, err := energy.Millionths(factor)
+	if err != nil {
+		panic(err)
+	}
+	return scale
+}
+
+// scaphandreScale adds to a calibration, in parts per million, the factor that was declared for Scaphandre's counters.
+func (c *Config) scaphandreScale(scale int64) int64 {
+	if c.ScaphandreFactor == 0 {
+		return scale
+	}
+	return ppm(c.ScaphandreFactor * float64(scale) / 1e6)
+}
+
+// stale is how long a counter may stand still, or stay away, before it counts as unknown.
+func (c *Config) stale() time.Duration { return max(staleAfter, 3*c.Interval) }
+
+func (c *Config) now() func() time.Duration {
+	if c.Now == nil {
+		return sinceBoot
+	}
+	return c.Now
+}

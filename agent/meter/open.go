@@ -1,0 +1,107 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+)
+
+// Open opens the meters that a configuration asks for, or with auto, those that are there:
+//
+//   - hwmon, where there are hardware monitors; they also show temperatures;
+//   - rapl, where its zones can be read;
+//   - guest, where the host's file is there (asked for by name, it is waited for);
+//   - scaphandre and kepler, where their URLs are given;
+//   - the model, always: it counts if nothing else is there at the start.
+//
+// A meter that was asked for by name and cannot be opened is an error.
+func Open(c Config, log *slog.Logger) ([]Meter, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	var meters []Meter
+	var errs []error
+	for _, name := range kinds {
+		if !c.asked(name) && (!c.asked(auto) || !c.there(name)) {
+			continue
+		}
+		m, err := open(name, c, log)
+		switch {
+		case err == nil:
+			meters = append(meters, m)
+		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0: // it was configured, and wrongly
+			errs = append(errs, err)
+		default:
+			log.Warn("this meter is not used", "meter", name, "error", err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		Close(meters)
+		return nil, err
+	}
+	return meters, nil
+}
+
+// there reports if auto takes a meter.
+func (c *Config) there(name string) bool {
+	switch name {
+	case NameHwmon:
+		return exists(c.HwmonRoot)
+	case NameRAPL:
+		return exists(c.PowercapRoot) || c.PowercapRoot == defaultPowercap && exists(classPowercap)
+	case NameGuest:
+		return GuestTree(c.GuestDir)
+	case NameScaphandre:
+		return c.ScaphandreURL != ""
+	case NameKepler:
+		return c.KeplerURL != ""
+	}
+	return true
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func open(name string, c Config, log *slog.Logger) (Meter, error) {
+	switch name {
+	case NameHwmon:
+		h, err := NewHwmon(c, log)
+		if err == nil && c.asked(name) && len(h.Domains()) == 0 {
+			return nil, fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor, of %v", h.Sensors())
+		}
+		return orNil(h, err)
+	case NameRAPL:
+		m, err := NewRAPL(c, log)
+		return orNil(m, err)
+	case NameGuest:
+		m, err := NewGuest(c, log)
+		return orNil(m, err)
+	case NameScaphandre:
+		m, err := NewScaphandre(c, log)
+		return orNil(m, err)
+	case NameKepler:
+		m, err := NewKepler(c, log)
+		return orNil(m, err)
+	}
+	m, err := NewModel(c, log)
+	return orNil(m, err)
+}
+
+// orNil keeps a nil pointer from becoming a meter that is not nil.
+func orNil[M Meter](m M, err error) (Meter, error) {
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close closes meters.
+func Close(meters []Meter) {
+	for _, m := range slices.Backward(meters) {
+		_ = m.Close() // nothing was written
+	}
+}

@@ -1,0 +1,174 @@
+package meter
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// A zoneDir is a zone of the powercap tree.
+type zoneDir struct {
+	path     string
+	mmio     bool
+	top, sub int // as in intel-rapl:top:sub; sub is -1 for a zone of its own
+	domain   energy.Domain
+}
+
+const (
+	msrPrefix  = "intel-rapl" // also AMD's
+	mmioPrefix = "intel-rapl-mmio"
+)
+
+// parseZone reads the name of a zone's folder, as "intel-rapl:0:1".
+func parseZone(name string) (z zoneDir, ok bool) {
+	prefix, rest, ok := strings.Cut(name, ":")
+	if !ok || prefix != msrPrefix && prefix != mmioPrefix {
+		return z, false
+	}
+	z.mmio, z.sub = prefix == mmioPrefix, -1
+	top, sub, nested := strings.Cut(rest, ":")
+	if z.top, ok = smallNumber(top); !ok {
+		return z, false
+	}
+	if nested {
+		z.sub, ok = smallNumber(sub)
+	}
+	return z, ok
+}
+
+// smallNumber reads a number of at most four digits.
+func smallNumber(s string) (int, bool) {
+	if len(s) == 0 || len(s) > 4 {
+		return 0, false
+	}
+	v, err := parseUint([]byte(s))
+	return int(v), err == nil && s[len(s)-1] != '\n'
+}
+
+// findZones walks over the tree, where zones stand inside their control types and parents, or over the class, where all
+// stand side by side. The result is sorted: MSR before MMIO, by number.
+func findZones(sys *calls, root string) ([]zoneDir, error) {
+	found := map[string]zoneDir{}
+	var walk func(dir string, depth int) error
+	walk = func(dir string, depth int) error {
+		names, err := list(dir)
+		if err != nil || depth == 0 {
+			return err
+		}
+		for _, name := range names {
+			z, ok := parseZone(name)
+			if _, seen := found[name]; !ok && name != msrPrefix && name != mmioPrefix || seen {
+				continue
+			}
+			if ok {
+				if len(found) == maxZones {
+					return fmt.Errorf("%s has more than %d zones: no machine does", root, maxZones)
+				}
+				z.path = filepath.Join(dir, name)
+				found[name] = z
+			}
+			if err := walk(filepath.Join(dir, name), depth-1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := walk(root, 4); err != nil {
+		return nil, err
+	}
+	zones := make([]zoneDir, 0, len(found))
+	for _, z := range found {
+		zones = append(zones, z)
+	}
+	slices.SortFunc(zones, func(a, b zoneDir) int {
+		return cmp.Or(strings.Compare(prefixOf(a), prefixOf(b)), cmp.Compare(a.top, b.top), cmp.Compare(a.sub, b.sub))
+	})
+	return nameZones(sys, zones), nil
+}
+
+func prefixOf(z zoneDir) string {
+	if z.mmio {
+		return mmioPrefix
+	}
+	return msrPrefix
+}
+
+// nameZones gives zones their domains and drops those that are no energy domain of ours.
+func nameZones(sys *calls, zones []zoneDir) []zoneDir {
+	type socket struct {
+		mmio bool
+		top  int
+	}
+	parents := map[socket]string{} // the names of zones that stand alone
+	named := zones[:0]
+	for _, z := range zones {
+		name, err := readText(sys, filepath.Join(z.path, "name"))
+		if err != nil {
+			continue // without a name nobody knows what it covers
+		}
+		key := socket{z.mmio, z.top}
+		if z.sub < 0 {
+			parents[key] = name
+		}
+		if d, ok := raplDomain(name, parents[key], z.top); ok {
+			z.domain = d
+			named = append(named, z)
+		}
+	}
+	return named
+}
+
+// raplDomain names what a zone covers. Only packages and psys carry their number themselves; the others get their
+// package's.
+func raplDomain(name, parent string, top int) (energy.Domain, bool) {
+	for _, k := range []energy.DomainKind{energy.Package, energy.Psys} {
+		if rest, ok := strings.CutPrefix(name, k.String()); ok && socketName(rest) {
+			return energy.Domain{Kind: k, Name: name}, rest != "" || k == energy.Psys
+		}
+	}
+	for _, k := range []energy.DomainKind{energy.Core, energy.Uncore, energy.DRAM} {
+		if name != k.String() {
+			continue
+		}
+		socket := "-" + strconv.Itoa(top)
+		if rest, ok := strings.CutPrefix(parent, energy.Package.String()); ok && rest != "" && socketName(rest) {
+			socket = rest
+		}
+		return energy.Domain{Kind: k, Name: name + socket}, true
+	}
+	return energy.Domain{}, false
+}
+
+// socketName reports if s is what follows "package" in a zone's name: nothing, "-0" or "-0-die-1".
+func socketName(s string) bool {
+	if s == "" {
+		return true
+	}
+	socket, die, dies := strings.Cut(strings.TrimPrefix(s, "-"), "-die-")
+	_, ok := smallNumber(socket)
+	if dies && ok {
+		_, ok = smallNumber(die)
+	}
+	return ok && s[0] == '-'
+}
+
+// byDomain groups zones that count the same, in the order of preference.
+func byDomain(zones []zoneDir) [][]zoneDir {
+	index := map[energy.Domain]int{}
+	var groups [][]zoneDir
+	for _, z := range zones {
+		i, ok := index[z.domain]
+		if !ok {
+			i = len(groups)
+			index[z.domain] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], z)
+	}
+	return groups
+}

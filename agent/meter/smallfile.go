@@ -1,0 +1,262 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// calls are the system calls behind small files; tests put failing ones in their place.
+type calls struct {
+	open  func(path string) (fd int, err error)
+	pread func(fd int, p []byte) (int, error)
+	mtime func(fd int) (time.Time, error)
+	close func(fd int) error
+}
+
+var realCalls = calls{
+	open:  openRegular,
+	pread: func(fd int, p []byte) (int, error) { return unix.Pread(fd, p, 0) },
+	mtime: func(fd int) (time.Time, error) {
+		var stat unix.Stat_t
+		err := unix.Fstat(fd, &stat)
+		return time.Unix(stat.Mtim.Unix()), err
+	},
+	close: unix.Close,
+}
+
+var (
+	errNotRegular = errors.New("not a regular file")
+	errNotNumber  = errors.New("not a number")
+	errEmpty      = errors.New("empty")
+	errTooLong    = errors.New("too long")
+)
+
+// openRegular opens a file for reading and never waits: a pipe, a device or a link in the place of a file is an error.
+func openRegular(path string) (int, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return -1, err
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		_ = unix.Close(fd)
+		return -1, errNotRegular
+	}
+	return fd, nil
+}
+
+// maxNumber is longer than any number of 64 bits with a sign and a newline.
+const maxNumber = 32
+
+// A numberFile is a number in a file of sysfs, whose descriptor stays open: each read of it asks the kernel anew. It
+// allocates nothing while all is well.
+type numberFile struct {
+	path string
+	sys  *calls
+	fd   int
+	open bool
+
+	err   error         // why it is not open
+	retry time.Duration // when it may be opened again, on the node's clock
+	wait  time.Duration // how long the next failure to open makes it wait
+	anew  bool          // it was opened since it was last read well
+	buf   [maxNumber]byte
+}
+
+const (
+	firstWait = time.Second
+	maxWait   = time.Minute
+)
+
+// read returns the text of the number. anew is true for the first one since the file was opened: what it counts may be
+// another thing than before.
+func (f *numberFile) read(now time.Duration) (text []byte, anew bool, err error) {
+	if !f.open {
+		if f.err != nil && now < f.retry {
+			return nil, false, f.err
+		}
+		fd, err := f.sys.open(f.path)
+		if err != nil {
+			f.backOff(now, err)
+			return nil, false, f.err
+		}
+		f.fd, f.open, f.anew, f.err = fd, true, true, nil
+	}
+	n, err := f.sys.pread(f.fd, f.buf[:])
+	if err == nil && n >= 0 && n < len(f.buf) {
+		f.wait = 0
+		anew, f.anew = f.anew, false
+		return f.buf[:n], anew, nil
+	}
+	switch {
+	case err == nil:
+		return nil, false, fmt.Errorf("reading %s: %w", f.path, errTooLong)
+	case gone(err):
+		f.close()
+		f.backOff(now, err)
+		return nil, false, f.err
+	}
+	return nil, false, fmt.Errorf("reading %s: %w", f.path, err)
+}
+
+// gone reports if the device behind a descriptor is no more, so that only opening the file again can help.
+func gone(err error) bool {
+	for _, e := range []error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *numberFile) backOff(now time.Duration, err error) {
+	f.wait = min(max(2*f.wait, firstWait), maxWait)
+	f.retry = now + f.wait
+	f.err = fmt.Errorf("reading %s: %w", f.path, err)
+}
+
+func (f *numberFile) close() {
+	if f.open {
+		_ = f.sys.close(f.fd) // nothing was written
+		f.open = false
+	}
+}
+
+// readUint reads the file as a number of at most 64 bits without a sign.
+func (f *numberFile) readUint(now time.Duration) (v uint64, anew bool, err error) {
+	text, anew, err := f.read(now)
+	if err != nil {
+		return 0, false, err
+	}
+	v, err = parseUint(text)
+	if err != nil {
+		f.anew = anew // it was not read well
+		return 0, false, fmt.Errorf("reading %s: %w", f.path, err)
+	}
+	return v, anew, nil
+}
+
+// parseUint reads a decimal number, followed by at most one newline: what the kernel writes, and nothing else.
+func parseUint(text []byte) (uint64, error) {
+	if n := len(text); n > 0 && text[n-1] == '\n' {
+		text = text[:n-1]
+	}
+	if len(text) == 0 {
+		return 0, errEmpty
+	}
+	v := uint64(0)
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return 0, errNotNumber
+		}
+		digit := uint64(c - '0')
+		if v > (math.MaxUint64-digit)/10 {
+			return 0, errNotNumber
+		}
+		v = 10*v + digit
+	}
+	return v, nil
+}
+
+// parseInt reads a decimal number that may be negative.
+func parseInt(text []byte) (int64, error) {
+	negative := len(text) > 0 && text[0] == '-'
+	if negative {
+		text = text[1:]
+	}
+	v, err := parseUint(text)
+	if err != nil {
+		return 0, err
+	}
+	if v > math.MaxInt64 {
+		return 0, errNotNumber
+	}
+	if negative {
+		return -int64(v), nil
+	}
+	return int64(v), nil
+}
+
+const maxText = 64 // of a name or a label
+
+// readText returns the one line of a small file.
+func readText(sys *calls, path string) (string, error) {
+	text, err := readSmall(sys, path, maxText)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSuffix(string(text), "\n")
+	if line == "" {
+		return "", fmt.Errorf("reading %s: %w", path, errEmpty)
+	}
+	for _, c := range []byte(line) {
+		if c < ' ' || c > '~' {
+			return "", fmt.Errorf("reading %s: it holds bytes that no name has", path)
+		}
+	}
+	return line, nil
+}
+
+// readSmall returns the content of a file of at most limit bytes.
+func readSmall(sys *calls, path string, limit int) ([]byte, error) {
+	text, _, err := readSmallAt(sys, path, limit)
+	return text, err
+}
+
+// readSmallAt also returns when what it read was written.
+func readSmallAt(sys *calls, path string, limit int) (text []byte, written time.Time, err error) {
+	fd, err := sys.open(path)
+	if err != nil {
+		return nil, written, fmt.Errorf("reading %s: %w", path, err)
+	}
+	defer func() { _ = sys.close(fd) }() // nothing was written
+	if written, err = sys.mtime(fd); err != nil {
+		return nil, written, fmt.Errorf("reading %s: %w", path, err)
+	}
+	buf := make([]byte, limit+1)
+	n, err := sys.pread(fd, buf)
+	switch {
+	case err != nil:
+		return nil, written, fmt.Errorf("reading %s: %w", path, err)
+	case n > limit:
+		return nil, written, fmt.Errorf("reading %s: %w", path, errTooLong)
+	}
+	return buf[:max(n, 0)], written, nil
+}
+
+// maxEntries bounds what is looked at of a folder: the largest real ones have a few hundred entries.
+const maxEntries = 4096
+
+// list returns the sorted names in a folder. A missing folder has none; one with too many is no folder of sysfs.
+func list(dir string) ([]string, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("listing zones or sensors: %w", err)
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(maxEntries + 1)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("listing zones or sensors: %w", err)
+	case len(names) > maxEntries:
+		return nil, fmt.Errorf("listing zones or sensors: %s has more than %d entries", dir, maxEntries)
+	}
+	slices.Sort(names)
+	return names, nil
+}
