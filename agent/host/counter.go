@@ -1,0 +1,175 @@
+package host
+
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
+// The counters of the kernel, parsed by hand: they are read for each container each second. A number counts only with
+// the line break behind it, so that half a number is none.
+
+// digits reads the decimal number that text begins with, and returns what follows it.
+func digits(text []byte) (value uint64, rest []byte, ok bool) {
+	i := 0
+	for ; i < len(text) && text[i]-'0' <= 9; i++ {
+		d := uint64(text[i] - '0')
+		if value > (math.MaxUint64-d)/10 {
+			return 0, nil, false
+		}
+		value = value*10 + d
+	}
+	return value, text[i:], i > 0
+}
+
+// field finds the line "name number" in a flat keyed file.
+func field(text []byte, name string) (uint64, bool) {
+	for len(text) > 0 {
+		if len(text) > len(name) && string(text[:len(name)]) == name && text[len(name)] == ' ' {
+			value, rest, ok := digits(text[len(name)+1:])
+			return value, ok && len(rest) > 0 && rest[0] == '\n'
+		}
+		end := bytes.IndexByte(text, '\n')
+		if end < 0 {
+			return 0, false
+		}
+		text = text[end+1:]
+	}
+	return 0, false
+}
+
+// micro converts what a counter of version 2 counts.
+func micro(usec uint64) (time.Duration, bool) {
+	if usec > math.MaxInt64/uint64(time.Microsecond) {
+		return 0, false
+	}
+	return time.Duration(usec) * time.Microsecond, true
+}
+
+// parseCPUStat reads cpu.stat of a control group of version 2.
+func parseCPUStat(text []byte) (time.Duration, bool) {
+	usec, ok := field(text, "usage_usec")
+	if !ok {
+		return 0, false
+	}
+	return micro(usec)
+}
+
+// parseRootCPUStat reads cpu.stat of the root of version 2. Before Linux 6.14 its usage_usec has the time in it that a
+// hypervisor gave to others; user_usec and system_usec never had.
+func parseRootCPUStat(text []byte) (time.Duration, bool) {
+	user, hasUser := field(text, "user_usec")
+	sys, hasSystem := field(text, "system_usec")
+	if !hasUser || !hasSystem {
+		return parseCPUStat(text)
+	}
+	if user > math.MaxInt64 || sys > math.MaxInt64 {
+		return 0, false
+	}
+	return micro(user + sys)
+}
+
+// parseUsage reads cpuacct.usage of version 1.
+func parseUsage(text []byte) (time.Duration, bool) {
+	ns, rest, ok := digits(text)
+	if !ok || len(rest) != 1 || rest[0] != '\n' || ns > math.MaxInt64 {
+		return 0, false
+	}
+	return time.Duration(ns), true
+}
+
+// A jiffy is what /proc counts in: 10 ms on every architecture that Go knows, whatever the kernel's own tick is.
+const jiffy = 10 * time.Millisecond
+
+func jiffies(n uint64) (time.Duration, bool) {
+	if n > math.MaxInt64/uint64(jiffy) {
+		return 0, false
+	}
+	return time.Duration(n) * jiffy, true
+}
+
+// processStat is what /proc/PID/stat says of a process.
+type processStat struct {
+	cpu   time.Duration // of all its threads, ended ones too
+	start uint64        // tells processes apart that have one PID after the other
+}
+
+// parseProcess reads /proc/PID/stat. The second field is a name that may hold anything, brackets and line breaks too, but
+// nothing behind it holds a bracket.
+func parseProcess(text []byte) (processStat, bool) {
+	end := bytes.LastIndexByte(text, ')')
+	if end < 0 || len(text) == 0 || text[len(text)-1] != '\n' {
+		return processStat{}, false
+	}
+	const utime, stime, starttime = 14, 15, 22
+	rest := text[end+1:]
+	var ticks, start uint64
+	for i := 3; i <= starttime; i++ {
+		if len(rest) == 0 || rest[0] != ' ' {
+			return processStat{}, false
+		}
+		rest = rest[1:]
+		if i == utime || i == stime || i == starttime {
+			value, after, ok := digits(rest)
+			if !ok || value > math.MaxInt64 {
+				return processStat{}, false
+			}
+			if i == starttime {
+				start = value
+			} else {
+				ticks += value
+			}
+			rest = after
+			continue
+		}
+		next := bytes.IndexByte(rest, ' ')
+		if next < 0 {
+			return processStat{}, false
+		}
+		rest = rest[next:]
+	}
+	cpu, ok := jiffies(ticks)
+	return processStat{cpu: cpu, start: start}, ok
+}
+
+// nodeStat is what /proc/stat says of the node.
+type nodeStat struct {
+	busy time.Duration
+	cpus int
+}
+
+// parseStat reads /proc/stat. Busy are user, nice, system, irq and softirq: what guests used is in user and nice already,
+// what was stolen was not used here, and waiting for a disk is idling.
+func parseStat(text []byte) (nodeStat, bool) {
+	line, rest, ok := bytes.Cut(text, []byte("\n"))
+	if !ok || !bytes.HasPrefix(line, []byte("cpu ")) {
+		return nodeStat{}, false
+	}
+	line = line[len("cpu "):]
+	var ticks uint64
+	for i := range 7 { // user nice system idle iowait irq softirq
+		line = bytes.TrimLeft(line, " ")
+		value, after, ok := digits(line)
+		if !ok && i < 3 || value > math.MaxInt64/8 {
+			return nodeStat{}, false
+		}
+		if !ok {
+			break // kernels before 2.6 have four columns
+		}
+		if i != 3 && i != 4 {
+			ticks += value
+		}
+		line = after
+	}
+	var stat nodeStat
+	if stat.busy, ok = jiffies(ticks); !ok {
+		return nodeStat{}, false
+	}
+	for len(rest) > 3 && string(rest[:3]) == "cpu" {
+		stat.cpus++
+		if _, rest, ok = bytes.Cut(rest, []byte("\n")); !ok {
+			break
+		}
+	}
+	return stat, true
+}

@@ -1,0 +1,251 @@
+// Package host finds what runs on a node, containers, virtual machines and other control groups, and reads their CPU
+// time. It needs no rights in Kubernetes, no capability and no foreign process: control groups tell all of it.
+//
+// Everything found is one tree, by the kernel's own nesting: the node, slices, pods, containers. What a member of the
+// tree used beyond its children is its own: the container runtime's processes of a pod, the daemons of the node. So each
+// nanosecond that the kernel counted belongs to exactly one consumer, and what is read a moment late is settled by a
+// signed carry, never twice.
+//
+// A Host is not safe for concurrent use.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// Options say where to look and for what.
+type Options struct {
+	Root   string   // where the control groups are mounted, or a bind mount of that; /sys/fs/cgroup if empty
+	Proc   string   // the proc file system; /proc if empty
+	Groups []string // patterns of further control groups, from the root of their hierarchy, as "slurm/uid_*/job_*/step_*"
+	VMs    bool     // look for QEMU processes that no control group tells of
+	Max    int      // how many consumers to tell apart at most; 5,000 if 0. The rest is part of its pod, or of the system
+}
+
+// A Sweep is the CPU time of everything that runs on a node, at one instant.
+type Sweep struct {
+	At    time.Duration // the middle of the reads, on the node's clock since boot
+	CPUs  float64
+	Busy  time.Duration  // CPU time of the whole node since boot; 0 if unknown
+	Usage []energy.Usage // sorted by ID; the next sweep reuses it
+	Ended []energy.Usage // what ended since the last successful sweep, with all that it used; sorted by ID
+}
+
+// A VM is a virtual machine on this host. Its consumer is [energy.VMID] of its name.
+type VM struct {
+	Name   string
+	Cgroup string // from the root of its hierarchy; empty if it shares one
+	PID    int    // of its QEMU process, if it was found by that
+}
+
+// Stats tell how the work goes.
+type Stats struct {
+	Consumers  int // published, without the system
+	Pods       int
+	Containers int
+	VMs        int
+	Groups     int
+	Slices     int // read for what ended inside them
+	Kept       int // open descriptors
+	Watches    int
+	Blind      bool // changes are found by walking, as not everything could be watched
+
+	Folded     int // members beyond Options.Max at the last walk and since: part of their pod or of the system
+	Duplicates int // control groups that say to be a consumer that another one is: part of what is around them
+	Walks      int
+	Truncated  int // walks that ended early because there was too much to see
+	Overflows  int // times that the kernel dropped notices of change
+	Missed     int // members that a walk found although a notice should have come
+	Reads      int64
+	ReadErrors int64
+	Lifted     time.Duration // by how much the node's own counter fell short of what is in it
+}
+
+const (
+	defaultMax = 5000
+
+	walkInterval    = time.Minute      // a look at everything, in case that a notice got lost
+	blindInterval   = 10 * time.Second // the same where changes are not noticed
+	searchInterval  = 10 * time.Second // for processes of virtual machines
+	refreshInterval = time.Minute      // of weights and of the number of CPUs
+	loseAfter       = time.Minute      // of errors; from then on a member's time is part of what is around it
+)
+
+// A Host reads one node.
+type Host struct {
+	log         *slog.Logger
+	opts        Options
+	hierarchies []*hierarchy
+	globs       []glob
+	now         func() time.Duration
+
+	root  *node // the whole node; what is left of it is the system
+	busy  busySource
+	cpus  float64
+	lift  time.Duration
+	boot  string
+	limit int // of kept descriptors
+
+	byDir   map[string]*node
+	byID    map[string]*node
+	ordered []*node // the published ones by ID
+	changed bool    // ordered is to be made anew
+	leaving []*node // gone since the last settlement
+	ended   []energy.Usage
+
+	watch *watcher
+	found discovery
+	vms   search
+	weigh weighing
+
+	io    files
+	stats Stats
+}
+
+// Open looks for control groups below opts.Root. It reads nothing of them yet: the first Sweep does.
+func Open(opts Options, log *slog.Logger) (*Host, error) {
+	if opts.Root == "" {
+		opts.Root = "/sys/fs/cgroup"
+	}
+	if opts.Proc == "" {
+		opts.Proc = "/proc"
+	}
+	if opts.Max <= 0 {
+		opts.Max = defaultMax
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	globs, err := parseGlobs(opts.Groups)
+	if err != nil {
+		return nil, err
+	}
+	found, err := hierarchies(opts.Root)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		log: log, opts: opts, hierarchies: found, globs: globs, now: Now,
+		root:  &node{role: system, id: energy.System, fd: -1},
+		byDir: map[string]*node{}, byID: map[string]*node{},
+		io: newFiles(), changed: true,
+	}
+	h.limit = descriptorBudget(opts.Max)
+	h.boot, _ = bootID(opts.Proc) // a tree made for a test may have none
+	h.busy = openBusy(found, opts.Proc)
+	h.cpus = h.countCPUs()
+	if h.watch, err = newWatcher(); err != nil {
+		log.Info("changes of control groups are found by walking", "reason", err)
+	}
+	for _, one := range found {
+		log.Info("reading control groups", "folder", one.dir, "version", one.version)
+	}
+	return h, nil
+}
+
+// Close closes all descriptors.
+func (h *Host) Close() error {
+	var errs []error
+	for _, n := range h.byDir {
+		h.closeFile(n)
+	}
+	errs = append(errs, h.busy.close(), h.watch.close())
+	h.watch = nil
+	return errors.Join(errs...)
+}
+
+// VMs lists the virtual machines of the last sweep by name.
+func (h *Host) VMs() []VM {
+	var vms []VM
+	for _, n := range h.ordered {
+		if n.name != "" && n.published() {
+			vms = append(vms, VM{Name: n.name, Cgroup: n.path(), PID: n.pid})
+		}
+	}
+	slices.SortFunc(vms, func(a, b VM) int { return strings.Compare(a.Name, b.Name) })
+	return vms
+}
+
+// Stats returns how the work goes.
+func (h *Host) Stats() Stats {
+	s := h.stats
+	for _, n := range h.byDir {
+		switch n.role {
+		case pod:
+			s.Pods++
+		case container:
+			s.Containers++
+		case vm, process:
+			s.VMs++
+		case slice:
+			s.Slices++
+		}
+	}
+	s.Consumers = s.Pods + s.Containers + s.VMs + s.Groups
+	s.Watches = h.watch.count()
+	s.Blind = h.blind()
+	s.Lifted = h.lift
+	return s
+}
+
+// descriptorBudget raises the soft limit of descriptors and returns how many of them may be kept for counters: never more
+// than half, so that the rest of the process has room.
+func descriptorBudget(most int) int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return 0
+	}
+	if limit.Cur < limit.Max {
+		raised := unix.Rlimit{Cur: limit.Max, Max: limit.Max}
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
+			limit = raised
+		}
+	}
+	return int(min(limit.Cur/2, uint64(most), math.MaxInt32))
+}
+
+// countCPUs returns how many CPUs are online.
+func (h *Host) countCPUs() float64 {
+	if text, err := os.ReadFile(filepath.Join(h.opts.Proc, "stat")); err == nil {
+		if stat, ok := parseStat(text); ok && stat.cpus > 0 {
+			return float64(stat.cpus)
+		}
+	}
+	if text, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
+		if n := parseCPUList(strings.TrimSpace(string(text))); n > 0 {
+			return float64(n)
+		}
+	}
+	return h.cpus
+}
+
+// parseCPUList counts the CPUs of a list as "0-3,8"; 0 if it is none.
+func parseCPUList(list string) int {
+	count := 0
+	for part := range strings.SplitSeq(list, ",") {
+		var from, to int
+		if n, _ := fmt.Sscanf(part, "%d-%d", &from, &to); n < 2 {
+			to = from
+			if n < 1 {
+				return 0
+			}
+		}
+		if from < 0 || to < from || to > 1<<16 {
+			return 0
+		}
+		count += to - from + 1
+	}
+	return count
+}

@@ -1,0 +1,333 @@
+// Package hosttest makes real control groups with real processes in them, for tests and benchmarks that read them. It is
+// imported by tests only. They skip where control groups cannot be made.
+package hosttest
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const variable = "KUBENERGY_HOSTTEST"
+
+// Main belongs into TestMain of packages that start processes: the test binary runs again as each of them.
+func Main(m interface{ Run() int }) int {
+	if os.Getenv(variable) == "" {
+		return m.Run()
+	}
+	obey(os.Stdin, os.Stdout)
+	return 0
+}
+
+// obey does what the lines say that it is told, until there are no more.
+func obey(in io.Reader, out io.Writer) {
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var d, period time.Duration
+		words := strings.Fields(lines.Text())
+		for i, w := range words[1:] {
+			v, err := time.ParseDuration(w)
+			if err != nil {
+				fmt.Fprintln(out, err)
+				return
+			}
+			*[]*time.Duration{&d, &period}[i] = v
+		}
+		switch words[0] {
+		case "burn":
+			burn(d)
+			fmt.Fprintln(out, int64(used()))
+		case "wake":
+			for {
+				burn(d)
+				time.Sleep(period)
+			}
+		}
+	}
+}
+
+// burn computes until the process has used so much CPU time.
+func burn(d time.Duration) {
+	x := uint64(88172645463325252)
+	for end := used() + d; used() < end; {
+		for range 2000 {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+		}
+	}
+	sink.Store(x)
+}
+
+var sink atomic.Uint64
+
+// used is the process's own CPU time.
+func used() time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		panic(err)
+	}
+	return time.Duration(unix.TimevalToNsec(r.Utime) + unix.TimevalToNsec(r.Stime))
+}
+
+// A Process does what it is told, in the control groups that it is put into.
+type Process struct {
+	tb  testing.TB
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// Start starts a process that waits. It is killed when the test ends; a group that it is in must be made before, so that
+// it is removed after.
+func Start(tb testing.TB, groups ...string) *Process {
+	tb.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.Command(binary)
+	cmd.Env = append(os.Environ(), variable+"=1", "GOMAXPROCS=1", "GOGC=off")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // it must not outlive a test that was killed
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	p := &Process{tb: tb, cmd: cmd, in: in, out: bufio.NewReader(out)}
+	tb.Cleanup(p.Stop)
+	for _, g := range groups {
+		p.Join(g)
+	}
+	return p
+}
+
+// Join puts the process into a control group.
+func (p *Process) Join(group string) {
+	p.tb.Helper()
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.cmd.Process.Pid)), 0); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// Burn has the process use so much CPU time at once, and returns all that it has used since it started, by getrusage.
+func (p *Process) Burn(d time.Duration) time.Duration {
+	p.tb.Helper()
+	if _, err := fmt.Fprintln(p.in, "burn", d); err != nil {
+		p.tb.Fatal(err)
+	}
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	return time.Duration(ns)
+}
+
+// Wake has the process wake up for ever, compute for d and sleep for period.
+func (p *Process) Wake(d, period time.Duration) {
+	p.tb.Helper()
+	if _, err := fmt.Fprintln(p.in, "wake", d, period); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+// PID is the process's.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Stop kills the process and waits for it.
+func (p *Process) Stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// Mount returns the directory where the control groups of a version that count CPU time are mounted. It skips the test
+// where there are none, or where they cannot be made.
+func Mount(tb testing.TB, version int) string {
+	tb.Helper()
+	mounts := []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"}
+	marker := "cpuacct.usage"
+	if version == 2 {
+		mounts = []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}
+		marker = "cgroup.controllers"
+	}
+	for _, dir := range mounts {
+		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
+			continue
+		}
+		if unix.Access(dir, unix.W_OK) != nil || os.Geteuid() != 0 {
+			tb.Skipf("control groups of version %d cannot be made in %s: not root, or read-only", version, dir)
+		}
+		return dir
+	}
+	tb.Skipf("there are no control groups of version %d", version)
+	return ""
+}
+
+var counter atomic.Int64
+
+// Folder makes a group of the test's own below the mount, and removes it with all that is inside when the test ends.
+func Folder(tb testing.TB, mount string) string {
+	tb.Helper()
+	dir := filepath.Join(mount, fmt.Sprintf("kubenergy-test-%d-%d", os.Getpid(), counter.Add(1)))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		tb.Skipf("control groups cannot be made: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := Remove(dir); err != nil {
+			tb.Error(err)
+		}
+	})
+	return dir
+}
+
+// Make makes a group and those above it.
+func Make(tb testing.TB, elements ...string) string {
+	tb.Helper()
+	dir := filepath.Join(elements...)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+// Remove removes a group and all inside. Processes that were killed just now may still be leaving.
+func Remove(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	for range 200 {
+		if err = unix.Rmdir(dir); err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("removing control group %s: %w", dir, err)
+}
+
+// A Load is what Containers starts.
+type Load struct {
+	Version    int // of the control groups
+	Containers int
+	PerPod     int           // containers in a pod; 2 if 0
+	Burst      time.Duration // what each computes when it wakes; 0: the groups stay empty
+	Period     time.Duration // how long each sleeps; 50 ms if 0
+}
+
+// Containers makes pods with containers in them, as the kubelet lays them out, with a process in each that wakes 20 times
+// per second. It returns the mount, which is what Options.Root of package host takes.
+func Containers(tb testing.TB, l Load) (mount string) {
+	tb.Helper()
+	mount = Mount(tb, l.Version)
+	if l.PerPod <= 0 {
+		l.PerPod = 2
+	}
+	if l.Period <= 0 {
+		l.Period = 50 * time.Millisecond
+	}
+	folder := Folder(tb, mount)
+	dirs := make([]string, l.Containers)
+	for i := range dirs {
+		dirs[i] = Make(tb, folder, "kubepods", "burstable", "pod"+UID(i/l.PerPod), ContainerID(i))
+	}
+	if l.Burst <= 0 || wakePerl(tb, dirs, l) {
+		return mount
+	}
+	for _, dir := range dirs {
+		Start(tb, dir).Wake(l.Burst, l.Period)
+	}
+	return mount
+}
+
+// wakers is a process for each folder. Go's own take several times as long to wake up as what they are to compute, and a
+// thousand of them are more than a small machine can do beside being measured.
+const wakers = `
+my ($n, $period) = splice @ARGV, 0, 2;
+my $parent = $$;
+for my $dir (@ARGV) {
+	my $pid = fork;
+	die "fork: $!" unless defined $pid;
+	next if $pid;
+	open my $f, ">", "$dir/cgroup.procs" or die "$dir: $!";
+	print $f $$;
+	close $f or die "$dir: $!";
+	my $x = 0;
+	while (getppid == $parent) {
+		select undef, undef, undef, $period;
+		$x += $_ for 1 .. $n;
+	}
+	exit;
+}
+$| = 1;
+print "ready\n";
+<STDIN>;
+`
+
+// wakePerl starts wakers, if there is a perl, as there is on Debian and its like.
+func wakePerl(tb testing.TB, dirs []string, l Load) bool {
+	tb.Helper()
+	perl, err := exec.LookPath("perl")
+	if err != nil {
+		return false
+	}
+	const each = 40 * time.Nanosecond // of an addition, about
+	cmd := exec.Command(perl, append([]string{
+		"-e", wakers, strconv.Itoa(int(l.Burst / each)), strconv.FormatFloat(l.Period.Seconds(), 'f', -1, 64),
+	}, dirs...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = in.Close() // the children follow within a period
+		_ = cmd.Wait()
+	})
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		tb.Fatal(err)
+	}
+	return true
+}
+
+// UID is the UID of the test's pod i.
+func UID(i int) string { return fmt.Sprintf("%08x-7e57-4000-8000-%012x", os.Getpid(), i) }
+
+// ContainerID is the ID of the test's container i.
+func ContainerID(i int) string { return fmt.Sprintf("%032x%032x", os.Getpid(), i) }

@@ -1,0 +1,167 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// machineName returns libvirt's name of a virtual machine's group, its number and its name, as "qemu-3-web"; or nothing.
+func machineName(name string) string {
+	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
+		machine, ok := strings.CutPrefix(scope, "machine-")
+		if !ok {
+			return ""
+		}
+		machine = unescape(machine)
+		if rest, ok := strings.CutPrefix(machine, "qemu-"); !ok || rest == "" {
+			return ""
+		}
+		return machine
+	}
+	machine, ok := strings.CutSuffix(name, ".libvirt-qemu")
+	if !ok || machine == "" {
+		return ""
+	}
+	return machine
+}
+
+// vmName takes libvirt's number off. libvirt cuts the whole to 64 characters and drops some, so that long names may be
+// cut ones, even to nothing.
+func vmName(machine string) string {
+	rest, ok := strings.CutPrefix(machine, "qemu-")
+	if !ok {
+		return sanitise(machine, maxVMName, false)
+	}
+	if number, name, ok := strings.Cut(rest, "-"); ok && number != "" && strings.Trim(number, "0123456789") == "" && name != "" {
+		rest = name
+	} else if strings.Trim(rest, "0123456789-") == "" {
+		rest = machine // there is a number only
+	}
+	return sanitise(rest, maxVMName, false)
+}
+
+// unescape undoes systemd's escapes, \x2d for a dash. What was cut in the middle of one stays as it is.
+func unescape(s string) string {
+	if !strings.Contains(s, `\x`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) && s[i+1] == 'x' {
+			hi, lo := nibble(s[i+2]), nibble(s[i+3])
+			if hi < 16 && lo < 16 {
+				b.WriteByte(hi<<4 | lo)
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func nibble(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 16
+}
+
+// sanitise makes a name that fits into a label, a file name and a log line. What had to be changed gets a hash behind it,
+// so that different names stay different.
+func sanitise(name string, most int, slashes bool) string {
+	clean := strings.Map(func(r rune) rune {
+		if r == '/' && !slashes || r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '_'
+		}
+		return r
+	}, name)
+	if clean == "." || clean == ".." {
+		clean = "_"
+	}
+	if clean == name && len(name) <= most {
+		return name
+	}
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(name))
+	const hashed = 9
+	if len(clean) > most-hashed {
+		clean = clean[:most-hashed]
+		for !utf8.ValidString(clean) {
+			clean = clean[:len(clean)-1]
+		}
+	}
+	return fmt.Sprintf("%s~%08x", clean, sum.Sum32())
+}
+
+// guestOf returns what the command line of a QEMU process, as /proc/PID/cmdline has it, calls its machine: its name, or
+// its UUID; empty if it has neither. It is not ok for other processes.
+func guestOf(cmdline []byte) (name string, ok bool) {
+	program, rest, _ := bytes.Cut(cmdline, []byte{0})
+	if i := bytes.LastIndexByte(program, '/'); i >= 0 {
+		program = program[i+1:]
+	}
+	if !isQEMU(string(program)) {
+		return "", false
+	}
+	var uuid string
+	for len(rest) > 0 {
+		var option, value []byte
+		option, rest, _ = bytes.Cut(rest, []byte{0})
+		switch strings.TrimPrefix(string(option), "-") {
+		case "-name", "name":
+			value, rest, _ = bytes.Cut(rest, []byte{0})
+			name = nameOption(string(value))
+		case "-uuid", "uuid":
+			value, rest, _ = bytes.Cut(rest, []byte{0})
+			uuid = string(value)
+		}
+	}
+	if name == "" {
+		name = uuid
+	}
+	return sanitiseGuest(name), true
+}
+
+func sanitiseGuest(name string) string {
+	if name == "" {
+		return ""
+	}
+	return sanitise(name, maxVMName, false)
+}
+
+func isQEMU(program string) bool {
+	switch program {
+	case "qemu", "qemu-kvm", "kvm":
+		return true
+	}
+	return strings.HasPrefix(program, "qemu-system-")
+}
+
+// nameOption reads the value of -name: "web", or "guest=web,debug-threads=on". A comma inside a name is doubled.
+func nameOption(value string) string {
+	const hidden = "\x00"
+	value = strings.ReplaceAll(value, ",,", hidden)
+	for i, part := range strings.Split(value, ",") {
+		key, v, isPair := strings.Cut(part, "=")
+		switch {
+		case isPair && key == "guest":
+			return strings.ReplaceAll(v, hidden, ",")
+		case i == 0 && (!isPair || !isNameKey(key)):
+			return strings.ReplaceAll(part, hidden, ",")
+		}
+	}
+	return ""
+}
+
+// isNameKey tells the keys of -name other than guest.
+func isNameKey(key string) bool { return key == "process" || key == "debug-threads" }

@@ -1,0 +1,99 @@
+package host
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestStateGoesOn kills a host and has another one go on: what began, ended and computed meanwhile is told once.
+func TestStateGoesOn(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		k := newKernel(t, version)
+		machine := `machine.slice/machine-qemu\x2d3\x2dweb.scope`
+		k.make(podA+"/"+idA, podA+"/"+idB, podB+"/"+idB, machine)
+		k.mkdir(filepath.Join(k.proc, "sys/kernel/random"))
+		k.write(filepath.Join(k.proc, "sys/kernel/random/boot_id"), hash+"\n")
+		r := k.open(Options{})
+		for _, p := range []string{podA + "/" + idA, podA + "/" + idB, podB + "/" + idB, machine, ""} {
+			k.burn(p, s)
+		}
+		r.sweep()
+		k.burn(podA+"/"+idA, s)
+		k.remove(podA + "/" + idA)
+		r.sweep()
+		state := r.AppendState(nil)
+		if err := r.RestoreState(state); err != nil {
+			t.Fatal(err)
+		}
+		if again := r.AppendState(nil); string(again) != string(state) {
+			t.Fatalf("a state came back as another:\n%q\n%q", state, again)
+		}
+
+		k.burn(podA+"/"+idB, s)
+		k.burn(podB+"/"+idB, 2*s)
+		k.remove(podB)
+		k.burn(machine, s)
+		k.burn("", s)
+		uidC := "cccccccc-2222-3333-4444-555555555555"
+		k.make("kubepods/burstable/pod" + uidC + "/" + idA)
+		k.burn("kubepods/burstable/pod"+uidC+"/"+idA, s)
+		again := k.open(Options{})
+		if err := again.RestoreState(state); err != nil {
+			t.Fatal(err)
+		}
+		again.known, again.credit = r.known, r.credit
+		again.sweep()
+		again.wantEnded(map[string]time.Duration{"pod/" + uidB: 2 * s, "pod/" + uidB + "/" + idB: s})
+		again.want(map[string]time.Duration{
+			"pod/" + uidA: s, "pod/" + uidA + "/" + idB: 2 * s, "pod/" + uidC: 0, "pod/" + uidC + "/" + idA: s,
+			"vm/web": 2 * s, "system": 2 * s,
+		})
+		if again.credited() != k.busy {
+			t.Errorf("credited %v, used %v", again.credited(), k.busy)
+		}
+
+		k.write(filepath.Join(k.proc, "sys/kernel/random/boot_id"), "another\n")
+		if err := k.open(Options{}).RestoreState(state); !errors.Is(err, ErrOtherBoot) {
+			t.Errorf("restoring a state of another boot: %v", err)
+		}
+		for i := range state {
+			if err := again.RestoreState(state[:i]); err == nil {
+				t.Fatalf("a state of %d bytes was restored from %d", len(state), i)
+			}
+		}
+	}
+}
+
+func FuzzRestoreState(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{'K', 'H', stateVersion, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	k := newKernel(f, 1)
+	k.make(podA+"/"+idA, podB+"/"+idB, `machine.slice/machine-qemu\x2d3\x2dweb.scope`, "slurm/job_1")
+	k.burn(podA+"/"+idA, s)
+	k.process(103, "kvm -name web", "/", s)
+	r := k.open(Options{VMs: true, Groups: []string{"slurm/*"}})
+	r.sweep()
+	f.Add(r.AppendState(nil))
+	f.Fuzz(func(t *testing.T, state []byte) {
+		k := &kernel{t: t, version: 1, dir: t.TempDir(), used: map[string]time.Duration{}}
+		k.proc = k.dir
+		k.write(filepath.Join(k.dir, "release_agent"), "\n")
+		k.count("")
+		r := k.open(Options{Max: 100})
+		if err := r.RestoreState(state); err != nil {
+			if len(r.byDir) > 0 || len(r.root.children) > 0 {
+				t.Fatal("a damaged state left something behind")
+			}
+			return
+		}
+		again := r.AppendState(nil)
+		other := k.open(Options{Max: 100})
+		if err := other.RestoreState(again); err != nil {
+			t.Fatalf("a state that was restored and saved cannot be restored: %v\n%q\n%q", err, state, again)
+		}
+		r.sweep()
+		r.sweep()
+	})
+}

@@ -1,0 +1,432 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	podA = "kubepods/burstable/pod" + uidA
+	podB = "kubepods/burstable/pod" + uidB
+)
+
+// TestEnds follows containers and pods that end between two sweeps: what they used after the last one is credited once.
+func TestEnds(t *testing.T) {
+	k := newKernel(t, 2)
+	k.make(podA+"/"+idA, podA+"/"+idB, podB+"/"+idB, "system.slice/sshd.service")
+	r := k.open(Options{})
+	k.burn(podA+"/"+idA, 5*s)
+	k.burn(podA+"/"+idB, 5*s)
+	k.burn(podB+"/"+idB, 5*s)
+	r.sweep()
+
+	// A container ends: its tail is the pod's.
+	k.burn(podA+"/"+idA, s)
+	k.burn(podA+"/"+idB, s)
+	k.remove(podA + "/" + idA)
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{"pod/" + uidA + "/" + idA: 5 * s})
+	r.want(map[string]time.Duration{
+		"pod/" + uidA: s, "pod/" + uidA + "/" + idB: 6 * s, "pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 5 * s, "system": 0,
+	})
+
+	// A pod ends: its tail is its own, though only its class knows of it; daemons' time is the system's.
+	k.burn(podA+"/"+idB, 2*s)
+	k.burn(podB+"/"+idB, s)
+	k.burn("system.slice/sshd.service", 3*s)
+	k.remove(podA)
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{"pod/" + uidA: 3 * s, "pod/" + uidA + "/" + idB: 6 * s})
+	r.want(map[string]time.Duration{"pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 6 * s, "system": 3 * s})
+
+	// The class ends with its pod: nobody knows, so the tail is the system's.
+	k.burn(podB+"/"+idB, s)
+	k.remove("kubepods")
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{"pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 6 * s})
+	r.want(map[string]time.Duration{"system": 4 * s})
+	if r.credited() != k.busy {
+		t.Errorf("credited %v, used %v", r.credited(), k.busy)
+	}
+	if got := r.Stats(); got.Kept != 0 || got.Pods+got.Containers+got.Slices != 0 {
+		t.Errorf("left behind: %+v", got)
+	}
+}
+
+// TestTailsAreDivided has two pods end at once, and one that came and went between two sweeps.
+func TestTailsAreDivided(t *testing.T) {
+	k := newKernel(t, 1)
+	k.make(podA, podB)
+	r := k.open(Options{})
+	r.sweep()
+	k.burn(podA, 3*s)
+	k.burn(podB, s)
+	r.sweep()
+	k.burn(podA, 3*s/2)
+	k.burn(podB, s/2)
+	k.remove(podA)
+	k.remove(podB)
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{"pod/" + uidA: 9 * s / 2, "pod/" + uidB: 3 * s / 2})
+
+	k.make(podA)
+	r.sweep()
+	k.make(podB)
+	k.burn(podA, s)
+	k.burn(podB, s)
+	k.remove(podA)
+	k.remove(podB)
+	r.sweep()
+	if got := r.credit["pod/"+uidA]; got >= 13*s/2 {
+		t.Errorf("a pod got %v, with another's tail", got)
+	}
+	r.sweep()
+	if r.credited() != k.busy {
+		t.Errorf("credited %v, used %v", r.credited(), k.busy)
+	}
+}
+
+// TestNamesComeBack has a pod and a machine come back under their names, within a sweep and later.
+func TestNamesComeBack(t *testing.T) {
+	k := newKernel(t, 1)
+	machine := func(i int) string { return fmt.Sprintf(`machine.slice/machine-qemu\x2d%d\x2dweb.scope`, i) }
+	k.make(machine(1), podA+"/"+idA)
+	r := k.open(Options{})
+	k.burn(machine(1), 5*s)
+	k.burn(podA+"/"+idA, 5*s)
+	r.sweep()
+	k.remove(machine(1))
+	k.remove(podA)
+	k.make(machine(2), podA+"/"+idA)
+	k.burn(machine(2), s)
+	k.burn(podA+"/"+idA, s)
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{})
+	r.want(map[string]time.Duration{"vm/web": 6 * s, "pod/" + uidA: 0, "pod/" + uidA + "/" + idA: 6 * s, "system": 0})
+	k.remove(machine(2))
+	r.sweep()
+	k.make(machine(3))
+	k.burn(machine(3), s)
+	r.sweep()
+	if got := r.known["vm/web"]; got != s {
+		t.Errorf("a machine that came back later has %v, want %v", got, s)
+	}
+	if r.credited() != k.busy {
+		t.Errorf("credited %v, used %v", r.credited(), k.busy)
+	}
+}
+
+// TestIdleIsNotRead counts reads: of a pod that did not move, only the pod is read; of a class, only the class.
+func TestIdleIsNotRead(t *testing.T) {
+	k := newKernel(t, 2)
+	for i := range 10 {
+		for j := range 4 {
+			k.make(fmt.Sprintf("kubepods/besteffort/pod%032d/%064d", i, j))
+		}
+	}
+	k.make(podA+"/"+idA, podA+"/"+idB)
+	r := k.open(Options{})
+	reads := func() int64 {
+		before := r.stats.Reads
+		r.sweep()
+		return r.stats.Reads - before
+	}
+	r.sweep()
+	if got := reads(); got != 1 {
+		t.Errorf("%d reads where nothing moves, want 1", got)
+	}
+	k.burn(podA+"/"+idA, s)
+	if got, want := reads(), int64(2+2+4+1); got > want {
+		t.Errorf("%d reads where a pod of two begins to move, want at most %d", got, want)
+	}
+	k.burn(podA+"/"+idA, s)
+	if got, want := reads(), int64(2+1+1+1+1+1); got != want {
+		t.Errorf("%d reads where a pod of two moves, want %d: itself, what is in it, two classes, all twice", got, want)
+	}
+	k.remove(podA + "/" + idB)
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{"pod/" + uidA + "/" + idB: 0})
+}
+
+// TestFaults puts errors, halves and garbage into reads: what they concern waits, and comes exactly.
+func TestFaults(t *testing.T) {
+	for name, fault := range map[string]func(fd int, into []byte) (int, error){
+		"EIO":    func(int, []byte) (int, error) { return 0, unix.EIO },
+		"ENODEV": func(int, []byte) (int, error) { return 0, unix.ENODEV },
+		"empty":  func(int, []byte) (int, error) { return 0, nil },
+		"short": func(fd int, into []byte) (int, error) {
+			n, err := unix.Pread(fd, into, 0)
+			return min(n, 3), err
+		},
+		"half":    func(_ int, into []byte) (int, error) { return copy(into, "usage_usec 99999"), nil },
+		"garbage": func(_ int, into []byte) (int, error) { return copy(into, "\x00\xff\n\n-1"), nil },
+		"huge": func(_ int, into []byte) (int, error) {
+			return copy(into, "usage_usec 18446744073709551615\nuser_usec 18446744073709551615\nsystem_usec 1\n"), nil
+		},
+		"zero": func(_ int, into []byte) (int, error) {
+			return copy(into, "usage_usec 0\nuser_usec 0\nsystem_usec 0\n"), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newKernel(t, 2)
+			k.make(podA+"/"+idA, podB+"/"+idB)
+			r := k.open(Options{})
+			k.burn(podA+"/"+idA, s)
+			k.burn(podB+"/"+idB, s)
+			r.sweep()
+			k.burn(podA+"/"+idA, s)
+			k.burn(podB+"/"+idB, s)
+			bad := r.byID["pod/"+uidA+"/"+idA]
+			good, broken := r.io.pread, int(bad.fd)
+			r.io.pread = func(fd int, into []byte) (int, error) {
+				if fd == broken {
+					return fault(fd, into)
+				}
+				return good(fd, into)
+			}
+			r.sweep()
+			a := r.known["pod/"+uidA+"/"+idA]
+			if a != s || r.known["pod/"+uidA] != 0 || r.known["system"] != 0 || r.known["pod/"+uidB+"/"+idB] != 2*s {
+				t.Errorf("while it cannot be read:\n%s", lines(r.known))
+			}
+			k.burn(podA+"/"+idA, s)
+			k.burn(podA, s)
+			r.io.pread = good
+			r.sweep()
+			r.want(map[string]time.Duration{
+				"pod/" + uidA: s, "pod/" + uidA + "/" + idA: 3 * s, "pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 2 * s, "system": 0,
+			})
+		})
+	}
+}
+
+// TestBrokenForLong gives up a container that cannot be read for more than a minute: its time is its pod's.
+func TestBrokenForLong(t *testing.T) {
+	k := newKernel(t, 1)
+	k.make(podA + "/" + idA)
+	r := k.open(Options{})
+	k.burn(podA+"/"+idA, s)
+	r.sweep()
+	good, broken := r.io.pread, int(r.byID["pod/"+uidA+"/"+idA].fd)
+	r.io.pread = func(fd int, into []byte) (int, error) {
+		if fd == broken {
+			return 0, unix.EIO
+		}
+		return good(fd, into)
+	}
+	for range 62 {
+		k.burn(podA+"/"+idA, s)
+		r.sweep()
+	}
+	r.want(map[string]time.Duration{"pod/" + uidA: 62 * s, "pod/" + uidA + "/" + idA: s, "system": 0})
+	r.io.pread = good
+	k.burn(podA+"/"+idA, s)
+	r.sweep()
+	k.burn(podA+"/"+idA, s)
+	r.sweep()
+	if got := r.known["pod/"+uidA+"/"+idA]; got != 2*s {
+		t.Errorf("a container that can be read again has %v, want %v", got, 2*s)
+	}
+	r.sweep()
+	if r.credited() > k.busy {
+		t.Errorf("credited %v, used %v", r.credited(), k.busy)
+	}
+}
+
+// TestNodeCannotBeRead has a sweep fail, and nothing get lost: neither time nor ends.
+func TestNodeCannotBeRead(t *testing.T) {
+	k := newKernel(t, 2)
+	k.make(podA+"/"+idA, podB)
+	r := k.open(Options{})
+	k.burn(podA+"/"+idA, s)
+	r.sweep()
+	good := r.io.pread
+	r.io.pread = func(fd int, into []byte) (int, error) {
+		if fd == r.busy.fd {
+			return 0, unix.EIO
+		}
+		return good(fd, into)
+	}
+	k.burn(podA+"/"+idA, s)
+	k.burn("", s)
+	k.remove(podB)
+	var sweep Sweep
+	if err := r.Sweep(&sweep); err == nil || sweep.Usage != nil || sweep.Ended != nil {
+		t.Fatalf("a sweep without the node: %v, %+v", err, sweep)
+	}
+	r.io.pread = good
+	k.remove(podA)
+	r.sweep()
+	r.wantEnded(map[string]time.Duration{"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: 2 * s, "pod/" + uidB: 0})
+	r.want(map[string]time.Duration{"system": s})
+}
+
+// TestNodeFallsBehind has the node's own counter miss what its groups count.
+func TestNodeFallsBehind(t *testing.T) {
+	k := newKernel(t, 2)
+	k.make(podA)
+	r := k.open(Options{})
+	r.sweep()
+	for range 100 {
+		k.burn(podA, s)
+		k.busy -= s / 10
+		k.count("")
+		r.sweep()
+		if behind := r.known["pod/"+uidA] - r.last.Busy; behind > 2*s {
+			t.Fatalf("the node is %v behind what is in it", behind)
+		}
+	}
+	// Then the daemons begin to compute; they get what they use, after two seconds of two CPUs at most.
+	for range 10 {
+		k.burn("", s)
+		r.sweep()
+	}
+	if got := r.known["system"]; got < 8*s {
+		t.Errorf("the system has %v of 10 s", got)
+	}
+	if r.Stats().Lifted == 0 {
+		t.Error("nothing says that the counter was lifted")
+	}
+}
+
+// TestMax folds what is too much into what is around it, and tells it apart once there is room.
+func TestMax(t *testing.T) {
+	k := newKernel(t, 1)
+	r := k.open(Options{Max: 3})
+	r.sweep()
+	for i := range 5 {
+		p := fmt.Sprintf("kubepods/pod%032d/%064d", i, i)
+		k.make(p)
+		k.burn(p, s)
+		r.sweep()
+	}
+	if got := r.Stats(); got.Consumers != 3 || got.Folded == 0 {
+		t.Errorf("stats %+v, want 3 consumers and some folded", got)
+	}
+	if r.credited() != 5*s || r.known["system"] != 3*s || len(r.known) != 4 {
+		t.Errorf("consumers:\n%s", lines(r.known))
+	}
+	// A pod that ends beside ones that are not told apart does not get what these use.
+	k.burn(fmt.Sprintf("kubepods/pod%032d/%064d", 4, 4), s)
+	k.remove(fmt.Sprintf("kubepods/pod%032d", 0))
+	r.sweep()
+	if got := r.credit["pod/"+strings.Repeat("0", 32)]; got != 0 {
+		t.Errorf("a pod that ended got %v of others", got)
+	}
+	r.clock += walkInterval
+	r.sweep()
+	if got := r.Stats(); got.Consumers != 3 {
+		t.Errorf("stats %+v, want 3 consumers again", got)
+	}
+	if r.credited() != k.busy {
+		t.Errorf("credited %v, used %v", r.credited(), k.busy)
+	}
+}
+
+// TestAnyHistory has groups come and go, burn, fail to be read and be told of late or never, and the host be killed, at
+// random: no nanosecond is credited twice, and after the faults none is missing.
+func TestAnyHistory(t *testing.T) {
+	seeds := 12
+	if os.Getenv(long) != "" {
+		seeds = 500
+	}
+	for seed := range seeds {
+		for _, version := range []int{1, 2} {
+			t.Run(fmt.Sprintf("%d v%d", seed, version), func(t *testing.T) { anyHistory(t, uint64(seed), version) })
+		}
+	}
+}
+
+func anyHistory(t *testing.T, seed uint64, version int) {
+	random := rand.New(rand.NewPCG(seed, uint64(version)))
+	k := newKernel(t, version)
+	options := Options{Groups: []string{"slurm/job_*/step_*"}, Max: 5 + random.IntN(40)}
+	r := k.open(options)
+	blind := seed%4 == 1
+	faults := seed%2 == 1
+	kills := seed%3 == 1
+	if blind {
+		r.watch.close()
+		r.watch = nil
+	}
+	good := k.pread
+	pread := func(fd int, into []byte) (int, error) {
+		if fd != r.busy.fd && faults && random.IntN(20) == 0 {
+			switch random.IntN(3) {
+			case 0:
+				return 0, unix.EIO
+			case 1:
+				return 0, nil
+			default:
+				return copy(into, "12"), nil
+			}
+		}
+		return good(fd, into)
+	}
+	for range 60 {
+		for range random.IntN(6) {
+			disturb(k, random)
+		}
+		r.io.pread = pread
+		r.sweep()
+		if kills && random.IntN(8) == 0 {
+			state := r.AppendState(nil)
+			disturb(k, random)
+			again := k.open(options)
+			if err := again.RestoreState(state); err != nil {
+				t.Fatal(err)
+			}
+			again.credit, again.known, again.clock = r.credit, r.known, r.clock
+			if blind {
+				again.watch.close()
+				again.watch = nil
+			}
+			r = again
+		}
+		if r.credited() > k.busy {
+			t.Fatalf("credited %v, used %v", r.credited(), k.busy)
+		}
+	}
+	r.io.pread = good
+	r.sweep()
+	r.sweep()
+	if r.credited() != k.busy {
+		t.Fatalf("credited %v, used %v:\n%s", r.credited(), k.busy, lines(r.known))
+	}
+	if r.Stats().Lifted != 0 {
+		t.Fatalf("lifted: %+v", r.Stats())
+	}
+}
+
+// disturb does one thing at random.
+func disturb(k *kernel, random *rand.Rand) {
+	paths := slices.Sorted(maps.Keys(k.used))
+	switch n := random.IntN(10); {
+	case n < 3 || len(paths) == 0:
+		pod := fmt.Sprintf("kubepods/%s/pod%032d", []string{"burstable", "besteffort"}[random.IntN(2)], random.IntN(8))
+		switch random.IntN(6) {
+		case 0:
+			k.make(fmt.Sprintf("slurm/job_%d/step_%d", random.IntN(3), random.IntN(3)))
+		case 1:
+			k.make(fmt.Sprintf(`machine.slice/machine-qemu\x2d%d\x2dweb%d.scope`, random.IntN(9), random.IntN(3)))
+		case 2:
+			k.make("system.slice/x.service")
+		default:
+			k.make(fmt.Sprintf("%s/%064d", pod, random.IntN(3)))
+		}
+	case n < 4:
+		k.remove(paths[random.IntN(len(paths))])
+	case n < 5:
+		k.burn("", time.Duration(random.IntN(1e6))*time.Microsecond)
+	default:
+		k.burn(paths[random.IntN(len(paths))], time.Duration(random.IntN(1e6))*time.Microsecond)
+	}
+}

@@ -1,0 +1,161 @@
+package host
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// A watcher is told by the kernel which groups come and go. That works on both versions, and through bind mounts, as the
+// watch is on the directory itself.
+type watcher struct {
+	fd     int
+	places map[int32]place
+	byDir  map[string]int32
+	full   bool // the kernel refused a watch
+	buf    []byte
+}
+
+// A place is a directory that may hold groups of interest.
+type place struct {
+	hier   *hierarchy
+	dir    string
+	role   role
+	inPods bool
+	depth  int
+}
+
+func newWatcher() (*watcher, error) {
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("watching control groups: %w", err)
+	}
+	return &watcher{fd: fd, places: map[int32]place{}, byDir: map[string]int32{}, buf: make([]byte, 64<<10)}, nil
+}
+
+func (w *watcher) close() error {
+	if w == nil {
+		return nil
+	}
+	return unix.Close(w.fd)
+}
+
+func (w *watcher) count() int {
+	if w == nil {
+		return 0
+	}
+	return len(w.places)
+}
+
+// add watches a directory. Only a refusal for want of resources is a failure: what is gone need not be watched.
+func (w *watcher) add(p place) {
+	if w == nil {
+		return
+	}
+	const mask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
+	wd, err := unix.InotifyAddWatch(w.fd, p.dir, mask)
+	if err != nil {
+		w.full = w.full || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR)
+		return
+	}
+	if old, ok := w.byDir[p.dir]; ok && old != int32(wd) {
+		delete(w.places, old) // another directory has the name now
+	}
+	w.places[int32(wd)] = p
+	w.byDir[p.dir] = int32(wd)
+}
+
+func (w *watcher) has(dir string) bool {
+	if w == nil {
+		return false
+	}
+	_, ok := w.byDir[dir]
+	return ok
+}
+
+// drop ends the watch of a directory. A removed control group keeps its watch for as long as somebody has a file of it
+// open, so it has to be said.
+func (w *watcher) drop(dir string) {
+	if w == nil {
+		return
+	}
+	if wd, ok := w.byDir[dir]; ok {
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd))
+		delete(w.byDir, dir)
+		delete(w.places, wd)
+	}
+}
+
+// forget is what the kernel says when a watched directory is gone.
+func (w *watcher) forget(wd int32) {
+	if p, ok := w.places[wd]; ok {
+		delete(w.places, wd)
+		if w.byDir[p.dir] == wd {
+			delete(w.byDir, p.dir)
+		}
+	}
+}
+
+// An event is one change in a watched directory.
+type event struct {
+	in      place
+	name    string
+	created bool
+	moved   bool
+}
+
+// drain hands over what happened since it was last called. It reports if notices were lost.
+func (w *watcher) drain(each func(event)) (overflow bool) {
+	if w == nil {
+		return false
+	}
+	for {
+		n, err := unix.Read(w.fd, w.buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n < unix.SizeofInotifyEvent {
+			return overflow
+		}
+		for rest := w.buf[:n]; len(rest) >= unix.SizeofInotifyEvent; {
+			wd := int32(binary.NativeEndian.Uint32(rest))
+			mask := binary.NativeEndian.Uint32(rest[4:])
+			size := int(binary.NativeEndian.Uint32(rest[12:]))
+			rest = rest[unix.SizeofInotifyEvent:]
+			if size > len(rest) {
+				break
+			}
+			name := rest[:size]
+			rest = rest[size:]
+			overflow = w.event(wd, mask, name, each) || overflow
+		}
+	}
+}
+
+func (w *watcher) event(wd int32, mask uint32, name []byte, each func(event)) (overflow bool) {
+	if mask&unix.IN_Q_OVERFLOW != 0 {
+		return true
+	}
+	if mask&unix.IN_IGNORED != 0 {
+		w.forget(wd)
+		return false
+	}
+	p, ok := w.places[wd]
+	if !ok || mask&unix.IN_ISDIR == 0 {
+		return false
+	}
+	for i, c := range name {
+		if c == 0 {
+			name = name[:i]
+			break
+		}
+	}
+	each(event{
+		in: p, name: string(name),
+		created: mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0,
+		moved:   mask&unix.IN_MOVED_TO != 0,
+	})
+	return false
+}
