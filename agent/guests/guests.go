@@ -1,0 +1,282 @@
+// Package guests publishes the energy of virtual machines to the machines themselves: for each of them a folder, to be
+// shared with it by virtiofs, that looks like Linux' powercap tree and like that of Scaphandre's QEMU exporter:
+//
+//	DIR/VM/intel-rapl:0/energy_uj             microjoules, decimal, without a newline
+//	DIR/VM/intel-rapl:0/name                  package-0
+//	DIR/VM/intel-rapl:0/max_energy_range_uj   where the counter would wrap, in 290,000 years
+//	DIR/VM/intel-rapl:0:0/                    empty
+//	DIR/VM/kubenergy.json                     who the host is and what it calls the guest
+//
+// Scaphandre in a guest looks for a folder with two numbers and then reads the counter of the one with the first of them;
+// it would read the energy of a named domain too, so intel-rapl:0:0 has no name. Other readers of powercap want name and
+// max_energy_range_uj beside every counter, and skip a folder without a name.
+//
+// A guest may write what is shared with it: not every virtiofsd can refuse. So nothing here reads what a guest may have
+// written. Files are completed in DIR/.staging, which is never shared, and renamed to their place; folders are
+// entered by descriptor, one component at a time, and never through a symbolic link. The worst that a guest can do is
+// to spoil its own readings.
+package guests
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// Cadence is how often an agent on a hypervisor should publish at least. What a guest reads is as old as the time since
+// the last publication, up to a whole interval: with an interval of a second, a hundredth of the readings would be older
+// than a second as soon as anything is late by 10 ms.
+const Cadence = 500 * time.Millisecond
+
+const (
+	defaultGrace = 10 * time.Minute
+	renewal      = time.Minute // how often the files that do not change are written anew, and failures logged again
+	stagingName  = ".staging"
+)
+
+// Options say where to publish.
+type Options struct {
+	Dir   string        // where the trees stand; on one file system, and writable by the agent alone
+	Host  string        // what this node is called
+	Grace time.Duration // how long the tree of a virtual machine stays that is gone; 0: 10 minutes
+}
+
+// A VMTotal is what a virtual machine used since it began.
+type VMTotal struct {
+	Name    string
+	Total   energy.Microjoules
+	Quality energy.Quality
+}
+
+// Stats count what a Publisher did since it was opened.
+type Stats struct {
+	Trees     int    // that are published now
+	Failing   int    // of these, whose last publication failed
+	Published uint64 // counters put in place
+	Failed    uint64 // counters and other files that could not be put in place
+	Refused   uint64 // totals of virtual machines whose names cannot be published
+	Removed   uint64 // trees of virtual machines that were gone
+	Stuck     uint64 // folders that guests left behind and that cannot be removed
+}
+
+// A Publisher keeps the trees. It is for one goroutine.
+type Publisher struct {
+	host    string
+	grace   time.Duration
+	log     *slog.Logger
+	dir     int // of the trees
+	staging int
+	ledger  ledger
+	trees   map[string]*tree     // by the virtual machine's name
+	refused map[string]time.Time // names, and when that was logged
+	round   uint64
+	serial  uint64 // of folders to be emptied
+	litter  bool   // there may be such folders
+	stats   Stats
+	digits  []byte
+}
+
+// Open prepares the folder. It fails where another process publishes, and where others could write.
+func Open(o Options, log *slog.Logger) (*Publisher, error) {
+	p := &Publisher{
+		host: o.Host, grace: o.Grace, log: log, dir: -1, staging: -1,
+		trees: map[string]*tree{}, refused: map[string]time.Time{}, serial: uint64(time.Now().UnixNano()), litter: true,
+	}
+	if p.grace <= 0 {
+		p.grace = defaultGrace
+	}
+	if err := p.open(o.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err), p.Close())
+	}
+	return p, nil
+}
+
+func (p *Publisher) open(dir string) (err error) {
+	// Counters tell much of what a machine computes: other users of the host have no business here.
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if p.dir, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	if err := checkOwned(p.dir); err != nil {
+		return err
+	}
+	if err := unix.Mkdirat(p.dir, stagingName, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("making the staging folder: %w", err)
+	}
+	p.staging, err = unix.Openat(p.dir, stagingName, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening the staging folder: %w", err)
+	}
+	if err := unix.Fchmod(p.staging, 0o700); err != nil {
+		return fmt.Errorf("closing the staging folder to others: %w", err)
+	}
+	if err := checkOwned(p.staging); err != nil {
+		return fmt.Errorf("staging folder: %w", err)
+	}
+	if err := unix.Flock(p.staging, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("another process publishes here: %w", err)
+	}
+	p.dropSpares(filepath.Join(dir, stagingName))
+	entries, err := p.ledger.open(p.staging)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if folder, err := Folder(e.name); err == nil {
+			p.trees[e.name] = newTree(e.name, folder, e.base, e.last)
+		}
+	}
+	return nil
+}
+
+// dropSpares removes the spare files of a former process.
+func (p *Publisher) dropSpares(path string) {
+	names, err := os.ReadDir(path)
+	if err != nil {
+		return
+	}
+	for _, e := range names {
+		if strings.HasPrefix(e.Name(), sparePrefix) {
+			_ = unix.Unlinkat(p.staging, e.Name(), 0)
+		}
+	}
+}
+
+// checkOwned reports if others than this process' user may change a folder.
+func checkOwned(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("it belongs to user %d, not to %d", st.Uid, os.Geteuid())
+	}
+	if st.Mode&0o022 != 0 {
+		return fmt.Errorf("others may write in it (mode %#o)", st.Mode&0o7777)
+	}
+	return nil
+}
+
+// Publish writes the counter of every virtual machine that runs. The list is all of them: the tree of one that is missing
+// is removed after the grace time. What fails for one guest is logged and counted, and does not keep the others waiting;
+// the error is that the counters' continuity could not be saved.
+//
+// The counter of a tree never falls, whatever totals do and however the agent restarts. A total that is lower than the
+// one before begins a new life of that name, and the counter goes on from where it stood.
+func (p *Publisher) Publish(now time.Duration, vms []VMTotal) error {
+	p.round++
+	for i := range vms {
+		p.note(&vms[i])
+	}
+	// Ahead of what guests see: a process that continues from the ledger is never behind a counter.
+	err := p.ledger.save(p.trees)
+	p.stats.Trees, p.stats.Failing = 0, 0
+	for _, t := range p.trees {
+		if t.round != p.round {
+			p.retire(t, now)
+			continue
+		}
+		p.stats.Trees++
+		t.gone = 0
+		p.publish(t, now)
+		if t.failing {
+			p.stats.Failing++
+		}
+	}
+	if p.litter {
+		p.sweep()
+	}
+	if err != nil {
+		return fmt.Errorf("saving the counters of virtual machines: %w", err)
+	}
+	return nil
+}
+
+// note takes a total over into its tree.
+func (p *Publisher) note(vm *VMTotal) {
+	t := p.trees[vm.Name]
+	if t == nil {
+		folder, err := Folder(vm.Name)
+		if err != nil {
+			p.refuse(vm.Name, err)
+			return
+		}
+		t = newTree(vm.Name, folder, 0, vm.Total)
+		p.trees[vm.Name] = t
+	}
+	if t.round == p.round {
+		p.refuse(vm.Name, errors.New("it appears twice"))
+		return
+	}
+	t.round = p.round
+	if vm.Total < t.last {
+		t.base += t.last - vm.Total
+	}
+	t.last = vm.Total
+	if t.quality != vm.Quality {
+		t.quality, t.renewed = vm.Quality, 0
+	}
+}
+
+func (p *Publisher) refuse(name string, err error) {
+	p.stats.Refused++
+	if len(p.refused) > 1000 {
+		clear(p.refused)
+	}
+	if last, ok := p.refused[name]; ok && time.Since(last) < renewal {
+		return
+	}
+	p.refused[name] = time.Now()
+	p.log.Warn("a virtual machine gets no counter", "vm", name, "err", err)
+}
+
+// publish puts the counter of a tree in place, and what else belongs there if it is time.
+func (p *Publisher) publish(t *tree, now time.Duration) {
+	err := p.putCounter(t, now)
+	if err == nil {
+		p.stats.Published++
+		if t.renewed == 0 || now-t.renewed >= renewal {
+			err = p.putRest(t)
+			t.renewed = max(now, 1)
+		}
+	}
+	if err != nil {
+		p.stats.Failed++
+		t.renewed = 0
+	}
+	// A guest can make its tree fail and work in turns: no more than a line a minute.
+	if failing := err != nil; failing != t.failing && (t.logged == 0 || now-t.logged >= renewal) {
+		t.logged = max(now, 1)
+		if failing {
+			p.log.Warn("publishing the counter of a virtual machine fails", "vm", t.name, "err", err)
+		} else {
+			p.log.Info("publishing the counter of a virtual machine works", "vm", t.name)
+		}
+	}
+	t.failing = err != nil
+}
+
+// Stats returns what happened so far.
+func (p *Publisher) Stats() Stats { return p.stats }
+
+// Close lets go of everything and leaves the trees: they go on where the next process finds their machines.
+func (p *Publisher) Close() error {
+	for _, t := range p.trees {
+		t.close(p.staging)
+	}
+	clear(p.trees)
+	p.ledger.close()
+	closeFD(&p.staging)
+	closeFD(&p.dir)
+	return nil
+}

@@ -1,0 +1,515 @@
+package guests
+
+import (
+	"encoding/json"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+func open(t testing.TB, o Options) *Publisher {
+	t.Helper()
+	p, err := Open(o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+func publish(t testing.TB, p *Publisher, now time.Duration, vms ...VMTotal) {
+	t.Helper()
+	if err := p.Publish(now, vms); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func counter(t testing.TB, dir, folder string) energy.Microjoules {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, folder, packageFolder, counterName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", folder, err)
+	}
+	return energy.Microjoules(v)
+}
+
+// tree lists what is below a folder: path, mode and content.
+func list(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		text := info.Mode().String()
+		switch {
+		case info.Mode().IsRegular():
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			text += " " + string(content)
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(path)
+			text += " " + to
+		}
+		found[rel] = text
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestTree(t *testing.T) {
+	old := syscall.Umask(0o077) // as of a hardened service
+	defer syscall.Umask(old)
+	dir := filepath.Join(t.TempDir(), "guests")
+	p := open(t, Options{Dir: dir, Host: "hv-1"})
+	publish(t, p, time.Second, VMTotal{Name: "web", Total: 1234567, Quality: energy.Derived})
+	want := map[string]string{
+		".":                                "drwxr-xr-x",
+		"intel-rapl:0":                     "drwxr-xr-x",
+		"intel-rapl:0/energy_uj":           "-r--r--r-- 1234567",
+		"intel-rapl:0/max_energy_range_uj": "-r--r--r-- 9223372036854775807",
+		"intel-rapl:0/name":                "-r--r--r-- package-0\n",
+		"intel-rapl:0:0":                   "drwxr-xr-x",
+		"kubenergy.json":                   `-r--r--r-- {"version":1,"host":"hv-1","vm":"web","quality":"derived"}` + "\n",
+	}
+	if diff := cmp.Diff(want, list(t, filepath.Join(dir, "web"))); diff != "" {
+		t.Error(diff)
+	}
+	for _, closed := range []string{dir, filepath.Join(dir, stagingName)} {
+		if info, err := os.Stat(closed); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s has mode %v, error %v: others may look", closed, info.Mode(), err)
+		}
+	}
+	publish(t, p, 2*time.Second, VMTotal{Name: "web", Total: 1234568, Quality: energy.Estimated})
+	if got := counter(t, dir, "web"); got != 1234568 {
+		t.Errorf("the counter is %d", int64(got))
+	}
+	var id identity
+	text, err := os.ReadFile(filepath.Join(dir, "web", identityName))
+	if err == nil {
+		err = json.Unmarshal(text, &id)
+	}
+	if err != nil || id.Quality != energy.Estimated {
+		t.Errorf("after a change of quality: %s, error %v", text, err)
+	}
+	if got := p.Stats(); got.Published != 2 || got.Failed != 0 || got.Trees != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Readers of other projects find the counter, by their own rules.
+func TestReadersOfPowercap(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, time.Second, VMTotal{Name: "web", Total: 42})
+	base := filepath.Join(dir, "web")
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Scaphandre: a folder with two numbers; the counter of the one with the first; a domain only where that has a name.
+	domain, found := regexp.MustCompile(`^intel-rapl:(\d+):\d+$`), 0
+	for _, e := range entries {
+		m := domain.FindStringSubmatch(e.Name())
+		if m == nil {
+			continue
+		}
+		if text, err := os.ReadFile(filepath.Join(base, "intel-rapl:"+m[1], "energy_uj")); err != nil || string(text) != "42" {
+			t.Errorf("Scaphandre reads %q, error %v", text, err)
+		}
+		if _, err := os.Stat(filepath.Join(base, e.Name(), "name")); err == nil {
+			t.Error("Scaphandre would look for the energy of a domain")
+		}
+		found++
+	}
+	if found != 1 {
+		t.Errorf("Scaphandre finds %d sockets", found)
+	}
+	// Prometheus' and Kepler's: folders without a name are skipped, with a name everything must be there.
+	found = 0
+	for _, e := range entries {
+		read := func(file string) (string, error) {
+			text, err := os.ReadFile(filepath.Join(base, e.Name(), file))
+			return strings.TrimSpace(string(text)), err
+		}
+		name, err := read("name")
+		if err != nil {
+			continue
+		}
+		found++
+		most, err := read("max_energy_range_uj")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := strconv.ParseUint(most, 10, 64); err != nil || name != "package-0" {
+			t.Errorf("zone %q with the range %q", name, most)
+		}
+	}
+	if found != 1 {
+		t.Errorf("others find %d zones", found)
+	}
+}
+
+// Whatever the totals do, and however often the process is replaced, a counter never falls and never counts more than the
+// totals grew.
+func TestCountersNeverFall(t *testing.T) {
+	parent, runs := memory(t), 0
+	rapid.Check(t, func(r *rapid.T) {
+		runs++
+		dir, err := filepath.Join(parent, strconv.Itoa(runs)), error(nil)
+		names := []string{"a", "b c", "d"}
+		totals, counters := map[string]int64{}, map[string]int64{}
+		var p *Publisher
+		var now time.Duration
+		restart := func() {
+			if p != nil {
+				_ = p.Close() // which saves nothing: a process that is killed leaves the same
+			}
+			if p, err = Open(Options{Dir: dir, Host: "h"}, slog.New(slog.DiscardHandler)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		restart()
+		defer func() { _ = p.Close() }()
+		for range rapid.IntRange(1, 25).Draw(r, "ticks") {
+			now += time.Second
+			var vms []VMTotal
+			grown := map[string]int64{}
+			for _, name := range names {
+				switch rapid.IntRange(0, 9).Draw(r, "fate of "+name) {
+				case 0: // not seen
+					continue
+				case 1: // a new life, or totals that were lost
+					totals[name] = rapid.Int64Range(0, totals[name]).Draw(r, "new total")
+				default:
+					grown[name] = rapid.Int64Range(0, 1e9).Draw(r, "joules")
+					totals[name] += grown[name]
+				}
+				vms = append(vms, VMTotal{Name: name, Total: energy.Microjoules(totals[name])})
+			}
+			if err := p.Publish(now, vms); err != nil {
+				r.Fatal(err)
+			}
+			for _, vm := range vms {
+				folder, _ := Folder(vm.Name)
+				got := int64(counter(t, dir, folder))
+				before, known := counters[vm.Name]
+				if known && got != before+grown[vm.Name] {
+					r.Fatalf("the counter of %q went from %d to %d when it used %d", vm.Name, before, got, grown[vm.Name])
+				}
+				counters[vm.Name] = got
+			}
+			if rapid.IntRange(0, 4).Draw(r, "kill") == 0 {
+				restart()
+			}
+		}
+	})
+}
+
+// A page of the ledger that was being written when the process died does not matter: the other one is at most one
+// publication behind, and was written ahead of it.
+func TestLedgerSurvivesTornPages(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	for i := range 9 {
+		publish(t, p, time.Duration(i+1)*time.Second, VMTotal{Name: "a", Total: energy.Microjoules(100 * (i + 1))})
+	}
+	_ = p.Close()
+	for _, name := range slotNames {
+		path := filepath.Join(dir, stagingName, name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sequence, entries, err := parseLedger(whole)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%s: %v, error %v", name, entries, err)
+		}
+		for cut := range ledgerHeader + 20 {
+			torn := append([]byte(nil), whole...)
+			copy(torn[cut:ledgerHeader+20], strings.Repeat("x", ledgerHeader+20))
+			if got, entries, err := parseLedger(torn); err == nil && (got != sequence || len(entries) != 1) {
+				t.Fatalf("torn at %d: %d %v", cut, got, entries)
+			}
+		}
+		if err := os.WriteFile(path, whole[:len(whole)/64], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := open(t, Options{Dir: dir, Host: "h"})
+		publish(t, p, time.Minute, VMTotal{Name: "a", Total: 950})
+		if got := counter(t, dir, "a"); got < 900 {
+			t.Errorf("with %s torn, the counter fell to %d", name, int64(got))
+		}
+		_ = p.Close()
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCounterEndsAtItsRange(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, 1, VMTotal{Name: "a", Total: math.MaxInt64})
+	publish(t, p, 2, VMTotal{Name: "a", Total: 5})
+	publish(t, p, 3, VMTotal{Name: "a", Total: 9})
+	if got := counter(t, dir, "a"); got != math.MaxInt64 {
+		t.Errorf("the counter is %d", int64(got))
+	}
+}
+
+func TestFolder(t *testing.T) {
+	for name, want := range map[string]string{
+		"web":                    "web",
+		"instance-00000a1f":      "instance-00000a1f",
+		"A_b.c+d@e=f-9":          "A_b.c+d@e=f-9",
+		strings.Repeat("x", 128): strings.Repeat("x", 128),
+		"my vm":                  "my_vm~",
+		".hidden":                "_hidden~",
+		".staging":               "_staging~",
+		"-rf":                    "_rf~",
+		"wéb":                    "w__b~",
+		"a~b":                    "a_b~",
+		"a:b":                    "a_b~",
+		"..x":                    "_.x~",
+		strings.Repeat("x", 129): strings.Repeat("x", 64) + "~",
+	} {
+		got, err := Folder(name)
+		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "~") && got != want || len(got) > maxFolder {
+			t.Errorf("%q: %q, error %v, want %q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{"", ".", "..", "a/b", "../../etc", "/", "a\x00b", "a\nb", "\x7f", "a\u0085b", "\xff\xfe", strings.Repeat("x", 254)} {
+		if got, err := Folder(name); err == nil {
+			t.Errorf("%q became %q", name, got)
+		}
+	}
+	a, _ := Folder("my vm")
+	for _, other := range []string{"my\u00a0vm", "my:vm", "my_vm", a} {
+		if b, _ := Folder(other); a == b {
+			t.Errorf("%q and %q share the folder %q", "my vm", other, b)
+		}
+	}
+}
+
+func FuzzFolder(f *testing.F) {
+	for _, name := range []string{"web", "a/b", "..", "my vm", "x~0123456789abcdef", "\xff", strings.Repeat("é", 100)} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		folder, err := Folder(name)
+		if err != nil {
+			return
+		}
+		if folder == "" || len(folder) > maxFolder || folder[0] == '.' || folder[0] == '-' || strings.ContainsAny(folder, "/\x00") || filepath.Base(folder) != folder {
+			t.Errorf("%q became %q", name, folder)
+		}
+		if strings.Contains(folder, "~") == (folder == name) {
+			t.Errorf("%q became %q: plain names and others may meet", name, folder)
+		}
+	})
+}
+
+func FuzzLedger(f *testing.F) {
+	f.Add([]byte{})
+	var l ledger
+	l.page = appendHeader(nil, 7, 9, 0x36d31f3a)
+	f.Add(append(l.page, "1 2 \"a\"\n\n"...))
+	f.Add(append(appendHeader(nil, math.MaxUint64, 0, 0), "rest"...))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, entries, err := parseLedger(text)
+		for _, e := range entries {
+			if err != nil || e.base < 0 || e.last < 0 {
+				t.Errorf("%+v, error %v", e, err)
+			}
+		}
+	})
+}
+
+func FuzzLedgerEntry(f *testing.F) {
+	for _, line := range []string{"1 2 \"a\"\n", "0 9223372036854775807 \"\\u00e9 \\\" b\"\n", "-1 2 \"a\"", "1 2 a", "1  \"a\"", ""} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		e, err := parseEntry(line)
+		if err != nil {
+			return
+		}
+		again, err := parseEntry(strconv.FormatInt(int64(e.base), 10) + " " + strconv.FormatInt(int64(e.last), 10) + " " + strconv.Quote(e.name) + "\n")
+		if err != nil || again != e || e.base < 0 || e.last < 0 {
+			t.Errorf("%q: %+v, then %+v, error %v", line, e, again, err)
+		}
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, 1,
+		VMTotal{Name: "../outside", Total: 1}, VMTotal{Name: "a", Total: 2}, VMTotal{Name: "a", Total: 3},
+		VMTotal{Name: "", Total: 4}, VMTotal{Name: "b", Total: 5})
+	if got := p.Stats(); got.Refused != 3 || got.Trees != 2 {
+		t.Errorf("%+v", got)
+	}
+	if a, b := counter(t, dir, "a"), counter(t, dir, "b"); a != 2 || b != 5 {
+		t.Errorf("a %d, b %d", int64(a), int64(b))
+	}
+	if _, err := Open(Options{Dir: dir}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("two processes may publish in one folder: error %v", err)
+	}
+	open777 := t.TempDir()
+	if err := os.Chmod(open777, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: open777}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "others may write") {
+		t.Errorf("a folder that anybody may write in: error %v", err)
+	}
+	linked := t.TempDir()
+	if err := os.Symlink(t.TempDir(), filepath.Join(linked, stagingName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Options{Dir: linked}, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("the staging folder may be a link")
+	}
+}
+
+func TestGrace(t *testing.T) {
+	dir := t.TempDir()
+	p := open(t, Options{Dir: dir, Host: "h", Grace: 10 * time.Second})
+	second := func(n int) time.Duration { return time.Duration(n) * time.Second }
+	publish(t, p, second(1), VMTotal{Name: "a", Total: 1}, VMTotal{Name: "b", Total: 7})
+	for n := 2; n <= 11; n++ {
+		publish(t, p, second(n), VMTotal{Name: "b", Total: 7})
+		if got := counter(t, dir, "a"); got != 1 {
+			t.Fatalf("after %d s: %d", n, int64(got))
+		}
+	}
+	// Seen again, the time begins anew.
+	publish(t, p, second(11), VMTotal{Name: "a", Total: 5}, VMTotal{Name: "b", Total: 7})
+	publish(t, p, second(12), VMTotal{Name: "b", Total: 7})
+	publish(t, p, second(21), VMTotal{Name: "b", Total: 7})
+	if got := counter(t, dir, "a"); got != 5 {
+		t.Fatalf("%d", int64(got))
+	}
+	publish(t, p, second(22), VMTotal{Name: "b", Total: 7})
+	if _, err := os.Lstat(filepath.Join(dir, "a")); err == nil {
+		t.Error("the tree stays after the grace time")
+	}
+	for range 20 {
+		publish(t, p, second(23), VMTotal{Name: "b", Total: 7})
+	}
+	if left := leftovers(t, dir); len(left) > 0 {
+		t.Errorf("the staging folder still has %v", left)
+	}
+	// A machine of that name begins anew.
+	publish(t, p, second(24), VMTotal{Name: "a", Total: 2}, VMTotal{Name: "b", Total: 7})
+	if got := counter(t, dir, "a"); got != 2 {
+		t.Errorf("%d", int64(got))
+	}
+	// A process that never saw b removes its tree, because the ledger knows it.
+	_ = p.Close()
+	p = open(t, Options{Dir: dir, Host: "h", Grace: 10 * time.Second})
+	publish(t, p, second(30), VMTotal{Name: "a", Total: 2})
+	publish(t, p, second(41), VMTotal{Name: "a", Total: 2})
+	if _, err := os.Lstat(filepath.Join(dir, "b")); err == nil {
+		t.Error("the tree of a machine that went while no agent ran stays for ever")
+	}
+	// What an administrator made for a machine that never ran is not ours to remove.
+	if err := os.Mkdir(filepath.Join(dir, "prepared"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, p, second(99), VMTotal{Name: "a", Total: 2})
+	if _, err := os.Lstat(filepath.Join(dir, "prepared")); err != nil {
+		t.Error(err)
+	}
+}
+
+// leftovers are what should not stay in the staging folder.
+func leftovers(t testing.TB, dir string) (left []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, stagingName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), emptyPrefix) || strings.HasPrefix(e.Name(), stuckPrefix) {
+			left = append(left, e.Name())
+		}
+	}
+	return left
+}
+
+// What holds after openat2 is missing.
+func TestEnterWithoutOpenat2(t *testing.T) {
+	noOpenat2.Store(true)
+	defer noOpenat2.Store(false)
+	dir := t.TempDir()
+	for _, trick := range tricks {
+		if trick.fallback {
+			t.Run(trick.name, func(t *testing.T) { trick.run(t) })
+		}
+	}
+	p := open(t, Options{Dir: dir, Host: "h"})
+	publish(t, p, 1, VMTotal{Name: "a", Total: 2})
+	if got := counter(t, dir, "a"); got != 2 {
+		t.Errorf("%d", int64(got))
+	}
+}
+
+// Virtual machines come and go for years: none leaves a descriptor behind.
+func TestDescriptors(t *testing.T) {
+	count := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(entries)
+	}
+	dir := memory(t)
+	before := count()
+	p := open(t, Options{Dir: dir, Host: "h", Grace: time.Second})
+	publish(t, p, time.Second, VMTotal{Name: "stays", Total: 1})
+	with := count()
+	for i := range 500 {
+		publish(t, p, time.Duration(i+2)*time.Second, VMTotal{Name: "stays", Total: 1}, VMTotal{Name: "vm-" + strconv.Itoa(i), Total: 1})
+	}
+	for i := range 5 {
+		publish(t, p, time.Duration(i+600)*time.Second, VMTotal{Name: "stays", Total: 1})
+	}
+	if got := count(); got != with || len(p.trees) != 1 || p.Stats().Removed != 500 {
+		t.Errorf("%d descriptors instead of %d, %d trees, %+v", got, with, len(p.trees), p.Stats())
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := count(); got != before {
+		t.Errorf("%d descriptors instead of %d", got, before)
+	}
+}

@@ -1,0 +1,200 @@
+package guests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// A ledger remembers how far the counters are, for the process that comes after this one: in two files that are written in
+// turns, in place, so that one of them is whole whenever the process dies and that a full file system does not matter.
+// Nothing is flushed: virtual machines do not survive what would make that necessary.
+type ledger struct {
+	slots    [2]slot
+	sequence uint64
+	page     []byte
+}
+
+type slot struct {
+	fd   int
+	size int // what the file has blocks for
+}
+
+// An entry is one tree: the counter is base and last together, last the virtual machine's own total.
+type entry struct {
+	base, last energy.Microjoules
+	name       string
+}
+
+const (
+	ledgerMagic  = "kubenergy guests 1"
+	ledgerHeader = len(ledgerMagic) + 1 + 20 + 1 + 10 + 1 + 8 + 1 // magic, sequence, length, checksum
+	maxLedger    = 64 << 20
+	block        = 4096
+)
+
+var slotNames = [2]string{"ledger-0", "ledger-1"}
+
+// open returns what the newest whole slot holds.
+func (l *ledger) open(staging int) ([]entry, error) {
+	l.slots = [2]slot{{fd: -1}, {fd: -1}}
+	var newest []entry
+	for i := range l.slots {
+		s := &l.slots[i]
+		var err error
+		s.fd, err = unix.Openat(staging, slotNames[i], unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("opening %s: %w", slotNames[i], err)
+		}
+		text, err := readAll(s.fd)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", slotNames[i], err)
+		}
+		s.size = len(text)
+		// A slot that was being written is no loss: the other one is whole.
+		if sequence, entries, err := parseLedger(text); err == nil && sequence > l.sequence {
+			l.sequence, newest = sequence, entries
+		}
+	}
+	return newest, l.reserve(1)
+}
+
+func readAll(fd int) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxLedger {
+		return nil, errors.New("not a file of ours")
+	}
+	text := make([]byte, st.Size)
+	n, err := unix.Pread(fd, text, 0)
+	return text[:max(n, 0)], err
+}
+
+// save writes the older slot.
+func (l *ledger) save(trees map[string]*tree) error {
+	l.sequence++
+	l.page = append(l.page[:0], make([]byte, ledgerHeader)...)
+	for _, t := range trees {
+		l.page = strconv.AppendInt(l.page, int64(t.base), 10)
+		l.page = append(l.page, ' ')
+		l.page = strconv.AppendInt(l.page, int64(t.last), 10)
+		l.page = append(l.page, ' ')
+		l.page = strconv.AppendQuote(l.page, t.name)
+		l.page = append(l.page, '\n')
+	}
+	body := l.page[ledgerHeader:]
+	header := appendHeader(l.page[:0], l.sequence, len(body), crc32.ChecksumIEEE(body))
+	page := l.page[:len(header)+len(body)]
+	l.page = page
+	if err := l.reserve(len(page)); err != nil {
+		return err
+	}
+	return writeAt(l.slots[l.sequence%2].fd, page, 0)
+}
+
+// reserve sees to it that both slots have blocks for a page.
+func (l *ledger) reserve(size int) error {
+	size = (size + block - 1) / block * block
+	for i := range l.slots {
+		s := &l.slots[i]
+		if s.size >= size {
+			continue
+		}
+		if err := writeAt(s.fd, make([]byte, size-s.size), int64(s.size)); err != nil {
+			return err
+		}
+		s.size = size
+	}
+	return nil
+}
+
+func writeAt(fd int, b []byte, at int64) error {
+	n, err := unix.Pwrite(fd, b, at)
+	if err == nil && n < len(b) {
+		err = unix.ENOSPC
+	}
+	return err
+}
+
+func appendHeader(b []byte, sequence uint64, length int, sum uint32) []byte {
+	b = append(b, ledgerMagic...)
+	b = appendPadded(append(b, ' '), sequence, 20, 10)
+	b = appendPadded(append(b, ' '), uint64(length), 10, 10)
+	b = appendPadded(append(b, ' '), uint64(sum), 8, 16)
+	return append(b, '\n')
+}
+
+func appendPadded(b []byte, v uint64, width, base int) []byte {
+	start := len(b)
+	b = strconv.AppendUint(b, v, base)
+	for missing := width - (len(b) - start); missing > 0; missing-- {
+		b = append(b, 0)
+		copy(b[start+1:], b[start:])
+		b[start] = '0'
+	}
+	return b
+}
+
+// parseLedger reads a slot. What follows after the length that it names is of an older, longer page.
+func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
+	if len(text) < ledgerHeader {
+		return 0, nil, errors.New("too short for a ledger")
+	}
+	fields := bytes.Split(bytes.TrimSuffix(text[:ledgerHeader], []byte("\n")), []byte(" "))
+	if len(fields) != 6 || !bytes.HasPrefix(text, []byte(ledgerMagic+" ")) {
+		return 0, nil, errors.New("not a ledger of this version")
+	}
+	sequence, err = strconv.ParseUint(string(fields[3]), 10, 64)
+	length, err2 := strconv.ParseUint(string(fields[4]), 10, 32)
+	sum, err3 := strconv.ParseUint(string(fields[5]), 16, 32)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return 0, nil, fmt.Errorf("reading the header: %w", err)
+	}
+	if length > uint64(len(text)-ledgerHeader) {
+		return 0, nil, errors.New("the ledger is cut off")
+	}
+	body := text[ledgerHeader : ledgerHeader+int(length)]
+	if crc32.ChecksumIEEE(body) != uint32(sum) {
+		return 0, nil, errors.New("the ledger's checksum is wrong")
+	}
+	for line := range bytes.Lines(body) {
+		e, err := parseEntry(string(line))
+		if err != nil {
+			return 0, nil, err
+		}
+		entries = append(entries, e)
+	}
+	return sequence, entries, nil
+}
+
+func parseEntry(line string) (entry, error) {
+	first, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+	second, quoted, _ := strings.Cut(rest, " ")
+	base, err1 := strconv.ParseInt(first, 10, 64)
+	last, err2 := strconv.ParseInt(second, 10, 64)
+	name, err3 := strconv.Unquote(quoted)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return entry{}, fmt.Errorf("reading the entry %q: %w", line, err)
+	}
+	if base < 0 || last < 0 {
+		return entry{}, fmt.Errorf("the entry %q is negative", line)
+	}
+	return entry{base: energy.Microjoules(base), last: energy.Microjoules(last), name: name}, nil
+}
+
+func (l *ledger) close() {
+	for i := range l.slots {
+		if l.slots[i].fd > 0 { // 0: it was never opened
+			closeFD(&l.slots[i].fd)
+		}
+	}
+}

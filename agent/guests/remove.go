@@ -1,0 +1,177 @@
+package guests
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A guest may leave millions of files behind, in folders as deep as it likes. They are removed a little at a time.
+const (
+	stepsAtOnce   = 500 // entries that are removed or moved in one publication: about a millisecond
+	entriesAtOnce = 32  // that are read of a folder before they are dealt with
+)
+
+// retire takes the tree of a virtual machine that is gone out of the way, after the grace time.
+func (p *Publisher) retire(t *tree, now time.Duration) {
+	if t.gone == 0 {
+		t.gone = max(now, 1)
+		t.close(p.staging)
+	}
+	if now-t.gone < p.grace {
+		return
+	}
+	err := p.move(p.dir, t.folder, emptyPrefix)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		delete(p.trees, t.name)
+		p.stats.Removed++
+		return
+	}
+	p.stats.Stuck++
+	p.log.Warn("removing the tree of a virtual machine that is gone fails", "vm", t.name, "err", err)
+	t.gone = max(now-p.grace+renewal, 1) // again in a minute
+}
+
+// move takes a whole tree to the staging folder, under a new name.
+func (p *Publisher) move(dir int, name, prefix string) error {
+	err := p.moveTo(dir, name, p.staging, prefix)
+	p.litter = p.litter || err == nil
+	return err
+}
+
+func (p *Publisher) moveTo(dir int, name string, to int, prefix string) error {
+	for {
+		p.serial++
+		err := unix.Renameat2(dir, name, to, prefix+strconv.FormatUint(p.serial, 36), unix.RENAME_NOREPLACE)
+		if !errors.Is(err, unix.EEXIST) {
+			return err
+		}
+	}
+}
+
+// sweep empties some of the trees in the staging folder. All that it has to remember is that folder's content.
+func (p *Publisher) sweep() {
+	staging, err := openFolder(p.staging, ".") // whose position is its own
+	if err != nil {
+		return
+	}
+	defer func() { _ = staging.Close() }()
+	steps := stepsAtOnce
+	p.litter = false
+	for {
+		names, err := staging.Readdirnames(entriesAtOnce)
+		for _, name := range names {
+			if !strings.HasPrefix(name, emptyPrefix) {
+				continue
+			}
+			for gone := false; !gone && err == nil; {
+				if steps <= 0 {
+					p.litter = true
+					return
+				}
+				gone, err = p.empty(name, &steps)
+			}
+			if err != nil {
+				p.giveUp(name, err)
+				err = nil
+			}
+		}
+		if err != nil {
+			return // the end, as a rule
+		}
+	}
+}
+
+// empty removes some of a tree in the staging folder, and the tree with the last of it. Folders deeper within are moved up
+// to its top, so that depth does not matter; never out of it, where a guest that lives after all, and has them open,
+// could find a way to what is not its own.
+func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
+	*steps--
+	top, err := openFolder(p.staging, name)
+	if errors.Is(err, unix.EACCES) {
+		if err := unix.Fchmodat(p.staging, name, 0o700, 0); err != nil {
+			return false, err
+		}
+		top, err = openFolder(p.staging, name)
+	}
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		err = unix.Unlinkat(p.staging, name, 0)
+		return err == nil, err
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = top.Close() }()
+	_ = unix.Fchmod(int(top.Fd()), 0o700)
+	none, err := p.removeSome(top, steps, func(folder string) error { return p.level(int(top.Fd()), folder, steps) })
+	if none {
+		err = unix.Unlinkat(p.staging, name, unix.AT_REMOVEDIR)
+	}
+	return none && err == nil, err
+}
+
+// level removes some of a folder directly below the top, and moves the folders in it up.
+func (p *Publisher) level(top int, name string, steps *int) error {
+	folder, err := openFolder(top, name)
+	if errors.Is(err, unix.EACCES) {
+		if err := unix.Fchmodat(top, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		folder, err = openFolder(top, name)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	_ = unix.Fchmod(int(folder.Fd()), 0o700)
+	none, err := p.removeSome(folder, steps, func(inner string) error { return p.raise(int(folder.Fd()), inner, top) })
+	if none {
+		err = unix.Unlinkat(top, name, unix.AT_REMOVEDIR)
+	}
+	return err
+}
+
+// removeSome removes entries of a folder, and leaves those that are folders to a function. It reports if there were none.
+func (p *Publisher) removeSome(folder *os.File, steps *int, inner func(name string) error) (none bool, err error) {
+	names, err := folder.Readdirnames(entriesAtOnce)
+	if err != nil {
+		return errors.Is(err, io.EOF), err
+	}
+	for _, name := range names {
+		*steps--
+		err := unix.Unlinkat(int(folder.Fd()), name, 0)
+		if errors.Is(err, unix.EISDIR) {
+			err = inner(name)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return false, fmt.Errorf("removing %q: %w", name, err)
+		}
+	}
+	return false, nil
+}
+
+// raise moves a folder up to the top. To move a folder one must be able to write in it; an empty one can be removed all
+// the same.
+func (p *Publisher) raise(dir int, name string, top int) error {
+	err := p.moveTo(dir, name, top, emptyPrefix)
+	if errors.Is(err, unix.EACCES) && unix.Fchmodat(dir, name, 0o700, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		err = p.moveTo(dir, name, top, emptyPrefix)
+	}
+	if err != nil && unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) == nil {
+		return nil
+	}
+	return err
+}
+
+// giveUp leaves a tree where it is, for the administrator.
+func (p *Publisher) giveUp(name string, err error) {
+	p.stats.Stuck++
+	p.log.Warn("what a virtual machine left behind cannot be removed", "folder", stagingName+"/"+name, "err", err)
+	_ = p.move(p.staging, name, stuckPrefix)
+}

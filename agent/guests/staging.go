@@ -1,0 +1,79 @@
+package guests
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names in the staging folder, which no guest sees.
+const (
+	stagedName   = "next"
+	stagedFolder = "folder"
+	sparePrefix  = "spare-"
+	emptyPrefix  = "gone-"
+	stuckPrefix  = "stuck-"
+)
+
+// stage writes a complete file of that name.
+func (p *Publisher) stage(name string, content []byte) (int, error) {
+	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(p.staging, name, flags, 0o444)
+	if errors.Is(err, unix.EEXIST) { // of a process that was killed, or of a rename that failed
+		if err = unix.Unlinkat(p.staging, name, 0); err == nil {
+			fd, err = unix.Openat(p.staging, name, flags, 0o444)
+		}
+	}
+	if err != nil {
+		return -1, fmt.Errorf("staging a file: %w", err)
+	}
+	n, err := unix.Write(fd, content)
+	if err == nil && n < len(content) {
+		err = unix.ENOSPC
+	}
+	if err == nil {
+		err = unix.Fchmod(fd, 0o444) // whatever the umask is
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		_ = unix.Unlinkat(p.staging, name, 0)
+		return -1, fmt.Errorf("staging a file: %w", err)
+	}
+	return fd, nil
+}
+
+// put puts a complete file in place of whatever has the name.
+func (p *Publisher) put(dir int, name string, content []byte) error {
+	fd, err := p.stage(stagedName, content)
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(fd)
+	if err := unix.Renameat(p.staging, stagedName, dir, name); err != nil {
+		return fmt.Errorf("renaming %s into place: %w", name, err)
+	}
+	return nil
+}
+
+// makeFolder makes a folder unless there is something of that name. It gets its mode before it gets to its place: there,
+// the name may already mean something else.
+func (p *Publisher) makeFolder(dir int, name string) error {
+	if err := unix.Mkdirat(p.staging, stagedFolder, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	if err := unix.Fchmodat(p.staging, stagedFolder, 0o755, 0); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	err := unix.Renameat2(p.staging, stagedFolder, dir, name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("renaming the folder %s into place: %w", name, err)
+	}
+	return nil
+}
+
+// full reports if there is no room for a file, for whatever reason.
+func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
