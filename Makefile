@@ -4,7 +4,8 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test
+.PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
+        test-portable bench-agent agent-long e2e-real fuzz fuzz-short
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -45,7 +46,7 @@ tools: ## Build helm, and kubectl as a name of the lab, into bin/.
 	go build -p $(JOBS) -modfile=go.tools.mod -o bin/helm helm.sh/helm/v4/cmd/helm
 	ln -sf kubenergy-lab bin/kubectl
 
-test: check test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
+test: check test-portable test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
 	@echo "== all tests passed"
 
 check:
@@ -73,12 +74,46 @@ test-heavy:
 	  echo "== tests on a real control plane"; \
 	  go test -p 1 -timeout $(TIMEOUT) $$linking
 
+# The agent runs on small and 32-bit machines as well. An amd64 machine runs programs for 386, which have the same traps:
+# 64-bit atomics, int of 32 bits.
+metering := ./energy/... ./agent/... ./cmd/kubenergy-agent
+test-portable:
+	@echo "== go vet of the agent for arm64 and arm/v7"
+	@GOARCH=arm64 CGO_ENABLED=0 go vet $(metering)
+	@GOARCH=arm GOARM=7 CGO_ENABLED=0 go vet $(metering)
+ifeq ($(shell go env GOHOSTARCH),amd64)
+	@echo "== tests of the agent for 386"
+	@GOARCH=386 CGO_ENABLED=0 go test -p $(JOBS) -timeout $(TIMEOUT) $(metering)
+endif
+
 lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the first time.
 	@echo "== golangci-lint"
 	@$(lint_tool) run ./...
 
 bench: ## Measure the simulator, the strategies and the scheduler plugin.
 	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./kube/plugin/... ./test/scores/...
+
+bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy containers at one second.
+	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
+
+agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
+	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m
+
+e2e-real: ## Meter real pods: kubelet, containerd and runc on this machine, as root.
+	KUBENERGY_REAL=1 go test ./test/real/... -run . -v -count=1 -timeout $(TIMEOUT)
+
+# go test fuzzes one function at a time.
+FUZZTIME ?= 1h
+fuzz: ## Fuzz every parser of foreign bytes for FUZZTIME each.
+	@grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r package; do \
+	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$$package"/*_test.go | cut -c6- | sort -u | while read -r name; do \
+	    echo "== $$package $$name"; \
+	    go test "$$package" -run '^$$' -fuzz "^$$name$$" -fuzztime '$(FUZZTIME)' </dev/null || exit 1; \
+	  done || exit 1; \
+	done
+
+fuzz-short: ## Fuzz every parser for a minute each.
+	@$(MAKE) fuzz FUZZTIME=60s
 
 # The demo needs one binary only, and its reader waits for the first build.
 demo: ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.

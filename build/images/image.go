@@ -48,9 +48,9 @@ func (s *source) image(into blobs, name, arch string, binary []byte) (v1.Descrip
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	created := v1.Time{Time: s.created}
+	created, runsOn := v1.Time{Time: s.created}, platform(arch)
 	config, err := into.addJSON(types.OCIConfigJSON, v1.ConfigFile{
-		OS: "linux", Architecture: arch, Created: created,
+		OS: runsOn.OS, Architecture: runsOn.Architecture, Variant: runsOn.Variant, Created: created,
 		RootFS:  v1.RootFS{Type: "layers", DiffIDs: []v1.Hash{digestOf(files)}},
 		History: []v1.History{{Created: created, CreatedBy: "build/images", Comment: name}},
 		Config: v1.Config{
@@ -71,7 +71,7 @@ func (s *source) image(into blobs, name, arch string, binary []byte) (v1.Descrip
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: config,
 		Layers: []v1.Descriptor{into.add(types.OCILayer, compressed)},
 	})
-	manifest.Platform = &v1.Platform{OS: "linux", Architecture: arch}
+	manifest.Platform = &runsOn
 	return manifest, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"io"
@@ -63,7 +64,7 @@ func TestSameSourceSameBytes(t *testing.T) {
 
 // TestImage reads an archive as those do who load it.
 func TestImage(t *testing.T) {
-	digest, archived := build(t, "amd64", "arm64")
+	digest, archived := build(t, "amd64", "arm64", "arm/v7")
 	l := loaded{}
 	for _, f := range read(t, bytes.NewReader(archived)) {
 		l[f.name] = f.text
@@ -88,7 +89,7 @@ func TestImage(t *testing.T) {
 		platforms = append(platforms, m.Platform.String())
 		l.checkImage(t, m)
 	}
-	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
+	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64", "linux/arm/v7"}) {
 		t.Errorf("platforms are %v", platforms)
 	}
 }
@@ -119,8 +120,8 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 	l.json(t, l.blob(t, d), &manifest)
 	l.json(t, l.blob(t, manifest.Config), &config)
 	c := config.Config
-	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/tiny"}) || config.Architecture != d.Platform.Architecture {
-		t.Errorf("config is %+v for %s", c, config.Architecture)
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/tiny"}) || config.Platform().String() != d.Platform.String() {
+		t.Errorf("config is %+v for %s", c, config.Platform())
 	}
 	if !config.Created.Equal(commit) || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
 		t.Errorf("created %v, labels %v", config.Created, c.Labels)
@@ -142,12 +143,35 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 	names := map[string]int64{}
 	for _, f := range read(t, bytes.NewReader(layer)) {
 		names[f.name] = f.mode
-		if f.name == "tiny" && !bytes.HasPrefix(f.text, []byte("\x7fELF")) {
-			t.Error("tiny is no binary")
+		if f.name == "tiny" {
+			checkBinary(t, f.text, d.Platform.Architecture)
 		}
 	}
 	if diff := cmp.Diff(map[string]int64{"etc/passwd": 0o644, "etc/group": 0o644, "tiny": 0o755}, names); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// checkBinary checks that a binary is for the machine that its image is for.
+func checkBinary(t *testing.T, text []byte, arch string) {
+	t.Helper()
+	binary, err := elf.NewFile(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("tiny is no binary: %v", err)
+	}
+	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM}[arch]; binary.Machine != want {
+		t.Errorf("for %s there is a binary for %s", arch, binary.Machine)
+	}
+}
+
+// TestArchitectures: agents also run on boards.
+func TestArchitectures(t *testing.T) {
+	for name, want := range map[string][]string{
+		"kubenergy": {"amd64", "arm64"}, "kubenergy-scheduler": {"amd64", "arm64"}, "kubenergy-agent": {"amd64", "arm64", "arm/v7"},
+	} {
+		if got := architectures(name); !slices.Equal(got, want) {
+			t.Errorf("%s is built for %v", name, got)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -25,6 +26,15 @@ type source struct {
 	created       time.Time // of everything in the images
 }
 
+// architectures are those that an image is built for where none are asked for. Agents also meter boards that run nothing
+// else of ours.
+func architectures(name string) []string {
+	if name == "kubenergy-agent" {
+		return []string{"amd64", "arm64", "arm/v7"}
+	}
+	return []string{"amd64", "arm64"}
+}
+
 // run builds and writes all images.
 func run(ctx context.Context, out string, names, arches []string, s source) error {
 	if err := s.describe(ctx); err != nil {
@@ -35,7 +45,10 @@ func run(ctx context.Context, out string, names, arches []string, s source) erro
 	}
 	var digests strings.Builder
 	for _, name := range names {
-		contents := blobs{}
+		contents, arches := blobs{}, arches
+		if len(arches) == 0 {
+			arches = architectures(name)
+		}
 		image, err := s.index(ctx, contents, name, "./cmd/"+name, arches)
 		if err != nil {
 			return fmt.Errorf("building the image %s: %w", name, err)
@@ -89,6 +102,12 @@ func (s *source) reference(name string) string {
 	return name + ":" + s.tag
 }
 
+// platform reads an architecture as it is written in images' names: arm64, arm/v7.
+func platform(arch string) v1.Platform {
+	architecture, variant, _ := strings.Cut(arch, "/")
+	return v1.Platform{OS: "linux", Architecture: architecture, Variant: variant}
+}
+
 // compile returns a static binary. Zone data are linked in: images have none.
 func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "images")
@@ -97,7 +116,11 @@ func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) 
 	}
 	defer os.RemoveAll(dir)
 	binary := filepath.Join(dir, "binary")
-	environment := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT="}
+	p := platform(arch)
+	environment := []string{
+		"CGO_ENABLED=0", "GOOS=" + p.OS, "GOARCH=" + p.Architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOARM=" + strings.TrimPrefix(p.Variant, "v"),
+		"GOFLAGS=", "GOEXPERIMENT=",
+	}
 	_, err = s.command(ctx, environment, "go", "build", "-trimpath", "-buildvcs=auto", "-tags=timetzdata",
 		"-ldflags="+strings.TrimSpace("-s -w -buildid= "+s.ldflags), "-o", binary, pkg)
 	if err != nil {

@@ -3,6 +3,7 @@ package systemd
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -149,17 +150,21 @@ func TestAgent(t *testing.T) {
 	if !strings.HasSuffix(string(text), "\nKUBENERGY_AGENT_ARGS=\"\"\n") {
 		t.Error("the example of the environment file sets options")
 	}
-	for _, flag := range regexp.MustCompile(`--[a-z-]+`).FindAllString(string(text), -1) {
-		if flag != "--help" && !slices.Contains(known, flag) {
-			t.Errorf("no flag %s", flag)
+	for _, name := range regexp.MustCompile(`--[a-z-]+`).FindAllString(string(text), -1) {
+		if name != "--help" && !slices.Contains(known, name) {
+			t.Errorf("no flag %s", name)
 		}
 	}
 }
 
 // known are the agent's flags.
-var known = strings.Fields(`--node-name --interval --batch-interval --listen --web-config --push-url --push-token-file --push-ca-file
-	--push-cert-file --push-key-file --state-dir --cgroup-root --powercap-root --hwmon-root --proc-root --meters --guest-dir --scaphandre-url
-	--scaphandre-factor --kepler-url --profile --calibrate --idle --cgroup --vms --guests-dir --max-consumers --log-level --log-format --version`)
+var known = func() (names []string) {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	options := metering.DefaultOptions()
+	options.AddFlags(flags)
+	flags.VisitAll(func(f *flag.Flag) { names = append(names, "--"+f.Name) })
+	return append(names, "--version")
+}()
 
 func checkFlags(t *testing.T, u unit) map[string]string {
 	t.Helper()
@@ -173,10 +178,10 @@ func checkFlags(t *testing.T, u unit) map[string]string {
 	}
 	flags := map[string]string{}
 	for _, word := range words[1 : len(words)-1] {
-		flag, value, _ := strings.Cut(word, "=")
-		flags[flag] = value
-		if !slices.Contains(known, flag) {
-			t.Errorf("no flag %s", flag)
+		name, value, _ := strings.Cut(word, "=")
+		flags[name] = value
+		if !slices.Contains(known, name) {
+			t.Errorf("no flag %s", name)
 		}
 	}
 	if flags["--state-dir"] != "/var/lib/"+u["Service"]["StateDirectory"][0] {

@@ -42,6 +42,16 @@ func TestRefusals(t *testing.T) {
 			[]string{"--set", "metrics.tlsSecret=t,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=p"},
 			"metrics.serviceMonitor.prometheus.namespace",
 		},
+		"an unknown value of the agent": {[]string{"--set", "agent.privileged=true"}, "privileged"},
+		"a push in the clear":           {[]string{"--set", "agent.push.url=http://central"}, "/agent/push/url"},
+		"no unavailable agents":         {[]string{"--set", "agent.maxUnavailable=0"}, "/agent/maxUnavailable"},
+		"the host's files for an agent": {
+			[]string{"--set-json", `agent.extraVolumes=[{"name":"etc","hostPath":{"path":"/etc"}}]`}, "hostPath",
+		},
+		"two certificates": {
+			[]string{"--set", "agent.enabled=true,agent.metrics.tlsSecret=a,agent.metrics.webConfigSecret=b"}, "name the certificate in the web configuration",
+		},
+		"energy for everybody": {[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"}, "agent.metrics.tokenSecret"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Template(t.Context(), c.args...)
@@ -111,6 +121,7 @@ func TestPodsAreRestricted(t *testing.T) {
 func podSpec(t *testing.T, d *Document) *v1.PodSpec {
 	t.Helper()
 	var deployment appsv1.Deployment
+	var daemonSet appsv1.DaemonSet
 	var job batchv1.Job
 	convert := runtime.DefaultUnstructuredConverter.FromUnstructured
 	switch d.Object.GetKind() {
@@ -119,6 +130,11 @@ func podSpec(t *testing.T, d *Document) *v1.PodSpec {
 			t.Fatal(err)
 		}
 		return &deployment.Spec.Template.Spec
+	case "DaemonSet":
+		if err := convert(d.Object.Object, &daemonSet); err != nil {
+			t.Fatal(err)
+		}
+		return &daemonSet.Spec.Template.Spec
 	case "Job":
 		if err := convert(d.Object.Object, &job); err != nil {
 			t.Fatal(err)

@@ -47,6 +47,10 @@ func TestManifestsAreCurrent(t *testing.T) {
 	}
 	scheduler := of("kubenergy-scheduler")
 	render("scheduler/rbac.yaml", nil, func(d *Document) bool { return rights(d) && (scheduler(d) || knowledge(d)) })
+	if documents, err = Template(t.Context(), "--set", "agent.enabled=true"); err != nil {
+		t.Fatal(err)
+	}
+	render("agent/daemonset.yaml", nil, of("kubenergy-agent"))
 	for from, to := range map[string]string{
 		"hold/admission.yaml": "hold/admission.yaml", "scheduler/config.yaml": "scheduler/config.yaml",
 		"scheduler/config-default.yaml": "scheduler/config-default.yaml",

@@ -63,8 +63,9 @@ var foreign = []string{
 // one that a program of ours registers, brackets close, and alerts say what is to be said.
 func TestRulesReadMetricsThatExist(t *testing.T) {
 	registered := registeredMetrics(t)
-	groups := rules(t, "--set", "metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
-	if got, want := slices.Sorted(maps.Keys(groups)), []string{"compute-gardener-code", "compute-gardener-documents", "kubenergy"}; !slices.Equal(got, want) {
+	groups := rules(t, "--set", "agent.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
+	want := []string{"compute-gardener-code", "compute-gardener-documents", "kubenergy", "kubenergy-agent"}
+	if got := slices.Sorted(maps.Keys(groups)); !slices.Equal(got, want) {
 		t.Errorf("groups are %q", got)
 	}
 	for group, rules := range groups {
@@ -166,7 +167,7 @@ func registeredMetrics(t *testing.T) map[string]bool {
 	t.Helper()
 	literal := regexp.MustCompile(`"(kubenergy_[a-z_]+)"`)
 	names := map[string]bool{}
-	for _, folder := range []string{"controller", "kube"} {
+	for _, folder := range []string{"agent", "controller", "kube"} {
 		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

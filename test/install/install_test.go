@@ -34,9 +34,24 @@ var valueSets = map[string][]string{
 		"--set-json", `profiles=[{"name":"server","spec":{"default":true,"idleWatts":100,"maxWatts":400}}]`,
 		"--set-json", `policy={"mode":"advise","allowedDelay":"6h","maxDelay":"12h","hold":{"rule":"Threshold","carbonPercentile":25},"workloadTypes":{"service":{"allowedDelay":"0s"}}}`,
 	},
+	"agent": {"--set", "agent.enabled=true"},
+	"agent that pushes": {
+		"--set", "agent.enabled=true,agent.idle=equal,agent.guestDir=/var/scaphandre,agent.maxUnavailable=3,agent.priorityClassName=system-node-critical",
+		"--set", "agent.push.url=https://central.example.com:8444/ingest,agent.push.caSecret=ca,agent.push.certSecret=cert,image.pullSecrets={pull}",
+		"--set", "agent.metrics.tlsSecret=agent-tls,agent.metrics.tokenSecret=agent-token",
+		"--set-json", `agent.push.to=[{"podSelector":{"matchLabels":{"app.kubernetes.io/name":"kubenergy-controller"}}}]`,
+		"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080,"protocol":"TCP"}]}]`,
+	},
+	"agent, placed": {
+		"--set", "agent.enabled=true,agent.metrics.webConfigSecret=web,networkPolicy.enabled=false",
+		"--set-json", `agent.nodeSelector={"a":"b"}`, "--set-json", `agent.tolerations=[]`, "--set-json", `agent.podAnnotations={"a":"b"}`,
+		"--set-json", `agent.extraArgs=["--calibrate=rapl=1.05"]`, "--set-json", `agent.extraEnv=[{"name":"GOGC","value":"50"}]`,
+		"--set-json", `agent.extraVolumes=[{"name":"profile","configMap":{"name":"profile"}}]`,
+		"--set-json", `agent.extraVolumeMounts=[{"name":"profile","mountPath":"/profile"}]`,
+	},
 	"monitored": {
 		"--set", "metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=prometheus,metrics.serviceMonitor.prometheus.namespace=monitoring",
-		"--set", "metrics.rules.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true",
+		"--set", "metrics.rules.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,agent.enabled=true",
 		"--set-json", `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`,
 		"--set-json", `networkPolicy.controllerEgress=[{"ports":[{"port":9090,"protocol":"TCP"}]}]`,
 	},
@@ -49,7 +64,7 @@ func TestInstall(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	w := start(t)
-	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set", "policy.mode=enforce")
+	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set", "policy.mode=enforce,agent.enabled=true")
 	w.mapper.Reset()
 	t.Run("the binding comes last", w.testBindingIsLast)
 	t.Run("every value set is accepted", w.testValueSets)
@@ -58,6 +73,8 @@ func TestInstall(t *testing.T) {
 	t.Run("admission", w.testAdmission)
 	t.Run("rights", w.testRights)
 	t.Run("guard", w.testGuard)
+	t.Run("the agent has no rights", w.testAgentHasNoRights)
+	t.Run("the agent and Pod Security", w.testAgentAndPodSecurity)
 	t.Run("upgrade", w.testUpgrade)
 	t.Run("release and uninstall", w.testUninstall)
 }
@@ -135,7 +152,7 @@ func (w *world) testExamples(t *testing.T) {
 }
 
 func (w *world) testManifests(t *testing.T) {
-	for _, name := range []string{"kubenergy.yaml", "hold/admission.yaml", "hold/guard.yaml", "scheduler/rbac.yaml"} {
+	for _, name := range []string{"kubenergy.yaml", "hold/admission.yaml", "hold/guard.yaml", "scheduler/rbac.yaml", "agent/daemonset.yaml"} {
 		w.wantFileAccepted(t, filepath.Join("../../deploy", name))
 	}
 }

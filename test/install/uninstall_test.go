@@ -29,7 +29,7 @@ func (w *world) testUninstall(t *testing.T) {
 		return err == nil && created.Labels[kube.LabelHeld] == "true"
 	})
 
-	documents, err := chart.Template(ctx)
+	documents, err := chart.Template(ctx, "--set", "agent.enabled=true") // which the upgrade has switched off
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,254 @@
+// Package agent meters one node. Once a second it sweeps over the CPU times of all that runs, reads the energy counters,
+// and attributes what was used; the sums are served as metrics, pushed in batches, and published to virtual machines.
+//
+// The loop is one goroutine. What is slow or foreign, a scrape, the network, a meter behind HTTP, stands beside it and
+// never makes it wait.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/exposition"
+	"github.com/kubenergy/kubenergy/agent/guests"
+	"github.com/kubenergy/kubenergy/agent/host"
+	"github.com/kubenergy/kubenergy/agent/meter"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// Version is that of the module, or of the commit it was built from.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && info.Main.Version == "(devel)" {
+			return s.Value
+		}
+	}
+	return info.Main.Version
+}
+
+// Run meters until ctx ends. What is not delivered by then is tried once more, and stays in the state folder.
+func Run(ctx context.Context, o Options, log *slog.Logger) error {
+	a, err := open(o, log)
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	group, ctx := errgroup.WithContext(ctx)
+	// The pusher outlives the loop: what the last tick books is to be delivered as well.
+	pushing, stopPushing := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error {
+		defer stopPushing()
+		a.loop(ctx)
+		return nil
+	})
+	if a.pusher != nil {
+		group.Go(func() error {
+			a.pusher.Run(pushing)
+			return nil
+		})
+	}
+	if o.Listen != "0" {
+		group.Go(func() error { return a.serve(ctx) })
+		group.Go(func() error {
+			a.watchTemperatures(ctx)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// An agent belongs to its loop; the parts that others ask guard themselves.
+type agent struct {
+	options Options
+	log     *slog.Logger
+
+	host       *host.Host
+	meters     []meter.Meter
+	root       *meter.Root
+	attributor *energy.Attributor
+	queue      *delivery.Queue  // nil: nothing is pushed, and nothing survives the process
+	pusher     *delivery.Pusher // nil: nothing is pushed
+	page       *exposition.Exporter
+	publisher  *guests.Publisher // nil: not a hypervisor
+
+	sweep       host.Sweep
+	readings    []energy.Reading
+	observation energy.Observation
+	attribution energy.Attribution
+	vms         vmTotals
+	state       []byte
+	pulse       pulse
+	status      exposition.Status
+
+	// what failed at the last tick: only changes are logged
+	failing      []bool // by meter
+	sweepFails   bool
+	publishFails bool
+}
+
+func open(o Options, log *slog.Logger) (_ *agent, err error) {
+	o = o.complete()
+	a := &agent{options: o, log: log}
+	defer func() {
+		if err != nil {
+			a.close()
+		}
+	}()
+	if a.host, err = host.Open(o.Host, log); err != nil {
+		return nil, fmt.Errorf("finding what runs here: %w", err)
+	}
+	if a.meters, err = meter.Open(o.Meters, log); err != nil {
+		return nil, fmt.Errorf("opening meters: %w", err)
+	}
+	a.root = meter.NewRoot(a.meters)
+	prior, err := a.prior()
+	if err != nil {
+		return nil, err
+	}
+	a.attributor = energy.NewAttributor(energy.AttributorOptions{Idle: o.Idle, Prior: prior})
+	if err := a.openDelivery(); err != nil {
+		return nil, err
+	}
+	if o.Host.VMs {
+		if a.publisher, err = guests.Open(guests.Options{Dir: o.GuestsDir, Host: o.Node}, log); err != nil {
+			return nil, err
+		}
+	}
+	a.page = exposition.New(exposition.Options{Node: o.Node, Version: Version(), MaxConsumers: o.MaxConsumers})
+	a.prepare()
+	return a, nil
+}
+
+// prior is what is known of the node's idle power before it was observed: what its profile says, if the root domain is the
+// machine that the profile describes.
+func (a *agent) prior() (*energy.Profile, error) {
+	domains, _ := a.root.Domains()
+	if len(domains) == 0 {
+		return nil, nil
+	}
+	switch domains[0].Kind {
+	case energy.Model:
+		a.readUsage() // for the number of CPUs
+		for _, m := range a.meters {
+			if model, ok := m.(*meter.Model); ok {
+				return model.Profile(a.sweep.CPUs), nil
+			}
+		}
+	case energy.Wall:
+		if a.options.Meters.Profile != "" {
+			return meter.ReadProfile(a.options.Meters.Profile)
+		}
+	}
+	return nil, nil
+}
+
+// openDelivery takes up what a former process of this boot left behind, if there is a folder for that.
+func (a *agent) openDelivery() error {
+	o := &a.options
+	if o.StateDir == "" && o.Push.URL == "" {
+		return nil
+	}
+	boot, err := host.BootID()
+	if err != nil {
+		return fmt.Errorf("naming this boot: %w", err)
+	}
+	if a.queue, err = delivery.OpenQueue(delivery.QueueOptions{Dir: o.StateDir, Node: o.Node, Boot: boot}, a.log); err != nil {
+		return fmt.Errorf("opening the state folder: %w", err)
+	}
+	if state := a.queue.State(); state != nil {
+		if err := a.restore(state); err != nil {
+			a.log.Warn("beginning anew: the state of the former process is of no use", "err", err)
+		}
+	}
+	if o.Push.URL == "" {
+		return nil
+	}
+	push := o.Push
+	push.Interval = o.BatchInterval
+	push.OnNames = func(names map[string]batch.Names) { a.page.SetNames(names) }
+	a.pusher, err = delivery.NewPusher(push, a.queue, a.log)
+	return err
+}
+
+// prepare is what follows from the parts, once all are there.
+func (a *agent) prepare() {
+	a.failing = make([]bool, len(a.meters))
+	for _, m := range a.meters {
+		a.status.Meters = append(a.status.Meters, exposition.MeterStatus{Name: m.Name(), Readable: true})
+	}
+	a.status.Idle = a.options.Idle.String()
+	if a.pusher != nil {
+		a.status.Delivery = &exposition.DeliveryStatus{}
+	}
+	domains, parts := a.root.Domains()
+	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts, "interval", a.options.Interval,
+		"idle", a.options.Idle, "push", a.options.Push.URL, "version", Version())
+	if a.options.StateDir == "" && a.pusher != nil {
+		a.log.Warn("without --state-dir, what is not acknowledged is lost with the process")
+	}
+}
+
+func (a *agent) close() {
+	meter.Close(a.meters)
+	var errs []error
+	if a.publisher != nil {
+		errs = append(errs, a.publisher.Close())
+	}
+	if a.queue != nil {
+		errs = append(errs, a.queue.Close())
+	}
+	if a.host != nil {
+		errs = append(errs, a.host.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		a.log.Warn("closing", "err", err)
+	}
+}
+
+// watchTemperatures asks the sensors until ctx ends. Some, as those of disks, take their time: the loop does not wait for them.
+func (a *agent) watchTemperatures(ctx context.Context) {
+	i := slices.IndexFunc(a.meters, func(m meter.Meter) bool { return m.Name() == meter.NameHwmon })
+	if i < 0 {
+		return
+	}
+	sensors, ok := a.meters[i].(*meter.Hwmon)
+	if !ok {
+		return
+	}
+	for tick := time.NewTicker(temperaturePeriod); ; {
+		var shown []exposition.Temperature
+		for _, s := range sensors.Temperatures(nil) {
+			shown = append(shown, exposition.Temperature(s))
+		}
+		a.page.SetTemperatures(shown)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+const temperaturePeriod = 15 * time.Second
+
+// serve answers scrapes until ctx ends.
+func (a *agent) serve(ctx context.Context) error {
+	routes := exposition.Routes{Metrics: a.page, Healthy: a.pulse.check, TokenFile: a.options.MetricsTokenFile}
+	if a.pusher != nil {
+		routes.Forward = a.pusher.Push
+	}
+	return exposition.Serve(ctx, exposition.ServeOptions{Listen: a.options.Listen, WebConfig: a.options.WebConfig}, routes.Handler(), a.log)
+}

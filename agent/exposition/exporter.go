@@ -1,0 +1,306 @@
+// Package exposition shows what the agent has metered as a page of Prometheus metrics, and serves it over HTTP.
+//
+// What is on the page adds up: containers, virtual machines, groups, the system, those that have no series of their own
+// or none any more, idle, platform and unknown are together what the node's meter counted, to the microjoule, at every
+// scrape. docs/metrics.md names the series.
+package exposition
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// Options are what a page depends on besides what was metered.
+type Options struct {
+	Node    string
+	Version string
+	// MaxConsumers is how many consumers have series of their own; the rest share one. 0: 2,000.
+	MaxConsumers int
+	// Retain is how long a consumer that ended keeps its series, so that scrapers see its last joules. 0: two minutes.
+	Retain time.Duration
+}
+
+const (
+	defaultMaxConsumers = 2000
+	defaultRetain       = 2 * time.Minute
+	// A consumer of which nothing is heard for so long, and no end either, has ended.
+	lostAfter = 10 * time.Minute
+	// Consumers are looked through for lost ones once in so many ticks.
+	lostEvery = 64
+	// How many sources the node's energy is told apart by; a node has one, and seldom another.
+	maxSources = 8
+)
+
+// An Exporter adds up attributions and shows the sums. The zero value is not ready: see New.
+//
+// Add and SetStatus are the metering loop's, once a tick; they take microseconds, and wait no longer for a scrape, which
+// renders a copy. Everything is safe for use by several goroutines.
+type Exporter struct {
+	options Options
+	node    []byte // the label
+
+	mu         sync.Mutex // guards the sums
+	generation uint64     // counts their changes
+	ticks      uint64     // counts attributions
+	now        time.Duration
+	quality    energy.Quality // of the last interval
+	consumers  []*consumer    // sorted by ID
+	leaving    []leave        // consumers that ended, in the order in which they did
+	names      map[string]batch.Names
+	sources    []source
+	idle       [qualities]energy.Microjoules
+	platform   [qualities]energy.Microjoules
+	unknown    [qualities]energy.Microjoules
+	unmeasured time.Duration
+	other      account // of those beyond MaxConsumers
+	ended      account // of those whose series are gone
+	folded     int     // how many had no series of their own in the last tick
+	status     Status
+	health     health
+
+	temperatures []Temperature // replaced, never changed
+
+	rendering sync.Mutex // guards the pages
+	rows      []row      // the copy that is rendered
+	pages     [2]*page   // by format
+	spare     [][]byte   // of pages that nobody reads any more
+	scrapes   chan struct{}
+	process   process
+}
+
+// source is what one meter counted.
+type source struct {
+	name   string
+	labels []byte
+	energy [qualities]energy.Microjoules
+}
+
+// leave says when a consumer ended.
+type leave struct {
+	consumer *consumer
+	at       time.Duration
+}
+
+// New returns an Exporter that has added nothing yet.
+func New(o Options) *Exporter {
+	if o.MaxConsumers <= 0 {
+		o.MaxConsumers = defaultMaxConsumers
+	}
+	if o.Retain <= 0 {
+		o.Retain = defaultRetain
+	}
+	return &Exporter{
+		options: o, node: appendLabel(nil, "node", o.Node), names: map[string]batch.Names{},
+		scrapes: make(chan struct{}, maxScrapes), process: process{start: time.Now()},
+	}
+}
+
+// Add books an interval. The source of its energy is that of the last SetStatus.
+func (e *Exporter) Add(a *energy.Attribution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.generation++
+	e.ticks++
+	e.now = max(e.now, a.End)
+	e.bookNode(a)
+	e.folded = 0
+	quality := min(a.Quality, energy.Derived)
+	at := 0
+	for i := range a.Shares {
+		s := &a.Shares[i]
+		account := &e.other
+		var c *consumer
+		if c, at = e.consumer(s, at); c != nil {
+			account = &c.account
+			at++
+		} else {
+			e.folded++
+		}
+		account.energy[dynamic][quality] += s.Dynamic
+		account.energy[shared][quality] += s.Idle
+		account.cpu += s.CPU
+		if c != nil {
+			c.quality, c.seen = quality, e.now
+			e.setEnded(c, s.Ended)
+		}
+	}
+	if e.ticks%lostEvery == 0 {
+		e.endLost()
+	}
+	e.retire(e.now - e.options.Retain)
+}
+
+func (e *Exporter) bookNode(a *energy.Attribution) {
+	q := min(a.Quality, energy.Measured)
+	e.quality = q
+	e.currentSource().energy[q] += a.Measured
+	e.idle[min(q, energy.Derived)] += a.Idle // the fit says what is idle
+	e.platform[q] += a.Platform
+	e.unknown[q] += a.Unknown
+	e.unmeasured += a.Unmeasured
+}
+
+func (e *Exporter) currentSource() *source {
+	name := e.status.Source
+	for i := range e.sources {
+		if e.sources[i].name == name {
+			return &e.sources[i]
+		}
+	}
+	if len(e.sources) == maxSources {
+		return &e.sources[maxSources-1]
+	}
+	if len(e.sources) == maxSources-1 {
+		name = "other"
+	}
+	labels := appendLabel(append(slices.Clone(e.node), ','), "source", name)
+	e.sources = append(e.sources, source{name: name, labels: labels})
+	return &e.sources[len(e.sources)-1]
+}
+
+// consumer returns the consumer of a share, and where it stands, or where it would stand; nil where it has to go without
+// series of its own. Shares and consumers are sorted alike, so that it nearly always stands where it is expected.
+func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
+	at, found := e.position(s.ID, expected)
+	if found {
+		return e.consumers[at], at
+	}
+	c := e.admit(s)
+	if c == nil {
+		return nil, at
+	}
+	at, _ = e.position(s.ID, at) // others may have gone to make room
+	e.consumers = slices.Insert(e.consumers, at, c)
+	return c, at
+}
+
+func (e *Exporter) position(id string, expected int) (at int, found bool) {
+	n := len(e.consumers)
+	if expected < n && e.consumers[expected].id == id {
+		return expected, true
+	}
+	if expected <= n && (expected == 0 || e.consumers[expected-1].id < id) && (expected == n || id < e.consumers[expected].id) {
+		return expected, false
+	}
+	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int { return strings.Compare(c.id, id) })
+}
+
+// admit returns a new consumer, nil if there is no room: then living ones take the place of those that ended longest ago.
+// The system always has room.
+func (e *Exporter) admit(s *energy.Share) *consumer {
+	kind := kindOf(s.ID)
+	if kind == kindUnknown {
+		return nil
+	}
+	if len(e.consumers) >= e.options.MaxConsumers && kind != kindSystem {
+		if s.Ended || !e.retireOldest() {
+			return nil
+		}
+	}
+	c := &consumer{id: strings.Clone(s.ID), kind: kind}
+	c.labels = c.appendLabels(slices.Clone(e.node), e.names)
+	return c
+}
+
+func (e *Exporter) setEnded(c *consumer, ended bool) {
+	if ended && !c.ended {
+		c.endedAt = e.now
+		e.leaving = append(e.leaving, leave{c, e.now})
+	}
+	c.ended = ended // one that is back, a group of the same name, goes on where it was
+}
+
+func (e *Exporter) endLost() {
+	for _, c := range e.consumers {
+		if !c.ended && c.kind != kindSystem && e.now-c.seen > lostAfter {
+			e.setEnded(c, true)
+		}
+	}
+}
+
+// retire takes the series of those that ended at or before a time.
+func (e *Exporter) retire(before time.Duration) {
+	gone := 0
+	for _, l := range e.leaving {
+		if l.at > before {
+			break
+		}
+		e.remove(l)
+		gone++
+	}
+	e.leaving = slices.Delete(e.leaving, 0, gone)
+}
+
+// retireOldest makes room for one consumer, if anybody has ended.
+func (e *Exporter) retireOldest() bool {
+	for i, l := range e.leaving {
+		if e.remove(l) {
+			e.leaving = slices.Delete(e.leaving, 0, i+1)
+			return true
+		}
+	}
+	e.leaving = e.leaving[:0]
+	return false
+}
+
+// remove moves the joules of a consumer that ended to those of all that ended. It does nothing where the consumer came
+// back in the meantime.
+func (e *Exporter) remove(l leave) bool {
+	c := l.consumer
+	if !c.ended || c.endedAt != l.at {
+		return false
+	}
+	at, found := e.position(c.id, len(e.consumers))
+	if !found || e.consumers[at] != c {
+		return false
+	}
+	e.ended.add(&c.account)
+	e.consumers = slices.Delete(e.consumers, at, at+1)
+	if uid, _, ok := energy.PodOf(c.id); ok && len(e.names) > 0 && !e.has(uid) {
+		delete(e.names, uid)
+	}
+	return true
+}
+
+// ofPod returns the consumers of a pod, among which there may be others that sort between them.
+func (e *Exporter) ofPod(uid string) []*consumer {
+	prefix := energy.ContainerID(uid, "")
+	from, _ := e.position(prefix, len(e.consumers))
+	to := from
+	for to < len(e.consumers) && strings.HasPrefix(e.consumers[to].id, prefix) {
+		to++
+	}
+	return e.consumers[from:to]
+}
+
+func (e *Exporter) has(uid string) bool {
+	return slices.ContainsFunc(e.ofPod(uid), func(c *consumer) bool { return c.isOf(uid) })
+}
+
+// SetNames tells what pods are called, by their UIDs. Those without series are left out: the next acknowledgement brings
+// them again. It keeps the maps.
+func (e *Exporter) SetNames(names map[string]batch.Names) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for uid, n := range names {
+		if was, known := e.names[uid]; known && was.Namespace == n.Namespace && was.Pod == n.Pod && maps.Equal(was.Containers, n.Containers) {
+			continue
+		}
+		if !e.has(uid) {
+			continue
+		}
+		e.names[uid] = n
+		for _, c := range e.ofPod(uid) {
+			if c.isOf(uid) {
+				c.labels = c.appendLabels(slices.Clone(e.node), e.names) // never in place: a page may be made of the old ones
+			}
+		}
+		e.generation++
+	}
+}

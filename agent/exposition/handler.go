@@ -1,0 +1,162 @@
+package exposition
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// maxScrapes is how many pages may be on their way at once. Each may be of another tick, and is kept as long.
+	maxScrapes = 8
+	// scrapeTimeout is how long a client may take to read a page: as long as Prometheus takes, where nothing is said.
+	scrapeTimeout = 10 * time.Second
+	// forwardTimeout is how long a delivery may take that somebody waits for.
+	forwardTimeout = 30 * time.Second
+)
+
+const (
+	plainType = "text/plain; version=0.0.4; charset=utf-8"
+	openType  = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+)
+
+// ServeHTTP answers with the page. A slow client keeps nobody waiting: it reads a page of its own.
+func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case e.scrapes <- struct{}{}:
+		defer func() { <-e.scrapes }()
+	default:
+		http.Error(w, "too many scrapes at once", http.StatusServiceUnavailable)
+		return
+	}
+	open := acceptsOpenMetrics(r.Header.Get("Accept"))
+	p := e.openPage(open)
+	defer e.closePage(p)
+	h := w.Header()
+	h.Set("Content-Type", plainType)
+	if open {
+		h.Set("Content-Type", openType)
+	}
+	h.Set("Content-Length", strconv.Itoa(len(p.body)))
+	setWriteDeadline(w, scrapeTimeout)
+	_, _ = w.Write(p.body) // the client has gone, and nobody is to be told
+}
+
+// acceptsOpenMetrics reports whether a client names the version of OpenMetrics that we write. Its preferences do not matter: whoever
+// names it reads it.
+func acceptsOpenMetrics(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		fields := strings.Split(part, ";")
+		if strings.TrimSpace(fields[0]) != "application/openmetrics-text" {
+			continue
+		}
+		for _, field := range fields[1:] {
+			if strings.TrimSpace(field) == "version=1.0.0" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// setWriteDeadline does nothing where there is no connection, as in tests.
+func setWriteDeadline(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d))
+}
+
+// Routes are what the agent answers. The zero value answers nothing.
+type Routes struct {
+	Metrics http.Handler // GET /metrics
+	// Healthy returns why the agent is not well, nil while ticks happen: GET /healthz.
+	Healthy func() error
+	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil: there
+	// is no such path, because nothing is pushed.
+	Forward func(context.Context) error
+	// TokenFile holds the bearer token that all but /healthz asks for, and is read anew for each request. "": none is asked for.
+	TokenFile string
+}
+
+// Handler returns what serves the routes.
+func (r Routes) Handler() http.Handler {
+	forwarding := make(chan struct{}, 1)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case req.URL.Path == "/metrics" && r.Metrics != nil:
+			if r.allowed(w, req) && isMethod(w, req, http.MethodGet, http.MethodHead) {
+				r.Metrics.ServeHTTP(w, req)
+			}
+		case req.URL.Path == "/healthz" && r.Healthy != nil:
+			if isMethod(w, req, http.MethodGet, http.MethodHead) {
+				answer(w, r.Healthy(), "ok")
+			}
+		case req.URL.Path == "/forward-metrics" && r.Forward != nil:
+			if r.allowed(w, req) && isMethod(w, req, http.MethodPost) {
+				r.forward(w, req, forwarding)
+			}
+		default:
+			http.NotFound(w, req)
+		}
+	})
+}
+
+// forward lets one delivery happen after another: what the second client waits for may not be in the first one's.
+func (r *Routes) forward(w http.ResponseWriter, req *http.Request, forwarding chan struct{}) {
+	setWriteDeadline(w, forwardTimeout+scrapeTimeout)
+	ctx, cancel := context.WithTimeout(req.Context(), forwardTimeout)
+	defer cancel()
+	select {
+	case forwarding <- struct{}{}:
+		defer func() { <-forwarding }()
+	case <-ctx.Done():
+		answer(w, ctx.Err(), "")
+		return
+	}
+	answer(w, r.Forward(ctx), "delivered")
+}
+
+// answer says that all is well, or why not, in one line.
+func answer(w http.ResponseWriter, err error, well string) {
+	if err == nil {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(well + "\n"))
+		return
+	}
+	reason := strings.Join(strings.Fields(err.Error()), " ")
+	http.Error(w, reason[:min(len(reason), 500)], http.StatusServiceUnavailable)
+}
+
+func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool {
+	if slices.Contains(methods, req.Method) {
+		return true
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	return false
+}
+
+// allowed asks for the token. A file that cannot be read, or is empty, lets nobody in.
+func (r *Routes) allowed(w http.ResponseWriter, req *http.Request) bool {
+	if r.TokenFile == "" {
+		return true
+	}
+	want, err := os.ReadFile(r.TokenFile)
+	want = bytes.TrimSpace(want)
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	if err == nil && len(want) > 0 && strings.EqualFold(scheme, "Bearer") {
+		// Digests are of one length, so that comparing them tells nothing of the token's.
+		a, b := sha256.Sum256(want), sha256.Sum256([]byte(strings.TrimSpace(token)))
+		if subtle.ConstantTimeCompare(a[:], b[:]) == 1 {
+			return true
+		}
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	http.Error(w, "no token, or a wrong one", http.StatusUnauthorized)
+	return false
+}

@@ -1,0 +1,232 @@
+package exposition
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+func TestRoutes(t *testing.T) {
+	var unwell, undelivered error
+	routes := Routes{
+		Metrics: fixture(),
+		Healthy: func() error { return unwell },
+		Forward: func(context.Context) error { return undelivered },
+	}
+	ask := func(h http.Handler, method, path string) (int, string, http.Header) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+		return w.Code, w.Body.String(), w.Result().Header
+	}
+	for _, c := range []struct {
+		method, path string
+		code         int
+		body         string
+	}{
+		{"GET", "/metrics", 200, "kubenergy_node_energy_joules_total{"},
+		{"GET", "/metrics?name[]=x", 200, "kubenergy_node_energy_joules_total{"},
+		{"POST", "/metrics", 405, ""},
+		{"DELETE", "/metrics", 405, ""},
+		{"GET", "/healthz", 200, "ok\n"},
+		{"POST", "/healthz", 405, ""},
+		{"POST", "/forward-metrics", 200, "delivered\n"},
+		{"GET", "/forward-metrics", 405, ""},
+		{"GET", "/", 404, ""},
+		{"GET", "//metrics", 404, ""},
+		{"GET", "/metrics/", 404, ""},
+		{"GET", "/debug/pprof/", 404, ""},
+		{"GET", "/debug/requests", 404, ""},
+		{"POST", "/ingest", 404, ""},
+	} {
+		code, body, header := ask(routes.Handler(), c.method, c.path)
+		if code != c.code || !strings.Contains(body, c.body) {
+			t.Errorf("%s %s: %d %.80q", c.method, c.path, code, body)
+		}
+		if (code == 405) != (header.Get("Allow") != "") {
+			t.Errorf("%s %s: %d allows %q", c.method, c.path, code, header.Get("Allow"))
+		}
+	}
+	unwell, undelivered = errors.New("no tick for 12 s"), errors.New("the central unit\r\nsays: "+strings.Repeat("no ", 500))
+	if code, body, _ := ask(routes.Handler(), "GET", "/healthz"); code != 503 || body != "no tick for 12 s\n" {
+		t.Errorf("not well: %d %q", code, body)
+	}
+	if code, body, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 503 || !strings.HasPrefix(body, "the central unit says: no no") || len(body) > 501 {
+		t.Errorf("not delivered: %d %q", code, body)
+	}
+	routes.Forward = nil
+	if code, _, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 404 {
+		t.Errorf("where nothing is pushed: %d", code)
+	}
+	if code, _, _ := ask(Routes{}.Handler(), "GET", "/metrics"); code != 404 {
+		t.Errorf("without routes: %d", code)
+	}
+}
+
+// TestToken checks who is let in: nobody without the token, nobody at all while the file is empty or away.
+func TestToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	h := Routes{
+		Metrics: fixture(), Healthy: func() error { return nil }, Forward: func(context.Context) error { return nil }, TokenFile: file,
+	}.Handler()
+	ask := func(method, path, authorization string) int {
+		r := httptest.NewRequest(method, path, nil)
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if (w.Code == 401) != (w.Header().Get("WWW-Authenticate") == "Bearer") {
+			t.Errorf("%d asks for %q", w.Code, w.Header().Get("WWW-Authenticate"))
+		}
+		return w.Code
+	}
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := func(when string, authorizations ...string) {
+		t.Helper()
+		for _, a := range authorizations {
+			if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 401 || forward != 401 {
+				t.Errorf("%s, %q gets %d and %d", when, a, scrape, forward)
+			}
+		}
+	}
+	refused("without a file", "", "Bearer ", "Bearer x")
+	write("\n")
+	refused("with an empty file", "", "Bearer", "Bearer ", "Bearer \n")
+	write("secret\n")
+	refused("with a file", "", "secret", "Basic secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer secret x", "Bearer SECRET")
+	for _, a := range []string{"Bearer secret", "bearer secret", "Bearer  secret "} {
+		if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 200 || forward != 200 {
+			t.Errorf("%q gets %d and %d", a, scrape, forward)
+		}
+	}
+	if code := ask("GET", "/healthz", ""); code != 200 {
+		t.Errorf("the kubelet gets %d", code)
+	}
+	write("another")
+	refused("with another token", "Bearer secret")
+	if code := ask("GET", "/metrics", "Bearer another"); code != 200 {
+		t.Errorf("the new token gets %d", code)
+	}
+}
+
+// TestForwardsFollow checks that two deliveries do not run at once, and that who waits for a turn may leave.
+func TestForwardsFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running, most := 0, 0
+		end := make(chan struct{})
+		h := Routes{Forward: func(context.Context) error {
+			running++ // the race detector sees two at once
+			most = max(most, running)
+			<-end
+			running--
+			return nil
+		}}.Handler()
+		post := func(ctx context.Context, want int) {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/forward-metrics", nil).WithContext(ctx))
+			if w.Code != want {
+				t.Errorf("%d, want %d", w.Code, want)
+			}
+		}
+		go post(t.Context(), 200)
+		synctest.Wait()
+		go post(t.Context(), 200)
+		impatient, leave := context.WithCancel(t.Context())
+		go post(impatient, 503)
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		end <- struct{}{}
+		synctest.Wait()
+		end <- struct{}{}
+		synctest.Wait()
+		if running != 0 || most != 1 {
+			t.Errorf("%d are running, %d were at once", running, most)
+		}
+		// Who waits in vain for one that hangs is told so.
+		go post(t.Context(), 200)
+		synctest.Wait()
+		post(t.Context(), 503)
+		end <- struct{}{}
+	})
+}
+
+func TestFormat(t *testing.T) {
+	for accept, open := range map[string]bool{
+		"":           false,
+		"*/*":        false,
+		"text/plain": false,
+		// Prometheus 3
+		"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.2,*/*;q=0.1": true,
+		// Prometheus 2
+		"application/openmetrics-text; version=1.0.0,application/openmetrics-text; version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1": true,
+		"application/openmetrics-text; version=0.0.1": false,
+		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,text/plain;q=0.3": false,
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Header.Set("Accept", accept)
+		w := httptest.NewRecorder()
+		fixture().ServeHTTP(w, r)
+		if got := strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text; version=1.0.0"); got != open || strings.HasSuffix(w.Body.String(), "# EOF\n") != open {
+			t.Errorf("%q gets %q", accept, w.Header().Get("Content-Type"))
+		}
+	}
+}
+
+// stuck is a client that reads nothing until it is told to.
+type stuck struct {
+	http.ResponseWriter
+	writing chan<- struct{}
+	proceed <-chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	s.writing <- struct{}{}
+	<-s.proceed
+	return s.ResponseWriter.Write(b)
+}
+
+// TestSlowClients checks that slow clients keep nobody waiting, until there are too many of them.
+func TestSlowClients(t *testing.T) {
+	e := fixture()
+	scrape := func() int {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Code
+	}
+	writing, proceed := make(chan struct{}), make(chan struct{})
+	var group sync.WaitGroup
+	for i := range maxScrapes {
+		if code := scrape(); code != 200 {
+			t.Fatalf("beside %d slow clients: %d", i, code)
+		}
+		group.Go(func() {
+			w := httptest.NewRecorder()
+			e.ServeHTTP(&stuck{w, writing, proceed}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			if !strings.HasPrefix(w.Body.String(), "# HELP kubenergy_node_energy_joules_total ") {
+				t.Errorf("a slow client got %.80q", w.Body.String())
+			}
+		})
+		<-writing
+		e.SetStatus(&Status{}) // each of them holds another page
+	}
+	if code := scrape(); code != 503 {
+		t.Errorf("one too many: %d", code)
+	}
+	close(proceed)
+	group.Wait()
+	if code := scrape(); code != 200 {
+		t.Errorf("afterwards: %d", code)
+	}
+}

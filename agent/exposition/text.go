@@ -1,0 +1,83 @@
+package exposition
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// text is a page of metrics that is being written, in Prometheus' text format or in OpenMetrics, which differ in little.
+type text struct {
+	b           []byte
+	openMetrics bool
+}
+
+// head begins a metric.
+func (t *text) head(name, kind, help string) {
+	if t.openMetrics && kind == "counter" {
+		name = strings.TrimSuffix(name, "_total")
+	}
+	t.b = append(append(append(append(append(t.b, "# HELP "...), name...), ' '), help...), '\n')
+	t.b = append(append(append(append(append(t.b, "# TYPE "...), name...), ' '), kind...), '\n')
+}
+
+// sample begins a series: its labels, and what comes after them. A value follows.
+func (t *text) sample(name string, labels []byte, more string) *text {
+	t.b = append(t.b, name...)
+	if len(labels)+len(more) > 0 {
+		t.b = append(append(append(append(t.b, '{'), labels...), more...), '}')
+	}
+	t.b = append(t.b, ' ')
+	return t
+}
+
+func (t *text) count(v uint64) {
+	t.b = append(strconv.AppendUint(t.b, v, 10), '\n')
+}
+
+func (t *text) flag(v bool) {
+	if v {
+		t.count(1)
+	} else {
+		t.count(0)
+	}
+}
+
+func (t *text) float(v float64) {
+	t.b = append(strconv.AppendFloat(t.b, v, 'g', -1, 64), '\n')
+}
+
+// joules, seconds: decimal fractions, written exactly. Prometheus keeps 53 bits of them, which is every microjoule below
+// 9 GJ.
+func (t *text) joules(v energy.Microjoules) { t.micros(int64(v)) }
+func (t *text) seconds(v time.Duration)     { t.nanos(int64(v)) }
+
+func (t *text) micros(v int64) { t.b = append(appendDecimal(t.b, v, 6), '\n') }
+func (t *text) nanos(v int64)  { t.b = append(appendDecimal(t.b, v, 9), '\n') }
+
+// appendDecimal appends v as a number whose last digits stand behind the point.
+func appendDecimal(b []byte, v int64, digits int) []byte {
+	u := uint64(v)
+	if v < 0 {
+		b = append(b, '-')
+		u = -u
+	}
+	unit := uint64(1)
+	for range digits {
+		unit *= 10
+	}
+	b = strconv.AppendUint(b, u/unit, 10)
+	rest := u % unit
+	if rest == 0 {
+		return b
+	}
+	b = append(b, '.')
+	for rest > 0 {
+		unit /= 10
+		b = append(b, byte('0'+rest/unit))
+		rest %= unit
+	}
+	return b
+}

@@ -1,0 +1,64 @@
+package agent_test
+
+import (
+	"net/http/httptest"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/agent/host/hosttest"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules are
+// those that the host attributed to it, and are counted once.
+func TestHostAndGuest(t *testing.T) {
+	mount := hosttest.Mount(t, 2)
+	folder := hosttest.Folder(t, mount)
+	scope := hosttest.Make(t, folder, "machine.slice", `machine-qemu\x2d1\x2dvm\x2da.scope`)
+	hosttest.Start(t, scope).Wake(10*time.Millisecond, 50*time.Millisecond)
+
+	sink := &sinktest.Sink{}
+	server := httptest.NewServer(sink)
+	defer server.Close()
+	guests := t.TempDir()
+	push := []string{"--push-url", server.URL, "--batch-interval", "1s"}
+	host := start(t, append(push, "--cgroup-root", mount, "--powercap-root", powercap(t), "--meters", "rapl", "--vms", "--guests-dir", guests,
+		"--idle", "equal")...)
+	time.Sleep(2 * time.Second) // the folder is there before a guest is started with it
+	guest := start(t, append(push, "--node-name", "vm-a", "--cgroup-root", mount, "--meters", "guest", "--guest-dir", filepath.Join(guests, "vm-a"))...)
+	time.Sleep(6 * time.Second)
+	guest.stop(syscall.SIGTERM)
+	host.stop(syscall.SIGTERM)
+
+	batches := sink.Batches()
+	var hosts, ofVM, inVM energy.Microjoules
+	for _, b := range batches {
+		switch b.Stream.Node {
+		case node:
+			hosts += b.Measured
+			for _, s := range b.Shares {
+				if s.ID == energy.VMID("vm-a") {
+					ofVM += s.Dynamic + s.Idle
+				}
+			}
+		case "vm-a":
+			inVM += b.Measured
+			if b.Parent == nil || *b.Parent != (batch.Parent{Host: node, VM: "vm-a"}) {
+				t.Errorf("the guest's parent is %+v", b.Parent)
+			}
+			if b.Quality != energy.Derived {
+				t.Errorf("the guest's energy is %v, want derived", b.Quality)
+			}
+		}
+	}
+	if inVM == 0 || inVM > ofVM {
+		t.Errorf("the guest counted %v, of which its host gave it %v", inVM, ofVM)
+	}
+	if sum := batch.Sum(batches); sum.Measured != hosts {
+		t.Errorf("together they used %v, want the host's %v", sum.Measured, hosts)
+	}
+}

@@ -1,0 +1,124 @@
+package agent_test
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
+	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the central
+// unit fails every other time: what was booked in the end is what was used, to the microjoule, and none of it twice.
+func TestKill(t *testing.T) {
+	kills := 20
+	if os.Getenv("KUBENERGY_LONG") != "" {
+		kills = 200
+	}
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode, args := range map[string][]string{"node": nil, "hypervisor": {"--vms", "--guests-dir", t.TempDir()}} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			var healed atomic.Bool
+			sink := &sinktest.Sink{Fault: func(int) sinktest.Fault {
+				if healed.Load() || rand.N(2) == 0 {
+					return sinktest.Fault{}
+				}
+				return sinktest.Fault{Status: http.StatusInternalServerError, Booked: rand.N(2) == 0}
+			}}
+			server := httptest.NewServer(sink)
+			defer server.Close()
+			counter, err := killtest.NewPowercap(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer counter.Close()
+			address, state := freeAddress(t), t.TempDir()
+			args := append([]string{
+				"--node-name", node, "--listen", address, "--interval", "100ms", "--batch-interval", "100ms", "--state-dir", state,
+				"--powercap-root", counter.Root, "--meters", "rapl", "--push-url", server.URL,
+			}, args...)
+			killer := &killtest.Killer{Longest: 600 * time.Millisecond, Command: func() *exec.Cmd { return exec.Command(path, args...) }}
+			defer killer.Close()
+
+			// The counter stands still until the agent has read it for the first time, and again in the end until all is booked.
+			if err := killer.Start(); err != nil {
+				t.Fatal(err)
+			}
+			await(t, "a tick", func() bool { return ticks(address) > 2 })
+			counter.Start(0.5)
+			if err := killer.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if err := killer.Lives(kills - 1); err != nil {
+				t.Fatal(err)
+			}
+			healed.Store(true)
+			if err := killer.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(500 * time.Millisecond)
+			if err := counter.Close(); err != nil {
+				t.Fatal(err)
+			}
+			used := energy.Microjoules(counter.Used())
+			await(t, "everything to be booked", func() bool { return sink.Totals().Measured >= used })
+			if output, err := killer.End(); err != nil {
+				t.Fatalf("%v\n%s", err, output)
+			}
+
+			total := sink.Totals()
+			t.Logf("%d kills: used %d µJ, booked %d, of them unknown %d; %v unmeasured, %d batches came again", kills, used, total.Measured, total.Unknown,
+				total.Unmeasured, total.Duplicates)
+			if total.Measured != used {
+				t.Errorf("booked %d µJ, used %d", total.Measured, used)
+			}
+			if breaches := sink.Breaches(); breaches != nil || total.Gaps != 0 {
+				t.Errorf("%d gaps, breaches: %v", total.Gaps, breaches)
+			}
+		})
+	}
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// ticks is how often an agent has ticked; 0 while it does not answer.
+var tickCount = regexp.MustCompile(`(?m)^kubenergy_agent_tick_duration_seconds_count\{[^}]*\} (\d+)$`)
+
+func ticks(address string) int {
+	resp, err := http.Get("http://" + address + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0
+	}
+	match := tickCount.FindSubmatch(page)
+	if match == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(match[1]))
+	return n
+}

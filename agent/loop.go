@@ -1,0 +1,183 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/exposition"
+	"github.com/kubenergy/kubenergy/agent/host"
+	"github.com/kubenergy/kubenergy/agent/meter"
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// loop ticks until ctx ends, and once more then: a container that ends with the node has used something until now.
+func (a *agent) loop(ctx context.Context) {
+	interval := a.options.Interval
+	a.pulse.begin(interval)
+	next := time.Now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			a.tick()
+			return
+		case <-timer.C:
+		}
+		a.tick()
+		a.pulse.beat()
+		// Ticks that did not happen are not made up for: counters add up by themselves.
+		next = next.Add(interval)
+		if late := time.Since(next); late > 0 {
+			lost := late/interval + 1
+			a.status.Lost += uint64(lost)
+			next = next.Add(lost * interval)
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// tick reads everything once: first what computed, then what was used (docs/decisions/0012).
+func (a *agent) tick() {
+	began := time.Now()
+	swept := a.readUsage()
+	a.status.Sweep = time.Since(began)
+	a.readMeters()
+	o := &a.observation
+	*o = energy.Observation{At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root[:0], Parts: o.Parts[:0]}
+	if swept {
+		o.Usage, o.Ended = a.sweep.Usage, a.sweep.Ended
+	} else {
+		o.At, o.Busy = host.Now(), 0
+	}
+	o.Root, o.Parts = a.root.Split(a.readings, o.Root, o.Parts)
+	a.status.Source, a.status.Parent = a.root.Source(), meter.ParentOf(a.meters)
+	if a.attributor.Observe(o, &a.attribution) {
+		a.book()
+	}
+	if a.publisher != nil {
+		a.publish()
+	}
+	a.save()
+	a.status.Tick = time.Since(began)
+	a.report()
+}
+
+func (a *agent) readUsage() bool {
+	err := a.host.Sweep(&a.sweep)
+	if (err != nil) != a.sweepFails {
+		a.sweepFails = err != nil
+		if err != nil {
+			a.log.Error("reading CPU times: what is used meanwhile is unknown", "err", err)
+		} else {
+			a.log.Info("CPU times can be read again")
+		}
+	}
+	return err == nil
+}
+
+func (a *agent) readMeters() {
+	t := meter.Tick{Now: host.Now, Busy: a.sweep.Busy, At: a.sweep.At, CPUs: a.sweep.CPUs}
+	a.readings = a.readings[:0]
+	for i, m := range a.meters {
+		var err error
+		a.readings, err = m.Read(t, a.readings)
+		status := &a.status.Meters[i]
+		status.Readable = err == nil
+		if err != nil {
+			status.Errors++
+		}
+		if (err != nil) != a.failing[i] {
+			a.failing[i] = err != nil
+			if err != nil {
+				a.log.Error("reading a meter: what it covers is unmeasured meanwhile", "meter", m.Name(), "err", err)
+			} else {
+				a.log.Info("the meter can be read again", "meter", m.Name())
+			}
+		}
+	}
+}
+
+// book shows an attribution to all who count. What is on the page was queued before, so that whoever scrapes and then asks for
+// a delivery gets both alike.
+func (a *agent) book() {
+	a.vms.add(&a.attribution)
+	if a.pusher != nil {
+		meta := delivery.Meta{Wall: wall(a.attribution.End), Source: a.status.Source, IdlePolicy: a.status.Idle, Parent: a.status.Parent}
+		if err := a.queue.Add(&a.attribution, meta); err != nil {
+			a.log.Error("an interval cannot be pushed", "err", err)
+		}
+	}
+	a.page.Add(&a.attribution)
+}
+
+// wall is the time by the wall clock at an instant of the node's clock.
+func wall(at time.Duration) time.Time { return time.Now().Add(at - host.Now()) }
+
+// publish tells virtual machines what they used. The publisher logs what fails for one of them; an error is about all.
+func (a *agent) publish() {
+	a.vms.keep(a.host.VMs())
+	err := a.publisher.Publish(host.Now(), a.vms.list)
+	if (err != nil) != a.publishFails && err != nil {
+		a.log.Error("keeping the counters of virtual machines", "err", err)
+	}
+	a.publishFails = err != nil
+}
+
+// save keeps what a process after this one goes on from. The queue logs what fails.
+func (a *agent) save() {
+	if a.queue == nil {
+		return
+	}
+	a.state = a.appendState(a.state[:0])
+	_ = a.queue.Save(a.state)
+}
+
+func (a *agent) report() {
+	s := &a.status
+	s.IdlePower, s.IdleSettled = a.attributor.IdlePower()
+	if a.pusher != nil {
+		a.reportDelivery(s.Delivery)
+	}
+	a.page.SetStatus(s)
+}
+
+func (a *agent) reportDelivery(d *exposition.DeliveryStatus) {
+	queue, push := a.queue.Stats(), a.pusher.Stats()
+	d.Pending, d.Acked, d.Folds, d.Oldest = queue.Pending, queue.Acked, queue.Folded, 0
+	if !queue.Oldest.IsZero() {
+		d.Oldest = max(0, time.Since(queue.Oldest))
+	}
+	d.Failures = d.Failures[:0]
+	for _, reason := range delivery.Reasons {
+		d.Failures = append(d.Failures, exposition.Failure{Reason: reason, Count: push.Failures[reason]})
+	}
+}
+
+// A pulse tells an agent that ticks from one that hangs.
+type pulse struct {
+	interval atomic.Int64
+	last     atomic.Int64 // since boot
+}
+
+// missed is how many ticks may be missing before somebody should restart the agent.
+const missed = 10
+
+func (p *pulse) begin(interval time.Duration) {
+	p.interval.Store(int64(interval))
+	p.beat()
+}
+
+func (p *pulse) beat() { p.last.Store(int64(host.Now())) }
+
+// check returns why the agent is not well.
+func (p *pulse) check() error {
+	silent, most := host.Now()-time.Duration(p.last.Load()), missed*time.Duration(p.interval.Load())
+	if silent > max(most, missed*time.Second) {
+		return fmt.Errorf("the last tick was %v ago", silent.Round(time.Second))
+	}
+	return nil
+}

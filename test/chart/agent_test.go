@@ -1,0 +1,235 @@
+package chart
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// agent renders the agent's part of the chart and reads it into objects, by kind.
+func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkingv1.NetworkPolicy, kinds []string) {
+	t.Helper()
+	documents, err := Template(t.Context(), append([]string{"--set", "agent.enabled=true"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range documents {
+		d := &documents[i]
+		if d.Object.GetLabels()["app.kubernetes.io/name"] != "kubenergy-agent" {
+			continue
+		}
+		kinds = append(kinds, d.Object.GetKind())
+		var into any
+		switch d.Object.GetKind() {
+		case "DaemonSet":
+			into = &set
+		case "NetworkPolicy":
+			into = &policy
+		default:
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object.Object, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(kinds)
+	return set, policy, kinds
+}
+
+// TestAgentCanDoLittle checks what the agent's pods may: they read what root owns in two folders of the host, and that is
+// all. No rights, no token, no capability, nothing of the host's that could be written.
+func TestAgentCanDoLittle(t *testing.T) {
+	set, _, kinds := agent(t)
+	if want := []string{"DaemonSet", "NetworkPolicy", "Service", "ServiceAccount"}; !slices.Equal(kinds, want) {
+		t.Errorf("it is made of %q, want %q", kinds, want)
+	}
+	spec := &set.Spec.Template.Spec
+	if spec.HostNetwork || spec.HostPID || spec.HostIPC || spec.HostUsers != nil {
+		t.Error("its pods use the host's namespaces, or one of their own for users, in which they are not root")
+	}
+	if token := spec.AutomountServiceAccountToken; token == nil || *token {
+		t.Error("it has a token")
+	}
+	c := &spec.Containers[0]
+	want := &v1.SecurityContext{
+		AllowPrivilegeEscalation: new(bool), ReadOnlyRootFilesystem: new(true), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+	}
+	if diff := cmp.Diff(want, c.SecurityContext); diff != "" || len(spec.Containers) != 1 || len(spec.InitContainers) != 0 {
+		t.Errorf("%d containers, %s", len(spec.Containers), diff)
+	}
+	if s := spec.SecurityContext; *s.RunAsUser != 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault || s.RunAsNonRoot != nil {
+		t.Errorf("its pods run as %+v", s)
+	}
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+		t.Errorf("its resources are %v", c.Resources)
+	}
+	mounts := map[string]v1.VolumeMount{}
+	for _, m := range c.VolumeMounts {
+		mounts[m.Name] = m
+	}
+	paths := map[string]string{}
+	for _, v := range spec.Volumes {
+		m := mounts[v.Name]
+		if v.HostPath == nil {
+			continue
+		}
+		paths[v.HostPath.Path] = m.MountPath
+		// Control groups of version 1 are file systems below the one that is mounted, which readOnly alone leaves writable.
+		if !m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
+			t.Errorf("%s is mounted as %+v", v.HostPath.Path, m)
+		}
+	}
+	// The container runtime hides /sys/devices/virtual/powercap at that very path.
+	if diff := cmp.Diff(map[string]string{"/sys/fs/cgroup": "/host/sys/fs/cgroup", "/sys/devices/virtual": "/host/sys/devices/virtual"}, paths); diff != "" {
+		t.Error(diff)
+	}
+	for _, arg := range []string{"--cgroup-root=/host/sys/fs/cgroup", "--powercap-root=/host/sys/devices/virtual/powercap"} {
+		if !slices.Contains(c.Args, arg) {
+			t.Errorf("it is not told %s: %q", arg, c.Args)
+		}
+	}
+	if env := c.Env[0]; env.Name != "NODE_NAME" || env.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+		t.Errorf("it is told its name by %+v", env)
+	}
+}
+
+// TestAgentIsOnEveryNodeOnce checks that taints keep no node from being metered, and that never two meter one.
+func TestAgentIsOnEveryNodeOnce(t *testing.T) {
+	set, _, _ := agent(t)
+	spec := &set.Spec.Template.Spec
+	if !slices.Equal(spec.Tolerations, []v1.Toleration{{Operator: v1.TolerationOpExists}}) || len(spec.NodeSelector) > 0 || spec.Affinity != nil {
+		t.Errorf("it keeps away from some nodes: %v, %v", spec.Tolerations, spec.NodeSelector)
+	}
+	update := set.Spec.UpdateStrategy
+	if update.Type != appsv1.RollingUpdateDaemonSetStrategyType || update.RollingUpdate.MaxSurge.IntValue() != 0 || update.RollingUpdate.MaxUnavailable.String() != "10%" {
+		t.Errorf("it is replaced by %+v", update)
+	}
+}
+
+// TestAgentsNetwork checks who may reach an agent, and whom it may.
+func TestAgentsNetwork(t *testing.T) {
+	const prometheus = `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`
+	for name, c := range map[string]struct {
+		args    []string
+		ingress string // of each rule: peers and ports
+		egress  string
+	}{
+		"by default":        {nil, "", ""},
+		"with Prometheus":   {[]string{"--set-json", prometheus}, "1:2112 ", ""},
+		"with a token":      {[]string{"--set", "agent.metrics.tokenSecret=t"}, "0:2112 ", ""},
+		"with a config":     {[]string{"--set", "agent.metrics.webConfigSecret=t"}, "0:2112 ", ""},
+		"with both":         {[]string{"--set", "agent.metrics.tokenSecret=t", "--set-json", prometheus}, "1:2112 ", ""},
+		"pushing":           {[]string{"--set", "agent.push.url=https://central/ingest"}, "", "0:53,53 0:443 "},
+		"pushing to a port": {[]string{"--set", "agent.push.url=https://[fd00::1]:8444/x:9"}, "", "0:53,53 0:8444 "},
+		"pushing to a peer": {
+			[]string{"--set", "agent.push.url=https://central", "--set-json", `agent.push.to=[{"ipBlock":{"cidr":"10.0.0.7/32"}}]`}, "", "0:53,53 1:443 ",
+		},
+		"asking Scaphandre": {[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`}, "", "0:53,53 0:8080 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, policy, _ := agent(t, c.args...)
+			if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{"Ingress", "Egress"}) {
+				t.Errorf("it is about %v", policy.Spec.PolicyTypes)
+			}
+			var ingress, egress strings.Builder
+			for _, r := range policy.Spec.Ingress {
+				describe(&ingress, len(r.From), r.Ports)
+			}
+			for _, r := range policy.Spec.Egress {
+				describe(&egress, len(r.To), r.Ports)
+			}
+			if ingress.String() != c.ingress || egress.String() != c.egress {
+				t.Errorf("in %q, out %q; want %q, %q", &ingress, &egress, c.ingress, c.egress)
+			}
+		})
+	}
+}
+
+func describe(into *strings.Builder, peers int, ports []networkingv1.NetworkPolicyPort) {
+	var names []string
+	for _, p := range ports {
+		names = append(names, p.Port.String())
+	}
+	into.WriteString(string(rune('0'+peers)) + ":" + strings.Join(names, ",") + " ")
+}
+
+// TestAgentsSecrets checks that what is mounted is what the command line names, that only root reads it, and that the
+// kubelet's probes ask for what they can get.
+func TestAgentsSecrets(t *testing.T) {
+	set, _, kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
+		"--set", "agent.metrics.tlsSecret=tls,agent.metrics.tokenSecret=token,agent.guestDir=/var/scaphandre")
+	if !slices.Contains(kinds, "ConfigMap") {
+		t.Errorf("the web configuration is missing: %q", kinds)
+	}
+	spec := &set.Spec.Template.Spec
+	c := &spec.Containers[0]
+	for _, arg := range c.Args {
+		name, value, _ := strings.Cut(arg, "=")
+		if !strings.HasSuffix(name, "-file") && name != "--web-config" && name != "--guest-dir" {
+			continue
+		}
+		if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool {
+			return (value == m.MountPath || strings.HasPrefix(value, m.MountPath+"/")) && m.ReadOnly
+		}) {
+			t.Errorf("%s is in no volume", arg)
+		}
+	}
+	for _, v := range spec.Volumes {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name }) {
+			t.Errorf("volume %s is not mounted", v.Name)
+		}
+		if v.Secret != nil && *v.Secret.DefaultMode != 0o400 || v.Projected != nil && *v.Projected.DefaultMode != 0o400 {
+			t.Errorf("volume %s is for others than root", v.Name)
+		}
+		if p := v.Projected; p != nil {
+			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy-controller" || *token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
+				t.Errorf("its token is %+v", token)
+			}
+		}
+	}
+	for _, probe := range []*v1.Probe{c.LivenessProbe, c.ReadinessProbe} {
+		if probe.HTTPGet == nil || probe.HTTPGet.Scheme != v1.URISchemeHTTPS || probe.HTTPGet.Path != "/healthz" {
+			t.Errorf("it is probed by %+v", probe)
+		}
+	}
+	set, _, _ = agent(t, "--set", "agent.metrics.webConfigSecret=web")
+	for _, probe := range []*v1.Probe{set.Spec.Template.Spec.Containers[0].LivenessProbe, set.Spec.Template.Spec.Containers[0].ReadinessProbe} {
+		if probe.TCPSocket == nil {
+			t.Errorf("where a certificate may be asked for, it is probed by %+v", probe)
+		}
+	}
+}
+
+// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and who has to show what.
+func TestAgentIsScraped(t *testing.T) {
+	documents, err := Template(t.Context(), "--set", "agent.enabled=true,agent.metrics.tlsSecret=atls,agent.metrics.tokenSecret=atoken",
+		"--set", "metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for i := range documents {
+		d := &documents[i]
+		if d.Name() != "ServiceMonitor/kubenergy-agent" {
+			continue
+		}
+		found = true
+		for _, want := range []string{
+			"honorLabels: true", "regex: namespace|pod|container|service|endpoint", "{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https",
+			"serverName: kubenergy-agent.kubenergy-system.svc",
+		} {
+			if !strings.Contains(d.Text, want) {
+				t.Errorf("the ServiceMonitor lacks %q:\n%s", want, d.Text)
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no ServiceMonitor")
+	}
+}

@@ -1,0 +1,104 @@
+package install
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// testAgentHasNoRights compares what the agent's account may do with what an account may do that nobody has given
+// anything: nothing more, in any namespace.
+func (w *world) testAgentHasNoRights(t *testing.T) {
+	ctx := t.Context()
+	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	clients := map[string]kubernetes.Interface{}
+	for _, name := range []string{"kubenergy-agent", "nobody"} {
+		config, _ := w.account(t, name)
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients[name] = client
+	}
+	namespaces, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range namespaces.Items {
+		if diff := cmp.Diff(rightsIn(t, clients["nobody"], n.Name), rightsIn(t, clients["kubenergy-agent"], n.Name)); diff != "" {
+			t.Errorf("in %s the agent may more than nobody:\n%s", n.Name, diff)
+		}
+	}
+	agent := clients["kubenergy-agent"].CoreV1()
+	_, pods := agent.Pods("").List(ctx, metav1.ListOptions{})
+	_, nodes := agent.Nodes().List(ctx, metav1.ListOptions{})
+	_, secrets := agent.Secrets(kube.Namespace).List(ctx, metav1.ListOptions{})
+	_, itself := agent.ServiceAccounts(kube.Namespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	for what, err := range map[string]error{"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself} {
+		if !apierrors.IsForbidden(err) {
+			t.Errorf("the agent asks for %s: %v", what, err)
+		}
+	}
+}
+
+// testAgentAndPodSecurity checks what the documents say: of all that the level baseline forbids, the agent's pods have
+// folders of the host and nothing else; at the level privileged they start.
+func (w *world) testAgentAndPodSecurity(t *testing.T) {
+	ctx := t.Context()
+	set, err := w.client.AppsV1().DaemonSets(kube.Namespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for level, want := range map[string][]string{
+		"privileged": nil,
+		"baseline":   {"hostPath volumes"},
+		"restricted": {"restricted volume types", "runAsNonRoot != true", "runAsUser=0"},
+	} {
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "agents-" + level, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-agent"}}
+		if _, err := w.client.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got := violations(w.startAgent(t, namespace.Name, set))
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: violations are %q, want %q", level, got, want)
+		}
+	}
+}
+
+// startAgent returns what the API server says to a pod of the agent, which it does not keep.
+func (w *world) startAgent(t *testing.T, namespace string, set *appsv1.DaemonSet) error {
+	t.Helper()
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: *set.Spec.Template.Spec.DeepCopy()}
+	_, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	return err
+}
+
+// violations are the checks that a pod did not pass, of a refusal by Pod Security: name (details), name (details).
+func violations(err error) []string {
+	if err == nil {
+		return nil
+	}
+	_, list, found := strings.Cut(err.Error(), `:latest": `)
+	if !found {
+		return []string{err.Error()}
+	}
+	names := strings.Split(regexp.MustCompile(` \([^)]*\)`).ReplaceAllString(list, ""), ", ")
+	slices.Sort(names)
+	return names
+}

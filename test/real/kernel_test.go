@@ -1,0 +1,93 @@
+//go:build linux
+
+package real
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A witness notes a control group's CPU time all the while, so that it can tell what was used between any two instants.
+type witness struct {
+	mu    sync.Mutex
+	notes []note
+}
+
+type note struct{ at, cpu time.Duration }
+
+const noteInterval = 20 * time.Millisecond
+
+// watch notes the CPU time of a control group until the test ends or the group does.
+func watch(t *testing.T, group string) *witness {
+	t.Helper()
+	w := &witness{}
+	if err := w.note(group); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for t.Context().Err() == nil && w.note(group) == nil {
+			time.Sleep(noteInterval)
+		}
+	}()
+	return w
+}
+
+func (w *witness) note(group string) error {
+	before, err := sinceBoot()
+	if err != nil {
+		return err
+	}
+	cpu, err := cpuTime(group)
+	if err != nil {
+		return err
+	}
+	after, err := sinceBoot()
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes = append(w.notes, note{(before + after) / 2, cpu})
+	return nil
+}
+
+// sinceBoot is the clock of batches.
+func sinceBoot() (time.Duration, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+		return 0, err
+	}
+	return time.Duration(now.Nano()), nil
+}
+
+// at returns the CPU time at an instant, between two notes.
+func (w *witness) at(instant time.Duration) (time.Duration, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i := sort.Search(len(w.notes), func(i int) bool { return w.notes[i].at >= instant })
+	if i == 0 || i == len(w.notes) {
+		return 0, fmt.Errorf("%v is not within what was watched", instant)
+	}
+	a, b := w.notes[i-1], w.notes[i]
+	share := float64(instant-a.at) / float64(b.at-a.at)
+	return a.cpu + time.Duration(share*float64(b.cpu-a.cpu)), nil
+}
+
+// between returns the CPU time that was used from one instant to another, which may be just now.
+func (w *witness) between(t *testing.T, from, to time.Duration) time.Duration {
+	t.Helper()
+	var a, b time.Duration
+	eventually(t, 5*time.Second, "a control group's CPU time is known", func(context.Context) (ok bool, err error) {
+		if a, err = w.at(from); err == nil {
+			b, err = w.at(to)
+		}
+		return err == nil, err
+	})
+	return b - a
+}

@@ -1,0 +1,36 @@
+// Burner is all that stands in the images of this test: it burns CPU, or it waits, as the container that holds a pod's
+// namespaces does.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+)
+
+func main() {
+	loops := 0
+	if len(os.Args) == 2 {
+		loops, _ = strconv.Atoi(os.Args[1])
+	}
+	if loops > 0 {
+		runtime.GOMAXPROCS(loops + 1) // by itself it would follow the limit, and the limit is what is to be reached
+	}
+	for range loops {
+		go burn()
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
+	fmt.Println("stopped by", <-stop)
+}
+
+func burn() {
+	for x := uint64(1); ; x = x*6364136223846793005 + 1442695040888963407 {
+		if x == 0 { // never: the period is 2^64
+			fmt.Println(x)
+		}
+	}
+}

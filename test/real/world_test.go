@@ -1,0 +1,177 @@
+//go:build linux
+
+package real
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+const root = "../.."
+
+// world is a control plane with one real node.
+type world struct {
+	dir, bin   string
+	group      string // control group below which the kubelet keeps its own
+	kubeconfig string
+	client     kubernetes.Interface
+}
+
+// build makes a world of which nothing runs yet.
+func build(t *testing.T) *world {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "kubenergy-real") // t.TempDir is too long for sockets
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	// What is built stays, so that it is not linked anew each time.
+	bin, err := filepath.Abs(filepath.Join(root, "out", "real"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{dir: dir, bin: bin}
+	version := kubernetesVersion(t)
+	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	const variables = "-X k8s.io/component-base/version.git"
+	w.compile(t, "./test/real/testdata/burner")
+	w.compile(t, "./cmd/kubenergy-lab")
+	w.compile(t, "k8s.io/kubernetes/cmd/kubelet", "-ldflags",
+		variables+"Version="+version+" "+variables+"Major="+number[0]+" "+variables+"Minor="+number[1])
+	return w
+}
+
+// compile builds a binary. It shares the cache of the other tests' builds, so nothing is said of cgo: the burner needs none
+// and is static all the same.
+func (w *world) compile(t *testing.T, pkg string, flags ...string) {
+	t.Helper()
+	began := time.Now()
+	args := append([]string{"build", "-p", "2", "-o", filepath.Join(w.bin, filepath.Base(pkg))}, flags...)
+	cmd := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(cmd.Args[1:], " "), err, out)
+	}
+	t.Logf("go build %s: %v", pkg, time.Since(began).Round(100*time.Millisecond))
+}
+
+func kubernetesVersion(t *testing.T) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("asking for the version of Kubernetes: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// startControlPlane runs the lab's, with the stock scheduler. Its simulated nodes are left alone: pods ask for the real one.
+func (w *world) startControlPlane(t *testing.T) {
+	t.Helper()
+	lab := start(t, w.dir, "lab", exec.Command(filepath.Join(w.bin, "kubenergy-lab"), "up", "--stock", "--dir", filepath.Join(w.dir, "lab")))
+	eventually(t, 2*time.Minute, "the control plane is ready", func(context.Context) (bool, error) {
+		text, err := os.ReadFile(lab.log)
+		return strings.Contains(string(text), "Interrupt to stop"), err
+	}, lab)
+	w.kubeconfig = filepath.Join(w.dir, "lab/cluster/kubeconfig")
+	config, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
+	if err == nil {
+		w.client, err = kubernetes.NewForConfig(config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A burner is a pod that uses as much CPU as it may.
+type burner struct {
+	pod    *corev1.Pod
+	milli  int64    // limit, and request
+	id     string   // of its container
+	limit  string   // its container's control group, where the limit stands
+	kernel *witness // and its CPU time
+}
+
+const container = "burn"
+
+// submit creates a pod with two busy loops. One whose memory is not limited is burstable, and stands elsewhere among the
+// kubelet's control groups than a guaranteed one.
+func (w *world) submit(t *testing.T, name string, milli int64, guaranteed bool) *burner {
+	t.Helper()
+	cpu := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
+	if guaranteed {
+		cpu[corev1.ResourceMemory] = resource.MustParse("64Mi")
+	}
+	none, grace := false, int64(1)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PodSpec{
+			NodeSelector: map[string]string{corev1.LabelHostname: nodeName}, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever,
+			AutomountServiceAccountToken: &none, EnableServiceLinks: &none, TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{
+				Name: container, Image: image, ImagePullPolicy: corev1.PullNever, Args: []string{"2"},
+				Resources: corev1.ResourceRequirements{Requests: cpu, Limits: cpu},
+			}},
+		},
+	}
+	pod, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &burner{pod: pod, milli: milli}
+}
+
+// awaitRunning waits for a pod, and watches its control group from then on.
+func (w *world) awaitRunning(t *testing.T, b *burner) {
+	t.Helper()
+	eventually(t, time.Minute, "pod "+b.pod.Name+" runs", func(ctx context.Context) (bool, error) {
+		pod, err := w.client.CoreV1().Pods(b.pod.Namespace).Get(ctx, b.pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		b.pod = pod
+		statuses := pod.Status.ContainerStatuses
+		if len(statuses) != 1 || statuses[0].State.Running == nil {
+			return false, fmt.Errorf("%s %s: %v", pod.Status.Phase, pod.Status.Message, statuses)
+		}
+		b.id = strings.TrimPrefix(statuses[0].ContainerID, "containerd://")
+		return true, nil
+	})
+	b.limit = groupOf(t, "cpu", w.group, b.id)
+	b.kernel = watch(t, groupOf(t, "cpuacct", w.group, b.id))
+}
+
+// end deletes a pod, and waits until nothing is left of it.
+func (w *world) end(t *testing.T, b *burner) {
+	t.Helper()
+	pods := w.client.CoreV1().Pods(b.pod.Namespace)
+	if err := pods.Delete(t.Context(), b.pod.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "pod "+b.pod.Name+" is gone", func(ctx context.Context) (bool, error) {
+		_, err := pods.Get(ctx, b.pod.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), err
+	})
+	eventually(t, time.Minute, "the control group of pod "+b.pod.Name+" is gone", func(context.Context) (bool, error) {
+		_, err := os.Stat(b.limit)
+		return os.IsNotExist(err), err
+	})
+}
