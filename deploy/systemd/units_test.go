@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	metering "github.com/kubenergy/kubenergy/agent"
 )
 
 const (

@@ -1,0 +1,241 @@
+package delivery
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// A disk is the state directory: two slots that are written in turn, so that the one before is whole while one is being
+// written, and a file for each sealed batch, put in place by rename. Nothing has to reach the medium for what is written
+// to survive the process; that it survives a power failure is what sync is for.
+type disk struct {
+	dir   string
+	sync  bool
+	lock  *os.File
+	slots [2]*os.File
+	good  int // index of the slot that was written last without an error
+	buf   []byte
+
+	// fault, in tests, is asked before each change: how many of n bytes to write, and what error to return then.
+	fault func(op string, n int) (int, error)
+}
+
+// errLocked is another process' claim on a state directory.
+var errLocked = errors.New("another agent uses it")
+
+func openDisk(dir string, sync bool) (*disk, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making state directory: %w", err)
+	}
+	d := &disk{dir: dir, sync: sync}
+	var err error
+	if d.lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return nil, fmt.Errorf("locking state directory: %w", err)
+	}
+	if err := syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		d.close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errLocked
+		}
+		return nil, fmt.Errorf("locking state directory %s: %w", dir, err)
+	}
+	for i := range d.slots {
+		if d.slots[i], err = os.OpenFile(filepath.Join(dir, fmt.Sprintf("slot-%d", i)), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+			d.close()
+			return nil, fmt.Errorf("opening slot: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// close also gives up the lock.
+func (d *disk) close() {
+	for _, f := range []*os.File{d.slots[0], d.slots[1], d.lock} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// writeSlot replaces the older slot.
+func (d *disk) writeSlot(r *record) error {
+	op := "slot"
+	if r.broken {
+		op = "mark"
+	}
+	d.buf = r.append(d.buf[:0], slotMagic)
+	i := 1 - d.good
+	if err := d.write(d.slots[i], op, d.buf); err != nil {
+		return fmt.Errorf("writing slot: %w", err)
+	}
+	d.good = i
+	return nil
+}
+
+func (d *disk) write(f *os.File, op string, data []byte) error {
+	var injected error
+	if d.fault != nil {
+		n, err := d.fault(op, len(data))
+		if err != nil {
+			data, injected = data[:n], err
+		}
+	}
+	if _, err := f.WriteAt(data, 0); err != nil {
+		return err
+	}
+	if injected != nil {
+		return injected
+	}
+	if d.sync {
+		return f.Sync()
+	}
+	return nil
+}
+
+// writeBatch puts a file of a sealed batch in place, whole or not at all.
+func (d *disk) writeBatch(name string, r *record) (err error) {
+	path := filepath.Join(d.dir, name)
+	temporary := filepath.Join(d.dir, temporaryName)
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("writing batch: %w", err)
+	}
+	d.buf = r.append(d.buf[:0], batchMagic)
+	err = errors.Join(d.write(f, "batch", d.buf), f.Close())
+	if err == nil {
+		err = d.rename(temporary, path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing batch: %w", err)
+	}
+	return nil
+}
+
+func (d *disk) rename(from, to string) error {
+	if d.fault != nil {
+		if _, err := d.fault("rename", 0); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return d.syncDir()
+}
+
+// remove deletes a file; one that is gone already is no error.
+func (d *disk) remove(name string) error {
+	if d.fault != nil {
+		if _, err := d.fault("remove", 0); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(filepath.Join(d.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.syncDir()
+}
+
+func (d *disk) syncDir() error {
+	if !d.sync {
+		return nil
+	}
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// read returns a file's bytes, as far as a record may be long.
+func (d *disk) read(name string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(d.dir, name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile))
+}
+
+const (
+	temporaryName = ".batch"
+	damagedPrefix = "damaged-"
+)
+
+func batchName(generation, first, last uint64) string {
+	return fmt.Sprintf("batch-%d-%d-%d", generation, first, last)
+}
+
+// slotRecord returns the newest whole slot, or nil.
+func (d *disk) slotRecord(log *slog.Logger) *record {
+	var newest *record
+	for i := range d.slots {
+		name := fmt.Sprintf("slot-%d", i)
+		data, err := d.read(name)
+		if err != nil {
+			log.Error("reading state: the slot is skipped", "file", name, "err", err)
+			continue
+		}
+		if len(data) == 0 {
+			continue
+		}
+		r, err := decodeRecord(data, slotMagic, false)
+		if err != nil {
+			// What being killed while writing leaves behind; the other slot is whole then.
+			log.Info("skipping a slot", "file", name, "err", err)
+			continue
+		}
+		if newest == nil || r.seq > newest.seq {
+			newest, d.good = r, i
+		}
+	}
+	return newest
+}
+
+// batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are renamed, so that they
+// are told of once and stay for whoever wants to look at them.
+func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return nil, fmt.Errorf("reading state directory: %w", err)
+	}
+	records := map[string]*record{}
+	for _, entry := range entries {
+		var generation, first, last uint64
+		name := entry.Name()
+		if n, _ := fmt.Sscanf(name, "batch-%d-%d-%d", &generation, &first, &last); n != 3 || name != batchName(generation, first, last) {
+			continue
+		}
+		r, err := d.batchRecord(name)
+		if err == nil && (r.generation != generation || r.batch.First != first || r.batch.Last != last) {
+			err = errors.New("the file holds another batch than its name says")
+		}
+		if err != nil {
+			log.Error("a sealed batch cannot be read; its energy is lost", "file", name, "err", err)
+			if err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name)); err != nil {
+				log.Error("setting a damaged file aside", "file", name, "err", err)
+			}
+			continue
+		}
+		records[name] = r
+	}
+	return records, nil
+}
+
+func (d *disk) batchRecord(name string) (*record, error) {
+	data, err := d.read(name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := decodeRecord(data, batchMagic, true)
+	if err == nil && r.empty {
+		err = errTorn
+	}
+	return r, err
+}

@@ -1,0 +1,198 @@
+package delivery
+
+import (
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// What is on disk must at any moment describe a past from which the agent can go on without counting anything twice:
+//
+//   - A slot says how far the open batch and the agent's state were. It is written only while all sealed batches are on
+//     disk; it must not claim that their energy was dealt with before.
+//   - A batch file written after a slot holds the slot's open batch; then it counts, and its state.
+//   - The newest of them stays until a newer one is there, even if its batch was acknowledged.
+//   - A batch that could not be written is sent from memory, but a mark is left in the slot before that: what is on disk
+//     is then older than what was delivered, and the stream ends with the process. The mark is short and overwrites what
+//     is there, so it also succeeds where the disk is full.
+
+// persist writes the sealed batches that are not on disk yet, then a slot.
+func (q *Queue) persist() error {
+	if q.disk == nil {
+		return nil
+	}
+	for _, s := range q.pending {
+		if s.safe {
+			continue
+		}
+		if err := q.write(s); err != nil {
+			return err
+		}
+	}
+	err := q.disk.writeSlot(&record{seq: q.seq, generation: q.generation, empty: q.empty, end: q.end, batch: &q.open, state: q.state})
+	if err != nil {
+		q.report(err)
+		return err
+	}
+	if q.sick {
+		q.sick = false
+		q.log.Info("the state directory can be written again", "dir", q.opts.Dir)
+	}
+	q.slotNumber, q.brokenSeq = q.open.First, 0
+	for _, s := range q.pending {
+		s.state = nil // the slot has a newer one
+	}
+	q.cleanUp()
+	return nil
+}
+
+func (q *Queue) allSafe() bool {
+	for _, s := range q.pending {
+		if !s.safe {
+			return false
+		}
+	}
+	return true
+}
+
+// write puts a sealed batch on disk. Its error has been reported.
+func (q *Queue) write(s *sealed) error {
+	name := batchName(s.generation, s.batch.First, s.batch.Last)
+	err := q.disk.writeBatch(name, &s.record)
+	if err != nil {
+		q.report(err)
+		return err
+	}
+	s.file, s.safe = name, true
+	if s.generation == q.generation && s.state != nil {
+		q.fileNumber = max(q.fileNumber, s.batch.Last)
+		if s.seq > q.brokenSeq {
+			q.brokenSeq = 0
+		}
+	}
+	q.discard(s.parts, 0)
+	s.parts = nil
+	q.cleanUp()
+	return nil
+}
+
+// breakOff marks the stream on disk as one that cannot go on.
+func (q *Queue) breakOff() {
+	if q.brokenSeq != 0 {
+		return
+	}
+	q.seq++
+	mark := batch.Batch{Version: batch.Version, Stream: q.stream, First: q.open.First, Last: q.open.Last}
+	err := q.disk.writeSlot(&record{seq: q.seq, generation: q.generation, empty: true, broken: true, end: q.end, batch: &mark})
+	if err != nil {
+		q.report(err)
+		return
+	}
+	q.brokenSeq = q.seq
+}
+
+// discard removes files, now or later. A file that the stream may have to go on from has a number.
+func (q *Queue) discard(files []string, last uint64) {
+	for _, file := range files {
+		q.trash = append(q.trash, leftover{file, last})
+	}
+}
+
+// cleanUp removes what is no longer needed.
+func (q *Queue) cleanUp() {
+	if q.disk == nil {
+		return
+	}
+	kept := q.trash[:0]
+	for _, t := range q.trash {
+		if t.last != 0 && t.last >= q.slotNumber && t.last >= q.fileNumber && q.brokenSeq == 0 {
+			kept = append(kept, t)
+			continue
+		}
+		if err := q.disk.remove(t.file); err != nil {
+			q.report(err)
+			kept = append(kept, t)
+		}
+	}
+	q.trash = kept
+}
+
+// report counts an error of the disk, and logs it if it is the first since a Save succeeded.
+func (q *Queue) report(err error) {
+	q.stats.DiskErrors++
+	if !q.sick {
+		q.log.Error("the state directory cannot be written; going on in memory", "dir", q.opts.Dir, "err", err)
+	}
+	q.sick = true
+}
+
+// bound folds batches until they are few enough. Nothing is dropped: where nothing can be folded, more are kept.
+func (q *Queue) bound() {
+	for q.over() {
+		i := q.pair()
+		if i < 0 || !q.fold(i) {
+			return
+		}
+	}
+}
+
+// manyTimes the limit is where even batches of former streams are folded, of which nobody knows if they were booked: by
+// then the node was started anew many times without reaching the central unit. In the worst case the central unit refuses
+// a batch that was booked in part.
+const manyTimes = 4
+
+func (q *Queue) over() bool {
+	count, size := 0, 0
+	for _, s := range q.pending {
+		if !s.frozen {
+			count++
+			size += s.size
+		}
+	}
+	return count > q.opts.MaxBatches || size > q.opts.MaxBytes || len(q.pending) > manyTimes*q.opts.MaxBatches
+}
+
+// pair returns the index of the first of the two neighbours that are to become one: those that cover the fewest numbers,
+// of these the oldest. It is -1 if there is no pair.
+func (q *Queue) pair() int {
+	best, span := -1, uint64(0)
+	all := len(q.pending) > manyTimes*q.opts.MaxBatches
+	for i := range len(q.pending) - 1 {
+		a, b := q.pending[i], q.pending[i+1]
+		if a.sent || b.sent || !all && (a.frozen || b.frozen) || batch.Foldable(a.batch, b.batch) != nil {
+			continue
+		}
+		if s := b.batch.Last - a.batch.First; best < 0 || s < span {
+			best, span = i, s
+		}
+	}
+	return best
+}
+
+// fold makes one batch of two neighbours.
+func (q *Queue) fold(i int) bool {
+	a, b := q.pending[i], q.pending[i+1]
+	folded, err := batch.Fold(a.batch, b.batch)
+	if err != nil {
+		return false
+	}
+	folded.Shares = batch.Condense(folded.Shares, q.opts.MaxConsumers)
+	s := &sealed{
+		record: record{seq: b.seq, generation: b.generation, end: b.end, batch: folded, state: b.state},
+		size:   sizeOf(folded),
+		frozen: a.frozen || b.frozen,
+		safe:   a.safe && b.safe,
+	}
+	for _, part := range []*sealed{a, b} {
+		if part.file != "" {
+			s.parts = append(s.parts, part.file)
+		}
+		s.parts = append(s.parts, part.parts...)
+	}
+	q.pending[i] = s
+	q.pending = append(q.pending[:i+1], q.pending[i+2:]...)
+	q.size += s.size - a.size - b.size
+	q.stats.Folded++
+	if q.disk != nil && s.safe {
+		_ = q.write(s) // a failure leaves the parts, which hold the same
+	}
+	return true
+}

@@ -1,0 +1,79 @@
+package delivery
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// docs/protocol.md shows what really travels, and names every field and every reason.
+func TestProtocolIsDocumented(t *testing.T) {
+	data, err := os.ReadFile("../../docs/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(data)
+	examples := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(page, -1)
+	if len(examples) != 2 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	b, err := batch.Decode([]byte(examples[0][1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := batch.Encode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := indent(t, sent); got != examples[0][1] {
+		t.Errorf("a batch is sent as\n%s", got)
+	}
+
+	want, err := batch.DecodeAck([]byte(examples[1][1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := sinktest.Sink{Names: want.Names}
+	ack, err := sink.Book(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered, err := batch.EncodeAck(ack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := indent(t, answered); got != examples[1][1] {
+		t.Errorf("it is answered with\n%s", got)
+	}
+
+	for _, v := range []any{batch.Batch{}, batch.Stream{}, batch.Parent{}, energy.Share{}, batch.Ack{}, batch.Names{}} {
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if !strings.Contains(page, "`"+name+"`") {
+				t.Errorf("%T: nothing is said of %q", v, name)
+			}
+		}
+	}
+	for _, reason := range Reasons {
+		if !strings.Contains(page, "`"+reason+"`") {
+			t.Errorf("nothing is said of failures counted as %q", reason)
+		}
+	}
+}
+
+func indent(t *testing.T, data []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Indent(&out, bytes.TrimSpace(data), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	return out.String() + "\n"
+}

@@ -1,0 +1,364 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// PushOptions say where batches go. Zero durations stand for the defaults.
+type PushOptions struct {
+	URL       string
+	TokenFile string // of a bearer token; read before each request, because tokens are rotated
+	CAFile    string // of certificates to trust instead of the system's; read anew when it changes
+	CertFile  string // of a client certificate and its key; read at each handshake
+	KeyFile   string
+
+	Interval time.Duration // between batches; 15 s
+	Timeout  time.Duration // of a request; 10 s
+	Shutdown time.Duration // how long the last batches may take after the context is done; 5 s
+
+	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the goroutine
+	// that runs the pusher.
+	OnNames func(map[string]batch.Names)
+
+	transport http.RoundTripper // of tests
+}
+
+// A Pusher sends the batches of a queue, one at a time and the oldest first, until each is acknowledged.
+type Pusher struct {
+	opts  PushOptions
+	queue *Queue
+	log   *slog.Logger
+	post  poster
+
+	wake    chan struct{}
+	resting map[batch.Stream]*rest
+
+	mu      sync.Mutex
+	waiting []chan error // calls of Push
+	stats   PushStats
+}
+
+// PushStats say how delivery goes.
+type PushStats struct {
+	Requests uint64
+	Failures map[string]uint64 // by reason, each of Reasons
+	Failing  string            // the reason why the last request failed; "" if it did not
+	LastAck  time.Time         // by the wall clock; zero if there was none
+}
+
+// A rest keeps a stream apart whose oldest batch is refused for good, so that others go on.
+type rest struct {
+	retry backoff
+	until time.Time
+}
+
+// Reasons of failures, as in metrics.
+const (
+	reasonConnection  = "connection"  // no answer
+	reasonCredentials = "credentials" // 401, 403, or no token to send
+	reasonRefused     = "refused"     // 4xx: this batch will never be taken as it is
+	reasonConflict    = "conflict"    // 409, or more was acknowledged than was sent
+	reasonBusy        = "busy"        // 429, 503
+	reasonServer      = "server"      // other answers
+	reasonAnswer      = "answer"      // no acknowledgement, or one of something else
+)
+
+// Reasons lists what deliveries fail for.
+var Reasons = []string{reasonConnection, reasonCredentials, reasonRefused, reasonConflict, reasonBusy, reasonServer, reasonAnswer}
+
+// NewPusher checks the options. Files are read when they are needed: a token may come later.
+func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
+	for _, d := range []struct {
+		value   *time.Duration
+		without time.Duration
+	}{{&opts.Interval, 15 * time.Second}, {&opts.Timeout, 10 * time.Second}, {&opts.Shutdown, 5 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.without
+		}
+	}
+	if err := checkURL(&opts); err != nil {
+		return nil, fmt.Errorf("delivery: %w", err)
+	}
+	return &Pusher{
+		opts: opts, queue: queue, log: log,
+		post:    poster{opts: opts},
+		wake:    make(chan struct{}, 1),
+		resting: map[batch.Stream]*rest{},
+		stats:   PushStats{Failures: map[string]uint64{}},
+	}, nil
+}
+
+// Run seals a batch each interval and delivers what is sealed, until the context is done; then it seals what is there
+// and tries for a limited time to deliver it. What is not delivered stays in the state directory.
+func (p *Pusher) Run(ctx context.Context) {
+	sealing := make(chan struct{})
+	go func() {
+		defer close(sealing)
+		p.sealEachInterval(ctx)
+	}()
+	p.deliver(ctx)
+	<-sealing
+	p.finish(context.WithoutCancel(ctx))
+	p.post.close()
+}
+
+func (p *Pusher) sealEachInterval(ctx context.Context) {
+	ticker := time.NewTicker(p.opts.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			p.queue.Seal()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// deliver sends what is sealed; after a failure it waits, longer each time.
+func (p *Pusher) deliver(ctx context.Context) {
+	var retry backoff
+	for ctx.Err() == nil {
+		calls := p.calls()
+		err := p.drain(ctx, len(calls) > 0)
+		for _, call := range calls {
+			call <- err
+		}
+		if err == nil || isLasting(err) {
+			retry = backoff{}
+			p.wait(ctx, p.queue.ready, p.nextRest())
+		} else {
+			p.wait(ctx, nil, retry.next(err))
+		}
+	}
+	for _, call := range p.calls() {
+		call <- errors.New("the agent is being stopped")
+	}
+}
+
+// wait returns when there is something to do, at the latest after d.
+func (p *Pusher) wait(ctx context.Context, ready <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ready:
+	case <-timer.C:
+	case <-p.wake:
+	case <-ctx.Done():
+	}
+}
+
+// nextRest returns the time until a stream's rest is over.
+func (p *Pusher) nextRest() time.Duration {
+	d := slowWait
+	for _, r := range p.resting {
+		d = min(d, max(time.Until(r.until), 0))
+	}
+	return d
+}
+
+func (p *Pusher) calls() []chan error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	calls := p.waiting
+	p.waiting = nil
+	return calls
+}
+
+// drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries
+// the resting ones too. It returns the first failure, and stops at one that concerns all streams.
+func (p *Pusher) drain(ctx context.Context, all bool) error {
+	var first error
+	passOver := map[batch.Stream]bool{}
+	for stream, r := range p.resting {
+		passOver[stream] = !all && time.Now().Before(r.until)
+	}
+	for {
+		b := p.queue.next(passOver)
+		if b == nil {
+			return first
+		}
+		err := p.send(ctx, b)
+		p.note(err)
+		if err == nil {
+			delete(p.resting, b.Stream)
+			continue
+		}
+		if !isLasting(err) {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+		r := p.resting[b.Stream]
+		if r == nil {
+			r = new(rest)
+			p.resting[b.Stream] = r
+		}
+		r.until = time.Now().Add(r.retry.next(err))
+		passOver[b.Stream] = true
+	}
+}
+
+// send delivers one batch.
+func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
+	defer cancel()
+	ack, err := p.post.send(ctx, b)
+	if err != nil {
+		return err
+	}
+	if ack.Epoch != b.Stream.Epoch {
+		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q", ack.Epoch, b.Stream.Epoch)}
+	}
+	switch err := p.queue.acked(b, ack.Acked); {
+	case errors.Is(err, errNotSent):
+		return &failure{reason: reasonConflict, lasting: true, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked, err)}
+	case err != nil:
+		return &failure{reason: reasonAnswer, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked, err)}
+	}
+	if p.opts.OnNames != nil && len(ack.Names) > 0 {
+		p.opts.OnNames(ack.Names)
+	}
+	return nil
+}
+
+// note keeps the numbers, and logs when things change.
+func (p *Pusher) note(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Requests++
+	before := p.stats.Failing
+	if err == nil {
+		p.stats.LastAck = time.Now()
+		p.stats.Failing = ""
+		if before != "" {
+			p.log.Info("batches are delivered again", "url", p.opts.URL)
+		}
+		return
+	}
+	reason := reasonOf(err)
+	p.stats.Failures[reason]++
+	p.stats.Failing = reason
+	if reason != before {
+		p.log.Warn("delivering batches", "url", p.opts.URL, "reason", reason, "err", err)
+	}
+}
+
+// Push seals the open batch and returns when everything is delivered, or with the first failure. Calls at the same time
+// share the work. The pusher must be running.
+func (p *Pusher) Push(ctx context.Context) error {
+	if err := p.queue.sealNow(ctx); err != nil {
+		return err
+	}
+	if err := p.post.paused(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	p.mu.Lock()
+	p.waiting = append(p.waiting, done)
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("delivering: %w", ctx.Err())
+	}
+}
+
+// finish is what is done when the agent stops.
+func (p *Pusher) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Shutdown)
+	defer cancel()
+	p.queue.Seal()
+	var retry backoff
+	for {
+		err := p.drain(ctx, true)
+		if err == nil {
+			return
+		}
+		if !isLasting(err) {
+			p.wait(ctx, nil, retry.next(err))
+		}
+		if isLasting(err) || ctx.Err() != nil {
+			p.log.Warn("stopping before everything was delivered",
+				"batches", p.queue.Stats().Pending, "inStateDir", p.queue.opts.Dir != "", "err", err)
+			return
+		}
+	}
+}
+
+// Stats returns the present numbers.
+func (p *Pusher) Stats() PushStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.stats
+	s.Failures = maps.Clone(s.Failures)
+	return s
+}
+
+// A failure is why a batch was not delivered.
+type failure struct {
+	reason  string
+	lasting bool          // trying again soon is of no use
+	after   time.Duration // when the central unit wants to hear of it again; 0 if it did not say
+	err     error
+}
+
+func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
+func (f *failure) Unwrap() error { return f.err }
+
+func isLasting(err error) bool {
+	f := new(failure)
+	return errors.As(err, &f) && f.lasting
+}
+
+func reasonOf(err error) string {
+	if f := new(failure); errors.As(err, &f) {
+		return f.reason
+	}
+	return reasonConnection
+}
+
+// A backoff counts failures in a row and says how long to wait: longer each time, and not all nodes equally long, or a
+// central unit that comes back would be met by all of them at once.
+type backoff struct{ failures int }
+
+const (
+	firstWait   = time.Second
+	longestWait = time.Minute
+
+	// Between tries of what does not get better by itself.
+	firstSlowWait = 30 * time.Second
+	slowWait      = 5 * time.Minute
+)
+
+func (b *backoff) next(err error) time.Duration {
+	wait := longestWait
+	if b.failures < 6 {
+		wait = firstWait << b.failures
+	}
+	b.failures++
+	if isLasting(err) {
+		wait = min(firstSlowWait<<min(b.failures-1, 8), slowWait)
+	}
+	wait = wait/2 + rand.N(wait/2)
+	if f := new(failure); errors.As(err, &f) {
+		wait = max(wait, f.after)
+	}
+	return wait
+}

@@ -1,0 +1,458 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// QueueOptions say whose energy is queued, and how much may wait. Zero limits stand for the defaults.
+type QueueOptions struct {
+	Dir  string // the state directory; "" keeps everything in memory, and the death of the process loses what was not acknowledged
+	Node string
+	Boot string // the kernel's boot ID
+
+	MaxBatches   int  // waiting batches, before neighbours are folded into one; 256, an hour of batches of 15 s
+	MaxBytes     int  // about what they would take in JSON; 8 MiB
+	MaxConsumers int  // in one batch, before it is condensed; 5,000, which is the most there may be
+	Sync         bool // survive power failures too, at the price of a flush to the medium at each tick
+}
+
+const (
+	defaultBatches   = 256
+	defaultBytes     = 8 << 20
+	defaultConsumers = 5000
+)
+
+// Meta is what is to be said of an attribution besides its numbers.
+type Meta struct {
+	Wall       time.Time // when the attribution ended, by the wall clock
+	Source     string    // the root domain and its meter, as "psys (rapl)"
+	IdlePolicy string
+	Parent     *batch.Parent // what machine this one runs on, if it is virtual and that is known
+}
+
+// A Queue holds what was attributed and not yet acknowledged. Its methods may be called from any goroutine.
+type Queue struct {
+	opts QueueOptions
+	log  *slog.Logger
+
+	mu         sync.Mutex
+	disk       *disk // nil in memory only
+	stream     batch.Stream
+	generation uint64
+	seq        uint64
+
+	open  batch.Batch   // what is being added to; First is its number
+	empty bool          // nothing was
+	end   time.Duration // of what was added last
+	dirty bool          // something was added that the agent's saved state does not cover
+	want  bool          // seal at the next Save
+
+	state     []byte // the agent's, as of the last Save
+	recovered []byte
+
+	pending []*sealed // oldest first; neighbours of a stream have neighbouring numbers
+	size    int       // Σ size of pending
+	trash   []leftover
+
+	slotNumber uint64 // the open batch's number in the newest slot
+	fileNumber uint64 // the Last of the newest batch file that carries a state, in this stream
+	brokenSeq  uint64 // of the mark that says that the stream cannot go on; 0 if there is none
+
+	saved chan struct{} // closed at the next Save
+	ready chan struct{} // holds a value when there may be something to send
+	stats QueueStats
+	sick  bool // the disk failed last time
+}
+
+// A sealed batch does not change any more, except by being folded with a neighbour.
+type sealed struct {
+	record
+	size   int
+	sent   bool // it may have been delivered: it must be sent as it is until it is acknowledged
+	frozen bool // of a former stream, of which nobody knows what was sent before the first acknowledgement
+	file   string
+	parts  []string // files of the batches that it was folded from
+	safe   bool     // file or parts hold all of it
+}
+
+// A leftover is a file whose batch was acknowledged or folded, and that is not removed yet.
+type leftover struct {
+	file string
+	last uint64 // while it may be what the stream goes on from, the number of its batch; else 0
+}
+
+// OpenQueue takes up what a former process left in the state directory. It fails if another one uses it.
+func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
+	if opts.MaxBatches <= 0 {
+		opts.MaxBatches = defaultBatches
+	}
+	if opts.MaxBytes <= 0 {
+		opts.MaxBytes = defaultBytes
+	}
+	if opts.MaxConsumers <= 0 || opts.MaxConsumers > defaultConsumers {
+		opts.MaxConsumers = defaultConsumers
+	}
+	q := &Queue{opts: opts, log: log, empty: true, saved: make(chan struct{}), ready: make(chan struct{}, 1)}
+	q.begin()
+	if err := q.checkMeta(Meta{Wall: time.Unix(0, 0), Source: "none", IdlePolicy: batch.Mixed}); err != nil {
+		return nil, fmt.Errorf("naming a stream: %w", err)
+	}
+	if opts.Dir == "" {
+		return q, nil
+	}
+	var err error
+	if q.disk, err = openDisk(opts.Dir, opts.Sync); err != nil {
+		return nil, err
+	}
+	if err := q.takeUp(); err != nil {
+		q.disk.close()
+		return nil, err
+	}
+	q.bound()
+	return q, nil
+}
+
+// Close lets another process use the state directory. What is in it stays.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.disk != nil {
+		q.disk.close()
+		q.disk = nil
+	}
+	return nil
+}
+
+// State returns what the agent had handed to Save last, on this boot, before the process began; nil if nothing is known.
+func (q *Queue) State() []byte { return q.recovered }
+
+// reset makes room for the batch of a number.
+func (q *Queue) reset(number uint64) {
+	q.open = batch.Batch{Version: batch.Version, Stream: q.stream, First: number, Last: number}
+	q.empty = true
+}
+
+// Add counts an attribution to the open batch. It refuses what would make the batch invalid, and time that was added
+// before; such energy does not reach the central unit.
+func (q *Queue) Add(a *energy.Attribution, m Meta) error {
+	if err := checkAttribution(a); err != nil {
+		return fmt.Errorf("adding attribution: %w", err)
+	}
+	if m.Source == "" {
+		m.Source = "unknown"
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.empty || q.differs(m) {
+		if err := q.checkMeta(m); err != nil {
+			return fmt.Errorf("adding attribution: %w", err)
+		}
+	}
+	if a.Start < q.end {
+		return fmt.Errorf("adding attribution: it begins at %v, what was added before ended at %v", a.Start, q.end)
+	}
+	if !q.empty && a.Measured > math.MaxInt64-q.open.Measured {
+		return errors.New("adding attribution: more energy than can be counted")
+	}
+	if !q.empty && q.differs(m) {
+		q.sealSoon()
+	}
+	q.add(a, m)
+	q.dirty = true
+	return nil
+}
+
+// checkAttribution does what Check does, without its cost while there is nothing to complain about, and a little more.
+func checkAttribution(a *energy.Attribution) error {
+	if a.Start < 0 || a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start || a.End == a.Start && a.Measured != 0 {
+		return fmt.Errorf("interval of %v to %v, %v unmeasured", a.Start, a.End, a.Unmeasured)
+	}
+	sum := energy.Microjoules(0)
+	sound := true
+	count := func(v energy.Microjoules) {
+		sound = sound && v >= 0 && sum <= math.MaxInt64-v
+		sum += v
+	}
+	count(a.Idle)
+	count(a.Platform)
+	count(a.Unknown)
+	for i := range a.Shares {
+		s := &a.Shares[i]
+		count(s.Dynamic)
+		count(s.Idle)
+		if s.CPU < 0 {
+			return fmt.Errorf("CPU time of %s is %v", s.ID, s.CPU)
+		}
+		sound = sound && (i == 0 || a.Shares[i-1].ID < s.ID)
+	}
+	if sound && sum == a.Measured {
+		return nil
+	}
+	return a.Check()
+}
+
+// differs reports whether an attribution should not share a batch with what was added before.
+func (q *Queue) differs(m Meta) bool {
+	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
+}
+
+// checkMeta reports what would make every batch invalid, and keep it from being taken for ever.
+func (q *Queue) checkMeta(m Meta) error {
+	wall := m.Wall.Round(0).UTC()
+	b := batch.Batch{
+		Version: batch.Version, Stream: q.stream, First: 1, Last: 1, Start: wall, End: wall,
+		Parent: m.Parent, Source: m.Source, IdlePolicy: m.IdlePolicy,
+	}
+	return b.Validate()
+}
+
+func sameParent(a, b *batch.Parent) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// add is Fold in place.
+func (q *Queue) add(a *energy.Attribution, m Meta) {
+	b := &q.open
+	if q.empty {
+		q.empty = false
+		b.Parent, b.Source, b.IdlePolicy, b.Quality = m.Parent, m.Source, m.IdlePolicy, a.Quality
+		b.StartSinceBoot, b.EndSinceBoot = a.Start, a.Start
+		if q.end > 0 {
+			b.StartSinceBoot, b.EndSinceBoot = q.end, q.end // the batches of a stream leave no time out
+		}
+	} else {
+		b.Quality = batch.JoinQuality(b.Quality, b.Measured, a.Quality, a.Measured)
+		b.Source = batch.JoinSources(b.Source, m.Source)
+		if b.IdlePolicy != m.IdlePolicy {
+			b.IdlePolicy = batch.Mixed
+		}
+	}
+	b.Unmeasured += a.Unmeasured + (a.Start - b.EndSinceBoot)
+	b.EndSinceBoot = a.End
+	q.end = a.End
+	b.End = m.Wall.Round(0).UTC()
+	b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
+	b.Measured += a.Measured
+	b.Idle += a.Idle
+	b.Platform += a.Platform
+	b.Unknown += a.Unknown
+	shares := a.Shares
+	if batch.Missing(b.Shares, shares) > 0 {
+		shares = named(shares)
+	}
+	b.Shares = batch.Merge(b.Shares, shares)
+	if len(b.Shares) > q.opts.MaxConsumers {
+		b.Shares = batch.Condense(b.Shares, q.opts.MaxConsumers)
+	}
+}
+
+// named counts consumers whose names cannot be sent, as those of control groups with control characters in them, to the
+// others: one of them would make the central unit refuse the batch.
+func named(shares []energy.Share) []energy.Share {
+	bad := func(s *energy.Share) bool { return batch.CheckConsumer(s.ID) != nil }
+	if !slices.ContainsFunc(shares, func(s energy.Share) bool { return bad(&s) }) {
+		return shares
+	}
+	return batch.Rename(shares, func(s *energy.Share) string {
+		if bad(s) {
+			return batch.Others
+		}
+		return s.ID
+	})
+}
+
+// Save keeps the open batch and the agent's state, of the same moment. An error says that both are in memory only for
+// now; it has been logged.
+func (q *Queue) Save(state []byte) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.seq++
+	q.state = append(q.state[:0], state...)
+	q.dirty = false
+	err := q.persist()
+	if q.want {
+		q.seal()
+	}
+	close(q.saved)
+	q.saved = make(chan struct{})
+	return err
+}
+
+// Seal ends the open batch, so that it can be sent, at once or at the next Save: it may hold only what the agent's saved
+// state covers, or a restart would count the rest twice. An empty batch stays open.
+func (q *Queue) Seal() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sealSoon()
+}
+
+// sealNow is Seal that waits for its end.
+func (q *Queue) sealNow(ctx context.Context) error {
+	q.mu.Lock()
+	q.sealSoon()
+	saved, waiting := q.saved, q.want
+	q.mu.Unlock()
+	if !waiting {
+		return nil
+	}
+	select {
+	case <-saved:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("sealing: %w", ctx.Err())
+	}
+}
+
+func (q *Queue) sealSoon() {
+	if q.empty {
+		return
+	}
+	if q.dirty && q.disk != nil {
+		q.want = true
+		return
+	}
+	q.seal()
+}
+
+func (q *Queue) seal() {
+	q.want = false
+	if q.empty {
+		return
+	}
+	b := q.open
+	b.Shares = slices.Clip(b.Shares)
+	s := &sealed{record: record{seq: q.seq, generation: q.generation, end: q.end, batch: &b}}
+	if q.disk != nil {
+		s.state = append([]byte{}, q.state...)
+		if q.allSafe() {
+			_ = q.write(s)
+		}
+	}
+	q.reset(b.Last + 1)
+	q.open.Shares = make([]energy.Share, 0, len(b.Shares)+len(b.Shares)/8)
+	q.push(s)
+	q.bound()
+	q.notify()
+}
+
+func (q *Queue) push(s *sealed) {
+	s.size = sizeOf(s.batch)
+	q.size += s.size
+	q.pending = append(q.pending, s)
+}
+
+// sizeOf is about what a batch takes in JSON.
+func sizeOf(b *batch.Batch) int {
+	size := 600
+	for i := range b.Shares {
+		size += len(b.Shares[i].ID) + 75
+	}
+	return size
+}
+
+func (q *Queue) notify() {
+	select {
+	case q.ready <- struct{}{}:
+	default:
+	}
+}
+
+// next returns the oldest batch, to be sent, of a stream that is not to be passed over; nil if there is none.
+func (q *Queue) next(passOver map[batch.Stream]bool) *batch.Batch {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.IndexFunc(q.pending, func(s *sealed) bool { return !passOver[s.batch.Stream] })
+	if i < 0 {
+		return nil
+	}
+	s := q.pending[i]
+	if q.disk != nil && s.file == "" && !s.sent {
+		if err := q.write(s); err != nil {
+			q.breakOff()
+		}
+	}
+	s.sent = true
+	return s.batch
+}
+
+var (
+	errNotBooked = errors.New("the acknowledgement is of an earlier batch")
+	errNotSent   = errors.New("more was acknowledged than this agent has sent: its state is older than its stream")
+)
+
+// acked drops what was booked of a stream, up to a number, in answer to b.
+func (q *Queue) acked(b *batch.Batch, number uint64) error {
+	if number < b.Last {
+		return errNotBooked
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// Of a former stream more may have been booked than is known here, if the disk failed or lost its latest changes. It
+	// does not go on, so that does no harm.
+	if b.Stream == q.stream && number != b.Last {
+		return errNotSent
+	}
+	q.drop(b.Stream, number)
+	return nil
+}
+
+func (q *Queue) drop(stream batch.Stream, number uint64) {
+	kept := q.pending[:0]
+	for _, s := range q.pending {
+		if s.batch.Stream != stream || s.batch.Last > number {
+			if s.batch.Stream == stream {
+				s.frozen = false
+			}
+			kept = append(kept, s)
+			continue
+		}
+		q.size -= s.size
+		q.stats.Acked++
+		q.stats.AckedEnergy += s.batch.Measured
+		last := uint64(0)
+		if s.generation == q.generation {
+			last = s.batch.Last
+		}
+		q.discard(s.parts, last)
+		if s.file != "" {
+			q.discard([]string{s.file}, last)
+		}
+	}
+	clear(q.pending[len(kept):])
+	q.pending = kept
+	q.cleanUp()
+}
+
+// QueueStats say what is waiting.
+type QueueStats struct {
+	Pending      int                // sealed batches that are not acknowledged
+	PendingBytes int                // about what they would take in JSON
+	Oldest       time.Time          // when the oldest of them began, by the wall clock; zero if there is none
+	Acked        uint64             // batches that were acknowledged
+	AckedEnergy  energy.Microjoules // in them
+	Folded       uint64             // times that two batches became one
+	DiskErrors   uint64
+	DiskFailing  bool // what happens is kept in memory only
+}
+
+// Stats returns the present numbers.
+func (q *Queue) Stats() QueueStats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.stats
+	s.Pending, s.PendingBytes, s.DiskFailing = len(q.pending), q.size, q.sick
+	if len(q.pending) > 0 {
+		s.Oldest = q.pending[0].batch.Start
+	}
+	return s
+}
