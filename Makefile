@@ -83,7 +83,7 @@ test-portable:
 	@GOARCH=arm GOARM=7 CGO_ENABLED=0 go vet $(metering)
 ifeq ($(shell go env GOHOSTARCH),amd64)
 	@echo "== tests of the agent for 386"
-	@GOARCH=386 CGO_ENABLED=0 go test -p $(JOBS) -timeout $(TIMEOUT) $(metering)
+	@GOARCH=386 CGO_ENABLED=0 go test -short -p $(JOBS) -timeout $(TIMEOUT) $(metering)
 endif
 
 lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the first time.
@@ -108,7 +108,7 @@ fuzz: ## Fuzz every parser of foreign bytes for FUZZTIME each.
 	@grep -rlE --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u | while read -r package; do \
 	  grep -rhoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' "$$package"/*_test.go | cut -c6- | sort -u | while read -r name; do \
 	    echo "== $$package $$name"; \
-	    go test "$$package" -run '^$$' -fuzz "^$$name$$" -fuzztime '$(FUZZTIME)' </dev/null || exit 1; \
+	    go test "$$package" -run '^$$' -fuzz "^$$name$$" -fuzztime '$(FUZZTIME)' -fuzzminimizetime 20x </dev/null || exit 1; \
 	  done || exit 1; \
 	done
 
@@ -137,7 +137,7 @@ manifests: ## Rewrite what is generated from the Helm chart: deploy/ and parts o
 	go test -count=1 ./test/chart -run 'Current|Schema' -rewrite
 
 # One image for each binary, from scratch, without a container daemon.
-images: ## Build container images into out/images. ARCH=amd64 is quicker than both; REGISTRY= names them.
+images: ## Build container images into out/images. ARCH=amd64 is quicker than all; REGISTRY= names them.
 	go run ./build/images -ldflags '$(strip $(ldflags))' $(if $(ARCH),-arch '$(ARCH)') $(if $(REGISTRY),-registry '$(REGISTRY)') $(if $(TAG),-tag '$(TAG)')
 
 generate: ## Rewrite golden files and generated documents; read the diff before committing it.

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -46,6 +48,10 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	defer a.close()
+	// One thread meters and one serves; more of them would make collecting garbage on large machines cost more than metering.
+	if os.Getenv("GOMAXPROCS") == "" {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(2, runtime.NumCPU())))
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	// The pusher outlives the loop: what the last tick books is to be delivered as well.
 	pushing, stopPushing := context.WithCancel(context.WithoutCancel(ctx))
@@ -75,14 +81,15 @@ type agent struct {
 	options Options
 	log     *slog.Logger
 
-	host       *host.Host
-	meters     []meter.Meter
-	root       *meter.Root
-	attributor *energy.Attributor
-	queue      *delivery.Queue  // nil: nothing is pushed, and nothing survives the process
-	pusher     *delivery.Pusher // nil: nothing is pushed
-	page       *exposition.Exporter
-	publisher  *guests.Publisher // nil: not a hypervisor
+	host        *host.Host
+	meters      []meter.Meter
+	root        *meter.Root
+	attributing energy.AttributorOptions
+	attributor  *energy.Attributor
+	queue       *delivery.Queue  // nil: nothing is pushed, and nothing survives the process
+	pusher      *delivery.Pusher // nil: nothing is pushed
+	page        *exposition.Exporter
+	publisher   *guests.Publisher // nil: not a hypervisor
 
 	sweep       host.Sweep
 	readings    []energy.Reading
@@ -93,10 +100,8 @@ type agent struct {
 	pulse       pulse
 	status      exposition.Status
 
-	// what failed at the last tick: only changes are logged
-	failing      []bool // by meter
-	sweepFails   bool
-	publishFails bool
+	sweepTrouble, publishTrouble trouble
+	meterTrouble                 []trouble
 }
 
 func open(o Options, log *slog.Logger) (_ *agent, err error) {
@@ -118,7 +123,8 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.attributor = energy.NewAttributor(energy.AttributorOptions{Idle: o.Idle, Prior: prior})
+	a.attributing = energy.AttributorOptions{Idle: o.Idle, Prior: prior, Patience: patience(&o)}
+	a.attributor = energy.NewAttributor(a.attributing)
 	if err := a.openDelivery(); err != nil {
 		return nil, err
 	}
@@ -135,16 +141,15 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 // prior is what is known of the node's idle power before it was observed: what its profile says, if the root domain is the
 // machine that the profile describes.
 func (a *agent) prior() (*energy.Profile, error) {
-	domains, _ := a.root.Domains()
-	if len(domains) == 0 {
+	domains, parts := a.root.Domains()
+	if len(domains) == 0 || len(parts) > 0 { // a profile is of a whole machine, without its platform taken off
 		return nil, nil
 	}
 	switch domains[0].Kind {
 	case energy.Model:
-		a.readUsage() // for the number of CPUs
 		for _, m := range a.meters {
 			if model, ok := m.(*meter.Model); ok {
-				return model.Profile(a.sweep.CPUs), nil
+				return model.Profile(a.host.CPUs()), nil
 			}
 		}
 	case energy.Wall:
@@ -153,6 +158,11 @@ func (a *agent) prior() (*energy.Profile, error) {
 		}
 	}
 	return nil, nil
+}
+
+// patience is how long a root that does not move is waited for. A meter that is asked seldom moves as seldom.
+func patience(o *Options) time.Duration {
+	return max(time.Minute, 3*o.Interval, 3*o.Meters.ScrapeInterval)
 }
 
 // openDelivery takes up what a former process of this boot left behind, if there is a folder for that.
@@ -171,6 +181,7 @@ func (a *agent) openDelivery() error {
 	if state := a.queue.State(); state != nil {
 		if err := a.restore(state); err != nil {
 			a.log.Warn("beginning anew: the state of the former process is of no use", "err", err)
+			a.attributor, a.vms = energy.NewAttributor(a.attributing), vmTotals{} // half a state is none
 		}
 	}
 	if o.Push.URL == "" {
@@ -185,7 +196,7 @@ func (a *agent) openDelivery() error {
 
 // prepare is what follows from the parts, once all are there.
 func (a *agent) prepare() {
-	a.failing = make([]bool, len(a.meters))
+	a.meterTrouble = make([]trouble, len(a.meters))
 	for _, m := range a.meters {
 		a.status.Meters = append(a.status.Meters, exposition.MeterStatus{Name: m.Name(), Readable: true})
 	}
@@ -193,8 +204,11 @@ func (a *agent) prepare() {
 	if a.pusher != nil {
 		a.status.Delivery = &exposition.DeliveryStatus{}
 	}
+	if a.publisher != nil {
+		a.status.Guests = &exposition.GuestsStatus{}
+	}
 	domains, parts := a.root.Domains()
-	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts, "interval", a.options.Interval,
+	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts, "interval", a.options.Interval.String(),
 		"idle", a.options.Idle, "push", a.options.Push.URL, "version", Version())
 	if a.options.StateDir == "" && a.pusher != nil {
 		a.log.Warn("without --state-dir, what is not acknowledged is lost with the process")
@@ -246,7 +260,7 @@ const temperaturePeriod = 15 * time.Second
 
 // serve answers scrapes until ctx ends.
 func (a *agent) serve(ctx context.Context) error {
-	routes := exposition.Routes{Metrics: a.page, Healthy: a.pulse.check, TokenFile: a.options.MetricsTokenFile}
+	routes := exposition.Routes{Metrics: a.page, Healthy: a.pulse.check, TokenFile: a.options.MetricsTokenFile, Log: a.log}
 	if a.pusher != nil {
 		routes.Forward = a.pusher.Push
 	}

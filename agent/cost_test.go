@@ -2,7 +2,6 @@ package agent_test
 
 import (
 	"bufio"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +21,9 @@ import (
 // `make bench-agent` measures for longer, with 1,000 containers as well, and holds the bounds; otherwise the bounds leave
 // room for a machine that does other work.
 func TestCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs agents for a while")
+	}
 	long := os.Getenv("KUBENERGY_BENCH") != ""
 	warm, during, most := 2*time.Second, 6*time.Second, 0.02
 	sizes := []int{100}
@@ -30,7 +32,7 @@ func TestCost(t *testing.T) {
 		sizes = []int{250, 1000}
 	}
 	for _, containers := range sizes {
-		t.Run(fmt.Sprint(containers), func(t *testing.T) {
+		t.Run(strconv.Itoa(containers), func(t *testing.T) {
 			mount := hosttest.Containers(t, hosttest.Load{Version: 2, Containers: containers, Burst: 50 * time.Microsecond})
 			sink := &sinktest.Sink{}
 			server := httptest.NewServer(sink)

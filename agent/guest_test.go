@@ -2,7 +2,9 @@ package agent_test
 
 import (
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +18,9 @@ import (
 // A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules are
 // those that the host attributed to it, and are counted once.
 func TestHostAndGuest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs agents for a while")
+	}
 	mount := hosttest.Mount(t, 2)
 	folder := hosttest.Folder(t, mount)
 	scope := hosttest.Make(t, folder, "machine.slice", `machine-qemu\x2d1\x2dvm\x2da.scope`)
@@ -28,9 +33,15 @@ func TestHostAndGuest(t *testing.T) {
 	push := []string{"--push-url", server.URL, "--batch-interval", "1s"}
 	host := start(t, append(push, "--cgroup-root", mount, "--powercap-root", powercap(t), "--meters", "rapl", "--vms", "--guests-dir", guests,
 		"--idle", "equal")...)
-	time.Sleep(2 * time.Second) // the folder is there before a guest is started with it
+	await(t, "the folder", func() bool {
+		_, err := os.Stat(filepath.Join(guests, "vm-a", "kubenergy.json"))
+		return err == nil
+	})
 	guest := start(t, append(push, "--node-name", "vm-a", "--cgroup-root", mount, "--meters", "guest", "--guest-dir", filepath.Join(guests, "vm-a"))...)
-	time.Sleep(6 * time.Second)
+	await(t, "the guest's energy", func() bool {
+		return slices.ContainsFunc(sink.Batches(), func(b *batch.Batch) bool { return b.Stream.Node == "vm-a" && b.Measured > 0 })
+	})
+	time.Sleep(3 * time.Second)
 	guest.stop(syscall.SIGTERM)
 	host.stop(syscall.SIGTERM)
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -58,24 +59,18 @@ func (a *agent) tick() {
 	if a.attributor.Observe(o, &a.attribution) {
 		a.book()
 	}
+	// What virtual machines are told must never be more than what a later process knows of: it would be told again.
+	a.save()
 	if a.publisher != nil {
 		a.publish()
 	}
-	a.save()
 	a.status.Tick = time.Since(began)
 	a.report()
 }
 
 func (a *agent) readUsage() bool {
 	err := a.host.Sweep(&a.sweep)
-	if (err != nil) != a.sweepFails {
-		a.sweepFails = err != nil
-		if err != nil {
-			a.log.Error("reading CPU times: what is used meanwhile is unknown", "err", err)
-		} else {
-			a.log.Info("CPU times can be read again")
-		}
-	}
+	a.sweepTrouble.note(a.log, "reading CPU times", "what is used meanwhile is unknown", err)
 	return err == nil
 }
 
@@ -87,31 +82,50 @@ func (a *agent) readMeters() {
 		a.readings, err = m.Read(t, a.readings)
 		status := &a.status.Meters[i]
 		status.Readable = err == nil
-		if err != nil {
+		if scraped, ok := m.(*meter.Scraped); ok {
+			status.Errors = uint64(max(0, scraped.Failures())) // its errors are those of answers, not of ticks
+		} else if err != nil {
 			status.Errors++
 		}
-		if (err != nil) != a.failing[i] {
-			a.failing[i] = err != nil
-			if err != nil {
-				a.log.Error("reading a meter: what it covers is unmeasured meanwhile", "meter", m.Name(), "err", err)
-			} else {
-				a.log.Info("the meter can be read again", "meter", m.Name())
-			}
-		}
+		a.meterTrouble[i].note(a.log, "reading the meter "+status.Name, "what it covers is booked when it can be read again", err)
+	}
+}
+
+// trouble keeps something that fails again and again from filling the log.
+type trouble struct {
+	failing bool
+	said    time.Duration // when, since boot; 0: never
+}
+
+const troublePause = time.Minute
+
+// note logs a failure and its end, each once, and neither more than once a minute.
+func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
+	now := host.Now()
+	if (err != nil) == t.failing || t.said != 0 && now-t.said < troublePause {
+		return
+	}
+	t.failing, t.said = err != nil, now
+	if err != nil {
+		log.Error("something fails", "what", what, "consequence", consequence, "err", err)
+	} else {
+		log.Info("it works again", "what", what)
 	}
 }
 
 // book shows an attribution to all who count. What is on the page was queued before, so that whoever scrapes and then asks for
 // a delivery gets both alike.
 func (a *agent) book() {
-	a.vms.add(&a.attribution)
+	if a.publisher != nil {
+		a.vms.add(&a.attribution)
+	}
 	if a.pusher != nil {
 		meta := delivery.Meta{Wall: wall(a.attribution.End), Source: a.status.Source, IdlePolicy: a.status.Idle, Parent: a.status.Parent}
 		if err := a.queue.Add(&a.attribution, meta); err != nil {
 			a.log.Error("an interval cannot be pushed", "err", err)
 		}
 	}
-	a.page.Add(&a.attribution)
+	a.page.Add(&a.attribution, a.status.Source)
 }
 
 // wall is the time by the wall clock at an instant of the node's clock.
@@ -121,10 +135,7 @@ func wall(at time.Duration) time.Time { return time.Now().Add(at - host.Now()) }
 func (a *agent) publish() {
 	a.vms.keep(a.host.VMs())
 	err := a.publisher.Publish(host.Now(), a.vms.list)
-	if (err != nil) != a.publishFails && err != nil {
-		a.log.Error("keeping the counters of virtual machines", "err", err)
-	}
-	a.publishFails = err != nil
+	a.publishTrouble.note(a.log, "writing the counters of virtual machines", "they may begin anew after a restart", err)
 }
 
 // save keeps what a process after this one goes on from. The queue logs what fails.
@@ -139,6 +150,12 @@ func (a *agent) save() {
 func (a *agent) report() {
 	s := &a.status
 	s.IdlePower, s.IdleSettled = a.attributor.IdlePower()
+	found := a.host.Stats()
+	s.Host = exposition.HostStatus{Blind: found.Blind, Folded: uint64(max(0, found.Folded)), Truncated: uint64(max(0, found.Truncated))}
+	if a.publisher != nil {
+		p := a.publisher.Stats()
+		*s.Guests = exposition.GuestsStatus{Trees: uint64(max(0, p.Trees)), Failing: uint64(max(0, p.Failing)), Refused: p.Refused, Stuck: p.Stuck}
+	}
 	if a.pusher != nil {
 		a.reportDelivery(s.Delivery)
 	}
@@ -148,6 +165,7 @@ func (a *agent) report() {
 func (a *agent) reportDelivery(d *exposition.DeliveryStatus) {
 	queue, push := a.queue.Stats(), a.pusher.Stats()
 	d.Pending, d.Acked, d.Folds, d.Oldest = queue.Pending, queue.Acked, queue.Folded, 0
+	d.DiskFailing, d.Refused = queue.DiskFailing, queue.Refused
 	if !queue.Oldest.IsZero() {
 		d.Oldest = max(0, time.Since(queue.Oldest))
 	}

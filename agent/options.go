@@ -102,21 +102,40 @@ const (
 )
 
 // Validate reports everything that is wrong.
-func (o *Options) Validate() error {
+func (o Options) Validate() error {
+	o = o.complete()
+	return errors.Join(o.validateTimes(), o.validateNames(), o.Meters.Validate())
+}
+
+func (o *Options) validateTimes() error {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Node == "" || len(o.Node) > 253 || strings.ContainsFunc(o.Node, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		bad("--node-name is %q: want a name without blanks, of at most 253 bytes", o.Node)
-	}
-	if o.Interval != 0 && (o.Interval < minInterval || o.Interval > maxInterval) {
-		bad("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval)
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		errs = append(errs, fmt.Errorf("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval))
 	}
 	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
-		bad("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval)
+		errs = append(errs, fmt.Errorf("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Options) validateNames() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Node == "" || len(o.Node) > 253 || strings.ContainsFunc(o.Node, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }) {
+		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 bytes", o.Node)
 	}
 	if o.MaxConsumers < 1 {
 		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
 	}
+	if o.LogFormat != "json" && o.LogFormat != "text" {
+		bad("--log-format is %q: want json or text", o.LogFormat)
+	}
+	return errors.Join(errors.Join(errs...), o.validateAddresses())
+}
+
+func (o *Options) validateAddresses() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil && o.Listen != "0" {
 		bad("--listen is %q: want host:port, :port or 0", o.Listen)
 	}
@@ -126,10 +145,7 @@ func (o *Options) Validate() error {
 	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {
 		bad("--push-cert-file and --push-key-file go together")
 	}
-	if o.LogFormat != "json" && o.LogFormat != "text" {
-		bad("--log-format is %q: want json or text", o.LogFormat)
-	}
-	return errors.Join(append(errs, o.Meters.Validate())...)
+	return errors.Join(errs...)
 }
 
 // complete fills in what follows from other options.

@@ -46,7 +46,7 @@ type Attribution struct {
 	Idle       Microjoules   // drawn anyway, and not shared
 	Platform   Microjoules   // of the root domain, outside of the domains that consumers are attributed to
 	Unknown    Microjoules   // measured, and nobody's: shown, never spread
-	Unmeasured time.Duration // part of the interval for which no meter gave a value
+	Unmeasured time.Duration // part of the interval for which no meter gave a value; if one comes late, a later interval has it
 	Quality    Quality       // of Measured; shares are derived at best
 	Shares     []Share       // sorted by ID
 }
@@ -59,41 +59,48 @@ func (a *Attribution) Check() error {
 	return CheckConserved(a.Measured, a.Idle, a.Platform, a.Unknown, a.Shares)
 }
 
-// CheckConserved reports if parts are negative or do not add up to what was measured.
+// CheckConserved reports if parts are negative or do not add up to what was measured. It allocates nothing if they do.
 func CheckConserved(measured, idle, platform, unknown Microjoules, shares []Share) error {
-	sum := Microjoules(0)
-	add := func(what string, v Microjoules) error {
-		if v < 0 {
-			return fmt.Errorf("%s is %d µJ: less than nothing", what, int64(v))
-		}
-		if sum > math.MaxInt64-v {
-			return fmt.Errorf("the parts are more than %d µJ", int64(math.MaxInt64))
-		}
-		sum += v
-		return nil
-	}
-	for _, part := range []struct {
-		what string
-		v    Microjoules
-	}{{"idle", idle}, {"platform", platform}, {"unknown", unknown}} {
-		if err := add(part.what, part.v); err != nil {
-			return err
-		}
+	var t tally
+	switch {
+	case !t.add(idle):
+		return t.refuses("idle", idle)
+	case !t.add(platform):
+		return t.refuses("platform", platform)
+	case !t.add(unknown):
+		return t.refuses("unknown", unknown)
 	}
 	for i := range shares {
-		s := &shares[i]
-		if err := add("dynamic energy of "+s.ID, s.Dynamic); err != nil {
-			return err
-		}
-		if err := add("idle energy of "+s.ID, s.Idle); err != nil {
-			return err
-		}
-		if i > 0 && shares[i-1].ID >= s.ID {
+		switch s := &shares[i]; {
+		case !t.add(s.Dynamic):
+			return t.refuses("dynamic energy of "+s.ID, s.Dynamic)
+		case !t.add(s.Idle):
+			return t.refuses("idle energy of "+s.ID, s.Idle)
+		case i > 0 && shares[i-1].ID >= s.ID:
 			return fmt.Errorf("shares are not sorted: %q before %q", shares[i-1].ID, s.ID)
 		}
 	}
-	if sum != measured {
-		return fmt.Errorf("the parts are %d µJ, measured were %d µJ", int64(sum), int64(measured))
+	if t.sum != measured {
+		return fmt.Errorf("the parts are %d µJ, measured were %d µJ", int64(t.sum), int64(measured))
 	}
 	return nil
+}
+
+// A tally adds parts, each of them 0 or more.
+type tally struct{ sum Microjoules }
+
+func (t *tally) add(v Microjoules) bool {
+	if v < 0 || t.sum > math.MaxInt64-v {
+		return false
+	}
+	t.sum += v
+	return true
+}
+
+// refuses says why a part was not added.
+func (t *tally) refuses(what string, v Microjoules) error {
+	if v < 0 {
+		return fmt.Errorf("%s is %d µJ: less than nothing", what, int64(v))
+	}
+	return fmt.Errorf("the parts are more than %d µJ", int64(math.MaxInt64))
 }

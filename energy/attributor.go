@@ -11,13 +11,14 @@ type AttributorOptions struct {
 	Idle  IdlePolicy
 	Prior *Profile // of the node's hardware; nil if there is none
 
-	// Patience is for how long a root domain is waited for that a meter does not refresh, or that is missing. After that
-	// the time is unmeasured. 0 reads as a minute.
+	// Patience is for how long a root domain is waited for that a meter does not refresh, or that is missing, before the
+	// time is reported as unmeasured. 0 reads as ten minutes: two of the slowest scrapes there are.
 	Patience time.Duration
 }
 
 const (
-	defaultPatience = time.Minute
+	defaultPatience = 10 * time.Minute
+	anotherBoot     = time.Minute // a clock that is back by more began anew
 
 	// What is carried from interval to interval is bounded, so that a meter that is wrong for long, and then right, does not
 	// distort what comes for as long again.
@@ -35,8 +36,20 @@ const (
 // CPU time that the node spent and no consumer did makes its part of it unknown.
 //
 // The root is what counts. Parts that are larger than it for a while are made up for later. If they are for long, they
-// contradict it, platform stays 0, and what they claim beyond ten seconds of the root's power is forgotten
-// ([Attributor.PartsDisagree]).
+// contradict it, platform stays 0, and what they claim beyond ten seconds of the root's power is forgotten.
+//
+// Parts are all or nothing. One that is missing goes on as before for a few seconds; from then on until all are back, what
+// the root measures is unknown: what is platform and what is not, nobody can tell, and consumers do not pay for a platform
+// because a meter failed. Where a part never comes back it stays so for as long as the process lives. One that takes over its
+// state expects only the parts that it sees itself.
+//
+// A root that does not advance is waited for. Whenever Patience has passed, that time is reported as unmeasured, so that
+// somebody notices; but the energy is not lost. When the same run of the counters goes on, all that they counted meanwhile
+// is in the interval that this ends, late, and is divided by the CPU times since the last energy was. Only consumers
+// that ended before such a report are told of in it: their part of what comes late is unknown. The energy is lost if the
+// counters begin a new run or are others.
+//
+// What was learned of idle power is of the root and its parts, and forgotten with them.
 //
 // An Attributor is for one goroutine. It allocates nothing as long as no more consumers come than ever were.
 type Attributor struct {
@@ -45,14 +58,14 @@ type Attributor struct {
 
 	begun bool
 	at    time.Duration // of the last observation
-	end   time.Duration // until then everything is booked, or known to be lost
+	end   time.Duration // until then everything is reported
+	since time.Duration // until then energy is booked, or known to be lost; before end if energy is late
 	root  []track       // none while nothing is known of the root
 	parts []part
 
 	roster        roster
 	platformCarry Microjoules // negative: parts were larger than the root
 	idleCarry     Microjoules // idle energy that was due and not there
-	disagree      bool
 
 	// memory that is used again
 	split   Split
@@ -72,10 +85,6 @@ func NewAttributor(o AttributorOptions) *Attributor {
 // IdlePower returns what the root domain draws without its platform and without work, and if that is settled.
 func (a *Attributor) IdlePower() (w Watts, settled bool) { return a.fit.Idle() }
 
-// PartsDisagree says if the parts of the root have been larger than the root itself for so long that one of the meters must be
-// wrong.
-func (a *Attributor) PartsDisagree() bool { return a.disagree }
-
 // Readings appends the latest reading of each counter that is followed: what meters resume from, after RestoreState.
 func (a *Attributor) Readings(into []Reading) []Reading {
 	for i := range a.root {
@@ -89,13 +98,17 @@ func (a *Attributor) Readings(into []Reading) []Reading {
 
 // Observe takes what was read at a tick. If that completes an interval, it fills out, whose memory is used again, and is
 // true. It is false for the first observation and as long as the root's counters do not advance: CPU times then add up until
-// they do. An observation that is not later than the last is ignored. It does not keep o, except for the strings in it.
+// they do. An observation that is not later than the last, or before boot, is ignored. It does not keep o, except for the
+// strings in it.
 func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
+	if o.At < 0 {
+		return false // no time since boot; differences of others do not overflow
+	}
 	if a.begun && o.At <= a.at {
-		if a.at-o.At <= a.o.Patience {
+		if a.at-o.At <= anotherBoot {
 			return false
 		}
-		*a = Attributor{o: a.o, fit: a.fit} // the clock began anew: another boot
+		*a = *NewAttributor(a.o) // what is known is of the boot before
 	}
 	seen := a.roster.sweep(o)
 	a.at = o.At
@@ -113,8 +126,13 @@ func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 		return a.attribute(o, seen, out)
 	case o.At-a.end <= a.o.Patience:
 		return false
+	case fewer(a.root, o.Root):
+		a.restart(o.Root, o.Parts) // the rest is the root now
 	default:
-		a.restart(nil, nil)
+		a.end = o.At
+		out.End, out.Unmeasured = a.end, a.end-out.Start
+		a.roster.bury(out)
+		return true
 	}
 	if a.end == out.Start {
 		return false
@@ -140,8 +158,12 @@ func (out *Attribution) begin(start time.Duration, root []Reading) {
 // restart follows the counters from their present readings on; what they counted before is not known. Without any, nothing is
 // known until now.
 func (a *Attributor) restart(root, parts []Reading) {
-	a.root, a.parts = a.root[:0], a.parts[:0]
-	a.platformCarry, a.idleCarry, a.disagree = 0, 0, false
+	if !same(a.root, root) {
+		a.parts = a.parts[:0]
+		a.unlearn()
+	}
+	a.root = a.root[:0]
+	a.platformCarry, a.idleCarry = 0, 0
 	for i := range root {
 		if r := &root[i]; valid(r) && !tracked(a.root, r.Domain) {
 			a.root = append(a.root, track{last: *r, booked: r.Total})
@@ -151,12 +173,19 @@ func (a *Attributor) restart(root, parts []Reading) {
 	if len(a.root) == 0 {
 		a.end = max(a.end, a.at)
 	}
+	a.since = a.end
 	for i := range a.root {
 		t := &a.root[i]
 		t.fresh = t.last.At < a.end
 	}
+	for i := range a.parts {
+		a.parts[i].restart(parts)
+	}
 	a.joinParts(parts)
 }
+
+// unlearn forgets the idle power of what is not the root any more, or not its parts.
+func (a *Attributor) unlearn() { a.fit = NewFit(a.o.Prior) }
 
 // attribute divides the interval that the next readings of all counters of the root complete.
 func (a *Attributor) attribute(o *Observation, seen bool, out *Attribution) bool {
@@ -171,66 +200,85 @@ func (a *Attributor) attribute(o *Observation, seen bool, out *Attribution) bool
 	for i := range a.root {
 		t := &a.root[i]
 		if t.fresh {
-			t.booked, t.fresh = t.at(a.end, a.end), false
+			t.booked, t.fresh = t.at(a.since, a.since), false
 		}
-		value := t.at(end, a.end)
+		value := t.at(end, a.since)
 		out.Measured = out.Measured.plus(value - t.booked)
 		t.last, t.booked = t.next, value
 	}
-	out.Platform = a.platform(o.Parts, out)
-	a.end = end
-	if !seen {
-		out.Unknown = out.Measured - out.Platform
+	dt := end - a.since
+	platform, known := a.platform(o.Parts, out, dt)
+	a.end, a.since = end, end
+	switch {
+	case known == lost:
+		out.Unknown, a.platformCarry = out.Measured, 0
+		if !seen {
+			return true
+		}
+		a.list(out)
+	case !seen:
+		out.Platform, out.Unknown = platform, out.Measured-platform
 		return true
+	default:
+		out.Platform = platform
+		a.divide(o, out, dt, known)
 	}
-	a.divide(o, out)
 	a.roster.paid()
 	return true
 }
 
-// platform returns what the root used beyond its parts: nothing if it has none, or none of which enough is known.
-func (a *Attributor) platform(readings []Reading, out *Attribution) Microjoules {
-	parts, known := Microjoules(0), true
+// platform returns what the root used beyond its parts in the dt until an interval's end, nothing if it has none, and how well
+// that is known.
+func (a *Attributor) platform(readings []Reading, out *Attribution, dt time.Duration) (Microjoules, knowledge) {
+	parts, known := Microjoules(0), exact
 	kept := a.parts[:0]
 	for i := range a.parts {
 		p := a.parts[i]
 		r := find(readings, p.last.Domain)
-		if r == nil && out.End-p.last.At > a.o.Patience {
-			continue // it is gone
+		if r == nil && p.restored && p.lostAt(out.End) {
+			a.unlearn() // this process has not seen it
+			continue
 		}
-		rise, ok := p.to(out.End, out.Start, r)
-		parts, known = parts.plus(rise), known && ok
+		rise, k := p.to(out.End, out.End-dt, r)
+		parts, known = parts.plus(rise), max(known, k)
 		kept = append(kept, p)
 	}
 	a.parts = kept
-	known = known && len(kept) > 0
-	a.joinParts(readings)
-	if !known {
-		return 0
+	if a.joinParts(readings) {
+		known = lost // it will say something of the next interval
+	}
+	if len(kept) == 0 || known == lost {
+		return 0, known
 	}
 	due := out.Measured.plus(-max(parts, -math.MaxInt64)).plus(a.platformCarry)
 	platform := min(max(due, 0), out.Measured)
-	most := project(out.Measured, int64(platformCarried), int64(out.End-out.Start))
-	carry := due - platform
-	a.disagree = carry < -most
-	a.platformCarry = min(max(carry, -most), most)
-	return platform
+	most := project(out.Measured, int64(platformCarried), int64(dt))
+	a.platformCarry = min(max(due-platform, -most), most)
+	return platform, known
 }
 
-func (a *Attributor) joinParts(readings []Reading) {
+// joinParts begins to follow the parts that are new, and says if there are any.
+func (a *Attributor) joinParts(readings []Reading) (joined bool) {
 	for i := range readings {
 		r := &readings[i]
 		if valid(r) && !slices.ContainsFunc(a.parts, func(p part) bool { return p.last.Domain == r.Domain }) {
 			a.parts = append(a.parts, part{track: track{last: *r, booked: r.Total}})
+			joined = true
 		}
 	}
+	if joined {
+		a.unlearn()
+	}
+	return joined
 }
 
-// divide gives what the parts used, or the root where it has none, to the consumers.
-func (a *Attributor) divide(o *Observation, out *Attribution) {
+// divide gives what the parts used in dt, or the root where it has none, to the consumers. The fit learns only of what was
+// measured, not of what parts were taken to use.
+func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, known knowledge) {
 	energy := out.Measured - out.Platform
-	dt := out.End - out.Start
-	a.learn(o, energy, dt)
+	if known == exact {
+		a.learn(o, energy, dt)
+	}
 	a.list(out)
 	out.Idle = a.idle(energy, dt)
 	a.weights = append(a.weights, uint64(max(a.roster.gap, 0)))

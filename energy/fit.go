@@ -164,29 +164,6 @@ func (f *Fit) notice(s sample) (changed bool) {
 // samples it is 0.
 func (f *Fit) Idle() (w Watts, settled bool) { return Watts(f.idle), f.settled }
 
-// Predict returns the power at utilisation u, clamped to 0 to 1: the fitted curve where samples were, a line to idle power
-// below them and the last slope above. It is the prior's shape as long as there is no slope, and 0 without any sample or
-// prior.
-func (f *Fit) Predict(u float64) Watts {
-	u = min(max(u, 0), 1)
-	if math.IsNaN(u) {
-		u = 0
-	}
-	switch {
-	case f.seen == 0 && f.prior == nil:
-		return 0
-	case f.seen == 0:
-		return f.prior.Power(u)
-	case u == 0:
-		return Watts(f.idle)
-	case u < f.lo:
-		return Watts(f.idle + (f.curve.at(f.lo)-f.idle)*u/f.lo)
-	case !f.shaped && f.shape(f.lo) > 0:
-		return Watts(f.curve.at(f.lo) * f.shape(u) / f.shape(f.lo))
-	}
-	return Watts(f.curve.at(u))
-}
-
 // shape returns the power of the prior at u, of a server in general if there is none, on a scale of its own.
 func (f *Fit) shape(u float64) float64 {
 	if f.prior != nil {

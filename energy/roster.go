@@ -176,6 +176,22 @@ func (r *roster) paid() {
 	r.worked, r.span, r.gap = 0, 0, min(r.gap, 0)
 }
 
+// bury tells of those that ended, without energy, and forgets them: what they used is then nobody's.
+func (r *roster) bury(out *Attribution) {
+	kept := r.entries[:0]
+	for i := range r.entries {
+		e := r.entries[i]
+		if !e.ended {
+			kept = append(kept, e)
+			continue
+		}
+		out.Shares = append(out.Shares, Share{ID: e.id, CPU: e.used, Ended: true})
+		r.gap = addClamped(r.gap, e.used)
+	}
+	clear(r.entries[len(kept):])
+	r.entries = kept
+}
+
 func addClamped(a, b time.Duration) time.Duration {
 	sum := a + b
 	switch {

@@ -9,17 +9,16 @@ import (
 )
 
 // stateVersion is the first byte of an attributor's state. Another version is refused: the agent then begins anew.
-const stateVersion = 1
+const stateVersion = 2
 
 const longestName = 4096 // of a domain or a consumer; a control group's path is shorter
 
 // AppendState appends what the attributor knows, so that another one goes on as this one would. The state is of one boot
-// and one node, and its options are not part of it.
+// and one node, and its options are not part of it. What was learned of idle power belongs to the counters in the state.
 func (a *Attributor) AppendState(b []byte) []byte {
 	b = append(b, stateVersion)
 	b = appendBool(b, a.begun)
-	b = appendDurations(b, a.at, a.end)
-	b = appendBool(b, a.disagree)
+	b = appendDurations(b, a.at, a.end, a.since)
 	b = binary.AppendVarint(b, int64(a.platformCarry))
 	b = binary.AppendVarint(b, int64(a.idleCarry))
 	b = binary.AppendUvarint(b, uint64(len(a.root)))
@@ -32,6 +31,7 @@ func (a *Attributor) AppendState(b []byte) []byte {
 		b = p.append(b)
 		b = binary.AppendVarint(b, int64(p.rise))
 		b = appendDurations(b, p.over)
+		b = append(b, byte(p.known))
 	}
 	b = a.roster.append(b)
 	return a.fit.AppendState(b)
@@ -46,14 +46,15 @@ func (a *Attributor) RestoreState(state []byte) error {
 	n := NewAttributor(a.o)
 	d := decoder{rest: state[1:]}
 	n.begun = d.bool()
-	n.at, n.end = d.duration(), d.duration()
-	n.disagree = d.bool()
+	n.at, n.end, n.since = d.duration(), d.duration(), d.duration()
 	n.platformCarry, n.idleCarry = Microjoules(d.varint()), Microjoules(d.varint())
 	for range d.count(leastTrack) {
 		n.root = append(n.root, d.track())
 	}
 	for range d.count(leastTrack) {
-		n.parts = append(n.parts, part{track: d.track(), rise: Microjoules(d.varint()), over: d.duration()})
+		n.parts = append(n.parts, part{
+			track: d.track(), rise: Microjoules(d.varint()), over: d.duration(), known: knowledge(d.byte()), restored: true,
+		})
 	}
 	d.roster(&n.roster)
 	if d.err == nil {
@@ -78,21 +79,31 @@ func (a *Attributor) checkState() error {
 	if !a.begun && (len(a.root)+len(a.parts) > 0 || a.roster.begun) {
 		return errors.New("there are counters before the first observation")
 	}
+	if a.at < 0 || a.since < 0 || a.since > a.end {
+		return errors.New("energy is booked beyond what is reported")
+	}
 	if a.idleCarry < 0 || a.idleCarry > math.MaxInt64/2 {
 		return errors.New("idle energy that is due is out of range")
 	}
+	if err := a.checkCounters(); err != nil {
+		return err
+	}
+	return a.roster.check(a.at)
+}
+
+func (a *Attributor) checkCounters() error {
 	for i := range a.root {
 		t := &a.root[i]
-		if t.booked < 0 || t.booked > t.last.Total || t.fresh != (t.last.At < a.end) || tracked(a.root[:i], t.last.Domain) {
+		if t.booked < 0 || t.booked > t.last.Total || t.fresh != (t.last.At < a.since) || tracked(a.root[:i], t.last.Domain) {
 			return fmt.Errorf("counter %q contradicts what is booked", t.last.Domain.Name)
 		}
 	}
 	for i := range a.parts {
-		if p := &a.parts[i]; p.rise < 0 || p.over < 0 {
+		if p := &a.parts[i]; p.rise < 0 || p.over < 0 || p.known > lost {
 			return fmt.Errorf("counter %q fell", p.last.Domain.Name)
 		}
 	}
-	return a.roster.check(a.at)
+	return nil
 }
 
 func (r *roster) check(at time.Duration) error {

@@ -58,7 +58,33 @@ func follow(tracks []track, readings []Reading) progress {
 	return p
 }
 
-func valid(r *Reading) bool { return r.Total >= 0 }
+// fewer says if some of the tracks have readings, and others none.
+func fewer(tracks []track, readings []Reading) bool {
+	found := 0
+	for i := range tracks {
+		if find(readings, tracks[i].last.Domain) != nil {
+			found++
+		}
+	}
+	return found > 0 && found < len(tracks)
+}
+
+// same says if the readings are of the domains that are tracked.
+func same(tracks []track, readings []Reading) bool {
+	for i := range tracks {
+		if find(readings, tracks[i].last.Domain) == nil {
+			return false
+		}
+	}
+	for i := range readings {
+		if valid(&readings[i]) && !tracked(tracks, readings[i].Domain) {
+			return false
+		}
+	}
+	return true
+}
+
+func valid(r *Reading) bool { return r.Total >= 0 && r.At >= 0 }
 
 func find(readings []Reading, d Domain) *Reading {
 	for i := range readings {
@@ -79,11 +105,42 @@ func tracked(tracks []track, d Domain) bool {
 }
 
 // A part is a track of a domain inside the root. What it used decides only how the root's energy is divided, so where a
-// part's counter is late, or missing for a while, it is taken to have gone on as before; what it then says is made up for.
+// part's counter is late, or missing for a moment, it is taken to have gone on as before; what it then says is made up for.
 type part struct {
 	track
-	rise Microjoules // what it used from its last reading but one to its last
-	over time.Duration
+	rise     Microjoules // what it used from its last reading but one to its last
+	over     time.Duration
+	known    knowledge // at the end of the last interval
+	restored bool      // from a state, and this process has not seen it
+}
+
+// knowledge is how well something is known.
+type knowledge uint8
+
+const (
+	exact   knowledge = iota
+	guessed           // taken to have gone on as before, or made up for that
+	lost
+)
+
+// How long a part is taken to have gone on as before: three times as long as from reading to reading, within limits.
+const (
+	leastGuess = 3 * time.Second
+	mostGuess  = 15 * time.Second
+)
+
+// lostAt says if the last reading says nothing of an instant any more.
+func (p *part) lostAt(instant time.Duration) bool {
+	return instant-p.last.At > 3*min(max(p.over, leastGuess/3), mostGuess/3)
+}
+
+// restart begins anew from the part's reading; without one, the part is lost until it comes.
+func (p *part) restart(readings []Reading) {
+	if r := find(readings, p.last.Domain); r != nil {
+		*p = part{track: track{last: *r, booked: r.Total}}
+		return
+	}
+	p.known = lost
 }
 
 // forecast returns what the part uses in dt at its last rate.
@@ -92,8 +149,24 @@ func (p *part) forecast(dt time.Duration) Microjoules {
 }
 
 // to moves the part to the end of the root's interval, given its reading if there is one, and returns by how much it rose.
-// That can be negative, where more was foreseen than came. It is false if nothing is known of the part.
-func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, bool) {
+// That can be negative, where more was foreseen than came.
+func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, knowledge) {
+	was, run := p.known, p.last.Run
+	p.restored = p.restored && r == nil
+	rise, known := p.move(end, before, r)
+	switch {
+	case !known || p.lostAt(end):
+		p.known = lost
+	case end-p.last.At > (end-before)/4 || p.last.Run != run:
+		p.known = guessed
+	default:
+		p.known = exact
+	}
+	return rise, max(was, p.known)
+}
+
+// move is false if nothing is known of the part.
+func (p *part) move(end, before time.Duration, r *Reading) (Microjoules, bool) {
 	known := p.over > 0
 	if r == nil || (r.Run == p.last.Run && r.Total >= p.last.Total && r.At <= p.last.At) {
 		value := p.last.Total.plus(p.forecast(end - p.last.At)) // not refreshed

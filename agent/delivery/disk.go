@@ -13,10 +13,9 @@ import (
 
 // A disk is the state directory: two slots that are written in turn, so that the one before is whole while one is being
 // written, and a file for each sealed batch, put in place by rename. Nothing has to reach the medium for what is written
-// to survive the process; that it survives a power failure is what sync is for.
+// to survive the process.
 type disk struct {
 	dir   string
-	sync  bool
 	lock  *os.File
 	slots [2]*os.File
 	good  int // index of the slot that was written last without an error
@@ -29,14 +28,14 @@ type disk struct {
 // errLocked is another process' claim on a state directory.
 var errLocked = errors.New("another agent uses it")
 
-func openDisk(dir string, sync bool) (*disk, error) {
+func openDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making state directory: %w", err)
+		return nil, unwritable(dir, err)
 	}
-	d := &disk{dir: dir, sync: sync}
+	d := &disk{dir: dir}
 	var err error
 	if d.lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("locking state directory: %w", err)
+		return nil, unwritable(dir, err)
 	}
 	if err := syscall.Flock(int(d.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		d.close()
@@ -46,13 +45,26 @@ func openDisk(dir string, sync bool) (*disk, error) {
 		return nil, fmt.Errorf("locking state directory %s: %w", dir, err)
 	}
 	for i := range d.slots {
-		if d.slots[i], err = os.OpenFile(filepath.Join(dir, fmt.Sprintf("slot-%d", i)), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		if err := d.openSlot(i); err != nil {
 			d.close()
-			return nil, fmt.Errorf("opening slot: %w", err)
+			return nil, err
 		}
 	}
 	return d, nil
 }
+
+func (d *disk) openSlot(i int) (err error) {
+	if d.slots[i], err = os.OpenFile(filepath.Join(d.dir, slotName(i)), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return unwritable(d.dir, err)
+	}
+	return nil
+}
+
+func unwritable(dir string, err error) error {
+	return fmt.Errorf("the state directory %s (--state-dir) has to be writable: %w", dir, err)
+}
+
+func slotName(i int) string { return fmt.Sprintf("slot-%d", i) }
 
 // close also gives up the lock.
 func (d *disk) close() {
@@ -89,13 +101,7 @@ func (d *disk) write(f *os.File, op string, data []byte) error {
 	if _, err := f.WriteAt(data, 0); err != nil {
 		return err
 	}
-	if injected != nil {
-		return injected
-	}
-	if d.sync {
-		return f.Sync()
-	}
-	return nil
+	return injected
 }
 
 // writeBatch puts a file of a sealed batch in place, whole or not at all.
@@ -123,10 +129,7 @@ func (d *disk) rename(from, to string) error {
 			return err
 		}
 	}
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	return d.syncDir()
+	return os.Rename(from, to)
 }
 
 // remove deletes a file; one that is gone already is no error.
@@ -139,18 +142,7 @@ func (d *disk) remove(name string) error {
 	if err := os.Remove(filepath.Join(d.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return d.syncDir()
-}
-
-func (d *disk) syncDir() error {
-	if !d.sync {
-		return nil
-	}
-	f, err := os.Open(d.dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return nil
 }
 
 // read returns a file's bytes, as far as a record may be long.
@@ -173,10 +165,11 @@ func batchName(generation, first, last uint64) string {
 }
 
 // slotRecord returns the newest whole slot, or nil.
-func (d *disk) slotRecord(log *slog.Logger) *record {
+func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 	var newest *record
+	damaged := 0
 	for i := range d.slots {
-		name := fmt.Sprintf("slot-%d", i)
+		name := slotName(i)
 		data, err := d.read(name)
 		if err != nil {
 			log.Error("reading state: the slot is skipped", "file", name, "err", err)
@@ -189,17 +182,43 @@ func (d *disk) slotRecord(log *slog.Logger) *record {
 		if err != nil {
 			// What being killed while writing leaves behind; the other slot is whole then.
 			log.Info("skipping a slot", "file", name, "err", err)
+			damaged++
 			continue
 		}
 		if newest == nil || r.seq > newest.seq {
 			newest, d.good = r, i
 		}
 	}
-	return newest
+	if damaged == len(d.slots) {
+		log.Warn("both slots are damaged: the agent's state and the open batch are lost, and a new epoch begins", "dir", d.dir)
+		return nil, d.setSlotsAside(log)
+	}
+	return newest, nil
 }
 
-// batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are renamed, so that they
-// are told of once and stay for whoever wants to look at them.
+func (d *disk) setSlotsAside(log *slog.Logger) error {
+	for i := range d.slots {
+		if !d.setAside(slotName(i), log) {
+			continue
+		}
+		d.slots[i].Close()
+		if err := d.openSlot(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setAside renames a damaged file, so that it is told of once and stays for whoever wants to look at it.
+func (d *disk) setAside(name string, log *slog.Logger) bool {
+	err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name))
+	if err != nil {
+		log.Error("setting a damaged file aside", "file", name, "err", err)
+	}
+	return err == nil
+}
+
+// batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are set aside.
 func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -218,9 +237,7 @@ func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 		}
 		if err != nil {
 			log.Error("a sealed batch cannot be read; its energy is lost", "file", name, "err", err)
-			if err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name)); err != nil {
-				log.Error("setting a damaged file aside", "file", name, "err", err)
-			}
+			d.setAside(name, log)
 			continue
 		}
 		records[name] = r

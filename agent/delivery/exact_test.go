@@ -295,7 +295,7 @@ func (n *node) settle(t *rapid.T) {
 	if totals.Gaps != 0 {
 		t.Fatalf("%d gaps", totals.Gaps)
 	}
-	if s := n.queue.Stats(); s.Pending != 0 || s.PendingBytes != 0 || s.DiskErrors != 0 && !n.trouble.ended {
+	if s := n.queue.Stats(); s.Pending != 0 || n.queue.size != 0 || s.DiskErrors != 0 && !n.trouble.ended {
 		t.Fatalf("%+v", s)
 	}
 	n.queue.Save(n.state())

@@ -36,7 +36,7 @@ func (q *Queue) persist() error {
 		q.sick = false
 		q.log.Info("the state directory can be written again", "dir", q.opts.Dir)
 	}
-	q.slotNumber, q.brokenSeq = q.open.First, 0
+	q.slotNumber, q.brokenSeq, q.savedSeq = q.open.First, 0, q.seq
 	for _, s := range q.pending {
 		s.state = nil // the slot has a newer one
 	}
@@ -126,20 +126,25 @@ func (q *Queue) report(err error) {
 
 // bound folds batches until they are few enough. Nothing is dropped: where nothing can be folded, more are kept.
 func (q *Queue) bound() {
-	for q.over() {
-		i := q.pair()
+	for {
+		over, all := q.over()
+		if !over {
+			return
+		}
+		i := q.pair(all)
 		if i < 0 || !q.fold(i) {
 			return
 		}
 	}
 }
 
-// manyTimes the limit is where even batches of former streams are folded, of which nobody knows if they were booked: by
-// then the node was started anew many times without reaching the central unit. In the worst case the central unit refuses
-// a batch that was booked in part.
+// manyTimes the limits is where even batches of former processes are folded, of which nobody knows if they were booked:
+// by then the agent was started anew many times without reaching the central unit. In the worst case the central unit
+// refuses a batch that was booked in part.
 const manyTimes = 4
 
-func (q *Queue) over() bool {
+// over reports whether batches have to be folded, and whether all may be.
+func (q *Queue) over() (over, all bool) {
 	count, size := 0, 0
 	for _, s := range q.pending {
 		if !s.frozen {
@@ -147,14 +152,15 @@ func (q *Queue) over() bool {
 			size += s.size
 		}
 	}
-	return count > q.opts.MaxBatches || size > q.opts.MaxBytes || len(q.pending) > manyTimes*q.opts.MaxBatches
+	// Divided, as the limits multiplied may be more than an int holds.
+	all = (len(q.pending)-1)/manyTimes >= q.opts.MaxBatches || (q.size-1)/manyTimes >= q.opts.MaxBytes
+	return all || count > q.opts.MaxBatches || size > q.opts.MaxBytes, all
 }
 
 // pair returns the index of the first of the two neighbours that are to become one: those that cover the fewest numbers,
 // of these the oldest. It is -1 if there is no pair.
-func (q *Queue) pair() int {
+func (q *Queue) pair(all bool) int {
 	best, span := -1, uint64(0)
-	all := len(q.pending) > manyTimes*q.opts.MaxBatches
 	for i := range len(q.pending) - 1 {
 		a, b := q.pending[i], q.pending[i+1]
 		if a.sent || b.sent || !all && (a.frozen || b.frozen) || batch.Foldable(a.batch, b.batch) != nil {

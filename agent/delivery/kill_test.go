@@ -121,7 +121,7 @@ func (k *killed) run(t *testing.T, kills int) {
 	k.await(t, func() bool { return k.dir == "" || k.saved() })
 	// On a slow machine lives are longer, so that they do not all end before the agent has begun.
 	killer.Longest = min(max(killer.Longest, 3*time.Since(began)), 400*time.Millisecond)
-	k.power.Start(2)
+	k.power.Start(0.5)
 	if err := killer.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (k *killed) saved() bool {
 
 func (k *killed) await(t *testing.T, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("used were %d µJ, booked are %+v, breaches %v", k.power.Used(), k.sink.Totals(), k.sink.Breaches())
 		}

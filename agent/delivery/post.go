@@ -26,9 +26,8 @@ type poster struct {
 	opts   PushOptions
 	client *http.Client
 	ca     []byte // what the client trusts
-	body   bytes.Buffer
 	zip    *gzip.Writer
-	until  atomic.Int64 // when the central unit wants to be asked again, in Unix nanoseconds
+	until  atomic.Pointer[time.Time] // when the central unit wants to be asked again; a clock that is set does not move it
 }
 
 const (
@@ -94,18 +93,18 @@ func (p *poster) request(ctx context.Context, b *batch.Batch) (*http.Request, er
 	if err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
-	p.body.Reset()
+	var body bytes.Buffer // a new one: the connection may still read from that of a request that failed
 	if p.zip == nil {
-		p.zip, _ = gzip.NewWriterLevel(&p.body, gzip.BestSpeed) // the level is a valid one
+		p.zip, _ = gzip.NewWriterLevel(&body, gzip.BestSpeed) // the level is a valid one
 	}
-	p.zip.Reset(&p.body)
+	p.zip.Reset(&body)
 	if _, err := p.zip.Write(data); err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
 	if err := p.zip.Close(); err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.opts.URL, bytes.NewReader(p.body.Bytes()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.opts.URL, bytes.NewReader(body.Bytes()))
 	if err != nil {
 		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
@@ -149,7 +148,8 @@ func (p *poster) refusal(response *http.Response) error {
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		f.reason = reasonBusy
 		f.after = retryAfter(response.Header.Get("Retry-After"))
-		p.until.Store(time.Now().Add(f.after).UnixNano())
+		until := time.Now().Add(f.after)
+		p.until.Store(&until)
 	case code == http.StatusConflict:
 		f.reason, f.lasting = reasonConflict, true
 	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
@@ -175,7 +175,11 @@ func retryAfter(value string) time.Duration {
 
 // paused returns an error while the central unit has asked to be left alone.
 func (p *poster) paused() error {
-	if left := time.Until(time.Unix(0, p.until.Load())); left > 0 {
+	until := p.until.Load()
+	if until == nil {
+		return nil
+	}
+	if left := time.Until(*until); left > 0 {
 		return &failure{reason: reasonBusy, after: left, err: fmt.Errorf("the central unit wants to be asked again in %v", left.Round(time.Second))}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
 	"github.com/kubenergy/kubenergy/energy"
@@ -65,6 +66,26 @@ func TestProtocolIsDocumented(t *testing.T) {
 	for _, reason := range Reasons {
 		if !strings.Contains(page, "`"+reason+"`") {
 			t.Errorf("nothing is said of failures counted as %q", reason)
+		}
+	}
+}
+
+// Intervals that touch do not overlap, and those of no length overlap nothing.
+func TestIntervals(t *testing.T) {
+	var sink sinktest.Sink
+	number := uint64(0)
+	for _, c := range []struct {
+		start, end time.Duration
+		want       bool
+	}{{10, 20, true}, {15, 15, true}, {10, 10, true}, {20, 20, true}, {20, 30, true}, {5, 10, true}, {4, 6, false}, {19, 21, false}} {
+		number++
+		b := &batch.Batch{
+			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "b", Epoch: "e"}, First: number, Last: number,
+			StartSinceBoot: c.start, EndSinceBoot: c.end, Source: "s", IdlePolicy: "apart",
+		}
+		b.SetWall(time.Unix(1e9, 0))
+		if _, err := sink.Book(b); (err == nil) != c.want {
+			t.Errorf("%v to %v: %v", c.start, c.end, err)
 		}
 	}
 }

@@ -50,10 +50,8 @@ type Pusher struct {
 
 // PushStats say how delivery goes.
 type PushStats struct {
-	Requests uint64
 	Failures map[string]uint64 // by reason, each of Reasons
 	Failing  string            // the reason why the last request failed; "" if it did not
-	LastAck  time.Time         // by the wall clock; zero if there was none
 }
 
 // A rest keeps a stream apart whose oldest batch is refused for good, so that others go on.
@@ -176,8 +174,12 @@ func (p *Pusher) calls() []chan error {
 }
 
 // drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries
-// the resting ones too. It returns the first failure, and stops at one that concerns all streams.
+// the resting ones too. It returns the first failure, and stops at one that concerns all streams. While the central unit
+// wants to be left alone, nothing is sent, whoever asks for it.
 func (p *Pusher) drain(ctx context.Context, all bool) error {
+	if err := p.post.paused(); err != nil {
+		return err
+	}
 	var first error
 	passOver := map[batch.Stream]bool{}
 	for stream, r := range p.resting {
@@ -237,10 +239,8 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 func (p *Pusher) note(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stats.Requests++
 	before := p.stats.Failing
 	if err == nil {
-		p.stats.LastAck = time.Now()
 		p.stats.Failing = ""
 		if before != "" {
 			p.log.Info("batches are delivered again", "url", p.opts.URL)
@@ -296,7 +296,7 @@ func (p *Pusher) finish(ctx context.Context) {
 		}
 		if isLasting(err) || ctx.Err() != nil {
 			p.log.Warn("stopping before everything was delivered",
-				"batches", p.queue.Stats().Pending, "inStateDir", p.queue.opts.Dir != "", "err", err)
+				"batches", p.queue.Stats().Pending, "inStateDir", p.queue.onDisk(), "err", err)
 			return
 		}
 	}
@@ -357,8 +357,8 @@ func (b *backoff) next(err error) time.Duration {
 		wait = min(firstSlowWait<<min(b.failures-1, 8), slowWait)
 	}
 	wait = wait/2 + rand.N(wait/2)
-	if f := new(failure); errors.As(err, &f) {
-		wait = max(wait, f.after)
+	if f := new(failure); errors.As(err, &f) && f.after > 0 {
+		wait = max(wait, f.after+rand.N(f.after/4+1))
 	}
 	return wait
 }

@@ -135,7 +135,7 @@ func TestPushEachInterval(t *testing.T) {
 		if names := m.names.Load(); names == nil || !cmp.Equal(*names, m.sink.Names) {
 			t.Errorf("names %v", names)
 		}
-		if s := m.pusher.Stats(); s.Requests != 7 || s.Failing != "" || s.LastAck.IsZero() || len(s.Failures) != 0 {
+		if s := m.pusher.Stats(); s.Failing != "" || len(s.Failures) != 0 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -183,9 +183,9 @@ func TestFailures(t *testing.T) {
 		"500":                {sinktest.Fault{Status: 500}, reasonServer, 2 * time.Second, 0},
 		"500 after booking":  {sinktest.Fault{Status: 500, Booked: true}, reasonServer, 2 * time.Second, 0},
 		"408":                {sinktest.Fault{Status: 408}, reasonServer, 2 * time.Second, 0},
-		"429":                {sinktest.Fault{Status: 429, RetryAfter: 100}, reasonBusy, 101 * time.Second, 100 * time.Second},
+		"429":                {sinktest.Fault{Status: 429, RetryAfter: 100}, reasonBusy, 126 * time.Second, 100 * time.Second},
 		"503":                {sinktest.Fault{Status: 503}, reasonBusy, 2 * time.Second, 0},
-		"503 for a day":      {sinktest.Fault{Status: 503, RetryAfter: 86400}, reasonBusy, 901 * time.Second, 900 * time.Second},
+		"503 for a day":      {sinktest.Fault{Status: 503, RetryAfter: 86400}, reasonBusy, 1126 * time.Second, 900 * time.Second},
 		"400":                {sinktest.Fault{Status: 400}, reasonRefused, 31 * time.Second, 15 * time.Second},
 		"413":                {sinktest.Fault{Status: 413}, reasonRefused, 31 * time.Second, 15 * time.Second},
 		"422":                {sinktest.Fault{Status: 422}, reasonRefused, 31 * time.Second, 15 * time.Second},
@@ -218,7 +218,7 @@ func TestFailures(t *testing.T) {
 					return sinktest.Fault{}
 				}
 				m.run(func(context.Context) {
-					m.seconds(1000)
+					m.seconds(1207)
 				})
 				m.exact()
 				if waited := again.Sub(failed); waited < c.after || waited > c.within {
@@ -364,6 +364,85 @@ func TestShutdown(t *testing.T) {
 		}
 		t.Logf("stopped after %v", time.Since(began)-10*time.Second)
 	})
+}
+
+// A Push that arrives while a request is answered with a pause does not lead to one within it. Nor do all nodes come back
+// at the end of it at once.
+func TestPauseHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := meter(t, QueueOptions{}, PushOptions{Interval: time.Hour})
+		var requests []time.Time
+		m.sink.Fault = func(n int) sinktest.Fault {
+			requests = append(requests, time.Now())
+			if n == 0 {
+				return sinktest.Fault{Delay: 5 * time.Second, Status: http.StatusTooManyRequests, RetryAfter: 100}
+			}
+			return sinktest.Fault{}
+		}
+		m.run(func(ctx context.Context) {
+			m.seconds(1)
+			var calls sync.WaitGroup
+			push := func() {
+				if err := m.pusher.Push(ctx); reasonOf(err) != reasonBusy {
+					t.Errorf("%v", err)
+				}
+			}
+			calls.Go(push)
+			time.Sleep(time.Second)
+			calls.Go(push)
+			calls.Wait()
+			time.Sleep(200 * time.Second)
+		})
+		m.exact()
+		if len(requests) != 2 {
+			t.Fatalf("%d requests", len(requests))
+		}
+		if waited := requests[1].Sub(requests[0]); waited < 105*time.Second {
+			t.Errorf("asked to wait for 100 s, it came after %v", waited)
+		}
+		different := map[time.Duration]bool{}
+		for range 20 {
+			different[new(backoff).next(&failure{reason: reasonBusy, after: time.Minute, err: io.EOF})] = true
+		}
+		if len(different) < 2 {
+			t.Error("all nodes come back at the same moment")
+		}
+	})
+}
+
+// What is said at the end of what was not delivered is true.
+func TestOnDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		disk, broken bool
+		seal         bool
+		want         bool
+	}{
+		"saved":                 {disk: true, want: true},
+		"sealed":                {disk: true, seal: true, want: true},
+		"the save failed":       {disk: true, broken: true},
+		"a sealed batch failed": {disk: true, broken: true, seal: true},
+		"in memory":             {seal: true},
+	} {
+		n := &node{now: time.Second, trouble: disktrouble{kill: -1}}
+		if c.disk {
+			n.dir = t.TempDir()
+		}
+		n.start(t.Fatal, false)
+		for i := range 2 {
+			n.now += time.Second
+			n.used[0]++
+			n.add(t.Fatal, nil)
+			n.trouble.dead = c.broken && i == 1
+			n.queue.Save(n.state())
+		}
+		if c.seal {
+			n.queue.Seal()
+		}
+		if got := n.queue.onDisk(); got != c.want {
+			t.Errorf("%s: on disk: %v", name, got)
+		}
+		n.abandon()
+	}
 }
 
 func TestOptions(t *testing.T) {

@@ -20,10 +20,9 @@ type QueueOptions struct {
 	Node string
 	Boot string // the kernel's boot ID
 
-	MaxBatches   int  // waiting batches, before neighbours are folded into one; 256, an hour of batches of 15 s
-	MaxBytes     int  // about what they would take in JSON; 8 MiB
-	MaxConsumers int  // in one batch, before it is condensed; 5,000, which is the most there may be
-	Sync         bool // survive power failures too, at the price of a flush to the medium at each tick
+	MaxBatches   int // waiting batches, before neighbours are folded into one; 256, an hour of batches of 15 s
+	MaxBytes     int // about what they would take in JSON; 8 MiB
+	MaxConsumers int // in one batch, before it is condensed; 5,000, which is the most there may be
 }
 
 const (
@@ -34,7 +33,7 @@ const (
 
 // Meta is what is to be said of an attribution besides its numbers.
 type Meta struct {
-	Wall       time.Time // when the attribution ended, by the wall clock
+	Wall       time.Time // when the attribution ended, by the wall clock; one that cannot be written down is set right
 	Source     string    // the root domain and its meter, as "psys (rapl)"
 	IdlePolicy string
 	Parent     *batch.Parent // what machine this one runs on, if it is virtual and that is known
@@ -50,12 +49,16 @@ type Queue struct {
 	stream     batch.Stream
 	generation uint64
 	seq        uint64
+	savedSeq   uint64 // of the newest slot
 
 	open  batch.Batch   // what is being added to; First is its number
 	empty bool          // nothing was
 	end   time.Duration // of what was added last
 	dirty bool          // something was added that the agent's saved state does not cover
 	want  bool          // seal at the next Save
+	given Meta          // source and parent as Add got them last,
+	taken Meta          // and as they are sent
+	sent  uint64        // the highest number of the stream that may have been sent
 
 	state     []byte // the agent's, as of the last Save
 	recovered []byte
@@ -79,7 +82,7 @@ type sealed struct {
 	record
 	size   int
 	sent   bool // it may have been delivered: it must be sent as it is until it is acknowledged
-	frozen bool // of a former stream, of which nobody knows what was sent before the first acknowledgement
+	frozen bool // of a former process, of which nobody knows what was sent before its stream's first acknowledgement
 	file   string
 	parts  []string // files of the batches that it was folded from
 	safe   bool     // file or parts hold all of it
@@ -111,7 +114,7 @@ func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
 		return q, nil
 	}
 	var err error
-	if q.disk, err = openDisk(opts.Dir, opts.Sync); err != nil {
+	if q.disk, err = openDisk(opts.Dir); err != nil {
 		return nil, err
 	}
 	if err := q.takeUp(); err != nil {
@@ -145,24 +148,29 @@ func (q *Queue) reset(number uint64) {
 // Add counts an attribution to the open batch. It refuses what would make the batch invalid, and time that was added
 // before; such energy does not reach the central unit.
 func (q *Queue) Add(a *energy.Attribution, m Meta) error {
-	if err := checkAttribution(a); err != nil {
-		return fmt.Errorf("adding attribution: %w", err)
-	}
-	if m.Source == "" {
-		m.Source = "unknown"
-	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if err := q.take(a, q.usable(m)); err != nil {
+		q.stats.Refused += min(max(a.Measured, 0), math.MaxInt64-q.stats.Refused)
+		return fmt.Errorf("adding attribution: %w", err)
+	}
+	return nil
+}
+
+func (q *Queue) take(a *energy.Attribution, m Meta) error {
+	if err := checkAttribution(a); err != nil {
+		return err
+	}
 	if q.empty || q.differs(m) {
 		if err := q.checkMeta(m); err != nil {
-			return fmt.Errorf("adding attribution: %w", err)
+			return err
 		}
 	}
 	if a.Start < q.end {
-		return fmt.Errorf("adding attribution: it begins at %v, what was added before ended at %v", a.Start, q.end)
+		return fmt.Errorf("it begins at %v, what was added before ended at %v", a.Start, q.end)
 	}
 	if !q.empty && a.Measured > math.MaxInt64-q.open.Measured {
-		return errors.New("adding attribution: more energy than can be counted")
+		return errors.New("more energy than can be counted")
 	}
 	if !q.empty && q.differs(m) {
 		q.sealSoon()
@@ -206,13 +214,41 @@ func (q *Queue) differs(m Meta) bool {
 	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
 }
 
+// usable leaves out what a node says of itself where no central unit would take it, as a host of the node's own name: the
+// energy counts without it.
+func (q *Queue) usable(m Meta) Meta {
+	if m.Source != q.given.Source || q.taken.Source == "" {
+		q.given.Source, q.taken.Source = m.Source, m.Source
+		if err := q.checkMeta(Meta{Source: m.Source, IdlePolicy: batch.Mixed}); err != nil {
+			q.taken.Source = "unknown"
+			if m.Source != "" {
+				q.log.Warn("the source of the energy cannot be sent", "source", m.Source, "err", err)
+			}
+		}
+	}
+	if !sameParent(m.Parent, q.given.Parent) {
+		q.given.Parent, q.taken.Parent = nil, nil
+		if m.Parent != nil {
+			parent := *m.Parent
+			q.given.Parent, q.taken.Parent = &parent, &parent
+			if err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: &parent}); err != nil {
+				q.taken.Parent = nil
+				q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
+					"host", parent.Host, "vm", parent.VM, "err", err)
+			}
+		}
+	}
+	m.Source, m.Parent = q.taken.Source, q.taken.Parent
+	return m
+}
+
 // checkMeta reports what would make every batch invalid, and keep it from being taken for ever.
 func (q *Queue) checkMeta(m Meta) error {
-	wall := m.Wall.Round(0).UTC()
 	b := batch.Batch{
-		Version: batch.Version, Stream: q.stream, First: 1, Last: 1, Start: wall, End: wall,
+		Version: batch.Version, Stream: q.stream, First: 1, Last: 1,
 		Parent: m.Parent, Source: m.Source, IdlePolicy: m.IdlePolicy,
 	}
+	b.SetWall(m.Wall)
 	return b.Validate()
 }
 
@@ -240,8 +276,7 @@ func (q *Queue) add(a *energy.Attribution, m Meta) {
 	b.Unmeasured += a.Unmeasured + (a.Start - b.EndSinceBoot)
 	b.EndSinceBoot = a.End
 	q.end = a.End
-	b.End = m.Wall.Round(0).UTC()
-	b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
+	b.SetWall(m.Wall)
 	b.Measured += a.Measured
 	b.Idle += a.Idle
 	b.Platform += a.Platform
@@ -382,6 +417,9 @@ func (q *Queue) next(passOver map[batch.Stream]bool) *batch.Batch {
 		}
 	}
 	s.sent = true
+	if s.batch.Stream == q.stream {
+		q.sent = max(q.sent, s.batch.Last)
+	}
 	return s.batch
 }
 
@@ -397,9 +435,10 @@ func (q *Queue) acked(b *batch.Batch, number uint64) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// Of a former stream more may have been booked than is known here, if the disk failed or lost its latest changes. It
-	// does not go on, so that does no harm.
-	if b.Stream == q.stream && number != b.Last {
+	// More than this batch may have been booked, if its file could not be removed when it was acknowledged first. Of a
+	// former stream it may even be more than is known here, if the disk failed or lost its latest changes: it does not go
+	// on, so that does no harm.
+	if b.Stream == q.stream && number > q.sent {
 		return errNotSent
 	}
 	q.drop(b.Stream, number)
@@ -418,7 +457,6 @@ func (q *Queue) drop(stream batch.Stream, number uint64) {
 		}
 		q.size -= s.size
 		q.stats.Acked++
-		q.stats.AckedEnergy += s.batch.Measured
 		last := uint64(0)
 		if s.generation == q.generation {
 			last = s.batch.Last
@@ -433,16 +471,22 @@ func (q *Queue) drop(stream batch.Stream, number uint64) {
 	q.cleanUp()
 }
 
+// onDisk reports whether the next process finds all that was not acknowledged.
+func (q *Queue) onDisk() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.disk != nil && q.allSafe() && (q.empty || !q.dirty && q.savedSeq == q.seq)
+}
+
 // QueueStats say what is waiting.
 type QueueStats struct {
-	Pending      int                // sealed batches that are not acknowledged
-	PendingBytes int                // about what they would take in JSON
-	Oldest       time.Time          // when the oldest of them began, by the wall clock; zero if there is none
-	Acked        uint64             // batches that were acknowledged
-	AckedEnergy  energy.Microjoules // in them
-	Folded       uint64             // times that two batches became one
-	DiskErrors   uint64
-	DiskFailing  bool // what happens is kept in memory only
+	Pending     int                // sealed batches that are not acknowledged
+	Oldest      time.Time          // when the oldest of them began, by the wall clock; zero if there is none
+	Acked       uint64             // batches that were acknowledged
+	Folded      uint64             // times that two batches became one
+	Refused     energy.Microjoules // that Add did not take
+	DiskErrors  uint64
+	DiskFailing bool // what happens is kept in memory only
 }
 
 // Stats returns the present numbers.
@@ -450,7 +494,7 @@ func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Pending, s.PendingBytes, s.DiskFailing = len(q.pending), q.size, q.sick
+	s.Pending, s.DiskFailing = len(q.pending), q.sick
 	if len(q.pending) > 0 {
 		s.Oldest = q.pending[0].batch.Start
 	}

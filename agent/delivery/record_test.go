@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -256,21 +257,22 @@ func TestAddRefuses(t *testing.T) {
 			&Meta{Wall: time.Unix(1e9, 0), Source: "s", IdlePolicy: "apart"}
 	}
 	for name, change := range map[string]func(*energy.Attribution, *Meta){
-		"time falls":    func(a *energy.Attribution, _ *Meta) { a.End = 9 },
-		"energy lost":   func(a *energy.Attribution, _ *Meta) { a.Measured = 6 },
-		"negative":      func(a *energy.Attribution, _ *Meta) { a.Shares[0].Dynamic, a.Shares[1].Dynamic = -1, 6 },
-		"negative CPU":  func(a *energy.Attribution, _ *Meta) { a.Shares[0].CPU = -1 },
-		"not sorted":    func(a *energy.Attribution, _ *Meta) { slices.Reverse(a.Shares) },
-		"in no time":    func(a *energy.Attribution, _ *Meta) { a.End = 10 },
-		"policy":        func(_ *energy.Attribution, m *Meta) { m.IdlePolicy = "" },
-		"own parent":    func(_ *energy.Attribution, m *Meta) { m.Parent = &batch.Parent{Host: "node1", VM: "v"} },
-		"no wall clock": func(_ *energy.Attribution, m *Meta) { m.Wall = time.Time{} },
+		"time falls":   func(a *energy.Attribution, _ *Meta) { a.End = 9 },
+		"energy lost":  func(a *energy.Attribution, _ *Meta) { a.Measured = 6 },
+		"negative":     func(a *energy.Attribution, _ *Meta) { a.Shares[0].Dynamic, a.Shares[1].Dynamic = -1, 6 },
+		"negative CPU": func(a *energy.Attribution, _ *Meta) { a.Shares[0].CPU = -1 },
+		"not sorted":   func(a *energy.Attribution, _ *Meta) { slices.Reverse(a.Shares) },
+		"in no time":   func(a *energy.Attribution, _ *Meta) { a.End = 10 },
+		"policy":       func(_ *energy.Attribution, m *Meta) { m.IdlePolicy = "" },
 	} {
 		a, m := good()
 		change(a, m)
 		if err := q.Add(a, *m); err == nil {
 			t.Errorf("%s: added", name)
 		}
+	}
+	if got := q.Stats().Refused; got != 7*5+1 {
+		t.Errorf("%d µJ were refused", got)
 	}
 	a, m := good()
 	if err := q.Add(a, *m); err != nil {
@@ -281,6 +283,199 @@ func TestAddRefuses(t *testing.T) {
 	}
 	if _, err := OpenQueue(QueueOptions{Node: "", Boot: "boot"}, quiet); err == nil {
 		t.Error("a node without a name")
+	}
+}
+
+// Whatever the wall clock shows and the machine says of itself, energy is taken.
+func TestWrongMeta(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for name, c := range map[string]struct {
+		meta  [2]Meta
+		warns int
+	}{
+		"a clock gone wrong":  {meta: [2]Meta{{Wall: now}, {Wall: year(2300)}}},
+		"a clock set right":   {meta: [2]Meta{{Wall: year(2300)}, {Wall: now}}},
+		"no clock":            {meta: [2]Meta{{}, {}}},
+		"just after 1900":     {meta: [2]Meta{{Wall: year(1900)}, {Wall: year(1900)}}},
+		"far away":            {meta: [2]Meta{{Wall: year(-1e6)}, {Wall: year(1e6)}}},
+		"its own host":        {meta: [2]Meta{{Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}}, {Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}}}, warns: 1},
+		"no text":             {meta: [2]Meta{{Wall: now, Parent: &batch.Parent{Host: "a\ufffd", VM: "v"}}, {Wall: now, Parent: &batch.Parent{Host: "h", VM: "a\u0085"}}}, warns: 2},
+		"a source of no text": {meta: [2]Meta{{Wall: now, Source: "psys \xff"}, {Wall: now, Source: "psys \xff"}}, warns: 1},
+	} {
+		var log strings.Builder
+		q, err := OpenQueue(QueueOptions{Node: "node1", Boot: "boot"}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range c.meta {
+			m.IdlePolicy = "apart"
+			at := time.Duration(i+1) * time.Hour
+			if err := q.Add(&energy.Attribution{Start: at, End: at + time.Hour, Measured: 1, Unknown: 1}, m); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		q.Seal()
+		sum := energy.Microjoules(0)
+		for b := q.next(nil); b != nil; b = q.next(nil) {
+			if err := b.Validate(); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			sum += b.Measured
+			if err := q.acked(b, b.Last); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if sum != 2 || strings.Count(log.String(), "WARN") != c.warns {
+			t.Errorf("%s: %d µJ were queued, said was %q", name, sum, log.String())
+		}
+	}
+}
+
+// Batches of former boots are bounded too, where they are too large as well as where they are too many.
+func TestFormerBatchesAreBounded(t *testing.T) {
+	for name, limit := range map[string]QueueOptions{"bytes": {MaxBytes: 2000}, "number": {MaxBatches: 3}} {
+		n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
+		n.start(t.Fatal, false)
+		for range 30 {
+			n.now += time.Second
+			n.used[0]++
+			n.add(t.Fatal, nil)
+			n.queue.Save(n.state())
+			n.queue.Seal()
+		}
+		n.abandon()
+		n.opts = limit
+		n.start(t.Fatal, true)
+		if s := n.queue.Stats(); n.queue.size > 4*n.queue.opts.MaxBytes || s.Pending > 4*n.queue.opts.MaxBatches || s.Pending < 3 {
+			t.Errorf("%s: %+v, %d bytes", name, s, n.queue.size)
+		}
+		for n.send(t.Fatal, false, false) {
+		}
+		if n.booked() != n.used {
+			t.Errorf("%s: booked %v of %v", name, n.booked(), n.used)
+		}
+		n.abandon()
+	}
+}
+
+// A file that cannot be removed brings a batch back that was booked; more of the stream is by then.
+func TestAcknowledgedFileStays(t *testing.T) {
+	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
+	n.opts.MaxBatches = 2
+	n.start(t.Fatal, false)
+	defer func() { n.abandon() }()
+	tick := func() {
+		n.now += time.Second
+		n.used[0] += 10
+		n.add(t.Fatal, nil)
+		n.queue.Save(n.state())
+	}
+	seal := func() {
+		tick()
+		n.queue.Seal()
+	}
+	n.queue.disk.fault = func(op string, size int) (int, error) {
+		if op == "remove" {
+			return 0, syscall.EROFS
+		}
+		return size, nil
+	}
+	seal()
+	n.send(t.Fatal, false, false)
+	seal()
+	n.send(t.Fatal, false, true) // booked, and the answer is lost
+	n.abandon()
+	n.open(t.Fatal)
+	for range 3 {
+		seal() // which must not make one batch of what is booked and what is not
+	}
+	for n.send(t.Fatal, false, false) {
+	}
+	tick()
+	n.queue.Seal()
+	n.send(t.Fatal, false, false)
+	if n.booked() != n.used || n.sink.Breaches() != nil {
+		t.Errorf("booked are %v, used were %v: %v", n.booked(), n.used, n.sink.Breaches())
+	}
+}
+
+// Time in which no agent ran is in the next batch, also where the newest batch file is newer than the slots.
+func TestHoleAfterRestart(t *testing.T) {
+	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
+	n.start(t.Fatal, false)
+	n.now += time.Second
+	n.used[0]++
+	n.add(t.Fatal, nil)
+	n.queue.Save(n.state())
+	n.queue.Seal()
+	n.abandon()
+	n.open(t.Fatal)
+	defer func() { n.abandon() }()
+	end := n.now
+	a := &energy.Attribution{Start: end + 5*time.Second, End: end + 6*time.Second, Measured: 1, Unknown: 1}
+	if err := n.queue.Add(a, Meta{Wall: time.Unix(1e9, 0), Source: "s", IdlePolicy: "apart"}); err != nil {
+		t.Fatal(err)
+	}
+	n.queue.Save(nil)
+	n.queue.Seal()
+	n.send(t.Fatal, false, false)
+	b := n.queue.next(nil)
+	if b == nil || b.First != 2 || b.StartSinceBoot != end || b.Unmeasured != 5*time.Second {
+		t.Errorf("%+v", b)
+	}
+}
+
+// Both slots damaged are not passed over in silence.
+func TestSlotsDamaged(t *testing.T) {
+	n := &node{dir: t.TempDir(), now: time.Second, trouble: disktrouble{kill: -1}}
+	n.start(t.Fatal, false)
+	for range 3 {
+		n.now += time.Second
+		n.used[0]++
+		n.add(t.Fatal, nil)
+		n.queue.Save(n.state())
+	}
+	epoch := n.queue.stream.Epoch
+	n.abandon()
+	for _, slot := range []string{"slot-0", "slot-1"} {
+		if err := os.WriteFile(filepath.Join(n.dir, slot), []byte("garbage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for life, warnings := range []int{1, 0} {
+		var log strings.Builder
+		q, err := OpenQueue(QueueOptions{Dir: n.dir, Node: "node1", Boot: "boot-0"}, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(log.String(), "level=WARN") != warnings || q.stream.Epoch == epoch {
+			t.Errorf("life %d: %s", life, log.String())
+		}
+		if err := q.Save([]byte("state")); err != nil {
+			t.Fatal(err)
+		}
+		epoch = ""
+		if life == 1 && string(q.State()) != "state" {
+			t.Error("what was saved after the damage is lost")
+		}
+		q.Close()
+	}
+	for _, slot := range []string{"damaged-slot-0", "damaged-slot-1"} {
+		if data, err := os.ReadFile(filepath.Join(n.dir, slot)); string(data) != "garbage" {
+			t.Errorf("%q, %v", data, err)
+		}
+	}
+}
+
+func TestStateDirNotWritable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenQueue(QueueOptions{Dir: filepath.Join(file, "state"), Node: "node1", Boot: "boot"}, quiet)
+	if err == nil || !strings.Contains(err.Error(), "--state-dir") || !strings.Contains(err.Error(), file) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -16,7 +16,10 @@ func (q *Queue) takeUp() error {
 	if err != nil {
 		return err
 	}
-	last := q.disk.slotRecord(q.log)
+	last, err := q.disk.slotRecord(q.log)
+	if err != nil {
+		return err
+	}
 	pending := q.sortSealed(files)
 	q.countUp(last, pending)
 	slotNumber := uint64(0)
@@ -30,11 +33,11 @@ func (q *Queue) takeUp() error {
 		q.slotNumber = slotNumber
 	}
 	for i, s := range pending {
-		// The stream's oldest may have been sent. Of other streams any may have been: what the kernel had not yet written
-		// when the power failed may include the removal of files whose batches were booked.
-		s.frozen = s.batch.Stream != q.stream
+		// A stream's oldest may have been sent, and any other too: files whose batches were booked may be back, because the
+		// kernel had not yet written that they are removed when the power failed, or because they could not be removed.
+		s.frozen = true
 		s.sent = i == 0 || s.batch.Stream != pending[i-1].batch.Stream
-		if s.state != nil && !s.frozen {
+		if s.state != nil && s.batch.Stream == q.stream {
 			q.fileNumber = s.batch.Last
 		}
 		q.push(s)
@@ -141,6 +144,7 @@ func (q *Queue) resume(r *record) {
 	q.recovered = r.state
 	q.state = append([]byte{}, r.state...)
 	q.reset(r.batch.First)
+	q.sent = r.batch.First - 1
 	if !r.empty {
 		q.open, q.empty = *r.batch, false
 	}

@@ -35,6 +35,8 @@ const (
 	lostEvery = 64
 	// How many sources the node's energy is told apart by; a node has one, and seldom another.
 	maxSources = 8
+	// What the source is called where no meter was read.
+	noSource = "none"
 )
 
 // An Exporter adds up attributions and shows the sums. The zero value is not ready: see New.
@@ -50,6 +52,7 @@ type Exporter struct {
 	ticks      uint64     // counts attributions
 	now        time.Duration
 	quality    energy.Quality // of the last interval
+	current    string         // source of the last interval
 	consumers  []*consumer    // sorted by ID
 	leaving    []leave        // consumers that ended, in the order in which they did
 	names      map[string]batch.Names
@@ -101,14 +104,15 @@ func New(o Options) *Exporter {
 	}
 }
 
-// Add books an interval. The source of its energy is that of the last SetStatus.
-func (e *Exporter) Add(a *energy.Attribution) {
+// Add books an interval. Source is the root domain that its energy was counted by, and its meter, as "psys (rapl)"; "" where
+// none was read.
+func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.generation++
 	e.ticks++
 	e.now = max(e.now, a.End)
-	e.bookNode(a)
+	e.bookNode(a, source)
 	e.folded = 0
 	quality := min(a.Quality, energy.Derived)
 	at := 0
@@ -136,18 +140,24 @@ func (e *Exporter) Add(a *energy.Attribution) {
 	e.retire(e.now - e.options.Retain)
 }
 
-func (e *Exporter) bookNode(a *energy.Attribution) {
+func (e *Exporter) bookNode(a *energy.Attribution, source string) {
 	q := min(a.Quality, energy.Measured)
-	e.quality = q
-	e.currentSource().energy[q] += a.Measured
+	e.quality, e.current = q, sourceName(source)
+	e.source(e.current).energy[q] += a.Measured
 	e.idle[min(q, energy.Derived)] += a.Idle // the fit says what is idle
 	e.platform[q] += a.Platform
 	e.unknown[q] += a.Unknown
 	e.unmeasured += a.Unmeasured
 }
 
-func (e *Exporter) currentSource() *source {
-	name := e.status.Source
+func sourceName(name string) string {
+	if name == "" {
+		return noSource
+	}
+	return name
+}
+
+func (e *Exporter) source(name string) *source {
 	for i := range e.sources {
 		if e.sources[i].name == name {
 			return &e.sources[i]

@@ -1,7 +1,10 @@
 package exposition
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -68,8 +71,7 @@ func TestSumsAreExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			measured += int64(a.Measured)
-			e.SetStatus(&Status{Source: fmt.Sprint("meter", rapid.IntRange(0, 11).Draw(t, "source"))})
-			e.Add(&a)
+			e.Add(&a, fmt.Sprint("meter", rapid.IntRange(0, 11).Draw(t, "source")))
 			if rapid.Bool().Draw(t, "names come") {
 				uid := fmt.Sprint("uid", rapid.IntRange(0, 4).Draw(t, "uid"))
 				e.SetNames(map[string]batch.Names{uid: {Namespace: "ns", Pod: "pod" + uid, Containers: map[string]string{"c1": "one"}}})
@@ -119,7 +121,7 @@ func TestEndedStay(t *testing.T) {
 		for _, s := range shares {
 			a.Measured += s.Dynamic
 		}
-		e.Add(&a)
+		e.Add(&a, meterName)
 		wantConserved(t, parse(t, body(e, false)))
 	}
 	tick(10*time.Second, energy.Share{ID: id, Dynamic: 3})
@@ -149,7 +151,7 @@ func TestEndedStay(t *testing.T) {
 	}
 	// One of which nothing is heard any more is taken for ended.
 	for i := range 20 * lostEvery {
-		e.Add(&energy.Attribution{End: time.Duration(400+i) * time.Second})
+		e.Add(&energy.Attribution{End: time.Duration(400+i) * time.Second}, meterName)
 	}
 	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] != nil || s.sum("kubenergy_ended_energy_joules_total") != 19 {
 		t.Errorf("a lost group still has series, or ended has %d µJ", s.sum("kubenergy_ended_energy_joules_total"))
@@ -179,7 +181,7 @@ func TestRoom(t *testing.T) {
 		{[]energy.Share{share("b", false), share("c", false)}, "b c 0 2"},
 	} {
 		a := energy.Attribution{End: time.Duration(i) * time.Second, Shares: step.shares, Measured: energy.Microjoules(len(step.shares))}
-		e.Add(&a)
+		e.Add(&a, meterName)
 		if got := names(); got != step.want {
 			t.Errorf("after step %d: %q, want %q", i, got, step.want)
 		}
@@ -198,7 +200,7 @@ func TestUnsorted(t *testing.T) {
 	for i := range 4 {
 		e.Add(&energy.Attribution{End: time.Duration(i), Measured: 10, Shares: []energy.Share{
 			{ID: "vm/b", Dynamic: 1}, {ID: "vm/a", Dynamic: 2}, {ID: "vm/c", Dynamic: 3}, {ID: "vm/a", Dynamic: 4},
-		}})
+		}}, meterName)
 	}
 	s := parse(t, body(e, false))
 	wantConserved(t, s)
@@ -212,7 +214,7 @@ func TestNames(t *testing.T) {
 	add := func(at int, ended bool) {
 		e.Add(&energy.Attribution{End: time.Duration(at) * time.Second, Measured: 2, Shares: []energy.Share{
 			{ID: energy.ContainerID(uidA, ""), Dynamic: 1, Ended: ended}, {ID: energy.ContainerID(uidA, cidA), Dynamic: 1, Ended: ended},
-		}})
+		}}, meterName)
 	}
 	series := func() map[string]string {
 		names := map[string]string{}
@@ -241,7 +243,7 @@ func TestNames(t *testing.T) {
 		t.Errorf("with the container's name: %q", got)
 	}
 	add(3, true)
-	e.Add(&energy.Attribution{End: 500 * time.Second}) // the series go, and names with them
+	e.Add(&energy.Attribution{End: 500 * time.Second}, meterName) // the series go, and names with them
 	if len(e.names) != 0 {
 		t.Errorf("names of %d pods are kept", len(e.names))
 	}
@@ -250,7 +252,7 @@ func TestNames(t *testing.T) {
 // TestNodeNamesAreLabels checks that the node's own name is escaped as others are.
 func TestNodeNamesAreLabels(t *testing.T) {
 	e := New(Options{Node: `a"b\c`})
-	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1})
+	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, meterName)
 	parse(t, body(e, false)).each("kubenergy_node_unknown_joules_total", func(l map[string]string, _ float64) {
 		if l["node"] != `a"b\c` {
 			t.Errorf("node is %q", l["node"])
@@ -258,13 +260,32 @@ func TestNodeNamesAreLabels(t *testing.T) {
 	})
 }
 
+// TestSourceIsTheIntervals checks that energy is booked under what counted it, whatever the status says, and has said so far.
+func TestSourceIsTheIntervals(t *testing.T) {
+	e := New(Options{Node: "n"})
+	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, "psys (rapl)") // from before the first status
+	e.SetStatus(&Status{Source: "wall (hwmon)"})
+	e.Add(&energy.Attribution{End: 2, Measured: 2, Unknown: 2}, "psys (rapl)")
+	e.Add(&energy.Attribution{End: 3, Unmeasured: 1}, "")
+	got := map[string]float64{}
+	s := parse(t, body(e, false))
+	s.each("kubenergy_node_energy_joules_total", func(l map[string]string, v float64) { got[l["source"]] += v })
+	s.each("kubenergy_node_info", func(l map[string]string, v float64) { got["now "+l["source"]] += v })
+	if want := map[string]float64{"psys (rapl)": 3e-6, "none": 0, "now wall (hwmon)": 1}; !maps.Equal(got, want) {
+		t.Errorf("energy by source is %v, want %v", got, want)
+	}
+}
+
 // TestLabelsStayApart checks that foreign names that cannot be shown as they are neither break the page nor meet.
 func TestLabelsStayApart(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	ids := []string{"a\x00b", "a\x01b", "a\xffb", "a\xfeb", "a\ufffdb", long + "1", long + "2", "line\nbreak", "\u2028", `"`, `\`, `\"`, "é" + long, "{}", "a=b,c"}
+	// What another is shown as.
+	digest := sha256.Sum256([]byte(ids[0]))
+	ids = append(ids, "a\ufffdb~"+hex.EncodeToString(digest[:8]))
 	e := New(Options{Node: "n"})
 	for i, id := range ids {
-		e.Add(&energy.Attribution{End: time.Duration(i), Measured: 1, Shares: []energy.Share{{ID: energy.CgroupID(id), Dynamic: 1}}})
+		e.Add(&energy.Attribution{End: time.Duration(i), Measured: 1, Shares: []energy.Share{{ID: energy.CgroupID(id), Dynamic: 1}}}, meterName)
 	}
 	page := body(e, false)
 	s := parse(t, page)
@@ -307,7 +328,7 @@ func FuzzLabels(f *testing.F) {
 			a.Shares = append(a.Shares, energy.Share{ID: id, Dynamic: 1})
 			a.Measured++
 		}
-		e.Add(&a)
+		e.Add(&a, namespace)
 		uid, cid, _ := energy.PodOf(id)
 		e.SetNames(map[string]batch.Names{
 			uid: {Namespace: namespace, Pod: pod, Containers: map[string]string{cid: container}}, uidA: {Namespace: pod, Pod: container},

@@ -5,11 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -76,28 +79,37 @@ type Routes struct {
 	Metrics http.Handler // GET /metrics
 	// Healthy returns why the agent is not well, nil while ticks happen: GET /healthz.
 	Healthy func() error
-	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil: there
-	// is no such path, because nothing is pushed.
+	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil: nothing
+	// is pushed.
 	Forward func(context.Context) error
 	// TokenFile holds the bearer token that all but /healthz asks for, and is read anew for each request. "": none is asked for.
 	TokenFile string
+	Log       *slog.Logger // nil: none
 }
 
 // Handler returns what serves the routes.
 func (r Routes) Handler() http.Handler {
 	forwarding := make(chan struct{}, 1)
+	g := &guard{file: r.TokenFile, log: r.Log}
+	if g.file != "" {
+		g.token() // who runs the agent is to hear now of a file that lets nobody in
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch {
 		case req.URL.Path == "/metrics" && r.Metrics != nil:
-			if r.allowed(w, req) && isMethod(w, req, http.MethodGet, http.MethodHead) {
+			if g.allows(w, req) && isMethod(w, req, http.MethodGet, http.MethodHead) {
 				r.Metrics.ServeHTTP(w, req)
 			}
 		case req.URL.Path == "/healthz" && r.Healthy != nil:
 			if isMethod(w, req, http.MethodGet, http.MethodHead) {
 				answer(w, r.Healthy(), "ok")
 			}
-		case req.URL.Path == "/forward-metrics" && r.Forward != nil:
-			if r.allowed(w, req) && isMethod(w, req, http.MethodPost) {
+		case req.URL.Path == "/forward-metrics":
+			switch {
+			case !g.allows(w, req):
+			case r.Forward == nil:
+				http.Error(w, "nothing is pushed: no --push-url", http.StatusNotFound)
+			case isMethod(w, req, http.MethodPost):
 				r.forward(w, req, forwarding)
 			}
 		default:
@@ -141,15 +153,39 @@ func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool 
 	return false
 }
 
-// allowed asks for the token. A file that cannot be read, or is empty, lets nobody in.
-func (r *Routes) allowed(w http.ResponseWriter, req *http.Request) bool {
-	if r.TokenFile == "" {
+// A guard asks for a bearer token. A file that cannot be read, or is empty, lets nobody in.
+type guard struct {
+	file string
+	log  *slog.Logger
+	said atomic.Int64 // when it complained of the file last, in nanoseconds of Unix; 0: never
+}
+
+const complaintPause = time.Minute
+
+// token returns what the file holds now.
+func (g *guard) token() []byte {
+	text, err := os.ReadFile(g.file)
+	text = bytes.TrimSpace(text)
+	if err == nil && len(text) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err == nil {
+		return text
+	}
+	now, said := time.Now().UnixNano(), g.said.Load()
+	if g.log != nil && (said == 0 || now-said >= int64(complaintPause)) && g.said.CompareAndSwap(said, now) {
+		g.log.Warn("nobody may read metrics: there is no token to ask for", "file", g.file, "err", err)
+	}
+	return nil
+}
+
+func (g *guard) allows(w http.ResponseWriter, req *http.Request) bool {
+	if g.file == "" {
 		return true
 	}
-	want, err := os.ReadFile(r.TokenFile)
-	want = bytes.TrimSpace(want)
+	want := g.token()
 	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
-	if err == nil && len(want) > 0 && strings.EqualFold(scheme, "Bearer") {
+	if len(want) > 0 && strings.EqualFold(scheme, "Bearer") {
 		// Digests are of one length, so that comparing them tells nothing of the token's.
 		a, b := sha256.Sum256(want), sha256.Sum256([]byte(strings.TrimSpace(token)))
 		if subtle.ConstantTimeCompare(a[:], b[:]) == 1 {

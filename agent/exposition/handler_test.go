@@ -1,8 +1,10 @@
 package exposition
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestRoutes(t *testing.T) {
@@ -117,6 +120,56 @@ func TestToken(t *testing.T) {
 	refused("with another token", "Bearer secret")
 	if code := ask("GET", "/metrics", "Bearer another"); code != 200 {
 		t.Errorf("the new token gets %d", code)
+	}
+}
+
+// TestTokenFileIsComplainedOf checks that who runs the agent hears of a file that lets nobody in: at once, and not for every
+// request.
+func TestTokenFileIsComplainedOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "token")
+		var log bytes.Buffer
+		h := Routes{Metrics: fixture(), TokenFile: file, Log: slog.New(slog.NewTextHandler(&log, nil))}.Handler()
+		complaints := func(when string, want int) {
+			t.Helper()
+			if got := strings.Count(log.String(), "level=WARN"); got != want {
+				t.Errorf("%s: %d complaints, want %d:\n%s", when, got, want, &log)
+			}
+		}
+		ask := func() {
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		}
+		complaints("at start, without a file", 1)
+		for range 20 {
+			ask()
+		}
+		complaints("within a minute", 1)
+		if err := os.WriteFile(file, []byte(" \n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		ask()
+		complaints("with an empty file, a minute later", 2)
+		if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		ask()
+		complaints("with a file", 2)
+	})
+}
+
+// TestNothingIsPushed checks that who asks for a delivery is told why there is none, if he may know.
+func TestNothingIsPushed(t *testing.T) {
+	w := httptest.NewRecorder()
+	Routes{}.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/forward-metrics", nil))
+	if w.Code != 404 || w.Body.String() != "nothing is pushed: no --push-url\n" {
+		t.Errorf("%d %q", w.Code, w.Body)
+	}
+	w = httptest.NewRecorder()
+	Routes{TokenFile: "absent"}.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/forward-metrics", nil))
+	if w.Code != 401 {
+		t.Errorf("without a token: %d", w.Code)
 	}
 }
 

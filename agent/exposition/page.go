@@ -110,7 +110,7 @@ func (e *Exporter) appendNode(t *text) {
 	t.head("kubenergy_node_energy_joules_total", "counter", "Energy that the node's root meter counted.")
 	for i := range e.sources {
 		for q, v := range e.sources[i].energy {
-			if v > 0 || q == int(e.quality) && e.sources[i].name == e.status.Source {
+			if v > 0 || q == int(e.quality) && e.sources[i].name == e.current {
 				t.sample("kubenergy_node_energy_joules_total", e.sources[i].labels, ofQuality(q)).joules(v)
 			}
 		}
@@ -188,7 +188,7 @@ func (e *Exporter) appendConsumers(t *text, k kind) {
 func (e *Exporter) appendStatus(t *text) {
 	s := &e.status
 	t.head("kubenergy_node_info", "gauge", "What the node's numbers are made of, and the machine that it runs on if it is a virtual one.")
-	info := appendLabel(append(slices.Clone(e.node), ','), "source", s.Source)
+	info := appendLabel(append(slices.Clone(e.node), ','), "source", sourceName(s.Source))
 	info = appendLabel(append(info, ','), "idle_policy", s.Idle)
 	var host, vm string
 	if s.Parent != nil {
@@ -227,6 +227,20 @@ func (e *Exporter) appendStatus(t *text) {
 	if s.Delivery != nil {
 		e.appendDelivery(t, s.Delivery)
 	}
+	if s.Guests != nil {
+		e.appendGuests(t, s.Guests)
+	}
+}
+
+func (e *Exporter) appendGuests(t *text, g *GuestsStatus) {
+	t.head("kubenergy_guests_published", "gauge", "Virtual machines that a counter is published for.")
+	t.sample("kubenergy_guests_published", e.node, "").count(g.Trees)
+	t.head("kubenergy_guests_failing", "gauge", "Of these, whose last publication failed.")
+	t.sample("kubenergy_guests_failing", e.node, "").count(g.Failing)
+	t.head("kubenergy_guests_refused_total", "counter", "Counters that were not published because of the name of the virtual machine.")
+	t.sample("kubenergy_guests_refused_total", e.node, "").count(g.Refused)
+	t.head("kubenergy_guests_stuck_total", "counter", "Folders that virtual machines left behind and that cannot be removed.")
+	t.sample("kubenergy_guests_stuck_total", e.node, "").count(g.Stuck)
 }
 
 func (e *Exporter) meter(name string) []byte {
@@ -268,6 +282,13 @@ func (e *Exporter) appendHeld(t *text) {
 	t.sample("kubenergy_agent_consumers", e.node, `,state="living"`).count(uint64(len(e.consumers) - ended))
 	t.head("kubenergy_agent_folded_consumers", "gauge", "Consumers without series of their own in the last interval, for want of room.")
 	t.sample("kubenergy_agent_folded_consumers", e.node, "").count(uint64(e.folded))
+	h := &e.status.Host
+	t.head("kubenergy_agent_groups_unwatched", "gauge", "Whether changes of control groups are found by walking only (1), as not all can be watched, or not (0).")
+	t.sample("kubenergy_agent_groups_unwatched", e.node, "").flag(h.Blind)
+	t.head("kubenergy_agent_groups_folded", "gauge", "Control groups that are not told from their pod or the system, because there are too many.")
+	t.sample("kubenergy_agent_groups_folded", e.node, "").count(h.Folded)
+	t.head("kubenergy_agent_truncated_walks_total", "counter", "Walks through control groups that ended early because there were too many.")
+	t.sample("kubenergy_agent_truncated_walks_total", e.node, "").count(h.Truncated)
 }
 
 func (e *Exporter) appendDelivery(t *text, d *DeliveryStatus) {
@@ -279,6 +300,10 @@ func (e *Exporter) appendDelivery(t *text, d *DeliveryStatus) {
 	t.sample("kubenergy_agent_delivery_acked_batches_total", e.node, "").count(d.Acked)
 	t.head("kubenergy_agent_delivery_folds_total", "counter", "Batches folded into others for want of room; no energy is lost by it.")
 	t.sample("kubenergy_agent_delivery_folds_total", e.node, "").count(d.Folds)
+	t.head("kubenergy_agent_state_failing", "gauge", "Whether the state folder cannot be written (1) or not (0).")
+	t.sample("kubenergy_agent_state_failing", e.node, "").flag(d.DiskFailing)
+	t.head("kubenergy_agent_refused_joules_total", "counter", "Energy that is on this page and could not be queued for delivery.")
+	t.sample("kubenergy_agent_refused_joules_total", e.node, "").joules(d.Refused)
 	t.head("kubenergy_agent_delivery_failures_total", "counter", "Attempts to deliver that failed.")
 	for i := range d.Failures {
 		reason := appendLabel(append(slices.Clone(e.node), ','), "reason", d.Failures[i].Reason)

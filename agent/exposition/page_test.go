@@ -2,6 +2,7 @@ package exposition
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
@@ -102,16 +103,19 @@ func wantConserved(t tester, s scraped) {
 	}
 }
 
+const meterName = "psys (rapl)"
+
 // fixture is an exporter that has seen a little of everything.
 func fixture() *Exporter {
 	e := New(Options{Node: "worker-1", Version: "v0.2.0", MaxConsumers: 5})
 	status := Status{
 		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5, IdleSettled: true,
 		Tick: 300 * time.Microsecond, Sweep: 100 * time.Microsecond, Lost: 1,
+		Host: HostStatus{Blind: true, Folded: 6, Truncated: 7}, Guests: &GuestsStatus{Trees: 8, Failing: 1, Refused: 9, Stuck: 10},
 		Meters: []MeterStatus{{"hwmon", false, 17}, {"rapl", true, 0}},
 		Delivery: &DeliveryStatus{
 			Pending: 3, Oldest: 48500 * time.Millisecond, Acked: 240, Folds: 2,
-			Failures: []Failure{{"refused", 4}, {"timeout", 1}},
+			Failures: []Failure{{"refused", 4}, {"timeout", 1}}, DiskFailing: true, Refused: 1_500_000,
 		},
 	}
 	e.SetStatus(&status)
@@ -128,7 +132,7 @@ func fixture() *Exporter {
 			{ID: energy.VMID("zebra"), Dynamic: 4_000_000, CPU: 90 * time.Millisecond},
 		},
 	}
-	e.Add(&interval)
+	e.Add(&interval, status.Source)
 	e.SetNames(map[string]batch.Names{
 		uidA: {Namespace: "shop", Pod: "cart-0", Containers: map[string]string{cidA: "server"}},
 		uidB: {Namespace: "shop", Pod: "job-0"},
@@ -139,7 +143,7 @@ func fixture() *Exporter {
 		Start: 101 * time.Second, End: 102 * time.Second, Measured: 30_000_000, Idle: 25_000_000, Unmeasured: 250 * time.Millisecond,
 		Quality: energy.Estimated,
 		Shares:  []energy.Share{{ID: energy.ContainerID(uidA, cidA), Dynamic: 5_000_000, CPU: 100 * time.Millisecond}},
-	})
+	}, status.Source)
 	return e
 }
 
@@ -239,6 +243,23 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
+// TestProfileInDocuments checks that the power profile that docs/agent.md shows is one that is accepted.
+func TestProfileInDocuments(t *testing.T) {
+	text, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "\n```json\n")
+	example, _, _ = strings.Cut(example, "```")
+	var p energy.Profile
+	if err := json.Unmarshal([]byte(example), &p); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Curve) < 3 || p.Power(0) != p.Curve[0].Power || p.Power(1) != p.Curve[len(p.Curve)-1].Power {
+		t.Errorf("it reads as %+v", p)
+	}
+}
+
 // TestDecimals checks that amounts lose nothing on their way into the page.
 func TestDecimals(t *testing.T) {
 	for v, want := range map[int64]string{
@@ -263,11 +284,11 @@ func TestPagesAreShared(t *testing.T) {
 		t.Error("rendered twice")
 	}
 	was := string(slow.body)
-	e.Add(&energy.Attribution{End: 150 * time.Second})
+	e.Add(&energy.Attribution{End: 150 * time.Second}, meterName)
 	e.closePage(e.openPage(false))
 	e.closePage(same) // one of two
 	for i := range 5 {
-		e.Add(&energy.Attribution{End: time.Duration(200+i) * time.Second, Measured: 1, Unknown: 1})
+		e.Add(&energy.Attribution{End: time.Duration(200+i) * time.Second, Measured: 1, Unknown: 1}, meterName)
 		p := e.openPage(false)
 		if p == slow || bytes.Equal(p.body, slow.body) {
 			t.Error("the page is not new")
@@ -278,7 +299,7 @@ func TestPagesAreShared(t *testing.T) {
 		t.Error("the page of a slow client has changed")
 	}
 	e.closePage(slow)
-	e.Add(&energy.Attribution{End: 300 * time.Second})
+	e.Add(&energy.Attribution{End: 300 * time.Second}, meterName)
 	if len(e.spare) == 0 || cap(e.spare[0]) == 0 {
 		t.Error("the buffer is not kept")
 	}

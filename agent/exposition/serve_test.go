@@ -100,8 +100,9 @@ func TestServeFinishes(t *testing.T) {
 		_, _ = io.WriteString(w, "all of it")
 	}))
 	got := make(chan string, 1)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	go func() {
-		answer, err := http.Get("http://" + address)
+		answer, err := client.Get("http://" + address)
 		if err != nil {
 			got <- err.Error()
 			return
@@ -110,10 +111,21 @@ func TestServeFinishes(t *testing.T) {
 		body, _ := io.ReadAll(answer.Body)
 		got <- string(body)
 	}()
-	<-begun
+	select {
+	case <-begun:
+	case body := <-got:
+		t.Fatalf("it got %q before it was answered", body)
+	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- stop() }()
-	time.Sleep(10 * time.Millisecond)
+	for { // until nobody is let in any more: it is stopping, and the first is still being answered
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			break
+		}
+		conn.Close()
+		time.Sleep(time.Millisecond)
+	}
 	close(proceed)
 	if body := <-got; body != "all of it" {
 		t.Errorf("it got %q", body)

@@ -9,7 +9,7 @@ import (
 
 // Status is how the agent fares at one tick. What is called a count is one since the agent began.
 type Status struct {
-	Source string        // the root domain and its meter, as "psys (rapl)"
+	Source string        // the root domain and its meter now, as "psys (rapl)"; "": none. What was counted has one of its own: see Add
 	Idle   string        // how idle energy is shared: apart, requests or equal
 	Parent *batch.Parent // the machine that this one runs on, where that is known
 
@@ -20,8 +20,25 @@ type Status struct {
 	Sweep time.Duration // how long it took to read CPU times
 	Lost  uint64        // count of ticks that did not happen, because one before took too long
 
+	Host     HostStatus
 	Meters   []MeterStatus   // each name once
 	Delivery *DeliveryStatus // nil: nothing is pushed
+	Guests   *GuestsStatus   // nil: nothing is published to virtual machines
+}
+
+// HostStatus is how well the agent sees what runs.
+type HostStatus struct {
+	Blind     bool   // not every group can be watched: changes are found by walking only
+	Folded    uint64 // members that are part of their pod or of the system now, because there are too many
+	Truncated uint64 // count of walks that ended early because there was too much to see
+}
+
+// GuestsStatus is how publishing to virtual machines fares.
+type GuestsStatus struct {
+	Trees   uint64 // machines that have a counter now
+	Failing uint64 // of these, whose last publication failed
+	Refused uint64 // count of counters that were not published because of the machine's name
+	Stuck   uint64 // count of folders that guests left behind and that cannot be removed
 }
 
 // A Temperature is what one sensor shows. Chip and sensor together name it.
@@ -52,6 +69,9 @@ type DeliveryStatus struct {
 	Acked    uint64        // count of acknowledged batches
 	Folds    uint64        // count of batches folded into others for want of room
 	Failures []Failure     // each reason once
+
+	DiskFailing bool               // the state folder cannot be written: what is not acknowledged is lost with the process
+	Refused     energy.Microjoules // count of what is on the page and could not be queued for delivery
 }
 
 // Failure is a reason why batches were not acknowledged, and how often.
@@ -90,8 +110,17 @@ func (e *Exporter) SetStatus(s *Status) {
 	} else {
 		delivery = nil
 	}
+	guests := e.status.Guests
+	if s.Guests != nil {
+		if guests == nil {
+			guests = &GuestsStatus{}
+		}
+		*guests = *s.Guests
+	} else {
+		guests = nil
+	}
 	e.status = *s
-	e.status.Meters, e.status.Delivery = meters, delivery
+	e.status.Meters, e.status.Delivery, e.status.Guests = meters, delivery, guests
 
 	e.health.tick += s.Tick
 	e.health.sweep += s.Sweep

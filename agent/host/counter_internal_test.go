@@ -273,6 +273,7 @@ func FuzzCommandLine(f *testing.F) {
 	f.Add([]byte("kvm\x00-name\x00a,,b"))
 	f.Add([]byte("kvm\x00-uuid\x00../..\x00"))
 	f.Add([]byte("qemu-kvm\x00-name\x00guest=\xff\n\x00"))
+	f.Add([]byte("kvm\x00-smp\x00cpus=4,maxcpus=8,sockets=2\x00--smp\x00sockets=99,cores=99,threads=99\x00"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		name, ok := guestOf(line)
 		if strings.ContainsAny(name, "/\n\x00") || len(name) > maxVMName || name == "." || name == ".." {
@@ -280,6 +281,9 @@ func FuzzCommandLine(f *testing.F) {
 		}
 		if name != "" && !ok {
 			t.Errorf("%q is no machine and has a name", name)
+		}
+		if n := vcpusOf(line); n < 0 || n > maxVCPUs {
+			t.Errorf("%d virtual CPUs", n)
 		}
 	})
 }

@@ -280,7 +280,7 @@ func (h *Host) addMember(p place, key string) bool {
 	case vm:
 		id, late = h.vmID(vmName(key), key)
 	}
-	if !h.admit(p.role, id, parent) {
+	if !h.admit(p.role, id, parent, false) {
 		return false
 	}
 	if parent == nil && path.Dir(p.dir) != p.hier.dir {
@@ -296,14 +296,16 @@ func (h *Host) addMember(p place, key string) bool {
 }
 
 // admit tells if there is room for a consumer. One that is not told apart is part of what is around it. Groups of patterns
-// take half of the room at most, as users may be let make them, which they cannot with pods.
-func (h *Host) admit(as role, id string, parent *node) bool {
+// take half of the room at most, as users may be let make them, which they cannot with pods; so do processes that call
+// themselves machines.
+func (h *Host) admit(as role, id string, parent *node, byPID bool) bool {
+	half := (h.opts.Max + 1) / 2
 	switch {
 	case id == "":
 		return false
 	case h.byID[id] != nil:
 		h.stats.Duplicates++
-	case len(h.byID) >= h.opts.Max, as == group && h.stats.Groups >= (h.opts.Max+1)/2:
+	case len(h.byID) >= h.opts.Max, as == group && h.stats.Groups >= half, byPID && h.byPID >= half:
 		h.stats.Folded++
 	default:
 		return true
@@ -323,10 +325,18 @@ func (h *Host) name(n *node, id, key string) {
 	}
 	h.byID[id] = n
 	h.changed = true
-	if n.role == group {
-		h.stats.Groups++
-	}
+	h.count(n, 1)
 	h.weigh.young = append(h.weigh.young, n)
+}
+
+// count books consumers that take half of the room at most.
+func (h *Host) count(n *node, by int) {
+	switch {
+	case n.role == group:
+		h.stats.Groups += by
+	case strings.HasPrefix(n.key, pidKey):
+		h.byPID += by
+	}
 }
 
 // vmID returns a consumer for a machine of the given name. Machines may have one name, by chance or by cutting: the
@@ -434,9 +444,7 @@ func (h *Host) forget(n *node) {
 	if n.id != "" && h.byID[n.id] == n {
 		delete(h.byID, n.id)
 		h.changed = true
-		if n.role == group {
-			h.stats.Groups--
-		}
+		h.count(n, -1)
 	}
 	for _, c := range n.children {
 		h.forget(c)

@@ -187,6 +187,7 @@ func (k *kernel) open(o Options) *rig {
 	}
 	r := &rig{Host: h, t: k.t, k: k, clock: time.Hour, credit: map[string]time.Duration{}, known: map[string]time.Duration{}}
 	h.io.pread = k.pread
+	h.vms.wait = time.Minute // machines are found by the sweep that looks for them
 	h.now = func() time.Duration { return r.clock }
 	k.t.Cleanup(func() {
 		if err := h.Close(); err != nil {

@@ -44,9 +44,9 @@ func hierarchies(root string) ([]*hierarchy, error) {
 	}
 	if len(found) == 0 {
 		if _, err := os.Stat(root); err != nil {
-			return nil, fmt.Errorf("looking for control groups: %w", err)
+			return nil, fmt.Errorf("looking for control groups: --cgroup-root: %w", err)
 		}
-		return nil, fmt.Errorf("looking for control groups: %w below %s", errNoGroups, root)
+		return nil, fmt.Errorf("looking for control groups: --cgroup-root %s: %w", root, errNoGroups)
 	}
 	return found, nil
 }

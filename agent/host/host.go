@@ -112,6 +112,7 @@ type Host struct {
 
 	io    files
 	stats Stats
+	byPID int // consumers that were found by their process
 }
 
 // Open looks for control groups below opts.Root. It reads nothing of them yet: the first Sweep does.
@@ -136,11 +137,14 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(opts.Proc); err != nil {
+		return nil, fmt.Errorf("looking for processes: --proc-root: %w", err)
+	}
 	h := &Host{
 		log: log, opts: opts, hierarchies: found, globs: globs, now: Now,
 		root:  &node{role: system, id: energy.System, fd: -1},
 		byDir: map[string]*node{}, byID: map[string]*node{},
-		io: newFiles(), changed: true,
+		io: newFiles(), changed: true, vms: search{wait: searchWait},
 	}
 	h.limit = descriptorBudget(opts.Max)
 	h.boot, _ = bootID(opts.Proc) // a tree made for a test may have none
@@ -155,13 +159,16 @@ func Open(opts Options, log *slog.Logger) (*Host, error) {
 	return h, nil
 }
 
+// CPUs returns how many CPUs are online, as far as is known.
+func (h *Host) CPUs() float64 { return h.cpus }
+
 // Close closes all descriptors.
 func (h *Host) Close() error {
 	var errs []error
 	for _, n := range h.byDir {
 		h.closeFile(n)
 	}
-	errs = append(errs, h.busy.close(), h.watch.close())
+	errs = append(errs, h.busy.close(), h.watch.close(), h.vms.close())
 	h.watch = nil
 	return errors.Join(errs...)
 }

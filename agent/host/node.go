@@ -65,6 +65,7 @@ type node struct {
 	leavers []*node // children that ended within this tick
 	failing time.Duration
 	weight  uint64 // as the kernel has it
+	vcpus   int    // of a machine; 0 if unknown
 	share   uint64 // requested CPU in thousandths, without the children's
 }
 

@@ -1,10 +1,14 @@
 package host
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,6 +78,111 @@ func TestProcesses(t *testing.T) {
 		r.sweep()
 		if got := r.known["vm/late"]; got != 2*s {
 			t.Errorf("a machine that was found late has %v, want %v", got, 2*s)
+		}
+	}
+}
+
+// TestHeldUp has a process hold up the reading of its command line: sweeps go on, and later the others are found.
+func TestHeldUp(t *testing.T) {
+	k := newKernel(t, 2)
+	k.process(101, "kvm -name a", "/", s)
+	k.process(102, "kvm -name b", "/", s)
+	r := k.open(Options{VMs: true})
+	var out strings.Builder
+	r.log = slog.New(slog.NewTextHandler(&out, nil))
+	held, asked := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(asked) })
+	r.vms.wait = time.Millisecond
+	r.vms.pread = func(fd int, into []byte) (int, error) {
+		if name, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); strings.HasSuffix(name, "/101/cmdline") {
+			once()
+			<-held
+		}
+		return k.pread(fd, into)
+	}
+	r.sweep()
+	<-asked
+	began := time.Now()
+	for range 60 {
+		r.sweep()
+	}
+	if took := time.Since(began); took > 5*time.Second || len(r.VMs()) != 0 {
+		t.Errorf("60 sweeps took %v; machines %v", took, r.VMs())
+	}
+	if n := strings.Count(out.String(), "holds up"); n != 1 || !strings.Contains(out.String(), "pid=101") {
+		t.Errorf("it was said %d times: %s", n, &out)
+	}
+	if err := r.vms.close(); !errors.Is(err, errHeldUp) { // it does not wait for ever
+		t.Errorf("closing meanwhile: %v", err)
+	}
+	close(held)
+	for range 5000 {
+		if r.sweep(); len(r.VMs()) == 2 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.want(map[string]time.Duration{"vm/a": 0, "vm/b": 0, "system": 0})
+}
+
+// TestProcessesTakeHalfTheRoom has users start what calls itself a machine.
+func TestProcessesTakeHalfTheRoom(t *testing.T) {
+	k := newKernel(t, 2)
+	for pid := 101; pid < 120; pid++ {
+		k.process(pid, fmt.Sprint("kvm -name m", pid), "/", s)
+	}
+	k.make(podA + "/" + idA)
+	r := k.open(Options{VMs: true, Max: 10})
+	r.sweep()
+	if len(r.VMs()) != 5 || r.Stats().Folded < 14 {
+		t.Errorf("%d machines, %d are not told apart", len(r.VMs()), r.Stats().Folded)
+	}
+	for pid := 101; pid < 103; pid++ {
+		if err := os.RemoveAll(filepath.Join(k.proc, strconv.Itoa(pid))); err != nil {
+			t.Fatal(err)
+		}
+		r.closeFile(r.byID[fmt.Sprint("vm/m", pid)])
+	}
+	r.sweep()
+	r.clock += searchInterval
+	r.sweep()
+	if len(r.VMs()) != 5 {
+		t.Errorf("%d machines after two ended and two more were found", len(r.VMs()))
+	}
+}
+
+// TestNumbersAreUsedAgain finds a machine whose process has the number of one that was none.
+func TestNumbersAreUsedAgain(t *testing.T) {
+	k := newKernel(t, 2)
+	k.process(101, "bash", "/", s)
+	r := k.open(Options{VMs: true})
+	look := func() {
+		r.clock += searchInterval
+		r.sweep()
+	}
+	for range 3 {
+		look()
+	}
+	k.process(101, "kvm -name a", "/", s)
+	name := filepath.Join(k.proc, "101", "stat")
+	k.write(name, "101 (x) S 1 2 3 4 5 6 7 8 9 10 1 1 99 99 20 0 1 0 4242 1 2\n")
+	for range identifying {
+		look()
+	}
+	if len(r.VMs()) != 1 {
+		t.Error("it is not found")
+	}
+}
+
+func TestOpenSaysWhichFolder(t *testing.T) {
+	k := newKernel(t, 2)
+	for want, o := range map[string]Options{
+		"--cgroup-root: stat /nowhere": {Root: "/nowhere", Proc: k.proc},
+		"--cgroup-root " + k.proc:      {Root: k.proc, Proc: k.proc},
+		"--proc-root: stat /nowhere":   {Root: k.dir, Proc: "/nowhere"},
+	} {
+		if _, err := Open(o, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not say %q", err, want)
 		}
 	}
 }

@@ -125,8 +125,8 @@ func appendSums(dst []byte, n *node) []byte {
 	return binary.AppendVarint(dst, int64(n.rest))
 }
 
-// RestoreState goes on from a state, if it is of this boot. It is called before the first Sweep; after an error the Host
-// is as it was.
+// RestoreState goes on from a state, if it is of this boot. What the Host found and read before is forgotten; after an
+// error the Host is as it was.
 func (h *Host) RestoreState(state []byte) error {
 	r := reader{text: state}
 	if r.byte() != 'K' || r.byte() != 'H' || r.byte() != stateVersion {
@@ -148,14 +148,16 @@ func (h *Host) RestoreState(state []byte) error {
 	}
 	h.lift, h.root, h.byDir, h.byID = lift, root, byDir, byID
 	h.changed = true
-	h.stats.Groups = 0
+	h.stats.Groups, h.byPID = 0, 0
+	h.leaving, h.ended, h.weigh = nil, nil, weighing{rule: h.weigh.rule, last: h.weigh.last}
 	for _, n := range byID {
-		if n.role == group {
-			h.stats.Groups++
+		h.count(n, 1)
+		if n.role == vm {
+			h.weigh.young = append(h.weigh.young, n) // for its virtual CPUs
 		}
 	}
-	h.found.started = complete == 0
-	h.vms.started = true // machines that are found from now on were part of something
+	h.found.started, h.found.next = complete == 0, 0
+	h.vms.started, h.vms.next = true, 0 // machines that are found from now on were part of something
 	return nil
 }
 

@@ -16,9 +16,8 @@ import (
 //	10^((l² + 125·l)/612 − 7/34)
 //
 // rounded up. The kubelet writes those of pods and classes, the runtime those of containers, so a node may use both. The
-// kubelet's is found out by two checks: the weight of all pods should mean about as much as the node has CPUs, and that
-// of the class burstable as much as its pods together. Of a pod's containers, the conversion counts by which they come
-// closer to their pod. Undoing the first one is right to ±13 thousandths of a CPU, whatever the request; of less than 26
+// kubelet's is found out by [Host.kubeletsRule]. Of a pod's containers, the conversion counts by which they come closer to
+// their pod. Undoing the first one is right to ±13 thousandths of a CPU, whatever the request; of less than 26
 // thousandths it says nothing. Undoing the second is right to 5 % from 50 thousandths on, 1 % from one CPU on, and 17 % at
 // 10 thousandths. Version 1's shares are exact to one thousandth.
 type conversion uint8
@@ -30,11 +29,14 @@ const (
 
 // milli returns what a weight of version 2 means in thousandths of a CPU, in the middle of what is rounded to it. The
 // least weight is what those get that request nothing.
-func (c conversion) milli(weight uint64) float64 {
+func (c conversion) milli(weight uint64) float64 { return c.within(weight, 0.5) }
+
+// within is the same anywhere in what is rounded to a weight: below is 1 at its lower end and 0 at its upper one.
+func (c conversion) within(weight uint64, below float64) float64 {
 	if weight <= 1 {
 		return 0
 	}
-	w := float64(min(weight, 10000)) - 0.5
+	w := float64(min(weight, 10000)) - below
 	var shares float64
 	if c == linear {
 		shares = 2 + w*262142/9999
@@ -109,20 +111,21 @@ func (h *Host) readWeight(n *node) bool {
 	if n.hier == nil {
 		return false
 	}
+	changed := n.role == vm && n.countVCPUs()
 	dir, name := n.dir, "/cpu.weight"
 	if n.hier.version == 1 {
 		if n.hier.shares == "" {
-			return false
+			return changed
 		}
 		name = "/cpu.shares"
 	}
 	text, err := h.weightFile(n, dir, name)
 	if err != nil {
-		return false // it keeps what it had
+		return changed // it keeps what it had
 	}
 	value, rest, ok := digits(text)
 	if !ok || len(rest) == 0 || rest[0] != '\n' || value == n.weight {
-		return false
+		return changed
 	}
 	n.weight = value
 	return true
@@ -139,54 +142,14 @@ func (h *Host) weightFile(n *node, dir, name string) ([]byte, error) {
 	return h.io.slurp(dir, name, window)
 }
 
-// kubeletsRule finds out which conversion the kubelet uses.
-func (h *Host) kubeletsRule() conversion {
-	var errs [2]float64
-	for _, n := range h.byDir {
-		if n.class != kubepods && n.class != burstable || n.hier.version != 2 {
-			continue
-		}
-		h.readWeight(n)
-		if n.weight <= 1 {
-			continue
-		}
-		for c := linear; c <= quadratic; c++ {
-			whole := c.milli(n.weight)
-			switch {
-			case n.class == kubepods && h.cpus > 0:
-				errs[c] += math.Abs(math.Log(whole / (1000 * h.cpus)))
-			case n.class == burstable && len(n.children) > 1:
-				sum := 0.0
-				for _, p := range n.children {
-					sum += c.milli(p.weight)
-				}
-				if sum > 0 {
-					errs[c] += math.Abs(math.Log(sum / whole))
-				}
-			}
-		}
-	}
-	if errs[quadratic] < errs[linear] {
-		return quadratic
-	}
-	return linear
-}
-
 // spread divides what pods request over their containers, so that the sum over consumers is what the pod requests.
 func (h *Host) spread() {
 	for _, n := range h.byID {
 		switch n.role {
 		case pod:
 			h.spreadPod(n)
-		case vm:
-			// Of machines only the proportion is known. Both versions' default, 1,024 and 100, is read as one CPU.
-			if n.hier.version == 2 {
-				n.share = n.weight * 10
-			} else {
-				n.share = n.weight * 1000 / 1024
-			}
-		case process:
-			n.share = 1000
+		case vm, process:
+			n.share = n.machineShare()
 		}
 	}
 }

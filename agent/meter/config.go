@@ -63,7 +63,7 @@ type Config struct {
 	Calibrate map[string]float64
 
 	Interval time.Duration        // between two reads of the meters
-	Now      func() time.Duration // the node's clock since boot; nil: CLOCK_BOOTTIME
+	Now      func() time.Duration // the node's clock since boot
 }
 
 // DefaultConfig returns what holds where the command line says nothing.
@@ -99,9 +99,12 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 
 func (c *Config) addCalibration(s string) error {
 	name, value, ok := strings.Cut(s, "=")
-	factor, err := strconv.ParseFloat(value, 64)
-	if !ok || err != nil {
+	if !ok || name == "" {
 		return fmt.Errorf("%q: want name=factor", s)
+	}
+	factor, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return fmt.Errorf("%q: the factor %q is no number", s, value)
 	}
 	if c.Calibrate == nil {
 		c.Calibrate = map[string]float64{}
@@ -205,10 +208,3 @@ func (c *Config) scaphandreScale(scale int64) int64 {
 
 // stale is how long a counter may stand still, or stay away, before it counts as unknown.
 func (c *Config) stale() time.Duration { return max(staleAfter, 3*c.Interval) }
-
-func (c *Config) now() func() time.Duration {
-	if c.Now == nil {
-		return sinceBoot
-	}
-	return c.Now
-}

@@ -27,6 +27,9 @@ import (
 //     since, and is a new run. Another one begins where it passes what it had reached: should it have been the halves of
 //     three, nothing is counted that was not used.
 //
+// A machine may move to another host, whose counter is another one: kubenergy.json says so. It is read after each new value
+// and before that is counted, so that a value of the new host is never taken for one of the old.
+//
 // When a value was true is the time of its writing, as far as that lies between the last read and this one.
 type Guest struct {
 	sys    *calls
@@ -53,6 +56,8 @@ type Guest struct {
 	parent  *batch.Parent
 	quality energy.Quality
 	asked   time.Duration // when info was last read
+	said    string        // what it held then
+	moved   bool          // to another host, or under another name, since the last value
 }
 
 // Low are the values in a row that are below the last.
@@ -95,7 +100,7 @@ func NewGuest(c Config, log *slog.Logger) (*Guest, error) {
 	g.ours = c.scale(NameGuest, g.domain.Name)
 	g.theirs = c.scaphandreScale(g.ours)
 	g.counter = g.newCounter(g.theirs)
-	g.readInfo(c.now()())
+	g.readInfo(c.Now())
 	return g, nil
 }
 
@@ -145,12 +150,13 @@ func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 func (g *Guest) readInfo(now time.Duration) {
 	g.asked = now
 	text, err := readSmall(g.sys, g.info, maxGuestInfo)
-	if err != nil {
+	if err != nil || string(text) == g.said {
 		return // Scaphandre has none
 	}
+	g.said = string(text)
 	parent, quality, err := parseGuestInfo(text)
 	if err != nil {
-		g.log.Warn("what the host says of itself cannot be read", "file", g.info, "error", err)
+		g.log.Warn("what the host says of itself cannot be read", "file", g.info, "err", err)
 		return
 	}
 	if g.parent == nil && g.theirs != g.ours {
@@ -162,6 +168,7 @@ func (g *Guest) readInfo(now time.Duration) {
 	}
 	if g.parent == nil || *g.parent != parent {
 		g.log.Info("this is a virtual machine", "host", parent.Host, "vm", parent.VM)
+		g.moved = g.known && (g.parent != nil || g.seen) // the other host's counter is another one
 	}
 	g.parent, g.quality = &parent, quality
 }
@@ -226,15 +233,22 @@ func (g *Guest) look(now time.Duration) error {
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", g.path, err)
 	}
+	if g.seen && raw == g.last.Raw && written.Equal(g.written) {
+		return nil
+	}
+	moved := g.moved
+	if g.readInfo(now); g.moved && !moved {
+		return g.look(now) // the value may be the former host's
+	}
 	g.take(raw, written, now)
 	return nil
 }
 
 func (g *Guest) take(raw uint64, written time.Time, now time.Duration) {
-	if g.seen && raw == g.last.Raw && written.Equal(g.written) {
-		return
-	}
 	switch {
+	case g.moved:
+		g.moved, g.reached = false, 0
+		g.counter.Break()
 	case g.known && raw < g.last.Raw:
 		if !g.low.again(raw, written) {
 			return

@@ -320,6 +320,80 @@ func TestGuestResume(t *testing.T) {
 	}
 }
 
+// TestGuestMoves has a machine go to another host, whose counter is higher by what this one's might have used, or lower.
+func TestGuestMoves(t *testing.T) {
+	for i, far := range []int64{100_000_000_000, -100_000_000, 5_000_000} {
+		g := shareTree(t, "kubenergy")
+		m := g.open(nil)
+		g.publish("200000000", 0)
+		_ = read(t, m, g.c.tick())
+		g.c.after(time.Second)
+		g.publish("210000000", 0)
+		before := read(t, m, g.c.tick())[NameGuest]
+
+		name := []string{`{"host":"hv-8","vm":"web-1","version":1}`, `{"host":"hv-7","vm":"web-2","version":1}`, `{"host":"hv-9","vm":"x","version":1}`}[i]
+		put(t, filepath.Join(g.dir, guestInfo), name)
+		raw := 210_000_000 + far
+		g.c.after(time.Second)
+		g.publish(strconv.FormatInt(raw, 10), 0)
+		after := read(t, m, g.c.tick())[NameGuest]
+		if after.Run == before.Run || after.Total != before.Total || after.Raw != uint64(raw) {
+			t.Errorf("%s: %v after %v", name, after, before)
+		}
+		g.c.after(time.Second)
+		g.publish(strconv.FormatInt(raw+7_000_000, 10), 0)
+		if got := used(t, after, read(t, m, g.c.tick())[NameGuest]); got != 7_000_000 {
+			t.Errorf("%s: then it used %d µJ", name, got)
+		}
+		if p := m.Parent(); !strings.Contains(name, p.Host) || !strings.Contains(name, p.VM) {
+			t.Errorf("parent %v, want that of %s", p, name)
+		}
+	}
+}
+
+// TestGuestMovesWhileItIsRead has the machine move between the read of the counter and that of the host's name.
+func TestGuestMovesWhileItIsRead(t *testing.T) {
+	g := shareTree(t, "kubenergy")
+	m := g.open(nil)
+	g.publish("200000000", 0)
+	before := read(t, m, g.c.tick())[NameGuest]
+	g.c.after(time.Second)
+	g.publish("210000000", 0)
+	sys := realCalls
+	sys.open = func(path string) (int, error) {
+		if strings.HasSuffix(path, guestInfo) && m.Parent().Host == "hv-7" {
+			put(t, path, `{"host":"hv-8","vm":"web-1","version":1}`)
+			g.publish("900000000", 0)
+		}
+		return realCalls.open(path)
+	}
+	m.sys = &sys
+	after := read(t, m, g.c.tick())[NameGuest]
+	if after.Run == before.Run || after.Total != before.Total || after.Raw != 900_000_000 {
+		t.Errorf("%v after %v", after, before)
+	}
+}
+
+func TestGuestWarnsOnce(t *testing.T) {
+	g := shareTree(t, "kubenergy")
+	var out strings.Builder
+	o := g.c.config()
+	o.GuestDir = g.dir
+	m, err := NewGuest(o, logTo(&out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"{", "[]"} {
+		put(t, filepath.Join(g.dir, guestInfo), text)
+		for range 50 {
+			_, _ = m.Read(g.c.after(time.Second), nil)
+		}
+		if n := strings.Count(out.String(), "cannot be read"); n != i+1 {
+			t.Errorf("it warned %d times of %d mistakes: %s", n, i+1, out.String())
+		}
+	}
+}
+
 func TestGuestTricks(t *testing.T) {
 	g := shareTree(t, "kubenergy")
 	m := g.open(nil)
@@ -424,6 +498,7 @@ func FuzzGuestInfo(f *testing.F) {
 
 func BenchmarkGuestRead(b *testing.B) {
 	o := DefaultConfig()
+	o.Now = sinceBoot
 	o.GuestDir = plant(b, "guest/kubenergy.tree")
 	m, err := NewGuest(o, quiet())
 	if err != nil {

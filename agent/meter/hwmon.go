@@ -22,6 +22,7 @@ import (
 // A power that is read from time to time is integrated over time and therefore derived; a counter is measured.
 type Hwmon struct {
 	sys     *calls
+	root    string
 	sensors []Sensor
 	walls   []wallSensor
 	domains []energy.Domain
@@ -91,7 +92,7 @@ const (
 func NewHwmon(c Config, log *slog.Logger) (*Hwmon, error) { return newHwmon(c, log, &realCalls) }
 
 func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
-	h := &Hwmon{sys: sys, stale: c.stale()}
+	h := &Hwmon{sys: sys, stale: c.stale(), root: c.HwmonRoot}
 	chips, err := list(c.HwmonRoot)
 	if err != nil {
 		return nil, fmt.Errorf("opening hwmon: %w", err)
@@ -194,9 +195,9 @@ func (h *Hwmon) choose(specs []string) ([]int, error) {
 		matching := h.indices(func(s Sensor) bool { return s.matches(spec) }, !strings.Contains(spec, "/"))
 		switch {
 		case len(matching) == 0:
-			return nil, fmt.Errorf("no sensor of energy or power is --wall-sensor %s: have %v", spec, h.sensors)
+			return nil, fmt.Errorf("no sensor of energy or power is --wall-sensor %s: have %s", spec, h.choice())
 		case len(matching) > 1:
-			return nil, fmt.Errorf("%d sensors are --wall-sensor %s: have %v", len(matching), spec, h.sensors)
+			return nil, fmt.Errorf("%d sensors are --wall-sensor %s: have %s", len(matching), spec, h.choice())
 		case !slices.Contains(chosen, matching[0]):
 			chosen = append(chosen, matching[0])
 		}
@@ -250,6 +251,25 @@ func (h *Hwmon) Domains() []energy.Domain { return h.domains }
 
 // Sensors returns all sensors of power and energy, used or not.
 func (h *Hwmon) Sensors() []Sensor { return slices.Clone(h.sensors) }
+
+// choice lists what --wall-sensor may name.
+func (h *Hwmon) choice() string {
+	if len(h.sensors) == 0 {
+		return "none in " + h.root
+	}
+	names := make([]string, 0, len(h.sensors))
+	for _, s := range h.sensors {
+		name := s.String()
+		if s.Label != "" {
+			name += " or " + s.Chip + "/" + s.Label
+		}
+		if s.Device != "" {
+			name += " (of " + s.Device + ")"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
 
 // Resume implements Meter.
 func (h *Hwmon) Resume(last []energy.Reading) {

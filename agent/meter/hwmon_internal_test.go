@@ -58,7 +58,7 @@ func TestHwmonWallSensorMustMeanOne(t *testing.T) {
 	for spec, want := range map[string]string{"ina3221": "3 sensors", "ina3221/VDD": "no sensor", "ina/power1": "no sensor"} {
 		o.WallSensors = []string{spec}
 		_, err := NewHwmon(o, quiet())
-		mustFail(t, err, want, spec, "ina3221/power2")
+		mustFail(t, err, want, spec, "ina3221/power2", "ina3221/VDD_IN")
 	}
 }
 

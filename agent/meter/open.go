@@ -4,8 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Open opens the meters that a configuration asks for, or with auto, those that are there:
@@ -21,6 +25,9 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if c.Now == nil {
+		return nil, errors.New("meters need a clock")
+	}
 	var meters []Meter
 	var errs []error
 	for _, name := range kinds {
@@ -34,21 +41,43 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0: // it was configured, and wrongly
 			errs = append(errs, err)
 		default:
-			log.Warn("this meter is not used", "meter", name, "error", err)
+			log.Warn("this meter is not used", "meter", name, "err", err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		Close(meters)
 		return nil, err
 	}
+	c.warn(meters, log)
 	return meters, nil
+}
+
+// warn tells of what is likely not meant.
+func (c *Config) warn(meters []Meter, log *slog.Logger) {
+	if r := NewRoot(meters); c.asked(auto) && r.meter != nil && r.meter.Name() == NameModel {
+		log.Warn("no meter of this node's energy can be read: energy is estimated by a model", "hwmon", c.HwmonRoot, "rapl", c.PowercapRoot,
+			"guest", c.GuestDir)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
+		if !slices.ContainsFunc(meters, func(m Meter) bool { return calibrates(name, m) }) {
+			log.Warn("a calibration is of no meter or domain that is in use", "calibrate", name)
+		}
+	}
+}
+
+// calibrates reports if a calibration is of a meter, or may be: who is asked over the network has not answered yet.
+func calibrates(name string, m Meter) bool {
+	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
+		return true
+	}
+	return name == m.Name() || slices.ContainsFunc(m.Domains(), func(d energy.Domain) bool { return d.Name == name })
 }
 
 // there reports if auto takes a meter.
 func (c *Config) there(name string) bool {
 	switch name {
 	case NameHwmon:
-		return exists(c.HwmonRoot)
+		return exists(c.HwmonRoot) || len(c.WallSensors) > 0 // which are missed
 	case NameRAPL:
 		return exists(c.PowercapRoot) || c.PowercapRoot == defaultPowercap && exists(classPowercap)
 	case NameGuest:
@@ -71,7 +100,7 @@ func open(name string, c Config, log *slog.Logger) (Meter, error) {
 	case NameHwmon:
 		h, err := NewHwmon(c, log)
 		if err == nil && c.asked(name) && len(h.Domains()) == 0 {
-			return nil, fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor, of %v", h.Sensors())
+			return nil, fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; have %s", h.choice())
 		}
 		return orNil(h, err)
 	case NameRAPL:

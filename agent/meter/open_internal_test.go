@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -242,9 +243,8 @@ func TestConfig(t *testing.T) {
 		c.scale("rapl", "package-0") != 980_000 || c.scale("rapl", "dram-0") != 1_050_000 || c.scaphandreScale(980_000) != 4_900_000 {
 		t.Errorf("%+v", c)
 	}
-	if err := fs.Parse([]string{"--calibrate", "rapl"}); err == nil {
-		t.Error("a calibration without a factor")
-	}
+	mustFail(t, fs.Parse([]string{"--calibrate", "rapl"}), "want name=factor")
+	mustFail(t, fs.Parse([]string{"--calibrate=rapl=x"}), `"x" is no number`)
 	for want, change := range map[string]func(*Config){
 		"alone":          func(c *Config) { c.Meters = []string{"auto", "rapl"} },
 		"--meters":       func(c *Config) { c.Meters = nil },
@@ -260,6 +260,74 @@ func TestConfig(t *testing.T) {
 		change(&c)
 		mustFail(t, c.Validate(), want)
 	}
+}
+
+// What is likely not meant is said once, and only then.
+func TestOpenWarns(t *testing.T) {
+	const estimated, calibration = "energy is estimated", "no meter or domain"
+	for _, test := range []struct {
+		change func(*Config)
+		want   []string
+	}{
+		{func(o *Config) {}, nil},
+		{func(o *Config) { o.Calibrate = map[string]float64{"rapl": 1, "package-0": 1, "model": 1} }, nil},
+		{func(o *Config) { o.Calibrate = map[string]float64{"package-7": 1} }, []string{calibration, "package-7"}},
+		{func(o *Config) { o.Calibrate = map[string]float64{"kepler": 1} }, []string{calibration}},
+		{func(o *Config) { o.HwmonRoot, o.PowercapRoot, o.GuestDir = "/h", "/p", "/g" }, []string{estimated, "/h", "/p", "/g"}},
+		{func(o *Config) {
+			o.HwmonRoot, o.PowercapRoot, o.GuestDir, o.Meters = "/h", "/p", "/g", []string{"model"}
+		}, nil},
+		{func(o *Config) {
+			o.HwmonRoot, o.PowercapRoot, o.GuestDir, o.KeplerURL = "/h", "/p", "/g", "http://127.0.0.1:1/"
+			o.Calibrate = map[string]float64{"kepler-package-0": 1}
+		}, nil},
+	} {
+		o := all(t, newClock())
+		test.change(&o)
+		out := &lockedText{}
+		meters, err := Open(o, logTo(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		Close(meters)
+		said := strings.Count(out.String(), estimated) + strings.Count(out.String(), calibration)
+		if said != min(len(test.want), 1) {
+			t.Errorf("want %q once, have %s", test.want, out)
+		}
+		for _, part := range test.want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("want %q, have %s", part, out)
+			}
+		}
+	}
+}
+
+// A lockedText is a log that goroutines write to.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestWallSensorNeedsSensors(t *testing.T) {
+	o := all(t, newClock())
+	o.HwmonRoot, o.WallSensors = "/nowhere", []string{"ina3221/VDD_IN"}
+	_, err := Open(o, quiet())
+	mustFail(t, err, "ina3221/VDD_IN", "none in /nowhere")
+	o.WallSensors, o.Now = nil, nil
+	_, err = Open(o, quiet())
+	mustFail(t, err, "clock")
 }
 
 func TestDescriptorsStay(t *testing.T) {

@@ -83,7 +83,7 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 	case len(r.zones) == 0:
 		return nil, fmt.Errorf("opening RAPL: %w", err)
 	case err != nil:
-		log.Warn("some RAPL zones cannot be read; domains of their kinds are unknown", "error", err)
+		log.Warn("some RAPL zones cannot be read; domains of their kinds are unknown", "err", err)
 	}
 	return r, nil
 }
@@ -109,7 +109,12 @@ func (r *RAPL) open(c Config, zones []zoneDir) error {
 		}
 		return lost[z.domain.Kind]
 	})
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any capability and not in a "+
+			"user namespace, or give the files to a group of the agent's with a udev or tmpfiles rule (mode 0440)", err)
+	}
+	return err
 }
 
 // openZone opens the first of several zones of one domain that can be read. It returns nil for a psys zone that does not
@@ -147,19 +152,14 @@ func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 
 // probe reads a zone for the first time. What fails thrice is taken for a zone without a counter.
 func probe(c Config, z *raplZone) (raw uint64, err error) {
-	now := c.now()
 	for i := range probes {
 		if i > 0 {
 			time.Sleep(probePause)
 		}
-		raw, _, err = z.file.readUint(now() + time.Duration(i)*maxWait) // without waiting until a retry is due
+		raw, _, err = z.file.readUint(c.Now() + time.Duration(i)*maxWait) // without waiting until a retry is due
 		if err == nil || errors.Is(err, fs.ErrPermission) {
 			break
 		}
-	}
-	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("%w: the kernel lets only this file's owner read it: run the agent as root, without any capability and not in a user "+
-			"namespace, or give the file to a group of the agent's with a udev or tmpfiles rule (mode 0440)", err)
 	}
 	return raw, err
 }

@@ -117,7 +117,10 @@ func TestRAPLSaysHowToGetTheRight(t *testing.T) {
 	o := c.config()
 	o.PowercapRoot = plant(t, "rapl/two-sockets.tree")
 	_, err := newRAPL(o, quiet(), failing(map[string]error{"energy_uj": syscall.EACCES}))
-	mustFail(t, err, "permission denied", "as root", "udev", "0440")
+	mustFail(t, err, "permission denied", "as root", "udev", "0440", "intel-rapl:1:0/energy_uj")
+	if n := strings.Count(err.Error(), "as root"); n != 1 {
+		t.Errorf("the advice is given %d times: %v", n, err)
+	}
 
 	// Without its memory the packages are still known; without one of the packages, their sum is not.
 	for lost, want := range map[string]string{
@@ -564,6 +567,7 @@ func FuzzZoneNames(f *testing.F) {
 
 func BenchmarkRAPLRead(b *testing.B) {
 	o := DefaultConfig()
+	o.Now = sinceBoot
 	o.PowercapRoot = plant(b, "rapl/laptop.tree")
 	put(b, filepath.Join(o.PowercapRoot, "intel-rapl/intel-rapl:2/name"), "package-1")
 	put(b, filepath.Join(o.PowercapRoot, "intel-rapl/intel-rapl:2/energy_uj"), "99999999999\n")

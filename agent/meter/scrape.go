@@ -35,6 +35,7 @@ type Scraped struct {
 	mu      sync.Mutex
 	answer  page // the last good one
 	failure error
+	failed  int
 
 	// What belongs to Read.
 	resumed  []energy.Reading
@@ -77,7 +78,7 @@ var errNoAnswer = errors.New("no answer yet")
 func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64, log *slog.Logger) *Scraped {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Scraped{
-		name: name, page: url, read: read, now: c.now(), interval: c.ScrapeInterval, stop: stop, done: make(chan struct{}),
+		name: name, page: url, read: read, now: c.Now, interval: c.ScrapeInterval, stop: stop, done: make(chan struct{}),
 		stale: max(c.stale(), 3*c.ScrapeInterval), scale: scale, failure: errNoAnswer,
 		client: &http.Client{
 			Timeout: scrapeTimeout,
@@ -111,13 +112,15 @@ func (s *Scraped) poll(ctx context.Context, log *slog.Logger) {
 		before := s.failure
 		if s.failure = err; err == nil {
 			s.answer = answer
+		} else {
+			s.failed++
 		}
 		s.mu.Unlock()
 		switch {
 		case err == nil && before != nil:
 			log.Info("another agent's metrics are read", "meter", s.name, "url", s.page, "counters", len(answer.series))
 		case err != nil && (before == nil || errors.Is(before, errNoAnswer)):
-			log.Warn("another agent's metrics cannot be read", "meter", s.name, "error", err)
+			log.Warn("another agent's metrics cannot be read", "meter", s.name, "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -177,6 +180,14 @@ func (s *Scraped) latest() (page, error) {
 	return s.answer, s.failure
 }
 
+// Failures returns how often the other agent was asked in vain. Most do no harm, as counters go on: Read tells of one only
+// when what came before is too old.
+func (s *Scraped) Failures() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failed
+}
+
 // begin makes the first answer's series the domains, but for memory and other parts that nobody counts.
 func (s *Scraped) begin(answer page) {
 	for _, x := range answer.series {
@@ -219,6 +230,7 @@ func (s *Scraped) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) 
 	if age := t.Now() - answer.at; age > s.stale {
 		return into, errors.Join(err, fmt.Errorf("the last answer of %s is %v old", s.page, age.Round(time.Second)))
 	}
+	err = nil // what is known is fresh enough
 	for i := range s.counters {
 		if c := &s.counters[i]; c.err != nil {
 			err = errors.Join(err, c.err)

@@ -73,6 +73,7 @@ func (e *exporter) wait(t testing.TB) {
 func scraped(t testing.TB, name, url string, change func(*Config)) *Scraped {
 	t.Helper()
 	o := DefaultConfig()
+	o.Now = sinceBoot
 	o.ScrapeInterval, o.KeplerURL, o.ScaphandreURL = 5*time.Millisecond, url, url
 	if change != nil {
 		change(&o)
@@ -192,6 +193,10 @@ func TestScrapedFaults(t *testing.T) {
 	m := scraped(t, NameKepler, e.URL, nil)
 	e.wait(t)
 	first := read(t, m, realTick())["kepler-package-0"]
+	failures := m.Failures()
+	if failures != 0 {
+		t.Errorf("%d failures before the first", failures)
+	}
 	for what, answer := range map[string]struct {
 		status int
 		page   string
@@ -210,15 +215,20 @@ func TestScrapedFaults(t *testing.T) {
 	} {
 		e.say(answer.status, answer.page)
 		e.wait(t)
-		readings, err := m.Read(realTick(), nil)
-		mustFail(t, err, answer.want, e.URL)
-		if len(readings) != 1 || readings[0] != first {
-			t.Errorf("%s: have %v, want what was known", what, readings)
+		if readings, err := m.Read(realTick(), nil); err != nil || len(readings) != 1 || readings[0] != first {
+			t.Errorf("%s: have %v, %v, want what was known", what, readings, err)
+		}
+		if failed := m.Failures(); failed <= failures {
+			t.Errorf("%s: %d failures, before %d", what, failed, failures)
+		} else {
+			failures = failed
 		}
 		// What is unknown for long is unknown.
 		late := Tick{Now: func() time.Duration { return sinceBoot() + time.Minute }}
-		if readings, err := m.Read(late, nil); len(readings) != 0 || err == nil {
-			t.Errorf("%s: after a minute: %v, %v", what, readings, err)
+		readings, err := m.Read(late, nil)
+		mustFail(t, err, answer.want, e.URL, "old")
+		if len(readings) != 0 {
+			t.Errorf("%s: after a minute: %v", what, readings)
 		}
 	}
 	e.say(200, strings.ReplaceAll(good, `"package"`, `"dram"`))

@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,27 +17,37 @@ import (
 
 func main() {
 	options := agent.DefaultOptions()
-	options.AddFlags(flag.CommandLine)
-	version := flag.Bool("version", false, "print the version and exit")
-	flag.Parse()
-	if *version {
+	flags := flag.NewFlagSet("kubenergy-agent", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // an error is one line, not all flags
+	options.AddFlags(flags)
+	version := flags.Bool("version", false, "print the version and exit")
+	err := flags.Parse(os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Println("kubenergy-agent meters this node. docs/agent.md explains its flags:")
+		flags.SetOutput(os.Stdout)
+		flags.PrintDefaults()
+	case err == nil && *version:
 		fmt.Println(agent.Version())
-		return
-	}
-	if err := run(options); err != nil {
-		fmt.Fprintln(os.Stderr, "kubenergy-agent:", err)
-		os.Exit(1)
+	case err == nil && flags.NArg() > 0:
+		err = fmt.Errorf("unexpected argument %q: there are flags only", flags.Arg(0))
+		fallthrough
+	case err != nil:
+		exit(fmt.Errorf("%w (see --help)", err), 2)
+	default:
+		if err := options.Validate(); err != nil {
+			exit(err, 2)
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if err := agent.Run(ctx, options, options.Logger(os.Stderr)); err != nil {
+			exit(err, 1)
+		}
 	}
 }
 
-func run(options agent.Options) error {
-	if flag.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags only", flag.Arg(0))
-	}
-	if err := options.Validate(); err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return agent.Run(ctx, options, options.Logger(os.Stderr))
+// exit says what is wrong. Code 2 is for what no restart mends.
+func exit(err error, code int) {
+	fmt.Fprintln(os.Stderr, "kubenergy-agent:", err)
+	os.Exit(code)
 }

@@ -118,7 +118,7 @@ func TestAgent(t *testing.T) {
 	u := read(t, agent)
 	for key, want := range map[string][]string{
 		"PrivateNetwork": {"no"}, "RestrictAddressFamilies": {"AF_INET AF_INET6"}, "StateDirectory": {"kubenergy"}, "StateDirectoryMode": {"0700"},
-		"EnvironmentFile": {"-/etc/default/kubenergy-agent"}, "Restart": {"always"}, "ReadOnlyPaths": {"/run"}, "BindReadOnlyPaths": {"/sys"},
+		"EnvironmentFile": {"-/etc/default/kubenergy-agent"}, "Restart": {"always"}, "RestartPreventExitStatus": {"2"}, "ReadOnlyPaths": {"/run"}, "BindReadOnlyPaths": {"/sys"},
 	} {
 		if err := u.is("Service", key, want...); err != nil {
 			t.Error(err)
@@ -185,6 +185,10 @@ func checkFlags(t *testing.T, u unit) map[string]string {
 		if !slices.Contains(known, name) {
 			t.Errorf("no flag %s", name)
 		}
+	}
+	// Others than this machine are let in by who says so, in a later flag of the same name.
+	if flags["--listen"] != "127.0.0.1:2112" {
+		t.Errorf("it listens on %q", flags["--listen"])
 	}
 	if flags["--state-dir"] != "/var/lib/"+u["Service"]["StateDirectory"][0] {
 		t.Errorf("flags %v", flags)

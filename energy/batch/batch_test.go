@@ -296,6 +296,47 @@ func TestSumCountsGuestsOnce(t *testing.T) {
 	}
 }
 
+// A guest counts by itself while its host is not summed: by time, not for ever.
+func TestSumByTime(t *testing.T) {
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	of := func(node, parent string, e energy.Microjoules, from, to int) *batch.Batch {
+		b := &batch.Batch{Stream: batch.Stream{Node: node}, Measured: e, Start: day.Add(time.Duration(from) * time.Second), End: day.Add(time.Duration(to) * time.Second)}
+		if parent != "" {
+			b.Parent = &batch.Parent{Host: parent, VM: node}
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		batches []*batch.Batch
+		want    energy.Microjoules
+	}{
+		"the host came later":    {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("vm", "host", 2, 15, 30), of("host", "", 10, 15, 30)}, 11},
+		"it covers a part":       {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 10, 14, 29)}, 10},
+		"a long one before":      {[]*batch.Batch{of("vm", "host", 1, 50, 60), of("host", "", 10, 0, 100), of("host", "", 20, 1, 2)}, 30},
+		"it stood still":         {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 0, 5, 5)}, 1},
+		"moved to another host":  {[]*batch.Batch{of("vm", "a", 1, 0, 10), of("vm", "b", 2, 10, 20), of("a", "", 10, 0, 20)}, 12},
+		"hosts of each other":    {[]*batch.Batch{of("a", "b", 1, 0, 10), of("b", "", 2, 0, 10), of("b", "a", 4, 10, 20), of("a", "", 8, 10, 20)}, 10},
+		"more than is countable": {[]*batch.Batch{of("a", "", math.MaxInt64, 0, 10), of("b", "", math.MaxInt64, 0, 10)}, math.MaxInt64},
+	} {
+		if got := batch.Sum(c.batches).Measured; got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// A batch over two keeps dates that can be written down.
+func TestFoldOfWrongClocks(t *testing.T) {
+	a, b := valid(), valid()
+	b.First, b.Last = 8, 8
+	b.StartSinceBoot, b.EndSinceBoot = 115*time.Second, 130*time.Second
+	b.Start = time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)
+	b.End = b.Start.Add(15 * time.Second)
+	f, err := batch.Fold(a, b)
+	if err != nil || b.Validate() != nil || f.Validate() != nil {
+		t.Errorf("%v, %v, %v", err, b.Validate(), f.Validate())
+	}
+}
+
 func TestDecode(t *testing.T) {
 	data, err := batch.Encode(valid())
 	if err != nil {
@@ -323,6 +364,14 @@ func TestDecode(t *testing.T) {
 		"a wrong sum":        strings.Replace(string(data), `"dynamic":500`, `"dynamic":501`, 1),
 		"shares of a kind":   strings.Replace(string(data), `"shares":[`, `"shares":7,"x":[`, 1),
 		"many shares":        strings.Replace(string(data), `"shares":[`, `"shares":[`+strings.Repeat("{},", 20_000), 1),
+		"twice":              strings.Replace(string(data), `"version":1`, `"version":1,"version":1`, 1),
+		"twice in a stream":  strings.Replace(string(data), `"node":`, `"node":"other","node":`, 1),
+		"twice in a share":   strings.Replace(string(data), `"dynamic":500`, `"dynamic":1, "dynamic" :500`, 1),
+		"two lists":          strings.Replace(string(data), `"shares":[`, `"shares":[],"shares":[`, 1),
+		"capitals":           strings.Replace(string(data), `"measured":`, `"Measured":`, 1),
+		"capitals, a share":  strings.Replace(string(data), `"dynamic"`, `"DYNAMIC"`, 1),
+		"an escape":          strings.Replace(string(data), `"measured":`, `"m\u0065asured":`, 1),
+		"a folded letter":    strings.Replace(string(data), `"measured":`, `"mea\u017fured":`, 1),
 		"huge":               string(data) + strings.Repeat(" ", batch.MaxBytes),
 	} {
 		if _, err := batch.Decode([]byte(bad)); err == nil {
@@ -377,6 +426,9 @@ func FuzzDecode(f *testing.F) {
 		if err := b.Validate(); err != nil {
 			t.Fatal(err)
 		}
+		if key := ambiguous(t, json.NewDecoder(bytes.NewReader(data))); key != "" {
+			t.Fatalf("key %q in %s", key, data)
+		}
 		again, err := batch.Encode(b)
 		if err != nil {
 			t.Fatal(err)
@@ -400,6 +452,38 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 	})
+}
+
+// ambiguous returns a key of the next value that is there twice, but for capitals.
+func ambiguous(t *testing.T, dec *json.Decoder) (found string) {
+	open, err := dec.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	if open != json.Delim('{') && open != json.Delim('[') {
+		return ""
+	}
+	for dec.More() {
+		if open == json.Delim('{') {
+			token, err := dec.Token()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key := strings.ToLower(fmt.Sprint(token)); seen[key] {
+				found = key
+			} else {
+				seen[key] = true
+			}
+		}
+		if below := ambiguous(t, dec); below != "" {
+			found = below
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 func FuzzDecodeAck(f *testing.F) {

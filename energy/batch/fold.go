@@ -41,7 +41,7 @@ func Fold(a, b *Batch) (*Batch, error) {
 	f.First = a.First
 	f.StartSinceBoot = a.StartSinceBoot
 	// By one wall clock, the later one, which was set right where the two differ.
-	f.Start = b.End.Add(a.StartSinceBoot - b.EndSinceBoot)
+	f.SetWall(b.End)
 	f.Unmeasured = a.Unmeasured + b.Unmeasured + (b.StartSinceBoot - a.EndSinceBoot)
 	f.Quality = JoinQuality(a.Quality, a.Measured, b.Quality, b.Measured)
 	f.Source = JoinSources(a.Source, b.Source)

@@ -57,12 +57,71 @@ func Decode(data []byte) (*Batch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decoding shares: %w", err)
 	}
+	if err := checkKeys(data); err != nil {
+		return nil, fmt.Errorf("decoding batch: %w", err)
+	}
 	b.Shares = shares
 	b.Start, b.End = b.Start.UTC(), b.End.UTC()
 	if err := b.Validate(); err != nil {
 		return nil, fmt.Errorf("validating batch: %w", err)
 	}
 	return b, nil
+}
+
+// keys are the fields of a batch and of what is in it. Those that are called alike mean the same.
+var keys = func() map[string]uint {
+	numbers := map[string]uint{}
+	for i, key := range []string{
+		"version", "stream", "node", "boot", "epoch", "first", "last", "parent", "host", "vm",
+		"start", "end", "startSinceBoot", "endSinceBoot", "unmeasured", "source", "quality", "idlePolicy",
+		"measured", "idle", "platform", "unknown", "shares", "id", "dynamic", "cpu", "ended",
+	} {
+		numbers[key] = uint(i)
+	}
+	return numbers
+}()
+
+// checkKeys refuses keys that are there twice in an object, and those that are not written as they should be, with other
+// capitals or escapes: encoding/json takes them, other readers take something else. The data is that of a batch otherwise.
+func checkKeys(data []byte) error {
+	var seen [8]uint32 // by depth; a batch has a depth of 3
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			if depth++; depth == len(seen) {
+				return errors.New("nested too deeply")
+			}
+			seen[depth] = 0
+		case '}', ']':
+			depth--
+		case '"':
+			text := data[i+1 : i+1+textLength(data[i+1:])]
+			i += len(text) + 1
+			if rest := bytes.TrimLeft(data[i+1:], " \t\r\n"); len(rest) == 0 || rest[0] != ':' {
+				continue
+			}
+			number, known := keys[string(text)]
+			if bit := uint32(1) << number; !known || seen[depth]&bit != 0 {
+				return fmt.Errorf("key %.40q is not known, or there twice", text)
+			}
+			seen[depth] |= 1 << number
+		}
+	}
+	return nil
+}
+
+// textLength returns how long a text is in JSON, up to its closing quote.
+func textLength(data []byte) int {
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return len(data)
 }
 
 func decodeAll(data []byte, into any) error {

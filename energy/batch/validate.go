@@ -33,6 +33,20 @@ var (
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
+// SetWall sets Start and End of an interval whose times since boot are set, given what the wall clock showed at its end.
+// Where that cannot be written down, it takes what is nearest: a wrong clock must not cost energy.
+func (b *Batch) SetWall(end time.Time) {
+	length := b.EndSinceBoot - b.StartSinceBoot
+	b.End = end.Round(0).UTC()
+	if first := earliest.Add(length); b.End.Before(first) {
+		b.End = first
+	}
+	if b.End.After(latest) {
+		b.End = latest
+	}
+	b.Start = b.End.Add(-length)
+}
+
 // Validate reports what is wrong with b, whoever made it: after it returned nil, sums over b's fields cannot overflow,
 // its texts can be printed and its energy is conserved. Whether the numbers are possible on that node is not said.
 func (b *Batch) Validate() error {

@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +98,35 @@ func TestAgentCanDoLittle(t *testing.T) {
 	}
 	if env := c.Env[0]; env.Name != "NODE_NAME" || env.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
 		t.Errorf("it is told its name by %+v", env)
+	}
+}
+
+// TestAgentsStateOutlivesThePod checks the only folder of the host that agents may write, where somebody asks for it.
+func TestAgentsStateOutlivesThePod(t *testing.T) {
+	state := func(args ...string) (v1.VolumeSource, v1.VolumeMount) {
+		set, _, _ := agent(t, args...)
+		spec := &set.Spec.Template.Spec
+		volume := slices.IndexFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == "state" })
+		mount := slices.IndexFunc(spec.Containers[0].VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == "state" })
+		if volume < 0 || mount < 0 {
+			t.Fatal("it has no state")
+		}
+		return spec.Volumes[volume].VolumeSource, spec.Containers[0].VolumeMounts[mount]
+	}
+	if v, _ := state(); v.EmptyDir == nil || v.EmptyDir.Medium != v1.StorageMediumMemory || v.HostPath != nil {
+		t.Errorf("by default, its state is in %+v", v)
+	}
+	v, m := state("--set", "agent.state.hostPath=/run/kubenergy/agent")
+	if v.EmptyDir != nil || v.HostPath == nil || v.HostPath.Path != "/run/kubenergy/agent" || *v.HostPath.Type != v1.HostPathDirectoryOrCreate {
+		t.Errorf("its state is in %+v", v)
+	}
+	if m.ReadOnly || m.MountPath != "/var/lib/kubenergy" {
+		t.Errorf("it is mounted as %+v", m)
+	}
+	for _, path := range []string{"run", "/", "/run/", "/run/../etc", "/run//x"} {
+		if _, err := Template(t.Context(), "--set", "agent.enabled=true,agent.state.hostPath="+path); err == nil {
+			t.Errorf("%s is taken", path)
+		}
 	}
 }
 
@@ -206,30 +237,103 @@ func TestAgentsSecrets(t *testing.T) {
 	}
 }
 
-// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and who has to show what.
+// endpoint is what of a ServiceMonitor says whose labels a series gets.
+type endpoint struct {
+	HonorLabels       bool      `json:"honorLabels"`
+	Relabelings       []relabel `json:"relabelings"`
+	MetricRelabelings []relabel `json:"metricRelabelings"`
+}
+
+type relabel struct {
+	Action       string   `json:"action"`
+	SourceLabels []string `json:"sourceLabels"`
+	TargetLabel  string   `json:"targetLabel"`
+	Regex        string   `json:"regex"`
+}
+
+// apply is what Prometheus does, of what our rules use.
+func (r *relabel) apply(t *testing.T, labels map[string]string) {
+	t.Helper()
+	switch {
+	case r.Action == "" && len(r.SourceLabels) == 1 && r.Regex == "":
+		labels[r.TargetLabel] = labels[r.SourceLabels[0]]
+	case r.Action == "labeldrop":
+		drop := regexp.MustCompile("^(?:" + r.Regex + ")$")
+		maps.DeleteFunc(labels, func(name, _ string) bool { return drop.MatchString(name) })
+	default:
+		t.Fatalf("not known to this test: %+v", r)
+	}
+}
+
+// scrape returns the labels that a series of a page is stored with.
+func (e *endpoint) scrape(t *testing.T, target, series map[string]string) map[string]string {
+	t.Helper()
+	target = maps.Clone(target)
+	for i := range e.Relabelings {
+		e.Relabelings[i].apply(t, target)
+	}
+	maps.DeleteFunc(target, func(name, _ string) bool { return strings.HasPrefix(name, "__") })
+	stored := maps.Clone(target)
+	for name, value := range series {
+		if _, taken := target[name]; taken && !e.HonorLabels {
+			for name = "exported_" + name; series[name] != ""; {
+				name = "exported_" + name
+			}
+		}
+		stored[name] = value
+	}
+	for i := range e.MetricRelabelings {
+		e.MetricRelabelings[i].apply(t, stored)
+	}
+	return stored
+}
+
+// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and those of one node from being
+// written by the agent of another, and who has to show what.
 func TestAgentIsScraped(t *testing.T) {
 	documents, err := Template(t.Context(), "--set", "agent.enabled=true,agent.metrics.tlsSecret=atls,agent.metrics.tokenSecret=atoken",
 		"--set", "metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := false
-	for i := range documents {
-		d := &documents[i]
-		if d.Name() != "ServiceMonitor/kubenergy-agent" {
-			continue
-		}
-		found = true
-		for _, want := range []string{
-			"honorLabels: true", "regex: namespace|pod|container|service|endpoint", "{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https",
-			"serverName: kubenergy-agent.kubenergy-system.svc",
-		} {
-			if !strings.Contains(d.Text, want) {
-				t.Errorf("the ServiceMonitor lacks %q:\n%s", want, d.Text)
-			}
+	i := slices.IndexFunc(documents, func(d Document) bool { return d.Name() == "ServiceMonitor/kubenergy-agent" })
+	if i < 0 {
+		t.Fatal("there is no ServiceMonitor")
+	}
+	for _, want := range []string{
+		"{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https", "serverName: kubenergy-agent.kubenergy-system.svc",
+	} {
+		if !strings.Contains(documents[i].Text, want) {
+			t.Errorf("the ServiceMonitor lacks %q:\n%s", want, documents[i].Text)
 		}
 	}
-	if !found {
-		t.Error("there is no ServiceMonitor")
+	var monitor struct {
+		Spec struct {
+			Endpoints []endpoint `json:"endpoints"`
+		} `json:"spec"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(documents[i].Object.Object, &monitor); err != nil {
+		t.Fatal(err)
+	}
+	// What the operator gives to a target, and what discovery knows.
+	target := map[string]string{
+		"__meta_kubernetes_pod_node_name": "worker-1", "job": "kubenergy-agent", "instance": "10.0.0.1:2112", "namespace": "kubenergy-system",
+		"pod": "kubenergy-agent-x", "container": "agent", "service": "kubenergy-agent", "endpoint": "metrics",
+	}
+	for what, labels := range map[string][2]map[string]string{
+		"the energy of a container": {
+			{"node": "worker-1", "pod_uid": "u", "container_id": "c", "namespace": "shop", "pod": "cart-0", "container": "server"},
+			{"node": "worker-1", "pod_uid": "u", "container_id": "c", "namespace": "shop", "pod": "cart-0", "container": "server"},
+		},
+		"before its names are known": {{"node": "worker-1", "pod_uid": "u"}, {"node": "worker-1", "pod_uid": "u"}},
+		"a lie": {
+			{"node": "worker-2", "instance": "worker-2", "job": "kubenergy-scheduler", "exported_node": "worker-3"}, {"node": "worker-1"},
+		},
+	} {
+		want := labels[1]
+		want["instance"], want["job"] = "worker-1", "kubenergy-agent"
+		if diff := cmp.Diff(want, monitor.Spec.Endpoints[0].scrape(t, target, labels[0])); diff != "" {
+			t.Errorf("%s:\n%s", what, diff)
+		}
 	}
 }

@@ -126,6 +126,9 @@ func (s *Sink) compare(before, now *batch.Batch) {
 
 // occupy takes the batch's time of its node; two streams of one boot may follow each other but not overlap.
 func (s *Sink) occupy(b *batch.Batch) error {
+	if b.StartSinceBoot == b.EndSinceBoot {
+		return nil // without energy
+	}
 	m := machine{b.Stream.Node, b.Stream.Boot}
 	times := s.times[m]
 	i, _ := slices.BinarySearchFunc(times, b.EndSinceBoot, func(t interval, end time.Duration) int {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -190,6 +191,7 @@ var counter atomic.Int64
 // Folder makes a group of the test's own below the mount, and removes it with all that is inside when the test ends.
 func Folder(tb testing.TB, mount string) string {
 	tb.Helper()
+	alone(tb)
 	dir := filepath.Join(mount, fmt.Sprintf("kubenergy-test-%d-%d", os.Getpid(), counter.Add(1)))
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		tb.Skipf("control groups cannot be made: %v", err)
@@ -200,6 +202,39 @@ func Folder(tb testing.TB, mount string) string {
 		}
 	})
 	return dir
+}
+
+// users counts the tests of this process that have groups.
+var users struct {
+	sync.Mutex
+	n    int
+	lock *os.File
+}
+
+// alone waits until no other process tests with groups: packages are tested at the same time, and a mount shows all
+// groups. The lock is one of the folder that all mounts are in.
+func alone(tb testing.TB) {
+	tb.Helper()
+	users.Lock()
+	defer users.Unlock()
+	if users.n == 0 {
+		f, err := os.Open("/sys/fs/cgroup")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			tb.Fatal(err)
+		}
+		users.lock = f
+	}
+	users.n++
+	tb.Cleanup(func() {
+		users.Lock()
+		defer users.Unlock()
+		if users.n--; users.n == 0 {
+			_ = users.lock.Close()
+		}
+	})
 }
 
 // Make makes a group and those above it.

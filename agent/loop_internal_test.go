@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/agent/guests"
+	"github.com/kubenergy/kubenergy/agent/host"
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// A meter that fails every other tick says so, but does not fill the log.
+func TestTroubleIsSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	var tr trouble
+	tr.said = host.Now() - 2*troublePause
+	for i := range 1000 {
+		err := errors.New("no")
+		if i%2 == 1 {
+			err = nil
+		}
+		tr.note(slog.New(slog.NewTextHandler(&log, nil)), "it", "nothing happens", err)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 {
+		t.Errorf("%d lines, want one:\n%s", n, log.String())
+	}
+}
+
+func TestTotalsOfVirtualMachines(t *testing.T) {
+	var totals vmTotals
+	share := func(name string, dynamic, idle energy.Microjoules) energy.Share {
+		return energy.Share{ID: energy.VMID(name), Dynamic: dynamic, Idle: idle}
+	}
+	totals.keep([]host.VM{{Name: "b"}, {Name: "a"}})
+	totals.add(&energy.Attribution{Quality: energy.Measured, Shares: []energy.Share{{ID: energy.System, Dynamic: 7}, share("a", 5, 1), share("b", 2, 0)}})
+	totals.add(&energy.Attribution{Quality: energy.Measured, Shares: []energy.Share{share("a", 10, 0)}})
+	var restored vmTotals
+	if err := restored.restore(totals.appendState(nil)); err != nil {
+		t.Fatal(err)
+	}
+	restored.keep([]host.VM{{Name: "a"}, {Name: "c"}})
+	want := []guests.VMTotal{{Name: "a", Total: 16, Quality: energy.Derived}, {Name: "c"}}
+	if len(restored.list) != 2 || restored.list[0] != want[0] || restored.list[1] != want[1] {
+		t.Errorf("%+v, want %+v", restored.list, want)
+	}
+	for _, state := range []string{"{", `[{"Name":"b"},{"Name":"a"}]`} {
+		if err := new(vmTotals).restore([]byte(state)); err == nil {
+			t.Errorf("%s was taken", state)
+		}
+	}
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte{stateVersion})
+	f.Add([]byte{stateVersion, 3, 0, 0, 0, 1, 2, 3})
+	f.Fuzz(func(_ *testing.T, state []byte) {
+		h, err := host.Open(host.Options{}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return
+		}
+		defer h.Close()
+		a := &agent{host: h, attributor: energy.NewAttributor(energy.AttributorOptions{})}
+		_ = a.restore(state)
+	})
+}
+
+func TestPulse(t *testing.T) {
+	var p pulse
+	p.begin(time.Second)
+	if err := p.check(); err != nil {
+		t.Error(err)
+	}
+	p.last.Store(int64(host.Now() - time.Minute))
+	if err := p.check(); err == nil {
+		t.Error("a minute without a tick is well")
+	}
+}
