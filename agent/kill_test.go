@@ -105,9 +105,9 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// ticks is how often an agent has ticked; 0 while it does not answer.
 var tickCount = regexp.MustCompile(`(?m)^kubenergy_agent_tick_duration_seconds_count\{[^}]*\} (\d+)$`)
 
+// ticks is how often an agent has ticked; 0 while it does not answer.
 func ticks(address string) int {
 	resp, err := http.Get("http://" + address + "/metrics")
 	if err != nil {
