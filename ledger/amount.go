@@ -1,0 +1,51 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// Micrograms is an exact amount of CO2 equivalents.
+type Micrograms int64
+
+// Grams converts u to the unit of estimates.
+func (u Micrograms) Grams() energy.Grams { return energy.Grams(u) / 1e6 }
+
+// Nanos is an exact amount of money, in thousand-millionths of its currency's unit.
+type Nanos int64
+
+// Money converts n to whole units of its currency.
+func (n Nanos) Money() float64 { return float64(n) / 1e9 }
+
+// An Amount is what is summed. Energy is at the node, Facility at the site's meter: with PUE.
+type Amount struct {
+	Dynamic  energy.Microjoules // because it computed
+	Idle     energy.Microjoules // its part of what is drawn anyway; all of it for the accounts idle, platform and unknown is Dynamic
+	CPU      time.Duration
+	Facility energy.Microjoules
+	Carbon   Micrograms
+	Cost     Nanos
+
+	Estimated  energy.Microjoules // of Dynamic + Idle: what comes from a model
+	Uncharted  energy.Microjoules // of Facility: for which no carbon intensity was known; Carbon says nothing about it
+	Unpriced   energy.Microjoules // of Facility: for which no price was known
+	Unmeasured time.Duration      // of nodes: time without a value of a meter
+}
+
+// Energy returns what was used at the node.
+func (a *Amount) Energy() energy.Microjoules { return a.Dynamic + a.Idle }
+
+// Add adds o to a.
+func (a *Amount) Add(o *Amount) {
+	a.Dynamic += o.Dynamic
+	a.Idle += o.Idle
+	a.CPU += o.CPU
+	a.Facility += o.Facility
+	a.Carbon += o.Carbon
+	a.Cost += o.Cost
+	a.Estimated += o.Estimated
+	a.Uncharted += o.Uncharted
+	a.Unpriced += o.Unpriced
+	a.Unmeasured += o.Unmeasured
+}

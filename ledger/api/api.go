@@ -1,0 +1,75 @@
+// Package api holds what the central unit's HTTP interface says, for both of its ends. docs/api.md describes the routes.
+package api
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// NodesPower is the answer of GET /api/v1/nodes/power.
+type NodesPower struct {
+	Nodes []NodePower `json:"nodes"` // by name
+}
+
+// NodePower is what a node draws now, without PUE.
+type NodePower struct {
+	Node    string         `json:"node"`
+	Watts   float64        `json:"watts"`
+	AsOf    time.Time      `json:"asOf"` // by the clock of the central unit: when the value was true
+	Quality energy.Quality `json:"quality"`
+	Source  string         `json:"source"`
+	// Implausible says that a model of the hardware contradicts the value; it is then shown and not decided by.
+	Implausible bool `json:"implausible,omitempty"`
+	// Fresh are UIDs of pods whose energy was seen for the first time in the last minutes: the value includes theirs.
+	Fresh []string `json:"fresh,omitempty"`
+}
+
+// WorkloadsPower is the answer of GET /api/v1/workloads/power.
+type WorkloadsPower struct {
+	Workloads []WorkloadPower `json:"workloads"`
+}
+
+// WorkloadPower is what one pod of an owner draws, smoothed over time and over its pods: idle shares are not in it.
+type WorkloadPower struct {
+	Namespace  string           `json:"namespace"`
+	OwnerKind  string           `json:"ownerKind"` // as ledger.Account; of Jobs of a CronJob, the CronJob
+	Owner      string           `json:"owner"`
+	Watts      float64          `json:"watts"`     // mean
+	Deviation  float64          `json:"deviation"` // standard deviation
+	Samples    int              `json:"samples"`
+	AsOf       time.Time        `json:"asOf"`
+	Containers []ContainerPower `json:"containers,omitempty"`
+}
+
+// ContainerPower is the part of one of its containers.
+type ContainerPower struct {
+	Name      string  `json:"name"`
+	Watts     float64 `json:"watts"`
+	Deviation float64 `json:"deviation"`
+}
+
+// PodsPower is the answer of GET /api/v1/pods.
+type PodsPower struct {
+	Pods []PodPower `json:"pods"`
+}
+
+// PodPower is what a pod draws now.
+type PodPower struct {
+	Namespace string         `json:"namespace"`
+	Pod       string         `json:"pod"`
+	UID       string         `json:"uid"`
+	Node      string         `json:"node"`
+	OwnerKind string         `json:"ownerKind,omitempty"`
+	Owner     string         `json:"owner,omitempty"`
+	Watts     float64        `json:"watts"`     // dynamic and its share of idle
+	IdleWatts float64        `json:"idleWatts"` // of them
+	AsOf      time.Time      `json:"asOf"`
+	Quality   energy.Quality `json:"quality"`
+	Source    string         `json:"source"`
+}
+
+// Error is the body of every answer that is no success.
+type Error struct {
+	Error string `json:"error"`
+}

@@ -1,0 +1,55 @@
+package ledger
+
+import (
+	"context"
+	"time"
+)
+
+// A Store keeps a ledger. Several processes may use one store at once; its transactions keep them apart.
+type Store interface {
+	// Book writes bookings in one transaction. The errors are those of single bookings, nil for those that are booked; err
+	// says that none is.
+	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
+	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many bookings
+	// are left.
+	Fold(ctx context.Context) (left int, err error)
+	Query(ctx context.Context, q *Query) (*Answer, error)
+	// Series returns the power of what a query selects, window by window; GroupBy is ignored.
+	Series(ctx context.Context, q *Query) ([]Point, error)
+	Record(ctx context.Context, records []Record) error
+	Records(ctx context.Context, q *RecordQuery) ([]Record, error)
+	// Keep drops what is older than it is kept for.
+	Keep(ctx context.Context, r Retention, now time.Time) error
+	// Audit compares what was booked by consumer with what was booked by node, and checks sums of bytes, from an instant on.
+	Audit(ctx context.Context, from time.Time) (*Findings, error)
+	Statistics(ctx context.Context) (Statistics, error)
+	Close() error
+}
+
+// Retention says for how long things are kept. 0: for good.
+type Retention struct {
+	Windows   time.Duration // five minutes by node and pod
+	Hours     time.Duration
+	Days      time.Duration
+	Records   time.Duration
+	Snapshots time.Duration // of records
+	Streams   time.Duration // acknowledged numbers of streams that send nothing; at least a year
+}
+
+// Findings are what an audit found wrong; empty if everything balances.
+type Findings struct {
+	Checked  int // rows
+	Problems []string
+}
+
+// Statistics are about the store itself.
+type Statistics struct {
+	Journal   int       // bookings that are not folded
+	Oldest    time.Time // of them; zero if there is none
+	Bytes     int64     // on disk
+	Windows   int64
+	Accounts  int64
+	Consumers int64
+	Records   int64
+	Schema    int
+}
