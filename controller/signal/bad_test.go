@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
@@ -155,8 +156,10 @@ func badSignals(t *testing.T) []badSignal {
 			f.timeout = 50 * time.Millisecond
 		}
 	}
-	named := func(ip ...byte) func(*Reach) {
-		return func(r *Reach) { r.Loopback, r.resolver = false, nameServer(net.IP(ip)) }
+	named := func(ip string) func(*Reach) {
+		return func(r *Reach) {
+			r.Loopback, r.resolver = false, dialtest.Names{"provider.example": {ip}}.Resolver()
+		}
 	}
 	return []badSignal{
 		{name: "stale by its own timestamp", reason: ReasonStale, serve: says("%s", latest("DE", noonHour.Add(-3*time.Hour), "300"))},
@@ -255,9 +258,9 @@ func badSignals(t *testing.T) []badSignal {
 			s.Prometheus.AllowPrivateAddress = true
 			return s
 		}, reach: public},
-		{name: "name of a private address", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named(10, 0, 0, 7)},
-		{name: "name of the metadata service", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named(169, 254, 169, 254)},
-		{name: "name of loopback", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named(127, 0, 0, 1)},
+		{name: "name of a private address", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named("10.0.0.7")},
+		{name: "name of the metadata service", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named("169.254.169.254")},
+		{name: "name of loopback", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named("127.0.0.1")},
 		{name: "without TLS", reason: ReasonAddress, source: toURL("http://provider.example"), reach: public},
 		{name: "certificate of nobody", reason: ReasonHTTP, source: toURL(untrusted.URL)},
 		{name: "from the future", reason: ReasonTime, serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300"))},

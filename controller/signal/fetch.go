@@ -2,11 +2,9 @@ package signal
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
@@ -15,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // Bounds of a request.
@@ -24,7 +24,7 @@ const (
 	firstBackoff = time.Second      // before the second try; doubled for each further one
 	maxInPlace   = 30 * time.Second // a longer Retry-After ends the request, and the next poll obeys it
 	maxWait      = time.Hour        // of Retry-After: a provider cannot silence itself for longer
-	maxBody      = 1 << 20
+	idleTimeout  = 30 * time.Second // polls are minutes apart: a connection is kept for one poll only
 	userAgent    = "kubenergy"
 )
 
@@ -55,7 +55,7 @@ type fetcher struct {
 	now     func() time.Time            // for dates in Retry-After
 	sleep   func(context.Context, time.Duration) error
 	timeout time.Duration // of one try
-	hidden  []string      // keys that were sent or read, in the forms in which a server may repeat them
+	secrets dial.Secrets  // keys that were sent or read
 }
 
 // request is what to get. Keys belong into header or secret, never into url, which appears in errors.
@@ -69,24 +69,11 @@ type request struct {
 
 // newFetcher returns a fetcher that dials what reach and the source allow.
 func newFetcher(reach Reach, private bool) *fetcher {
-	allowed := addressPolicy{private: private, loopback: reach.Loopback}
-	dialer := &net.Dialer{Timeout: tryTimeout, Control: allowed.control, Resolver: reach.resolver}
 	return &fetcher{
-		client: &http.Client{
-			// No proxy from the environment: behind one, the check of the address would see the proxy's.
-			Transport: &http.Transport{
-				DialContext:            dialer.DialContext,
-				TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: reach.Roots},
-				TLSHandshakeTimeout:    tryTimeout,
-				ForceAttemptHTTP2:      true,
-				MaxIdleConns:           1,
-				IdleConnTimeout:        30 * time.Second, // polls are minutes apart: a connection is kept for one poll only
-				MaxResponseHeaderBytes: 64 << 10,
-			},
-			// Elsewhere the key would go along, and who answers would not be who was configured; and each hop would be a request
-			// that nobody counted.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
+		client: dial.NewClient(dial.Options{
+			Policy:  dial.Policy{Private: private, Loopback: reach.Loopback},
+			Timeout: tryTimeout, Idle: idleTimeout, Roots: reach.Roots, Resolver: reach.resolver,
+		}),
 		plain:   private || reach.Loopback,
 		now:     time.Now,
 		sleep:   sleep,
@@ -106,7 +93,7 @@ func (f *fetcher) key(name string) (string, error) {
 	if key = strings.TrimSpace(key); key == "" {
 		return "", refuse(ReasonAuth, "key %q is empty", name)
 	}
-	f.hide(key)
+	f.secrets.Hide(key)
 	return key, nil
 }
 
@@ -118,7 +105,7 @@ func (f *fetcher) get(ctx context.Context, r request) (body []byte, header http.
 	}
 	for _, sent := range []map[string][]string{r.secret, r.header} {
 		for _, values := range sent {
-			f.hide(values...)
+			f.secrets.Hide(values...)
 		}
 	}
 	for try := 1; ; try++ {
@@ -188,19 +175,19 @@ func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http
 	if err := f.status(u, resp); err != nil {
 		return nil, nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if err != nil {
+	body, err := dial.Body(resp)
+	switch {
+	case errors.Is(err, dial.ErrTooLong):
+		return nil, nil, refuse(ReasonSize, "%s: %w", dial.Place(u), err)
+	case err != nil:
 		return nil, nil, f.failed(u, err)
-	}
-	if len(body) > maxBody {
-		return nil, nil, refuse(ReasonSize, "%s: the answer is longer than %d bytes", place(u), maxBody)
 	}
 	return body, resp.Header, nil
 }
 
 // status turns a status other than 200 into an error.
 func (f *fetcher) status(u *url.URL, resp *http.Response) error {
-	err := &Error{Reason: ReasonHTTP, Err: &statusError{place(u), resp.StatusCode}, Wait: retryAfter(resp.Header, f.now())}
+	err := &Error{Reason: ReasonHTTP, Err: &statusError{dial.Place(u), resp.StatusCode}, Wait: retryAfter(resp.Header, f.now())}
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return nil
@@ -208,12 +195,9 @@ func (f *fetcher) status(u *url.URL, resp *http.Response) error {
 		err.Reason = ReasonAuth
 	case http.StatusTooManyRequests:
 		err.Reason = ReasonRate
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		to := "elsewhere"
-		if location, err := resp.Location(); err == nil {
-			to = location.Scheme + "://" + location.Host
-		}
-		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", place(u), f.conceal(to))
+	}
+	if to, ok := dial.Redirect(resp); ok {
+		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u), f.secrets.Conceal(to))
 	}
 	return err
 }
@@ -237,27 +221,15 @@ func hasStatus(err error, code int) bool {
 
 // failed describes an error on the way. Its text is made anew: net/http's has the whole URL in it, keys included.
 func (f *fetcher) failed(u *url.URL, err error) error {
-	if refused, ok := errors.AsType[*Error](err); ok {
-		return &Error{Reason: refused.Reason, Err: errors.New(place(u) + ": " + f.conceal(refused.Error()))}
+	text, reason := f.secrets.Conceal(dial.Cause(err, f.timeout)), ReasonHTTP
+	if refused, ok := errors.AsType[*dial.RefusedError](err); ok {
+		reason = ReasonAddress
+		if refused.Private {
+			text += ", and the source does not say allowPrivateAddress"
+		}
 	}
-	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err
-	}
-	if wrapped, ok := errors.AsType[*net.OpError](err); ok {
-		err = wrapped.Err // without ports, which differ each time
-	}
-	text := f.conceal(err.Error())
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		text = "no answer within " + f.timeout.String()
-	case strings.HasPrefix(text, "failed to parse Location"):
-		text = "redirected to a URL that cannot be read" // which has what the server made of ours
-	}
-	return &Error{Reason: ReasonHTTP, Err: fmt.Errorf("%s: %.200s", place(u), text)}
+	return &Error{Reason: reason, Err: fmt.Errorf("%s: %.200s", dial.Place(u), text)}
 }
-
-// place names a server and a path, without what may be secret.
-func place(u *url.URL) string { return u.Host + u.Path }
 
 // backoff returns how long to wait before the next try, and whether there is to be one.
 func backoff(err error, try int) (time.Duration, bool) {

@@ -218,7 +218,7 @@ func (l *link) concealed(err error) error {
 		return err
 	}
 	text := err.Error()
-	hidden := l.fetcher.conceal(text)
+	hidden := l.fetcher.secrets.Conceal(text)
 	if hidden == text {
 		return err
 	}

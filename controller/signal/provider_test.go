@@ -3,11 +3,9 @@ package signal
 import (
 	"context"
 	"crypto/x509"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -166,43 +164,4 @@ func data(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	return text
-}
-
-// nameServer resolves every name to one address, without a network.
-func nameServer(ip net.IP) *net.Resolver {
-	answer := func(query []byte) []byte {
-		end := 12
-		for query[end] != 0 {
-			end += int(query[end]) + 1
-		}
-		question := query[12 : end+5]
-		reply := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, question...)
-		v4 := ip.To4()
-		if kind := binary.BigEndian.Uint16(query[end+1:]); kind != 1 || v4 == nil {
-			return reply // no such record
-		}
-		reply[7] = 1
-		return append(reply, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, v4[0], v4[1], v4[2], v4[3])
-	}
-	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		client, server := net.Pipe()
-		go func() {
-			defer server.Close()
-			for {
-				var size [2]byte
-				if _, err := io.ReadFull(server, size[:]); err != nil {
-					return
-				}
-				query := make([]byte, binary.BigEndian.Uint16(size[:]))
-				if _, err := io.ReadFull(server, query); err != nil {
-					return
-				}
-				reply := answer(query)
-				if _, err := server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
-					return
-				}
-			}
-		}()
-		return client, nil
-	}}
 }

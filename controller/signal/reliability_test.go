@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -169,26 +168,6 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Of what a login needs, the password stays secret by itself too, and the token that it gave.
-func TestConceal(t *testing.T) {
-	f := new(fetcher)
-	f.hide("ali:babababa", "Bearer abcdefghij", "x", "p+w d/1")
-	for text, want := range map[string]string{
-		"ali:babababa and babababa": "… and …", "token abcdefghij": "token …", "cut off: ABCDEFG": "cut off: …", "ex": "ex",
-		"abcde": "abcde", "p%2bw+d%2F1": "…", "": "",
-	} {
-		if got := f.conceal(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-	for i := range 1000 {
-		f.hide("token-" + strconv.Itoa(i))
-	}
-	if len(f.hidden) > mostHidden || f.conceal("token-999") != "…" {
-		t.Errorf("%d keys are remembered", len(f.hidden))
 	}
 }
 

@@ -1,36 +1,55 @@
-package signal
+// Package dial makes HTTP clients that reach only where they may. Providers of signals and meters are asked at addresses
+// that people wrote down, or that a name server chose; the controller's own network is no place to be led into.
+//
+// What may be dialled is decided about the address that is really dialled, after names were resolved: a name that resolves
+// to another address the second time changes nothing. Redirects are never followed, no proxy of the environment is used,
+// and answers are bounded. Secrets that were sent are taken out of errors with [Secrets].
+package dial
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"syscall"
 )
 
-// addressPolicy says which addresses may be dialled. It is asked about the address that is really dialled, after names
-// were resolved and redirects followed: a name that resolves to another address the second time changes nothing.
-type addressPolicy struct {
-	private  bool // the source says that its server is inside
-	loopback bool
+// Policy says which addresses may be dialled beyond those of the public internet. Link-local addresses, metadata services,
+// multicast and what is nobody's are never dialled.
+type Policy struct {
+	Private  bool // those of inside: RFC 1918, shared and unique local ones
+	Loopback bool // this machine
 }
 
-// control is called by net.Dialer between resolving and connecting.
-func (p addressPolicy) control(_, address string, _ syscall.RawConn) error {
+// RefusedError is an address that may not be dialled.
+type RefusedError struct {
+	Address string
+	Why     string
+	Private bool // it would have been dialled with Policy.Private
+}
+
+// Error names the address and what speaks against it.
+func (e *RefusedError) Error() string { return fmt.Sprintf("address %s %s", e.Address, e.Why) }
+
+// Control is called by net.Dialer between resolving and connecting. Its errors are of type *RefusedError.
+func (p Policy) Control(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return refuse(ReasonAddress, "address %s cannot be read", address)
+		return &RefusedError{Address: address, Why: "cannot be read"}
 	}
 	ip, err := netip.ParseAddr(host)
 	if err != nil {
-		return refuse(ReasonAddress, "address %s cannot be read", host)
+		return &RefusedError{Address: host, Why: "cannot be read"}
 	}
-	if why := p.objection(ip); why != "" {
-		return refuse(ReasonAddress, "address %s is %s", ip, why)
+	if why := p.Objection(ip); why != "" {
+		return &RefusedError{Address: ip.String(), Why: "is " + why, Private: why == whyPrivate}
 	}
 	return nil
 }
 
-// objection returns what speaks against an address, or "".
-func (p addressPolicy) objection(ip netip.Addr) string {
+const whyPrivate = "private"
+
+// Objection returns what speaks against dialling an address, or "".
+func (p Policy) Objection(ip netip.Addr) string {
 	ip = embedded(ip.WithZone("")) // an address with a zone is within no prefix
 	switch {
 	case ip.IsUnspecified():
@@ -44,14 +63,14 @@ func (p addressPolicy) objection(ip netip.Addr) string {
 	case within(ip, localUse) && !p.translates(ip):
 		return "translated to one that may not be dialled"
 	case ip.IsLoopback():
-		if p.loopback {
+		if p.Loopback {
 			return ""
 		}
 		return "loopback"
 	case within(ip, reserved):
 		return "reserved"
-	case !p.private && (ip.IsPrivate() || within(ip, shared)):
-		return "private, and the source does not say allowPrivateAddress"
+	case !p.Private && (ip.IsPrivate() || within(ip, shared)):
+		return whyPrivate
 	}
 	return ""
 }
@@ -74,11 +93,11 @@ func embedded(ip netip.Addr) netip.Addr {
 
 // translates reports whether an address of a network's own translator stands for none that may never be dialled. Only that
 // network knows where in it the IPv4 address is; where that is all zeros it is elsewhere.
-func (p addressPolicy) translates(ip netip.Addr) bool {
+func (p Policy) translates(ip netip.Addr) bool {
 	b := ip.As16()
 	for _, at := range [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}} {
 		v4 := netip.AddrFrom4([4]byte{b[at[0]], b[at[1]], b[at[2]], b[at[3]]})
-		if v4.IsLinkLocalUnicast() || within(v4, metadata) || v4.IsLoopback() && !p.loopback {
+		if v4.IsLinkLocalUnicast() || within(v4, metadata) || v4.IsLoopback() && !p.Loopback {
 			return false
 		}
 	}

@@ -1,10 +1,11 @@
-package signal
+package dial
 
 import (
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const (
@@ -13,9 +14,18 @@ const (
 	mostHidden  = 48 // keys change, and tokens do each half hour
 )
 
-// hide remembers keys, to be taken out of errors. Of a user name with a password it is the latter too, and of a header what
+// Secrets are what was sent to a server, to be taken out of what it answers before anybody sees that. Any number of
+// goroutines may use one.
+type Secrets struct {
+	mu     sync.Mutex
+	hidden []string // in the forms in which a server may repeat them
+}
+
+// Hide remembers keys, to be taken out of errors. Of a user name with a password it is the latter too, and of a header what
 // follows its scheme.
-func (f *fetcher) hide(keys ...string) {
+func (s *Secrets) Hide(keys ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, key := range keys {
 		parts := []string{key}
 		for _, separator := range []string{":", " "} {
@@ -26,25 +36,27 @@ func (f *fetcher) hide(keys ...string) {
 		for _, part := range parts {
 			quoted := strconv.Quote(part)
 			for _, form := range []string{part, url.QueryEscape(part), url.PathEscape(part), quoted[1 : len(quoted)-1]} {
-				if len(form) >= shortestKey && !slices.Contains(f.hidden, form) {
-					f.hidden = append(f.hidden, form)
+				if len(form) >= shortestKey && !slices.Contains(s.hidden, form) {
+					s.hidden = append(s.hidden, form)
 				}
 			}
 		}
 	}
-	f.hidden = slices.Delete(f.hidden, 0, max(0, len(f.hidden)-mostHidden))
+	s.hidden = slices.Delete(s.hidden, 0, max(0, len(s.hidden)-mostHidden))
 }
 
-// conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or lower
+// Conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or lower
 // case. Tokens begin alike: of all that match it is the longest that goes.
-func (f *fetcher) conceal(text string) string {
-	if len(f.hidden) == 0 {
+func (s *Secrets) Conceal(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.hidden) == 0 {
 		return text
 	}
 	var out strings.Builder
 	for i := 0; i < len(text); {
 		longest := 0
-		for _, key := range f.hidden {
+		for _, key := range s.hidden {
 			if n := common(text[i:], key); n >= min(len(key), tellingPart) {
 				longest = max(longest, n)
 			}

@@ -1,0 +1,245 @@
+package agentless
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/kubenergy/kubenergy/controller/meter"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// Options are what an estimator needs of the world.
+type Options struct {
+	// Nodes and Pods list what is cached; nobody writes to it. Pods returns those that are bound to a node.
+	Nodes func(context.Context) ([]v1.Node, error)
+	Pods  func(ctx context.Context, node string) ([]v1.Pod, error)
+	View  func() *kube.View
+	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage: nobody knows.
+	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error)
+	// Readings returns the counters of a node's meters, by Uptime, and Source names them; nil: there are no meters.
+	Readings func(node string) ([]energy.Reading, bool)
+	Source   func(node string) string
+	// HasAgent returns when the last batch of a node's agent came; zero: never in this process.
+	HasAgent func(node string) time.Time
+	// Book books a batch that no agent sent. It is called again until it succeeds.
+	Book func(context.Context, *batch.Batch) error
+	// Permanent reports whether an error of Book will be the same next time: such a batch is dropped, and counted. nil: none is.
+	Permanent func(error) bool
+
+	Idle      energy.IdlePolicy
+	Interval  time.Duration        // between estimates; 0 reads as a minute
+	AgentGone time.Duration        // an agent that is silent for so long is none; 0 reads as 5 minutes
+	Clock     func() time.Time     // nil: time.Now
+	Uptime    func() time.Duration // a clock that never goes back, that of Readings; nil: meter.Uptime
+	Log       *slog.Logger         // nil: silence
+}
+
+const (
+	defaultInterval  = time.Minute
+	defaultAgentGone = 5 * time.Minute
+
+	// Agents are not known to a process that has just begun: nothing is booked before they had time to come back. Nothing is
+	// lost by that, for what was used meanwhile is in the first batch.
+	startGrace = 2 * time.Minute
+	// An agent that is late by this is observed for, in case that it is gone.
+	agentLate = 90 * time.Second
+
+	centralBoot = "central"
+)
+
+// Estimator estimates, for all nodes without an agent. It is a prometheus.Collector.
+type Estimator struct {
+	o      Options
+	epoch  string
+	begun  time.Duration
+	books  map[string]*books
+	opened int // how many books ever were: each has an epoch of its own
+	queue  *queue
+	stats  stats
+	deaf   bool // metrics-server gave nothing last time, as was logged
+}
+
+// New returns an estimator that has seen nothing.
+func New(o Options) *Estimator {
+	if o.Interval <= 0 {
+		o.Interval = defaultInterval
+	}
+	if o.AgentGone <= 0 {
+		o.AgentGone = defaultAgentGone
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Uptime == nil {
+		o.Uptime = meter.Uptime
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Permanent == nil {
+		o.Permanent = func(error) bool { return false }
+	}
+	e := &Estimator{o: o, epoch: rand.Text(), begun: o.Uptime(), books: map[string]*books{}}
+	e.queue = newQueue(&e.stats)
+	return e
+}
+
+// Run estimates every minute until ctx ends. What was used in the minute that had begun is then not told.
+func (e *Estimator) Run(ctx context.Context) error {
+	e.begun = e.o.Uptime()
+	ticker := time.NewTicker(e.o.Interval)
+	defer ticker.Stop()
+	for {
+		e.tick(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// tick estimates once, and books what is ready within the time until the next one.
+func (e *Estimator) tick(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, e.o.Interval)
+	defer cancel()
+	if err := e.estimate(ctx); err != nil && ctx.Err() == nil {
+		e.o.Log.Warn("estimating nodes without an agent", "error", err)
+	}
+	e.queue.drain(ctx, e.o.Book, e.o.Permanent, e.o.Log)
+}
+
+// candidate is a node without an agent at a tick.
+type candidate struct {
+	node  *v1.Node
+	books *books
+	pods  []v1.Pod
+	known bool // pods are
+	ready bool // what it used may be booked
+}
+
+// estimate observes each node without an agent, and queues batches.
+func (e *Estimator) estimate(ctx context.Context) error {
+	nodes, err := e.o.Nodes(ctx)
+	if err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	now, up := e.o.Clock(), e.o.Uptime()
+	candidates := e.candidates(ctx, nodes, now, up)
+	usage := e.usage(ctx, candidates)
+	view := e.o.View()
+	var counts [sources]int
+	for i := range candidates {
+		c := &candidates[i]
+		s := e.scene(c, view, usage)
+		s.now, s.at = now, up
+		if c.ready {
+			counts[s.kind()]++
+		}
+		c.books.observe(s, c.ready, e.queue)
+	}
+	e.stats.set(counts, usage)
+	return nil
+}
+
+// candidates are the nodes without an agent. Books of others are closed; what is queued of them is still booked.
+func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Time, up time.Duration) (all []candidate) {
+	there := make(map[string]bool, len(nodes))
+	failed, failure := 0, error(nil)
+	for i := range nodes {
+		n := &nodes[i]
+		there[n.Name] = true
+		var last time.Time
+		if e.o.HasAgent != nil {
+			last = e.o.HasAgent(n.Name)
+		}
+		silent := now.Sub(last)
+		if !last.IsZero() && silent < agentLate {
+			delete(e.books, n.Name)
+			continue
+		}
+		b := e.books[n.Name]
+		if b == nil {
+			e.opened++
+			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)}, e.o.Idle)
+			e.books[n.Name] = b
+		}
+		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= e.o.AgentGone)}
+		pods, err := e.o.Pods(ctx, n.Name)
+		c.pods, c.known = pods, err == nil
+		all = append(all, c)
+		if err != nil {
+			failed, failure = failed+1, err
+		}
+	}
+	if failed > 0 {
+		e.o.Log.Warn("listing the pods of nodes", "nodes", failed, "error", failure)
+	}
+	for name := range e.books {
+		if !there[name] {
+			delete(e.books, name)
+		}
+	}
+	return all
+}
+
+// usage asks metrics-server once for all pods of the candidates.
+func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
+	if e.o.Usage == nil || len(candidates) == 0 {
+		return nil
+	}
+	wanted := map[podName]bool{}
+	for i := range candidates {
+		for j := range candidates[i].pods {
+			p := &candidates[i].pods[j]
+			wanted[podName{p.Namespace, p.Name}] = true
+		}
+	}
+	u, err := e.o.Usage(ctx, func(namespace, name string) bool { return wanted[podName{namespace, name}] })
+	switch {
+	case err != nil && !e.deaf:
+		e.deaf = true
+		e.o.Log.Warn("asking metrics-server: requests count instead", "error", err)
+	case u != nil && e.deaf:
+		e.deaf = false
+		e.o.Log.Info("metrics-server answers again")
+	}
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+// scene gathers what is known of a node at a tick.
+func (e *Estimator) scene(c *candidate, view *kube.View, usage *Usage) *scene {
+	s := &scene{
+		node: c.node.Name, cores: float64(c.node.Status.Capacity.Cpu().MilliValue()) / milli, gpus: kube.Allocatable(c.node).GPU,
+		pods: c.pods, podsKnown: c.known, usage: usage,
+	}
+	if e.o.Readings != nil {
+		if s.wall, s.wallKnown = e.o.Readings(c.node.Name); s.wallKnown && e.o.Source != nil {
+			s.wallSource = e.o.Source(c.node.Name)
+		}
+	}
+	if view != nil && awake(c.node) {
+		s.profile, _ = view.Hardware(c.node)
+	}
+	return s
+}
+
+// awake reports whether a node is not known to be gone. One that says nothing is there.
+func awake(n *v1.Node) bool {
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return true
+}

@@ -1,0 +1,179 @@
+package agentless
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+const milli = 1000
+
+// scene is what is known of a node at a tick.
+type scene struct {
+	node  string
+	now   time.Time
+	at    time.Duration
+	cores float64
+	gpus  int64
+
+	pods      []v1.Pod
+	podsKnown bool
+	usage     *Usage // nil: nobody knows
+
+	wall       []energy.Reading
+	wallKnown  bool
+	wallSource string
+	profile    *energy.Profile // nil: none is known
+}
+
+// By what a node is estimated.
+const (
+	byWall = iota
+	byModel
+	byNothing
+	sources
+)
+
+func (s *scene) kind() int {
+	switch {
+	case s.wallKnown:
+		return byWall
+	case s.profile != nil:
+		return byModel
+	}
+	return byNothing
+}
+
+// A worker is a pod at a tick.
+type worker struct {
+	uid     types.UID
+	request int64 // thousandths of a core
+	gpus    int64
+	keeps   bool // the node from sleeping
+	running bool
+	ended   bool
+	start   time.Time // zero: not known
+	end     time.Time // of one that ended; zero: not known
+	cores   float64   // what it uses
+	known   bool      // cores is what was measured
+}
+
+// workers returns the pods of a node that run, or have ended.
+func (s *scene) workers() []worker {
+	all := make([]worker, 0, len(s.pods))
+	for i := range s.pods {
+		p := &s.pods[i]
+		if p.UID == "" || batch.CheckConsumer(energy.ContainerID(string(p.UID), "")) != nil {
+			continue
+		}
+		request := kube.PodRequest(p)
+		w := worker{
+			uid: p.UID, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0), keeps: keepsAwake(p),
+			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
+		}
+		if p.Status.StartTime != nil {
+			w.start = p.Status.StartTime.Time
+		}
+		if w.ended {
+			w.end = finishedAt(p)
+		}
+		if cores, ok := s.usage.pod(p.Namespace, p.Name); ok && !w.ended {
+			w.cores, w.known = min(cores, s.cores), true
+		}
+		all = append(all, w)
+	}
+	return all
+}
+
+// keepsAwake reports whether a node cannot sleep while it runs the pod: those of DaemonSets let it.
+func keepsAwake(p *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(p)
+	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
+}
+
+// finishedAt returns when the last container of a pod ended, if it says so.
+func finishedAt(p *v1.Pod) (end time.Time) {
+	for i := range p.Status.ContainerStatuses {
+		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil && t.FinishedAt.After(end) {
+			end = t.FinishedAt.Time
+		}
+	}
+	return end
+}
+
+// spend decides what each pod uses that metrics-server says nothing of, and returns what the whole node uses, and whether
+// that was measured. A pod that is new to metrics-server uses what it requests, as far as the node as a whole uses it; a
+// node that nobody measured uses what its pods do, and no more than it has.
+func (s *scene) spend(workers []worker) (cores float64, measured bool) {
+	var known, asked float64
+	for i := range workers {
+		w := &workers[i]
+		switch {
+		case w.known:
+			known += w.cores
+		case w.running:
+			asked += float64(w.request) / milli
+		}
+	}
+	cores, measured = s.usage.node(s.node)
+	if cores > overcommit*s.cores {
+		measured = false
+	}
+	left := s.cores - known
+	if measured {
+		cores = min(cores, s.cores)
+		left = cores - known
+	}
+	share := 0.0
+	if asked > 0 {
+		share = min(max(left, 0)/asked, 1)
+	}
+	total := 0.0
+	for i := range workers {
+		w := &workers[i]
+		if !w.known && w.running {
+			w.cores = share * float64(w.request) / milli
+		}
+		total += w.cores
+	}
+	if total > s.cores { // pods and nodes are not measured at one moment
+		for i := range workers {
+			workers[i].cores *= s.cores / total
+		}
+		total = s.cores
+	}
+	if measured {
+		return cores, true
+	}
+	return total, false
+}
+
+// A node cannot use more than it has; what says so by more than a half is wrong.
+const overcommit = 1.5
+
+// power is what the model says that a node draws: by its CPUs and its own, by GPUs that are held, and by those that are not.
+// A node that nobody measured and that no pod keeps awake sleeps.
+func (s *scene) power(workers []worker, cores float64, measured bool) (cpu, held, free energy.Watts) {
+	var gpus int64
+	keeps := measured
+	for i := range workers {
+		if w := &workers[i]; w.running {
+			gpus += min(w.gpus, s.gpus-gpus)
+			keeps = keeps || w.keeps
+		}
+	}
+	if !keeps {
+		return s.profile.Sleep, 0, 0
+	}
+	u := 0.0
+	if s.cores > 0 {
+		u = cores / s.cores
+	}
+	return s.profile.Power(u), s.profile.GPUMax * energy.Watts(gpus), s.profile.GPUIdle * energy.Watts(s.gpus-gpus)
+}

@@ -1,0 +1,304 @@
+package agentless
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/controller/meter"
+)
+
+// Usage is how many cores nodes and pods use.
+type Usage struct {
+	nodes map[string]float64
+	pods  map[podName]float64
+}
+
+type podName struct{ namespace, name string }
+
+func (u *Usage) node(name string) (cores float64, ok bool) {
+	if u == nil {
+		return 0, false
+	}
+	cores, ok = u.nodes[name]
+	return cores, ok
+}
+
+func (u *Usage) pod(namespace, name string) (cores float64, ok bool) {
+	if u == nil {
+		return 0, false
+	}
+	cores, ok = u.pods[podName{namespace, name}]
+	return cores, ok
+}
+
+func (u *Usage) size() int {
+	if u == nil {
+		return 0
+	}
+	return len(u.nodes) + len(u.pods)
+}
+
+const (
+	metricsPath = "/apis/metrics.k8s.io/v1beta1/"
+
+	askTimeout = 30 * time.Second
+	askAgain   = 5 * time.Minute // where there is no such API, or no right to it
+
+	usageMaxAge = 3 * time.Minute
+	usageAhead  = time.Minute // clocks differ
+
+	pageSize = 500 // metrics-server itself does not page
+	maxPages = 10_000
+	maxItems = 1_000_000
+	// A list of half a million pods is 200 MB; it is read item by item and never held.
+	maxList       = 512 << 20
+	maxItem       = 4 << 20
+	maxContainers = 1000
+)
+
+// MetricsServer asks the API of that name (metrics.k8s.io): one list of nodes and one of pods each time. It is for one goroutine.
+type MetricsServer struct {
+	client rest.Interface
+	clock  func() time.Time
+	uptime func() time.Duration
+	again  time.Duration // not before
+}
+
+// NewMetricsServer returns one that asks through the API server. Whoever the config says needs list of nodes and pods in
+// group metrics.k8s.io.
+func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer, error) {
+	c := rest.CopyConfig(config)
+	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	built, err := rest.UnversionedRESTClientForConfigAndClient(c, client)
+	if err != nil {
+		return nil, fmt.Errorf("building a client of metrics-server: %w", err)
+	}
+	return &MetricsServer{client: built, clock: time.Now, uptime: meter.Uptime}, nil
+}
+
+// Usage returns what is used now: a nil one while there is no such API. Times are those at which metrics-server measured.
+func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error) {
+	if m.uptime() < m.again {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	u := &Usage{nodes: map[string]float64{}, pods: map[podName]float64{}}
+	now := m.clock()
+	err := m.list(ctx, "nodes", func(i *metricsItem) {
+		if cores, ok := i.cores(now); ok {
+			u.nodes[i.Metadata.Name] = cores
+		}
+	})
+	if err == nil {
+		err = m.list(ctx, "pods", func(i *metricsItem) {
+			if !wanted(i.Metadata.Namespace, i.Metadata.Name) {
+				return
+			}
+			if cores, ok := i.cores(now); ok {
+				u.pods[podName{i.Metadata.Namespace, i.Metadata.Name}] = cores
+			}
+		})
+	}
+	switch {
+	case err == nil:
+		return u, nil
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), apierrors.IsServiceUnavailable(err):
+		m.again = m.uptime() + askAgain
+	}
+	return nil, err
+}
+
+// metricsItem is NodeMetrics or PodMetrics.
+type metricsItem struct {
+	Metadata struct {
+		Name      string `json:"name"`
+		Namespace string `json:"namespace"`
+	} `json:"metadata"`
+	Timestamp  string       `json:"timestamp"`
+	Usage      metricsUsage `json:"usage"`
+	Containers []struct {
+		Usage metricsUsage `json:"usage"`
+	} `json:"containers"`
+}
+
+type metricsUsage struct {
+	CPU string `json:"cpu"`
+}
+
+// cores returns what an item says, if that is of now and can be.
+func (i *metricsItem) cores(now time.Time) (float64, bool) {
+	at, err := time.Parse(time.RFC3339, i.Timestamp)
+	if err != nil || now.Sub(at) > usageMaxAge || at.Sub(now) > usageAhead || i.Metadata.Name == "" || len(i.Containers) > maxContainers {
+		return 0, false
+	}
+	if i.Usage.CPU != "" {
+		return i.Usage.cores()
+	}
+	sum := 0.0
+	for j := range i.Containers {
+		cores, ok := i.Containers[j].Usage.cores()
+		if !ok {
+			return 0, false
+		}
+		sum += cores
+	}
+	return sum, len(i.Containers) > 0
+}
+
+const (
+	maxQuantity = 32
+	maxCores    = 1e6
+)
+
+// ofCore are the suffixes of CPU usage. Exponents are none: the quantities of Kubernetes have them, but metrics-server writes
+// none, and resource.ParseQuantity computes 1e-9999999 exactly, which takes for ever.
+var ofCore = map[string]float64{"": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
+
+func (u *metricsUsage) cores() (float64, bool) {
+	if len(u.CPU) > maxQuantity {
+		return 0, false
+	}
+	number := strings.TrimRight(u.CPU, "numk")
+	unit, known := ofCore[u.CPU[len(number):]]
+	if !known || strings.Trim(number, "0123456789.") != "" {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(number, 64)
+	return v * unit, err == nil && v*unit <= maxCores
+}
+
+// list calls each for every item of a list, page by page.
+func (m *MetricsServer) list(ctx context.Context, what string, each func(*metricsItem)) error {
+	next, items := "", 0
+	for range maxPages {
+		r := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Param("limit", strconv.Itoa(pageSize))
+		if next != "" {
+			r = r.Param("continue", next)
+		}
+		body, err := r.Stream(ctx)
+		if err != nil {
+			return err
+		}
+		before := items
+		next, err = readList(body, func(i *metricsItem) error {
+			if items++; items > maxItems {
+				return fmt.Errorf("more than %d %s", maxItems, what)
+			}
+			each(i)
+			return nil
+		})
+		body.Close()
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the list of %s: %w", what, err)
+		case next == "":
+			return nil
+		case items == before:
+			return fmt.Errorf("an empty page of %s that goes on", what)
+		}
+	}
+	return fmt.Errorf("more than %d pages of %s", maxPages, what)
+}
+
+var errItemTooLong = errors.New("an item is longer than any honest one")
+
+// itemReader bounds a list, and what is read of it before an item is complete.
+type itemReader struct {
+	from       io.Reader
+	left, item int64
+}
+
+func (r *itemReader) Read(p []byte) (int, error) {
+	if r.left <= 0 || r.item <= 0 {
+		return 0, errItemTooLong
+	}
+	n, err := r.from.Read(p[:min(int64(len(p)), r.left, r.item)])
+	r.left -= int64(n)
+	r.item -= int64(n)
+	return n, err
+}
+
+// readList reads a list without holding it, and returns where it goes on.
+func readList(from io.Reader, each func(*metricsItem) error) (next string, err error) {
+	r := &itemReader{from: from, left: maxList, item: maxItem}
+	dec := json.NewDecoder(r)
+	if err := open(dec, '{'); err != nil {
+		return "", err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return "", err
+		}
+		switch key {
+		case "metadata":
+			var m struct {
+				Continue string `json:"continue"`
+			}
+			if err := dec.Decode(&m); err != nil {
+				return "", err
+			}
+			next = m.Continue
+		case "items":
+			if err := readItems(dec, r, each); err != nil {
+				return "", err
+			}
+		default:
+			var skipped json.RawMessage
+			if err := dec.Decode(&skipped); err != nil {
+				return "", err
+			}
+		}
+		r.item = maxItem
+	}
+	_, err = dec.Token()
+	return next, err
+}
+
+func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) error {
+	start, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	if start == nil {
+		return nil // null: there are none
+	}
+	if start != json.Delim('[') {
+		return errors.New("items are no list")
+	}
+	for dec.More() {
+		var i metricsItem
+		if err := dec.Decode(&i); err != nil {
+			return err
+		}
+		if err := each(&i); err != nil {
+			return err
+		}
+		r.item = maxItem
+	}
+	_, err = dec.Token()
+	return err
+}
+
+func open(dec *json.Decoder, want json.Delim) error {
+	t, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	if t != want {
+		return fmt.Errorf("the answer does not begin with %v", want)
+	}
+	return nil
+}

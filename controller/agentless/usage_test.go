@@ -1,0 +1,193 @@
+package agentless
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+var everything = func(string, string) bool { return true }
+
+// asked is a metrics-server behind an API server, at noon.
+func asked(t *testing.T, serve http.HandlerFunc) (*MetricsServer, *time.Duration) {
+	t.Helper()
+	server := httptest.NewServer(serve)
+	t.Cleanup(server.Close)
+	m, err := NewMetricsServer(&rest.Config{Host: server.URL, QPS: -1}, server.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := new(time.Duration)
+	m.uptime = func() time.Duration { return *up }
+	m.clock = func() time.Time { return time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC) }
+	return m, up
+}
+
+func lists(nodes, pods string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/apis/metrics.k8s.io/v1beta1/nodes":
+			_, _ = io.WriteString(w, nodes)
+		case "/apis/metrics.k8s.io/v1beta1/pods":
+			_, _ = io.WriteString(w, pods)
+		default:
+			http.NotFound(w, r)
+		}
+	}
+}
+
+func item(namespace, name, at, cpus string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"creationTimestamp":"x"},"timestamp":%q,"window":"20s",%s}`, name, namespace, at, cpus)
+}
+
+func containers(cpus ...string) string {
+	all := make([]string, len(cpus))
+	for i, cpu := range cpus {
+		all[i] = fmt.Sprintf(`{"name":"c%d","usage":{"cpu":%q,"memory":"12Mi"}}`, i, cpu)
+	}
+	return `"containers":[` + strings.Join(all, ",") + `]`
+}
+
+func listOf(items ...string) string {
+	return `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
+}
+
+const justNow = "2026-03-10T11:59:40Z"
+
+func TestUsage(t *testing.T) {
+	nodes := listOf(
+		item("", "good", justNow, `"usage":{"cpu":"1535m","memory":"1Gi"}`),
+		item("", "old", "2026-03-10T11:50:00Z", `"usage":{"cpu":"1"}`),
+		item("", "future", "2026-03-10T12:10:00Z", `"usage":{"cpu":"1"}`),
+		item("", "negative", justNow, `"usage":{"cpu":"-1"}`),
+		item("", "garbage", justNow, `"usage":{"cpu":"much"}`),
+		item("", "endless", justNow, `"usage":{"cpu":"`+strings.Repeat("9", 1000)+`"}`),
+		item("", "huge", justNow, `"usage":{"cpu":"9000000000k"}`),
+		item("", "exponent", justNow, `"usage":{"cpu":"1e5"}`),
+		item("", "negative exponent", justNow, `"usage":{"cpu":"1e-9999999"}`), // which takes resource.ParseQuantity for ever
+		item("", "hexadecimal", justNow, `"usage":{"cpu":"0x10"}`),
+		item("", "two suffixes", justNow, `"usage":{"cpu":"1nm"}`),
+		item("", "suffix", justNow, `"usage":{"cpu":"m"}`),
+		item("", "inside", justNow, `"usage":{"cpu":"1m1"}`),
+		item("", "infinite", justNow, `"usage":{"cpu":"Inf"}`),
+	)
+	pods := listOf(
+		item("shop", "two", justNow, containers("123456789n", "1500u")),
+		item("shop", "none", justNow, containers()),
+		item("shop", "half", justNow, containers("1", "x")),
+		item("shop", "unwanted", justNow, containers("1")),
+	)
+	m, _ := asked(t, lists(nodes, pods))
+	u, err := m.Usage(t.Context(), func(namespace, name string) bool { return namespace == "shop" && name != "unwanted" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cores, ok := u.node("good"); !ok || math.Abs(cores-1.535) > 1e-9 || len(u.nodes) != 1 {
+		t.Errorf("nodes: %v", u.nodes)
+	}
+	if cores, ok := u.pod("shop", "two"); !ok || math.Abs(cores-0.124956789) > 1e-12 || len(u.pods) != 1 || u.size() != 2 {
+		t.Errorf("pods: %v", u.pods)
+	}
+}
+
+func TestUsagePages(t *testing.T) {
+	page := func(next string, items ...string) string {
+		return strings.Replace(listOf(items...), `"metadata":{}`, fmt.Sprintf(`"metadata":{"continue":%q}`, next), 1)
+	}
+	m, _ := asked(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("limit") != "500" {
+			t.Errorf("asked for %s", r.URL.RawQuery)
+		}
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/nodes"):
+			_, _ = io.WriteString(w, listOf())
+		case r.URL.Query().Get("continue") == "":
+			_, _ = io.WriteString(w, page("2", item("a", "one", justNow, containers("1"))))
+		default:
+			_, _ = io.WriteString(w, page("", item("a", "two", justNow, containers("2"))))
+		}
+	})
+	u, err := m.Usage(t.Context(), everything)
+	if err != nil || len(u.pods) != 2 {
+		t.Errorf("%v, %v", u, err)
+	}
+}
+
+// Where there is no such API, or no right to it, it is asked again only after minutes; requests count meanwhile.
+func TestUsageThatIsAbsent(t *testing.T) {
+	for _, code := range []int{404, 403, 503, 500} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			requests := 0
+			there := false
+			m, up := asked(t, func(w http.ResponseWriter, r *http.Request) {
+				requests++
+				if there {
+					lists(listOf(), listOf())(w, r)
+					return
+				}
+				w.WriteHeader(code)
+			})
+			if _, err := m.Usage(t.Context(), everything); err == nil {
+				t.Fatal("no error")
+			}
+			n := requests
+			*up += time.Minute
+			_, err := m.Usage(t.Context(), everything)
+			if again := requests > n; again != (code == 500) || err != nil && !again {
+				t.Errorf("asked again: %v, %v", again, err)
+			}
+			there = true
+			*up += askAgain
+			if u, err := m.Usage(t.Context(), everything); u == nil || err != nil {
+				t.Errorf("when it is there: %v, %v", u, err)
+			}
+		})
+	}
+}
+
+// Answers that are wrong are errors, whatever is wrong about them; none is held in memory.
+func TestUsageThatIsWrong(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>", "items are an object": `{"items":{}}`,
+		"items are a text": `{"items":"x"}`, "cut off": listOf(item("a", "b", justNow, containers("1")))[:90], "item is a list": `{"items":[[]]}`,
+		"metadata is a list": `{"metadata":[]}`, "another page for ever": `{"metadata":{"continue":"x"},"items":[]}`,
+		"usage is a number": `{"items":[{"metadata":{"name":"x"},"usage":{"cpu":7}}]}`,
+		"endless item":      `{"items":[{"metadata":{"name":"` + strings.Repeat("x", maxItem+1) + `"}}]}`,
+		"endless key":       `{"extra":"` + strings.Repeat("x", maxItem+1) + `"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := asked(t, lists(text, listOf()))
+			if u, err := m.Usage(t.Context(), everything); err == nil {
+				t.Errorf("%+v", u)
+			}
+		})
+	}
+	m, _ := asked(t, lists(`{"items":null}`, `{"unknown":{"a":[1]},"items":[]}`))
+	if u, err := m.Usage(t.Context(), everything); err != nil || u.size() != 0 {
+		t.Errorf("%v, %v", u, err)
+	}
+}
+
+func FuzzUsage(f *testing.F) {
+	f.Add([]byte(listOf(item("shop", "two", justNow, containers("123456789n", "1500u")))))
+	f.Add([]byte(listOf(item("", "n", justNow, `"usage":{"cpu":"1535m"}`))))
+	f.Add([]byte(listOf(item("", "n", justNow, `"usage":{"cpu":"1e-9999999"}`))))
+	f.Add([]byte(`{"metadata":{"continue":"x"},"items":null,"other":[{}]}`))
+	now := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, _ = readList(strings.NewReader(string(text)), func(i *metricsItem) error {
+			if cores, ok := i.cores(now); ok && !(cores >= 0 && cores <= maxCores*maxContainers) {
+				t.Errorf("%v cores", cores)
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// authorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it.
+const (
+	authorityName = "kubenergy-ca"
+	authorityKey  = "ca.crt"
+)
+
+const (
+	certificateLife  = 10 * 365 * 24 * time.Hour
+	certificateRenew = 365 * 24 * time.Hour // before it ends
+	// A bundle holds the certificates of replicas, and of those that were there before: whoever has read it a while ago
+	// still knows one of them.
+	maxAuthorities = 8
+)
+
+// selfSigned is the certificate that the HTTP API is served with where nobody gave it another. It is its own authority, and
+// is kept in a folder, so that a restart changes nothing for those who know it.
+type selfSigned struct {
+	certFile, keyFile string
+	authority         []byte // PEM
+}
+
+// signOnce returns the certificate of a folder, a new one if there is none that will last, or none for these names.
+func signOnce(folder string, names []string, now time.Time) (*selfSigned, error) {
+	s := &selfSigned{certFile: filepath.Join(folder, "api.crt"), keyFile: filepath.Join(folder, "api.key")}
+	kept, err := os.ReadFile(s.certFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the certificate of the HTTP API: %w", err)
+	}
+	if _, missing := os.Stat(s.keyFile); missing == nil && lasting(kept, names, now) {
+		s.authority = kept
+		return s, nil
+	}
+	certificate, key, err := sign(names, now)
+	if err != nil {
+		return nil, fmt.Errorf("signing a certificate for the HTTP API: %w", err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+	}
+	// The key first: a certificate stands for a pair that is whole.
+	for _, file := range []struct {
+		name string
+		data []byte
+	}{{s.keyFile, key}, {s.certFile, certificate}} {
+		if err := replaceFile(file.name, file.data); err != nil {
+			return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
+		}
+	}
+	s.authority = certificate
+	return s, nil
+}
+
+// lasting reports whether a certificate is for these names and for a while.
+func lasting(text []byte, names []string, now time.Time) bool {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return false
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	return err == nil && slices.Equal(c.DNSNames, names) && now.Add(certificateRenew).Before(c.NotAfter) && !now.Before(c.NotBefore)
+}
+
+func sign(names []string, now time.Time) (certificate, key []byte, err error) {
+	pair, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	const serialBits = 127
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	if err != nil {
+		return nil, nil, err
+	}
+	// Clocks of nodes differ.
+	const slack = time.Hour
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		NotBefore: now.Add(-slack), NotAfter: now.Add(certificateLife),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
+	if err != nil {
+		return nil, nil, err
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(pair)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
+}
+
+// replaceFile puts a file in place as a whole, for our eyes only.
+func replaceFile(name string, data []byte) error {
+	draft := name + ".new"
+	if err := os.WriteFile(draft, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(draft, name)
+}
+
+// authority tells everybody by which certificate the HTTP API is known.
+type authority struct {
+	client    client.Client // reads from the API server, not from a cache
+	namespace string
+	own       []byte // PEM
+	now       func() time.Time
+	log       *slog.Logger
+}
+
+// run publishes until ctx ends. Somebody may remove what was published, and another replica may write over it.
+func (a *authority) run(ctx context.Context) error {
+	const every, retry = 5 * time.Minute, 5 * time.Second
+	told := ""
+	for {
+		wait := every
+		if err := a.publish(ctx); err != nil && ctx.Err() == nil {
+			wait = retry
+			if err.Error() != told {
+				told = err.Error()
+				a.log.Warn("publishing the certificate of the HTTP API: trying again", "configMap", authorityName, "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+func (a *authority) publish(ctx context.Context) error {
+	var m v1.ConfigMap
+	err := a.client.Get(ctx, types.NamespacedName{Namespace: a.namespace, Name: authorityName}, &m)
+	if apierrors.IsNotFound(err) {
+		m = v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: authorityName}, Data: map[string]string{authorityKey: string(a.own)}}
+		return a.client.Create(ctx, &m)
+	}
+	if err != nil {
+		return err
+	}
+	bundle := bundled([]byte(m.Data[authorityKey]), a.own, a.now())
+	if string(bundle) == m.Data[authorityKey] {
+		return nil
+	}
+	m.Data = map[string]string{authorityKey: string(bundle)}
+	return a.client.Update(ctx, &m) // of what was read: nobody's addition is lost
+}
+
+// bundled returns a bundle with own in it, and without what has expired or is no certificate.
+func bundled(bundle, own []byte, now time.Time) []byte {
+	var all [][]byte
+	for block, rest := pem.Decode(bundle); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && now.Before(c.NotAfter) {
+			all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: block.Bytes}))
+		}
+	}
+	if !slices.ContainsFunc(all, func(c []byte) bool { return bytes.Equal(c, own) }) {
+		all = append(all, own)
+	}
+	return bytes.Join(all[max(0, len(all)-maxAuthorities):], nil)
+}

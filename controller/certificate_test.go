@@ -1,0 +1,112 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+var apiNames = []string{"kubenergy-controller.kubenergy-system.svc", "localhost"}
+
+func TestCertificateIsKept(t *testing.T) {
+	folder, now := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	first, err := signOnce(folder, apiNames, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(first.certFile, first.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(first.authority)
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: apiNames[0], CurrentTime: now}); err != nil {
+		t.Errorf("whoever has the bundle does not believe the certificate: %v", err)
+	}
+	if info, err := os.Stat(first.keyFile); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the key's mode is %v, %v", info.Mode(), err)
+	}
+	same := func(at time.Time, names []string) bool {
+		t.Helper()
+		again, err := signOnce(folder, names, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Equal(first.authority, again.authority)
+	}
+	if !same(now.AddDate(8, 0, 0), apiNames) {
+		t.Error("a certificate that lasts was replaced")
+	}
+	if same(now.AddDate(9, 6, 0), apiNames) {
+		t.Error("a certificate that ends soon was kept")
+	}
+	if first, err = signOnce(folder, apiNames, now); err != nil {
+		t.Fatal(err)
+	}
+	if same(now, []string{"other"}) {
+		t.Error("a certificate for other names was kept")
+	}
+	first, err = signOnce(folder, apiNames, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(first.certFile, []byte("torn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if same(now, apiNames) {
+		t.Error("a damaged certificate was kept")
+	}
+}
+
+func TestAuthorityIsPublished(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	api := fake.NewClientBuilder().Build()
+	publish := func(own []byte, at time.Time) []byte {
+		t.Helper()
+		a := &authority{client: api, namespace: "kubenergy-system", own: own, now: func() time.Time { return at }, log: slog.New(slog.DiscardHandler)}
+		if err := a.publish(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var m v1.ConfigMap
+		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "kubenergy-system", Name: authorityName}, &m); err != nil {
+			t.Fatal(err)
+		}
+		return []byte(m.Data[authorityKey])
+	}
+	newOne := func(at time.Time) []byte {
+		t.Helper()
+		certificate, _, err := sign(apiNames, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return certificate
+	}
+	first, second := newOne(now), newOne(now.AddDate(1, 0, 0))
+	if got := publish(first, now); !bytes.Equal(got, first) {
+		t.Fatalf("published %q", got)
+	}
+	for range 2 { // telling it again changes nothing
+		if got := publish(second, now); !bytes.Equal(got, append(bytes.Clone(first), second...)) {
+			t.Fatal("the bundle does not hold both")
+		}
+	}
+	if got := publish(second, now.AddDate(10, 1, 0)); !bytes.Equal(got, second) {
+		t.Error("what has expired is still in the bundle")
+	}
+	for range 2 * maxAuthorities {
+		last := newOne(now)
+		got := publish(last, now)
+		if !bytes.HasSuffix(got, last) || bytes.Count(got, []byte("BEGIN")) > maxAuthorities {
+			t.Fatal("the bundle grows, or lacks the newest")
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package dial
+
+import (
+	"strconv"
+	"testing"
+)
+
+// Of what a login needs, the password stays secret by itself too, and the token that it gave.
+func TestConceal(t *testing.T) {
+	s := new(Secrets)
+	s.Hide("ali:babababa", "Bearer abcdefghij", "x", "p+w d/1")
+	for text, want := range map[string]string{
+		"ali:babababa and babababa": "… and …", "token abcdefghij": "token …", "cut off: ABCDEFG": "cut off: …", "ex": "ex",
+		"abcde": "abcde", "p%2bw+d%2F1": "…", "": "",
+	} {
+		if got := s.Conceal(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for i := range 1000 {
+		s.Hide("token-" + strconv.Itoa(i))
+	}
+	if len(s.hidden) > mostHidden || s.Conceal("token-999") != "…" {
+		t.Errorf("%d keys are remembered", len(s.hidden))
+	}
+}

@@ -1,0 +1,292 @@
+package meter
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
+)
+
+// How a device is told who asks.
+type manner uint8
+
+const (
+	nobody  manner = iota
+	basic          // a header with the password in each request
+	digest         // a header that proves that the password is known
+	inQuery        // parameters of each request, as Tasmota wants it
+	session        // a token that a password buys, as Redfish has it
+)
+
+const (
+	userAgent   = "kubenergy"
+	idleTimeout = 90 * time.Second // longer than between polls, mostly
+	simpleLimit = 5 * time.Second
+	serverLimit = 20 * time.Second // management controllers take their time
+	maxCA       = 1 << 20
+)
+
+// device is one server, and how it is asked. It is for one goroutine.
+type device struct {
+	client   *http.Client
+	base     *url.URL
+	timeout  time.Duration // of one request, its body included
+	manner   manner
+	user     string
+	key      string // name of the password's file
+	keys     KeyReader
+	secrets  dial.Secrets
+	proof    *challenge // of digest
+	token    string     // of a session
+	location string     // of a session, to end it
+}
+
+// KeyReader returns the content of a key file, without the space around it.
+type KeyReader interface {
+	Key(name string) (string, error)
+}
+
+func newDevice(e *Entry, d *Deps) (*device, error) {
+	base, err := url.Parse(e.URL)
+	if err != nil {
+		return nil, errors.New("url cannot be read")
+	}
+	v := &device{base: base, timeout: simpleLimit, user: e.Username, key: e.PasswordKey, keys: d.Keys}
+	switch {
+	case e.PasswordKey == "":
+	case e.Kind == KindShelly2:
+		v.manner = digest
+	case e.Kind == KindTasmota:
+		v.manner = inQuery
+	case e.Auth == AuthSession:
+		v.manner = session
+	default:
+		v.manner = basic
+	}
+	if e.Kind == KindRedfish {
+		v.timeout = serverLimit
+	}
+	roots, err := rootsOf(e.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	v.client = dial.NewClient(dial.Options{
+		Policy:  dial.Policy{Private: true, Loopback: d.Loopback},
+		Timeout: v.timeout, Idle: idleTimeout, Roots: roots, Resolver: d.Resolver,
+	})
+	return v, nil
+}
+
+// rootsOf reads certificates; nil stands for those of the system.
+func rootsOf(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("caFile: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxCA))
+	if err != nil {
+		return nil, fmt.Errorf("caFile: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("caFile %s has no certificate in PEM", path)
+	}
+	return roots, nil
+}
+
+func (d *device) password() (string, error) {
+	if d.keys == nil {
+		return "", refuse(ReasonAuth, "key %q: this controller has no keys", d.key)
+	}
+	key, err := d.keys.Key(d.key)
+	if err != nil {
+		return "", refuse(ReasonAuth, "reading key %q: %w", d.key, err)
+	}
+	if key = strings.TrimSpace(key); key == "" {
+		return "", refuse(ReasonAuth, "key %q is empty", d.key)
+	}
+	d.secrets.Hide(key)
+	return key, nil
+}
+
+// get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or wants
+// another session.
+func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
+	proof, token := d.proof, d.token
+	body, resp, err := d.send(ctx, http.MethodGet, path, query, nil)
+	if resp == nil || resp.StatusCode != http.StatusUnauthorized {
+		return body, err
+	}
+	switch d.manner {
+	case digest:
+		next := readChallenge(resp.Header)
+		if next == nil {
+			return nil, refuse(ReasonAuth, "%s wants no proof by SHA-256: the password is not sent", dial.Place(resp.Request.URL))
+		}
+		d.proof = next
+		if proof != nil && !next.stale && next.nonce == proof.nonce {
+			return nil, err // the very proof was refused
+		}
+	case session:
+		if d.token = ""; token == "" {
+			return nil, err
+		}
+	default:
+		return nil, err
+	}
+	body, _, err = d.send(ctx, http.MethodGet, path, query, nil)
+	if reasonOf(err) == ReasonAuth && err != nil {
+		d.proof, d.token = nil, ""
+	}
+	return body, err
+}
+
+// send makes one request. Its response is nil where there was no answer; its body is closed.
+func (d *device) send(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, *http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	u := *d.base
+	place, err := url.Parse(path)
+	if err != nil {
+		return nil, nil, refuse(ReasonAddress, "%s: the path cannot be read", d.base.Host)
+	}
+	u.Path, u.RawPath = place.Path, place.RawPath
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(payload))
+	if err != nil {
+		return nil, nil, refuse(ReasonAddress, "%s: the URL cannot be read", d.base.Host)
+	}
+	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("Accept", "application/json")
+	if payload != nil {
+		req.Header.Set("Content-Type", "application/json")
+	} else if err := d.authorize(ctx, req, query); err != nil {
+		return nil, nil, err
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return nil, nil, d.failed(&u, err)
+	}
+	defer resp.Body.Close()
+	body, err := dial.Body(resp)
+	switch {
+	case errors.Is(err, dial.ErrTooLong):
+		return nil, resp, refuse(ReasonSize, "%s: %w", dial.Place(&u), err)
+	case err != nil:
+		return nil, nil, d.failed(&u, err)
+	}
+	return body, resp, d.status(&u, resp)
+}
+
+// authorize completes a request with its query and with who asks. The password is read each time, so that a new one counts
+// at once, and so that nobody sees it whatever is answered.
+func (d *device) authorize(ctx context.Context, req *http.Request, query url.Values) error {
+	var password string
+	if d.manner != nobody {
+		var err error
+		if password, err = d.password(); err != nil {
+			return err
+		}
+	}
+	q := url.Values{}
+	maps.Copy(q, query)
+	switch d.manner {
+	case nobody, digest:
+	case basic:
+		req.SetBasicAuth(d.user, password)
+		d.secrets.Hide(req.Header.Get("Authorization"))
+	case inQuery:
+		q.Set("user", d.user)
+		q.Set("password", password)
+	case session:
+		if d.token == "" {
+			if err := d.login(ctx, password); err != nil {
+				return err
+			}
+		}
+		req.Header.Set("X-Auth-Token", d.token)
+	}
+	// Tasmota reads %20 as a space, and not a plus.
+	req.URL.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20")
+	if d.manner == digest && d.proof != nil {
+		if d.proof.count >= mostUses {
+			d.proof = nil // another one is asked for
+			return nil
+		}
+		req.Header.Set("Authorization", d.proof.answer(d.user, password, req.Method, req.URL.RequestURI(), ""))
+	}
+	return nil
+}
+
+const sessions = "/redfish/v1/SessionService/Sessions"
+
+// login begins a session.
+func (d *device) login(ctx context.Context, password string) error {
+	payload, err := json.Marshal(map[string]string{"UserName": d.user, "Password": password})
+	if err != nil {
+		return refuse(ReasonAuth, "key %q cannot be sent", d.key)
+	}
+	_, resp, err := d.send(ctx, http.MethodPost, sessions, nil, payload)
+	if err != nil {
+		return err
+	}
+	if d.token = resp.Header.Get("X-Auth-Token"); d.token == "" {
+		return refuse(ReasonAuth, "%s begins no session", d.base.Host)
+	}
+	d.secrets.Hide(d.token)
+	d.location = ""
+	if location, err := resp.Location(); err == nil && location.Host == d.base.Host && sameServer(location.Path) {
+		d.location = location.Path
+	}
+	return nil
+}
+
+// logout ends a session: servers have few.
+func (d *device) logout(ctx context.Context) {
+	if d.token == "" || d.location == "" {
+		return
+	}
+	_, _, _ = d.send(ctx, http.MethodDelete, d.location, nil, nil) // it times out otherwise
+	d.token, d.location = "", ""
+}
+
+// status turns a status that is no success into an error.
+func (d *device) status(u *url.URL, resp *http.Response) error {
+	switch {
+	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusCreated, resp.StatusCode == http.StatusNoContent:
+		return nil
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		return &Error{Reason: ReasonAuth, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp))}
+	}
+	if to, ok := dial.Redirect(resp); ok {
+		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u), d.secrets.Conceal(to))
+	}
+	return &Error{Reason: ReasonHTTP, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp))}
+}
+
+func statusText(resp *http.Response) string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
+}
+
+// failed describes an error on the way. Its text is made anew: net/http's has the whole URL in it, password included.
+func (d *device) failed(u *url.URL, err error) error {
+	reason := ReasonHTTP
+	if _, ok := errors.AsType[*dial.RefusedError](err); ok {
+		reason = ReasonAddress
+	}
+	return refuse(reason, "%s: %.200s", dial.Place(u), d.secrets.Conceal(dial.Cause(err, d.timeout)))
+}

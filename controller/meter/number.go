@@ -1,0 +1,49 @@
+package meter
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+)
+
+// The most that a number of a device may be, and be counted exactly.
+const maxCount = 1 << 53
+
+// watts reads a power. A little less than nothing is what meters show of nothing.
+func watts(n *json.Number) (float64, error) {
+	if n == nil || *n == "" {
+		return 0, refuse(ReasonMissing, "it does not say the power")
+	}
+	w, err := n.Float64()
+	if err != nil || math.Abs(w) > mostWatts {
+		return 0, refuse(ReasonRange, "a power of %.20q W", string(*n))
+	}
+	return max(w, 0), nil
+}
+
+// count reads a counter as a number of its units, of which there are perOne in what the number is in.
+func count(n *json.Number, perOne float64) (uint64, error) {
+	if n == nil || *n == "" {
+		return 0, refuse(ReasonMissing, "it does not say the energy")
+	}
+	v, err := n.Float64()
+	if v *= perOne; err != nil || !(v >= 0 && v <= maxCount) {
+		return 0, refuse(ReasonRange, "a counter of %.30q", string(*n))
+	}
+	return uint64(math.Round(v)), nil
+}
+
+// decimals is how many digits stand behind the point: what the smallest step of a number is.
+func decimals(n json.Number) int {
+	text, _, _ := strings.Cut(strings.ToLower(string(n)), "e")
+	_, fraction, _ := strings.Cut(text, ".")
+	return len(fraction)
+}
+
+// decode reads JSON.
+func decode(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return refuse(ReasonShape, "the answer is not the JSON that such a device gives") // its own text quotes what others wrote
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestFlagsAreDocumented checks that docs/controller.md tells of every flag.
+func TestFlagsAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/controller.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	options := DefaultOptions()
+	options.AddFlags(fs)
+	fs.VisitAll(func(f *flag.Flag) {
+		if !strings.Contains(string(doc), "`--"+f.Name+"`") {
+			t.Errorf("docs/controller.md says nothing of --%s", f.Name)
+		}
+	})
+}
+
+func TestOptionsAreRead(t *testing.T) {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	o := DefaultOptions()
+	o.AddFlags(fs)
+	if err := fs.Parse([]string{"--api-name=a", "--api-name=b", "--keep-windows=1h", "--keep-days=0", "--agentless=false"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if len(o.APINames) != 2 || o.Keep.Windows != time.Hour || o.Keep.Days != 0 || o.Agentless {
+		t.Errorf("read %+v", o)
+	}
+	for name, wrong := range map[string]func(*Options){
+		"a certificate without a key":      func(o *Options) { o.APICert = "cert" },
+		"a node of no power":               func(o *Options) { o.NodeMaxPower = 0 },
+		"an address that is none":          func(o *Options) { o.API = "nowhere" },
+		"a database and no certificate":    func(o *Options) { o.LedgerDSN, o.State = "postgres://x", "" },
+		"a namespace that cannot be":       func(o *Options) { o.Namespace = "A" },
+		"logs in a format that is unknown": func(o *Options) { o.LogFormat = "xml" },
+	} {
+		o := DefaultOptions()
+		wrong(&o)
+		if o.Validate() == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+}

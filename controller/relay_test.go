@@ -1,0 +1,117 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// replica serves what a leader would, under a certificate of its own.
+func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authority string) {
+	t.Helper()
+	certificate, key, err := sign(apiNames, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server = httptest.NewUnstartedServer(h)
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return server, string(certificate)
+}
+
+// TestRelay checks that a replica that does not lead passes on what it is asked, with the caller's token, to the one that
+// does and to nobody else.
+func TestRelay(t *testing.T) {
+	leading, authority := replica(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		_, _ = io.WriteString(w, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization")+" "+string(body))
+	})
+	stranger, _ := replica(t, func(w http.ResponseWriter, r *http.Request) { t.Errorf("a stranger was shown %s", r.Header.Get("Authorization")) })
+	const ns = "kubenergy-system"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
+	api := fake.NewClientBuilder().WithObjects(lease, pod,
+		&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: authorityName}, Data: map[string]string{authorityKey: authority}},
+	).WithStatusSubresource(pod).Build()
+	pod.Status.PodIP = "127.0.0.1"
+	if err := api.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	port := func(s *httptest.Server) string {
+		_, port, err := net.SplitHostPort(s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	ask := func(r *relay, headers ...string) (int, string) {
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/batches?x=1", strings.NewReader("joules"))
+		q.Header.Set("Authorization", "Bearer secret")
+		for _, h := range headers {
+			q.Header.Set(h, "true")
+		}
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, q)
+		return w.Code, w.Body.String()
+	}
+	build := func(server *httptest.Server) *relay {
+		return &relay{
+			client: api, namespace: ns, port: port(server), name: apiNames[0], trust: publishedAuthorities,
+			now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler),
+		}
+	}
+	r := build(leading)
+	if code, body := ask(r); code != http.StatusServiceUnavailable {
+		t.Fatalf("without a leader it answers %d: %s", code, body)
+	}
+	now = now.Add(2 * leaderKnownFor)
+	lead(t, api, lease, "a_b8f1")
+	if code, body := ask(r); code != http.StatusOK || body != "POST /api/v1/batches?x=1 Bearer secret joules" {
+		t.Fatalf("the leader's answer is %d: %s", code, body)
+	}
+	if code, _ := ask(r, relayedHeader); code != http.StatusServiceUnavailable {
+		t.Errorf("what was passed on before is passed on again: %d", code)
+	}
+	if code, _ := ask(build(stranger)); code != http.StatusServiceUnavailable {
+		t.Errorf("a server with another certificate is believed: %d", code)
+	}
+	leading.Close()
+	if code, _ := ask(r); code != http.StatusServiceUnavailable {
+		t.Errorf("a dead leader's answer is %d", code)
+	}
+	lead(t, api, lease, "gone_77")
+	if code, _ := ask(r); code != http.StatusServiceUnavailable {
+		t.Errorf("a leader without a pod answers %d", code)
+	}
+}
+
+func lead(t *testing.T, api client.Client, lease *coordinationv1.Lease, holder string) {
+	t.Helper()
+	if err := api.Get(context.Background(), client.ObjectKeyFromObject(lease), lease); err != nil {
+		t.Fatal(err)
+	}
+	lease.Spec.HolderIdentity = &holder
+	if err := api.Update(context.Background(), lease); err != nil {
+		t.Fatal(err)
+	}
+}
