@@ -70,3 +70,51 @@ func TestHybridWithSenselessNumbers(t *testing.T) {
 		t.Errorf("a reading that makes sense changes nothing: %v", same)
 	}
 }
+
+// In the hard form a busy node costs 1 and next to nothing more, an unknown one a little more than that, and every idle
+// one less; nothing is left out.
+func TestHybridIdleCosts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t, anyIntensity)
+		job := &s.Queue[0]
+		costs, ok := costsOf(t, "hybrid-idle", s, job)
+		measured := func(n *sched.Node) bool { return job.Class != "" && n.Benchmarks[job.Class].Rate > 0 }
+		if ok != slices.ContainsFunc(s.Nodes, measured) {
+			t.Fatalf("an opinion: %v, but the benchmarks say otherwise", ok)
+		}
+		const lastResort = 1.000001
+		for i, cost := range costs {
+			n := s.Nodes[i]
+			busy := n.HasLive && n.Live+n.Provisional > n.Benchmarks[job.Class].Idle+5
+			switch {
+			case !measured(n) && cost != lastResort:
+				t.Fatalf("%s was not measured and costs %v", n.Name, cost)
+			case measured(n) && busy && !(cost >= 1 && cost <= lastResort):
+				t.Fatalf("%s is busy and costs %v", n.Name, cost)
+			case measured(n) && !busy && !(cost >= 0 && cost < 1):
+				t.Fatalf("%s is idle and costs %v", n.Name, cost)
+			}
+		}
+	})
+}
+
+// Without live watts, the hard form is the soft one: both are the static benchmarks.
+func TestHybridsFallBackToBenchmarks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSnapshot(t, anyIntensity)
+		job := &s.Queue[0]
+		for _, n := range s.Nodes {
+			n.HasLive = false
+		}
+		hard, ok := costsOf(t, "hybrid-idle", s, job)
+		soft, okSoft := costsOf(t, "hybrid", s, job)
+		if ok != okSoft {
+			t.Fatalf("opinions %v and %v", ok, okSoft)
+		}
+		for i := range hard {
+			if math.Abs(hard[i]-soft[i]) > 1e-5 {
+				t.Fatalf("%s costs %v and %v", s.Nodes[i].Name, hard[i], soft[i])
+			}
+		}
+	})
+}

@@ -45,7 +45,7 @@ func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 
 // BenchmarkRun reports jobs per second on 1,000 nodes: arrival, feasibility, decision, completion and accounting.
 func BenchmarkRun(b *testing.B) {
-	for _, name := range []string{"least-allocated", "energy", "carbon", "carbon+window"} {
+	for _, name := range []string{"least-allocated", "energy", "carbon", "carbon+window", "exec"} {
 		b.Run(name, func(b *testing.B) {
 			const jobs = 20_000
 			s := bench(b, 1000, jobs)

@@ -33,6 +33,7 @@ type engine struct {
 	scenario *Scenario
 	strategy sched.Strategy
 	account  *accountant
+	meters   *meters // nil: the strategy does not look at them
 	result   *Result
 
 	events  eventHeap
@@ -55,6 +56,7 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 		scenario: s,
 		strategy: strategy,
 		account:  newAccountant(s.Start, len(s.Nodes), s.timelineStep()),
+		meters:   newMeters(s, strategy),
 		result:   &Result{Scenario: s, Outcomes: make([]Outcome, len(s.Jobs))},
 		events:   make(eventHeap, 0, 2*len(s.Jobs)),
 		nodes:    append([]sched.Node(nil), s.Nodes...),
@@ -120,7 +122,7 @@ func (e *engine) admit(now time.Time, job int, released bool) error {
 	j := &e.scenario.Jobs[job]
 	for i := range e.nodes {
 		if j.Fits(&e.nodes[i]) {
-			e.feasible = append(e.feasible, &e.nodes[i])
+			e.consider(now, i)
 		}
 	}
 	d := e.plan(now, job, released)
@@ -156,7 +158,7 @@ func (e *engine) retry(now time.Time) error {
 		e.feasible = e.feasible[:0]
 		for _, i := range e.freed {
 			if j.Fits(&e.nodes[i]) {
-				e.feasible = append(e.feasible, &e.nodes[i])
+				e.consider(now, i)
 			}
 		}
 		if len(e.feasible) == 0 {
@@ -187,6 +189,12 @@ func (e *engine) room() sched.Resources {
 		most.GPU = max(most.GPU, free.GPU)
 	}
 	return most
+}
+
+// consider adds a node to those that a strategy is asked about.
+func (e *engine) consider(now time.Time, i int) {
+	e.meters.read(i, &e.nodes[i], now)
+	e.feasible = append(e.feasible, &e.nodes[i])
 }
 
 // plan asks the strategy about one job, with e.feasible as its nodes.
@@ -225,7 +233,9 @@ func (e *engine) begin(now time.Time, job, i int) error {
 	if n.Jobs == 0 {
 		e.account.wake(i, n, now)
 	}
+	e.meters.place(i, n, job, &e.scenario.Jobs[job], now)
 	*n = n.Place(e.scenario.Jobs[job].Request)
+	e.meters.changed(i, n)
 	e.running++
 	return nil
 }
@@ -236,8 +246,10 @@ func (e *engine) complete(now time.Time, job int) error {
 	if err := e.account.settle(i, n, now); err != nil {
 		return err
 	}
+	e.meters.end(i, job, now)
 	n.Free = n.Free.Add(e.scenario.Jobs[job].Request)
 	n.Jobs--
+	e.meters.changed(i, n)
 	e.running--
 	out := &e.result.Outcomes[job]
 	e.result.BusyCPU += float64(e.scenario.Jobs[job].Request.MilliCPU) / 1000 * out.Finish.Sub(out.Start).Seconds()

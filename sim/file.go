@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -33,7 +32,11 @@ type File struct {
 	Weights    sched.Weights `json:"weights,omitzero"`
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
-	EmptyNodes string        `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
+	Live       LiveFile      `json:"live,omitzero"`
+	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. Where nothing
+	// is said of a node, its benchmark follows from its power profile.
+	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
+	EmptyNodes string                      `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
 
 	dir string // file names are relative to it
 }
@@ -152,6 +155,9 @@ func (f *File) Load() (*Scenario, error) {
 	if err := f.loadJobs(s); err != nil {
 		return nil, err
 	}
+	if err := f.loadLive(s); err != nil {
+		return nil, err
+	}
 	return s, s.Validate()
 }
 
@@ -203,9 +209,6 @@ func (f *File) checkStrategies() error {
 	for i, name := range f.Strategies {
 		if slices.Contains(f.Strategies[:i], name) {
 			return fmt.Errorf("strategy %q comes twice", name)
-		}
-		if where, _, _ := strings.Cut(name, "+"); where == "hybrid" {
-			return fmt.Errorf("strategy %q needs benchmarks of the nodes, which no file of nodes gives", name)
 		}
 		if sched.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
 			return fmt.Errorf("strategy %q waits for limits, and the scenario has none: give its file limits, as {carbon: 200}", name)

@@ -16,6 +16,7 @@ type Scenario struct {
 	Nodes  []sched.Node // empty, with Free equal to Capacity
 	Jobs   []sched.Job
 	Policy sched.Policy
+	Live   Live          // what strategies see of meters
 	Slack  time.Duration // how late a release may be observed before it counts as late; 0 in simulation
 }
 

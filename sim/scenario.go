@@ -10,6 +10,9 @@ import (
 func (s *Scenario) Validate() error {
 	errs := append(s.checkNodes(), s.checkSites()...)
 	errs = append(errs, s.checkJobs()...)
+	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
+		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period, s.Live.MaxAge))
+	}
 	const most = 10 // what is wrong with one row is often wrong with all
 	if len(errs) > most {
 		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))

@@ -1,0 +1,175 @@
+package live
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// pod is one that the last batch of its node named.
+type pod struct {
+	uid, namespace, name string
+	ownerKind, ownerName string
+	owner                *owner // nil: nobody knows
+	containers           []container
+	power, idle          float32
+	absent               bool // while a batch is read
+}
+
+// container leads from an ID to what is expected of containers of its name. There are many: the ID is not kept.
+type container struct {
+	hash uint64
+	of   *part
+}
+
+var containerSeed = maphash.MakeSeed()
+
+// A claim is what a pod used in a batch: some of its shares, which follow each other.
+type claim struct {
+	uid           string
+	shares        []energy.Share
+	dynamic, idle energy.Microjoules
+	ended         bool
+}
+
+// claimOf returns the claim that begins with the first of some shares.
+func claimOf(shares []energy.Share) claim {
+	uid, _, _ := energy.PodOf(shares[0].ID)
+	c := claim{uid: uid}
+	for i := range shares {
+		s := &shares[i]
+		if next, _, ok := energy.PodOf(s.ID); !ok || next != uid {
+			break
+		}
+		c.dynamic += s.Dynamic
+		c.idle += s.Idle
+		c.ended = c.ended || s.Ended
+		c.shares = shares[:i+1]
+	}
+	return c
+}
+
+// attribute divides the power of a batch by pods, and adds it to what is expected of their owners.
+func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, asOf time.Time) {
+	for i := range n.pods {
+		n.pods[i].absent = true
+	}
+	known, at := len(n.pods), 0 // where the next pod is expected: shares and pods are sorted alike
+	shares := b.Batch.Shares[:min(len(b.Batch.Shares), len(b.Consumers))]
+	for i := 0; i < len(shares); {
+		if _, _, isPod := energy.PodOf(shares[i].ID); !isPod || b.Consumers[i].Account.Kind != ledger.Workload {
+			i++
+			continue
+		}
+		c := claimOf(shares[i:])
+		p, isNew := n.pod(c.uid, known, &at)
+		s.identify(p, &b.Consumers[i])
+		s.take(n, p, &c, isNew, measured, asOf)
+		i += len(c.shares)
+	}
+	if came := len(n.pods) > known; came || slices.ContainsFunc(n.pods, func(p pod) bool { return p.absent }) {
+		n.pods = slices.DeleteFunc(n.pods, func(p pod) bool { return p.absent })
+		slices.SortFunc(n.pods, func(a, b pod) int { return cmp.Compare(a.uid, b.uid) })
+		n.pods = tight(n.pods)
+	}
+	n.met = true
+}
+
+// take sets what a pod draws, and adds it to what is expected of its owner's.
+func (s *State) take(n *node, p *pod, c *claim, isNew bool, measured time.Duration, asOf time.Time) {
+	p.absent = false
+	p.power, p.idle = float32(power(c.dynamic+c.idle, measured)), float32(power(c.idle, measured))
+	if isNew && n.met {
+		n.tellFresh(p.uid, asOf)
+	}
+	// The first and the last batch of a pod cover time in which it did not run.
+	if !isNew && !c.ended && p.owner != nil {
+		p.owner.power.Add(power(c.dynamic, measured), measured, asOf, s.o.Smoothing)
+		s.containers(p, c.shares, measured, asOf)
+	}
+}
+
+// tight returns a slice without much room to spare.
+func tight(pods []pod) []pod {
+	const spare = 8
+	if cap(pods) > len(pods)+len(pods)/4+spare {
+		return slices.Clip(slices.Clone(pods))
+	}
+	return pods
+}
+
+func power(e energy.Microjoules, over time.Duration) energy.Watts {
+	return energy.Watts(float64(e.Joules()) / over.Seconds())
+}
+
+// pod returns the pod of a UID among the first known ones, which are sorted, or a new one at the end.
+func (n *node) pod(uid string, known int, at *int) (p *pod, isNew bool) {
+	for *at < known && n.pods[*at].uid < uid {
+		*at++
+	}
+	if *at < known && n.pods[*at].uid == uid {
+		return &n.pods[*at], false
+	}
+	// Shares are sorted by more than UIDs: "pod/a-b" comes before "pod/a/c".
+	if i, found := slices.BinarySearchFunc(n.pods[:known], uid, func(p pod, uid string) int { return strings.Compare(p.uid, uid) }); found {
+		return &n.pods[i], false
+	}
+	n.pods = append(n.pods, pod{uid: strings.Clone(uid)})
+	return &n.pods[len(n.pods)-1], true
+}
+
+// identify takes over who a pod is, which may be learned after its first batch.
+func (s *State) identify(p *pod, c *ledger.Consumer) {
+	a := &c.Account
+	kind, name := a.OwnerKind, a.Owner
+	if kind == "Job" && a.Parent != "" {
+		kind, name = "CronJob", a.Parent // its Jobs are alike
+	}
+	if p.owner != nil && !p.owner.gone && p.namespace == a.Namespace && p.ownerKind == kind && p.ownerName == name && p.name == c.Pod {
+		return
+	}
+	*p = pod{uid: p.uid, namespace: a.Namespace, name: c.Pod, ownerKind: kind, ownerName: name}
+	if a.Namespace != "" && name != "" {
+		p.owner = s.ownerOf(ownerKey{a.Namespace, kind, name})
+	}
+}
+
+// containers adds what each container drew to what is expected of those of its name.
+func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration, asOf time.Time) {
+	for i := range shares {
+		uid, id, _ := energy.PodOf(shares[i].ID)
+		if id == "" {
+			continue
+		}
+		hash := maphash.String(containerSeed, id)
+		k := slices.IndexFunc(p.containers, func(c container) bool { return c.hash == hash })
+		if k < 0 {
+			name := s.o.Container(uid, id)
+			if name == "" {
+				continue // asked again with the next batch
+			}
+			k = len(p.containers)
+			if k >= mostContainers {
+				continue
+			}
+			p.containers = append(slices.Clip(p.containers), container{hash, p.owner.part(name)})
+		}
+		if of := p.containers[k].of; of != nil {
+			of.power.Add(power(shares[i].Dynamic, measured), measured, asOf, s.o.Smoothing)
+		}
+	}
+}
+
+// tellFresh remembers that a node's value includes a pod from now on.
+func (n *node) tellFresh(uid string, since time.Time) {
+	n.fresh = slices.DeleteFunc(n.fresh, func(f freshPod) bool { return since.Sub(f.since) > freshFor })
+	if len(n.fresh) >= mostFresh {
+		n.fresh = slices.Delete(n.fresh, 0, 1)
+	}
+	n.fresh = append(n.fresh, freshPod{uid, since})
+}

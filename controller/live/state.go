@@ -1,0 +1,244 @@
+package live
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/api"
+)
+
+// Options are what a State needs. All may be left out.
+type Options struct {
+	Now func() time.Time
+	// MaxAge is how old a batch or a reading may be when it comes. 0: 45 s.
+	MaxAge time.Duration
+	// Longest is the longest batch whose mean says something about now. 0: two minutes.
+	Longest time.Duration
+	// Smoothing is the time constant of what is expected of workloads. 0: five minutes.
+	Smoothing time.Duration
+	// MaxOwners is how many owners are remembered; of more, those that were seen last. 0: 20,000.
+	MaxOwners int
+	// Container returns the name of a pod's container, "" where nobody knows. It must be fast.
+	Container func(podUID, containerID string) string
+	// Implausible reports whether a model of a node's hardware contradicts a value. It is asked about every value.
+	Implausible func(node string, power energy.Watts) bool
+}
+
+const (
+	defaultMaxAge    = 45 * time.Second
+	defaultLongest   = 2 * time.Minute
+	defaultSmoothing = 5 * time.Minute
+	defaultMaxOwners = 20_000
+
+	forgetAfter = time.Hour         // that a node is silent
+	sweepEvery  = time.Minute       //
+	freshFor    = 3 * time.Minute   // a pod's energy is told of as new
+	mostFresh   = 256               // of a node: the scheduler knows a pod by its age as well
+	podsAfter   = 5 * time.Minute   // a node's pods are not shown any more
+	nodesEvery  = time.Second       // at most, the list of nodes is made anew
+	ownersEvery = time.Minute       // and that of workloads, which is large and slow to change
+	mostWatts   = energy.Watts(1e5) // what no node draws
+)
+
+// State is what is drawn now. One goroutine calls Booked, any number may read.
+type State struct {
+	o Options
+
+	mu      sync.RWMutex
+	nodes   map[string]*node
+	owners  map[ownerKey]*owner
+	swept   time.Time
+	changes uint64
+
+	nodeList     atomic.Pointer[listed[api.NodesPower]]
+	workloadList atomic.Pointer[listed[api.WorkloadsPower]]
+}
+
+// listed is an answer, and when and of what it was made.
+type listed[T any] struct {
+	answer  T
+	at      time.Time
+	changes uint64
+}
+
+// New returns a State that knows nothing.
+func New(o Options) *State {
+	o.MaxAge, o.Longest = cmp.Or(o.MaxAge, defaultMaxAge), cmp.Or(o.Longest, defaultLongest)
+	o.Smoothing, o.MaxOwners = cmp.Or(o.Smoothing, defaultSmoothing), cmp.Or(o.MaxOwners, defaultMaxOwners)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Container == nil {
+		o.Container = func(string, string) string { return "" }
+	}
+	if o.Implausible == nil {
+		o.Implausible = func(string, energy.Watts) bool { return false }
+	}
+	return &State{o: o, nodes: map[string]*node{}, owners: map[ownerKey]*owner{}}
+}
+
+// value is one answer to the question what a node draws.
+type value struct {
+	power       energy.Watts
+	asOf        time.Time // zero: there is none
+	quality     energy.Quality
+	source      string
+	implausible bool
+}
+
+// node is what is known of one.
+type node struct {
+	value           // by its agent, or estimated where it has none
+	agentless bool  // it is the latter
+	wall      value // by a meter on the network, which knows better
+	heard     time.Time
+	met       bool  // batches have told of its pods before
+	pods      []pod // by UID
+	fresh     []freshPod
+}
+
+type freshPod struct {
+	uid   string
+	since time.Time
+}
+
+// best returns what counts: a meter's reading while it is fresh.
+func (n *node) best(now time.Time, maxAge time.Duration) value {
+	if !n.wall.asOf.IsZero() && now.Sub(n.wall.asOf) <= maxAge || n.asOf.IsZero() {
+		return n.wall
+	}
+	return n.value
+}
+
+// Booked is told of a batch that was booked. It is a hook of the ledger.
+func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
+	measured := b.Batch.End.Sub(b.Batch.Start) - b.Batch.Unmeasured
+	if !r.Booked || measured <= 0 {
+		return
+	}
+	now := s.o.Now()
+	asOf := b.Batch.End
+	if b.Received.Before(asOf) {
+		asOf = b.Received // a clock that is ahead does not make a value younger
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(now)
+	n := s.node(b.Batch.Stream.Node)
+	current := now.Sub(n.asOf) <= s.o.MaxAge
+	if current && (b.Agentless && !n.agentless || asOf.Before(n.asOf)) {
+		return // something better, or younger, is known
+	}
+	n.heard = now
+	s.changes++
+	s.attribute(n, b, measured, asOf)
+	// What is mostly not measured, is old or covers a long time is no value of now.
+	length := b.Batch.End.Sub(b.Batch.Start)
+	if b.Batch.Unmeasured > length/2 || length > s.o.Longest || now.Sub(asOf) > s.o.MaxAge {
+		return
+	}
+	power := energy.Watts(float64(b.Batch.Measured.Joules()) / measured.Seconds())
+	n.value, n.agentless = value{
+		power: power, asOf: asOf, quality: b.Batch.Quality, source: b.Batch.Source, implausible: s.contradicts(b.Batch.Stream.Node, power),
+	}, b.Agentless
+}
+
+// Wall is told of the reading of a meter on the network. While it is fresh it counts in place of what the node's agent
+// says of the whole node.
+func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality energy.Quality, source string) {
+	now := s.o.Now()
+	if !(power >= 0) || math.IsInf(float64(power), 1) {
+		return
+	}
+	if asOf.After(now) {
+		asOf = now
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.node(name)
+	if asOf.Before(n.wall.asOf) && now.Sub(n.wall.asOf) <= s.o.MaxAge {
+		return
+	}
+	n.wall = value{power: power, asOf: asOf, quality: quality, source: source, implausible: s.contradicts(name, power)}
+	n.heard = now
+	s.changes++
+}
+
+func (s *State) contradicts(node string, power energy.Watts) bool {
+	return power > mostWatts || s.o.Implausible(node, power)
+}
+
+func (s *State) node(name string) *node {
+	n := s.nodes[name]
+	if n == nil {
+		n = &node{}
+		s.nodes[name] = n
+	}
+	return n
+}
+
+// Forget drops a node that is gone.
+func (s *State) Forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.nodes, name)
+	s.changes++
+}
+
+// NodeWatts returns what a node draws and as of when. ok is false where that is not known, or is old.
+func (s *State) NodeWatts(name string) (power energy.Watts, asOf time.Time, ok bool) {
+	now := s.o.Now()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := s.nodes[name]
+	if n == nil {
+		return 0, time.Time{}, false
+	}
+	v := n.best(now, s.o.MaxAge)
+	return v.power, v.asOf, !v.asOf.IsZero() && !v.implausible && now.Sub(v.asOf) <= s.o.MaxAge
+}
+
+// AgentWatts returns what a node's own agent says that it draws, whatever a meter on the network says. ok is false where
+// it does not say so now.
+func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
+	now := s.o.Now()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	n := s.nodes[name]
+	if n == nil || n.asOf.IsZero() || n.agentless || now.Sub(n.asOf) > s.o.MaxAge {
+		return 0, false
+	}
+	return n.power, true
+}
+
+// sweep forgets nodes that are silent, and owners beyond the limit.
+func (s *State) sweep(now time.Time) {
+	if now.Sub(s.swept) < sweepEvery && len(s.owners) <= s.o.MaxOwners+s.o.MaxOwners/10 {
+		return
+	}
+	s.swept = now
+	for name, n := range s.nodes {
+		if now.Sub(n.heard) > forgetAfter {
+			delete(s.nodes, name)
+			s.changes++
+		}
+	}
+	if len(s.owners) <= s.o.MaxOwners {
+		return
+	}
+	all := make([]*owner, 0, len(s.owners))
+	for _, o := range s.owners {
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b *owner) int { return b.power.At().Compare(a.power.At()) })
+	for _, o := range all[s.o.MaxOwners:] {
+		o.gone = true
+		delete(s.owners, o.key)
+	}
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/api"
+)
+
+// Ledger is what is asked of the books.
+type Ledger interface {
+	Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
+	Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error)
+	Record(ctx context.Context, records []ledger.Record) error
+	Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error)
+	Audit(ctx context.Context, from time.Time) (*ledger.Findings, error)
+	Statistics(ctx context.Context) (ledger.Statistics, error)
+}
+
+// Live knows what is drawn now.
+type Live interface {
+	Nodes() api.NodesPower
+	Workloads() api.WorkloadsPower
+	Pods(namespace string) api.PodsPower // "": of all
+}
+
+// Gate tells callers apart; [access.Gate] does.
+type Gate interface {
+	Require(next http.Handler, what func(*http.Request) []access.Attributes) http.Handler
+	Allowed(ctx context.Context, u *access.User, a access.Attributes) (allowed bool, why string, err error)
+}
+
+// Config is what the interface stands on. What is nil is not there, and its routes answer with nothing, or that they are
+// off; only Ledger, Live and Gate must be there.
+type Config struct {
+	Ledger  Ledger
+	Live    Live
+	Gate    Gate
+	Batches http.Handler // of POST /api/v1/batches; it tells callers apart by itself
+	View    func() *kube.View
+	// Client reads nodes, pods and GridZones from a cache, and creates the Jobs of POST /ingest.
+	Client client.Client
+	// Recorded is told of decisions once they are written.
+	Recorded func([]ledger.Record)
+
+	Jobs    JobsConfig
+	Sidecar SidecarConfig
+
+	Now        func() time.Time // nil: time.Now
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // nil: requests are not counted
+
+	MaxRows    int           // of a ledger query; 0: 100,000
+	MaxRange   time.Duration // of a query; 0: 800 days
+	MaxQueries int           // of the ledger at once; 0: 4
+}
+
+// JobsConfig is about POST /ingest.
+type JobsConfig struct {
+	// Namespaces in which it may create Jobs, the first for submissions that name none; none: it is off.
+	Namespaces []string
+	Scheduler  string // schedulerName of the pods; "": kubenergy
+	Image      string // of submissions that name none; "": busybox:1.37
+}
+
+// SidecarConfig is about POST /metrics-ingest.
+type SidecarConfig struct {
+	// Book books a batch, as it would one that no agent sent; nil: it is off.
+	Book func(ctx context.Context, b *batch.Batch) error
+	// Refused reports whether an error of Book is final, so that trying again makes no sense.
+	Refused func(error) bool
+	// PodUID returns the UID of a pod; nil: energy is not divided among pods.
+	PodUID func(namespace, name string) (uid string, ok bool)
+	// Leads reports whether this replica may: two that took turns would count everything twice. nil: it always may.
+	Leads func() bool
+}
+
+const (
+	defaultMaxRows    = 100_000
+	defaultMaxRange   = 800 * 24 * time.Hour
+	defaultMaxQueries = 4
+	defaultScheduler  = "kubenergy"
+	defaultImage      = "busybox:1.37" // it can sleep, which is all that a job without an image can mean
+)
+
+func (c *Config) complete() error {
+	if c.Ledger == nil || c.Live == nil || c.Gate == nil {
+		return errors.New("the HTTP interface needs a ledger, live watts and a gate")
+	}
+	if c.View == nil {
+		c.View = kube.Unsettled
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.MaxRows = cmp.Or(c.MaxRows, defaultMaxRows)
+	c.MaxRange = cmp.Or(c.MaxRange, defaultMaxRange)
+	c.MaxQueries = cmp.Or(c.MaxQueries, defaultMaxQueries)
+	c.Jobs.Scheduler, c.Jobs.Image = cmp.Or(c.Jobs.Scheduler, defaultScheduler), cmp.Or(c.Jobs.Image, defaultImage)
+	return nil
+}

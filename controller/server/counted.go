@@ -1,0 +1,53 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counted are the metrics of requests: as many series as there are routes and statuses, whatever is asked.
+type counted struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newCounted(registry prometheus.Registerer) (*counted, error) {
+	c := &counted{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_api_requests_total", Help: "Requests to the HTTP interface, by route and status.",
+		}, []string{"method", "route", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kubenergy_api_request_seconds", Help: "How long requests to the HTTP interface took, by route.",
+			Buckets: []float64{.001, .005, .025, .1, .3, 1, 3, 10, 30},
+		}, []string{"method", "route"}),
+	}
+	if registry == nil {
+		return c, nil
+	}
+	for _, metric := range []prometheus.Collector{c.requests, c.seconds} {
+		if err := registry.Register(metric); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *counted) of(rt *route, next http.Handler) http.Handler {
+	seconds := c.seconds.WithLabelValues(rt.method, rt.path)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		answer := &seen{ResponseWriter: w}
+		defer func() {
+			status := answer.status
+			if status == 0 {
+				status = http.StatusInternalServerError // it panicked, or nobody listens
+			}
+			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
+			seconds.Observe(time.Since(began).Seconds())
+		}()
+		next.ServeHTTP(answer, r)
+	})
+}

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Decisions is the answer of GET /api/v1/decisions, and what POST takes.
+type Decisions struct {
+	Decisions []ledger.Record `json:"decisions"`
+}
+
+func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query) error {
+	namespace, err := namespaceOf(r)
+	if err != nil {
+		return err
+	}
+	const usual, most, mostSnapshots = 1000, 10_000, 200
+	asked := &ledger.RecordQuery{
+		Namespaces: q.list("namespace"), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"), Snapshots: q.flag("snapshots"),
+	}
+	if namespace != "" {
+		asked.Namespaces = []string{namespace}
+	}
+	asked.From, asked.To = q.span(usualSpan, s.MaxRange)
+	asked.Limit = q.whole("limit", usual, 1, most)
+	if asked.Snapshots {
+		asked.Limit = min(asked.Limit, mostSnapshots)
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	done, err := s.turn(r.Context(), asked.Snapshots)
+	if err != nil {
+		return err
+	}
+	defer done()
+	records, err := s.Ledger.Records(r.Context(), asked)
+	if err != nil {
+		return askedBadly(err)
+	}
+	return writeJSON(w, http.StatusOK, Decisions{some(records)})
+}
+
+const mostRecords = 256
+
+func (s *server) postDecisions(w http.ResponseWriter, r *http.Request, _ *query) error {
+	data, err := unpacked(r, maxRecords)
+	if err != nil {
+		return err
+	}
+	records, err := readDecisions(data)
+	if err != nil {
+		return err
+	}
+	if len(records) > 0 {
+		if err := s.Ledger.Record(r.Context(), records); err != nil {
+			return fmt.Errorf("recording decisions: %w", err)
+		}
+		if s.Recorded != nil {
+			s.Recorded(records)
+		}
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// readDecisions reads records, as they are or in an object. Fields that are not known are those of a younger scheduler.
+func readDecisions(data []byte) ([]ledger.Record, error) {
+	var records []ledger.Record
+	var err error
+	if trimmed := bytes.TrimLeft(data, " \t\r\n"); bytes.HasPrefix(trimmed, []byte("[")) {
+		err = json.Unmarshal(data, &records)
+	} else {
+		var all Decisions
+		err = json.Unmarshal(data, &all)
+		records = all.Decisions
+	}
+	if err != nil {
+		return nil, fail(http.StatusBadRequest, "reading decisions: %.200s", err)
+	}
+	if len(records) > mostRecords {
+		return nil, fail(http.StatusRequestEntityTooLarge, "%d decisions: at most %d", len(records), mostRecords)
+	}
+	for i := range records {
+		if err := checkRecord(&records[i]); err != nil {
+			return nil, fail(http.StatusUnprocessableEntity, "decision %d: %.300s", i, err)
+		}
+	}
+	return records, nil
+}
+
+// largest is beyond everything that is used or spent.
+const largest = 1e18
+
+var actions = []string{"place", "hold", "release"}
+
+func checkRecord(r *ledger.Record) error {
+	if !slices.Contains(actions, r.Action) {
+		return fmt.Errorf("action is %.40q: want one of %v", r.Action, actions)
+	}
+	if !isNamespace(r.Namespace) {
+		return fmt.Errorf("%.80q is no name of a namespace", r.Namespace)
+	}
+	for name, text := range map[string]string{
+		"id": r.ID, "ownerKind": r.OwnerKind, "owner": r.Owner, "uid": r.UID, "strategy": r.Strategy, "node": r.Node, "digest": r.Digest,
+		"reason": r.Reason, "message": r.Message,
+	} {
+		if !printable(text) {
+			return fmt.Errorf("%s holds what is no text", name)
+		}
+	}
+	for name, number := range map[string]float64{
+		"energyJoules": float64(r.Energy), "carbonGrams": float64(r.Carbon), "cost": r.Cost, "carbonIntensity": r.Intensity,
+	} {
+		if math.IsNaN(number) || math.Abs(number) > largest {
+			return fmt.Errorf("%s is %v", name, number)
+		}
+	}
+	return r.Validate()
+}
+
+// unpacked reads a body, gzip or not, whose length unpacked is bounded.
+func unpacked(r *http.Request, most int64) ([]byte, error) {
+	from := io.Reader(r.Body)
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		packed, err := gzip.NewReader(r.Body)
+		if err != nil {
+			return nil, fail(http.StatusBadRequest, "unpacking the body: %.100s", err)
+		}
+		from = packed
+	default:
+		return nil, fail(http.StatusUnsupportedMediaType, "Content-Encoding is %.40q: want gzip, or none", encoding)
+	}
+	data, err := io.ReadAll(io.LimitReader(from, most+1))
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if int64(len(data)) > most {
+		return nil, fail(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", most)
+	}
+	return data, nil
+}

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/api"
+)
+
+// failure is an answer that is no success, in words for whoever asked.
+type failure struct {
+	status int
+	text   string
+	retry  time.Duration // 0: nothing is said about it
+}
+
+func (f *failure) Error() string { return f.text }
+
+func fail(status int, format string, args ...any) *failure {
+	return &failure{status: status, text: fmt.Sprintf(format, args...)}
+}
+
+// explain answers with an error. What the caller cannot have caused is logged, and not told.
+func (s *server) explain(w http.ResponseWriter, r *http.Request, rt *route, err error) {
+	var f *failure
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &f):
+	case errors.As(err, &tooLarge):
+		f = fail(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes", tooLarge.Limit)
+	case errors.Is(err, ledger.ErrReadOnly):
+		f = &failure{http.StatusServiceUnavailable, "the ledger cannot be written at the moment", readOnlyFor}
+	case r.Context().Err() != nil && errors.Is(r.Context().Err(), context.DeadlineExceeded):
+		f = &failure{http.StatusServiceUnavailable, "it took too long: ask for less, or again", busyFor}
+	case r.Context().Err() != nil:
+		return // nobody listens any more
+	default:
+		s.Log.Error("answering a request", "route", rt.path, "error", err)
+		f = fail(http.StatusInternalServerError, "internal error: see the log of kubenergy-controller")
+	}
+	writeError(w, f)
+}
+
+const readOnlyFor = 10 * time.Second
+
+func writeError(w http.ResponseWriter, f *failure) {
+	body, err := json.Marshal(api.Error{Error: f.text})
+	if err != nil {
+		body = []byte(`{"error":"internal error"}`)
+	}
+	if f.retry > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(f.retry.Seconds())))
+	}
+	w.Header().Del("ETag")
+	w.Header().Set("Content-Type", contentJSON)
+	w.WriteHeader(f.status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// unreadable says why a body could not be read.
+func unreadable(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return err
+	}
+	return fail(http.StatusBadRequest, "reading the body: %.100s", err)
+}

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// Submitted is the answer of POST /ingest.
+type Submitted struct {
+	Job *batchv1.Job `json:"job"` // as it was created
+	// Expected is what would be decided now. The scheduler decides when it comes to it.
+	Expected Expected `json:"expected"`
+}
+
+// annotationSubmitter says who asked for a Job.
+const annotationSubmitter = "kubenergy.io/submitted-by"
+
+// postJob makes a Kubernetes Job of a job, for somebody who may create one there.
+func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
+	if s.Client == nil || len(s.Jobs.Namespaces) == 0 {
+		return fail(http.StatusForbidden, "POST /ingest is off: see --ingest-namespace of kubenergy-controller")
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		return unreadable(err)
+	}
+	asked, err := readSubmission(data)
+	if err != nil {
+		return err
+	}
+	asked.namespace = cmp.Or(asked.namespace, s.Jobs.Namespaces[0])
+	u := access.UserOf(r.Context())
+	if err := s.mayCreate(r.Context(), u, asked.namespace); err != nil {
+		return err
+	}
+	job, err := s.kubeJob(asked, u)
+	if err != nil {
+		return err
+	}
+	expected := s.expect(r.Context(), job) // before it takes room itself
+	if err := s.Client.Create(r.Context(), job, client.FieldOwner("kubenergy-controller")); err != nil {
+		return s.notCreated(job, err)
+	}
+	job.ManagedFields = nil
+	return writeJSON(w, http.StatusCreated, Submitted{job, expected})
+}
+
+// mayCreate is about the caller. What the controller may do is the API server's business.
+func (s *server) mayCreate(ctx context.Context, u *access.User, namespace string) error {
+	if u == nil {
+		return fail(http.StatusForbidden, "nobody may create Jobs")
+	}
+	allowed, _, err := s.Gate.Allowed(ctx, u, access.Attributes{Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: namespace})
+	if err != nil {
+		return &failure{http.StatusServiceUnavailable, "it cannot be found out now what you may do", busyFor}
+	}
+	if !allowed {
+		return fail(http.StatusForbidden, "you may not create jobs.batch in namespace %s", namespace)
+	}
+	if !slices.Contains(s.Jobs.Namespaces, namespace) {
+		return fail(http.StatusForbidden, "POST /ingest creates no Jobs in namespace %s", namespace)
+	}
+	return nil
+}
+
+func (s *server) notCreated(job *batchv1.Job, err error) error {
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return fail(http.StatusConflict, "there is a Job %s/%s", job.Namespace, job.Name)
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return fail(http.StatusUnprocessableEntity, "the API server refuses the Job: %.500s", err)
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // a quota, a policy, rights of ours, a namespace that is not there
+		return fail(http.StatusForbidden, "the API server refuses the Job: %.500s", err)
+	}
+	s.Log.Warn("creating a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
+	return &failure{http.StatusServiceUnavailable, "the API server cannot be asked at the moment", busyFor}
+}
+
+// kubeJob makes the Job. It names the strategy rather than a node: the scheduler knows more when it comes to it.
+func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error) {
+	image, command := cmp.Or(asked.image, s.Jobs.Image), asked.command
+	if asked.image == "" && len(command) == 0 {
+		seconds := int64(math.Ceil(cmp.Or(asked.duration, usualDuration).Seconds()))
+		command = []string{"sleep", strconv.FormatInt(seconds, 10)}
+	}
+	annotations := map[string]string{}
+	put := func(key, value string, said bool) {
+		if said {
+			annotations[key] = value
+		}
+	}
+	strategy := asked.strategy
+	if asked.hasPriority {
+		strategy = cmp.Or(strategy, "hybrid")
+		put(kube.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64), strings.HasPrefix(strategy, "hybrid"))
+	}
+	put(kube.AnnotationStrategy, strategy, strategy != "")
+	put(kube.AnnotationExpectedDuration, asked.duration.String(), asked.duration > 0)
+	put(kube.AnnotationAllowedDelay, asked.delay.String(), asked.delay > 0)
+	if _, err := kube.ReadMarks(annotations); err != nil {
+		return nil, fail(http.StatusUnprocessableEntity, "%.300s", err)
+	}
+	labels := map[string]string{"app.kubernetes.io/created-by": "kubenergy-ingest"}
+	if asked.class != "" {
+		labels[kube.LabelWorkloadClass] = asked.class
+	}
+	requests := v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(asked.milliCPU, resource.DecimalSI)}
+	if !asked.memory.IsZero() {
+		requests[v1.ResourceMemory] = asked.memory
+	}
+	const retries, keep = 2, 24 * 60 * 60
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: asked.namespace, Name: asked.name, Labels: labels, Annotations: map[string]string{}},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32(retries)), TTLSecondsAfterFinished: new(int32(keep)),
+			Template: v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec: v1.PodSpec{
+					SchedulerName: s.Jobs.Scheduler, RestartPolicy: v1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
+					SecurityContext: &v1.PodSecurityContext{
+						RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)), SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
+					},
+					Containers: []v1.Container{{
+						Name: "job", Image: image, Command: command, Resources: v1.ResourceRequirements{Requests: requests},
+						SecurityContext: &v1.SecurityContext{
+							AllowPrivilegeEscalation: new(false), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+						},
+					}},
+				},
+			},
+		},
+	}
+	for key, value := range annotations {
+		job.Annotations[key] = value
+	}
+	if u != nil {
+		job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(u.Name, "?"))
+	}
+	return job, nil
+}
+
+const nobody = 65534
+
+// Expected is what would be decided about a Job now.
+type Expected struct {
+	Strategy string `json:"strategy"`
+	// Node is the one of least cost, "" where the strategy has no opinion, or nothing fits.
+	Node  string     `json:"node,omitempty"`
+	Held  bool       `json:"held"`            // it would wait
+	Start *time.Time `json:"start,omitempty"` // until then
+	// Estimates of a run on the node from now on.
+	KWh   *float64 `json:"kWh,omitempty"`
+	Grams *float64 `json:"gramsCO2e,omitempty"`
+	// CarbonIntensity is that of the node's site now.
+	CarbonIntensity *float64 `json:"carbonIntensity,omitempty"`
+	Note            string   `json:"note,omitempty"`
+}
+
+// freshFor is for how long live watts are decided by.
+const freshFor = 45 * time.Second
+
+func (s *server) liveNow(now time.Time) map[string]float64 {
+	watts := map[string]float64{}
+	for _, n := range s.Live.Nodes().Nodes {
+		if age := now.Sub(n.AsOf); !n.Implausible && age <= freshFor && age >= -freshFor {
+			watts[n.Node] = n.Watts
+		}
+	}
+	return watts
+}
+
+// expect is for people: whatever it cannot find out, the Job is created.
+func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
+	now := s.Now()
+	submitted := job.DeepCopy()
+	submitted.CreationTimestamp = metav1.NewTime(now)
+	work, err := kube.ReadJob(submitted)
+	if err != nil {
+		return Expected{Note: fmt.Sprintf("%.200s", err)}
+	}
+	view := s.View()
+	wanted, settings := view.Settle(&work)
+	expected := Expected{Strategy: settings.Strategy()}
+	if !settings.Enforced() {
+		expected.Note = "the namespace is in mode " + string(settings.Mode) + ": decisions are not carried out there"
+	}
+	if decision := view.Decide(now, wanted, settings); decision.Held(now) {
+		expected.Held, expected.Start = true, new(decision.Window.Start.UTC())
+	}
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		s.Log.Warn("looking for a node for POST /ingest", "error", err)
+		expected.Note = "nodes cannot be seen at the moment"
+		return expected
+	}
+	wanted.Request = kube.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})
+	s.choose(&expected, &choice{now: now, view: view, pod: &v1.Pod{Spec: job.Spec.Template.Spec}, job: &wanted, settings: &settings}, nodes)
+	return expected
+}

@@ -1,0 +1,189 @@
+package server
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Nodes is the answer of GET /api/v1/nodes.
+type Nodes struct {
+	Nodes []Node `json:"nodes"`
+}
+
+// Node is what is known of one.
+type Node struct {
+	Node string `json:"node"`
+	Site string `json:"site,omitempty"` // name of a GridZone
+	Zone string `json:"zone,omitempty"`
+	// PUE is energy of the facility per energy of the node.
+	PUE         float64 `json:"pue"`
+	Profile     string  `json:"profile,omitempty"`     // power profile
+	ProfileFrom string  `json:"profileFrom,omitempty"` // what told it
+	// ModelWatts is what the profile says that the node draws at the load that its pods request.
+	ModelWatts *float64 `json:"modelWatts,omitempty"`
+	// Efficiency is cores per watt at full load.
+	Efficiency  *float64      `json:"coresPerWatt,omitempty"`
+	Pods        int           `json:"pods"` // those of DaemonSets are not counted
+	Allocatable NodeResources `json:"allocatable"`
+	Requested   NodeResources `json:"requested"`
+	// Now is absent if nothing tells.
+	Now *NodeNow `json:"now,omitempty"`
+}
+
+// NodeResources are amounts of what nodes have.
+type NodeResources struct {
+	CPU    float64 `json:"cpu"` // cores
+	Memory int64   `json:"memoryBytes"`
+	GPU    int64   `json:"gpu,omitempty"`
+}
+
+// NodeNow is what a node draws, without PUE.
+type NodeNow struct {
+	Watts       float64        `json:"watts"`
+	AsOf        time.Time      `json:"asOf"`
+	Quality     energy.Quality `json:"quality"`
+	Source      string         `json:"source"`
+	Implausible bool           `json:"implausible,omitempty"` // a model contradicts
+}
+
+// PodPower is the answer of GET /api/v1/namespaces/{namespace}/pods/{pod}/power.
+type PodPower struct {
+	Namespace string    `json:"namespace"`
+	Pod       string    `json:"pod"`
+	From      time.Time `json:"from"`
+	To        time.Time `json:"to"`
+	Points    []Point   `json:"points"`
+}
+
+// Point is the mean power over some time.
+type Point struct {
+	At    time.Time `json:"at"`
+	Watts float64   `json:"watts"`
+}
+
+func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) error {
+	loaded, err := s.nodes(r.Context())
+	if err != nil {
+		return err
+	}
+	now := map[string]*NodeNow{}
+	for _, n := range s.Live.Nodes().Nodes {
+		now[n.Node] = &NodeNow{n.Watts, n.AsOf, n.Quality, n.Source, n.Implausible}
+	}
+	view := s.View()
+	answer := Nodes{Nodes: []Node{}}
+	for i := range loaded {
+		l := &loaded[i]
+		node, known := l.on(view)
+		_, from := view.Hardware(l.node)
+		shown := Node{
+			Node: l.node.Name, Site: node.Site.Name, Zone: string(node.Site.Zone), PUE: node.Facility(), ProfileFrom: from, Pods: l.pods,
+			Allocatable: resourcesOf(node.Capacity), Requested: resourcesOf(l.requested), Now: now[l.node.Name],
+		}
+		delete(now, l.node.Name)
+		if known {
+			shown.Profile, shown.ModelWatts = node.Profile.Name, new(float64(node.Power()))
+			if efficiency, ok := node.Efficiency(); ok {
+				shown.Efficiency = new(efficiency)
+			}
+		}
+		answer.Nodes = append(answer.Nodes, shown)
+	}
+	for name, drawn := range now { // hosts that are no nodes of the cluster
+		answer.Nodes = append(answer.Nodes, Node{Node: name, PUE: 1, Now: drawn})
+	}
+	slices.SortFunc(answer.Nodes, func(a, b Node) int { return strings.Compare(a.Node, b.Node) })
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *server) serveNodesPower(w http.ResponseWriter, r *http.Request, _ *query) error {
+	answer := s.Live.Nodes()
+	answer.Nodes = some(answer.Nodes)
+	return writeTagged(w, r, answer)
+}
+
+func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *query) error {
+	answer := s.Live.Workloads()
+	answer.Workloads = some(answer.Workloads)
+	return writeTagged(w, r, answer)
+}
+
+func (s *server) servePods(w http.ResponseWriter, r *http.Request, q *query) error {
+	namespace, err := namespaceOf(r)
+	if err != nil {
+		return err
+	}
+	if namespace == "" && q.has("namespace") {
+		if namespace = q.text("namespace"); !isNamespace(namespace) {
+			return fail(http.StatusBadRequest, "namespace is %.80q: that is no name of one", namespace)
+		}
+	}
+	answer := s.Live.Pods(namespace)
+	answer.Pods = some(answer.Pods)
+	return writeJSON(w, http.StatusOK, answer)
+}
+
+// namespaceOf returns the namespace of the path, "" where the route has none.
+func namespaceOf(r *http.Request) (string, error) {
+	if !strings.Contains(r.Pattern, "{namespace}") {
+		return "", nil
+	}
+	namespace := r.PathValue("namespace")
+	if !isNamespace(namespace) {
+		return "", fail(http.StatusBadRequest, "%.80q is no name of a namespace", namespace)
+	}
+	return namespace, nil
+}
+
+// uid is what UIDs of pods look like, be they of the API server or of a kubelet's own.
+var uid = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
+
+func isPod(name string) bool {
+	return len(validation.IsDNS1123Subdomain(name)) == 0 || uid.MatchString(name)
+}
+
+func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query) error {
+	namespace, err := namespaceOf(r)
+	if err != nil {
+		return err
+	}
+	pod := r.PathValue("pod")
+	if !isPod(pod) {
+		return fail(http.StatusBadRequest, "%.80q is no name or UID of a pod", pod)
+	}
+	const least, most = 2, 500
+	from, to := q.span(usualSpan, s.MaxRange)
+	samples := q.whole("samples", most, least, most)
+	how := ledger.LTTB
+	if q.has("downsample") {
+		how = q.text("downsample")
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	done, err := s.turn(r.Context(), false)
+	if err != nil {
+		return err
+	}
+	defer done()
+	points, err := s.Ledger.Series(r.Context(), &ledger.Query{From: from, To: to, Namespaces: []string{namespace}, Pods: []string{pod}})
+	if err != nil {
+		return askedBadly(err)
+	}
+	if points, err = ledger.Downsample(points, samples, how); err != nil {
+		return askedBadly(err)
+	}
+	answer := PodPower{Namespace: namespace, Pod: pod, From: from, To: to, Points: make([]Point, 0, len(points))}
+	for _, p := range points {
+		answer.Points = append(answer.Points, Point{p.At, p.Watts})
+	}
+	return writeJSON(w, http.StatusOK, answer)
+}

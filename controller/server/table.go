@@ -1,0 +1,180 @@
+package server
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// table is one of the files.
+type table struct {
+	prefix  string // of the names of files
+	current string // name of the one that is written; "": with the time
+	head    []string
+
+	file   *os.File
+	out    *bufio.Writer
+	size   int64
+	held   int // rows that are in out, and not yet in the file
+	day    string
+	broken time.Time // when writing failed
+}
+
+// open makes sure that there is a file of today with room in it.
+func (f *Folder) open(t *table, now time.Time) error {
+	day := now.Format(time.DateOnly)
+	if t.file != nil && t.day == day && t.size < f.o.MaxBytes {
+		return nil
+	}
+	if t.file != nil {
+		if err := t.flush(); err != nil {
+			return err
+		}
+		t.close()
+	}
+	name, err := f.next(t, now)
+	if err != nil {
+		return err
+	}
+	f.prune(t)
+	file, err := os.OpenFile(filepath.Join(f.o.Dir, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640) //nolint:gosec // a name of ours
+	if err != nil {
+		return err
+	}
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	t.file, t.out, t.size, t.day = file, bufio.NewWriterSize(file, 64<<10), size, day
+	switch {
+	case size == 0:
+		return t.write([][]string{t.head})
+	case !endsLine(file, size):
+		return t.raw("\n") // the power failed in the middle of a row
+	}
+	return nil
+}
+
+// next returns the name of the file to write. One with a fixed name that is full, or of another day, is set aside first.
+func (f *Folder) next(t *table, now time.Time) (string, error) {
+	if t.current == "" {
+		return f.free(t.prefix, now)
+	}
+	info, err := os.Lstat(filepath.Join(f.o.Dir, t.current))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return t.current, nil
+	case err != nil:
+		return "", err
+	case info.Mode().IsRegular() && info.Size() < f.o.MaxBytes && info.ModTime().UTC().Format(time.DateOnly) == now.Format(time.DateOnly):
+		return t.current, nil
+	}
+	aside, err := f.free(t.prefix, info.ModTime().UTC())
+	if err != nil {
+		return "", err
+	}
+	return t.current, os.Rename(filepath.Join(f.o.Dir, t.current), filepath.Join(f.o.Dir, aside))
+}
+
+// free returns a name with an instant that is not taken.
+func (f *Folder) free(prefix string, at time.Time) (string, error) {
+	stem := prefix + at.Format(stampLayout)
+	const tries = 1000
+	for i := range tries {
+		name := stem + ".csv"
+		if i > 0 {
+			name = stem + "-" + fmt.Sprintf("%03d", i) + ".csv"
+		}
+		if _, err := os.Lstat(filepath.Join(f.o.Dir, name)); errors.Is(err, os.ErrNotExist) {
+			return name, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("all names %s-*.csv are taken", stem)
+}
+
+// prune deletes the oldest files of a kind, so that with the one that is opened next there are no more than may be.
+func (f *Folder) prune(t *table) {
+	entries, err := os.ReadDir(f.o.Dir)
+	if err != nil {
+		return
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && isStamped(e.Name(), t.prefix) {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { // -001 comes after none, though - sorts before a dot
+		return cmp.Compare(strings.TrimSuffix(a, ".csv"), strings.TrimSuffix(b, ".csv"))
+	})
+	for len(names) >= f.o.MaxFiles {
+		if err := os.Remove(filepath.Join(f.o.Dir, names[0])); err != nil {
+			f.o.Log.Warn("deleting an old table", "file", names[0], "error", err)
+		}
+		names = names[1:]
+	}
+}
+
+// isStamped tells our files from those that somebody else has put there.
+func isStamped(name, prefix string) bool {
+	rest, ok := strings.CutPrefix(name, prefix)
+	if !ok || len(rest) < len(stampLayout) || !strings.HasSuffix(rest, ".csv") {
+		return false
+	}
+	_, err := time.Parse(stampLayout, rest[:len(stampLayout)])
+	return err == nil
+}
+
+func endsLine(file *os.File, size int64) bool {
+	var last [1]byte
+	_, err := file.ReadAt(last[:], size-1)
+	return err == nil && last[0] == '\n'
+}
+
+func (t *table) write(all [][]string) error {
+	w := csv.NewWriter(countingWriter{t})
+	if err := w.WriteAll(all); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (t *table) raw(text string) error {
+	_, err := countingWriter{t}.Write([]byte(text))
+	return err
+}
+
+type countingWriter struct{ *table }
+
+func (w countingWriter) Write(data []byte) (int, error) {
+	n, err := w.out.Write(data)
+	w.size += int64(n)
+	return n, err
+}
+
+func (t *table) close() {
+	if t.file == nil {
+		return
+	}
+	_ = t.file.Close() // what was not flushed was not written
+	t.file, t.out, t.held = nil, nil, 0
+}
+
+// flush writes what is held. Some of it may have been written before: what is lost is counted as too much rather than too little.
+func (t *table) flush() error {
+	if err := t.out.Flush(); err != nil {
+		return err
+	}
+	t.held = 0
+	return nil
+}

@@ -1,0 +1,156 @@
+package live
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// reservations are the watts of pods that were placed and that no reading tells of yet. Without them all pods of a burst
+// would go to the node that drew least before it. The table of readings stands beside them, so that a look at a node is
+// one look-up.
+type reservations struct {
+	mu     sync.Mutex
+	table  *nodeTable // nil: there was no answer yet
+	byNode map[string][]reservation
+	nodeOf map[string]string // by pod
+}
+
+type reservation struct {
+	pod   string
+	power energy.Watts
+	at    time.Time
+}
+
+const (
+	// A reading so much younger than a placement tells of the pod, even if nobody said so: it has been started and measured,
+	// or it never will be.
+	settledAfter = time.Minute
+	// So long after it nobody waits for readings any more.
+	givenUpAfter = 5 * time.Minute
+	// What is beyond is not reserved: scheduling goes on.
+	mostReserved = 20_000
+)
+
+func (r *reservations) add(pod, node string, power energy.Watts, at time.Time) {
+	if !(power > 0 && power <= mostWatts) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(pod)
+	if len(r.nodeOf) >= mostReserved {
+		return
+	}
+	if r.byNode == nil {
+		r.byNode, r.nodeOf = map[string][]reservation{}, map[string]string{}
+	}
+	r.byNode[node] = append(r.byNode[node], reservation{pod, power, at})
+	r.nodeOf[pod] = node
+	r.settle(node)
+}
+
+func (r *reservations) remove(pod string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(pod)
+}
+
+func (r *reservations) drop(pod string) {
+	node, ok := r.nodeOf[pod]
+	if !ok {
+		return
+	}
+	delete(r.nodeOf, pod)
+	left := slices.DeleteFunc(r.byNode[node], func(one reservation) bool { return one.pod == pod })
+	if r.byNode[node] = left; len(left) == 0 {
+		delete(r.byNode, node)
+	}
+	r.settle(node)
+}
+
+// settle adds up what a reading of a node does not tell of. The lock is held.
+func (r *reservations) settle(node string) {
+	if r.table == nil {
+		return
+	}
+	reading := r.table.byName[node]
+	if reading == nil {
+		return
+	}
+	reading.provisional = 0
+	for _, one := range r.byNode[node] {
+		if !reading.includes(&one) {
+			reading.provisional += one.power
+		}
+	}
+}
+
+// includes reports whether a reading tells of a pod. One that the central unit names as seen is there, whatever the clocks
+// say.
+func (r *reading) includes(one *reservation) bool {
+	return r.asOf-one.at.UnixNano() > int64(settledAfter) || slices.Contains(r.fresh, one.pod)
+}
+
+// adopt takes another table, nil to keep the one there is, and forgets what its readings tell of, or what is old. It
+// returns the sum of the rest.
+func (r *reservations) adopt(table *nodeTable, now time.Time) (sum energy.Watts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if table != nil {
+		r.table = table
+	}
+	for node, all := range r.byNode {
+		var reading *reading
+		if r.table != nil {
+			reading = r.table.byName[node]
+		}
+		left := slices.DeleteFunc(all, func(one reservation) bool {
+			over := now.Sub(one.at) > givenUpAfter || reading != nil && reading.includes(&one)
+			if over {
+				delete(r.nodeOf, one.pod)
+			}
+			return over
+		})
+		for _, one := range left {
+			sum += one.power
+		}
+		if r.byNode[node] = left; len(left) == 0 {
+			delete(r.byNode, node)
+		}
+		r.settle(node)
+	}
+	return sum
+}
+
+// age returns that of the youngest reading, -1 s if there is none.
+func (r *reservations) age(now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.table == nil {
+		return -time.Second
+	}
+	return r.table.age(now)
+}
+
+// fill sets what nodes draw, by readings that are not older than an instant.
+func (r *reservations) fill(nodes []sched.Node, oldest int64) {
+	r.mu.Lock() // once in a cycle; whoever else wants it is as fast
+	defer r.mu.Unlock()
+	if r.table == nil || len(r.table.byName) == 0 {
+		return
+	}
+	for i := range nodes {
+		n := &nodes[i]
+		switch reading := r.table.byName[n.Name]; {
+		case reading == nil || reading.asOf < oldest:
+		case reading.implausible:
+			n.Live, n.HasLive = 0, false
+		default:
+			n.Live, n.HasLive, n.Provisional = reading.power, true, reading.provisional
+		}
+	}
+}

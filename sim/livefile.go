@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// LiveFile is how well strategies know what nodes draw just now.
+type LiveFile struct {
+	Disabled bool   `json:"disabled,omitempty"` // not at all
+	Period   string `json:"period,omitempty"`   // of a meter's readings; "0s": it is ideal
+	MaxAge   string `json:"maxAge,omitempty"`   // an older reading is none; "0s": any age
+}
+
+// What holds where a file says nothing, as in a cluster.
+const (
+	livePeriod = 15 * time.Second
+	liveMaxAge = 45 * time.Second
+)
+
+// jobClass is the class of work of all jobs of a scenario file.
+const jobClass = "scenario"
+
+// loadLive sets what strategies see of meters and benchmarks. Only those that look at them are changed by it.
+func (f *File) loadLive(s *Scenario) error {
+	s.Live = Live{Off: f.Live.Disabled, Period: livePeriod, MaxAge: liveMaxAge}
+	for _, field := range [...]struct {
+		name, text string
+		to         *time.Duration
+	}{{"period", f.Live.Period, &s.Live.Period}, {"maxAge", f.Live.MaxAge, &s.Live.MaxAge}} {
+		if field.text == "" {
+			continue
+		}
+		d, err := time.ParseDuration(field.text)
+		if err != nil || d < 0 {
+			return fmt.Errorf("live.%s: %q is no duration: want 15s, or 0s", field.name, field.text)
+		}
+		*field.to = d
+	}
+	named := map[string]bool{}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		b, ok := f.Benchmarks[n.Name]
+		if profile, known := f.Benchmarks[n.Profile.Name]; !ok && known {
+			b, ok = profile, true
+			named[n.Profile.Name] = true
+		}
+		named[n.Name] = true
+		if !ok {
+			b = modelled(n)
+		}
+		n.Benchmarks = map[string]energy.Benchmark{jobClass: b}
+	}
+	for name := range f.Benchmarks {
+		if !named[name] {
+			return fmt.Errorf("benchmarks: %q is neither a node nor a power profile of one", name)
+		}
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Class = jobClass
+	}
+	return nil
+}
+
+// modelled returns the benchmark that the simulator's own model of a node would pass: all of its cores at work, and its
+// GPUs.
+func modelled(n *sched.Node) energy.Benchmark {
+	speed := n.Speed
+	if speed == 0 {
+		speed = 1
+	}
+	gpus := energy.Watts(n.Capacity.GPU)
+	return energy.Benchmark{
+		Rate:  speed * float64(n.Capacity.MilliCPU) / 1000,
+		Power: n.Profile.Power(1) + gpus*n.Profile.GPUMax, Idle: n.Profile.Power(0) + gpus*n.Profile.GPUIdle,
+	}
+}
