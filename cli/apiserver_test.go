@@ -18,6 +18,7 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +50,7 @@ type apiServer struct {
 	allowed func(user string, r *authorizationv1.ResourceAttributes) bool // answers SubjectAccessReviews
 	before  func(method, path string) int                                 // called before every write; a status other than 0 is the answer
 	served  map[string][]string                                           // resources by group and version
+	central map[string]any                                                // what the central unit behind the proxy answers, by path; nil: there is none
 	busy    int                                                           // requests at this moment
 	busiest int
 }
@@ -189,6 +191,9 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 	if code, list, ok := a.discover(q.URL.Path); ok {
 		return code, list
 	}
+	if path, ok := strings.CutPrefix(q.URL.Path, proxyPath); ok && a.central != nil {
+		return 200, a.central[path]
+	}
 	r := readPath(q.URL.Path)
 	verb := map[string]string{http.MethodGet: "get", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPost: "create"}[q.Method]
 	if verb == "get" && r.name == "" {
@@ -240,9 +245,13 @@ func (a *apiServer) discover(path string) (code int, list metav1.APIResourceList
 	return 200, list, true
 }
 
-// review answers a SubjectAccessReview, the only thing that is created.
+// review answers a SubjectAccessReview or a TokenRequest, all that is created.
 func (a *apiServer) review(body []byte) (int, any) {
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // clients write what they like
+	if token, ok := object.(*authenticationv1.TokenRequest); ok {
+		token.Status.Token = "made"
+		return 201, token
+	}
 	r, ok := object.(*authorizationv1.SubjectAccessReview)
 	if !ok {
 		return failed(apierrors.NewBadRequest(fmt.Sprintf("%T: %v", object, err)))

@@ -76,6 +76,8 @@ func newRoot(t terminal) *cobra.Command {
 		newRunNow(t),
 		newStress(t),
 		newProfile(t),
+		newReport(t),
+		newTop(t),
 	)
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {

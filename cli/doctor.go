@@ -69,6 +69,7 @@ var checks = []struct {
 	{"grid zones", (*doctor).lookAtZones},
 	{"nodes", (*doctor).lookAtNodes},
 	{"held jobs", (*doctor).lookAtHeldJobs},
+	{"central unit", (*doctor).lookAtCentral},
 	{"metrics", (*doctor).lookAtMetrics},
 }
 

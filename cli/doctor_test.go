@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 const (
@@ -136,6 +137,10 @@ func healthy(t *testing.T) *apiServer {
 	a.add(t, profilePath, profile("small", map[string]string{"kind": "small"}, 20, 60))
 	a.add(t, nodePath, node("n1", map[string]string{"kind": "small"}))
 	a.add(t, jobsIn("ns"), waitingJob("held", time.Hour))
+	a.central = map[string]any{
+		"/api/v1/ledger/statistics": map[string]any{"journal": 0},
+		"/api/v1/nodes/power":       api.NodesPower{Nodes: []api.NodePower{{Node: "n1", AsOf: testNow.Add(-8 * time.Second)}}},
+	}
 	return a
 }
 

@@ -45,10 +45,11 @@ func newRelease(t terminal) *cobra.Command {
 	var f releaseFlags
 	cmd := &cobra.Command{
 		Use:   "release job NAME | --all",
-		Short: "Resume Jobs that are held, whether or not anything of ours runs",
-		Long: `Resume one Job that is held, or all of them, and take off the label kubenergy.io/held. It needs nothing of ours to run, so
-it is also what helps when nothing of ours does. With --remove-policy no new Job is held from then on: what an
-uninstall does first.
+		Short: "Resume Jobs that are held or suspended for a budget, whether or not anything of ours runs",
+		Long: `Resume one Job that is held, or that an energy budget has suspended, or all of them, and take off the label
+kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothing of ours to run, so it is also what helps when nothing
+of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is held, and none suspended,
+from then on: what an uninstall does first.
 
 Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now.`,
 		Example: `  kubenergy release job nightly-report -n reports
@@ -130,7 +131,7 @@ func (r *releaser) one(ctx context.Context, namespace, name string) error {
 	if err != nil {
 		return fmt.Errorf("reading Job %s/%s: %s", namespace, name, because(err))
 	}
-	if job.Labels[kube.LabelHeld] != "true" {
+	if label := waitsBy(job); label == "" {
 		fmt.Fprintf(r.out, "job %s/%s: not held by us, left as it is\n", namespace, name)
 		return nil
 	}
@@ -244,21 +245,41 @@ func (p *pass) error(released int) error {
 		count(released, "Job"), count(len(p.failed), "Job"), strings.Join(named, ", "), because(p.failed[0].err))
 }
 
-// pass releases every held Job that a list shows.
+// pass releases every held Job, and every one that a budget has suspended, that a list shows.
 func (r *releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
-	options := metav1.ListOptions{LabelSelector: kube.LabelHeld + "=true", Limit: releasePage}
+	for _, selector := range []string{kube.LabelHeld + "=true", kube.LabelBudgetSuspended} {
+		if err := r.passOf(ctx, namespace, selector, &p); err != nil {
+			return p, err
+		}
+	}
+	slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
+	return p, nil
+}
+
+func (r *releaser) passOf(ctx context.Context, namespace, selector string, p *pass) error {
+	options := metav1.ListOptions{LabelSelector: selector, Limit: releasePage}
 	for {
 		page, err := r.client.BatchV1().Jobs(namespace).List(ctx, options)
 		if err != nil {
-			return p, err
+			return err
 		}
-		r.releasePage(ctx, page.Items, &p)
+		r.releasePage(ctx, page.Items, p)
 		if options.Continue = page.Continue; options.Continue == "" {
-			slices.SortFunc(p.failed, func(a, b failure) int { return strings.Compare(a.job, b.job) })
-			return p, nil
+			return nil
 		}
 	}
+}
+
+// waitsBy returns the label by which a Job of ours waits: held, or suspended for a budget; "": it is not ours.
+func waitsBy(job *batchv1.Job) string {
+	if job.Labels[kube.LabelHeld] == "true" {
+		return kube.LabelHeld
+	}
+	if job.Labels[kube.LabelBudgetSuspended] != "" {
+		return kube.LabelBudgetSuspended
+	}
+	return ""
 }
 
 func (r *releaser) releasePage(ctx context.Context, jobs []batchv1.Job, p *pass) {
@@ -292,7 +313,7 @@ func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 	}
 	if apierrors.IsInvalid(err) { // a test that failed
 		current, errGet := jobs.Get(ctx, job.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(errGet) || errGet == nil && (current.UID != job.UID || current.Labels[kube.LabelHeld] != "true") {
+		if apierrors.IsNotFound(errGet) || errGet == nil && (current.UID != job.UID || waitsBy(current) != waitsBy(job)) {
 			return true, nil
 		}
 	}
@@ -301,6 +322,9 @@ func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 
 // releasePatch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
 func releasePatch(job *batchv1.Job, now time.Time) []byte {
+	if waitsBy(job) == kube.LabelBudgetSuspended {
+		return kube.BudgetResumePatch(job, true)
+	}
 	if _, queued := job.Labels[kube.LabelKueueQueue]; queued {
 		return kube.SeenJob(job).HandOverPatch()
 	}

@@ -91,6 +91,47 @@ func TestReleaseAll(t *testing.T) {
 	}
 }
 
+// A Job that a budget has suspended waits as one that is held does: it is released by itself, and with all others.
+func TestReleaseOfABudget(t *testing.T) {
+	a := newAPIServer(t)
+	of := func(name string, labels map[string]string) *batchv1.Job {
+		j := heldJob(name)
+		j.Labels, j.Annotations = labels, map[string]string{kube.AnnotationBudgetSuspendedTill: "2026-07-01T00:00:00Z", "a": "b"}
+		return j
+	}
+	for _, j := range []*batchv1.Job{
+		of("one", map[string]string{kube.LabelBudgetSuspended: "month"}), of("two", map[string]string{kube.LabelBudgetSuspended: "month", "app": "x"}),
+		of("both", map[string]string{kube.LabelBudgetSuspended: "month", kube.LabelHeld: "true"}), of("users-own", nil),
+		of("queued", map[string]string{kube.LabelBudgetSuspended: "month", kube.LabelKueueQueue: "q"}),
+	} {
+		a.add(t, jobsIn("ns"), j)
+	}
+	if code, stdout, stderr := a.run(t, "release", "job", "one", "-n", "ns"); code != 0 || stdout != "job ns/one: released\n" {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	if !suspended(a.get(t, jobsIn("ns")+"/two")) {
+		t.Error("another one was released")
+	}
+	if code, stdout, stderr := a.run(t, "release", "--all"); code != 0 || stdout != "4 Jobs released, none is held\n" {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	for _, name := range []string{"one", "two", "both", "queued"} {
+		o := a.get(t, jobsIn("ns")+"/"+name)
+		_, held := o.GetLabels()[kube.LabelHeld]
+		_, budget := o.GetLabels()[kube.LabelBudgetSuspended]
+		_, till := o.GetAnnotations()[kube.AnnotationBudgetSuspendedTill]
+		if held || budget || till || suspended(o) != (name == "queued") {
+			t.Errorf("%s: labels %v, annotations %v, suspended %v", name, o.GetLabels(), o.GetAnnotations(), suspended(o))
+		}
+		if o.GetAnnotations()[kube.AnnotationBudgetReleased] != "month" || o.GetAnnotations()["a"] != "b" {
+			t.Errorf("%s would be suspended again: %v", name, o.GetAnnotations())
+		}
+	}
+	if !suspended(a.get(t, jobsIn("ns")+"/users-own")) {
+		t.Error("what its user suspended was resumed")
+	}
+}
+
 func TestReleaseAllOfANamespace(t *testing.T) {
 	a := newAPIServer(t)
 	a.add(t, jobsIn("here"), heldJob("one"))

@@ -19,6 +19,7 @@ type options struct {
 	signals, profiles string // files in place of the API server's objects
 	defaults          kube.Defaults
 	maxPods           int
+	live, record      endpoint // of the central unit
 }
 
 func defaultOptions() options {
@@ -39,6 +40,8 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	fs.DurationVar(&o.defaults.MaxSignalAge, "kubenergy-max-signal-age", o.defaults.MaxSignalAge, "age beyond which a signal is not believed when holding (0: any age)")
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving, "share of the cost of starting at once that a hold must save")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods, "bare pods held at once: each costs the scheduler time at every event of the cluster")
+	o.record.addRecordFlags(fs)
+	o.live.addLiveFlags(fs)
 	cmd.Flags().AddFlagSet(fs)
 
 	// kube-scheduler's help knows its own flags only.

@@ -43,16 +43,25 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	if err != nil {
 		return plugin.Deps{}, err
 	}
+	feed, err := s.live(ctx)
+	if err != nil {
+		return plugin.Deps{}, err
+	}
 	config.QPS, config.Burst, config.RateLimiter = holdQPS, holdBurst, nil
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "kubenergy-hold"))
 	if err != nil {
 		return plugin.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
 	}
-	loop := hold.New(hold.Config{Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods})
+	recorder, err := s.options.record.recorder(s.options.live, s.log)
+	if err != nil {
+		return plugin.Deps{}, err
+	}
+	loop := hold.New(hold.Config{Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods, Told: teller(recorder)})
 	s.run(ctx, "knowledge", run)
 	s.run(ctx, "hold loop", loop.Run)
+	s.run(ctx, "recorder", recorder.Run)
 	awaitSettled(ctx, knowledge)
-	return plugin.Deps{View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log}, nil
+	return plugin.Deps{View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder}, nil
 }
 
 // knowledge returns what tells the present view, and what keeps it up to date: files where they are named, else the

@@ -1,0 +1,345 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger/api"
+)
+
+// centralFlags say where the central unit is. By default it is asked through the API server.
+type centralFlags struct {
+	clusterFlags
+	server, tokenFile, caFile string
+	component                 string // namespace of the central unit
+}
+
+func (f *centralFlags) add(flags *pflag.FlagSet) {
+	f.clusterFlags.add(flags)
+	flags.StringVar(&f.server, "server", "", "URL of the central unit, as https://kubenergy.example.org (default: through the API server's proxy)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token for --server (default: that of the kubeconfig)")
+	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
+	flags.StringVar(&f.component, "central-namespace", kube.Namespace, "namespace of the central unit")
+}
+
+const (
+	centralService = "https:kubenergy-controller:api"
+	viewerAccount  = "kubenergy-viewer"
+	tokenAudience  = "kubenergy"
+	tokenSeconds   = 600
+	tokenHeader    = "X-Kubenergy-Token" // the API server keeps the other one to itself
+	maxAnswer      = 256 << 20
+	maxSecretFile  = 1 << 20
+	centralTimeout = 2 * time.Minute
+)
+
+// central asks the central unit.
+type central struct {
+	http      *http.Client
+	base      string // without a slash at its end
+	token     string
+	proxied   bool
+	namespace string // of the central unit
+	home      string // namespace that the kubeconfig names
+	now       func() time.Time
+}
+
+// connect finds the central unit and whoever asks.
+func (f *centralFlags) connect(ctx context.Context, t terminal) (*central, error) {
+	if f.server != "" {
+		return f.direct(t)
+	}
+	if f.tokenFile != "" || f.caFile != "" {
+		return nil, usageError{errors.New("--token-file and --ca-file go with --server")}
+	}
+	config, namespace, err := f.config(t)
+	if err != nil {
+		return nil, err
+	}
+	return throughProxy(ctx, config, f.component, namespace, t.now)
+}
+
+// throughProxy connects through the API server.
+func throughProxy(ctx context.Context, config *rest.Config, component, home string, now func() time.Time) (*central, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = centralTimeout
+	c := &central{proxied: true, namespace: component, home: home, now: now}
+	var err error
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+	}
+	host, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+	}
+	c.base = strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) + "/services/" + centralService + "/proxy"
+	if c.token, err = ownToken(config); err != nil {
+		return nil, err
+	}
+	if c.token == "" {
+		c.token, err = viewerToken(ctx, config, component)
+	}
+	return c, err
+}
+
+// direct connects to a URL.
+func (f *centralFlags) direct(t terminal) (*central, error) {
+	u, err := url.Parse(f.server)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return nil, usageError{errors.New("--server is no URL: want https:// and a host, without a password or a query")}
+	}
+	if u.Scheme == "http" && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" && u.Hostname() != "::1" {
+		return nil, usageError{fmt.Errorf("--server is %s: a token is only sent over https", u)}
+	}
+	c := &central{base: strings.TrimSuffix(u.String(), "/"), namespace: f.component, home: f.namespace, now: t.now}
+	if err := f.authenticate(c, t); err != nil {
+		return nil, err
+	}
+	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.caFile != "" {
+		pem, err := readSmall(f.caFile)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--ca-file: %w", err)}
+		}
+		trust.RootCAs = x509.NewCertPool()
+		if !trust.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usageError{fmt.Errorf("--ca-file: %s holds no certificate", f.caFile)}
+		}
+	}
+	c.http = &http.Client{
+		Timeout:   centralTimeout,
+		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true},
+		// They would show the token to others.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// authenticate finds the token for a URL: in its file, else in the kubeconfig.
+func (f *centralFlags) authenticate(c *central, t terminal) error {
+	if f.tokenFile != "" {
+		token, err := readSmall(f.tokenFile)
+		if err != nil {
+			return usageError{fmt.Errorf("--token-file: %w", err)}
+		}
+		c.token = strings.TrimSpace(string(token))
+		return nil
+	}
+	config, namespace, err := f.config(t)
+	if err != nil {
+		return usageError{fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err)}
+	}
+	c.home = namespace
+	if c.token, err = ownToken(config); err != nil {
+		return err
+	}
+	if c.token == "" {
+		return usageError{errors.New("there is no token for --server: give --token-file")}
+	}
+	return nil
+}
+
+func readSmall(name string) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	data, err := io.ReadAll(io.LimitReader(file, maxSecretFile))
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = fmt.Errorf("%s is empty", name)
+	}
+	return data, err
+}
+
+// ownToken returns the bearer token that the kubeconfig authenticates with, whoever makes it: written down, in a file, or
+// told by a program. "": it has another way, as a certificate.
+func ownToken(config *rest.Config) (string, error) {
+	if config.Impersonate.UserName != "" {
+		return "", nil // the token is somebody else's
+	}
+	wrapped, err := config.TransportConfig()
+	if err != nil {
+		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+	}
+	var seen capture
+	through, err := transport.HTTPWrappersForConfig(wrapped, &seen)
+	if err != nil {
+		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
+	}
+	request, err := http.NewRequest(http.MethodGet, "https://nobody.invalid/", http.NoBody) //nolint:noctx // it goes nowhere
+	if err != nil {
+		return "", err
+	}
+	response, err := through.RoundTrip(request)
+	if err != nil {
+		return "", fmt.Errorf("getting a token: %s", oneLine(err))
+	}
+	_ = response.Body.Close()
+	token, _ := strings.CutPrefix(seen.authorization, "Bearer ")
+	return token, nil
+}
+
+// capture answers requests itself and keeps what they are authenticated with.
+type capture struct{ authorization string }
+
+func (c *capture) RoundTrip(q *http.Request) (*http.Response, error) {
+	if strings.HasPrefix(q.Header.Get("Authorization"), "Bearer ") {
+		c.authorization = q.Header.Get("Authorization")
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: q}, nil
+}
+
+// viewerToken asks for a token of an account that may see everything, for those who have none of their own.
+func viewerToken(ctx context.Context, config *rest.Config, namespace string) (string, error) {
+	client, err := clients(config)
+	if err != nil {
+		return "", err
+	}
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, viewerAccount, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(tokenSeconds))},
+	}, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("the central unit is not installed: there is no service account %s in namespace %s", viewerAccount, namespace)
+	case apierrors.IsForbidden(err):
+		return "", fmt.Errorf("the kubeconfig holds no token, and you may not make one: ask for the right to create serviceaccounts/token of %s in namespace %s, or use --server and --token-file",
+			viewerAccount, namespace)
+	case err != nil:
+		return "", fmt.Errorf("asking for a token: %s", oneLine(err))
+	}
+	return answer.Status.Token, nil
+}
+
+// get asks for JSON. It returns the time by the server's clock.
+func (c *central) get(ctx context.Context, path string, query url.Values, into any) (now time.Time, err error) {
+	target := c.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
+	if err != nil {
+		return now, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "kubenergy/"+version())
+	if c.proxied {
+		request.Header.Set(tokenHeader, c.token)
+	} else {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return now, fmt.Errorf("the central unit cannot be reached: %s", withoutURL(err))
+	}
+	defer func() { _ = response.Body.Close() }()
+	now = c.now()
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		now = date
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return now, fmt.Errorf("reading the answer of the central unit: %s", withoutURL(err))
+	case len(data) > maxAnswer:
+		return now, errors.New("the answer of the central unit is too long: ask for less time or fewer groups")
+	case response.StatusCode != http.StatusOK:
+		return now, c.refusal(response.StatusCode, path, data)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return now, fmt.Errorf("the answer of the central unit to %s cannot be read: %s", path, oneLine(err))
+	}
+	return now, nil
+}
+
+// withoutURL leaves out what net/http puts before an error: a query of a hundred names.
+func withoutURL(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	return oneLine(err)
+}
+
+// refusedError is an answer of the central unit, or of the API server in its place, that is no success.
+type refusedError struct {
+	status int
+	text   string
+}
+
+func (e *refusedError) Error() string { return e.text }
+
+func (c *central) refusal(status int, path string, body []byte) error {
+	var object metav1.Status
+	if c.proxied && json.Unmarshal(body, &object) == nil && object.Kind == "Status" {
+		return &refusedError{status, c.proxyRefusal(status, &object)}
+	}
+	var said api.Error
+	text := http.StatusText(status)
+	if json.Unmarshal(body, &said) == nil && said.Error != "" {
+		text = said.Error
+	}
+	text = printable(text)
+	switch status {
+	case http.StatusUnauthorized:
+		text = "the central unit does not accept the token: " + text
+	case http.StatusForbidden:
+		text = "the central unit refuses: " + text
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		text = fmt.Sprintf("the central unit has no %s: it is too old for this command (%s)", path, text)
+	case http.StatusServiceUnavailable:
+		text = "the central unit is not ready: " + text
+	default:
+		text = fmt.Sprintf("the central unit answered %d: %s", status, text)
+	}
+	return &refusedError{status, text}
+}
+
+// proxyRefusal says what the API server's own answers mean here.
+func (c *central) proxyRefusal(status int, object *metav1.Status) string {
+	text := printable(object.Message)
+	switch status {
+	case http.StatusNotFound:
+		return fmt.Sprintf("the central unit is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
+	case http.StatusForbidden:
+		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in namespace %s, or use --server (%s)",
+			centralService, c.namespace, text)
+	case http.StatusServiceUnavailable:
+		return "the central unit does not run: " + text
+	}
+	return fmt.Sprintf("the API server answered %d: %s", status, text)
+}
+
+// printable is a text of somebody else in one line, not too long, and without what a terminal would obey.
+func printable(s string) string {
+	const longest = 400
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return s
+}

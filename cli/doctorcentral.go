@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// foldLate is how long bookings may wait for their place in the sums: many times the usual.
+const foldLate = 15 * time.Minute
+
+// lookAtCentral asks the central unit how its ledger is and how old its knowledge of nodes.
+func (d *doctor) lookAtCentral(ctx context.Context) {
+	c, err := throughProxy(ctx, d.config, d.namespace, "", d.now)
+	if err != nil {
+		d.say(statusWarn, "use a kubeconfig with a token, or ask for the right", "the central unit cannot be asked: %s", oneLine(err))
+		return
+	}
+	var holds struct {
+		Journal int        `json:"journal"`
+		Oldest  *time.Time `json:"oldest"`
+	}
+	now, err := c.get(ctx, "/api/v1/ledger/statistics", nil, &holds)
+	refused, _ := errors.AsType[*refusedError](err)
+	switch {
+	case refused != nil && (refused.status == http.StatusNotFound || refused.status == http.StatusMethodNotAllowed):
+		d.say(statusWarn, "install or upgrade the chart: reports and live watts need it", "%v", err)
+		return
+	case refused != nil && refused.status < http.StatusInternalServerError:
+		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)
+		return
+	case err != nil:
+		d.say(statusFail, "look at the logs of "+controllerName, "%v", err)
+		return
+	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
+		d.say(statusFail, "look at the logs of "+controllerName+" and at the room on its volume",
+			"%s are not in the ledger's sums since %s: it cannot be written", count(holds.Journal, "booking"), holds.Oldest.UTC().Format(time.RFC3339))
+	default:
+		d.ok("the central unit answers, and its ledger is up to date")
+	}
+	d.lookAtAges(ctx, c)
+}
+
+// lookAtAges says how many nodes tell what they draw.
+func (d *doctor) lookAtAges(ctx context.Context, c *central) {
+	nodes, err := c.nodes(ctx)
+	if err != nil {
+		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)
+		return
+	}
+	stale, oldest := 0, time.Duration(0)
+	for i := range nodes {
+		if nodes[i].Stale {
+			stale++
+		}
+		oldest = max(oldest, time.Duration(nodes[i].AgeSeconds)*time.Second)
+	}
+	switch {
+	case len(nodes) == 0:
+		d.say(statusWarn, "run agents (agent.enabled), or name meters; until then energy is estimated", "no node tells what it draws")
+	case stale > 0:
+		d.say(statusWarn, "look at the agents of those that kubenergy top nodes --sort age names first",
+			"%d of %s have not told what they draw for more than %v, one of them for %v", stale, count(len(nodes), "node"), liveFor, oldest)
+	default:
+		d.ok("%s told what they draw within the last %v", count(len(nodes), "node"), oldest)
+	}
+}

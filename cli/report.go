@@ -1,0 +1,368 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+type reportFlags struct {
+	centralFlags
+	from, to   string
+	groupBy    []string
+	namespaces []string
+	filters    map[string]*[]string // by the name of the API's parameter
+	limit      int
+	savings    bool
+	baseline   string
+	seed       uint64
+
+	output, out string
+}
+
+// reportGroups are what people group by, in the order of the help.
+var reportGroups = []ledger.Dimension{
+	ledger.ByNode, ledger.ByNamespace, ledger.ByOwner, ledger.ByStrategy, ledger.ByHour, ledger.ByDay, ledger.ByPod, ledger.ByTeam, ledger.BySite,
+	ledger.ByParent, ledger.ByKind,
+}
+
+func newReport(t terminal) *cobra.Command {
+	f := reportFlags{filters: map[string]*[]string{}}
+	var names []string
+	for _, d := range reportGroups {
+		names = append(names, string(d))
+	}
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Sum up energy, emissions, cost and savings from the ledger",
+		Long: `Sum up what the ledger of the central unit holds: energy, mean carbon intensity, emissions, cost, the share that is estimated,
+how long jobs took, and what decisions saved against a baseline, with an interval of 95 %. Savings are shown where strategies are
+compared (--group-by strategy), or with --savings; they need the decisions that the scheduler records. Times are in UTC.`,
+		Example: `  kubenergy report --from -30d --group-by namespace,day
+  kubenergy report --group-by strategy --baseline least-allocated
+  kubenergy report -n shop --from 2026-06-01 --to 2026-07-01 --out june.html`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h")
+	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
+	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"}, "one or several of "+strings.Join(names, ", ")+"; empty: the sum alone")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
+	for _, filter := range []struct{ name, usage string }{
+		{"node", "only these nodes"},
+		{"owner", "only these owners, as Job/nightly"},
+		{"pod", "only these pods, by name or UID"},
+		{"team", "only these teams"},
+		{"strategy", "only what these strategies placed"},
+		{"site", "only these sites"},
+		{"kind", "only these kinds of accounts, as workload or idle"},
+	} {
+		values := new([]string)
+		flags.StringSliceVar(values, filter.name, nil, filter.usage)
+		f.filters[filter.name] = values
+	}
+	flags.IntVar(&f.limit, "limit", 0, "at most so many rows: those with the most energy; the rest is one row")
+	flags.BoolVar(&f.savings, "savings", false, "also compute savings where strategies are not compared")
+	flags.StringVar(&f.baseline, "baseline", report.DefaultBaseline, "strategy that savings refer to")
+	flags.Uint64Var(&f.seed, "seed", 1, "of the intervals of savings")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, wide, csv, json or html")
+	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	return cmd
+}
+
+// query checks the flags and says what is asked for.
+func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, error) {
+	ending := strings.TrimPrefix(filepath.Ext(f.out), ".")
+	if !cmd.Flags().Changed("output") && slices.Contains([]string{"csv", "json", "html"}, ending) {
+		f.output = ending
+	}
+	if err := report.CheckStatementFormat(f.output); err != nil {
+		return nil, err
+	}
+	if f.output == "html" && f.out == "" {
+		return nil, errors.New("-o html goes with --out FILE")
+	}
+	q := &ledger.Query{Namespaces: f.namespaces, Limit: f.limit}
+	var err error
+	if q.From, err = instant("--from", f.from, now); err != nil {
+		return nil, err
+	}
+	if q.To, err = instant("--to", f.to, now); err != nil {
+		return nil, err
+	}
+	for _, name := range f.groupBy {
+		if name == "" {
+			continue
+		}
+		if d := ledger.Dimension(name); !slices.Contains(reportGroups, d) {
+			return nil, fmt.Errorf("--group-by is %q: want one or several of %v", name, reportGroups)
+		}
+		q.GroupBy = append(q.GroupBy, ledger.Dimension(name))
+	}
+	if _, err := sched.New(f.baseline); err != nil {
+		return nil, fmt.Errorf("--baseline: %w", err)
+	}
+	if _, err := q.Plan(); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// instant reads a time as people write it.
+func instant(flag, text string, now time.Time) (time.Time, error) {
+	now = now.UTC()
+	if text == "now" {
+		return now.Truncate(time.Second), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if ago, ok := strings.CutPrefix(text, "-"); ok {
+		units := map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
+		for unit, long := range units {
+			const most = 10_000
+			if n, err := strconv.Atoi(strings.TrimSuffix(ago, unit)); strings.HasSuffix(ago, unit) && err == nil && n > 0 && n <= most {
+				return now.Add(-time.Duration(n) * long).Truncate(time.Second), nil
+			}
+		}
+		if d, err := time.ParseDuration(ago); err == nil && d > 0 {
+			return now.Add(-d).Truncate(time.Second), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag, text)
+}
+
+func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {
+	q, err := f.query(cmd, t.now())
+	if err != nil {
+		return usageError{err}
+	}
+	c, err := f.connect(cmd.Context(), t)
+	if err != nil {
+		return err
+	}
+	s, err := f.statement(cmd.Context(), c, q)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := report.WriteStatement(&b, s, f.output, f.out == "" && t.colours(t.out)); err != nil {
+		return err
+	}
+	if f.out == "" {
+		_, err = t.out.Write(b.Bytes())
+		return err
+	}
+	if err := os.WriteFile(f.out, b.Bytes(), 0o644); err != nil { //nolint:gosec // a report, for whoever may read the folder
+		return err
+	}
+	fmt.Fprintln(t.err, "wrote", f.out)
+	return nil
+}
+
+func (f *reportFlags) statement(ctx context.Context, c *central, q *ledger.Query) (*report.Statement, error) {
+	answer, err := c.ledger(ctx, q, f.values())
+	if err != nil {
+		return nil, err
+	}
+	savings := f.savings || slices.Contains(q.GroupBy, ledger.ByStrategy)
+	evidence, missing, err := c.evidence(ctx, q, savings)
+	if err != nil {
+		return nil, err
+	}
+	var comparison *report.Comparison
+	if evidence != nil {
+		missing = append(missing, f.narrow(evidence)...)
+	}
+	if savings && evidence != nil {
+		if comparison, err = report.Compare(evidence, f.baseline, q.From, f.seed); err != nil {
+			return nil, err
+		}
+	}
+	s := report.NewStatement(answer, evidence, comparison)
+	s.Notes = append(s.Notes, missing...)
+	for name, values := range f.values() {
+		if s.Filters == nil {
+			s.Filters = map[string][]string{}
+		}
+		s.Filters[name] = values
+	}
+	if len(f.namespaces) > 0 {
+		if s.Filters == nil {
+			s.Filters = map[string][]string{}
+		}
+		s.Filters["namespace"] = f.namespaces
+	}
+	return s, nil
+}
+
+// narrow leaves the decisions that the filters are about. What decisions do not tell cannot be filtered by.
+func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
+	keep := func(name string, of func(*ledger.Record) string) {
+		if values := *f.filters[name]; len(values) > 0 {
+			e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool { return !slices.Contains(values, of(&r)) })
+		}
+	}
+	keep("owner", (*ledger.Record).OwnerName)
+	for _, name := range []string{"strategy", "node"} { // holds have no node, and the strategy that holds
+		values := *f.filters[name]
+		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
+			return len(values) > 0 && r.Action == "place" && !slices.Contains(values, map[string]string{"strategy": r.Strategy, "node": r.Node}[name])
+		})
+	}
+	for _, name := range []string{"pod", "team", "site", "kind"} {
+		if len(*f.filters[name]) > 0 {
+			missing = append(missing, "Turnaround and savings are of all jobs, whatever --"+name+" says.")
+		}
+	}
+	return missing
+}
+
+// values are the filters that are set, besides namespaces.
+func (f *reportFlags) values() map[string][]string {
+	set := map[string][]string{}
+	for name, values := range f.filters {
+		if len(*values) > 0 {
+			set[name] = *values
+		}
+	}
+	return set
+}
+
+// route is a path of the API: that of the namespace, where it is about one. Who may see that one need not see all.
+func route(namespaces []string, what string, query url.Values) string {
+	if len(namespaces) == 1 {
+		return "/api/v1/namespaces/" + url.PathEscape(namespaces[0]) + "/" + what
+	}
+	for _, n := range namespaces {
+		query.Add("namespace", n)
+	}
+	return "/api/v1/" + what
+}
+
+const mostRows = 100_000
+
+// ledger asks for sums.
+func (c *central) ledger(ctx context.Context, q *ledger.Query, filters map[string][]string) (*ledger.Answer, error) {
+	query := url.Values{"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "limit": {strconv.Itoa(mostRows)}, "format": {"json"}}
+	if q.Limit > 0 {
+		query.Set("limit", strconv.Itoa(min(q.Limit, mostRows)))
+	}
+	for _, d := range q.GroupBy {
+		query.Add("groupBy", string(d))
+	}
+	for _, k := range q.Kinds {
+		query.Add("kind", k.String())
+	}
+	maps.Copy(query, filters)
+	answer := new(ledger.Answer)
+	if _, err := c.get(ctx, route(q.Namespaces, "ledger", query), query, answer); err != nil {
+		return nil, err
+	}
+	return answer, nil
+}
+
+// evidence collects what turnarounds and savings need. What cannot be had is said, and the rest goes on without it; nil:
+// there is nothing.
+func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool) (e *report.Evidence, missing []string, err error) {
+	lack := func(what string, err error) error {
+		refused, ok := errors.AsType[*refusedError](err)
+		if !ok || refused.status >= 500 {
+			return err // not a matter of rights, or of what is kept
+		}
+		missing = append(missing, what+": "+refused.text)
+		return nil
+	}
+	e = &report.Evidence{}
+	if e.Records, err = c.decisions(ctx, q, savings); err != nil {
+		return nil, missing, lack("Decisions cannot be read, so turnaround and savings are missing", err)
+	}
+	if len(e.Records) == 0 {
+		if savings {
+			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings.")
+		}
+		return nil, missing, nil
+	}
+	uids, owners, sites := report.Queries(q)
+	if e.Owners, err = c.ledger(ctx, &owners, nil); err != nil {
+		return nil, missing, err
+	}
+	if e.UIDs, err = c.ledger(ctx, &uids, nil); err != nil {
+		if err := lack("Pods are not remembered for that long; jobs are told apart by name", err); err != nil {
+			return nil, missing, err
+		}
+	}
+	if !savings {
+		return e, missing, nil
+	}
+	if e.Sites, err = c.ledger(ctx, &sites, nil); err != nil && len(q.Namespaces) > 0 {
+		// Who may not see all sees what was booked in the namespace: the same rates, of fewer hours.
+		sites.Namespaces = q.Namespaces
+		e.Sites, err = c.ledger(ctx, &sites, nil)
+	}
+	if err != nil {
+		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
+	}
+	return e, missing, err
+}
+
+// What is fetched of decisions.
+const (
+	pageOfRecords   = 10_000
+	pageOfSnapshots = 200
+	mostRecords     = 100_000
+)
+
+// decisions fetches records, the youngest first, page by page.
+func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool) (all []ledger.Record, err error) {
+	seen := map[string]bool{}
+	to := q.To
+	for len(all) < mostRecords {
+		query := url.Values{"from": {q.From.Add(-report.HoldsBefore).Format(time.RFC3339)}, "to": {to.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(pageOfRecords)}}
+		if snapshots {
+			query.Set("snapshots", "true")
+			query.Set("limit", strconv.Itoa(pageOfSnapshots))
+		}
+		var page struct{ Decisions []ledger.Record }
+		if _, err := c.get(ctx, route(q.Namespaces, "decisions", query), query, &page); err != nil {
+			return nil, err
+		}
+		fresh := 0
+		for i := range page.Decisions {
+			r := page.Decisions[i]
+			if seen[r.ID] {
+				continue
+			}
+			seen[r.ID] = true
+			fresh++
+			all = append(all, r)
+			// Others of the same instant may be on the next page.
+			if after := r.At.Add(time.Millisecond); after.Before(to) {
+				to = after
+			}
+		}
+		if fresh == 0 {
+			return all, nil
+		}
+	}
+	return all, nil
+}

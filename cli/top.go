@@ -1,0 +1,244 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger/api"
+)
+
+type topFlags struct {
+	centralFlags
+	all          bool
+	sort, output string
+}
+
+// liveFor is the age beyond which a power is not what is drawn now.
+const liveFor = 45 * time.Second
+
+// drawn is one line: what a node or a pod draws.
+type drawn struct {
+	Namespace   string         `json:"namespace,omitempty"`
+	Name        string         `json:"name"`
+	Node        string         `json:"node,omitempty"`
+	Owner       string         `json:"owner,omitempty"`
+	Watts       float64        `json:"watts"`
+	IdleWatts   *float64       `json:"idleWatts,omitempty"`
+	Source      string         `json:"source"`
+	Quality     energy.Quality `json:"quality"`
+	AsOf        time.Time      `json:"asOf"`
+	AgeSeconds  float64        `json:"ageSeconds"`
+	Stale       bool           `json:"stale"`
+	Implausible bool           `json:"implausible,omitempty"`
+}
+
+var topOrders = map[string]func(a, b *drawn) int{
+	"watts": func(a, b *drawn) int { return cmp.Compare(b.Watts, a.Watts) },
+	"name":  func(*drawn, *drawn) int { return 0 },
+	"age":   func(a, b *drawn) int { return cmp.Compare(b.AgeSeconds, a.AgeSeconds) },
+}
+
+func newTop(t terminal) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "top nodes|pods",
+		Short: "Show what nodes or pods draw now",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{fmt.Errorf("want nodes or pods, as in %s top nodes", t.name)}
+			}
+			return usageError{fmt.Errorf("unknown kind %q: want nodes or pods", args[0])}
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	cmd.AddCommand(newTopOf(t, "nodes"), newTopOf(t, "pods"))
+	return cmd
+}
+
+func newTopOf(t terminal, kind string) *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   kind,
+		Short: "Show what " + kind + " draw now, with source, quality and age",
+		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and its age. What is older than
+45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what a model of the hardware contradicts.`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	if kind == "pods" {
+		cmd.Example = "  kubenergy top pods -n shop\n  kubenergy top pods -A --sort age"
+		f.addNamespace(flags, "namespace of the pods (default: that of the kubeconfig)")
+		flags.BoolVarP(&f.all, "all-namespaces", "A", false, "pods of all namespaces")
+	} else {
+		cmd.Example = "  kubenergy top nodes\n  kubenergy top nodes -o json"
+	}
+	flags.StringVar(&f.sort, "sort", "watts", "watts, name or age")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, csv or json")
+	return cmd
+}
+
+func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
+	switch {
+	case topOrders[f.sort] == nil:
+		return usageError{fmt.Errorf("unknown order %q: want watts, name or age", f.sort)}
+	case !slices.Contains([]string{"table", "csv", "json"}, f.output):
+		return usageError{fmt.Errorf("unknown output format %q: want table, csv or json", f.output)}
+	case f.all && f.namespace != "":
+		return usageError{fmt.Errorf("-A and -n %s: give one of them", f.namespace)}
+	}
+	c, err := f.connect(ctx, t)
+	if err != nil {
+		return err
+	}
+	var all []drawn
+	if kind == "nodes" {
+		all, err = c.nodes(ctx)
+	} else {
+		all, err = c.pods(ctx, f.all)
+	}
+	if err != nil {
+		return err
+	}
+	order := topOrders[f.sort]
+	slices.SortFunc(all, func(a, b drawn) int {
+		return cmp.Or(order(&a, &b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	switch f.output {
+	case "json":
+		enc := json.NewEncoder(t.out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "PowerList", "items": all})
+	case "csv":
+		return topCSV(t, all)
+	}
+	return topTable(t, all, kind, f.all)
+}
+
+func (c *central) nodes(ctx context.Context) ([]drawn, error) {
+	var answer api.NodesPower
+	now, err := c.get(ctx, "/api/v1/nodes/power", nil, &answer)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]drawn, 0, len(answer.Nodes))
+	for i := range answer.Nodes {
+		n := &answer.Nodes[i]
+		all = append(all, aged(drawn{
+			Name: n.Node, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf, Implausible: n.Implausible,
+		}, now))
+	}
+	return all, nil
+}
+
+func (c *central) pods(ctx context.Context, everywhere bool) ([]drawn, error) {
+	path := "/api/v1/pods"
+	if !everywhere {
+		path = "/api/v1/namespaces/" + url.PathEscape(cmp.Or(c.home, "default")) + "/pods"
+	}
+	var answer api.PodsPower
+	now, err := c.get(ctx, path, nil, &answer)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]drawn, 0, len(answer.Pods))
+	for i := range answer.Pods {
+		p := &answer.Pods[i]
+		owner := p.Owner
+		if p.OwnerKind != "" {
+			owner = p.OwnerKind + "/" + p.Owner
+		}
+		all = append(all, aged(drawn{
+			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts, IdleWatts: new(p.IdleWatts),
+			Source: p.Source, Quality: p.Quality, AsOf: p.AsOf,
+		}, now))
+	}
+	return all, nil
+}
+
+func aged(d drawn, now time.Time) drawn {
+	age := max(0, now.Sub(d.AsOf))
+	d.AgeSeconds, d.Stale = age.Round(time.Second).Seconds(), age > liveFor
+	return d
+}
+
+func (d *drawn) age() string {
+	text := (time.Duration(d.AgeSeconds) * time.Second).String()
+	switch {
+	case d.Stale && d.Implausible:
+		return text + " stale, implausible"
+	case d.Stale:
+		return text + " stale"
+	case d.Implausible:
+		return text + " implausible"
+	}
+	return text
+}
+
+func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(t.err, "Nobody has told what %s draw: is there an agent, or a meter?\n", kind)
+		return err
+	}
+	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+	watts := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
+	if kind == "nodes" {
+		fmt.Fprintln(w, "NODE\tWATTS\tSOURCE\tQUALITY\tAGE")
+		for i := range all {
+			d := &all[i]
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(d.Name), watts(d.Watts), printable(d.Source), d.Quality, d.age())
+		}
+		return w.Flush()
+	}
+	head := "POD\tNODE\tWATTS\tIDLE\tSOURCE\tQUALITY\tAGE"
+	if namespaces {
+		head = "NAMESPACE\t" + head
+	}
+	fmt.Fprintln(w, head)
+	for i := range all {
+		d := &all[i]
+		if namespaces {
+			fmt.Fprintf(w, "%s\t", printable(d.Namespace))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(d.Name), printable(d.Node), watts(d.Watts), watts(*d.IdleWatts), printable(d.Source), d.Quality, d.age())
+	}
+	return w.Flush()
+}
+
+func topCSV(t terminal, all []drawn) error {
+	out := csv.NewWriter(t.out)
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	rows := [][]string{{"namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of", "age_s", "stale", "implausible"}}
+	for i := range all {
+		d := &all[i]
+		idle := ""
+		if d.IdleWatts != nil {
+			idle = number(*d.IdleWatts)
+		}
+		rows = append(rows, []string{
+			d.Namespace, cell(d.Name), cell(d.Node), cell(d.Owner), number(d.Watts), idle, cell(d.Source), d.Quality.String(), d.AsOf.UTC().Format(time.RFC3339),
+			number(d.AgeSeconds), strconv.FormatBool(d.Stale), strconv.FormatBool(d.Implausible),
+		})
+	}
+	return out.WriteAll(rows)
+}
+
+// cell keeps spreadsheets from taking what somebody else wrote for a formula.
+func cell(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
+	}
+	return s
+}

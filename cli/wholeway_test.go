@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/controller/server"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/record"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/api"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// openGate lets everybody in.
+type openGate struct{}
+
+func (openGate) Require(next http.Handler, _ func(*http.Request) []access.Attributes) http.Handler {
+	return next
+}
+
+func (openGate) Allowed(context.Context, *access.User, access.Attributes) (bool, string, error) {
+	return true, "", nil
+}
+
+// darkness draws nothing.
+type darkness struct{}
+
+func (darkness) Nodes() api.NodesPower         { return api.NodesPower{} }
+func (darkness) Workloads() api.WorkloadsPower { return api.WorkloadsPower{} }
+func (darkness) Pods(string) api.PodsPower     { return api.PodsPower{} }
+
+// From the scheduler's recorder through the central unit's own routes to a report: both ends speak the same language.
+func TestTheWholeWay(t *testing.T) {
+	var store ledgertest.Store
+	handler, err := server.New(server.Config{Ledger: &store, Live: darkness{}, Gate: openGate{}, Now: func() time.Time { return testNow }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := httptest.NewServer(handler)
+	defer unit.Close()
+
+	begin := testNow.Add(-6 * time.Hour)
+	series, err := grid.Constant(begin.Add(-time.Hour), 24*time.Hour, 300)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "de", Carbon: grid.Signal{Series: series}}
+	ten := sched.Resources{MilliCPU: 10000, Memory: 64 << 30}
+	snapshot := func(at time.Time) *sched.Snapshot {
+		return &sched.Snapshot{
+			Now: at, Sites: []*sched.Site{site},
+			Nodes: []*sched.Node{
+				{Name: "thrifty", Site: site, Jobs: 1, Capacity: ten, Free: sched.Resources{MilliCPU: 5000, Memory: 32 << 30}, Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100}},
+				{Name: "wasteful", Site: site, Jobs: 1, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100}},
+			},
+			Queue: []sched.Job{{ID: "shop/nightly", Submitted: at, Duration: time.Hour, Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30}}},
+		}
+	}
+	recorder, err := record.New(record.Options{URL: unit.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision := record.Decision{Action: record.Hold, At: begin, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", UID: "the-job", Strategy: "carbon+window", Snapshot: snapshot(begin), Start: begin.Add(2 * time.Hour)}
+	recorder.Tell(&decision)
+	start := begin.Add(2 * time.Hour)
+	decision.Action, decision.At, decision.UID, decision.Strategy, decision.Node, decision.Snapshot, decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
+	recorder.Tell(&decision)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it delivers what is there and ends
+	if err := recorder.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	// The node drew 2 kWh for it, where 1 was estimated; before, something else ran at twice the intensity.
+	book := func(boot string, from time.Time, kWh, intensity float64, share string, account ledger.Account) {
+		amount := energy.Microjoules(kWh * 3.6e12)
+		_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
+			Batch: &batch.Batch{
+				Version: 1, Stream: batch.Stream{Node: "thrifty", Boot: boot, Epoch: boot}, First: 1, Last: 1, Start: from, End: from.Add(time.Hour),
+				EndSinceBoot: time.Hour, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart", Measured: amount, Shares: []energy.Share{{ID: share, Dynamic: amount}},
+			},
+			Received: from.Add(time.Hour), Consumers: []ledger.Consumer{{Key: share, Pod: "p", Account: account}},
+			Rates: ledger.Rates{Site: "de", PUE: 1, Carbon: intensity, Signal: "average", Price: 0.2, Currency: "EUR"},
+		}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(err, errs)
+		}
+	}
+	book("a", begin, 5, 600, "system", ledger.Account{Kind: ledger.System})
+	book("b", start, 2, 300, "pod/the-pod", ledger.Account{Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", Strategy: "carbon"})
+	book("c", testNow.Add(-time.Hour), 1, 300, "system", ledger.Account{Kind: ledger.System})
+
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("any"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, namespace := range [][]string{nil, {"-n", "shop"}} {
+		args := append([]string{"report", "--server", unit.URL, "--token-file", token, "--from", "-12h", "--group-by", "strategy", "-o", "json"}, namespace...)
+		code, stdout, stderr := runCentral(t, args...)
+		if code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
+		}
+		var s report.Statement
+		if err := json.Unmarshal([]byte(stdout), &s); err != nil {
+			t.Fatal(err)
+		}
+		row := s.Rows[len(s.Rows)-1]
+		if len(row.Key) != 1 || row.Key[0] != "carbon" || row.Saved == nil || row.Jobs != 1 || *row.TurnaroundHours < 2.99 || *row.TurnaroundHours > 3.01 {
+			t.Fatalf("%v: the row is %+v", args, row)
+		}
+		// 3 kWh at 600 g would have been 1.8 kg; 2 kWh at 300 g were 0.6 kg.
+		carbon := row.Saved.Emissions["average"].Saved
+		if saved := row.Saved.Energy.Saved; saved < 0.999 || saved > 1.001 {
+			t.Errorf("%v: saved %v kWh", args, saved)
+		}
+		if carbon < 1.199 || carbon > 1.201 || s.Savings.Forecast != 0 || s.Savings.Held != 1 {
+			t.Errorf("%v: saved %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
+		}
+	}
+	for _, args := range [][]string{{"top", "nodes"}, {"top", "pods", "-A"}, {"top", "pods", "-n", "shop"}, {"report", "--group-by", "pod,hour"}, {"report", "--group-by", "node,day,site"}} {
+		if code, _, stderr := runCentral(t, append(args, "--server", unit.URL, "--token-file", token)...); code != 0 {
+			t.Errorf("%v: exit code %d: %s", args, code, stderr)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// With a URL, the controller is asked for live watts; without one nobody is.
+func TestLiveWattsAreAskedFor(t *testing.T) {
+	asked := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case asked <- r.URL.Path:
+		default:
+		}
+		w.Write([]byte(`{}`))
+	}))
+	defer server.Close()
+	start := func(url string) (feed any, stop func()) {
+		s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
+		s.options.live.url = url
+		ctx, cancel := context.WithCancel(t.Context())
+		deps, err := s.start(ctx, &rest.Config{Host: "http://127.0.0.1:1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if url == "" && deps.Live != nil || url != "" && deps.Live == nil {
+			t.Errorf("%q: feed %v", url, deps.Live)
+		}
+		return deps.Live, func() { cancel(); s.wait() }
+	}
+	_, stop := start(server.URL)
+	select {
+	case path := <-asked:
+		if path != "/api/v1/nodes/power" {
+			t.Errorf("asked for %s", path)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody asked")
+	}
+	stop()
+	_, stop = start("")
+	stop()
+	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
+	s.options.live.url, s.options.live.tokenFile = "http://controller:9443", "token"
+	if _, err := s.start(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "https") {
+		t.Errorf("a token in the clear: %v", err)
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kubenergy/kubenergy/kube/hold"
+	"github.com/kubenergy/kubenergy/kube/record"
+)
+
+// endpoint says where the central unit is, and with what to ask it.
+type endpoint struct{ url, tokenFile, caFile string }
+
+// noRecords is the URL of who wants none although the central unit is known.
+const noRecords = "none"
+
+func (e *endpoint) addRecordFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&e.url, "kubenergy-record-url", e.url, "`URL` of the central unit that decisions are told to, with what they depended on (default: that of live watts; \"none\": nobody is told)")
+	fs.StringVar(&e.tokenFile, "kubenergy-record-token-file", e.tokenFile, "`file` with the token for it (default: as for live watts)")
+	fs.StringVar(&e.caFile, "kubenergy-record-ca-file", e.caFile, "`file` with certificates to trust for it (default: as for live watts)")
+}
+
+// recorder returns what decisions are told to; nil if to nobody. What is not said is as for live watts.
+func (e *endpoint) recorder(live endpoint, log *slog.Logger) (*record.Recorder, error) {
+	o := record.Options{URL: cmp.Or(e.url, live.url), TokenFile: e.tokenFile, CAFile: e.caFile, Log: log}
+	if o.URL == "" || o.URL == noRecords {
+		return nil, nil
+	}
+	if e.url == "" || e.url == live.url {
+		o.TokenFile, o.CAFile = cmp.Or(o.TokenFile, live.tokenFile), cmp.Or(o.CAFile, live.caFile)
+	}
+	return record.New(o)
+}
+
+// teller tells the recorder of holds and releases; nil if there is none.
+func teller(r *record.Recorder) func(hold.Told) {
+	if !r.On() {
+		return nil
+	}
+	return func(t hold.Told) {
+		d := record.Decision{
+			Action: record.Hold, At: t.At, Namespace: t.Namespace, OwnerKind: "Pod", Owner: t.Name, UID: t.UID, Strategy: t.Settings.Strategy(),
+			Start: t.Start, Reason: t.Kind, Message: t.Reason,
+		}
+		if t.Job {
+			d.OwnerKind = "Job"
+		}
+		switch {
+		case t.Release:
+			d.Action = record.Release
+		case t.View != nil:
+			d.Snapshot = t.View.Question(t.At, t.Work, t.Settings)
+		}
+		r.Tell(&d)
+	}
+}

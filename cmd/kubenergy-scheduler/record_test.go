@@ -1,0 +1,37 @@
+package main
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestWhoIsToldOfDecisions(t *testing.T) {
+	live := endpoint{url: "https://central:9443", tokenFile: "/live/token"}
+	for _, c := range []struct {
+		name         string
+		record, live endpoint
+		on           bool
+		wantErr      string
+	}{
+		{name: "nobody"},
+		{name: "as for live watts", live: live, on: true},
+		{name: "nobody although there are live watts", record: endpoint{url: "none"}, live: live},
+		{name: "somebody else", record: endpoint{url: "https://other"}, on: true},
+		// The token of the one must not be shown to the other.
+		{name: "somebody else without TLS", record: endpoint{url: "http://other"}, live: live, on: true},
+		{name: "a token without TLS", record: endpoint{url: "http://other", tokenFile: "t"}, wantErr: "need https"},
+		{name: "no URL", record: endpoint{url: "other"}, wantErr: "want http or https"},
+	} {
+		r, err := c.record.recorder(c.live, slog.New(slog.DiscardHandler))
+		if c.wantErr != "" {
+			if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("%s: error %v", c.name, err)
+			}
+			continue
+		}
+		if err != nil || r.On() != c.on || (teller(r) != nil) != c.on {
+			t.Errorf("%s: told %v, error %v", c.name, r.On(), err)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package report
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// The interval of 95 %, from how many jobs on there is one, and how often they are drawn again.
+const (
+	lowTail, highTail = 0.025, 0.975
+
+	leastJobs     = 10
+	mostResamples = 2000
+	fewResamples  = 200
+	mostDraws     = 20_000_000 // of all resamples together: a second
+)
+
+// total adds differences up. Its interval is that of sums over as many jobs drawn at random from these, with replacement.
+func total(all []Difference, seed uint64) (sum Difference) {
+	for _, d := range all {
+		sum.Used += d.Used
+		sum.Baseline += d.Baseline
+	}
+	sum.Saved = sum.Baseline - sum.Used
+	if len(all) < leastJobs {
+		return sum
+	}
+	r := rand.New(rand.NewPCG(seed, uint64(len(all))))
+	sums := make([]float64, min(mostResamples, max(fewResamples, mostDraws/len(all))))
+	for i := range sums {
+		for range all {
+			sums[i] += all[r.IntN(len(all))].Saved
+		}
+	}
+	slices.Sort(sums)
+	sum.Low, sum.High = new(between(sums, lowTail)), new(between(sums, highTail))
+	return sum
+}
+
+// between interpolates between sorted values.
+func between(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	i := int(math.Floor(at))
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}

@@ -1,0 +1,433 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// DefaultBaseline is a model of what stock kube-scheduler would have done.
+const DefaultBaseline = "least-allocated"
+
+// Comparison is what decisions have saved against a baseline: the same work, decided by another strategy on the recorded
+// snapshot. docs/reports.md has the formulas. Negative savings are losses.
+type Comparison struct {
+	Baseline   string             `json:"baseline"`
+	Method     string             `json:"method"`
+	Jobs       int                `json:"jobs"`       // compared
+	Held       int                `json:"held"`       // of them
+	Forecast   int                `json:"forecast"`   // of them: some intensity or price of the baseline is as it was forecast, nobody having booked it
+	NoCarbon   int                `json:"noCarbon"`   // of them: without a comparison of emissions
+	NoCost     int                `json:"noCost"`     // of them: without one of costs
+	Left       map[string]int     `json:"left"`       // jobs that are not compared, by why
+	Total      Saved              `json:"total"`      // of all jobs that are compared
+	ByStrategy map[string]*Saved  `json:"byStrategy"` // by the strategy that placed them
+	PerJob     []JobSavings       `json:"perJob"`     // by namespace and owner
+	Quality    energy.Quality     `json:"quality"`
+	Ratio      map[string]float64 `json:"measuredByEstimated,omitempty"` // its quantiles: p2.5, p50, p97.5
+}
+
+// Saved is what was used, what the baseline would have used, and the difference.
+type Saved struct {
+	Jobs      int               `json:"jobs"`
+	Energy    Difference        `json:"energyKWh"`             // at the site's meter
+	Emissions map[string]Totals `json:"emissionsKg,omitempty"` // by signal
+	Costs     map[string]Totals `json:"costs,omitempty"`       // by currency
+	jobs      []*JobSavings     // whose sum it is
+}
+
+// Totals is a difference and of how many jobs it is.
+type Totals struct {
+	Jobs int `json:"jobs"`
+	Difference
+}
+
+// Difference is a saving with its interval of 95 %.
+type Difference struct {
+	Used     float64  `json:"used"`
+	Baseline float64  `json:"baseline"`
+	Saved    float64  `json:"saved"`
+	Low      *float64 `json:"low,omitempty"` // absent where there are too few jobs to tell
+	High     *float64 `json:"high,omitempty"`
+}
+
+// JobSavings is what one job saved.
+type JobSavings struct {
+	Namespace string      `json:"namespace"`
+	Owner     string      `json:"owner"`
+	Strategy  string      `json:"strategy"`
+	At        time.Time   `json:"at"` // of its first placement
+	Held      float64     `json:"heldSeconds,omitempty"`
+	Nodes     []string    `json:"nodes"`
+	Instead   []string    `json:"baselineNodes"`
+	Ratio     float64     `json:"measuredByEstimated"`
+	Energy    Difference  `json:"energyKWh"`
+	Signal    string      `json:"signal,omitempty"`
+	Emissions *Difference `json:"emissionsKg,omitempty"`
+	Currency  string      `json:"currency,omitempty"`
+	Cost      *Difference `json:"cost,omitempty"`
+	Forecast  bool        `json:"forecast,omitempty"` // see Comparison
+
+	carbonRate, priceRate float64 // of the baseline, per kWh
+	alike                 bool    // baseline and choice use the same energy, whatever the ratio is
+}
+
+// Why jobs are not compared.
+const (
+	leftNoSnapshot = "no snapshot was recorded"
+	leftDamaged    = "the snapshot is damaged"
+	leftUnmeasured = "no energy was booked yet"
+	leftNoEstimate = "no power profile was known"
+	leftNoChoice   = "the baseline has no node for it"
+)
+
+const savingsMethod = "used: as booked. baseline: the same snapshot decided by the baseline; its estimated energy times measured by estimated energy " +
+	"of the job, at the carbon intensities and prices that were booked at that site and time. interval: 95 %, of totals by bootstrap over jobs, of a job " +
+	"from the spread of measured by estimated energy"
+
+// Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
+func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Comparison, error) {
+	where, _, _ := strings.Cut(baseline, "+")
+	b := comparison{found: e.index(), baseline: baseline}
+	for _, name := range [...]struct {
+		text string
+		into **sched.Greedy
+	}{{baseline, &b.whole}, {where, &b.where}, {DefaultBaseline, &b.stock}} {
+		var err error
+		if *name.into, err = sched.New(name.text); err != nil {
+			return nil, err
+		}
+	}
+	s := &Comparison{Baseline: baseline, Method: savingsMethod, Left: map[string]int{}, ByStrategy: map[string]*Saved{}, Quality: energy.Estimated}
+	for _, j := range group(e.Records) {
+		if j.places = slices.DeleteFunc(j.places, func(r *ledger.Record) bool { return r.At.Before(from) }); len(j.places) == 0 {
+			continue
+		}
+		saved, why := b.compare(j)
+		if why != "" {
+			s.Left[why]++
+			continue
+		}
+		s.PerJob = append(s.PerJob, *saved)
+	}
+	s.sum(seed)
+	return s, nil
+}
+
+// comparison is the baseline and what is known.
+type comparison struct {
+	*found
+	baseline            string
+	whole, where, stock *sched.Greedy
+}
+
+// option is one pod's energy under the choice and under the baseline, as estimated when it was decided.
+type option struct {
+	chosen, instead  *sched.Node
+	energy, baseline float64 // J at the site's meter
+	window           sched.Window
+	held             time.Duration
+	forecast         *sched.Site // with the signals that were known when it would have started
+}
+
+func (b *comparison) compare(j *job) (*JobSavings, string) {
+	var options []option
+	for _, p := range j.places {
+		o, why := b.option(j, p)
+		if why != "" {
+			return nil, why
+		}
+		options = append(options, o)
+	}
+	row, ok := b.measured(j)
+	if !ok || row.Facility <= 0 {
+		return nil, leftUnmeasured
+	}
+	var chosen, instead float64
+	s := &JobSavings{Namespace: j.key.namespace, Owner: j.key.owner, Strategy: j.strategy, At: j.places[0].At}
+	for i := range options {
+		o := &options[i]
+		chosen += o.energy
+		instead += o.baseline
+		s.Held = max(s.Held, o.held.Seconds())
+		s.Nodes, s.Instead = append(s.Nodes, o.chosen.Name), append(s.Instead, o.instead.Name)
+	}
+	s.Nodes, s.Instead = compact(s.Nodes), compact(s.Instead)
+	if !(chosen > 0) || !(instead >= 0) {
+		return nil, leftNoEstimate
+	}
+	used := kWh(row.Facility)
+	s.Ratio = used * joulesPerKWh / chosen
+	s.alike = chosen == instead
+	s.Energy = difference(used, used*instead/chosen)
+	b.emissions(s, &row, options, instead)
+	b.costs(s, &row, options, instead)
+	return s, ""
+}
+
+const joulesPerKWh = 3.6e6
+
+func compact(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func difference(used, baseline float64) Difference {
+	return Difference{Used: used, Baseline: baseline, Saved: baseline - used}
+}
+
+// option decides once more about one pod.
+func (b *comparison) option(j *job, place *ledger.Record) (o option, why string) {
+	if len(place.Snapshot) == 0 {
+		return o, leftNoSnapshot
+	}
+	s, err := readSnapshot(place)
+	if err != nil {
+		return o, leftDamaged
+	}
+	job := &s.Queue[0]
+	o.chosen = nodeNamed(s, place.Node)
+	if o.chosen == nil {
+		return o, leftDamaged
+	}
+	if o.instead = b.node(s); o.instead == nil {
+		return o, leftNoChoice
+	}
+	if o.chosen.Profile == nil || o.instead.Profile == nil {
+		return o, leftNoEstimate
+	}
+	start, forecasts := s.Now, s
+	if hold := j.held(place); hold != nil {
+		start = hold.At
+		if known, err := readSnapshot(hold); err == nil {
+			forecasts = known
+			if d := b.whole.Plan(known)[0]; d.Held(known.Now) {
+				start = d.Window.Start // the baseline would have held it, too
+			}
+		}
+		o.held = place.At.Sub(hold.At)
+	} else if d := b.whole.Plan(s)[0]; d.Held(s.Now) {
+		start = d.Window.Start
+	}
+	runtime := o.instead.Runtime(job)
+	o.window = sched.Window{Start: start, End: start.Add(runtime)}
+	o.energy = float64(s.Estimate(job, o.chosen, sched.Window{Start: s.Now, End: s.Now.Add(o.chosen.Runtime(job))}).Energy)
+	o.baseline = float64(s.Estimate(job, o.instead, o.window).Energy)
+	o.forecast = o.instead.Site
+	for _, site := range forecasts.Sites {
+		if site.Name == o.instead.Site.Name {
+			o.forecast = site
+		}
+	}
+	return o, ""
+}
+
+// node returns where the baseline would have placed the job; where it has no opinion, stock decides.
+func (b *comparison) node(s *sched.Snapshot) *sched.Node {
+	// What the baseline waits for is not asked here: were it held, it would be placed later.
+	open := *s
+	open.Queue = []sched.Job{s.Queue[0]}
+	open.Queue[0].Released = true
+	for _, g := range [...]*sched.Greedy{b.where, b.stock} {
+		if d := g.Plan(&open)[0]; d.Node != "" {
+			return nodeNamed(s, d.Node)
+		}
+	}
+	return nil
+}
+
+// moved reports whether the baseline differs from what was done in when or at which site.
+func (o *option) moved(place time.Duration) bool {
+	return place != 0 || o.chosen.Site.Name != o.instead.Site.Name
+}
+
+// rate is the mean rate of what the baseline would have used, weighted by energy. Where choice and baseline run at one site
+// and time, it is the one that was booked for the job itself.
+func rate(options []option, instead, own float64, booked, forecast func(*option) (float64, bool)) (rate float64, guessed, ok bool) {
+	sameSite := !slices.ContainsFunc(options, func(o option) bool { return o.chosen.Site.Name != options[0].chosen.Site.Name })
+	for i := range options {
+		o := &options[i]
+		value := own
+		if !sameSite || o.moved(o.held) {
+			if value, ok = booked(o); !ok {
+				if value, ok = forecast(o); !ok {
+					return 0, false, false
+				}
+				guessed = true
+			}
+		}
+		share := 1 / float64(len(options))
+		if instead > 0 {
+			share = o.baseline / instead
+		}
+		rate += value * share
+	}
+	return rate, guessed, true
+}
+
+// unknownShare is how much of a job's energy may be without an intensity or a price.
+const unknownShare = 0.01
+
+func (b *comparison) emissions(s *JobSavings, row *ledger.Row, options []option, instead float64) {
+	signals := row.Signals()
+	if len(signals) != 1 || float64(row.Uncharted) > unknownShare*float64(row.Facility) {
+		return
+	}
+	used := row.Emissions[signals[0]].Grams().Kg()
+	value, guessed, ok := rate(options, instead, 1000*used/s.Energy.Used,
+		func(o *option) (float64, bool) {
+			return bookedMean(b.rates.carbon, o.instead.Site.Name, signals[0], o.window.Start, o.window.End)
+		},
+		func(o *option) (float64, bool) {
+			series := o.forecast.Carbon.Series
+			if series == nil || !series.Covers(o.window.Start, o.window.Start) {
+				return 0, false
+			}
+			return series.Mean(o.window.Start, o.window.End), true
+		})
+	if !ok {
+		return
+	}
+	s.Signal, s.carbonRate, s.Forecast = signals[0], value/1000, s.Forecast || guessed
+	s.Emissions = new(difference(used, s.Energy.Baseline*s.carbonRate))
+}
+
+func (b *comparison) costs(s *JobSavings, row *ledger.Row, options []option, instead float64) {
+	currencies := row.Currencies()
+	if len(currencies) != 1 || float64(row.Unpriced) > unknownShare*float64(row.Facility) {
+		return
+	}
+	used := row.Costs[currencies[0]].Money()
+	value, guessed, ok := rate(options, instead, used/s.Energy.Used,
+		func(o *option) (float64, bool) {
+			return bookedMean(b.rates.price, o.instead.Site.Name, currencies[0], o.window.Start, o.window.End)
+		},
+		func(o *option) (float64, bool) {
+			series := o.forecast.Price.Series
+			if series == nil || !series.Covers(o.window.Start, o.window.Start) {
+				return 0, false
+			}
+			return series.Mean(o.window.Start, o.window.End), true
+		})
+	if !ok {
+		return
+	}
+	s.Currency, s.priceRate, s.Forecast = currencies[0], value, s.Forecast || guessed
+	s.Cost = new(difference(used, s.Energy.Baseline*s.priceRate))
+}
+
+// sum adds the jobs up and gives everything its interval.
+func (s *Comparison) sum(seed uint64) {
+	s.Jobs = len(s.PerJob)
+	s.spread()
+	all := make([]*JobSavings, 0, len(s.PerJob))
+	for i := range s.PerJob {
+		j := &s.PerJob[i]
+		all = append(all, j)
+		if s.ByStrategy[j.Strategy] == nil {
+			s.ByStrategy[j.Strategy] = &Saved{}
+		}
+		one := s.ByStrategy[j.Strategy]
+		one.jobs = append(one.jobs, j)
+		if j.Held > 0 {
+			s.Held++
+		}
+		if j.Forecast {
+			s.Forecast++
+		}
+		if j.Emissions == nil {
+			s.NoCarbon++
+		}
+		if j.Cost == nil {
+			s.NoCost++
+		}
+	}
+	s.Total.jobs = all
+	s.Total.total(seed)
+	for _, name := range slices.Sorted(maps.Keys(s.ByStrategy)) {
+		s.ByStrategy[name].total(seed)
+	}
+}
+
+func (t *Saved) total(seed uint64) {
+	t.Jobs = len(t.jobs)
+	energies := make([]Difference, 0, len(t.jobs))
+	emissions, costs := map[string][]Difference{}, map[string][]Difference{}
+	for _, j := range t.jobs {
+		energies = append(energies, j.Energy)
+		if j.Emissions != nil {
+			emissions[j.Signal] = append(emissions[j.Signal], *j.Emissions)
+		}
+		if j.Cost != nil {
+			costs[j.Currency] = append(costs[j.Currency], *j.Cost)
+		}
+	}
+	t.Energy = total(energies, seed)
+	t.Emissions, t.Costs = map[string]Totals{}, map[string]Totals{}
+	for signal, all := range emissions {
+		t.Emissions[signal] = Totals{len(all), total(all, seed)}
+	}
+	for currency, all := range costs {
+		t.Costs[currency] = Totals{len(all), total(all, seed)}
+	}
+}
+
+// spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far may it
+// be off for the baseline's node.
+func (s *Comparison) spread() {
+	if len(s.PerJob) < leastJobs {
+		return
+	}
+	ratios := make([]float64, 0, len(s.PerJob))
+	for i := range s.PerJob {
+		ratios = append(ratios, s.PerJob[i].Ratio)
+	}
+	slices.Sort(ratios)
+	low, median, high := between(ratios, lowTail), between(ratios, 0.5), between(ratios, highTail)
+	s.Ratio = map[string]float64{"p2.5": low, "p50": median, "p97.5": high}
+	if !(median > 0) {
+		return
+	}
+	for i := range s.PerJob {
+		j := &s.PerJob[i]
+		worst, best := low/median, high/median
+		if j.alike {
+			worst, best = 1, 1
+		}
+		j.Energy.within(j.Energy.Baseline*worst, j.Energy.Baseline*best)
+		if j.Emissions != nil {
+			j.Emissions.within(j.Energy.Baseline*worst*j.carbonRate, j.Energy.Baseline*best*j.carbonRate)
+		}
+		if j.Cost != nil {
+			j.Cost.within(j.Energy.Baseline*worst*j.priceRate, j.Energy.Baseline*best*j.priceRate)
+		}
+	}
+}
+
+// within sets the interval from that of the baseline; prices, and hence its ends, may be negative.
+func (d *Difference) within(a, b float64) {
+	d.Low, d.High = new(math.Min(a, b)-d.Used), new(math.Max(a, b)-d.Used)
+}
+
+// Share is what was saved as a share of the baseline; 0 if that is 0.
+func (d *Difference) Share() float64 {
+	if d.Baseline == 0 {
+		return 0
+	}
+	return d.Saved / math.Abs(d.Baseline)
+}
+
+// String renders a difference with its interval, in a unit that the reader knows.
+func (d *Difference) String() string {
+	if d.Low == nil || d.High == nil {
+		return significant(d.Saved)
+	}
+	return fmt.Sprintf("%s (%s to %s)", significant(d.Saved), significant(*d.Low), significant(*d.High))
+}

@@ -1,0 +1,560 @@
+package sched
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// recordVersion is that of the written form. A decision stays replayable for as long as its version can be read.
+const recordVersion = 1
+
+// The written form of a Snapshot. Nodes are in the order of their names; sites and profiles stand once and are referred to
+// by their position, whoever shares them.
+type (
+	writtenSnapshot struct {
+		Version  int              `json:"version"`
+		Now      time.Time        `json:"now"`
+		Last     string           `json:"last,omitempty"`
+		Policy   writtenPolicy    `json:"policy"`
+		Sites    []writtenSite    `json:"sites,omitempty"`
+		Offered  []int            `json:"offered,omitempty"` // Snapshot.Sites, in their order
+		Profiles []energy.Profile `json:"profiles,omitempty"`
+		Nodes    []writtenNode    `json:"nodes,omitempty"`
+		Queue    []writtenJob     `json:"queue"`
+	}
+
+	writtenPolicy struct {
+		Weights      *Weights      `json:"weights,omitempty"`
+		MaxDelay     time.Duration `json:"maxDelay,omitempty"` // nanoseconds, as all durations
+		MaxSignalAge time.Duration `json:"maxSignalAge,omitempty"`
+		MinSaving    float64       `json:"minSaving,omitempty"`
+		Seed         uint64        `json:"seed,omitempty"`
+		Closed       time.Time     `json:"closed,omitzero"`
+		Budget       string        `json:"budget,omitempty"`
+	}
+
+	writtenSite struct {
+		Name   string         `json:"name"`
+		Zone   grid.Zone      `json:"zone,omitempty"`
+		PUE    float64        `json:"pue,omitempty"`
+		Carbon *writtenSignal `json:"carbon,omitempty"`
+		Price  *writtenSignal `json:"price,omitempty"`
+	}
+
+	writtenSignal struct {
+		Start   time.Time      `json:"start"`
+		Step    time.Duration  `json:"step"`
+		Values  []float64      `json:"values"`
+		AsOf    time.Time      `json:"asOf,omitzero"`
+		Quality energy.Quality `json:"quality"`
+		MaxAge  time.Duration  `json:"maxAge,omitempty"`
+	}
+
+	writtenNode struct {
+		Name       string                      `json:"name"`
+		Site       int                         `json:"site"`    // -1: none
+		Profile    int                         `json:"profile"` // -1: none
+		Labels     map[string]string           `json:"labels,omitempty"`
+		Capacity   Resources                   `json:"capacity"`
+		Free       Resources                   `json:"free"`
+		Jobs       int                         `json:"jobs,omitempty"`
+		Speed      float64                     `json:"speed,omitempty"`
+		PUE        float64                     `json:"pue,omitempty"`
+		Benchmarks map[string]writtenBenchmark `json:"benchmarks,omitempty"`
+		Live       *energy.Watts               `json:"live,omitempty"`
+
+		Provisional energy.Watts `json:"provisional,omitempty"`
+	}
+
+	writtenBenchmark struct { // energy.Benchmark, whose own form is for files and stricter than strategies are
+		Rate  float64      `json:"rate"`
+		Power energy.Watts `json:"watts"`
+		Idle  energy.Watts `json:"idleWatts"`
+	}
+
+	writtenJob struct {
+		ID           string            `json:"id"`
+		Submitted    time.Time         `json:"submitted"`
+		Duration     time.Duration     `json:"duration"`
+		Request      Resources         `json:"request"`
+		Selector     map[string]string `json:"selector,omitempty"`
+		AllowedDelay time.Duration     `json:"allowedDelay,omitempty"`
+		FinishBy     time.Time         `json:"finishBy,omitzero"`
+		Released     bool              `json:"released,omitempty"`
+		Limits       *Limits           `json:"limits,omitempty"`
+		Class        string            `json:"class,omitempty"`
+		GPUClass     string            `json:"gpuClass,omitempty"`
+		PUE          float64           `json:"pue,omitempty"`
+		Performance  *float64          `json:"performanceWeight,omitempty"`
+		Expected     *energy.Watts     `json:"expected,omitempty"`
+	}
+)
+
+// Encode writes a snapshot so that whoever reads it plans the same under every strategy. What no decision can depend on is
+// left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now and after
+// the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
+func Encode(s *Snapshot) ([]byte, error) {
+	w := writer{snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{}, same: map[string]int{}}
+	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: writtenPolicy{
+		MaxDelay: s.Policy.MaxDelay, MaxSignalAge: s.Policy.MaxSignalAge, MinSaving: s.Policy.MinSaving, Seed: s.Policy.Seed,
+		Budget: s.Policy.Budget,
+	}}
+	if !s.Policy.Closed.IsZero() {
+		w.out.Policy.Closed = s.Policy.Closed.UTC()
+	}
+	if s.Policy.Weights != (Weights{}) {
+		w.out.Policy.Weights = new(s.Policy.Weights)
+	}
+	for _, site := range s.Sites {
+		w.out.Offered = append(w.out.Offered, w.site(site))
+	}
+	for _, n := range byName(s.Nodes) {
+		w.node(n)
+	}
+	for i := range s.Queue {
+		w.out.Queue = append(w.out.Queue, writeJob(&s.Queue[i]))
+	}
+	if w.err != nil {
+		return nil, fmt.Errorf("writing a snapshot: %w", w.err)
+	}
+	data, err := json.Marshal(&w.out)
+	if err != nil {
+		return nil, fmt.Errorf("writing a snapshot: %w", err)
+	}
+	return data, nil
+}
+
+// Digest returns the SHA-256 of a written snapshot, in hex.
+func Digest(encoded []byte) string {
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:])
+}
+
+// Replay plans a snapshot under the strategy of a name.
+func Replay(s *Snapshot, strategy string) (Plan, error) {
+	g, err := New(strategy)
+	if err != nil {
+		return nil, err
+	}
+	return g.Plan(s), nil
+}
+
+func byName(nodes []*Node) []*Node {
+	sorted := slices.Clone(nodes)
+	slices.SortStableFunc(sorted, func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })
+	return sorted
+}
+
+// horizon returns the latest instant that a decision may look at.
+func (s *Snapshot) horizon() time.Time {
+	until := s.Now
+	slowest := 1.0
+	for _, n := range s.Nodes {
+		if n.Speed > 0 {
+			slowest = min(slowest, n.Speed)
+		}
+	}
+	const quantiles = 24 * time.Hour // what a percentile looks at, see carbonLimit
+	for i := range s.Queue {
+		j := &s.Queue[i]
+		latest := s.Policy.latestStart(j)
+		if latest.Before(s.Now) {
+			latest = s.Now
+		}
+		longest := time.Duration(min(float64(j.Duration)/slowest, float64(maxDuration)))
+		for _, t := range [...]time.Time{latest.Add(j.Duration), s.Now.Add(longest), s.Now.Add(quantiles)} {
+			if t.After(until) {
+				until = t
+			}
+		}
+	}
+	return until
+}
+
+// writer collects the written form.
+type writer struct {
+	snapshot *Snapshot
+	until    time.Time
+	out      writtenSnapshot
+	sites    map[*Site]int
+	profiles map[*energy.Profile]int
+	same     map[string]int // by their written form, for those that are alike and not the same
+	err      error
+}
+
+func (w *writer) site(s *Site) int {
+	if s == nil {
+		return -1
+	}
+	if i, ok := w.sites[s]; ok {
+		return i
+	}
+	site := writtenSite{Name: s.Name, Zone: s.Zone, PUE: s.PUE, Carbon: w.signal(&s.Carbon), Price: w.signal(&s.Price)}
+	i, fresh := w.position("site", &site, len(w.out.Sites))
+	if fresh {
+		w.out.Sites = append(w.out.Sites, site)
+	}
+	w.sites[s] = i
+	return i
+}
+
+func (w *writer) profile(p *energy.Profile) int {
+	if p == nil {
+		return -1
+	}
+	if i, ok := w.profiles[p]; ok {
+		return i
+	}
+	if err := p.Validate(); err != nil {
+		w.err = errors.Join(w.err, err)
+	}
+	profile := *p
+	profile.Source = "" // a text for people
+	i, fresh := w.position("profile", &profile, len(w.out.Profiles))
+	if fresh {
+		w.out.Profiles = append(w.out.Profiles, profile)
+	}
+	w.profiles[p] = i
+	return i
+}
+
+// position returns where what is written alike stands already, else the next one.
+func (w *writer) position(kind string, what any, next int) (i int, fresh bool) {
+	text, err := json.Marshal(what)
+	if err != nil {
+		w.err = errors.Join(w.err, err)
+		return 0, false
+	}
+	key := kind + string(text)
+	if i, ok := w.same[key]; ok {
+		return i, false
+	}
+	w.same[key] = next
+	return next, true
+}
+
+// signal cuts what is known to what a decision may look at. The steps stay where they are.
+func (w *writer) signal(s *grid.Signal) *writtenSignal {
+	series := s.Series
+	if series == nil {
+		return nil
+	}
+	step := series.Step()
+	at := func(t time.Time) int {
+		return int(min(max(t.Sub(series.Start())/step, 0), time.Duration(series.Len()-1)))
+	}
+	first, last := at(w.snapshot.Now), at(w.until)
+	out := &writtenSignal{
+		Start: series.Start().Add(time.Duration(first) * step), Step: step, Values: make([]float64, 0, last-first+1),
+		Quality: s.Quality, MaxAge: s.MaxAge,
+	}
+	if !s.AsOf.IsZero() {
+		out.AsOf = s.AsOf.UTC()
+	}
+	for i := first; i <= last; i++ {
+		out.Values = append(out.Values, series.Value(i))
+	}
+	return out
+}
+
+func (w *writer) node(n *Node) {
+	out := writtenNode{
+		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Capacity: n.Capacity, Free: n.Free, Jobs: n.Jobs,
+		Speed: n.Speed, PUE: n.PUE,
+	}
+	for i := range w.snapshot.Queue {
+		j := &w.snapshot.Queue[i]
+		for key := range j.Selector {
+			if value, ok := n.Labels[key]; ok {
+				out.Labels = with(out.Labels, key, value)
+			}
+		}
+		if b, ok := n.Benchmarks[j.Class]; ok && j.Class != "" && b.Rate > 0 {
+			out.Benchmarks = with(out.Benchmarks, j.Class, writtenBenchmark(b))
+		}
+	}
+	if n.HasLive && sensible(n.Live) {
+		out.Live = new(n.Live)
+		if sensible(n.Provisional) {
+			out.Provisional = n.Provisional
+		}
+	}
+	w.out.Nodes = append(w.out.Nodes, out)
+}
+
+func with[V any](m map[string]V, key string, value V) map[string]V {
+	if m == nil {
+		m = map[string]V{}
+	}
+	m[key] = value
+	return m
+}
+
+func writeJob(j *Job) writtenJob {
+	out := writtenJob{
+		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
+		AllowedDelay: j.AllowedDelay, Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
+	}
+	if !j.FinishBy.IsZero() {
+		out.FinishBy = j.FinishBy.UTC()
+	}
+	if j.Limits != (Limits{}) {
+		out.Limits = new(j.Limits)
+	}
+	if j.HasPerformanceWeight {
+		out.Performance = new(j.PerformanceWeight)
+	}
+	if j.HasExpected && sensible(j.Expected) {
+		out.Expected = new(j.Expected)
+	}
+	return out
+}
+
+// What a written snapshot may be at most. A cluster has 5,000 nodes, and batch strategies plan a few thousand jobs at once.
+const (
+	maxSnapshotBytes = 16 << 20
+	maxNodes         = 20_000
+	maxQueue         = 20_000
+	maxSites         = 1_000
+	maxValues        = 100_000 // of one signal
+	maxText          = 1_024   // bytes of a name
+	maxPairs         = 256     // labels of a node
+	maxAmount        = 1 << 60
+	maxNumber        = 1e12
+	maxDuration      = 30 * 365 * 24 * time.Hour
+)
+
+// Far from where instants in nanoseconds overflow.
+var (
+	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Decode reads what [Encode] has written, from whoever: everything is checked.
+func Decode(data []byte) (*Snapshot, error) {
+	if len(data) > maxSnapshotBytes {
+		return nil, fmt.Errorf("reading a snapshot: it has %d bytes, at most %d are read", len(data), maxSnapshotBytes)
+	}
+	var in writtenSnapshot
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return nil, fmt.Errorf("reading a snapshot: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("reading a snapshot: something follows it")
+	}
+	r := reader{in: &in}
+	s := r.read()
+	if r.err != nil {
+		return nil, fmt.Errorf("reading a snapshot: %w", r.err)
+	}
+	return s, nil
+}
+
+// reader checks and converts a written snapshot. The first thing that is wrong is its error.
+type reader struct {
+	in  *writtenSnapshot
+	err error
+}
+
+func (r *reader) want(ok bool, format string, args ...any) {
+	if !ok && r.err == nil {
+		r.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (r *reader) instant(what string, t time.Time) time.Time {
+	r.want(t.IsZero() || !t.Before(earliest) && t.Before(latest), "%s is %v", what, t)
+	return t.UTC()
+}
+
+func (r *reader) duration(what string, d time.Duration) time.Duration {
+	r.want(d >= 0 && d <= maxDuration, "%s is %v", what, d)
+	return d
+}
+
+func (r *reader) number(what string, v float64) {
+	r.want(v >= 0 && v <= maxNumber, "%s is %v", what, v)
+}
+
+func (r *reader) text(what, s string) { r.want(len(s) <= maxText, "%s has %d bytes", what, len(s)) }
+
+func (r *reader) read() *Snapshot {
+	in := r.in
+	r.want(in.Version == recordVersion, "it is of version %d, this program reads %d", in.Version, recordVersion)
+	r.want(len(in.Nodes) <= maxNodes && len(in.Queue) <= maxQueue && len(in.Sites) <= maxSites && len(in.Offered) <= maxSites &&
+		len(in.Profiles) <= maxNodes, "it has %d nodes, %d jobs, %d sites", len(in.Nodes), len(in.Queue), len(in.Sites))
+	if r.err != nil {
+		return nil
+	}
+	s := &Snapshot{Now: r.instant("now", in.Now), Last: in.Last, Policy: Policy{
+		MaxDelay: r.duration("maxDelay", in.Policy.MaxDelay), MaxSignalAge: r.duration("maxSignalAge", in.Policy.MaxSignalAge),
+		MinSaving: in.Policy.MinSaving, Seed: in.Policy.Seed, Closed: r.instant("closed", in.Policy.Closed), Budget: in.Policy.Budget,
+	}}
+	r.text("a budget", in.Policy.Budget)
+	r.want(!s.Now.IsZero(), "now is missing")
+	r.text("last", in.Last)
+	r.number("minSaving", in.Policy.MinSaving)
+	if w := in.Policy.Weights; w != nil {
+		s.Policy.Weights = *w
+		for _, v := range [...]float64{w.Carbon, w.Wait, w.Price, w.Utilisation} {
+			r.number("a weight", math.Abs(v))
+		}
+	}
+	sites := make([]*Site, len(in.Sites))
+	for i := range in.Sites {
+		sites[i] = r.site(&in.Sites[i])
+	}
+	for _, i := range in.Offered {
+		if site := at(r, "site", sites, i); site != nil {
+			s.Sites = append(s.Sites, site)
+		}
+	}
+	profiles := make([]*energy.Profile, len(in.Profiles))
+	for i := range in.Profiles {
+		profiles[i] = &in.Profiles[i] // checked when it was read
+	}
+	for i := range in.Nodes {
+		s.Nodes = append(s.Nodes, r.node(&in.Nodes[i], sites, profiles))
+		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is twice, or not in order", in.Nodes[i].Name)
+	}
+	for i := range in.Queue {
+		s.Queue = append(s.Queue, r.job(&in.Queue[i]))
+	}
+	return s
+}
+
+// at returns what stands at a position; nil at -1.
+func at[T any](r *reader, what string, all []*T, i int) *T {
+	if i == -1 {
+		return nil
+	}
+	if i < 0 || i >= len(all) {
+		r.want(false, "there is no %s %d", what, i)
+		return nil
+	}
+	return all[i]
+}
+
+func (r *reader) site(in *writtenSite) *Site {
+	r.text("the name of a site", in.Name)
+	r.text("the zone of a site", string(in.Zone))
+	const maxPUE = 100
+	r.want(in.PUE >= 0 && in.PUE <= maxPUE, "site %q has a PUE of %v", in.Name, in.PUE)
+	return &Site{Name: in.Name, Zone: in.Zone, PUE: in.PUE, Carbon: r.signal(in.Carbon, 0), Price: r.signal(in.Price, -maxNumber)}
+}
+
+func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
+	if in == nil {
+		return s
+	}
+	r.want(in.Step > 0 && in.Step <= maxDuration && len(in.Values) > 0 && len(in.Values) <= maxValues, "a signal has %d values of %v each", len(in.Values), in.Step)
+	if r.err != nil {
+		return s
+	}
+	r.want(time.Duration(len(in.Values)) <= maxDuration/in.Step || len(in.Values) == 1, "a signal of %d times %v is too long", len(in.Values), in.Step)
+	for _, v := range in.Values {
+		r.want(v >= least && v <= maxNumber, "a value of a signal is %v", v)
+	}
+	start := r.instant("the start of a signal", in.Start)
+	r.want(!start.IsZero(), "a signal has no start")
+	s = grid.Signal{AsOf: r.instant("asOf", in.AsOf), Quality: in.Quality, MaxAge: r.duration("maxAge", in.MaxAge)}
+	if r.err != nil {
+		return s
+	}
+	var err error
+	if s.Series, err = grid.NewSeries(start, in.Step, in.Values); err != nil {
+		r.want(false, "%w", err)
+	}
+	return s
+}
+
+func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile) *Node {
+	r.text("the name of a node", in.Name)
+	r.want(in.Name != "", "a node has no name")
+	r.want(in.Site >= 0, "node %q has no site", in.Name)
+	r.want(in.Jobs >= 0, "node %q has %d jobs", in.Name, in.Jobs)
+	r.number("the speed of a node", in.Speed)
+	r.number("the PUE of a node", in.PUE)
+	r.resources("the capacity of a node", in.Capacity)
+	// What is asked for may be more than there is.
+	r.resources("what is free on a node", Resources{abs(in.Free.MilliCPU), abs(in.Free.Memory), abs(in.Free.GPU)})
+	r.pairs(in.Labels)
+	r.want(len(in.Benchmarks) <= maxPairs, "node %q has %d benchmarks", in.Name, len(in.Benchmarks))
+	n := &Node{
+		Name: in.Name, Site: at(r, "site", sites, in.Site), Profile: at(r, "profile", profiles, in.Profile), Labels: in.Labels,
+		Capacity: in.Capacity, Free: in.Free, Jobs: in.Jobs, Speed: in.Speed, PUE: in.PUE,
+	}
+	for class, b := range in.Benchmarks {
+		r.text("the class of a benchmark", class)
+		r.number("the rate of a benchmark", b.Rate)
+		r.number("the power of a benchmark", math.Abs(float64(b.Power))+math.Abs(float64(b.Idle)))
+		n.Benchmarks = with(n.Benchmarks, class, energy.Benchmark(b))
+	}
+	if in.Live != nil {
+		r.number("the live power of a node", float64(*in.Live))
+		r.number("the provisional power of a node", float64(in.Provisional))
+		n.Live, n.HasLive, n.Provisional = *in.Live, true, in.Provisional
+	}
+	return n
+}
+
+func abs(v int64) int64 {
+	if v < 0 {
+		return -v
+	}
+	return v
+}
+
+func (r *reader) resources(what string, v Resources) {
+	for _, amount := range [...]int64{v.MilliCPU, v.Memory, v.GPU} {
+		r.want(amount >= 0 && amount <= maxAmount, "%s is %v", what, v)
+	}
+}
+
+func (r *reader) pairs(m map[string]string) {
+	r.want(len(m) <= maxPairs, "there are %d labels", len(m))
+	for key, value := range m {
+		r.text("a label", key+value)
+	}
+}
+
+func (r *reader) job(in *writtenJob) Job {
+	r.text("the ID of a job", in.ID)
+	r.text("the class of a job", in.Class+in.GPUClass)
+	r.number("the PUE of a job", in.PUE)
+	r.resources("what a job asks for", in.Request)
+	r.pairs(in.Selector)
+	j := Job{
+		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration), Request: in.Request,
+		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay), FinishBy: r.instant("finishBy", in.FinishBy),
+		Released: in.Released, Class: in.Class, GPUClass: in.GPUClass, PUE: in.PUE,
+	}
+	if l := in.Limits; l != nil {
+		j.Limits = *l
+		r.number("a limit of carbon", float64(l.Carbon))
+		r.want(l.Percentile >= 0 && l.Percentile < 1, "a percentile is %v", l.Percentile)
+		r.number("a limit of the price", math.Abs(float64(l.Price)))
+	}
+	if in.Performance != nil {
+		j.PerformanceWeight, j.HasPerformanceWeight = *in.Performance, true
+	}
+	if in.Expected != nil {
+		r.number("the expected power of a job", float64(*in.Expected))
+		j.Expected, j.HasExpected = *in.Expected, true
+	}
+	return j
+}
