@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
-        test-portable bench-agent agent-long e2e-real fuzz fuzz-short
+        test-portable bench-agent bench-controller agent-long central-long e2e-real fuzz fuzz-short
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -95,6 +95,13 @@ bench: ## Measure the simulator, the strategies and the scheduler plugin.
 
 bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy containers at one second.
 	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
+
+bench-controller: ## Measure the controller at 5,000 nodes with 100 containers each for ten minutes, on SQLite and on PostgreSQL.
+	go test ./ledger/... -run '^$$' -bench 'Rows' -benchtime 10x
+	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
+
+central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
+	KUBENERGY_LONG=1 go test ./ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full' -v -count=1 -timeout 60m
 
 agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
 	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m

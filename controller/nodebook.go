@@ -9,21 +9,16 @@ import (
 
 // nodeBook holds the cluster's nodes for those who must never wait: a batch is booked whether or not the API server answers.
 // The nodes are those of the cache: read only.
-type nodeBook struct{ byName sync.Map }
+type nodeBook struct {
+	byName  sync.Map
+	deleted func(name string) // nil: nobody is told
+}
 
 func (b *nodeBook) node(name string) *v1.Node {
 	if n, ok := b.byName.Load(name); ok {
 		return n.(*v1.Node)
 	}
 	return nil
-}
-
-func (b *nodeBook) all() (nodes []*v1.Node) {
-	b.byName.Range(func(_, n any) bool {
-		nodes = append(nodes, n.(*v1.Node))
-		return true
-	})
-	return nodes
 }
 
 func (b *nodeBook) handler() toolscache.ResourceEventHandler {
@@ -37,6 +32,9 @@ func (b *nodeBook) handler() toolscache.ResourceEventHandler {
 		DeleteFunc: func(obj any) {
 			if n, ok := gone[*v1.Node](obj); ok {
 				b.byName.Delete(n.Name)
+				if b.deleted != nil {
+					b.deleted(n.Name)
+				}
 			}
 		},
 	}

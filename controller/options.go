@@ -40,7 +40,8 @@ type Options struct {
 	Meters       string   // file with the meters on the network; "": there are none
 	Agentless    bool     // estimate what nodes without an agent use
 	Ingest       []string // namespaces in which POST /ingest may create Jobs
-	Webhooks     []string // hosts that budgets may notify
+	Webhook      string   // that budgets notify where they name none
+	Webhooks     []string // hosts inside that budgets may notify
 	TeamLabel    string   // of pods: who they are charged to
 	NodeMaxPower float64  // watts that a node of which nothing is known may draw
 	Keep         ledger.Retention
@@ -78,7 +79,8 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.Meters, "meters-file", o.Meters, "`file` with the meters to poll over the network")
 	fs.BoolVar(&o.Agentless, "agentless", o.Agentless, "estimate what nodes use on which no agent runs")
 	fs.Var(listFlag{&o.Ingest}, "ingest-namespace", "`namespace` in which POST /ingest may create Jobs; may be given several times")
-	fs.Var(listFlag{&o.Webhooks}, "webhook-host", "`host` that budgets may notify; may be given several times")
+	fs.StringVar(&o.Webhook, "budget-webhook", o.Webhook, "`URL` that budgets notify where they name none")
+	fs.Var(listFlag{&o.Webhooks}, "webhook-host", "`host` at a private address that budgets may notify, also without TLS; may be given several times")
 	fs.StringVar(&o.TeamLabel, "team-label", o.TeamLabel, "`label` of pods that says which team they are charged to")
 	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", o.NodeMaxPower, "`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
 	for _, keep := range []struct {

@@ -45,7 +45,9 @@ func TestRelay(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = io.WriteString(w, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization")+" "+string(body))
 	})
-	stranger, _ := replica(t, func(w http.ResponseWriter, r *http.Request) { t.Errorf("a stranger was shown %s", r.Header.Get("Authorization")) })
+	stranger, _ := replica(t, func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("a stranger was shown %s", r.Header.Get("Authorization"))
+	})
 	const ns = "kubenergy-system"
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,9 +12,13 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,11 +48,30 @@ const leaseName = "kubenergy-controller"
 
 // Run is the controller's process: it returns when ctx ends, or with an error if it cannot begin or no longer leads.
 func Run(ctx context.Context, api *rest.Config, o Options, log *slog.Logger) error {
-	c, err := build(api, o, log, metrics.Registry)
+	c, err := build(ctx, api, o, log, metrics.Registry)
 	if err != nil {
 		return err
 	}
-	return c.manager.Start(ctx)
+	return c.run(ctx)
+}
+
+// run runs everything until ctx ends, or something does.
+func (c *controller) run(ctx context.Context) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	if c.central != nil {
+		// It answers without the API server, which the manager waits for.
+		group.Go(func() error { return c.central.run(groupCtx) })
+	}
+	group.Go(func() error {
+		if err := c.manager.Start(groupCtx); err != nil {
+			return err
+		}
+		return context.Canceled // everything ends with it
+	})
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
 }
 
 // controller is everything, wired.
@@ -63,6 +87,7 @@ type controller struct {
 	shadow   *shadow
 	accounts *accounts
 	zones    *zones
+	central  *central      // nil: there is nowhere to keep a ledger
 	direct   client.Client // does not read from a cache
 	synced   atomic.Int32  // of the kinds that are followed
 }
@@ -76,7 +101,7 @@ func defaults(environ []string, log *slog.Logger) kube.Defaults {
 	return d
 }
 
-func build(api *rest.Config, o Options, log *slog.Logger, registry prometheus.Registerer) (*controller, error) {
+func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger, registry prometheus.Registerer) (*controller, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -98,9 +123,12 @@ func build(api *rest.Config, o Options, log *slog.Logger, registry prometheus.Re
 		return nil, err
 	}
 	c.objects.Defaults = c.defaults
+	if c.central, err = newCentral(ctx, api, c, registry); err != nil {
+		return nil, fmt.Errorf("building the central unit: %w", err)
+	}
 	for _, add := range []func(prometheus.Registerer) error{c.addZones, c.addProfiles, c.addPolicies, c.addWork, c.addProbes} {
 		if err := add(registry); err != nil {
-			return nil, fmt.Errorf("building the manager: %w", err)
+			return nil, errors.Join(fmt.Errorf("building the manager: %w", err), c.central.close())
 		}
 	}
 	return c, nil
@@ -133,11 +161,13 @@ func mapper() meta.RESTMapper {
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{
 		meta.RESTScopeNamespace: {
 			v1.SchemeGroupVersion.WithKind("Pod"), v1.SchemeGroupVersion.WithKind("ConfigMap"), batchv1.SchemeGroupVersion.WithKind("Job"),
-			v1alpha1.GroupVersion.WithKind("EnergyPolicy"),
+			coordinationv1.SchemeGroupVersion.WithKind("Lease"), eventsv1.SchemeGroupVersion.WithKind("Event"),
+			v1alpha1.GroupVersion.WithKind("EnergyPolicy"), v1alpha1.GroupVersion.WithKind("EnergyBudget"),
 		},
 		meta.RESTScopeRoot: {
 			v1.SchemeGroupVersion.WithKind("Node"), v1.SchemeGroupVersion.WithKind("Namespace"),
 			authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"),
+			admissionregistrationv1.SchemeGroupVersion.WithKind("MutatingAdmissionPolicyBinding"),
 			v1alpha1.GroupVersion.WithKind("GridZone"), v1alpha1.GroupVersion.WithKind("PowerProfile"),
 		},
 	} {
@@ -219,6 +249,11 @@ func (c *controller) addWork(registry prometheus.Registerer) error {
 		if err := m.Add(everywhere(run)); err != nil {
 			return err
 		}
+	}
+	if c.central != nil {
+		return m.Add(everywhere(func(ctx context.Context) error {
+			return c.follow(ctx, &v1.Node{}, c.central.nodes.handler(), &c.central.nodesSynced)
+		}))
 	}
 	return nil
 }
@@ -307,17 +342,20 @@ func (c *controller) jobs() toolscache.ResourceEventHandler {
 		AddFunc: func(obj any) {
 			if j, ok := obj.(*batchv1.Job); ok {
 				c.held.saw(j)
+				c.central.saw(j)
 				c.shadow.sawJob(j)
 			}
 		},
 		UpdateFunc: func(_, obj any) {
 			if j, ok := obj.(*batchv1.Job); ok {
 				c.held.saw(j)
+				c.central.saw(j)
 			}
 		},
 		DeleteFunc: func(obj any) {
 			if j, ok := gone[*batchv1.Job](obj); ok {
 				c.held.lost(j)
+				c.central.lost(j)
 			}
 		},
 	}
@@ -328,17 +366,20 @@ func (c *controller) pods() toolscache.ResourceEventHandler {
 		AddFunc: func(obj any) {
 			if p, ok := obj.(*v1.Pod); ok {
 				c.accounts.saw(p)
+				c.central.saw(p)
 				c.shadow.sawPod(p)
 			}
 		},
 		UpdateFunc: func(_, obj any) {
 			if p, ok := obj.(*v1.Pod); ok {
 				c.accounts.saw(p)
+				c.central.saw(p)
 			}
 		},
 		DeleteFunc: func(obj any) {
 			if p, ok := gone[*v1.Pod](obj); ok {
 				c.accounts.lost(p)
+				c.central.lost(p)
 			}
 		},
 	}

@@ -35,13 +35,13 @@ func start(t testing.TB, s *apiServer, o Options) (*controller, *prometheus.Regi
 func startAt(t testing.TB, api *rest.Config, o Options) (*controller, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	c, err := build(api, o, silent, registry)
+	c, err := build(context.Background(), api, o, silent, registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- c.manager.Start(ctx) }()
+	go func() { ended <- c.run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -172,13 +172,13 @@ func TestControllerWaitsForTheServer(t *testing.T) {
 	}
 	api := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	listener.Close()
-	c, err := build(api, quiet(t), silent, prometheus.NewRegistry())
+	c, err := build(context.Background(), api, quiet(t), silent, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- c.manager.Start(ctx) }()
+	go func() { ended <- c.run(ctx) }()
 	select {
 	case err := <-ended:
 		t.Errorf("ended with error %v while the server is away", err)
@@ -201,7 +201,7 @@ func TestOneReplicaLeads(t *testing.T) {
 	s.put(ours+"gridzones/home", typical("home", "DE"))
 	o := quiet(t)
 	o.LeaderElect = true
-	one, err := build(s.config(), o, silent, prometheus.NewRegistry())
+	one, err := build(context.Background(), s.config(), o, silent, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

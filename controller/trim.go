@@ -56,12 +56,17 @@ func trimPod(p *v1.Pod) {
 		}
 	}
 	for i := range p.Status.ContainerStatuses {
-		if t := p.Status.ContainerStatuses[i].State.Terminated; t != nil {
-			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
-				RestartCount: p.Status.ContainerStatuses[i].RestartCount,
-				State:        v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}},
-			})
+		is := &p.Status.ContainerStatuses[i]
+		kept := v1.ContainerStatus{Name: is.Name, ContainerID: is.ContainerID} // by which agents know it
+		if t := is.State.Terminated; t != nil {
+			kept.RestartCount = is.RestartCount
+			kept.State.Terminated = &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}
 		}
+		status.ContainerStatuses = append(status.ContainerStatuses, kept)
+	}
+	for i := range p.Status.InitContainerStatuses { // sidecars are among them
+		is := &p.Status.InitContainerStatuses[i]
+		status.InitContainerStatuses = append(status.InitContainerStatuses, v1.ContainerStatus{Name: is.Name, ContainerID: is.ContainerID})
 	}
 	p.Status = status
 }
@@ -90,10 +95,22 @@ func trimJob(j *batchv1.Job) {
 	shorten(template.Annotations)
 	template.Spec = trimPodSpec(&j.Spec.Template.Spec)
 	j.Spec = batchv1.JobSpec{Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template}
-	j.Status = batchv1.JobStatus{}
+	var ended []batchv1.JobCondition
+	for i := range j.Status.Conditions {
+		if c := &j.Status.Conditions[i]; c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed {
+			ended = append(ended, batchv1.JobCondition{Type: c.Type, Status: c.Status})
+		}
+	}
+	j.Status = batchv1.JobStatus{Conditions: ended}
 }
 
 func trimNode(n *v1.Node) {
-	n.Spec = v1.NodeSpec{ProviderID: n.Spec.ProviderID}
-	n.Status = v1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
+	n.Spec = v1.NodeSpec{ProviderID: n.Spec.ProviderID, Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints}
+	status := v1.NodeStatus{Capacity: n.Status.Capacity, Allocatable: n.Status.Allocatable}
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1.NodeReady { // one that is not is not estimated
+			status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	n.Status = status
 }

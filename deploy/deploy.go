@@ -20,3 +20,13 @@ var DefaultSchedulerConfig []byte
 //
 //go:embed hold/admission.yaml
 var HoldAdmission []byte
+
+// Everything is what installing the chart with its defaults creates, but our kinds.
+//
+//go:embed kubenergy.yaml
+var Everything []byte
+
+// Agent is what runs the agent on every node.
+//
+//go:embed agent/daemonset.yaml
+var Agent []byte

@@ -26,6 +26,11 @@ const (
 	HybridSchedulerName   = "my-energy-scheduler"
 )
 
+// Serves reports whether pods that ask for a scheduler of this name are ours to place, as a second scheduler.
+func Serves(schedulerName string) bool {
+	return schedulerName == SchedulerName || schedulerName == GardenerSchedulerName || schedulerName == HybridSchedulerName
+}
+
 // alias is a pod annotation of another system that stands for one of ours.
 type alias struct {
 	key       string
@@ -46,6 +51,8 @@ var podAliases = map[string]alias{
 	AnnotationMinEfficiency:     {key: gardener + "min-efficiency", effect: "less efficient nodes are filtered out"},
 	AnnotationGPUWorkloadType:   {key: gardener + "gpu-workload-type", effect: "share of the GPUs' power range that it draws"},
 	AnnotationPUE:               {key: gardener + "pue", effect: "facility energy per node energy in its estimates"},
+	AnnotationBudgetKWh:         {key: gardener + "energy-budget-kwh", effect: "energy that it may use over its lifetime"},
+	AnnotationBudgetAction:      {key: gardener + "energy-budget-action", effect: "what happens when that is used up"},
 	AnnotationPerformanceWeight: {key: hybrid + "performance-weight", effect: "weight of speed against energy in the strategy hybrid"},
 }
 
@@ -53,12 +60,6 @@ var podAliases = map[string]alias{
 var labelAliases = map[string]string{
 	LabelWorkloadType:  gardener + "workload-type",
 	LabelWorkloadClass: "workload-profile",
-}
-
-// withoutEffect are keys that we know, and that do nothing yet or for good. Whoever writes them is told once.
-var withoutEffect = map[string]string{
-	gardener + "energy-budget-kwh":    "budgets are not enforced yet",
-	gardener + "energy-budget-action": "budgets are not enforced yet",
 }
 
 func hours(value string) (string, error) {
@@ -97,6 +98,8 @@ var ours = map[string]bool{
 	AnnotationSkip: true, AnnotationStrategy: true, AnnotationCarbonThreshold: true, AnnotationCarbonPercentile: true,
 	AnnotationPriceThreshold: true, AnnotationCarbonCounts: true, AnnotationMaxPower: true, AnnotationMinEfficiency: true,
 	AnnotationGPUWorkloadType: true, AnnotationPUE: true, AnnotationPerformanceWeight: true,
+	AnnotationBudgetKWh: true, AnnotationBudgetAction: true, AnnotationBudgetExceeded: true, AnnotationBudgetExceededBy: true,
+	AnnotationBudgetActions: true, AnnotationBudgetSuspendedTill: true, AnnotationBudgetReleased: true,
 	AnnotationHeldUntil: true, AnnotationHeldReason: true, AnnotationLatestStart: true, AnnotationReleasedAt: true,
 	prefix + "lab-run-seconds": true, prefix + "lab-ports": true, // the lab's
 }
@@ -106,9 +109,7 @@ var ours = map[string]bool{
 func Unsupported(annotations ...map[string]string) (sentences []string) {
 	for _, a := range annotations {
 		for key := range a {
-			if why, ok := withoutEffect[key]; ok {
-				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: %s", key, why))
-			} else if strings.HasPrefix(key, prefix) && !ours[key] {
+			if strings.HasPrefix(key, prefix) && !ours[key] {
 				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name", key))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -78,6 +79,9 @@ type Marks struct {
 	Performance    float64
 	HasPerformance bool
 
+	BudgetKWh  float64             // that the workload has for itself; 0: none
+	BudgetDeed v1alpha1.BudgetDeed // what happens when it is used up; "": not said
+
 	Gardener bool // a mark of Compute Gardener asks for a hold: what that system does by default is expected
 }
 
@@ -101,6 +105,7 @@ func ReadMarks(annotations ...map[string]string) (Marks, error) {
 	r.readTimes()
 	r.readLimits()
 	r.readPlacement()
+	r.readBudget()
 	if len(r.errs) > 0 {
 		return Marks{}, errors.Join(r.errs...)
 	}

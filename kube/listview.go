@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,9 @@ func ListView(ctx context.Context, config *rest.Config) (*View, error) {
 	for i := range kinds {
 		k := &kinds[i]
 		objects, err := k.look(ctx, client)
+		if k.optional && apierrors.IsNotFound(err) {
+			continue
+		}
 		if err != nil && k.name == "" { // what has a name is there on few clusters only
 			refused = cmp.Or(refused, fmt.Errorf("reading %s: %w", k.resource.Resource, err))
 		}

@@ -22,7 +22,7 @@ import (
 )
 
 // Objects keeps a [View] up to date with what the API server holds: GridZones, PowerProfiles, EnergyPolicies, what
-// namespaces say of themselves, and the hybrid scheduler's knowledge base. What cannot be watched, be it for want of
+// namespaces say of themselves, EnergyBudgets that are used up, and the hybrid scheduler's knowledge base. What cannot be watched, be it for want of
 // rights or because nobody installed it, counts as absent, and is tried again.
 //
 // Set Defaults, at first those of [BuiltIn], before Run.
@@ -56,6 +56,7 @@ type kind struct {
 	resource schema.GroupVersionResource
 	in, name string // "": any
 	policies bool   // until they are known, a view is unsettled
+	optional bool   // clusters that were set up by an older version do not have it
 	read     func(*unstructured.Unstructured) *item
 }
 
@@ -65,6 +66,7 @@ var kinds = []kind{
 	{resource: v1alpha1.GroupVersion.WithResource("powerprofiles"), read: reading("PowerProfile", readProfile)},
 	{resource: v1alpha1.GroupVersion.WithResource("energypolicies"), policies: true, read: reading("EnergyPolicy", readPolicy)},
 	{resource: v1.SchemeGroupVersion.WithResource("namespaces"), policies: true, read: reading("Namespace", readNamespace)},
+	{resource: v1alpha1.GroupVersion.WithResource("energybudgets"), optional: true, read: reading(kindBudget, readBudget)},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: KnowledgeBaseNamespace, name: KnowledgeBaseName,
 		read: reading("ConfigMap", readKnowledge),

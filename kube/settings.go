@@ -34,6 +34,9 @@ type Settings struct {
 	MaxPower      energy.Watts // 0: any
 	MinEfficiency float64      // 0: any
 	GPUClass      string
+
+	namespace string
+	owners    Owners // whose budgets count
 }
 
 // Enforced reports whether decisions on the workload are carried out.
@@ -283,6 +286,7 @@ func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
 	s := rules.settings(w.Type, scheduler, r)
 	s.applyMarks(&w.Marks, r)
 	s.Mode, s.Type = rules.mode, w.Type
+	s.namespace, s.owners = w.Namespace, w.Owners
 	expected := rules.optedIn || v.expected(w)
 	s.Ours = !w.Marks.Skip && (w.placed() || w.mayWait() || expected)
 	s.limitDelay(rules, w.mayWait() || expected)
@@ -328,10 +332,17 @@ func (v *View) applicable(l sched.Limits) sched.Limits {
 
 // Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its business.
 func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
-	job.Limits = v.applicable(job.Limits)
 	strategy := strategies()[s.Strategy()]
 	if strategy == nil {
 		return sched.Decision{Job: job.ID, Window: sched.Window{Start: now, End: now.Add(job.Duration)}}
 	}
-	return strategy.Plan(&sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.waitedFor, Policy: s.Policy()})[0]
+	return strategy.Plan(v.Question(now, job, s))[0]
+}
+
+// Question returns what [View.Decide] decides on.
+func (v *View) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
+	job.Limits = v.applicable(job.Limits)
+	policy := s.Policy()
+	policy.Closed, policy.Budget, _ = v.BudgetClosed(now, s.namespace, s.owners)
+	return &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.waitedFor, Policy: policy}
 }

@@ -40,6 +40,7 @@ type View struct {
 	rules     map[string]*rules // of namespaces that say something
 	elsewhere *rules            // of all others
 	unsettled bool
+	closings  map[string][]closing // budgets that hold new work, by namespace
 
 	nodes *nodeCache // nil: nothing is remembered
 }
@@ -63,6 +64,7 @@ type Contents struct {
 	Policies       []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
 	Namespaces     []NamespaceMarks
 	Benchmarks     map[string]map[string]energy.Benchmark // by class and node
+	Budgets        []*v1alpha1.EnergyBudget               // those that are used up keep new work from starting
 	Defaults       Defaults
 	// Unsettled says that policies are not known yet. Nothing is planned until they are.
 	Unsettled bool
@@ -96,7 +98,7 @@ func firstSite(sites []*sched.Site) string {
 // View builds a view of everything. The error names all sites and profiles that cannot be used.
 func (c *Contents) View() (*View, error) {
 	v := &View{
-		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
+		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled, closings: closings(c.Budgets),
 		nodes: new(nodeCache),
 	}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
@@ -316,6 +318,9 @@ func checkSeries(what string, series *grid.Series, least, most float64, unit str
 
 // Sites returns all sites; the default one, if there is one, comes first. The slice and the sites are shared: read only.
 func (v *View) Sites() []*sched.Site { return v.sites }
+
+// DefaultSite returns the site of what nothing maps to another one, or nil.
+func (v *View) DefaultSite() *sched.Site { return v.defaultSite }
 
 // Site returns the site of a name, or nil.
 func (v *View) Site(name string) *sched.Site { return v.siteByName[name] }

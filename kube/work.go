@@ -20,6 +20,7 @@ type Work struct {
 	Scheduler string // spec.schedulerName
 	Class     string // of benchmarks
 	Marks     Marks
+	Owners    Owners // whose budgets count
 
 	job sched.Job // what no setting changes
 }
@@ -47,7 +48,7 @@ func ReadPod(pod *v1.Pod) (Work, error) {
 	marks, err := ReadMarks(pod.Annotations)
 	return Work{
 		Namespace: pod.Namespace, Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
-		Class: lookUpLabel(pod.Labels, LabelWorkloadClass), Marks: marks,
+		Class: lookUpLabel(pod.Labels, LabelWorkloadClass), Marks: marks, Owners: PodOwners(pod),
 		job: sched.Job{
 			ID: pod.Namespace + "/" + pod.Name, Submitted: pod.CreationTimestamp.Time,
 			Request: PodRequest(pod), Selector: pod.Spec.NodeSelector,
@@ -62,7 +63,7 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 	template := &v1.Pod{Spec: j.Spec.Template.Spec}
 	w := Work{
 		Namespace: j.Namespace, Type: TypeBatch, Scheduler: template.Spec.SchedulerName,
-		Class: lookUpLabel(j.Spec.Template.Labels, LabelWorkloadClass), Marks: marks,
+		Class: lookUpLabel(j.Spec.Template.Labels, LabelWorkloadClass), Marks: marks, Owners: JobOwners(j),
 		job: sched.Job{
 			ID: j.Namespace + "/" + j.Name, Submitted: j.CreationTimestamp.Time,
 			Request: times(PodRequest(template), podsAtOnce(j)), Selector: template.Spec.NodeSelector,

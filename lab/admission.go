@@ -115,6 +115,23 @@ func objects(text []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
+// Apply creates the objects of a file of manifests, but those that skip names; what exists stays as it is.
+func (c *Cluster) Apply(ctx context.Context, manifests []byte, skip func(*unstructured.Unstructured) bool) error {
+	all, err := objects(manifests)
+	if err != nil {
+		return err
+	}
+	for _, object := range all {
+		if skip != nil && skip(object) {
+			continue
+		}
+		if err := c.create(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // create creates an object that need not be new. Its resource is told from its kind, as far as those go that are used here.
 func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured) error {
 	client, err := dynamic.NewForConfig(c.config)

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,8 @@ import (
 	"path/filepath"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -85,6 +88,22 @@ func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.servingBytes},
 		QPS:             -1, // a test that creates a thousand objects must not measure its own client's limiter
 	}, nil
+}
+
+// KubeconfigOf writes a kubeconfig for a service account, so that a process of this machine has its rights and no others.
+func (c *Cluster) KubeconfigOf(ctx context.Context, namespace, account, path string) error {
+	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("asking for a token of %s: %w", account, err)
+	}
+	const name = "kubenergy-lab"
+	cfg := clientcmdapi.NewConfig()
+	cfg.Clusters[name] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.creds.servingBytes}
+	cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	cfg.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	cfg.CurrentContext = name
+	return clientcmd.WriteToFile(*cfg, path) // mode 0600
 }
 
 func writeKey(path string) (*ecdsa.PrivateKey, error) {

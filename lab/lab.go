@@ -50,6 +50,9 @@ type Options struct {
 	// --kube-api-qps=1000 --kube-api-burst=1000; its own defaults (20 and 30) are what limits bursts
 	// of Jobs.
 	ControllerManagerArgs []string
+	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were created, and
+	// nobody else asks the API server anything.
+	ControlPlaneOnly bool
 	// Processes, if set, says which pods run as processes of this machine; all others are simulated.
 	Processes *Processes
 	// Log receives the logs of all components; nil means the file lab.log in Dir. Writes are
@@ -125,6 +128,9 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 	}
 	if err := c.startAPIServer(ctx, endpoint, o.APIServerArgs); err != nil {
 		return fmt.Errorf("starting kube-apiserver: %w", err)
+	}
+	if o.ControlPlaneOnly {
+		return nil
 	}
 	manager, err := startControllerManager(ctx, c.client, c.creds, o.ControllerManagerArgs)
 	if err := c.add(manager, err); err != nil {

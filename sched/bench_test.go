@@ -77,7 +77,7 @@ func BenchmarkCosts(b *testing.B) {
 			Live:       energy.Watts(50 + i%90), HasLive: true,
 		})
 	}
-	for _, name := range []string{"carbon", "energy", "hybrid", "least-allocated"} {
+	for _, name := range []string{"carbon", "energy", "exec", "hybrid", "hybrid-idle", "least-allocated"} {
 		b.Run(name, func(b *testing.B) {
 			strategy, err := sched.New(name)
 			if err != nil {

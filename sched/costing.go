@@ -16,7 +16,8 @@ type costing struct {
 	rates   rates
 	fresh   bool // the signals of site that have a weight
 
-	best benchmarkScale
+	best    benchmarkScale
+	metered meteredNodes
 }
 
 func newCosting(s *Snapshot, j *Job) costing {

@@ -40,11 +40,12 @@ const (
 	AboveThreshold                    // held: every site exceeds a limit of the job
 	WithinThreshold                   // some site keeps to the job's limits
 	NoBenchmark                       // no node was measured on the job's class of work
+	BudgetUsedUp                      // held: a budget is used up
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
-	"AboveThreshold", "WithinThreshold", "NoBenchmark",
+	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -58,8 +59,8 @@ func (k ReasonKind) String() string {
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
 	Kind   ReasonKind
-	Until  time.Time    // CheaperLater: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
-	Latest time.Time    // CheaperLater, AboveThreshold: the job's latest start
+	Until  time.Time    // CheaperLater, BudgetUsedUp: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
+	Latest time.Time    // CheaperLater, AboveThreshold, BudgetUsedUp: the job's latest start
 	Saving float64      // CheaperLater: share of the cost of starting now that is saved
 	Carbon energy.Grams // CheaperLater: emissions avoided at the nominal power of the request, where carbon counts
 	Money  grid.Money   // CheaperLater: price avoided likewise, where the price counts
@@ -68,6 +69,8 @@ type Reason struct {
 	Threshold float64 // and the limit of it
 	Unit      string  // and the unit of both
 	Site      string  // and where that is, if there are several sites
+
+	Budget string // BudgetUsedUp: its name
 }
 
 // The units of thresholds. Prices are in the currency of their source.
@@ -104,6 +107,8 @@ func (r Reason) String() string {
 		return r.present() + ", within the limit of " + r.quantity(r.Threshold)
 	case NoBenchmark:
 		return "no node was measured on this class of work: scheduled without it"
+	case BudgetUsedUp:
+		return r.usedUp()
 	}
 	return r.Kind.String()
 }

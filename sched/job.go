@@ -1,6 +1,10 @@
 package sched
 
-import "time"
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
 
 // Resources are amounts of what a node has and a job asks for, in the units of Kubernetes' scheduler.
 type Resources struct {
@@ -41,8 +45,16 @@ type Job struct {
 	GPUClass string  // class of GPU work, as power profiles name it; "": not said
 	PUE      float64 // what this job's energy is accounted with, whatever node and site say; 0: what they say
 
-	PerformanceWeight    float64 // of the where "hybrid": 0 efficiency alone, 1 speed alone
+	PerformanceWeight    float64 // of the wheres "hybrid" and "hybrid-idle": 0 efficiency alone, 1 speed alone
 	HasPerformanceWeight bool    // else it is one half
+
+	Expected    energy.Watts // what jobs like this one were measured to draw, idle power left out
+	HasExpected bool         // else nobody knows, and the profile of a node says it
+}
+
+// Nominal returns the power of the job's request on hardware of which nothing is known.
+func (j *Job) Nominal() energy.Watts {
+	return energy.Watts(nominalWattsPerCore * float64(j.Request.MilliCPU) / 1000)
 }
 
 // LatestStart returns the last instant to which the start may be put off: submission plus the allowed delay, earlier if

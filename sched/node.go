@@ -35,9 +35,11 @@ type Node struct {
 	Speed    float64 // relative to the machine that durations were measured on; 0 reads as 1
 	PUE      float64 // of what feeds this node; 0: that of its site
 
-	Benchmarks map[string]energy.Benchmark // by class of work, for the where "hybrid"
-	Live       energy.Watts                // what a meter reads at the node now
-	HasLive    bool                        // the reading exists and is fresh
+	Benchmarks map[string]energy.Benchmark // by class of work, for the wheres "hybrid" and "hybrid-idle"
+
+	Live        energy.Watts // what a meter reads at the node now
+	HasLive     bool         // the reading exists and is fresh
+	Provisional energy.Watts // of jobs that were placed here and are not in Live yet; means nothing without Live
 }
 
 // Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site, else 1.

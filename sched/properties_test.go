@@ -49,6 +49,7 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 			Capacity: capacity, Free: capacity.Sub(used), Jobs: rapid.IntRange(0, 2).Draw(t, "jobs"),
 			Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(t, "speed"), PUE: rapid.SampledFrom([]float64{0, 1, 1.7}).Draw(t, "nodePUE"),
 			Benchmarks: drawBenchmarks(t), HasLive: rapid.Bool().Draw(t, "hasLive"), Live: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "live")),
+			Provisional: energy.Watts(rapid.Float64Range(0, 100).Draw(t, "provisional")),
 			Profile: &energy.Profile{
 				Idle: energy.Watts(idle), Max: energy.Watts(idle + rapid.Float64Range(0, 400).Draw(t, "dynamic")),
 				Exponent: rapid.SampledFrom([]float64{0, 0.7, 1, 1.4, 3}).Draw(t, "exponent"), Sleep: energy.Watts(idle * rapid.Float64Range(0, 1).Draw(t, "sleep")),
@@ -67,6 +68,7 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 			PUE:          rapid.SampledFrom([]float64{0, 1.1}).Draw(t, "jobPUE"),
 
 			PerformanceWeight: rapid.Float64Range(0, 1).Draw(t, "weight"), HasPerformanceWeight: rapid.Bool().Draw(t, "hasWeight"),
+			Expected: energy.Watts(rapid.Float64Range(0, 50).Draw(t, "expected")), HasExpected: rapid.Bool().Draw(t, "hasExpected"),
 		}
 		if rapid.Bool().Draw(t, "hasFinishBy") {
 			j.FinishBy = s.Now.Add(time.Duration(rapid.IntRange(-3600, 12*3600).Draw(t, "finishBy")) * time.Second)

@@ -18,9 +18,10 @@ import (
 //	reset                                               forget everything
 //	site NAME zone=DE pue=1.2 step=1h as-of=T price=P   hourly intensities follow on the next lines
 //	profile NAME idle=W max=W exponent=E sleep=W wake-up=J gpu-idle=W gpu-max=W; a line CLASS SHARE for each class of GPU work
-//	node NAME site=S profile=P cpu=CORES memory=GIB gpu=N used-cpu=CORES used-memory=GIB jobs=N speed=X pue=R live=W;
+//	node NAME site=S profile=P cpu=CORES memory=GIB gpu=N used-cpu=CORES used-memory=GIB jobs=N speed=X pue=R live=W
+//	    provisional=W;
 //	                                                    a line CLASS RATE LOADED IDLE for each benchmark
-//	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C gpu-class=C pue=R weight=W
+//	job ID submitted=T cpu=CORES memory=GIB gpu=N duration=D delay=D finish-by=T released=true class=C gpu-class=C pue=R weight=W expected=W
 //	    max-carbon=G percentile=P max-price=P no-carbon=true
 //	policy wait=G price=G utilisation=G carbon=G max-delay=D max-age=D min-saving=R
 //	plan STRATEGY now=T last=NODE                       decides on all jobs and prints the decisions
@@ -131,6 +132,7 @@ func (w *world) node(t *testing.T, a args, name string) *sched.Node {
 		Name: name, Site: w.sites[a.text("site", "")], Profile: w.profiles[a.text("profile", "")],
 		Capacity: capacity, Free: capacity.Sub(used), Jobs: int(a.number("jobs", 0)), Speed: a.number("speed", 1),
 		PUE: a.number("pue", 0), Benchmarks: map[string]energy.Benchmark{}, Live: energy.Watts(a.number("live", 0)), HasLive: a.has("live"),
+		Provisional: energy.Watts(a.number("provisional", 0)),
 	}
 	for line := range strings.Lines(a.d.Input) {
 		class, measured, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -146,6 +148,7 @@ func (a args) job(name string) sched.Job {
 		Request:  sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30, GPU: int64(a.number("gpu", 0))},
 		Released: a.has("released"), Class: a.text("class", ""), GPUClass: a.text("gpu-class", ""), PUE: a.number("pue", 0),
 		PerformanceWeight: a.number("weight", 0), HasPerformanceWeight: a.has("weight"),
+		Expected: energy.Watts(a.number("expected", 0)), HasExpected: a.has("expected"),
 		Limits: sched.Limits{
 			Carbon: grid.Intensity(a.number("max-carbon", 0)), Percentile: a.number("percentile", 0),
 			Price: grid.Price(a.number("max-price", 0)), HasPrice: a.has("max-price"), NoCarbon: a.has("no-carbon"),

@@ -21,6 +21,8 @@ type Policy struct {
 	MaxSignalAge time.Duration // an older signal is no signal; 0: signals do not age
 	MinSaving    float64       // share of the cost of starting now that a hold must save; 0: anything
 	Seed         uint64        // breaks ties of least-allocated as stock does, at random; 0: by node name
+	Closed       time.Time     // a budget is used up: what may wait starts no earlier, or at its latest start; zero: none is
+	Budget       string        // and which one
 }
 
 // Weights turn an estimate into one number, in grams of CO2e. The zero Weights count carbon alone.

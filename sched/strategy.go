@@ -24,16 +24,21 @@ var (
 	where = map[string]nodeCost{
 		"carbon":          carbon,
 		"energy":          leastEnergy,
+		"exec":            exec,
 		"hybrid":          hybrid,
+		"hybrid-idle":     hybridIdle,
 		"least-allocated": leastAllocated,
 		"round-robin":     roundRobin,
 	}
 	when = map[string]startRule{
-		"now":       startNow,
-		"threshold": belowThreshold,
-		"window":    cheapestWindow,
+		"now":       startNow, // whoever asks for it does not wait, for a budget neither
+		"threshold": unlessClosed(belowThreshold),
+		"window":    unlessClosed(cheapestWindow),
 	}
 )
+
+// readLive are the wheres that look at live watts. Their costs change from one job to the next.
+var readLive = map[string]bool{"exec": true, "hybrid": true, "hybrid-idle": true}
 
 // Names returns what [New] accepts on the left and on the right of its "+", sorted.
 func Names() (wheres, whens []string) {
@@ -67,7 +72,7 @@ func New(name string) (*Greedy, error) {
 		return nil, fmt.Errorf("unknown strategy %q: want one of %s, optionally followed by + and one of %s",
 			name, strings.Join(wheres, ", "), strings.Join(whens, ", "))
 	}
-	return &Greedy{name: name, cost: cost, start: start, holds: right != "now"}, nil
+	return &Greedy{name: name, cost: cost, start: start, holds: right != "now", live: readLive[left]}, nil
 }
 
 // Greedy serves a queue job by job: a start rule says when, a cost over nodes says where.
@@ -76,6 +81,7 @@ type Greedy struct {
 	cost  nodeCost
 	start startRule
 	holds bool
+	live  bool
 }
 
 // String returns the name that g was made from.
@@ -83,6 +89,9 @@ func (g *Greedy) String() string { return g.name }
 
 // Holds reports whether g ever puts off a start.
 func (g *Greedy) Holds() bool { return g.holds }
+
+// ReadsLive reports whether g looks at what nodes draw just now.
+func (g *Greedy) ReadsLive() bool { return g.live }
 
 // Plan implements [Strategy]. Jobs are served by submission time and then ID, whatever their order in the queue.
 func (g *Greedy) Plan(s *Snapshot) Plan {
@@ -118,6 +127,7 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 		d := g.decide(&work, job)
 		if d.Node != "" {
 			k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == d.Node })
+			nodes[k].Provisional += nodes[k].Added(job)
 			nodes[k] = nodes[k].Place(job.Request)
 			work.Last = d.Node
 		}

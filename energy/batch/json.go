@@ -43,6 +43,22 @@ func Decode(data []byte) (*Batch, error) {
 	if len(data) > MaxBytes {
 		return nil, fmt.Errorf("decoding batch: %d bytes: at most %d", len(data), MaxBytes)
 	}
+	b, ok := scan(data)
+	if !ok {
+		var err error
+		if b, err = decode(data); err != nil {
+			return nil, err
+		}
+	}
+	b.Start, b.End = b.Start.UTC(), b.End.UTC()
+	if err := b.Validate(); err != nil {
+		return nil, fmt.Errorf("validating batch: %w", err)
+	}
+	return b, nil
+}
+
+// decode reads a batch in any form that JSON allows, and says what is wrong with it.
+func decode(data []byte) (*Batch, error) {
 	type plain Batch
 	b := new(Batch)
 	// Shares are read one by one: a few bytes of JSON each could be made to cost a hundred times that in memory.
@@ -61,10 +77,6 @@ func Decode(data []byte) (*Batch, error) {
 		return nil, fmt.Errorf("decoding batch: %w", err)
 	}
 	b.Shares = shares
-	b.Start, b.End = b.Start.UTC(), b.End.UTC()
-	if err := b.Validate(); err != nil {
-		return nil, fmt.Errorf("validating batch: %w", err)
-	}
 	return b, nil
 }
 

@@ -23,8 +23,10 @@ type hold struct {
 	start           time.Time  // of the chosen window; not after latest
 	releaseBy       time.Time  // set by queue.spread
 	retry           time.Time  // no attempt before: the last one went wrong
+	again           time.Time  // when it is planned anew even if nothing has changed; zero: never
 	seen            *kube.View // what it was planned on
 	reason          string     // of the plan
+	decided         *decided   // what is yet to be recorded of the plan; nil: nothing
 	said            time.Time  // the start that its condition or annotation names; zero: none
 	version         string     // resourceVersion of a pod
 	patch           kube.HeldJob

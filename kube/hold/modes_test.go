@@ -167,7 +167,7 @@ func TestAnnotationsWithoutEffectAreToldOnce(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		annotations := marked(3 * time.Hour)
-		annotations["compute-gardener-scheduler.kubernetes.io/energy-budget-kwh"] = "5"
+		annotations["kubenergy.io/delay-allowed"] = "5h"
 		w.job("first", annotations)
 		w.job("second", annotations)
 		time.Sleep(time.Minute)

@@ -12,7 +12,7 @@ import (
 
 // plan chooses the window of a hold on what is known now.
 func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time) {
-	h.seen = view
+	h.seen, h.again = view, time.Time{}
 	if h.unheld {
 		return
 	}
@@ -29,13 +29,21 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	case ok && d.Held(now):
 		start := earlier(d.Window.Start, h.latest)
 		h.start, h.planned, h.reason = start, true, d.Reason.String()
+		l.noteHold(h, now, d.Reason.Kind)
 		h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
+		if d.Reason.Kind == sched.BudgetUsedUp {
+			// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
+			h.again, h.hoping = now.Add(budgetLook), true
+		}
 		return
 	case h.planned && !h.hoping && !h.job.Released && (!ok || blind(d.Reason.Kind)):
 		return // signals have vanished since: see the package documentation
 	}
 	h.unheld, h.reason = true, d.Reason.String()
 }
+
+// budgetLook is how often it is asked whether a budget that holds still does.
+const budgetLook = 30 * time.Second
 
 // blind reports whether a decision fell for want of signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }

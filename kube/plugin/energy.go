@@ -13,6 +13,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/live"
+	"github.com/kubenergy/kubenergy/kube/record"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -33,8 +35,13 @@ type Energy struct {
 
 	last atomic.Pointer[string] // node of the last decision carried out
 
+	live     *live.Feed                              // nil: nobody tells live watts
+	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot
+	recorder *record.Recorder                        // nil: nobody is told what was decided
+
 	mu      sync.Mutex // cycles of a profile do not overlap, but nobody promises it
 	scratch scratch
+	decided decided
 }
 
 // scratch is what PreScore fills anew in every cycle and nobody reads after it.
@@ -56,7 +63,7 @@ var (
 	_ fwk.EnqueueExtensions = &Energy{}
 )
 
-func (d Deps) newEnergy(_ context.Context, obj runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+func (d Deps) newEnergy(_ context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
@@ -68,7 +75,10 @@ func (d Deps) newEnergy(_ context.Context, obj runtime.Object, _ fwk.Handle) (fw
 			return nil, err
 		}
 	}
-	return &Energy{args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log}}, nil
+	return &Energy{
+		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
+		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
+	}, nil
 }
 
 // Name implements [fwk.Plugin].
@@ -133,6 +143,7 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if r == nil {
 		return nil, skip
 	}
+	e.expect(r, pod)
 	state.Write(requestKey, r)
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
 		return nil, skip
@@ -171,6 +182,9 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ranking, bool) {
 	for _, n := range nodes {
 		s.nodes = append(s.nodes, coreNode(r.view, n, now))
 	}
+	if e.live != nil {
+		e.live.Fill(s.nodes)
+	}
 	for i := range s.nodes {
 		s.refs = append(s.refs, &s.nodes[i])
 	}
@@ -193,6 +207,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ranking, bool) {
 	if !rank(s.refs, s.costs, scores) {
 		return nil, false
 	}
+	e.note(r, &snapshot)
 	ranked := make(ranking, len(nodes))
 	for i, n := range nodes {
 		ranked[n.Node()] = scores[i]
@@ -219,15 +234,27 @@ func (*Energy) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,
 // and others have a say in the scores.
-func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodeName string) *fwk.Status {
-	if _, err := state.Read(requestKey); err == nil {
-		e.last.Store(&nodeName)
+func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	data, err := state.Read(requestKey)
+	if err != nil {
+		return nil
+	}
+	last := nodeName // whose memory is not needed for pods that are not ours
+	e.last.Store(&last)
+	defer func() { e.rescue.from("Reserve", recover()) }()
+	e.reserve(data.(*request), pod, nodeName)
+	if e.recorder.On() {
+		e.tell(data.(*request), pod, nodeName)
 	}
 	return nil
 }
 
-// Unreserve does nothing: the decision was carried out, the binding failed.
-func (*Energy) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
+// Unreserve takes back the pod's watts. The turn of round-robin stays: the decision was carried out, the binding failed.
+func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if _, err := state.Read(requestKey); err == nil && e.live != nil {
+		e.live.Release(string(pod.UID))
+	}
+}
 
 // EventsToRegister names what may give a pod a node that Filter has refused so far: another node, or another kind of
 // hardware. Without this method every event of the cluster would count as one that we wait for.
@@ -266,8 +293,8 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 		return nil, nil
 	}
 	where := r.settings.Where
-	// Neither would be the same for the next pod: a turn, what is best among all candidates, ties broken by the pod's name.
-	if where == "round-robin" || where == "hybrid" || where == "least-allocated" && e.args.Seed != 0 {
+	// None would be the same for the next pod: a turn, what nodes draw just now, ties broken by the pod's name.
+	if where == "round-robin" || e.wheres[where].ReadsLive() || where == "least-allocated" && e.args.Seed != 0 {
 		return nil, unsigned
 	}
 	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{

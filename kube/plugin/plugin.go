@@ -14,6 +14,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/live"
+	"github.com/kubenergy/kubenergy/kube/record"
 )
 
 // Deps is what the plugins of one process share.
@@ -22,6 +24,9 @@ type Deps struct {
 	Gate  Gate              // nil: nothing is held
 	Clock func() time.Time  // nil: time.Now
 	Log   *slog.Logger      // nil: silence
+
+	Live     *live.Feed       // nil: nobody measures, except who writes it on nodes
+	Recorder *record.Recorder // nil: nobody is told what was decided
 }
 
 // Factory builds a plugin for one profile of kube-scheduler. It runs once per profile, in standby replicas too.

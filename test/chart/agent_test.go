@@ -151,17 +151,17 @@ func TestAgentsNetwork(t *testing.T) {
 		ingress string // of each rule: peers and ports
 		egress  string
 	}{
-		"by default":        {nil, "", ""},
-		"with Prometheus":   {[]string{"--set-json", prometheus}, "1:2112 ", ""},
-		"with a token":      {[]string{"--set", "agent.metrics.tokenSecret=t"}, "0:2112 ", ""},
-		"with a config":     {[]string{"--set", "agent.metrics.webConfigSecret=t"}, "0:2112 ", ""},
-		"with both":         {[]string{"--set", "agent.metrics.tokenSecret=t", "--set-json", prometheus}, "1:2112 ", ""},
+		"by default":        {nil, "", "0:53,53 1:9443 "},
+		"with Prometheus":   {[]string{"--set-json", prometheus}, "1:2112 ", "0:53,53 1:9443 "},
+		"with a token":      {[]string{"--set", "agent.metrics.tokenSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
+		"with a config":     {[]string{"--set", "agent.metrics.webConfigSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
+		"with both":         {[]string{"--set", "agent.metrics.tokenSecret=t", "--set-json", prometheus}, "1:2112 ", "0:53,53 1:9443 "},
 		"pushing":           {[]string{"--set", "agent.push.url=https://central/ingest"}, "", "0:53,53 0:443 "},
 		"pushing to a port": {[]string{"--set", "agent.push.url=https://[fd00::1]:8444/x:9"}, "", "0:53,53 0:8444 "},
 		"pushing to a peer": {
 			[]string{"--set", "agent.push.url=https://central", "--set-json", `agent.push.to=[{"ipBlock":{"cidr":"10.0.0.7/32"}}]`}, "", "0:53,53 1:443 ",
 		},
-		"asking Scaphandre": {[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`}, "", "0:53,53 0:8080 "},
+		"asking Scaphandre": {[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`}, "", "0:53,53 1:9443 0:8080 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, policy, _ := agent(t, c.args...)
@@ -219,7 +219,7 @@ func TestAgentsSecrets(t *testing.T) {
 			t.Errorf("volume %s is for others than root", v.Name)
 		}
 		if p := v.Projected; p != nil {
-			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy-controller" || *token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
+			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy" || *token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
 				t.Errorf("its token is %+v", token)
 			}
 		}

@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 
 // everything is rendered with all that can be switched on.
 var everything = []string{
-	"--set", "stress.enabled=true,stress.jobs=2,controller.replicas=2,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
+	"--set", "stress.enabled=true,stress.jobs=2,controller.replicas=2,ledger.postgres.secret=ledger,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
 	"--set", "metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys",
 }
 

@@ -113,6 +113,7 @@ func TestGardenerNames(t *testing.T) {
 			"carbon_intensity", "electricity_rate", "node_power_estimate_watts", "node_pue", "node_efficiency", "power_filtered_nodes_total",
 			"scheduling_attempt_total", "pod_scheduling_duration_seconds_bucket", "carbon_delay_total", "job_energy_usage_kwh",
 			"job_carbon_emissions_grams", "job_counterfactual_carbon_emissions_grams", "estimated_savings",
+			"energy_budget_usage_percent", "energy_budget_exceeded_total",
 		} {
 			if !names[prefix+suffix] {
 				t.Errorf("with the option %s there is no %s", option, prefix+suffix)

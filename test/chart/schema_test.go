@@ -36,8 +36,12 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 		if err := yaml.Unmarshal(text, &crd); err != nil {
 			t.Fatal(err)
 		}
+		name := names[crd.Spec.Names.Kind]
+		if name == "" {
+			continue // nobody writes one in values
+		}
 		spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-		definitions[names[crd.Spec.Names.Kind]] = jsonSchema(&spec)
+		definitions[name] = jsonSchema(&spec)
 	}
 	var now bytes.Buffer
 	encoder := json.NewEncoder(&now)

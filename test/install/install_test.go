@@ -15,7 +15,7 @@ import (
 var valueSets = map[string][]string{
 	"defaults":      nil,
 	"mode default":  {"--set", "scheduler.mode=default,scheduler.priorityClassName=system-cluster-critical,policy.mode=enforce"},
-	"several":       {"--set", "controller.replicas=2,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}"},
+	"several":       {"--set", "controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}"},
 	"single":        {"--set", "scheduler.replicas=1,hold.enabled=false,networkPolicy.enabled=false"},
 	"keys and data": {"--set", "signals.keysSecret=signal-keys,signals.data.configMap=signal-files,metrics.tlsSecret=tls"},
 	"a volume":      {"--set", "signals.data.persistentVolumeClaim=files,cli.image.digest=sha256:" + strings.Repeat("0", 64)},
@@ -73,6 +73,7 @@ func TestInstall(t *testing.T) {
 	t.Run("admission", w.testAdmission)
 	t.Run("rights", w.testRights)
 	t.Run("guard", w.testGuard)
+	t.Run("guard of budgets", w.testBudgetGuard)
 	t.Run("the agent has no rights", w.testAgentHasNoRights)
 	t.Run("the agent and Pod Security", w.testAgentAndPodSecurity)
 	t.Run("upgrade", w.testUpgrade)

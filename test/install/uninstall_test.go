@@ -29,6 +29,14 @@ func (w *world) testUninstall(t *testing.T) {
 		return err == nil && created.Labels[kube.LabelHeld] == "true"
 	})
 
+	stopped := newJob(func(j *batchv1.Job) {
+		j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelBudgetSuspended: "month"}
+	})
+	stopped.Name = "stopped-by-a-budget"
+	if _, err := w.client.BatchV1().Jobs("default").Create(ctx, stopped, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
 	documents, err := chart.Template(ctx, "--set", "agent.enabled=true") // which the upgrade has switched off
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +96,7 @@ func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
 	released := 0
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.Labels[kube.LabelHeld] != "" || j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
+		if j.Labels[kube.LabelHeld] != "" || j.Labels[kube.LabelBudgetSuspended] != "" || j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
 			t.Errorf("Job %s/%s: suspend %v, labels %v, finalizers %v", j.Namespace, j.Name, j.Spec.Suspend, j.Labels, j.Finalizers)
 		}
 		if j.Annotations[kube.AnnotationReleasedAt] != "" {

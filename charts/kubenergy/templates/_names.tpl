@@ -65,3 +65,21 @@ topologySpreadConstraints:
       app.kubernetes.io/name: {{ $.component }}
 {{- end }}
 {{- end -}}
+
+{{/* The HTTP API of the controller, and where agents push to. */}}
+{{- define "kubenergy.api" -}}
+https://kubenergy-controller.{{ include "kubenergy.namespace" . }}.svc:9443
+{{- end -}}
+
+{{- define "kubenergy.batches" -}}
+{{ include "kubenergy.api" . }}/api/v1/batches
+{{- end -}}
+
+{{/* The volume with what the API is known by. The controller writes the ConfigMap when it starts: pods may start before. */}}
+{{- define "kubenergy.authority" -}}
+{{- if .Values.api.tlsSecret -}}
+secret: {secretName: {{ .Values.api.tlsSecret }}, defaultMode: 0444, items: [{key: ca.crt, path: ca.crt}]}
+{{- else -}}
+configMap: {name: kubenergy-ca, optional: true}
+{{- end -}}
+{{- end -}}

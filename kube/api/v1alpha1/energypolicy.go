@@ -81,9 +81,9 @@ type WorkloadSettings struct {
 	// What cost means, for where and for when.
 	// +optional
 	Weights *Weights `json:"weights,omitempty"`
-	// How nodes are scored: carbon, energy, hybrid, least-allocated.
+	// How nodes are scored: carbon, energy, exec, hybrid, hybrid-idle, least-allocated.
 	// +optional
-	// +kubebuilder:validation:Enum=carbon;energy;hybrid;least-allocated;round-robin
+	// +kubebuilder:validation:Enum=carbon;energy;exec;hybrid;hybrid-idle;least-allocated;round-robin
 	Strategy string `json:"strategy,omitempty"`
 	// Only nodes whose full power is at most this.
 	// +optional

@@ -12,7 +12,8 @@ var GroupVersion = schema.GroupVersion{Group: "kubenergy.io", Version: "v1alpha1
 // AddToScheme makes the objects known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
-		&GridZone{}, &GridZoneList{}, &PowerProfile{}, &PowerProfileList{}, &EnergyPolicy{}, &EnergyPolicyList{})
+		&GridZone{}, &GridZoneList{}, &PowerProfile{}, &PowerProfileList{}, &EnergyPolicy{}, &EnergyPolicyList{},
+		&EnergyBudget{}, &EnergyBudgetList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

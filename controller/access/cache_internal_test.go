@@ -1,0 +1,80 @@
+package access
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+func TestCachesAreBounded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	c := newCache[int, int](1000)
+	for i := range 10_000 {
+		c.put(i, i, now, now.Add(time.Minute))
+		if n := c.size(); n > 1000 {
+			t.Fatalf("%d entries", n)
+		}
+		if v, ok := c.get(i, now); !ok || v != i {
+			t.Fatal("what was put last is not there")
+		}
+	}
+	if _, ok := c.get(9999, now.Add(time.Minute)); ok {
+		t.Error("too old, and fresh")
+	}
+	b := newBuckets(Allowance{PerSecond: 1, AtOnce: 1})
+	for i := range mostBuckets + 5000 {
+		b.take(strconv.Itoa(i), now)
+	}
+	if len(b.each) > mostBuckets {
+		t.Errorf("%d buckets", len(b.each))
+	}
+	if _, ok := b.take("newcomer", now); ok {
+		t.Error("callers that nobody counts have a bucket of their own")
+	}
+	if _, ok := b.take("newcomer", now.Add(time.Hour)); !ok {
+		t.Error("no room where all others have left")
+	}
+}
+
+func TestPeers(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1:1": "192.0.2.1", "[::ffff:192.0.2.1]:2": "192.0.2.1", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "pipe": "", "x:1": "",
+	} {
+		if got := peerOf(remote); got != want {
+			t.Errorf("%s: %q, want %q", remote, got, want)
+		}
+	}
+}
+
+func FuzzClaims(f *testing.F) {
+	f.Add("e30.eyJhdWQiOlsiYSJdLCJleHAiOjF9.c2ln")
+	f.Add("e30.eyJhdWQiOiJhIiwiZXhwIjoxZTMwMH0.c2ln")
+	f.Add("..")
+	f.Fuzz(func(t *testing.T, token string) {
+		c := readClaims(token)
+		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		if c.before(at).After(at) {
+			t.Error("a token prolongs what is known of it")
+		}
+		c.isFor("a")
+	})
+}
+
+func FuzzHosts(f *testing.F) {
+	f.Add([]byte("hosts:\n- node: rack1\n  tokenSHA256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n  maxPowerWatts: 800\n"))
+	f.Add([]byte(`{"hosts":[{"node":"a","tokenSHA256":"zz"}]}`))
+	f.Add([]byte("hosts: &a [*a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		hosts, err := parseHosts(data)
+		if err != nil {
+			return
+		}
+		nodes := map[string]bool{}
+		for _, h := range hosts {
+			if nodes[h.Node] || !plausibleName(h.Node, mostNodeName) || !(h.MaxPower >= 0) {
+				t.Errorf("%+v", h.Host)
+			}
+			nodes[h.Node] = true
+		}
+	})
+}

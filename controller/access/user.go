@@ -1,0 +1,89 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"maps"
+	"slices"
+	"strconv"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+)
+
+// A User is who holds a token.
+type User struct {
+	Name, UID string
+	Groups    []string
+	Extra     map[string][]string
+
+	identity [sha256.Size]byte // of all the above; zero: not computed
+}
+
+// NodeClaim is what the API server says of a token that is bound to a pod: the node that the pod runs on.
+const NodeClaim = "authentication.kubernetes.io/node-name"
+
+func userOf(info *authenticationv1.UserInfo) *User {
+	u := &User{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: make(map[string][]string, len(info.Extra))}
+	for key, values := range info.Extra {
+		u.Extra[key] = values
+	}
+	u.identity = u.digest()
+	return u
+}
+
+// Node returns the node that the user's token is bound to, or "".
+func (u *User) Node() string {
+	if values := u.Extra[NodeClaim]; len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
+// String returns the user's name alone.
+func (u *User) String() string { return u.Name }
+
+// digest tells users apart: two with the same one may do the same.
+func (u *User) digest() [sha256.Size]byte {
+	h := sha256.New()
+	put(h, u.Name, u.UID)
+	groups := slices.Sorted(slices.Values(u.Groups))
+	put(h, strconv.Itoa(len(groups)))
+	put(h, groups...)
+	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
+		put(h, key, strconv.Itoa(len(u.Extra[key])))
+		put(h, u.Extra[key]...)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// put writes texts so that others never give the same bytes.
+func put(h hash.Hash, texts ...string) {
+	for _, s := range texts {
+		var length [8]byte
+		binary.BigEndian.PutUint64(length[:], uint64(len(s)))
+		h.Write(length[:])
+		h.Write([]byte(s))
+	}
+}
+
+func (u *User) key() [sha256.Size]byte {
+	if u.identity == ([sha256.Size]byte{}) {
+		return u.digest()
+	}
+	return u.identity
+}
+
+type userKey struct{}
+
+// UserOf returns who makes the request that ctx belongs to, or nil.
+func UserOf(ctx context.Context) *User {
+	u, _ := ctx.Value(userKey{}).(*User)
+	return u
+}
+
+// WithUser returns a context of a request that u makes.
+func WithUser(ctx context.Context, u *User) context.Context {
+	return context.WithValue(ctx, userKey{}, u)
+}

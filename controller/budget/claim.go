@@ -1,0 +1,274 @@
+package budget
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+const (
+	takeOver    = 30 * time.Second // after which what was begun and is not done is tried again, by whoever comes first
+	maxAttempts = 10
+	// How often a status is written that says the same but for its numbers.
+	writeEvery = 30 * time.Second
+	// How old a status may get that holds new work: who reads it believes it for a few minutes.
+	refreshEvery = 2 * time.Minute
+	maxMessage   = 256
+)
+
+// The reasons of the condition WithinBudget.
+const (
+	reasonWithin   = "Within"
+	reasonWarned   = "Warned"
+	reasonExceeded = "Exceeded"
+	reasonUnknown  = "UseUnknown"
+	reasonInvalid  = "Invalid"
+)
+
+// endOfTime stands for the end of a lifetime.
+var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
+
+// settle brings the status of a budget up to date, and does what is to be done once.
+func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) {
+	b := c.budget
+	before := b.Status.DeepCopy()
+	status := e.statusOf(c, now, suspended)
+	due := claim(c, status, now, e.o.Identity)
+	status.ClosedUntil = closedUntil(status, c.period)
+	setCondition(c, status, now)
+	b.Status = *status
+	if len(due) == 0 && !e.worthWriting(b, before, now) {
+		return
+	}
+	if err := e.write(ctx, b); err != nil {
+		b.Status = *before // of what somebody else has written we know nothing yet
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name, "error", err)
+		}
+		return
+	}
+	e.act(ctx, c, due, now)
+}
+
+// statusOf returns what the status says before anything is done about it. What is not known stays what it was.
+func (e *Engine) statusOf(c *budgetCase, now time.Time, suspended int32) *v1alpha1.EnergyBudgetStatus {
+	b := c.budget
+	s := b.Status.DeepCopy()
+	s.ObservedGeneration, s.Suspended = b.Generation, suspended
+	if !statusPeriod(s).same(c.period) || c.err != nil {
+		*s = v1alpha1.EnergyBudgetStatus{ObservedGeneration: b.Generation, Suspended: suspended, Conditions: s.Conditions}
+		s.PeriodStart, s.PeriodEnd = stamp(c.period.from), stamp(c.period.to)
+	}
+	if c.use == nil {
+		return s
+	}
+	s.AsOf = stamp(c.use.asOf)
+	s.Percent = rounded(c.use.percent(&b.Spec.Limits))
+	c.use.tell(s, &b.Spec.Limits)
+	s.Exhausted = s.Percent >= whole
+	return s
+}
+
+func statusPeriod(s *v1alpha1.EnergyBudgetStatus) (p period) {
+	if s.PeriodStart != nil {
+		p.from = s.PeriodStart.Time
+	}
+	if s.PeriodEnd != nil {
+		p.to = s.PeriodEnd.Time
+	}
+	return p
+}
+
+func stamp(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	at := metav1.NewTime(t.UTC().Truncate(time.Second))
+	return &at
+}
+
+// claim writes into a status what is to be done now, and returns it as places in the status's list.
+func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string) (due []int) {
+	spec := &c.budget.Spec
+	// What is no longer asked for is forgotten; and what a raised limit has undone, so that it is done again at the new one.
+	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
+		asked := slices.ContainsFunc(spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })
+		return !asked || c.use != nil && s.Percent < float64(t.At) && t.Generation != c.budget.Generation
+	})
+	if c.err != nil || !c.period.holds(now) {
+		return nil
+	}
+	for i := range spec.Actions {
+		a := &spec.Actions[i]
+		at := slices.IndexFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(a, &t) })
+		switch {
+		case at >= 0 && unfinished(&s.Actions[at], now):
+			t := &s.Actions[at]
+			t.Time, t.By, t.Attempts = *stamp(now), by, t.Attempts+1
+		case at < 0 && c.use != nil && s.Percent >= float64(threshold(a)):
+			s.Actions = append(s.Actions, v1alpha1.BudgetActionTaken{
+				At: threshold(a), Do: a.Do, Webhook: a.Webhook, Percent: s.Percent, Generation: c.budget.Generation,
+				Time: *stamp(now), By: by, Attempts: 1,
+			})
+			at = len(s.Actions) - 1
+		default:
+			continue
+		}
+		if s.Actions[at].Do == v1alpha1.DeedHoldNewWork {
+			s.Actions[at].Done = stamp(now) // that it is written is all there is to do
+		}
+		due = append(due, at)
+	}
+	return due
+}
+
+func threshold(a *v1alpha1.BudgetAction) int32 { return cmp.Or(a.At, whole) }
+
+func is(a *v1alpha1.BudgetAction, t *v1alpha1.BudgetActionTaken) bool {
+	return threshold(a) == t.At && a.Do == t.Do && a.Webhook == t.Webhook
+}
+
+// unfinished reports whether something was begun so long ago that who began it must have died or failed.
+func unfinished(t *v1alpha1.BudgetActionTaken, now time.Time) bool {
+	return t.Done == nil && t.Attempts < maxAttempts && now.Sub(t.Time.Time) >= takeOver
+}
+
+// inForce returns whether something that lasts was begun and holds.
+func inForce(s *v1alpha1.EnergyBudgetStatus, do v1alpha1.BudgetDeed) bool {
+	return slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return t.Do == do })
+}
+
+func closedUntil(s *v1alpha1.EnergyBudgetStatus, p period) *metav1.Time {
+	switch {
+	case !inForce(s, v1alpha1.DeedHoldNewWork):
+		return nil
+	case p.to.IsZero():
+		return endOfTime.DeepCopy()
+	}
+	return stamp(p.to)
+}
+
+func setCondition(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time) {
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionWithinBudget, Status: metav1.ConditionTrue, Reason: reasonWithin, Message: "no limit is used up",
+		ObservedGeneration: c.budget.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	}
+	switch {
+	case c.err != nil:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonInvalid, "the budget counts for nothing: "+c.err.Error()
+	case s.AsOf == nil || c.use == nil && now.Sub(s.AsOf.Time) > refreshEvery:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonUnknown, "what was used is not known"
+	case s.Exhausted:
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonExceeded, "a limit is used up"
+	case len(s.Actions) > 0:
+		condition.Reason, condition.Message = reasonWarned, "no limit is used up, but there was a warning"
+	}
+	if c.use != nil {
+		if unsaid := c.use.unsaid(&c.budget.Spec.Limits); len(unsaid) > 0 {
+			condition.Message += "; " + strings.Join(unsaid, "; ")
+		}
+	}
+	condition.Message = bounded(condition.Message)
+	meta.SetStatusCondition(&s.Conditions, condition)
+}
+
+func bounded(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
+}
+
+// worthWriting reports whether a status says something new: what others wait for at once, numbers now and then.
+func (e *Engine) worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus, now time.Time) bool {
+	s := &b.Status
+	calm := *before
+	calm.AsOf, calm.Used, calm.Percent = s.AsOf, s.Used, s.Percent
+	calm.EstimatedShare, calm.UnchartedShare, calm.UnpricedShare, calm.Suspended = s.EstimatedShare, s.UnchartedShare, s.UnpricedShare, s.Suspended
+	quiet := slices.Clone(calm.Conditions) // its message has shares in it
+	for i := range quiet {
+		if n := meta.FindStatusCondition(s.Conditions, quiet[i].Type); n != nil {
+			quiet[i].Message = n.Message
+		}
+	}
+	calm.Conditions = quiet
+	if !equality.Semantic.DeepEqual(&calm, s) {
+		return true
+	}
+	if s.AsOf == nil {
+		return false
+	}
+	age := refreshEvery
+	if before.AsOf != nil {
+		age = s.AsOf.Sub(before.AsOf.Time)
+	}
+	changed := before.Percent != s.Percent || before.Suspended != s.Suspended || !equality.Semantic.DeepEqual(before.Used, s.Used)
+	return changed && age >= writeEvery || s.ClosedUntil != nil && age >= refreshEvery
+}
+
+func (e *Engine) write(ctx context.Context, b *v1alpha1.EnergyBudget) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	return e.o.Client.Status().Update(ctx, b)
+}
+
+// done notes in the status what was done, or why it was not. Somebody else may have written the status since.
+func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map[action]error, now time.Time) {
+	if len(results) == 0 {
+		return
+	}
+	current := b.DeepCopy()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if current == nil {
+			current = &v1alpha1.EnergyBudget{}
+			if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(b), current); err != nil {
+				return err
+			}
+		}
+		o := current
+		current = nil // whoever tries again reads again
+		for i := range o.Status.Actions {
+			t := &o.Status.Actions[i]
+			failed, ours := results[action{t.At, t.Do, t.Webhook}]
+			if !ours || t.By != e.o.Identity || t.Done != nil || o.UID != b.UID {
+				continue
+			}
+			if t.Message = ""; failed != nil {
+				t.Message = bounded(failed.Error())
+			} else {
+				t.Done = stamp(now)
+			}
+		}
+		if err := e.write(ctx, o); err != nil {
+			return err
+		}
+		b.ResourceVersion = o.ResourceVersion
+		b.Status = o.Status
+		return nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		e.o.Log.Warn("noting what was done about an EnergyBudget: it may be done again", "namespace", b.Namespace, "budget", b.Name, "error", err)
+	}
+}
+
+// action is one of the actions of a budget.
+type action struct {
+	at      int32
+	do      v1alpha1.BudgetDeed
+	webhook string
+}
+
+func (a action) String() string { return fmt.Sprintf("%d/%s", a.at, a.do) }

@@ -1,0 +1,331 @@
+package budget
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// Options are what an [Engine] is made of.
+type Options struct {
+	Ledger Ledger
+	Client client.Client // it may read from a cache
+	// Direct reads from the API server. nil: the client does.
+	Direct client.Reader
+	// MaySuspend reports whether anything may be suspended; see [Switch]. nil: always.
+	MaySuspend func(context.Context) (bool, error)
+	Every      time.Duration // between two looks; 0: 5 s
+	Webhook    string        // that Notify posts to where an action names none; administrators write it
+	Hosts      []string      // host or host:port of webhooks that may be at private addresses, and without TLS
+	Identity   string        // of this process; "": random
+	Now        func() time.Time
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // nil: none
+
+	post poster // of tests
+}
+
+const (
+	defaultEvery = 5 * time.Second
+	// A look that takes long is not to keep the ledger busy.
+	restFactor = 4
+	maxRest    = 30 * time.Second
+	minGap     = 250 * time.Millisecond // between two looks for which a booking is the reason
+	callTime   = 3 * time.Second        // of the API server; kubenergy release waits for longer
+	parallel   = 16
+)
+
+// Engine looks at budgets and acts.
+type Engine struct {
+	o       Options
+	own     *registry
+	notices notices
+	metrics *instruments
+
+	booked  chan struct{}
+	near    bool   // something is nearly due: a booking is reason to look
+	refused string // the last error of the ledger, told once
+	grew    map[types.NamespacedName]growth
+}
+
+// New returns an engine that does nothing until it is run.
+func New(o Options) (*Engine, error) {
+	if o.Ledger == nil || o.Client == nil {
+		return nil, errors.New("budgets need a ledger and a client")
+	}
+	if o.Every < 0 {
+		return nil, fmt.Errorf("budgets are looked at every %v: want more than 0", o.Every)
+	}
+	o.Every = cmp.Or(o.Every, defaultEvery)
+	o.Identity = cmp.Or(o.Identity, rand.Text())
+	if o.Direct == nil {
+		o.Direct = o.Client
+	}
+	if o.MaySuspend == nil {
+		o.MaySuspend = func(context.Context) (bool, error) { return true, nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.post == nil {
+		hooks, err := newWebhooks(o.Hosts)
+		if err != nil {
+			return nil, err
+		}
+		o.post = hooks.post
+	}
+	e := &Engine{o: o, own: newRegistry(), metrics: newInstruments(), booked: make(chan struct{}, 1), grew: map[types.NamespacedName]growth{}}
+	e.notices.init()
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(e.metrics); err != nil {
+			return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// Run looks until ctx ends.
+func (e *Engine) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for range noticeWorkers {
+		running.Go(func() { e.notify(ctx) })
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var hurried time.Time  // the last time that a booking was the reason
+	var took time.Duration // for the last look
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-e.booked:
+			// What is nearly due waits for nobody; else looking may take a part of the time, so that use which jumps from far
+			// below a threshold is seen soon too.
+			gap := minGap
+			if !e.near {
+				gap = max(minGap, restFactor*took)
+			}
+			pause(ctx, gap-time.Since(hurried))
+			hurried = time.Now()
+		}
+		began := time.Now()
+		e.safely("looking at budgets", func() { e.look(ctx) })
+		took = time.Since(began)
+		timer.Reset(max(e.o.Every-time.Since(began), min(restFactor*time.Since(began), maxRest)))
+	}
+}
+
+// Booked says that the ledger has got something new, which is looked at soon: at once where a budget is nearly used up.
+func (e *Engine) Booked() {
+	select {
+	case e.booked <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// safely keeps a panic in one part from ending the process.
+func (e *Engine) safely(what string, f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			e.o.Log.Error("a part of the budgets panicked", "part", what, "panic", r)
+		}
+	}()
+	f()
+}
+
+// budgetCase is a budget as it is looked at.
+type budgetCase struct {
+	budget *v1alpha1.EnergyBudget
+	period period
+	use    *use // nil: not known
+	err    error
+}
+
+// look compares all budgets with what was used, and acts.
+func (e *Engine) look(ctx context.Context) {
+	var list v1alpha1.EnergyBudgetList
+	if err := e.o.Client.List(ctx, &list); err != nil {
+		// Without the list nobody knows what is in force: everything stays as it is.
+		e.tell("listing EnergyBudgets", err)
+		return
+	}
+	now := e.o.Now()
+	var shared []*budgetCase
+	var each []*v1alpha1.EnergyBudget
+	for i := range list.Items {
+		b := &list.Items[i]
+		switch p, err := periodOf(&b.Spec.Period, now); {
+		case b.DeletionTimestamp != nil:
+		case b.Spec.Per == v1alpha1.PerWorkload:
+			each = append(each, b)
+		default:
+			shared = append(shared, &budgetCase{budget: b, period: p, err: err})
+		}
+	}
+	readable := make([]*budgetCase, 0, len(shared))
+	for _, c := range shared {
+		if c.err == nil {
+			readable = append(readable, c)
+		}
+	}
+	err := e.ask(ctx, readable, now)
+	allowances, listed, errOwn := e.allowances(ctx, each, now)
+	e.tell("asking", cmp.Or(err, errOwn))
+
+	enabled, errSwitch := e.o.MaySuspend(ctx)
+	if errSwitch != nil {
+		e.o.Log.Warn("whether anything may be suspended is not known: nothing new is", "error", errSwitch)
+	}
+	marks := e.suspensions(ctx)
+	work := errgroup.Group{}
+	work.SetLimit(parallel)
+	for _, c := range shared {
+		work.Go(func() error {
+			e.safely("a budget", func() { e.settle(ctx, c, now, marks.of(c.budget.Namespace, kube.BudgetLabel(c.budget.Name))) })
+			return nil
+		})
+	}
+	for _, a := range allowances {
+		work.Go(func() error {
+			e.safely("an allowance", func() { e.keep(ctx, a, now, enabled && errSwitch == nil) })
+			return nil
+		})
+	}
+	_ = work.Wait() // what failed was told, and is tried again
+	if enabled && errSwitch == nil {
+		e.suspendAll(ctx, shared)
+	}
+	if errSwitch == nil && listed && marks.err == nil {
+		e.resumeAll(ctx, marks, shared, allowances, enabled)
+	}
+	e.perWorkload(ctx, each, allowances, marks, now)
+	e.metrics.show(shared, allowances)
+	e.near = slices.ContainsFunc(shared, e.nearlyDue) || slices.ContainsFunc(allowances, (*allowance).near)
+	e.forget(list.Items)
+}
+
+// nearly is the share of a threshold from which on each booking is looked at.
+const nearly = 0.9
+
+// growth is by how many percent the use of a budget has grown when it last did.
+type growth struct{ percent, step float64 }
+
+// nearlyDue reports whether the next booking, or the one after that, may reach a threshold.
+func (e *Engine) nearlyDue(c *budgetCase) bool {
+	s, key := &c.budget.Status, client.ObjectKeyFromObject(c.budget)
+	g := e.grew[key]
+	if s.Percent > g.percent {
+		g.step = s.Percent - g.percent
+	}
+	g.percent = s.Percent
+	e.grew[key] = g
+	const ahead = 2
+	return slices.ContainsFunc(c.budget.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
+		at := float64(threshold(&a))
+		return (s.Percent >= nearly*at || s.Percent+ahead*g.step >= at) && !slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(&a, &t) })
+	})
+}
+
+func (a *allowance) near() bool {
+	percent := a.percent()
+	return percent < whole && slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
+		return percent >= nearly*float64(threshold(&x)) && percent < float64(threshold(&x))
+	})
+}
+
+// tell logs an error when it is another one than before.
+func (e *Engine) tell(what string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == e.refused {
+		return
+	}
+	e.refused = text
+	if err != nil {
+		e.o.Log.Error("budgets are not kept to: trying again", "part", what, "error", err)
+	}
+}
+
+// suspensions are the Jobs that budgets have suspended.
+type suspensions struct {
+	jobs   []*batchv1.Job
+	counts map[[2]string]int32
+	err    error
+}
+
+func (s *suspensions) of(namespace, label string) int32 { return s.counts[[2]string{namespace, label}] }
+
+func (e *Engine) suspensions(ctx context.Context) *suspensions {
+	s := &suspensions{counts: map[[2]string]int32{}}
+	var jobs batchv1.JobList
+	if s.err = e.o.Client.List(ctx, &jobs, client.HasLabels{kube.LabelBudgetSuspended}); s.err != nil {
+		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", s.err)
+		return s
+	}
+	for i := range jobs.Items {
+		j := &jobs.Items[i]
+		s.jobs = append(s.jobs, j)
+		if j.Spec.Suspend != nil && *j.Spec.Suspend {
+			s.counts[[2]string{j.Namespace, j.Labels[kube.LabelBudgetSuspended]}]++
+		}
+	}
+	return s
+}
+
+// forget drops what is remembered of budgets that are gone.
+func (e *Engine) forget(all []v1alpha1.EnergyBudget) {
+	there := make(map[types.NamespacedName]bool, len(all))
+	for i := range all {
+		there[client.ObjectKeyFromObject(&all[i])] = true
+	}
+	for key := range e.grew {
+		if !there[key] {
+			delete(e.grew, key)
+		}
+	}
+}
+
+// Saw is told of every pod and Job, and of what changes on them.
+func (e *Engine) Saw(o client.Object) {
+	switch o := o.(type) {
+	case *batchv1.Job:
+		e.own.saw(o, kube.MayHaveAllowance(o.Annotations) || kube.MayHaveAllowance(o.Spec.Template.Annotations))
+	case *v1.Pod:
+		e.own.saw(o, kube.MayHaveAllowance(o.Annotations) && runByNoJob(o))
+	}
+}
+
+// Lost is told of every pod and Job that is gone.
+func (e *Engine) Lost(o client.Object) { e.own.lost(o) }

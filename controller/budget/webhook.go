@@ -1,0 +1,211 @@
+package budget
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// Message is what a webhook is told, in JSON.
+type Message struct {
+	APIVersion string `json:"apiVersion"` // kubenergy.io/v1alpha1
+	Kind       string `json:"kind"`       // EnergyBudgetNotice
+	// Key is the same for each attempt to tell the same; it is also in the header Idempotency-Key.
+	Key       string    `json:"key"`
+	Time      time.Time `json:"time"`
+	Namespace string    `json:"namespace"`
+	Budget    string    `json:"budget"`             // its name, or Own
+	Workload  string    `json:"workload,omitempty"` // kind/name, of a budget per workload
+	At        int32     `json:"at"`
+	Percent   float64   `json:"percent"`
+	Exhausted bool      `json:"exhausted"`
+
+	PeriodStart    *time.Time             `json:"periodStart,omitempty"`
+	PeriodEnd      *time.Time             `json:"periodEnd,omitempty"`
+	Limits         *v1alpha1.BudgetLimits `json:"limits"`
+	Used           *v1alpha1.BudgetUse    `json:"used,omitempty"`
+	EstimatedShare float64                `json:"estimatedShare"`
+}
+
+const (
+	messageKind   = "EnergyBudgetNotice"
+	postTimeout   = 10 * time.Second
+	dialTimeout   = 5 * time.Second
+	maxAnswer     = 4 << 10
+	noticeWorkers = 4
+	maxNotices    = 512
+	maxPerSpace   = 16 // notices of a namespace that wait: a server that hangs is to keep nobody else's back
+)
+
+func messageOf(c *budgetCase, t *v1alpha1.BudgetActionTaken, now time.Time) *Message {
+	s := &c.budget.Status
+	m := &Message{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: keyOf(c.budget, c.period, t), Time: now.UTC(),
+		Namespace: c.budget.Namespace, Budget: c.budget.Name, At: t.At, Percent: t.Percent, Exhausted: s.Exhausted,
+		Limits: &c.budget.Spec.Limits, Used: s.Used, EstimatedShare: s.EstimatedShare,
+	}
+	if s.PeriodStart != nil {
+		m.PeriodStart = new(s.PeriodStart.UTC())
+	}
+	if s.PeriodEnd != nil {
+		m.PeriodEnd = new(s.PeriodEnd.UTC())
+	}
+	return m
+}
+
+// poster tells a webhook. administrators says that its URL comes from the options.
+type poster func(ctx context.Context, to string, administrators bool, m *Message) error
+
+// webhooks posts where it may.
+type webhooks struct {
+	hosts           map[string]bool
+	outside, inside *http.Client
+}
+
+func newWebhooks(hosts []string) (*webhooks, error) {
+	w := &webhooks{
+		hosts:   map[string]bool{},
+		outside: dial.NewClient(dial.Options{Timeout: dialTimeout}),
+		inside:  dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
+	}
+	for _, h := range hosts {
+		if h == "" || strings.ContainsAny(h, "/@ ") {
+			return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+		}
+		w.hosts[strings.ToLower(h)] = true
+	}
+	return w, nil
+}
+
+// post sends a message. Who may write budgets may name any URL, so it must be https to a public address unless administrators
+// allow the host.
+func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *Message) error {
+	u, err := url.Parse(to)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("the webhook's URL cannot be read")
+	}
+	doer := w.outside
+	allowed := administrators || w.hosts[strings.ToLower(u.Host)] || w.hosts[strings.ToLower(u.Hostname())]
+	if allowed {
+		doer = w.inside
+	}
+	if u.Scheme != "https" && !allowed {
+		return errors.New("the webhook's URL is not https, and its host is not among those that are allowed")
+	}
+	body, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("writing the message: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, postTimeout)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return errors.New("the webhook's URL cannot be read")
+	}
+	q.Header.Set("Content-Type", "application/json")
+	q.Header.Set("Idempotency-Key", m.Key)
+	q.Header.Set("User-Agent", "kubenergy-controller")
+	answer, err := doer.Do(q)
+	if err != nil {
+		return fmt.Errorf("the webhook at %s: %s", host(u), dial.Cause(err, postTimeout)) // a URL may have secrets in it
+	}
+	defer answer.Body.Close()
+	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // so that the connection can be used again
+	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("the webhook at %s answered %d", host(u), answer.StatusCode)
+	}
+	return nil
+}
+
+func host(u *url.URL) string {
+	if h, _, err := net.SplitHostPort(u.Host); err == nil {
+		return h
+	}
+	return u.Host
+}
+
+// notice is a message that is to be sent. Either budget or after says who is told what became of it.
+type notice struct {
+	engine    *Engine
+	budget    *v1alpha1.EnergyBudget
+	action    action
+	url       string // "": that of the options
+	message   *Message
+	namespace string
+	after     func(ctx context.Context, failed error)
+}
+
+// notices wait to be sent.
+type notices struct {
+	queue chan *notice
+	mu    sync.Mutex
+	count map[string]int // by namespace
+}
+
+func (n *notices) init() { n.queue, n.count = make(chan *notice, maxNotices), map[string]int{} }
+
+// add queues a notice. One that is lost, because too many wait, is begun again as if we had died.
+func (n *notices) add(x *notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.count[x.namespace] >= maxPerSpace {
+		return
+	}
+	select {
+	case n.queue <- x:
+		n.count[x.namespace]++
+	default:
+	}
+}
+
+func (n *notices) taken(x *notice) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.count[x.namespace]--; n.count[x.namespace] <= 0 {
+		delete(n.count, x.namespace)
+	}
+}
+
+// notify sends notices until ctx ends.
+func (e *Engine) notify(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case x := <-e.notices.queue:
+			e.safely("a webhook", func() { e.send(ctx, x) })
+			e.notices.taken(x)
+		}
+	}
+}
+
+func (e *Engine) send(ctx context.Context, x *notice) {
+	to, administrators := x.url, false
+	if to == "" {
+		to, administrators = e.o.Webhook, true
+	}
+	err := errors.New("no webhook is named, by the action or by the controller's options")
+	if to != "" {
+		err = e.o.post(ctx, to, administrators, x.message)
+	}
+	if err != nil {
+		e.o.Log.Warn("a webhook was not told of a budget", "namespace", x.namespace, "budget", x.message.Budget, "error", err)
+	}
+	if x.after != nil {
+		x.after(ctx, err)
+		return
+	}
+	e.done(ctx, x.budget, map[action]error{x.action: err}, e.o.Now())
+}

@@ -1,0 +1,134 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+const (
+	mostAhead  = 2 * time.Minute // that a node's clock may be ahead of ours
+	skewIsTold = 2 * time.Second
+)
+
+func unknownRates() ledger.Rates {
+	return ledger.Rates{PUE: 1, Carbon: math.NaN(), Price: math.NaN()}
+}
+
+// acked returns the highest number of a batch's stream that is booked, or 0.
+func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, error) {
+	acked, known := n.last(&b.Stream)
+	if known || h.past == nil {
+		return acked, nil
+	}
+	acked, known, err := h.past.Acked(ctx, b.Stream)
+	if err != nil {
+		return 0, err
+	}
+	if known {
+		n.remember(&b.Stream, acked)
+	}
+	return acked, nil
+}
+
+// book corrects, checks, names, prices and books a batch, which becomes the handler's.
+func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless bool) (ledger.Receipt, []named, error) {
+	now := h.c.Now()
+	h.correct(b, now)
+	h.parent(n, b, now)
+	limits := h.c.Envelope(b.Stream.Node).filled()
+	undo, err := n.envelope.reserve(b, limits, now)
+	if err != nil {
+		h.metrics.breach(err)
+		return ledger.Receipt{}, nil, err
+	}
+	h.compare(n, b, &limits)
+	r := h.c.Directory.resolve(b.Stream.Node, b.Shares, &h.news, now)
+	booking := &ledger.Booking{
+		Batch: b, Received: now, Consumers: r.consumers, Rates: h.c.Rates(b.Stream.Node, b.Start, b.End), Agentless: agentless,
+	}
+	// Who leaves must not leave us without knowing whether it is booked.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
+	defer cancel()
+	receipt, err := h.c.Ledger.Book(ctx, booking)
+	if !receipt.Booked && !errors.Is(err, context.DeadlineExceeded) { // of what took too long nobody knows
+		undo()
+	}
+	if err != nil {
+		return receipt, nil, err
+	}
+	n.remember(&b.Stream, receipt.Acked)
+	if receipt.Booked {
+		n.booked(b, now)
+		h.metrics.count(b, &r, &receipt)
+	}
+	return receipt, r.names, nil
+}
+
+// correct moves an interval that is said to end in the future: what has been used has been used by now. Any other time is
+// the node's word; it may have kept the batch for long.
+func (h *Handler) correct(b *batch.Batch, now time.Time) {
+	ahead := b.End.Sub(now)
+	if ahead > skewIsTold {
+		h.metrics.skewed.Inc()
+	}
+	if ahead > mostAhead {
+		h.metrics.moved.Inc()
+		b.SetWall(now)
+	}
+}
+
+// parent takes away the host that a node names if there is none of that name, or if it speaks of its virtual machines and
+// not of this one: what a guest tells is taken from its host's sums, and nobody may do that to a machine that is not its
+// host. It takes some time to know.
+func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
+	if b.Parent == nil {
+		return
+	}
+	host := h.peek(b.Parent.Host)
+	switch {
+	case host == nil:
+		if !h.c.Known(b.Parent.Host) {
+			if _, ok := h.c.Agents.Host(b.Parent.Host); !ok {
+				h.orphan(b, "there is no such host")
+			}
+		}
+	case host.names(b.Parent.VM, now):
+		n.confirmed()
+	case host.denies(b.Parent.VM, n.claims(now), now):
+		h.orphan(b, "the host does not speak of it")
+	}
+}
+
+func (h *Handler) orphan(b *batch.Batch, why string) {
+	h.metrics.orphans.Inc()
+	h.tell("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host, "vm", b.Parent.VM, "why", why)
+	b.Parent = nil
+}
+
+// compare notes whether the node's power is far from what its model says.
+func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
+	far, known := compare(b, *l)
+	if !known {
+		return
+	}
+	n.mu.Lock()
+	changed := n.strange != far
+	n.strange = far
+	n.mu.Unlock()
+	if far {
+		h.metrics.implausible.Inc()
+	}
+	if far && changed {
+		h.tell("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
+			"watts", float64(b.Measured.Joules())/(b.EndSinceBoot-b.StartSinceBoot).Seconds(), "idleWatts", float64(l.Idle), "maxWatts", float64(l.MaxPower))
+	}
+}
+
+// joules of an amount, for counters.
+func joules(u energy.Microjoules) float64 { return float64(u.Joules()) }

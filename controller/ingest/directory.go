@@ -1,0 +1,298 @@
+package ingest
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"hash/maphash"
+	"strings"
+	"sync"
+	"time"
+	"unique"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// DirectoryOptions are what a Directory needs.
+type DirectoryOptions struct {
+	// TeamLabel is the label of pods that names their team; where it is absent, app.kubernetes.io/part-of does. "":
+	// kubenergy.io/team.
+	TeamLabel string
+	// Strategy returns what placed a pod; "": kube-scheduler alone. nil: nobody knows.
+	Strategy func(*v1.Pod) string
+	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
+	MostDeleted int
+	Now         func() time.Time
+}
+
+// A Directory knows pods by their UIDs: what people call them, whom they belong to and where they run. It is told of them
+// by informers.
+type Directory struct {
+	o DirectoryOptions
+
+	mu   sync.RWMutex
+	pods map[uid]*entry
+	gone departed[uid]
+
+	parents map[types.NamespacedName]*parent // of Jobs
+	ended   departed[types.NamespacedName]
+}
+
+// Batches come late: an agent keeps them while the central unit is away.
+const (
+	keptFor  = 2 * time.Hour
+	mostGone = 200_000
+)
+
+const (
+	labelTeam = "kubenergy.io/team"
+	labelPart = "app.kubernetes.io/part-of"
+)
+
+// uid is a UID's 128 bits, or a digest of what is no UUID.
+type uid [16]byte
+
+// entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer keeps it.
+type entry struct {
+	name, owner string // the owner of a Job's or Deployment's pod is mostly the beginning of its name
+	kin         unique.Handle[kin]
+	node        unique.Handle[string]
+	containers  []container
+	gone        int64 // when it was deleted, Unix seconds; 0: it is there
+}
+
+// kin is what many pods have in common.
+type kin struct{ namespace, ownerKind, team, strategy string }
+
+type container struct {
+	low, high uint32 // of a hash of its ID
+	name      unique.Handle[string]
+}
+
+type parent struct {
+	name string
+	gone int64
+}
+
+var containerSeed = maphash.MakeSeed()
+
+// NewDirectory returns a Directory that knows nobody.
+func NewDirectory(o DirectoryOptions) *Directory {
+	o.TeamLabel, o.MostDeleted = cmp.Or(o.TeamLabel, labelTeam), cmp.Or(o.MostDeleted, mostGone)
+	if o.Strategy == nil {
+		o.Strategy = func(*v1.Pod) string { return "" }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Directory{
+		o: o, pods: map[uid]*entry{}, gone: departed[uid]{most: o.MostDeleted},
+		parents: map[types.NamespacedName]*parent{}, ended: departed[types.NamespacedName]{most: o.MostDeleted},
+	}
+}
+
+// Saw is told of every pod that an informer adds or updates.
+func (d *Directory) Saw(p *v1.Pod) {
+	id, e := uidOf(p), d.entryOf(p)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if before := d.pods[id]; before != nil {
+		if !before.same(e) {
+			return
+		}
+		if len(e.containers) == 0 {
+			e.containers = before.containers // a pod that has failed may forget them
+		}
+	}
+	d.pods[id] = e
+	d.sweep()
+}
+
+// Lost is told of every pod that was deleted. It is known for some more time.
+func (d *Directory) Lost(p *v1.Pod) {
+	id := uidOf(p)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, last := d.pods[id], d.entryOf(p)
+	switch {
+	case e == nil:
+		e = last
+		d.pods[id] = e
+	case !e.same(last):
+		return
+	}
+	if e.gone == 0 {
+		e.gone = d.o.Now().Unix()
+		d.gone.add(id, e.gone)
+	}
+	d.sweep()
+}
+
+// SawJob is told of every Job that an informer adds or updates: a pod names its Job, and only the Job names its CronJob.
+func (d *Directory) SawJob(j *batchv1.Job) {
+	owner := metav1.GetControllerOfNoCopy(j)
+	if owner == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.parents[types.NamespacedName{Namespace: j.Namespace, Name: j.Name}] = &parent{name: owner.Name}
+	d.sweep()
+}
+
+// LostJob is told of every Job that was deleted.
+func (d *Directory) LostJob(j *batchv1.Job) {
+	key := types.NamespacedName{Namespace: j.Namespace, Name: j.Name}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if p := d.parents[key]; p != nil && p.gone == 0 {
+		p.gone = d.o.Now().Unix()
+		d.ended.add(key, p.gone)
+	}
+	d.sweep()
+}
+
+// sweep forgets what was deleted long ago.
+func (d *Directory) sweep() {
+	before := d.o.Now().Add(-keptFor).Unix()
+	d.gone.sweep(before, func(id uid, at int64) {
+		if e := d.pods[id]; e != nil && e.gone == at {
+			delete(d.pods, id)
+		}
+	})
+	d.ended.sweep(before, func(job types.NamespacedName, at int64) {
+		if p := d.parents[job]; p != nil && p.gone == at {
+			delete(d.parents, job)
+		}
+	})
+}
+
+// departed is a queue of what was deleted, the oldest first.
+type departed[K any] struct {
+	most  int
+	queue []departure[K]
+}
+
+type departure[K any] struct {
+	key K
+	at  int64
+}
+
+func (q *departed[K]) add(key K, at int64) { q.queue = append(q.queue, departure[K]{key, at}) }
+
+// sweep takes out what was deleted before an instant, and what is too much.
+func (q *departed[K]) sweep(before int64, forget func(K, int64)) {
+	n := 0
+	for n < len(q.queue) && (q.queue[n].at < before || len(q.queue)-n > q.most) {
+		forget(q.queue[n].key, q.queue[n].at)
+		n++
+	}
+	q.queue = q.queue[n:] // append moves what is left to a new array, and the old one goes
+}
+
+func (d *Directory) entryOf(p *v1.Pod) *entry {
+	ownerKind, owner := ownerOf(p)
+	team := cmp.Or(p.Labels[d.o.TeamLabel], p.Labels[labelPart])
+	e := &entry{
+		name: p.Name, owner: owner, node: unique.Make(p.Spec.NodeName),
+		kin: unique.Make(kin{namespace: p.Namespace, ownerKind: ownerKind, team: team, strategy: d.o.Strategy(p)}),
+	}
+	if strings.HasPrefix(p.Name, owner) {
+		e.owner = p.Name[:len(owner)] // the same bytes
+	}
+	all := [...][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses}
+	for _, statuses := range all {
+		for i := range statuses {
+			if id := bareID(statuses[i].ContainerID); id != "" && statuses[i].Name != "" {
+				e.containers = append(e.containers, containerOf(id, statuses[i].Name))
+			}
+		}
+	}
+	return e
+}
+
+// same reports whether two are the same pod. UIDs do not come again, but anybody can write on a pod that it is the image of
+// another one.
+func (e *entry) same(o *entry) bool {
+	return e.name == o.name && e.kin.Value().namespace == o.kin.Value().namespace
+}
+
+// bareID returns a container's ID as its control group is called: without the runtime's name.
+func bareID(id string) string {
+	if _, bare, ok := strings.Cut(id, "://"); ok {
+		return bare
+	}
+	return id
+}
+
+func containerOf(id, name string) container {
+	h := maphash.String(containerSeed, id)
+	return container{low: uint32(h), high: uint32(h >> 32), name: unique.Make(name)}
+}
+
+// ownerOf returns what people know a pod by, as far as the pod itself says: a ReplicaSet's name is its Deployment's and a
+// hash.
+func ownerOf(p *v1.Pod) (kind, name string) {
+	owner := metav1.GetControllerOfNoCopy(p)
+	switch {
+	case owner == nil, owner.Kind == "Node": // a static pod
+		return "Pod", p.Name
+	case owner.Kind == "ReplicaSet":
+		if hash := p.Labels["pod-template-hash"]; hash != "" {
+			if deployment, ok := strings.CutSuffix(owner.Name, "-"+hash); ok && deployment != "" {
+				return "Deployment", deployment
+			}
+		}
+	}
+	return owner.Kind, owner.Name
+}
+
+// uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image in
+// the API server does not appear on the node.
+func uidOf(p *v1.Pod) uid {
+	if hash := p.Annotations["kubernetes.io/config.mirror"]; hash != "" {
+		return digested(hash)
+	}
+	return parseUID(string(p.UID))
+}
+
+// parseUID reads a UUID as Kubernetes writes it. What is written in any other way is something else.
+func parseUID(s string) (id uid) {
+	const length = 36
+	if len(s) != length || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return digested(s)
+	}
+	n := 0
+	for i := range length {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			continue
+		}
+		v := digit(s[i])
+		if v > 0xf {
+			return digested(s)
+		}
+		id[n/2] |= v << (4 * (1 - n%2))
+		n++
+	}
+	return id
+}
+
+func digit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 0xff
+}
+
+// digested returns bits that no UUID of a pod has: theirs are of version 4.
+func digested(s string) uid {
+	sum := sha256.Sum256([]byte(s))
+	id := uid(sum[:16])
+	id[6] = id[6]&0x0f | 0xf0
+	return id
+}

@@ -1,0 +1,285 @@
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// A Booker books. It may also have
+//
+//	Acked(context.Context, batch.Stream) (acked uint64, known bool, err error)
+//
+// which says what of a stream is booked: a batch of it is then acknowledged before anything else about it is looked at.
+type Booker interface {
+	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
+}
+
+type remembers interface {
+	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
+}
+
+// Config is what a Handler needs.
+type Config struct {
+	Ledger    Booker
+	Gate      *access.Gate
+	Agents    *access.HostTokens // of agents outside the cluster; nil: there are none
+	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
+	Directory *Directory
+	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked to wait. nil: it does.
+	Ready func() bool
+	// Rates are what a joule of a node emits and costs. nil: nobody knows.
+	Rates func(node string, from, to time.Time) ledger.Rates
+	// Envelope is what a node can do. nil: nobody knows.
+	Envelope func(node string) Limits
+	// Known reports whether there is a node of a name, besides those that have sent something. nil: there are none.
+	Known func(node string) bool
+
+	Concurrent  int           // requests that are read and booked at once; 0: 256
+	ReadTimeout time.Duration // of a body; 0: 15 s
+	Now         func() time.Time
+	Log         *slog.Logger
+	Registerer  prometheus.Registerer // nil: none
+}
+
+// ErrRefused says that a batch is wrong: it will never be booked as it is.
+var ErrRefused = errors.New("refused")
+
+const (
+	concurrent = 256
+	memory     = 192 << 20 // bytes that batches may take while they are read
+
+	readTimeout = 15 * time.Second // of a body
+	bookTimeout = 30 * time.Second
+	mostAtOnce  = 4 // requests of one node; one is what the protocol wants, and its client may give up and come again
+
+	busyAfter     = 5 * time.Second
+	readOnlyAfter = 30 * time.Second
+)
+
+// A Handler takes batches: POST /api/v1/batches, as docs/protocol.md says.
+type Handler struct {
+	c       Config
+	past    remembers // nil: the ledger does not say
+	slots   chan struct{}
+	memory  *semaphore.Weighted
+	news    novelties
+	metrics *metrics
+	audit   *rate.Limiter
+	unsaid  atomic.Int64 // lines that were too many
+
+	mu    sync.Mutex
+	nodes map[string]*node
+	swept int // how many nodes there were after the last sweep
+}
+
+// New returns a Handler.
+func New(c Config) (*Handler, error) {
+	if c.Ledger == nil || c.Gate == nil || c.Directory == nil {
+		return nil, errors.New("batches need a ledger, a gate and a directory")
+	}
+	if c.Ready == nil {
+		c.Ready = func() bool { return true }
+	}
+	if c.Rates == nil {
+		c.Rates = func(string, time.Time, time.Time) ledger.Rates { return unknownRates() }
+	}
+	if c.Envelope == nil {
+		c.Envelope = func(string) Limits { return Limits{} }
+	}
+	if c.Known == nil {
+		c.Known = func(string) bool { return false }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	c.Concurrent, c.ReadTimeout = cmp.Or(c.Concurrent, concurrent), cmp.Or(c.ReadTimeout, readTimeout)
+	const lines = 20
+	h := &Handler{
+		c: c, slots: make(chan struct{}, c.Concurrent), memory: semaphore.NewWeighted(memory), nodes: map[string]*node{},
+		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
+	}
+	h.past, _ = c.Ledger.(remembers)
+	return h, nil
+}
+
+// ServeHTTP takes a batch.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := h.c.Now()
+	reply := h.serve(w, r)
+	h.metrics.batches.WithLabelValues(reply.result).Inc()
+	h.metrics.seconds.Observe(h.c.Now().Sub(began).Seconds())
+	switch {
+	case reply.refuse != nil:
+		h.c.Gate.Refuse(w, reply.refuse)
+	case reply.ack != nil:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(reply.ack) // a client that is gone asks again
+	case reply.after > 0:
+		access.Busy(w, reply.status, reply.after, reply.text)
+	default:
+		if reply.status == http.StatusMethodNotAllowed {
+			w.Header().Set("Allow", http.MethodPost)
+		}
+		access.Answer(w, reply.status, reply.text)
+	}
+}
+
+// reply is how a request is answered.
+type reply struct {
+	result string // for the metric: one of a few
+	ack    []byte // the acknowledgement, or
+	refuse error  // why it is not known who asks, or
+	status int    // a status, and what is said with it
+	text   string
+	after  time.Duration // when to come again
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
+	if r.Method != http.MethodPost {
+		return &reply{result: "malformed", status: http.StatusMethodNotAllowed, text: "POST only"}
+	}
+	h.hurry(w)
+	from, refused := h.sender(r)
+	if refused != nil {
+		return refused
+	}
+	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
+		return &reply{result: "busy", status: http.StatusTooManyRequests, after: wait, text: "too many requests of this node"}
+	}
+	if !from.outside && !h.c.Ready() {
+		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "not all pods are known yet"}
+	}
+	n := h.node(from.node)
+	if !n.enter() {
+		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: time.Second, text: "other requests of this node are not done"}
+	}
+	defer n.leave()
+	select {
+	case h.slots <- struct{}{}:
+		defer func() { <-h.slots }()
+	default:
+		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many requests"}
+	}
+	data, free, refused := h.read(w, r, from.node)
+	defer free()
+	if refused != nil {
+		return refused
+	}
+	b, err := batch.Decode(data)
+	if err != nil {
+		return &reply{result: "malformed", status: http.StatusUnprocessableEntity, text: err.Error()}
+	}
+	return h.take(r.Context(), from, n, b)
+}
+
+// take books a batch of a node whose sender is known, and says what to answer.
+func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batch) *reply {
+	if b.Stream.Node != from.node {
+		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node, "from", from.address)
+		return &reply{result: "forbidden", status: http.StatusForbidden, text: "this token is not that of node " + b.Stream.Node}
+	}
+	acked, err := h.acked(ctx, n, b)
+	if err != nil {
+		return h.failed(b, err)
+	}
+	if b.Last <= acked {
+		return acknowledge(b, acked, nil, "again")
+	}
+	receipt, names, err := h.book(ctx, n, b, false)
+	if err != nil {
+		return h.failed(b, err)
+	}
+	if !receipt.Booked {
+		return acknowledge(b, receipt.Acked, names, "again")
+	}
+	return acknowledge(b, receipt.Acked, names, "booked")
+}
+
+func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
+	const each = 256 // bytes of a pod's names, about
+	body := make([]byte, 0, each*(len(names)+1))
+	return &reply{result: result, ack: appendAck(body, b.Stream.Epoch, acked, names)}
+}
+
+// failed says how to answer for a batch that is not booked: always such that it is kept.
+func (h *Handler) failed(b *batch.Batch, err error) *reply {
+	var broken *breach
+	switch {
+	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
+		h.tell("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		return &reply{result: "conflict", status: http.StatusConflict, text: err.Error()}
+	case errors.As(err, &broken):
+		h.tell("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		return &reply{result: "refused", status: http.StatusUnprocessableEntity, text: err.Error()}
+	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
+		return &reply{result: "refused", status: http.StatusUnprocessableEntity, text: err.Error()}
+	case errors.Is(err, ledger.ErrReadOnly):
+		return &reply{result: "readonly", status: http.StatusServiceUnavailable, after: readOnlyAfter, text: ledger.ErrReadOnly.Error()}
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "booking takes too long"}
+	}
+	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
+	return &reply{result: "error", status: http.StatusInternalServerError, text: "booking failed"}
+}
+
+// Local books a batch that the central unit has made itself. An error that is [ErrRefused], [ledger.ErrOverlap] or
+// [ledger.ErrPartly] says that the batch will never be booked as it is; after others it may be tried again.
+func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) error {
+	if err := b.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	own := *b // what is corrected is not the caller's
+	key := own.Stream.Node
+	if agentless {
+		key += "\n" // no node's name: what an agent tells and what is estimated cover the same time
+	}
+	n := h.node(key)
+	_, _, err := h.book(ctx, n, &own, agentless)
+	if broken, ok := errors.AsType[*breach](err); ok {
+		err = fmt.Errorf("%w: %w", ErrRefused, broken)
+	}
+	result := "local"
+	if err != nil {
+		result = "local_failed"
+	}
+	h.metrics.batches.WithLabelValues(result).Inc()
+	return err
+}
+
+// Implausible reports whether what a node said last is far from what a model of its hardware says.
+func (h *Handler) Implausible(name string) bool {
+	h.mu.Lock()
+	n := h.nodes[name]
+	h.mu.Unlock()
+	return n != nil && n.far()
+}
+
+// tell writes a line that somebody who sends batches can cause: there are not more than one in a second of them.
+func (h *Handler) tell(text string, args ...any) {
+	if !h.audit.Allow() {
+		h.unsaid.Add(1)
+		return
+	}
+	if n := h.unsaid.Swap(0); n > 0 {
+		args = append(args, "linesLeftOut", n)
+	}
+	h.c.Log.Warn(text, args...) //nolint:sloglint // the callers' texts are literals
+}

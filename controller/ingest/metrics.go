@@ -1,0 +1,73 @@
+package ingest
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// metrics have a fixed number of series: which node it was is in the log.
+type metrics struct {
+	batches                     *prometheus.CounterVec
+	seconds                     prometheus.Histogram
+	energy, foreign             prometheus.Counter
+	breaches                    *prometheus.CounterVec
+	skewed, moved, orphans      prometheus.Counter
+	implausible, gaps, nameless prometheus.Counter
+}
+
+func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "kubenergy_ingest_" + name, Help: help})
+	}
+	m := &metrics{
+		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_ingest_batches_total", Help: "Batches, by what became of them.",
+		}, []string{"result"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kubenergy_ingest_seconds", Help: "Time that a request took, from its token to the acknowledgement.",
+			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}),
+		energy:  counter("joules_total", "Energy that was booked, of guests too."),
+		foreign: counter("foreign_joules_total", "Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
+		breaches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_ingest_impossible_total", Help: "Batches that were refused because their node cannot do that, by the limit that they break.",
+		}, []string{"limit"}),
+		skewed:      counter("ahead_total", "Batches whose node's clock is more than 2 s ahead."),
+		moved:       counter("moved_total", "Batches that ended so far in the future that they were booked as if they ended when they came."),
+		orphans:     counter("orphans_total", "Batches that name a host which does not exist or does not speak of them; they are booked without it."),
+		implausible: counter("implausible_total", "Batches whose power is far from what a model of the hardware says; they are booked."),
+		gaps:        counter("gaps_total", "Batches before which numbers of their stream are missing."),
+		nameless:    counter("nameless_shares_total", "Shares of pods that nobody knows."),
+	}
+	pods := func(state, help string, value func() int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "kubenergy_ingest_pods", Help: help, ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(value()) })
+	}
+	const help = "Pods whose names are known: those that exist, and those that were deleted lately."
+	if registry != nil {
+		registry.MustRegister(m.batches, m.seconds, m.energy, m.foreign, m.breaches, m.skewed, m.moved, m.orphans, m.implausible, m.gaps, m.nameless,
+			pods("existing", help, func() int { there, _ := d.Count(); return there }),
+			pods("deleted", help, func() int { _, gone := d.Count(); return gone }))
+	}
+	return m
+}
+
+func (m *metrics) breach(err error) {
+	if b, ok := errors.AsType[*breach](err); ok {
+		m.breaches.WithLabelValues(b.limit).Inc()
+	}
+}
+
+func (m *metrics) count(b *batch.Batch, r *resolution, receipt *ledger.Receipt) {
+	m.energy.Add(joules(b.Measured))
+	m.foreign.Add(joules(r.foreign))
+	m.nameless.Add(float64(r.nameless))
+	if receipt.Gap {
+		m.gaps.Inc()
+	}
+}

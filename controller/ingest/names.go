@@ -1,0 +1,178 @@
+package ingest
+
+import (
+	"hash/maphash"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// PodNames are what is known of a pod.
+type PodNames struct {
+	Namespace, Pod, Node string
+	OwnerKind, Owner     string
+	Parent               string // what made the owner
+	Team, Strategy       string
+}
+
+// Names returns what is known of a pod.
+func (d *Directory) Names(podUID string) (PodNames, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	e := d.pods[parseUID(podUID)]
+	if e == nil {
+		return PodNames{}, false
+	}
+	return d.names(e), true
+}
+
+func (d *Directory) names(e *entry) PodNames {
+	k := e.kin.Value()
+	n := PodNames{
+		Namespace: k.namespace, Pod: e.name, Node: e.node.Value(), OwnerKind: k.ownerKind, Owner: e.owner, Team: k.team, Strategy: k.strategy,
+	}
+	if k.ownerKind == "Job" {
+		if p := d.parents[types.NamespacedName{Namespace: k.namespace, Name: e.owner}]; p != nil {
+			n.Parent = p.name
+		}
+	}
+	return n
+}
+
+// Container returns the name of a pod's container, or "".
+func (d *Directory) Container(podUID, containerID string) string {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if e := d.pods[parseUID(podUID)]; e != nil {
+		return e.container(containerID)
+	}
+	return ""
+}
+
+func (e *entry) container(id string) string {
+	h := maphash.String(containerSeed, id)
+	for i := range e.containers {
+		if c := &e.containers[i]; uint64(c.high)<<32|uint64(c.low) == h {
+			return c.name.Value()
+		}
+	}
+	return ""
+}
+
+// Count returns how many pods there are, and how many of the others are remembered.
+func (d *Directory) Count() (there, gone int) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	gone = len(d.gone.queue)
+	return max(0, len(d.pods)-gone), gone
+}
+
+// resolution is who the consumers of a batch are.
+type resolution struct {
+	consumers []ledger.Consumer
+	names     []named            // of the node's own pods, in the order of the shares
+	foreign   energy.Microjoules // said of pods that run elsewhere
+	nameless  int                // pods that nobody knows
+}
+
+// resolve says who the shares of a node's batch are.
+func (d *Directory) resolve(node string, shares []energy.Share, news *novelties, now time.Time) resolution {
+	r := resolution{consumers: make([]ledger.Consumer, len(shares)), names: make([]named, 0, len(shares))}
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	last := -1 // the share before, if it is of the same pod: shares are sorted
+	var lastUID string
+	var lastEntry *entry
+	for i := range shares {
+		s, c := &shares[i], &r.consumers[i]
+		podUID, containerID, isPod := energy.PodOf(s.ID)
+		if !isPod {
+			*c = apart(s.ID, news, node, now)
+			continue
+		}
+		if last < 0 || podUID != lastUID {
+			e := d.pods[parseUID(podUID)]
+			last, lastUID, lastEntry = i, podUID, e
+			*c = d.pod(e, s.ID[:len(s.ID)-containerPart(containerID)], node, news, now)
+		} else {
+			*c = r.consumers[last]
+		}
+		switch c.Account.Kind {
+		case ledger.Foreign:
+			r.foreign += s.Dynamic + s.Idle
+		case ledger.Workload:
+			r.name(c, podUID, containerID, lastEntry)
+		}
+	}
+	return r
+}
+
+// containerPart returns the length of what follows the pod in a consumer's ID.
+func containerPart(containerID string) int {
+	if containerID == "" {
+		return 0
+	}
+	return len("/") + len(containerID)
+}
+
+// pod returns who a pod is, as its node may call it.
+func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Time) ledger.Consumer {
+	c := ledger.Consumer{Key: key}
+	c.Account.Kind = ledger.Workload
+	switch {
+	case e != nil && e.node.Value() == node:
+		n := d.names(e)
+		c.Pod = n.Pod
+		a := &c.Account
+		a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy = n.Namespace, n.OwnerKind, n.Owner, n.Parent, n.Team, n.Strategy
+	case !news.admit(node, key, now):
+		return crowd()
+	case e != nil && e.node.Value() != "":
+		c.Account.Kind = ledger.Foreign
+	}
+	return c
+}
+
+// apart returns who a consumer is that is no pod.
+func apart(id string, news *novelties, node string, now time.Time) ledger.Consumer {
+	c := ledger.Consumer{Key: id}
+	if vm, ok := energy.VMOf(id); ok {
+		c.Account.Kind, c.Account.Owner = ledger.VM, vm
+	} else if path, ok := energy.CgroupOf(id); ok {
+		c.Account.Kind, c.Account.Owner = ledger.Cgroup, path
+	} else { // system and others
+		c.Account.Kind = ledger.System
+		return c
+	}
+	if !news.admit(node, id, now) {
+		return crowd()
+	}
+	return c
+}
+
+// crowd is who stands for consumers that a node has named too many of.
+func crowd() ledger.Consumer {
+	return ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
+}
+
+// name notes what a pod and its container are called, for the acknowledgement.
+func (r *resolution) name(c *ledger.Consumer, podUID, containerID string, e *entry) {
+	if c.Pod == "" {
+		r.nameless++
+		return
+	}
+	if last := len(r.names) - 1; last < 0 || r.names[last].uid != podUID {
+		r.names = append(r.names, named{uid: podUID, namespace: c.Account.Namespace, pod: c.Pod})
+	}
+	if containerID == "" {
+		return
+	}
+	if name := e.container(containerID); name != "" {
+		n := &r.names[len(r.names)-1]
+		n.containers = append(n.containers, namedContainer{containerID, name})
+	}
+}

@@ -1,0 +1,48 @@
+package ingest
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// novelties bound how many names a node can invent: of virtual machines, of control groups, of pods that nobody knows. Each
+// is a row in the ledger.
+type novelties struct {
+	mu    sync.Mutex
+	began time.Time
+	seen  map[uint64]struct{}
+	of    map[string]int // by node
+}
+
+const (
+	noveltiesFor     = 24 * time.Hour
+	mostNovelOfNode  = 20_000
+	mostNovelOfNodes = 1_000_000
+)
+
+var noveltySeed = maphash.MakeSeed()
+
+// admit reports whether a node may name a consumer: it has before, or has not named too many.
+func (n *novelties) admit(node, id string, now time.Time) bool {
+	var h maphash.Hash
+	h.SetSeed(noveltySeed)
+	_, _ = h.WriteString(node)
+	_ = h.WriteByte(0)
+	_, _ = h.WriteString(id)
+	sum := h.Sum64()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.seen == nil || now.Sub(n.began).Abs() > noveltiesFor {
+		n.began, n.seen, n.of = now, map[uint64]struct{}{}, map[string]int{}
+	}
+	if _, known := n.seen[sum]; known {
+		return true
+	}
+	if n.of[node] >= mostNovelOfNode || len(n.seen) >= mostNovelOfNodes {
+		return false
+	}
+	n.seen[sum] = struct{}{}
+	n.of[node]++
+	return true
+}

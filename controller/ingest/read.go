@@ -1,0 +1,178 @@
+package ingest
+
+import (
+	"bufio"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// What a body may be. Ten thousand consumers with random IDs are about a megabyte, compressed.
+const (
+	mostCompressed = 8 << 20
+	firstBuffer    = 64 << 10
+	perByte        = 3 // bytes of memory that a byte of JSON costs while it is read, about
+)
+
+var (
+	buffers = sync.Pool{New: func() any { return new(make([]byte, 0, firstBuffer)) }}
+	unzips  = sync.Pool{New: func() any { return &unzipper{in: bufio.NewReader(nil)} }}
+)
+
+// unzipper unpacks one member: others that follow it, each of which costs more to begin than it has bytes, are no batch.
+type unzipper struct {
+	in  *bufio.Reader
+	out gzip.Reader
+}
+
+func (u *unzipper) open(body io.Reader) error {
+	u.in.Reset(body)
+	if err := u.out.Reset(u.in); err != nil {
+		return err
+	}
+	u.out.Multistream(false)
+	return nil
+}
+
+// Read implements io.Reader.
+func (u *unzipper) Read(p []byte) (int, error) {
+	n, err := u.out.Read(p)
+	if errors.Is(err, io.EOF) {
+		if _, more := u.in.ReadByte(); !errors.Is(more, io.EOF) {
+			return n, cmp.Or(more, errFollows)
+		}
+	}
+	return n, err
+}
+
+var errFollows = errors.New("something follows")
+
+// read returns what a request of a node holds, unpacked. free gives back what it takes.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), refused *reply) {
+	free = func() {}
+	zipped, refused := encodingOf(r)
+	if refused != nil {
+		return nil, free, refused
+	}
+	limit := int64(batch.MaxBytes)
+	if zipped {
+		limit = mostCompressed
+	}
+	if r.ContentLength > limit {
+		return nil, free, tooLarge()
+	}
+	if !h.memory.TryAcquire(perByte * firstBuffer) {
+		return nil, free, crowded()
+	}
+	b := &body{memory: h.memory, taken: perByte * firstBuffer, buffer: buffers.Get().(*[]byte)}
+	h.hurry(w)
+	from := io.Reader(http.MaxBytesReader(w, r.Body, limit))
+	if zipped {
+		unzip := unzips.Get().(*unzipper)
+		defer unzips.Put(unzip)
+		if err := unzip.open(from); err != nil {
+			return nil, b.free, unreadable(err)
+		}
+		from = unzip
+	}
+	refused = b.fill(from)
+	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
+		h.c.Gate.ChargeAgent(node, size/firstBuffer)
+	}
+	if refused == nil {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	return b.data, b.free, refused
+}
+
+// body is what has been read, and the memory that it takes.
+type body struct {
+	memory *semaphore.Weighted
+	taken  int64
+	buffer *[]byte // of the pool
+	data   []byte
+}
+
+func (b *body) free() {
+	b.memory.Release(b.taken)
+	buffers.Put(b.buffer)
+}
+
+// fill reads until the end, in a buffer that grows as long as there is memory.
+func (b *body) fill(from io.Reader) *reply {
+	b.data = (*b.buffer)[:0]
+	for {
+		if len(b.data) == cap(b.data) {
+			more := int64(cap(b.data))
+			if !b.memory.TryAcquire(perByte * more) {
+				return crowded()
+			}
+			b.taken += perByte * more
+			b.data = append(make([]byte, 0, 2*cap(b.data)), b.data...)
+		}
+		n, err := from.Read(b.data[len(b.data):cap(b.data)])
+		b.data = b.data[:len(b.data)+n]
+		switch {
+		case len(b.data) > batch.MaxBytes:
+			return tooLarge()
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return unreadable(err)
+		}
+	}
+}
+
+// hurry gives a client so much time for a body: one that is slow must not keep its place. It holds too for what the server
+// reads of a body that nobody wants. Not all servers can do it, as those of tests.
+func (h *Handler) hurry(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.c.ReadTimeout))
+}
+
+// encodingOf reports whether a body is compressed, or says that it is not what is taken here.
+func encodingOf(r *http.Request) (zipped bool, refused *reply) {
+	unsupported := func(text string) (bool, *reply) {
+		return false, &reply{result: "malformed", status: http.StatusUnsupportedMediaType, text: text}
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return unsupported("the Content-Type is application/json")
+	}
+	switch strings.ToLower(strings.Join(r.Header.Values("Content-Encoding"), ",")) {
+	case "", "identity":
+		return false, nil
+	case "gzip":
+		return true, nil
+	}
+	return unsupported("the Content-Encoding is gzip, or there is none")
+}
+
+func tooLarge() *reply {
+	return &reply{result: "too_large", status: http.StatusRequestEntityTooLarge, text: "a batch has at most 16 MiB, and 8 MiB compressed"}
+}
+
+func crowded() *reply {
+	return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many large batches at once"}
+}
+
+func unreadable(err error) *reply {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return tooLarge()
+	}
+	if timeout, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err); ok && timeout.Timeout() {
+		return &reply{result: "malformed", status: http.StatusRequestTimeout, text: "the body does not come"}
+	}
+	return &reply{result: "malformed", status: http.StatusBadRequest, text: "the body cannot be read"}
+}

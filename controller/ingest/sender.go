@@ -1,0 +1,42 @@
+package ingest
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/kubenergy/kubenergy/controller/access"
+)
+
+// sender is who sends a batch.
+type sender struct {
+	node    string
+	user    string
+	address string
+	outside bool // of the cluster
+}
+
+// sender finds out which node a request may speak for.
+func (h *Handler) sender(r *http.Request) (*sender, *reply) {
+	token := access.Token(r)
+	if host, ok := h.c.Agents.Find(token); ok {
+		return &sender{node: host.Node, user: "host", address: r.RemoteAddr, outside: true}, nil
+	}
+	u, err := h.c.Gate.Agent(access.From(r), token)
+	switch {
+	case errors.Is(err, access.ErrUnauthenticated):
+		return nil, &reply{result: "unauthenticated", refuse: err}
+	case err != nil:
+		return nil, &reply{result: "busy", refuse: err}
+	}
+	forbid := func(text string) (*sender, *reply) {
+		h.tell("somebody who is no agent has sent a batch", "user", u.Name, "from", r.RemoteAddr, "why", text)
+		return nil, &reply{result: "forbidden", status: http.StatusForbidden, text: text}
+	}
+	switch {
+	case h.c.AgentUser == "" || u.Name != h.c.AgentUser:
+		return forbid("only agents send batches")
+	case u.Node() == "":
+		return forbid("the token is not bound to a node: that needs a pod's token, and Kubernetes 1.30 or newer")
+	}
+	return &sender{node: u.Node(), user: u.Name, address: r.RemoteAddr}, nil
+}

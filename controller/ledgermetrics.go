@@ -1,0 +1,115 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/api"
+)
+
+// ledgerMetrics shows how the ledger does at each scrape.
+type ledgerMetrics struct {
+	ledger interface {
+		Writable() (bool, error)
+		Activity() ledger.Activity
+		Statistics(ctx context.Context) (ledger.Statistics, error)
+	}
+	nodes func() api.NodesPower
+	now   func() time.Time
+
+	mu     sync.Mutex
+	looked time.Time
+	store  ledger.Statistics
+}
+
+// Counting what a database holds is work for it.
+const statisticsEvery = time.Minute
+
+// staleAfter is when watts are no longer decided by.
+const staleAfter = 45 * time.Second
+
+var (
+	ledgerWritable = prometheus.NewDesc("kubenergy_ledger_writable", "1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.", nil, nil)
+	ledgerBookings = prometheus.NewDesc("kubenergy_ledger_bookings_total", "Batches that were to be booked, by what became of them.", []string{"result"}, nil)
+	ledgerGaps     = prometheus.NewDesc("kubenergy_ledger_gaps_total", "Batches before which numbers of their stream are missing: they were lost.", nil, nil)
+	ledgerCommits  = prometheus.NewDesc("kubenergy_ledger_commits_total", "Transactions of bookings.", []string{"result"}, nil)
+	ledgerWriting  = prometheus.NewDesc("kubenergy_ledger_commit_seconds_total", "Time spent in them.", nil, nil)
+	ledgerFolds    = prometheus.NewDesc("kubenergy_ledger_folds_total", "Transactions that move bookings from the journal into windows and sums.", nil, nil)
+	ledgerFolding  = prometheus.NewDesc("kubenergy_ledger_fold_seconds_total", "Time spent in them.", nil, nil)
+	ledgerWaiting  = prometheus.NewDesc("kubenergy_ledger_waiting_bookings", "Batches that wait to be written.", nil, nil)
+	ledgerJournal  = prometheus.NewDesc("kubenergy_ledger_journal_bookings", "Batches that are on disk and not in windows and sums yet.", nil, nil)
+	ledgerBytes    = prometheus.NewDesc("kubenergy_ledger_bytes", "Size of the ledger on disk.", nil, nil)
+	meteredNodes   = prometheus.NewDesc("kubenergy_metered_nodes", "Nodes that have been metered lately, by whether their watts are decided by.", []string{"state"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m *ledgerMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		ledgerWritable, ledgerBookings, ledgerGaps, ledgerCommits, ledgerWriting, ledgerFolds, ledgerFolding, ledgerWaiting, ledgerJournal, ledgerBytes, meteredNodes,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *ledgerMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	writable, _ := m.ledger.Writable()
+	gauge(ledgerWritable, float64(count(writable)))
+	a := m.ledger.Activity()
+	counter(ledgerBookings, float64(a.Booked), "booked")
+	counter(ledgerBookings, float64(a.Again), "again")
+	counter(ledgerBookings, float64(a.Refused), "refused")
+	counter(ledgerGaps, float64(a.Gaps))
+	counter(ledgerCommits, float64(a.Commits), "ok")
+	counter(ledgerCommits, float64(a.Failures), "failed")
+	counter(ledgerWriting, a.Writing.Seconds())
+	counter(ledgerFolds, float64(a.Folds))
+	counter(ledgerFolding, a.Folding.Seconds())
+	gauge(ledgerWaiting, float64(a.Waiting))
+	if s, ok := m.statistics(); ok {
+		gauge(ledgerJournal, float64(s.Journal))
+		gauge(ledgerBytes, float64(s.Bytes))
+	}
+	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
+	now := m.now()
+	for _, n := range m.nodes().Nodes {
+		switch {
+		case now.Sub(n.AsOf) > staleAfter:
+			states["stale"]++
+		case n.Implausible:
+			states["implausible"]++
+		default:
+			states["live"]++
+		}
+	}
+	for state, n := range states {
+		gauge(meteredNodes, float64(n), state)
+	}
+}
+
+func (m *ledgerMetrics) statistics() (s ledger.Statistics, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now().Sub(m.looked) < statisticsEvery {
+		return m.store, true
+	}
+	const patience = 5 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := m.ledger.Statistics(ctx)
+	if err != nil {
+		return s, false
+	}
+	m.store, m.looked = s, m.now()
+	return s, true
+}

@@ -1,0 +1,341 @@
+package kube
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// What people write on a pod, on a Job or on its pod template to give it a budget of its own.
+const (
+	AnnotationBudgetKWh    = prefix + "energy-budget-kwh"    // energy at its nodes, over its lifetime
+	AnnotationBudgetAction = prefix + "energy-budget-action" // log, notify, annotate, label, event or suspend; by default log
+)
+
+// What is written on Jobs and pods when a budget is used up.
+const (
+	AnnotationBudgetExceeded   = prefix + "energy-budget-exceeded"    // "true"; the same as a label
+	AnnotationBudgetExceededBy = prefix + "energy-budget-exceeded-by" // kWh
+	AnnotationBudgetActions    = prefix + "energy-budget-actions"     // what was done about a budget of its own, and when it was begun
+
+	LabelBudgetSuspended          = prefix + "budget-suspended" // on Jobs that a budget suspended: its name, or OwnBudget
+	AnnotationBudgetReleased      = prefix + "budget-released"  // the value of that label: that budget does not suspend this Job again
+	AnnotationBudgetSuspendedTill = prefix + "budget-suspended-until"
+)
+
+// Keys of Compute Gardener for the same, written where its budget came from.
+const (
+	GardenerBudgetExceeded   = gardener + "energy-budget-exceeded"
+	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
+)
+
+// Labels of pods by which the ledger, and so the scope of a budget, tells teams apart: the first one that is there.
+const (
+	LabelTeam = prefix + "team"
+	labelPart = "app.kubernetes.io/part-of"
+)
+
+func team(labels map[string]string) string { return cmp.Or(labels[LabelTeam], labels[labelPart]) }
+
+// OwnBudget stands for a budget that a Job has for itself. No object can have this name.
+const OwnBudget = "Own"
+
+// BudgetLabel is how a budget is called in a label, whose values are shorter than names.
+func BudgetLabel(name string) string {
+	const longest, kept = 63, 50
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return strings.TrimRight(name[:kept], "-.") + "-" + hex.EncodeToString(sum[:4])
+}
+
+// ownDeeds are what a budget of one workload can ask for, as Compute Gardener calls it.
+var ownDeeds = map[string]v1alpha1.BudgetDeed{
+	"log": v1alpha1.DeedLog, "notify": v1alpha1.DeedNotify, "annotate": v1alpha1.DeedAnnotate, "label": v1alpha1.DeedLabel,
+	"event": v1alpha1.DeedEvent, "suspend": v1alpha1.DeedSuspend,
+}
+
+// maxBudget is more than a country uses in a day.
+const maxBudget = 1e9 // kWh
+
+func (r *markReader) readBudget() {
+	r.read(AnnotationBudgetKWh, func(value string) error {
+		v, err := readNumber(value, 0, maxBudget)
+		if err == nil && v == 0 {
+			return errors.New("want more than 0")
+		}
+		r.BudgetKWh = v
+		return err
+	})
+	r.read(AnnotationBudgetAction, func(value string) error {
+		deed, ok := ownDeeds[value]
+		switch {
+		case value == "hold":
+			return errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
+		case !ok:
+			return fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
+		}
+		r.BudgetDeed = deed
+		return nil
+	})
+}
+
+// Allowance is the energy that one workload may use over its lifetime.
+type Allowance struct {
+	KWh      float64
+	Deed     v1alpha1.BudgetDeed
+	Gardener bool // it was said in the words of Compute Gardener, whose keys are then written too
+}
+
+// ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods. What the
+// namespace says comes last; nil: nothing. ok is false if nobody says anything.
+func ReadAllowance(n *NamespaceMarks, workloadType string, annotations ...map[string]string) (a Allowance, ok bool, err error) {
+	r := markReader{}
+	for _, m := range annotations {
+		if len(m) > 0 {
+			r.maps = append(r.maps, m)
+		}
+	}
+	if n != nil && gardenerNamespace(n.Labels) {
+		byType := gardenerKeys(n.Annotations)
+		r.maps = append(r.maps, byType[workloadType], byType[""])
+	}
+	if len(r.maps) == 0 {
+		return Allowance{}, false, nil
+	}
+	r.readBudget()
+	if len(r.errs) > 0 || r.BudgetKWh == 0 {
+		return Allowance{}, false, errors.Join(r.errs...)
+	}
+	a = Allowance{KWh: r.BudgetKWh, Deed: cmp.Or(r.BudgetDeed, v1alpha1.DeedLog)}
+	for _, m := range r.maps {
+		if as, _, found := lookUp(m, AnnotationBudgetKWh); found {
+			a.Gardener = strings.HasPrefix(as.key, gardener)
+			break
+		}
+	}
+	return a, true, nil
+}
+
+// MayHaveAllowance reports, at the price of two look-ups, whether annotations speak of a budget.
+func MayHaveAllowance(annotations map[string]string) bool {
+	if len(annotations) == 0 {
+		return false
+	}
+	_, _, ok := lookUp(annotations, AnnotationBudgetKWh)
+	return ok
+}
+
+// Owners are whom the energy of a workload is charged to, as the ledger names them.
+type Owners struct {
+	Owner  string // kind/name
+	Parent string // what made it, as a CronJob; "": nothing did
+	Team   string
+}
+
+// JobOwners returns whom the energy of a Job's pods is charged to.
+func JobOwners(j *batchv1.Job) Owners {
+	o := Owners{Owner: "Job/" + j.Name, Team: team(j.Spec.Template.Labels)}
+	if c := metav1.GetControllerOfNoCopy(j); c != nil {
+		o.Parent = c.Kind + "/" + c.Name
+	}
+	return o
+}
+
+// PodOwners returns whom a pod's energy is charged to, as far as the pod itself says so: a ReplicaSet's name is that of its
+// Deployment and a hash.
+func PodOwners(p *v1.Pod) Owners {
+	o := Owners{Owner: "Pod/" + p.Name, Team: team(p.Labels)}
+	c := metav1.GetControllerOfNoCopy(p)
+	if c == nil {
+		return o
+	}
+	o.Owner = c.Kind + "/" + c.Name
+	if hash := p.Labels["pod-template-hash"]; c.Kind == "ReplicaSet" && hash != "" {
+		if name, ok := strings.CutSuffix(c.Name, "-"+hash); ok {
+			o.Owner = "Deployment/" + name
+		}
+	}
+	return o
+}
+
+// InScope reports whether a budget counts what is charged to these.
+func (o *Owners) InScope(s *v1alpha1.BudgetScope) bool {
+	return (len(s.Owners) == 0 || slices.Contains(s.Owners, o.Owner) || o.Parent != "" && slices.Contains(s.Owners, o.Parent)) &&
+		(len(s.Teams) == 0 || slices.Contains(s.Teams, o.Team))
+}
+
+// NotSuspended reports why a running Job must not be suspended by a budget; "" if it may be. It is the list of what is never
+// held.
+func NotSuspended(j *batchv1.Job) string {
+	if j.Spec.Suspend != nil && *j.Spec.Suspend {
+		return "it is suspended"
+	}
+	for i := range j.Status.Conditions {
+		if c := &j.Status.Conditions[i]; (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
+			return "it has ended"
+		}
+	}
+	why, never := NeverHeldJob(j)
+	if !never {
+		return ""
+	}
+	return why
+}
+
+// BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period; zero:
+// there is none.
+func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
+	ops := append(asSeen(j), put("/metadata/labels", j.Labels, LabelBudgetSuspended, budget), op("add", "/spec/suspend", true))
+	if !until.IsZero() {
+		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetSuspendedTill, until.UTC().Format(time.RFC3339)))
+	} else if _, old := j.Annotations[AnnotationBudgetSuspendedTill]; old {
+		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
+	}
+	return render(ops)
+}
+
+// BudgetResumePatch resumes a Job that a budget suspended, if it is as it was seen, and takes off the label. One in a queue
+// of Kueue stays suspended, since Kueue resumes it itself. With final, that budget does not suspend it again.
+func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
+	ops := append(asSeen(j), drop("/metadata/labels", LabelBudgetSuspended))
+	if final {
+		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetReleased, j.Labels[LabelBudgetSuspended]))
+	}
+	if _, ok := j.Annotations[AnnotationBudgetSuspendedTill]; ok {
+		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
+	}
+	if _, queued := j.Labels[LabelKueueQueue]; !queued {
+		ops = append(ops, op("add", "/spec/suspend", false))
+	}
+	return render(ops)
+}
+
+// put sets one entry of a map, which has to be made where there is none. Others are left alone: what was seen of them may
+// have been shortened.
+func put(path string, have map[string]string, key, value string) patchOp {
+	if len(have) == 0 {
+		return op("add", path, map[string]string{key: value})
+	}
+	return op("add", path+"/"+escape(key), value)
+}
+
+func drop(path, key string) patchOp { return patchOp{Op: "remove", Path: path + "/" + escape(key)} }
+
+// asSeen makes a patch fail unless it meets the very object that was seen, unchanged.
+func asSeen(o metav1.Object) []patchOp {
+	return []patchOp{op("test", "/metadata/uid", o.GetUID()), op("test", "/metadata/resourceVersion", o.GetResourceVersion())}
+}
+
+// MarkPatch is a merge patch that writes annotations and labels of ours on an object, if it is as it was seen, and may suspend
+// it in the same step.
+func MarkPatch(o metav1.Object, annotations, labels map[string]string, suspend bool) []byte {
+	metadata := map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}
+	if len(annotations) > 0 { // null would take off all that there are
+		metadata["annotations"] = annotations
+	}
+	if len(labels) > 0 {
+		metadata["labels"] = labels
+	}
+	patch := map[string]any{"metadata": metadata}
+	if suspend {
+		patch["spec"] = map[string]any{"suspend": true}
+	}
+	return render(patch)
+}
+
+// closing is a budget that is used up and holds new work.
+type closing struct {
+	name  string
+	scope v1alpha1.BudgetScope
+	until time.Time // zero: for good
+	asOf  time.Time // when that was known
+}
+
+// budgetBelief is for how long a budget's status counts: when the controller is dead, nobody is held for what it last said.
+const budgetBelief = 6 * time.Minute
+
+// BudgetClosed returns the end of the longest time for which budgets that are used up keep new work of these owners from
+// starting, and the name of that budget.
+func (v *View) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
+	for i := range v.closings[namespace] {
+		c := &v.closings[namespace][i]
+		if age := now.Sub(c.asOf); age > budgetBelief || age < -budgetBelief || !c.until.IsZero() && !c.until.After(now) || !o.InScope(&c.scope) {
+			continue
+		}
+		end := c.until
+		if end.IsZero() {
+			end = endOfTime
+		}
+		if end.After(until) {
+			until, budget, closed = end, c.name, true
+		}
+	}
+	return until, budget, closed
+}
+
+// endOfTime is later than any latest start.
+var endOfTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const kindBudget = "EnergyBudget"
+
+// closingOf returns what a budget's status says of new work, if it says that it is to wait.
+func closingOf(b *v1alpha1.EnergyBudget) (c closing, ok bool) {
+	s := &b.Status
+	holds := slices.ContainsFunc(b.Spec.Actions, func(a v1alpha1.BudgetAction) bool { return a.Do == v1alpha1.DeedHoldNewWork })
+	if s.ClosedUntil == nil || s.AsOf == nil || !holds || s.ObservedGeneration != b.Generation || b.DeletionTimestamp != nil {
+		return closing{}, false
+	}
+	c = closing{name: b.Name, scope: b.Spec.Scope, until: s.ClosedUntil.Time, asOf: s.AsOf.Time}
+	if !c.until.Before(endOfTime) {
+		c.until = time.Time{}
+	}
+	return c, true
+}
+
+func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
+	all := map[string][]closing{}
+	for _, b := range budgets {
+		if c, ok := closingOf(b); ok {
+			all[b.Namespace] = append(all[b.Namespace], c)
+		}
+	}
+	return all
+}
+
+// readBudget keeps a budget that holds new work, which most do not.
+func readBudget(it *item, b *v1alpha1.EnergyBudget) {
+	c, ok := closingOf(b)
+	if !ok {
+		return
+	}
+	it.version = fmt.Sprint(b.Generation, " ", c.until.Unix(), " ", c.asOf.Unix())
+	b.ManagedFields = nil
+	it.put = func(a *assembly) { a.Budgets = append(a.Budgets, b) }
+}
+
+// GivesAllowance reports whether a namespace gives each workload a budget, in the words of Compute Gardener.
+func (n *NamespaceMarks) GivesAllowance() bool {
+	if !gardenerNamespace(n.Labels) {
+		return false
+	}
+	for key := range n.Annotations {
+		if strings.HasPrefix(key, gardener) && strings.HasSuffix(key, "policy-energy-budget-kwh") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,245 @@
+package lab
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/informers"
+	listers "k8s.io/client-go/listers/core/v1"
+
+	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// Meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the pods that
+// run on it, each of which computes as much as it requested. From there on all is as on real nodes: the energy is attributed
+// by package energy, numbered and pushed by the agent's own queue, and says that it is estimated.
+type Meters struct {
+	Cluster   *Cluster
+	URL       string                   // that takes batches
+	CAFile    string                   // of what the URL is known by
+	TokenFile func(node string) string // the bearer token of a node
+	View      func() *kube.View        // knows the power profiles
+	Sample    time.Duration            // between ticks; a second
+	Push      time.Duration            // between batches; 15 s
+	Log       *slog.Logger
+
+	boot  string
+	began time.Time
+	nodes listers.NodeLister
+	pods  listers.PodLister
+
+	mu      sync.Mutex
+	agents  map[string]*simulatedAgent
+	metered map[string]energy.Microjoules
+}
+
+// simulatedAgent is the agent of one node.
+type simulatedAgent struct {
+	attributor *energy.Attributor
+	counter    *energy.Integrator
+	queue      *delivery.Queue
+	push       *component
+	cpu        map[string]time.Duration // of consumers, since they began
+	busy       time.Duration
+	last       time.Duration
+	out        energy.Attribution
+}
+
+// simulatedSource is what batches say of where their joules come from.
+const simulatedSource = "model (simulated node)"
+
+// Run meters all nodes until ctx ends, and delivers what is left then.
+func (m *Meters) Run(ctx context.Context) error {
+	if m.Sample <= 0 {
+		m.Sample = time.Second
+	}
+	m.boot, m.began = rand.Text(), time.Now()
+	m.mu.Lock()
+	m.agents, m.metered = map[string]*simulatedAgent{}, map[string]energy.Microjoules{}
+	m.mu.Unlock()
+	factory := informers.NewSharedInformerFactory(m.Cluster.client, 0)
+	m.nodes, m.pods = factory.Core().V1().Nodes().Lister(), factory.Core().V1().Pods().Lister()
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	for _, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return nil // ctx has ended
+		}
+	}
+	defer m.stop()
+	tick := time.NewTicker(m.Sample)
+	defer tick.Stop()
+	for {
+		if err := m.tick(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// stop lets every agent deliver what it holds.
+func (m *Meters) stop() {
+	m.mu.Lock()
+	agents := m.agents
+	m.mu.Unlock()
+	var all sync.WaitGroup
+	for _, a := range agents {
+		all.Go(func() { _ = a.push.stop() })
+	}
+	all.Wait()
+}
+
+// Metered returns what every node has used so far, by what its agent was told.
+func (m *Meters) Metered() map[string]energy.Microjoules {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]energy.Microjoules, len(m.metered))
+	for node, used := range m.metered {
+		all[node] = used
+	}
+	return all
+}
+
+func (m *Meters) tick(ctx context.Context) error {
+	nodes, err := m.nodes.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	pods, err := m.pods.List(labels.Everything())
+	if err != nil {
+		return err
+	}
+	byNode := map[string][]*corev1.Pod{}
+	for _, p := range pods {
+		if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp == nil {
+			byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
+		}
+	}
+	view := m.View()
+	now := time.Since(m.began) + time.Second // since boot: 0 would stand for "not known"
+	for _, n := range nodes {
+		a, err := m.agent(ctx, n.Name)
+		if err != nil {
+			return fmt.Errorf("metering %s: %w", n.Name, err)
+		}
+		if err := m.meter(a, view, n, byNode[n.Name], now); err != nil {
+			return fmt.Errorf("metering %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+// agent returns the agent of a node, which is started when the node is seen for the first time.
+func (m *Meters) agent(ctx context.Context, node string) (*simulatedAgent, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.agents[node]; a != nil {
+		return a, nil
+	}
+	log := m.Log.With("node", node)
+	queue, err := delivery.OpenQueue(delivery.QueueOptions{Node: node, Boot: m.boot}, log)
+	if err != nil {
+		return nil, err
+	}
+	pusher, err := delivery.NewPusher(delivery.PushOptions{
+		URL: m.URL, CAFile: m.CAFile, TokenFile: m.TokenFile(node), Interval: m.Push,
+	}, queue, log)
+	if err != nil {
+		return nil, err
+	}
+	const patience = 10 * time.Second // a tick that is late by more is time without a meter
+	a := &simulatedAgent{
+		attributor: energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdleByRequests}),
+		counter:    energy.NewIntegrator(energy.Domain{Kind: energy.Model, Name: "node"}, energy.Estimated, patience),
+		queue:      queue, cpu: map[string]time.Duration{},
+		push: startComponent(ctx, "agent of "+node, func(ctx context.Context) error {
+			pusher.Run(ctx)
+			return nil
+		}),
+	}
+	m.agents[node] = a
+	return a, nil
+}
+
+// meter adds what a node used since the last tick.
+func (m *Meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods []*corev1.Pod, now time.Duration) error {
+	capacity := kube.Allocatable(n)
+	free := capacity
+	for _, p := range pods {
+		free = free.Sub(kube.PodRequest(p))
+	}
+	node, known := view.Node(n, capacity, free, len(pods))
+	if !known {
+		return errors.New("no power profile says what it draws")
+	}
+	ended := a.compute(pods, now-a.last)
+	a.last = now
+	o := energy.Observation{
+		At: now, CPUs: math.Max(1, float64(capacity.MilliCPU)/1000), Busy: a.busy,
+		Root: []energy.Reading{a.counter.Next(node.Power(), now)}, Ended: ended, Usage: a.usage(pods),
+	}
+	if !a.attributor.Observe(&o, &a.out) {
+		return nil
+	}
+	m.mu.Lock()
+	m.metered[n.Name] += a.out.Measured
+	m.mu.Unlock()
+	meta := delivery.Meta{Wall: time.Now(), Source: simulatedSource, IdlePolicy: energy.IdleByRequests.String()}
+	if err := a.queue.Add(&a.out, meta); err != nil {
+		return err
+	}
+	return a.queue.Save(nil)
+}
+
+// compute gives every pod the CPU time that it requested, and returns those that are gone.
+func (a *simulatedAgent) compute(pods []*corev1.Pod, dt time.Duration) (ended []energy.Usage) {
+	running := map[string]bool{}
+	for _, p := range pods {
+		id := energy.ContainerID(string(p.UID), "")
+		running[id] = true
+		if _, known := a.cpu[id]; !known {
+			a.cpu[id] = 0 // it begins with this tick
+			continue
+		}
+		used := time.Duration(kube.PodRequest(p).MilliCPU) * dt / 1000
+		a.cpu[id] += used
+		a.busy += used
+	}
+	for id, cpu := range a.cpu {
+		if !running[id] {
+			ended = append(ended, energy.Usage{ID: id, CPU: cpu})
+			delete(a.cpu, id)
+		}
+	}
+	slices.SortFunc(ended, byID)
+	return ended
+}
+
+// usage returns the CPU times of the pods that run. None is not the same as unknown.
+func (a *simulatedAgent) usage(pods []*corev1.Pod) []energy.Usage {
+	all := []energy.Usage{}
+	for _, p := range pods {
+		id := energy.ContainerID(string(p.UID), "")
+		all = append(all, energy.Usage{ID: id, CPU: a.cpu[id], Weight: uint64(max(0, kube.PodRequest(p).MilliCPU))})
+	}
+	slices.SortFunc(all, byID)
+	return all
+}
+
+func byID(a, b energy.Usage) int { return strings.Compare(a.ID, b.ID) }

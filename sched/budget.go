@@ -1,0 +1,40 @@
+package sched
+
+import "time"
+
+// closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than until
+// its latest start, which comes before every budget. No signal is needed for that.
+func (s *Snapshot) closed(j *Job) (w Window, r Reason, held bool) {
+	until, latest := s.Policy.Closed, s.Policy.latestStart(j)
+	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
+		return Window{}, Reason{}, false
+	}
+	if latest.Before(until) {
+		until = latest
+	}
+	return Window{until, until.Add(j.Duration)}, Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
+}
+
+// unlessClosed makes a rule wait for the budget first. What the rule would say of the time after that is asked then, on the
+// signals that are known then.
+func unlessClosed(rule startRule) startRule {
+	return func(s *Snapshot, j *Job) (Window, Reason) {
+		if w, r, held := s.closed(j); held {
+			return w, r
+		}
+		return rule(s, j)
+	}
+}
+
+// usedUp says why a budget holds.
+func (r *Reason) usedUp() string {
+	name := "the energy budget"
+	if r.Budget != "" {
+		name += " " + r.Budget
+	}
+	if !r.Until.Before(r.Latest) {
+		return "held until " + r.Latest.UTC().Format(time.RFC3339) + ", its latest start: " + name + " is used up"
+	}
+	return "held until " + r.Until.UTC().Format(time.RFC3339) + ": " + name + " is used up until then; starts by " +
+		r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+}

@@ -1,0 +1,265 @@
+package central
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/api"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+// strategies are compared; each has a namespace of its name.
+var strategies = []string{"exec", "energy", "carbon"}
+
+// TestEndToEnd is the whole loop: a trace becomes Jobs, some of which are held; they are placed on live watts; what they used
+// arrives in the ledger; a report tells the strategies apart; and not a microjoule is missing. Then all meters die, and
+// every pod is still bound.
+func TestEndToEnd(t *testing.T) {
+	w := shared
+	c := w.controller(t, nil)
+	w.scheduler(t, c)
+	meters, stopMeters := w.agents(t, c)
+	eventually(t, time.Minute, "all nodes have live watts", func() bool {
+		var power api.NodesPower
+		return c.ask(t, "/api/v1/nodes/power", &power) == nil && len(power.Nodes) == 6
+	})
+	began := time.Now()
+	held := w.replay(t, "testdata/trace.csv")
+	if held == 0 {
+		t.Error("no Job was held")
+	}
+	stopMeters()
+	metered := meters.Metered()
+
+	everything := url.Values{"from": {began.Add(-time.Hour).UTC().Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}}
+	answer := func(groupBy string) (a ledger.Answer) {
+		t.Helper()
+		q := url.Values{"groupBy": {groupBy}, "from": everything["from"], "to": everything["to"]}
+		if err := c.ask(t, "/api/v1/ledger?"+q.Encode(), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	balances(t, metered, answer("node"), answer("kind"))
+	used := map[string]energy.Microjoules{}
+	for _, row := range answer("strategy").Rows {
+		used[row.Key[0]] = row.Energy()
+	}
+	for _, s := range strategies {
+		if used[s] <= 0 {
+			t.Errorf("the ledger has nothing of strategy %s: %v", s, used)
+		}
+	}
+	var decisions struct{ Decisions []ledger.Record }
+	if err := c.ask(t, "/api/v1/decisions?limit=1000&"+everything.Encode(), &decisions); err != nil {
+		t.Fatal(err)
+	}
+	placed := map[string]int{}
+	for i := range decisions.Decisions {
+		if d := &decisions.Decisions[i]; d.Action == "place" {
+			placed[d.Strategy]++
+		}
+	}
+	t.Logf("%d Jobs were held; placed by strategy: %v; energy by strategy: %v", held, placed, used)
+	for _, s := range strategies {
+		if placed[s] == 0 {
+			t.Errorf("no decision of strategy %s is recorded", s)
+		}
+	}
+	w.report(t, c)
+	w.bindsWithoutMeters(t, c)
+}
+
+// balances checks that what was booked, by node and by kind of account, is what the agents metered.
+func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKind ledger.Answer) {
+	t.Helper()
+	var all energy.Microjoules
+	booked := map[string]energy.Microjoules{}
+	for _, row := range byNode.Rows {
+		booked[row.Key[0]] = row.Energy()
+	}
+	for node, want := range metered {
+		all += want
+		if booked[node] != want {
+			t.Errorf("%s used %d µJ, booked are %d", node, want, booked[node])
+		}
+	}
+	var sum energy.Microjoules
+	kinds := map[string]energy.Microjoules{}
+	for _, row := range byKind.Rows {
+		kinds[row.Key[0]] = row.Energy()
+		sum += row.Energy()
+	}
+	if sum != all || byKind.Total.Energy() != all {
+		t.Errorf("pods, idle, platform and unknown are %d µJ, the total %d, the nodes' %d: %v", sum, byKind.Total.Energy(), all, kinds)
+	}
+	if byKind.Total.Estimated != all {
+		t.Errorf("%d of %d µJ are marked as estimated: simulated nodes have no meter", byKind.Total.Estimated, all)
+	}
+	t.Logf("metered and booked: %d µJ; by kind: %v", all, kinds)
+}
+
+// replay submits a trace once for each strategy and waits until all Jobs are done. It returns how many were held.
+func (w *world) replay(t *testing.T, path string) (held int) {
+	t.Helper()
+	jobs, err := workload.Read(path, "csv", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range strategies {
+		w.namespace(t, s)
+	}
+	for _, j := range jobs {
+		time.Sleep(time.Until(j.Submitted))
+		for _, s := range strategies {
+			job := newJob(strings.ToLower(s+"-"+j.ID), s, j.Request.MilliCPU, j.Duration)
+			if j.AllowedDelay > 0 {
+				// No site is as clean as that: it waits until its latest start.
+				job.Annotations[kube.AnnotationAllowedDelay], job.Annotations[kube.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
+			}
+			created, err := w.client.BatchV1().Jobs(s).Create(t.Context(), job, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if created.Labels[kube.LabelHeld] == "true" {
+				held++
+			}
+		}
+	}
+	eventually(t, 3*time.Minute, "all Jobs are done", func() bool {
+		for _, s := range strategies {
+			all, err := w.client.BatchV1().Jobs(s).List(t.Context(), metav1.ListOptions{})
+			if err != nil || len(all.Items) != len(jobs) {
+				return false
+			}
+			for i := range all.Items {
+				if all.Items[i].Status.Succeeded == 0 {
+					return false
+				}
+			}
+		}
+		return true
+	})
+	return held
+}
+
+func (w *world) namespace(t *testing.T, name string) {
+	t.Helper()
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kube.LabelMode: "enforce"}}}
+	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil && !strings.Contains(err.Error(), "already exists") {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the namespace has its account", func() bool {
+		_, err := w.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	})
+}
+
+func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job {
+	marks := func() map[string]string {
+		return map[string]string{kube.AnnotationStrategy: strategy, kube.AnnotationExpectedDuration: d.String()}
+	}
+	pod := marks()
+	pod[lab.RunForAnnotation] = lab.RunSeconds(d)
+	requests := corev1.ResourceList{
+		corev1.ResourceCPU: *resource.NewMilliQuantity(milliCPU, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("256Mi"),
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: marks()},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: new(int32),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: pod},
+				Spec: corev1.PodSpec{
+					SchedulerName: kube.SchedulerName, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64),
+					Containers: []corev1.Container{{Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests}}},
+				},
+			},
+		},
+	}
+}
+
+// report runs the command that a user runs.
+func (w *world) report(t *testing.T, c *central) {
+	t.Helper()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(c.token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := w.kubenergy(t, "report", "--server="+c.url, "--token-file="+token, "--ca-file="+c.caFile, "--from=-1h", "--group-by=strategy", "-o", "table")
+	for _, s := range strategies {
+		if !strings.Contains(out, s) {
+			t.Errorf("the report does not tell of strategy %s", s)
+		}
+	}
+	if !strings.Contains(out, "estimated") {
+		t.Error("the report does not say that its figures are estimated")
+	}
+	t.Logf("kubenergy report:\n%s", out)
+	t.Logf("kubenergy top nodes:\n%s", w.kubenergy(t, "top", "nodes", "--server="+c.url, "--token-file="+token, "--ca-file="+c.caFile))
+}
+
+func (w *world) kubenergy(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), program(t, "kubenergy"), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubenergy %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// bindsWithoutMeters checks that pods that want live watts are bound when there are none any more.
+func (w *world) bindsWithoutMeters(t *testing.T, c *central) {
+	t.Helper()
+	const stale = 45 * time.Second
+	var power api.NodesPower
+	eventually(t, 2*stale, "the last live watts are stale", func() bool {
+		if err := c.ask(t, "/api/v1/nodes/power", &power); err != nil {
+			return false
+		}
+		for _, n := range power.Nodes {
+			if time.Since(n.AsOf) < stale {
+				return false
+			}
+		}
+		return true
+	})
+	w.namespace(t, "dark")
+	const count = 20
+	for i := range count {
+		job := newJob(fmt.Sprintf("dark-%d", i), "exec", 500, time.Minute)
+		if _, err := w.client.BatchV1().Jobs("dark").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, 30*time.Second, "every pod is bound without a meter", func() bool { return w.bound(t.Context(), "dark") == count })
+}
+
+func (w *world) bound(ctx context.Context, namespace string) (n int) {
+	pods, err := w.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0
+	}
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName != "" {
+			n++
+		}
+	}
+	return n
+}

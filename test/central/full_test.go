@@ -1,0 +1,154 @@
+package central
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFullDisk fills the disk that the ledger is on while agents deliver.
+func TestFullDisk(t *testing.T) {
+	w := shared
+	state := t.TempDir()
+	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("nothing can be mounted here: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(state, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	h := w.newHerd(t, 3)
+	metrics := freePort(t)
+	c := w.controllerIn(t, state, nil, "--agentless=false", "--host-tokens-file="+h.tokens, fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
+	wi := newWire(t, c)
+	h.connect(wi)
+	if err := h.start(0)(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, "agents deliver", func() bool { return wi.progress() > 20 })
+	if got := c.writable(t, metrics); got != "1" {
+		t.Errorf("kubenergy_ledger_writable is %q", got)
+	}
+
+	ballast := filepath.Join(state, "ballast")
+	fill(t, ballast)
+	eventually(t, time.Minute, "nothing is acknowledged any more", func() bool {
+		refused := wi.count(http.StatusServiceUnavailable)
+		before := wi.progress()
+		time.Sleep(time.Second)
+		return refused > 0 && wi.progress() == before
+	})
+	fill(t, ballast) // what was still free
+	stopped := wi.progress()
+	if got := c.writable(t, metrics); got != "0" {
+		t.Errorf("while the disk is full, kubenergy_ledger_writable is %q", got)
+	}
+	read := func() {
+		t.Helper()
+		if booked, total := c.sums(t, h.began); total <= 0 || len(booked) == 0 {
+			t.Error("while the disk is full, nothing can be read")
+		}
+		c.audit(t)
+		for _, path := range []string{"/api/v1/nodes/power", "/api/v1/ledger/statistics", "/api/v1/decisions", "/api/v1/ledger?groupBy=namespace"} {
+			if status, body := c.get(t, path, c.token); status != http.StatusOK {
+				t.Errorf("while the disk is full, %s: %d %s", path, status, body)
+			}
+		}
+	}
+	read()
+	// Agents keep what they have, if they are killed too.
+	for _, f := range h.all {
+		f.kill()
+		if err := f.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := wi.count(http.StatusServiceUnavailable)
+	eventually(t, 10*time.Second, "agents are refused again", func() bool { return wi.count(http.StatusServiceUnavailable) >= refused+len(h.all) })
+	read()
+	if now := wi.progress(); now != stopped {
+		t.Errorf("with a full disk %d batches were acknowledged", now-stopped)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	freed := time.Now()
+	eventually(t, 30*time.Second, "the ledger can be written again", func() bool { return c.writable(t, metrics) == "1" })
+	t.Logf("%v after there was room again, the ledger could be written", time.Since(freed).Round(time.Millisecond))
+	// The controller has asked them to come again in half a minute; a new process does not know of that.
+	if !long() {
+		for _, f := range h.all {
+			f.kill()
+			if err := f.start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, 2*time.Minute, "agents deliver again", func() bool { return wi.progress() > stopped })
+	steps := h.finish(t, 2*time.Minute)
+	t.Logf("%v", wi)
+	wi.check(t)
+	c.verify(t, h.began, steps, nil)
+	select {
+	case <-c.done:
+		t.Error("the controller has ended")
+	default:
+	}
+	if err := c.stop(); err != nil {
+		t.Error(err)
+	}
+	(&engine{}).whole(t, c, len(steps))
+}
+
+// fill writes until there is no room left.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); errors.Is(err, unix.ENOSPC) {
+			size /= 2
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// writable is what the metrics say of the ledger.
+func (c *central) writable(t *testing.T, port int) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+c.world.cluster.Config().BearerToken)
+	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, "kubenergy_ledger_writable "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return fmt.Sprintf("not there: %d", answer.StatusCode)
+}

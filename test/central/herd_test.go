@@ -1,0 +1,363 @@
+package central
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/test/central/feed"
+)
+
+// A herd is of agents that are processes, which are killed again and again.
+type herd struct {
+	tokens string // file of the hosts among them
+	all    []*feeder
+	began  time.Time
+}
+
+// A feeder is one: all of it is real but its meters.
+type feeder struct {
+	node, dir string
+	path      string
+	wire      *wire
+	log       *os.File
+
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	out   bytes.Buffer
+	ended chan struct{}
+	kills atomic.Int64
+}
+
+// newHerd makes agents of machines outside the cluster, each with a token of its own, and of one node in it.
+func (w *world) newHerd(t *testing.T, hosts int) *herd {
+	t.Helper()
+	dir := t.TempDir()
+	h := &herd{tokens: filepath.Join(dir, "hosts.yaml"), began: time.Now()}
+	path := program(t, "feeder")
+	add := func(node, token string) {
+		f := &feeder{node: node, dir: filepath.Join(dir, node), path: path}
+		if err := os.Mkdir(f.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.file("token"), []byte(token), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if f.log, err = os.Create(f.file("log")); err != nil {
+			t.Fatal(err)
+		}
+		h.all = append(h.all, f)
+		t.Cleanup(func() {
+			f.kill()
+			f.log.Close()
+			if t.Failed() {
+				const tail = 1500
+				text, _ := os.ReadFile(f.log.Name())
+				t.Logf("log of the agent of %s:\n%s", node, text[max(0, len(text)-tail):])
+			}
+		})
+	}
+	list := []string{"hosts:", hostLine(meteredNode)}
+	for i := range hosts {
+		node := fmt.Sprintf("host-%d", i)
+		list = append(list, hostLine(node))
+		add(node, tokenOf(node))
+	}
+	add("node-0", w.token(t, "kubenergy-agent", w.agentPod(t, "node-0")))
+	if err := os.WriteFile(h.tokens, []byte(strings.Join(list, "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// meteredNode is a host that is known besides.
+const meteredNode = "host-metered"
+
+func tokenOf(node string) string { return "the-token-of-" + node }
+
+func hostLine(node string) string {
+	return fmt.Sprintf("- {node: %s, tokenSHA256: %x}", node, sha256.Sum256([]byte(tokenOf(node))))
+}
+
+// connect says where all deliver.
+func (h *herd) connect(w *wire) {
+	for _, f := range h.all {
+		f.wire = w
+	}
+}
+
+func (f *feeder) file(name string) string { return filepath.Join(f.dir, name) }
+
+// start begins a life.
+func (f *feeder) start() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.out.Reset()
+	f.cmd = exec.Command(f.path, "-node="+f.node, "-state="+f.file("state"), "-finish="+f.file("finish"), "-url="+f.wire.url, "-ca="+f.wire.caFile,
+		"-token="+f.file("token"))
+	f.cmd.Stdout, f.cmd.Stderr = &f.out, f.log
+	if err := f.cmd.Start(); err != nil {
+		return err
+	}
+	f.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) { _ = cmd.Wait(); close(ended) }(f.cmd, f.ended)
+	return nil
+}
+
+// kill ends it as a power cut would.
+func (f *feeder) kill() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cmd == nil {
+		return
+	}
+	_ = f.cmd.Process.Kill()
+	<-f.ended
+	f.cmd = nil
+}
+
+// lives starts and kills the agent so many times, then starts it once more.
+func (f *feeder) lives(kills int) error {
+	points := []point{anywhere, beforeAck, anywhere, beforeWrite, anywhere, halfAck}
+	for i := range kills {
+		if err := f.start(); err != nil {
+			return err
+		}
+		const longest = 400 * time.Millisecond
+		if at := points[i%len(points)]; at == anywhere {
+			time.Sleep(rand.N(longest))
+			f.kill()
+		} else if !f.wire.wait(f.node, f.wire.set(f.node, at, f.kill), 5*time.Second) {
+			f.kill() // nothing passes while the controller is dead
+		}
+		f.kills.Add(1)
+	}
+	return f.start()
+}
+
+// start starts all, and kills each so many times meanwhile. It returns what waits for the kills to be done.
+func (h *herd) start(kills int) (wait func() error) {
+	errs := make([]error, len(h.all))
+	var all sync.WaitGroup
+	for i, f := range h.all {
+		all.Go(func() { errs[i] = f.lives(kills) })
+	}
+	return func() error {
+		all.Wait()
+		return errors.Join(errs...)
+	}
+}
+
+func (h *herd) kills() (n int64) {
+	for _, f := range h.all {
+		n += f.kills.Load()
+	}
+	return n
+}
+
+// finish has all deliver what is left, and returns how many steps each has made.
+func (h *herd) finish(t *testing.T, patience time.Duration) map[string]uint64 {
+	t.Helper()
+	steps := map[string]uint64{}
+	for _, f := range h.all {
+		if err := os.WriteFile(f.file("finish"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deadline := time.After(patience)
+	for _, f := range h.all {
+		select {
+		case <-f.ended:
+		case <-deadline:
+			t.Fatalf("after %v the agent of %s holds something yet: %v", patience, f.node, f.wire)
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(f.out.String()), 10, 64)
+		if err != nil {
+			t.Fatalf("the agent of %s has ended with %v", f.node, err)
+		}
+		steps[f.node] = n
+	}
+	return steps
+}
+
+// sums asks for what was booked, by node, kind and consumer.
+func (c *central) sums(t *testing.T, from time.Time) (booked map[string]map[feed.Key]feed.Sum, total energy.Microjoules) {
+	t.Helper()
+	q := url.Values{
+		"groupBy": {"node", "kind", "pod"}, "limit": {"100000"},
+		"from": {from.UTC().Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+	}
+	var a ledger.Answer
+	if err := c.ask(t, "/api/v1/ledger?"+q.Encode(), &a); err != nil {
+		t.Fatal(err)
+	}
+	booked = map[string]map[feed.Key]feed.Sum{}
+	for i := range a.Rows {
+		row := &a.Rows[i]
+		if len(row.Key) != 3 {
+			t.Fatalf("rows are left out: %v", row)
+		}
+		if booked[row.Key[0]] == nil {
+			booked[row.Key[0]] = map[feed.Key]feed.Sum{}
+		}
+		booked[row.Key[0]][feed.Key{Kind: row.Key[1], Name: row.Key[2]}] = feed.Sum{Dynamic: row.Dynamic, Idle: row.Idle, CPU: row.CPU}
+	}
+	return booked, a.Total.Energy()
+}
+
+// verify compares the ledger with what was used, to the microjoule. Of some nodes only the sum is known.
+func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, sums map[string]energy.Microjoules) {
+	t.Helper()
+	booked, total := c.sums(t, from)
+	var all energy.Microjoules
+	wrong, consumers := 0, 0
+	for node, used := range sums {
+		var have energy.Microjoules
+		for _, got := range booked[node] {
+			have += got.Dynamic + got.Idle
+		}
+		if have != used {
+			t.Errorf("%s used %d µJ, booked are %d", node, used, have)
+		}
+		all += used
+	}
+	for node, n := range steps {
+		truth := feed.Truth(node, n)
+		var used, have energy.Microjoules
+		for key, want := range truth {
+			used += want.Dynamic + want.Idle
+			if got := booked[node][key]; got != want {
+				if wrong++; wrong < 5 {
+					t.Errorf("%s, %v: booked are %+v, used were %+v", node, key, got, want)
+				}
+			}
+		}
+		for key, got := range booked[node] {
+			have += got.Dynamic + got.Idle
+			if _, known := truth[key]; !known && got != (feed.Sum{}) {
+				t.Errorf("%s: %v has used nothing, booked are %+v", node, key, got)
+			}
+		}
+		if used != have {
+			t.Errorf("%s used %d µJ, booked are %d", node, used, have)
+		}
+		all += used
+		consumers += len(truth)
+	}
+	if all != total {
+		t.Errorf("all used %d µJ, booked are %d", all, total)
+	}
+	c.audit(t)
+	t.Logf("%d µJ used and booked, by %d consumers of %d nodes in %v steps, and by %v", all, consumers, len(steps), steps, sums)
+}
+
+// audit has the ledger look at itself.
+func (c *central) audit(t *testing.T) {
+	t.Helper()
+	var audit struct {
+		Balanced bool
+		Checked  int
+		Problems []string
+	}
+	if err := c.ask(t, "/api/v1/ledger/audit", &audit); err != nil {
+		t.Fatal(err)
+	}
+	if !audit.Balanced || audit.Checked == 0 {
+		t.Errorf("the ledger finds of itself: %+v", audit)
+	}
+}
+
+// An engine is where a ledger is kept.
+type engine struct {
+	name string
+	dsn  string // "": SQLite
+}
+
+// engines calls test with each.
+func engines(t *testing.T, test func(t *testing.T, e *engine)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, &engine{name: "sqlite"}) })
+	t.Run("postgres", func(t *testing.T) { test(t, &engine{name: "postgres", dsn: pgtest.Start(t)}) })
+}
+
+func (e *engine) env() []string {
+	if e.dsn == "" {
+		return nil
+	}
+	return []string{"KUBENERGY_LEDGER_DSN=" + e.dsn}
+}
+
+// open looks into the store of a controller that is dead: at a copy of its files, so that they stay as they were left.
+func (e *engine) open(t *testing.T, c *central) *sql.DB {
+	t.Helper()
+	driver, source := "pgx", e.dsn
+	if e.dsn == "" {
+		dir := t.TempDir()
+		for _, suffix := range []string{"", "-wal"} {
+			data, err := os.ReadFile(filepath.Join(c.state, "ledger.db"+suffix))
+			if errors.Is(err, fs.ErrNotExist) && suffix != "" {
+				continue
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, "ledger.db"+suffix), data, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		driver, source = "sqlite", filepath.Join(dir, "ledger.db")
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// acked returns the number that the store has of a stream, 0 if it knows none.
+func (e *engine) acked(t *testing.T, c *central, s batch.Stream) (acked uint64) {
+	t.Helper()
+	db := e.open(t, c)
+	defer db.Close()
+	err := db.QueryRowContext(t.Context(), "SELECT acked FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3", s.Node, s.Boot, s.Epoch).Scan(&acked)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return acked
+}
+
+// whole checks that no number of any stream is missing, and that each agent has gone on with its only stream.
+func (e *engine) whole(t *testing.T, c *central, nodes int) {
+	t.Helper()
+	db := e.open(t, c)
+	defer db.Close()
+	var streams, gaps, spans int
+	for query, into := range map[string]*int{
+		"SELECT count(*) FROM streams": &streams, "SELECT sum(gaps) FROM streams": &gaps, "SELECT count(*) FROM spans": &spans,
+	} {
+		if err := db.QueryRowContext(t.Context(), query).Scan(into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if streams != nodes || gaps != 0 || spans != nodes {
+		t.Errorf("%d nodes have %d streams with %d gaps, and %d spans of time", nodes, streams, gaps, spans)
+	}
+}

@@ -1,0 +1,374 @@
+package central
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
+)
+
+// A wire lies between agents and controllers. It sees requests and answers pass, and can have somebody killed just then.
+type wire struct {
+	url    string
+	caFile string
+	client *http.Client
+	server *httptest.Server
+
+	mu       sync.Mutex
+	ends     []*central
+	twice    bool             // now and then a batch goes to two controllers at once
+	traps    map[string]*trap // by node; "": any
+	acked    map[batch.Stream]uint64
+	untold   map[batch.Stream]uint64 // numbers whose acknowledgement the agent did not get
+	took     time.Duration           // that the last answer took
+	requests int
+	again    int            // requests whose batch had been acknowledged, unheard
+	failures int            // requests without an answer
+	statuses map[int]int    // of answers that are none
+	breaches map[string]int // what should never be
+}
+
+// point is a moment of a batch's way.
+type point string
+
+const (
+	anywhere     point = "at a random moment"
+	beforeWrite  point = "before the write" // the controller has half of the request
+	whileWriting point = "between request and answer"
+	beforeAck    point = "after the write, before the ack"
+	halfAck      point = "while the ack is sent"
+)
+
+// A trap kills somebody at the next batch that comes to its point.
+type trap struct {
+	at     point
+	kill   func()
+	sprung chan struct{} // closed afterwards
+	stream batch.Stream  // of the batch
+	last   uint64
+}
+
+func newWire(t *testing.T, ends ...*central) *wire {
+	t.Helper()
+	roots := x509.NewCertPool()
+	for _, c := range ends {
+		authority, err := os.ReadFile(c.caFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots.AppendCertsFromPEM(authority)
+	}
+	w := &wire{
+		ends: ends, traps: map[string]*trap{}, acked: map[batch.Stream]uint64{}, untold: map[batch.Stream]uint64{}, statuses: map[int]int{},
+		breaches: map[string]int{},
+		client:   &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, MaxIdleConnsPerHost: 16}},
+	}
+	w.server = httptest.NewTLSServer(w)
+	w.server.Config.ErrorLog = nil
+	t.Cleanup(func() {
+		w.server.CloseClientConnections()
+		w.server.Close()
+		w.client.CloseIdleConnections()
+	})
+	w.url, w.caFile = w.server.URL+"/api/v1/batches", filepath.Join(t.TempDir(), "wire.crt")
+	block := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.server.Certificate().Raw})
+	if err := os.WriteFile(w.caFile, block, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// set lays a trap for a node's next batch, "" for any node's.
+func (w *wire) set(node string, at point, kill func()) *trap {
+	tr := &trap{at: at, kill: kill, sprung: make(chan struct{})}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.traps[node] = tr
+	return tr
+}
+
+// wait returns whether the trap has sprung. If not, it is taken away.
+func (w *wire) wait(node string, tr *trap, patience time.Duration) bool {
+	select {
+	case <-tr.sprung:
+		return true
+	case <-time.After(patience):
+	}
+	w.mu.Lock()
+	taken := w.traps[node] == tr
+	if taken {
+		delete(w.traps, node)
+	}
+	w.mu.Unlock()
+	if !taken { // it is just springing
+		<-tr.sprung
+	}
+	return !taken
+}
+
+// begin counts a request and returns what waits for it.
+func (w *wire) begin(b *batch.Batch) (tr *trap, end *central, copies int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests++
+	if b.Last <= w.untold[b.Stream] {
+		w.again++
+	}
+	for _, node := range []string{b.Stream.Node, ""} {
+		if tr = w.traps[node]; tr != nil {
+			delete(w.traps, node)
+			tr.stream, tr.last = b.Stream, b.Last
+			break
+		}
+	}
+	copies = 1
+	if w.twice && rand.IntN(4) == 0 {
+		copies = len(w.ends)
+	}
+	return tr, w.ends[rand.IntN(len(w.ends))], copies
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// ServeHTTP hands on a request and its answer.
+func (w *wire) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // who sent it was killed
+	}
+	b, err := unpack(body)
+	if err != nil {
+		w.breach(err.Error())
+		return
+	}
+	tr, end, copies := w.begin(b)
+	if tr != nil && tr.at == beforeWrite {
+		w.half(end, r, body)
+		tr.kill()
+		close(tr.sprung)
+		panic(http.ErrAbortHandler)
+	}
+	if tr != nil && tr.at == whileWriting {
+		w.mu.Lock()
+		took := w.took
+		w.mu.Unlock()
+		go func() {
+			time.Sleep(time.Duration(rand.Float64() * 1.2 * float64(took)))
+			tr.kill()
+			close(tr.sprung)
+		}()
+	}
+	began := time.Now()
+	a, err := w.ask(r, body, end, copies)
+	if err != nil {
+		w.mu.Lock()
+		w.failures++
+		w.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
+	w.note(b, a, time.Since(began))
+	cut := tr != nil && (tr.at == beforeAck || tr.at == halfAck)
+	if cut {
+		w.leaveUntold(b, a)
+	}
+	for name, values := range a.header {
+		out.Header()[name] = values
+	}
+	if cut {
+		if tr.at == halfAck {
+			out.WriteHeader(a.status)
+			_, _ = out.Write(a.body[:len(a.body)/2])
+			_ = http.NewResponseController(out).Flush()
+		}
+		tr.kill()
+		close(tr.sprung)
+		panic(http.ErrAbortHandler)
+	}
+	out.WriteHeader(a.status)
+	_, _ = out.Write(a.body)
+}
+
+// ask sends a request to a controller, or to all at once, and returns an answer.
+func (w *wire) ask(r *http.Request, body []byte, end *central, copies int) (*answer, error) {
+	if copies == 1 {
+		return w.send(r, body, end)
+	}
+	answers, errs := make([]*answer, copies), make([]error, copies)
+	var all sync.WaitGroup
+	for i := range copies {
+		all.Go(func() { answers[i], errs[i] = w.send(r, body, w.ends[i]) })
+	}
+	all.Wait()
+	best := -1
+	for i := range answers {
+		if errs[i] == nil && (best < 0 || answers[i].status == http.StatusOK) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil, errors.Join(errs...)
+	}
+	return answers[best], nil
+}
+
+func (w *wire) request(r *http.Request, body []byte, end *central) (*http.Request, error) {
+	// Whoever has asked may be dead: the controller is not to know.
+	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, end.url+r.URL.Path, bytes.NewReader(body))
+	if err == nil {
+		out.Header = r.Header.Clone()
+	}
+	return out, err
+}
+
+func (w *wire) send(r *http.Request, body []byte, end *central) (*answer, error) {
+	out, err := w.request(r, body, end)
+	if err != nil {
+		return nil, err
+	}
+	got, err := w.client.Do(out)
+	if err != nil {
+		return nil, err
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	return &answer{got.StatusCode, got.Header, text}, err
+}
+
+// half sends the head of a request and half of its body, on a connection of its own.
+func (w *wire) half(end *central, r *http.Request, body []byte) {
+	out, err := w.request(r, body, end)
+	if err != nil {
+		return
+	}
+	var all bytes.Buffer
+	if err := out.Write(&all); err != nil {
+		return
+	}
+	config := w.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	conn, err := tls.Dial("tcp", out.URL.Host, config)
+	if err != nil {
+		return // it is dead already
+	}
+	defer conn.Close()
+	_, _ = conn.Write(all.Bytes()[:all.Len()-len(body)/2])
+	time.Sleep(rand.N(5 * time.Millisecond))
+}
+
+// note keeps what an answer says.
+func (w *wire) note(b *batch.Batch, a *answer, took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if a.status != http.StatusOK {
+		w.statuses[a.status]++
+		return
+	}
+	w.took = took
+	ack, err := batch.DecodeAck(a.body)
+	switch {
+	case err != nil:
+		w.breaches[err.Error()]++
+	case ack.Epoch != b.Stream.Epoch || ack.Acked < b.Last:
+		w.breaches["an acknowledgement of something else"]++
+	case !w.twice && ack.Acked < w.acked[b.Stream]:
+		w.breaches["what was acknowledged is forgotten"]++
+	default:
+		w.acked[b.Stream] = max(w.acked[b.Stream], ack.Acked)
+	}
+}
+
+func (w *wire) leaveUntold(b *batch.Batch, a *answer) {
+	if a.status != http.StatusOK {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.untold[b.Stream] = max(w.untold[b.Stream], b.Last)
+}
+
+func (w *wire) breach(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.breaches[text]++
+}
+
+// heard reports whether something of a node was acknowledged.
+func (w *wire) heard(node string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.acked {
+		if s.Node == node {
+			return true
+		}
+	}
+	return false
+}
+
+// count is how many requests were answered with a status.
+func (w *wire) count(status int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.statuses[status]
+}
+
+// progress changes when something is acknowledged.
+func (w *wire) progress() (sum uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.acked {
+		sum += n
+	}
+	return sum
+}
+
+func (w *wire) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return fmt.Sprintf("%d requests, %d without an answer, %d came again of which the agent did not hear that they were booked, other statuses: %v",
+		w.requests, w.failures, w.again, w.statuses)
+}
+
+// check fails if something was seen that must not be.
+func (w *wire) check(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for what, n := range w.breaches {
+		t.Errorf("seen %d times: %s", n, what)
+	}
+	for _, status := range []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError} {
+		if n := w.statuses[status]; n > 0 {
+			t.Errorf("%d batches were answered with %d", n, status)
+		}
+	}
+}
+
+func unpack(body []byte) (*batch.Batch, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(zip)
+	if err != nil {
+		return nil, err
+	}
+	return batch.Decode(data)
+}

@@ -1,0 +1,183 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what nobody of ours may do. So that
+// nothing but the guard decides, the accounts get the rights on Jobs and pods that RBAC can express.
+func (w *world) testBudgetGuard(t *testing.T) {
+	ctx := t.Context()
+	const namespace, name = "budgets", "test-budgets"
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.mayPatch(t, name)
+	t.Cleanup(func() { // they are in states that an uninstall is not to leave behind
+		err := w.client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	clients := map[string]kubernetes.Interface{}
+	for _, account := range []string{"kubenergy-controller", "kubenergy-scheduler", "kubenergy-agent"} {
+		config, _ := w.account(t, account)
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients[account] = client
+	}
+	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{
+		Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: newJob(nil).Spec},
+	}}
+	cron, err := w.client.BatchV1().CronJobs(namespace).Create(ctx, cron, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*batchv1.Job){
+		"runs": nil,
+		"held": func(j *batchv1.Job) {
+			j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelHeld: "true"}
+		},
+		"paused": func(j *batchv1.Job) { j.Spec.Suspend = new(true) },
+		"suspended": func(j *batchv1.Job) {
+			j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelBudgetSuspended: "month"}
+		},
+		"queued": func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} },
+		"workflow": func(j *batchv1.Job) {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "w", UID: "w"}}
+		},
+		"cron": func(j *batchv1.Job) {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", UID: cron.UID}}
+		},
+	} {
+		job := newJob(change)
+		job.Name = name
+		if _, err := w.client.BatchV1().Jobs(namespace).Create(ctx, job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := func(name string) *batchv1.Job { // as it is now: the Job controller writes on it
+		job, err := w.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job
+	}
+	_, err = w.client.CoreV1().Pods(namespace).Create(ctx, &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	onJob := func(account, job string, kind types.PatchType, patch []byte) error {
+		_, err := clients[account].BatchV1().Jobs(namespace).Patch(ctx, job, kind, patch, dry)
+		return err
+	}
+	onPod := func(account, patch string) error {
+		_, err := clients[account].CoreV1().Pods(namespace).Patch(ctx, "shop", types.MergePatchType, []byte(patch), dry)
+		return err
+	}
+	const controller, scheduler = "kubenergy-controller", "kubenergy-scheduler"
+	suspend := func(account, job string) error {
+		return onJob(account, job, types.JSONPatchType, kube.BudgetSuspendPatch(seen(job), "month", time.Now().Add(time.Hour)))
+	}
+	resume := func(account, job string) error {
+		return onJob(account, job, types.JSONPatchType, kube.BudgetResumePatch(seen(job), true))
+	}
+	merge := func(account, job, patch string) error {
+		return onJob(account, job, types.MergePatchType, []byte(patch))
+	}
+	mark := `{"metadata":{"annotations":{"` + kube.AnnotationBudgetExceeded + `":"true","` + kube.GardenerBudgetExceededBy + `":"0.5"},"labels":{"` +
+		kube.GardenerBudgetExceeded + `":"true"}}}`
+	var refused error
+	defer func() {
+		if t.Failed() {
+			t.Log("the last refusal:", refused)
+		}
+	}()
+	eventually(t, 20*time.Second, "the rights are there", func() bool {
+		refused = errors.Join(suspend(controller, "runs"), onPod(controller, mark))
+		return refused == nil
+	})
+	eventually(t, 20*time.Second, "the guard is there", func() bool {
+		return merge(controller, "runs", `{"spec":{"suspend":true}}`) != nil && onPod(scheduler, mark) != nil
+	})
+	for what, c := range map[string]struct {
+		err     error
+		allowed bool
+	}{
+		"the controller suspends a Job for a budget":  {suspend(controller, "runs"), true},
+		"and one of a CronJob":                        {suspend(controller, "cron"), true},
+		"and resumes it":                              {resume(controller, "suspended"), true},
+		"suspends a Job of Kueue":                     {suspend(controller, "queued"), false},
+		"suspends a Job of a workflow":                {suspend(controller, "workflow"), false},
+		"suspends without saying so":                  {merge(controller, "runs", `{"spec":{"suspend":true}}`), false},
+		"says so without suspending":                  {merge(controller, "runs", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
+		"takes over what its user suspended":          {merge(controller, "paused", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
+		"resumes what its user suspended":             {merge(controller, "paused", `{"spec":{"suspend":false}}`), false},
+		"names another budget":                        {merge(controller, "suspended", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
+		"says that it holds a Job":                    {merge(controller, "runs", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`), false},
+		"releases a held Job":                         {merge(controller, "held", `{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), true},
+		"writes that a budget is exceeded":            {onJob(controller, "runs", types.MergePatchType, kube.MarkPatch(seen("runs"), map[string]string{kube.GardenerBudgetExceeded: "true", kube.AnnotationBudgetActions: "x:d"}, nil, false)), true},
+		"writes and suspends in one step":             {onJob(controller, "runs", types.MergePatchType, kube.MarkPatch(seen("runs"), nil, map[string]string{kube.LabelBudgetSuspended: kube.OwnBudget}, true)), true},
+		"writes another annotation":                   {merge(controller, "runs", `{"metadata":{"annotations":{"compute-gardener-scheduler.kubernetes.io/skip":"true"}}}`), false},
+		"changes the parallelism with it":             {merge(controller, "runs", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}},"spec":{"suspend":true,"parallelism":9}}`), false},
+		"the scheduler suspends a Job":                {suspend(scheduler, "runs"), false},
+		"the scheduler resumes a budget's Job":        {resume(scheduler, "suspended"), false},
+		"the controller writes on a pod":              {onPod(controller, mark), true},
+		"the scheduler writes on a pod":               {onPod(scheduler, mark), false},
+		"the controller writes another label":         {onPod(controller, `{"metadata":{"labels":{"app":"other"}}}`), false},
+		"the controller writes a setting of ours":     {onPod(controller, `{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`), false},
+		"the controller takes a label off":            {onPod(controller, `{"metadata":{"labels":{"app":null}}}`), false},
+		"the controller changes an image":             {onPod(controller, `{"spec":{"containers":[{"name":"c","image":"evil"}]}}`), false},
+		"the controller adds a finalizer":             {onPod(controller, `{"metadata":{"finalizers":["a.b/c"]}}`), false},
+		"the controller gives the pod to another one": {onPod(controller, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`), false},
+	} {
+		if allowed := c.err == nil; allowed != c.allowed {
+			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)
+		}
+	}
+}
+
+// mayPatch gives our accounts all rights on Jobs and pods, until the test ends.
+func (w *world) mayPatch(t *testing.T, name string) {
+	t.Helper()
+	roles := w.client.RbacV1()
+	_, err := roles.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"get", "patch"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}
+	for _, account := range []string{"kubenergy-controller", "kubenergy-scheduler"} {
+		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: kube.Namespace, Name: account})
+	}
+	if _, err := roles.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		_ = roles.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{})
+		_ = roles.ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{})
+	})
+}

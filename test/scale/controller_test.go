@@ -1,0 +1,508 @@
+package scale
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"fmt"
+	"io"
+	mathrand "math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+)
+
+// The load: agents of 5,000 nodes, each with 25 pods of four containers, which push every 15 seconds. These are the 5,000 nodes
+// and about the 150,000 pods that Kubernetes supports.
+const (
+	podsOfNode = 25
+	containers = 4
+	interval   = 15 * time.Second
+	writers    = 48 // that create objects at once
+)
+
+// size is how large the cluster is and for how long it is measured. Less is for trying out.
+type size struct {
+	nodes   int
+	minutes int
+}
+
+func sizes(t *testing.T) size {
+	t.Helper()
+	if os.Getenv("KUBENERGY_BENCH") == "" {
+		t.Skip("measures for ten minutes: make bench-controller")
+	}
+	s := size{5000, 10}
+	for name, v := range map[string]*int{"KUBENERGY_BENCH_NODES": &s.nodes, "KUBENERGY_BENCH_MINUTES": &s.minutes} {
+		if text := os.Getenv(name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*v = n
+		}
+	}
+	return s
+}
+
+// TestController measures what the controller takes for the load: at most a core and a gigabyte, 50 writes a second to the
+// API server, and 6 GB a day in the ledger.
+func TestController(t *testing.T) {
+	s := sizes(t)
+	c := newCluster(t, s.nodes)
+	for _, store := range strings.Fields(cmp.Or(os.Getenv("KUBENERGY_BENCH_STORES"), "sqlite postgres")) {
+		t.Run(store, func(t *testing.T) {
+			var env []string
+			var grown func() int64
+			state := t.TempDir()
+			if store == "postgres" {
+				dsn := pgtest.Start(t)
+				env = append(env, "KUBENERGY_LEDGER_DSN="+dsn)
+				grown = func() int64 { return pgtest.Bytes(t, dsn) }
+			} else {
+				grown = func() int64 { return folder(t, state) }
+			}
+			c.measure(t, state, env, grown, s.minutes)
+		})
+	}
+}
+
+type cluster struct {
+	lab    *lab.Cluster
+	client kubernetes.Interface
+	dir    string
+	agents []*agent
+}
+
+// agent is what pushes for a node.
+type agent struct {
+	node   string
+	token  string
+	ids    []string // of consumers, sorted
+	stream batch.Stream
+	number uint64
+	body   bytes.Buffer
+	client *http.Client
+	rnd    *mathrand.Rand
+}
+
+func newCluster(t *testing.T, nodes int) *cluster {
+	t.Helper()
+	// The name of a test's own folder would make the path of etcd's socket too long on some systems.
+	dir, err := os.MkdirTemp("", "scale")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", dir+"/", "../../cmd/kubenergy-controller").CombinedOutput()
+	if err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	c := &cluster{dir: dir}
+	if c.lab, err = lab.Start(t.Context(), lab.Options{Dir: filepath.Join(dir, "c"), ControlPlaneOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.lab.Stop() })
+	if c.client, err = kubernetes.NewForConfig(c.lab.Config()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.lab.AddKinds(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	workloads := func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" || o.GetKind() == "PersistentVolumeClaim"
+	}
+	accounts := func(o *unstructured.Unstructured) bool { return o.GetKind() != "ServiceAccount" }
+	for _, manifests := range []struct {
+		text []byte
+		skip func(*unstructured.Unstructured) bool
+	}{{deploy.Everything, workloads}, {deploy.Agent, accounts}} {
+		if err := c.lab.Apply(t.Context(), manifests.text, manifests.skip); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	c.agents = make([]*agent, nodes)
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(writers)
+	for i := range c.agents {
+		group.Go(func() error {
+			a, err := c.populate(ctx, i)
+			c.agents[i] = a
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d nodes with %d pods in %v", nodes, nodes*podsOfNode, time.Since(began).Round(time.Second))
+	return c
+}
+
+// populate creates a node and its pods.
+func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
+	name := fmt.Sprintf("node-%04d", i)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			corev1.LabelTopologyRegion: "eu-central-1", corev1.LabelInstanceTypeStable: "m5.12xlarge", corev1.LabelHostname: name,
+		}},
+		Status: corev1.NodeStatus{Capacity: lab.Capacity(48, 192), Allocatable: lab.Capacity(48, 192)},
+	}
+	if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return nil, err
+	}
+	a := &agent{
+		node: name, rnd: mathrand.New(mathrand.NewPCG(uint64(i), 1)),
+		stream: batch.Stream{Node: name, Boot: random(16), Epoch: random(16)},
+	}
+	for k := range podsOfNode {
+		pod, err := c.client.CoreV1().Pods("default").Create(ctx, podOf(name, i, k), metav1.CreateOptions{})
+		if err != nil {
+			return nil, err
+		}
+		a.ids = append(a.ids, energy.ContainerID(string(pod.UID), ""))
+		for range containers {
+			a.ids = append(a.ids, energy.ContainerID(string(pod.UID), random(32)))
+		}
+	}
+	a.ids = append(a.ids, energy.System)
+	slices.Sort(a.ids)
+	own := podOf(name, i, podsOfNode)
+	own.Name, own.Namespace, own.Spec.ServiceAccountName = "kubenergy-agent-"+name, kube.Namespace, "kubenergy-agent"
+	own, err := c.client.CoreV1().Pods(kube.Namespace).Create(ctx, own, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	token, err := c.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, "kubenergy-agent", &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{
+			Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(2 * 3600)),
+			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: own.Name, UID: own.UID},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	a.token = token.Status.Token
+	return a, nil
+}
+
+// podOf is a pod of one of a thousand Deployments.
+func podOf(node string, i, k int) *corev1.Pod {
+	const deployments = 1000
+	owner := fmt.Sprintf("service-%04d-5c9f7d8b6", (i*podsOfNode+k)%deployments)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%05d-%02d", owner, i, k), Labels: map[string]string{"pod-template-hash": "5c9f7d8b6", "app": "service"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: "0b0f3a52-1111-4222-8333-444455556666", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: node, AutomountServiceAccountToken: new(false)},
+	}
+	for n := range containers {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+			Name: fmt.Sprintf("container-%d", n), Image: "registry.example.com/service:1.2.3",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi")}},
+		})
+	}
+	return pod
+}
+
+func random(bytes int) string {
+	b := make([]byte, bytes)
+	_, _ = rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+// measure runs a controller under the load.
+func (c *cluster) measure(t *testing.T, state string, env []string, grown func() int64, minutes int) {
+	kubeconfig := filepath.Join(state, "kubeconfig")
+	if err := c.lab.KubeconfigOf(t.Context(), kube.Namespace, "kubenergy-controller", kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	log, err := os.Create(filepath.Join(state, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(c.dir, "kubenergy-controller"), "--kubeconfig="+kubeconfig, "--state-dir="+state,
+		fmt.Sprintf("--api-bind-address=127.0.0.1:%d", port), "--metrics-bind-address=0", "--health-probe-bind-address=0", "--api-name=localhost",
+		"--leader-elect=false", "--log-format=text")
+	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=900MiB")...) // as the chart sets it
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		text, _ := os.ReadFile(log.Name())
+		if t.Failed() {
+			t.Logf("log:\n%s", text[max(0, len(text)-10_000):])
+		}
+	})
+	authority := waitFor(t, filepath.Join(state, "api.crt"))
+	load := c.load(t, fmt.Sprintf("https://localhost:%d/api/v1/batches", port), authority)
+	// Caches fill, and pods are learned.
+	eventually(t, 3*time.Minute, "batches are acknowledged", func() bool { return load.acked.Load() > int64(len(c.agents)) })
+
+	began, cpu, writes, size, acked := time.Now(), cpuOf(t, cmd.Process.Pid), c.writes(t), grown(), load.acked.Load()
+	failed := load.failed.Load()
+	time.Sleep(time.Duration(minutes) * time.Minute)
+	took := time.Since(began)
+	perSecond := func(n float64) float64 { return n / took.Seconds() }
+	cores := perSecond((cpuOf(t, cmd.Process.Pid) - cpu).Seconds())
+	peak := peakMemory(t, cmd.Process.Pid)
+	written := perSecond(float64(c.writes(t) - writes))
+	booked := load.acked.Load() - acked
+	perDay := float64(grown()-size) / took.Hours() * 24 / 1e9
+	t.Logf("%d nodes, %d pods, %d containers for %v: %.1f batches/s, %.0f consumers/s booked; %d refused or late",
+		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second), perSecond(float64(booked)),
+		perSecond(float64(booked*int64(len(c.agents[0].ids)))), load.failed.Load()-failed)
+	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day", cores, peak>>20, written, perDay)
+	if cores > 1 || peak > 1<<30 || written > 50 || perDay > 6 {
+		t.Error("want at most 1 core, 1 GiB, 50 writes/s and 6 GB a day")
+	}
+	if want := float64(len(c.agents)) / interval.Seconds(); perSecond(float64(booked)) < 0.98*want {
+		t.Errorf("want %.1f batches/s", want)
+	}
+}
+
+// generator pushes for all agents until the test ends.
+type generator struct{ acked, failed atomic.Int64 }
+
+func (c *cluster) load(t *testing.T, url string, authority []byte) *generator {
+	t.Helper()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	g := &generator{}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	began := time.Now()
+	for i, a := range c.agents {
+		// Each has a connection of its own, as agents have, and a stream of its own for this store.
+		a.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+		a.stream.Epoch, a.number = random(16), 0
+		first := time.Duration(i) * interval / time.Duration(len(c.agents))
+		all.Go(func() { g.push(ctx, a, url, began, first) })
+	}
+	t.Cleanup(func() {
+		cancel()
+		all.Wait()
+		for _, a := range c.agents {
+			a.client.CloseIdleConnections()
+		}
+	})
+	return g
+}
+
+func (g *generator) push(ctx context.Context, a *agent, url string, began time.Time, first time.Duration) {
+	timer := time.NewTimer(first)
+	defer timer.Stop()
+	for last := began; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(interval)
+		now := time.Now()
+		if err := a.encode(began, last, now); err != nil {
+			panic(err)
+		}
+		last = now
+		for !a.send(ctx, url) {
+			g.failed.Add(1)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+		g.acked.Add(1)
+	}
+}
+
+// encode makes the next batch, with energy that differs from consumer to consumer and from batch to batch.
+func (a *agent) encode(began, start, end time.Time) error {
+	a.number++
+	b := &batch.Batch{
+		Version: batch.Version, Stream: a.stream, First: a.number, Last: a.number, Start: start.UTC().Truncate(0), End: end.UTC().Truncate(0),
+		StartSinceBoot: start.Sub(began) + time.Second, EndSinceBoot: end.Sub(began) + time.Second,
+		Source: "package+dram (rapl)", Quality: energy.Measured, IdlePolicy: energy.IdleByRequests.String(),
+	}
+	b.Start = b.End.Add(-(b.EndSinceBoot - b.StartSinceBoot))
+	seconds := end.Sub(start).Seconds()
+	for _, id := range a.ids {
+		u := a.rnd.Float64()
+		b.Shares = append(b.Shares, energy.Share{
+			ID: id, Dynamic: energy.Microjoules(u * 1.5e6 * seconds), Idle: energy.Microjoules(0.6e6 * seconds), CPU: time.Duration(u * 0.3e9 * seconds),
+		})
+	}
+	for i := range b.Shares {
+		b.Measured += b.Shares[i].Dynamic + b.Shares[i].Idle
+	}
+	b.Idle = energy.Microjoules(20e6 * seconds)
+	b.Measured += b.Idle
+	data, err := batch.Encode(b)
+	if err != nil {
+		return err
+	}
+	a.body.Reset()
+	z := gzip.NewWriter(&a.body)
+	if _, err := z.Write(data); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+func (a *agent) send(ctx context.Context, url string) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(a.body.Bytes()))
+	if err != nil {
+		return false
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Encoding", "gzip")
+	r.Header.Set("Authorization", "Bearer "+a.token)
+	answer, err := a.client.Do(r)
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode == http.StatusOK
+}
+
+// writes returns how many requests that change something the API server has answered.
+func (c *cluster) writes(t *testing.T) (n int64) {
+	t.Helper()
+	page, err := c.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") {
+			continue
+		}
+		for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "APPLY"} {
+			if strings.Contains(line, `verb="`+verb+`"`) {
+				value, err := strconv.ParseFloat(strings.Fields(line[strings.LastIndex(line, "}")+1:])[0], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				n += int64(value)
+			}
+		}
+	}
+	return n
+}
+
+func cpuOf(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+2:]))
+	var ticks int64
+	for _, i := range []int{11, 12} { // utime, stime
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	const hertz = 100
+	return time.Duration(ticks) * time.Second / hertz
+}
+
+func peakMemory(t *testing.T, pid int) int64 {
+	t.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if rest, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+func folder(t *testing.T, dir string) (bytes int64) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), "ledger") {
+			bytes += info.Size()
+		}
+	}
+	return bytes
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func waitFor(t *testing.T, path string) (content []byte) {
+	t.Helper()
+	eventually(t, time.Minute, path+" is there", func() bool {
+		var err error
+		content, err = os.ReadFile(path)
+		return err == nil
+	})
+	return content
+}
+
+func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !done(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v it is not true that %s", within, what)
+		}
+	}
+}
