@@ -18,7 +18,8 @@ type Booking struct {
 	Agentless bool
 }
 
-// A Consumer is who used a share: what batches call it, and whom it is charged to.
+// A Consumer is who used a share: what batches call it, and whom it is charged to. Host, Site, Signal and Currency of its
+// account need not be set: they follow from the booking.
 type Consumer struct {
 	Key     string // pod/UID of all containers of a pod; vm/NAME, cgroup/PATH, system
 	Pod     string // the pod's name

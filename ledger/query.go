@@ -17,7 +17,8 @@ const (
 	ByStrategy  Dimension = "strategy"
 	BySite      Dimension = "site"
 	ByNode      Dimension = "node"
-	ByPod       Dimension = "pod"    // needs windows, which are kept for a shorter time
+	ByPod       Dimension = "pod"    // namespace/name; needs windows, which are kept for a shorter time
+	ByUID       Dimension = "uid"    // of the pod; the same
 	ByWindow    Dimension = "window" // five minutes; needs windows
 	ByHour      Dimension = "hour"
 	ByDay       Dimension = "day" // UTC

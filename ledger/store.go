@@ -3,13 +3,17 @@ package ledger
 import (
 	"context"
 	"time"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
 // A Store keeps a ledger. Several processes may use one store at once; its transactions keep them apart.
 type Store interface {
 	// Book writes bookings in one transaction. The errors are those of single bookings, nil for those that are booked; err
-	// says that none is.
+	// says that none is. Book of nothing writes too: it tells if that is possible.
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
+	// Acked returns the highest number of a stream that is booked, and if any is.
+	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
 	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many bookings
 	// are left.
 	Fold(ctx context.Context) (left int, err error)

@@ -1,10 +1,18 @@
 package sqlstore
 
 // A migration brings a store from one version to the next. Both engines understand the text; what differs is put in for
-// {blob} and {serial}. Migrations that were released never change.
-var migrations = []string{
-	// 1
-	`
+// {blob} and {serial}; statements end in ; at the end of a line. Migrations that were released never change.
+type migration struct {
+	text string
+	// additive says that programs of the version before can use the tables as they are afterwards: columns with a default
+	// and tables that they need not know were added. They can then be put back after an update.
+	additive bool
+}
+
+var migrations = []migration{
+	{text: `
+-- schema: the version of the tables; oldest: of the oldest program that can use them; day/UNIX SECONDS: another text each
+-- time that sums of the day change.
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 
 -- What was acknowledged of each stream.
@@ -13,6 +21,7 @@ CREATE TABLE streams (
 	acked BIGINT NOT NULL,  -- as a signed number
 	gaps BIGINT NOT NULL,   -- how often numbers were missing
 	seen BIGINT NOT NULL,   -- Unix seconds
+	crc BIGINT NOT NULL,    -- of all that is before: see crc.go
 	PRIMARY KEY (node, boot, epoch)
 );
 
@@ -21,6 +30,7 @@ CREATE TABLE spans (
 	node TEXT NOT NULL, boot TEXT NOT NULL,
 	first BIGINT NOT NULL, last BIGINT NOT NULL,
 	seen BIGINT NOT NULL,
+	crc BIGINT NOT NULL,
 	PRIMARY KEY (node, boot, first)
 );
 
@@ -30,6 +40,7 @@ CREATE TABLE accounts (
 	id {serial},
 	kind INTEGER NOT NULL, namespace TEXT NOT NULL, owner_kind TEXT NOT NULL, owner TEXT NOT NULL, parent TEXT NOT NULL,
 	team TEXT NOT NULL, strategy TEXT NOT NULL, host TEXT NOT NULL, site TEXT NOT NULL, signal TEXT NOT NULL, currency TEXT NOT NULL,
+	seen BIGINT NOT NULL,   -- Unix seconds: used then, or up to a day later; not in the sum
 	crc BIGINT NOT NULL,
 	UNIQUE (kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency)
 );
@@ -38,6 +49,7 @@ CREATE TABLE accounts (
 CREATE TABLE consumers (
 	id {serial},
 	node BIGINT NOT NULL, key TEXT NOT NULL, pod TEXT NOT NULL, namespace TEXT NOT NULL,
+	seen BIGINT NOT NULL,   -- as in accounts
 	crc BIGINT NOT NULL,
 	UNIQUE (node, key)
 );
@@ -55,7 +67,7 @@ CREATE TABLE journal (
 CREATE TABLE windows (
 	start BIGINT NOT NULL, -- Unix seconds
 	node BIGINT NOT NULL, agentless INTEGER NOT NULL,
-	payload {blob} NOT NULL,
+	payload {blob} NOT NULL, -- as in journal
 	PRIMARY KEY (node, start, agentless)
 );
 CREATE INDEX windows_by_start ON windows (start);
@@ -67,6 +79,7 @@ CREATE TABLE account_hours (
 	dynamic BIGINT NOT NULL, idle BIGINT NOT NULL, cpu BIGINT NOT NULL, facility BIGINT NOT NULL, carbon BIGINT NOT NULL, cost BIGINT NOT NULL,
 	estimated BIGINT NOT NULL, uncharted BIGINT NOT NULL, unpriced BIGINT NOT NULL,
 	first BIGINT NOT NULL, last BIGINT NOT NULL, -- Unix seconds
+	crc BIGINT NOT NULL,
 	PRIMARY KEY (start, account)
 );
 CREATE TABLE account_days (
@@ -74,22 +87,25 @@ CREATE TABLE account_days (
 	dynamic BIGINT NOT NULL, idle BIGINT NOT NULL, cpu BIGINT NOT NULL, facility BIGINT NOT NULL, carbon BIGINT NOT NULL, cost BIGINT NOT NULL,
 	estimated BIGINT NOT NULL, uncharted BIGINT NOT NULL, unpriced BIGINT NOT NULL,
 	first BIGINT NOT NULL, last BIGINT NOT NULL,
+	crc BIGINT NOT NULL,
 	PRIMARY KEY (start, account)
 );
 CREATE TABLE node_hours (
 	start BIGINT NOT NULL, node BIGINT NOT NULL, host TEXT NOT NULL, site TEXT NOT NULL, signal TEXT NOT NULL, currency TEXT NOT NULL,
-	measured BIGINT NOT NULL, shares BIGINT NOT NULL, idle BIGINT NOT NULL, platform BIGINT NOT NULL, unknown BIGINT NOT NULL,
+	measured BIGINT NOT NULL, dynamic BIGINT NOT NULL, shared BIGINT NOT NULL, cpu BIGINT NOT NULL, idle BIGINT NOT NULL, platform BIGINT NOT NULL, unknown BIGINT NOT NULL,
 	facility BIGINT NOT NULL, carbon BIGINT NOT NULL, cost BIGINT NOT NULL,
 	estimated BIGINT NOT NULL, uncharted BIGINT NOT NULL, unpriced BIGINT NOT NULL, unmeasured BIGINT NOT NULL, -- nanoseconds
 	first BIGINT NOT NULL, last BIGINT NOT NULL,
+	crc BIGINT NOT NULL,
 	PRIMARY KEY (start, node, host, site, signal, currency)
 );
 CREATE TABLE node_days (
 	start BIGINT NOT NULL, node BIGINT NOT NULL, host TEXT NOT NULL, site TEXT NOT NULL, signal TEXT NOT NULL, currency TEXT NOT NULL,
-	measured BIGINT NOT NULL, shares BIGINT NOT NULL, idle BIGINT NOT NULL, platform BIGINT NOT NULL, unknown BIGINT NOT NULL,
+	measured BIGINT NOT NULL, dynamic BIGINT NOT NULL, shared BIGINT NOT NULL, cpu BIGINT NOT NULL, idle BIGINT NOT NULL, platform BIGINT NOT NULL, unknown BIGINT NOT NULL,
 	facility BIGINT NOT NULL, carbon BIGINT NOT NULL, cost BIGINT NOT NULL,
 	estimated BIGINT NOT NULL, uncharted BIGINT NOT NULL, unpriced BIGINT NOT NULL, unmeasured BIGINT NOT NULL,
 	first BIGINT NOT NULL, last BIGINT NOT NULL,
+	crc BIGINT NOT NULL,
 	PRIMARY KEY (start, node, host, site, signal, currency)
 );
 
@@ -98,10 +114,11 @@ CREATE TABLE records (
 	id TEXT PRIMARY KEY, at BIGINT NOT NULL, -- Unix milliseconds
 	namespace TEXT NOT NULL, owner_kind TEXT NOT NULL, owner TEXT NOT NULL, uid TEXT NOT NULL, strategy TEXT NOT NULL,
 	record {blob} NOT NULL,  -- JSON, without the snapshot
-	snapshot {blob}
+	snapshot {blob},
+	crc BIGINT NOT NULL -- of all but the snapshot, which has one in its end
 );
 CREATE INDEX records_by_time ON records (at);
 CREATE INDEX records_by_owner ON records (namespace, owner, at);
 CREATE INDEX records_by_uid ON records (uid);
-`,
+`},
 }

@@ -1,0 +1,68 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// Places behind the point of what is counted.
+const (
+	microPlaces = 6
+	nanoPlaces  = 9
+)
+
+// decimal writes v/10^places exactly, without zeros that say nothing.
+func decimal(v int64, places int) string {
+	digits := strconv.FormatUint(magnitude(v), 10)
+	if missing := places + 1 - len(digits); missing > 0 {
+		digits = strings.Repeat("0", missing) + digits
+	}
+	text := digits[:len(digits)-places]
+	if behind := strings.TrimRight(digits[len(digits)-places:], "0"); behind != "" {
+		text += "." + behind
+	}
+	if v < 0 {
+		return "-" + text
+	}
+	return text
+}
+
+func magnitude(v int64) uint64 {
+	if v < 0 {
+		return uint64(-(v + 1)) + 1
+	}
+	return uint64(v)
+}
+
+// longestNumber bounds what is read as a number: an exponent makes a few bytes cost much.
+const longestNumber = 40
+
+// whole reads a decimal number as a multiple of 10^-places; what is behind that is refused.
+func whole(text string, places int) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if len(text) > longestNumber || strings.ContainsAny(text, "eE/_xXpP") {
+		return 0, fmt.Errorf("no plain decimal number: %.40q", text)
+	}
+	r, ok := new(big.Rat).SetString(text)
+	if !ok {
+		return 0, fmt.Errorf("no decimal number: %q", text)
+	}
+	r.Mul(r, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil))) // decimal
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return 0, fmt.Errorf("%s is not a count of 10^-%d", text, places)
+	}
+	return r.Num().Int64(), nil
+}
+
+// short writes a float as briefly as its value allows, never with an exponent.
+func short(v float64) string {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

@@ -1,0 +1,69 @@
+package ledger
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// What a record may hold.
+const (
+	MaxRecord     = 16 << 10 // bytes of its texts
+	MaxSnapshot   = 1 << 20  // bytes; larger ones are left out
+	maxRecordID   = 128
+	defaultRows   = 1000
+	maxRecordRows = 100_000
+	maxLabel      = 253
+)
+
+// Validate reports what keeps a record from being kept.
+func (r *Record) Validate() error {
+	if r.ID == "" || len(r.ID) > maxRecordID {
+		return fmt.Errorf("a record's ID has 1 to %d bytes, not %d", maxRecordID, len(r.ID))
+	}
+	if r.At.Year() < firstYear || r.At.Year() > lastYear {
+		return fmt.Errorf("record %s is of the year %d", r.ID, r.At.Year())
+	}
+	texts := len(r.Reason) + len(r.Message)
+	for _, text := range []string{r.ID, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Digest} {
+		if len(text) > maxLabel {
+			return fmt.Errorf("record %s: a name of %d bytes: %w", r.ID, len(text), ErrTooLarge)
+		}
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return fmt.Errorf("record %s: %q is no text", r.ID, text)
+		}
+		texts += len(text)
+	}
+	if texts > MaxRecord {
+		return fmt.Errorf("record %s: texts of %d bytes: %w", r.ID, texts, ErrTooLarge)
+	}
+	return nil
+}
+
+// Kept is the record as it is kept: without a snapshot that is too large, its instants in UTC and to the millisecond.
+func (r *Record) Kept() Record {
+	k := *r
+	k.At, k.Start, k.End = k.At.UTC().Truncate(time.Millisecond), k.Start.UTC(), k.End.UTC()
+	if len(k.Snapshot) > MaxSnapshot || len(k.Snapshot) == 0 {
+		k.Snapshot = nil
+	}
+	return k
+}
+
+// OwnerName is how the record's owner is called in filters: kind/name.
+func (r *Record) OwnerName() string { return r.OwnerKind + "/" + r.Owner }
+
+// Rows is how many records a query returns at most.
+func (q *RecordQuery) Rows() int {
+	if q.Limit <= 0 {
+		return defaultRows
+	}
+	return min(q.Limit, maxRecordRows)
+}
+
+// Selects reports whether a query is for a record.
+func (q *RecordQuery) Selects(r *Record) bool {
+	return !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To)) && passes(q.Namespaces, r.Namespace) && passes(q.Strategies, r.Strategy) &&
+		(q.Owner == "" || q.Owner == r.OwnerName()) && (q.UID == "" || q.UID == r.UID)
+}

@@ -1,0 +1,151 @@
+package ledger
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// How points are made fewer.
+const (
+	LTTB      = "lttb"      // the points that a line needs most: largest triangle three buckets
+	TimeBased = "timeBased" // mean power of equal times: energy stays the same
+	MinMax    = "minMax"    // least and most of equal numbers of points: no peak is lost
+)
+
+// fewest is how many points there can be at least: the first and the last one.
+const fewest = 2
+
+// Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they are; values that
+// are no numbers are left out. The points it is given are not changed.
+func Downsample(points []Point, n int, how string) ([]Point, error) {
+	ways := map[string]func([]Point, int) []Point{LTTB: lttb, TimeBased: timeBased, MinMax: minMax}
+	way, ok := ways[how]
+	if !ok {
+		return nil, fmt.Errorf("%w: no way to downsample is called %q: have %s, %s, %s", ErrQuery, how, LTTB, TimeBased, MinMax)
+	}
+	if n < fewest {
+		return nil, fmt.Errorf("%w: a series of %d points: it takes %d at least", ErrQuery, n, fewest)
+	}
+	all := slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0) })
+	if len(all) <= n {
+		return all, nil
+	}
+	out := make([]Point, 0, n)
+	out = append(out, all[0])
+	if n > fewest {
+		out = append(out, way(all, n-fewest)...)
+	}
+	return append(out, all[len(all)-1]), nil
+}
+
+// lttb picks k of the points between the first and the last: from each of as many buckets the one that spans the largest
+// triangle with the one picked before and the mean of the next bucket (Steinarsson 2013).
+func lttb(all []Point, k int) []Point {
+	inner := all[1 : len(all)-1]
+	out := make([]Point, 0, k)
+	before := all[0]
+	for i := range k {
+		bucket := part(inner, i, k)
+		next := all[len(all)-1:]
+		if i+1 < k {
+			next = part(inner, i+1, k)
+		}
+		x, y := mean(next, all[0].At)
+		best, most := 0, -1.0
+		for j, p := range bucket {
+			if area := triangle(before, p, x, y, all[0].At); area > most {
+				best, most = j, area
+			}
+		}
+		before = bucket[best]
+		out = append(out, before)
+	}
+	return out
+}
+
+func part(points []Point, i, k int) []Point { return points[i*len(points)/k : (i+1)*len(points)/k] }
+
+// mean returns the middle of points, in seconds after an instant and in watts.
+func mean(points []Point, since time.Time) (x, y float64) {
+	n := float64(len(points))
+	for _, p := range points {
+		x += p.At.Sub(since).Seconds() / n
+		y += p.Watts / n
+	}
+	return x, y
+}
+
+func triangle(a, b Point, x, y float64, since time.Time) float64 {
+	ax, bx := a.At.Sub(since).Seconds(), b.At.Sub(since).Seconds()
+	return math.Abs((ax-x)*(b.Watts-a.Watts) - (ax-bx)*(y-a.Watts))
+}
+
+// timeBased replaces the points between the first and the last by the mean power of k equal times. A point holds until the next:
+// what is under the steps stays the same.
+func timeBased(all []Point, k int) []Point {
+	from, to := all[1].At, all[len(all)-1].At
+	width := max((to.Sub(from)+time.Duration(k)-1)/time.Duration(k), 1)
+	var out []Point
+	for i := 1; i < len(all)-1; {
+		bucket := all[i].At.Sub(from) / width
+		j := i + 1
+		for j < len(all)-1 && all[j].At.Sub(from)/width == bucket {
+			j++
+		}
+		out = append(out, Point{At: all[i].At, Watts: level(all[i : j+1])})
+		i = j
+	}
+	return out
+}
+
+// level is the mean power of points, all but the last one of which hold until the next.
+func level(points []Point) float64 {
+	long := points[len(points)-1].At.Sub(points[0].At).Seconds()
+	sum := 0.0
+	for i := range len(points) - 1 {
+		if long > 0 {
+			sum += points[i].Watts * (points[i+1].At.Sub(points[i].At).Seconds() / long)
+		} else {
+			sum += points[i].Watts / float64(len(points)-1)
+		}
+	}
+	return sum
+}
+
+// minMax picks the least and the most of each of k/2 buckets, in the order of time.
+func minMax(all []Point, k int) []Point {
+	inner := all[1 : len(all)-1]
+	byWatts := func(a, b Point) int {
+		switch {
+		case a.Watts < b.Watts:
+			return -1
+		case a.Watts > b.Watts:
+			return 1
+		}
+		return 0
+	}
+	if k == 1 {
+		return []Point{slices.MaxFunc(inner, byWatts)}
+	}
+	out := make([]Point, 0, k)
+	buckets := k / 2 // two of each
+	for i := range buckets {
+		bucket := part(inner, i, buckets)
+		low, high := 0, 0
+		for j := range bucket {
+			if bucket[j].Watts < bucket[low].Watts {
+				low = j
+			}
+			if bucket[j].Watts > bucket[high].Watts {
+				high = j
+			}
+		}
+		out = append(out, bucket[min(low, high)])
+		if low != high {
+			out = append(out, bucket[max(low, high)])
+		}
+	}
+	return out
+}

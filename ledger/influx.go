@@ -1,0 +1,118 @@
+package ledger
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// measurement is what InfluxDB calls the table.
+const measurement = "kubenergy_energy"
+
+// WriteInflux writes an answer in InfluxDB's line protocol: one point a row, at the beginning of its window, hour or day, or of the answer
+// where it is not grouped by time. What it is grouped by are tags, sums are integer fields in the smallest units.
+func (a *Answer) WriteInflux(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	for i := range a.Rows {
+		line, err := a.line(&a.Rows[i])
+		if err != nil {
+			return fmt.Errorf("writing line protocol: %w", err)
+		}
+		if _, err := out.WriteString(line); err != nil {
+			return fmt.Errorf("writing line protocol: %w", err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("writing line protocol: %w", err)
+	}
+	return nil
+}
+
+func (a *Answer) line(r *Row) (string, error) {
+	at, tags, err := a.tags(r)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString(measurement)
+	for _, tag := range tags {
+		b.WriteByte(',')
+		b.WriteString(tag)
+	}
+	between := byte(' ')
+	field := func(name string, v int64) {
+		b.WriteByte(between)
+		b.WriteString(escaped(name))
+		b.WriteByte('=')
+		b.WriteString(strconv.FormatInt(v, 10))
+		b.WriteByte('i')
+		between = ','
+	}
+	field("energy_microjoules", int64(r.Energy()))
+	field("dynamic_microjoules", int64(r.Dynamic))
+	field("idle_microjoules", int64(r.Idle))
+	field("cpu_nanoseconds", int64(r.CPU))
+	field("facility_microjoules", int64(r.Facility))
+	field("estimated_microjoules", int64(r.Estimated))
+	field("uncharted_microjoules", int64(r.Uncharted))
+	field("unpriced_microjoules", int64(r.Unpriced))
+	field("unmeasured_nanoseconds", int64(r.Unmeasured))
+	for _, signal := range r.Signals() {
+		field("carbon_micrograms_"+orUnknown(signal), int64(r.Emissions[signal]))
+	}
+	for _, currency := range r.Currencies() {
+		field("cost_nanos_"+orUnknown(currency), int64(r.Costs[currency]))
+	}
+	b.WriteByte(' ')
+	b.WriteString(strconv.FormatInt(at.UnixNano(), 10))
+	b.WriteByte('\n')
+	return b.String(), nil
+}
+
+// tags returns a row's instant and what else it is grouped by, sorted by name as the protocol advises.
+func (a *Answer) tags(r *Row) (at time.Time, tags []string, err error) {
+	at = a.From
+	if r.Key == nil && len(a.GroupBy) > 0 {
+		return at, []string{"rest=true"}, nil
+	}
+	for i, d := range a.GroupBy {
+		switch d {
+		case ByWindow, ByHour, ByDay:
+			t, err := time.Parse(time.RFC3339, r.Key[i])
+			if err != nil {
+				return at, nil, fmt.Errorf("reading the time of a row: %w", err)
+			}
+			if t.After(at) {
+				at = t // the finest of them
+			}
+		default:
+			if value := escaped(r.Key[i]); value != "" { // the protocol knows no empty tags
+				tags = append(tags, string(d)+"="+value)
+			}
+		}
+	}
+	slices.Sort(tags)
+	return at, tags, nil
+}
+
+var escapes = strings.NewReplacer(",", `\,`, "=", `\=`, " ", `\ `)
+
+// escaped writes the name or value of a tag, or the name of a field. Commas, equals signs and spaces are escaped. A backslash at the end would
+// escape what follows, and there is no way to write it; nor is there one for line breaks.
+func escaped(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if trimmed := strings.TrimRight(text, `\`); trimmed != text {
+		text = trimmed + strings.Repeat("_", len(text)-len(trimmed))
+	}
+	return escapes.Replace(text)
+}

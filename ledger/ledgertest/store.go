@@ -1,0 +1,222 @@
+// Package ledgertest holds a ledger in memory that is right because it is simple: it keeps what was booked and adds it up
+// when it is asked. Other stores are compared with it, and tests of other packages book into it.
+package ledgertest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// A Store is a ledger in memory. The zero value is empty.
+type Store struct {
+	// Fail, if set, is asked before anything is written; what it returns is returned.
+	Fail func() error
+
+	mu      sync.Mutex
+	acked   map[batch.Stream]uint64
+	spans   map[machine][]span
+	booked  []*ledger.Booking
+	pieces  []piece
+	records map[string]ledger.Record
+	names   map[string]map[string]name // by node and consumer
+}
+
+var _ ledger.Store = (*Store)(nil)
+
+type machine struct{ node, boot string }
+
+type span struct{ first, last time.Duration }
+
+// A piece is what a booking adds to one window of a node.
+type piece struct {
+	ledger.Window
+	node, host string
+	site       string
+	agentless  bool
+	names      map[string]name // of the node's consumers, which may be learned later
+}
+
+type name struct{ namespace, pod string }
+
+func expand(b *ledger.Booking) (all []piece) {
+	for _, w := range b.Windows() {
+		p := piece{Window: w, node: b.Batch.Stream.Node, site: b.Rates.Site, agentless: b.Agentless}
+		if b.Batch.Parent != nil {
+			p.host = b.Batch.Parent.Host
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// Book writes bookings as docs/protocol.md says under "Numbers".
+func (s *Store) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fails(ctx); err != nil {
+		return nil, nil, err
+	}
+	if s.acked == nil {
+		s.acked, s.spans, s.names = map[batch.Stream]uint64{}, map[machine][]span{}, map[string]map[string]name{}
+	}
+	receipts, errs := make([]ledger.Receipt, len(all)), make([]error, len(all))
+	for i, b := range all {
+		receipts[i], errs[i] = s.book(b)
+	}
+	return receipts, errs, nil
+}
+
+func (s *Store) fails(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.Fail != nil {
+		return s.Fail()
+	}
+	return nil
+}
+
+func (s *Store) book(k *ledger.Booking) (ledger.Receipt, error) {
+	b := k.Batch
+	acked, known := s.acked[b.Stream]
+	switch {
+	case known && b.Last <= acked:
+		return ledger.Receipt{Acked: acked}, nil
+	case known && b.First <= acked:
+		return ledger.Receipt{Acked: acked}, ledger.ErrPartly
+	}
+	m := machine{b.Stream.Node, b.Stream.Boot}
+	if !k.Agentless && b.StartSinceBoot < b.EndSinceBoot {
+		for _, t := range s.spans[m] {
+			if t.first < b.EndSinceBoot && b.StartSinceBoot < t.last {
+				return ledger.Receipt{Acked: acked}, ledger.ErrOverlap
+			}
+		}
+		s.spans[m] = append(s.spans[m], span{b.StartSinceBoot, b.EndSinceBoot})
+	}
+	s.acked[b.Stream] = b.Last
+	s.booked = append(s.booked, k)
+	if s.names[b.Stream.Node] == nil {
+		s.names[b.Stream.Node] = map[string]name{}
+	}
+	names := s.names[b.Stream.Node]
+	for _, c := range k.Consumers {
+		if names[c.Key].pod == "" {
+			names[c.Key] = name{c.Account.Namespace, c.Pod}
+		}
+	}
+	for _, p := range expand(k) {
+		p.names = names
+		s.pieces = append(s.pieces, p)
+	}
+	return ledger.Receipt{Acked: b.Last, Booked: true, Gap: b.First != acked+1}, nil
+}
+
+// Acked returns what is booked of a stream.
+func (s *Store) Acked(_ context.Context, of batch.Stream) (acked uint64, known bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	acked, known = s.acked[of]
+	return acked, known, nil
+}
+
+// Booked returns what was booked, in that order.
+func (s *Store) Booked() []*ledger.Booking {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.booked)
+}
+
+// Fold has nothing to do.
+func (s *Store) Fold(context.Context) (int, error) { return 0, nil }
+
+// Record keeps decisions; one that is there stays as it is.
+func (s *Store) Record(ctx context.Context, records []ledger.Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fails(ctx); err != nil {
+		return err
+	}
+	for i := range records {
+		if err := records[i].Validate(); err != nil {
+			return err
+		}
+	}
+	if s.records == nil {
+		s.records = map[string]ledger.Record{}
+	}
+	for i := range records {
+		if _, known := s.records[records[i].ID]; !known {
+			s.records[records[i].ID] = records[i].Kept()
+		}
+	}
+	return nil
+}
+
+// Records returns decisions, the youngest first.
+func (s *Store) Records(_ context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := []ledger.Record{}
+	for _, r := range s.records {
+		if q.Selects(&r) {
+			if !q.Snapshots {
+				r.Snapshot = nil
+			}
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b ledger.Record) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(a.ID, b.ID)) })
+	return out[:min(len(out), q.Rows())], nil
+}
+
+// Keep drops records and snapshots; energy it keeps.
+func (s *Store) Keep(_ context.Context, r ledger.Retention, now time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, record := range s.records {
+		if r.Snapshots > 0 && record.At.Before(now.Add(-r.Snapshots)) {
+			record.Snapshot = nil
+			s.records[id] = record
+		}
+		if r.Records > 0 && record.At.Before(now.Add(-r.Records)) {
+			delete(s.records, id)
+		}
+	}
+	return nil
+}
+
+// Audit finds nothing: there is one set of books.
+func (s *Store) Audit(context.Context, time.Time) (*ledger.Findings, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &ledger.Findings{Checked: len(s.pieces)}, nil
+}
+
+// Statistics counts what there is.
+func (s *Store) Statistics(context.Context) (ledger.Statistics, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	windows, accounts, consumers := map[place]bool{}, map[ledger.Account]bool{}, map[[2]string]bool{}
+	for i := range s.pieces {
+		p := &s.pieces[i]
+		windows[place{p.node, p.Start}] = true
+		for _, v := range p.Postings {
+			accounts[v.Consumer.Account] = true
+			consumers[[2]string{p.node, v.Consumer.Key}] = true
+		}
+	}
+	return ledger.Statistics{
+		Windows: int64(len(windows)), Accounts: int64(len(accounts)), Consumers: int64(len(consumers)), Records: int64(len(s.records)),
+	}, nil
+}
+
+// Close does nothing: what is in memory stays.
+func (s *Store) Close() error { return nil }

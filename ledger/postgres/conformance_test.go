@@ -1,0 +1,59 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"database/sql"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/postgres"
+	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/ledger/storetest"
+)
+
+func TestMain(m *testing.M) {
+	storetest.Child(func(source string) (ledger.Store, error) {
+		return postgres.Open(context.Background(), source, postgres.Options{})
+	})
+	os.Exit(m.Run())
+}
+
+var databases atomic.Int64
+
+// database makes a database of its own on a server.
+func database(t *testing.T, source string) string {
+	t.Helper()
+	name := fmt.Sprintf("ledger%d", databases.Add(1))
+	db, err := sql.Open("pgx", source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Replace(source, "dbname=postgres", "dbname="+name, 1)
+}
+
+func TestConformance(t *testing.T) {
+	source := pgtest.Start(t)
+	storetest.Conformance(t, func(t *testing.T) func() (ledger.Store, error) {
+		t.Helper()
+		own := database(t, source)
+		return func() (ledger.Store, error) {
+			return postgres.Open(context.Background(), own, postgres.Options{Connections: 4})
+		}
+	})
+}
+
+// The process is killed while it books, again and again; the database goes on.
+func TestKill(t *testing.T) {
+	storetest.Kill(t, pgtest.Start(t), func(source string) (ledger.Store, error) {
+		return postgres.Open(context.Background(), source, postgres.Options{})
+	})
+}

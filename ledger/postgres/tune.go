@@ -1,0 +1,75 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+)
+
+var errBad = driver.ErrBadConn
+
+// Windows and sums are written again and again while they are young, the journal is emptied every few seconds: they want to be vacuumed
+// more often than most tables. Windows are of a form that cannot be compressed, and stay in their rows.
+var settings = []string{
+	`ALTER TABLE windows SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000,
+		autovacuum_vacuum_cost_delay = 1, toast_tuple_target = 8160)`,
+	`ALTER TABLE windows ALTER COLUMN payload SET STORAGE EXTERNAL`,
+	`ALTER TABLE journal SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000, autovacuum_analyze_scale_factor = 0,
+		autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, toast_tuple_target = 8160)`,
+	`ALTER TABLE journal ALTER COLUMN payload SET STORAGE EXTERNAL`,
+	`ALTER TABLE account_hours SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)`,
+	`ALTER TABLE account_days SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)`,
+	`ALTER TABLE node_hours SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)`,
+	`ALTER TABLE node_days SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02)`,
+	`ALTER TABLE streams SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1)`,
+	`ALTER TABLE spans SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1)`,
+}
+
+// hypertable divides windows by day. It has not been tried with a real TimescaleDB: only that this is what is said to one.
+const hypertable = `SELECT create_hypertable('windows', 'start', chunk_time_interval => 86400::BIGINT, if_not_exists => TRUE, migrate_data => TRUE)`
+
+// tuned is the version of the settings, in meta.
+const tuned = "1"
+
+// tune sets what only PostgreSQL has, once.
+func (s *Store) tune(ctx context.Context) error {
+	conn, err := s.writes.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit there is nothing to undo
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateLock)); err != nil {
+		return err
+	}
+	var have, timescale int
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM meta WHERE key = 'postgres' AND value = $1", tuned).Scan(&have); err != nil {
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM pg_extension WHERE extname = 'timescaledb'").Scan(&timescale); err != nil {
+		return err
+	}
+	var statements []string
+	if have == 0 {
+		statements = append(statements, settings...)
+	}
+	if timescale > 0 {
+		statements = append(statements, hypertable)
+	}
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("%.60q: %w", statement, err)
+		}
+	}
+	if have == 0 {
+		_, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('postgres', $1) ON CONFLICT (key) DO UPDATE SET value = excluded.value", tuned)
+		if err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}

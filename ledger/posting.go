@@ -1,0 +1,290 @@
+package ledger
+
+import (
+	"iter"
+	"math"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// WindowLength is the time that the finest sums are kept for.
+const WindowLength = 5 * time.Minute
+
+// Consumers of a node besides those that its batches name.
+const (
+	IdleKey     = "idle"
+	PlatformKey = "platform"
+	UnknownKey  = "unknown"
+	TransferKey = "transfer"
+)
+
+// A Posting is what a consumer used, and whom it is charged to.
+type Posting struct {
+	Consumer Consumer
+	Amount   Amount
+}
+
+// A Window is what a booking says of five minutes of its node.
+type Window struct {
+	Start       time.Time
+	First, Last time.Time // of the booking's time in it
+	Unmeasured  time.Duration
+	Postings    []Posting
+}
+
+// Account returns the account of a kind that is the node's own, with what all accounts of the booking have in common.
+func (b *Booking) Account(k Kind) Account { return b.charged(Account{Kind: k}) }
+
+// charged sets in an account what follows from where the node is.
+func (b *Booking) charged(a Account) Account {
+	a.Site, a.Signal, a.Currency = b.Rates.Site, b.Rates.Signal, b.Rates.Currency
+	a.Host = ""
+	if b.Batch.Parent != nil {
+		a.Host = b.Batch.Parent.Host
+	}
+	return a
+}
+
+// Postings returns what was used over the whole of the booking, by consumer and account, not yet priced: the batch's shares,
+// those of one consumer together, then what is nobody's. Their energy is what was measured. What a guest takes from its
+// host is not in it: see [Booking.Transfer].
+func (b *Booking) Postings() []Posting {
+	all := make([]Posting, 0, len(b.Batch.Shares)+3) //nolint:mnd // idle, platform, unknown
+	index := make(map[string]int, len(b.Batch.Shares))
+	for i := range b.Batch.Shares {
+		s := &b.Batch.Shares[i]
+		c := b.Consumers[i]
+		c.Account = b.charged(c.Account)
+		at, ok := index[c.Key]
+		if ok && all[at].Consumer.Account != c.Account { // one of several
+			at = slices.IndexFunc(all, func(p Posting) bool { return p.Consumer.Key == c.Key && p.Consumer.Account == c.Account })
+			ok = at >= 0
+		}
+		if !ok {
+			at = len(all)
+			index[c.Key] = at
+			all = append(all, Posting{Consumer: c})
+		}
+		all[at].Amount.Add(&Amount{Dynamic: s.Dynamic, Idle: s.Idle, CPU: s.CPU})
+	}
+	for _, own := range [...]struct {
+		kind Kind
+		key  string
+		used energy.Microjoules
+	}{{Idle, IdleKey, b.Batch.Idle}, {Platform, PlatformKey, b.Batch.Platform}, {Unknown, UnknownKey, b.Batch.Unknown}} {
+		if own.used != 0 {
+			all = append(all, Posting{Consumer{Key: own.key, Account: b.Account(own.kind)}, Amount{Dynamic: own.used}})
+		}
+	}
+	return all
+}
+
+// Transfer returns who takes from a host what its guest tells in more detail; false if the node is no guest. Its account
+// names the virtual machine as its owner and the host.
+func (b *Booking) Transfer() (Consumer, bool) {
+	if b.Batch.Parent == nil {
+		return Consumer{}, false
+	}
+	a := b.Account(Transfer)
+	a.Owner = b.Batch.Parent.VM
+	return Consumer{Key: TransferKey, Account: a}, true
+}
+
+// Estimated says that the booking's energy comes from a model.
+func (b *Booking) Estimated() bool { return b.Batch.Quality == energy.Estimated }
+
+// Windows returns the postings of b by window, priced, and with what is transferred from a host. Sums over the windows are
+// those of the whole, exactly, and in each window the transfer is the sum of the others.
+func (b *Booking) Windows() []Window {
+	all := b.Postings()
+	for i := range all {
+		b.Rates.Charge(&all[i].Amount, b.Estimated())
+	}
+	transfer, guest := b.Transfer()
+	whole := Amount{Unmeasured: b.Batch.Unmeasured}
+	var windows []Window
+	for p := range Pieces(b.Batch.Start, b.Batch.End, len(all)) {
+		w := Window{Start: p.Window, First: p.From, Last: p.To, Unmeasured: p.Of(&whole).Unmeasured}
+		var sum Amount
+		for i := range all {
+			part := p.Of(&all[i].Amount)
+			sum.Add(&part)
+			if part != (Amount{}) {
+				w.Postings = append(w.Postings, Posting{all[i].Consumer, part})
+			}
+		}
+		if guest && sum != (Amount{}) {
+			w.Postings = append(w.Postings, Posting{transfer, sum.Negative()})
+		}
+		windows = append(windows, w)
+	}
+	return windows
+}
+
+// Negative returns what takes a back.
+func (a *Amount) Negative() Amount {
+	return Amount{
+		Dynamic: -a.Dynamic, Idle: -a.Idle, CPU: -a.CPU, Facility: -a.Facility, Carbon: -a.Carbon, Cost: -a.Cost,
+		Estimated: -a.Estimated, Uncharted: -a.Uncharted, Unpriced: -a.Unpriced, Unmeasured: -a.Unmeasured,
+	}
+}
+
+// What a kilowatt-hour is in the units that are booked.
+const (
+	microjoulesPerKWh = 3.6e12
+	microgramsPerGram = 1e6
+	nanosPerUnit      = 1e9
+)
+
+// What is beyond is a mistake, and counts as not known: sums of it would soon be more than can be counted.
+const (
+	mostPUE      = 50
+	mostCarbon   = 1e5
+	mostPrice    = 1e6
+	MostMeasured = energy.Microjoules(1e17) // of one booking: 28 MWh
+)
+
+// Charge sets what the energy of a costs and emits. What is no PUE counts as 1: the energy at the node is certain.
+func (r *Rates) Charge(a *Amount, estimated bool) {
+	pue := r.PUE
+	if !(pue >= 1 && pue <= mostPUE) {
+		pue = 1
+	}
+	a.Estimated, a.Uncharted, a.Unpriced, a.Carbon, a.Cost = 0, 0, 0, 0, 0
+	if estimated {
+		a.Estimated = a.Energy()
+	}
+	a.Facility = energy.Microjoules(scaled(int64(a.Energy()), pue))
+	if known(r.Carbon, mostCarbon) {
+		a.Carbon = Micrograms(scaled(int64(a.Facility), r.Carbon*(microgramsPerGram/microjoulesPerKWh)))
+	} else {
+		a.Uncharted = a.Facility
+	}
+	if known(r.Price, mostPrice) {
+		a.Cost = Nanos(scaled(int64(a.Facility), r.Price*(nanosPerUnit/microjoulesPerKWh)))
+	} else {
+		a.Unpriced = a.Facility
+	}
+}
+
+func known(rate, most float64) bool { return math.Abs(rate) <= most }
+
+// scaled returns v times a rate, rounded; what is out of range is clamped.
+func scaled(v int64, rate float64) int64 {
+	if rate == 1 {
+		return v
+	}
+	f := math.RoundToEven(float64(v) * rate)
+	switch {
+	case f >= math.MaxInt64:
+		return math.MaxInt64
+	case f <= -math.MaxInt64:
+		return -math.MaxInt64
+	}
+	return int64(f)
+}
+
+// A Piece is a booking's time in one window.
+type Piece struct {
+	Window   time.Time
+	From, To time.Time
+
+	before, until, length uint64 // nanoseconds since the booking's start, and how long it is
+}
+
+// A booking is cut into at most so many postings: one of months, or of thousands of consumers, is cut into hours or days,
+// which are booked in the windows in which they begin, and if even that is too fine, it is not cut.
+const maxPostings = 200_000
+
+var steps = [...]time.Duration{WindowLength, time.Hour, 24 * time.Hour}
+
+// Pieces cuts an interval by windows. One of no length is a piece of the window that it is in. An interval that has so many
+// postings that each window would cost too much is cut by hours or days.
+func Pieces(start, end time.Time, postings int) iter.Seq[Piece] {
+	return func(yield func(Piece) bool) {
+		length := max(end.Sub(start), 0)
+		step := stepFor(length, postings)
+		if length == 0 || step == 0 {
+			from := end.Add(-length)
+			yield(Piece{windowOf(end.Add(-min(length, 1))), from, end, 0, uint64(length), uint64(length)})
+			return
+		}
+		for from := time.Duration(0); from < length; {
+			at := start.Add(from)
+			to := min(length, from+floor(at, step).Add(step).Sub(at))
+			if !yield(Piece{windowOf(at), at, start.Add(to), uint64(from), uint64(to), uint64(length)}) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+func stepFor(length time.Duration, postings int) time.Duration {
+	for _, step := range steps {
+		if int64(length/step)+1 <= int64(maxPostings/max(postings, 1)) {
+			return step
+		}
+	}
+	return 0
+}
+
+func windowOf(t time.Time) time.Time { return floor(t, WindowLength) }
+
+// floor is Truncate by Unix time, also before 1970.
+func floor(t time.Time, step time.Duration) time.Time {
+	s, by := t.Unix(), int64(step/time.Second)
+	rest := s % by
+	if rest < 0 {
+		rest += by
+	}
+	return time.Unix(s-rest, 0).UTC()
+}
+
+// Of returns the piece's part of what was used over the whole of a booking. Parts of all pieces add up to the whole.
+func (p *Piece) Of(a *Amount) Amount {
+	if p.before == 0 && p.until == p.length {
+		return *a
+	}
+	part := Amount{
+		Dynamic:    energy.Microjoules(p.cut(int64(a.Dynamic))),
+		Idle:       energy.Microjoules(p.cut(int64(a.Idle))),
+		Facility:   energy.Microjoules(p.cut(int64(a.Facility))),
+		Carbon:     Micrograms(p.cut(int64(a.Carbon))),
+		Cost:       Nanos(p.cut(int64(a.Cost))),
+		Unmeasured: time.Duration(p.cut(int64(a.Unmeasured))),
+	}
+	if a.CPU%time.Microsecond == 0 { // kernels count microseconds, which take less room than nanoseconds
+		part.CPU = time.Duration(p.cut(int64(a.CPU/time.Microsecond))) * time.Microsecond
+	} else {
+		part.CPU = time.Duration(p.cut(int64(a.CPU)))
+	}
+	// In one booking, all of the energy is estimated, or has no rate, or none.
+	if a.Estimated != 0 {
+		part.Estimated = part.Energy()
+	}
+	if a.Uncharted != 0 {
+		part.Uncharted = part.Facility
+	}
+	if a.Unpriced != 0 {
+		part.Unpriced = part.Facility
+	}
+	return part
+}
+
+// cut rounds what was used up to the piece's end, and takes away what was used up to its beginning.
+func (p *Piece) cut(v int64) int64 {
+	if v < 0 {
+		return share(uint64(-v), p.before, p.length) - share(uint64(-v), p.until, p.length)
+	}
+	return share(uint64(v), p.until, p.length) - share(uint64(v), p.before, p.length)
+}
+
+func share(v, of, length uint64) int64 {
+	hi, lo := bits.Mul64(v, of)
+	q, _ := bits.Div64(hi, lo, length) // of ≤ length, so q ≤ v
+	return int64(q)
+}

@@ -1,0 +1,102 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Emit adds emissions by a signal to a row.
+func (r *Row) Emit(signal string, carbon Micrograms) {
+	r.Carbon = increase(&r.Emissions, signal, carbon)
+}
+
+// Charge adds costs in a currency to a row.
+func (r *Row) Charge(currency string, cost Nanos) {
+	r.Cost = increase(&r.Costs, currency, cost)
+}
+
+// increase adds to one of some sums, and returns the only one that is not 0, if there is just one.
+func increase[N ~int64](sums *map[string]N, name string, by N) N {
+	if *sums == nil {
+		*sums = map[string]N{}
+	}
+	(*sums)[name] += by
+	if (*sums)[name] == 0 {
+		delete(*sums, name)
+	}
+	if len(*sums) == 1 {
+		for _, only := range *sums {
+			return only
+		}
+	}
+	return 0
+}
+
+// Include adds another row.
+func (r *Row) Include(o *Row) {
+	amount := o.Amount
+	amount.Carbon, amount.Cost = 0, 0
+	r.Amount.Add(&amount)
+	for signal, carbon := range o.Emissions {
+		r.Emit(signal, carbon)
+	}
+	for currency, cost := range o.Costs {
+		r.Charge(currency, cost)
+	}
+	if r.First.IsZero() || !o.First.IsZero() && o.First.Before(r.First) {
+		r.First = o.First
+	}
+	if o.Last.After(r.Last) {
+		r.Last = o.Last
+	}
+}
+
+// Empty reports whether there is nothing in a row: no answer shows it.
+func (r *Row) Empty() bool {
+	return r.Amount == (Amount{}) && len(r.Emissions)+len(r.Costs) == 0
+}
+
+// Trim leaves the rows with the most energy, limit at most, and sums the others in one more row, the last one, whose Key is nil.
+func (a *Answer) Trim(limit int) {
+	if limit <= 0 || len(a.Rows) <= limit {
+		return
+	}
+	most := slices.Clone(a.Rows)
+	slices.SortStableFunc(most, func(x, y Row) int { return cmp.Or(cmp.Compare(y.Energy(), x.Energy()), slices.Compare(x.Key, y.Key)) })
+	var rest Row
+	for i := range most[limit:] {
+		rest.Include(&most[limit+i])
+	}
+	a.Rows = most[:limit]
+	slices.SortFunc(a.Rows, func(x, y Row) int { return slices.Compare(x.Key, y.Key) })
+	a.Rows = append(a.Rows, rest)
+}
+
+// Points reads an answer that is grouped by time alone as mean power. The last step has come only as far as AsOf.
+func (a *Answer) Points(step time.Duration) ([]Point, error) {
+	points := make([]Point, 0, len(a.Rows))
+	for i := range a.Rows {
+		if len(a.Rows[i].Key) != 1 {
+			return nil, fmt.Errorf("a series of rows with %d keys", len(a.Rows[i].Key))
+		}
+		at, err := time.Parse(time.RFC3339, a.Rows[i].Key[0])
+		if err != nil {
+			return nil, fmt.Errorf("reading the time of a row: %w", err)
+		}
+		long := step
+		if so := a.AsOf.Sub(at); so > 0 && so < step {
+			long = so
+		}
+		points = append(points, Point{At: at, Watts: float64(a.Rows[i].Energy().Joules()) / long.Seconds()})
+	}
+	return points, nil
+}
+
+// Signals returns the names of a row's emissions, sorted.
+func (r *Row) Signals() []string { return slices.Sorted(maps.Keys(r.Emissions)) }
+
+// Currencies returns those of a row's costs, sorted.
+func (r *Row) Currencies() []string { return slices.Sorted(maps.Keys(r.Costs)) }

@@ -1,0 +1,64 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// The log is moved to the file when it is as long as this. If queries that go on for long keep that from being finished,
+// it is tried again when so much more was written, and from some length on the next transactions wait for them.
+const (
+	logBytes     = 8 << 20
+	longLogBytes = 128 << 20
+)
+
+// committed moves the log to the file if it is long. No transaction writes meanwhile.
+func (s *Store) committed(ctx context.Context, conn *sql.Conn) error {
+	info, err := os.Stat(s.path + walSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	if size < s.tried {
+		s.tried = 0 // it began anew
+	}
+	if size < s.tried+s.logBytes {
+		return nil
+	}
+	s.tried = size
+	mode := "PASSIVE"
+	if size > longLogBytes {
+		mode = "RESTART"
+	}
+	return s.checkpoint(ctx, conn, mode)
+}
+
+func (s *Store) checkpoint(ctx context.Context, conn *sql.Conn, mode string) error {
+	l, err := readLog(s.path + walSuffix)
+	if err != nil || l == nil {
+		return err
+	}
+	if l.bad != "" {
+		return fmt.Errorf("the log of writes of the ledger has changed on the disk: %s: nothing is moved to the file", l.bad)
+	}
+	if err := s.writeMark(l); err != nil {
+		return fmt.Errorf("writing down how far the ledger's log is moved: %w", err)
+	}
+	var busy, frames, moved int
+	if err := conn.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &frames, &moved); err != nil {
+		return fmt.Errorf("moving the ledger's log to the file: %w", err)
+	}
+	return nil
+}

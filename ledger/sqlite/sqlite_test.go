@@ -1,0 +1,33 @@
+package sqlite_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"os"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/sqlite"
+	"github.com/kubenergy/kubenergy/ledger/storetest"
+)
+
+func open(path string) (ledger.Store, error) {
+	return sqlite.Open(context.Background(), path, sqlite.Options{})
+}
+
+func TestMain(m *testing.M) {
+	storetest.Child(open)
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Conformance(t, func(t *testing.T) func() (ledger.Store, error) {
+		path := filepath.Join(t.TempDir(), "ledger.db")
+		return func() (ledger.Store, error) { return open(path) }
+	})
+}
+
+func TestKill(t *testing.T) {
+	storetest.Kill(t, filepath.Join(t.TempDir(), "ledger.db"), open)
+}

@@ -1,0 +1,338 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Book implements [ledger.Store].
+func (d *DB) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
+	d.booking.Lock()
+	defer d.booking.Unlock()
+	var b *booker
+	err := d.update(ctx, func(ctx context.Context, s *session) error {
+		b = &booker{
+			interning: d.interning(s), receipts: make([]ledger.Receipt, len(all)), errs: make([]error, len(all)),
+		}
+		return b.book(ctx, all)
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("booking: %w", err)
+	}
+	b.remember()
+	return b.receipts, b.errs, nil
+}
+
+// A booker books bookings in one transaction.
+type booker struct {
+	*interning
+	receipts []ledger.Receipt
+	errs     []error
+}
+
+func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
+	if len(all) == 0 {
+		_, err := b.s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('written', $1) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+			strconv.FormatInt(b.now, 10))
+		return err
+	}
+	if err := b.lock(ctx, all); err != nil {
+		return err
+	}
+	var booked []*ledger.Booking
+	for i, booking := range all {
+		var err error
+		b.receipts[i], err = b.admit(ctx, booking)
+		switch {
+		case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly), errors.Is(err, ledger.ErrInvalid):
+			b.errs[i] = err
+		case err != nil:
+			return err
+		case b.receipts[i].Booked:
+			booked = append(booked, booking)
+		}
+	}
+	if err := b.makeAccounts(ctx, booked); err != nil {
+		return err
+	}
+	rows := make([][]any, len(booked))
+	for i, booking := range booked {
+		e, err := b.entry(ctx, booking)
+		if err != nil {
+			return err
+		}
+		k := e.key()
+		rows[i] = []any{k[0], k[1], k[2], e.encode()}
+	}
+	return b.s.insert(ctx, "journal", []string{"node", "start", "finish", "payload"}, rows, "")
+}
+
+// lock makes the rows of all nodes and, where several processes book at once, keeps the others from booking for the same
+// nodes: streams and spans are read before they are written. The order is the same in all processes, so none waits for
+// another that waits for it.
+func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
+	var nodes []string
+	for _, booking := range all {
+		nodes = append(nodes, booking.Batch.Stream.Node)
+	}
+	slices.Sort(nodes)
+	var ids []int64
+	for _, name := range slices.Compact(nodes) {
+		id, err := b.node(ctx, name)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if b.d.dialect.ForUpdate == "" {
+		return nil
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if _, err := b.s.one(ctx, "SELECT id FROM nodes WHERE id = $1"+b.d.dialect.ForUpdate, []any{id}, &id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admit decides what becomes of a booking, as docs/protocol.md says under Numbers, and writes down its numbers and its time.
+func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Receipt, error) {
+	bt := booking.Batch
+	st, err := b.stream(ctx, &bt.Stream)
+	if err != nil {
+		return ledger.Receipt{}, err
+	}
+	switch {
+	case st.known && bt.Last <= st.acked:
+		return ledger.Receipt{Acked: st.acked}, nil
+	case st.known && bt.First <= st.acked:
+		return ledger.Receipt{}, fmt.Errorf("%w: numbers %d to %d of a stream of which %d are", ledger.ErrPartly, bt.First, bt.Last, st.acked)
+	}
+	if err := check(booking); err != nil {
+		return ledger.Receipt{}, err
+	}
+	if !booking.Agentless && bt.EndSinceBoot > bt.StartSinceBoot {
+		if err := b.occupy(ctx, bt); err != nil {
+			return ledger.Receipt{}, err
+		}
+	}
+	gap := bt.First != st.acked+1 // an unknown stream has acked 0
+	if gap {
+		st.gaps++
+	}
+	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap}, b.ack(ctx, bt, st)
+}
+
+// check finds what would break sums. Batches from outside were checked before.
+func check(booking *ledger.Booking) error {
+	bt := booking.Batch
+	if len(booking.Consumers) != len(bt.Shares) {
+		return fmt.Errorf("%w: %d consumers for %d shares", ledger.ErrInvalid, len(booking.Consumers), len(bt.Shares))
+	}
+	if bt.End.Before(bt.Start) || bt.First == 0 || bt.First > bt.Last || bt.Last == math.MaxUint64 {
+		return fmt.Errorf("%w: numbers %d to %d, %v to %v", ledger.ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
+	}
+	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil || bt.Measured > ledger.MostMeasured {
+		return fmt.Errorf("%w: %d µJ: %w", ledger.ErrInvalid, int64(bt.Measured), cmp.Or(err, errors.New("more than any node draws")))
+	}
+	const most = 100 * 365 * 24 * time.Hour // Unix time in nanoseconds ends in 2262
+	if age := bt.End.Sub(time.Unix(0, 0)); age > 2*most+most/2 || age < -most {
+		return fmt.Errorf("%w: it ends at %v", ledger.ErrInvalid, bt.End)
+	}
+	return nil
+}
+
+// Acked implements [ledger.Store].
+func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
+	var acked, gaps, seen, sum int64
+	err := d.reads.QueryRowContext(ctx, findStream, of.Node, of.Boot, of.Epoch).Scan(&acked, &gaps, &seen, &sum)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, false, nil
+	case err != nil:
+		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+	case sum != streamCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen):
+		return 0, false, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
+	}
+	return uint64(acked), true, nil
+}
+
+const findStream = "SELECT acked, gaps, seen, crc FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3"
+
+type stream struct {
+	known bool
+	acked uint64
+	gaps  int64
+}
+
+func (b *booker) stream(ctx context.Context, of *batch.Stream) (stream, error) {
+	var acked, gaps, seen, sum int64
+	known, err := b.s.one(ctx, findStream,
+		[]any{of.Node, of.Boot, of.Epoch}, &acked, &gaps, &seen, &sum)
+	if known && sum != streamCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen) {
+		return stream{}, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
+	}
+	return stream{known, uint64(acked), gaps}, err
+}
+
+func (b *booker) ack(ctx context.Context, bt *batch.Batch, st stream) error {
+	of, acked := &bt.Stream, int64(bt.Last)
+	sum := streamCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now)
+	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (node, boot, epoch) DO UPDATE SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`,
+		of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now, sum)
+	return err
+}
+
+type span struct{ first, last int64 }
+
+// occupy writes down that the time of a batch is booked, or says that some of it was before.
+func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
+	of, want := &bt.Stream, span{int64(bt.StartSinceBoot), int64(bt.EndSinceBoot)}
+	beside, err := b.spans(ctx, of, want)
+	if err != nil {
+		return err
+	}
+	joined := want
+	for _, s := range beside {
+		if s.first < want.last && s.last > want.first {
+			return fmt.Errorf("%w: %v to %v since boot", ledger.ErrOverlap,
+				time.Duration(max(s.first, want.first)), time.Duration(min(s.last, want.last)))
+		}
+		joined = span{min(joined.first, s.first), max(joined.last, s.last)}
+	}
+	for _, s := range beside {
+		if s.first != joined.first {
+			if _, err := b.s.exec(ctx, "DELETE FROM spans WHERE node = $1 AND boot = $2 AND first = $3", of.Node, of.Boot, s.first); err != nil {
+				return err
+			}
+		}
+	}
+	_, err = b.s.exec(ctx, `INSERT INTO spans (node, boot, first, last, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (node, boot, first) DO UPDATE SET last = excluded.last, seen = excluded.seen, crc = excluded.crc`,
+		of.Node, of.Boot, joined.first, joined.last, b.now, spanCRC(of.Node, of.Boot, joined.first, joined.last, b.now))
+	return err
+}
+
+// spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends before
+// it, counted from the youngest, is the last to be looked at.
+func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span, error) {
+	rows, err := b.s.query(ctx, "SELECT first, last, seen, crc FROM spans WHERE node = $1 AND boot = $2 AND first <= $3 ORDER BY first DESC",
+		of.Node, of.Boot, want.last)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var beside []span
+	for rows.Next() {
+		var s span
+		var seen, sum int64
+		if err := rows.Scan(&s.first, &s.last, &seen, &sum); err != nil {
+			return nil, err
+		}
+		if sum != spanCRC(of.Node, of.Boot, s.first, s.last, seen) {
+			return nil, fmt.Errorf("%w: what time of node %s is booked", ledger.ErrDamaged, of.Node)
+		}
+		if s.last < want.first {
+			break
+		}
+		beside = append(beside, s)
+	}
+	return beside, errors.Join(rows.Err(), rows.Close())
+}
+
+// makeAccounts makes the rows of all accounts in an order that is the same in all processes.
+func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking) error {
+	if b.d.dialect.ForUpdate == "" {
+		return nil
+	}
+	missing := map[ledger.Account]bool{}
+	want := func(a ledger.Account) {
+		b.d.names.mu.Lock()
+		m, ok := b.d.names.accounts.get(a)
+		b.d.names.mu.Unlock()
+		if !ok || !m.fresh(b.now) {
+			missing[a] = true
+		}
+	}
+	for _, booking := range booked {
+		for _, p := range booking.Postings() {
+			want(p.Consumer.Account)
+		}
+		want(booking.Account(ledger.Unknown))
+		if c, guest := booking.Transfer(); guest {
+			want(c.Account)
+		}
+	}
+	ordered := make([]ledger.Account, 0, len(missing))
+	for a := range missing {
+		ordered = append(ordered, a)
+	}
+	slices.SortFunc(ordered, compareAccounts)
+	for i := range ordered {
+		if _, err := b.account(ctx, &ordered[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compareAccounts(a, b ledger.Account) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.OwnerKind, b.OwnerKind),
+		cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Team, b.Team), cmp.Compare(a.Strategy, b.Strategy),
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Currency, b.Currency))
+}
+
+// entry returns what is written of a booking.
+func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, error) {
+	bt := booking.Batch
+	node, err := b.node(ctx, bt.Stream.Node)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{
+		Node: node, Start: bt.Start, End: bt.End, Agentless: booking.Agentless, Estimated: booking.Estimated(),
+		Unmeasured: bt.Unmeasured, Measured: bt.Measured, Rates: booking.Rates,
+	}
+	own := booking.Account(ledger.Unknown)
+	if e.Base, err = b.account(ctx, &own); err != nil {
+		return nil, err
+	}
+	if c, guest := booking.Transfer(); guest {
+		if e.Guest, err = b.line(ctx, node, &ledger.Posting{Consumer: c}); err != nil {
+			return nil, err
+		}
+	}
+	postings := booking.Postings()
+	e.Lines = make([]line, len(postings))
+	for i := range postings {
+		if e.Lines[i], err = b.line(ctx, node, &postings[i]); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(e.Lines, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Account, b.Account))
+	})
+	return e, nil
+}
+
+func (b *booker) line(ctx context.Context, node int64, p *ledger.Posting) (line, error) {
+	account, err := b.account(ctx, &p.Consumer.Account)
+	if err != nil {
+		return line{}, err
+	}
+	consumer, err := b.consumer(ctx, node, &p.Consumer)
+	return line{consumer, account, p.Amount.Dynamic, p.Amount.Idle, p.Amount.CPU}, err
+}

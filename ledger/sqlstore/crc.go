@@ -1,0 +1,79 @@
+package sqlstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Rows carry a sum of what they say, as databases do not notice all bytes that changed on a disk.
+
+// rowCRC returns the sum of a row's columns: texts, bytes and whole numbers.
+func rowCRC(columns ...any) int64 {
+	b := make([]byte, 0, 256) //nolint:mnd // most rows are shorter
+	for _, column := range columns {
+		switch v := column.(type) {
+		case string:
+			b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
+		case []byte:
+			b = append(binary.AppendUvarint(b, uint64(len(v))), v...)
+		case int64:
+			b = binary.LittleEndian.AppendUint64(b, uint64(v))
+		default:
+			panic(fmt.Sprintf("sqlstore: no sum of a %T", column))
+		}
+	}
+	return int64(crc32.Checksum(b, castagnoli))
+}
+
+func nodeCRC(name string) int64 { return rowCRC(name) }
+
+func accountCRC(a *ledger.Account) int64 {
+	return rowCRC(int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal, a.Currency)
+}
+
+func consumerCRC(node int64, key, pod, namespace string) int64 {
+	return rowCRC(node, key, pod, namespace)
+}
+
+func streamCRC(node, boot, epoch string, acked, gaps, seen int64) int64 {
+	return rowCRC(node, boot, epoch, acked, gaps, seen)
+}
+
+func spanCRC(node, boot string, first, last, seen int64) int64 {
+	return rowCRC(node, boot, first, last, seen)
+}
+
+const sumBytes = 4
+
+// sealBlob appends to what was written after from the sum of it and of the row's key, so that bytes in the wrong row are
+// noticed as well.
+func sealBlob(b []byte, from int, key ...int64) []byte {
+	return binary.LittleEndian.AppendUint32(b, blobSum(b[from:], key))
+}
+
+// openBlob returns what was sealed.
+func openBlob(b []byte, key ...int64) ([]byte, error) {
+	if len(b) < sumBytes {
+		return nil, fmt.Errorf("%w: %d bytes", ledger.ErrDamaged, len(b))
+	}
+	body := b[:len(b)-sumBytes]
+	if blobSum(body, key) != binary.LittleEndian.Uint32(b[len(body):]) {
+		return nil, fmt.Errorf("%w: a sum of bytes is wrong", ledger.ErrDamaged)
+	}
+	return body, nil
+}
+
+func blobSum(b []byte, key []int64) uint32 {
+	var k [8]byte
+	sum := uint32(0)
+	for _, v := range key {
+		binary.LittleEndian.PutUint64(k[:], uint64(v))
+		sum = crc32.Update(sum, castagnoli, k[:])
+	}
+	return crc32.Update(sum, castagnoli, b)
+}

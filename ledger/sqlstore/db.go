@@ -1,0 +1,322 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// A Dialect is what differs between databases.
+type Dialect struct {
+	Name         string
+	Blob, Serial string // types of columns
+	Begin        string // begins a transaction that writes
+	Lock         string // keeps other processes from migrating at the same time; "": Begin does
+	Tables       string // counts the tables named $1
+	ForUpdate    string // at the end of a SELECT whose rows nobody else shall change; "": Begin does
+	Writers      int    // how many transactions that write may go on at once
+	Prepare      bool   // whether statements are worth preparing
+	Parameters   int    // how many parameters a statement may have
+	// Bulk inserts rows within the transaction of a connection; nil: as statements of many rows.
+	Bulk func(ctx context.Context, conn *sql.Conn, table string, columns []string, rows [][]any) error
+	// Bytes returns the size on disk.
+	Bytes func(ctx context.Context, db *sql.DB) (int64, error)
+	// Committed is called after each transaction on its connection; nil: nothing is to be done.
+	Committed func(ctx context.Context, conn *sql.Conn) error
+}
+
+// A DB is a store of the ledger in a database. It may be used by several goroutines, and by several processes if the
+// database can.
+type DB struct {
+	dialect Dialect
+	writes  *sql.DB
+	reads   *sql.DB
+	now     func() time.Time
+	log     *slog.Logger
+
+	idle    chan *session // not used just now; nil: not connected
+	booking sync.Mutex    // held by Book
+	names   names
+	cache   blockCache // of queries: see source.go
+}
+
+// Options are what a DB needs.
+type Options struct {
+	Dialect Dialect
+	Writes  *sql.DB
+	Reads   *sql.DB // may be Writes
+	Now     func() time.Time
+	Log     *slog.Logger
+}
+
+// Checked reads what Book relies on and Audit would take long to come to: the entries of the journal.
+func (d *DB) Checked(ctx context.Context) error {
+	rows, err := d.reads.QueryContext(ctx, "SELECT id, node, start, finish, payload FROM journal")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id, node, start, finish int64
+		var payload []byte
+		if err := rows.Scan(&id, &node, &start, &finish, &payload); err != nil {
+			return err
+		}
+		if _, err := decodeEntry(id, node, start, finish, payload); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Open brings a database to the current version and returns its store. It closes both of its databases when it is closed.
+func Open(ctx context.Context, o Options) (*DB, error) {
+	d := &DB{dialect: o.Dialect, writes: o.Writes, reads: o.Reads, now: o.Now, log: o.Log}
+	if d.now == nil {
+		d.now = time.Now
+	}
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	d.idle = make(chan *session, max(d.dialect.Writers, 1))
+	for range cap(d.idle) {
+		d.idle <- nil
+	}
+	d.names.init()
+	if err := d.migrate(ctx, migrations); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close waits for what is being written.
+func (d *DB) Close() error {
+	var errs []error
+	for range cap(d.idle) {
+		if s := <-d.idle; s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	if d.reads != d.writes {
+		errs = append(errs, d.reads.Close())
+	}
+	return errors.Join(append(errs, d.writes.Close())...)
+}
+
+// A session is a connection that writes, with the statements that were prepared on it.
+type session struct {
+	conn    *sql.Conn
+	dialect *Dialect
+	stmts   map[string]*sql.Stmt
+}
+
+func (s *session) close() error {
+	var errs []error
+	for _, query := range slices.Sorted(maps.Keys(s.stmts)) {
+		errs = append(errs, s.stmts[query].Close())
+	}
+	return errors.Join(append(errs, s.conn.Close())...)
+}
+
+// drop closes the connection: after an error it may not know what the database holds.
+func (s *session) drop() {
+	for _, stmt := range s.stmts {
+		_ = stmt.Close()
+	}
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = s.conn.Close()
+}
+
+// update runs a transaction. Its connection is closed after any error but those of do that are marked with [refused], so the
+// next one begins from what is on disk. All other errors say that nothing can be written; what became of the transaction is
+// then not known.
+func (d *DB) update(ctx context.Context, do func(context.Context, *session) error) error {
+	var s *session
+	select {
+	case s = <-d.idle:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s, err := d.run(ctx, s, do)
+	d.idle <- s
+	return err
+}
+
+const longestCommit = 30 * time.Second
+
+func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *session) error) (*session, error) {
+	if s == nil {
+		conn, err := d.writes.Conn(ctx)
+		if err != nil {
+			return nil, d.unwritten(ctx, "connecting", err)
+		}
+		s = &session{conn: conn, dialect: &d.dialect, stmts: map[string]*sql.Stmt{}}
+	}
+	if _, err := s.conn.ExecContext(ctx, d.dialect.Begin); err != nil {
+		s.drop()
+		return nil, d.unwritten(ctx, "beginning a transaction", err)
+	}
+	// What is complete is committed, even if nobody waits for it any more.
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestCommit)
+	defer cancel()
+	if err := do(ctx, s); err != nil {
+		var r refused
+		if _, rollback := s.conn.ExecContext(whole, "ROLLBACK"); rollback != nil || !errors.As(err, &r) {
+			s.drop()
+			s = nil
+		}
+		if errors.As(err, &r) {
+			return s, r.error
+		}
+		return s, d.unwritten(ctx, "writing", err)
+	}
+	if _, err := s.conn.ExecContext(whole, "COMMIT"); err != nil {
+		s.drop()
+		return nil, d.unwritten(ctx, "committing", err)
+	}
+	if d.dialect.Committed != nil {
+		if err := d.dialect.Committed(whole, s.conn); err != nil {
+			d.log.Error("Work after a transaction of the ledger could not be done; the transaction was", "err", err)
+			s.drop()
+			return nil, nil
+		}
+	}
+	return s, nil
+}
+
+// refused marks errors that say nothing about the database.
+type refused struct{ error }
+
+func (d *DB) unwritten(ctx context.Context, what string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, context.Cause(ctx))
+	}
+	if errors.Is(err, ledger.ErrDamaged) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ledger.ErrReadOnly, what, err)
+}
+
+func (s *session) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if stmt := s.stmts[query]; stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := s.conn.PrepareContext(ctx, unnumbered(query))
+	if err != nil {
+		return nil, err
+	}
+	s.stmts[query] = stmt
+	return stmt, nil
+}
+
+var parameter = regexp.MustCompile(`\$[0-9]+`)
+
+// unnumbered writes ? for parameters that come in the order of their numbers, each once: the driver of SQLite takes a
+// numbered one for a name, and looks among all arguments for it.
+func unnumbered(query string) string {
+	n, inOrder := 0, true
+	text := parameter.ReplaceAllStringFunc(query, func(p string) string {
+		n++
+		inOrder = inOrder && p == "$"+strconv.Itoa(n)
+		return "?"
+	})
+	if inOrder {
+		return text
+	}
+	return query
+}
+
+// exec runs a statement. Its text should be one of a few: it is kept.
+func (s *session) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if !s.dialect.Prepare {
+		return s.conn.ExecContext(ctx, query, args...)
+	}
+	stmt, err := s.prepared(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.ExecContext(ctx, args...)
+}
+
+// query is like exec; no other statement may be run before its rows are closed.
+func (s *session) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if !s.dialect.Prepare {
+		return s.conn.QueryContext(ctx, query, args...)
+	}
+	stmt, err := s.prepared(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, args...)
+}
+
+// one reads a single row; false: there is none.
+func (s *session) one(ctx context.Context, query string, args []any, into ...any) (bool, error) {
+	rows, err := s.query(ctx, query, args...)
+	if err != nil {
+		return false, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return false, rows.Err()
+	}
+	if err := rows.Scan(into...); err != nil {
+		return false, err
+	}
+	return true, rows.Close()
+}
+
+// rowsAtOnce is how many rows a statement inserts: one more would hardly be faster, and the statement is compiled.
+const rowsAtOnce = 64
+
+// insert adds rows, with a clause after their values.
+func (s *session) insert(ctx context.Context, table string, columns []string, rows [][]any, clause string) error {
+	if clause == "" && s.dialect.Bulk != nil && len(rows) > 1 {
+		return s.dialect.Bulk(ctx, s.conn, table, columns, rows)
+	}
+	most := min(rowsAtOnce, s.dialect.Parameters/len(columns))
+	for len(rows) > 0 {
+		n := most
+		if len(rows) < most {
+			n = 1 // so that there are two texts of the statement, not many
+		}
+		args := make([]any, 0, n*len(columns))
+		for _, row := range rows[:n] {
+			args = append(args, row...)
+		}
+		if _, err := s.exec(ctx, insertText(table, columns, n, clause), args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func insertText(table string, columns []string, n int, clause string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES ", table, strings.Join(columns, ", "))
+	for i := range n {
+		b.WriteString(strings.Repeat(", ", min(i, 1)))
+		for j := range columns {
+			b.WriteString([]string{"(", ", "}[min(j, 1)])
+			fmt.Fprintf(&b, "$%d", i*len(columns)+j+1)
+		}
+		b.WriteByte(')')
+	}
+	if clause != "" {
+		b.WriteString(" " + clause)
+	}
+	return b.String()
+}

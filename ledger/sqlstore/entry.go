@@ -1,0 +1,119 @@
+package sqlstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// An entry is a row of the journal: a booking whose names are numbers of rows.
+type entry struct {
+	ID         int64 // 0 until it is written
+	Node       int64
+	Start, End time.Time
+	Agentless  bool
+	Estimated  bool
+	Unmeasured time.Duration
+	Measured   energy.Microjoules // sum of the lines
+	Rates      ledger.Rates       // without texts: they are in the accounts
+	Base       int64              // account of the node's unknown energy
+	Guest      line               // who takes from the host; its Account is 0 if the node is no guest
+	Lines      []line
+}
+
+// A line is what a consumer used.
+type line struct {
+	Consumer, Account int64
+	Dynamic, Idle     energy.Microjoules
+	CPU               time.Duration
+}
+
+const (
+	entryVersion   = 1
+	leastLine      = 5 // bytes
+	flagAgentless  = 1
+	flagEstimated  = 2
+	flagGuest      = 4
+	entryFlagsMask = flagAgentless | flagEstimated | flagGuest
+)
+
+// encode returns the payload of the entry's row.
+func (e *entry) encode() []byte {
+	const most, head = 24, 96
+	b := make([]byte, 0, head+most*len(e.Lines))
+	flags := byte(0)
+	if e.Agentless {
+		flags |= flagAgentless
+	}
+	if e.Estimated {
+		flags |= flagEstimated
+	}
+	if e.Guest.Account != 0 {
+		flags |= flagGuest
+	}
+	b = append(b, entryVersion, flags)
+	b = binary.AppendVarint(b, e.Start.UnixNano())
+	b = binary.AppendVarint(b, e.End.UnixNano()-e.Start.UnixNano())
+	b = binary.AppendVarint(b, int64(e.Unmeasured))
+	b = binary.AppendVarint(b, int64(e.Measured))
+	b = appendFloats(b, e.Rates.PUE, e.Rates.Carbon, e.Rates.Price)
+	b = binary.AppendVarint(b, e.Base)
+	if e.Guest.Account != 0 {
+		b = binary.AppendVarint(b, e.Guest.Consumer)
+		b = binary.AppendVarint(b, e.Guest.Account)
+	}
+	b = binary.AppendUvarint(b, uint64(len(e.Lines)))
+	consumer, account := int64(0), e.Base
+	for i := range e.Lines {
+		l := &e.Lines[i]
+		b = binary.AppendVarint(b, l.Consumer-consumer)
+		b = binary.AppendVarint(b, l.Account-account)
+		b = binary.AppendVarint(b, int64(l.Dynamic))
+		b = binary.AppendVarint(b, int64(l.Idle))
+		b = binary.AppendVarint(b, int64(l.CPU))
+		consumer, account = l.Consumer, l.Account
+	}
+	return sealBlob(b, 0, e.key()...)
+}
+
+// key is what the columns of the row say.
+func (e *entry) key() []int64 { return []int64{e.Node, e.Start.UnixMilli(), e.End.UnixMilli()} }
+
+// decodeEntry reads the payload of a row of the journal. It fails if a bit of it has changed.
+func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) {
+	body, err := openBlob(payload, node, start, finish)
+	if err != nil {
+		return nil, fmt.Errorf("booking %d: %w", id, err)
+	}
+	e := &entry{ID: id, Node: node}
+	d := decoder{b: body}
+	version, flags := d.byte(), d.byte()
+	e.Agentless, e.Estimated = flags&flagAgentless != 0, flags&flagEstimated != 0
+	from := d.varint()
+	e.Start, e.End = time.Unix(0, from).UTC(), time.Unix(0, from+d.varint()).UTC()
+	e.Unmeasured = time.Duration(d.varint())
+	e.Measured = energy.Microjoules(d.varint())
+	e.Rates.PUE, e.Rates.Carbon, e.Rates.Price = d.float(), d.float(), d.float()
+	e.Base = d.varint()
+	if flags&flagGuest != 0 {
+		e.Guest.Consumer = d.varint()
+		e.Guest.Account = d.varint()
+	}
+	e.Lines = make([]line, d.count(leastLine))
+	consumer, account := int64(0), e.Base
+	sum := energy.Microjoules(0)
+	for i := range e.Lines {
+		consumer += d.varint()
+		account += d.varint()
+		l := line{consumer, account, energy.Microjoules(d.varint()), energy.Microjoules(d.varint()), time.Duration(d.varint())}
+		sum += l.Dynamic + l.Idle
+		e.Lines[i] = l
+	}
+	if version != entryVersion || flags&^entryFlagsMask != 0 || !d.ended() || e.End.Before(e.Start) || sum != e.Measured {
+		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
+	}
+	return e, nil
+}

@@ -1,0 +1,157 @@
+package sqlstore
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// pieces cuts the entry by windows, as [ledger.Booking.Windows] does.
+func (e *entry) pieces(yield func(ledger.Piece) bool) {
+	ledger.Pieces(e.Start, e.End, len(e.Lines))(yield)
+}
+
+// postings is about how many the entry becomes.
+func (e *entry) postings() int {
+	if e.End.Sub(e.Start) <= ledger.WindowLength {
+		return len(e.Lines)
+	}
+	n := 0
+	for range e.pieces {
+		n += len(e.Lines)
+	}
+	return n
+}
+
+// touches reports if some of the entry belongs to one of these windows.
+func (e *entry) touches(windows map[windowKey]bool) bool {
+	if len(windows) == 0 {
+		return false
+	}
+	for p := range e.pieces {
+		if windows[windowKey{e.Node, p.Window.Unix()}] {
+			return true
+		}
+	}
+	return false
+}
+
+// expand calls each for what the entry says of each window.
+func (e *entry) expand(each func(*window)) {
+	whole := make([]ledger.Amount, len(e.Lines))
+	for i, l := range e.Lines {
+		whole[i] = ledger.Amount{Dynamic: l.Dynamic, Idle: l.Idle, CPU: l.CPU}
+		e.Rates.Charge(&whole[i], e.Estimated)
+	}
+	unmeasured := ledger.Amount{Unmeasured: e.Unmeasured}
+	for p := range e.pieces {
+		w := &window{
+			Start: p.Window.Unix(), Node: e.Node, Agentless: e.Agentless, First: p.From.Unix(), Last: ceil(p.To),
+			Bases:    []base{{e.Base, p.Of(&unmeasured).Unmeasured}},
+			Postings: make([]posting, 0, len(e.Lines)+1),
+		}
+		var sum ledger.Amount
+		for i, l := range e.Lines {
+			part := p.Of(&whole[i])
+			sum.Add(&part)
+			w.Postings = appendPosting(w.Postings, posting{l.Consumer, l.Account, part})
+		}
+		if e.Guest.Account != 0 && sum != (ledger.Amount{}) {
+			w.Postings = append(w.Postings, posting{e.Guest.Consumer, e.Guest.Account, sum.Negative()})
+			slices.SortFunc(w.Postings, posting.compare) // it is one at the end
+		}
+		each(w)
+	}
+}
+
+// appendPosting adds to a sorted list what is not less than its last.
+func appendPosting(all []posting, p posting) []posting {
+	if p.Amount == (ledger.Amount{}) {
+		return all
+	}
+	if n := len(all); n > 0 && all[n-1].compare(p) == 0 {
+		all[n-1].Add(&p.Amount)
+		return all
+	}
+	return append(all, p)
+}
+
+func ceil(t time.Time) int64 {
+	if t.Nanosecond() > 0 {
+		return t.Unix() + 1
+	}
+	return t.Unix()
+}
+
+func (p posting) compare(o posting) int {
+	return cmp.Or(cmp.Compare(p.Consumer, o.Consumer), cmp.Compare(p.Account, o.Account))
+}
+
+// plus returns w with o added, which is of the same row; w may be nil. Both can be changed and must not be used any more.
+func (w *window) plus(o *window) *window {
+	if w == nil {
+		return o
+	}
+	w.First, w.Last = min(w.First, o.First), max(w.Last, o.Last)
+	for _, b := range o.Bases {
+		i, found := slices.BinarySearchFunc(w.Bases, b.Account, func(b base, account int64) int { return cmp.Compare(b.Account, account) })
+		if found {
+			w.Bases[i].Unmeasured += b.Unmeasured
+		} else {
+			w.Bases = slices.Insert(w.Bases, i, b)
+		}
+	}
+	w.Postings = merge(w.Postings, o.Postings)
+	return w
+}
+
+// merge adds b to a, in place if all of it is there already, as it mostly is.
+func merge(a, b []posting) []posting {
+	i, missing := 0, 0
+	for j := range b {
+		for i < len(a) && a[i].compare(b[j]) < 0 {
+			i++
+		}
+		if i == len(a) || a[i].compare(b[j]) != 0 {
+			missing++
+		}
+	}
+	if missing == 0 {
+		i = 0
+		for j := range b {
+			for a[i].compare(b[j]) < 0 {
+				i++
+			}
+			a[i].Add(&b[j].Amount)
+		}
+		return a
+	}
+	merged := make([]posting, 0, len(a)+missing)
+	for len(a) > 0 && len(b) > 0 {
+		switch c := a[0].compare(b[0]); {
+		case c < 0:
+			merged, a = append(merged, a[0]), a[1:]
+		case c > 0:
+			merged, b = append(merged, b[0]), b[1:]
+		default:
+			a[0].Add(&b[0].Amount)
+			merged, a, b = append(merged, a[0]), a[1:], b[1:]
+		}
+	}
+	return append(append(merged, a...), b...)
+}
+
+// negative returns what takes w back.
+func (w *window) negative() *window {
+	n := *w
+	n.Bases, n.Postings = slices.Clone(w.Bases), slices.Clone(w.Postings)
+	for i := range n.Bases {
+		n.Bases[i].Unmeasured = -n.Bases[i].Unmeasured
+	}
+	for i := range n.Postings {
+		n.Postings[i].Amount = n.Postings[i].Negative()
+	}
+	return &n
+}

@@ -1,0 +1,173 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+var plain = Dialect{
+	Name: "sqlite", Blob: "BLOB", Serial: "INTEGER PRIMARY KEY AUTOINCREMENT", Begin: "BEGIN IMMEDIATE",
+	Tables: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1", Writers: 1, Prepare: true, Parameters: 32766,
+}
+
+func openPlain(t *testing.T, now func() time.Time) *DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Open(t.Context(), Options{Dialect: plain, Writes: db, Reads: db, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+func (d *DB) metaNow(t *testing.T, key string) string {
+	t.Helper()
+	var value string
+	if err := d.reads.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = $1", key).Scan(&value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// A program N is replaced by N+1, which only adds, put back, and replaced by N+2, which changes what N+1 relies on.
+func TestMigrations(t *testing.T) {
+	d := openPlain(t, nil)
+	n := migrations
+	added := append(slices.Clip(n), migration{text: "ALTER TABLE streams ADD COLUMN agent TEXT NOT NULL DEFAULT '';\n", additive: true})
+	changed := append(slices.Clip(added), migration{text: "CREATE TABLE other (a TEXT);\nDROP TABLE records;\n"})
+	broken := append(slices.Clip(changed), migration{text: "CREATE TABLE third (a TEXT);\nnonsense;\n"})
+	for i, step := range []struct {
+		migrations     []migration
+		schema, oldest string
+		err            string
+	}{
+		{n, "1", "1", ""}, {added, "2", "1", ""}, {n, "2", "1", ""}, {added, "2", "1", ""}, {changed, "3", "3", ""},
+		{added, "3", "3", "a newer program is needed"}, {n, "3", "3", "a newer program is needed"}, {broken, "3", "3", "migrating to version 4"},
+		{changed, "3", "3", ""},
+	} {
+		err := d.migrate(t.Context(), step.migrations)
+		if (step.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.err) {
+			t.Errorf("step %d: %v, want %q", i, err, step.err)
+		}
+		if schema, oldest := d.metaNow(t, "schema"), d.metaNow(t, "oldest"); schema != step.schema || oldest != step.oldest {
+			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
+		}
+	}
+	var tables int
+	if err := d.reads.QueryRowContext(t.Context(), plain.Tables, "third").Scan(&tables); err != nil || tables != 0 {
+		t.Error("half a migration stayed:", tables, err)
+	}
+}
+
+// What is used is said from time to time; what is gone, as Keep dropped it, is made again.
+func TestInterning(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	d := openPlain(t, func() time.Time { return now })
+	c := ledger.Consumer{Key: "pod/a", Account: ledger.Account{Namespace: "ns"}}
+	use := func() (consumer, account int64) {
+		t.Helper()
+		var x *interning
+		err := d.update(t.Context(), func(ctx context.Context, s *session) (err error) {
+			x = d.interning(s)
+			if consumer, err = x.consumer(ctx, 1, &c); err != nil {
+				return err
+			}
+			account, err = x.account(ctx, &c.Account)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x.remember()
+		return consumer, account
+	}
+	count := func(what string) (n int64) {
+		t.Helper()
+		if err := d.reads.QueryRowContext(t.Context(), "SELECT "+what).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	consumer, account := use()
+	c.Pod = "a-0"
+	for range 3 {
+		if again, same := use(); again != consumer || same != account {
+			t.Fatalf("%d and %d became %d and %d", consumer, account, again, same)
+		}
+	}
+	if n := count("count(*) FROM consumers WHERE pod = 'a-0' AND namespace = 'ns'"); n != 1 {
+		t.Error("the pod's name was not learned")
+	}
+	now = now.Add(25 * time.Hour)
+	use()
+	for _, table := range []string{"consumers", "accounts"} {
+		if seen := count("seen FROM " + table); seen != now.Unix() {
+			t.Errorf("%s: seen at %d", table, seen)
+		}
+		if _, err := d.reads.ExecContext(t.Context(), "DELETE FROM "+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now = now.Add(25 * time.Hour)
+	if again, other := use(); again == consumer || other == account || count("count(*) FROM consumers") != 1 || count("count(*) FROM accounts") != 1 {
+		t.Errorf("%d and %d, which are gone, became %d and %d", consumer, account, again, other)
+	}
+	// a transaction that is not committed leaves nothing behind
+	stop := errors.New("stop")
+	err := d.update(t.Context(), func(ctx context.Context, s *session) error {
+		c := ledger.Consumer{Key: "pod/b"}
+		if _, err := d.interning(s).consumer(ctx, 1, &c); err != nil {
+			return err
+		}
+		return refused{stop}
+	})
+	if !errors.Is(err, stop) || count("count(*) FROM consumers") != 1 {
+		t.Error(err)
+	}
+	if _, ok := d.names.consumers.get(consumerKey{1, "pod/b"}); ok {
+		t.Error("a row is remembered that is not there")
+	}
+}
+
+func TestGenerations(t *testing.T) {
+	g := generations[int, int]{most: 10}
+	for i := range 1000 {
+		g.put(i, i)
+		if v, ok := g.get(0); !ok || v != 0 {
+			t.Fatal("what is used was forgotten")
+		}
+		if len(g.young)+len(g.old) > 20 {
+			t.Fatal("too much is kept")
+		}
+	}
+	if _, ok := g.get(500); ok {
+		t.Error("what was not used is kept")
+	}
+}
+
+func TestUnnumbered(t *testing.T) {
+	for query, want := range map[string]string{
+		"a = $1 AND b = $2": "a = ? AND b = ?",
+		"a = $2 AND b = $1": "a = $2 AND b = $1",
+		"a = $1 OR b = $1":  "a = $1 OR b = $1",
+		insertText("t", []string{"a", "b"}, 2, "ON CONFLICT DO NOTHING"): "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT DO NOTHING",
+	} {
+		if have := unnumbered(query); have != want {
+			t.Errorf("%s became %s", query, have)
+		}
+	}
+}

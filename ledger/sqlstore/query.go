@@ -1,0 +1,307 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Seconds. Variables are called day and hour.
+const (
+	anHour = int64(3600)
+	aDay   = 24 * anHour
+)
+
+const windowSeconds = int64(ledger.WindowLength / time.Second)
+
+// What one query may cost.
+const (
+	mostScanned  = 3_000_000 // rows of sums
+	mostWindows  = 200_000
+	mostRows     = 500_000 // of an answer
+	mostNamed    = 500_000 // consumers
+	foldedAtOnce = 500     // bookings of the journal that a query folds first
+	foldPatience = 2 * time.Second
+)
+
+// Query sums what was booked. What the journal holds is folded first if it is little; if not, AsOf says up to when it is
+// told.
+func (d *DB) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
+	plan, err := q.Plan()
+	if err != nil {
+		return nil, err
+	}
+	d.foldLittle(ctx)
+	var a *ledger.Answer
+	err = d.read(ctx, func(r *reading) error {
+		a, err = r.answer(q, plan)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("querying the ledger: %w", err)
+	}
+	return a, nil
+}
+
+// foldLittle folds the journal if that takes no time worth speaking of. If it fails, the answer is older: AsOf says so.
+func (d *DB) foldLittle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, foldPatience)
+	defer cancel()
+	var n int
+	err := d.reads.QueryRowContext(ctx, "SELECT COUNT(*) FROM journal").Scan(&n)
+	if err == nil && n > 0 && n <= foldedAtOnce {
+		_, err = d.Fold(ctx)
+	}
+	if err != nil {
+		d.log.DebugContext(ctx, "cannot fold before a query", "err", err)
+	}
+}
+
+// A reading is one look at the ledger: nothing changes in between.
+type reading struct {
+	d   *DB
+	ctx context.Context // lives as long as one call
+	tx  querier
+
+	windowsFrom, hoursFrom int64 // what is older was dropped
+	versions               map[int64]string
+	scanned                int
+}
+
+// A querier is a transaction, or a connection in one.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (d *DB) read(ctx context.Context, do func(*reading) error) error {
+	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("beginning to read: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}}
+	if r.windowsFrom, err = r.kept(windowsFrom); err != nil {
+		return err
+	}
+	if r.hoursFrom, err = r.kept(hoursFrom); err != nil {
+		return err
+	}
+	return do(r)
+}
+
+// Keys of meta: from when on things are kept.
+const (
+	windowsFrom = "windows_from"
+	hoursFrom   = "hours_from"
+)
+
+func (r *reading) kept(key string) (from int64, err error) {
+	var value sql.NullInt64
+	err = r.tx.QueryRowContext(r.ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1", key).Scan(&value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return -1 << 62, nil // before all that can be booked
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading from when on things are kept: %w", err)
+	}
+	return value.Int64, nil
+}
+
+// each calls do for every row that a statement returns.
+func (r *reading) each(do func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := r.tx.QueryContext(r.ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func (r *reading) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error) {
+	plan, err := r.adjusted(q, plan)
+	if err != nil {
+		return nil, err
+	}
+	t := newTable(r, q, plan)
+	if plan.Windows {
+		err = r.sumWindows(t)
+	} else {
+		err = r.sumDays(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	asOf, err := r.asOf()
+	if err != nil {
+		return nil, err
+	}
+	a := &ledger.Answer{From: plan.From, To: plan.To, AsOf: asOf, Resolution: plan.Resolution, GroupBy: q.GroupBy}
+	a.Rows, a.Total = t.rows()
+	a.Trim(q.Limit)
+	return a, nil
+}
+
+// adjusted moves a query's ends to what is kept.
+func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, error) {
+	if plan.Windows {
+		if plan.From.Unix() < r.windowsFrom {
+			return plan, fmt.Errorf(
+				"%w: pods, windows, and nodes by account are kept only since %s: ask for later, or for fewer dimensions and filters",
+				ledger.ErrQuery, time.Unix(r.windowsFrom, 0).UTC().Format(time.RFC3339))
+		}
+		return plan, nil
+	}
+	for _, by := range q.GroupBy {
+		if by == ledger.ByHour && plan.From.Unix() < r.hoursFrom {
+			return plan, fmt.Errorf("%w: hours are kept only since %s: ask for later, or for days", ledger.ErrQuery,
+				time.Unix(r.hoursFrom, 0).UTC().Format(time.RFC3339))
+		}
+	}
+	const day = 24 * time.Hour
+	if plan.Resolution == time.Hour {
+		if plan.From.Unix() < r.hoursFrom {
+			plan.From = plan.From.Truncate(day)
+		}
+		if plan.To.Unix() < r.hoursFrom {
+			_, plan.To = ledger.Outwards(plan.From, plan.To, day)
+		}
+		if plan.From.Truncate(day).Equal(plan.From) && plan.To.Truncate(day).Equal(plan.To) && !byHour(q) {
+			plan.Resolution = day
+		}
+	}
+	return plan, nil
+}
+
+func byHour(q *ledger.Query) bool {
+	for _, by := range q.GroupBy {
+		if by == ledger.ByHour {
+			return true
+		}
+	}
+	return false
+}
+
+// asOf is the end of what is folded, or the beginning of what is not.
+func (r *reading) asOf() (time.Time, error) {
+	var last, oldest sql.NullInt64
+	err := r.tx.QueryRowContext(r.ctx, "SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("looking for the end of what was booked: %w", err)
+	}
+	if err := r.tx.QueryRowContext(r.ctx, "SELECT MIN(start) FROM journal").Scan(&oldest); err != nil {
+		return time.Time{}, fmt.Errorf("looking into the journal: %w", err)
+	}
+	if oldest.Valid {
+		if at := time.UnixMilli(oldest.Int64).UTC().Truncate(time.Second); !last.Valid || at.Unix() < last.Int64 {
+			return at, nil
+		}
+	}
+	if !last.Valid {
+		return time.Time{}, nil
+	}
+	return time.Unix(last.Int64, 0).UTC(), nil
+}
+
+// sumDays adds up days, and hours where only a part of a day is asked for, or they are to be told apart.
+func (r *reading) sumDays(t *table) error {
+	from, to := t.plan.From.Unix(), t.plan.To.Unix()
+	for day := floorTo(from, aDay); day < to; day += aDay {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
+		lo, hi := max(from, day), min(to, day+aDay)
+		whole, err := r.whole(t, day, lo, hi)
+		if err != nil {
+			return err
+		}
+		if whole {
+			lo, hi = day, day+aDay
+			err = r.sumBlock(t, sumsOf(t.plan.Nodes, true), day)
+		} else {
+			for hour := lo; hour < hi && err == nil; hour += anHour {
+				err = r.sumBlock(t, sumsOf(t.plan.Nodes, false), hour)
+			}
+		}
+		if err == nil {
+			err = r.sumTransfers(t, day, lo, hi)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole reports whether the sum of a day will do for [lo, hi) of it.
+func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
+	switch {
+	case t.byHour:
+		return false, nil
+	case lo == day && hi == day+aDay:
+		return true, nil
+	}
+	for _, outside := range [][2]int64{{day, lo}, {hi, day + aDay}} {
+		if outside[0] == outside[1] {
+			continue
+		}
+		var one int
+		err := r.tx.QueryRowContext(r.ctx, "SELECT 1 FROM node_hours WHERE start >= $1 AND start < $2 LIMIT 1", outside[0], outside[1]).Scan(&one)
+		if err == nil {
+			return false, nil
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return false, fmt.Errorf("looking for hours: %w", err)
+		}
+	}
+	return true, nil
+}
+
+func (r *reading) sumBlock(t *table, from sums, start int64) error {
+	b, err := r.block(from, start)
+	if err != nil {
+		return err
+	}
+	if r.scanned += len(b.rows); r.scanned > mostScanned {
+		return fmt.Errorf("%w: %w: more than %d sums: ask for less time, or for days instead of hours", ledger.ErrQuery, ledger.ErrTooLarge, mostScanned)
+	}
+	t.begin(start)
+	if from.nodes {
+		for i := range b.rows {
+			row := &b.rows[i]
+			t.add(t.ofNode(row), &row.Amount, row.first, row.last)
+		}
+		return t.err
+	}
+	for i := range b.rows {
+		row := &b.rows[i]
+		t.add(t.ofAccount(row.id), &row.Amount, row.first, row.last)
+	}
+	return t.err
+}
+
+// sumTransfers takes from hosts what guests tell in more detail.
+func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
+	counting, err := r.transfers(day)
+	if err != nil {
+		return err
+	}
+	for i := range counting.rows {
+		row := &counting.rows[i]
+		if row.start < lo || row.start >= hi {
+			continue
+		}
+		t.begin(row.start)
+		t.add(t.ofTransfer(row.id), &row.Amount, 0, 0)
+	}
+	return t.err
+}

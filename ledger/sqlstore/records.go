@@ -1,0 +1,158 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+var recordColumns = []string{"id", "at", "namespace", "owner_kind", "owner", "uid", "strategy", "record", "snapshot", "crc"}
+
+// Record keeps decisions; one that is there stays as it is.
+func (d *DB) Record(ctx context.Context, records []ledger.Record) error {
+	rows := make([][]any, 0, len(records))
+	for i := range records {
+		row, err := recordRow(&records[i])
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	// All processes in the same order: then none waits for another that waits for it.
+	slices.SortFunc(rows, func(a, b []any) int { return strings.Compare(a[0].(string), b[0].(string)) })
+	rows = slices.CompactFunc(rows, func(a, b []any) bool { return a[0] == b[0] })
+	err := d.update(ctx, func(ctx context.Context, s *session) error {
+		return s.insert(ctx, "records", recordColumns, rows, "ON CONFLICT (id) DO NOTHING")
+	})
+	if err != nil {
+		return fmt.Errorf("recording decisions: %w", err)
+	}
+	return nil
+}
+
+func recordRow(r *ledger.Record) ([]any, error) {
+	if err := r.Validate(); err != nil {
+		return nil, fmt.Errorf("recording a decision: %w", err)
+	}
+	k := r.Kept()
+	snapshot := k.Snapshot
+	k.Snapshot = nil
+	data, err := json.Marshal(&k)
+	if err != nil {
+		return nil, fmt.Errorf("recording a decision: %w", err)
+	}
+	at := k.At.UnixMilli()
+	var blob any
+	if snapshot != nil {
+		blob = sealBlob(slices.Clone(snapshot), 0, at)
+	}
+	return []any{
+		k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data, blob,
+		recordCRC(k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data),
+	}, nil
+}
+
+func recordCRC(id string, at int64, namespace, ownerKind, owner, uid, strategy string, data []byte) int64 {
+	return rowCRC(id, at, namespace, ownerKind, owner, uid, strategy, data)
+}
+
+// A conditions is a WHERE clause that is being written.
+type conditions struct {
+	text []string
+	args []any
+}
+
+func (c *conditions) add(text string, arg any) {
+	c.args = append(c.args, arg)
+	c.text = append(c.text, fmt.Sprintf(text, len(c.args)))
+}
+
+func (c *conditions) oneOf(column string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	places := make([]string, len(values))
+	for i, v := range values {
+		c.args = append(c.args, v)
+		places[i] = fmt.Sprintf("$%d", len(c.args))
+	}
+	c.text = append(c.text, column+" IN ("+strings.Join(places, ", ")+")")
+}
+
+func (c *conditions) String() string {
+	if len(c.text) == 0 {
+		return "1 = 1"
+	}
+	return strings.Join(c.text, " AND ")
+}
+
+// mostNames is how many values a filter of records may list.
+const mostNames = 1000
+
+// Records returns decisions, the youngest first.
+func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
+	if len(q.Namespaces) > mostNames || len(q.Strategies) > mostNames {
+		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, mostNames)
+	}
+	var where conditions
+	if !q.From.IsZero() {
+		where.add("at >= $%d", q.From.UnixMilli())
+	}
+	if !q.To.IsZero() {
+		where.add("at < $%d", q.To.UnixMilli())
+	}
+	where.oneOf("namespace", q.Namespaces)
+	where.oneOf("strategy", q.Strategies)
+	if q.UID != "" {
+		where.add("uid = $%d", q.UID)
+	}
+	if kind, owner, ok := strings.Cut(q.Owner, "/"); ok {
+		where.add("owner_kind = $%d", kind)
+		where.add("owner = $%d", owner)
+	} else if q.Owner != "" {
+		return []ledger.Record{}, nil
+	}
+	snapshot := "NULL"
+	if q.Snapshots {
+		snapshot = "snapshot"
+	}
+	out := []ledger.Record{}
+	err := d.read(ctx, func(r *reading) error {
+		return r.each(func(rows *sql.Rows) error {
+			record, err := scanRecord(rows)
+			out = append(out, record)
+			return err
+		}, fmt.Sprintf("SELECT id, at, namespace, owner_kind, owner, uid, strategy, record, %s, crc FROM records WHERE %s ORDER BY at DESC, id LIMIT %d",
+			snapshot, where.String(), q.Rows()), where.args...)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading decisions: %w", err)
+	}
+	return out, nil
+}
+
+func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {
+	var id, namespace, ownerKind, owner, uid, strategy string
+	var at, crc int64
+	var data, snapshot []byte
+	if err := rows.Scan(&id, &at, &namespace, &ownerKind, &owner, &uid, &strategy, &data, &snapshot, &crc); err != nil {
+		return record, err
+	}
+	if crc != recordCRC(id, at, namespace, ownerKind, owner, uid, strategy, data) {
+		return record, fmt.Errorf("%w: record %q", ledger.ErrDamaged, id)
+	}
+	if err := json.Unmarshal(data, &record); err != nil {
+		return record, fmt.Errorf("record %q: %w", id, err)
+	}
+	if snapshot != nil {
+		if record.Snapshot, err = openBlob(snapshot, at); err != nil {
+			return record, fmt.Errorf("the snapshot of record %q: %w", id, err)
+		}
+	}
+	return record, nil
+}

@@ -1,0 +1,237 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// sumWindows adds up windows.
+func (r *reading) sumWindows(t *table) error {
+	where, err := r.windowsOf(t)
+	if err != nil || where == "" {
+		return err
+	}
+	var n int
+	err = r.tx.QueryRowContext(r.ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM windows WHERE "+where+" LIMIT "+strconv.Itoa(mostWindows+1)+") AS w").Scan(&n)
+	if err != nil {
+		return fmt.Errorf("counting windows: %w", err)
+	}
+	if n > mostWindows {
+		return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without pods and windows",
+			ledger.ErrQuery, ledger.ErrTooLarge, mostWindows)
+	}
+	parts, err := r.slices(where)
+	if err != nil {
+		return err
+	}
+	s := &scan{t: t, consumers: map[int64]*what{}}
+	for _, part := range parts {
+		held, err := r.windows(fmt.Sprintf("%s AND start >= %d AND start <= %d", where, part[0], part[1]))
+		if err == nil {
+			err = s.add(held)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// windowsAtOnce is how many windows are in memory, about 20 MB.
+const windowsAtOnce = 2000
+
+// slices cuts windows by their beginnings into pieces of about as many.
+func (r *reading) slices(where string) (out [][2]int64, err error) {
+	n := 0
+	err = r.each(func(rows *sql.Rows) error {
+		var start int64
+		var count int
+		if err := rows.Scan(&start, &count); err != nil {
+			return err
+		}
+		if n == 0 || n+count > windowsAtOnce {
+			out, n = append(out, [2]int64{start, start}), 0
+		}
+		out[len(out)-1][1] = start
+		n += count
+		return nil
+	}, "SELECT start, COUNT(*) FROM windows WHERE "+where+" GROUP BY start ORDER BY start")
+	if err != nil {
+		return nil, fmt.Errorf("looking for windows: %w", err)
+	}
+	return out, nil
+}
+
+func (r *reading) windows(where string) (held []*window, err error) {
+	err = r.each(func(rows *sql.Rows) error {
+		var start, node, agentless int64
+		var payload []byte
+		if err := rows.Scan(&start, &node, &agentless, &payload); err != nil {
+			return err
+		}
+		w, err := decodeWindow(start, node, agentless != 0, payload)
+		held = append(held, w)
+		return err
+	}, "SELECT start, node, agentless, payload FROM windows WHERE "+where+" ORDER BY start, node")
+	if err != nil {
+		return nil, fmt.Errorf("reading windows: %w", err)
+	}
+	return held, nil
+}
+
+// windowsOf says which windows a query needs; "": none.
+func (r *reading) windowsOf(t *table) (where string, err error) {
+	where = fmt.Sprintf("start >= %d AND start < %d", t.plan.From.Unix(), t.plan.To.Unix())
+	if len(t.q.Nodes) == 0 {
+		return where, nil
+	}
+	nodes, err := r.nodeIDs(t.q.Nodes)
+	if err != nil {
+		return "", err
+	}
+	needed := slices.Collect(maps.Values(nodes))
+	// What is taken from a host stands in the windows of its guests.
+	for _, host := range t.q.Nodes {
+		err := r.each(func(rows *sql.Rows) error {
+			var node int64
+			err := rows.Scan(&node)
+			needed = append(needed, node)
+			return err
+		}, "SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
+			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)
+		if err != nil {
+			return "", fmt.Errorf("looking for the guests of %s: %w", host, err)
+		}
+	}
+	slices.Sort(needed)
+	needed = slices.Compact(needed)
+	if len(needed) == 0 {
+		return "", nil
+	}
+	return where + " AND node IN (" + ids(needed) + ")", nil
+}
+
+// A scan adds windows to a table.
+type scan struct {
+	t         *table
+	consumers map[int64]*what // those seen so far
+}
+
+func (s *scan) add(held []*window) error {
+	if err := s.name(held); err != nil {
+		return err
+	}
+	for _, w := range held {
+		if err := s.addWindow(w); err != nil {
+			return err
+		}
+	}
+	return s.t.r.ctx.Err()
+}
+
+func (s *scan) addWindow(w *window) error {
+	t := s.t
+	t.begin(w.Start)
+	if t.plan.Nodes { // windows of nodes as a whole
+		for _, b := range w.Bases {
+			t.add(s.target(w, 0, b.Account), &ledger.Amount{Unmeasured: b.Unmeasured}, w.First, w.Last)
+		}
+	}
+	for i := range w.Postings {
+		p := &w.Postings[i]
+		a, err := t.r.account(p.Account)
+		if err != nil {
+			return err
+		}
+		first, last := w.First, w.Last
+		if a.Kind == ledger.Transfer {
+			counts, err := t.r.counts(a, w.Start)
+			if err != nil {
+				return err
+			}
+			if !counts {
+				continue
+			}
+			first, last = 0, 0
+		}
+		t.add(s.target(w, p.Consumer, p.Account), &p.Amount, first, last)
+	}
+	return t.err
+}
+
+// target returns where what a consumer used belongs. Consumer 0 is the node as a whole.
+func (s *scan) target(w *window, consumer, account int64) *target {
+	t := s.t
+	m := memo{account: account}
+	if t.nodes {
+		m.node = w.Node
+	}
+	if t.pods {
+		m.consumer = consumer
+	}
+	return t.target(m, func() (*what, bool, error) {
+		a, err := t.r.account(account)
+		if err != nil {
+			return nil, false, err
+		}
+		c := what{account: a}
+		if t.pods && consumer != 0 {
+			if s.consumers[consumer] == nil {
+				return nil, false, fmt.Errorf("%w: consumer %d is not there", ledger.ErrDamaged, consumer)
+			}
+			c = *s.consumers[consumer]
+			c.account = a
+		}
+		if t.nodes {
+			c.node = a.Host
+			if a.Kind != ledger.Transfer {
+				if c.node, err = t.r.node(w.Node); err != nil {
+					return nil, false, err
+				}
+			}
+		}
+		return &c, t.q.Selects(a) && t.passes(t.q.Nodes, c.node) && t.q.SelectsPod(c.key, c.namespace, c.pod), nil
+	})
+}
+
+// name reads the names of the consumers of windows, if they are asked for.
+func (s *scan) name(held []*window) error {
+	if !s.t.pods {
+		return nil
+	}
+	missing := map[int64]bool{}
+	for _, w := range held {
+		for i := range w.Postings {
+			if id := w.Postings[i].Consumer; s.consumers[id] == nil {
+				missing[id] = true
+			}
+		}
+	}
+	if len(s.consumers)+len(missing) > mostNamed {
+		return fmt.Errorf("%w: %w: more than %d consumers: ask for less time, or for some namespaces or nodes",
+			ledger.ErrQuery, ledger.ErrTooLarge, mostNamed)
+	}
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
+		err := s.t.r.each(func(rows *sql.Rows) error {
+			var id, node, crc int64
+			c := new(what)
+			if err := rows.Scan(&id, &node, &c.key, &c.pod, &c.namespace, &crc); err != nil {
+				return err
+			}
+			if crc != consumerCRC(node, c.key, c.pod, c.namespace) {
+				return fmt.Errorf("%w: the row of consumer %d", ledger.ErrDamaged, id)
+			}
+			s.consumers[id] = c
+			return nil
+		}, "SELECT id, node, key, pod, namespace, crc FROM consumers WHERE id IN ("+ids(chunk)+")")
+		if err != nil {
+			return fmt.Errorf("reading consumers: %w", err)
+		}
+	}
+	return nil
+}

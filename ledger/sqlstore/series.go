@@ -1,0 +1,39 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Series returns mean power, step by step as [ledger.SeriesStep] says. Where windows are no longer kept, or would be too many, it is told
+// by the hour, and where hours are not, by the day.
+func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
+	steps := []struct {
+		long time.Duration
+		by   ledger.Dimension
+	}{{ledger.WindowLength, ledger.ByWindow}, {time.Hour, ledger.ByHour}, {hoursOfDay * time.Hour, ledger.ByDay}}
+	var first error
+	for _, step := range steps {
+		if step.long < ledger.SeriesStep(q.From, q.To) {
+			continue
+		}
+		c := *q
+		c.GroupBy, c.Limit = []ledger.Dimension{step.by}, 0
+		a, err := d.Query(ctx, &c)
+		if err == nil {
+			return a.Points(step.long)
+		}
+		if first == nil {
+			first = err
+		}
+		if !errors.Is(err, ledger.ErrQuery) {
+			break
+		}
+	}
+	return nil, first
+}
+
+const hoursOfDay = 24

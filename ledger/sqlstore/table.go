@@ -1,0 +1,279 @@
+package sqlstore
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// A table adds up rows of an answer.
+type table struct {
+	r      *reading
+	q      *ledger.Query
+	plan   ledger.Plan
+	byHour bool
+	byTime bool
+	nodes  bool // nodes are asked for
+	pods   bool // pods are
+
+	now    int64 // beginning of what is added
+	groups map[string]*group
+	known  map[memo]*target
+	err    error
+}
+
+// A group is a row that is being added up.
+type group struct {
+	key         []string
+	amount      ledger.Amount // but Carbon and Cost
+	emissions   []named
+	costs       []named
+	first, last int64
+}
+
+type named struct {
+	name string
+	sum  int64
+}
+
+// A target is the group that something is added to, and where in it. Without a group it is not asked for.
+type target struct {
+	group            *group
+	signal, currency int
+}
+
+// A memo is what decides on the group.
+type memo struct {
+	account, consumer, node int64
+	at                      *place
+	transfer                bool
+}
+
+func newTable(r *reading, q *ledger.Query, plan ledger.Plan) *table {
+	t := &table{r: r, q: q, plan: plan, groups: map[string]*group{}, known: map[memo]*target{}, byHour: byHour(q)}
+	t.byTime = t.byHour || slices.Contains(q.GroupBy, ledger.ByDay) || slices.Contains(q.GroupBy, ledger.ByWindow)
+	t.nodes = len(q.Nodes) > 0 || slices.Contains(q.GroupBy, ledger.ByNode)
+	t.pods = len(q.Pods) > 0 || slices.Contains(q.GroupBy, ledger.ByPod) || slices.Contains(q.GroupBy, ledger.ByUID)
+	return t
+}
+
+// begin says when what is added next was used.
+func (t *table) begin(at int64) {
+	if t.byTime && at != t.now {
+		clear(t.known)
+	}
+	t.now = at
+}
+
+// what names all that a key may tell.
+type what struct {
+	account   *ledger.Account
+	node      string
+	key       string // of a consumer
+	pod       string
+	namespace string
+}
+
+func (t *table) key(w *what) []string {
+	out := make([]string, len(t.q.GroupBy))
+	for i, by := range t.q.GroupBy {
+		switch by {
+		case ledger.ByNode:
+			out[i] = w.node
+		case ledger.ByPod:
+			out[i] = ledger.PodName(w.key, w.namespace, w.pod)
+		case ledger.ByUID:
+			out[i] = ledger.UID(w.key)
+		case ledger.ByWindow:
+			out[i] = stamp(floorTo(t.now, windowSeconds))
+		case ledger.ByHour:
+			out[i] = stamp(floorTo(t.now, anHour))
+		case ledger.ByDay:
+			out[i] = stamp(floorTo(t.now, aDay))
+		default:
+			out[i], _ = w.account.Key(by)
+		}
+	}
+	return out
+}
+
+func (t *table) target(m memo, find func() (*what, bool, error)) *target {
+	if found, ok := t.known[m]; ok {
+		return found
+	}
+	out := new(target)
+	t.known[m] = out
+	w, asked, err := find()
+	if err != nil || !asked {
+		t.fail(err)
+		return out
+	}
+	key := t.key(w)
+	id := strings.Join(key, "\x00")
+	g := t.groups[id]
+	if g == nil {
+		if len(t.groups) >= mostRows {
+			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery, ledger.ErrTooLarge, mostRows))
+			return out
+		}
+		g = &group{key: key, first: math.MaxInt64, last: math.MinInt64}
+		t.groups[id] = g
+	}
+	out.group = g
+	out.signal = spot(&g.emissions, w.account.Signal)
+	out.currency = spot(&g.costs, w.account.Currency)
+	return out
+}
+
+func (t *table) fail(err error) {
+	if t.err == nil {
+		t.err = err
+	}
+}
+
+// spot returns where a name is in a list, which it is added to.
+func spot(list *[]named, name string) int {
+	for i := range *list {
+		if (*list)[i].name == name {
+			return i
+		}
+	}
+	*list = append(*list, named{name: name})
+	return len(*list) - 1
+}
+
+func (t *table) passes(filter []string, value string) bool {
+	return len(filter) == 0 || slices.Contains(filter, value)
+}
+
+// ofAccount returns where the sums of an account belong.
+func (t *table) ofAccount(id int64) *target {
+	return t.target(memo{account: id}, func() (*what, bool, error) {
+		a, err := t.r.account(id)
+		if err != nil {
+			return nil, false, err
+		}
+		return &what{account: a}, t.q.Selects(a), nil
+	})
+}
+
+// ofNode returns where the sums of a node belong.
+func (t *table) ofNode(row *sumRow) *target {
+	m := memo{at: row.at}
+	if t.nodes {
+		m.node = row.id
+	}
+	return t.target(m, func() (*what, bool, error) {
+		w := &what{account: &ledger.Account{Site: row.at.site, Signal: row.at.signal, Currency: row.at.currency, Host: row.at.host}}
+		if t.nodes {
+			var err error
+			if w.node, err = t.r.node(row.id); err != nil {
+				return nil, false, err
+			}
+		}
+		return w, t.q.Selects(w.account) && t.passes(t.q.Nodes, w.node), nil
+	})
+}
+
+// ofTransfer returns where belongs what is taken from a host.
+func (t *table) ofTransfer(id int64) *target {
+	return t.target(memo{account: id, transfer: true}, func() (*what, bool, error) {
+		a, err := t.r.account(id)
+		if err != nil {
+			return nil, false, err
+		}
+		return &what{account: a, node: a.Host}, t.q.Selects(a) && t.passes(t.q.Nodes, a.Host), nil
+	})
+}
+
+// add adds an amount. What is transferred has no first and last.
+func (t *table) add(to *target, a *ledger.Amount, first, last int64) {
+	g := to.group
+	if g == nil {
+		return
+	}
+	s := &g.amount
+	s.Dynamic = plus(s.Dynamic, a.Dynamic)
+	s.Idle = plus(s.Idle, a.Idle)
+	s.CPU = plus(s.CPU, a.CPU)
+	s.Facility = plus(s.Facility, a.Facility)
+	s.Estimated = plus(s.Estimated, a.Estimated)
+	s.Uncharted = plus(s.Uncharted, a.Uncharted)
+	s.Unpriced = plus(s.Unpriced, a.Unpriced)
+	if t.plan.Nodes {
+		s.Unmeasured = plus(s.Unmeasured, a.Unmeasured)
+	}
+	g.emissions[to.signal].sum = plus(g.emissions[to.signal].sum, int64(a.Carbon))
+	g.costs[to.currency].sum = plus(g.costs[to.currency].sum, int64(a.Cost))
+	if first != 0 || last != 0 {
+		g.first, g.last = min(g.first, first), max(g.last, last)
+	}
+}
+
+// plus adds numbers; what is more than can be counted stays at that.
+func plus[N ~int64](a, b N) N {
+	switch {
+	case b > 0 && a > math.MaxInt64-b:
+		return math.MaxInt64
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+func (g *group) row() ledger.Row {
+	r := ledger.Row{Key: g.key, Amount: g.amount}
+	for _, e := range g.emissions {
+		if e.sum != 0 {
+			r.Emit(e.name, ledger.Micrograms(e.sum))
+		}
+	}
+	for _, c := range g.costs {
+		if c.sum != 0 {
+			r.Charge(c.name, ledger.Nanos(c.sum))
+		}
+	}
+	if g.first <= g.last {
+		r.First, r.Last = time.Unix(g.first, 0).UTC(), time.Unix(g.last, 0).UTC()
+	}
+	return r
+}
+
+// include adds another group, as part of a total.
+func (g *group) include(o *group) {
+	g.amount.Dynamic = plus(g.amount.Dynamic, o.amount.Dynamic)
+	g.amount.Idle = plus(g.amount.Idle, o.amount.Idle)
+	g.amount.CPU = plus(g.amount.CPU, o.amount.CPU)
+	g.amount.Facility = plus(g.amount.Facility, o.amount.Facility)
+	g.amount.Estimated = plus(g.amount.Estimated, o.amount.Estimated)
+	g.amount.Uncharted = plus(g.amount.Uncharted, o.amount.Uncharted)
+	g.amount.Unpriced = plus(g.amount.Unpriced, o.amount.Unpriced)
+	g.amount.Unmeasured = plus(g.amount.Unmeasured, o.amount.Unmeasured)
+	for _, e := range o.emissions {
+		at := spot(&g.emissions, e.name)
+		g.emissions[at].sum = plus(g.emissions[at].sum, e.sum)
+	}
+	for _, c := range o.costs {
+		at := spot(&g.costs, c.name)
+		g.costs[at].sum = plus(g.costs[at].sum, c.sum)
+	}
+	g.first, g.last = min(g.first, o.first), max(g.last, o.last)
+}
+
+// rows returns the rows of the answer, sorted, and their total.
+func (t *table) rows() (rows []ledger.Row, total ledger.Row) {
+	all := &group{first: math.MaxInt64, last: math.MinInt64}
+	rows = make([]ledger.Row, 0, len(t.groups))
+	for _, g := range t.groups {
+		if r := g.row(); !r.Empty() {
+			rows = append(rows, r)
+			all.include(g)
+		}
+	}
+	slices.SortFunc(rows, func(a, b ledger.Row) int { return slices.Compare(a.Key, b.Key) })
+	return rows, all.row()
+}

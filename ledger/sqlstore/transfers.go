@@ -1,0 +1,203 @@
+package sqlstore
+
+import (
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// transfers returns what is taken from hosts on a day, by hour and account, as far as it counts: as something was booked for
+// the host in that hour. Where hours are no longer kept, sums of the day hold only what counts: see Keep.
+func (r *reading) transfers(day int64) (*block, error) {
+	version, err := r.version(day)
+	if err != nil {
+		return nil, err
+	}
+	key := blockKey{sums{transfers: true, days: day < r.hoursFrom}, day}
+	if b := r.d.cache.get(key, version); b != nil && version != "" {
+		return b, nil
+	}
+	b, err := r.loadTransfers(day)
+	if err != nil {
+		return nil, fmt.Errorf("reading what was transferred on %s: %w", stamp(day), err)
+	}
+	if version != "" {
+		r.d.cache.put(key, version, b)
+	}
+	return b, nil
+}
+
+func (r *reading) loadTransfers(day int64) (*block, error) {
+	if day < r.hoursFrom {
+		b := &block{}
+		return b, r.loadAccounts(b, "account_days", fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
+	}
+	t, err := r.transferred(day)
+	if err != nil {
+		return nil, err
+	}
+	b := &block{hosts: t.hosts}
+	for i := range t.all {
+		if t.counts(&t.all[i], false) {
+			b.rows = append(b.rows, t.all[i])
+		}
+	}
+	return b, nil
+}
+
+// A transferred is all that guests told of a day, by hour, whether it counts or not.
+type transferred struct {
+	all   []sumRow
+	host  map[int64]string // of accounts
+	hosts map[string]hours // that are booked
+	whole map[string]bool  // hosts that are booked on the day
+}
+
+// counts reports whether a row counts; late: where hosts' hours are no longer known.
+func (t *transferred) counts(row *sumRow, late bool) bool {
+	host := t.host[row.id]
+	return t.hosts[host].has(row.start) || late && t.whole[host]
+}
+
+func (r *reading) transferred(day int64) (*transferred, error) {
+	days := &block{}
+	if err := r.loadAccounts(days, "account_days", fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts)); err != nil {
+		return nil, err
+	}
+	all := &block{}
+	for chunk := range slices.Chunk(days.rows, listed) {
+		accounts := make([]int64, len(chunk))
+		for i := range chunk {
+			accounts[i] = chunk[i].id
+		}
+		where := fmt.Sprintf("start IN (%s) AND account IN (%s)", ids(hoursOf(day)), ids(accounts))
+		if err := r.loadAccounts(all, "account_hours", where); err != nil {
+			return nil, err
+		}
+	}
+	t := &transferred{all: all.rows, host: map[int64]string{}}
+	names := map[string]bool{}
+	for i := range all.rows {
+		a, err := r.account(all.rows[i].id)
+		if err != nil {
+			return nil, err
+		}
+		t.host[all.rows[i].id] = a.Host
+		names[a.Host] = true
+	}
+	var err error
+	t.hosts, t.whole, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
+	return t, err
+}
+
+func hoursOf(day int64) (all []int64) {
+	for hour := day; hour < day+aDay; hour += anHour {
+		all = append(all, hour)
+	}
+	return all
+}
+
+// hosts returns the hours of a day in which something is booked for hosts. Machines that name each other as their hosts are
+// none on that day: too much energy is seen and looked into, energy that is nowhere is not.
+func (r *reading) hosts(day int64, names []string) (byHour map[string]hours, whole map[string]bool, err error) {
+	byHour, whole = map[string]hours{}, map[string]bool{}
+	if len(names) == 0 {
+		return byHour, whole, nil
+	}
+	byName, err := r.nodeIDs(names)
+	if err != nil {
+		return nil, nil, err
+	}
+	above, err := r.above(day)
+	if err != nil {
+		return nil, nil, err
+	}
+	name := map[int64]string{}
+	for host, id := range byName {
+		if !circles(above, host, host, map[string]bool{}) {
+			name[id] = host
+		}
+	}
+	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(name)), listed) {
+		err := r.each(func(rows *sql.Rows) error {
+			var start, node int64
+			if err := rows.Scan(&start, &node); err != nil {
+				return err
+			}
+			byHour[name[node]] |= 1 << (floorMod(start, aDay) / anHour)
+			return nil
+		}, fmt.Sprintf("SELECT DISTINCT start, node FROM node_hours WHERE start IN (%s) AND node IN (%s)", ids(hoursOf(day)), ids(chunk)))
+		if err != nil {
+			return nil, nil, err
+		}
+		err = r.each(func(rows *sql.Rows) error {
+			var node int64
+			if err := rows.Scan(&node); err != nil {
+				return err
+			}
+			whole[name[node]] = true
+			return nil
+		}, fmt.Sprintf("SELECT DISTINCT node FROM node_days WHERE start = %d AND node IN (%s)", day, ids(chunk)))
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return byHour, whole, nil
+}
+
+// above returns the hosts that nodes named on a day.
+func (r *reading) above(day int64) (map[string][]string, error) {
+	type edge struct {
+		node int64
+		host string
+	}
+	var edges []edge
+	err := r.each(func(rows *sql.Rows) error {
+		var e edge
+		if err := rows.Scan(&e.node, &e.host); err != nil {
+			return err
+		}
+		edges = append(edges, e)
+		return nil
+	}, "SELECT DISTINCT node, host FROM node_days WHERE start = $1 AND host <> ''", day)
+	if err != nil {
+		return nil, err
+	}
+	above := map[string][]string{}
+	for _, e := range edges {
+		name, err := r.node(e.node)
+		if err != nil {
+			return nil, err
+		}
+		above[name] = append(above[name], e.host)
+	}
+	return above, nil
+}
+
+// circles reports whether a way up from a node leads to a target.
+func circles(above map[string][]string, from, target string, seen map[string]bool) bool {
+	for _, host := range above[from] {
+		if host == target {
+			return true
+		}
+		if !seen[host] {
+			seen[host] = true
+			if circles(above, host, target, seen) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// counts reports whether what an account transfers in a window counts.
+func (r *reading) counts(a *ledger.Account, at int64) (bool, error) {
+	b, err := r.transfers(floorTo(at, aDay))
+	if err != nil {
+		return false, err
+	}
+	return b.hosts[a.Host].has(at), nil
+}

@@ -1,0 +1,435 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Conformance runs the tests that every store must pass. Each calls place for a new, empty store, and the function that it
+// returns for each time that it opens it; a store that only one process can use refuses the second time with an error.
+func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, error)) {
+	for name, test := range map[string]func(t *testing.T, open func() (ledger.Store, error)){
+		"numbers":         numbers,
+		"one call":        oneCall,
+		"folding":         folding,
+		"opened again":    openedAgain,
+		"agentless":       agentless,
+		"long bookings":   longBookings,
+		"names":           names,
+		"guests":          guests,
+		"two at once":     twoAtOnce,
+		"several folders": severalFolders,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, place(t)) })
+	}
+}
+
+func opened(t *testing.T, open func() (ledger.Store, error)) ledger.Store {
+	t.Helper()
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+var one = World{Nodes: 1, Pods: 3, Epoch: "1"}
+
+// change returns a booking with another number and interval; numbers of intervals are those of a [World].
+func change(first, last uint64, from, to int, epoch string) *ledger.Booking {
+	b := one.Booking(0, 1)
+	b.Batch.First, b.Batch.Last, b.Batch.Stream.Epoch = first, last, epoch
+	b.Batch.StartSinceBoot, b.Batch.EndSinceBoot = time.Duration(from)*Interval, time.Duration(to)*Interval
+	b.Batch.Start, b.Batch.End = Noon.Add(b.Batch.StartSinceBoot), Noon.Add(b.Batch.EndSinceBoot)
+	b.Batch.Unmeasured = 0
+	return b
+}
+
+// numbers is the table of docs/protocol.md, in its order.
+func numbers(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	var truth Truth
+	steps := []struct {
+		what    string
+		booking *ledger.Booking
+		want    ledger.Receipt
+		err     error
+	}{
+		{"new", change(1, 1, 0, 1, "a"), ledger.Receipt{Acked: 1, Booked: true}, nil},
+		{"next", change(2, 3, 1, 3, "a"), ledger.Receipt{Acked: 3, Booked: true}, nil},
+		{"again", change(2, 3, 1, 3, "a"), ledger.Receipt{Acked: 3}, nil},
+		{"an older one again, with another interval", change(1, 1, 1, 9, "a"), ledger.Receipt{Acked: 3}, nil},
+		{"partly", change(3, 4, 3, 5, "a"), ledger.Receipt{}, ledger.ErrPartly},
+		{"overlap", change(4, 4, 2, 4, "a"), ledger.Receipt{}, ledger.ErrOverlap},
+		{"overlap of another epoch", change(1, 1, 0, 1, "b"), ledger.Receipt{}, ledger.ErrOverlap},
+		{"gap", change(9, 9, 8, 9, "a"), ledger.Receipt{Acked: 9, Booked: true, Gap: true}, nil},
+		{"in the gap, by another epoch", change(5, 5, 5, 6, "c"), ledger.Receipt{Acked: 5, Booked: true, Gap: true}, nil},
+		{"over the end of a span", change(6, 6, 6, 9, "c"), ledger.Receipt{}, ledger.ErrOverlap},
+		{"around a span", change(6, 6, 4, 8, "c"), ledger.Receipt{}, ledger.ErrOverlap},
+		{"touching both", change(6, 6, 6, 8, "c"), ledger.Receipt{Acked: 6, Booked: true}, nil},
+		{"what is left", change(7, 7, 3, 5, "c"), ledger.Receipt{Acked: 7, Booked: true}, nil},
+		{"inside of all", change(8, 8, 4, 5, "c"), ledger.Receipt{}, ledger.ErrOverlap},
+		{"the highest number", change(10, math.MaxUint64-1, 9, 10, "a"), ledger.Receipt{Acked: math.MaxUint64 - 1, Booked: true}, nil},
+		{"the highest number again", change(10, math.MaxUint64-1, 9, 10, "a"), ledger.Receipt{Acked: math.MaxUint64 - 1}, nil},
+	}
+	for _, step := range steps {
+		receipts, errs, err := s.Book(t.Context(), []*ledger.Booking{step.booking})
+		if err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if !errors.Is(errs[0], step.err) || step.err == nil && receipts[0] != step.want {
+			t.Fatalf("%s: have %+v, %v; want %+v, %v", step.what, receipts[0], errs[0], step.want, step.err)
+		}
+		if receipts[0].Booked {
+			truth.Book(step.booking)
+		}
+	}
+	none := change(8, 8, 1, 1, "c") // holds nothing, overlaps nothing
+	none.Batch.Measured, none.Batch.Platform, none.Batch.Unknown, none.Batch.Shares, none.Consumers = 0, 0, 0, nil, nil
+	if r := MustBook(t, s, none); !r[0].Booked {
+		t.Error("an interval of no length was not booked")
+	}
+	wrong := change(9, 9, 20, 21, "c")
+	wrong.Consumers = nil
+	if _, errs, err := s.Book(t.Context(), []*ledger.Booking{wrong}); err != nil || !errors.Is(errs[0], ledger.ErrInvalid) {
+		t.Errorf("shares of nobody: %v, %v", errs, err)
+	}
+	for epoch, want := range map[string]uint64{"a": math.MaxUint64 - 1, "c": 8, "b": 0} {
+		of := none.Batch.Stream
+		of.Epoch = epoch
+		if acked, known, err := s.Acked(t.Context(), of); err != nil || acked != want || known != (want > 0) {
+			t.Errorf("epoch %s: %d is acknowledged, %v, %v; want %d", epoch, acked, known, err, want)
+		}
+	}
+	FoldAll(t, s)
+	truth.Check(t, s)
+}
+
+// oneCall books bookings together that contradict each other: only those that do are refused.
+func oneCall(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	all := []*ledger.Booking{
+		change(1, 1, 0, 1, "a"), change(1, 1, 0, 1, "a"), change(1, 2, 0, 2, "a"), change(1, 1, 0, 1, "b"), change(2, 2, 1, 2, "a"),
+		World{Nodes: 2, Pods: 3}.Booking(1, 1),
+	}
+	receipts, errs, err := s.Book(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var truth Truth
+	for i, want := range []struct {
+		booked bool
+		err    error
+	}{{true, nil}, {false, nil}, {false, ledger.ErrPartly}, {false, ledger.ErrOverlap}, {true, nil}, {true, nil}} {
+		if receipts[i].Booked != want.booked || !errors.Is(errs[i], want.err) {
+			t.Errorf("%d: have %+v, %v; want %v, %v", i, receipts[i], errs[i], want.booked, want.err)
+		}
+		if receipts[i].Booked {
+			truth.Book(all[i])
+		}
+	}
+	if receipts[1].Acked != 1 {
+		t.Errorf("what was booked in the same call is acknowledged to %d", receipts[1].Acked)
+	}
+	FoldAll(t, s)
+	truth.Check(t, s)
+}
+
+func folding(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	w := World{Nodes: 5, Pods: 8, Epoch: "1"}
+	var truth Truth
+	const batches = 60
+	for number := range uint64(batches) {
+		var all []*ledger.Booking
+		for node := range w.Nodes {
+			b := w.Booking(node, number+1)
+			truth.Book(b)
+			all = append(all, b)
+		}
+		MustBook(t, s, all...)
+		if number%9 == 3 {
+			FoldAll(t, s)
+		}
+	}
+	FoldAll(t, s)
+	truth.Check(t, s)
+	if stats, err := s.Statistics(t.Context()); err != nil || stats.Journal != 0 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
+	w := World{Nodes: 2, Pods: 4, Epoch: "1"}
+	var truth Truth
+	for number := range uint64(6) {
+		s, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for node := range w.Nodes {
+			b := w.Booking(node, number+1)
+			truth.Book(b)
+			if r := MustBook(t, s, b, b); !r[0].Booked || r[0].Gap || r[1].Booked {
+				t.Fatalf("have %+v", r)
+			}
+		}
+		if number%2 == 1 {
+			FoldAll(t, s)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := opened(t, open)
+	FoldAll(t, s)
+	truth.Check(t, s)
+}
+
+// agentless books estimates and what an agent says of some of the same windows, in several orders.
+func agentless(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	estimates := World{Nodes: 2, Pods: 5, Epoch: "estimate", Agentless: true}
+	agents := World{Nodes: 2, Pods: 4, Epoch: "agent"}
+	const inWindow = uint64(ledger.WindowLength / Interval)
+	var truth Truth
+	estimate := func(node int, number uint64) *ledger.Booking {
+		b := estimates.Booking(node, number)
+		b.Batch.Stream.Boot = "central"
+		return b
+	}
+	for window := range uint64(6) {
+		for node := range 2 {
+			for i := range inWindow {
+				number := window*inWindow + i + 1
+				told := window != 0 && window != 4 && (node == 0 || window == 3)
+				if window == 5 && told { // the agent first, and folded
+					MustBook(t, s, agents.Booking(node, number))
+					FoldAll(t, s)
+				}
+				MustBook(t, s, estimate(node, number))
+				if window == 2 && i == 7 {
+					FoldAll(t, s) // the estimate first, and folded
+				}
+				if told {
+					if window != 5 {
+						MustBook(t, s, agents.Booking(node, number))
+					}
+					truth.Book(agents.Booking(node, number))
+				} else {
+					truth.Book(estimate(node, number))
+				}
+			}
+		}
+		if window == 1 {
+			FoldAll(t, s) // both at once
+		}
+	}
+	FoldAll(t, s)
+	truth.Check(t, s)
+}
+
+// longBookings are of up to some days, at odd times, with odd rates.
+func longBookings(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	var truth Truth
+	drawn := rapid.Custom(Draw)
+	for boot := range 40 {
+		b := drawn.Example(boot)
+		b.Batch.Stream = batch.Stream{Node: fmt.Sprintf("node%d", boot), Boot: "b", Epoch: "e"}
+		b.Batch.First, b.Batch.Last, b.Batch.Parent, b.Agentless = 1, 1, nil, false
+		truth.Book(b)
+		MustBook(t, s, b)
+		if boot%8 == 0 {
+			FoldAll(t, s)
+		}
+	}
+	FoldAll(t, s)
+	truth.Check(t, s)
+}
+
+// Draw draws a booking that begins near noon.
+func Draw(t *rapid.T) *ledger.Booking {
+	length := time.Duration(rapid.OneOf(
+		rapid.Just(int64(0)), rapid.Int64Range(1, int64(20*time.Minute)), rapid.Int64Range(1, int64(9*24*time.Hour)),
+	).Draw(t, "length"))
+	start := time.Duration(rapid.Int64Range(0, int64(26*time.Hour)).Draw(t, "start"))
+	used := rapid.Int64Range(0, 5e9)
+	if length == 0 {
+		used = rapid.Just(int64(0))
+	}
+	b := &batch.Batch{
+		Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "b", Epoch: "e"}, First: 1, Last: 1,
+		Start: Noon.Add(start), End: Noon.Add(start + length), StartSinceBoot: start, EndSinceBoot: start + length,
+		Unmeasured: time.Duration(rapid.Int64Range(0, int64(length)).Draw(t, "unmeasured")),
+		Source:     "s", Quality: energy.Quality(rapid.IntRange(0, 2).Draw(t, "quality")), IdlePolicy: "equal",
+		Idle: energy.Microjoules(used.Draw(t, "idle")), Platform: energy.Microjoules(used.Draw(t, "platform")),
+		Unknown: energy.Microjoules(used.Draw(t, "unknown")),
+	}
+	rate := rapid.OneOf(rapid.Just(math.NaN()), rapid.Just(0.0), rapid.Float64Range(0, 900))
+	of := &ledger.Booking{
+		Batch: b, Received: b.End,
+		Rates: ledger.Rates{
+			Site: "site", PUE: rapid.SampledFrom([]float64{1, 1.37, math.NaN(), 0.5, 2}).Draw(t, "pue"),
+			Carbon: rate.Draw(t, "carbon"), Signal: "average", Price: rate.Draw(t, "price") - 100, Currency: "EUR",
+		},
+	}
+	if rapid.Bool().Draw(t, "guest") {
+		b.Parent = &batch.Parent{Host: "host", VM: "vm"}
+	}
+	b.Measured = b.Idle + b.Platform + b.Unknown
+	for i := range rapid.IntRange(0, 6).Draw(t, "shares") {
+		share := energy.Share{
+			ID: fmt.Sprintf("pod/%d/%d", i/2, i), Dynamic: energy.Microjoules(used.Draw(t, "dynamic")),
+			Idle: energy.Microjoules(used.Draw(t, "shared")), CPU: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "cpu")),
+		}
+		b.Measured += share.Dynamic + share.Idle
+		b.Shares = append(b.Shares, share)
+		of.Consumers = append(of.Consumers, ledger.Consumer{
+			Key: fmt.Sprintf("pod/%d", i/2), Pod: fmt.Sprintf("p%d", i/2), Account: ledger.Account{Namespace: fmt.Sprintf("ns%d", i/4), OwnerKind: "Job", Owner: "o"},
+		})
+	}
+	return of
+}
+
+// names are learned after the energy was booked.
+func names(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	b := one.Booking(0, 1)
+	for i := range b.Consumers {
+		if b.Consumers[i].Pod != "" {
+			b.Consumers[i].Pod, b.Consumers[i].Account = "", ledger.Account{Kind: ledger.Workload}
+		}
+	}
+	MustBook(t, s, b)
+	MustBook(t, s, one.Booking(0, 2))
+	FoldAll(t, s)
+	answer, err := s.Query(t.Context(), &ledger.Query{From: Noon, To: Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: []string{"pod-0-1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(answer.Rows) != 1 || answer.Rows[0].Key[0] != PodUID(0, 1) ||
+		answer.Total.Dynamic != b.Batch.Shares[1].Dynamic+one.Booking(0, 2).Batch.Shares[1].Dynamic {
+		t.Errorf("have %+v", answer.Rows)
+	}
+}
+
+// guests are taken from their host if that tells of the same hour.
+func guests(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	host, guest := one.Booking(0, 1), World{Nodes: 2, Pods: 2}.Booking(1, 1)
+	guest.Batch.Parent = &batch.Parent{Host: host.Batch.Stream.Node, VM: "vm1"}
+	total := func() energy.Microjoules {
+		t.Helper()
+		FoldAll(t, s)
+		Audit(t, s)
+		answer, err := s.Query(t.Context(), &ledger.Query{From: Noon, To: Noon.Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Total.Energy()
+	}
+	MustBook(t, s, guest)
+	if have := total(); have != guest.Batch.Measured {
+		t.Errorf("a guest alone: %d, want %d", have, guest.Batch.Measured)
+	}
+	MustBook(t, s, host)
+	if have := total(); have != host.Batch.Measured {
+		t.Errorf("a guest and its host: %d, want %d", have, host.Batch.Measured)
+	}
+}
+
+// twoAtOnce has two programs book the same batches at the same time.
+func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
+	a := opened(t, open)
+	b, err := open()
+	if err != nil {
+		t.Skip("only one process uses such a store:", err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	w := World{Nodes: 6, Pods: 5, Epoch: "1"}
+	var truth Truth
+	const batches = 25
+	var booked sync.Map
+	var all sync.WaitGroup
+	for i, s := range []ledger.Store{a, b} {
+		all.Go(func() {
+			for number := range uint64(batches) {
+				var bookings []*ledger.Booking
+				for node := range w.Nodes {
+					bookings = append(bookings, w.Booking((node*(1+4*i))%w.Nodes, number+1)) // in another order
+				}
+				receipts, errs, err := s.Book(context.Background(), bookings)
+				if err := errors.Join(append(errs, err)...); err != nil {
+					t.Error(err)
+					return
+				}
+				for j, r := range receipts {
+					key := fmt.Sprintf("%s %d", bookings[j].Batch.Stream.Node, number)
+					if _, twice := booked.LoadOrStore(key, true); r.Booked && twice {
+						booked.Store("twice "+key, true)
+					} else if !r.Booked && !twice {
+						booked.Delete(key)
+					}
+				}
+				if _, err := s.Fold(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for number := range uint64(batches) {
+		for node := range w.Nodes {
+			truth.Book(w.Booking(node, number+1))
+		}
+	}
+	FoldAll(t, a)
+	truth.Check(t, b)
+}
+
+func severalFolders(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	w := World{Nodes: 4, Pods: 5, Epoch: "1"}
+	var truth Truth
+	var folders sync.WaitGroup
+	done := make(chan struct{})
+	for range 3 {
+		folders.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, err := s.Fold(context.Background()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for number := range uint64(40) {
+		for node := range w.Nodes {
+			b := w.Booking(node, number+1)
+			truth.Book(b)
+			MustBook(t, s, b)
+		}
+	}
+	close(done)
+	folders.Wait()
+	FoldAll(t, s)
+	truth.Check(t, s)
+}
