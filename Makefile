@@ -101,7 +101,7 @@ bench-controller: ## Measure the controller at 5,000 nodes with 100 containers e
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
 
 central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
-	KUBENERGY_LONG=1 go test ./ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full' -v -count=1 -timeout 60m
+	KUBENERGY_LONG=1 go test ./ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m
 
 agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
 	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m

@@ -36,7 +36,7 @@ type centralFlags struct {
 func (f *centralFlags) add(flags *pflag.FlagSet) {
 	f.clusterFlags.add(flags)
 	flags.StringVar(&f.server, "server", "", "URL of the central unit, as https://kubenergy.example.org (default: through the API server's proxy)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token for --server (default: that of the kubeconfig)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
 	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
 	flags.StringVar(&f.component, "central-namespace", kube.Namespace, "namespace of the central unit")
 }
@@ -66,7 +66,7 @@ type central struct {
 // connect finds the central unit and whoever asks.
 func (f *centralFlags) connect(ctx context.Context, t terminal) (*central, error) {
 	if f.server != "" {
-		return f.direct(t)
+		return f.direct(ctx, t)
 	}
 	if f.tokenFile != "" || f.caFile != "" {
 		return nil, usageError{errors.New("--token-file and --ca-file go with --server")}
@@ -92,17 +92,29 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
 	c.base = strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) + "/services/" + centralService + "/proxy"
-	if c.token, err = ownToken(config); err != nil {
-		return nil, err
-	}
-	if c.token == "" {
-		c.token, err = viewerToken(ctx, config, component)
-	}
+	c.token, err = tokenFor(ctx, config, component)
 	return c, err
 }
 
+// tokenFor returns what is shown to the central unit: a token that is good for nothing else, where the caller may make one.
+// Only where not it is the caller's own, with which whoever answers in the central unit's place could ask the API server.
+func tokenFor(ctx context.Context, config *rest.Config, component string) (string, error) {
+	token, refused := viewerToken(ctx, config, component)
+	if refused == nil {
+		return token, nil
+	}
+	if _, ok := errors.AsType[*noTokenError](refused); !ok {
+		return "", refused
+	}
+	token, err := ownToken(config)
+	if err == nil && token == "" {
+		err = refused
+	}
+	return token, err
+}
+
 // direct connects to a URL.
-func (f *centralFlags) direct(t terminal) (*central, error) {
+func (f *centralFlags) direct(ctx context.Context, t terminal) (*central, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil, usageError{errors.New("--server is no URL: want https:// and a host, without a password or a query")}
@@ -111,7 +123,7 @@ func (f *centralFlags) direct(t terminal) (*central, error) {
 		return nil, usageError{fmt.Errorf("--server is %s: a token is only sent over https", u)}
 	}
 	c := &central{base: strings.TrimSuffix(u.String(), "/"), namespace: f.component, home: f.namespace, now: t.now}
-	if err := f.authenticate(c, t); err != nil {
+	if err := f.authenticate(ctx, c, t); err != nil {
 		return nil, err
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -134,8 +146,8 @@ func (f *centralFlags) direct(t terminal) (*central, error) {
 	return c, nil
 }
 
-// authenticate finds the token for a URL: in its file, else in the kubeconfig.
-func (f *centralFlags) authenticate(c *central, t terminal) error {
+// authenticate finds the token for a URL: in its file, else as through the API server.
+func (f *centralFlags) authenticate(ctx context.Context, c *central, t terminal) error {
 	if f.tokenFile != "" {
 		token, err := readSmall(f.tokenFile)
 		if err != nil {
@@ -149,11 +161,12 @@ func (f *centralFlags) authenticate(c *central, t terminal) error {
 		return usageError{fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err)}
 	}
 	c.home = namespace
-	if c.token, err = ownToken(config); err != nil {
-		return err
-	}
-	if c.token == "" {
+	c.token, err = tokenFor(ctx, config, f.component)
+	if _, none := errors.AsType[*noTokenError](err); none {
 		return usageError{errors.New("there is no token for --server: give --token-file")}
+	}
+	if err != nil {
+		return fmt.Errorf("%w: or give --token-file", err)
 	}
 	return nil
 }
@@ -209,7 +222,12 @@ func (c *capture) RoundTrip(q *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: q}, nil
 }
 
-// viewerToken asks for a token of an account that may see everything, for those who have none of their own.
+// noTokenError says why no token could be made.
+type noTokenError struct{ text string }
+
+func (e *noTokenError) Error() string { return e.text }
+
+// viewerToken asks for a token of an account that may see everything, which the central unit alone takes.
 func viewerToken(ctx context.Context, config *rest.Config, namespace string) (string, error) {
 	client, err := clients(config)
 	if err != nil {
@@ -220,10 +238,10 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("the central unit is not installed: there is no service account %s in namespace %s", viewerAccount, namespace)
+		return "", &noTokenError{fmt.Sprintf("the central unit is not installed: there is no service account %s in namespace %s", viewerAccount, namespace)}
 	case apierrors.IsForbidden(err):
-		return "", fmt.Errorf("the kubeconfig holds no token, and you may not make one: ask for the right to create serviceaccounts/token of %s in namespace %s, or use --server and --token-file",
-			viewerAccount, namespace)
+		return "", &noTokenError{fmt.Sprintf("the kubeconfig holds no token, and you may not make one: ask for the right to create serviceaccounts/token of %s in namespace %s, "+
+			"or use --server and --token-file", viewerAccount, namespace)}
 	case err != nil:
 		return "", fmt.Errorf("asking for a token: %s", oneLine(err))
 	}

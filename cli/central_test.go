@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,12 @@ type centralUnit struct {
 	answers  map[string]any // by path; func(*http.Request) any
 	refuse   map[string]int // status by path
 	noTokens bool           // TokenRequests are forbidden
+}
+
+// refusal is an answer that is none.
+type refusal struct {
+	status int
+	text   string
 }
 
 const proxyPath = "/api/v1/namespaces/kubenergy-system/services/https:kubenergy-controller:api/proxy"
@@ -103,7 +110,12 @@ func (c *centralUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	case nil:
 		say(404, api.Error{Error: "there is nothing here"})
 	case func(*http.Request) any:
-		say(200, answer(q))
+		switch what := answer(q).(type) {
+		case refusal:
+			say(what.status, api.Error{Error: what.text})
+		default:
+			say(200, what)
+		}
 	default:
 		say(200, answer)
 	}
@@ -176,7 +188,7 @@ func TestTop(t *testing.T) {
 		fmt.Fprintf(&all, "$ kubenergy %s\n%s\n", strings.Join(args, " "), stdout)
 	}
 	golden(t, "top.golden", all.String())
-	if c.tokens["secret"] != 6 || len(c.tokens) != 1 {
+	if c.tokens["made"] != 6 || len(c.tokens) != 1 {
 		t.Errorf("tokens %v were shown", c.tokens)
 	}
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{}
@@ -185,7 +197,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Whoever has no token of their own gets one that is good for the central unit alone.
+// A token that is good for the central unit alone is shown to it; the caller's own, with which all of the cluster can be
+// asked, only where there is no right to make one.
 func TestWhoAsks(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "login")
@@ -196,13 +209,13 @@ func TestWhoAsks(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		how   how
-		token string
+		token string // where there is no right to make one; "": there is none
 		unix  bool
 	}{
 		{"a token", withToken, "secret", false},
-		{"a password", func(a *clientcmdapi.AuthInfo) { a.Username, a.Password = "u", "p" }, "made", false},
-		{"nothing, as with a certificate", withNothing, "made", false},
-		{"somebody else's rights", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" }, "made", false},
+		{"a password", func(a *clientcmdapi.AuthInfo) { a.Username, a.Password = "u", "p" }, "", false},
+		{"nothing, as with a certificate", withNothing, "", false},
+		{"somebody else's rights", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" }, "", false},
 		{"a program", func(a *clientcmdapi.AuthInfo) {
 			a.Exec = &clientcmdapi.ExecConfig{Command: program, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, "told", true},
@@ -214,8 +227,18 @@ func TestWhoAsks(t *testing.T) {
 			c := newCentralUnit(t)
 			c.draw()
 			code, _, stderr := c.run(t, tc.how, "top", "nodes")
-			if code != 0 || c.tokens[tc.token] != 1 {
+			if code != 0 || c.tokens["made"] != 1 || len(c.tokens) != 1 {
 				t.Errorf("exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+			}
+			clear(c.tokens)
+			c.noTokens = true
+			code, _, stderr = c.run(t, tc.how, "top", "nodes")
+			if tc.token == "" {
+				if code != 1 || len(c.tokens) != 0 {
+					t.Errorf("without a right: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
+				}
+			} else if code != 0 || c.tokens[tc.token] != 1 || len(c.tokens) != 1 {
+				t.Errorf("without a right: exit code %d, %s; tokens %v were shown", code, stderr, c.tokens)
 			}
 		})
 	}
@@ -235,6 +258,11 @@ func TestDirectly(t *testing.T) {
 	code, stdout, stderr := runCentral(t, "top", "nodes", "--server", c.server.URL+"/", "--token-file", token, "--ca-file", ca)
 	if code != 0 || !strings.Contains(stdout, "120.2") || c.tokens["mine"] != 1 {
 		t.Errorf("exit code %d, %s%s, tokens %v", code, stdout, stderr, c.tokens)
+	}
+	// Without a file, a token is made for the occasion, too.
+	code, _, stderr = c.run(t, withToken, "top", "nodes", "--server", c.server.URL, "--ca-file", ca)
+	if code != 0 || c.tokens["made"] != 1 || c.tokens["secret"] != 0 {
+		t.Errorf("exit code %d, %s, tokens %v", code, stderr, c.tokens)
 	}
 	code, _, stderr = runCentral(t, "top", "nodes", "--server", c.server.URL, "--token-file", token)
 	if code != 1 || !strings.Contains(stderr, "cannot be reached") || strings.Contains(stderr, "mine") {
@@ -416,6 +444,64 @@ func TestReportWithoutAllRights(t *testing.T) {
 	}
 	c.refuse["/api/v1/ledger"] = 500
 	if code, stdout, stderr = c.run(t, withToken, "report"); code != 1 || stdout != "" || !strings.Contains(stderr, "answered 500") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// A tenant may not see the nodes that snapshots tell of: they get the report, and why it has no savings.
+func TestReportOfATenant(t *testing.T) {
+	c := newCentralUnit(t)
+	c.history(t)
+	const path = "/api/v1/namespaces/home/decisions"
+	all := c.answers[path].(func(*http.Request) any)
+	c.answers[path] = func(q *http.Request) any {
+		if q.URL.Query().Get("snapshots") == "true" {
+			return refusal{403, "you may not list nodeenergy.kubenergy.io in all namespaces"}
+		}
+		return all(q)
+	}
+	code, stdout, stderr := c.run(t, withToken, "report", "-n", "home", "--group-by", "strategy")
+	if code != 0 || stderr != "" || strings.Contains(stdout, "saved") || !strings.Contains(stdout, "turnaround") ||
+		!strings.Contains(stdout, "Savings are missing") || !strings.Contains(stdout, "list nodeenergy") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// Of more decisions than are fetched, the report says from when on it knows them.
+func TestReportOfTooManyDecisions(t *testing.T) {
+	c := newCentralUnit(t)
+	c.history(t)
+	begin := testNow.Add(-48 * time.Hour).Truncate(time.Hour)
+	c.answers["/api/v1/decisions"] = func(q *http.Request) any {
+		to, err := time.Parse(time.RFC3339, q.URL.Query().Get("to"))
+		if err != nil {
+			t.Error(err)
+		}
+		var page []ledger.Record // one a second, since begin
+		for i := int(to.Sub(begin).Seconds()); i >= 0 && len(page) < pageOfRecords; i-- {
+			if at := begin.Add(time.Duration(i) * time.Second); at.Before(to) {
+				page = append(page, ledger.Record{ID: strconv.Itoa(i), At: at, Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "x"})
+			}
+		}
+		return map[string]any{"decisions": page}
+	}
+	code, stdout, stderr := c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000")
+	if code != 0 || !strings.Contains(stdout, "since "+testNow.Add(-12000*time.Second).Format("2006-01-02 15:04")) {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	begin = testNow.Add(-time.Hour)
+	if code, stdout, stderr = c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000"); code != 0 || strings.Contains(stdout, "since") {
+		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
+	}
+	// More of one instant than a page holds: what was before cannot be asked for.
+	c.answers["/api/v1/decisions"] = func(*http.Request) any {
+		page := make([]ledger.Record, pageOfRecords)
+		for i := range page {
+			page[i] = ledger.Record{ID: strconv.Itoa(i), At: begin, Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "x"}
+		}
+		return map[string]any{"decisions": page}
+	}
+	if code, stdout, stderr = c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000"); code != 0 || !strings.Contains(stdout, "since "+begin.Format("2006-01-02 15:04")) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }

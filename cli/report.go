@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,6 +32,7 @@ type reportFlags struct {
 	savings    bool
 	baseline   string
 	seed       uint64
+	decisions  int // that are looked at
 
 	output, out string
 }
@@ -82,6 +84,7 @@ compared (--group-by strategy), or with --savings; they need the decisions that 
 	flags.BoolVar(&f.savings, "savings", false, "also compute savings where strategies are not compared")
 	flags.StringVar(&f.baseline, "baseline", report.DefaultBaseline, "strategy that savings refer to")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the intervals of savings")
+	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, wide, csv, json or html")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
 	return cmd
@@ -115,6 +118,9 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 			return nil, fmt.Errorf("--group-by is %q: want one or several of %v", name, reportGroups)
 		}
 		q.GroupBy = append(q.GroupBy, ledger.Dimension(name))
+	}
+	if f.decisions <= 0 {
+		return nil, fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)
 	}
 	if _, err := sched.New(f.baseline); err != nil {
 		return nil, fmt.Errorf("--baseline: %w", err)
@@ -185,20 +191,20 @@ func (f *reportFlags) statement(ctx context.Context, c *central, q *ledger.Query
 		return nil, err
 	}
 	savings := f.savings || slices.Contains(q.GroupBy, ledger.ByStrategy)
-	evidence, missing, err := c.evidence(ctx, q, savings)
+	evidence, missing, err := c.evidence(ctx, q, savings, f.decisions)
 	if err != nil {
 		return nil, err
 	}
 	var comparison *report.Comparison
 	if evidence != nil {
-		missing = append(missing, f.narrow(evidence)...)
+		missing = append(missing, f.narrow(&evidence.Evidence)...)
 	}
-	if savings && evidence != nil {
-		if comparison, err = report.Compare(evidence, f.baseline, q.From, f.seed); err != nil {
+	if evidence != nil && evidence.snapshots {
+		if comparison, err = report.Compare(&evidence.Evidence, f.baseline, q.From, f.seed); err != nil {
 			return nil, err
 		}
 	}
-	s := report.NewStatement(answer, evidence, comparison)
+	s := report.NewStatement(answer, evidence.all(), comparison)
 	s.Notes = append(s.Notes, missing...)
 	for name, values := range f.values() {
 		if s.Filters == nil {
@@ -281,9 +287,22 @@ func (c *central) ledger(ctx context.Context, q *ledger.Query, filters map[strin
 	return answer, nil
 }
 
+// evidence is what could be had of it.
+type evidence struct {
+	report.Evidence
+	snapshots bool // of decisions: without them there are no savings
+}
+
+func (e *evidence) all() *report.Evidence {
+	if e == nil {
+		return nil
+	}
+	return &e.Evidence
+}
+
 // evidence collects what turnarounds and savings need. What cannot be had is said, and the rest goes on without it; nil:
 // there is nothing.
-func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool) (e *report.Evidence, missing []string, err error) {
+func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, most int) (e *evidence, missing []string, err error) {
 	lack := func(what string, err error) error {
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || refused.status >= 500 {
@@ -292,8 +311,17 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool) (
 		missing = append(missing, what+": "+refused.text)
 		return nil
 	}
-	e = &report.Evidence{}
-	if e.Records, err = c.decisions(ctx, q, savings); err != nil {
+	e = &evidence{snapshots: savings}
+	var since time.Time
+	e.Records, since, err = c.decisions(ctx, q, savings, most)
+	if refused, ok := errors.AsType[*refusedError](err); savings && ok && refused.status == http.StatusForbidden {
+		var without error
+		if e.Records, since, without = c.decisions(ctx, q, false, most); without == nil {
+			missing = append(missing, "Savings are missing, because what decisions depended on cannot be read: "+refused.text)
+			savings, e.snapshots, err = false, false, nil
+		}
+	}
+	if err != nil {
 		return nil, missing, lack("Decisions cannot be read, so turnaround and savings are missing", err)
 	}
 	if len(e.Records) == 0 {
@@ -301,6 +329,10 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool) (
 			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings.")
 		}
 		return nil, missing, nil
+	}
+	if !since.IsZero() {
+		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings are of those since %s UTC alone. Ask for less time, or see --max-decisions.",
+			len(e.Records), since.UTC().Format("2006-01-02 15:04:05")))
 	}
 	uids, owners, sites := report.Queries(q)
 	if e.Owners, err = c.ledger(ctx, &owners, nil); err != nil {
@@ -332,19 +364,24 @@ const (
 	mostRecords     = 100_000
 )
 
-// decisions fetches records, the youngest first, page by page.
-func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool) (all []ledger.Record, err error) {
+// decisions fetches records, the youngest first, page by page. since is the instant of the oldest one if there are more
+// than could be fetched, else zero.
+func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool, most int) (all []ledger.Record, since time.Time, err error) {
 	seen := map[string]bool{}
-	to := q.To
-	for len(all) < mostRecords {
-		query := url.Values{"from": {q.From.Add(-report.HoldsBefore).Format(time.RFC3339)}, "to": {to.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(pageOfRecords)}}
+	to, full := q.To, pageOfRecords
+	if snapshots {
+		full = pageOfSnapshots
+	}
+	for len(all) <= most {
+		query := url.Values{
+			"from": {q.From.Add(-report.HoldsBefore).Format(time.RFC3339)}, "to": {to.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(full)},
+		}
 		if snapshots {
 			query.Set("snapshots", "true")
-			query.Set("limit", strconv.Itoa(pageOfSnapshots))
 		}
 		var page struct{ Decisions []ledger.Record }
 		if _, err := c.get(ctx, route(q.Namespaces, "decisions", query), query, &page); err != nil {
-			return nil, err
+			return nil, time.Time{}, err
 		}
 		fresh := 0
 		for i := range page.Decisions {
@@ -355,14 +392,19 @@ func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool
 			seen[r.ID] = true
 			fresh++
 			all = append(all, r)
+			since = r.At
 			// Others of the same instant may be on the next page.
 			if after := r.At.Add(time.Millisecond); after.Before(to) {
 				to = after
 			}
 		}
-		if fresh == 0 {
-			return all, nil
+		switch {
+		case fresh == 0 && len(page.Decisions) < full:
+			return all, time.Time{}, nil
+		case fresh == 0: // more of one instant than a page holds: what was before cannot be asked for
+			return all, since, nil
 		}
 	}
-	return all, nil
+	all = all[:most]
+	return all, all[most-1].At, nil
 }

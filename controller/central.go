@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,9 +41,11 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 )
 
-// central is the part of the controller that takes batches, books them and answers questions. It works without the API
-// server as far as that goes: agents that were known, and those outside of the cluster, go on delivering.
+// central is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger it works
+// without the API server as far as that goes: agents that were known go on delivering for ten minutes, those outside of the
+// cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
 type central struct {
+	store   *lateStore
 	ledger  *ledger.Ledger
 	live    *live.State
 	gate    *access.Gate
@@ -85,13 +88,10 @@ func newCentral(ctx context.Context, api *rest.Config, c *controller, registry p
 	if u.gate, err = newGate(api, log, registry); err != nil {
 		return nil, err
 	}
-	u.pods = ingest.NewDirectory(ingest.DirectoryOptions{TeamLabel: o.TeamLabel, Strategy: placedBy(c.objects.View), Now: time.Now})
+	u.pods = ingest.NewDirectory(ingest.DirectoryOptions{Strategy: placedBy(c.objects.View), Now: time.Now})
 	u.rates = &rates{view: c.objects.View, history: c.history, nodes: u.nodes, hosts: u.hosts, now: time.Now}
-	store, err := openStore(ctx, o, log)
-	if err != nil {
-		return nil, err
-	}
-	u.ledger = ledger.New(store, ledger.Options{Retention: o.Keep, Now: time.Now, Log: log})
+	u.store = openLate(ctx, func(ctx context.Context) (ledger.Store, error) { return openStore(ctx, o, log) }, log)
+	u.ledger = ledger.New(u.store, ledger.Options{Retention: o.Keep, Now: time.Now, Log: log})
 	for _, add := range []func() error{
 		func() error { return u.addIngest(c, registry) },
 		func() error { return u.addAPI(c, registry) },
@@ -207,7 +207,8 @@ func (u *central) addEstimates(api *rest.Config, c *controller, registry prometh
 // addBudgets adds what acts on budgets; only who leads does.
 func (u *central) addBudgets(c *controller, registry prometheus.Registerer) error {
 	engine, err := budget.New(budget.Options{
-		Ledger: u.ledger, Client: c.manager.GetClient(), Direct: c.direct, MaySuspend: budget.Switch(c.direct),
+		Ledger: u.ledger, Client: c.manager.GetClient(), Direct: c.direct, MaySuspend: budget.HoldsEnabled(c.direct),
+		Ready:   func() bool { return c.synced.Load() >= followed },
 		Webhook: c.options.Webhook, Hosts: c.options.Webhooks, Now: time.Now, Log: u.log, Registerer: registry,
 	})
 	if err != nil {
@@ -281,11 +282,16 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 	name := apiService + "." + o.Namespace + ".svc"
 	cert, key := o.APICert, o.APIKey
 	if cert == "" {
-		names := append([]string{name, name + ".cluster.local", apiService + "." + o.Namespace, apiService}, o.APINames...)
+		// localhost is for those who come through a forwarded port.
+		names := append([]string{name, name + ".cluster.local", apiService + "." + o.Namespace, apiService, "localhost"}, o.APINames...)
 		if u.own, err = signOnce(o.State, names, time.Now()); err != nil {
 			return err
 		}
 		cert, key = u.own.certFile, u.own.keyFile
+		told := &authority{client: c.direct, namespace: o.Namespace, own: u.own.authority, now: time.Now, log: u.log}
+		if err := c.manager.Add(everywhere(told.run)); err != nil {
+			return err
+		}
 	}
 	if u.tls, err = server.Certificates(cert, key, u.log); err != nil {
 		return err
@@ -304,6 +310,11 @@ func (u *central) relay(c *controller, name string) {
 	others := &relay{
 		client: c.direct, namespace: c.options.Namespace, port: port, name: name, trust: publishedAuthorities, now: time.Now, log: u.log,
 	}
+	if c.options.APICA != "" {
+		others.trust = func(context.Context, client.Client, string) (*x509.CertPool, error) {
+			return authoritiesIn(c.options.APICA)
+		}
+	}
 	u.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c.leads() {
 			own.ServeHTTP(w, r)
@@ -316,6 +327,7 @@ func (u *central) relay(c *controller, name string) {
 // run books and answers until ctx ends, and then closes the ledger.
 func (u *central) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return u.store.run(groupCtx) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
 	if u.folder != nil {
 		group.Go(func() error { return u.folder.Run(groupCtx) })

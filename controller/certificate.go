@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -54,7 +55,12 @@ func signOnce(folder string, names []string, now time.Time) (*selfSigned, error)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the certificate of the HTTP API: %w", err)
 	}
-	if _, missing := os.Stat(s.keyFile); missing == nil && lasting(kept, names, now) {
+	private, err := os.ReadFile(s.keyFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading the key of the HTTP API: %w", err)
+	}
+	// After a power cut either may be empty, or older than the other.
+	if _, torn := tls.X509KeyPair(kept, private); torn == nil && lasting(kept, names, now) {
 		s.authority = kept
 		return s, nil
 	}
@@ -65,7 +71,6 @@ func signOnce(folder string, names []string, now time.Time) (*selfSigned, error)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
 	}
-	// The key first: a certificate stands for a pair that is whole.
 	for _, file := range []struct {
 		name string
 		data []byte
@@ -117,13 +122,28 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
 }
 
-// replaceFile puts a file in place as a whole, for our eyes only.
+// replaceFile puts a file in place as a whole, for our eyes only. Once it returns, a power cut changes nothing any more.
 func replaceFile(name string, data []byte) error {
 	draft := name + ".new"
-	if err := os.WriteFile(draft, data, 0o600); err != nil {
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
 		return err
 	}
-	return os.Rename(draft, name)
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(draft, name); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // authority tells everybody by which certificate the HTTP API is known.

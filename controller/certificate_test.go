@@ -110,3 +110,34 @@ func TestAuthorityIsPublished(t *testing.T) {
 		}
 	}
 }
+
+// After a power cut a file may be there and empty, or be that of another pair. Then there is a new pair: a controller that
+// does not start is worse than a certificate that is told anew.
+func TestTornCertificate(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	_, stranger, err := sign(apiNames, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string][]byte{"an empty key": {}, "a torn key": stranger[:len(stranger)/2], "the key of another pair": stranger} {
+		folder := t.TempDir()
+		first, err := signOnce(folder, apiNames, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(first.keyFile, key, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again, err := signOnce(folder, apiNames, now)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := tls.LoadX509KeyPair(again.certFile, again.keyFile); err != nil {
+			t.Errorf("%s: the pair that is kept is none: %v", name, err)
+		}
+		if bytes.Equal(first.authority, again.authority) {
+			t.Errorf("%s: the certificate was kept", name)
+		}
+	}
+}

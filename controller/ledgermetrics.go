@@ -16,18 +16,19 @@ type ledgerMetrics struct {
 	ledger interface {
 		Writable() (bool, error)
 		Activity() ledger.Activity
-		Statistics(ctx context.Context) (ledger.Statistics, error)
+		Gauges(ctx context.Context) (ledger.Gauges, error)
 	}
 	nodes func() api.NodesPower
 	now   func() time.Time
 
 	mu     sync.Mutex
 	looked time.Time
-	store  ledger.Statistics
+	store  ledger.Gauges
+	failed bool // they could not be had then
 }
 
-// Counting what a database holds is work for it.
-const statisticsEvery = time.Minute
+// Asking how full a database is is work for it.
+const gaugesEvery = time.Minute
 
 // staleAfter is when watts are no longer decided by.
 const staleAfter = 45 * time.Second
@@ -76,7 +77,7 @@ func (m *ledgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	counter(ledgerFolds, float64(a.Folds))
 	counter(ledgerFolding, a.Folding.Seconds())
 	gauge(ledgerWaiting, float64(a.Waiting))
-	if s, ok := m.statistics(); ok {
+	if s, ok := m.gauges(); ok {
 		gauge(ledgerJournal, float64(s.Journal))
 		gauge(ledgerBytes, float64(s.Bytes))
 	}
@@ -97,19 +98,16 @@ func (m *ledgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *ledgerMetrics) statistics() (s ledger.Statistics, ok bool) {
+func (m *ledgerMetrics) gauges() (g ledger.Gauges, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now().Sub(m.looked) < statisticsEvery {
-		return m.store, true
+	if m.now().Sub(m.looked) < gaugesEvery {
+		return m.store, !m.failed
 	}
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := m.ledger.Statistics(ctx)
-	if err != nil {
-		return s, false
-	}
-	m.store, m.looked = s, m.now()
-	return s, true
+	g, err := m.ledger.Gauges(ctx)
+	m.store, m.failed, m.looked = g, err != nil, m.now()
+	return g, err == nil
 }

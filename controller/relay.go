@@ -11,10 +11,12 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,9 +34,12 @@ type relay struct {
 	now       func() time.Time
 	log       *slog.Logger
 
+	looks singleflight.Group // one at a time, for all who wait
+
 	mu     sync.Mutex
-	looked time.Time
-	leader *leader
+	until  time.Time // that what follows counts; then it is looked up
+	leader *leader   // nil: none is known
+	why    error     // of which there is no leader
 }
 
 // leader is the replica that requests are passed on to.
@@ -45,8 +50,11 @@ type leader struct {
 }
 
 const (
-	leaderKnownFor = 5 * time.Second
-	retryRelayed   = "2" // seconds: a Lease that nobody renews runs out after 15
+	leaderKnownFor  = 5 * time.Second
+	nobodyLeadsFor  = time.Second
+	leaderFoundIn   = 2 * time.Second // or not: the API server is away
+	leaderReachedIn = 5 * time.Second
+	retryRelayed    = "2" // seconds: a Lease that nobody renews runs out after 15
 )
 
 var errNoLeader = errors.New("no replica leads")
@@ -78,28 +86,92 @@ func (r *relay) away(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte(`{"error":"the replica that leads does not answer"}` + "\n"))
 }
 
-// find returns the replica that holds the Lease.
+// find returns the replica that holds the Lease. Nobody waits for another's question, nor for long for an API server that does not
+// answer; meanwhile the one that led goes on being asked, as it may go on leading.
 func (r *relay) find(ctx context.Context) (*leader, error) {
+	if l, fresh, err := r.known(); fresh {
+		return l, err
+	}
+	flight := r.looks.DoChan("", func() (any, error) {
+		if l, fresh, err := r.known(); fresh { // since we looked
+			return l, err
+		}
+		// One who leaves must not take the answer from the others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaderFoundIn)
+		defer cancel()
+		return r.look(ctx)
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case found := <-flight:
+		if found.Err != nil {
+			return nil, found.Err
+		}
+		return found.Val.(*leader), nil
+	}
+}
+
+// known returns who leads, or why nobody does, and whether that still counts.
+func (r *relay) known() (l *leader, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.leader != nil && r.now().Sub(r.looked) < leaderKnownFor {
-		return r.leader, nil
+	return r.leader, r.now().Before(r.until), r.why
+}
+
+// look asks who leads. It is called by one at a time.
+func (r *relay) look(ctx context.Context) (*leader, error) {
+	r.mu.Lock()
+	last := r.leader
+	r.mu.Unlock()
+	holder, err := r.holder(ctx)
+	switch {
+	case errors.Is(err, errNoLeader): // the last one has resigned
+		return r.learned(nil, err)
+	case err != nil && last != nil:
+		r.log.Warn("asking who leads: the one that did is still asked", "error", err)
+		return r.learned(last, nil)
+	case err != nil:
+		return r.learned(nil, err)
+	case last != nil && last.pod == holder:
+		return r.learned(last, nil)
 	}
+	return r.learned(r.reach(ctx, holder))
+}
+
+// learned notes who leads, or why nobody does.
+func (r *relay) learned(l *leader, err error) (*leader, error) {
+	known := leaderKnownFor
+	if l == nil {
+		known = nobodyLeadsFor
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.leader != nil && r.leader != l {
+		r.leader.close()
+	}
+	r.leader, r.why, r.until = l, err, r.now().Add(known)
+	return l, err
+}
+
+// holder returns who holds the Lease.
+func (r *relay) holder(ctx context.Context) (string, error) {
 	var lease coordinationv1.Lease
 	if err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: leaseName}, &lease); err != nil {
-		return nil, fmt.Errorf("reading the Lease: %w", err)
+		return "", fmt.Errorf("reading the Lease: %w", err)
 	}
-	r.looked = r.now()
-	if lease.Spec.HolderIdentity == nil {
-		return nil, errNoLeader
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return "", errNoLeader
 	}
+	return *lease.Spec.HolderIdentity, nil
+}
+
+// reach returns where who holds the Lease is.
+func (r *relay) reach(ctx context.Context, holder string) (*leader, error) {
 	// controller-runtime's identity is the host's name, which is the pod's, and something random.
-	pod, _, ok := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	pod, _, ok := strings.Cut(holder, "_")
 	if !ok || pod == "" {
 		return nil, errNoLeader
-	}
-	if r.leader != nil && r.leader.pod == *lease.Spec.HolderIdentity {
-		return r.leader, nil
 	}
 	var p v1.Pod
 	if err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: pod}, &p); err != nil {
@@ -112,17 +184,14 @@ func (r *relay) find(ctx context.Context) (*leader, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.leader != nil {
-		r.leader.close()
-	}
-	r.leader = r.to(*lease.Spec.HolderIdentity, net.JoinHostPort(p.Status.PodIP, r.port), roots)
-	return r.leader, nil
+	return r.to(holder, net.JoinHostPort(p.Status.PodIP, r.port), roots), nil
 }
 
 func (r *relay) to(identity, address string, roots *x509.CertPool) *leader {
 	transport := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: leaderReachedIn}).DialContext,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: r.name},
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: leaderReachedIn, ForceAttemptHTTP2: true,
 	}
 	target := &url.URL{Scheme: "https", Host: address}
 	return &leader{pod: identity, close: transport.CloseIdleConnections, proxy: &httputil.ReverseProxy{
@@ -144,8 +213,21 @@ func (r *relay) forget(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leader != nil && r.leader.pod == identity {
-		r.looked = time.Time{}
+		r.until = time.Time{}
 	}
+}
+
+// authoritiesIn are the certificates of a file.
+func authoritiesIn(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return roots, nil
 }
 
 // publishedAuthorities are the certificates of all replicas, as they tell them.

@@ -3,13 +3,17 @@ package controller
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // replica serves what a leader would, under a certificate of its own.
@@ -115,5 +120,95 @@ func lead(t *testing.T, api client.Client, lease *coordinationv1.Lease, holder s
 	lease.Spec.HolderIdentity = &holder
 	if err := api.Update(context.Background(), lease); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An API server that does not answer keeps nobody waiting for long, nor one after the other, and the leader that was known
+// goes on being asked.
+func TestRelayWhileTheAPIServerHangs(t *testing.T) {
+	const ns = "kubenergy-system"
+	holder := "a_b8f1"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
+	for name, known := range map[string]bool{"a leader was known": true, "no leader was known": false} {
+		synctest.Test(t, func(t *testing.T) {
+			var hangs atomic.Bool
+			var reads atomic.Int64
+			api := fake.NewClientBuilder().WithObjects(lease.DeepCopy(), pod.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+					reads.Add(1)
+					if hangs.Load() {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return c.Get(ctx, key, o, options...)
+				},
+			}).Build()
+			r := &relay{
+				client: api, namespace: ns, port: "1", name: apiNames[0], now: time.Now, log: slog.New(slog.DiscardHandler),
+				trust: func(context.Context, client.Client, string) (*x509.CertPool, error) { return x509.NewCertPool(), nil },
+			}
+			if known {
+				if _, err := r.find(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * leaderKnownFor)
+			hangs.Store(true)
+			began, before := time.Now(), reads.Load()
+			const many = 100
+			found := make(chan error, many)
+			for range many {
+				go func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					l, err := r.find(ctx)
+					if err == nil && l.pod != holder {
+						err = errors.New(l.pod)
+					}
+					found <- err
+				}()
+			}
+			for range many {
+				if err := <-found; (err == nil) != known {
+					t.Fatalf("%s: %v", name, err)
+				}
+			}
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("%s: %d requests waited for %v", name, many, took)
+			}
+			if n := reads.Load() - before; n > 2 {
+				t.Errorf("%s: they made %d questions", name, n)
+			}
+			hangs.Store(false)
+			time.Sleep(2 * leaderKnownFor)
+			if _, err := r.find(t.Context()); err != nil {
+				t.Errorf("%s: it answers again, and %v", name, err)
+			}
+		})
+	}
+}
+
+// One who leaves does not wait, and takes nobody's answer away; a leader that has resigned is not asked any more.
+func TestRelayForgetsWhoResigned(t *testing.T) {
+	const ns = "kubenergy-system"
+	holder := "a_b8f1"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
+	api := fake.NewClientBuilder().WithObjects(lease, pod).Build()
+	now := time.Now()
+	r := &relay{
+		client: api, namespace: ns, port: "1", name: apiNames[0], now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler),
+		trust: func(context.Context, client.Client, string) (*x509.CertPool, error) { return x509.NewCertPool(), nil },
+	}
+	if _, err := r.find(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lead(t, api, lease, "")
+	now = now.Add(2 * leaderKnownFor)
+	for range 2 {
+		if _, err := r.find(t.Context()); !errors.Is(err, errNoLeader) {
+			t.Errorf("nobody leads, and the answer is %v", err)
+		}
 	}
 }

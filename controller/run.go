@@ -138,7 +138,7 @@ func managerOptions(o Options, scheme *runtime.Scheme, log *slog.Logger) manager
 	return manager.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: cacheOptions(),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
-		LeaderElection: o.LeaderElect, LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
+		LeaderElection: elects(&o, log), LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, // Run's caller ends the process when it returns
 		HealthProbeBindAddress:        o.ProbeAddress,
 		Metrics: metricsserver.Options{
@@ -152,6 +152,16 @@ func managerOptions(o Options, scheme *runtime.Scheme, log *slog.Logger) manager
 			SkipNameValidation: new(true),
 		},
 	}
+}
+
+// elects reports whether replicas elect a leader. An SQLite file is locked by the one process that has it: a Lease says nothing
+// more, and would end that process while the API server cannot renew it, though agents could go on delivering.
+func elects(o *Options, log *slog.Logger) bool {
+	if o.LeaderElect && o.State != "" && o.LedgerDSN == "" {
+		log.Info("No leader is elected: the ledger is an SQLite file, and there is one replica")
+		return false
+	}
+	return o.LeaderElect
 }
 
 // mapper knows the kinds that are used here. To discover them, the API server would have to be there, and our kinds

@@ -236,6 +236,23 @@ func TestOneReplicaLeads(t *testing.T) {
 	}
 }
 
+// An SQLite file has one writer: who holds it needs no Lease, and does not end when the API server keeps it from renewing one.
+func TestOnlyReplicasElectALeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		options Options
+		want    bool
+	}{
+		"SQLite":              {Options{LeaderElect: true, State: "state"}, false},
+		"PostgreSQL":          {Options{LeaderElect: true, State: "state", LedgerDSN: "postgres://db"}, true},
+		"no ledger":           {Options{LeaderElect: true}, true},
+		"PostgreSQL, not set": {Options{LedgerDSN: "postgres://db"}, false},
+	} {
+		if got := managerOptions(c.options, nil, silent).LeaderElection; got != c.want {
+			t.Errorf("%s: elects a leader: %v", name, got)
+		}
+	}
+}
+
 // heavy is a zone whose status holds two days in steps of five minutes, with percentiles, and whose source is away.
 func heavy(name string, now time.Time) *v1alpha1.GridZone {
 	z := typical(name, "DE")

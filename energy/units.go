@@ -14,17 +14,18 @@ type Watts float64
 // Grams is a mass of emitted CO2 equivalents.
 type Grams float64
 
-const joulesPerKWh = 3.6e6
+// JoulesPerKWh is how many make the unit that electricity is billed in.
+const JoulesPerKWh = 3.6e6
 
 // KilowattHours returns an amount given in the unit that electricity is billed in.
-func KilowattHours(kWh float64) Joules { return Joules(kWh * joulesPerKWh) }
+func KilowattHours(kWh float64) Joules { return Joules(kWh * JoulesPerKWh) }
 
 // KWh reports j in kilowatt-hours.
-func (j Joules) KWh() float64 { return float64(j) / joulesPerKWh }
+func (j Joules) KWh() float64 { return float64(j) / JoulesPerKWh }
 
 // String renders j in kilowatt-hours above a watt-hour and in joules below.
 func (j Joules) String() string {
-	if j >= joulesPerKWh/1000 || j <= -joulesPerKWh/1000 {
+	if j >= JoulesPerKWh/1000 || j <= -JoulesPerKWh/1000 {
 		return fmt.Sprintf("%.4g kWh", j.KWh())
 	}
 	return fmt.Sprintf("%.4g J", float64(j))

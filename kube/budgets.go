@@ -43,11 +43,12 @@ const (
 
 // Labels of pods by which the ledger, and so the scope of a budget, tells teams apart: the first one that is there.
 const (
-	LabelTeam = prefix + "team"
-	labelPart = "app.kubernetes.io/part-of"
+	LabelTeam   = prefix + "team"
+	LabelPartOf = "app.kubernetes.io/part-of"
 )
 
-func team(labels map[string]string) string { return cmp.Or(labels[LabelTeam], labels[labelPart]) }
+// TeamOf returns whom a pod with these labels is charged to.
+func TeamOf(labels map[string]string) string { return cmp.Or(labels[LabelTeam], labels[LabelPartOf]) }
 
 // OwnBudget stands for a budget that a Job has for itself. No object can have this name.
 const OwnBudget = "Own"
@@ -148,7 +149,7 @@ type Owners struct {
 
 // JobOwners returns whom the energy of a Job's pods is charged to.
 func JobOwners(j *batchv1.Job) Owners {
-	o := Owners{Owner: "Job/" + j.Name, Team: team(j.Spec.Template.Labels)}
+	o := Owners{Owner: "Job/" + j.Name, Team: TeamOf(j.Spec.Template.Labels)}
 	if c := metav1.GetControllerOfNoCopy(j); c != nil {
 		o.Parent = c.Kind + "/" + c.Name
 	}
@@ -158,18 +159,8 @@ func JobOwners(j *batchv1.Job) Owners {
 // PodOwners returns whom a pod's energy is charged to, as far as the pod itself says so: a ReplicaSet's name is that of its
 // Deployment and a hash.
 func PodOwners(p *v1.Pod) Owners {
-	o := Owners{Owner: "Pod/" + p.Name, Team: team(p.Labels)}
-	c := metav1.GetControllerOfNoCopy(p)
-	if c == nil {
-		return o
-	}
-	o.Owner = c.Kind + "/" + c.Name
-	if hash := p.Labels["pod-template-hash"]; c.Kind == "ReplicaSet" && hash != "" {
-		if name, ok := strings.CutSuffix(c.Name, "-"+hash); ok {
-			o.Owner = "Deployment/" + name
-		}
-	}
-	return o
+	kind, name := OwnerOf(p)
+	return Owners{Owner: kind + "/" + name, Team: TeamOf(p.Labels)}
 }
 
 // InScope reports whether a budget counts what is charged to these.

@@ -259,3 +259,23 @@ func TestPodOwners(t *testing.T) {
 		t.Error(o)
 	}
 }
+
+// TestTeamOf: budgets count a team's pods by the label by which the ledger charges them.
+func TestTeamOf(t *testing.T) {
+	for _, tc := range []struct {
+		labels map[string]string
+		want   string
+	}{
+		{nil, ""},
+		{map[string]string{"team": "x"}, ""},
+		{map[string]string{LabelPartOf: "shop"}, "shop"},
+		{map[string]string{LabelPartOf: "shop", LabelTeam: "red"}, "red"},
+		{map[string]string{LabelPartOf: "shop", LabelTeam: ""}, "shop"},
+	} {
+		pod, job := &v1.Pod{}, &batchv1.Job{}
+		pod.Labels, job.Spec.Template.Labels = tc.labels, tc.labels
+		if got := TeamOf(tc.labels); got != tc.want || PodOwners(pod).Team != tc.want || JobOwners(job).Team != tc.want {
+			t.Errorf("%v: %q", tc.labels, got)
+		}
+	}
+}

@@ -19,9 +19,10 @@ const (
 // job is all that was decided about one owner of pods.
 type job struct {
 	key      ownerKey
-	kind     string // of the owner
-	strategy string // of its first placement
-	places   []*ledger.Record
+	kind     string           // of the owner
+	strategy string           // of its first placement
+	first    *ledger.Record   // placement
+	places   []*ledger.Record // the last one of each pod
 	holds    []*ledger.Record
 }
 
@@ -41,6 +42,21 @@ func (j *job) held(place *ledger.Record) *ledger.Record {
 		}
 	}
 	return first
+}
+
+// lastOfEach leaves the last placement of each pod, of those in the order of time. A pod runs once: where it was placed before,
+// its binding failed.
+func lastOfEach(places []*ledger.Record) []*ledger.Record {
+	seen := make(map[string]bool, len(places))
+	var last []*ledger.Record
+	for _, p := range slices.Backward(places) {
+		if p.UID == "" || !seen[p.UID] {
+			seen[p.UID] = true
+			last = append(last, p)
+		}
+	}
+	slices.Reverse(last)
+	return last
 }
 
 // group sorts records by the work that they are about. Jobs without a placement are left out: they have not run.
@@ -75,6 +91,7 @@ func group(records []ledger.Record) []*job {
 		if len(j.places) == 0 {
 			continue
 		}
+		j.first, j.places = j.places[0], lastOfEach(j.places)
 		j.strategy = j.places[0].Strategy
 		jobs = append(jobs, j)
 	}
@@ -91,8 +108,8 @@ func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool
 	if !known || !j.short() || f.asOf.Sub(row.Last) < stillRuns {
 		return 0, time.Time{}, false
 	}
-	created := j.places[0].At
-	for _, r := range slices.Concat(j.places[:1], j.holds) {
+	created := j.first.At
+	for _, r := range append([]*ledger.Record{j.first}, j.holds...) {
 		if r.At.Before(created) {
 			created = r.At
 		}

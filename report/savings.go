@@ -164,15 +164,13 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 		return nil, leftNoEstimate
 	}
 	used := kWh(row.Facility)
-	s.Ratio = used * joulesPerKWh / chosen
+	s.Ratio = used * energy.JoulesPerKWh / chosen
 	s.alike = chosen == instead
 	s.Energy = difference(used, used*instead/chosen)
 	b.emissions(s, &row, options, instead)
 	b.costs(s, &row, options, instead)
 	return s, ""
 }
-
-const joulesPerKWh = 3.6e6
 
 func compact(names []string) []string {
 	slices.Sort(names)

@@ -141,6 +141,39 @@ func TestAnotherNode(t *testing.T) {
 	}
 }
 
+// A pod whose binding failed is placed again: it ran once, where it was placed last.
+func TestAFailedBindingCountsOnce(t *testing.T) {
+	first := record(t, actionPlace, "j", morning, "wasteful", cluster(t, morning, "here"))
+	second := record(t, actionPlace, "j", morning.Add(time.Minute), "thrifty", cluster(t, morning.Add(time.Minute), "here"))
+	first.ID, second.ID = "first", "second"
+	e := &Evidence{
+		Records: []ledger.Record{second, first},
+		UIDs:    byUID(booked([]string{"pod-of-j"}, 2, 350, 0.25, morning.Add(time.Hour))),
+	}
+	c := compare(t, e, DefaultBaseline)
+	if c.Jobs != 1 || len(c.Left) != 0 {
+		t.Fatalf("%+v", c)
+	}
+	near(t, "used", c.Total.Energy.Used, 2)
+	near(t, "measured by estimated", c.PerJob[0].Ratio, 2)
+	near(t, "saved energy", c.Total.Energy.Saved, 1)
+	if diff := cmp.Diff([]string{"thrifty"}, c.PerJob[0].Nodes); diff != "" {
+		t.Error(diff)
+	}
+	// Pods that are not known by a UID are not one pod.
+	first.UID, second.UID = "", ""
+	if jobs := group([]ledger.Record{first, second}); len(jobs) != 1 || len(jobs[0].places) != 2 {
+		t.Errorf("%+v", jobs)
+	}
+	// The job waits since its first placement, also if nothing says when it was created.
+	first.UID, second.UID = "pod-of-j", "pod-of-j"
+	first.Snapshot, second.Snapshot = nil, nil
+	j := group([]ledger.Record{first, second})[0]
+	if took, _, ok := j.turnaround(e.index()); !ok || took != time.Hour {
+		t.Errorf("it took %v, %v", took, ok)
+	}
+}
+
 // A held job is compared at the intensities that were, not at those that were forecast, nor at that of its end.
 func TestHeldJobs(t *testing.T) {
 	later := morning.Add(4 * time.Hour)

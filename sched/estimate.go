@@ -48,16 +48,14 @@ type rates struct {
 // perUnit is what one unit adds.
 type perUnit struct{ energy, carbon, cost float64 }
 
-const joulesPerKWh = 3.6e6
-
 func (s *Site) rates(w Window, pue float64) rates {
 	r := s.steadyRates(w, pue)
 	r.joule.energy = pue
 	if carbon := s.Carbon.Series; carbon != nil {
-		r.joule.carbon = pue * carbon.At(w.Start) / joulesPerKWh
+		r.joule.carbon = pue * carbon.At(w.Start) / energy.JoulesPerKWh
 	}
 	if price := s.Price.Series; price != nil {
-		r.joule.cost = pue * price.At(w.Start) / joulesPerKWh
+		r.joule.cost = pue * price.At(w.Start) / energy.JoulesPerKWh
 	}
 	return r
 }
@@ -67,10 +65,10 @@ func (s *Site) steadyRates(w Window, pue float64) (r rates) {
 	r.end = w.End
 	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
 	if carbon := s.Carbon.Series; carbon != nil {
-		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / joulesPerKWh
+		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / energy.JoulesPerKWh
 	}
 	if price := s.Price.Series; price != nil {
-		r.watt.cost = pue * price.Integral(w.Start, w.End) / joulesPerKWh
+		r.watt.cost = pue * price.Integral(w.Start, w.End) / energy.JoulesPerKWh
 	}
 	return r
 }

@@ -34,12 +34,12 @@ func (e *endpoint) recorder(live endpoint, log *slog.Logger) (*record.Recorder, 
 	return record.New(o)
 }
 
-// teller tells the recorder of holds and releases; nil if there is none.
-func teller(r *record.Recorder) func(hold.Told) {
+// recordHolds tells the recorder of holds and releases; nil if there is none.
+func recordHolds(r *record.Recorder) func(hold.Record) {
 	if !r.On() {
 		return nil
 	}
-	return func(t hold.Told) {
+	return func(t hold.Record) {
 		d := record.Decision{
 			Action: record.Hold, At: t.At, Namespace: t.Namespace, OwnerKind: "Pod", Owner: t.Name, UID: t.UID, Strategy: t.Settings.Strategy(),
 			Start: t.Start, Reason: t.Kind, Message: t.Reason,

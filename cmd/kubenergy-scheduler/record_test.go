@@ -18,9 +18,8 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 		{name: "as for live watts", live: live, on: true},
 		{name: "nobody although there are live watts", record: endpoint{url: "none"}, live: live},
 		{name: "somebody else", record: endpoint{url: "https://other"}, on: true},
-		// The token of the one must not be shown to the other.
-		{name: "somebody else without TLS", record: endpoint{url: "http://other"}, live: live, on: true},
-		{name: "a token without TLS", record: endpoint{url: "http://other", tokenFile: "t"}, wantErr: "need https"},
+		{name: "somebody else without TLS", record: endpoint{url: "http://other"}, wantErr: "needs https"},
+		{name: "a token without TLS", record: endpoint{url: "http://other", tokenFile: "t"}, wantErr: "needs https"},
 		{name: "no URL", record: endpoint{url: "other"}, wantErr: "want http or https"},
 	} {
 		r, err := c.record.recorder(c.live, slog.New(slog.DiscardHandler))
@@ -30,7 +29,7 @@ func TestWhoIsToldOfDecisions(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || r.On() != c.on || (teller(r) != nil) != c.on {
+		if err != nil || r.On() != c.on || (recordHolds(r) != nil) != c.on {
 			t.Errorf("%s: told %v, error %v", c.name, r.On(), err)
 		}
 	}

@@ -56,7 +56,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	if err != nil {
 		return plugin.Deps{}, err
 	}
-	loop := hold.New(hold.Config{Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods, Told: teller(recorder)})
+	loop := hold.New(hold.Config{Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods, Record: recordHolds(recorder)})
 	s.run(ctx, "knowledge", run)
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)

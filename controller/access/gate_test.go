@@ -355,6 +355,61 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
+// Who comes through a proxy shares its address with somebody who guesses: whoever was known goes on being let in, and what a
+// header says of where a request comes from counts for nothing.
+func TestGuessesLockNobodyOut(t *testing.T) {
+	s, c := newAPIServer(t), newClock()
+	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
+	from := func(n int) context.Context {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr = "192.0.2.1:1" // the proxy's
+		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", n%250))
+		r.Header.Set("Forwarded", fmt.Sprintf("for=198.51.100.%d", n%250))
+		return access.From(r)
+	}
+	agent := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+	person := s.add("person", holder{name: "jane"})
+	if _, err := g.Agent(from(0), agent); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Authenticate(from(0), person); err != nil {
+		t.Fatal(err)
+	}
+	guess := func() {
+		for i := range 200 {
+			_, _ = g.Agent(from(i), fmt.Sprintf("guess-%d-%d", c.now().UnixNano(), i))
+		}
+	}
+	for round := range 4 { // longer than anybody is known without being asked for
+		guess()
+		c.add(4 * time.Minute)
+		guess()
+		if _, err := g.Agent(from(0), agent); err != nil {
+			t.Errorf("round %d: an agent that was known: %v", round, err)
+		}
+		if _, err := g.Authenticate(from(0), person); err != nil {
+			t.Errorf("round %d: a person who was known: %v", round, err)
+		}
+	}
+	before, _ := s.counted()
+	guess()
+	if n, _ := s.counted(); n != before {
+		t.Errorf("%d guesses were reviewed of an address that has none left", n-before)
+	}
+	// A token that was taken back is refused at once, and then is a guess as any other.
+	s.set(func() { delete(s.holders, agent) })
+	c.add(4 * time.Minute)
+	guess()
+	if _, err := g.Agent(from(0), agent); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("a token that was taken back: %v", err)
+	}
+	c.add(11 * time.Second)
+	guess()
+	if _, err := g.Agent(from(0), agent); !errors.Is(err, access.ErrBusy) {
+		t.Errorf("a token that was taken back, again: %v", err)
+	}
+}
+
 // A new token per request must not fill the memory.
 func TestReviewsAreLimited(t *testing.T) {
 	s := newAPIServer(t)

@@ -72,7 +72,13 @@ type allowance struct {
 	limits   v1alpha1.BudgetLimits
 	actions  []v1alpha1.BudgetAction
 	gardener bool
-	use      *use // nil: not known
+	use      *use         // nil: not known
+	siblings []*allowance // all of the same object
+}
+
+// maySuspend reports whether it is one that suspends.
+func (a *allowance) maySuspend() bool {
+	return a.job != nil && slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool { return x.Do == v1alpha1.DeedSuspend })
 }
 
 func (a *allowance) workload() string {
@@ -107,14 +113,15 @@ func (a *allowance) suspends() bool {
 	})
 }
 
-// allowances returns everything that has a budget for itself, if that is listed, with what it used, if there is no error.
-func (e *Engine) allowances(ctx context.Context, each []*v1alpha1.EnergyBudget, now time.Time) (all []*allowance, listed bool, err error) {
-	jobs, pods, namespaces, err := e.candidates(ctx, each)
+// allowances returns everything that has a budget for itself, if that is listed, with what it used, if there is no error. The
+// ledger is asked as long as asking lasts.
+func (e *Engine) allowances(ctx, asking context.Context, s *scene) (all []*allowance, listed bool, err error) {
+	jobs, pods, namespaces, err := e.candidates(ctx, s)
 	if err != nil {
 		return nil, false, err
 	}
 	byNamespace := map[string][]*v1alpha1.EnergyBudget{}
-	for _, b := range each {
+	for _, b := range s.each {
 		byNamespace[b.Namespace] = append(byNamespace[b.Namespace], b)
 	}
 	var workloads []*workload
@@ -128,7 +135,7 @@ func (e *Engine) allowances(ctx context.Context, each []*v1alpha1.EnergyBudget, 
 		namespace := w.object.GetNamespace()
 		all = append(all, e.allowancesOf(w, byNamespace[namespace], namespaces[namespace])...)
 	}
-	return all, true, e.askOwn(ctx, all, now)
+	return all, true, e.askOwn(asking, all, s.now)
 }
 
 // workload is a Job, or a pod that no Job runs.
@@ -150,9 +157,9 @@ func podOf(p *v1.Pod) *workload {
 	return &workload{object: p, kind: work.Type, owners: work.Owners, annotations: []map[string]string{p.Annotations}}
 }
 
-// candidates returns the Jobs and pods that may have a budget for themselves: those that are marked, and all in namespaces that
-// give one to each.
-func (e *Engine) candidates(ctx context.Context, each []*v1alpha1.EnergyBudget) (
+// candidates returns the Jobs and pods that may have a budget for themselves: those that are marked, those that are suspended
+// for it, and all in namespaces that give one to each.
+func (e *Engine) candidates(ctx context.Context, s *scene) (
 	jobs []*batchv1.Job, pods []*v1.Pod, marks map[string]*kube.NamespaceMarks, err error,
 ) {
 	var namespaces v1.NamespaceList
@@ -168,7 +175,7 @@ func (e *Engine) candidates(ctx context.Context, each []*v1alpha1.EnergyBudget) 
 			marks[n.Name], all[n.Name] = m, true
 		}
 	}
-	for _, b := range each {
+	for _, b := range s.each {
 		all[b.Namespace] = true
 	}
 	seenJobs, seenPods := map[types.UID]bool{}, map[types.UID]bool{}
@@ -189,24 +196,37 @@ func (e *Engine) candidates(ctx context.Context, each []*v1alpha1.EnergyBudget) 
 			return nil, nil, nil, err
 		}
 	}
-	markedJobs, markedPods := e.own.list()
-	for _, key := range markedJobs {
-		j := &batchv1.Job{}
-		if err := e.o.Client.Get(ctx, key, j); err == nil {
-			addJob(j)
-		} else if !apierrors.IsNotFound(err) {
-			return nil, nil, nil, fmt.Errorf("reading Job %s: %w", key, err)
-		}
+	if err := e.marked(ctx, addJob, addPod); err != nil {
+		return nil, nil, nil, err
 	}
-	for _, key := range markedPods {
-		p := &v1.Pod{}
-		if err := e.o.Client.Get(ctx, key, p); err == nil {
-			addPod(p)
-		} else if !apierrors.IsNotFound(err) {
-			return nil, nil, nil, fmt.Errorf("reading pod %s: %w", key, err)
+	for _, j := range s.marks.jobs { // whatever we were told of so far
+		if j.Labels[kube.LabelBudgetSuspended] == kube.OwnBudget {
+			addJob(j)
 		}
 	}
 	return jobs, pods, marks, nil
+}
+
+// marked reads the Jobs and pods of which we were told that they have a budget of their own.
+func (e *Engine) marked(ctx context.Context, job func(*batchv1.Job), pod func(*v1.Pod)) error {
+	jobs, pods := e.own.list()
+	for _, key := range jobs {
+		j := &batchv1.Job{}
+		if err := e.o.Client.Get(ctx, key, j); err == nil {
+			job(j)
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading Job %s: %w", key, err)
+		}
+	}
+	for _, key := range pods {
+		p := &v1.Pod{}
+		if err := e.o.Client.Get(ctx, key, p); err == nil {
+			pod(p)
+		} else if !apierrors.IsNotFound(err) {
+			return fmt.Errorf("reading pod %s: %w", key, err)
+		}
+	}
+	return nil
 }
 
 func runByNoJob(p *v1.Pod) bool {
@@ -253,6 +273,9 @@ func (e *Engine) allowancesOf(w *workload, each []*v1alpha1.EnergyBudget, marks 
 				id: string(b.UID) + limitsID(&b.Spec.Limits),
 			})
 		}
+	}
+	for _, a := range all {
+		a.siblings = all
 	}
 	return all
 }
@@ -340,18 +363,96 @@ func (e *Engine) askOwners(ctx context.Context, owners []string, all []*allowanc
 	if err != nil {
 		return err
 	}
+	var recent []*allowance
+	older := map[time.Time][]*allowance{}
 	for _, a := range all {
-		key := [2]string{a.object.GetNamespace(), a.workload()}
-		row := rows[key]
+		row := rows[a.account()]
 		// Another one had this name before: it is asked about the time since this one was made, to the hour.
-		if made := a.object.GetCreationTimestamp().Truncate(time.Hour); !row.First.IsZero() && row.First.Before(made) {
-			alone, err := e.owned(ctx, []string{key[1]}, []string{key[0]}, made, now)
-			if err != nil {
-				return err
-			}
-			row = alone[key]
+		switch made := a.made(); {
+		case row.First.IsZero() || !row.First.Before(made):
+			a.use = &use{Row: row, asOf: asked}
+		case now.Sub(made) < hourly:
+			recent = append(recent, a)
+		default:
+			older[made] = append(older[made], a)
 		}
-		a.use = &use{Row: row, asOf: asked}
+	}
+	if err := e.askByHour(ctx, recent, now, asked); err != nil {
+		return err
+	}
+	for made, some := range older {
+		names, namespaces := namesOf(some)
+		rows, err := e.owned(ctx, names, namespaces, made, now)
+		if err != nil {
+			return err
+		}
+		for _, a := range some {
+			a.use = &use{Row: rows[a.account()], asOf: asked}
+		}
+	}
+	return nil
+}
+
+// hourly is up to which age Jobs whose names were used before are asked about hour by hour, all in one query. That of older ones
+// would have too many rows: those that were made in the same hour share a query.
+const hourly = 48 * time.Hour
+
+// account is how the ledger calls what is charged: namespace and owner.
+func (a *allowance) account() [2]string { return [2]string{a.object.GetNamespace(), a.workload()} }
+
+// made is the hour in which it was made; the ledger knows no shorter times for long.
+func (a *allowance) made() time.Time {
+	return a.object.GetCreationTimestamp().UTC().Truncate(time.Hour)
+}
+
+func namesOf(all []*allowance) (owners, namespaces []string) {
+	o, n := map[string]bool{}, map[string]bool{}
+	for _, a := range all {
+		o[a.workload()], n[a.object.GetNamespace()] = true, true
+	}
+	return sortedKeys(o), sortedKeys(n)
+}
+
+// askByHour asks what several used, each since the hour in which it was made.
+func (e *Engine) askByHour(ctx context.Context, all []*allowance, now, asked time.Time) error {
+	if len(all) == 0 {
+		return nil
+	}
+	byAccount := map[[2]string][]*allowance{}
+	for _, a := range all {
+		a.use = nil
+		byAccount[a.account()] = append(byAccount[a.account()], a)
+	}
+	owners, namespaces := namesOf(all)
+	p := period{from: since(all)}.asked(now)
+	answer, err := e.query(ctx, &ledger.Query{
+		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByHour},
+		Owners: owners, Namespaces: namespaces, Kinds: []ledger.Kind{ledger.Workload},
+	})
+	if err != nil {
+		return err
+	}
+	used := map[*allowance]*use{}
+	for _, a := range all {
+		used[a] = &use{asOf: asked}
+	}
+	for i := range answer.Rows {
+		row := &answer.Rows[i]
+		if len(row.Key) != len(answer.GroupBy) {
+			continue
+		}
+		hour, err := time.Parse(time.RFC3339, row.Key[2])
+		if err != nil {
+			return fmt.Errorf("the ledger's answer: %w", err)
+		}
+		for _, a := range byAccount[[2]string{row.Key[0], row.Key[1]}] {
+			if !hour.Before(a.made()) {
+				used[a].Include(row)
+			}
+		}
+	}
+	for a, u := range used {
+		a.use = u
 	}
 	return nil
 }

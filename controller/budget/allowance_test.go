@@ -1,7 +1,10 @@
 package budget
 
 import (
+	"context"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,6 +144,65 @@ func TestNames(t *testing.T) {
 	e.lookAndSend(t.Context())
 	if !w.suspended("j") {
 		t.Error("it runs")
+	}
+}
+
+// counting counts questions.
+type counting struct {
+	Ledger
+	asked atomic.Int32
+}
+
+func (c *counting) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
+	c.asked.Add(1)
+	return c.Ledger.Query(ctx, q)
+}
+
+// TestNamesAreAskedTogether: many Jobs whose names were used before take a few questions, and each pays for itself.
+func TestNamesAreAskedTogether(t *testing.T) {
+	clock := &clockAt{monday.AddDate(0, 0, 5)}
+	w := newWorld(t)
+	e := w.engine("a", nil, clock.now)
+	books := &counting{Ledger: w.books}
+	e.o.Ledger = books
+	const jobs = 60
+	for i := range jobs {
+		made := clock.at.Add(-time.Duration(i%30+1) * time.Hour) // in the last day, and a bit
+		if i >= jobs/2 {
+			made = clock.at.AddDate(0, 0, -4).Add(time.Duration(i%2) * time.Hour)
+		}
+		j := newJob(fmt.Sprint("j", i), func(j *batchv1.Job) {
+			j.Annotations = map[string]string{kube.AnnotationBudgetKWh: "1", kube.AnnotationBudgetAction: "suspend"}
+			j.CreationTimestamp = metav1.NewTime(made)
+		})
+		if err := w.api.Create(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		e.Saw(j)
+		owner := "Job/" + j.Name
+		w.used(monday.Add(-time.Hour), monday.Add(-time.Hour+time.Minute), 5*oneKWh, "team", owner)
+		used := oneKWh / 4
+		if i%3 == 0 {
+			used = oneKWh / 2
+		}
+		w.used(made.Add(time.Minute), made.Add(2*time.Minute), used, "team", owner)
+		w.used(clock.at.Add(-10*time.Minute), clock.at.Add(-9*time.Minute), used, "team", owner)
+	}
+	// One that is older than all of that makes the first question reach back.
+	old := newJob("old", annotated(map[string]string{kube.AnnotationBudgetKWh: "9"}))
+	old.CreationTimestamp = metav1.NewTime(monday.AddDate(0, 0, -7))
+	if err := w.api.Create(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	e.Saw(old)
+	e.lookAndSend(t.Context())
+	for i := range jobs {
+		if name := fmt.Sprint("j", i); w.suspended(name) != (i%3 == 0) {
+			t.Errorf("%s: suspended %v", name, w.suspended(name))
+		}
+	}
+	if n := books.asked.Load(); n > 4 {
+		t.Errorf("%d questions for %d Jobs", n, jobs)
 	}
 }
 

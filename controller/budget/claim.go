@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
+	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
@@ -22,6 +21,10 @@ import (
 const (
 	takeOver    = 30 * time.Second // after which what was begun and is not done is tried again, by whoever comes first
 	maxAttempts = 10
+	// Webhooks are away for longer than we are: the time doubles up to an hour, and in all it is a day and more.
+	longestRetry    = time.Hour
+	noticeAttempts  = 32
+	longestDoubling = 7
 	// How often a status is written that says the same but for its numbers.
 	writeEvery = 30 * time.Second
 	// How old a status may get that holds new work: who reads it believes it for a few minutes.
@@ -41,26 +44,30 @@ const (
 // endOfTime stands for the end of a lifetime.
 var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// settle brings the status of a budget up to date, and does what is to be done once.
-func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) {
+// settle brings the status of a budget up to date. It returns what is to be done now, by us alone, as places in the status's
+// list.
+func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
 	b := c.budget
 	before := b.Status.DeepCopy()
 	status := e.statusOf(c, now, suspended)
-	due := claim(c, status, now, e.o.Identity)
+	due = claim(c, status, now, e.o.Identity, e.busy.with)
 	status.ClosedUntil = closedUntil(status, c.period)
 	setCondition(c, status, now)
 	b.Status = *status
 	if len(due) == 0 && !e.worthWriting(b, before, now) {
-		return
+		return nil
 	}
 	if err := e.write(ctx, b); err != nil {
 		b.Status = *before // of what somebody else has written we know nothing yet
+		if len(due) > 0 {
+			e.Booked() // soon again: it may have been we, who noted what was done
+		}
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name, "error", err)
 		}
-		return
+		return nil
 	}
-	e.act(ctx, c, due, now)
+	return due
 }
 
 // statusOf returns what the status says before anything is done about it. What is not known stays what it was.
@@ -101,7 +108,8 @@ func stamp(t time.Time) *metav1.Time {
 }
 
 // claim writes into a status what is to be done now, and returns it as places in the status's list.
-func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string) (due []int) {
+// What busy knows is being done just now.
+func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string, busy func(key string) bool) (due []int) {
 	spec := &c.budget.Spec
 	// What is no longer asked for is forgotten; and what a raised limit has undone, so that it is done again at the new one.
 	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
@@ -115,7 +123,7 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 		a := &spec.Actions[i]
 		at := slices.IndexFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(a, &t) })
 		switch {
-		case at >= 0 && unfinished(&s.Actions[at], now):
+		case at >= 0 && unfinished(&s.Actions[at], now) && !busy(keyOf(c.budget, c.period, &s.Actions[at])):
 			t := &s.Actions[at]
 			t.Time, t.By, t.Attempts = *stamp(now), by, t.Attempts+1
 		case at < 0 && c.use != nil && s.Percent >= float64(threshold(a)):
@@ -135,7 +143,15 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	return due
 }
 
-func threshold(a *v1alpha1.BudgetAction) int32 { return cmp.Or(a.At, whole) }
+// threshold is at which percentage something is done. What is written on workloads says that all is used, and is not written
+// before, whatever was asked for.
+func threshold(a *v1alpha1.BudgetAction) int32 {
+	at := cmp.Or(a.At, whole)
+	if a.Do == v1alpha1.DeedAnnotate || a.Do == v1alpha1.DeedLabel {
+		at = max(at, whole)
+	}
+	return at
+}
 
 func is(a *v1alpha1.BudgetAction, t *v1alpha1.BudgetActionTaken) bool {
 	return threshold(a) == t.At && a.Do == t.Do && a.Webhook == t.Webhook
@@ -143,7 +159,15 @@ func is(a *v1alpha1.BudgetAction, t *v1alpha1.BudgetActionTaken) bool {
 
 // unfinished reports whether something was begun so long ago that who began it must have died or failed.
 func unfinished(t *v1alpha1.BudgetActionTaken, now time.Time) bool {
-	return t.Done == nil && t.Attempts < maxAttempts && now.Sub(t.Time.Time) >= takeOver
+	return t.Done == nil && retry(t.Do, int(t.Attempts), now.Sub(t.Time.Time))
+}
+
+// retry reports whether something is tried once more that was tried so often, and last so long ago.
+func retry(do v1alpha1.BudgetDeed, attempts int, ago time.Duration) bool {
+	if do != v1alpha1.DeedNotify {
+		return attempts < maxAttempts && ago >= takeOver
+	}
+	return attempts < noticeAttempts && ago >= min(takeOver<<min(max(attempts-1, 0), longestDoubling), longestRetry)
 }
 
 // inForce returns whether something that lasts was begun and holds.
@@ -231,7 +255,7 @@ func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map
 		return
 	}
 	current := b.DeepCopy()
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
 		if current == nil {
 			current = &v1alpha1.EnergyBudget{}
 			if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(b), current); err != nil {
@@ -252,12 +276,7 @@ func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map
 				t.Done = stamp(now)
 			}
 		}
-		if err := e.write(ctx, o); err != nil {
-			return err
-		}
-		b.ResourceVersion = o.ResourceVersion
-		b.Status = o.Status
-		return nil
+		return e.write(ctx, o)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		e.o.Log.Warn("noting what was done about an EnergyBudget: it may be done again", "namespace", b.Namespace, "budget", b.Name, "error", err)

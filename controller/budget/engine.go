@@ -28,8 +28,11 @@ type Options struct {
 	Client client.Client // it may read from a cache
 	// Direct reads from the API server. nil: the client does.
 	Direct client.Reader
-	// MaySuspend reports whether anything may be suspended; see [Switch]. nil: always.
+	// MaySuspend reports whether anything may be suspended; see [HoldsEnabled]. nil: always.
 	MaySuspend func(context.Context) (bool, error)
+	// Ready reports whether [Engine.Saw] was told of all Jobs and pods that there are. Until it is, nothing is resumed: the
+	// budget that suspends a Job may not be known yet. nil: always.
+	Ready      func() bool
 	Every      time.Duration // between two looks; 0: 5 s
 	Webhook    string        // that Notify posts to where an action names none; administrators write it
 	Hosts      []string      // host or host:port of webhooks that may be at private addresses, and without TLS
@@ -56,6 +59,10 @@ type Engine struct {
 	o       Options
 	own     *registry
 	notices notices
+	telling errands // of events, and of what was done
+	marking errands
+	busy    busy
+	full    sayings // workloads with more budgets than can be remembered
 	metrics *instruments
 
 	booked  chan struct{}
@@ -93,7 +100,13 @@ func New(o Options) (*Engine, error) {
 		}
 		o.post = hooks.post
 	}
-	e := &Engine{o: o, own: newRegistry(), metrics: newInstruments(), booked: make(chan struct{}, 1), grew: map[types.NamespacedName]growth{}}
+	if o.Ready == nil {
+		o.Ready = func() bool { return true }
+	}
+	e := &Engine{
+		o: o, own: newRegistry(), metrics: newInstruments(), booked: make(chan struct{}, 1), grew: map[types.NamespacedName]growth{},
+		telling: make(errands, maxErrands), marking: make(errands, maxErrands),
+	}
 	e.notices.init()
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(e.metrics); err != nil {
@@ -109,6 +122,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer running.Wait()
 	for range noticeWorkers {
 		running.Go(func() { e.notify(ctx) })
+	}
+	for range errandWorkers {
+		running.Go(func() { e.run(ctx, e.telling) })
+		running.Go(func() { e.run(ctx, e.marking) })
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -171,67 +188,106 @@ type budgetCase struct {
 	err    error
 }
 
-// look compares all budgets with what was used, and acts.
+// scene is what one look sees.
+type scene struct {
+	now    time.Time
+	shared []*budgetCase
+	each   []*v1alpha1.EnergyBudget // per workload
+	own    []*allowance
+	listed bool // own is all that there is
+	marks  *suspensions
+	// Whether anything may be suspended, and whether that is known.
+	enabled, known bool
+}
+
+// look compares all budgets with what was used, and acts: it suspends first.
 func (e *Engine) look(ctx context.Context) {
+	s := &scene{now: e.o.Now(), marks: e.suspensions(ctx)}
+	ready := e.o.Ready() // before anything is listed
 	var list v1alpha1.EnergyBudgetList
 	if err := e.o.Client.List(ctx, &list); err != nil {
-		// Without the list nobody knows what is in force: everything stays as it is.
+		// Without the list nobody knows what is in force: everything stays as it is, but for what was to end by now.
 		e.tell("listing EnergyBudgets", err)
+		if ready {
+			e.resumeAll(ctx, s)
+		}
 		return
 	}
-	now := e.o.Now()
-	var shared []*budgetCase
-	var each []*v1alpha1.EnergyBudget
-	for i := range list.Items {
-		b := &list.Items[i]
-		switch p, err := periodOf(&b.Spec.Period, now); {
+	s.sort(list.Items)
+	e.tell("asking", e.askAll(ctx, s))
+	var err error
+	if s.enabled, err = e.o.MaySuspend(ctx); err != nil {
+		e.o.Log.Warn("whether anything may be suspended is not known: nothing new is", "error", err)
+	}
+	s.known = err == nil
+	s.enabled = s.enabled && s.known
+	e.suspendAndClaim(ctx, s)
+	if ready {
+		e.resumeAll(ctx, s)
+		e.perWorkload(ctx, s)
+	}
+	e.metrics.show(s.shared, s.own)
+	e.near = slices.ContainsFunc(s.shared, e.nearlyDue) || slices.ContainsFunc(s.own, (*allowance).near)
+	e.forget(list.Items, s.own)
+}
+
+// sort tells budgets that are shared from those per workload.
+func (s *scene) sort(all []v1alpha1.EnergyBudget) {
+	for i := range all {
+		b := &all[i]
+		switch p, err := periodOf(&b.Spec.Period, s.now); {
 		case b.DeletionTimestamp != nil:
 		case b.Spec.Per == v1alpha1.PerWorkload:
-			each = append(each, b)
+			s.each = append(s.each, b)
 		default:
-			shared = append(shared, &budgetCase{budget: b, period: p, err: err})
+			s.shared = append(s.shared, &budgetCase{budget: b, period: p, err: err})
 		}
 	}
-	readable := make([]*budgetCase, 0, len(shared))
-	for _, c := range shared {
+}
+
+// askTime is for all questions of one look: what was suspended until now is not to wait for a ledger that hangs.
+const askTime = time.Minute
+
+func (e *Engine) askAll(ctx context.Context, s *scene) error {
+	asking, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	readable := make([]*budgetCase, 0, len(s.shared))
+	for _, c := range s.shared {
 		if c.err == nil {
 			readable = append(readable, c)
 		}
 	}
-	err := e.ask(ctx, readable, now)
-	allowances, listed, errOwn := e.allowances(ctx, each, now)
-	e.tell("asking", cmp.Or(err, errOwn))
+	err := e.ask(asking, readable, s.now)
+	var errOwn error
+	s.own, s.listed, errOwn = e.allowances(ctx, asking, s)
+	return cmp.Or(err, errOwn)
+}
 
-	enabled, errSwitch := e.o.MaySuspend(ctx)
-	if errSwitch != nil {
-		e.o.Log.Warn("whether anything may be suspended is not known: nothing new is", "error", errSwitch)
-	}
-	marks := e.suspensions(ctx)
+// suspendAndClaim brings statuses up to date, suspends, and leaves to others what else is to be done. What suspends comes first.
+func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	work := errgroup.Group{}
 	work.SetLimit(parallel)
-	for _, c := range shared {
+	for _, c := range s.shared {
 		work.Go(func() error {
-			e.safely("a budget", func() { e.settle(ctx, c, now, marks.of(c.budget.Namespace, kube.BudgetLabel(c.budget.Name))) })
+			e.safely("a budget", func() {
+				due := e.settle(ctx, c, s.now, s.marks.of(c.budget.Namespace, kube.BudgetLabel(c.budget.Name)))
+				e.act(ctx, c, due, s.enabled)
+			})
 			return nil
 		})
 	}
-	for _, a := range allowances {
-		work.Go(func() error {
-			e.safely("an allowance", func() { e.keep(ctx, a, now, enabled && errSwitch == nil) })
-			return nil
-		})
+	for _, first := range []bool{true, false} {
+		for _, a := range s.own {
+			if a.maySuspend() != first {
+				continue
+			}
+			work.Go(func() error {
+				e.safely("an allowance", func() { e.keep(ctx, a, s.now, s.enabled) })
+				return nil
+			})
+		}
 	}
 	_ = work.Wait() // what failed was told, and is tried again
-	if enabled && errSwitch == nil {
-		e.suspendAll(ctx, shared)
-	}
-	if errSwitch == nil && listed && marks.err == nil {
-		e.resumeAll(ctx, marks, shared, allowances, enabled)
-	}
-	e.perWorkload(ctx, each, allowances, marks, now)
-	e.metrics.show(shared, allowances)
-	e.near = slices.ContainsFunc(shared, e.nearlyDue) || slices.ContainsFunc(allowances, (*allowance).near)
-	e.forget(list.Items)
 }
 
 // nearly is the share of a threshold from which on each booking is looked at.
@@ -304,8 +360,9 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	return s
 }
 
-// forget drops what is remembered of budgets that are gone.
-func (e *Engine) forget(all []v1alpha1.EnergyBudget) {
+// forget drops what is remembered of budgets, and of workloads, that are gone.
+func (e *Engine) forget(all []v1alpha1.EnergyBudget, own []*allowance) {
+	e.full.keep(own)
 	there := make(map[types.NamespacedName]bool, len(all))
 	for i := range all {
 		there[client.ObjectKeyFromObject(&all[i])] = true

@@ -60,7 +60,7 @@ func TestOverrun(t *testing.T) {
 					t.Error(err)
 				}
 				over, most := used-oneKWh, power*energy.Microjoules(sampling/time.Second)
-				t.Logf("%d W, phase %v: over by %.4f kWh, an interval is %.4f kWh", watts, phase, kWh(over), kWh(most))
+				t.Logf("%d W, phase %v: over by %.4f kWh, an interval is %.4f kWh", watts, phase, over.Joules().KWh(), most.Joules().KWh())
 				if !w.suspended("hungry") || over < 0 || over > most {
 					t.Errorf("%d W, phase %v: over by %v µJ, an interval is %v", watts, phase, over, most)
 				}

@@ -25,12 +25,17 @@ type use struct {
 	asOf time.Time
 }
 
-const (
-	joulesPerKWh = 3.6e6
-	whole        = 100 // percent
-)
+const whole = 100 // percent
 
-func kWh(e energy.Microjoules) float64 { return float64(e) / 1e6 / joulesPerKWh }
+func (u *use) kWh() float64 { return u.Energy().Joules().KWh() }
+
+// over returns how many kWh more than the limit were used, if there is a limit of energy and it is used up.
+func (u *use) over(l *v1alpha1.BudgetLimits) (kWh float64, ok bool) {
+	if u == nil || l.EnergyKWh == nil || u.kWh() < *l.EnergyKWh {
+		return 0, false
+	}
+	return u.kWh() - *l.EnergyKWh, true
+}
 
 // signalOf is how the ledger calls the carbon intensity of a limit.
 func signalOf(l *v1alpha1.BudgetLimits) string {
@@ -42,7 +47,7 @@ func (u *use) carbon(l *v1alpha1.BudgetLimits) float64 {
 	return float64(u.Emissions[signalOf(l)].Grams())
 }
 
-// percent returns the share of the limit of which most is used, and what that is called in metrics.
+// percent returns the share of the limit of which most is used.
 func (u *use) percent(l *v1alpha1.BudgetLimits) float64 {
 	most := 0.0
 	for _, r := range u.ratios(l) {
@@ -59,7 +64,7 @@ type ratio struct {
 // ratios returns the share of each limit that is used.
 func (u *use) ratios(l *v1alpha1.BudgetLimits) (all []ratio) {
 	if l.EnergyKWh != nil {
-		all = append(all, ratio{"energy", kWh(u.Energy()) / *l.EnergyKWh})
+		all = append(all, ratio{"energy", u.kWh() / *l.EnergyKWh})
 	}
 	if l.CarbonGrams != nil {
 		all = append(all, ratio{"carbon", u.carbon(l) / *l.CarbonGrams})
@@ -72,7 +77,7 @@ func (u *use) ratios(l *v1alpha1.BudgetLimits) (all []ratio) {
 
 // tell writes what was used into a status.
 func (u *use) tell(s *v1alpha1.EnergyBudgetStatus, l *v1alpha1.BudgetLimits) {
-	used := &v1alpha1.BudgetUse{EnergyKWh: rounded(kWh(u.Energy()))}
+	used := &v1alpha1.BudgetUse{EnergyKWh: rounded(u.kWh())}
 	if hasKey(u.Emissions, signalOf(l)) {
 		used.CarbonGrams = new(rounded(u.carbon(l)))
 	}

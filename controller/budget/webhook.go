@@ -2,6 +2,7 @@ package budget
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -70,7 +72,7 @@ type poster func(ctx context.Context, to string, administrators bool, m *Message
 
 // webhooks posts where it may.
 type webhooks struct {
-	hosts           map[string]bool
+	hosts           map[string]bool // host, for the usual ports, or host:port
 	outside, inside *http.Client
 }
 
@@ -81,12 +83,27 @@ func newWebhooks(hosts []string) (*webhooks, error) {
 		inside:  dial.NewClient(dial.Options{Timeout: dialTimeout, Policy: dial.Policy{Private: true, Loopback: true}}),
 	}
 	for _, h := range hosts {
-		if h == "" || strings.ContainsAny(h, "/@ ") {
+		name := strings.Trim(h, "[]")
+		if of, port, err := net.SplitHostPort(h); err == nil {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || of == "" {
+				return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
+			}
+			name = net.JoinHostPort(of, port)
+		}
+		if name == "" || strings.ContainsAny(name, "/@ ") {
 			return nil, fmt.Errorf("webhook host %q: want a host, or host:port", h)
 		}
-		w.hosts[strings.ToLower(h)] = true
+		w.hosts[strings.ToLower(name)] = true
 	}
 	return w, nil
+}
+
+// allows reports whether administrators allow a URL. A host alone means the ports of its web server: whoever writes budgets is
+// not to knock at the others.
+func (w *webhooks) allows(u *url.URL) bool {
+	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	name, port := strings.ToLower(u.Hostname()), cmp.Or(u.Port(), usual)
+	return w.hosts[net.JoinHostPort(name, port)] || w.hosts[name] && port == usual
 }
 
 // post sends a message. Who may write budgets may name any URL, so it must be https to a public address unless administrators
@@ -97,12 +114,12 @@ func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *
 		return errors.New("the webhook's URL cannot be read")
 	}
 	doer := w.outside
-	allowed := administrators || w.hosts[strings.ToLower(u.Host)] || w.hosts[strings.ToLower(u.Hostname())]
+	allowed := administrators || w.allows(u)
 	if allowed {
 		doer = w.inside
 	}
 	if u.Scheme != "https" && !allowed {
-		return errors.New("the webhook's URL is not https, and its host is not among those that are allowed")
+		return errors.New("the webhook's URL is not https, and its host and port are not among those that are allowed")
 	}
 	body, err := json.Marshal(m)
 	if err != nil {
@@ -138,7 +155,7 @@ func host(u *url.URL) string {
 
 // notice is a message that is to be sent. Either budget or after says who is told what became of it.
 type notice struct {
-	engine    *Engine
+	key       string // of what is busy until it was tried
 	budget    *v1alpha1.EnergyBudget
 	action    action
 	url       string // "": that of the options
@@ -156,17 +173,26 @@ type notices struct {
 
 func (n *notices) init() { n.queue, n.count = make(chan *notice, maxNotices), map[string]int{} }
 
-// add queues a notice. One that is lost, because too many wait, is begun again as if we had died.
-func (n *notices) add(x *notice) {
+// addNotice queues a notice. One that is lost, because too many wait, is begun again as if we had died.
+func (e *Engine) addNotice(x *notice) {
+	e.busy.enter(x.key)
+	if !e.notices.add(x) {
+		e.busy.leave(x.key)
+	}
+}
+
+func (n *notices) add(x *notice) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.count[x.namespace] >= maxPerSpace {
-		return
+		return false
 	}
 	select {
 	case n.queue <- x:
 		n.count[x.namespace]++
+		return true
 	default:
+		return false
 	}
 }
 
@@ -185,13 +211,14 @@ func (e *Engine) notify(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case x := <-e.notices.queue:
-			e.safely("a webhook", func() { e.send(ctx, x) })
+			e.safely("a webhook", func() { e.post(ctx, x) })
 			e.notices.taken(x)
 		}
 	}
 }
 
-func (e *Engine) send(ctx context.Context, x *notice) {
+func (e *Engine) post(ctx context.Context, x *notice) {
+	defer e.busy.leave(x.key)
 	to, administrators := x.url, false
 	if to == "" {
 		to, administrators = e.o.Webhook, true

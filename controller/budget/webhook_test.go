@@ -2,10 +2,13 @@ package budget
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -86,7 +89,7 @@ func TestWebhook(t *testing.T) {
 	if err := w.post(t.Context(), to, false, sent); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a dead server: %v", err)
 	}
-	for _, bad := range []string{"", "http://x", "a b", "u@h"} {
+	for _, bad := range []string{"", "http://x", "a b", "u@h", "h:", "h:x", "h:0", "h:70000", ":80", "[]"} {
 		if _, err := newWebhooks([]string{bad}); err == nil {
 			t.Errorf("host %q is taken", bad)
 		}
@@ -110,5 +113,79 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 	n.add(&notice{namespace: "greedy"})
 	if len(n.queue) != 2 || n.count["greedy"] != 1 {
 		t.Error(len(n.queue), n.count)
+	}
+}
+
+// TestHostsWithoutAPort: a host alone means its web server, not whatever else it runs.
+func TestHostsWithoutAPort(t *testing.T) {
+	w, err := newWebhooks([]string{"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]bool{
+		"https://inside.example/x": true, "https://INSIDE.example:443": true, "http://inside.example": true, "http://inside.example:80": true,
+		"https://inside.example:8443": false, "http://inside.example:443": false, "https://inside.example:80": false, "http://inside.example:2379": false,
+		"https://ported.example:8443": true, "http://ported.example:8443": true, "https://ported.example": false, "https://ported.example:22": false,
+		"http://10.1.2.3": true, "http://10.1.2.3:6443": false, "https://[fd00::1]/": true, "https://[fd00::1]:6443/": false,
+		"http://[fd00::2]:9000": true, "http://[fd00::2]": false, "https://secure.example": true, "http://secure.example": false, "https://public.example": false,
+	} {
+		u, err := url.Parse(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.allows(u); got != want {
+			t.Errorf("%s: %v", to, got)
+		}
+	}
+}
+
+// TestHostWithoutItsPortIsRefused: the server is there, and would answer.
+func TestHostWithoutItsPortIsRefused(t *testing.T) {
+	var hits atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
+	defer server.Close()
+	w, err := newWebhooks([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.post(t.Context(), server.URL, false, &Message{}); err == nil || hits.Load() > 0 {
+		t.Errorf("%v, %d requests", err, hits.Load())
+	}
+	if err := w.post(t.Context(), server.URL, true, &Message{}); err != nil || hits.Load() != 1 { // administrators wrote it themselves
+		t.Errorf("%v, %d requests", err, hits.Load())
+	}
+}
+
+// TestNoticesAreRetriedForADay: a receiver that is away for a night is told in the morning, and not asked all the time.
+func TestNoticesAreRetriedForADay(t *testing.T) {
+	for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
+		clock := &clockAt{monday.Add(time.Hour)}
+		w := newWorld(t, newJob("j", nil), newBudget(func(b *v1alpha1.EnergyBudget) {
+			b.Spec.Per, b.Spec.Period.Type = per, v1alpha1.PeriodLifetime
+		}, do(v1alpha1.DeedNotify)...))
+		w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
+		var tried []time.Time
+		var keys []string
+		w.fails = func(m *Message) error {
+			tried, keys = append(tried, clock.at), append(keys, m.Key)
+			return errors.New("it sleeps")
+		}
+		e := w.engine("a", nil, clock.now)
+		for range 30 * 12 { // 30 hours
+			e.lookAndSend(t.Context())
+			clock.at = clock.at.Add(5 * time.Minute)
+		}
+		if len(tried) != noticeAttempts || len(slices.Compact(keys)) != 1 {
+			t.Fatalf("%s: tried %d times", per, len(tried))
+		}
+		if lasted := tried[len(tried)-1].Sub(tried[0]); lasted < 24*time.Hour {
+			t.Errorf("%s: tried for %v", per, lasted)
+		}
+		for i := 1; i < len(tried); i++ {
+			gap := tried[i].Sub(tried[i-1])
+			if before := i - 1; gap > longestRetry+2*time.Minute || before > 0 && gap < tried[before].Sub(tried[before-1]) {
+				t.Errorf("%s: %v between attempts %d and %d", per, gap, i, i+1)
+			}
+		}
 	}
 }

@@ -114,8 +114,12 @@ func (e *Engine) lookAndSend(ctx context.Context) {
 	e.look(ctx)
 	for {
 		select {
+		case x := <-e.telling:
+			e.runOne(ctx, x)
+		case x := <-e.marking:
+			e.runOne(ctx, x)
 		case x := <-e.notices.queue:
-			e.send(ctx, x)
+			e.post(ctx, x)
 			e.notices.taken(x)
 		default:
 			return

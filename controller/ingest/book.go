@@ -13,6 +13,7 @@ import (
 
 const (
 	mostAhead  = 2 * time.Minute // that a node's clock may be ahead of ours
+	mostBehind = mostTime        // that a batch may have been kept; a clock that says more has not been set
 	skewIsTold = 2 * time.Second
 )
 
@@ -70,14 +71,15 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	return receipt, r.names, nil
 }
 
-// correct moves an interval that is said to end in the future: what has been used has been used by now. Any other time is
-// the node's word; it may have kept the batch for long.
+// correct moves an interval that is said to end in the future, as what has been used has been used by now, or so long ago that
+// nobody can have kept it: a clock that was never set says 1970, and each year that a node invents is rows in the ledger. Any
+// other time is the node's word; it may have kept the batch for long.
 func (h *Handler) correct(b *batch.Batch, now time.Time) {
 	ahead := b.End.Sub(now)
 	if ahead > skewIsTold {
 		h.metrics.skewed.Inc()
 	}
-	if ahead > mostAhead {
+	if ahead > mostAhead || ahead < -mostBehind {
 		h.metrics.moved.Inc()
 		b.SetWall(now)
 	}
@@ -96,12 +98,17 @@ func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 		if !h.c.Known(b.Parent.Host) {
 			if _, ok := h.c.Agents.Host(b.Parent.Host); !ok {
 				h.orphan(b, "there is no such host")
+				return
 			}
 		}
 	case host.names(b.Parent.VM, now):
 		n.confirmed()
 	case host.denies(b.Parent.VM, n.claims(now), now):
 		h.orphan(b, "the host does not speak of it")
+		return
+	}
+	if !n.mayName(b.Parent, now) {
+		h.orphan(b, "it has named too many")
 	}
 }
 

@@ -13,13 +13,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/kube"
 )
 
 // DirectoryOptions are what a Directory needs.
 type DirectoryOptions struct {
-	// TeamLabel is the label of pods that names their team; where it is absent, app.kubernetes.io/part-of does. "":
-	// kubenergy.io/team.
-	TeamLabel string
 	// Strategy returns what placed a pod; "": kube-scheduler alone. nil: nobody knows.
 	Strategy func(*v1.Pod) string
 	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
@@ -44,11 +43,6 @@ type Directory struct {
 const (
 	keptFor  = 2 * time.Hour
 	mostGone = 200_000
-)
-
-const (
-	labelTeam = "kubenergy.io/team"
-	labelPart = "app.kubernetes.io/part-of"
 )
 
 // uid is a UID's 128 bits, or a digest of what is no UUID.
@@ -80,7 +74,7 @@ var containerSeed = maphash.MakeSeed()
 
 // NewDirectory returns a Directory that knows nobody.
 func NewDirectory(o DirectoryOptions) *Directory {
-	o.TeamLabel, o.MostDeleted = cmp.Or(o.TeamLabel, labelTeam), cmp.Or(o.MostDeleted, mostGone)
+	o.MostDeleted = cmp.Or(o.MostDeleted, mostGone)
 	if o.Strategy == nil {
 		o.Strategy = func(*v1.Pod) string { return "" }
 	}
@@ -193,11 +187,10 @@ func (q *departed[K]) sweep(before int64, forget func(K, int64)) {
 }
 
 func (d *Directory) entryOf(p *v1.Pod) *entry {
-	ownerKind, owner := ownerOf(p)
-	team := cmp.Or(p.Labels[d.o.TeamLabel], p.Labels[labelPart])
+	ownerKind, owner := kube.OwnerOf(p)
 	e := &entry{
 		name: p.Name, owner: owner, node: unique.Make(p.Spec.NodeName),
-		kin: unique.Make(kin{namespace: p.Namespace, ownerKind: ownerKind, team: team, strategy: d.o.Strategy(p)}),
+		kin: unique.Make(kin{namespace: p.Namespace, ownerKind: ownerKind, team: kube.TeamOf(p.Labels), strategy: d.o.Strategy(p)}),
 	}
 	if strings.HasPrefix(p.Name, owner) {
 		e.owner = p.Name[:len(owner)] // the same bytes
@@ -230,23 +223,6 @@ func bareID(id string) string {
 func containerOf(id, name string) container {
 	h := maphash.String(containerSeed, id)
 	return container{low: uint32(h), high: uint32(h >> 32), name: unique.Make(name)}
-}
-
-// ownerOf returns what people know a pod by, as far as the pod itself says: a ReplicaSet's name is its Deployment's and a
-// hash.
-func ownerOf(p *v1.Pod) (kind, name string) {
-	owner := metav1.GetControllerOfNoCopy(p)
-	switch {
-	case owner == nil, owner.Kind == "Node": // a static pod
-		return "Pod", p.Name
-	case owner.Kind == "ReplicaSet":
-		if hash := p.Labels["pod-template-hash"]; hash != "" {
-			if deployment, ok := strings.CutSuffix(owner.Name, "-"+hash); ok && deployment != "" {
-				return "Deployment", deployment
-			}
-		}
-	}
-	return owner.Kind, owner.Name
 }
 
 // uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image in

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/ingest"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -30,7 +31,7 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 
 func TestWhoPodsAre(t *testing.T) {
 	d := ingest.NewDirectory(ingest.DirectoryOptions{
-		TeamLabel: "team", Strategy: func(p *v1.Pod) string { return p.Spec.SchedulerName },
+		Strategy: func(p *v1.Pod) string { return p.Spec.SchedulerName },
 	})
 	d.SawJob(job("shop", "night-123", "night"))
 	d.SawJob(job("shop", "once", ""))
@@ -43,7 +44,7 @@ func TestWhoPodsAre(t *testing.T) {
 		want ingest.PodNames
 	}{
 		{pod("shop", "bare", uidNumber(0), "a"), "", ingest.PodNames{Pod: "bare", OwnerKind: "Pod", Owner: "bare"}},
-		{pod("shop", "web-7d9f-x", uidNumber(1), "a", owned("ReplicaSet", "web-7d9f"), labelled("pod-template-hash", "7d9f", "team", "front", "app.kubernetes.io/part-of", "p")), "", ingest.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"}},
+		{pod("shop", "web-7d9f-x", uidNumber(1), "a", owned("ReplicaSet", "web-7d9f"), labelled("pod-template-hash", "7d9f", kube.LabelTeam, "front", kube.LabelPartOf, "p")), "", ingest.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"}},
 		{pod("shop", "rs-x", uidNumber(2), "a", owned("ReplicaSet", "rs"), labelled("app.kubernetes.io/part-of", "p")), "", ingest.PodNames{Pod: "rs-x", OwnerKind: "ReplicaSet", Owner: "rs", Team: "p"}},
 		{pod("shop", "rs-7d9f", uidNumber(3), "a", owned("ReplicaSet", "-7d9f"), labelled("pod-template-hash", "7d9f")), "", ingest.PodNames{Pod: "rs-7d9f", OwnerKind: "ReplicaSet", Owner: "-7d9f"}},
 		{pod("shop", "night-123-x", uidNumber(4), "a", owned("Job", "night-123"), func(p *v1.Pod) { p.Spec.SchedulerName = "carbon" }), "", ingest.PodNames{Pod: "night-123-x", OwnerKind: "Job", Owner: "night-123", Parent: "night", Strategy: "carbon"}},

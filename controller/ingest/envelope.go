@@ -19,7 +19,8 @@ const (
 	slack     = time.Minute // at full power, in all of a node's batches together
 
 	// How much time a node may tell of, beyond what has passed since it was first heard of: an agent may have been kept from
-	// delivering for long. A node that invents boots of its kernel can make up so much time, and no more.
+	// delivering for long. A node that invents boots of its kernel can make up so much time, and no more, until the central unit
+	// begins anew: what was told before is forgotten with it.
 	mostTime = 400 * 24 * time.Hour
 
 	// What is far from a model, if measured for long enough to say.

@@ -53,8 +53,6 @@ func TestEnvelopeOfManyShortBatches(t *testing.T) {
 	var total energy.Joules
 	for n := range 1000 {
 		b := of("a", uint64(n+1), joules(1000), func(b *batch.Batch) {
-			b.Stream.Epoch = strconv.Itoa(n)
-			b.First, b.Last = 1, 1
 			b.StartSinceBoot, b.EndSinceBoot = time.Duration(n)*time.Millisecond, time.Duration(n+1)*time.Millisecond
 			b.SetWall(noon)
 		})
@@ -142,7 +140,10 @@ func TestTimes(t *testing.T) {
 		{noon.Add(time.Minute), noon.Add(time.Minute)},
 		{noon.Add(121 * time.Second), noon},
 		{noon.Add(70 * 365 * 24 * time.Hour), noon},
-		{time.Date(1970, 1, 1, 1, 0, 0, 0, time.UTC), time.Date(1970, 1, 1, 1, 0, 0, 0, time.UTC)},
+		{noon.Add(-400 * 24 * time.Hour), noon.Add(-400 * 24 * time.Hour)},
+		{noon.Add(-400*24*time.Hour - time.Second), noon},
+		{time.Date(1970, 1, 1, 1, 0, 0, 0, time.UTC), noon},
+		{time.Date(1900, 1, 1, 1, 0, 0, 0, time.UTC), noon},
 	} {
 		b, _ := w.booked("token-a", of("a", uint64(i+1), at(c.said)))
 		if !b.Batch.End.Equal(c.booked) || b.Batch.End.Sub(b.Batch.Start) != 15*time.Second {

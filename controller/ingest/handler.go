@@ -69,6 +69,7 @@ const (
 
 	busyAfter     = 5 * time.Second
 	readOnlyAfter = 30 * time.Second
+	mostAfter     = 15 * time.Minute // that agents heed
 )
 
 // A Handler takes batches: POST /api/v1/batches, as docs/protocol.md says.
@@ -203,7 +204,15 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if b.Last <= acked {
 		return acknowledge(b, acked, nil, "again")
 	}
+	undo, wait, ok := n.begins(b, h.c.Now())
+	if !ok {
+		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot", b.Stream.Boot, "first", b.First)
+		return &reply{result: "streams", status: http.StatusTooManyRequests, after: min(wait, mostAfter), text: "too many streams of this node, or gaps in them"}
+	}
 	receipt, names, err := h.book(ctx, n, b, false)
+	if !receipt.Booked {
+		undo()
+	}
 	if err != nil {
 		return h.failed(b, err)
 	}

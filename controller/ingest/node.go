@@ -17,13 +17,22 @@ type node struct {
 	busy    int // requests that are not done
 	heard   time.Time
 	strange bool                 // far from the model
-	acked   map[stream]uint64    // of some of its streams
+	acked   map[stream]progress  // of some of its streams
 	guests  map[string]time.Time // virtual machines that it has named, and when it did last
 	folded  time.Time            // when it last sent a batch that does not name all
 	alone   time.Time            // since when it has claimed a host that does not confirm it; zero: it does not
+	begun   allowance            // of streams, and of intervals that do not follow the one before
+	moved   allowance            // of parents
+	parents map[batch.Parent]struct{}
 }
 
 type stream struct{ boot, epoch string }
+
+// progress is how far a stream is booked.
+type progress struct {
+	acked uint64
+	end   time.Duration // since boot, of what was booked last; -1: not known
+}
 
 const (
 	forgetNode  = 7 * 24 * time.Hour
@@ -97,15 +106,15 @@ func (n *node) far() bool {
 func (n *node) last(s *batch.Stream) (acked uint64, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	acked, known = n.acked[stream{s.Boot, s.Epoch}]
-	return acked, known
+	p, known := n.acked[stream{s.Boot, s.Epoch}]
+	return p.acked, known
 }
 
 func (n *node) remember(s *batch.Stream, acked uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.acked == nil {
-		n.acked = map[stream]uint64{}
+		n.acked = map[stream]progress{}
 	}
 	key := stream{s.Boot, s.Epoch}
 	before, known := n.acked[key]
@@ -115,7 +124,11 @@ func (n *node) remember(s *batch.Stream, acked uint64) {
 			break
 		}
 	}
-	n.acked[key] = max(before, acked)
+	if !known {
+		before.end = -1
+	}
+	before.acked = max(before.acked, acked)
+	n.acked[key] = before
 }
 
 // booked notes what a batch that is booked says of the node.
@@ -123,6 +136,11 @@ func (n *node) booked(b *batch.Batch, now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.heard = now
+	key := stream{b.Stream.Boot, b.Stream.Epoch}
+	if p, known := n.acked[key]; known {
+		p.end = b.EndSinceBoot
+		n.acked[key] = p
+	}
 	for i := range b.Shares {
 		if b.Shares[i].ID == batch.Others {
 			n.folded = now

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -38,6 +39,11 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	if err := q.err(); err != nil {
 		return err
 	}
+	if asked.Snapshots {
+		if err := s.seesNodes(r); err != nil {
+			return err
+		}
+	}
 	done, err := s.turn(r.Context(), asked.Snapshots)
 	if err != nil {
 		return err
@@ -48,6 +54,20 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 		return askedBadly(err)
 	}
 	return writeJSON(w, http.StatusOK, Decisions{some(records)})
+}
+
+// seesNodes refuses who may not see all nodes: a snapshot of a decision tells of those of all namespaces what they have, draw
+// and are.
+func (s *server) seesNodes(r *http.Request) error {
+	needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
+	switch ok, _, err := s.Gate.Allowed(r.Context(), access.UserOf(r.Context()), needed); {
+	case err != nil:
+		s.Log.Warn("it cannot be found out what somebody may do", "error", err)
+		return &failure{status: http.StatusServiceUnavailable, text: "it cannot be found out now what you may do", retry: busyFor}
+	case !ok:
+		return fail(http.StatusForbidden, "you may not %s: snapshots tell of all nodes; decisions are to be had without them", needed)
+	}
+	return nil
 }
 
 const mostRecords = 256

@@ -238,6 +238,20 @@ func TestDecisions(t *testing.T) {
 	if one := get[Decisions](t, h, "/api/v1/namespaces/b/decisions?snapshots=true&owner=Job/job-of-b&uid=uid-b&strategy=carbon%2Bwindow").Decisions; len(one) != 1 || string(one[0].Snapshot) != "snapshot" {
 		t.Errorf("%+v", one)
 	}
+	// A snapshot tells of all nodes: a tenant sees the decisions of their namespace without it.
+	for _, target := range []string{"/api/v1/namespaces/b/decisions", "/api/v1/namespaces/b/decisions?snapshots=false"} {
+		wantStatus(t, ask(t, h, "GET", target, tenantB, ""), http.StatusOK, target)
+	}
+	for token, target := range map[string]string{
+		tenantB: "/api/v1/namespaces/b/decisions?snapshots=true", everywhere: "/api/v1/decisions?snapshots=true",
+	} {
+		answer := ask(t, h, "GET", target, token, "")
+		wantStatus(t, answer, http.StatusForbidden, target)
+		if text := answer.Body.String(); !strings.Contains(text, "list nodeenergy.kubenergy.io in all namespaces") || strings.Contains(text, "uid-b") {
+			t.Errorf("%s: %s", target, text)
+		}
+	}
+	wantStatus(t, ask(t, h, "GET", "/api/v1/decisions", everywhere, ""), http.StatusOK, "all decisions")
 	record := `{"id":"n1","at":"2026-11-03T11:00:00Z","action":"place","namespace":"a","owner":"j","uid":"u","strategy":"carbon","energyJoules":1,"carbonGrams":2,"cost":3,"reason":"r","digest":"d","quality":"derived","later":1}`
 	for i, body := range []string{`{"decisions":[` + record + `]}`, "[" + record + "]", " \n[" + strings.Replace(record, "n1", "n2", 1) + "]", packed(`{"decisions":[` + record + `]}`), `{}`, `[]`} {
 		headers := []string{}

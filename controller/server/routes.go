@@ -96,6 +96,7 @@ const (
 	everywhereRight = "list energy"
 	namespaceRight  = "list energy in the namespace"
 	nodesRight      = "list nodeenergy"
+	snapshotsRight  = "; with `snapshots` also " + nodesRight
 )
 
 const (
@@ -256,7 +257,7 @@ func decisionRoutes() []route {
 			parameter{name: "owner", about: "kind/name", kind: kindText, example: "Job/train"},
 			parameter{name: "uid", about: "of the pod, or of the Job that is held", kind: kindText, example: "6b0d7f8e-4c1f-4a57-9c55-1f0b6d2a7e11"},
 			only("strategy", "that decided", "carbon+window"),
-			parameter{name: "snapshots", about: "with what each depended on", kind: kindFlag, otherwise: "false", example: "true"},
+			parameter{name: "snapshots", about: "with what each depended on: that tells of all nodes, and needs list nodeenergy", kind: kindFlag, otherwise: "false", example: "true"},
 			limited("1000", "10,000, with snapshots 200; the youngest"),
 		)
 		if cluster {
@@ -266,12 +267,12 @@ func decisionRoutes() []route {
 	}
 	return []route{
 		{
-			method: http.MethodGet, path: "/api/v1/decisions", rights: everywhereRight, may: clusterWide("list", resourceEnergy),
+			method: http.MethodGet, path: "/api/v1/decisions", rights: everywhereRight + snapshotsRight, may: clusterWide("list", resourceEnergy),
 			about: "Decisions, the youngest first. For more, ask again with to as the at of the last one.",
 			query: query(true), answers: Decisions{}, serve: (*server).serveDecisions,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/decisions", rights: namespaceRight, may: inNamespace("list"),
+			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/decisions", rights: namespaceRight + snapshotsRight, may: inNamespace("list"),
 			about: "The same of a namespace.", query: query(false), answers: Decisions{}, serve: (*server).serveDecisions,
 		},
 		{

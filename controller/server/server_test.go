@@ -44,6 +44,8 @@ const (
 	tenantA  = "token-of-tenant-a"
 	tenantB  = "token-of-tenant-b"
 	sidecar1 = "token-of-a-sidecar-on-worker1"
+
+	everywhere = "token-of-somebody-who-may-list-energy-everywhere"
 )
 
 // noon is the instant of tests that do not let time pass.
@@ -56,7 +58,7 @@ type reviewers struct {
 
 func (reviewers) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	answer := review.DeepCopy()
-	names := map[string]string{admin: "admin", stranger: "stranger", tenantA: "a", tenantB: "b", sidecar1: "sidecar"}
+	names := map[string]string{admin: "admin", stranger: "stranger", tenantA: "a", tenantB: "b", sidecar1: "sidecar", everywhere: "everywhere"}
 	name, ok := names[review.Spec.Token]
 	answer.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: authenticationv1.UserInfo{Username: name}, Audiences: review.Spec.Audiences}
 	if name == "sidecar" {
@@ -77,6 +79,8 @@ func (judges) Create(_ context.Context, review *authorizationv1.SubjectAccessRev
 		answer.Status.Allowed = true
 	case "a", "b":
 		answer.Status.Allowed = a.Namespace == user && (a.Group == group && a.Resource == resourceEnergy || a.Group == "batch" && a.Resource == "jobs")
+	case "everywhere":
+		answer.Status.Allowed = a.Group == group && a.Resource == resourceEnergy
 	case "sidecar":
 		answer.Status.Allowed = a.Group == group && a.Resource == resourceMetrics && a.Verb == "create"
 	}

@@ -19,16 +19,16 @@ type hold struct {
 	settings        kube.Settings
 	job             sched.Job // its AllowedDelay ends at latest
 	asked           asked
-	latest          time.Time  // the deadline: nothing keeps it longer
-	start           time.Time  // of the chosen window; not after latest
-	releaseBy       time.Time  // set by queue.spread
-	retry           time.Time  // no attempt before: the last one went wrong
-	again           time.Time  // when it is planned anew even if nothing has changed; zero: never
-	seen            *kube.View // what it was planned on
-	reason          string     // of the plan
-	decided         *decided   // what is yet to be recorded of the plan; nil: nothing
-	said            time.Time  // the start that its condition or annotation names; zero: none
-	version         string     // resourceVersion of a pod
+	latest          time.Time   // the deadline: nothing keeps it longer
+	start           time.Time   // of the chosen window; not after latest
+	releaseBy       time.Time   // set by queue.spread
+	retry           time.Time   // no attempt before: the last one went wrong
+	again           time.Time   // when it is planned anew even if nothing has changed; zero: never
+	seen            *kube.View  // what it was planned on
+	reason          string      // of the plan
+	unrecorded      *unrecorded // what is yet to be recorded of the plan; nil: nothing
+	said            time.Time   // the start that its condition or annotation names; zero: none
+	version         string      // resourceVersion of a pod
 	patch           kube.HeldJob
 	cron            *seenJob // of a CronJob that may not overlap; nil: none, or not known yet
 	unheld          bool     // the plan is to run now

@@ -21,8 +21,8 @@ type Config struct {
 	View      func() *kube.View
 	Namespace string // of the Lease; "" reads as kube-system
 	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each costs the scheduler time at every cluster event
-	// Told, if set, is told of holds and releases. It is called by the goroutine of Run and must not wait.
-	Told func(Told)
+	// Record, if set, is told of holds and releases. It is called by the goroutine of Run and must not wait.
+	Record func(Record)
 
 	opinion opinion // nil: the view's
 }
@@ -43,7 +43,7 @@ type Loop struct {
 	client    kubernetes.Interface
 	view      func() *kube.View
 	opinion   opinion
-	told      func(Told) // nil: nobody is
+	record    func(Record) // nil: nobody is told
 	namespace string
 	identity  string // of this replica, set by Run
 	clock     *clock
@@ -74,7 +74,7 @@ type Loop struct {
 // New returns a loop that holds pods at once and Jobs once it runs.
 func New(c Config) *Loop {
 	l := &Loop{
-		client: c.Client, view: c.View, opinion: c.opinion, told: c.Told, namespace: c.Namespace,
+		client: c.Client, view: c.View, opinion: c.opinion, record: c.Record, namespace: c.Namespace,
 		clock:   newClock(),
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		slots:   make(chan struct{}, parallelCalls),

@@ -29,7 +29,7 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	case ok && d.Held(now):
 		start := earlier(d.Window.Start, h.latest)
 		h.start, h.planned, h.reason = start, true, d.Reason.String()
-		l.noteHold(h, now, d.Reason.Kind)
+		l.keepHold(h, now, d.Reason.Kind)
 		h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
 		if d.Reason.Kind == sched.BudgetUsedUp {
 			// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.

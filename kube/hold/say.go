@@ -106,7 +106,7 @@ func (l *Loop) say(h *hold, job bool) {
 	})
 	if told {
 		h.said = h.start
-		l.tellHold(h, job)
+		l.recordHold(h, job)
 	}
 }
 
@@ -198,7 +198,7 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 	cause := h.cause(now, q.pace.lead())
 	heldFor.WithLabelValues(kind).Observe(max(0, now.Sub(h.work.Submitted()).Seconds()))
 	releases.WithLabelValues(kind, cause).Inc()
-	l.tellRelease(h, kind == kindJob, now, cause)
+	l.recordRelease(h, kind == kindJob, now, cause)
 	about := h.about(kind == kindJob)
 	if h.said.IsZero() { // never told to wait
 		if kind == kindJob && h.unheld && h.reason != resumed {

@@ -3,17 +3,16 @@ package live
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"net/url"
-	"strings"
+	"net/http"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube/central"
 	"github.com/kubenergy/kubenergy/ledger/api"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -27,12 +26,13 @@ type Config struct {
 	MaxAge    time.Duration    // of a reading; 0: 45 s
 	Now       func() time.Time // nil: time.Now; ages are by this clock, whatever time the scheduler plays
 	Log       *slog.Logger     // nil: silence
+
+	transport http.RoundTripper // in place of the network, for tests
 }
 
 const (
 	defaultPeriod = 15 * time.Second
 	defaultMaxAge = 45 * time.Second
-	timeout       = 10 * time.Second
 	longestPause  = time.Minute // after failures
 	jitter        = 0.1         // of a period: not all replicas ask at once
 )
@@ -40,6 +40,7 @@ const (
 // Feed holds the last answers. A nil Feed knows nothing.
 type Feed struct {
 	c         Config
+	client    *central.Client
 	nodes     *route
 	workloads *route
 
@@ -56,40 +57,24 @@ func New(c Config) (*Feed, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	base, err := url.Parse(c.URL)
+	client, err := central.New(central.Options{URL: c.URL, TokenFile: c.TokenFile, CAFile: c.CAFile, Now: c.Now, Transport: c.transport})
 	if err != nil {
-		return nil, errors.New("parsing the URL of live watts: it makes no sense") // what was given may hold a password
-	}
-	switch {
-	case base.Scheme != "http" && base.Scheme != "https" || base.Host == "":
-		return nil, fmt.Errorf("URL of live watts %q: want http or https, with a host", base.Redacted())
-	case base.User != nil:
-		return nil, errors.New("the URL of live watts holds a password: use a token file")
-	case base.Scheme == "http" && (c.TokenFile != "" || c.CAFile != "") && !loopback(base.Hostname()):
-		return nil, fmt.Errorf("URL of live watts %q: a token needs https", base.Redacted())
+		return nil, fmt.Errorf("asking for live watts: %w", err)
 	}
 	registerMetrics()
 	oldest.Set(-1)
-	client := &caller{c: c}
-	root := strings.TrimRight(base.String(), "/")
-	f := &Feed{
-		c: c, nodes: &route{caller: client, name: pathNodes, url: root + "/api/v1/nodes/power"},
-		workloads: &route{caller: client, name: pathWorkloads, url: root + "/api/v1/workloads/power"},
-	}
-	return f, nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return &Feed{
+		c: c, client: client, nodes: &route{client: client, name: pathNodes, path: "/api/v1/nodes/power"},
+		workloads: &route{client: client, name: pathWorkloads, path: "/api/v1/workloads/power"},
+	}, nil
 }
 
 // Run asks until the context ends.
 func (f *Feed) Run(ctx context.Context) error {
-	defer f.nodes.caller.close()
+	defer f.client.Close()
 	failures := 0
 	for {
-		if f.Ask(ctx) {
+		if f.guarded(ctx) {
 			failures = 0
 		} else {
 			failures++
@@ -100,6 +85,19 @@ func (f *Feed) Run(ctx context.Context) error {
 		case <-time.After(f.pause(failures)):
 		}
 	}
+}
+
+// guarded asks once. A mistake of ours counts as a failure: what was known before stays until it is too old, and
+// scheduling goes on.
+func (f *Feed) guarded(ctx context.Context) (ok bool) {
+	defer func() {
+		if what := recover(); what != nil {
+			panics.Inc()
+			f.c.Log.Error("asking for live watts panicked: trying again", "panic", what, "stack", string(debug.Stack()))
+			ok = false
+		}
+	}()
+	return f.Ask(ctx)
 }
 
 // pause returns how long to wait after so many failures in a row.

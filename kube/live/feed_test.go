@@ -322,6 +322,7 @@ func TestOwnersOf(t *testing.T) {
 		{pod("ReplicaSet", "web-6d4cf56db6"), []Owner{{"shop", "Deployment", "web"}, {"shop", "ReplicaSet", "web-6d4cf56db6"}}},
 		{pod("ReplicaSet", "web-else"), []Owner{{"shop", "ReplicaSet", "web-else"}}},
 		{pod("StatefulSet", "db"), []Owner{{"shop", "StatefulSet", "db"}}},
+		{pod("Node", "worker1"), []Owner{{"shop", "Pod", "p"}}}, // a static pod
 	} {
 		if diff := cmp.Diff(tc.want, OwnersOf(tc.pod)); diff != "" {
 			t.Error(diff)
@@ -342,7 +343,7 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.nodes.caller.close()
+	defer f.client.Close()
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -385,12 +386,12 @@ func TestConfig(t *testing.T) {
 	}{
 		{Config{URL: "https://controller:9443", TokenFile: "t"}, ""},
 		{Config{URL: "http://127.0.0.1:9443", TokenFile: "t"}, ""},
-		{Config{URL: "http://controller:9443"}, ""},
+		{Config{URL: "http://controller:9443"}, "needs https"},
 		{Config{URL: "http://controller:9443", TokenFile: "t"}, "needs https"},
 		{Config{URL: "ftp://controller"}, "want http or https"},
 		{Config{URL: "controller:9443"}, "want http or https"},
 		{Config{URL: "https://me:secret@controller"}, "holds a password"},
-		{Config{URL: "https://me:secret@contr oller"}, "makes no sense"},
+		{Config{URL: "https://me:secret@contr oller"}, "cannot be read"},
 	} {
 		_, err := New(tc.c)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
@@ -408,11 +409,7 @@ func TestRun(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		answers, begin := false, time.Now()
-		f, err := New(Config{URL: "http://controller", Now: time.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.nodes.caller.client = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		f, err := New(Config{URL: "https://controller", transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if strings.HasSuffix(r.URL.Path, "/nodes/power") {
@@ -424,7 +421,10 @@ func TestRun(t *testing.T) {
 			recorder := httptest.NewRecorder()
 			recorder.WriteString(`{}`)
 			return recorder.Result(), nil
-		})}
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- f.Run(ctx) }()
@@ -451,6 +451,39 @@ func TestRun(t *testing.T) {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A mistake of ours costs one answer, not the scheduler.
+func TestPanicsAreSurvived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		panics := 3
+		f, err := New(Config{URL: "https://controller", Log: slog.New(slog.NewTextHandler(&log, nil)), transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			if panics > 0 {
+				panics--
+				panic("a mistake")
+			}
+			recorder := httptest.NewRecorder()
+			body, err := json.Marshal(api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}})
+			recorder.Write(body)
+			return recorder.Result(), err
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- f.Run(ctx) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := drawn(f, "a"); got != "80" || panics != 0 {
+			t.Errorf("drawn: %s; %d panics are left", got, panics)
+		}
+		cancel()
+		if err := <-done; err != nil || strings.Count(log.String(), "panic=") != 3 {
+			t.Errorf("%v\n%s", err, &log)
 		}
 	})
 }

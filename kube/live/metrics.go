@@ -30,7 +30,10 @@ var (
 		Name: "kubenergy_live_provisional_watts", Help: "Watts of pods that were bound and that no reading tells of yet.",
 		StabilityLevel: metrics.ALPHA,
 	})
+	panics = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "kubenergy_live_panics_total", Help: "Panics while live watts were asked for; the log has their stacks.", StabilityLevel: metrics.ALPHA,
+	})
 
 	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(asked, nodesKnown, oldest, reservedNow) })
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(asked, nodesKnown, oldest, reservedNow, panics) })
 )

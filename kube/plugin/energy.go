@@ -25,7 +25,7 @@ const EnergyName = "KubEnergy"
 // opinion, it skips, and the scores are stock's.
 //
 // It filters only for what a pod asks for by name, its largest power and least efficiency; otherwise a pod is bound
-// wherever a node fits. Pods that are not ours pay for a few map lookups in PreFilter and one in Reserve.
+// wherever a node fits. Pods that are not ours pay for a few map lookups in PreFilter, and one in Reserve and in PostBind.
 type Energy struct {
 	args   EnergyArgs
 	wheres map[string]*sched.Greedy // read only
@@ -39,9 +39,9 @@ type Energy struct {
 	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot
 	recorder *record.Recorder                        // nil: nobody is told what was decided
 
-	mu      sync.Mutex // cycles of a profile do not overlap, but nobody promises it
-	scratch scratch
-	decided decided
+	mu         sync.Mutex // cycles of a profile do not overlap, but nobody promises it
+	scratch    scratch
+	unrecorded unrecorded
 }
 
 // scratch is what PreScore fills anew in every cycle and nobody reads after it.
@@ -59,6 +59,7 @@ var (
 	_ fwk.PreScorePlugin    = &Energy{}
 	_ fwk.ScorePlugin       = &Energy{}
 	_ fwk.ReservePlugin     = &Energy{}
+	_ fwk.PostBindPlugin    = &Energy{}
 	_ fwk.SignPlugin        = &Energy{}
 	_ fwk.EnqueueExtensions = &Energy{}
 )
@@ -207,7 +208,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ranking, bool) {
 	if !rank(s.refs, s.costs, scores) {
 		return nil, false
 	}
-	e.note(r, &snapshot)
+	e.keep(r, &snapshot)
 	ranked := make(ranking, len(nodes))
 	for i, n := range nodes {
 		ranked[n.Node()] = scores[i]
@@ -244,16 +245,22 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	defer func() { e.rescue.from("Reserve", recover()) }()
 	e.reserve(data.(*request), pod, nodeName)
 	if e.recorder.On() {
-		e.tell(data.(*request), pod, nodeName)
+		e.draft(state, data.(*request), pod, nodeName)
 	}
 	return nil
 }
 
-// Unreserve takes back the pod's watts. The turn of round-robin stays: the decision was carried out, the binding failed.
+// Unreserve takes back the pod's watts, and what would be recorded. The turn of round-robin stays: the decision was carried
+// out, the binding failed.
 func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
-	if _, err := state.Read(requestKey); err == nil && e.live != nil {
+	defer func() { e.rescue.from("Unreserve", recover()) }()
+	if _, err := state.Read(requestKey); err != nil {
+		return
+	}
+	if e.live != nil {
 		e.live.Release(string(pod.UID))
 	}
+	e.recorder.Discard(e.takeDraft(state))
 }
 
 // EventsToRegister names what may give a pod a node that Filter has refused so far: another node, or another kind of

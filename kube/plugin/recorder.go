@@ -1,40 +1,73 @@
 package plugin
 
 import (
-	v1 "k8s.io/api/core/v1"
+	"context"
 
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/record"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// decided is what PreScore has decided on, until the next pod's turn.
-type decided struct {
+// unrecorded is what PreScore has decided on, until the next pod's turn.
+type unrecorded struct {
 	of       *request // whose snapshot it is
 	snapshot sched.Snapshot
 }
 
-// note keeps the snapshot at hand for Reserve. Nothing is copied: what it points to is used again in the next cycle only.
-func (e *Energy) note(r *request, s *sched.Snapshot) {
+// keep keeps the snapshot at hand for Reserve. Nothing is copied: what it points to is used again in the next cycle only.
+func (e *Energy) keep(r *request, s *sched.Snapshot) {
 	if e.recorder.On() {
-		e.decided = decided{of: r, snapshot: *s}
+		e.unrecorded = unrecorded{of: r, snapshot: *s}
 	}
 }
 
-// tell hands the decision on a pod to the recorder, which copies what it needs.
-func (e *Energy) tell(r *request, pod *v1.Pod, node string) {
-	kind, owner := record.Owner(pod)
+const draftKey fwk.StateKey = EnergyName + "/record"
+
+// draft is the record of a placement while the pod is bound.
+type draft struct{ record *record.Draft }
+
+// Clone implements [fwk.StateData]. A draft is looked at by the cycle alone that made it.
+func (d *draft) Clone() fwk.StateData { return d }
+
+// draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is bound.
+func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
+	kind, owner := kube.OwnerOf(pod)
 	d := record.Decision{
 		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner, UID: string(pod.UID),
 		Strategy: r.settings.Where, Node: node, Reason: sched.Cheapest.String(),
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.decided.of == r {
-		d.Snapshot, d.Nodes = &e.decided.snapshot, e.scratch.nodes
+	if e.unrecorded.of == r {
+		d.Snapshot, d.Nodes = &e.unrecorded.snapshot, e.scratch.nodes
 	} else {
 		d.Reason = sched.NoOpinion.String()
 		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it were used again"
 	}
-	e.recorder.Tell(&d)
-	e.decided = decided{}
+	state.Write(draftKey, &draft{e.recorder.Draft(&d)})
+	e.unrecorded = unrecorded{}
+}
+
+// takeDraft returns the record of the cycle's decision, once.
+func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
+	if !e.recorder.On() {
+		return nil
+	}
+	data, err := state.Read(draftKey)
+	if err != nil {
+		return nil
+	}
+	d := data.(*draft)
+	taken := d.record
+	d.record = nil
+	return taken
+}
+
+// PostBind records the placement. One that was not carried out is none: the pod is placed again.
+func (e *Energy) PostBind(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ string) {
+	defer func() { e.rescue.from("PostBind", recover()) }()
+	e.recorder.Send(e.takeDraft(state))
 }

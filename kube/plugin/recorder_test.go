@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -56,6 +57,7 @@ func reserve(t *testing.T, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo, chosen 
 	if status := e.Reserve(t.Context(), state, pod, chosen); !status.IsSuccess() {
 		t.Fatal(status)
 	}
+	e.PostBind(t.Context(), state, pod, chosen)
 }
 
 func TestDecisionsAreRecorded(t *testing.T) {
@@ -73,6 +75,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		state := newCycle() // one feasible node: it is never scored
 		e.PreFilter(t.Context(), state, single, nodes)
 		e.Reserve(t.Context(), state, single, "c")
+		e.PostBind(t.Context(), state, single, "c")
 	})
 	if len(got) != 2 {
 		t.Fatalf("%d records", len(got))
@@ -99,6 +102,47 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	}
 	if second.UID != "uid-2" || second.Snapshot != nil || second.Message == "" || second.Reason != "NoOpinion" {
 		t.Errorf("of a pod that was not scored is recorded %+v", second)
+	}
+}
+
+// What is recorded is what was bound. Between the decision and that, others are decided.
+func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
+	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "wind", "frugal")}
+	got := recorded(t, func(r *record.Recorder) {
+		d := deps(knowledge(t, noon))
+		d.Recorder = r
+		e := newEnergyPlugin(t, d, "")
+		decide := func(uid types.UID) (*cycle, *v1.Pod) {
+			pod := newPod(kube.AnnotationStrategy, "carbon")
+			pod.UID, pod.Name = uid, string(uid)
+			state := newCycle()
+			score(t.Context(), e, state, pod, nodes)
+			e.Reserve(t.Context(), state, pod, "b")
+			return state, pod
+		}
+		failed, pod := decide("failed")
+		bound, other := decide("bound")
+		e.Unreserve(t.Context(), failed, pod, "b")
+		e.PostBind(t.Context(), bound, other, "b")
+		again, pod := decide("failed")
+		e.PostBind(t.Context(), again, pod, "b")
+		e.PostBind(t.Context(), again, pod, "b") // nobody does
+	})
+	if len(got) != 2 || got[0].UID != "bound" || got[1].UID != "failed" {
+		t.Fatalf("recorded %+v", got)
+	}
+	for i := range got {
+		z, err := gzip.NewReader(bytes.NewReader(got[i].Snapshot))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err := sched.Decode(text); err != nil || s.Queue[0].ID != "lab/"+got[i].UID {
+			t.Errorf("the snapshot of %s is of %+v, %v", got[i].UID, s, err)
+		}
 	}
 }
 
@@ -145,5 +189,6 @@ func BenchmarkReserveRecorded1000(b *testing.B) {
 		score(b.Context(), e, state, pod, nodes)
 		b.StartTimer()
 		e.Reserve(b.Context(), state, pod, "n0001")
+		e.PostBind(b.Context(), state, pod, "n0001")
 	}
 }

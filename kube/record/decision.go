@@ -6,11 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -25,7 +21,7 @@ const (
 )
 
 // A Decision is what was decided, as whoever did it has it at hand. What it points to is looked at only while [Recorder.Tell]
-// runs, except sites and profiles, which nobody changes.
+// or [Recorder.Draft] runs, except sites and profiles, which nobody changes.
 type Decision struct {
 	Action             string
 	At                 time.Time
@@ -41,20 +37,6 @@ type Decision struct {
 	Message            string
 }
 
-// Owner returns the controller of a pod that is nearest to people, or the pod itself.
-func Owner(pod *v1.Pod) (kind, name string) {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil {
-		return "Pod", pod.Name
-	}
-	if hash := pod.Labels["pod-template-hash"]; owner.Kind == "ReplicaSet" && hash != "" {
-		if deployment, ok := strings.CutSuffix(owner.Name, "-"+hash); ok {
-			return "Deployment", deployment
-		}
-	}
-	return owner.Kind, owner.Name
-}
-
 // maxCandidates is how many nodes a record holds. Those that any strategy would choose are among them, so that another
 // strategy decides on them as it would on all.
 const maxCandidates = 64
@@ -67,13 +49,7 @@ type scribe struct {
 
 // write makes the record of a decision. A snapshot that cannot be written leaves a record without one, that says so.
 func (s *scribe) write(d *Decision) ledger.Record {
-	r := ledger.Record{
-		ID: rand.Text(), At: d.At.UTC(), Action: d.Action, Namespace: d.Namespace, OwnerKind: d.OwnerKind, Owner: d.Owner, UID: d.UID,
-		Strategy: d.Strategy, Node: d.Node, Reason: d.Reason, Message: d.Message, Quality: energy.Estimated,
-	}
-	if !d.Start.IsZero() {
-		r.Start = d.Start.UTC()
-	}
+	r := bare(d)
 	if d.Snapshot == nil || len(d.Snapshot.Queue) == 0 {
 		r.Message = join(r.Message, d.NoSnapshot)
 		return r
@@ -81,6 +57,18 @@ func (s *scribe) write(d *Decision) ledger.Record {
 	estimate(&r, d)
 	if err := s.snapshot(&r, d); err != nil {
 		r.Message = join(r.Message, "without its snapshot: "+err.Error())
+	}
+	return r
+}
+
+// bare is the record of a decision without its snapshot, and what follows from that.
+func bare(d *Decision) ledger.Record {
+	r := ledger.Record{
+		ID: rand.Text(), At: d.At.UTC(), Action: d.Action, Namespace: d.Namespace, OwnerKind: d.OwnerKind, Owner: d.Owner, UID: d.UID,
+		Strategy: d.Strategy, Node: d.Node, Reason: d.Reason, Message: d.Message, Quality: energy.Estimated,
+	}
+	if !d.Start.IsZero() {
+		r.Start = d.Start.UTC()
 	}
 	return r
 }

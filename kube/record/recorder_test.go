@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,9 +19,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -58,18 +56,23 @@ func decision(s *sched.Snapshot, node string) *Decision {
 	}
 }
 
-// central is a central unit that answers as it is told.
-type central struct {
+// unit is a central unit that answers as it is told.
+type unit struct {
 	mu      sync.Mutex
 	answers []int // status of the next requests; then 200
 	got     []ledger.Record
 	calls   int
 	token   string
+	panics  int // how often asking it panics
 }
 
-func (c *central) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (c *unit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.panics > 0 {
+		c.panics--
+		panic("a mistake")
+	}
 	c.calls++
 	c.token = q.Header.Get("Authorization")
 	if len(c.answers) > 0 {
@@ -89,26 +92,29 @@ func (c *central) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 // RoundTrip lets the central unit be asked without a connection, which a synctest bubble cannot wait for.
-func (c *central) RoundTrip(q *http.Request) (*http.Response, error) {
+func (c *unit) RoundTrip(q *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, q)
 	return w.Result(), nil
 }
 
-func (c *central) records() []ledger.Record {
+func (c *unit) records() []ledger.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]ledger.Record(nil), c.got...)
 }
 
 // start runs a recorder inside a bubble until the test ends.
-func start(t *testing.T, c *central) *Recorder {
+func start(t *testing.T, c *unit, change ...func(*Options)) *Recorder {
 	t.Helper()
-	r, err := New(Options{URL: "http://127.0.0.1:1"})
+	o := Options{URL: "http://127.0.0.1:1", transport: c}
+	for _, f := range change {
+		f(&o)
+	}
+	r, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.post.client = &http.Client{Transport: c}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = r.Run(ctx) }()
@@ -131,7 +137,7 @@ func unzip(t *testing.T, data []byte) []byte {
 
 func TestRecordsAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &central{}
+		c := &unit{}
 		r := start(t, c)
 		s := snapshot(t, 3)
 		r.Tell(decision(s, "n0001"))
@@ -203,7 +209,7 @@ func TestManyCandidatesAreCut(t *testing.T) {
 
 func TestDeliveryIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &central{answers: []int{503, 401, 302, 404, 500}}
+		c := &unit{answers: []int{503, 401, 302, 404, 500}}
 		r := start(t, c)
 		r.Tell(decision(snapshot(t, 1), "n0000"))
 		time.Sleep(5 * time.Minute)
@@ -216,14 +222,18 @@ func TestDeliveryIsTriedAgain(t *testing.T) {
 // One record that is refused takes no others along, and is not sent for ever.
 func TestRefusedRecordsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &central{answers: []int{400, 200, 422}}
-		r := start(t, c)
-		for range 3 {
+		var log bytes.Buffer
+		c := &unit{answers: []int{400, 200, 422, 422}}
+		r := start(t, c, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		for range 4 {
 			r.Tell(decision(snapshot(t, 1), "n0000"))
 		}
 		time.Sleep(time.Minute)
-		if got := c.records(); len(got) != 2 || c.calls != 4 {
+		if got := c.records(); len(got) != 2 || c.calls != 5 {
 			t.Errorf("%d records in %d requests", len(got), c.calls)
+		}
+		if n := strings.Count(log.String(), "refused"); n != 1 {
+			t.Errorf("said %d times:\n%s", n, &log)
 		}
 	})
 }
@@ -255,19 +265,116 @@ func TestTheOldestAreDropped(t *testing.T) {
 	}
 }
 
+// Drafts wait for somebody else: what they may hold together is bounded, and given back.
+func TestDraftsAreBounded(t *testing.T) {
+	r, err := New(Options{URL: "http://127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := snapshot(t, 5000)
+	var drafts []*Draft
+	for range 80 { // 400,000 nodes
+		drafts = append(drafts, r.Draft(decision(large, "n0000")))
+	}
+	full := 0
+	for _, d := range drafts {
+		if d.Snapshot != nil {
+			full++
+		} else if d.NoSnapshot == "" {
+			t.Error("it is not said why there is no snapshot")
+		}
+	}
+	if full != maxDraftNodes/5000 || r.drafted > maxDraftNodes {
+		t.Errorf("%d drafts with %d nodes wait", full, r.drafted)
+	}
+	for _, d := range drafts[1:] {
+		r.Discard(d)
+	}
+	r.Discard(nil)
+	if r.drafted != 5000 || len(r.told) != 0 || len(r.free) > maxFree {
+		t.Errorf("%d nodes wait", r.drafted)
+	}
+	r.Send(drafts[0])
+	if r.drafted != 0 || r.nodes != 5000 || len(r.told) != 1 || r.told[0].Snapshot == nil {
+		t.Errorf("%d and %d nodes wait", r.drafted, r.nodes)
+	}
+}
+
 func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &central{}
-		r, err := New(Options{URL: "http://127.0.0.1:1"})
+		c := &unit{}
+		r, err := New(Options{URL: "http://127.0.0.1:1", transport: c})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.post.client = &http.Client{Transport: c}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		r.Tell(decision(snapshot(t, 1), "n0000"))
 		if err := r.Run(ctx); err != nil || len(c.records()) != 1 {
 			t.Errorf("%d records, error %v", len(c.records()), err)
+		}
+	})
+}
+
+// What is lost while the central unit is away is said once a minute, with how much it was.
+func TestLossesAreSaidSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		r, err := New(Options{URL: "http://127.0.0.1:1", Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range maxQueue + 600 {
+			r.keep(ledger.Record{ID: "x"})
+			time.Sleep(time.Second / 10)
+		}
+		if n := strings.Count(log.String(), "are lost"); n != 1 || !strings.Contains(log.String(), "number=1 ") {
+			t.Errorf("said %d times in a minute:\n%s", n, &log)
+		}
+		log.Reset()
+		time.Sleep(time.Second)
+		r.keep(ledger.Record{ID: "x"})
+		if !strings.Contains(log.String(), "number=600 ") {
+			t.Errorf("after a minute: %s", &log)
+		}
+	})
+}
+
+// A mistake of ours in writing one decision costs its snapshot, not the scheduler.
+func TestPanicsAreSurvived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		c := &unit{panics: 1}
+		r := start(t, c, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		s := snapshot(t, 2)
+		s.Nodes[1].Site = nil
+		r.Tell(decision(s, "n0001"))
+		r.Tell(decision(snapshot(t, 2), "n0001"))
+		time.Sleep(5 * time.Minute)
+		got := c.records()
+		if len(got) != 2 || c.panics != 0 {
+			t.Fatalf("%d records\n%s", len(got), &log)
+		}
+		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "without its snapshot") || got[0].Node != "n0001" || got[1].Snapshot == nil {
+			t.Errorf("recorded %+v", got[0])
+		}
+		if n := strings.Count(log.String(), "panic"); n < 2 {
+			t.Errorf("the log is %s", &log)
+		}
+		// Whoever tells nonsense gets the panic, and does not stop who tells next.
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("a node that is nil was taken")
+				}
+			}()
+			s.Nodes[0] = nil
+			r.Tell(decision(s, "n0001"))
+		}()
+		r.Tell(decision(snapshot(t, 2), "n0001"))
+		time.Sleep(time.Minute)
+		if n := len(c.records()); n != 3 {
+			t.Errorf("%d records", n)
 		}
 	})
 }
@@ -281,7 +388,7 @@ func TestNobodyToTell(t *testing.T) {
 }
 
 func TestTheTokenAndTheCertificates(t *testing.T) {
-	c := &central{}
+	c := &unit{}
 	server := httptest.NewTLSServer(c)
 	defer server.Close()
 	dir := t.TempDir()
@@ -290,50 +397,25 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	send := func() error { return r.post.send(t.Context(), []ledger.Record{{ID: "x", At: noon}}) }
-	if err := send(); err == nil || !strings.Contains(err.Error(), "certificates to trust") {
+	deliver := func() error { return send(t.Context(), r.client, []ledger.Record{{ID: "x", At: noon}}) }
+	if err := deliver(); err == nil || !strings.Contains(err.Error(), "reading the token") {
 		t.Errorf("error %v without files", err)
 	}
 	pem := "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString(server.Certificate().Raw) + "\n" + "-----END CERTIFICATE-----\n"
 	if err := os.WriteFile(ca, []byte(pem), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := send(); err == nil || !strings.Contains(err.Error(), "reading the token") {
-		t.Errorf("error %v without a token", err)
-	}
 	for _, text := range []string{"one\n", "two"} { // it is rotated
 		if err := os.WriteFile(token, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := send(); err != nil || c.token != "Bearer "+strings.TrimSpace(text) {
+		if err := deliver(); err != nil || c.token != "Bearer "+strings.TrimSpace(text) {
 			t.Errorf("error %v; %q was sent", err, c.token)
 		}
 	}
 	for _, url := range []string{"", "ftp://x", "https://user:secret@x", "http://kubenergy-controller:9443", "https://x/%zz"} {
 		if _, err := New(Options{URL: url, TokenFile: token}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: error %v", url, err)
-		}
-	}
-}
-
-func TestOwner(t *testing.T) {
-	owned := func(kind, name string, labels map[string]string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: "pod", Labels: labels, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}},
-		}}
-	}
-	for _, c := range []struct {
-		pod  *v1.Pod
-		want string
-	}{
-		{&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pod"}}, "Pod/pod"},
-		{owned("Job", "nightly", nil), "Job/nightly"},
-		{owned("ReplicaSet", "web-5d4f", map[string]string{"pod-template-hash": "5d4f"}), "Deployment/web"},
-		{owned("ReplicaSet", "web-5d4f", nil), "ReplicaSet/web-5d4f"},
-		{owned("StatefulSet", "db", nil), "StatefulSet/db"},
-	} {
-		if kind, name := Owner(c.pod); kind+"/"+name != c.want {
-			t.Errorf("%s/%s, want %s", kind, name, c.want)
 		}
 	}
 }

@@ -32,7 +32,15 @@ var strategies = []string{"exec", "energy", "carbon"}
 // every pod is still bound.
 func TestEndToEnd(t *testing.T) {
 	w := shared
-	c := w.controller(t, nil)
+	// What was drawn before the agents came would be estimated, and is not theirs.
+	c := w.controller(t, nil, "--agentless=false")
+	// Pods know the API by what this ConfigMap says.
+	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
+	eventually(t, time.Minute, "the controller tells what it is known by", func() bool {
+		m, err := w.client.CoreV1().ConfigMaps(kube.Namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
+		own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
+		return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) && os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
+	})
 	w.scheduler(t, c)
 	meters, stopMeters := w.agents(t, c)
 	eventually(t, time.Minute, "all nodes have live watts", func() bool {

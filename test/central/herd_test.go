@@ -19,6 +19,9 @@ import (
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/kubenergy/kubenergy/controller/server"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -138,13 +141,16 @@ func (f *feeder) kill() {
 // lives starts and kills the agent so many times, then starts it once more.
 func (f *feeder) lives(kills int) error {
 	points := []point{anywhere, beforeAck, anywhere, beforeWrite, anywhere, halfAck}
+	longest := 400 * time.Millisecond
+	if long() {
+		longest = 6 * time.Second // so that they are killed for as long as the controller is
+	}
 	for i := range kills {
 		if err := f.start(); err != nil {
 			return err
 		}
-		const longest = 400 * time.Millisecond
+		time.Sleep(rand.N(longest))
 		if at := points[i%len(points)]; at == anywhere {
-			time.Sleep(rand.N(longest))
 			f.kill()
 		} else if !f.wire.wait(f.node, f.wire.set(f.node, at, f.kill), 5*time.Second) {
 			f.kill() // nothing passes while the controller is dead
@@ -227,7 +233,14 @@ func (c *central) sums(t *testing.T, from time.Time) (booked map[string]map[feed
 // verify compares the ledger with what was used, to the microjoule. Of some nodes only the sum is known.
 func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, sums map[string]energy.Microjoules) {
 	t.Helper()
-	booked, total := c.sums(t, from)
+	var booked map[string]map[feed.Key]feed.Sum
+	var total energy.Microjoules
+	// What is in the journal is summed up before an answer if it is little, and otherwise every half a minute.
+	eventually(t, time.Minute, "all is summed up", func() bool {
+		folded := c.statistics(t).Journal == 0
+		booked, total = c.sums(t, from)
+		return folded
+	})
 	var all energy.Microjoules
 	wrong, consumers := 0, 0
 	for node, used := range sums {
@@ -268,6 +281,14 @@ func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, 
 	}
 	c.audit(t)
 	t.Logf("%d µJ used and booked, by %d consumers of %d nodes in %v steps, and by %v", all, consumers, len(steps), steps, sums)
+}
+
+func (c *central) statistics(t *testing.T) (s server.Statistics) {
+	t.Helper()
+	if err := c.ask(t, "/api/v1/ledger/statistics", &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // audit has the ledger look at itself.

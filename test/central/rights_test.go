@@ -119,8 +119,15 @@ func TestForgedAndReplayed(t *testing.T) {
 		t.Fatal(err)
 	}
 	forger := []struct{ node, token string }{
-		{"node-1", own}, {"elsewhere", own}, {"node-1", unbound}, {"node-0", unbound}, {"node-0", other}, {"node-0", elsewhere.Status.Token},
-		{"node-0", ""}, {"node-0", "garbage"}, {"node-0", own[:len(own)-2] + "xx"},
+		{"node-1", own},
+		{"elsewhere", own},
+		{"node-1", unbound},
+		{"node-0", unbound},
+		{"node-0", other},
+		{"node-0", elsewhere.Status.Token},
+		{"node-0", ""},
+		{"node-0", "garbage"},
+		{"node-0", own[:len(own)-2] + "xx"},
 	}
 	statuses := c.flood(t, attempts, func(i int) ([]byte, string) {
 		f := forger[i%len(forger)]

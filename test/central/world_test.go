@@ -280,7 +280,7 @@ func (c *central) launch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.process = p
+	c.process, c.client = p, nil
 }
 
 func (c *central) answers(t *testing.T) bool {

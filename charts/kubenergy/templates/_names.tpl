@@ -1,5 +1,8 @@
 {{/* Names are fixed: there is one KubEnergy in a cluster, in a namespace whose name is compiled in. */}}
 {{- define "kubenergy.namespace" -}}
+{{- if not (and .Values.ledger .Values.api) -}}
+{{- fail "values of this release are missing: upgrade with --reset-then-reuse-values in place of --reuse-values" -}}
+{{- end -}}
 {{- if ne .Release.Namespace "kubenergy-system" -}}
 {{- fail (printf "KubEnergy must be installed in the namespace kubenergy-system, not in %s: its programs and policies know that name. Use --namespace kubenergy-system --create-namespace" .Release.Namespace) -}}
 {{- end -}}

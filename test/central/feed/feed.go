@@ -4,6 +4,7 @@ package feed
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -68,7 +69,7 @@ func UID(seed, place, generation uint64) string {
 	}
 	h := fnv.New128a()
 	_, _ = h.Write(raw[:])
-	x := fmt.Sprintf("%x", h.Sum(nil))
+	x := hex.EncodeToString(h.Sum(nil))
 	return strings.Join([]string{x[:8], x[8:12], x[12:16], x[16:20], x[20:]}, "-")
 }
 
@@ -78,7 +79,7 @@ type Sum struct {
 	CPU           time.Duration
 }
 
-// A Key names a consumer as the ledger does: its kind, and what batches call it, pods without their containers.
+// A Key names a consumer as the ledger does: its kind, and what batches call it, pods without their containers; what is nobody's is called as its kind.
 type Key struct{ Kind, Name string }
 
 // Truth returns what a node's consumers used in so many steps.
@@ -90,9 +91,9 @@ func Truth(node string, steps uint64) map[Key]Sum {
 	}
 	for number := range steps {
 		a := Step(node, number)
-		add(Key{Kind: "idle"}, Sum{Dynamic: a.Idle})
-		add(Key{Kind: "platform"}, Sum{Dynamic: a.Platform})
-		add(Key{Kind: "unknown"}, Sum{Dynamic: a.Unknown})
+		add(Key{"idle", "idle"}, Sum{Dynamic: a.Idle})
+		add(Key{"platform", "platform"}, Sum{Dynamic: a.Platform})
+		add(Key{"unknown", "unknown"}, Sum{Dynamic: a.Unknown})
 		for _, s := range a.Shares {
 			add(keyOf(s.ID), Sum{s.Dynamic, s.Idle, s.CPU})
 		}

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-func TestHoldsAndReleasesAreTold(t *testing.T) {
+func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 	var mu sync.Mutex
-	var told []Told
+	var recorded []Record
 	listen := func(_ *world, c *Config) {
-		told = nil
-		c.Told = func(d Told) {
+		recorded = nil
+		c.Record = func(d Record) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, d)
+			recorded = append(recorded, d)
 		}
 	}
 	during(t, listen, func(w *world) {
@@ -25,12 +25,12 @@ func TestHoldsAndReleasesAreTold(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) != 2 {
-			t.Fatalf("told %d times: %+v", len(told), told)
+		if len(recorded) != 2 {
+			t.Fatalf("recorded %d times: %+v", len(recorded), recorded)
 		}
-		held, released := told[0], told[1]
+		held, released := recorded[0], recorded[1]
 		if held.Release || !held.Job || held.Namespace != "default" || held.Name != "j" || held.UID == "" || held.Kind != "CheaperLater" {
-			t.Errorf("told of the hold: %+v", held)
+			t.Errorf("recorded of the hold: %+v", held)
 		}
 		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute || held.At.Sub(began) > time.Minute {
 			t.Errorf("held after %v until %v", held.At.Sub(began), until)
@@ -39,17 +39,17 @@ func TestHoldsAndReleasesAreTold(t *testing.T) {
 			t.Errorf("decided again it is %+v", d)
 		}
 		if !released.Release || released.UID != held.UID || released.Kind != reasonReleased || released.At.Before(held.Start.Add(-time.Minute)) {
-			t.Errorf("told of the release: %+v", released)
+			t.Errorf("recorded of the release: %+v", released)
 		}
 	})
 }
 
-// The same hold is told again when its window moves, and not when it does not.
-func TestMovedHoldsAreToldAgain(t *testing.T) {
+// The same hold is recorded again when its window moves, and not when it does not.
+func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
 	listen := func(_ *world, c *Config) {
-		c.Told = func(d Told) {
+		c.Record = func(d Record) {
 			mu.Lock()
 			defer mu.Unlock()
 			if !d.Release {
@@ -69,7 +69,7 @@ func TestMovedHoldsAreToldAgain(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(starts) != 2 || starts[1].Sub(starts[0]) < 50*time.Minute {
-			t.Errorf("told of starts at %v", starts)
+			t.Errorf("recorded of starts at %v", starts)
 		}
 	})
 }

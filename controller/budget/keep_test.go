@@ -1,0 +1,106 @@
+package budget
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays short.
+func TestFormerLimitsAreForgotten(t *testing.T) {
+	clock := &clockAt{monday.Add(time.Hour)}
+	w := newWorld(t, newJob("j", annotated(map[string]string{kube.AnnotationBudgetAction: "notify"})))
+	e := w.engine("a", nil, clock.now)
+	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
+	limits := maxTaken + 4
+	for i := range limits {
+		j := w.job("j")
+		j.Annotations[kube.AnnotationBudgetKWh] = fmt.Sprintf("0.1%03d", i)
+		if err := w.api.Update(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+		e.Saw(j)
+		for range 2 {
+			e.lookAndSend(t.Context())
+			clock.at = clock.at.Add(time.Minute)
+		}
+		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > 2*begunLength || !strings.Contains(text, ":d") {
+			t.Fatalf("limit %d: %q", i, text)
+		}
+	}
+	if w.posted() != limits {
+		t.Errorf("told %d times of %d limits", w.posted(), limits)
+	}
+}
+
+// TestMoreThanCanBeRemembered: what cannot be remembered is not done over and over but not at all, and that is said once. What
+// suspends is remembered before all else.
+func TestMoreThanCanBeRemembered(t *testing.T) {
+	clock := &clockAt{monday.Add(time.Hour)}
+	w := newWorld(t, newJob("j", nil))
+	for i := range 7 {
+		var actions []v1alpha1.BudgetAction
+		for at := range int32(16) {
+			actions = append(actions, v1alpha1.BudgetAction{At: 60 + at, Do: v1alpha1.DeedNotify})
+		}
+		if i == 6 {
+			actions[15] = v1alpha1.BudgetAction{At: 100, Do: v1alpha1.DeedSuspend}
+		}
+		b := newBudget(func(b *v1alpha1.EnergyBudget) {
+			b.Name, b.UID = fmt.Sprint("each-", i), ""
+			b.Spec.Per, b.Spec.Period.Type, b.Spec.Limits.EnergyKWh = v1alpha1.PerWorkload, v1alpha1.PeriodLifetime, new(2.0)
+		}, actions...)
+		if i == 6 {
+			b.Spec.Limits.EnergyKWh = new(0.5)
+		}
+		if err := w.api.Create(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := w.engine("a", nil, clock.now)
+	w.used(monday, monday.Add(time.Minute), 3*oneKWh, "team", "Job/j")
+	for range 12 {
+		e.lookAndSend(t.Context())
+		clock.at = clock.at.Add(time.Minute)
+		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > maxTakenText {
+			t.Fatalf("%d bytes", len(text))
+		}
+	}
+	keys := map[string]int{}
+	for _, m := range w.posts {
+		keys[m.Key]++
+	}
+	if len(keys) != len(w.posts) || len(keys) < maxTakenText/begunLength-1 || len(keys) >= 7*16-1 {
+		t.Errorf("told %d times of %d actions", len(w.posts), len(keys))
+	}
+	if n := count(w.events()["Job/j"], eventTooMany); n != 1 || strings.Count(w.logged(), "too many budgets") != 1 {
+		t.Errorf("%d events: %s", n, w.logged())
+	}
+	e.forget(nil, nil)
+	if len(e.full.said) > 0 {
+		t.Error("it is remembered of what is gone")
+	}
+}
+
+func TestSuspendingFitsFirst(t *testing.T) {
+	a := &allowance{object: newJob("j", nil), actions: []v1alpha1.BudgetAction{{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend}}}
+	all := taken{}
+	for i := range (maxTakenText - begunLength) / doneLength {
+		all[fmt.Sprint(i)] = begun{done: true}
+	}
+	due := a.fitting(all, a.actions)
+	if len(due) != 1 || due[0].Do != v1alpha1.DeedSuspend {
+		t.Errorf("%+v", due)
+	}
+	if due := a.fitting(taken{}, a.actions); len(due) != 2 {
+		t.Errorf("%+v", due)
+	}
+	const longest = "0123456789:1234567890.32 "
+	if len(longest) != begunLength || noticeAttempts > 99 {
+		t.Error("what is remembered is longer than it is taken for")
+	}
+}

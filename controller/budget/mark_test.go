@@ -1,0 +1,47 @@
+package budget
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// TestMarksSayWhatIsSo: nothing is marked exceeded before it is, nor by how much where no limit of energy is.
+func TestMarksSayWhatIsSo(t *testing.T) {
+	early := []v1alpha1.BudgetAction{{At: 50, Do: v1alpha1.DeedAnnotate}, {At: 80, Do: v1alpha1.DeedLabel}} // from before that was refused
+	carbon := v1alpha1.BudgetLimits{CarbonGrams: new(100.0)}
+	for name, tc := range map[string]struct {
+		used   float64
+		limits v1alpha1.BudgetLimits
+		marked bool
+		by     string
+	}{
+		"a part":               {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
+		"all":                  {used: 1.25, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, marked: true, by: "0.250000"},
+		"of emissions":         {used: 1, limits: carbon, marked: true},
+		"of emissions, a part": {used: 0.15, limits: carbon},
+		"not of energy":        {used: 1, limits: v1alpha1.BudgetLimits{EnergyKWh: new(5.0), CarbonGrams: new(100.0)}, marked: true},
+	} {
+		for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
+			t.Run(name+" per "+per, func(t *testing.T) {
+				clock := &clockAt{monday.Add(time.Hour)}
+				w := newWorld(t, newJob("j", nil), newBudget(func(b *v1alpha1.EnergyBudget) {
+					b.Spec.Per, b.Spec.Limits, b.Spec.Period.Type = per, tc.limits, v1alpha1.PeriodLifetime
+				}, early...))
+				w.used(monday, monday.Add(time.Minute), energyOf(tc.used), "team", "Job/j")
+				e := w.engine("a", nil, clock.now)
+				for range 2 {
+					e.lookAndSend(t.Context())
+				}
+				j := w.job("j")
+				by, has := j.Annotations[kube.AnnotationBudgetExceededBy]
+				if (j.Annotations[kube.AnnotationBudgetExceeded] != "") != tc.marked || (j.Labels[kube.AnnotationBudgetExceeded] != "") != tc.marked ||
+					by != tc.by || has != (tc.by != "") {
+					t.Errorf("%v %v", j.Annotations, j.Labels)
+				}
+			})
+		}
+	}
+}

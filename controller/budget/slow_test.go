@@ -1,0 +1,129 @@
+package budget
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+)
+
+// TestNobodyWaitsForSlowActions: while the API server takes seconds for each mark and each event, another budget's Jobs are
+// suspended at the next look; and what takes longer than others wait with taking over is still done once.
+func TestNobodyWaitsForSlowActions(t *testing.T) {
+	const pods, slow = 100, 2 * time.Second // about a minute in all
+	synctest.Test(t, func(t *testing.T) {
+		marks := newBudget(func(b *v1alpha1.EnergyBudget) {
+			b.Name, b.UID, b.Spec.Period.Type = "marks", "marks", v1alpha1.PeriodLifetime
+		},
+			do(v1alpha1.DeedLabel, v1alpha1.DeedEvent)...)
+		suspends := newBudget(func(b *v1alpha1.EnergyBudget) { b.Namespace, b.Spec.Period.Type = "others", v1alpha1.PeriodLifetime }, do(v1alpha1.DeedSuspend)...)
+		job := newJob("hungry", nil)
+		job.Namespace = "others"
+		w := newWorld(t, marks, suspends, job)
+		for i := range pods {
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("p", i))}}
+			if err := w.api.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var mu sync.Mutex
+		marked, said := map[string]int{}, 0
+		sleep := func(ctx context.Context) error {
+			select {
+			case <-time.After(slow):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		api := interceptor.NewClient(w.api, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if o.GetNamespace() == "team" {
+					if err := sleep(ctx); err != nil {
+						return err
+					}
+					mu.Lock()
+					marked[o.GetName()]++
+					mu.Unlock()
+				}
+				return c.Patch(ctx, o, p, opts...)
+			},
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if _, is := o.(*eventsv1.Event); is && o.GetNamespace() == "team" {
+					if err := sleep(ctx); err != nil {
+						return err
+					}
+					mu.Lock()
+					said++
+					mu.Unlock()
+				}
+				return c.Create(ctx, o, opts...)
+			},
+		})
+		start := time.Now()
+		w.used(start.Add(-time.Hour), start, 2*oneKWh, "team", "Deployment/shop")
+		w.used(start.Add(-time.Hour), start, oneKWh/2, "others", "Job/hungry")
+		ctx, cancel := context.WithCancel(t.Context())
+		e := w.engine("a", api, nil)
+		ended := make(chan error)
+		go func() { ended <- e.Run(ctx) }()
+		time.Sleep(6 * time.Second)
+		w.used(start, start.Add(time.Second), oneKWh, "others", "Job/hungry")
+		time.Sleep(defaultEvery + time.Second)
+		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !*job.Spec.Suspend {
+			t.Error("its Job waits for another budget's marks", err)
+		}
+		time.Sleep(2 * time.Minute)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if len(marked) != pods || said != 1 {
+			t.Errorf("%d pods are marked, %d events written", len(marked), said)
+		}
+		for name, n := range marked {
+			if n != 1 {
+				t.Errorf("%s is written on %d times", name, n)
+			}
+		}
+		for _, a := range w.budget("marks").Status.Actions {
+			if a.Done == nil || a.Attempts != 1 {
+				t.Errorf("%+v", a)
+			}
+		}
+		p := &v1.Pod{}
+		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: "p7"}, p); err != nil || p.Labels[kube.AnnotationBudgetExceeded] != "true" {
+			t.Error(p.Labels, err)
+		}
+	})
+}
+
+// TestErrandsAreBounded: what does not fit is left to be taken over.
+func TestErrandsAreBounded(t *testing.T) {
+	e := newWorld(t).engine("a", nil, time.Now)
+	for range maxErrands + 5 {
+		e.send(e.telling, &errand{keys: []string{"k"}, do: func(context.Context) {}})
+	}
+	if len(e.telling) != maxErrands || e.busy.keys["k"] != maxErrands {
+		t.Error(len(e.telling), e.busy.keys)
+	}
+	for range maxErrands {
+		e.runOne(t.Context(), <-e.telling)
+	}
+	if e.busy.with("k") || len(e.busy.keys) > 0 {
+		t.Error(e.busy.keys)
+	}
+	e.runOne(t.Context(), &errand{keys: []string{"k"}, do: func(context.Context) { panic("!") }})
+}

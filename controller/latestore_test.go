@@ -1,0 +1,49 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+)
+
+// TestStoreThatComesLater checks that a database which is away when we begin is only that: away.
+func TestStoreThatComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := true
+		open := func(context.Context) (ledger.Store, error) {
+			if away {
+				return nil, errors.New("connection refused")
+			}
+			return &ledgertest.Store{}, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := openLate(ctx, open, slog.New(slog.DiscardHandler))
+		ended := make(chan error)
+		go func() { ended <- s.run(ctx) }()
+		if _, _, err := s.Book(ctx, nil); !errors.Is(err, ledger.ErrReadOnly) {
+			t.Errorf("booking fails with %v: agents are not told to wait", err)
+		}
+		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); !errors.Is(err, ledger.ErrReadOnly) {
+			t.Errorf("asking fails with %v", err)
+		}
+		time.Sleep(3 * retryToOpen)
+		away = false
+		time.Sleep(2 * retryToOpen)
+		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); err != nil {
+			t.Errorf("it is back, and asking fails with %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

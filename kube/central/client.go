@@ -1,0 +1,209 @@
+package central
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Options say where the central unit is, and with what to ask it.
+type Options struct {
+	URL       string           // without a path, as https://kubenergy-controller.kubenergy-system.svc:9443
+	TokenFile string           // of a bearer token; read before each request. "": none
+	CAFile    string           // of certificates to trust; read before each request. "": the system's
+	Now       func() time.Time // nil: time.Now
+
+	Transport http.RoundTripper // in place of the network, for tests
+}
+
+const (
+	timeout      = 10 * time.Second
+	maxIdleConns = 2
+	idleFor      = 90 * time.Second
+	mostHeader   = 32 << 10
+	mostToken    = 64 << 10
+	mostCA       = 1 << 20
+	mostError    = 200 // bytes of an answer's text that are told
+)
+
+// A Client asks the central unit. It is used by one goroutine.
+type Client struct {
+	o      Options
+	root   string
+	client *http.Client
+	ca     []byte // what the client trusts
+}
+
+// New checks the options. Files are read when they are needed: they may come later.
+func New(o Options) (*Client, error) {
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil:
+		return nil, errors.New("the URL of the central unit cannot be read") // what was given may hold a password
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("URL %q of the central unit: want http or https, with a host", u.Redacted())
+	case u.User != nil:
+		return nil, errors.New("the URL of the central unit holds a password: use a token file")
+	case u.Scheme == "http" && !loopback(u.Hostname()):
+		return nil, fmt.Errorf("URL %q of the central unit needs https: http is for loopback addresses", u.Redacted())
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Client{o: o, root: strings.TrimRight(u.String(), "/")}
+	if o.Transport != nil {
+		c.client = &http.Client{Transport: o.Transport}
+	}
+	return c, nil
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// A Request is what is asked.
+type Request struct {
+	Method, Path string
+	Header       map[string]string
+	Body         []byte
+	Most         int64 // bytes of an answer that is a success
+}
+
+// An Answer is one that is a success, or 304.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	At     time.Time // when its header was there
+}
+
+// Refused is an answer that is no success.
+type Refused struct {
+	Status int
+	Text   string // its beginning, in one line
+}
+
+func (e *Refused) Error() string {
+	return fmt.Sprintf("the central unit answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
+}
+
+// Do asks, and reads the whole answer. The error is a [*Refused] if there is one that is no success.
+func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, r.Method, c.root+r.Path, bytes.NewReader(r.Body))
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range r.Header {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("User-Agent", "kubenergy-scheduler")
+	if c.o.TokenFile != "" {
+		token, err := readToken(c.o.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if err := c.connect(); err != nil {
+		return nil, err
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a := &Answer{Status: response.StatusCode, Header: response.Header, At: c.o.Now()}
+	switch {
+	case a.Status == http.StatusNotModified:
+		return a, nil
+	case a.Status < http.StatusOK || a.Status >= http.StatusMultipleChoices:
+		text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // what there is of it
+		return nil, &Refused{a.Status, strings.ToValidUTF8(strings.Join(strings.Fields(string(text)), " "), "?")}
+	}
+	if a.Body, err = io.ReadAll(io.LimitReader(response.Body, r.Most+1)); err != nil {
+		return nil, fmt.Errorf("reading the answer of the central unit: %w", err)
+	}
+	if int64(len(a.Body)) > r.Most {
+		return nil, fmt.Errorf("the answer of the central unit has more than %d bytes", r.Most)
+	}
+	return a, nil
+}
+
+// connect makes a client that trusts what the file holds now.
+func (c *Client) connect() error {
+	if c.o.Transport != nil {
+		return nil
+	}
+	var ca []byte
+	if c.o.CAFile != "" {
+		var err error
+		if ca, err = readFile(c.o.CAFile, mostCA); err != nil {
+			return fmt.Errorf("reading the certificates to trust: %w", err)
+		}
+	}
+	if c.client != nil && bytes.Equal(ca, c.ca) {
+		return nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.o.CAFile != "" {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(ca) {
+			return fmt.Errorf("reading the certificates to trust: %s holds none", c.o.CAFile)
+		}
+	}
+	c.Close()
+	c.client, c.ca = &http.Client{
+		Transport: &http.Transport{ // without a proxy: the central unit stands in the cluster
+			TLSClientConfig: config, TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true,
+			MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: mostHeader,
+		},
+		// Following a redirect would show the token to whoever is named there.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, ca
+	return nil
+}
+
+// Close ends connections that wait for the next request.
+func (c *Client) Close() {
+	if c.client != nil {
+		c.client.CloseIdleConnections()
+	}
+}
+
+func readToken(file string) (string, error) {
+	data, err := readFile(file, mostToken)
+	if err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return "", fmt.Errorf("reading the token: %s holds none", file)
+	}
+	return token, nil
+}
+
+func readFile(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s is too large", name)
+	}
+	return data, err
+}

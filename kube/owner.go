@@ -1,0 +1,24 @@
+package kube
+
+import (
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where it has
+// none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, which nobody knows it by.
+func OwnerOf(pod *v1.Pod) (kind, name string) {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind == "Node" {
+		return "Pod", pod.Name
+	}
+	if hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
+		if deployment, ok := strings.CutSuffix(owner.Name, "-"+hash); ok && deployment != "" {
+			return "Deployment", deployment
+		}
+	}
+	return owner.Kind, owner.Name
+}

@@ -1,0 +1,204 @@
+package central
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
+	"github.com/kubenergy/kubenergy/energy"
+)
+
+// long reports whether tests run at full length.
+func long() bool { return os.Getenv("KUBENERGY_LONG") != "" }
+
+// TestKill kills the controller and agents, again and again and at once, while energy is delivered: at random moments, and
+// before a batch is written, in between, and before it is acknowledged. What is booked in the end is what was used.
+func TestKill(t *testing.T) {
+	kills := 10
+	if long() {
+		kills = 200
+	}
+	engines(t, func(t *testing.T, e *engine) {
+		k := newKilled(t, e)
+		agent := k.newMetered(t)
+		began, fed := time.Now(), len(k.herd.all)
+		killed := k.herd.start((kills + fed - 1) / fed)
+		agent.lives(kills / 5)
+		k.controllers(t, kills)
+		if err := killed(); err != nil {
+			t.Fatal(err)
+		}
+		used := agent.finish(t, k.c)
+		steps := k.herd.finish(t, 2*time.Minute)
+		t.Logf("%d kills of the controller: %v; of a batch that was on its way when it was killed, %d times the store had it, %d times not; %d kills of agents, "+
+			"%d of the released agent; %v; in %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire, time.Since(began).Round(time.Second))
+		k.wire.check(t)
+		k.c.verify(t, k.herd.began, steps, map[string]energy.Microjoules{agent.node: used})
+		if err := k.c.stop(); err != nil {
+			t.Error(err)
+		}
+		e.whole(t, k.c, len(steps)+1)
+	})
+}
+
+// killed is a controller that gets killed.
+type killed struct {
+	e    *engine
+	c    *central
+	herd *herd
+	wire *wire
+
+	kills       int
+	by          map[point]int
+	had, hadNot int // batches that were sent and not acknowledged when it was killed
+}
+
+func newKilled(t *testing.T, e *engine) *killed {
+	t.Helper()
+	w := shared
+	const hosts = 4
+	h := w.newHerd(t, hosts)
+	c := w.controller(t, e.env(), "--agentless=false", "--host-tokens-file="+h.tokens)
+	k := &killed{e: e, c: c, herd: h, wire: newWire(t, c), by: map[point]int{}}
+	h.connect(k.wire)
+	return k
+}
+
+// controllers kills the controller so many times, and starts it once more.
+func (k *killed) controllers(t *testing.T, kills int) {
+	t.Helper()
+	points := []point{anywhere, beforeAck, whileWriting, beforeWrite, anywhere, whileWriting, halfAck}
+	const (
+		patience = 10 * time.Second
+		longest  = 300 * time.Millisecond
+	)
+	for k.kills < kills {
+		at := points[k.kills%len(points)]
+		if at == anywhere {
+			time.Sleep(rand.N(longest))
+			k.c.kill()
+			k.note(anywhere)
+		} else if tr := k.wire.set("", at, k.c.kill); !k.wire.wait("", tr, patience) {
+			k.c.kill()
+			k.note(anywhere)
+		} else {
+			k.note(at)
+			if at == whileWriting {
+				if k.e.acked(t, k.c, tr.stream) >= tr.last {
+					k.had++
+				} else {
+					k.hadNot++
+				}
+			}
+		}
+		if k.kills < kills && rand.IntN(8) == 0 { // while it starts
+			k.c.launch(t)
+			time.Sleep(rand.N(2 * longest))
+			k.c.kill()
+			k.note("while it starts")
+		}
+		k.c.begin(t)
+	}
+}
+
+func (k *killed) note(at point) {
+	k.kills++
+	k.by[at]++
+}
+
+// metered is the released agent, of whose node only the sum is known: what its counter has counted.
+type metered struct {
+	node    string
+	kills   int
+	address string
+	counter *killtest.Powercap
+	killer  *killtest.Killer
+	done    chan error
+}
+
+// newMetered starts it. Its counter stands still until it has read it.
+func (k *killed) newMetered(t *testing.T) *metered {
+	t.Helper()
+	counter, err := killtest.NewPowercap(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = counter.Close() })
+	m := &metered{node: meteredNode, address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), counter: counter, done: make(chan error, 1)}
+	token, path := filepath.Join(t.TempDir(), "token"), program(t, "kubenergy-agent")
+	if err := os.WriteFile(token, []byte(tokenOf(m.node)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{
+		"--node-name", m.node, "--listen", m.address, "--interval", "100ms", "--batch-interval", "100ms", "--state-dir", t.TempDir(),
+		"--powercap-root", counter.Root, "--meters", "rapl", "--push-url", k.wire.url, "--push-ca-file", k.wire.caFile, "--push-token-file", token,
+	}
+	m.killer = &killtest.Killer{Longest: time.Second, Command: func() *exec.Cmd { return exec.Command(path, args...) }}
+	t.Cleanup(m.killer.Close)
+	if err := m.killer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the released agent delivers", func() bool { return k.wire.heard(m.node) })
+	const watts = 0.1 // the counter has room for 100 J
+	counter.Start(watts)
+	return m
+}
+
+// lives kills it so many times, at random moments, and starts it once more.
+func (m *metered) lives(kills int) {
+	m.kills = kills
+	go func() {
+		err := m.killer.Kill()
+		if err == nil {
+			err = m.killer.Lives(kills - 1)
+		}
+		m.done <- errors.Join(err, m.killer.Start())
+	}()
+}
+
+// finish stops the counter and returns what it has counted, when that is booked.
+func (m *metered) finish(t *testing.T, c *central) energy.Microjoules {
+	t.Helper()
+	if err := <-m.done; err != nil {
+		t.Fatal(err)
+	}
+	if err := m.counter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	used := energy.Microjoules(m.counter.Used())
+	eventually(t, 2*time.Minute, "the released agent has delivered all", func() bool {
+		if answer, err := http.Post("http://"+m.address+"/forward-metrics", "", nil); err == nil {
+			answer.Body.Close()
+		}
+		return c.energyOf(t, m.node) >= used
+	})
+	if out, err := m.killer.End(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return used
+}
+
+// stop asks the controller to end, and waits for it.
+func (c *central) stop() error {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+	case <-time.After(time.Minute):
+		c.kill()
+		return errors.New("the controller does not end")
+	}
+	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("the controller has ended with %d", code)
+	}
+	return nil
+}

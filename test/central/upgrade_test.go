@@ -1,0 +1,217 @@
+package central
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/ledger/sqlstore"
+)
+
+// TestUpgrade replaces the controller by the next version and puts the old one back, twice, while agents deliver. The next
+// version has one more migration, of the kind that may be undone by the program alone.
+func TestUpgrade(t *testing.T) {
+	next, err := nextVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engines(t, func(t *testing.T, e *engine) {
+		w := shared
+		h := w.newHerd(t, 3)
+		c := w.controller(t, e.env(), "--agentless=false", "--host-tokens-file="+h.tokens)
+		wi := newWire(t, c)
+		h.connect(wi)
+		if err := h.start(0)(); err != nil {
+			t.Fatal(err)
+		}
+		this, schema := c.path, sqlstore.Schema()
+		flow := 2 * time.Second
+		if long() {
+			flow = 20 * time.Second
+		}
+		for i, step := range []struct {
+			path string
+			kill bool
+		}{{next, false}, {this, false}, {next, true}, {this, true}} {
+			before := wi.progress()
+			time.Sleep(flow)
+			if wi.progress() == before {
+				t.Fatalf("before step %d nothing was delivered: %v", i, wi)
+			}
+			if step.kill {
+				c.kill()
+			} else if err := c.stop(); err != nil {
+				t.Fatal(err)
+			}
+			c.path = step.path
+			c.begin(t)
+			if version := c.statistics(t).Schema; version != schema+1 {
+				t.Errorf("after step %d the store is of version %d, want %d", i, version, schema+1)
+			}
+			if booked, total := c.sums(t, h.began); total <= 0 || len(booked) == 0 {
+				t.Errorf("after step %d nothing can be read", i)
+			}
+			c.audit(t)
+		}
+		time.Sleep(flow)
+		steps := h.finish(t, 2*time.Minute)
+		t.Logf("%v", wi)
+		wi.check(t)
+		c.verify(t, h.began, steps, nil)
+		// What the older version wrote last is read by the newer, too.
+		if err := c.stop(); err != nil {
+			t.Error(err)
+		}
+		c.path = next
+		c.begin(t)
+		c.verify(t, h.began, steps, nil)
+		if err := c.stop(); err != nil {
+			t.Error(err)
+		}
+		e.whole(t, c, len(steps))
+		e.refused(t, c, this)
+	})
+}
+
+// nextVersion builds the controller as it will be with one more migration.
+func nextVersion() (string, error) {
+	const schema = "ledger/sqlstore/schema.go"
+	path, err := filepath.Abs(filepath.Join(root, schema))
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	const end, more = "`},\n}\n", "`},\n{additive: true, text: `\nALTER TABLE streams ADD COLUMN remark TEXT NOT NULL DEFAULT '';\nALTER TABLE node_hours ADD COLUMN water BIGINT NOT NULL DEFAULT 0;\n" +
+		"CREATE TABLE remarks (id {serial}, remark TEXT NOT NULL);\nCREATE INDEX remarks_by_text ON remarks (remark);\n`},\n}\n"
+	if strings.Count(string(text), end) != 1 {
+		return "", fmt.Errorf("%s does not look as it did", schema)
+	}
+	dir, err := os.MkdirTemp(shared.dir, "next")
+	if err != nil {
+		return "", err
+	}
+	changed, overlay := filepath.Join(dir, "schema.go"), filepath.Join(dir, "overlay.json")
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(os.WriteFile(changed, []byte(strings.Replace(string(text), end, more, 1)), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+		return "", err
+	}
+	return built("cmd/kubenergy-controller", "-overlay="+overlay)()
+}
+
+// refused checks that a store which says that it needs a newer program than ours is left alone.
+func (e *engine) refused(t *testing.T, c *central, this string) {
+	t.Helper()
+	driver, source := "pgx", e.dsn
+	if e.dsn == "" {
+		driver, source = "sqlite", filepath.Join(c.state, "ledger.db")
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "UPDATE meta SET value = '99' WHERE key IN ('oldest', 'schema')"); err != nil {
+		t.Fatal(err)
+	}
+	before := content(t, db)
+	var file [sha256.Size]byte
+	if e.dsn == "" {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		file = digest(t, source)
+	}
+	mark := logged(c.log)
+	c.path = this
+	c.begin(t)
+	var told string
+	eventually(t, time.Minute, "it says why it does not use the store", func() bool {
+		text, err := os.ReadFile(c.log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = lineWith(string(text[mark:]), "a newer program is needed")
+		return told != ""
+	})
+	t.Logf("a store of a future version: %s", told)
+	if status, body := c.get(t, "/api/v1/ledger?from=-1h", c.token); status == http.StatusOK {
+		t.Errorf("of a store of a future version it tells %s", body)
+	}
+	if status, err := c.post(t, joules(t, "host-0", "future", 1), tokenOf("host-0")); err != nil || status != http.StatusServiceUnavailable {
+		t.Errorf("with a store of a future version, a batch is answered with %d, %v", status, err)
+	}
+	if err := c.stop(); err != nil {
+		t.Error(err)
+	}
+	if e.dsn == "" {
+		if digest(t, source) != file {
+			t.Error("the file has changed")
+		}
+		if db, err = sql.Open(driver, source); err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+	}
+	if after := content(t, db); !slices.Equal(before, after) {
+		t.Errorf("the store was %v, and is now %v", before, after)
+	}
+}
+
+func lineWith(text, part string) string {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, part) {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+func logged(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+func digest(t *testing.T, path string) [sha256.Size]byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sha256.Sum256(data)
+}
+
+// content says what is in a store: how many rows each table has, with their sums, and what it says of itself.
+func content(t *testing.T, db *sql.DB) (all []string) {
+	t.Helper()
+	for _, query := range []string{
+		"SELECT count(*) FROM streams", "SELECT sum(acked) FROM streams", "SELECT count(*) FROM journal", "SELECT count(*) FROM windows",
+		"SELECT count(*) FROM account_hours", "SELECT sum(crc) FROM account_hours", "SELECT sum(crc) FROM account_days", "SELECT sum(crc) FROM node_hours",
+		"SELECT sum(crc) FROM node_days", "SELECT sum(crc) FROM consumers", "SELECT count(*) FROM remarks", "SELECT count(*) FROM meta",
+		"SELECT value FROM meta WHERE key = 'oldest'", "SELECT value FROM meta WHERE key = 'schema'",
+	} {
+		var value string
+		if err := db.QueryRowContext(t.Context(), query).Scan(&value); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, value)
+	}
+	return all
+}
