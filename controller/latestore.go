@@ -171,6 +171,19 @@ func (s *lateStore) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	return store.Statistics(ctx)
 }
 
+// Gauges implements [ledger.Gauger].
+func (s *lateStore) Gauges(ctx context.Context) (ledger.Gauges, error) {
+	store, err := s.get()
+	if err != nil {
+		return ledger.Gauges{}, err
+	}
+	if g, ok := store.(ledger.Gauger); ok {
+		return g.Gauges(ctx)
+	}
+	all, err := store.Statistics(ctx)
+	return ledger.Gauges{Journal: all.Journal, Bytes: all.Bytes}, err
+}
+
 // Close implements [ledger.Store].
 func (s *lateStore) Close() error {
 	s.mu.Lock()

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -18,7 +19,8 @@ type Nanos int64
 // Money converts n to whole units of its currency.
 func (n Nanos) Money() float64 { return float64(n) / 1e9 }
 
-// An Amount is what is summed. Energy is at the node, Facility at the site's meter: with PUE.
+// An Amount is what is summed. Energy is at the node, Facility at the site's meter: with PUE. Times of 292 years, the most that can be
+// told, may be more.
 type Amount struct {
 	Dynamic  energy.Microjoules // because it computed
 	Idle     energy.Microjoules // its part of what is drawn anyway; all of it for the accounts idle, platform and unknown is Dynamic
@@ -48,4 +50,35 @@ func (a *Amount) Add(o *Amount) {
 	a.Uncharted += o.Uncharted
 	a.Unpriced += o.Unpriced
 	a.Unmeasured += o.Unmeasured
+}
+
+// plus is like Add, but what is more than can be counted stays at that. It reports whether everything but times was less.
+func (a *Amount) plus(o *Amount) bool {
+	plus(&a.CPU, o.CPU)
+	plus(&a.Unmeasured, o.Unmeasured)
+	fits := true
+	for _, sum := range [...]struct{ to, by *energy.Microjoules }{
+		{&a.Dynamic, &o.Dynamic}, {&a.Idle, &o.Idle}, {&a.Facility, &o.Facility}, {&a.Estimated, &o.Estimated},
+		{&a.Uncharted, &o.Uncharted}, {&a.Unpriced, &o.Unpriced},
+	} {
+		fits = plus(sum.to, *sum.by) && fits
+	}
+	fits = plus(&a.Carbon, o.Carbon) && fits
+	fits = plus(&a.Cost, o.Cost) && fits
+	used := a.Dynamic
+	return plus(&used, a.Idle) && fits
+}
+
+// plus adds to a number, which stays at the most that can be counted; it then returns false.
+func plus[N ~int64](to *N, by N) bool {
+	switch {
+	case by > 0 && *to > math.MaxInt64-by:
+		*to = math.MaxInt64
+		return false
+	case by < 0 && *to < math.MinInt64-by:
+		*to = math.MinInt64
+		return false
+	}
+	*to += by
+	return true
 }

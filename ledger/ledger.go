@@ -40,6 +40,7 @@ const (
 const (
 	longestCommit = 30 * time.Second
 	longestFold   = 5 * time.Minute
+	longestKeep   = time.Hour // it is done in small parts, and goes on the next time
 )
 
 // After an error nothing is written for a while.
@@ -170,6 +171,15 @@ func (l *Ledger) Activity() Activity {
 	a := l.activity
 	a.Waiting = len(l.queue)
 	return a
+}
+
+// Gauges says how full the store is. Where it knows no better, it counts.
+func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
+	if g, ok := l.Store.(Gauger); ok {
+		return g.Gauges(ctx)
+	}
+	s, err := l.Store.Statistics(ctx)
+	return Gauges{Journal: s.Journal, Bytes: s.Bytes}, err
 }
 
 // Close waits for what is being written, refuses what waits, and closes the store.
@@ -336,10 +346,14 @@ func (l *Ledger) outcome(err error, took time.Duration) {
 
 // Run folds and drops what is old until ctx is done, and tries if an unwritable ledger can be written again. It returns nil.
 func (l *Ledger) Run(ctx context.Context) error {
-	fold, keep, probe := time.NewTimer(0), time.NewTimer(l.o.KeepEvery/2), time.NewTicker(firstPause)
+	fold, probe := time.NewTimer(0), time.NewTicker(firstPause)
 	defer fold.Stop()
-	defer keep.Stop()
 	defer probe.Stop()
+	ctx, cancel := context.WithCancel(ctx)
+	var keeper sync.WaitGroup
+	defer keeper.Wait()
+	defer cancel()
+	keeper.Go(func() { l.keep(ctx) })
 	for {
 		select {
 		case <-ctx.Done():
@@ -348,14 +362,31 @@ func (l *Ledger) Run(ctx context.Context) error {
 			return nil
 		case <-fold.C:
 			fold.Reset(l.foldAll(ctx))
-		case <-keep.C:
-			if err := l.Keep(ctx, l.o.Retention, l.o.Now()); err != nil && ctx.Err() == nil {
-				l.o.Log.Error("What is older than it is kept for could not be dropped from the ledger", "err", err)
-			}
-			keep.Reset(l.o.KeepEvery)
 		case <-probe.C:
 			l.probe(ctx)
 		}
+	}
+}
+
+// keep drops what is old from time to time, until ctx is done. Folding does not wait for it.
+func (l *Ledger) keep(ctx context.Context) {
+	next := time.NewTimer(l.o.KeepEvery / 2) //nolint:mnd // soon, and not at once
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.closing:
+			return
+		case <-next.C:
+		}
+		limited, cancel := context.WithTimeout(ctx, longestKeep)
+		err := l.Keep(limited, l.o.Retention, l.o.Now())
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			l.o.Log.Error("What is older than it is kept for could not be dropped from the ledger", "err", err)
+		}
+		next.Reset(l.o.KeepEvery)
 	}
 }
 

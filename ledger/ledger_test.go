@@ -27,6 +27,7 @@ type slow struct {
 	folds  int
 	left   []int
 	kept   int
+	hangs  bool // Keep does
 }
 
 func (s *slow) Book(_ context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
@@ -65,10 +66,15 @@ func (s *slow) Fold(context.Context) (int, error) {
 	return left, nil
 }
 
-func (s *slow) Keep(context.Context, ledger.Retention, time.Time) error {
+func (s *slow) Keep(ctx context.Context, _ ledger.Retention, _ time.Time) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.kept++
+	hangs := s.hangs
+	s.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	return nil
 }
 
@@ -264,6 +270,25 @@ func TestBookGivesUpWithItsContext(t *testing.T) {
 		if _, err := l.Book(ctx, many.Booking(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
+		_ = l.Close()
+	})
+}
+
+// Folding does not wait until what is old is dropped, and that ends.
+func TestRunFoldsWhileItKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow()
+		s.hangs = true
+		l := ledger.New(s, ledger.Options{FoldEvery: time.Minute, KeepEvery: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { _ = l.Run(ctx) })
+		time.Sleep(4 * time.Hour)
+		if _, folds, kept := s.counts(); kept < 2 || folds < 235 {
+			t.Errorf("kept %d times, folded %d times", kept, folds)
+		}
+		cancel()
+		run.Wait()
 		_ = l.Close()
 	})
 }

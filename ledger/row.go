@@ -23,7 +23,9 @@ func increase[N ~int64](sums *map[string]N, name string, by N) N {
 	if *sums == nil {
 		*sums = map[string]N{}
 	}
-	(*sums)[name] += by
+	sum := (*sums)[name]
+	plus(&sum, by)
+	(*sums)[name] = sum
 	if (*sums)[name] == 0 {
 		delete(*sums, name)
 	}
@@ -35,15 +37,22 @@ func increase[N ~int64](sums *map[string]N, name string, by N) N {
 	return 0
 }
 
-// Include adds another row.
-func (r *Row) Include(o *Row) {
+// Include adds another row. A sum that is more than can be told stays at that.
+func (r *Row) Include(o *Row) { _ = r.include(o) }
+
+// include fails if a sum is more than can be told, unless it is of time.
+func (r *Row) include(o *Row) error {
 	amount := o.Amount
 	amount.Carbon, amount.Cost = 0, 0
-	r.Amount.Add(&amount)
+	fits := r.plus(&amount)
 	for signal, carbon := range o.Emissions {
+		sum := r.Emissions[signal]
+		fits = plus(&sum, carbon) && fits
 		r.Emit(signal, carbon)
 	}
 	for currency, cost := range o.Costs {
+		sum := r.Costs[currency]
+		fits = plus(&sum, cost) && fits
 		r.Charge(currency, cost)
 	}
 	if r.First.IsZero() || !o.First.IsZero() && o.First.Before(r.First) {
@@ -52,6 +61,10 @@ func (r *Row) Include(o *Row) {
 	if o.Last.After(r.Last) {
 		r.Last = o.Last
 	}
+	if !fits {
+		return ErrSum
+	}
+	return nil
 }
 
 // Empty reports whether there is nothing in a row: no answer shows it.
@@ -60,19 +73,23 @@ func (r *Row) Empty() bool {
 }
 
 // Trim leaves the rows with the most energy, limit at most, and sums the others in one more row, the last one, whose Key is nil.
-func (a *Answer) Trim(limit int) {
+// It fails if their sum is more than can be told.
+func (a *Answer) Trim(limit int) error {
 	if limit <= 0 || len(a.Rows) <= limit {
-		return
+		return nil
 	}
 	most := slices.Clone(a.Rows)
 	slices.SortStableFunc(most, func(x, y Row) int { return cmp.Or(cmp.Compare(y.Energy(), x.Energy()), slices.Compare(x.Key, y.Key)) })
 	var rest Row
 	for i := range most[limit:] {
-		rest.Include(&most[limit+i])
+		if err := rest.include(&most[limit+i]); err != nil {
+			return err
+		}
 	}
 	a.Rows = most[:limit]
 	slices.SortFunc(a.Rows, func(x, y Row) int { return slices.Compare(x.Key, y.Key) })
 	a.Rows = append(a.Rows, rest)
+	return nil
 }
 
 // Points reads an answer that is grouped by time alone as mean power. The last step has come only as far as AsOf.

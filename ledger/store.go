@@ -22,12 +22,23 @@ type Store interface {
 	Series(ctx context.Context, q *Query) ([]Point, error)
 	Record(ctx context.Context, records []Record) error
 	Records(ctx context.Context, q *RecordQuery) ([]Record, error)
-	// Keep drops what is older than it is kept for.
+	// Keep drops what is older than it is kept for. A clock that is far ahead of what was booked is not believed.
 	Keep(ctx context.Context, r Retention, now time.Time) error
 	// Audit compares what was booked by consumer with what was booked by node, and checks sums of bytes, from an instant on.
 	Audit(ctx context.Context, from time.Time) (*Findings, error)
 	Statistics(ctx context.Context) (Statistics, error)
 	Close() error
+}
+
+// Gauges are what of [Statistics] is found out without counting rows that were folded.
+type Gauges struct {
+	Journal int   // bookings that are not folded
+	Bytes   int64 // on disk
+}
+
+// A Gauger is a store that knows its gauges.
+type Gauger interface {
+	Gauges(ctx context.Context) (Gauges, error)
 }
 
 // Retention says for how long things are kept. 0: for good.

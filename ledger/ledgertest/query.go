@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"context"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -21,8 +22,13 @@ type place struct {
 func (s *Store) counted() []*piece {
 	agents := map[place]bool{}
 	for i := range s.pieces {
-		if p := &s.pieces[i]; !p.agentless {
-			agents[place{p.node, p.Start}] = true
+		p := &s.pieces[i]
+		if p.agentless {
+			continue
+		}
+		agents[place{p.node, p.Start}] = true
+		for at := p.First.Truncate(ledger.WindowLength); at.Before(p.Last); at = at.Add(ledger.WindowLength) { // one of hours or days tells of all of their windows
+			agents[place{p.node, at}] = true
 		}
 	}
 	var out []*piece
@@ -80,10 +86,10 @@ func (s *Store) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, err
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(q, plan), nil
+	return s.answer(q, plan)
 }
 
-func (s *Store) answer(q *ledger.Query, plan ledger.Plan) *ledger.Answer {
+func (s *Store) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error) {
 	t := newTable()
 	pieces := s.counted()
 	counting := hosts(pieces)
@@ -112,9 +118,16 @@ func (s *Store) answer(q *ledger.Query, plan ledger.Plan) *ledger.Answer {
 		}
 	}
 	a := &ledger.Answer{From: plan.From, To: plan.To, AsOf: asOf, Resolution: plan.Resolution, GroupBy: q.GroupBy}
+	if t.all.tooMuch() {
+		return nil, ledger.ErrSum
+	}
+	for _, s := range t.sums {
+		if s.tooMuch() {
+			return nil, ledger.ErrSum
+		}
+	}
 	a.Rows, a.Total = t.rows(), t.total()
-	a.Trim(q.Limit)
-	return a
+	return a, a.Trim(q.Limit)
 }
 
 func passes(filter []string, value string) bool {
@@ -256,12 +269,32 @@ func increase(sums map[string]*big.Int, name string, n int64) {
 	sums[name].Add(sums[name], big.NewInt(n))
 }
 
+// tooMuch reports whether a sum is more than can be told; times may be.
+func (s *sum) tooMuch() bool {
+	for i := range s.amounts {
+		if i != 2 && i != 4 && i != 5 && i != 9 && !s.amounts[i].IsInt64() { // CPU, carbon and cost of all kinds, and unmeasured
+			return true
+		}
+	}
+	for _, sums := range []map[string]*big.Int{s.emissions, s.costs} {
+		for _, v := range sums {
+			if !v.IsInt64() {
+				return true
+			}
+		}
+	}
+	return !new(big.Int).Add(&s.amounts[0], &s.amounts[1]).IsInt64()
+}
+
 func (s *sum) row() ledger.Row {
 	n := func(i int) int64 {
-		if !s.amounts[i].IsInt64() {
-			panic("more than can be counted")
+		switch {
+		case s.amounts[i].IsInt64():
+			return s.amounts[i].Int64()
+		case s.amounts[i].Sign() < 0:
+			return math.MinInt64
 		}
-		return s.amounts[i].Int64()
+		return math.MaxInt64
 	}
 	r := ledger.Row{Key: s.key, First: s.first, Last: s.last, Amount: ledger.Amount{
 		Dynamic: energy.Microjoules(n(0)), Idle: energy.Microjoules(n(1)), CPU: time.Duration(n(2)), Facility: energy.Microjoules(n(3)),

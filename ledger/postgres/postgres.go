@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -36,6 +38,10 @@ const (
 	lockTimeout        = 20 * time.Second
 	idleTimeout        = 5 * time.Minute
 	parameters         = 65535
+
+	keepaliveIdle     = time.Minute
+	keepaliveInterval = 15 * time.Second
+	keepaliveCount    = 4
 
 	// Keys of advisory locks: any numbers that nobody else takes.
 	migrateLock = 0x6b756265_6e720001
@@ -79,13 +85,20 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	params["synchronous_commit"] = "on" // what is committed is on disk
 	params["statement_timeout"] = millis(timeout)
 	params["lock_timeout"] = millis(lockTimeout)
+	// Either side notices in two minutes or so that the other is gone, not after hours.
+	params["tcp_keepalives_idle"] = seconds(keepaliveIdle)
+	params["tcp_keepalives_interval"] = seconds(keepaliveInterval)
+	params["tcp_keepalives_count"] = strconv.Itoa(keepaliveCount)
+	config.DialFunc = (&net.Dialer{Timeout: config.ConnectTimeout, KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount,
+	}}).DialContext
 	params["idle_in_transaction_session_timeout"] = millis(timeout)
 	if params["application_name"] == "" {
 		params["application_name"] = "kubenergy"
 	}
 	config.RuntimeParams = params
-	writes, reads := pool(config, connections/2), pool(config, connections-connections/2)                                                      // half
-	db, err := sqlstore.Open(ctx, sqlstore.Options{Dialect: dialect(connections/2 - 1), Writes: writes, Reads: reads, Now: o.Now, Log: o.Log}) // half
+	writes, reads := pool(config, connections/2), pool(config, connections-connections/2)                                                    // half
+	db, err := sqlstore.Open(ctx, sqlstore.Options{Dialect: dialect(connections / 2), Writes: writes, Reads: reads, Now: o.Now, Log: o.Log}) // half
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the ledger's database: %w", err), writes.Close(), reads.Close())
 	}
@@ -95,6 +108,8 @@ func Open(ctx context.Context, source string, o Options) (*Store, error) {
 	}
 	return s, nil
 }
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d / time.Second)) }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
@@ -106,7 +121,7 @@ func pool(config *pgx.ConnConfig, most int) *sql.DB {
 	return db
 }
 
-// dialect is how PostgreSQL differs. One connection that writes is left for the lock of Fold.
+// dialect is how PostgreSQL differs.
 func dialect(writers int) sqlstore.Dialect {
 	return sqlstore.Dialect{
 		Name: "postgres",
@@ -114,6 +129,7 @@ func dialect(writers int) sqlstore.Dialect {
 		Begin:      "BEGIN ISOLATION LEVEL READ COMMITTED", // rows are locked before they are read and changed
 		Lock:       fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", int64(migrateLock)),
 		Tables:     "SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = $1",
+		TryFold:    fmt.Sprintf("SELECT pg_try_advisory_xact_lock(%d)", int64(foldLock)),
 		ForUpdate:  " FOR UPDATE",
 		Writers:    max(writers, 1),
 		Parameters: parameters,
@@ -134,9 +150,12 @@ func copyRows(ctx context.Context, conn *sql.Conn, table string, columns []strin
 	})
 }
 
-// bytes is how much the ledger's tables take.
+// bytes is how much the ledger's tables take, and what they are divided into: not what else the database holds.
 func bytes(ctx context.Context, db *sql.DB) (n int64, err error) {
-	err = db.QueryRowContext(ctx, `SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0)::BIGINT FROM pg_class c
-		WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace`).Scan(&n)
+	err = db.QueryRowContext(ctx, `WITH RECURSIVE ours AS (
+			SELECT c.oid FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace
+				AND c.relname IN ('`+strings.Join(sqlstore.Tables(), "', '")+`')
+			UNION SELECT i.inhrelid FROM pg_inherits i JOIN ours ON i.inhparent = ours.oid)
+		SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::BIGINT FROM ours`).Scan(&n)
 	return n, err
 }

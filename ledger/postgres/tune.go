@@ -2,11 +2,8 @@ package postgres
 
 import (
 	"context"
-	"database/sql/driver"
 	"fmt"
 )
-
-var errBad = driver.ErrBadConn
 
 // Windows and sums are written again and again while they are young, the journal is emptied every few seconds: they want to be vacuumed
 // more often than most tables. Windows are of a form that cannot be compressed, and stay in their rows.

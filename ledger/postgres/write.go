@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -67,26 +66,9 @@ func (s *Store) Keep(ctx context.Context, r ledger.Retention, now time.Time) err
 	return retry(ctx, func() error { return s.DB.Keep(ctx, r, now) })
 }
 
-// Fold implements [ledger.Store]. One process folds at a time; for the others, there is nothing to do.
+// Fold implements [ledger.Store]. One process folds at a time; for the others, there is nothing to do. The lock is the
+// transaction's: that of a process that is gone ends when the server notices, at the latest when the transaction has been idle for too long.
 func (s *Store) Fold(ctx context.Context) (left int, err error) {
-	conn, err := s.writes.Conn(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("%w: connecting: %w", ledger.ErrReadOnly, err)
-	}
-	defer conn.Close()
-	var mine bool
-	if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(foldLock)).Scan(&mine); err != nil {
-		return 0, fmt.Errorf("%w: taking the lock of those who fold: %w", ledger.ErrReadOnly, err)
-	}
-	if !mine {
-		return 0, nil
-	}
-	defer func() {
-		// The lock is the connection's: if it cannot be given back, the connection goes with it.
-		if _, unlock := conn.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(foldLock)); unlock != nil {
-			_ = conn.Raw(func(any) error { return errBad })
-		}
-	}()
 	err = retry(ctx, func() error {
 		left, err = s.DB.Fold(ctx)
 		return err

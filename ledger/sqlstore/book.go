@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -87,24 +88,40 @@ func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 		nodes = append(nodes, booking.Batch.Stream.Node)
 	}
 	slices.Sort(nodes)
-	var ids []int64
-	for _, name := range slices.Compact(nodes) {
+	nodes = slices.Compact(nodes)
+	for range 2 {
+		same, err := b.lockNodes(ctx, nodes)
+		if err != nil || same {
+			return err
+		}
+		b.d.log.WarnContext(ctx, "The ledger's database is not as it was a moment ago, as after a failover: what is known of its rows is read again")
+		b.d.forgetNames()
+		b.interning = b.d.interning(b.s)
+	}
+	return fmt.Errorf("%w: the rows of nodes change while they are read", ledger.ErrDamaged)
+}
+
+// lockNodes is false if the rows of some nodes are others than is remembered.
+func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err error) {
+	rows := make(map[int64]string, len(names))
+	for _, name := range names {
 		id, err := b.node(ctx, name)
 		if err != nil {
-			return err
+			return false, err
 		}
-		ids = append(ids, id)
+		rows[id] = name
 	}
 	if b.d.dialect.ForUpdate == "" {
-		return nil
+		return true, nil
 	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if _, err := b.s.one(ctx, "SELECT id FROM nodes WHERE id = $1"+b.d.dialect.ForUpdate, []any{id}, &id); err != nil {
-			return err
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		var name string
+		found, err := b.s.one(ctx, "SELECT name FROM nodes WHERE id = $1"+b.d.dialect.ForUpdate, []any{id}, &name)
+		if err != nil || !found || name != rows[id] {
+			return false, err
 		}
 	}
-	return nil
+	return len(rows) == len(names), nil
 }
 
 // admit decides what becomes of a booking, as docs/protocol.md says under Numbers, and writes down its numbers and its time.

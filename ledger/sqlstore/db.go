@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -25,10 +26,12 @@ type Dialect struct {
 	Begin        string // begins a transaction that writes
 	Lock         string // keeps other processes from migrating at the same time; "": Begin does
 	Tables       string // counts the tables named $1
-	ForUpdate    string // at the end of a SELECT whose rows nobody else shall change; "": Begin does
-	Writers      int    // how many transactions that write may go on at once
-	Prepare      bool   // whether statements are worth preparing
-	Parameters   int    // how many parameters a statement may have
+	// TryFold tells if this transaction may fold, until it ends; "": Begin does.
+	TryFold    string
+	ForUpdate  string // at the end of a SELECT whose rows nobody else shall change; "": Begin does
+	Writers    int    // how many transactions that write may go on at once
+	Prepare    bool   // whether statements are worth preparing
+	Parameters int    // how many parameters a statement may have
 	// Bulk inserts rows within the transaction of a connection; nil: as statements of many rows.
 	Bulk func(ctx context.Context, conn *sql.Conn, table string, columns []string, rows [][]any) error
 	// Bytes returns the size on disk.
@@ -50,6 +53,7 @@ type DB struct {
 	booking sync.Mutex    // held by Book
 	names   names
 	cache   blockCache // of queries: see source.go
+	stuck   atomic.Pointer[backlog]
 }
 
 // Options are what a DB needs.
@@ -130,8 +134,10 @@ func (s *session) close() error {
 	return errors.Join(append(errs, s.conn.Close())...)
 }
 
-// drop closes the connection: after an error it may not know what the database holds.
-func (s *session) drop() {
+// drop closes the connection: after an error it may not know what the database holds. Nor do we: the next connection may be to a
+// server that was behind the one before, or to a backup that was put back, and there numbers of rows are other names'.
+func (d *DB) drop(s *session) {
+	d.forgetNames()
 	for _, stmt := range s.stmts {
 		_ = stmt.Close()
 	}
@@ -160,12 +166,13 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	if s == nil {
 		conn, err := d.writes.Conn(ctx)
 		if err != nil {
+			d.forgetNames()
 			return nil, d.unwritten(ctx, "connecting", err)
 		}
 		s = &session{conn: conn, dialect: &d.dialect, stmts: map[string]*sql.Stmt{}}
 	}
 	if _, err := s.conn.ExecContext(ctx, d.dialect.Begin); err != nil {
-		s.drop()
+		d.drop(s)
 		return nil, d.unwritten(ctx, "beginning a transaction", err)
 	}
 	// What is complete is committed, even if nobody waits for it any more.
@@ -174,7 +181,7 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 	if err := do(ctx, s); err != nil {
 		var r refused
 		if _, rollback := s.conn.ExecContext(whole, "ROLLBACK"); rollback != nil || !errors.As(err, &r) {
-			s.drop()
+			d.drop(s)
 			s = nil
 		}
 		if errors.As(err, &r) {
@@ -183,13 +190,13 @@ func (d *DB) run(ctx context.Context, s *session, do func(context.Context, *sess
 		return s, d.unwritten(ctx, "writing", err)
 	}
 	if _, err := s.conn.ExecContext(whole, "COMMIT"); err != nil {
-		s.drop()
+		d.drop(s)
 		return nil, d.unwritten(ctx, "committing", err)
 	}
 	if d.dialect.Committed != nil {
 		if err := d.dialect.Committed(whole, s.conn); err != nil {
 			d.log.Error("Work after a transaction of the ledger could not be done; the transaction was", "err", err)
-			s.drop()
+			d.drop(s)
 			return nil, nil
 		}
 	}

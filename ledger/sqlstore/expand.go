@@ -25,13 +25,14 @@ func (e *entry) postings() int {
 	return n
 }
 
-// touches reports if some of the entry belongs to one of these windows.
+// touches reports if some of the entry's time is in one of these windows.
 func (e *entry) touches(windows map[windowKey]bool) bool {
 	if len(windows) == 0 {
 		return false
 	}
-	for p := range e.pieces {
-		if windows[windowKey{e.Node, p.Window.Unix()}] {
+	first, last := floorTo(e.Start.Unix(), windowSeconds), ceil(e.End)
+	for k := range windows {
+		if k.node == e.Node && k.start >= first && (k.start < last || k.start == first) {
 			return true
 		}
 	}

@@ -32,7 +32,13 @@ func (d *DB) Fold(ctx context.Context) (int, error) {
 }
 
 func (d *DB) fold(ctx context.Context, s *session) (int, error) {
-	if d.dialect.ForUpdate != "" { // one folds at a time
+	if d.dialect.TryFold != "" { // one folds at a time
+		var mine bool
+		if _, err := s.one(ctx, d.dialect.TryFold, nil, &mine); err != nil || !mine {
+			return 0, err
+		}
+	}
+	if d.dialect.ForUpdate != "" { // and none while what is old is dropped
 		var one string
 		if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+d.dialect.ForUpdate, nil, &one); err != nil {
 			return 0, err
@@ -62,11 +68,26 @@ func (d *DB) fold(ctx context.Context, s *session) (int, error) {
 		return 0, err
 	}
 	if whole {
-		return len(entries) - len(taken), nil
+		left := len(entries) - len(taken)
+		return left, d.stays(ctx, s, len(taken))
 	}
 	left := 0
 	_, err = s.one(ctx, "SELECT count(*) FROM journal", nil, &left)
 	return left, err
+}
+
+// stays remembers what a fold could not move: the next query need not try again.
+func (d *DB) stays(ctx context.Context, s *session, moved int) error {
+	d.stuck.Store(nil)
+	if moved > 0 {
+		return nil
+	}
+	var b backlog
+	_, err := s.one(ctx, "SELECT COUNT(*), COALESCE(MAX(id), 0) FROM journal", nil, &b.entries, &b.last)
+	if err == nil && b.entries > 0 {
+		d.stuck.Store(&b)
+	}
+	return err
 }
 
 // unfolded reads the oldest entries; whole says that there are no others. Entries that are damaged stay where they are.
@@ -132,6 +153,8 @@ type folder struct {
 	s       *session
 	windows map[windowKey]*folding
 	barred  map[windowKey]bool
+	long    map[int64][]reach // of nodes: see long.go
+	longer  map[int64][]reach // of them, what is new
 }
 
 // collect adds entries to windows, and returns the numbers of those that it took.
@@ -169,7 +192,7 @@ func (f *folder) load(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return f.loadLong(ctx)
 }
 
 func (f *folder) loadWindow(ctx context.Context, k windowKey, into *folding) error {
@@ -212,7 +235,7 @@ func (f *folder) write(ctx context.Context) error {
 	for _, k := range f.keys() {
 		w := f.windows[k]
 		by := byAgent
-		if w.fresh[byAgent] == nil && w.held[byAgent] == nil {
+		if w.fresh[byAgent] == nil && w.held[byAgent] == nil && !f.reached(k) {
 			by = byEstimate
 		} else if w.held[byEstimate] != nil {
 			if err := f.takeBack(ctx, w.held[byEstimate], sums); err != nil {
@@ -231,6 +254,9 @@ func (f *folder) write(ctx context.Context) error {
 	}
 	const replace = "ON CONFLICT (node, start, agentless) DO UPDATE SET payload = excluded.payload"
 	if err := f.s.insert(ctx, "windows", windowColumns, rows, replace); err != nil {
+		return err
+	}
+	if err := f.writeLong(ctx); err != nil {
 		return err
 	}
 	return sums.write(ctx)

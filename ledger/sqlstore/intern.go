@@ -16,6 +16,22 @@ type names struct {
 	accounts  generations[ledger.Account, mention]
 	consumers generations[consumerKey, mention]
 	byID      generations[int64, *ledger.Account]
+	forgotten int // how often
+}
+
+// forgetNames forgets which rows have which names.
+func (d *DB) forgetNames() {
+	n := &d.names
+	n.mu.Lock()
+	n.nodes.clear()
+	n.accounts.clear()
+	n.consumers.clear()
+	n.byID.clear()
+	n.forgotten++
+	n.mu.Unlock()
+	d.cache.mu.Lock()
+	d.cache.nodes = nil
+	d.cache.mu.Unlock()
 }
 
 type consumerKey struct {
@@ -58,6 +74,8 @@ func (g *generations[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
+func (g *generations[K, V]) clear() { g.young, g.old = nil, nil }
+
 func (g *generations[K, V]) put(k K, v V) {
 	if g.young == nil || len(g.young) >= g.most {
 		g.young, g.old = map[K]V{}, g.young
@@ -82,6 +100,7 @@ type interning struct {
 	d   *DB
 	s   *session
 	now int64
+	of  int // how often names had been forgotten when it began
 
 	nodes     map[string]int64
 	accounts  map[ledger.Account]mention
@@ -89,8 +108,11 @@ type interning struct {
 }
 
 func (d *DB) interning(s *session) *interning {
+	d.names.mu.Lock()
+	of := d.names.forgotten
+	d.names.mu.Unlock()
 	return &interning{
-		d: d, s: s, now: d.now().Unix(),
+		d: d, s: s, now: d.now().Unix(), of: of,
 		nodes: map[string]int64{}, accounts: map[ledger.Account]mention{}, consumers: map[consumerKey]mention{},
 	}
 }
@@ -100,6 +122,9 @@ func (x *interning) remember() {
 	n := &x.d.names
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.forgotten != x.of {
+		return // they may be those of another server
+	}
 	for name, id := range x.nodes {
 		n.nodes.put(name, id)
 	}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -29,6 +30,9 @@ const (
 // Keep drops what is older than it is kept for: windows before hours, hours before days.
 func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) error {
 	k := keeper{d: d, ctx: ctx, now: now.Unix()}
+	if err := k.believed(); err != nil {
+		return err
+	}
 	windows, hours, days := seconds(keep.Windows), seconds(keep.Hours), seconds(keep.Days)
 	hours = longer(hours, windows)
 	days = longer(days, hours)
@@ -49,6 +53,19 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 		if err := step.do(); err != nil {
 			return fmt.Errorf("dropping old %s: %w", step.what, err)
 		}
+	}
+	return nil
+}
+
+// believed moves a clock back that is more than a day ahead of the end of what was booked: it would have all dropped.
+func (k *keeper) believed() error {
+	var last sql.NullInt64
+	err := k.d.reads.QueryRowContext(k.ctx, "SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
+	if err != nil {
+		return fmt.Errorf("looking for the end of what was booked: %w", err)
+	}
+	if last.Valid {
+		k.now = min(k.now, last.Int64+aDay)
 	}
 	return nil
 }
@@ -120,7 +137,10 @@ func (k *keeper) windows(before int64) error {
 	if err := k.dropWindows(0, before); err != nil {
 		return err
 	}
-	return k.dropWindows(1, before-estimatesLonger)
+	if err := k.dropWindows(1, before-estimatesLonger); err != nil {
+		return err
+	}
+	return k.long(before - estimatesLonger)
 }
 
 func (k *keeper) dropWindows(agentless, before int64) error {

@@ -11,6 +11,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
+	"github.com/kubenergy/kubenergy/ledger/sqlite"
+	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 const days = 24 * time.Hour
@@ -18,7 +20,20 @@ const days = 24 * time.Hour
 // What is older goes, first windows, then hours, then days; what stays says the same as before.
 func TestKeep(t *testing.T) {
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(7, 7)), Start: start, Span: 5 * days}
-	s, oracle := open(t), &ledgertest.Store{}
+	clock := start.Add(10 * days)
+	s, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db", sqlite.Options{Now: func() time.Time { return clock }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	oracle := &ledgertest.Store{}
+	now := start.Add(4*days + time.Hour)
+	on := func(node string, at time.Time) *ledger.Booking {
+		b := storetest.World{Nodes: 1, Pods: 2}.Booking(0, 1)
+		b.Batch.Stream.Node, b.Batch.Start, b.Batch.End = node, at, at.Add(time.Minute)
+		return b
+	}
+	both(t, s, oracle, []*ledger.Booking{on("recent", now.Add(-time.Hour))})
 	fill := func() {
 		for range 6 {
 			var all []*ledger.Booking
@@ -38,7 +53,6 @@ func TestKeep(t *testing.T) {
 			{From: start.Add(-days), To: start.Add(30 * days)},
 		}
 	}
-	now := start.Add(4*days + time.Hour)
 	keep := ledger.Retention{Windows: 2 * days, Hours: 3 * days}
 	for range 2 {
 		if err := s.Keep(t.Context(), keep, now); err != nil {
@@ -87,11 +101,21 @@ func TestKeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Nothing is booked: a clock that is far ahead has nothing dropped.
+	if err := s.Keep(t.Context(), ledger.Retention{Windows: 20 * days, Hours: 20 * days, Days: 20 * days}, start.Add(400*days)); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := s.Statistics(t.Context()); err != nil || after != stats {
+		t.Errorf("%+v is left of %+v, %v", after, stats, err)
+	}
+	clock = start.Add(399 * days)
+	storetest.MustBook(t, s, on("late", clock))
+	foldAll(t, s)
 	if err := s.Keep(t.Context(), ledger.Retention{Windows: days, Hours: days, Days: days}, start.Add(400*days)); err != nil {
 		t.Fatal(err)
 	}
 	after, err := s.Statistics(t.Context())
-	if err != nil || after.Windows != 0 || after.Accounts > 1 || after.Consumers > 1 || stats.Windows == 0 {
+	if err != nil || after.Windows != 1 || after.Accounts > 12 || after.Consumers > 12 || stats.Windows == 0 {
 		t.Errorf("%+v is left of %+v", after, stats)
 	}
 	empty, err := s.Query(t.Context(), &ledger.Query{From: start.Add(-days), To: start.Add(30 * days)})
@@ -100,7 +124,7 @@ func TestKeep(t *testing.T) {
 	}
 	audited(t, s)
 	// Numbers are not forgotten with the energy, not before a year.
-	receipts, _, err := s.Book(t.Context(), oracle.Booked()[:1])
+	receipts, _, err := s.Book(t.Context(), oracle.Booked()[1:2])
 	if err != nil || receipts[0].Booked {
 		t.Errorf("%+v, %v", receipts, err)
 	}

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -74,6 +75,19 @@ func Statements(d Dialect) []string {
 	var all []string
 	for _, m := range migrations {
 		all = append(all, d.statements(m.text)...)
+	}
+	return all
+}
+
+var created = regexp.MustCompile(`CREATE TABLE (\w+)`)
+
+// Tables are the names of the tables of the current version, and of those before it.
+func Tables() []string {
+	var all []string
+	for _, m := range migrations {
+		for _, found := range created.FindAllStringSubmatch(m.text, -1) {
+			all = append(all, found[1])
+		}
 	}
 	return all
 }

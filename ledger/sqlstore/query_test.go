@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
+	"github.com/kubenergy/kubenergy/ledger/sqlstore"
 )
 
 var start = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
@@ -159,6 +161,62 @@ func TestSeries(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("%+v: -want +have\n%s", q, diff)
 		}
+	}
+}
+
+// A sum that is more than can be told is refused, not shown as another number; time stays at the most that can be told.
+func TestSumsTooLarge(t *testing.T) {
+	const most = math.MaxInt64
+	for name, c := range map[string]struct {
+		amount  ledger.Amount
+		refused bool
+	}{
+		"energy":    {ledger.Amount{Dynamic: most / 2, Idle: 10}, true},
+		"all of it": {ledger.Amount{Dynamic: most / 4, Idle: most / 4}, true},
+		"facility":  {ledger.Amount{Dynamic: 1, Facility: most / 2}, true},
+		"carbon":    {ledger.Amount{Dynamic: 1, Carbon: most / 2}, true},
+		"cost":      {ledger.Amount{Dynamic: 1, Cost: most / 2}, true},
+		"revenue":   {ledger.Amount{Dynamic: 1, Cost: -most / 2}, true},
+		"CPU time":  {ledger.Amount{Dynamic: 1, CPU: most / 2}, false},
+		"enough":    {ledger.Amount{Dynamic: most / 8, Idle: most / 8, CPU: most / 4, Facility: most / 4, Carbon: most / 4, Cost: most / 4}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			var sums []sqlstore.Sum
+			for i := range 3 {
+				sums = append(sums, sqlstore.Sum{Start: start.Unix(), Account: ledger.Account{Namespace: fmt.Sprint(i), Signal: "average", Currency: "EUR"}, Amount: c.amount})
+			}
+			for _, table := range []string{"account_days", "account_hours"} {
+				if err := s.PutSums(t.Context(), table, sums); err != nil {
+					t.Fatal(err)
+				}
+			}
+			q := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByNamespace}}
+			for _, q.Limit = range []int{0, 1} {
+				a, err := s.Query(t.Context(), q)
+				if (err != nil) != c.refused || c.refused && !(errors.Is(err, ledger.ErrTooLarge) && errors.Is(err, ledger.ErrQuery)) {
+					t.Fatalf("%+v, %v", a, err)
+				}
+				if err == nil && name == "CPU time" && a.Total.CPU != most {
+					t.Errorf("have %v", a.Total.CPU)
+				}
+			}
+			q.Namespaces, q.Limit = []string{"1"}, 0
+			if a, err := s.Query(t.Context(), q); err != nil || a.Total.Amount != c.amount {
+				t.Errorf("of one namespace %+v, %v", a, err)
+			}
+			rest := ledger.Answer{Rows: []ledger.Row{{Key: []string{"a"}, Amount: ledger.Amount{Dynamic: most}}, {Key: []string{"b"}}, {Key: []string{"c"}}}}
+			for i := range rest.Rows[1:] {
+				row := &rest.Rows[i+1]
+				row.Amount = c.amount
+				row.Emit("average", c.amount.Carbon)
+				row.Charge("EUR", c.amount.Cost)
+				row.Amount.Add(&ledger.Amount{Dynamic: c.amount.Dynamic / 8, Facility: c.amount.Facility / 8})
+			}
+			if err := rest.Trim(1); err != nil && !errors.Is(err, ledger.ErrTooLarge) || rest.Rows[len(rest.Rows)-1].Dynamic < 0 {
+				t.Errorf("%+v, %v", rest.Rows, err)
+			}
+		})
 	}
 }
 

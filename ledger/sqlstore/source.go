@@ -211,6 +211,9 @@ func (r *reading) loadAccounts(b *block, table, where string) error {
 		if err != nil {
 			return err
 		}
+		if r.mostTransferred > 0 && len(b.rows) >= mostScanned {
+			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery, ledger.ErrTooLarge, mostScanned)
+		}
 		b.rows = append(b.rows, sumRow{start: s.start, id: s.account, first: s.first, last: s.last, Amount: s.Amount})
 		return nil
 	}, "SELECT "+columnList(accountSumColumns)+" FROM "+table+" WHERE "+where)

@@ -11,8 +11,12 @@ import (
 
 // Statistics counts what is in the store.
 func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
-	s := ledger.Statistics{Schema: Schema()}
+	var s ledger.Statistics
 	err := d.read(ctx, func(r *reading) error {
+		// A newer program may have been here: the version is the store's, not ours.
+		if err := r.tx.QueryRowContext(ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'").Scan(&s.Schema); err != nil {
+			return err
+		}
 		var oldest sql.NullInt64
 		err := r.tx.QueryRowContext(ctx, "SELECT COUNT(*), MIN(start) FROM journal").Scan(&s.Journal, &oldest)
 		if err != nil {
@@ -37,4 +41,16 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 		return ledger.Statistics{}, fmt.Errorf("counting what is in the ledger: %w", err)
 	}
 	return s, nil
+}
+
+// Gauges implements [ledger.Gauger].
+func (d *DB) Gauges(ctx context.Context) (g ledger.Gauges, err error) {
+	err = d.reads.QueryRowContext(ctx, "SELECT COUNT(*) FROM journal").Scan(&g.Journal)
+	if err == nil && d.dialect.Bytes != nil {
+		g.Bytes, err = d.dialect.Bytes(ctx, d.reads)
+	}
+	if err != nil {
+		return ledger.Gauges{}, fmt.Errorf("looking how full the ledger is: %w", err)
+	}
+	return g, nil
 }

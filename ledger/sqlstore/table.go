@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -29,7 +30,7 @@ type table struct {
 // A group is a row that is being added up.
 type group struct {
 	key         []string
-	amount      ledger.Amount // but Carbon and Cost
+	amount      [amounts]wide // but Carbon and Cost
 	emissions   []named
 	costs       []named
 	first, last int64
@@ -37,7 +38,7 @@ type group struct {
 
 type named struct {
 	name string
-	sum  int64
+	sum  wide
 }
 
 // A target is the group that something is added to, and where in it. Without a group it is not asked for.
@@ -197,83 +198,88 @@ func (t *table) add(to *target, a *ledger.Amount, first, last int64) {
 		return
 	}
 	s := &g.amount
-	s.Dynamic = plus(s.Dynamic, a.Dynamic)
-	s.Idle = plus(s.Idle, a.Idle)
-	s.CPU = plus(s.CPU, a.CPU)
-	s.Facility = plus(s.Facility, a.Facility)
-	s.Estimated = plus(s.Estimated, a.Estimated)
-	s.Uncharted = plus(s.Uncharted, a.Uncharted)
-	s.Unpriced = plus(s.Unpriced, a.Unpriced)
+	s[dynamic].add(int64(a.Dynamic))
+	s[idle].add(int64(a.Idle))
+	s[cpu].add(int64(a.CPU))
+	s[facility].add(int64(a.Facility))
+	s[estimated].add(int64(a.Estimated))
+	s[uncharted].add(int64(a.Uncharted))
+	s[unpriced].add(int64(a.Unpriced))
 	if t.plan.Nodes {
-		s.Unmeasured = plus(s.Unmeasured, a.Unmeasured)
+		s[unmeasured].add(int64(a.Unmeasured))
 	}
-	g.emissions[to.signal].sum = plus(g.emissions[to.signal].sum, int64(a.Carbon))
-	g.costs[to.currency].sum = plus(g.costs[to.currency].sum, int64(a.Cost))
+	g.emissions[to.signal].sum.add(int64(a.Carbon))
+	g.costs[to.currency].sum.add(int64(a.Cost))
 	if first != 0 || last != 0 {
 		g.first, g.last = min(g.first, first), max(g.last, last)
 	}
 }
 
-// plus adds numbers; what is more than can be counted stays at that.
-func plus[N ~int64](a, b N) N {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
+// row returns the group's sums. Those of energy, emissions and money that are more than can be told are an error; times stay at what
+// can be.
+func (g *group) row() (ledger.Row, error) {
+	fits := g.amount[dynamic].plus(g.amount[idle]).fits()
+	for i := range g.amount {
+		fits = fits && (g.amount[i].fits() || i == cpu || i == unmeasured)
 	}
-	return a + b
-}
-
-func (g *group) row() ledger.Row {
-	r := ledger.Row{Key: g.key, Amount: g.amount}
+	r := ledger.Row{Key: g.key, Amount: ledger.Amount{
+		Dynamic: energy.Microjoules(g.amount[dynamic].clamped()), Idle: energy.Microjoules(g.amount[idle].clamped()),
+		CPU: time.Duration(g.amount[cpu].clamped()), Facility: energy.Microjoules(g.amount[facility].clamped()),
+		Estimated: energy.Microjoules(g.amount[estimated].clamped()), Uncharted: energy.Microjoules(g.amount[uncharted].clamped()),
+		Unpriced: energy.Microjoules(g.amount[unpriced].clamped()), Unmeasured: time.Duration(g.amount[unmeasured].clamped()),
+	}}
 	for _, e := range g.emissions {
-		if e.sum != 0 {
-			r.Emit(e.name, ledger.Micrograms(e.sum))
+		fits = fits && e.sum.fits()
+		if carbon := e.sum.clamped(); carbon != 0 {
+			r.Emit(e.name, ledger.Micrograms(carbon))
 		}
 	}
 	for _, c := range g.costs {
-		if c.sum != 0 {
-			r.Charge(c.name, ledger.Nanos(c.sum))
+		fits = fits && c.sum.fits()
+		if cost := c.sum.clamped(); cost != 0 {
+			r.Charge(c.name, ledger.Nanos(cost))
 		}
 	}
 	if g.first <= g.last {
 		r.First, r.Last = time.Unix(g.first, 0).UTC(), time.Unix(g.last, 0).UTC()
 	}
-	return r
+	if !fits {
+		return r, ledger.ErrSum
+	}
+	return r, nil
 }
 
 // include adds another group, as part of a total.
 func (g *group) include(o *group) {
-	g.amount.Dynamic = plus(g.amount.Dynamic, o.amount.Dynamic)
-	g.amount.Idle = plus(g.amount.Idle, o.amount.Idle)
-	g.amount.CPU = plus(g.amount.CPU, o.amount.CPU)
-	g.amount.Facility = plus(g.amount.Facility, o.amount.Facility)
-	g.amount.Estimated = plus(g.amount.Estimated, o.amount.Estimated)
-	g.amount.Uncharted = plus(g.amount.Uncharted, o.amount.Uncharted)
-	g.amount.Unpriced = plus(g.amount.Unpriced, o.amount.Unpriced)
-	g.amount.Unmeasured = plus(g.amount.Unmeasured, o.amount.Unmeasured)
+	for i := range g.amount {
+		g.amount[i] = g.amount[i].plus(o.amount[i])
+	}
 	for _, e := range o.emissions {
 		at := spot(&g.emissions, e.name)
-		g.emissions[at].sum = plus(g.emissions[at].sum, e.sum)
+		g.emissions[at].sum = g.emissions[at].sum.plus(e.sum)
 	}
 	for _, c := range o.costs {
 		at := spot(&g.costs, c.name)
-		g.costs[at].sum = plus(g.costs[at].sum, c.sum)
+		g.costs[at].sum = g.costs[at].sum.plus(c.sum)
 	}
 	g.first, g.last = min(g.first, o.first), max(g.last, o.last)
 }
 
 // rows returns the rows of the answer, sorted, and their total.
-func (t *table) rows() (rows []ledger.Row, total ledger.Row) {
+func (t *table) rows() (rows []ledger.Row, total ledger.Row, err error) {
 	all := &group{first: math.MaxInt64, last: math.MinInt64}
 	rows = make([]ledger.Row, 0, len(t.groups))
 	for _, g := range t.groups {
-		if r := g.row(); !r.Empty() {
+		r, err := g.row()
+		if err != nil {
+			return nil, total, err
+		}
+		if !r.Empty() {
 			rows = append(rows, r)
 			all.include(g)
 		}
 	}
 	slices.SortFunc(rows, func(a, b ledger.Row) int { return slices.Compare(a.Key, b.Key) })
-	return rows, all.row()
+	total, err = all.row()
+	return rows, total, err
 }

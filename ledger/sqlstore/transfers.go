@@ -77,6 +77,9 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 		if err := r.loadAccounts(all, "account_hours", where); err != nil {
 			return nil, err
 		}
+		if r.mostTransferred > 0 && len(all.rows) > r.mostTransferred {
+			return nil, r.tooManyTransfers(day)
+		}
 	}
 	t := &transferred{all: all.rows, host: map[int64]string{}}
 	names := map[string]bool{}
@@ -91,6 +94,11 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 	var err error
 	t.hosts, t.whole, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
 	return t, err
+}
+
+func (r *reading) tooManyTransfers(day int64) error {
+	return fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for times without that day",
+		ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
 }
 
 func hoursOf(day int64) (all []int64) {

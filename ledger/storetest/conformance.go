@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,22 +15,24 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 
 // Conformance runs the tests that every store must pass. Each calls place for a new, empty store, and the function that it
 // returns for each time that it opens it; a store that only one process can use refuses the second time with an error.
 func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, error)) {
 	for name, test := range map[string]func(t *testing.T, open func() (ledger.Store, error)){
-		"numbers":         numbers,
-		"one call":        oneCall,
-		"folding":         folding,
-		"opened again":    openedAgain,
-		"agentless":       agentless,
-		"long bookings":   longBookings,
-		"names":           names,
-		"guests":          guests,
-		"two at once":     twoAtOnce,
-		"several folders": severalFolders,
+		"numbers":            numbers,
+		"one call":           oneCall,
+		"folding":            folding,
+		"opened again":       openedAgain,
+		"agentless":          agentless,
+		"long bookings":      longBookings,
+		"long and agentless": longAndAgentless,
+		"names":              names,
+		"guests":             guests,
+		"two at once":        twoAtOnce,
+		"several folders":    severalFolders,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, place(t)) })
 	}
@@ -169,6 +172,10 @@ func folding(t *testing.T, open func() (ledger.Store, error)) {
 	if stats, err := s.Statistics(t.Context()); err != nil || stats.Journal != 0 {
 		t.Errorf("%+v, %v", stats, err)
 	}
+	MustBook(t, s, w.Booking(0, batches+1))
+	if g, err := s.(ledger.Gauger).Gauges(t.Context()); err != nil || g.Journal != 1 || g.Bytes == 0 {
+		t.Errorf("%+v, %v", g, err)
+	}
 }
 
 func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
@@ -239,6 +246,86 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	FoldAll(t, s)
 	truth.Check(t, s)
+}
+
+// longAndAgentless books estimates for windows that an agent's booking tells of which is cut by hours, by days or not at all,
+// before it, with it and after it.
+func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
+	s := opened(t, open)
+	var truth Truth
+	oracle := &ledgertest.Store{}
+	book := func(b *ledger.Booking) {
+		t.Helper()
+		MustBook(t, s, b)
+		MustBook(t, oracle, b)
+	}
+	const pods = 1000
+	for i, long := range []time.Duration{20 * time.Hour, 9*24*time.Hour + time.Minute, 210 * 24 * time.Hour} {
+		w := World{Nodes: 4, Pods: pods, Epoch: "agent"}
+		agent := w.Booking(i, 1)
+		begin := Noon.Add(200*time.Second).AddDate(0, 0, -1)
+		if i == 2 { //nolint:mnd // the longest ends before the others' questions do
+			begin = begin.Add(10*24*time.Hour - long)
+		}
+		agent.Batch.Start, agent.Batch.End, agent.Batch.EndSinceBoot = begin.UTC(), begin.Add(long).UTC(), agent.Batch.StartSinceBoot+long
+		number := uint64(0)
+		estimate := func(at time.Time, stands bool) {
+			t.Helper()
+			number++
+			b := World{Nodes: 4, Pods: 2, Epoch: "estimate", Agentless: true}.Booking(i, number)
+			b.Batch.Stream.Boot = "central"
+			b.Batch.Start, b.Batch.End = at, at.Add(Interval)
+			book(b)
+			if stands {
+				truth.Book(b)
+			}
+		}
+		at := agent.Batch.Start.Truncate(ledger.WindowLength)
+		end := agent.Batch.End
+		last := end.Add(-1).Truncate(ledger.WindowLength)
+		all := func(offset time.Duration) {
+			t.Helper()
+			estimate(at.Add(-ledger.WindowLength+offset), i < 2) //nolint:mnd // too early to be asked for
+			estimate(at.Add(offset), false)
+			estimate(at.Add(25*time.Minute+offset), false)
+			estimate(at.Add(long/2).Truncate(ledger.WindowLength).Add(offset), false)
+			estimate(last.Add(offset), false)
+			estimate(last.Add(ledger.WindowLength+offset), true)
+		}
+		all(0)
+		FoldAll(t, s)
+		all(Interval)
+		book(agent)
+		truth.Book(agent)
+		all(2 * Interval)
+		FoldAll(t, s)
+		all(3 * Interval)
+		FoldAll(t, s)
+		all(4 * Interval)
+	}
+	FoldAll(t, s)
+	truth.Check(t, s)
+	for _, q := range []*ledger.Query{
+		{From: Noon.AddDate(-1, 0, 0), To: Noon.AddDate(0, 1, 0), GroupBy: []ledger.Dimension{ledger.ByNode}},
+		{From: Noon.AddDate(-1, 0, 0), To: Noon.AddDate(0, 1, 0), GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByKind}},
+	} {
+		want, err := oracle.Query(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, err := s.Query(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(have.Rows) != len(want.Rows) || have.Total.Amount != want.Total.Amount {
+			t.Errorf("by %v: %d rows, %+v in all; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount, len(want.Rows), want.Total.Amount)
+		}
+		for i := range min(len(have.Rows), len(want.Rows)) {
+			if !slices.Equal(have.Rows[i].Key, want.Rows[i].Key) || have.Rows[i].Amount != want.Rows[i].Amount {
+				t.Errorf("%v: have %+v, want %+v", want.Rows[i].Key, have.Rows[i].Amount, want.Rows[i].Amount)
+			}
+		}
+	}
 }
 
 // longBookings are of up to some days, at odd times, with odd rates.
