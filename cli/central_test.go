@@ -399,7 +399,9 @@ func TestReport(t *testing.T) {
 	c.history(t)
 	var all strings.Builder
 	for _, args := range [][]string{
-		{"report"}, {"report", "--group-by", "strategy"}, {"report", "--group-by", "strategy", "-o", "csv", "--from", "2026-03-01"},
+		{"report"},
+		{"report", "--group-by", "strategy"},
+		{"report", "--group-by", "strategy", "-o", "csv", "--from", "2026-03-01"},
 		{"report", "-n", "home", "--savings", "--baseline", "energy", "--from", "-36h", "-o", "wide"},
 	} {
 		code, stdout, stderr := c.run(t, withToken, args...)

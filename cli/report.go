@@ -312,14 +312,9 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, m
 		return nil
 	}
 	e = &evidence{snapshots: savings}
-	var since time.Time
-	e.Records, since, err = c.decisions(ctx, q, savings, most)
-	if refused, ok := errors.AsType[*refusedError](err); savings && ok && refused.status == http.StatusForbidden {
-		var without error
-		if e.Records, since, without = c.decisions(ctx, q, false, most); without == nil {
-			missing = append(missing, "Savings are missing, because what decisions depended on cannot be read: "+refused.text)
-			savings, e.snapshots, err = false, false, nil
-		}
+	since, without, err := c.recorded(ctx, q, e, most)
+	if without != "" {
+		savings, missing = false, append(missing, without)
 	}
 	if err != nil {
 		return nil, missing, lack("Decisions cannot be read, so turnaround and savings are missing", err)
@@ -355,6 +350,21 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, m
 		err = lack("Intensities that were booked at sites cannot be read; forecasts stand in for them", err)
 	}
 	return e, missing, err
+}
+
+// recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
+func (c *central) recorded(ctx context.Context, q *ledger.Query, e *evidence, most int) (since time.Time, without string, err error) {
+	e.Records, since, err = c.decisions(ctx, q, e.snapshots, most)
+	refused, ok := errors.AsType[*refusedError](err)
+	if !e.snapshots || !ok || refused.status != http.StatusForbidden {
+		return since, "", err
+	}
+	records, since, again := c.decisions(ctx, q, false, most)
+	if again != nil {
+		return since, "", err // the first says more
+	}
+	e.Records, e.snapshots = records, false
+	return since, "Savings are missing, because what decisions depended on cannot be read: " + refused.text, nil
 }
 
 // What is fetched of decisions.

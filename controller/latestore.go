@@ -43,7 +43,7 @@ func openLate(ctx context.Context, open func(context.Context) (ledger.Store, err
 // run tries until the store is open or ctx ends.
 func (s *lateStore) run(ctx context.Context) error {
 	for {
-		if _, err := s.get(); err == nil || ctx.Err() != nil {
+		if s.opened() {
 			return nil
 		}
 		select {
@@ -70,6 +70,12 @@ func (s *lateStore) try(ctx context.Context) {
 	default:
 		s.store, s.why = store, nil
 	}
+}
+
+func (s *lateStore) opened() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.store != nil
 }
 
 func (s *lateStore) get() (ledger.Store, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +16,9 @@ import (
 // TestStoreThatComesLater checks that a database which is away when we begin is only that: away.
 func TestStoreThatComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := true
+		var there atomic.Bool
 		open := func(context.Context) (ledger.Store, error) {
-			if away {
+			if !there.Load() {
 				return nil, errors.New("connection refused")
 			}
 			return &ledgertest.Store{}, nil
@@ -33,7 +34,7 @@ func TestStoreThatComesLater(t *testing.T) {
 			t.Errorf("asking fails with %v", err)
 		}
 		time.Sleep(3 * retryToOpen)
-		away = false
+		there.Store(true)
 		time.Sleep(2 * retryToOpen)
 		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); err != nil {
 			t.Errorf("it is back, and asking fails with %v", err)

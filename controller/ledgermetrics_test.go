@@ -66,9 +66,11 @@ func TestLedgerMetrics(t *testing.T) {
 	for _, f := range families {
 		for _, one := range f.Metric {
 			key := f.GetName()
+			var keySb69 strings.Builder
 			for _, label := range one.Label {
-				key += "/" + label.GetValue()
+				keySb69.WriteString("/" + label.GetValue())
 			}
+			key += keySb69.String()
 			got[key] = one.GetGauge().GetValue() + one.GetCounter().GetValue()
 		}
 	}

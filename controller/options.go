@@ -87,8 +87,11 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 		what, help string
 		d          *time.Duration
 	}{
-		{"windows", "five minutes by pod", &o.Keep.Windows}, {"hours", "sums by hour", &o.Keep.Hours}, {"days", "sums by day", &o.Keep.Days},
-		{"decisions", "decisions", &o.Keep.Records}, {"snapshots", "what decisions depended on", &o.Keep.Snapshots},
+		{"windows", "five minutes by pod", &o.Keep.Windows},
+		{"hours", "sums by hour", &o.Keep.Hours},
+		{"days", "sums by day", &o.Keep.Days},
+		{"decisions", "decisions", &o.Keep.Records},
+		{"snapshots", "what decisions depended on", &o.Keep.Snapshots},
 	} {
 		fs.DurationVar(keep.d, "keep-"+keep.what, *keep.d, "`how long` the ledger keeps "+keep.help+" (0: for good)")
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -110,9 +111,7 @@ func (m *Meters) Metered() map[string]energy.Microjoules {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make(map[string]energy.Microjoules, len(m.metered))
-	for node, used := range m.metered {
-		all[node] = used
-	}
+	maps.Copy(all, m.metered)
 	return all
 }
 

@@ -58,8 +58,12 @@ func (a *Amount) plus(o *Amount) bool {
 	plus(&a.Unmeasured, o.Unmeasured)
 	fits := true
 	for _, sum := range [...]struct{ to, by *energy.Microjoules }{
-		{&a.Dynamic, &o.Dynamic}, {&a.Idle, &o.Idle}, {&a.Facility, &o.Facility}, {&a.Estimated, &o.Estimated},
-		{&a.Uncharted, &o.Uncharted}, {&a.Unpriced, &o.Unpriced},
+		{&a.Dynamic, &o.Dynamic},
+		{&a.Idle, &o.Idle},
+		{&a.Facility, &o.Facility},
+		{&a.Estimated, &o.Estimated},
+		{&a.Uncharted, &o.Uncharted},
+		{&a.Unpriced, &o.Unpriced},
 	} {
 		fits = plus(sum.to, *sum.by) && fits
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,10 +147,21 @@ func TestCSV(t *testing.T) {
 		column string
 		cell   string
 	}{
-		{1, "namespace", "shop"}, {1, "energy_joules", "123.45679"}, {1, "dynamic_joules", "123.456789"}, {1, "carbon_grams_average", "12.345678"},
-		{1, "carbon_grams_marginal", ""}, {1, "cost_EUR", "1.23456789"}, {1, "estimated_share", "0.49999999959500003"}, {1, "first", "2026-11-03T10:00:00Z"},
-		{2, "namespace", `'=cmd|' /C calc'!A0, "x" \`}, {2, "cost_SEK", "-0.000000001"}, {2, "first", ""}, {3, "namespace", "(rest)"}, {3, "hour", ""},
-		{3, "energy_joules", "0.000009"}, {3, "quality", "derived"},
+		{1, "namespace", "shop"},
+		{1, "energy_joules", "123.45679"},
+		{1, "dynamic_joules", "123.456789"},
+		{1, "carbon_grams_average", "12.345678"},
+		{1, "carbon_grams_marginal", ""},
+		{1, "cost_EUR", "1.23456789"},
+		{1, "estimated_share", "0.49999999959500003"},
+		{1, "first", "2026-11-03T10:00:00Z"},
+		{2, "namespace", `'=cmd|' /C calc'!A0, "x" \`},
+		{2, "cost_SEK", "-0.000000001"},
+		{2, "first", ""},
+		{3, "namespace", "(rest)"},
+		{3, "hour", ""},
+		{3, "energy_joules", "0.000009"},
+		{3, "quality", "derived"},
 	} {
 		if got := lines[want.row][column(want.column)]; got != want.cell {
 			if want.column == "estimated_share" {
@@ -234,7 +244,7 @@ func TestInflux(t *testing.T) {
 	}
 	want := `kubenergy_energy,namespace=shop energy_microjoules=123456790i,dynamic_microjoules=123456789i,idle_microjoules=1i,cpu_nanoseconds=1500000000i,` +
 		`facility_microjoules=150000000i,estimated_microjoules=61728395i,uncharted_microjoules=0i,unpriced_microjoules=0i,unmeasured_nanoseconds=0i,` +
-		`carbon_micrograms_average=12345678i,cost_nanos_EUR=1234567890i ` + fmt.Sprint(begin.Add(10*time.Hour).UnixNano())
+		`carbon_micrograms_average=12345678i,cost_nanos_EUR=1234567890i ` + strconv.FormatInt(begin.Add(10*time.Hour).UnixNano(), 10)
 	if lines[0] != want {
 		t.Errorf("have %s\nwant %s", lines[0], want)
 	}

@@ -194,7 +194,7 @@ func Outwards(from, to time.Time, step time.Duration) (wholeFrom, wholeTo time.T
 // The longest times that series are told of in windows and in hours.
 const (
 	seriesOfWindows = 2 * day
-	seriesOfHours   = 90 * day
+	hourlyUpTo      = 90 * day
 )
 
 // SeriesStep is the distance of the points of a series: finer ones would be too many.
@@ -202,7 +202,7 @@ func SeriesStep(from, to time.Time) time.Duration {
 	switch length := to.Sub(from); {
 	case length <= seriesOfWindows:
 		return WindowLength
-	case length <= seriesOfHours:
+	case length <= hourlyUpTo:
 		return time.Hour
 	}
 	return day

@@ -178,7 +178,7 @@ func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
 	if g, ok := l.Store.(Gauger); ok {
 		return g.Gauges(ctx)
 	}
-	s, err := l.Store.Statistics(ctx)
+	s, err := l.Statistics(ctx)
 	return Gauges{Journal: s.Journal, Bytes: s.Bytes}, err
 }
 

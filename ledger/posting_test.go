@@ -119,8 +119,14 @@ func TestLongBookings(t *testing.T) {
 		length  time.Duration
 		windows int
 	}{
-		{0, 1}, {1, 1}, {5 * time.Minute, 1}, {5*time.Minute + 1, 2}, {7 * 24 * time.Hour, 7 * 288},
-		{30 * 24 * time.Hour, 30 * 24}, {700 * 24 * time.Hour, 700}, {20 * 365 * 24 * time.Hour, 1},
+		{0, 1},
+		{1, 1},
+		{5 * time.Minute, 1},
+		{5*time.Minute + 1, 2},
+		{7 * 24 * time.Hour, 7 * 288},
+		{30 * 24 * time.Hour, 30 * 24},
+		{700 * 24 * time.Hour, 700},
+		{20 * 365 * 24 * time.Hour, 1},
 	} {
 		n, last := 0, storetest.Noon
 		for p := range ledger.Pieces(storetest.Noon, storetest.Noon.Add(c.length), 99) {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -523,7 +524,7 @@ func TestNodeThatIsGone(t *testing.T) {
 // overlap, and over any time the walls' batches are what the walls counted.
 func TestConservation(t *testing.T) {
 	for seed := range uint64(runs()) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { conserve(t, rand.New(rand.NewPCG(seed, 1))) })
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { conserve(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }
 
@@ -532,7 +533,7 @@ func conserve(t *testing.T, r *rand.Rand) {
 	silences := r.IntN(2) == 0
 	for i := range 1 + r.IntN(4) {
 		name := fmt.Sprint("n", i)
-		w.node(name, fmt.Sprint(1+r.IntN(64)), r.Int64N(3))
+		w.node(name, strconv.Itoa(1+r.IntN(64)), r.Int64N(3))
 		if r.IntN(2) == 0 {
 			w.walls[name] = &wall{total: energy.Microjoules(r.Int64N(1e12)), at: w.up}
 		}

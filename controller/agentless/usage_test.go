@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,7 @@ func TestUsagePages(t *testing.T) {
 // Where there is no such API, or no right to it, it is asked again only after minutes; requests count meanwhile.
 func TestUsageThatIsAbsent(t *testing.T) {
 	for _, code := range []int{404, 403, 503, 500} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			requests := 0
 			there := false
 			m, up := asked(t, func(w http.ResponseWriter, r *http.Request) {

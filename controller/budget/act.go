@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -116,7 +117,7 @@ func reasonOf(at int32) string {
 
 // keyOf is the same whoever does something, and however often: events are named by it, and webhooks carry it.
 func keyOf(b *v1alpha1.EnergyBudget, p period, t *v1alpha1.BudgetActionTaken) string {
-	return digest(string(b.UID), p.from.UTC().Format(time.RFC3339), fmt.Sprint(t.Generation), action{t.At, t.Do, t.Webhook}.String(), t.Webhook)
+	return digest(string(b.UID), p.from.UTC().Format(time.RFC3339), strconv.FormatInt(t.Generation, 10), action{t.At, t.Do, t.Webhook}.String(), t.Webhook)
 }
 
 func digest(parts ...string) string {

@@ -49,12 +49,12 @@ var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
 	b := c.budget
 	before := b.Status.DeepCopy()
-	status := e.statusOf(c, now, suspended)
+	status := e.statusOf(c, suspended)
 	due = claim(c, status, now, e.o.Identity, e.busy.with)
 	status.ClosedUntil = closedUntil(status, c.period)
 	setCondition(c, status, now)
 	b.Status = *status
-	if len(due) == 0 && !e.worthWriting(b, before, now) {
+	if len(due) == 0 && !e.worthWriting(b, before) {
 		return nil
 	}
 	if err := e.write(ctx, b); err != nil {
@@ -71,7 +71,7 @@ func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspe
 }
 
 // statusOf returns what the status says before anything is done about it. What is not known stays what it was.
-func (e *Engine) statusOf(c *budgetCase, now time.Time, suspended int32) *v1alpha1.EnergyBudgetStatus {
+func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudgetStatus {
 	b := c.budget
 	s := b.Status.DeepCopy()
 	s.ObservedGeneration, s.Suspended = b.Generation, suspended
@@ -217,7 +217,7 @@ func bounded(text string) string {
 }
 
 // worthWriting reports whether a status says something new: what others wait for at once, numbers now and then.
-func (e *Engine) worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus, now time.Time) bool {
+func (e *Engine) worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus) bool {
 	s := &b.Status
 	calm := *before
 	calm.AsOf, calm.Used, calm.Percent = s.AsOf, s.Used, s.Percent

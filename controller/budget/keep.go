@@ -70,7 +70,7 @@ func (t taken) current(a *allowance) {
 // readTaken reads key:d or key:time.attempts, separated by spaces. What makes no sense counts as not there.
 func readTaken(text string) taken {
 	all := taken{}
-	for _, part := range strings.Fields(text) {
+	for part := range strings.FieldsSeq(text) {
 		key, state, ok := strings.Cut(part, ":")
 		if !ok || len(all) >= maxTaken {
 			continue
@@ -390,13 +390,13 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 			c.use = a.use
 		}
 		before := b.Status.DeepCopy()
-		status := e.statusOf(c, now, s.marks.of(b.Namespace, kube.BudgetLabel(b.Name)))
+		status := e.statusOf(c, s.marks.of(b.Namespace, kube.BudgetLabel(b.Name)))
 		if c.use == nil {
 			status.AsOf = stamp(now) // there is nothing that could have used anything
 		}
 		setCondition(c, status, now)
 		b.Status = *status
-		if !e.worthWriting(b, before, now) {
+		if !e.worthWriting(b, before) {
 			continue
 		}
 		if err := e.write(ctx, b); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,7 @@ func TestSuspendingFitsFirst(t *testing.T) {
 	a := &allowance{object: newJob("j", nil), actions: []v1alpha1.BudgetAction{{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend}}}
 	all := taken{}
 	for i := range (maxTakenText - begunLength) / doneLength {
-		all[fmt.Sprint(i)] = begun{done: true}
+		all[strconv.Itoa(i)] = begun{done: true}
 	}
 	due := a.fitting(all, a.actions)
 	if len(due) != 1 || due[0].Do != v1alpha1.DeedSuspend {

@@ -11,11 +11,9 @@ import (
 // maxSeries bounds how many workloads with a budget of their own are shown, the fullest first.
 const maxSeries = 1000
 
-var (
-	ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
-		"Share of a limit of an EnergyBudget that is used in its period; budget is Own where a workload has one for itself, which workload names.",
-		[]string{"namespace", "budget", "workload", "resource"}, nil)
-)
+var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
+	"Share of a limit of an EnergyBudget that is used in its period; budget is Own where a workload has one for itself, which workload names.",
+	[]string{"namespace", "budget", "workload", "resource"}, nil)
 
 // instruments are the metrics. Those of budgets that are gone go with them.
 type instruments struct {

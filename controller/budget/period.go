@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -40,7 +41,7 @@ func periodOf(p *v1alpha1.BudgetPeriod, now time.Time) (period, error) {
 		return period{}, nil
 	case v1alpha1.PeriodFixed:
 		if p.From == nil || p.To == nil || !p.From.Before(p.To) {
-			return period{}, fmt.Errorf("a fixed period needs from and to, in this order")
+			return period{}, errors.New("a fixed period needs from and to, in this order")
 		}
 		return period{p.From.UTC(), p.To.UTC()}, nil
 	}

@@ -210,6 +210,13 @@ func (e *Entry) checkURL() []error {
 		return []error{fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)}
 	case u.User != nil:
 		return []error{errors.New("url has a user or a password in it: name the user as username and the password's file as passwordKey")}
+	}
+	return e.checkRest(u)
+}
+
+// checkRest checks a URL that can be read.
+func (e *Entry) checkRest(u *url.URL) []error {
+	switch {
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return []error{errors.New("url has a path or a query: want scheme and host alone, the rest is known")}
 	case e.Kind == KindRedfish && u.Scheme != "https" && e.PasswordKey != "":

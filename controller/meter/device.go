@@ -266,10 +266,10 @@ func (d *device) logout(ctx context.Context) {
 
 // status turns a status that is no success into an error.
 func (d *device) status(u *url.URL, resp *http.Response) error {
-	switch {
-	case resp.StatusCode == http.StatusOK, resp.StatusCode == http.StatusCreated, resp.StatusCode == http.StatusNoContent:
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
 		return nil
-	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return &Error{Reason: ReasonAuth, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp))}
 	}
 	if to, ok := dial.Redirect(resp); ok {

@@ -31,7 +31,7 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	if namespace != "" {
 		asked.Namespaces = []string{namespace}
 	}
-	asked.From, asked.To = q.span(usualSpan, s.MaxRange)
+	asked.From, asked.To = q.span(s.MaxRange)
 	asked.Limit = q.whole("limit", usual, 1, most)
 	if asked.Snapshots {
 		asked.Limit = min(asked.Limit, mostSnapshots)

@@ -65,8 +65,7 @@ func writeError(w http.ResponseWriter, f *failure) {
 
 // unreadable says why a body could not be read.
 func unreadable(err error) error {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return err
 	}
 	return fail(http.StatusBadRequest, "reading the body: %.100s", err)

@@ -98,9 +98,25 @@ func TestFolder(t *testing.T) {
 		row          int
 		column, want string
 	}{
-		{1, "Kind", "node"}, {1, "Node", "worker1"}, {1, "Energy_uJ", "1000"}, {1, "Idle_uJ", "100"}, {1, "Platform_uJ", "20"}, {1, "Unknown_uJ", "30"}, {1, "Source", "'=cmd()"},
-		{1, "Price_perKWh", ""}, {1, "CarbonIntensity_gPerKWh", "300"}, {2, "Kind", "workload"}, {2, "Pod", "'+web"}, {2, "Consumer", "pod/u"}, {2, "Energy_uJ", "750"},
-		{2, "Idle_uJ", "50"}, {2, "CPU_ns", "1000000000"}, {2, "Namespace", "shop"}, {3, "Kind", "system"}, {3, "Energy_uJ", "100"}, {3, "Agentless", "false"},
+		{1, "Kind", "node"},
+		{1, "Node", "worker1"},
+		{1, "Energy_uJ", "1000"},
+		{1, "Idle_uJ", "100"},
+		{1, "Platform_uJ", "20"},
+		{1, "Unknown_uJ", "30"},
+		{1, "Source", "'=cmd()"},
+		{1, "Price_perKWh", ""},
+		{1, "CarbonIntensity_gPerKWh", "300"},
+		{2, "Kind", "workload"},
+		{2, "Pod", "'+web"},
+		{2, "Consumer", "pod/u"},
+		{2, "Energy_uJ", "750"},
+		{2, "Idle_uJ", "50"},
+		{2, "CPU_ns", "1000000000"},
+		{2, "Namespace", "shop"},
+		{3, "Kind", "system"},
+		{3, "Energy_uJ", "100"},
+		{3, "Agentless", "false"},
 	} {
 		if got := value(c.row, c.column); got != c.want {
 			t.Errorf("row %d: %s is %q, want %q", c.row, c.column, got, c.want)

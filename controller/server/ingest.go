@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -148,9 +149,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 			},
 		},
 	}
-	for key, value := range annotations {
-		job.Annotations[key] = value
-	}
+	maps.Copy(job.Annotations, annotations)
 	if u != nil {
 		job.Annotations[annotationSubmitter] = shortened(strings.ToValidUTF8(u.Name, "?"))
 	}

@@ -136,7 +136,7 @@ func (s *server) readLedgerQuery(r *http.Request, q *query) (*ledger.Query, erro
 			asked.GroupBy = append(asked.GroupBy, d)
 		}
 	}
-	asked.From, asked.To = q.span(usualSpan, s.MaxRange)
+	asked.From, asked.To = q.span(s.MaxRange)
 	asked.Limit = q.whole("limit", min(usualRows, s.MaxRows), 1, s.MaxRows)
 	return asked, q.err()
 }
@@ -225,7 +225,7 @@ func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) err
 	for _, name := range q.list("owner") {
 		asked.Owners = append(asked.Owners, jobPrefix+strings.TrimPrefix(name, jobPrefix))
 	}
-	asked.From, asked.To = q.span(usualSpan, s.MaxRange)
+	asked.From, asked.To = q.span(s.MaxRange)
 	const usual, most = 1000, 10_000
 	limit := q.whole("limit", usual, 1, most)
 	if err := q.err(); err != nil {

@@ -236,7 +236,7 @@ func TestTooManyConnections(t *testing.T) {
 		n, _ := c.Read(make([]byte, 1))
 		return n == 1
 	}
-	if !greeted() || !greeted() || greeted() {
+	if first, second, third := greeted(), greeted(), greeted(); !first || !second || third {
 		t.Error("two are let in, a third is not")
 	}
 	c := <-accepted

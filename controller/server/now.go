@@ -160,7 +160,7 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 		return fail(http.StatusBadRequest, "%.80q is no name or UID of a pod", pod)
 	}
 	const least, most = 2, 500
-	from, to := q.span(usualSpan, s.MaxRange)
+	from, to := q.span(s.MaxRange)
 	samples := q.whole("samples", most, least, most)
 	how := ledger.LTTB
 	if q.has("downsample") {

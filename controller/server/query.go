@@ -132,10 +132,10 @@ func (q *query) whole(name string, otherwise, least, most int) int {
 	return n
 }
 
-// span reads from and to.
-func (q *query) span(otherwise, longest time.Duration) (from, to time.Time) {
+// span reads from and to; by default the last day.
+func (q *query) span(longest time.Duration) (from, to time.Time) {
 	to = q.instant("to", q.now)
-	from = q.instant("from", to.Add(-otherwise))
+	from = q.instant("from", to.Add(-usualSpan))
 	switch {
 	case len(q.wrong) > 0:
 	case !from.Before(to):

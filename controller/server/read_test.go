@@ -74,6 +74,7 @@ type nothingBooked struct{}
 func (nothingBooked) Query(_ context.Context, q *ledger.Query) (*ledger.Answer, error) {
 	return &ledger.Answer{From: q.From, To: q.To}, nil
 }
+
 func (nothingBooked) Series(context.Context, *ledger.Query) ([]ledger.Point, error) { return nil, nil }
 func (nothingBooked) Record(context.Context, []ledger.Record) error                 { return nil }
 func (nothingBooked) Records(context.Context, *ledger.RecordQuery) ([]ledger.Record, error) {

@@ -294,7 +294,9 @@ func TestExpected(t *testing.T) {
 	}{
 		{[]Owner{{"shop", "Deployment", "web"}}, 19.52, true},
 		{[]Owner{{"lab", "CronJob", "nightly"}, {"lab", "Job", "nightly-29012345"}}, 8, true},
-		{[]Owner{{"lab", "Job", "absurd"}}, 0, false}, {[]Owner{{"lab", "Job", "never"}}, 0, false}, {nil, 0, false},
+		{[]Owner{{"lab", "Job", "absurd"}}, 0, false},
+		{[]Owner{{"lab", "Job", "never"}}, 0, false},
+		{nil, 0, false},
 		{[]Owner{{"other", "Deployment", "web"}}, 0, false},
 	} {
 		if got, ok := f.Expected(tc.owners, 4); ok != tc.ok || math.Abs(float64(got-tc.want)) > 1e-9 {

@@ -42,8 +42,15 @@ const day = 24 * time.Hour
 func (r *Random) init() {
 	r.pods = map[string]ledger.Consumer{}
 	for _, n := range []struct{ name, host string }{
-		{"rack1", ""}, {"guest1", "rack1"}, {"guest2", "rack1"}, {"worker1", ""}, {"worker2", ""}, {"orphan", "rack9"},
-		{"left", "right"}, {"right", "left"}, {"nested", "guest1"},
+		{"rack1", ""},
+		{"guest1", "rack1"},
+		{"guest2", "rack1"},
+		{"worker1", ""},
+		{"worker2", ""},
+		{"orphan", "rack9"},
+		{"left", "right"},
+		{"right", "left"},
+		{"nested", "guest1"},
 	} {
 		m := &machineState{name: n.name, boot: "boot-" + n.name, epoch: "e1", next: 1, started: r.Start.Add(time.Duration(r.Rand.Int64N(int64(r.Span / 4))))}
 		if n.host != "" {

@@ -2,13 +2,12 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"database/sql"
 
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/postgres"

@@ -38,7 +38,7 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback() //nolint:errcheck // it is committed below
+	defer tx.Rollback()
 	var value string
 	if err := tx.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = 'schema' FOR UPDATE").Scan(&value); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func again(err error) bool {
 		return false
 	}
 	switch failed.Code {
-	case "40001", "40P01", "55P03": // serialization_failure, deadlock_detected, lock_not_available
+	case "40001", "40P01", "55P03": // serialisation_failure, deadlock_detected, lock_not_available
 		return true
 	}
 	return false

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"modernc.org/sqlite"
@@ -113,7 +114,7 @@ func (s *Store) checkTables(ctx context.Context) error {
 	if err := s.reads.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'schema'").Scan(&version); err != nil {
 		return err
 	}
-	if version != fmt.Sprint(sqlstore.Schema()) {
+	if version != strconv.Itoa(sqlstore.Schema()) {
 		return nil
 	}
 	empty, err := sql.Open("sqlite", ":memory:")

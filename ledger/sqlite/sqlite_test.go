@@ -2,10 +2,9 @@ package sqlite_test
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
-
-	"os"
 
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"

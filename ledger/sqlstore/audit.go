@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -367,7 +368,7 @@ func each[K comparable, V any](x, y map[K]*V, do func(K, *V, *V)) {
 func (a *auditor) accountName(r *reading, id int64) string {
 	of, err := r.account(id)
 	if err != nil {
-		return fmt.Sprint(id)
+		return strconv.FormatInt(id, 10)
 	}
 	return fmt.Sprintf("%d (%s %s/%s)", id, of.Kind, of.Namespace, of.OwnerName())
 }
@@ -375,7 +376,7 @@ func (a *auditor) accountName(r *reading, id int64) string {
 func (a *auditor) nodeName(r *reading, id int64) string {
 	name, err := r.node(id)
 	if err != nil {
-		return fmt.Sprint(id)
+		return strconv.FormatInt(id, 10)
 	}
 	return name
 }

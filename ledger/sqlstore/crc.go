@@ -50,10 +50,9 @@ func spanCRC(node, boot string, first, last, seen int64) int64 {
 
 const sumBytes = 4
 
-// sealBlob appends to what was written after from the sum of it and of the row's key, so that bytes in the wrong row are
-// noticed as well.
-func sealBlob(b []byte, from int, key ...int64) []byte {
-	return binary.LittleEndian.AppendUint32(b, blobSum(b[from:], key))
+// sealBlob appends the sum of what was written and of the row's key, so that bytes in the wrong row are noticed as well.
+func sealBlob(b []byte, key ...int64) []byte {
+	return binary.LittleEndian.AppendUint32(b, blobSum(b, key))
 }
 
 // openBlob returns what was sealed.

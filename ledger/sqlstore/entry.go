@@ -76,7 +76,7 @@ func (e *entry) encode() []byte {
 		b = binary.AppendVarint(b, int64(l.CPU))
 		consumer, account = l.Consumer, l.Account
 	}
-	return sealBlob(b, 0, e.key()...)
+	return sealBlob(b, e.key()...)
 }
 
 // key is what the columns of the row say.

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -215,7 +216,7 @@ func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, erro
 	}
 	m = mention{seen: x.now}
 	id, err := x.row(ctx, fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner), sum, findAccount, by, addAccount,
-		append(by[:len(by):len(by)], x.now, sum), &m)
+		append(slices.Clip(by), x.now, sum), &m)
 	if err != nil {
 		return 0, err
 	}

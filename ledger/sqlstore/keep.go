@@ -238,7 +238,7 @@ func (k *keeper) settle(day int64) error {
 			surplus[row.id].Add(&row.Amount)
 		}
 		for id, amount := range surplus {
-			if err := takeFromDay(ctx, s, r, day, id, amount); err != nil {
+			if err := takeFromDay(ctx, s, day, id, amount); err != nil {
 				return err
 			}
 		}
@@ -251,7 +251,7 @@ func (k *keeper) settle(day int64) error {
 	})
 }
 
-func takeFromDay(ctx context.Context, s *session, r *reading, day, account int64, surplus *ledger.Amount) error {
+func takeFromDay(ctx context.Context, s *session, day, account int64, surplus *ledger.Amount) error {
 	var sum *accountSum
 	rows, err := s.query(ctx, "SELECT "+columnList(accountSumColumns)+" FROM account_days WHERE start = $1 AND account = $2", day, account)
 	if err != nil {

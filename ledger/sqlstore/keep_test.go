@@ -168,8 +168,15 @@ func TestRecords(t *testing.T) {
 	same := func() {
 		t.Helper()
 		for _, q := range []ledger.RecordQuery{
-			{}, {Snapshots: true}, {From: start.Add(5 * time.Hour), To: start.Add(9 * time.Hour), Snapshots: true}, {Limit: 3},
-			{Namespaces: []string{"lab", "none"}}, {Strategies: []string{"exec"}, Owner: "Job/train"}, {Owner: "train"}, {Owner: "Pod/train"}, {UID: "u-c0"},
+			{},
+			{Snapshots: true},
+			{From: start.Add(5 * time.Hour), To: start.Add(9 * time.Hour), Snapshots: true},
+			{Limit: 3},
+			{Namespaces: []string{"lab", "none"}},
+			{Strategies: []string{"exec"}, Owner: "Job/train"},
+			{Owner: "train"},
+			{Owner: "Pod/train"},
+			{UID: "u-c0"},
 		} {
 			got, err := s.Records(t.Context(), &q)
 			if err != nil {

@@ -56,19 +56,27 @@ func (f *folder) loadLong(ctx context.Context) error {
 		return err
 	}
 	for _, node := range slices.Sorted(maps.Keys(f.longer)) {
-		for i := range f.longer[node] {
-			r := &f.longer[node][i]
-			if err := f.loadEstimates(ctx, node, *r); err != nil {
-				return err
-			}
-			for _, known := range f.long[node] {
-				if known.start == r.start { // the same row
-					r.last = max(r.last, known.last)
-				}
+		if err := f.extend(ctx, node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extend adds the new reaches of a node to those that are known, and reads the estimates in them.
+func (f *folder) extend(ctx context.Context, node int64) error {
+	for i := range f.longer[node] {
+		r := &f.longer[node][i]
+		if err := f.loadEstimates(ctx, node, *r); err != nil {
+			return err
+		}
+		for _, known := range f.long[node] {
+			if known.start == r.start { // the same row
+				r.last = max(r.last, known.last)
 			}
 		}
-		f.long[node] = append(f.long[node], f.longer[node]...)
 	}
+	f.long[node] = append(f.long[node], f.longer[node]...)
 	return nil
 }
 

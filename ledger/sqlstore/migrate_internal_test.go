@@ -56,8 +56,14 @@ func TestMigrations(t *testing.T) {
 		schema, oldest string
 		err            string
 	}{
-		{n, "1", "1", ""}, {added, "2", "1", ""}, {n, "2", "1", ""}, {added, "2", "1", ""}, {changed, "3", "3", ""},
-		{added, "3", "3", "a newer program is needed"}, {n, "3", "3", "a newer program is needed"}, {broken, "3", "3", "migrating to version 4"},
+		{n, "1", "1", ""},
+		{added, "2", "1", ""},
+		{n, "2", "1", ""},
+		{added, "2", "1", ""},
+		{changed, "3", "3", ""},
+		{added, "3", "3", "a newer program is needed"},
+		{n, "3", "3", "a newer program is needed"},
+		{broken, "3", "3", "migrating to version 4"},
 		{changed, "3", "3", ""},
 	} {
 		err := d.migrate(t.Context(), step.migrations)

@@ -129,7 +129,7 @@ func (w *window) encode() []byte {
 		b = p.encode(b, p.Account-account, usual, fine, &r)
 		consumer, account = p.Consumer, p.Account
 	}
-	return sealBlob(b, 0, w.key()...)
+	return sealBlob(b, w.key()...)
 }
 
 func (w *window) key() []int64 {

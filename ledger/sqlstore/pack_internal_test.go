@@ -118,7 +118,7 @@ func FuzzDecodeWindow(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = decodeWindow(1, 2, false, b)
 		w := &window{Start: 1, Node: 2}
-		got, err := decodeWindow(1, 2, false, sealBlob(bytes.Clone(b), 0, w.key()...))
+		got, err := decodeWindow(1, 2, false, sealBlob(bytes.Clone(b), w.key()...))
 		if err != nil {
 			return
 		}
@@ -138,7 +138,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = decodeEntry(1, 1, 1000, 16000, b)
-		got, err := decodeEntry(1, 1, 1000, 16000, sealBlob(bytes.Clone(b), 0, 1, 1000, 16000))
+		got, err := decodeEntry(1, 1, 1000, 16000, sealBlob(bytes.Clone(b), 1, 1000, 16000))
 		if err != nil {
 			return
 		}

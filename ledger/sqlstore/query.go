@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -193,12 +194,7 @@ func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, erro
 }
 
 func byHour(q *ledger.Query) bool {
-	for _, by := range q.GroupBy {
-		if by == ledger.ByHour {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(q.GroupBy, ledger.ByHour)
 }
 
 // asOf is the end of what is folded, or the beginning of what is not.

@@ -49,7 +49,7 @@ func recordRow(r *ledger.Record) ([]any, error) {
 	at := k.At.UnixMilli()
 	var blob any
 	if snapshot != nil {
-		blob = sealBlob(slices.Clone(snapshot), 0, at)
+		blob = sealBlob(slices.Clone(snapshot), at)
 	}
 	return []any{
 		k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data, blob,

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -364,9 +365,7 @@ func (r *reading) node(id int64) (string, error) {
 	if c.nodes == nil || len(c.nodes) > mostAccounts {
 		c.nodes = map[int64]string{}
 	}
-	for at, name := range found {
-		c.nodes[at] = name
-	}
+	maps.Copy(c.nodes, found)
 	if name, ok = found[id]; !ok {
 		return "", fmt.Errorf("%w: node %d is not there", ledger.ErrDamaged, id)
 	}

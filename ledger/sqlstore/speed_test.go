@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -63,7 +64,7 @@ func TestMonthOfNamespaces(t *testing.T) {
 			if kind.changed {
 				at := start.Unix() + 30*86400
 				if err := s.PutSums(t.Context(), "account_days", []sqlstore.Sum{{
-					Start: at, Account: ledger.Account{Namespace: "new", Owner: fmt.Sprint(i)}, Amount: ledger.Amount{Dynamic: 1, Facility: 1},
+					Start: at, Account: ledger.Account{Namespace: "new", Owner: strconv.Itoa(i)}, Amount: ledger.Amount{Dynamic: 1, Facility: 1},
 				}}); err != nil {
 					t.Fatal(err)
 				}

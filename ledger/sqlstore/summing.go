@@ -121,7 +121,7 @@ func (s *summing) writeAccounts(ctx context.Context, table string, step int64) e
 	for k, sum := range s.accounts {
 		k.start = floorTo(k.start, step)
 		if have := sums[k]; have != nil {
-			have.Amount.Add(&sum.Amount)
+			have.Add(&sum.Amount)
 			have.first, have.last = min(have.first, sum.first), max(have.last, sum.last)
 			continue
 		}
@@ -184,7 +184,7 @@ func (s *summing) heldAccounts(ctx context.Context, table string, keys []account
 			}
 			k := accountKey{h.start, h.account}
 			if sum := sums[k]; sum != nil {
-				sum.Amount.Add(&h.Amount)
+				sum.Add(&h.Amount)
 				sum.first, sum.last = min(sum.first, h.first), max(sum.last, h.last)
 				wrong[k] = crc != h.crc()
 			}

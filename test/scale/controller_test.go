@@ -81,7 +81,7 @@ func sizes(t *testing.T) size {
 func TestController(t *testing.T) {
 	s := sizes(t)
 	c := newCluster(t, s.nodes)
-	for _, store := range strings.Fields(cmp.Or(os.Getenv("KUBENERGY_BENCH_STORES"), "sqlite postgres")) {
+	for store := range strings.FieldsSeq(cmp.Or(os.Getenv("KUBENERGY_BENCH_STORES"), "sqlite postgres")) {
 		t.Run(store, func(t *testing.T) {
 			var env []string
 			var grown func() int64

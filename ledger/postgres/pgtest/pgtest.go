@@ -203,7 +203,7 @@ func (s *Server) children() (pids []int) {
 	if err != nil {
 		return nil
 	}
-	for _, field := range strings.Fields(string(data)) {
+	for field := range strings.FieldsSeq(string(data)) {
 		if child, err := strconv.Atoi(field); err == nil {
 			pids = append(pids, child)
 		}
