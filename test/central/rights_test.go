@@ -145,9 +145,10 @@ func TestForgedAndReplayed(t *testing.T) {
 	t.Logf("%d forged batches: %v", attempts, statuses)
 
 	first := joules(t, "node-0", "replayed", 1)
-	if status, err := c.post(t, first, own); err != nil || status != http.StatusOK {
-		t.Fatalf("an honest batch was answered with %d, %v", status, err)
-	}
+	eventually(t, time.Minute, "an honest batch is booked, once the node may ask again", func() bool {
+		status, err := c.post(t, first, own)
+		return err == nil && status == http.StatusOK
+	})
 	booked := c.energyOf(t, "node-0")
 	statuses = c.flood(t, attempts, func(int) ([]byte, string) { return first, own })
 	if statuses[http.StatusOK] == 0 || statuses[http.StatusOK]+statuses[http.StatusTooManyRequests]+statuses[http.StatusServiceUnavailable] != attempts {
@@ -178,11 +179,11 @@ func TestRoutesAreClosed(t *testing.T) {
 		for method := range methods {
 			for token, want := range map[string]int{"": http.StatusUnauthorized, "x": http.StatusUnauthorized, nobody: http.StatusForbidden} {
 				status := c.do(t, strings.ToUpper(method), path, token)
-				// Whoever is somebody may read how to ask.
-				if token == nobody && (strings.Contains(path, "openapi") && status == http.StatusOK) {
+				// Whoever is somebody may read how to ask. A token that is not made for the central unit is no agent's.
+				if token == nobody && (strings.Contains(path, "openapi") && status == http.StatusOK || path == "/api/v1/batches" && status == http.StatusUnauthorized) {
 					continue
 				}
-				if status != want && (status != http.StatusUnauthorized || token == nobody) {
+				if status != want {
 					t.Errorf("%s %s: %d, want %d", method, path, status, want)
 				}
 			}
