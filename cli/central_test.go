@@ -278,7 +278,7 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, withToken, "is not installed: there is no service kubenergy-controller in namespace kubenergy-system"},
-		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken, "the central unit does not run"},
+		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken, "does not reach the central unit"},
 		{"no way through", func(c *centralUnit) { c.refuse["proxy"] = 403 }, withToken, "ask for the right to get services/proxy of https:kubenergy-controller:api"},
 		{"no right", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken, "the central unit refuses: you lack list energy"},
 		{"no such token", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken, "does not accept the token"},

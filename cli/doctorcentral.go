@@ -30,6 +30,9 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 	case refused != nil && refused.status < http.StatusInternalServerError:
 		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)
 		return
+	case refused != nil && refused.status == http.StatusServiceUnavailable: // whether its pod is ready was looked at above
+		d.say(statusWarn, "look at the logs of "+controllerName+"; in the lab, and wherever that proxy reaches no pods, use --server", "%v", err)
+		return
 	case err != nil:
 		d.say(statusFail, "look at the logs of "+controllerName, "%v", err)
 		return

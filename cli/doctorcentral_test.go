@@ -26,7 +26,7 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Hour)}
 		}, "fail 7 bookings are not in; warn 1 of 3 nodes"},
 		{"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, "warn the central unit is not installed"},
-		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, "fail the central unit does not run"},
+		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, "warn the API server's proxy does not reach the central unit"},
 		{"no right", func(c *centralUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
 		{"too old", func(c *centralUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
 	} {
