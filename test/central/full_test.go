@@ -137,10 +137,11 @@ func (c *central) writable(t *testing.T, port int) string {
 	}
 	r.Header.Set("Authorization", "Bearer "+c.world.cluster.Config().BearerToken)
 	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var answer *http.Response
+	eventually(t, 30*time.Second, "metrics are served", func() bool { // after the API, once the caches are there
+		answer, err = client.Do(r)
+		return err == nil
+	})
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil {
