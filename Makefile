@@ -97,7 +97,7 @@ bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy con
 	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)
 
 bench-controller: ## Measure the controller at 5,000 nodes with 100 containers each for ten minutes, on SQLite and on PostgreSQL.
-	go test ./ledger/... -run '^$$' -bench 'Rows' -benchtime 10x
+	go test ./ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
 
 central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
