@@ -326,7 +326,7 @@ func TestRestartedContainers(t *testing.T) {
 	b.clock = noon.Add(time.Hour)
 	pod = ended(pod, b.clock.Add(-time.Minute), b.clock)
 	pod.Status.ContainerStatuses[0].RestartCount = 3
-	if _, err := transform(trimPod)(pod); err != nil {
+	if _, err := transform(newPodTrimmer(func(*v1.Pod) {}).trim)(pod); err != nil {
 		t.Fatal(err)
 	}
 	b.saw(pod)

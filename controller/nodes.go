@@ -49,28 +49,24 @@ func (c *cluster) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var nodes v1.NodeList
-	var pods v1.PodList
 	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		c.log.Warn("listing nodes for metrics", "error", err)
 		return
 	}
-	if err := c.client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
-		c.log.Warn("listing pods for metrics", "error", err)
-		return
-	}
-	loads := make(map[string]*load, len(nodes.Items))
-	for i := range nodes.Items {
-		loads[nodes.Items[i].Name] = &load{}
-	}
-	for i := range pods.Items {
-		if l := loads[pods.Items[i].Spec.NodeName]; l != nil {
-			l.add(&pods.Items[i])
-		}
-	}
 	view := c.view()
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
-		node, ok := loads[n.Name].on(view, n)
+		// Node by node: a list of all pods of a large cluster takes more memory than all else here.
+		var pods v1.PodList
+		if err := c.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			c.log.Warn("listing pods for metrics", "error", err)
+			return
+		}
+		var l load
+		for k := range pods.Items {
+			l.add(&pods.Items[k])
+		}
+		node, ok := l.on(view, n)
 		if !ok {
 			continue // an unknown node draws an unknown power, not none
 		}

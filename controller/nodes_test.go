@@ -2,6 +2,8 @@ package controller
 
 import (
 	"fmt"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -132,8 +135,16 @@ func TestTrim(t *testing.T) {
 	p.Annotations = map[string]string{kube.AnnotationAllowedDelay: "1h", "other": long}
 	p.Spec.Volumes = append(p.Spec.Volumes, podTemplate().Spec.Volumes...)
 	podBefore, errBefore := kube.ReadPod(p)
-	if _, err := transform(trimPod)(p); err != nil {
-		t.Fatal(err)
+	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
+	seen := 0
+	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
+	for range 2 { // what is trimmed may be trimmed again
+		if _, err := transform(pods.trim)(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen != 1 {
+		t.Errorf("%d containers were seen, want 1 before it was trimmed and none after", seen)
 	}
 	podAfter, errAfter := kube.ReadPod(p)
 	if fmt.Sprintf("%+v", podBefore) != fmt.Sprintf("%+v", podAfter) || errBefore != nil || errAfter != nil {
@@ -141,6 +152,33 @@ func TestTrim(t *testing.T) {
 	}
 	if p.Spec.Volumes != nil || p.Spec.Containers[0].Image != "" || p.Spec.NodeName != "n1" || p.Status.Phase != "Running" {
 		t.Errorf("the pod is %+v", p)
+	}
+}
+
+// A hundred thousand pods of a thousand owners must fit into memory: what is alike is there once.
+func TestTrimmedPodsShare(t *testing.T) {
+	pods := newPodTrimmer(func(*v1.Pod) {})
+	trimmed := func(name, app, cpu string) *v1.Pod {
+		p := newPod("team", name, noon)
+		p.Spec = podTemplate().Spec
+		p.Spec.Containers[0].Resources.Requests = quantities(cpu)
+		p.Labels = map[string]string{"app": app}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: app, UID: types.UID("uid of " + app)}}
+		pods.trim(p)
+		return p
+	}
+	a, b, other := trimmed("a", "web", "500m"), trimmed("b", "web", "500m"), trimmed("c", "db", "250m")
+	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] || reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
+		t.Error("two pods of one owner share nothing")
+	}
+	if have, want := kube.PodRequest(other).MilliCPU, int64(250+100+10); have != want || other.Labels["app"] != "db" || other.OwnerReferences[0].Name != "db" {
+		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels, other.OwnerReferences)
+	}
+	var few pool[int]
+	for i := range 2*mostPooled + 1 {
+		if have := few.share(strconv.Itoa(i), i); have != i || len(few.known) > mostPooled {
+			t.Fatalf("value %d is %d, with %d kept", i, have, len(few.known))
+		}
 	}
 }
 

@@ -113,7 +113,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger, r
 	}
 	c := &controller{options: o, log: log, defaults: defaults(os.Environ(), log), metrics: newInstruments(registry), held: newHeldJobs(), history: newHistory()}
 	var err error
-	if c.manager, err = manager.New(api, managerOptions(o, scheme, log)); err != nil {
+	if c.manager, err = manager.New(api, managerOptions(o, scheme, c.sawWhole, log)); err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
 	if c.direct, err = client.New(api, client.Options{Scheme: scheme, Mapper: c.manager.GetRESTMapper(), HTTPClient: c.manager.GetHTTPClient()}); err != nil {
@@ -134,9 +134,16 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger, r
 	return c, nil
 }
 
-func managerOptions(o Options, scheme *runtime.Scheme, log *slog.Logger) manager.Options {
+// sawWhole is shown every pod before it is trimmed.
+func (c *controller) sawWhole(p *v1.Pod) {
+	if c.central != nil {
+		c.central.pods.Saw(p)
+	}
+}
+
+func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *slog.Logger) manager.Options {
 	return manager.Options{
-		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: cacheOptions(),
+		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()), Cache: cacheOptions(saw),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper(), nil },
 		LeaderElection: elects(&o, log), LeaderElectionID: leaseName, LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true, // Run's caller ends the process when it returns

@@ -247,7 +247,7 @@ func TestOnlyReplicasElectALeader(t *testing.T) {
 		"no ledger":           {Options{LeaderElect: true}, true},
 		"PostgreSQL, not set": {Options{LedgerDSN: "postgres://db"}, false},
 	} {
-		if got := managerOptions(c.options, nil, silent).LeaderElection; got != c.want {
+		if got := managerOptions(c.options, nil, nil, silent).LeaderElection; got != c.want {
 			t.Errorf("%s: elects a leader: %v", name, got)
 		}
 	}

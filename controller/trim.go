@@ -1,19 +1,27 @@
 package controller
 
 import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"unique"
+
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cacheOptions keep of what is watched what somebody here reads.
-func cacheOptions() cache.Options {
+// cacheOptions keep of what is watched what somebody here reads. A pod is shown to saw while it is whole.
+func cacheOptions(saw func(*v1.Pod)) cache.Options {
+	pods := newPodTrimmer(saw)
 	return cache.Options{
 		DefaultTransform: transform(func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:       {Transform: transform(trimPod)},
+			&v1.Pod{}:       {Transform: transform(pods.trim)},
 			&v1.Node{}:      {Transform: transform(trimNode)},
 			&v1.Namespace{}: {Transform: transform(func(n *v1.Namespace) { n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil })},
 			&batchv1.Job{}:  {Transform: transform(trimJob)},
@@ -46,10 +54,28 @@ func shorten(annotations map[string]string) {
 	}
 }
 
-func trimPod(p *v1.Pod) {
-	p.Finalizers = nil
-	p.Spec = trimPodSpec(&p.Spec)
-	status := v1.PodStatus{Phase: p.Status.Phase, StartTime: p.Status.StartTime}
+// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. Nobody writes to what is
+// in the cache; readers of it get copies.
+type podTrimmer struct {
+	saw    func(*v1.Pod)
+	sizes  pool[[]v1.Container]
+	labels pool[map[string]string]
+	owners pool[[]metav1.OwnerReference]
+}
+
+func newPodTrimmer(saw func(*v1.Pod)) *podTrimmer { return &podTrimmer{saw: saw} }
+
+func (t *podTrimmer) trim(p *v1.Pod) {
+	t.saw(p)
+	p.Finalizers, p.GenerateName = nil, ""
+	p.Namespace = unique.Make(p.Namespace).Value()
+	p.Labels = t.labels.share(written(p.Labels), p.Labels)
+	p.OwnerReferences = t.owners.share(writtenOwners(p.OwnerReferences), p.OwnerReferences)
+	p.Spec = v1.PodSpec{
+		NodeName: unique.Make(p.Spec.NodeName).Value(), SchedulerName: unique.Make(p.Spec.SchedulerName).Value(),
+		PriorityClassName: p.Spec.PriorityClassName, NodeSelector: p.Spec.NodeSelector, Containers: t.size(p),
+	}
+	status := v1.PodStatus{Phase: v1.PodPhase(unique.Make(string(p.Status.Phase)).Value()), StartTime: p.Status.StartTime}
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == v1.PodScheduled {
 			status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime}}
@@ -57,24 +83,70 @@ func trimPod(p *v1.Pod) {
 	}
 	for i := range p.Status.ContainerStatuses {
 		is := &p.Status.ContainerStatuses[i]
-		kept := v1.ContainerStatus{Name: is.Name, ContainerID: is.ContainerID} // by which agents know it
-		if t := is.State.Terminated; t != nil {
-			kept.RestartCount = is.RestartCount
-			kept.State.Terminated = &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}
+		if t := is.State.Terminated; t != nil { // the others have said all that they have to say to saw
+			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
+				Name: is.Name, RestartCount: is.RestartCount,
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}},
+			})
 		}
-		status.ContainerStatuses = append(status.ContainerStatuses, kept)
-	}
-	for i := range p.Status.InitContainerStatuses { // sidecars are among them
-		is := &p.Status.InitContainerStatuses[i]
-		status.InitContainerStatuses = append(status.InitContainerStatuses, v1.ContainerStatus{Name: is.Name, ContainerID: is.ContainerID})
 	}
 	p.Status = status
 }
 
-// trimPodSpec keeps what requests, marks and the list of what is never held depend on.
-func trimPodSpec(s *v1.PodSpec) v1.PodSpec {
+// size stands for all containers of a pod: one that requests what they request together, init containers, sidecars and
+// overhead reckoned in.
+func (t *podTrimmer) size(p *v1.Pod) []v1.Container {
+	requests := resource.PodRequests(p, resource.PodResourcesOptions{})
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		amount := requests[name]
+		key.WriteString(string(name) + "=" + amount.String() + ",")
+	}
+	return t.sizes.share(key.String(), []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests}}})
+}
+
+func written(labels map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		b.WriteString(key + "=" + labels[key] + ",") // neither character can be part of a label
+	}
+	return b.String()
+}
+
+func writtenOwners(owners []metav1.OwnerReference) string {
+	var b strings.Builder
+	for i := range owners {
+		b.WriteString(owners[i].String())
+	}
+	return b.String()
+}
+
+// A pool hands out one value for all that are written alike.
+type pool[V any] struct {
+	mu    sync.Mutex
+	known map[string]V
+}
+
+// mostPooled bounds a pool: beyond, it begins anew, and what it has handed out stays with those who have it.
+const mostPooled = 50_000
+
+func (p *pool[V]) share(key string, v V) V {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known, ok := p.known[key]; ok {
+		return known
+	}
+	if p.known == nil || len(p.known) >= mostPooled {
+		p.known = map[string]V{}
+	}
+	p.known[key] = v
+	return v
+}
+
+// trimTemplate keeps what requests, marks and the list of what is never held depend on.
+func trimTemplate(s *v1.PodSpec) v1.PodSpec {
 	return v1.PodSpec{
-		NodeName: s.NodeName, SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector,
+		SchedulerName: s.SchedulerName, PriorityClassName: s.PriorityClassName, NodeSelector: s.NodeSelector,
 		Containers: trimContainers(s.Containers), InitContainers: trimContainers(s.InitContainers),
 		Overhead: s.Overhead, Resources: s.Resources,
 	}
@@ -93,7 +165,7 @@ func trimJob(j *batchv1.Job) {
 	j.Finalizers = nil
 	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: j.Spec.Template.Labels, Annotations: j.Spec.Template.Annotations}}
 	shorten(template.Annotations)
-	template.Spec = trimPodSpec(&j.Spec.Template.Spec)
+	template.Spec = trimTemplate(&j.Spec.Template.Spec)
 	j.Spec = batchv1.JobSpec{Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template}
 	var ended []batchv1.JobCondition
 	for i := range j.Status.Conditions {

@@ -118,11 +118,11 @@ func (e *Estimator) tick(ctx context.Context) {
 
 // candidate is a node without an agent at a tick.
 type candidate struct {
-	node  *v1.Node
-	books *books
-	pods  []v1.Pod
-	known bool // pods are
-	ready bool // what it used may be booked
+	node    *v1.Node
+	books   *books
+	workers []worker
+	known   bool // workers are
+	ready   bool // what it used may be booked
 }
 
 // estimate observes each node without an agent, and queues batches.
@@ -173,7 +173,7 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Ti
 		}
 		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= e.o.AgentGone)}
 		pods, err := e.o.Pods(ctx, n.Name)
-		c.pods, c.known = pods, err == nil
+		c.workers, c.known = workersOf(pods), err == nil
 		all = append(all, c)
 		if err != nil {
 			failed, failure = failed+1, err
@@ -197,9 +197,8 @@ func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
 	}
 	wanted := map[podName]bool{}
 	for i := range candidates {
-		for j := range candidates[i].pods {
-			p := &candidates[i].pods[j]
-			wanted[podName{p.Namespace, p.Name}] = true
+		for j := range candidates[i].workers {
+			wanted[candidates[i].workers[j].pod] = true
 		}
 	}
 	u, err := e.o.Usage(ctx, func(namespace, name string) bool { return wanted[podName{namespace, name}] })
@@ -221,7 +220,7 @@ func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
 func (e *Estimator) scene(c *candidate, view *kube.View, usage *Usage) *scene {
 	s := &scene{
 		node: c.node.Name, cores: float64(c.node.Status.Capacity.Cpu().MilliValue()) / milli, gpus: kube.Allocatable(c.node).GPU,
-		pods: c.pods, podsKnown: c.known, usage: usage,
+		workers: c.workers, podsKnown: c.known, usage: usage,
 	}
 	if e.o.Readings != nil {
 		if s.wall, s.wallKnown = e.o.Readings(c.node.Name); s.wallKnown && e.o.Source != nil {

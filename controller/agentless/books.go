@@ -65,7 +65,8 @@ func (b *books) observe(s *scene, ready bool, q *queue) {
 	if b.attributor != nil && s.at <= b.at {
 		return
 	}
-	workers := s.workers()
+	s.look()
+	workers := s.workers
 	cores, measured := s.spend(workers)
 	root := s.kind()
 	if b.attributor != nil && b.root == byWall && root == byModel {

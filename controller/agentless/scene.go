@@ -22,7 +22,7 @@ type scene struct {
 	cores float64
 	gpus  int64
 
-	pods      []v1.Pod
+	workers   []worker
 	podsKnown bool
 	usage     *Usage // nil: nobody knows
 
@@ -50,9 +50,11 @@ func (s *scene) kind() int {
 	return byNothing
 }
 
-// A worker is a pod at a tick.
+// A worker is a pod at a tick that runs, or has ended: what is needed of it, since a large cluster's pods as a whole take much
+// memory where no node has an agent.
 type worker struct {
 	uid     types.UID
+	pod     podName
 	request int64 // thousandths of a core
 	gpus    int64
 	keeps   bool // the node from sleeping
@@ -64,17 +66,17 @@ type worker struct {
 	known   bool      // cores is what was measured
 }
 
-// workers returns the pods of a node that run, or have ended.
-func (s *scene) workers() []worker {
-	all := make([]worker, 0, len(s.pods))
-	for i := range s.pods {
-		p := &s.pods[i]
+// workersOf returns what there is to know of pods.
+func workersOf(pods []v1.Pod) []worker {
+	all := make([]worker, 0, len(pods))
+	for i := range pods {
+		p := &pods[i]
 		if p.UID == "" || batch.CheckConsumer(energy.ContainerID(string(p.UID), "")) != nil {
 			continue
 		}
 		request := kube.PodRequest(p)
 		w := worker{
-			uid: p.UID, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0), keeps: keepsAwake(p),
+			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0), keeps: keepsAwake(p),
 			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
 		}
 		if p.Status.StartTime != nil {
@@ -83,12 +85,19 @@ func (s *scene) workers() []worker {
 		if w.ended {
 			w.end = finishedAt(p)
 		}
-		if cores, ok := s.usage.pod(p.Namespace, p.Name); ok && !w.ended {
-			w.cores, w.known = min(cores, s.cores), true
-		}
 		all = append(all, w)
 	}
 	return all
+}
+
+// look notes what metrics-server says that each worker uses.
+func (s *scene) look() {
+	for i := range s.workers {
+		w := &s.workers[i]
+		if cores, ok := s.usage.pod(w.pod.namespace, w.pod.name); ok && !w.ended {
+			w.cores, w.known = min(cores, s.cores), true
+		}
+	}
 }
 
 // keepsAwake reports whether a node cannot sleep while it runs the pod: those of DaemonSets let it.

@@ -359,12 +359,19 @@ func (g *generator) push(ctx context.Context, a *agent, url string, began time.T
 			panic(err)
 		}
 		last = now
-		for !a.send(ctx, url) {
+		for failures := 0; ; failures++ {
+			after, ok := a.send(ctx, url)
+			if ok {
+				break
+			}
 			g.failed.Add(1)
+			// As agents do: longer each time, not before they are asked to come again, and not all at once.
+			wait := time.Second << min(failures, 5)
+			wait = max(wait/2+time.Duration(a.rnd.Int64N(int64(wait/2))), after+time.Duration(a.rnd.Int64N(int64(after/4+1))))
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(time.Second):
+			case <-time.After(wait):
 			}
 		}
 		g.acked.Add(1)
@@ -404,21 +411,23 @@ func (a *agent) encode(began, start, end time.Time) error {
 	return z.Close()
 }
 
-func (a *agent) send(ctx context.Context, url string) bool {
+// send returns whether the batch was acknowledged, and if not, after what time the agent was asked to come again.
+func (a *agent) send(ctx context.Context, url string) (after time.Duration, ok bool) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(a.body.Bytes()))
 	if err != nil {
-		return false
+		return 0, false
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Content-Encoding", "gzip")
 	r.Header.Set("Authorization", "Bearer "+a.token)
 	answer, err := a.client.Do(r)
 	if err != nil {
-		return false
+		return 0, false
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, answer.Body)
-	return answer.StatusCode == http.StatusOK
+	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+	return time.Duration(seconds) * time.Second, answer.StatusCode == http.StatusOK
 }
 
 // writes returns how many requests that change something the API server has answered.
