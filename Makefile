@@ -64,6 +64,10 @@ check:
 test-light:
 	@echo "== tests $(if $(RACE),with the race detector,WITHOUT the race detector: no C compiler was found)"
 	@$(light_packages); go test $(RACE) -p $(JOBS) -timeout $(TIMEOUT) $$light
+ifneq ($(RACE),)
+	@echo "== tests of what the ledger holds, which the race detector slows down thirty-fold"
+	@go test -p $(JOBS) -timeout $(TIMEOUT) ./ledger/sqlite ./ledger/sqlstore
+endif
 
 # Vetting compiles what the tests need, in parallel; the tests then run one package at a time, because two control planes
 # on a small machine would spoil each other's latencies.

@@ -96,6 +96,7 @@ func openBench(tb testing.TB) *sqlite.Store {
 
 // The bound is 6 GB a day of 5,000 nodes of 100 pods: 41 bytes for each pod and window, of which sums and names take some.
 func TestRowsAreSmall(t *testing.T) {
+	storetest.OfContent(t)
 	const (
 		most    = 30
 		windows = 8

@@ -144,6 +144,7 @@ func stride() int {
 }
 
 func TestChangedBytes(t *testing.T) {
+	storetest.OfContent(t)
 	h := tell(t, moved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	h.write(t, path, "none", nil)
@@ -165,6 +166,7 @@ func TestChangedBytes(t *testing.T) {
 }
 
 func TestTruncated(t *testing.T) {
+	storetest.OfContent(t)
 	h := tell(t, justMoved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	for _, part := range parts {
@@ -180,6 +182,7 @@ func TestTruncated(t *testing.T) {
 
 // What SQLite passes over in silence is told of: acknowledged transactions behind a byte that changed.
 func TestLostTransactionsAreToldOf(t *testing.T) {
+	storetest.OfContent(t)
 	h := tell(t, moved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	wal := h.files["-wal"]
@@ -237,6 +240,7 @@ func TestForeignFiles(t *testing.T) {
 
 // A row whose number changed is found by the audit, whichever column it is in, and stays found when more is added to it.
 func TestAuditFindsChangedRows(t *testing.T) {
+	storetest.OfContent(t)
 	for _, change := range []string{
 		"UPDATE account_hours SET cpu = cpu + 1 WHERE rowid = 3",
 		"UPDATE account_hours SET dynamic = dynamic + 1, idle = idle - 1 WHERE rowid = 3",

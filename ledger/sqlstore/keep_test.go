@@ -19,6 +19,7 @@ const days = 24 * time.Hour
 
 // What is older goes, first windows, then hours, then days; what stays says the same as before.
 func TestKeep(t *testing.T) {
+	storetest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(7, 7)), Start: start, Span: 5 * days}
 	clock := start.Add(10 * days)
 	s, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db", sqlite.Options{Now: func() time.Time { return clock }})

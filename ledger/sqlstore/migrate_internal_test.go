@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -154,6 +155,36 @@ func TestInterning(t *testing.T) {
 	if _, ok := d.names.consumers.get(consumerKey{1, "pod/b"}); ok {
 		t.Error("a row is remembered that is not there")
 	}
+}
+
+// Names are forgotten whenever something could not be written, and somebody may be reading just then.
+func TestForgottenWhileRead(t *testing.T) {
+	d := openPlain(t, time.Now)
+	var id int64
+	if err := d.update(t.Context(), func(ctx context.Context, s *session) (err error) {
+		id, err = d.interning(s).account(ctx, &ledger.Account{Namespace: "ns"})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var forgetting sync.WaitGroup
+	forgetting.Go(func() {
+		for ctx.Err() == nil {
+			d.forgetNames()
+		}
+	})
+	for range 300 {
+		if err := d.read(t.Context(), func(r *reading) error {
+			_, err := r.account(id)
+			return err
+		}); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	stop()
+	forgetting.Wait()
 }
 
 func TestGenerations(t *testing.T) {

@@ -295,33 +295,34 @@ func (r *reading) account(id int64) (*ledger.Account, error) {
 	}
 	// Whoever asks for one asks for those beside it.
 	const beside = 256
-	if err := r.loadNames("id >= $1 AND id < $2", id, id+beside); err != nil {
+	found, err := r.loadNames("id >= $1 AND id < $2", id, id+beside)
+	if err != nil {
 		return nil, err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if a, ok = n.byID.get(id); !ok {
+	if a = found[id]; a == nil { // what is remembered may be forgotten at any time
 		return nil, fmt.Errorf("%w: account %d is not there", ledger.ErrDamaged, id)
 	}
 	return a, nil
 }
 
-// loadNames remembers accounts.
-func (r *reading) loadNames(where string, args ...any) error {
-	err := r.each(func(rows *sql.Rows) error {
+// loadNames reads accounts by their rows, and remembers them.
+func (r *reading) loadNames(where string, args ...any) (found map[int64]*ledger.Account, err error) {
+	found = map[int64]*ledger.Account{}
+	err = r.each(func(rows *sql.Rows) error {
 		id, a, err := scanAccount(rows)
 		if err != nil {
 			return err
 		}
+		found[id] = a
 		r.d.names.mu.Lock()
 		r.d.names.byID.put(id, a)
 		r.d.names.mu.Unlock()
 		return nil
 	}, "SELECT id, "+accountColumns+", crc FROM accounts WHERE "+where, args...)
 	if err != nil {
-		return fmt.Errorf("reading accounts: %w", err)
+		return nil, fmt.Errorf("reading accounts: %w", err)
 	}
-	return nil
+	return found, nil
 }
 
 func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {

@@ -38,6 +38,15 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 	}
 }
 
+// OfContent marks a test that asks what a store holds, not who does what at once. SQLite is a translation of C, which the race
+// detector slows down thirty-fold: such tests run without it.
+func OfContent(t *testing.T) {
+	t.Helper()
+	if raced {
+		t.Skip("asks about content: runs without the race detector")
+	}
+}
+
 func opened(t *testing.T, open func() (ledger.Store, error)) ledger.Store {
 	t.Helper()
 	s, err := open()
@@ -207,6 +216,7 @@ func openedAgain(t *testing.T, open func() (ledger.Store, error)) {
 
 // agentless books estimates and what an agent says of some of the same windows, in several orders.
 func agentless(t *testing.T, open func() (ledger.Store, error)) {
+	OfContent(t)
 	s := opened(t, open)
 	estimates := World{Nodes: 2, Pods: 5, Epoch: "estimate", Agentless: true}
 	agents := World{Nodes: 2, Pods: 4, Epoch: "agent"}
@@ -251,6 +261,7 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 // longAndAgentless books estimates for windows that an agent's booking tells of which is cut by hours, by days or not at all,
 // before it, with it and after it.
 func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
+	OfContent(t)
 	s := opened(t, open)
 	var truth Truth
 	oracle := &ledgertest.Store{}
@@ -330,6 +341,7 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 
 // longBookings are of up to some days, at odd times, with odd rates.
 func longBookings(t *testing.T, open func() (ledger.Store, error)) {
+	OfContent(t)
 	s := opened(t, open)
 	var truth Truth
 	drawn := rapid.Custom(Draw)
@@ -488,6 +500,7 @@ func twoAtOnce(t *testing.T, open func() (ledger.Store, error)) {
 }
 
 func severalFolders(t *testing.T, open func() (ledger.Store, error)) {
+	OfContent(t)
 	s := opened(t, open)
 	w := World{Nodes: 4, Pods: 5, Epoch: "1"}
 	var truth Truth
