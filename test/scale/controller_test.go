@@ -268,7 +268,7 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 		fmt.Sprintf("--api-bind-address=127.0.0.1:%d", port), "--metrics-bind-address=0",
 		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", probes), "--api-name=localhost",
 		"--leader-elect=false", "--log-format=text")
-	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=900MiB")...) // as the chart sets it
+	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=800MiB")...) // as the chart sets it
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
