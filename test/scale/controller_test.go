@@ -404,12 +404,17 @@ func (a *agent) encode(began, start, end time.Time) error {
 		return err
 	}
 	a.body.Reset()
-	z := gzip.NewWriter(&a.body)
+	z := packers.Get().(*gzip.Writer)
+	defer packers.Put(z)
+	z.Reset(&a.body)
 	if _, err := z.Write(data); err != nil {
 		return err
 	}
 	return z.Close()
 }
+
+// packers are used again: each takes a megabyte, and the API server shares its memory with the load.
+var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // send returns whether the batch was acknowledged, and if not, after what time the agent was asked to come again.
 func (a *agent) send(ctx context.Context, url string) (after time.Duration, ok bool) {
