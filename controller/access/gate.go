@@ -51,8 +51,12 @@ type Options struct {
 
 // How long answers of the API server count, and how many are kept.
 const (
-	knownFor    = 3 * time.Minute
-	spread      = 20 * time.Second // by up to which it is less, so that agents that came at once do not always
+	knownFor    = 3 * time.Minute // of people
+	agentFor    = 5 * time.Minute // of agents, of which there are thousands; each speaks for one node only
+	renewAfter  = 3 * time.Minute // and from when on it is asked again, while the answer still counts
+	renewWithin = 90 * time.Second
+	renewAgain  = 10 * time.Second
+	spread      = 20 * time.Second // by up to which it is less, so that those who came at once do not always
 	unknownFor  = 10 * time.Second
 	rightsFor   = 10 * time.Second
 	mostKnown   = 50_000
@@ -71,6 +75,7 @@ type Gate struct {
 	known   *cache[tokenKey, *User]
 	lately  *cache[tokenKey, *User] // users that were known: for the time when nobody can be asked
 	unknown *cache[tokenKey, struct{}]
+	settled *cache[tokenKey, struct{}] // of agents: not to be asked about again yet
 	rights  *cache[rightKey, right]
 	flights singleflight.Group
 	slots   chan struct{}
@@ -110,7 +115,7 @@ func NewGate(o Options) *Gate {
 	}
 	g := &Gate{
 		o: o, known: newCache[tokenKey, *User](mostKnown), lately: newCache[tokenKey, *User](mostKnown),
-		unknown: newCache[tokenKey, struct{}](mostUnknown), rights: newCache[rightKey, right](mostRights),
+		unknown: newCache[tokenKey, struct{}](mostUnknown), settled: newCache[tokenKey, struct{}](mostKnown), rights: newCache[rightKey, right](mostRights),
 		slots:  make(chan struct{}, mostReviews),
 		people: newBuckets(o.People), agents: newBuckets(o.Agents), guesses: newBuckets(guesses), metrics: newMetrics(o.Registerer),
 	}
@@ -139,6 +144,9 @@ func (g *Gate) authenticate(ctx context.Context, c class, token string) (*User, 
 	}
 	key, now := tokenKey{c, sha256.Sum256([]byte(token))}, g.o.Now()
 	if u, fresh := g.known.get(key, now); fresh {
+		if c == agent {
+			g.renew(key, token, now)
+		}
 		return u, nil
 	}
 	if _, fresh := g.unknown.get(key, now); fresh {
@@ -184,18 +192,19 @@ func (g *Gate) met(key tokenKey, now time.Time) bool {
 	return known != nil || lately != nil
 }
 
+// renew has the token of an agent reviewed before the last answer no longer counts: nobody waits for it, and the API server is
+// asked about thousands of agents at a steady pace.
+func (g *Gate) renew(key tokenKey, token string, now time.Time) {
+	if _, fresh := g.settled.get(key, now); fresh || g.breaker.away(now) {
+		return
+	}
+	g.settled.put(key, struct{}{}, now, now.Add(renewAgain))
+	g.fly(context.Background(), key, token)
+}
+
 // share has a token reviewed, once for all who ask about the same one meanwhile.
 func (g *Gate) share(ctx context.Context, key tokenKey, token string) (*User, error) {
-	flight := g.flights.DoChan(string(append([]byte{byte(key.class)}, key.hash[:]...)), func() (any, error) {
-		// One who leaves must not take the answer from the others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout+reviewWait)
-		defer cancel()
-		if err := g.enter(ctx, key.class); err != nil {
-			return nil, err
-		}
-		defer g.leave()
-		return g.review(ctx, key, token)
-	})
+	flight := g.fly(ctx, key, token)
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -205,6 +214,19 @@ func (g *Gate) share(ctx context.Context, key tokenKey, token string) (*User, er
 		}
 		return r.Val.(*User), nil
 	}
+}
+
+func (g *Gate) fly(ctx context.Context, key tokenKey, token string) <-chan singleflight.Result {
+	return g.flights.DoChan(string(append([]byte{byte(key.class)}, key.hash[:]...)), func() (any, error) {
+		// One who leaves must not take the answer from the others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout+reviewWait)
+		defer cancel()
+		if err := g.enter(ctx, key.class); err != nil {
+			return nil, err
+		}
+		defer g.leave()
+		return g.review(ctx, key, token)
+	})
 }
 
 // enter waits for its turn, unless that would take too long.
@@ -262,6 +284,10 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	g.metrics.review("token", "allowed")
 	u := userOf(&answer.Status.User)
 	fresh := now.Add(knownFor - rand.N(spread))
+	if key.class == agent {
+		fresh = now.Add(agentFor - rand.N(spread))
+		g.settled.put(key, struct{}{}, now, now.Add(renewAfter+rand.N(renewWithin)))
+	}
 	g.known.put(key, u, now, claims.before(fresh))
 	if key.class == agent {
 		g.lately.put(key, u, now, claims.before(fresh.Add(g.o.Grace)))

@@ -94,9 +94,40 @@ func TestAnswersCountForAWhile(t *testing.T) {
 	_ = ask(short)
 	reviews(4, "refused a while ago")
 	s.set(func() { delete(s.holders, long) }) // its pod is deleted
-	c.add(3 * time.Minute)
+	c.add(5 * time.Minute)
 	if err := ask(long); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("a token that was taken back: %v", err)
+	}
+}
+
+// Thousands of agents are asked about again before they are no longer known, and none of them waits for it.
+func TestAgentsAreRenewed(t *testing.T) {
+	s, c := newAPIServer(t), newClock()
+	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
+	token := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+	ask := func() error {
+		_, err := g.Agent(t.Context(), token)
+		return err
+	}
+	if err := ask(); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan struct{})
+	s.set(func() { s.block = held; delete(s.holders, token) })
+	c.add(4*time.Minute + 35*time.Second) // its answer counts for five minutes, and is renewed before that
+	for range 100 {
+		if err := ask(); err != nil {
+			t.Fatal("an agent waits for its review:", err)
+		}
+	}
+	close(held)
+	for deadline := time.Now().Add(10 * time.Second); ask() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the renewal came to nothing")
+		}
+	}
+	if n, _ := s.counted(); n != 2 {
+		t.Errorf("%d reviews, want 2", n)
 	}
 }
 
@@ -138,7 +169,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		s, c := newAPIServer(t), newClock()
 		g := s.gate(t, func(o *access.Options) { o.Now = c.now })
 		agent := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
-		brief := s.add(jwt(c.now().Add(5*time.Minute), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+		brief := s.add(jwt(c.now().Add(8*time.Minute), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
 		person := s.add("person", holder{name: "jane"})
 		for _, token := range []string{agent, brief} {
 			if _, err := g.Agent(t.Context(), token); err != nil {
@@ -150,7 +181,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.set(func() { s.status = status })
-		c.add(4 * time.Minute)
+		c.add(6 * time.Minute)
 		if u, err := g.Agent(t.Context(), agent); err != nil || u.Node() != "n" {
 			t.Errorf("%s: an agent that was known: %v", name, err)
 		}
@@ -171,7 +202,7 @@ func TestTheAPIServerIsAway(t *testing.T) {
 		for range 1000 {
 			_, _ = g.Agent(t.Context(), agent)
 		}
-		c.add(2 * time.Minute)
+		c.add(3 * time.Minute)
 		if _, err := g.Agent(t.Context(), brief); err == nil {
 			t.Errorf("%s: a token that has run out was taken", name)
 		}
@@ -382,7 +413,7 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 	}
 	for round := range 4 { // longer than anybody is known without being asked for
 		guess()
-		c.add(4 * time.Minute)
+		c.add(6 * time.Minute)
 		guess()
 		if _, err := g.Agent(from(0), agent); err != nil {
 			t.Errorf("round %d: an agent that was known: %v", round, err)
@@ -398,7 +429,7 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 	}
 	// A token that was taken back is refused at once, and then is a guess as any other.
 	s.set(func() { delete(s.holders, agent) })
-	c.add(4 * time.Minute)
+	c.add(6 * time.Minute)
 	guess()
 	if _, err := g.Agent(from(0), agent); !errors.Is(err, access.ErrUnauthenticated) {
 		t.Errorf("a token that was taken back: %v", err)

@@ -307,6 +307,7 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 	t.Logf("%d nodes, %d pods, %d containers for %v: %.1f batches/s, %.0f consumers/s booked; %d refused or late",
 		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second), perSecond(float64(booked)),
 		perSecond(float64(booked*int64(len(c.agents[0].ids)))), load.failed.Load()-failed)
+	t.Logf("refused since the beginning: %s", load.reasons())
 	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day", cores, peak>>20, written, perDay)
 	if cores > 1 || peak > 1<<30 || written > 50 || perDay > 6 {
 		t.Error("want at most 1 core, 1 GiB, 50 writes/s and 6 GB a day")
@@ -317,13 +318,32 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 }
 
 // generator pushes for all agents until the test ends.
-type generator struct{ acked, failed atomic.Int64 }
+type generator struct {
+	acked, failed atomic.Int64
+
+	mu  sync.Mutex
+	why map[string]int
+}
+
+// refused notes why a batch was not acknowledged.
+func (g *generator) refused(why string) {
+	g.failed.Add(1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.why[why]++
+}
+
+func (g *generator) reasons() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return fmt.Sprint(g.why) // sorted by key
+}
 
 func (c *cluster) load(t *testing.T, url string, authority []byte) *generator {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	g := &generator{}
+	g := &generator{why: map[string]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	began := time.Now()
@@ -360,11 +380,11 @@ func (g *generator) push(ctx context.Context, a *agent, url string, began time.T
 		}
 		last = now
 		for failures := 0; ; failures++ {
-			after, ok := a.send(ctx, url)
-			if ok {
+			after, why := a.send(ctx, url)
+			if why == "" {
 				break
 			}
-			g.failed.Add(1)
+			g.refused(why)
 			// As agents do: longer each time, not before they are asked to come again, and not all at once.
 			wait := time.Second << min(failures, 5)
 			wait = max(wait/2+time.Duration(a.rnd.Int64N(int64(wait/2))), after+time.Duration(a.rnd.Int64N(int64(after/4+1))))
@@ -416,23 +436,26 @@ func (a *agent) encode(began, start, end time.Time) error {
 // packers are used again: each takes a megabyte, and the API server shares its memory with the load.
 var packers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// send returns whether the batch was acknowledged, and if not, after what time the agent was asked to come again.
-func (a *agent) send(ctx context.Context, url string) (after time.Duration, ok bool) {
+// send returns why a batch was not acknowledged, if it was not, and after what time the agent was asked to come again.
+func (a *agent) send(ctx context.Context, url string) (after time.Duration, why string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(a.body.Bytes()))
 	if err != nil {
-		return 0, false
+		return 0, err.Error()
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Content-Encoding", "gzip")
 	r.Header.Set("Authorization", "Bearer "+a.token)
 	answer, err := a.client.Do(r)
 	if err != nil {
-		return 0, false
+		return 0, "no answer"
 	}
 	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, answer.Body)
+	text, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode == http.StatusOK {
+		return 0, ""
+	}
 	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-	return time.Duration(seconds) * time.Second, answer.StatusCode == http.StatusOK
+	return time.Duration(seconds) * time.Second, fmt.Sprintf("%d %.80s", answer.StatusCode, bytes.TrimSpace(text))
 }
 
 // writes returns how many requests that change something the API server has answered.
