@@ -1,0 +1,6 @@
+// Package mincost solves minimum-cost flows exactly, in integers, and proves each solution optimal.
+//
+// It has the assignment problem: rows are matched with columns, one to one, at least total cost. [Assign] solves it for
+// matrices of any shape in which edges may be missing, and [Assignment.Certify] checks the answer against its dual, which
+// is cheaper than solving and shares no code with it.
+package mincost
