@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +19,24 @@ func newStrategies(t terminal) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			wheres, whens := sched.Names()
-			_, err := fmt.Fprintf(t.out, "where: %s\nwhen:  %s\n", strings.Join(wheres, ", "), strings.Join(whens, ", "))
-			return err
+			_, suspending := sched.Families()
+			w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "where:")
+			for _, name := range wheres {
+				fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
+			}
+			fmt.Fprintln(w, "when:")
+			for _, name := range whens {
+				if !slices.Contains(suspending, name) {
+					fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
+				}
+			}
+			fmt.Fprintln(w, "when, and may suspend what is interruptible:")
+			for _, name := range suspending {
+				fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
+			}
+			fmt.Fprintf(w, "order: %s\n", strings.Join(sched.Orders(), ", "))
+			return w.Flush()
 		},
 	}
 }

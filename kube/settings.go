@@ -185,10 +185,10 @@ func (s *Settings) applyHold(h *v1alpha1.HoldSettings, from string, r recorder) 
 // applyMarks lets the workload itself speak.
 func (s *Settings) applyMarks(m *Marks, r recorder) {
 	const from = "annotation"
-	if where, when, both := strings.Cut(m.Strategy, "+"); m.Strategy != "" {
+	if where, _, both := strings.Cut(m.Strategy, "+"); m.Strategy != "" {
 		s.Where = where
 		if both {
-			s.When = when
+			s.When = sched.When(m.Strategy)
 		}
 		r.note("strategy", from, m.Strategy)
 	}
@@ -342,6 +342,7 @@ func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
 // Question returns what [View.Decide] decides on.
 func (v *View) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
 	job.Limits = v.applicable(job.Limits)
+	job.Interruptible, job.Running = false, false // here, what runs is never suspended: only the simulator does that yet
 	policy := s.Policy()
 	policy.Closed, policy.Budget, _ = v.BudgetClosed(now, s.namespace, s.owners)
 	return &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.waitedFor, Policy: policy}

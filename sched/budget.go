@@ -5,7 +5,7 @@ import "time"
 // closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than until
 // its latest start, which comes before every budget. No signal is needed for that.
 func (s *Snapshot) closed(j *Job) (w Window, r Reason, held bool) {
-	until, latest := s.Policy.Closed, s.Policy.latestStart(j)
+	until, latest := s.Policy.Closed, s.latest(j)
 	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {
 		return Window{}, Reason{}, false
 	}
@@ -13,17 +13,6 @@ func (s *Snapshot) closed(j *Job) (w Window, r Reason, held bool) {
 		until = latest
 	}
 	return Window{until, until.Add(j.Duration)}, Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
-}
-
-// unlessClosed makes a rule wait for the budget first. What the rule would say of the time after that is asked then, on the
-// signals that are known then.
-func unlessClosed(rule startRule) startRule {
-	return func(s *Snapshot, j *Job) (Window, Reason) {
-		if w, r, held := s.closed(j); held {
-			return w, r
-		}
-		return rule(s, j)
-	}
 }
 
 // usedUp says why a budget holds.

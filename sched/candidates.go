@@ -76,8 +76,8 @@ func decisive(s *Snapshot, j *Job, cost nodeCost) int {
 	return best
 }
 
-// benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, and one that
-// has a meter.
+// benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the largest,
+// one that has a meter and one that has a power model.
 func benchmarks(nodes []*Node, class string) (those []int) {
 	readers := [...]func(*Node, string) (rate, efficiency float64, ok bool){(*Node).measured, (*Node).rated}
 	for _, read := range readers {
@@ -94,6 +94,11 @@ func benchmarks(nodes []*Node, class string) (those []int) {
 		}
 		those = append(those, fastest, thriftiest)
 	}
-	those = append(those, slices.IndexFunc(nodes, func(n *Node) bool { _, ok := n.drawn(); return ok }))
+	those = append(those,
+		slices.IndexFunc(nodes, func(n *Node) bool { _, ok := n.drawn(); return ok }),
+		slices.IndexFunc(nodes, func(n *Node) bool { _, ok := exponential(n.Profile); return ok && n.Capacity.MilliCPU > 0 }))
+	for k, most := range largest(nodes).vector() {
+		those = append(those, slices.IndexFunc(nodes, func(n *Node) bool { return n.Capacity.vector()[k] == most }))
+	}
 	return slices.DeleteFunc(those, func(i int) bool { return i < 0 })
 }

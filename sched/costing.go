@@ -18,6 +18,10 @@ type costing struct {
 
 	best    benchmarkScale
 	metered meteredNodes
+	peak    peakScale
+
+	largest    Resources // capacity of any candidate
+	hasLargest bool
 }
 
 func newCosting(s *Snapshot, j *Job) costing {

@@ -14,8 +14,9 @@ type Plan []Decision
 // Decision is one job's outcome.
 type Decision struct {
 	Job    string
-	Node   string // "" while held, and where there is no opinion or no room
-	Window Window // a Start at the snapshot's Now means: run now
+	Node   string    // "" while held, and where there is no opinion or no room
+	Window Window    // a Start at the snapshot's Now means: run now
+	Again  time.Time // not zero: the decision stands until then, and the job is to be asked about again; zero: it is final
 	Cost   Estimate
 	Reason Reason
 }
@@ -41,11 +42,13 @@ const (
 	WithinThreshold                   // some site keeps to the job's limits
 	NoBenchmark                       // no node was measured on the job's class of work
 	BudgetUsedUp                      // held: a budget is used up
+	Suspended                         // ran, and waits again: what is left costs less later
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
+	"Suspended",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -59,11 +62,11 @@ func (k ReasonKind) String() string {
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
 	Kind   ReasonKind
-	Until  time.Time    // CheaperLater, BudgetUsedUp: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
-	Latest time.Time    // CheaperLater, AboveThreshold, BudgetUsedUp: the job's latest start
-	Saving float64      // CheaperLater: share of the cost of starting now that is saved
-	Carbon energy.Grams // CheaperLater: emissions avoided at the nominal power of the request, where carbon counts
-	Money  grid.Money   // CheaperLater: price avoided likewise, where the price counts
+	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
+	Latest time.Time    // CheaperLater, Suspended, AboveThreshold, BudgetUsedUp: the job's latest start
+	Saving float64      // CheaperLater, Suspended: share of the cost of starting now that is saved
+	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the nominal power of the request, where carbon counts
+	Money  grid.Money   // CheaperLater, Suspended: price avoided likewise, where the price counts
 
 	Present   float64 // AboveThreshold, WithinThreshold: the signal now
 	Threshold float64 // and the limit of it
@@ -89,8 +92,9 @@ func (r Reason) String() string {
 	case NothingToSave:
 		return "waiting saves nothing"
 	case CheaperLater:
-		return fmt.Sprintf("held until %s: saves an estimated %.0f%% (%s); starts by %s at the latest",
-			r.Until.UTC().Format(time.RFC3339), 100*r.Saving, r.saved(), r.Latest.UTC().Format(time.RFC3339))
+		return "held" + r.untilCheaper() + "; starts by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+	case Suspended:
+		return "suspended" + r.untilCheaper() + "; goes on by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
 	case DelayUsedUp:
 		return "the allowed delay is used up"
 	case AlreadyReleased:
@@ -111,6 +115,10 @@ func (r Reason) String() string {
 		return r.usedUp()
 	}
 	return r.Kind.String()
+}
+
+func (r *Reason) untilCheaper() string {
+	return fmt.Sprintf(" until %s: saves an estimated %.0f%% (%s)", r.Until.UTC().Format(time.RFC3339), 100*r.Saving, r.saved())
 }
 
 func (r *Reason) saved() string {

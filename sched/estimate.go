@@ -34,6 +34,10 @@ func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 
 // Account prices power drawn at nodes of the site during w, and a burst of energy at its start, at the site's meter.
 func (s *Site) Account(power energy.Watts, burst energy.Joules, w Window) Estimate {
+	if burst == 0 { // as it mostly is
+		r := s.steadyRates(w, s.pue())
+		return r.of(power, 0)
+	}
 	r := s.rates(w, s.pue())
 	return r.of(power, burst)
 }

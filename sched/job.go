@@ -50,6 +50,21 @@ type Job struct {
 
 	Expected    energy.Watts // what jobs like this one were measured to draw, idle power left out
 	HasExpected bool         // else nobody knows, and the profile of a node says it
+
+	Owner string // whose work it is; jobs of one owner tend to be alike
+	Queue string // the wait class that it was submitted to
+
+	Runtimes      *Runtimes     // how long jobs like this one run, where that is not known; nil: Duration is
+	Interruptible bool          // may be suspended while it runs, and resumed later, as long as it has slack
+	RestartCost   time.Duration // work that is done once more at each resume
+	Running       bool          // runs now, and it is asked whether it goes on
+	Done          time.Duration // work that it has done so far
+}
+
+// Slack returns how much longer j may be kept from working: the allowed delay, less the time since submission in which no
+// work was done. It is never negative.
+func (j *Job) Slack(now time.Time) time.Duration {
+	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-j.Done))
 }
 
 // Nominal returns the power of the job's request on hardware of which nothing is known.

@@ -25,6 +25,18 @@ var strategies = func() (names []string) {
 	return names
 }()
 
+// each has every where and every when once: neither looks at the other.
+var each = func() (names []string) {
+	wheres, whens := sched.Names()
+	for _, where := range wheres {
+		names = append(names, where)
+	}
+	for _, when := range whens {
+		names = append(names, "energy+"+when)
+	}
+	return names
+}()
+
 // drawSnapshot draws a cluster of a few sites, heterogeneous nodes under load, and a queue with and without delays.
 func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64) *sched.Snapshot {
 	s := &sched.Snapshot{Now: day.Add(time.Duration(rapid.IntRange(0, 12*3600).Draw(t, "now")) * time.Second)}
@@ -87,6 +99,29 @@ func drawBenchmarks(t *rapid.T) map[string]energy.Benchmark {
 		Rate:  rapid.Float64Range(1e-3, 1e3).Draw(t, "rate"),
 		Power: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "loaded")), Idle: energy.Watts(rapid.Float64Range(0, 300).Draw(t, "benchmarkIdle")),
 	}}
+}
+
+// drawLife draws what is known of how long a job runs, and how far it is.
+func drawLife(t *rapid.T, s *sched.Snapshot, j *sched.Job) {
+	j.Interruptible = rapid.Bool().Draw(t, "interruptible")
+	j.RestartCost = time.Duration(rapid.IntRange(0, 3).Draw(t, "restartMinutes")) * 5 * time.Minute
+	if rapid.Bool().Draw(t, "begun") {
+		j.Done = time.Duration(rapid.Int64Range(0, int64(s.Now.Sub(j.Submitted))).Draw(t, "done"))
+		j.Running = rapid.Bool().Draw(t, "running")
+	}
+	if rapid.Bool().Draw(t, "lengthKnown") {
+		return
+	}
+	survival := []float64{1}
+	for range rapid.IntRange(1, 8).Draw(t, "lives") {
+		survival = append(survival, survival[len(survival)-1]*float64(rapid.IntRange(0, 16).Draw(t, "share"))/16)
+	}
+	step := time.Duration(rapid.IntRange(1, 300).Draw(t, "lifeMinutes")) * time.Minute
+	var err error
+	if j.Runtimes, err = sched.NewRuntimes(step, survival); err != nil {
+		t.Fatal(err)
+	}
+	j.Duration = j.Runtimes.Mean()
 }
 
 // drawLimits draws limits of every kind, in the range of what drawn signals do.
@@ -227,6 +262,9 @@ func TestConstantIntensityShiftsNothing(t *testing.T) {
 			return values
 		}
 		s, name := drawSnapshot(t, constant), rapid.SampledFrom(strategies).Draw(t, "strategy")
+		for i := range s.Queue {
+			drawLife(t, s, &s.Queue[i])
+		}
 		for _, d := range plan(t, name, s) {
 			if d.Held(s.Now) {
 				t.Fatalf("%s: %s is held until %v: %v", name, d.Job, d.Window.Start, d.Reason)

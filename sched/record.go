@@ -24,15 +24,16 @@ const recordVersion = 1
 // by their position, whoever shares them.
 type (
 	writtenSnapshot struct {
-		Version  int              `json:"version"`
-		Now      time.Time        `json:"now"`
-		Last     string           `json:"last,omitempty"`
-		Policy   writtenPolicy    `json:"policy"`
-		Sites    []writtenSite    `json:"sites,omitempty"`
-		Offered  []int            `json:"offered,omitempty"` // Snapshot.Sites, in their order
-		Profiles []energy.Profile `json:"profiles,omitempty"`
-		Nodes    []writtenNode    `json:"nodes,omitempty"`
-		Queue    []writtenJob     `json:"queue"`
+		Version  int               `json:"version"`
+		Now      time.Time         `json:"now"`
+		Last     string            `json:"last,omitempty"`
+		Policy   writtenPolicy     `json:"policy"`
+		Sites    []writtenSite     `json:"sites,omitempty"`
+		Offered  []int             `json:"offered,omitempty"` // Snapshot.Sites, in their order
+		Profiles []energy.Profile  `json:"profiles,omitempty"`
+		Runtimes []writtenRuntimes `json:"runtimes,omitempty"`
+		Nodes    []writtenNode     `json:"nodes,omitempty"`
+		Queue    []writtenJob      `json:"queue"`
 	}
 
 	writtenPolicy struct {
@@ -85,20 +86,32 @@ type (
 	}
 
 	writtenJob struct {
-		ID           string            `json:"id"`
-		Submitted    time.Time         `json:"submitted"`
-		Duration     time.Duration     `json:"duration"`
-		Request      Resources         `json:"request"`
-		Selector     map[string]string `json:"selector,omitempty"`
-		AllowedDelay time.Duration     `json:"allowedDelay,omitempty"`
-		FinishBy     time.Time         `json:"finishBy,omitzero"`
-		Released     bool              `json:"released,omitempty"`
-		Limits       *Limits           `json:"limits,omitempty"`
-		Class        string            `json:"class,omitempty"`
-		GPUClass     string            `json:"gpuClass,omitempty"`
-		PUE          float64           `json:"pue,omitempty"`
-		Performance  *float64          `json:"performanceWeight,omitempty"`
-		Expected     *energy.Watts     `json:"expected,omitempty"`
+		ID            string            `json:"id"`
+		Submitted     time.Time         `json:"submitted"`
+		Duration      time.Duration     `json:"duration"`
+		Request       Resources         `json:"request"`
+		Selector      map[string]string `json:"selector,omitempty"`
+		AllowedDelay  time.Duration     `json:"allowedDelay,omitempty"`
+		FinishBy      time.Time         `json:"finishBy,omitzero"`
+		Released      bool              `json:"released,omitempty"`
+		Limits        *Limits           `json:"limits,omitempty"`
+		Class         string            `json:"class,omitempty"`
+		GPUClass      string            `json:"gpuClass,omitempty"`
+		PUE           float64           `json:"pue,omitempty"`
+		Performance   *float64          `json:"performanceWeight,omitempty"`
+		Expected      *energy.Watts     `json:"expected,omitempty"`
+		Owner         string            `json:"owner,omitempty"`
+		JobQueue      string            `json:"queue,omitempty"`
+		Runtimes      *int              `json:"runtimes,omitempty"`
+		Interruptible bool              `json:"interruptible,omitempty"`
+		RestartCost   time.Duration     `json:"restartCost,omitempty"`
+		Running       bool              `json:"running,omitempty"`
+		Done          time.Duration     `json:"done,omitempty"`
+	}
+
+	writtenRuntimes struct {
+		Step     time.Duration `json:"step"`
+		Survival []byte        `json:"survival"` // little-endian float64, since no digit may be lost and they are many
 	}
 )
 
@@ -106,7 +119,7 @@ type (
 // left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now and after
 // the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
 func Encode(s *Snapshot) ([]byte, error) {
-	w := writer{snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{}, same: map[string]int{}}
+	w := writer{snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{}, lives: map[*Runtimes]int{}, same: map[string]int{}}
 	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: writtenPolicy{
 		MaxDelay: s.Policy.MaxDelay, MaxSignalAge: s.Policy.MaxSignalAge, MinSaving: s.Policy.MinSaving, Seed: s.Policy.Seed,
 		Budget: s.Policy.Budget,
@@ -124,7 +137,7 @@ func Encode(s *Snapshot) ([]byte, error) {
 		w.node(n)
 	}
 	for i := range s.Queue {
-		w.out.Queue = append(w.out.Queue, writeJob(&s.Queue[i]))
+		w.out.Queue = append(w.out.Queue, w.job(&s.Queue[i]))
 	}
 	if w.err != nil {
 		return nil, fmt.Errorf("writing a snapshot: %w", w.err)
@@ -157,32 +170,6 @@ func byName(nodes []*Node) []*Node {
 	return sorted
 }
 
-// horizon returns the latest instant that a decision may look at.
-func (s *Snapshot) horizon() time.Time {
-	until := s.Now
-	slowest := 1.0
-	for _, n := range s.Nodes {
-		if n.Speed > 0 {
-			slowest = min(slowest, n.Speed)
-		}
-	}
-	const quantiles = 24 * time.Hour // what a percentile looks at, see carbonLimit
-	for i := range s.Queue {
-		j := &s.Queue[i]
-		latest := s.Policy.latestStart(j)
-		if latest.Before(s.Now) {
-			latest = s.Now
-		}
-		longest := time.Duration(min(float64(j.Duration)/slowest, float64(maxDuration)))
-		for _, t := range [...]time.Time{latest.Add(j.Duration), s.Now.Add(longest), s.Now.Add(quantiles)} {
-			if t.After(until) {
-				until = t
-			}
-		}
-	}
-	return until
-}
-
 // writer collects the written form.
 type writer struct {
 	snapshot *Snapshot
@@ -190,6 +177,7 @@ type writer struct {
 	out      writtenSnapshot
 	sites    map[*Site]int
 	profiles map[*energy.Profile]int
+	lives    map[*Runtimes]int
 	same     map[string]int // by their written form, for those that are alike and not the same
 	err      error
 }
@@ -302,10 +290,14 @@ func with[V any](m map[string]V, key string, value V) map[string]V {
 	return m
 }
 
-func writeJob(j *Job) writtenJob {
+func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
 		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
 		AllowedDelay: j.AllowedDelay, Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
+		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost, Running: j.Running, Done: j.Done,
+	}
+	if j.Runtimes != nil {
+		out.Runtimes = new(w.runtimes(j.Runtimes))
 	}
 	if !j.FinishBy.IsZero() {
 		out.FinishBy = j.FinishBy.UTC()
@@ -431,8 +423,9 @@ func (r *reader) read() *Snapshot {
 		s.Nodes = append(s.Nodes, r.node(&in.Nodes[i], sites, profiles))
 		r.want(i == 0 || in.Nodes[i-1].Name < in.Nodes[i].Name, "node %q is twice, or not in order", in.Nodes[i].Name)
 	}
+	runtimes := r.lives()
 	for i := range in.Queue {
-		s.Queue = append(s.Queue, r.job(&in.Queue[i]))
+		s.Queue = append(s.Queue, r.job(&in.Queue[i], runtimes))
 	}
 	return s
 }
@@ -532,8 +525,9 @@ func (r *reader) pairs(m map[string]string) {
 	}
 }
 
-func (r *reader) job(in *writtenJob) Job {
+func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.text("the ID of a job", in.ID)
+	r.text("the owner and the queue of a job", in.Owner+in.JobQueue)
 	r.text("the class of a job", in.Class+in.GPUClass)
 	r.number("the PUE of a job", in.PUE)
 	r.resources("what a job asks for", in.Request)
@@ -542,6 +536,11 @@ func (r *reader) job(in *writtenJob) Job {
 		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration), Request: in.Request,
 		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay), FinishBy: r.instant("finishBy", in.FinishBy),
 		Released: in.Released, Class: in.Class, GPUClass: in.GPUClass, PUE: in.PUE,
+		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible, RestartCost: r.duration("restartCost", in.RestartCost),
+		Running: in.Running, Done: r.duration("done", in.Done),
+	}
+	if in.Runtimes != nil {
+		j.Runtimes = at(r, "distribution of run times", runtimes, *in.Runtimes)
 	}
 	if l := in.Limits; l != nil {
 		j.Limits = *l

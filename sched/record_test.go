@@ -33,6 +33,7 @@ func drawRecorded(t *rapid.T) *sched.Snapshot {
 	s := drawSnapshot(t, quarters)
 	for i := range s.Queue {
 		s.Queue[i].Limits = drawLimits(t)
+		drawLife(t, s, &s.Queue[i])
 	}
 	for _, n := range s.Nodes {
 		n.Provisional = energy.Watts(rapid.Float64Range(0, 50).Draw(t, "provisionalWatts"))
@@ -89,7 +90,7 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 			t.Fatal("the digest depends on the order of nodes")
 		}
 		sortNodes(s)
-		for _, name := range strategies {
+		for _, name := range each {
 			want, err := sched.Replay(s, name)
 			if err != nil {
 				t.Fatal(err)
@@ -123,7 +124,7 @@ func TestCandidatesDecideAsAllNodesDo(t *testing.T) {
 		if !slices.ContainsFunc(cut.Nodes, func(n *sched.Node) bool { return n.Name == keep }) {
 			t.Fatalf("%s is not kept", keep)
 		}
-		for _, name := range strategies {
+		for _, name := range each {
 			want, _ := sched.Replay(s, name)
 			got, _ := sched.Replay(&cut, name)
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -170,6 +171,11 @@ func TestEveryFieldIsWritten(t *testing.T) {
 		Benchmarks: map[string]energy.Benchmark{"class": {Rate: 1, Power: 2, Idle: 1}},
 	}
 	job := sched.Job{Submitted: day, FinishBy: day.Add(time.Hour), Selector: map[string]string{"key": "value"}, Class: "class"}
+	runtimes, err := sched.NewRuntimes(time.Minute, []float64{1, 0.7, 0.1, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Runtimes = runtimes
 	policy := sched.Policy{Closed: day.Add(2 * time.Hour)}
 	for _, one := range []reflect.Value{reflect.ValueOf(&node).Elem(), reflect.ValueOf(&job).Elem(), reflect.ValueOf(&policy).Elem()} {
 		for _, f := range one.Fields() {
@@ -184,7 +190,8 @@ func TestEveryFieldIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	delete(node.Labels, "other")
-	if diff := cmp.Diff(s, back, cmp.Comparer(func(a, b *grid.Series) bool { return reflect.DeepEqual(a, b) })); diff != "" {
+	if diff := cmp.Diff(s, back, cmp.Comparer(func(a, b *grid.Series) bool { return reflect.DeepEqual(a, b) }),
+		cmp.AllowUnexported(sched.Runtimes{})); diff != "" {
 		t.Errorf("lost or changed (-snapshot +written):\n%s", diff)
 	}
 }
@@ -298,7 +305,7 @@ func FuzzDecode(f *testing.F) {
 		if len(s.Queue)*len(s.Nodes) > 1000 {
 			return
 		}
-		for _, name := range strategies { // none may panic, or go on for ever
+		for _, name := range each { // none may panic, or go on for ever
 			if _, err := sched.Replay(s, name); err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -17,25 +16,26 @@ type Strategy interface {
 // where the snapshot lacks what the cost depends on: then the strategy has no opinion, and c.why may say what is missing.
 type nodeCost func(c *costing, n *Node) (cost float64, ok bool)
 
-// startRule returns when a job should start. A start after s.Now holds it.
-type startRule func(s *Snapshot, j *Job) (Window, Reason)
-
-var (
-	where = map[string]nodeCost{
-		"carbon":          carbon,
-		"energy":          leastEnergy,
-		"exec":            exec,
-		"hybrid":          hybrid,
-		"hybrid-idle":     hybridIdle,
-		"least-allocated": leastAllocated,
-		"round-robin":     roundRobin,
-	}
-	when = map[string]startRule{
-		"now":       startNow, // whoever asks for it does not wait, for a budget neither
-		"threshold": unlessClosed(belowThreshold),
-		"window":    unlessClosed(cheapestWindow),
-	}
-)
+var where = map[string]nodeCost{
+	"balanced":        balanced,
+	"carbon":          carbon,
+	"ecsched-dp":      dotProduct,
+	"ecsched-k8s":     authorsStock,
+	"ecsched-ml":      mostLoaded,
+	"energy":          leastEnergy,
+	"exec":            exec,
+	"fcfs":            firstFit,
+	"hybrid":          hybrid,
+	"hybrid-idle":     hybridIdle,
+	"least-allocated": leastAllocated,
+	"max-min":         soonest,
+	"min-min":         soonest,
+	"most-allocated":  mostAllocated,
+	"peaks":           peaks,
+	"profile":         profile,
+	"random":          random,
+	"round-robin":     roundRobin,
+}
 
 // readLive are the wheres that look at live watts. Their costs change from one job to the next.
 var readLive = map[string]bool{"exec": true, "hybrid": true, "hybrid-idle": true}
@@ -55,59 +55,74 @@ func Names() (wheres, whens []string) {
 
 // When returns the when of a strategy's name, "now" where it names none.
 func When(name string) string {
-	if _, right, both := strings.Cut(name, "+"); both {
-		return right
-	}
-	return "now"
+	_, when, _ := parts(name)
+	return when
 }
 
-// New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
+// parts takes a strategy's name apart: where+when/order.
+func parts(name string) (where, when, order string) {
+	where, when, both := strings.Cut(name, "+")
+	if !both {
+		return where, "now", ""
+	}
+	when, order, ordered := strings.Cut(when, "/")
+	if ordered && order == "" {
+		order = "/" // nothing is called that
+	}
+	return where, when, order
+}
+
+// New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now. After a
+// when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs are served as
+// they come.
 func New(name string) (*Greedy, error) {
-	left, _, _ := strings.Cut(name, "+")
-	right := When(name)
+	left, right, last := parts(name)
 	cost, okWhere := where[left]
-	start, okWhen := when[right]
-	if !okWhere || !okWhen {
-		wheres, whens := Names()
-		return nil, fmt.Errorf("unknown strategy %q: want one of %s, optionally followed by + and one of %s",
-			name, strings.Join(wheres, ", "), strings.Join(whens, ", "))
+	rule, okWhen := when[right]
+	order, okOrder := orders[last]
+	wheres, whens := Names()
+	switch {
+	case !okWhere:
+		return nil, fmt.Errorf("unknown strategy %q: want one of %s, which may be followed by + and when", name, strings.Join(wheres, ", "))
+	case !okWhen:
+		return nil, fmt.Errorf("unknown strategy %q: after the + want one of %s", name, strings.Join(whens, ", "))
+	case last != "" && !okOrder:
+		return nil, fmt.Errorf("unknown strategy %q: after the / want one of %s", name, strings.Join(Orders(), ", "))
 	}
-	return &Greedy{name: name, cost: cost, start: start, holds: right != "now", live: readLive[left]}, nil
+	match := matchers[left]
+	if match != nil && order != nil {
+		return nil, fmt.Errorf("unknown strategy %q: %s matches the whole queue at once, so it has no order", name, left)
+	}
+	return &Greedy{name: name, cost: cost, when: rule, live: readLive[left], match: match, order: order}, nil
 }
 
-// Greedy serves a queue job by job: a start rule says when, a cost over nodes says where.
+// Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue with
+// the nodes as a whole instead.
 type Greedy struct {
 	name  string
 	cost  nodeCost
-	start startRule
-	holds bool
+	when  rule
 	live  bool
+	match matcher    // nil: job by job
+	order queueOrder // nil: as they come
 }
 
 // String returns the name that g was made from.
 func (g *Greedy) String() string { return g.name }
 
-// Holds reports whether g ever puts off a start.
-func (g *Greedy) Holds() bool { return g.holds }
-
 // ReadsLive reports whether g looks at what nodes draw just now.
 func (g *Greedy) ReadsLive() bool { return g.live }
 
-// Plan implements [Strategy]. Jobs are served by submission time and then ID, whatever their order in the queue.
+// Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their order in
+// the queue.
 func (g *Greedy) Plan(s *Snapshot) Plan {
+	switch {
+	case len(s.Queue) == 1:
+		return Plan{g.decide(s, &s.Queue[0])}
+	case g.match != nil:
+		return g.planBatch(s)
+	}
 	plan := make(Plan, len(s.Queue))
-	if len(s.Queue) == 1 {
-		plan[0] = g.decide(s, &s.Queue[0])
-		return plan
-	}
-	order := make([]int, len(s.Queue))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		x, y := &s.Queue[a], &s.Queue[b]
-		return cmp.Or(x.Submitted.Compare(y.Submitted), cmp.Compare(x.ID, y.ID))
-	})
 	// Decisions of this plan take room from later ones, so the nodes are copied before they change.
 	work := *s
 	nodes := make([]Node, len(s.Nodes))
@@ -115,7 +130,7 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 		nodes[i] = *n
 	}
 	feasible := make([]*Node, 0, len(nodes))
-	for _, i := range order {
+	for _, i := range s.inOrder(g.order) {
 		job := &s.Queue[i]
 		feasible = feasible[:0]
 		for k := range nodes {
@@ -138,9 +153,9 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 
 // decide places one job on s.Nodes, all of which are taken as feasible, or holds it.
 func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
-	window, reason := g.start(s, j)
-	d := Decision{Job: j.ID, Window: window, Reason: reason}
-	if d.Held(s.Now) {
+	window, reason, again := g.when.ask(s, j)
+	d := Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
+	if d.Held(s.Now) || j.Running { // what runs stays where it is
 		return d
 	}
 	best, why, ok := g.cheapest(s, j)

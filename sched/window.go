@@ -20,10 +20,12 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 // The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its minimum
 // therefore lies where one end of the window meets a step of a signal of that site, or at either limit. Trying just these
 // is exact, and as the best site of the best start is sought, no site need be tried at the steps of another.
-func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) {
+func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.weights(j)) }
+
+func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	now := Window{s.Now, s.Now.Add(j.Duration)}
 	latest := s.Policy.latestStart(j)
-	search := windowSearch{s: s, j: j, weights: s.weights(j), power: nominalPower(j)}
+	search := windowSearch{s: s, j: j, weights: weights, power: nominalPower(j)}
 	if kind, ok := search.mayHold(now, latest); !ok {
 		return now, Reason{Kind: kind}
 	}

@@ -34,6 +34,7 @@ type hold struct {
 	unheld          bool     // the plan is to run now
 	planned         bool     // start came from a forecast, here or (a Job's) in an earlier process
 	waiting         bool     // for the schedule of its CronJob: not planned yet
+	rolls           bool     // its plan is made anew at again, before which nothing lets it go
 	hoping          bool     // its plan names no time, only a threshold that the next signals may meet
 	releasing       bool     // an attempt is under way
 	failures        uint8    // of attempts
@@ -73,8 +74,11 @@ func (h *hold) lastCall(early bool) time.Time {
 
 // opens returns when the plan lets it go.
 func (h *hold) opens(lead time.Duration) time.Time {
-	if h.unheld {
+	switch {
+	case h.unheld:
 		return time.Time{}
+	case h.rolls:
+		return h.latest
 	}
 	return h.start.Add(-lead)
 }

@@ -31,12 +31,14 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 		h.start, h.planned, h.reason = start, true, d.Reason.String()
 		l.keepHold(h, now, d.Reason.Kind)
 		h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
+		h.again, h.rolls = d.Again, !d.Again.IsZero()
 		if d.Reason.Kind == sched.BudgetUsedUp {
 			// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
 			h.again, h.hoping = now.Add(budgetLook), true
 		}
 		return
 	case h.planned && !h.hoping && !h.job.Released && (!ok || blind(d.Reason.Kind)):
+		h.rolls = false
 		return // signals have vanished since: see the package documentation
 	}
 	h.unheld, h.reason = true, d.Reason.String()

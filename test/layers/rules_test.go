@@ -44,7 +44,7 @@ var house = map[string]folder{
 
 	"sched":    {own: ground},
 	"forecast": {own: ground, outside: anything},
-	"predict":  {own: ground, outside: anything},
+	"predict":  {own: append(slices.Clone(ground), "sched"), outside: anything},
 	"workload": {own: append(slices.Clone(ground), "sched"), outside: anything},
 
 	"ledger": {own: middle, outside: anything},

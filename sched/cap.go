@@ -1,0 +1,214 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// Cap throttles another strategy by the present intensity (CAP, carbon-aware provisioning): jobs start only while fewer
+// cores run than a quota, which is all of them where the intensity is as low as it will be, and a few where it is as high.
+//
+// The quota follows the thresholds of k-search, which needs no forecast but the least and the greatest intensity that is to
+// be expected: unit i of capacity is used while the intensity is at most Φᵢ. What runs is never stopped; a job whose allowed
+// delay is used up starts whatever the quota says. It wants all nodes and the whole queue at once, at one site; where there
+// are several sites, or no fresh intensity, it throttles nothing.
+type Cap struct {
+	inner       *Greedy
+	most, least int64 // cores
+}
+
+// capAhead is how far the bounds of the intensity are looked for, as its authors do.
+const capAhead = 48 * time.Hour
+
+// NewCap throttles a strategy to between least and most cores.
+func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
+	if least < 1 || most < least {
+		return nil, fmt.Errorf("cap of %d to %d cores: want 1 or more, and not more at least than at most", least, most)
+	}
+	return &Cap{inner: inner, most: most, least: least}, nil
+}
+
+// ByName returns what [New] does, and for names such as "cap(20-200):carbon+now" that strategy throttled to 20 to 200 cores.
+func ByName(name string) (Strategy, error) {
+	limits, ok := strings.CutPrefix(name, "cap(")
+	if !ok {
+		return New(name)
+	}
+	limits, rest, closed := strings.Cut(limits, "):")
+	left, right, two := strings.Cut(limits, "-")
+	least, errLeast := strconv.ParseInt(left, 10, 64)
+	most, errMost := strconv.ParseInt(right, 10, 64)
+	if !closed || !two || errMost != nil || errLeast != nil {
+		return nil, fmt.Errorf("unknown strategy %q: want cap(LEAST-MOST):strategy with numbers of cores, as in cap(20-200):carbon+now", name)
+	}
+	inner, err := New(rest)
+	if err != nil {
+		return nil, err
+	}
+	return NewCap(inner, most, least)
+}
+
+// String returns the name of c.
+func (c *Cap) String() string { return fmt.Sprintf("cap(%d-%d):%s", c.least, c.most, c.inner) }
+
+// Batches reports that c wants the whole queue at once.
+func (c *Cap) Batches() bool { return true }
+
+// CountsAll reports that c wants the nodes without room as well: it counts what runs.
+func (c *Cap) CountsAll() bool { return true }
+
+// Holds reports that c puts off starts.
+func (c *Cap) Holds() bool { return true }
+
+// ReadsLive reports whether the strategy that is throttled does.
+func (c *Cap) ReadsLive() bool { return c.inner.ReadsLive() }
+
+// Plan implements [Strategy]. Jobs that the quota keeps waiting have no node and stay in the queue; one of them, the one
+// that must start first, is held until the quota may change, so that all are asked about again then.
+func (c *Cap) Plan(s *Snapshot) Plan {
+	quota, known := c.quota(s)
+	plan := make(Plan, len(s.Queue))
+	work, one := *s, make([]Job, 1)
+	nodes := make([]Node, len(s.Nodes))
+	running := int64(0)
+	for i, n := range s.Nodes {
+		nodes[i] = *n
+		running += n.Capacity.MilliCPU - n.Free.MilliCPU
+	}
+	first := -1 // of those that wait, the one that must start first
+	for _, i := range s.inOrder(c.inner.order) {
+		job := &s.Queue[i]
+		if known && !job.Running && s.throttles(job) && running+job.Request.MilliCPU > quota {
+			plan[i] = Decision{Job: job.ID, Window: Window{s.Now, s.Now.Add(job.Duration)}, Reason: Reason{Kind: AboveThreshold}}
+			if first < 0 || s.Policy.latestStart(job).Before(s.Policy.latestStart(&s.Queue[first])) {
+				first = i
+			}
+			continue
+		}
+		work.Nodes = fitting(nodes, job)
+		one[0] = *job
+		work.Queue = one
+		d := c.inner.Plan(&work)[0]
+		if d.Node != "" {
+			k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == d.Node })
+			nodes[k].Provisional += nodes[k].Added(job)
+			nodes[k] = nodes[k].Place(job.Request)
+			work.Last = d.Node
+			running += job.Request.MilliCPU
+		}
+		plan[i] = d
+	}
+	if first >= 0 {
+		c.wake(s, &s.Queue[first], &plan[first])
+	}
+	return plan
+}
+
+// throttles reports whether j may be kept waiting.
+func (s *Snapshot) throttles(j *Job) bool {
+	return !j.Released && j.AllowedDelay > 0 && s.Policy.latestStart(j).After(s.Now)
+}
+
+// wake holds a job until the intensity changes, or until it must start.
+func (c *Cap) wake(s *Snapshot, j *Job, d *Decision) {
+	latest := s.Policy.latestStart(j)
+	until := latest
+	for t := range s.Sites[0].Carbon.Series.Steps(s.Now, latest) {
+		until = t
+		break
+	}
+	d.Window = Window{until, until.Add(j.Duration)}
+	d.Again = until
+	d.Reason.Until, d.Reason.Latest, d.Reason.Unit = until, latest, unitCarbon
+	d.Reason.Present = s.Sites[0].Carbon.Series.At(s.Now)
+}
+
+// quota returns how many millicores may run now.
+func (c *Cap) quota(s *Snapshot) (millicores int64, known bool) {
+	if len(s.Sites) != 1 || !s.Sites[0].Carbon.Fresh(s.Now, s.Policy.MaxSignalAge) {
+		return 0, false
+	}
+	series := s.Sites[0].Carbon.Series
+	low, high := bounds(series, s.Now, s.Now.Add(capAhead))
+	search := KSearch{Least: low, Greatest: high, Units: c.most - c.least}
+	return 1000 * (c.least + search.Admitted(series.At(s.Now))), true
+}
+
+// bounds returns the least and the greatest value of a series from one instant until another.
+func bounds(c *grid.Series, from, until time.Time) (least, greatest float64) {
+	least = c.At(from)
+	greatest = least
+	for t := range c.Steps(from, until) {
+		v := c.At(t)
+		least, greatest = min(least, v), max(greatest, v)
+	}
+	return least, greatest
+}
+
+// fitting returns the nodes that a job fits on.
+func fitting(nodes []Node, j *Job) []*Node {
+	feasible := make([]*Node, 0, len(nodes))
+	for k := range nodes {
+		if j.Fits(&nodes[k]) {
+			feasible = append(feasible, &nodes[k])
+		}
+	}
+	return feasible
+}
+
+// KSearch are the thresholds of the k-min search of Lorenz, Panagiotou and Steger: how to buy so many units at prices that
+// come one after the other, of which only the least and the greatest are known. It pays at most [KSearch.Ratio] times what
+// it would have with all prices known.
+type KSearch struct {
+	Least, Greatest float64
+	Units           int64
+}
+
+// Ratio returns α, the competitive ratio: the solution above 1 of 1−L/U = (1−1/α)(1+1/(αk))ᵏ. For many units it is that of
+// Lambert's W, 1/(1+W(−(1−L/U)/e)).
+func (k KSearch) Ratio() float64 {
+	if k.Units < 1 || k.Least <= 0 || k.Least >= k.Greatest {
+		return 1
+	}
+	want, units := 1-k.Least/k.Greatest, float64(k.Units)
+	low, high := 0.0, 1.0 // of 1/α: the right side falls from 1 to 0
+	for range 200 {
+		x := (low + high) / 2
+		if (1-x)*math.Exp(units*math.Log1p(x/units)) > want {
+			low = x
+		} else {
+			high = x
+		}
+	}
+	return 2 / (low + high)
+}
+
+// Threshold returns Φᵢ, for units from 1: the price up to which that many are bought.
+func (k KSearch) Threshold(i int64) float64 {
+	alpha := k.Ratio()
+	return k.Greatest * (1 - (1-1/alpha)*math.Exp(float64(i-1)*math.Log1p(1/(alpha*float64(k.Units)))))
+}
+
+// Admitted returns how many units are bought at a price: those whose threshold is not below it. Prices that hardly differ
+// admit all.
+func (k KSearch) Admitted(price float64) int64 {
+	if k.Units < 1 || k.Greatest-k.Least <= tolerance*math.Abs(k.Greatest) || price <= k.Least {
+		return max(k.Units, 0)
+	}
+	if k.Least <= 0 {
+		k.Least = tolerance * k.Greatest // the thresholds are of ratios
+	}
+	alpha := k.Ratio()
+	share := (1 - price/k.Greatest) / (1 - 1/alpha) // Φᵢ ≥ price: (1+1/(αk))^(i−1) ≤ share
+	if share < 1 {
+		return 0
+	}
+	most := math.Floor(math.Log(share)/math.Log1p(1/(alpha*float64(k.Units)))+tolerance) + 1
+	return int64(min(most, float64(k.Units)))
+}

@@ -1,0 +1,46 @@
+package sched
+
+// A line for people on every strategy.
+var (
+	whereSays = map[string]string{
+		"balanced":        "free shares of CPU and memory nearest to each other afterwards",
+		"carbon":          "least emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and load",
+		"ecsched-dp":      "the whole queue in rounds of min-cost flow, by dot product of request and room (ECSched)",
+		"ecsched-k8s":     "the baseline of ECSched's authors: least requested of what is free, balanced",
+		"ecsched-ml":      "the whole queue in rounds of min-cost flow, fullest nodes first (ECSched)",
+		"energy":          "least additional energy at the meter, wake-up of an empty node included",
+		"exec":            "most of what a node can draw left, by live watts (Escheduler)",
+		"fcfs":            "the first node by name",
+		"hybrid":          "performance against efficiency, from benchmarks of the class of work and live watts",
+		"hybrid-idle":     "the same from benchmarks alone, busy nodes last",
+		"least-allocated": "as stock kube-scheduler scores: most room, balanced",
+		"max-min":         "the whole queue, the job that ends last first, each where it ends soonest",
+		"min-min":         "the whole queue, the job that ends first first, each where it ends soonest",
+		"most-allocated":  "as stock kube-scheduler scores when it is told to fill nodes up",
+		"peaks":           "least increase of power by an exponential model of the node (PEAKS)",
+		"profile":         "performance against efficiency, from benchmarks of the class of work alone",
+		"random":          "any node, by the seed",
+		"round-robin":     "one node after the other",
+	}
+	whenSays = map[string]string{
+		"now":           "at once",
+		"threshold":     "when intensity or price keeps to a limit, absolute or a percentile of the next day",
+		"window":        "the cheapest window of the expected length, weights as for the where",
+		"price":         "the cheapest window by price alone",
+		"lowest-slot":   "the slot of lowest intensity (GAIA)",
+		"lowest-window": "the window of lowest emissions over the mean length, tried every hour (GAIA)",
+		"carbon-time":   "the start that saves most per time until completion (GAIA)",
+		"rolling":       "every slot anew: start unless a later start is expected to cost less over all lengths that the job may have",
+		"ecovisor":      "run while intensity is below the 30th percentile of the next day, or no delay is left (suspends)",
+		"wait-awhile":   "the cheapest slots, for a length that is told (suspends)",
+		"residual":      "every slot anew: run unless a pause is expected to save more than a restart costs, over the residual life (suspends)",
+	}
+)
+
+// Describe returns a line on what a where or a when does, "" for names that are neither.
+func Describe(name string) string {
+	if text, ok := whereSays[name]; ok {
+		return text
+	}
+	return whenSays[name]
+}

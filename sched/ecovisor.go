@@ -1,0 +1,29 @@
+package sched
+
+import "time"
+
+// ecovisor is the when "ecovisor", as GAIA has it (after Souza et al., ASPLOS 2023): a job runs while the signal, carbon
+// intensity if that has a weight and else the price, is below its 30th percentile of the next 24 hours; else it uses up its
+// delay, and when that is gone it runs. It is asked again at every step of the signal. The percentile is that of the day
+// from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower than now, the job runs.
+func ecovisor(s *Snapshot, j *Job) (Window, Reason, time.Time) {
+	o, why, ok := s.outlook(j)
+	series := o.signal()
+	if !ok || series == nil {
+		w, r := atOnce(s, j, why)
+		return w, r, time.Time{}
+	}
+	const lowShare = 0.3
+	var buffer [32]share
+	limit, day := quantile(series, s.Now, s.Now.Add(aDay), lowShare, buffer[:0])
+	r := Reason{Kind: WithinThreshold, Present: series.At(s.Now), Threshold: limit, Unit: unitCarbon}
+	if o.carbon == nil {
+		r.Unit = unitPrice
+	}
+	again := o.nextStep(s.Now, s.latest(j))
+	if r.Present < limit || !less(day[0].value, r.Present) {
+		return Window{s.Now, s.Now.Add(j.Duration)}, r, again
+	}
+	r.Kind, r.Until, r.Latest = AboveThreshold, again, s.latest(j)
+	return Window{again, again.Add(j.Duration)}, r, again
+}

@@ -1,0 +1,26 @@
+package sched
+
+// mostAllocated is the where "most-allocated": stock kube-scheduler 1.36 with the scoring strategy MostAllocated in its
+// plugin NodeResourcesFit, which fills nodes up, beside NodeResourcesBalancedAllocation at its default weight. Arithmetic
+// and ties are those of "least-allocated".
+func mostAllocated(c *costing, n *Node) (float64, bool) {
+	used := n.Capacity.Sub(n.Free)
+	request := stockRequest(c.job.Request)
+	cpu := mostRequestedScore(used.MilliCPU+request.MilliCPU, n.Capacity.MilliCPU)
+	memory := mostRequestedScore(used.Memory+request.Memory, n.Capacity.Memory)
+	score := (cpu+memory)/2 + balancedScore(used, c.job.Request, n.Capacity)
+	cost := float64(-score)
+	if seed := c.snapshot.Policy.Seed; seed != 0 {
+		cost += tieBreak(seed, c.job.ID, n.Name)
+	}
+	return cost, true
+}
+
+// mostRequestedScore takes more than everything as everything: what is assumed of containers without a request may exceed
+// a small node.
+func mostRequestedScore(requested, capacity int64) int64 {
+	if capacity == 0 {
+		return 0
+	}
+	return min(requested, capacity) * maxNodeScore / capacity
+}

@@ -1,0 +1,65 @@
+package sched
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// queueOrder returns what jobs of a queue are served by, the least first.
+type queueOrder func(s *Snapshot) func(j *Job) float64
+
+// orders are what may follow a strategy's when, as in "balanced+now/shortest". Durations are those that are expected:
+// an order never knows more of a job than the snapshot says.
+var orders = map[string]queueOrder{
+	"fifo": func(*Snapshot) func(*Job) float64 { return func(*Job) float64 { return 0 } },
+	"shortest": func(*Snapshot) func(*Job) float64 {
+		return func(j *Job) float64 { return j.Duration.Seconds() }
+	},
+	"smallest": sizeOf,
+	"least-work": func(s *Snapshot) func(*Job) float64 {
+		size := sizeOf(s)
+		return func(j *Job) float64 { return size(j) * j.Duration.Seconds() }
+	},
+}
+
+// Orders returns what [New] accepts after the "/" that may follow a when, sorted.
+func Orders() []string { return slices.Sorted(maps.Keys(orders)) }
+
+// sizeOf measures a request by the shares of all nodes together that it asks for, added up over CPU, memory and GPUs.
+func sizeOf(s *Snapshot) func(j *Job) float64 {
+	var all Resources
+	for _, n := range s.Nodes {
+		all = all.Add(n.Capacity)
+	}
+	total := all.vector()
+	return func(j *Job) (size float64) {
+		for k, requested := range j.Request.vector() {
+			if total[k] > 0 {
+				size += float64(requested) / float64(total[k])
+			}
+		}
+		return size
+	}
+}
+
+// inOrder returns the positions of the queue's jobs in the order in which they are served: by the order's key, then by
+// submission and ID, whatever their order in the queue. Shorter IDs come first, so that 9 comes before 10.
+func (s *Snapshot) inOrder(by queueOrder) []int {
+	positions := make([]int, len(s.Queue))
+	keys := make([]float64, len(s.Queue))
+	for i := range positions {
+		positions[i] = i
+	}
+	if by != nil {
+		key := by(s)
+		for i := range s.Queue {
+			keys[i] = key(&s.Queue[i])
+		}
+	}
+	slices.SortFunc(positions, func(a, b int) int {
+		x, y := &s.Queue[a], &s.Queue[b]
+		return cmp.Or(cmp.Compare(keys[a], keys[b]), x.Submitted.Compare(y.Submitted), cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
+	})
+	return positions
+}

@@ -1,0 +1,38 @@
+package sched
+
+import "strings"
+
+// Symmetry says which nodes a strategy cannot tell apart but by their names, so that drivers with many nodes need not
+// offer all of them. Whoever offers fewer gets the very same decisions.
+type Symmetry uint8
+
+// The symmetries of strategies.
+const (
+	// Asymmetric strategies are offered every node that fits.
+	Asymmetric Symmetry = iota
+	// Interchangeable are nodes of the same site, power profile, capacity, free resources, speed, PUE and benchmarks that all
+	// run something or all run nothing, where no meter is looked at. Of these the first by name is taken, or none.
+	Interchangeable
+	// InTurn is the order of the names: the first node after [Snapshot.Last] is taken, and the first of all if there is none.
+	InTurn
+)
+
+// interchangeable are the wheres whose cost depends on nothing else of a node than what the symmetry names.
+var interchangeable = map[string]bool{
+	"balanced": true, "carbon": true, "ecsched-k8s": true, "energy": true, "fcfs": true, "least-allocated": true, "most-allocated": true,
+	"peaks": true, "profile": true,
+}
+
+// Symmetry returns the symmetry of g under a policy.
+func (g *Greedy) Symmetry(p *Policy) Symmetry {
+	left, _, _ := strings.Cut(g.name, "+")
+	switch {
+	case left == "round-robin":
+		return InTurn
+	case (left == "least-allocated" || left == "most-allocated") && p.Seed != 0:
+		return Asymmetric // its ties are broken by names
+	case interchangeable[left]:
+		return Interchangeable
+	}
+	return Asymmetric
+}
