@@ -61,6 +61,7 @@ before --start is looked at, and nothing after it. Times are in UTC.`,
 	flags.StringVar(&f.start, "start", "", "when the forecast of a file begins, as 2022-06-01 or RFC 3339 (default: where the file ends)")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, svg, csv or json")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
+	cmd.AddCommand(newForecastBacktest(t))
 	return cmd
 }
 

@@ -27,6 +27,10 @@ type CSVOptions struct {
 	// From and Until, unless zero, are which values to keep: those that begin from the first on and before the second. Those
 	// outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
 	From, Until time.Time
+
+	// Every, unless zero, is the step to read the file in, where its own is a fraction of it: of the values, only those are
+	// kept that begin at a multiple of it. The others are checked as numbers, and may be absent.
+	Every time.Duration
 }
 
 // ErrOutside is what is wrong with a file that has values, but none of the time that was asked for.
@@ -35,11 +39,15 @@ var ErrOutside = errors.New("the file has no values of that time")
 // DefaultColumn is the intensity that is read where nobody names one.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
 
+// mixColumn is the intensity in files that give the generation by source beside it.
+const mixColumn = "carbon_intensity"
+
 // maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
 const maxIntensity = 10_000
 
 // ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the start
-// of each interval, RFC 3339 or close to it, in UTC where it has no offset. A column "zone" tells zones apart; in a file
+// of each interval, RFC 3339 or close to it, in UTC where it has no offset; a column without a name may stand before it, as
+// pandas writes one that counts the rows. A column "zone" tells zones apart; in a file
 // without, zones may be columns instead. A series is derived from what power plants
 // reported; a column "estimated" other than 0 says that its provider filled some of it in, and marks it as estimated. Gaps,
 // duplicates and values that cannot be are errors that name their line.
@@ -64,6 +72,7 @@ type csvReader struct {
 	options CSVOptions
 	csv     *csv.Reader
 
+	time                   int // column: the first, or the second after one that only counts the rows
 	value, zone, estimated int // columns; -1: none
 	name                   string
 	scale                  float64
@@ -122,16 +131,19 @@ func (r *csvReader) broken(err error) error {
 // columns finds the columns in the header.
 func (r *csvReader) columns(header []string) error {
 	r.zone, r.estimated = slices.Index(header, "zone"), slices.Index(header, "estimated")
+	if r.time = 0; header[0] == "" && len(header) > 2 {
+		r.time = 1
+	}
 	var values []string
 	for i, name := range header {
-		if i > 0 && i != r.zone && i != r.estimated {
+		if i > r.time && i != r.zone && i != r.estimated {
 			values = append(values, name)
 		}
 	}
 	if len(header) < 2 {
 		return r.fail("", "the header has one column: want a time and at least one column of values")
 	}
-	if _, err := parseTime(header[0]); err == nil {
+	if _, err := parseTime(header[r.time]); err == nil {
 		return r.fail("", "the first line is a row of values: want a header with the names of the columns")
 	}
 	var err error
@@ -169,6 +181,8 @@ func (r *csvReader) choose(values []string) (string, error) {
 		return want, nil
 	case !r.options.Price && slices.Contains(values, DefaultColumn):
 		return DefaultColumn, nil
+	case !r.options.Price && slices.Contains(values, mixColumn):
+		return mixColumn, nil
 	case columnOfZone && slices.Contains(values, zone):
 		return zone, nil
 	case len(values) == 1:
@@ -192,9 +206,9 @@ func (r *csvReader) row(row []string) error {
 			return r.fail("zone", "the file has several zones, %s among them: name one", strings.Join(r.zones, ", "))
 		}
 	}
-	t, err := parseTime(row[0])
+	t, err := parseTime(row[r.time])
 	if err != nil {
-		return r.fail("time", "%q is no time: want 2022-06-01T13:00Z", row[0])
+		return r.fail("time", "%q is no time: want 2022-06-01T13:00Z", row[r.time])
 	}
 	v, err := r.number(row[r.value])
 	if err != nil {
@@ -202,6 +216,9 @@ func (r *csvReader) row(row []string) error {
 	}
 	if r.estimated >= 0 && row[r.estimated] != "0" && row[r.estimated] != "" {
 		r.quality = energy.Estimated
+	}
+	if !r.options.sampled(t) {
+		return nil
 	}
 	if err := r.follow(t); err != nil {
 		return err

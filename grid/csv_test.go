@@ -57,6 +57,8 @@ func TestReadCSV(t *testing.T) {
 		"a column for a zone":  {"datetime_utc,DE,FR\n2022-01-01T00:00Z,1,2\n2022-01-01T01:00Z,3,4\n", grid.CSVOptions{Zone: "FR"}, 4, time.Hour, energy.Derived},
 		"a zone named LB":      {"datetime_utc,LB,FR\n2022-01-01T00:00Z,1,2\n2022-01-01T01:00Z,3,4\n", grid.CSVOptions{Zone: "LB"}, 3, time.Hour, energy.Derived},
 		"prices beside carbon": {"t," + grid.DefaultColumn + ",price\n2022-01-01T00:00Z,400,0.1\n2022-01-01T01:00Z,400,0.2\n", grid.CSVOptions{Price: true, Column: "price"}, 0.2, time.Hour, energy.Derived},
+		"generation by source": {",UTC time,carbon_intensity,coal,wind\n0,2020-01-01 00:00:00,354.59,45194,26849\n1,2020-01-01 01:00:00,350.5,45000,27000\n", grid.CSVOptions{Zone: "DE"}, 350.5, time.Hour, energy.Derived},
+		"with an offset":       {",UTC time,carbon_intensity,coal\n0,2019-01-01 00:00:00+00:00,229.21,9.0\n1,2019-01-01 01:00:00+00:00,230,9.0\n", grid.CSVOptions{}, 230, time.Hour, energy.Derived},
 		"price per MWh":        {"t,price_usd_per_mwh\n2022-01-01T00:00Z,-5\n2022-01-01T01:00Z,75\n", grid.CSVOptions{Price: true}, 0.075, time.Hour, energy.Derived},
 	} {
 		signal, _, err := grid.ReadCSV(write(t, c.text), c.options)

@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+type backtestFlags struct {
+	grids                            []string
+	weather, zone, column            string
+	start, output                    string
+	horizon, stride, leaveOut, refit time.Duration
+	windows                          int
+	calibrate                        bool
+	models                           []string
+	seed                             uint64
+}
+
+func newForecastBacktest(t terminal) *cobra.Command {
+	var f backtestFlags
+	cmd := &cobra.Command{
+		Use:   "backtest --grid FILE [--weather FILE]",
+		Short: "Measure on a recorded series how well each model forecasts it",
+		Long: `Forecast a recorded series again and again, each time knowing only what was before, and compare with what came: the mean
+absolute percentage error (MAPE) by day ahead, what is lost by running in the hours that are forecast to be the cheapest
+of the next 24, and how many values fall into the intervals of the models that are learnt. These are learnt from what is
+before the first forecast, and learnt again every --refit.
+
+The defaults are the protocol of EnsembleCI: 178 forecasts, one a day, over 96 hours, the last of which ends a day before
+the file does.`,
+		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz --weather DE_weather_forecast.csv.gz
+  kubenergy forecast backtest --grid 'DE_202?.csv.gz' --zone DE --start 2023-01-01 --calibrate -o json`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.grids, "grid", nil, "carbon intensity over time, CSV, gzip or not; several, or a pattern in quotes, are joined in time")
+	flags.StringVar(&f.weather, "weather", "", "hourly weather, CSV, gzip or not: time, wind speed, temperature, dew point, radiation, precipitation")
+	flags.StringVar(&f.zone, "zone", "", "grid zone, where the files have several")
+	flags.StringVar(&f.column, "column", "", "column of the files (default "+grid.DefaultColumn+", carbon_intensity, or their only one)")
+	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "how far ahead")
+	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "time from one forecast to the next")
+	flags.IntVar(&f.windows, "test-windows", 178, "how many forecasts; with --start, as many as the file has room for")
+	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01 or RFC 3339 (default: so that the last one ends --leave-out before the file)")
+	flags.DurationVar(&f.leaveOut, "leave-out", 24*time.Hour, "of the end of the file")
+	flags.DurationVar(&f.refit, "refit", 0, "learn models again after this time, as 672h; 0: learn them once")
+	flags.BoolVar(&f.calibrate, "calibrate", false, "shift the learnt models' forecasts by what their last errors say")
+	flags.StringSliceVar(&f.models, "models", nil, "models to compare (default: all): "+strings.Join(forecast.Models(), ", "))
+	flags.Uint64Var(&f.seed, "seed", 0, "of the samples that trees are grown on")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	return cmd
+}
+
+func (f *backtestFlags) check() error {
+	switch {
+	case !slices.Contains([]string{"table", "json", "csv"}, f.output):
+		return fmt.Errorf("unknown output format %q: want table, json or csv", f.output)
+	case len(f.grids) == 0:
+		return errors.New("want --grid")
+	case f.windows <= 0:
+		return fmt.Errorf("--test-windows is %d: want at least 1", f.windows)
+	case f.leaveOut < 0:
+		return fmt.Errorf("--leave-out is %v: want 0 or more", f.leaveOut)
+	}
+	for _, m := range f.models {
+		if !slices.Contains(forecast.Models(), m) {
+			return fmt.Errorf("no model %q: want some of %s", m, strings.Join(forecast.Models(), ", "))
+		}
+		if m == forecast.WithWeather && f.weather == "" {
+			return fmt.Errorf("model %q needs --weather", m)
+		}
+	}
+	return nil
+}
+
+func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
+	e, zone, err := f.evaluation(cmd)
+	if err != nil {
+		return usageError{err}
+	}
+	e.Now = t.now
+	if isTerminal(t.err) {
+		e.Progress = func(done, total int) {
+			end := "\r"
+			if done == total {
+				end = "\n"
+			}
+			fmt.Fprintf(t.err, "forecasting: %d of %d parts%s", done, total, end)
+		}
+	}
+	scores, err := forecast.Evaluate(cmd.Context(), e)
+	if err != nil {
+		if cmd.Context().Err() != nil {
+			return err
+		}
+		return usageError{err} // the input asks for what its own files do not hold
+	}
+	return f.write(t.out, e, zone, scores)
+}
+
+// evaluation reads the files.
+func (f *backtestFlags) evaluation(cmd *cobra.Command) (forecast.Evaluation, grid.Zone, error) {
+	e := forecast.Evaluation{Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed, Models: f.models}
+	var zone grid.Zone
+	var err error
+	if e.History, zone, err = readGrids(f.grids, grid.CSVOptions{Column: f.column, Zone: grid.Zone(f.zone)}); err != nil {
+		return e, "", err
+	}
+	if f.weather != "" {
+		if e.Weather, err = forecast.ReadWeather(f.weather); err != nil {
+			return e, "", err
+		}
+	}
+	if len(e.Models) == 0 {
+		e.Models = slices.DeleteFunc(forecast.Models(), func(m string) bool { return m == forecast.WithWeather && e.Weather == nil })
+	}
+	if f.stride <= 0 {
+		return e, "", fmt.Errorf("--stride is %v: want more than 0", f.stride)
+	}
+	if f.start == "" {
+		e.First = e.History.End().Add(-f.leaveOut - f.horizon - time.Duration(f.windows-1)*f.stride)
+		return e, zone, nil
+	}
+	if e.First, err = readStart(f.start); err != nil {
+		return e, "", err
+	}
+	if room := int(e.History.End().Sub(e.First.Add(f.horizon))/f.stride) + 1; !cmd.Flags().Changed("test-windows") && room > 0 {
+		e.Windows = room
+	}
+	return e, zone, nil
+}
+
+// readGrids reads files of one zone that follow each other in time; a name may be a pattern.
+func readGrids(names []string, o grid.CSVOptions) (*grid.Series, grid.Zone, error) {
+	var paths []string
+	for _, name := range names {
+		found, err := filepath.Glob(name)
+		if err != nil {
+			return nil, "", fmt.Errorf("pattern %q: %w", name, err)
+		}
+		if len(found) == 0 {
+			found = []string{name} // which says why it cannot be read
+		}
+		paths = append(paths, found...)
+	}
+	type part struct {
+		path   string
+		series *grid.Series
+	}
+	var parts []part
+	var zone grid.Zone
+	for _, path := range paths {
+		signal, z, err := grid.ReadCSV(path, o)
+		if err != nil {
+			return nil, "", err
+		}
+		if len(parts) > 0 && z != zone {
+			return nil, "", fmt.Errorf("%s is of zone %q, %s of %q", path, z, parts[0].path, zone)
+		}
+		zone = z
+		parts = append(parts, part{path, signal.Series})
+	}
+	slices.SortStableFunc(parts, func(a, b part) int { return a.series.Start().Compare(b.series.Start()) })
+	var values []float64
+	for i, p := range parts {
+		if i > 0 && (!p.series.Start().Equal(parts[i-1].series.End()) || p.series.Step() != parts[0].series.Step()) {
+			return nil, "", fmt.Errorf("%s, from %s every %v, does not follow %s, until %s every %v", p.path, p.series.Start().Format(time.RFC3339), p.series.Step(),
+				parts[i-1].path, parts[i-1].series.End().Format(time.RFC3339), parts[0].series.Step())
+		}
+		for j := range p.series.Len() {
+			values = append(values, p.series.Value(j))
+		}
+	}
+	joined, err := grid.NewSeries(parts[0].series.Start(), parts[0].series.Step(), values)
+	return joined, zone, err
+}
+
+// write makes the output.
+func (f *backtestFlags) write(w io.Writer, e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) error {
+	switch f.output {
+	case "json":
+		return writeBacktestJSON(w, e, zone, scores)
+	case "csv":
+		return writeBacktestCSV(w, zone, scores)
+	}
+	return writeBacktestTable(w, e, zone, scores)
+}
+
+type (
+	backtestJSON struct {
+		APIVersion string         `json:"apiVersion"`
+		Kind       string         `json:"kind"`
+		Zone       grid.Zone      `json:"zone,omitempty"`
+		First      time.Time      `json:"first"`
+		Windows    int            `json:"windows"`
+		Stride     string         `json:"stride"`
+		Horizon    string         `json:"horizon"`
+		Refit      string         `json:"refit,omitempty"`
+		Calibrated bool           `json:"calibrated"`
+		Models     []accuracyJSON `json:"models"`
+	}
+	accuracyJSON struct {
+		Model    string         `json:"model"`
+		MAPE     float64        `json:"mapePercent"`
+		ByDay    []float64      `json:"mapePercentByDay"`
+		Cheapest []choiceJSON   `json:"cheapestHoursOfTheNext24,omitempty"`
+		Coverage []coverageJSON `json:"intervals,omitempty"`
+		Learning float64        `json:"learningSeconds"`
+	}
+	choiceJSON struct {
+		Hours  int     `json:"hours"`
+		Regret float64 `json:"regretPercent"`
+		Kept   float64 `json:"savingKeptPercent"`
+	}
+	coverageJSON struct {
+		From   int     `json:"fromHour"`
+		Until  int     `json:"untilHour"`
+		Level  int     `json:"levelPercent"`
+		Inside float64 `json:"coveragePercent"`
+		Width  float64 `json:"widthPercent"`
+	}
+)
+
+func writeBacktestJSON(w io.Writer, e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) error {
+	doc := backtestJSON{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "ForecastBacktest", Zone: zone, First: e.First.UTC(), Windows: e.Windows,
+		Stride: e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
+	}
+	if e.Refit > 0 {
+		doc.Refit = e.Refit.String()
+	}
+	for _, a := range scores {
+		m := accuracyJSON{Model: a.Model, MAPE: a.MAPE, ByDay: a.ByDay, Learning: a.Learning.Seconds()}
+		for _, c := range a.Choices {
+			m.Cheapest = append(m.Cheapest, choiceJSON(c))
+		}
+		for _, c := range a.Coverage {
+			m.Coverage = append(m.Coverage, coverageJSON(c))
+		}
+		doc.Models = append(doc.Models, m)
+	}
+	data, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(data, '\n'))
+	return err
+}

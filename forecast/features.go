@@ -1,0 +1,161 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+)
+
+// view is a record seen through its structure: what the structure expects of each hour, how far the intensity was from it
+// (the residual), and running means of both. What it says of an origin depends on hours before that origin only.
+type view struct {
+	*record
+	shape           *structure
+	expected        []float64 // logarithms, less their mean over the training
+	logs, residuals track
+	expectedSums    []float64
+	width           int
+	weathered       bool
+}
+
+// track is a quantity by the hour with its running sums, and its means over the same time of the last 7 and 28 days.
+type track struct {
+	values, sums, week, month []float64
+	latest                    []float64 // values, in odd hours the one before
+}
+
+// The widths of the features.
+const (
+	historyFeatures = 39
+	weatherFeatures = 62
+
+	// reach is how many hours of history the features look back.
+	reach = 28*24 + 24
+)
+
+func newView(r *record, s *structure) *view {
+	n := len(r.values)
+	v := &view{record: r, shape: s, weathered: s.weathered, width: historyFeatures, expected: make([]float64, len(r.days))}
+	if s.weathered {
+		v.width = weatherFeatures
+	}
+	s.expect(v.expected, r)
+	logs, residuals := make([]float64, n), make([]float64, n)
+	for i, y := range r.values {
+		logs[i] = logOf(y) - s.mean
+		residuals[i] = logs[i] - v.expected[i]
+	}
+	odd := oddHours(logs)
+	v.logs, v.residuals = newTrack(logs, odd), newTrack(residuals, odd)
+	v.expectedSums = sums(v.expected)
+	return v
+}
+
+func sums(values []float64) []float64 {
+	s := make([]float64, len(values)+1)
+	for i, v := range values {
+		s[i+1] = s[i] + v
+	}
+	return s
+}
+
+func newTrack(values []float64, odd []bool) track {
+	t := track{values: values, sums: sums(values), week: make([]float64, len(values)), month: make([]float64, len(values))}
+	t.latest = slices.Clone(values)
+	for i := range values {
+		if odd[i] {
+			t.latest[i] = t.latest[i-1]
+		}
+		// Summed anew each time: a running sum would carry the rounding of all that it ever held.
+		sum := 0.0
+		for d := range 28 {
+			if j := i - 24*d; j >= 0 {
+				sum += values[j]
+			}
+			if d == 6 {
+				t.week[i] = sum / 7
+			}
+		}
+		t.month[i] = sum / 28
+	}
+	return t
+}
+
+// mean returns the mean over the hours [a, b).
+func (t *track) mean(a, b int) float64 { return (t.sums[b] - t.sums[a]) / float64(b-a) }
+
+// features fills in what is known at origin t, the first hour that is not known, of the hour h hours later: first 1, which
+// is the constant of the regressions. t must be reach or more.
+func (v *view) features(x []float64, t, h int) {
+	x = x[:v.width]
+	hour := t + h
+	k := hour - 24*(h/24+1) // the last known hour at the same time of day
+	k7 := hour - 168*(h/168+1)
+	after := k + 1
+	if after >= t {
+		after = k - 23
+	}
+	e, l := &v.residuals, &v.logs
+	c := &v.days[hour]
+	s := v.expected[hour]
+	x[0] = 1
+	x[1], x[2], x[3] = e.latest[t-1], e.latest[t-2], e.latest[t-3]
+	x[4], x[5], x[6], x[7], x[8], x[9] = e.mean(t-6, t), e.mean(t-12, t), e.mean(t-24, t), e.mean(t-72, t), e.mean(t-168, t), e.mean(t-672, t)
+	x[10] = e.mean(t-48, t-24)
+	x[11], x[12], x[13], x[14], x[15] = e.values[k], e.values[k-24], e.week[k], e.month[k], e.values[k7]
+	x[16] = (e.values[k-1] + e.values[after]) / 2
+	x[17], x[18], x[19] = s, s-v.expected[k], (v.expectedSums[hour+1]-v.expectedSums[t])/float64(h+1)
+	x[20], x[21], x[22] = l.latest[t-1], l.mean(t-24, t), l.mean(t-168, t)
+	x[23], x[24], x[25], x[26], x[27] = l.values[k], l.values[k-24], l.week[k], l.month[k], l.values[k7]
+	copy(x[28:32], c.year[:])
+	copy(x[32:36], c.day[:4])
+	x[36], x[37], x[38] = c.weekend(), indicator(c.weekday == 1), indicator(c.weekday == 0)
+	if v.weathered {
+		v.weatherFeatures(x[historyFeatures:], t, hour, k)
+	}
+}
+
+// offsets bring the weather near zero, so that sums of squares keep their digits.
+var offsets = [variables]float64{temperature: 283, dewPoint: 278}
+
+func (v *view) weatherFeatures(x []float64, t, hour, k int) {
+	w := v.weather
+	for i := range variables {
+		o := offsets[i]
+		x[4*i], x[4*i+1], x[4*i+2], x[4*i+3] = w.at(i, hour)-o, w.mean(i, hour-3, hour+4)-o, w.mean(i, t-24, t)-o, w.at(i, k)-o
+	}
+	n := 4 * variables
+	x[n] = w.mean(wind, t, hour+1)
+	x[n+1] = w.mean(radiation, hour-12, hour+13)
+	x[n+2] = w.mean(temperature, hour-23, hour+1) - offsets[temperature]
+}
+
+// What sticks out, at a time of day, from the hours before and after, so many times as much as is usual and as at the times
+// beside it, is odd.
+const (
+	oddness       = 4
+	oddnessBeside = 1.5
+)
+
+// oddHours tells for each hour whether on the seven days before the values stuck out at its time of day, as those of the
+// first hour of a day do where a provider joins its days badly. Such an hour says little about the next ones.
+func oddHours(logs []float64) []bool {
+	n := len(logs)
+	bends, odd := make([]float64, n), make([]bool, n)
+	for i := 1; i < n-1; i++ {
+		bends[i] = math.Abs(logs[i] - (logs[i-1]+logs[i+1])/2)
+	}
+	week := make([]float64, n)
+	for i := 6 * 24; i < n; i++ {
+		for d := range 7 {
+			week[i] += bends[i-24*d]
+		}
+	}
+	usual := make([]float64, 24)
+	for i := 8 * 24; i < n; i++ {
+		copy(usual, week[i-47:i-23])
+		slices.Sort(usual)
+		own, beside := week[i-24], max(week[i-25], week[i-23])
+		odd[i] = own > oddness*usual[12] && own > oddnessBeside*beside
+	}
+	return odd
+}

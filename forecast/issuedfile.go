@@ -1,0 +1,106 @@
+package forecast
+
+import (
+	"bytes"
+	"context"
+	"encoding/gob"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// methodVersion is part of what cached forecasts are known by. It changes when models forecast otherwise.
+const methodVersion = 2
+
+// issuedFile is the written form of Issued.
+type issuedFile struct {
+	Key          [32]byte
+	Model        string
+	Start        int64
+	Horizon, Lag int
+	Known        []float64
+	Values       []float32
+	Ends         []int
+	Margins      [][len(groupStarts)][]float64
+}
+
+// MarshalBinary writes the forecasts, with a digest of what they were made from.
+func (f *Issued) MarshalBinary() ([]byte, error) {
+	file := issuedFile{Key: f.key, Model: f.model, Start: f.start, Horizon: f.horizon, Lag: f.lag, Known: f.known, Values: f.values}
+	for _, s := range f.spans {
+		file.Ends = append(file.Ends, s.end)
+		file.Margins = append(file.Margins, s.margins)
+	}
+	var b bytes.Buffer
+	if err := gob.NewEncoder(&b).Encode(file); err != nil {
+		return nil, fmt.Errorf("writing forecasts: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// UnmarshalBinary reads what MarshalBinary writes.
+func (f *Issued) UnmarshalBinary(data []byte) error {
+	var file issuedFile
+	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&file); err != nil {
+		return fmt.Errorf("reading forecasts: %w", err)
+	}
+	if file.Horizon <= 0 || len(file.Known) == 0 || len(file.Values) != file.Horizon*len(file.Known) || len(file.Ends) != len(file.Margins) {
+		return errors.New("reading forecasts: the parts do not fit together")
+	}
+	f.key, f.model, f.start, f.horizon, f.lag, f.known, f.values = file.Key, file.Model, file.Start, file.Horizon, file.Lag, file.Known, file.Values
+	f.spans = nil
+	for i, end := range file.Ends {
+		f.spans = append(f.spans, issuedSpan{end: end, margins: file.Margins[i]})
+	}
+	return nil
+}
+
+// IssueCached is [Issue], except that forecasts that were made before from the same inputs are read from the folder, and
+// new ones are kept there. A file that cannot be read is made again.
+func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error) {
+	if _, _, _, _, err := o.origins(); err != nil {
+		return nil, err
+	}
+	key := o.key()
+	path := filepath.Join(folder, hex.EncodeToString(key[:12])+".forecasts")
+	data, err := os.ReadFile(path)
+	if err == nil {
+		f := &Issued{}
+		if f.UnmarshalBinary(data) == nil && f.key == key {
+			return f, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading forecasts: %w", err)
+	}
+	f, err := Issue(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if data, err = f.MarshalBinary(); err != nil {
+		return nil, err
+	}
+	return f, keep(path, data)
+}
+
+// keep writes a file in one step, so that nobody reads half of it.
+func keep(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a cache of nothing secret
+		return fmt.Errorf("keeping forecasts: %w", err)
+	}
+	part, err := os.CreateTemp(filepath.Dir(path), "*.part")
+	if err != nil {
+		return fmt.Errorf("keeping forecasts: %w", err)
+	}
+	_, err = part.Write(data)
+	err = errors.Join(err, part.Close())
+	if err == nil {
+		err = os.Rename(part.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping forecasts: %w", errors.Join(err, os.Remove(part.Name())))
+	}
+	return nil
+}

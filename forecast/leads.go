@@ -1,0 +1,232 @@
+package forecast
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// regressions are the second tier: for each lead a ridge regression of the residual.
+type regressions struct {
+	leads     []regression // by hours ahead
+	penalties []float64    // by day ahead: for each origin of the training
+	margins   margins
+	priors    []prior // by day ahead
+}
+
+// margins are the quantiles of the errors of the training, in logarithms, by lead group: in equal steps from the least error to the
+// largest.
+type margins [len(groupStarts)][]float64
+
+// marginSteps is into how many steps the quantiles are divided.
+const marginSteps = 400
+
+// regression are the coefficients of one lead, learnt from all origins and from all but those of one fold.
+type regression struct {
+	full        []float64
+	withoutFold [folds][]float64
+}
+
+// tried are the penalties among which cross-validation chooses, by day ahead. Long histories want little, a year much: what
+// is yearly cannot be learnt from one year.
+var tried = [...]float64{.003, .01, .03, .1, .3, 1}
+
+// origins are the moments from which the training forecasts, and to which fold each belongs: a fold is a fifth of the time.
+type origins struct {
+	hours []int
+	from  int // first hour of the first fold
+	until int // end of the last fold
+}
+
+func (o *origins) fold(t int) int { return (t - o.from) * folds / (o.until - o.from) }
+
+// before returns those whose target, h hours later, is within the training.
+func (o *origins) before(h int) []int {
+	n := len(o.hours)
+	for n > 0 && o.hours[n-1]+h >= o.until {
+		n--
+	}
+	return o.hours[:n]
+}
+
+// lesson is one lead's regression problem.
+type lesson struct {
+	rows     []float64 // standardised features, and the target as the last column
+	width    int       // of a row
+	standard standard
+	starts   [folds + 1]int // the first row of each fold
+	all      []float64      // Gram matrices
+	parts    [folds][]float64
+}
+
+// prepare builds the regression problem of lead h.
+func (v *view) prepare(o *origins, h int) *lesson {
+	hours := o.before(h)
+	p := v.width
+	l := &lesson{width: p + 1}
+	l.rows = make([]float64, len(hours)*l.width)
+	for i, t := range hours {
+		row := l.rows[i*l.width : (i+1)*l.width]
+		v.features(row, t, h)
+		row[p] = v.residuals.values[t+h]
+		for f := o.fold(t); f < folds; f++ {
+			l.starts[f+1] = i + 1
+		}
+	}
+	l.standard = standardise(l.rows, l.width, p)
+	l.all = make([]float64, l.width*l.width)
+	for f := range folds {
+		l.parts[f] = make([]float64, l.width*l.width)
+		gram(l.parts[f], l.fold(f), l.width)
+		add(l.all, l.parts[f], 1)
+	}
+	return l
+}
+
+func (l *lesson) fold(f int) []float64 {
+	return l.rows[l.starts[f]*l.width : l.starts[f+1]*l.width]
+}
+
+// count returns how many rows there are.
+func (l *lesson) count() int { return l.starts[folds] }
+
+// without solves the problem without one fold.
+func (l *lesson) without(f int, penalty float64, s *solver, scratch []float64) ([]float64, error) {
+	for i, v := range l.all {
+		scratch[i] = v - l.parts[f][i]
+	}
+	n := l.count() - (l.starts[f+1] - l.starts[f])
+	return s.solve(scratch, penalty*float64(n))
+}
+
+// loss returns the sum of the percentage errors in a fold of coefficients b.
+func (l *lesson) loss(f int, b []float64) float64 {
+	sum := 0.0
+	rows := l.fold(f)
+	for i := 0; i < len(rows); i += l.width {
+		sum += math.Abs(1 - math.Exp(dot(b, rows[i:i+l.width-1])-rows[i+l.width-1]))
+	}
+	return sum
+}
+
+// choose returns the penalty with the least error of folds that were not looked at, over leads spread over a day.
+func (v *view) choose(o *origins, day, horizon int) (float64, error) {
+	var losses [len(tried)]float64
+	s := newSolver(v.width)
+	scratch := make([]float64, (v.width+1)*(v.width+1))
+	for i, probe := range []int{2, 8, 14, 20} {
+		lead := day*24 + probe
+		if lead >= horizon {
+			if i > 0 {
+				break
+			}
+			lead = horizon - 1
+		}
+		l := v.prepare(o, lead)
+		for i, penalty := range tried {
+			for f := range folds {
+				b, err := l.without(f, penalty, s, scratch)
+				if err != nil {
+					return 0, err
+				}
+				losses[i] += l.loss(f, b)
+			}
+		}
+	}
+	best := 0
+	for i, loss := range losses {
+		if loss < losses[best] {
+			best = i
+		}
+	}
+	return tried[best], nil
+}
+
+// regress fits the second tier.
+func (v *view) regress(o *origins, horizon int) (*regressions, error) {
+	r := &regressions{leads: make([]regression, horizon), penalties: make([]float64, (horizon+23)/24)}
+	err := inParallel(len(r.penalties), func(day int) error {
+		var err error
+		r.penalties[day], err = v.choose(o, day, horizon)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("choosing penalties: %w", err)
+	}
+	errs := make([][]float64, horizon)
+	err = inParallel(horizon, func(h int) error {
+		l := v.prepare(o, h)
+		s := newSolver(v.width)
+		scratch := make([]float64, len(l.all))
+		penalty := r.penalties[h/24]
+		b, err := s.solve(l.all, penalty*float64(l.count()))
+		if err != nil {
+			return err
+		}
+		var parts [folds][]float64
+		for f := range parts {
+			if parts[f], err = l.without(f, penalty, s, scratch); err != nil {
+				return err
+			}
+		}
+		errs[h] = l.errors(parts, o, h)
+		r.leads[h].full = l.standard.raw(b)
+		for f := range parts {
+			r.leads[h].withoutFold[f] = l.standard.raw(parts[f])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("fitting a lead: %w", err)
+	}
+	r.spread(errs)
+	for d := range r.penalties {
+		r.priors = append(r.priors, newPrior(errs[d*24:min((d+1)*24, horizon)]))
+	}
+	return r, nil
+}
+
+// errors returns the errors, over the last year, of what was learnt without them.
+func (l *lesson) errors(parts [folds][]float64, o *origins, h int) []float64 {
+	var errs []float64
+	hours := o.before(h)
+	p := l.width - 1
+	for f := range parts {
+		for i := l.starts[f]; i < l.starts[f+1]; i++ {
+			if hours[i]+h < o.until-365*24 {
+				continue
+			}
+			row := l.rows[i*l.width : (i+1)*l.width]
+			errs = append(errs, row[p]-dot(parts[f], row[:p]))
+		}
+	}
+	return errs
+}
+
+// spread sets the margins from the errors by lead.
+func (r *regressions) spread(errs [][]float64) {
+	var groups [len(groupStarts)][]float64
+	for h, e := range errs {
+		g := groupOf(float64(h))
+		groups[g] = append(groups[g], e...)
+	}
+	for g := range groups {
+		if len(groups[g]) == 0 {
+			continue
+		}
+		slices.Sort(groups[g])
+		r.margins[g] = make([]float64, marginSteps+1)
+		for i := range r.margins[g] {
+			r.margins[g][i] = quantile(groups[g], float64(i)/marginSteps)
+		}
+	}
+}
+
+// at returns a quantile of the errors at a lead of h hours.
+func (m *margins) at(h int, q float64) float64 {
+	errs := m[groupOf(float64(h))]
+	if len(errs) == 0 {
+		return 0
+	}
+	return quantile(errs, q)
+}

@@ -1,0 +1,29 @@
+package forecast
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// inParallel calls f for 0 to n-1 on all processors and returns the error of the least that failed. The calls must not
+// depend on each other: then neither does the result on how many processors there are.
+func inParallel(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		done.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = f(i)
+			}
+		})
+	}
+	done.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package forecast
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+)
+
+// Weather is what was forecast of the weather of a zone, hour by hour: means over the zone, weighted by where its power
+// plants stand. It is immutable.
+type Weather struct {
+	start  int64 // hours since the epoch
+	values [variables][]float64
+}
+
+// The variables of a weather forecast, in the order in which the files have them.
+const (
+	wind          = iota // m/s
+	temperature          // K
+	dewPoint             // K
+	radiation            // downward short wave, W/m²
+	precipitation        // kg/m²
+	variables
+)
+
+// freezing is below any temperature on Earth, in kelvin: what is colder was not measured.
+const freezing = 100
+
+// weatherLayouts are the spellings of time that occur, often two in one set of files.
+var weatherLayouts = []string{"2006-1-2 15:04:05-07:00", "2006-1-2 15:04:05", "2006-1-2 15:04", "2006-01-02T15:04Z07:00", time.RFC3339}
+
+// ReadWeather reads a file of hourly weather, CSV, gzip or not: time (UTC where it has no offset), wind speed, temperature,
+// dew point, downward short-wave radiation and precipitation, with a header. Hours must follow each other without a gap.
+// Rows without weather, which such files write as all zeros, get the values of a day before.
+func ReadWeather(path string) (*Weather, error) {
+	text, err := grid.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWeather(path, text)
+}
+
+// ParseWeather is [ReadWeather] for a text that was read before; errors call it by the name given.
+func ParseWeather(name string, text []byte) (*Weather, error) {
+	rows := csv.NewReader(bytes.NewReader(text))
+	rows.ReuseRecord, rows.FieldsPerRecord = true, 1+variables
+	w := &Weather{}
+	for {
+		row, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		line, _ := rows.FieldPos(0)
+		if err != nil {
+			return nil, &grid.RowError{File: name, Line: line, Err: fmt.Errorf("want a time and %d values: %w", variables, err)}
+		}
+		if line == 1 {
+			continue
+		}
+		if err := w.add(row); err != nil {
+			return nil, &grid.RowError{File: name, Line: line, Err: err}
+		}
+	}
+	if len(w.values[wind]) == 0 {
+		return nil, &grid.RowError{File: name, Err: errors.New("the file has no values")}
+	}
+	return w, nil
+}
+
+func (w *Weather) add(row []string) error {
+	t, err := weatherTime(row[0])
+	if err != nil {
+		return err
+	}
+	n := len(w.values[wind])
+	hour := t.Unix() / 3600
+	if n == 0 {
+		w.start = hour
+	}
+	if want := w.start + int64(n); hour != want || t.Unix()%3600 != 0 {
+		return fmt.Errorf("%s does not follow the row before: want %s", row[0], time.Unix(want*3600, 0).UTC().Format(time.DateTime))
+	}
+	var values [variables]float64
+	for v := range values {
+		if values[v], err = strconv.ParseFloat(strings.TrimSpace(row[1+v]), 64); err != nil || math.IsNaN(values[v]) || math.IsInf(values[v], 0) {
+			return fmt.Errorf("%q is no number", row[1+v])
+		}
+	}
+	if values[temperature] < freezing {
+		if n < 24 {
+			return errors.New("no weather, and none of a day before to take its place")
+		}
+		for v := range values {
+			values[v] = w.values[v][n-24]
+		}
+	}
+	for v := range values {
+		w.values[v] = append(w.values[v], values[v])
+	}
+	return nil
+}
+
+func weatherTime(text string) (time.Time, error) {
+	for _, layout := range weatherLayouts {
+		if t, err := time.Parse(layout, strings.TrimSpace(text)); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: want 2022-06-01 13:00", text)
+}
+
+// Start returns the first hour with a value.
+func (w *Weather) Start() time.Time { return time.Unix(w.start*3600, 0).UTC() }
+
+// End returns the first hour without a value.
+func (w *Weather) End() time.Time {
+	return time.Unix((w.start+int64(len(w.values[wind])))*3600, 0).UTC()
+}
+
+// at returns a variable in an hour since the epoch, that of the nearest hour known where it is not.
+func (w *Weather) at(variable int, hour int64) float64 {
+	values := w.values[variable]
+	return values[min(max(hour-w.start, 0), int64(len(values)-1))]
+}
