@@ -1,0 +1,82 @@
+package predict
+
+import (
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// powerShrinkage is how many measurements of a group outweigh the wider ones.
+const powerShrinkage = 2
+
+// unknownDeviation is the deviation of jobs of which nothing is known, as a share of what they are taken to draw.
+const unknownDeviation = 0.5
+
+// Power predicts what a job draws, idle power left out, from what its likes were measured to draw: those of the same owner and
+// request class, the owner's, the class's and all, each one shrunk to the wider ones where it has seen little, and all of them to
+// the nominal power of requests. Groups are [energy.Smoothed], so that measurements may come at any time and be of any length,
+// and what is older counts less. Wide groups mix jobs of all sizes: what they know is per core.
+type Power struct {
+	memory time.Duration
+	groups [levels]map[groupKey]*energy.Smoothed
+}
+
+// NewPower returns a predictor that has seen no measurement. What was measured so long ago weighs 1/e of what is new; 0: a day.
+func NewPower(memory time.Duration) *Power {
+	if memory <= 0 {
+		memory = 24 * time.Hour
+	}
+	p := &Power{memory: memory}
+	for level := range p.groups {
+		p.groups[level] = map[groupKey]*energy.Smoothed{}
+	}
+	return p
+}
+
+// Measured takes notice of what j drew on average over a time that ends at an instant.
+func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time) {
+	for level := range p.groups {
+		if level >= levelOwner && j.Owner == "" {
+			continue
+		}
+		key := keyOf(j, level)
+		s := p.groups[level][key]
+		if s == nil {
+			s = &energy.Smoothed{}
+			p.groups[level][key] = s
+		}
+		s.Add(drew/perCore(j), over, end, p.memory)
+	}
+}
+
+// perCore is what the power of j is divided by.
+func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.MilliCPU)) / 1000 }
+
+// Predict returns what j is expected to draw, and the standard deviation of it. ok is false where nothing was measured yet: it is
+// the nominal power then.
+func (p *Power) Predict(j *sched.Job) (mean, deviation energy.Watts, ok bool) {
+	mean = j.Nominal() / perCore(j)
+	deviation = unknownDeviation * mean
+	for level := range p.groups {
+		if level >= levelOwner && j.Owner == "" {
+			continue
+		}
+		s := p.groups[level][keyOf(j, level)]
+		if s == nil || s.Samples() == 0 {
+			continue
+		}
+		ok = true
+		n := float64(s.Samples())
+		mean = energy.Shrink(s.Mean(), n, mean, powerShrinkage)
+		deviation = energy.Shrink(s.Deviation(), n-1, deviation, powerShrinkage) // one measurement says nothing of it
+	}
+	return mean * perCore(j), deviation * perCore(j), ok
+}
+
+// Expect fills in what j is expected to draw, where anything was measured.
+func (p *Power) Expect(j *sched.Job) {
+	if mean, _, ok := p.Predict(j); ok {
+		j.Expected, j.HasExpected = mean, true
+	}
+}
