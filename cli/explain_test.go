@@ -44,7 +44,7 @@ func twoSites(t *testing.T) *apiServer {
 	cordoned := node("cordoned", map[string]string{"kind": "small"})
 	cordoned.Spec.Unschedulable = true
 	a.add(t, nodePath, cordoned)
-	running := workload("running")
+	running := markedPod("running")
 	running.Spec.NodeName = "full"
 	running.Status.Phase = v1.PodRunning
 	a.add(t, podPath, running)
@@ -52,7 +52,7 @@ func twoSites(t *testing.T) *apiServer {
 	return a
 }
 
-func workload(name string) *v1.Pod {
+func markedPod(name string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: created(name, testNow.Add(-time.Hour))}
 	p.Annotations = map[string]string{kube.AnnotationAllowedDelay: "8h", kube.AnnotationExpectedDuration: "2h"}
 	p.Spec = podSpec()
@@ -134,7 +134,7 @@ func TestExplainAHeldJob(t *testing.T) {
 
 func TestExplainAPod(t *testing.T) {
 	a := twoSites(t)
-	p := workload("train")
+	p := markedPod("train")
 	p.Annotations[kube.AnnotationMaxPower] = "100"
 	p.Annotations["compute-gardener-scheduler.kubernetes.io/pue"] = "1.4"
 	p.Annotations["compute-gardener-scheduler.kubernetes.io/energy-budget-kwh"] = "3"
@@ -153,7 +153,7 @@ func TestExplainStates(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quiet", Labels: map[string]string{kube.LabelMode: "shadow"}}})
 	pod := func(change func(*v1.Pod)) metav1.Object {
-		p := workload("p")
+		p := markedPod("p")
 		change(p)
 		return p
 	}
@@ -252,7 +252,7 @@ func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
 	for _, name := range []string{"DE", "FR"} {
 		edit(t, a, zonePath+"/"+name, func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} })
 	}
-	a.add(t, podPath, workload("train"))
+	a.add(t, podPath, markedPod("train"))
 	x := explained(t, a, "pod/train")
 	if x.Decision.Held || x.Decision.Reason != "NoFreshSignal" || len(x.Compare) > 0 {
 		t.Errorf("decided %+v, compared %+v", x.Decision, x.Compare)
@@ -267,7 +267,7 @@ func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
 
 func TestExplainNonsense(t *testing.T) {
 	a := twoSites(t)
-	p := workload("train")
+	p := markedPod("train")
 	p.Annotations[kube.AnnotationAllowedDelay] = "soon"
 	p.Annotations[kube.AnnotationStrategy] = "luck"
 	a.add(t, podPath, p)

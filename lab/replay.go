@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -214,54 +213,23 @@ func (r *Replay) submit(ctx context.Context) error {
 // kubeJob is a job of the trace as a Kubernetes Job of a trial.
 func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	j := &r.Scenario.Jobs[i]
-	duration := r.clock.Shrink(j.Duration)
-	podAnnotations := map[string]string{
-		RunForAnnotation:                RunSeconds(duration),
-		kube.AnnotationExpectedDuration: duration.String(),
-		annotationJob:                   strconv.Itoa(i),
-	}
-	jobAnnotations := map[string]string{kube.AnnotationExpectedDuration: duration.String(), annotationJob: strconv.Itoa(i)}
+	job := kube.TraceJob(fmt.Sprintf("job-%04d", i), j, r.clock.Shrink)
+	job.Namespace = t.namespace
+	job.Annotations[annotationJob] = strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
-		jobAnnotations[kube.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
+		job.Annotations[kube.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
 		if !j.FinishBy.IsZero() {
-			jobAnnotations[kube.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
+			job.Annotations[kube.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
 		}
 	}
-	selector := map[string]string{labelTrial: t.namespace}
-	maps.Copy(selector, j.Selector)
-	requests := corev1.ResourceList{
-		corev1.ResourceCPU:    *resource.NewMilliQuantity(j.Request.MilliCPU, resource.DecimalSI),
-		corev1.ResourceMemory: *resource.NewQuantity(j.Request.Memory, resource.BinarySI),
-	}
-	if j.Request.GPU > 0 {
-		requests["nvidia.com/gpu"] = *resource.NewQuantity(j.Request.GPU, resource.DecimalSI)
-	}
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: fmt.Sprintf("job-%04d", i), Annotations: jobAnnotations},
-		Spec: batchv1.JobSpec{
-			BackoffLimit: ptr.To[int32](0),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: podAnnotations},
-				Spec: corev1.PodSpec{
-					SchedulerName: t.profile(), NodeSelector: selector,
-					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
-					TerminationGracePeriodSeconds: ptr.To[int64](0),
-					Containers: []corev1.Container{{
-						Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests, Limits: gpuLimits(requests)},
-					}},
-				},
-			},
-		},
-	}
-}
-
-// gpuLimits repeats extended resources as limits, as the API demands.
-func gpuLimits(requests corev1.ResourceList) corev1.ResourceList {
-	gpu, ok := requests["nvidia.com/gpu"]
-	if !ok {
-		return nil
-	}
-	return corev1.ResourceList{"nvidia.com/gpu": gpu}
+	pod := &job.Spec.Template
+	pod.Annotations[annotationJob] = strconv.Itoa(i)
+	pod.Annotations[RunForAnnotation] = RunSeconds(r.clock.Shrink(j.Duration))
+	pod.Spec.SchedulerName = t.profile()
+	pod.Spec.NodeSelector = map[string]string{labelTrial: t.namespace}
+	maps.Copy(pod.Spec.NodeSelector, j.Selector)
+	pod.Spec.Containers[0].Image = "simulated"
+	return job
 }
 
 // profile is the schedulerName of the trial's pods.

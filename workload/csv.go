@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,11 +25,14 @@ const (
 	columnGPU          = "gpu"           // whole devices
 	columnAllowedDelay = "allowed_delay" // as duration; empty: not given
 	columnDeadline     = "deadline"      // of the finish, as submit_time; empty: none
+	columnOwner        = "owner"
+	columnQueue        = "queue"
+	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
 )
 
 var (
 	requiredColumns = []string{columnID, columnSubmit, columnDuration, columnCPU}
-	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline}
+	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector}
 )
 
 func readCSV(file string, text []byte, start time.Time) ([]sched.Job, error) {
@@ -81,7 +86,28 @@ func csvJob(in *rows, start time.Time) (job sched.Job, field string, err error) 
 			return job, columnDeadline, fmt.Errorf("%q is not after the submission", text)
 		}
 	}
+	job.Owner, job.Queue = strings.Clone(in.text(columnOwner)), strings.Clone(in.text(columnQueue))
+	if job.Selector, err = selector(in.text(columnSelector)); err != nil {
+		return job, columnSelector, err
+	}
 	return job, "", nil
+}
+
+// selector parses labels that a node must carry.
+func selector(text string) (map[string]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	labels := map[string]string{}
+	for pair := range strings.SplitSeq(strings.Clone(text), ";") {
+		key, value, ok := strings.Cut(pair, "=")
+		_, twice := labels[key]
+		if !ok || key == "" || twice {
+			return nil, fmt.Errorf("%q: want key=value;key=value, each key once", text)
+		}
+		labels[key] = value
+	}
+	return labels, nil
 }
 
 // request parses the resources of a row. Absent memory and GPUs are none.
@@ -220,10 +246,38 @@ func roundUp(v float64) int64 {
 	return int64(math.Ceil(v))
 }
 
+// csvColumn is a column that is written only where a job has something to say in it.
+type csvColumn struct {
+	name string
+	text func(*sched.Job) string
+}
+
+var csvColumns = []csvColumn{
+	{columnOwner, func(j *sched.Job) string { return j.Owner }},
+	{columnQueue, func(j *sched.Job) string { return j.Queue }},
+	{columnSelector, func(j *sched.Job) string { return selectorText(j.Selector) }},
+}
+
+func selectorText(labels map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
+	}
+	return strings.Join(pairs, ";")
+}
+
 // WriteCSV writes jobs as [Read] reads them: times in seconds since start.
 func WriteCSV(w io.Writer, jobs []sched.Job, start time.Time) error {
 	out := csv.NewWriter(w)
-	table := [][]string{{columnID, columnSubmit, columnDuration, columnCPU, columnMemory, columnGPU, columnAllowedDelay, columnDeadline}}
+	header := []string{columnID, columnSubmit, columnDuration, columnCPU, columnMemory, columnGPU, columnAllowedDelay, columnDeadline}
+	var more []csvColumn
+	for _, c := range csvColumns {
+		if slices.ContainsFunc(jobs, func(j sched.Job) bool { return c.text(&j) != "" }) {
+			more = append(more, c)
+			header = append(header, c.name)
+		}
+	}
+	table := [][]string{header}
 	for i := range jobs {
 		j := &jobs[i]
 		delay, deadline := "", ""
@@ -233,11 +287,15 @@ func WriteCSV(w io.Writer, jobs []sched.Job, start time.Time) error {
 		if !j.FinishBy.IsZero() {
 			deadline = decimal(j.FinishBy.Sub(start))
 		}
-		table = append(table, []string{
+		row := []string{
 			j.ID, decimal(j.Submitted.Sub(start)), decimal(j.Duration),
 			strconv.FormatInt(j.Request.MilliCPU, 10) + "m", strconv.FormatInt(j.Request.Memory, 10),
 			strconv.FormatInt(j.Request.GPU, 10), delay, deadline,
-		})
+		}
+		for _, c := range more {
+			row = append(row, c.text(j))
+		}
+		table = append(table, row)
 	}
 	if err := out.WriteAll(table); err != nil {
 		return fmt.Errorf("writing workload: %w", err)

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +56,25 @@ func Nodes(source string, sites ...*sched.Site) ([]sched.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading nodes: %w", err)
 	}
+	if isOpenBNodes(text) {
+		nodes, err := readOpenBNodes(source, text, sites[0])
+		if err == nil && len(nodes) == 0 {
+			err = &grid.RowError{File: source, Err: errors.New("the file has no nodes")}
+		}
+		return nodes, err
+	}
 	return readNodes(source, text, sites)
+}
+
+// isOpenBNodes tells the list of nodes of openb by the first column of its header, which no list of ours has.
+func isOpenBNodes(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			first, _, _ := bytes.Cut(line, []byte{','})
+			return string(bytes.TrimSpace(first)) == openbNode
+		}
+	}
+	return false
 }
 
 func readNodes(file string, text []byte, sites []*sched.Site) ([]sched.Node, error) {

@@ -35,7 +35,19 @@ var presets = map[string][]group{
 		{"mid", 4, 28, 112, "dl360-2018"},
 		{"big", 6, 64, 256, "sr655-2021"},
 	},
+	// One node with room for everything, whose power is in proportion to its busy cores: for experiments in which only when a
+	// job runs counts, as those of Let's Wait Awhile and GAIA.
+	"unlimited": {
+		{"unlimited", 1, unlimitedCores, unlimitedMemory >> 30, unlimitedProfile},
+	},
 }
+
+// The power of the preset "unlimited": a watt per core and nothing else. With no other node to compare with, its size is of
+// no consequence.
+const (
+	unlimitedCores   = 1_000_000
+	unlimitedProfile = "watt-per-core"
+)
 
 // Presets lists the names that [Nodes] knows, sorted.
 func Presets() []string { return slices.Sorted(maps.Keys(presets)) }

@@ -70,6 +70,13 @@ func (p profiles) named(name string) (*energy.Profile, error) {
 	if known := p[name]; known != nil {
 		return known, nil
 	}
+	if name == unlimitedProfile {
+		p[name] = &energy.Profile{
+			Name: name, Max: unlimitedCores, Exponent: 1, Quality: energy.Estimated,
+			Source: "no hardware: power in proportion to busy cores, as experiments without capacity assume it",
+		}
+		return p[name], nil
+	}
 	i := slices.IndexFunc(servers, func(s server) bool { return s.name == name })
 	if i < 0 {
 		var names []string

@@ -127,8 +127,8 @@ func TestReadRefuses(t *testing.T) {
 		"empty, as ECSched":   {"", "ecsched", "workload.csv: the file has no jobs"},
 		"only a mark":         {"\xef\xbb\xbf", "", "workload.csv: the file is empty"},
 		"header only":         {header, "", "workload.csv: the file has no jobs"},
-		"unknown format":      {header, "swf", `unknown workload format "swf": have csv, ecsched`},
-		"neither format":      {"hello world\n", "", "neither a header nor a job of a known format: want csv or ecsched"},
+		"unknown format":      {header, "ods", `unknown workload format "ods": have csv, ecsched`},
+		"neither format":      {"hello world\n", "", "neither a header nor a job of a known format: want csv, ecsched, swf"},
 		"missing column":      {"id,submit_time,cpu\na,0,1\n", "", `workload.csv:1: column "duration" is missing`},
 		"unknown column":      {"id,submit_time,duration,cpu,colour\na,0,1,1,red\n", "", `workload.csv:1: unknown column "colour": have id,`},
 		"column twice":        {"id,submit_time,duration,cpu,cpu\na,0,1,1,1\n", "", `workload.csv:1: column "cpu" stands twice`},
@@ -207,6 +207,7 @@ func TestReadRealTraces(t *testing.T) {
 
 func TestWriteCSVReadsBack(t *testing.T) {
 	jobs := workload.Demo(1, t0)
+	jobs[3].Owner, jobs[4].Queue, jobs[5].Selector = "ann", "long", map[string]string{"a": "1", "b": "x,y"}
 	jobs[0].FinishBy, jobs[1].AllowedDelay, jobs[2].Duration = at(1e6), workload.NoDelayGiven, 1234567*time.Microsecond
 	var text bytes.Buffer
 	if err := workload.WriteCSV(&text, jobs, t0); err != nil {

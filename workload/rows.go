@@ -74,6 +74,22 @@ func (r *rows) next() error {
 	return err // reading from memory ends in nothing but io.EOF
 }
 
+// each calls add for every row that is left, up to the first error; add names the field that it is about.
+func (r *rows) each(add func() (field string, err error)) error {
+	for {
+		err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if field, err := add(); err != nil {
+			return r.wrap(field, err)
+		}
+	}
+}
+
 // text returns a field of the present row without surrounding space, "" where the table has no such column.
 func (r *rows) text(column string) string {
 	i, ok := r.index[column]
