@@ -10,10 +10,12 @@ import (
 )
 
 // accountant integrates the power of every node over time. A node's power is constant between two changes of what runs
-// on it, and signals are integrated exactly, so the totals carry no discretisation error.
+// on it, and signals are integrated exactly, so the totals carry no discretisation error. It goes by what the signals
+// really were, whatever strategies know of them.
 type accountant struct {
 	start time.Time
-	since []time.Time // per node: up to when it is accounted
+	sites []*sched.Site // per node
+	since []time.Time   // per node: up to when it is accounted
 	total Totals
 	nodes []energy.Joules
 	bins  []bin
@@ -26,10 +28,12 @@ type bin struct {
 	carbon energy.Grams
 }
 
-func newAccountant(start time.Time, nodes int, step time.Duration) *accountant {
-	a := &accountant{start: start, since: make([]time.Time, nodes), nodes: make([]energy.Joules, nodes), step: step}
+func newAccountant(start time.Time, nodes []sched.Node, step time.Duration) *accountant {
+	a := &accountant{
+		start: start, sites: make([]*sched.Site, len(nodes)), since: make([]time.Time, len(nodes)), nodes: make([]energy.Joules, len(nodes)), step: step,
+	}
 	for i := range a.since {
-		a.since[i] = start
+		a.since[i], a.sites[i] = start, nodes[i].Site
 	}
 	return a
 }
@@ -39,18 +43,24 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 	if !t.After(a.since[i]) {
 		return nil
 	}
-	power := n.Power()
+	power, site := n.Power(), a.sites[i]
 	window := sched.Window{Start: a.since[i], End: t}
 	a.since[i] = t
-	for _, signal := range [2]*grid.Series{n.Site.Carbon.Series, n.Site.Price.Series} {
+	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
 		if signal != nil && !signal.Covers(window.Start, window.End) {
 			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier or give a longer series",
-				n.Site.Name, n.Site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339), window.End.Format(time.RFC3339))
+				site.Name, site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339), window.End.Format(time.RFC3339))
 		}
 	}
-	e := n.Site.Account(power, 0, window)
+	e := site.Account(power, 0, window)
 	a.book(i, e)
-	a.chart(n, power, window)
+	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) { // it mostly lies in one interval
+		b := a.bin(window.Start)
+		b.energy += e.Energy
+		b.carbon += e.Carbon
+		return nil
+	}
+	a.chart(site, power, window)
 	return nil
 }
 
@@ -59,7 +69,7 @@ func (a *accountant) wake(i int, n *sched.Node, t time.Time) {
 	if n.Profile.WakeUp == 0 {
 		return
 	}
-	e := n.Site.Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
+	e := a.sites[i].Account(0, n.Profile.WakeUp, sched.Window{Start: t, End: t})
 	a.book(i, e)
 	b := a.bin(t)
 	b.energy += e.Energy
@@ -74,14 +84,14 @@ func (a *accountant) book(i int, e sched.Estimate) {
 }
 
 // chart spreads a window over the bins of the timeline.
-func (a *accountant) chart(n *sched.Node, power energy.Watts, w sched.Window) {
+func (a *accountant) chart(site *sched.Site, power energy.Watts, w sched.Window) {
 	for w.Start.Before(w.End) {
 		k := w.Start.Sub(a.start) / a.step
 		part := sched.Window{Start: w.Start, End: a.start.Add((k + 1) * a.step)}
 		if part.End.After(w.End) {
 			part.End = w.End
 		}
-		e := n.Site.Account(power, 0, part)
+		e := site.Account(power, 0, part)
 		b := a.bin(w.Start)
 		b.energy += e.Energy
 		b.carbon += e.Carbon

@@ -43,18 +43,47 @@ func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 	return s
 }
 
-// BenchmarkRun reports jobs per second on 1,000 nodes: arrival, feasibility, decision, completion and accounting.
+// fleet returns the scenario of bench on nodes of so many kinds, each with a power profile of its own.
+func fleet(t testing.TB, nodes, kinds, jobs int) *sim.Scenario {
+	t.Helper()
+	s := bench(t, nodes, jobs)
+	profiles := make([]*energy.Profile, kinds)
+	for k := range profiles {
+		p := *s.Nodes[k%3].Profile
+		p.Idle += energy.Watts(k) / 100
+		profiles[k] = &p
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Profile = profiles[i%kinds]
+	}
+	return s
+}
+
+// BenchmarkRun reports jobs per second: arrival, feasibility, decision, completion and accounting.
 func BenchmarkRun(b *testing.B) {
-	for _, name := range []string{"least-allocated", "energy", "carbon", "carbon+window", "exec"} {
-		b.Run(name, func(b *testing.B) {
-			const jobs = 20_000
-			s := bench(b, 1000, jobs)
-			strategy, err := sched.New(name)
+	for _, c := range []struct {
+		name         string
+		nodes, kinds int
+	}{
+		{"round-robin", 50, 12},
+		{"round-robin", 1000, 12},
+		{"energy", 50, 12},
+		{"energy", 1000, 12},
+		{"energy", 1000, 1000},
+		{"carbon", 1000, 12},
+		{"least-allocated", 1000, 12},
+		{"carbon+window", 1000, 12},
+		{"exec", 1000, 12},
+	} {
+		b.Run(fmt.Sprintf("%s/nodes=%d/kinds=%d", c.name, c.nodes, c.kinds), func(b *testing.B) {
+			const jobs = 50_000
+			s := fleet(b, c.nodes, c.kinds, jobs)
+			strategy, err := sched.New(c.name)
 			if err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				if _, err := sim.Run(context.Background(), s, name, strategy); err != nil {
+				if _, err := sim.Run(context.Background(), s, c.name, strategy); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -3,17 +3,17 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
 // Run plays the scenario under a strategy until the last job has finished.
 //
 // The queue is served as kube-scheduler serves it: in order of arrival, a job that fits nowhere does not block those
-// behind it, and it is tried again when a completion makes room.
+// behind it, and it is tried again when a completion makes room. Strategies that plan the queue as a whole, and scenarios
+// with queue rules, are served by those rules instead.
 func Run(ctx context.Context, s *Scenario, name string, strategy sched.Strategy) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -36,35 +36,51 @@ type engine struct {
 	meters   *meters // nil: the strategy does not look at them
 	result   *Result
 
-	events  eventHeap
-	nodes   []sched.Node
-	byName  map[string]int
-	waiting []int32 // released jobs that lack room, in order of release
+	arrivals []int32 // jobs by time of submission, and then as the scenario has them
+	arrived  int     // so many of them have
+	events   eventHeap
+	fresh    []event // arrivals, releases and jobs asked again of one instant
+	checks   []event // and running jobs that are asked
+
+	nodes      []sched.Node // as strategies see them
+	byName     map[string]int
+	candidates *candidates
+	freed      []int   // nodes with more room than at the instant before
+	on         []int32 // by job: the node that it runs on or ran on last
+	waiting    waitingQueue
+	batch      *batch // nil: jobs are decided on one by one
+	tasks      *tasks // nil: the strategy suspends nothing
+	knowledge  knowledge
+
 	running int
 	held    int
 	counts  []counts // at the start of every timeline interval
 
 	snapshot sched.Snapshot // reused: strategies keep nothing of it
 	feasible []*sched.Node
-	freed    []int
 }
-
-type counts struct{ running, queued, held int }
 
 func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 	e := &engine{
 		scenario: s,
 		strategy: strategy,
-		account:  newAccountant(s.Start, len(s.Nodes), s.timelineStep()),
+		account:  newAccountant(s.Start, s.Nodes, s.timelineStep()),
 		meters:   newMeters(s, strategy),
 		result:   &Result{Scenario: s, Outcomes: make([]Outcome, len(s.Jobs))},
-		events:   make(eventHeap, 0, 2*len(s.Jobs)),
+		arrivals: bySubmission(s.Jobs),
 		nodes:    append([]sched.Node(nil), s.Nodes...),
 		byName:   make(map[string]int, len(s.Nodes)),
+		on:       make([]int32, len(s.Jobs)),
+		waiting:  newWaitingQueue(),
+		batch:    newBatch(s, strategy),
+		tasks:    newTasks(s, strategy),
 		feasible: make([]*sched.Node, 0, len(s.Nodes)),
-		snapshot: sched.Snapshot{Queue: make([]sched.Job, 1), Sites: s.Sites, Policy: s.Policy},
+		snapshot: sched.Snapshot{Queue: make([]sched.Job, 1), Policy: s.Policy},
 	}
 	e.result.engine = e
+	e.knowledge = newKnowledge(s, strategy, e.nodes)
+	e.snapshot.Sites = e.knowledge.sites
+	e.candidates = newCandidates(e.nodes, strategy, &s.Policy, e.batch != nil)
 	for i := range e.nodes {
 		e.byName[e.nodes[i].Name] = i
 	}
@@ -74,121 +90,190 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 	return e
 }
 
-func (e *engine) run(ctx context.Context) error {
-	for i := range e.scenario.Jobs {
-		e.events.push(event{at: e.since(e.scenario.Jobs[i].Submitted), kind: arrival, job: int32(i)})
+func bySubmission(jobs []sched.Job) []int32 {
+	order := make([]int32, len(jobs))
+	for i := range order {
+		order[i] = int32(i)
 	}
-	const checkEvery = 1 << 12 // events between two looks at the context
-	var fresh []event          // arrivals and releases of one instant
-	for len(e.events) > 0 {
-		at := e.events[0].at
-		now := e.scenario.Start.Add(time.Duration(at))
-		e.chartCounts(now)
-		fresh, e.freed = fresh[:0], e.freed[:0]
-		for len(e.events) > 0 && e.events[0].at == at {
-			ev := e.events.pop()
-			if e.result.Events++; e.result.Events%checkEvery == 0 && ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if ev.kind != completion {
-				fresh = append(fresh, ev)
-				continue
-			}
-			if err := e.complete(now, int(ev.job)); err != nil {
-				return err
-			}
+	slices.SortStableFunc(order, func(a, b int32) int { return jobs[a].Submitted.Compare(jobs[b].Submitted) })
+	return order
+}
+
+func (e *engine) run(ctx context.Context) error {
+	for {
+		at, ok := e.nextInstant()
+		if !ok {
+			return e.finish()
 		}
-		if err := e.retry(now); err != nil {
+		if err := e.instant(ctx, at); err != nil {
 			return err
 		}
-		for _, ev := range fresh {
-			if err := e.admit(now, int(ev.job), ev.kind == release); err != nil {
-				return err
-			}
+	}
+}
+
+// nextInstant returns when something happens next.
+func (e *engine) nextInstant() (at int64, ok bool) {
+	if e.arrived < len(e.arrivals) {
+		at, ok = e.since(e.scenario.Jobs[e.arrivals[e.arrived]].Submitted), true
+	}
+	if len(e.events) > 0 && (!ok || e.events[0].at < at) {
+		at, ok = e.events[0].at, true
+	}
+	return at, ok
+}
+
+// instant plays all that happens at one instant, in the order that [event] names.
+func (e *engine) instant(ctx context.Context, at int64) error {
+	now := e.scenario.Start.Add(time.Duration(at))
+	e.chartCounts(now)
+	e.fresh, e.checks, e.freed = e.fresh[:0], e.checks[:0], e.freed[:0]
+	ticked, err := e.collect(ctx, now, at)
+	if err != nil {
+		return err
+	}
+	e.knowledge.refresh(e, now)
+	for _, ev := range e.checks {
+		if err := e.check(now, ev); err != nil {
+			return err
 		}
 	}
-	return e.finish()
+	if e.batch != nil {
+		return e.planAll(now, at, ticked)
+	}
+	if err := e.retry(now); err != nil {
+		return err
+	}
+	for _, ev := range e.fresh {
+		if err := e.admit(now, int(ev.job), ev.kind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect carries out the completions of an instant and gathers what else happens at it. It reports whether the queue is
+// to be planned as a whole.
+func (e *engine) collect(ctx context.Context, now time.Time, at int64) (ticked bool, err error) {
+	const checkEvery = 1 << 12 // events between two looks at the context
+	count := func() error {
+		if e.result.Events++; e.result.Events%checkEvery == 0 {
+			return ctx.Err()
+		}
+		return nil
+	}
+	for len(e.events) > 0 && e.events[0].at == at {
+		ev := e.events.pop()
+		if err := count(); err != nil {
+			return false, err
+		}
+		switch ev.kind {
+		case completion:
+			if err := e.complete(now, at, int(ev.job)); err != nil {
+				return false, err
+			}
+		case check:
+			e.checks = append(e.checks, ev)
+		case tick:
+			ticked = true
+		default:
+			e.fresh = append(e.fresh, ev)
+		}
+	}
+	for e.arrived < len(e.arrivals) {
+		job := e.arrivals[e.arrived]
+		if e.since(e.scenario.Jobs[job].Submitted) != at {
+			break
+		}
+		e.arrived++
+		e.knowledge.changed = true
+		e.fresh = append(e.fresh, event{at: at, kind: arrival, job: job})
+		if err := count(); err != nil {
+			return false, err
+		}
+	}
+	return ticked, nil
 }
 
 func (e *engine) since(t time.Time) int64 { return int64(t.Sub(e.scenario.Start)) }
 
-// admit decides on a job that arrives or whose hold ends.
-func (e *engine) admit(now time.Time, job int, released bool) error {
-	out := &e.result.Outcomes[job]
-	if released {
+// admit decides on a job that arrives, whose hold ends, or that is asked again.
+func (e *engine) admit(now time.Time, job int, kind eventKind) error {
+	if kind != arrival {
 		e.held--
 	}
+	final := e.final(now, job, kind == release)
 	e.feasible = e.feasible[:0]
-	j := &e.scenario.Jobs[job]
-	for i := range e.nodes {
-		if j.Fits(&e.nodes[i]) {
-			e.consider(now, i)
-		}
+	e.offer(now, &e.scenario.Jobs[job])
+	d := e.plan(now, job, final)
+	if d.Held(now) {
+		return e.hold(now, job, d, final)
 	}
-	d := e.plan(now, job, released)
-	if d.Held(now) && !released {
-		out.Hold = d
-		e.held++
-		e.events.push(event{at: e.since(d.Window.Start), kind: release, job: int32(job)})
-		return nil
-	}
-	out.Released = now
+	e.letGo(now, job)
 	if d.Node == "" {
-		out.Placed.Reason.Kind = sched.NoRoom // until there is some
-		e.waiting = append(e.waiting, int32(job))
+		if e.result.Outcomes[job].Placed.Node == "" {
+			e.result.Outcomes[job].Placed.Reason = sched.NoRoom // until there is some
+		}
+		e.waiting.add(job, &e.scenario.Jobs[job])
 		return nil
 	}
 	return e.place(now, job, d)
 }
 
-// retry offers the nodes that completions have just freed to the waiting jobs. What did not fit elsewhere before does
-// not fit there now, so only those nodes are looked at.
-func (e *engine) retry(now time.Time) error {
-	if len(e.freed) == 0 || len(e.waiting) == 0 {
-		return nil
+// final reports whether a job must not be held any more: it was released for good, or has no slack left for another hold.
+func (e *engine) final(now time.Time, job int, released bool) bool {
+	if released {
+		return true
 	}
-	room := e.room()
-	left := e.waiting[:0]
-	for _, job := range e.waiting {
-		j := &e.scenario.Jobs[job]
-		if !j.Request.Within(room) {
-			left = append(left, job)
-			continue
-		}
-		e.feasible = e.feasible[:0]
-		for _, i := range e.freed {
-			if j.Fits(&e.nodes[i]) {
-				e.consider(now, i)
-			}
-		}
-		if len(e.feasible) == 0 {
-			left = append(left, job)
-			continue
-		}
-		d := e.plan(now, int(job), true)
-		if d.Node == "" {
-			left = append(left, job)
-			continue
-		}
-		if err := e.place(now, int(job), d); err != nil {
+	o := &e.result.Outcomes[job]
+	return (o.Held() || o.Suspensions > 0) && e.slack(now, job) <= 0
+}
+
+// hold keeps a job that has not begun, or is suspended, from running.
+func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) error {
+	j := &e.scenario.Jobs[job]
+	if final {
+		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID, now.Format(time.RFC3339))
+	}
+	e.held++
+	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
+		hold := *d
+		out.Hold = &hold
+	}
+	e.tasks.idle(job, now)
+	kind, until := release, d.Window.Start
+	if !d.Again.IsZero() {
+		if err := checkAgain(now, j, d); err != nil {
 			return err
 		}
-		room = e.room()
+		if kind = again; d.Again.Before(until) {
+			until = d.Again
+		}
 	}
-	e.waiting = left
+	if latest := now.Add(e.slack(now, job)); latest.Before(until) && (kind == again || e.result.Outcomes[job].Suspensions > 0) {
+		until = latest
+	}
+	e.events.push(event{at: e.since(until), kind: kind, job: int32(job)})
 	return nil
 }
 
-// room returns the largest free amount of each resource over the freed nodes: a cheap bound for most of the queue.
-func (e *engine) room() sched.Resources {
-	var most sched.Resources
-	for _, i := range e.freed {
-		free := e.nodes[i].Free
-		most.MilliCPU = max(most.MilliCPU, free.MilliCPU)
-		most.Memory = max(most.Memory, free.Memory)
-		most.GPU = max(most.GPU, free.GPU)
+// checkAgain refuses to ask about a job for ever at one instant.
+func checkAgain(now time.Time, j *sched.Job, d *sched.Decision) error {
+	if d.Again.After(now) {
+		return nil
 	}
-	return most
+	return fmt.Errorf("strategy wants to be asked about job %s again at %s, and it is %s already", j.ID, d.Again.Format(time.RFC3339), now.Format(time.RFC3339))
+}
+
+// letGo notes that from now on only room is lacking for a job.
+func (e *engine) letGo(now time.Time, job int) {
+	out := &e.result.Outcomes[job]
+	if out.Placed.Node == "" {
+		out.Released = now
+		if e.tasks == nil {
+			out.Delayed = now.Sub(e.scenario.Jobs[job].Submitted)
+		}
+	}
+	e.tasks.letGo(job, now, out)
 }
 
 // consider adds a node to those that a strategy is asked about.
@@ -198,111 +283,101 @@ func (e *engine) consider(now time.Time, i int) {
 }
 
 // plan asks the strategy about one job, with e.feasible as its nodes.
-func (e *engine) plan(now time.Time, job int, released bool) sched.Decision {
+func (e *engine) plan(now time.Time, job int, released bool) *sched.Decision {
+	e.knowledge.look(now)
 	e.snapshot.Now = now
 	e.snapshot.Nodes = e.feasible
-	e.snapshot.Queue[0] = e.scenario.Jobs[job]
-	e.snapshot.Queue[0].Released = e.snapshot.Queue[0].Released || released
+	q := &e.snapshot.Queue[0]
+	e.tell(q, now, job, released)
 	e.result.Decisions++
-	return e.strategy.Plan(&e.snapshot)[0]
+	return &e.strategy.Plan(&e.snapshot)[0]
+}
+
+// tell fills in what a strategy is told of a job.
+func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
+	*q = e.scenario.Jobs[job]
+	q.Released = q.Released || released
+	if e.tasks != nil {
+		q.Done, q.Running = e.done(now, job), e.tasks.of[job].running
+	}
+	e.knowledge.expect(q)
 }
 
 // place carries out a decision that runs a job now.
-func (e *engine) place(now time.Time, job int, d sched.Decision) error {
+func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	i, ok := e.byName[d.Node]
 	j := &e.scenario.Jobs[job]
 	if !ok || !j.Fits(&e.nodes[i]) {
 		return fmt.Errorf("strategy placed job %s on node %q, which has no room for it", j.ID, d.Node)
 	}
 	out := &e.result.Outcomes[job]
-	out.Placed, out.Start, out.Finish = d, now, now.Add(e.nodes[i].Runtime(j))
-	e.snapshot.Last = d.Node
+	if out.Placed.Node == "" {
+		out.Placed, out.Start = Placed{Node: e.nodes[i].Name, Cost: d.Cost, Reason: d.Reason.Kind}, now
+		e.knowledge.begins(job)
+	}
+	out.Finish = now.Add(e.tasks.runtime(&e.nodes[i], j, job))
+	e.snapshot.Last = e.nodes[i].Name
 	if err := e.begin(now, job, i); err != nil {
 		return err
 	}
 	e.events.push(event{at: e.since(out.Finish), kind: completion, job: int32(job)})
-	return nil
+	return e.runs(now, job, d)
 }
 
 // begin puts a job on node i.
 func (e *engine) begin(now time.Time, job, i int) error {
-	n := &e.nodes[i]
+	n, j := &e.nodes[i], &e.scenario.Jobs[job]
 	if err := e.account.settle(i, n, now); err != nil {
 		return err
 	}
 	if n.Jobs == 0 {
 		e.account.wake(i, n, now)
 	}
-	e.meters.place(i, n, job, &e.scenario.Jobs[job], now)
-	*n = n.Place(e.scenario.Jobs[job].Request)
+	e.meters.place(i, n, job, j, now)
+	e.candidates.change(i, func(n *sched.Node) { *n = n.Place(j.Request) })
 	e.meters.changed(i, n)
+	e.on[job] = int32(i)
 	e.running++
 	return nil
 }
 
-func (e *engine) complete(now time.Time, job int) error {
-	i := e.byName[e.result.Outcomes[job].Placed.Node]
-	n := &e.nodes[i]
+// end takes a job from its node.
+func (e *engine) end(now time.Time, job int) error {
+	i := int(e.on[job])
+	n, j := &e.nodes[i], &e.scenario.Jobs[job]
 	if err := e.account.settle(i, n, now); err != nil {
 		return err
 	}
 	e.meters.end(i, job, now)
-	n.Free = n.Free.Add(e.scenario.Jobs[job].Request)
-	n.Jobs--
+	e.candidates.change(i, func(n *sched.Node) {
+		n.Free = n.Free.Add(j.Request)
+		n.Jobs--
+	})
 	e.meters.changed(i, n)
 	e.running--
-	out := &e.result.Outcomes[job]
-	e.result.BusyCPU += float64(e.scenario.Jobs[job].Request.MilliCPU) / 1000 * out.Finish.Sub(out.Start).Seconds()
-	e.result.End = now
 	e.freed = append(e.freed, i)
 	return nil
 }
 
-// chartCounts records how many jobs run, wait and are held at the start of every timeline interval up to now.
-func (e *engine) chartCounts(now time.Time) {
-	for e.scenario.Start.Add(time.Duration(len(e.counts)) * e.account.step).Before(now) {
-		e.counts = append(e.counts, counts{e.running, len(e.waiting), e.held})
-	}
+// ran books that a job had its cores from one instant to another.
+func (e *engine) ran(job int, w sched.Window) {
+	e.result.BusyCPU += float64(e.scenario.Jobs[job].Request.MilliCPU) / 1000 * w.End.Sub(w.Start).Seconds()
 }
 
-// finish settles all nodes at the end of the last job and fills the result.
-func (e *engine) finish() error {
-	r := e.result
-	if r.End.IsZero() {
-		r.End = e.scenario.Start
+func (e *engine) complete(now time.Time, at int64, job int) error {
+	if e.tasks != nil && !e.tasks.ends(job, at) {
+		return nil // it was suspended since
 	}
-	if err := e.settleAll(r.End); err != nil {
+	if err := e.end(now, job); err != nil {
 		return err
 	}
-	e.fill()
-	return nil
-}
-
-func (e *engine) settleAll(t time.Time) error {
-	for i := range e.nodes {
-		if err := e.account.settle(i, &e.nodes[i], t); err != nil {
-			return err
-		}
+	out := &e.result.Outcomes[job]
+	if e.tasks == nil {
+		e.ran(job, sched.Window{Start: out.Start, End: out.Finish})
+	} else {
+		e.lastRun(now, job)
 	}
-	e.result.Accounted = t
+	e.knowledge.ended(job, e.scenario.Jobs[job].Duration)
+	e.result.End = now
 	return nil
-}
-
-func (e *engine) fill() {
-	r := e.result
-	r.Totals = e.account.total
-	r.NodeEnergy = e.account.nodes
-	r.Timeline = make([]Sample, len(e.account.bins))
-	for k, b := range e.account.bins {
-		s := &r.Timeline[k]
-		s.Time = e.scenario.Start.Add(time.Duration(k) * e.account.step)
-		length := min(e.account.step, r.Accounted.Sub(s.Time))
-		s.Power = energy.Watts(float64(b.energy) / max(length.Seconds(), 1e-9))
-		if b.energy > 0 {
-			s.Intensity = grid.Intensity(float64(b.carbon) / b.energy.KWh())
-		}
-		if k < len(e.counts) {
-			s.Running, s.Queued, s.Held = e.counts[k].running, e.counts[k].queued, e.counts[k].held
-		}
-	}
 }

@@ -1,7 +1,18 @@
 package sim
 
-// event is a moment at which the state of the cluster changes. Events at the same time happen in the order of their
-// kind and then of their job, so that runs are reproducible.
+// event is a moment at which the state of the cluster changes or a strategy is asked. What happens at one instant happens
+// in this order, and within each kind in the order of the jobs, so that runs are reproducible:
+//
+//	completions                      what ends makes room for what begins
+//	checks                           running jobs go on or are suspended, which makes room too
+//	(jobs that lack room are tried on the nodes that became free, in the order of the queue)
+//	releases                         final holds end
+//	jobs that are held or suspended and are asked again
+//	arrivals
+//	ticks                            the queue is planned as a whole
+//
+// What is learnt from completions and arrivals is learnt before anybody is asked. What an instant causes at the very same
+// instant, as the completion of a job of next to no length, comes after all of it.
 type event struct {
 	at   int64 // nanoseconds since the start of the scenario
 	kind eventKind
@@ -11,9 +22,12 @@ type event struct {
 type eventKind uint8
 
 const (
-	completion eventKind = iota // first, so that what ends makes room for what begins
+	completion eventKind = iota
+	check
 	release
+	again
 	arrival
+	tick
 )
 
 func (e event) before(o event) bool {

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -38,6 +39,11 @@ type File struct {
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
 	EmptyNodes string                      `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
 
+	Interruptible bool      `json:"interruptible,omitempty"` // jobs may be suspended and resumed
+	RestartCost   string    `json:"restartCost,omitempty"`   // work that an interruptible job does once more at each resume
+	Learner       string    `json:"learner,omitempty"`       // what says how long jobs run; default: the truth
+	Queue         QueueFile `json:"queue,omitzero"`
+
 	dir string // file names are relative to it
 }
 
@@ -56,13 +62,28 @@ type SiteFile struct {
 	Grid   GridFile `json:"grid"`
 	Price  *float64 `json:"price,omitempty"` // per kWh, constant
 	Prices GridFile `json:"prices,omitzero"`
+
+	Forecast ForecastFile `json:"forecast,omitzero"` // what strategies know of the intensity to come; default: all of it
 }
 
 // GridFile names one column of a file of hourly or finer values.
 type GridFile struct {
 	File   string `json:"file"`
 	Column string `json:"column,omitempty"`
-	Zone   string `json:"zone,omitempty"` // of prices, where the file has several zones
+	Zone   string `json:"zone,omitempty"`  // of prices, where the file has several zones
+	Every  string `json:"every,omitempty"` // step to read it in, as 30m: values between its multiples are left out
+}
+
+// every parses the step to read a file in; zero is that of the file.
+func (g *GridFile) every() (time.Duration, error) {
+	if g.Every == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(g.Every)
+	if err != nil || d <= 0 || d > time.Hour {
+		return 0, fmt.Errorf("every: %q is no step: want 30m or 1h", g.Every)
+	}
+	return d, nil
 }
 
 // LimitsFile is what all jobs of the scenario wait for under the when "threshold".
@@ -128,13 +149,16 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("grid, column, zone and price speak of one site, and the scenario has %d: change its file instead", len(f.Sites))
+		return nil, fmt.Errorf("grid, column, zone, price and forecast speak of one site, and the scenario has %d: change its file instead", len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
 
 // Load reads all that f names. It fails on the first thing that is wrong, before anything runs.
-func (f *File) Load() (*Scenario, error) {
+func (f *File) Load() (*Scenario, error) { return f.LoadContext(context.Background()) }
+
+// LoadContext is Load, which can be stopped: learning forecasts takes seconds.
+func (f *File) LoadContext(ctx context.Context) (*Scenario, error) {
 	s := &Scenario{Name: f.Name, Policy: sched.Policy{Weights: f.Weights, Seed: f.Seed, MinSaving: f.MinSaving}}
 	if err := f.check(); err != nil {
 		return nil, err
@@ -156,6 +180,9 @@ func (f *File) Load() (*Scenario, error) {
 		return nil, err
 	}
 	if err := f.loadLive(s); err != nil {
+		return nil, err
+	}
+	if err := f.loadKnowledge(ctx, s); err != nil {
 		return nil, err
 	}
 	return s, s.Validate()
@@ -256,7 +283,11 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
 	if in.Grid.File == "" {
 		return nil, fmt.Errorf("site %q has no grid file", in.Name)
 	}
-	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File), grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone)})
+	every, err := in.Grid.every()
+	if err != nil {
+		return nil, fmt.Errorf("site %q: grid: %w", in.Name, err)
+	}
+	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File), grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone), Every: every})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,8 @@ import (
 // the working directory.
 type Overrides struct {
 	Workload, Format, Nodes, Grid, Column, Zone, Start, MaxDelay, EmptyNodes string
+	Forecast, Weather, RestartCost, Learner                                  string
+	Interruptible                                                            *bool
 	Strategies                                                               []string
 	Price                                                                    *float64
 	Seed                                                                     *uint64
@@ -35,6 +37,8 @@ func (f *File) Override(o Overrides) error {
 		{&f.Start, &o.Start},
 		{&f.MaxDelay, &o.MaxDelay},
 		{&f.EmptyNodes, &o.EmptyNodes},
+		{&f.RestartCost, &o.RestartCost},
+		{&f.Learner, &o.Learner},
 	} {
 		if *field.from != "" {
 			*field.to = *field.from
@@ -46,12 +50,15 @@ func (f *File) Override(o Overrides) error {
 	if o.Seed != nil {
 		f.Seed = *o.Seed
 	}
+	if o.Interruptible != nil {
+		f.Interruptible = *o.Interruptible
+	}
 	return nil
 }
 
 // overrideSite applies what is said of the grid, for which there must be one site, or none yet.
 func (f *File) overrideSite(o *Overrides) error {
-	if o.Grid == "" && o.Column == "" && o.Zone == "" && o.Price == nil {
+	if o.Grid == "" && o.Column == "" && o.Zone == "" && o.Price == nil && o.Forecast == "" && o.Weather == "" {
 		return nil
 	}
 	site, err := f.site()
@@ -66,6 +73,12 @@ func (f *File) overrideSite(o *Overrides) error {
 	}
 	if o.Zone != "" {
 		site.Zone = o.Zone
+	}
+	if o.Forecast != "" {
+		site.Forecast.Model = o.Forecast
+	}
+	if o.Weather != "" {
+		site.Forecast.Weather = fromHere(o.Weather)
 	}
 	if o.Price != nil {
 		site.Price, site.Prices = o.Price, GridFile{}

@@ -34,9 +34,9 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		}
 		out := &e.result.Outcomes[p.Job]
 		out.Released, out.Start, out.Finish = p.Released, p.Start, p.Finish
-		out.Placed = sched.Decision{Job: s.Jobs[p.Job].ID, Node: p.Node, Window: sched.Window{Start: p.Start, End: p.Finish}}
+		out.Placed = Placed{Node: p.Node}
 		if !p.Hold.IsZero() {
-			out.Hold = sched.Decision{Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold}, Reason: sched.Reason{Kind: sched.CheaperLater}}
+			out.Hold = &sched.Decision{Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold}, Reason: sched.Reason{Kind: sched.CheaperLater}}
 		}
 		e.events.push(event{at: e.since(p.Start), kind: arrival, job: int32(p.Job)})
 		e.events.push(event{at: e.since(p.Finish), kind: completion, job: int32(p.Job)})
@@ -48,11 +48,11 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		e.result.Events++
 		var err error
 		if ev.kind == completion {
-			err = e.complete(now, int(ev.job))
+			err = e.complete(now, ev.at, int(ev.job))
 		} else {
 			placed := &e.result.Outcomes[ev.job].Placed
 			i := e.byName[placed.Node]
-			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i], placed.Window)
+			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i], sched.Window{Start: e.result.Outcomes[ev.job].Start, End: e.result.Outcomes[ev.job].Finish})
 			err = e.begin(now, int(ev.job), i)
 		}
 		if err != nil {
@@ -73,10 +73,9 @@ func Align(results ...*Result) (time.Time, error) {
 	}
 	end := slices.MaxFunc(results, func(a, b *Result) int { return a.Accounted.Compare(b.Accounted) }).Accounted
 	for _, r := range results {
-		if err := r.engine.settleAll(end); err != nil {
-			return end, fmt.Errorf("accounting %s up to the end of the longest run: %w", r.Strategy, err)
+		if err := r.AccountUntil(end); err != nil {
+			return end, err
 		}
-		r.engine.fill()
 	}
 	return end, nil
 }

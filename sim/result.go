@@ -5,6 +5,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/predict"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -14,24 +15,73 @@ type Scenario struct {
 	Start  time.Time // when the trace begins; jobs are submitted at or after it
 	Sites  []*sched.Site
 	Nodes  []sched.Node // empty, with Free equal to Capacity
-	Jobs   []sched.Job
+	Jobs   []sched.Job  // with their true durations
 	Policy sched.Policy
 	Live   Live          // what strategies see of meters
 	Slack  time.Duration // how late a release may be observed before it counts as late; 0 in simulation
+
+	Foresight []Foresight            // by index of Sites: what strategies see of intensity; nil, or a nil entry: the truth
+	Learner   func() predict.Learner // makes what strategies are told of run times, anew for each run; nil: the truth
+	Queue     QueueRules             // how the queue is served; zero: as kube-scheduler serves it
+}
+
+// Foresight is what could be known of a site's carbon intensity at any time.
+type Foresight interface {
+	// At returns the signal as it is known at now: its series begins at or before now with the present value, and goes on
+	// with what is forecast.
+	At(now time.Time) grid.Signal
+}
+
+// QueueRules say how a queue is planned as a whole. Scenarios that set any of them are planned in this way under every
+// strategy, and strategies that want the whole queue at once are under every scenario.
+type QueueRules struct {
+	Window  int           // a plan is made for so many jobs, those at the head of the queue; 0: all
+	PerStep int           // of a plan so many placements are carried out, the first of the queue; 0: all
+	Step    time.Duration // between two plans, counted from the start; 0: at every arrival, release and completion
 }
 
 // Outcome is what became of one job.
 type Outcome struct {
-	Job      int            // index in Scenario.Jobs
-	Hold     sched.Decision // the decision that held it; its Window.Start is zero if nothing did
-	Placed   sched.Decision // the decision that placed it; its Node is "" if none ever did
-	Released time.Time      // from when on only room was lacking: submission, or the end of the hold
-	Start    time.Time
+	Job      int             // index in Scenario.Jobs
+	Hold     *sched.Decision // the last decision that held it before it ran for the first time; nil if nothing did
+	Placed   Placed          // the decision that started it first; its Node is "" if none ever did
+	Released time.Time       // from when on only room was lacking for its start: submission, or the end of the hold
+	Start    time.Time       // when it ran first
 	Finish   time.Time
+
+	Runs        []sched.Window // the times in which it ran, where it was suspended in between; else nil
+	Suspensions int
+	Lost        time.Duration // work that was done once more after suspensions, on a node of speed 1
+	Delayed     time.Duration // time in which decisions kept it from useful work: holds, suspensions and work done once more
+}
+
+// Placed is what is kept of the decision that started a job.
+type Placed struct {
+	Node   string
+	Cost   sched.Estimate // as the strategy saw it
+	Reason sched.ReasonKind
 }
 
 // Held reports whether a hold put the job off.
-func (o *Outcome) Held() bool { return !o.Hold.Window.Start.IsZero() }
+func (o *Outcome) Held() bool { return o.Hold != nil }
+
+// HeldUntil returns the end of the hold that put the job off, as it was decided; zero if nothing did.
+func (o *Outcome) HeldUntil() time.Time {
+	if o.Hold == nil {
+		return time.Time{}
+	}
+	return o.Hold.Window.Start
+}
+
+// Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time in
+// which there was no room does not count. A job that was suspended may be overdue by up to one RestartCost, if it was
+// resumed when its slack was used up already: what is done once more then comes on top.
+func (o *Outcome) Overdue(j *sched.Job) time.Duration {
+	if o.Suspensions > 0 {
+		return o.Delayed - j.AllowedDelay
+	}
+	return o.Released.Sub(j.LatestStart())
+}
 
 // Sample is the state of the cluster over one interval, for plots.
 type Sample struct {
@@ -61,7 +111,7 @@ type Result struct {
 	Accounted  time.Time       // up to when energy was accounted; see [Align]
 	BusyCPU    float64         // core-seconds requested by running jobs
 	Timeline   []Sample
-	Events     int           // arrivals, releases and completions
+	Events     int           // whatever the engine looked at: arrivals, completions, releases, jobs asked again
 	Decisions  int           // calls of Strategy.Plan
 	Elapsed    time.Duration // wall clock spent, on decisions and all else
 

@@ -13,6 +13,12 @@ func (s *Scenario) Validate() error {
 	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
 		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period, s.Live.MaxAge))
 	}
+	if q := s.Queue; q.Window < 0 || q.PerStep < 0 || q.Step < 0 {
+		errs = append(errs, fmt.Errorf("queue of a window of %d, %d a step of %v: want 0 or more", q.Window, q.PerStep, q.Step))
+	}
+	if n := len(s.Foresight); n != 0 && n != len(s.Sites) {
+		errs = append(errs, fmt.Errorf("foresight of %d sites, and there are %d", n, len(s.Sites)))
+	}
 	const most = 10 // what is wrong with one row is often wrong with all
 	if len(errs) > most {
 		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
@@ -58,7 +64,7 @@ func (s *Scenario) checkJobs() (errs []error) {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		if j.Duration <= 0 || j.Submitted.Before(s.Start) || j.AllowedDelay < 0 {
+		if j.Duration <= 0 || j.Submitted.Before(s.Start) || j.AllowedDelay < 0 || j.RestartCost < 0 {
 			errs = append(errs, fmt.Errorf("job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
 				j.ID, s.Start.Format(time.RFC3339)))
 		}
@@ -69,12 +75,16 @@ func (s *Scenario) checkJobs() (errs []error) {
 // timelineStep picks the interval of the timeline: about 300 over the time in which jobs can start, and no finer than a
 // minute.
 func (s *Scenario) timelineStep() time.Duration {
-	var last time.Time
+	const bins = 300
+	return max(time.Minute, (s.lastEnd().Sub(s.Start) / bins).Round(time.Minute))
+}
+
+// lastEnd returns when the last job ends if none has to wait for room.
+func (s *Scenario) lastEnd() (last time.Time) {
 	for i := range s.Jobs {
 		if t := s.Jobs[i].LatestStart().Add(s.Jobs[i].Duration); t.After(last) {
 			last = t
 		}
 	}
-	const bins = 300
-	return max(time.Minute, (last.Sub(s.Start) / bins).Round(time.Minute))
+	return last
 }

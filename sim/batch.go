@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// batch plans the queue as a whole, by the rules of the scenario.
+type batch struct {
+	rules   QueueRules
+	jobs    []int32     // in the order in which they came
+	queue   []sched.Job // the same, as strategies are told of them
+	nodes   []*sched.Node
+	ticking bool // a tick is to come
+	all     bool // the strategy counts what runs on all nodes: it gets those without room for a single job as well
+}
+
+// newBatch returns nil where jobs are to be decided on one by one.
+func newBatch(s *Scenario, strategy sched.Strategy) *batch {
+	planner, ok := strategy.(interface{ Batches() bool })
+	if strategy == nil || s.Queue == (QueueRules{}) && !(ok && planner.Batches()) {
+		return nil
+	}
+	counter, ok := strategy.(interface{ CountsAll() bool })
+	return &batch{rules: s.Queue, all: ok && counter.CountsAll()}
+}
+
+// planAll puts what is new at an instant into the queue and plans it, now or at the next step. Nothing is planned while
+// nothing has changed since a plan that placed nothing.
+func (e *engine) planAll(now time.Time, at int64, ticked bool) error {
+	b := e.batch
+	for _, ev := range e.fresh {
+		e.enqueue(now, int(ev.job), ev.kind)
+	}
+	if !ticked {
+		if b.ticking || len(b.jobs) == 0 || len(e.fresh) == 0 && len(e.freed) == 0 {
+			return nil
+		}
+		if step := int64(b.rules.Step); step > 0 && at%step != 0 {
+			e.tickAt((at/step + 1) * step)
+			return nil
+		}
+	}
+	b.ticking = false
+	done, err := e.planQueue(now)
+	if err == nil && done && len(b.jobs) > 0 && b.rules.Step > 0 {
+		e.tickAt(at + int64(b.rules.Step)) // what is left may be placed now that others have been
+	}
+	return err
+}
+
+func (e *engine) tickAt(at int64) {
+	e.batch.ticking = true
+	e.events.push(event{at: at, kind: tick})
+}
+
+// enqueue puts a job that arrives, whose hold ends or that is asked again at the end of the queue.
+func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
+	if kind != arrival {
+		e.held--
+	}
+	b := e.batch
+	b.jobs = append(b.jobs, int32(job))
+	b.queue = append(b.queue, sched.Job{})
+	e.tell(&b.queue[len(b.queue)-1], now, job, e.final(now, job, kind == release))
+	e.letGo(now, job)
+}
+
+// planQueue plans the head of the queue on all nodes, and reports whether it changed anything.
+func (e *engine) planQueue(now time.Time) (changed bool, err error) {
+	b := e.batch
+	size := len(b.jobs)
+	if b.rules.Window > 0 {
+		size = min(size, b.rules.Window)
+	}
+	if size == 0 {
+		return false, nil
+	}
+	b.nodes = b.nodes[:0]
+	for i := range e.nodes {
+		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for several.
+		if n := &e.nodes[i]; b.all || size > 1 || e.scenario.Jobs[b.jobs[0]].Fits(n) {
+			e.meters.read(i, n, now)
+			b.nodes = append(b.nodes, n)
+		}
+	}
+	for k := range size {
+		e.knowledge.expect(&b.queue[k])
+	}
+	e.knowledge.look(now)
+	snapshot := e.snapshot
+	snapshot.Now, snapshot.Queue, snapshot.Nodes = now, b.queue[:size:size], b.nodes
+	e.result.Decisions++
+	plan := e.strategy.Plan(&snapshot)
+	if len(plan) != size {
+		return false, fmt.Errorf("strategy planned %d of %d jobs", len(plan), size)
+	}
+	left, placed := 0, 0
+	for k := range b.jobs {
+		stays := true
+		if k < size && (b.rules.PerStep == 0 || placed < b.rules.PerStep) {
+			if stays, err = e.carryOut(now, int(b.jobs[k]), &plan[k], b.queue[k].Released); err != nil {
+				return false, err
+			}
+			if !stays && plan[k].Node != "" {
+				placed++
+			}
+		}
+		if stays {
+			if left != k {
+				b.jobs[left], b.queue[left] = b.jobs[k], b.queue[k]
+			}
+			left++
+		}
+	}
+	changed = left < len(b.jobs)
+	clear(b.queue[left:])
+	b.jobs, b.queue = b.jobs[:left], b.queue[:left]
+	return changed, nil
+}
+
+// carryOut does what a plan says of one job, and reports whether the job stays in the queue.
+func (e *engine) carryOut(now time.Time, job int, d *sched.Decision, released bool) (stays bool, err error) {
+	switch {
+	case d.Held(now):
+		return false, e.hold(now, job, d, released)
+	case d.Node == "":
+		if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
+			out.Placed.Reason = sched.NoRoom
+		}
+		return true, nil
+	}
+	return false, e.place(now, job, d)
+}

@@ -1,0 +1,139 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// unnarrowed is a strategy that is offered every node that fits.
+type unnarrowed struct{ *sched.Greedy }
+
+func (unnarrowed) Symmetry(*sched.Policy) sched.Symmetry { return sched.Asymmetric }
+
+// drawFleet draws a cluster in which many nodes are alike.
+func drawFleet(t *rapid.T) *sim.Scenario {
+	s := drawScenario(t, func(i int) float64 { return 200 + float64(i%24)*10 })
+	kinds := s.Nodes
+	for i := range kinds {
+		kinds[i].Labels = map[string]string{"kind": fmt.Sprint(i % 2)}
+	}
+	s.Nodes = nil
+	for i := range rapid.IntRange(1, 14).Draw(t, "fleet") {
+		n := kinds[i%len(kinds)]
+		n.Name = fmt.Sprintf("n%x", (i*7)%15) // names are in another order than the nodes
+		n.Speed = []float64{0, 0.5}[i/len(kinds)%2]
+		s.Nodes = append(s.Nodes, n)
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Interruptible = i%3 == 0
+		s.Jobs[i].RestartCost = time.Minute
+		if i%5 == 4 {
+			s.Jobs[i].Selector = map[string]string{"kind": "0"}
+		}
+	}
+	return s
+}
+
+// Offering one of the nodes that a strategy cannot tell apart changes nothing, under any strategy.
+func TestNarrowedCandidatesChangeNothing(t *testing.T) {
+	wheres, whens := sched.Names()
+	wheres = slices.DeleteFunc(wheres, func(name string) bool {
+		return mustNew(t, name).Symmetry(&sched.Policy{}) == sched.Asymmetric // it is offered all nodes anyway
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawFleet(t)
+		name := rapid.SampledFrom(wheres).Draw(t, "where") + "+" + rapid.SampledFrom(whens).Draw(t, "when")
+		strategy, err := sched.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := sim.Run(context.Background(), s, name, unnarrowed{strategy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := sim.Run(context.Background(), s, name, strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ignore := cmp.Options{cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario")}
+		if diff := cmp.Diff(want, got, ignore); diff != "" {
+			t.Fatalf("%s (-all nodes +narrowed):\n%s", name, diff)
+		}
+	})
+}
+
+// Which strategies are narrowed at all: the property test above must not pass because none is.
+func TestSymmetry(t *testing.T) {
+	for name, want := range map[string]sched.Symmetry{
+		"energy": sched.Interchangeable, "carbon+window": sched.Interchangeable, "least-allocated": sched.Interchangeable,
+		"round-robin": sched.InTurn, "exec": sched.Asymmetric, "hybrid": sched.Asymmetric,
+	} {
+		strategy, err := sched.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strategy.Symmetry(&sched.Policy{}); got != want {
+			t.Errorf("%s has symmetry %d, want %d", name, got, want)
+		}
+	}
+	strategy, err := sched.New("least-allocated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strategy.Symmetry(&sched.Policy{Seed: 1}); got != sched.Asymmetric {
+		t.Errorf("least-allocated breaks ties by names under a seed, and has symmetry %d", got)
+	}
+	asked := 0
+	s := fleet(t, 40, 1, 1)
+	play(t, s, &spied{Greedy: mustNew(t, "energy"), seen: func(s *sched.Snapshot) { asked = len(s.Nodes) }})
+	if asked != 1 {
+		t.Errorf("of 40 equal nodes %d were offered, want 1", asked)
+	}
+}
+
+type spied struct {
+	*sched.Greedy
+	seen func(*sched.Snapshot)
+}
+
+func (p *spied) Plan(s *sched.Snapshot) sched.Plan {
+	p.seen(s)
+	return p.Greedy.Plan(s)
+}
+
+func mustNew(t testing.TB, name string) *sched.Greedy {
+	t.Helper()
+	g, err := sched.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// A result does not depend on how many processors there are.
+func TestRunDoesNotDependOnProcessors(t *testing.T) {
+	s := fleet(t, 12, 3, 300)
+	for _, name := range []string{"energy", "round-robin", "carbon+window", "least-allocated"} {
+		var results [2]*sim.Result
+		for i, processors := range []int{1, 4} {
+			before := runtime.GOMAXPROCS(processors)
+			results[i] = run(t, s, name)
+			runtime.GOMAXPROCS(before)
+		}
+		ignore := cmp.Options{cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario")}
+		if diff := cmp.Diff(results[0], results[1], ignore); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubenergy/kubenergy/forecast"
+	"github.com/kubenergy/kubenergy/predict"
+)
+
+// QueueFile is how the queue is planned as a whole; see [QueueRules].
+type QueueFile struct {
+	Window  int    `json:"window,omitempty"`
+	PerStep int    `json:"perStep,omitempty"`
+	Step    string `json:"step,omitempty"`
+}
+
+// ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the time.
+type ForecastFile struct {
+	Model   string `json:"model,omitempty"`   // "perfect" (default): the truth
+	Weather string `json:"weather,omitempty"` // file, for the model of that name
+	Refit   string `json:"refit,omitempty"`   // after how long it is learnt again; default 672h
+	Lag     string `json:"lag,omitempty"`     // how long after its end the value of an hour becomes known; default 0s
+}
+
+const (
+	perfectForecast = "perfect"
+	knownRuntimes   = "known"
+)
+
+// learners are what a scenario file can have in place of true run times.
+var learners = map[string]func() predict.Learner{
+	"mean":     func() predict.Learner { return predict.NewMean(0) },
+	"siblings": func() predict.Learner { return predict.NewSiblings(0, 0) },
+	"survival": func() predict.Learner { return predict.NewSurvival(nil) },
+}
+
+// loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
+func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
+	restart, err := duration("restartCost", f.RestartCost)
+	if err != nil {
+		return err
+	}
+	if restart > 0 && !f.Interruptible {
+		return fmt.Errorf("restartCost is %s, and jobs are not interruptible", f.RestartCost)
+	}
+	for i := range s.Jobs {
+		s.Jobs[i].Interruptible, s.Jobs[i].RestartCost = f.Interruptible, restart
+	}
+	if f.Learner != "" && f.Learner != knownRuntimes {
+		if s.Learner = learners[f.Learner]; s.Learner == nil {
+			return fmt.Errorf("learner: %q: want %s, %s", f.Learner, knownRuntimes, strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
+		}
+	}
+	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
+	if s.Queue.Step, err = duration("queue.step", f.Queue.Step); err != nil {
+		return err
+	}
+	if s.Queue.PerStep > 0 && s.Queue.Step == 0 {
+		return fmt.Errorf("queue.perStep is %d, and there is no queue.step", s.Queue.PerStep)
+	}
+	return f.loadForecasts(ctx, s)
+}
+
+// duration parses a duration that may be left out.
+func duration(name, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s: %q is no duration: want 5m or 1s", name, text)
+	}
+	return d, nil
+}
+
+func (f *File) loadForecasts(ctx context.Context, s *Scenario) error {
+	for i := range f.Sites {
+		in := &f.Sites[i].Forecast
+		if err := in.check(); err != nil {
+			return fmt.Errorf("site %q: %w", s.Sites[i].Name, err)
+		}
+		if in.perfect() {
+			continue
+		}
+		issued, err := f.issue(ctx, in, s, i)
+		if err != nil {
+			return fmt.Errorf("site %q: forecast: %w", s.Sites[i].Name, err)
+		}
+		if s.Foresight == nil {
+			s.Foresight = make([]Foresight, len(s.Sites))
+		}
+		s.Foresight[i] = issued
+	}
+	return nil
+}
+
+func (in *ForecastFile) perfect() bool { return in.Model == "" || in.Model == perfectForecast }
+
+func (in *ForecastFile) check() error {
+	switch {
+	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
+		return fmt.Errorf("forecast: weather, refit and lag are of a model, and none is given")
+	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
+		return fmt.Errorf("forecast.model: %q: want %s, %s", in.Model, perfectForecast, strings.Join(forecast.Models(), ", "))
+	case (in.Model == forecast.WithWeather) != (in.Weather != ""):
+		return fmt.Errorf("forecast.weather: the model %q needs a weather file, and no other takes one", forecast.WithWeather)
+	}
+	return nil
+}
+
+// issue makes the forecasts of a site for the time in which jobs can run, and for so long again should they queue up.
+func (f *File) issue(ctx context.Context, in *ForecastFile, s *Scenario, site int) (Foresight, error) {
+	o := forecast.Issuance{History: s.Sites[site].Carbon.Series, Model: in.Model, From: s.Start, Seed: f.Seed}
+	var err error
+	if o.Refit, err = duration("refit", in.Refit); err != nil {
+		return nil, err
+	}
+	if o.Lag, err = duration("lag", in.Lag); err != nil {
+		return nil, err
+	}
+	if in.Weather != "" {
+		if o.Weather, err = forecast.ReadWeather(f.path(in.Weather)); err != nil {
+			return nil, err
+		}
+	}
+	last := s.lastEnd()
+	o.Until = last.Add(max(last.Sub(s.Start), 7*24*time.Hour)).Truncate(time.Hour).Add(time.Hour)
+	if end := o.History.End(); end.Before(o.Until) {
+		o.Until = end
+	}
+	return forecast.Issue(ctx, o)
+}

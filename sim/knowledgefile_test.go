@@ -1,0 +1,89 @@
+package sim_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/predict"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// What strategies are told of run times and intensities, as a scenario file says it.
+func TestKnowledgeOfAScenarioFile(t *testing.T) {
+	dir := t.TempDir()
+	load := func(site, extra string) (*sim.Scenario, error) {
+		var hours strings.Builder
+		for day := range 20 {
+			for hour := range 24 {
+				fmt.Fprintf(&hours, "2022-06-%02dT%02d:00:00Z,%d\n", day+1, hour, 200+10*hour+day)
+			}
+		}
+		for name, text := range map[string]string{
+			"grid.csv": "time,ci_lifecycle_g_per_kwh\n" + hours.String(),
+			"jobs.csv": "id,submit_time,duration,cpu,memory\na,0,600,1,1Gi\n",
+			"scenario.yaml": "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: ecsched50\nstart: 2022-06-10\n" +
+				"sites: [{grid: {file: grid.csv}" + site + "}]\n" + extra,
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f, err := sim.ReadFile(filepath.Join(dir, "scenario.yaml"))
+		if err != nil {
+			return nil, err
+		}
+		return f.Load()
+	}
+
+	s, err := load("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Learner != nil || s.Foresight != nil || s.Queue != (sim.QueueRules{}) || s.Jobs[0].Interruptible {
+		t.Errorf("a file that says nothing loads as %+v", s)
+	}
+	s, err = load(", forecast: {model: yesterday, lag: 0s}", "interruptible: true\nrestartCost: 5m\nlearner: survival\nqueue: {window: 100, perStep: 1, step: 1s}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Jobs[0].Interruptible || s.Jobs[0].RestartCost != 5*time.Minute {
+		t.Errorf("job %+v", s.Jobs[0])
+	}
+	if want := (sim.QueueRules{Window: 100, PerStep: 1, Step: time.Second}); s.Queue != want {
+		t.Errorf("queue %+v, want %+v", s.Queue, want)
+	}
+	if _, ok := s.Learner().(*predict.Survival); !ok {
+		t.Errorf("learner %T", s.Learner())
+	}
+	now := s.Start.Add(30 * time.Hour)
+	known, truth := s.Foresight[0].At(now).Series, s.Sites[0].Carbon.Series
+	if got, want := known.At(now), truth.At(now); got != want {
+		t.Errorf("at present %v, want %v", got, want)
+	}
+	if got, want := known.At(now.Add(5*time.Hour)), truth.At(now.Add(-19*time.Hour)); got != want {
+		t.Errorf("in five hours %v, want yesterday's %v", got, want)
+	}
+
+	for _, c := range [...]struct{ site, extra, want string }{
+		{"", "restartCost: 5m\n", "not interruptible"},
+		{"", "interruptible: true\nrestartCost: soon\n", "restartCost"},
+		{"", "learner: oracle\n", "known, mean, siblings, survival"},
+		{"", "queue: {window: -1}\n", "want 0 or more"},
+		{"", "queue: {perStep: 1}\n", "no queue.step"},
+		{"", "queue: {step: -1s}\n", "queue.step"},
+		{"", "queue: {size: 1}\n", "size"},
+		{", forecast: {model: tea-leaves}", "", "tea-leaves"},
+		{", forecast: {model: weather}", "", "needs a weather file"},
+		{", forecast: {model: history, weather: w.csv}", "", "no other takes one"},
+		{", forecast: {lag: 1h}", "", "none is given"},
+		{", forecast: {model: yesterday, lag: 1s}", "", "full hours"},
+	} {
+		if _, err := load(c.site, c.extra); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %q: error %v, want one that says %q", c.site, c.extra, err, c.want)
+		}
+	}
+}
