@@ -1,0 +1,110 @@
+package oracle
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// ErrOverfull is what is wrong with jobs that cannot all be done in time on the cores that there are.
+var ErrOverfull = errors.New("the jobs cannot all be done in time")
+
+// Capacity is a trace on so many cores, at one place: jobs are in each other's way, and nothing else of a machine counts.
+// All costs are in value·seconds of the intensity times cores.
+//
+// Time is divided into the steps of the intensity. It is immutable once made.
+type Capacity struct {
+	cores float64
+	jobs  []sched.Job
+	start time.Time
+	step  time.Duration
+	value []float64 // by step; the last one of the series goes on where it ends
+	wants [][]want  // by job
+}
+
+// want is how much of a step a job could use, in core-seconds.
+type want struct {
+	step int
+	most float64
+}
+
+// NewCapacity prepares the jobs for the oracles of so many cores. Their lengths are taken as they are; the delay that each
+// allows is kept to. Only the steps of c that a job may run in are looked at.
+func NewCapacity(c *grid.Series, cores float64, jobs []sched.Job) (*Capacity, error) {
+	if len(jobs) == 0 {
+		return nil, errors.New("there are no jobs")
+	}
+	p := &Capacity{cores: cores, jobs: jobs, step: c.Step(), wants: make([][]want, len(jobs))}
+	first, last := jobs[0].Submitted, jobs[0].Submitted
+	for i := range jobs {
+		j := &jobs[i]
+		if width(j) > cores {
+			return nil, fmt.Errorf("job %s asks for %v cores, there are %v: %w", j.ID, width(j), cores, ErrOverfull)
+		}
+		if j.Submitted.Before(first) {
+			first = j.Submitted
+		}
+		if end := deadline(j); end.After(last) {
+			last = end
+		}
+	}
+	if first.Before(c.Start()) {
+		return nil, fmt.Errorf("the first job comes at %s, before the intensity begins", first.Format(time.RFC3339))
+	}
+	p.start = c.Start().Add(first.Sub(c.Start()) / p.step * p.step)
+	steps := int((last.Sub(p.start) + p.step - 1) / p.step)
+	p.value = make([]float64, steps)
+	for k := range p.value {
+		p.value[k] = c.At(p.at(k))
+	}
+	for i := range jobs {
+		p.wants[i] = p.overlap(&jobs[i], jobs[i].Submitted, deadline(&jobs[i]), nil)
+	}
+	return p, nil
+}
+
+// width is how many cores a job takes.
+func width(j *sched.Job) float64 { return float64(j.Request.MilliCPU) / 1000 }
+
+// deadline is when a job ends at the latest.
+func deadline(j *sched.Job) time.Time { return j.LatestStart().Add(j.Duration) }
+
+// work is what a job asks for in all, in core-seconds.
+func work(j *sched.Job) float64 { return width(j) * j.Duration.Seconds() }
+
+func (p *Capacity) at(step int) time.Time { return p.start.Add(time.Duration(step) * p.step) }
+
+// room is what a step offers, in core-seconds.
+func (p *Capacity) room() float64 { return p.cores * p.step.Seconds() }
+
+// overlap appends what j takes of each step if it runs from one instant to another.
+func (p *Capacity) overlap(j *sched.Job, from, to time.Time, dst []want) []want {
+	cores := width(j)
+	for k := int(from.Sub(p.start) / p.step); k < len(p.value) && p.at(k).Before(to); k++ {
+		begin, end := p.at(k), p.at(k+1)
+		if begin.Before(from) {
+			begin = from
+		}
+		if end.After(to) {
+			end = to
+		}
+		dst = append(dst, want{k, cores * end.Sub(begin).Seconds()})
+	}
+	return dst
+}
+
+// priced is the intensity with a price of the cores of each step added.
+func (p *Capacity) priced(prices []float64) (*grid.Series, error) {
+	values := append([]float64(nil), p.value...)
+	for k, price := range prices {
+		values[k] += price
+	}
+	return grid.NewSeries(p.start, p.step, values)
+}
+
+// closeTo reports whether two sums are the same but for rounding.
+func closeTo(a, b, scale float64) bool { return math.Abs(a-b) <= 1e-9*math.Abs(scale) }
