@@ -1,0 +1,110 @@
+package scenarios_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// completion is the mean and the 95th percentile of the time from submission to finish, in seconds.
+type completion struct{ mean, p95 float64 }
+
+func completionOf(r *sim.Result) completion {
+	all := make([]float64, len(r.Outcomes))
+	sum := 0.0
+	for i := range r.Outcomes {
+		all[i] = r.Outcomes[i].Finish.Sub(r.Scenario.Jobs[i].Submitted).Seconds()
+		sum += all[i]
+	}
+	slices.Sort(all)
+	return completion{mean: sum / float64(len(all)), p95: all[len(all)*95/100]}
+}
+
+// ecsched plays a scenario of ECSched's trace under one of its strategies.
+func ecsched(t *testing.T, name, strategy string) completion {
+	t.Helper()
+	file, err := sim.ReadFile(filepath.Join("ecsched", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(file.Strategies, strategy) {
+		t.Fatalf("%s does not name %s", name, strategy)
+	}
+	scenario, err := file.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	planner, err := sched.New(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := sim.Run(context.Background(), scenario, strategy, planner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := completionOf(r)
+	t.Logf("%-17s %-24s mean %7.1f s, p95 %6.0f s, makespan %6.0f s", name, strategy, c.mean, c.p95, r.End.Sub(scenario.Start).Seconds())
+	return c
+}
+
+// traceOrSkip skips the test where it cannot be run, or takes too long.
+func traceOrSkip(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(filepath.FromSlash("../../shared/data/workload/ecsched")); err != nil {
+		t.Skipf("the trace of ECSched is not here: %v", err)
+	}
+	if raced && !long {
+		t.Skip("the trace is played without the race detector, or with KUBENERGY_LONG=1")
+	}
+}
+
+// long is whether all rows are to be played, and not only those that something is claimed of.
+var long = os.Getenv("KUBENERGY_LONG") != ""
+
+// ECSched's own trace. Published are the mean completions that the authors stored; others have been measured on the same
+// trace before, by a replay of one's own.
+func TestECSched(t *testing.T) {
+	traceOrSkip(t)
+	for _, c := range []struct {
+		scenario, strategy string
+		want, within       float64
+		onlyLong           bool
+	}{
+		{"authors", "ecsched-ml", 1368.18, 0.01, false},
+		{"authors", "ecsched-dp", 1416.36, 0.01, false},
+		{"authors-baseline", "ecsched-k8s+now/fifo", 1772.3, 0.01, true},
+		{"baseline", "ecsched-k8s+now/fifo", 1227.4, 0.01, false},
+		{"baseline", "balanced+now/fifo", 1224.0, 0.01, true},
+	} {
+		if c.onlyLong && !long {
+			continue
+		}
+		got := ecsched(t, c.scenario, c.strategy)
+		if math.Abs(got.mean/c.want-1) > c.within {
+			t.Errorf("%s, %s: a mean completion of %.1f s, want %.1f s to %v %%", c.scenario, c.strategy, got.mean, c.want, 100*c.within)
+		}
+	}
+}
+
+// Durations are learnt from the past alone, and jobs that are expected to be short are served first.
+func TestECSchedLearned(t *testing.T) {
+	traceOrSkip(t)
+	if got := ecsched(t, "learned", "balanced+now/shortest"); got.mean > 1165 {
+		t.Errorf("a mean completion of %.1f s, want at most 1165 s", got.mean)
+	}
+	if !long {
+		return
+	}
+	for _, name := range []string{"learned-40", "learned-65"} {
+		stock, own := ecsched(t, name, "ecsched-k8s+now/fifo"), ecsched(t, name, "balanced+now/shortest")
+		if own.mean > 1.01*stock.mean {
+			t.Errorf("%s: a mean completion of %.1f s, in order of arrival %.1f s", name, own.mean, stock.mean)
+		}
+	}
+}
