@@ -28,6 +28,7 @@ func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 }
 
 func run(ctx context.Context, args []string, t terminal) int {
+	t.args = args
 	root := newRoot(t)
 	root.SetArgs(args)
 	root.SetOut(t.out)
@@ -68,6 +69,7 @@ func newRoot(t terminal) *cobra.Command {
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
 		newSimulate(t),
+		newCompare(t),
 		newStrategies(t),
 		newExplain(t),
 		newForecast(t),
@@ -77,7 +79,9 @@ func newRoot(t terminal) *cobra.Command {
 		newStress(t),
 		newProfile(t),
 		newReport(t),
+		newReplay(t),
 		newTop(t),
+		newWorkload(t),
 	)
 	// cobra reports an unknown command as an error of the root.
 	root.Args = func(_ *cobra.Command, args []string) error {
@@ -106,6 +110,7 @@ func version() string {
 // terminal is what a command knows of where it writes.
 type terminal struct {
 	name     string // of the program, as people type it
+	args     []string
 	env      []string
 	out, err io.Writer
 	now      func() time.Time

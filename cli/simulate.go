@@ -17,6 +17,7 @@ type simulateFlags struct {
 	file        string
 	over        sim.Overrides
 	price       float64
+	interrupt   bool
 	seed        uint64
 	output, out string
 }
@@ -44,8 +45,8 @@ refer to. Flags override the scenario file.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
 	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs, gzip or not")
-	flags.StringVar(&f.over.Format, "format", "", "format of the trace: ecsched or csv (default: by its content)")
-	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset such as ecsched50")
+	flags.StringVar(&f.over.Format, "format", "", "format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
+	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: demo24, ecsched50 or unlimited")
 	flags.StringVar(&f.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
@@ -54,6 +55,11 @@ refer to. Flags override the scenario file.`,
 	flags.StringVar(&f.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
 	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "", "what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
+	flags.BoolVar(&f.interrupt, "interruptible", false, "jobs may be suspended and resumed by the strategies that do that")
+	flags.StringVar(&f.over.RestartCost, "restart-cost", "", "work that an interruptible job does once more at each resume, as 5m")
+	flags.StringVar(&f.over.Learner, "learner", "", "what says how long jobs run: known, mean, siblings or survival (default known)")
+	flags.StringVar(&f.over.Forecast, "forecast", "", "what strategies know of the intensity to come: perfect, or a model, as history or weather (default perfect)")
+	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
 	flags.Uint64Var(&f.seed, "seed", 0, "breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
 	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
@@ -71,6 +77,9 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	}
 	if cmd.Flags().Changed("price") {
 		f.over.Price = &f.price
+	}
+	if cmd.Flags().Changed("interruptible") {
+		f.over.Interruptible = &f.interrupt
 	}
 	if cmd.Flags().Changed("seed") {
 		f.over.Seed = &f.seed
@@ -94,11 +103,11 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	}
 	strategies := make([]sched.Strategy, len(file.Strategies))
 	for i, name := range file.Strategies {
-		if strategies[i], err = sched.New(name); err != nil {
+		if strategies[i], err = sched.ByName(name); err != nil {
 			return usageError{err}
 		}
 	}
-	scenario, err := file.Load()
+	scenario, err := file.LoadContext(cmd.Context())
 	if err != nil {
 		return usageError{err}
 	}

@@ -99,7 +99,7 @@ func decisions(results []*sim.Result) ([]byte, error) {
 	for _, r := range results {
 		for i := range r.Outcomes {
 			o, j := &r.Outcomes[i], &r.Scenario.Jobs[i]
-			reason := o.Placed.Reason.Kind
+			reason := o.Placed.Reason
 			if o.Held() {
 				reason = o.Hold.Reason.Kind
 			}
@@ -108,7 +108,7 @@ func decisions(results []*sim.Result) ([]byte, error) {
 				why = ""
 			}
 			rows = append(rows, []string{
-				j.ID, r.Strategy, stamp(j.Submitted), stamp(o.Hold.Window.Start), stamp(o.Released), stamp(o.Start), stamp(o.Finish), o.Placed.Node,
+				j.ID, r.Strategy, stamp(j.Submitted), stamp(o.HeldUntil()), stamp(o.Released), stamp(o.Start), stamp(o.Finish), o.Placed.Node,
 				strconv.FormatFloat(float64(o.Placed.Cost.Energy), 'f', 0, 64), strconv.FormatFloat(float64(o.Placed.Cost.Carbon), 'f', 3, 64), why,
 			})
 		}

@@ -12,8 +12,6 @@ import (
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"github.com/kubenergy/kubenergy/sim"
 )
 
 // axis is a range of values and the marks that explain it.
@@ -229,24 +227,21 @@ func (p pen) legend(area vg.Rectangle, keys []key) vg.Length {
 	return y
 }
 
-// bars draws charts beside each other.
-func (p pen) bars(charts []chart, results []*sim.Result) {
-	values, axes := make([][]float64, len(charts)), make([]axis, len(charts))
+// bars draws charts beside each other, each with a bar for every name.
+func (p pen) bars(charts []chart, strategies []string) {
+	axes := make([]axis, len(charts))
 	for i, c := range charts {
-		for _, r := range results {
-			values[i] = append(values[i], c.of(r))
-		}
-		axes[i] = numberAxis(slices.Min(values[i]), slices.Max(values[i]), 5)
+		axes[i] = numberAxis(slices.Min(c.values), slices.Max(c.values), 5)
 	}
 	margin, width := p.margin(axes), p.Size().X/vg.Length(len(charts))
-	slot := (width - margin - padding) / vg.Length(len(results))
-	names, height := p.names(results, slot)
+	slot := (width - margin - padding) / vg.Length(len(strategies))
+	names, height := p.names(strategies, slot)
 	for i, c := range charts {
 		left := p.Min.X + vg.Length(i)*width
 		f := frame{pen: p, x: axis{max: 1}, y: axes[i], margin: margin, Rectangle: vg.Rectangle{
 			Min: vg.Point{X: left + margin, Y: p.Min.Y + height}, Max: vg.Point{X: left + width - padding, Y: p.Max.Y},
 		}}
-		f.bars(values[i], slot)
+		f.bars(c.values, slot)
 		f.axes(c.label)
 		for k, write := range names {
 			write(f.Min.X+(vg.Length(k)+0.5)*slot, f.Min.Y-tickLength)
@@ -256,29 +251,29 @@ func (p pen) bars(charts []chart, results []*sim.Result) {
 
 // names returns how to write the strategies' names below bars that are slot apart, and how high they are: in a line, in
 // two, or turned, as it takes to keep them apart.
-func (p pen) names(results []*sim.Result, slot vg.Length) (write []func(x, y vg.Length), height vg.Length) {
+func (p pen) names(all []string, slot vg.Length) (write []func(x, y vg.Length), height vg.Length) {
 	lines := 1
-	for _, r := range results {
-		if p.face.Width(r.Strategy) > slot-padding/2 {
+	for _, name := range all {
+		if p.face.Width(name) > slot-padding/2 {
 			lines = max(lines, 2)
 		}
-		if p.widest(broken(r.Strategy)...) > slot-padding/2 {
+		if p.widest(broken(name)...) > slot-padding/2 {
 			lines = 3
 		}
 	}
-	for _, r := range results {
+	for _, name := range all {
 		switch lines {
 		case 1:
-			write = append(write, func(x, y vg.Length) { p.text(x, y-fontSize, 0.5, r.Strategy) })
+			write = append(write, func(x, y vg.Length) { p.text(x, y-fontSize, 0.5, name) })
 		case 2:
 			write = append(write, func(x, y vg.Length) {
-				for i, s := range broken(r.Strategy) {
+				for i, s := range broken(name) {
 					p.text(x, y-fontSize-vg.Length(i)*lineHeight, 0.5, s)
 				}
 			})
 		default:
 			const angle, longest = math.Pi / 3, 150
-			name := p.fitted(r.Strategy, longest)
+			name := p.fitted(name, longest)
 			height = max(height, p.face.Width(name)*vg.Length(math.Sin(angle)))
 			write = append(write, func(x, y vg.Length) { p.turned(x+fontSize/3, y-fontSize/2, 1, angle, name) })
 		}

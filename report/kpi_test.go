@@ -62,10 +62,10 @@ func result(s *sim.Scenario, name string, putOff int, held bool) *sim.Result {
 		if !held {
 			o.Released = s.Jobs[i].Submitted
 		} else {
-			o.Hold = sched.Decision{Window: sched.Window{Start: start}, Reason: sched.Reason{Kind: sched.CheaperLater}}
+			o.Hold = &sched.Decision{Window: sched.Window{Start: start}, Reason: sched.Reason{Kind: sched.CheaperLater}}
 		}
-		o.Placed = sched.Decision{
-			Node: "node-0", Window: sched.Window{Start: start, End: o.Finish}, Reason: sched.Reason{Kind: sched.Cheapest},
+		o.Placed = sim.Placed{
+			Node: "node-0", Reason: sched.Cheapest,
 			Cost: sched.Estimate{Energy: 1234, Carbon: 0.5},
 		}
 		r.Outcomes[i] = o

@@ -131,23 +131,35 @@ func barsFigure(results []*sim.Result) (figure, error) {
 		priced = priced || site.Price.Series != nil
 		charted = charted || site.Carbon.Series != nil
 	}
-	charts := []chart{{"Energy, estimated (kWh)", func(r *sim.Result) float64 { return r.Energy.KWh() }}}
+	charts := []chart{{"Energy, estimated (kWh)", each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
 	if charted {
-		charts = append(charts, chart{"Emissions, estimated (kgCO2e)", func(r *sim.Result) float64 { return r.Carbon.Kg() }})
+		charts = append(charts, chart{"Emissions, estimated (kgCO2e)", each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() })})
 	}
 	if priced {
-		charts = append(charts, chart{"Cost, estimated (in the prices' currency)", func(r *sim.Result) float64 { return float64(r.Cost) }})
+		charts = append(charts, chart{"Cost, estimated (in the prices' currency)", each(results, func(r *sim.Result) float64 { return float64(r.Cost) })})
 	}
-	for _, r := range results {
-		for _, c := range charts {
-			if v := c.of(r); !finite(v) {
-				return figure{}, fmt.Errorf("strategy %s: %s is %v", r.Strategy, c.label, v)
+	for _, c := range charts {
+		for i, v := range c.values {
+			if !finite(v) {
+				return figure{}, fmt.Errorf("strategy %s: %s is %v", results[i].Strategy, c.label, v)
 			}
 		}
 	}
+	names := make([]string, len(results))
+	for i, r := range results {
+		names[i] = r.Strategy
+	}
 	const margin, least = 75, 18 // points: of a vertical axis, and of a bar whose name and figure are turned
 	width := max(figureWidth, vg.Length(len(charts)*(margin+least*len(results))))
-	return figure{width, 5 * vg.Inch, func(p pen) { p.bars(charts, results) }}, nil
+	return figure{width, 5 * vg.Inch, func(p pen) { p.bars(charts, names) }}, nil
+}
+
+func each[T any](all []T, of func(T) float64) []float64 {
+	values := make([]float64, len(all))
+	for i := range all {
+		values[i] = of(all[i])
+	}
+	return values
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -285,10 +297,10 @@ type panel struct {
 	lines []line
 }
 
-// chart is a figure of every run, as bars.
+// chart is a figure of every run or strategy, as bars.
 type chart struct {
-	label string
-	of    func(*sim.Result) float64
+	label  string
+	values []float64
 }
 
 // key explains a line.

@@ -321,7 +321,7 @@ func TestHoldsAgree(t *testing.T) {
 		}
 		converted, _ := view.Settle(&work)
 		d := strategy.Plan(&sched.Snapshot{Now: j.Submitted, Queue: []sched.Job{converted}, Sites: view.Sites(), Policy: s.Policy})[0]
-		want := result.Outcomes[i].Hold.Window.Start
+		want := result.Outcomes[i].HeldUntil()
 		switch {
 		case want.IsZero() && d.Held(j.Submitted):
 			t.Errorf("%s: held until %v, the simulator ran it at once", j.ID, d.Window.Start)

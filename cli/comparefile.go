@@ -1,0 +1,348 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+// comparisonKind is the kind of comparison files.
+const comparisonKind = "Comparison"
+
+// comparisonFile is a comparison as people write it: a scenario, and what it is played under.
+type comparisonFile struct {
+	APIVersion    string             `json:"apiVersion"`
+	Kind          string             `json:"kind"`
+	Name          string             `json:"name,omitempty"`
+	Scenario      *sim.File          `json:"scenario,omitempty"`     // with at most one site, whose grid the zones give
+	ScenarioFile  string             `json:"scenarioFile,omitempty"` // instead
+	Zones         []zoneFile         `json:"zones"`
+	Starts        startsFile         `json:"starts,omitzero"`
+	Seeds         []uint64           `json:"seeds,omitempty"`
+	Where         string             `json:"where,omitempty"` // of strategies that are a when alone
+	Strategies    []string           `json:"strategies"`
+	Baseline      string             `json:"baseline,omitempty"`     // default: the first strategy
+	Forecasts     []string           `json:"forecasts,omitempty"`    // default: perfect
+	RestartCosts  []string           `json:"restartCosts,omitempty"` // of interruptible jobs; default: 0s
+	Lengths       string             `json:"lengths,omitempty"`      // known (default) or learnt
+	Interruptible bool               `json:"interruptible,omitempty"`
+	Quote         string             `json:"quote,omitempty"`       // all (default), even or odd starts
+	CarbonPrice   float64            `json:"carbonPrice,omitempty"` // per tonne
+	BootstrapSeed uint64             `json:"bootstrapSeed,omitempty"`
+	Published     []report.Published `json:"published,omitempty"`
+
+	dir          string
+	restartCosts []time.Duration
+	indices      []int // of the starts that are run
+}
+
+// zoneFile is a grid.
+type zoneFile struct {
+	Name    string       `json:"name"`
+	Zone    string       `json:"zone,omitempty"` // in files that have several; default: as their only one
+	Grid    sim.GridFile `json:"grid"`
+	Weather string       `json:"weather,omitempty"` // for forecasts that look at it
+	Prices  sim.GridFile `json:"prices,omitzero"`
+	Price   *float64     `json:"price,omitempty"`
+	PUE     float64      `json:"pue,omitempty"`
+}
+
+// startsFile says when the trace begins.
+type startsFile struct {
+	First string `json:"first,omitempty"` // default: where the series begins
+	Last  string `json:"last,omitempty"`  // instead: so long before the series ends
+	Step  string `json:"step,omitempty"`
+	Count int    `json:"count,omitempty"` // default: 1
+}
+
+// What is known of how long jobs run.
+const (
+	lengthsKnown  = "known"
+	lengthsLearnt = "learnt"
+)
+
+// perfectForecast is none: strategies see what will be.
+const perfectForecast = "perfect"
+
+// readComparison reads a comparison file strictly.
+func readComparison(path string) (*comparisonFile, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading comparison: %w", err)
+	}
+	f := &comparisonFile{dir: filepath.Dir(path)}
+	if err := yaml.UnmarshalStrict(text, f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if f.APIVersion != sim.APIVersion || f.Kind != comparisonKind {
+		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, sim.APIVersion, comparisonKind)
+	}
+	return f, nil
+}
+
+// path is where a file of the comparison is, whatever folder the scenario is found from.
+func (f *comparisonFile) path(name string) string {
+	if name == "" || filepath.IsAbs(name) || f.dir == "" {
+		return name
+	}
+	return filepath.Join(f.dir, name)
+}
+
+// overrides are what the command line says against a comparison file. Empty fields say nothing.
+type comparisonOverrides struct {
+	strategies, zones, forecasts []string
+	starts                       string
+	seeds                        []uint
+}
+
+// apply narrows or replaces the axes.
+func (f *comparisonFile) apply(o *comparisonOverrides) error {
+	if len(o.strategies) > 0 {
+		if f.Baseline == "" && len(f.Strategies) > 0 {
+			f.Baseline = f.Strategies[0]
+		}
+		f.Strategies = o.strategies
+		if f.Baseline != "" && !slices.Contains(f.Strategies, f.Baseline) {
+			f.Strategies = append([]string{f.Baseline}, f.Strategies...)
+		}
+	}
+	if len(o.forecasts) > 0 {
+		f.Forecasts = o.forecasts
+	}
+	if len(o.seeds) > 0 {
+		f.Seeds = nil
+		for _, seed := range o.seeds {
+			f.Seeds = append(f.Seeds, uint64(seed))
+		}
+	}
+	for _, name := range o.zones {
+		if !slices.ContainsFunc(f.Zones, func(z zoneFile) bool { return z.Name == name }) {
+			return fmt.Errorf("--zones: the comparison has no zone %q", name)
+		}
+	}
+	if len(o.zones) > 0 {
+		f.Zones = slices.DeleteFunc(f.Zones, func(z zoneFile) bool { return !slices.Contains(o.zones, z.Name) })
+	}
+	return f.chooseStarts(o.starts)
+}
+
+// chooseStarts reads which starts are run, as 0-3,8.
+func (f *comparisonFile) chooseStarts(text string) error {
+	if f.Starts.Count == 0 {
+		f.Starts.Count = 1
+	}
+	if f.Starts.Count < 0 || f.Starts.Count > 100_000 {
+		return fmt.Errorf("starts.count is %d: want 1 or more", f.Starts.Count)
+	}
+	f.indices = nil
+	if text == "" {
+		text = fmt.Sprintf("0-%d", f.Starts.Count-1)
+	}
+	for _, part := range strings.Split(text, ",") {
+		low, high, both := strings.Cut(part, "-")
+		if !both {
+			high = low
+		}
+		first, err := strconv.Atoi(low)
+		last, err2 := strconv.Atoi(high)
+		if errors.Join(err, err2) != nil || first < 0 || last < first || last >= f.Starts.Count {
+			return fmt.Errorf("--starts: %q: want indices from 0 to %d, as 0-3,8", part, f.Starts.Count-1)
+		}
+		for i := first; i <= last; i++ {
+			f.indices = append(f.indices, i)
+		}
+	}
+	slices.Sort(f.indices)
+	f.indices = slices.Compact(f.indices)
+	return nil
+}
+
+// check finds what is wrong with the file itself and fills in what it leaves out.
+func (f *comparisonFile) check() error {
+	if err := f.checkFields(); err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for _, z := range f.Zones {
+		if z.Name == "" || names[z.Name] {
+			return fmt.Errorf("a zone's name, %q, is empty or comes twice", z.Name)
+		}
+		names[z.Name] = true
+	}
+	if f.Baseline == "" {
+		f.Baseline = f.Strategies[0]
+	}
+	if !slices.Contains(f.Strategies, f.Baseline) {
+		f.Strategies = append([]string{f.Baseline}, f.Strategies...)
+	}
+	if len(f.Forecasts) == 0 {
+		f.Forecasts = []string{perfectForecast}
+	}
+	if len(f.Seeds) == 0 {
+		f.Seeds = []uint64{0}
+	}
+	return errors.Join(f.checkRestarts(), unique("strategy", f.Strategies), unique("forecast", f.Forecasts), unique("seed", f.Seeds))
+}
+
+func (f *comparisonFile) checkFields() error {
+	switch {
+	case (f.Scenario == nil) == (f.ScenarioFile == ""):
+		return errors.New("want either scenario or scenarioFile")
+	case len(f.Zones) == 0:
+		return errors.New("the comparison has no zones")
+	case len(f.Strategies) == 0:
+		return errors.New("the comparison has no strategies")
+	case !slices.Contains([]string{"", lengthsKnown, lengthsLearnt}, f.Lengths):
+		return fmt.Errorf("lengths: %q: want %s or %s", f.Lengths, lengthsKnown, lengthsLearnt)
+	case !slices.Contains([]string{"", report.QuoteAll, report.QuoteEven, report.QuoteOdd}, f.Quote):
+		return fmt.Errorf("quote: %q: want all, even or odd", f.Quote)
+	case !(f.CarbonPrice >= 0) || math.IsInf(f.CarbonPrice, 0):
+		return fmt.Errorf("carbonPrice is %v: want the price of a tonne, 0 or more", f.CarbonPrice)
+	}
+	return nil
+}
+
+func unique[T comparable](what string, all []T) error {
+	for i, v := range all {
+		if slices.Contains(all[:i], v) {
+			return fmt.Errorf("%s %v comes twice", what, v)
+		}
+	}
+	return nil
+}
+
+func (f *comparisonFile) checkRestarts() error {
+	f.restartCosts = nil
+	if len(f.RestartCosts) == 0 {
+		f.restartCosts = []time.Duration{0}
+	}
+	for _, text := range f.RestartCosts {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return fmt.Errorf("restartCosts: %q is no duration: want 0s or 5m", text)
+		}
+		f.restartCosts = append(f.restartCosts, d)
+	}
+	if len(f.restartCosts) > 1 && !f.Interruptible {
+		return errors.New("restartCosts differ, and no job is interruptible: say interruptible: true")
+	}
+	return unique("restart cost", f.restartCosts)
+}
+
+// strategy makes the strategy of a name as the comparison calls it, and returns its full name: a when alone stands for
+// where+when.
+func (f *comparisonFile) strategy(name string) (sched.Strategy, string, error) {
+	_, whens := sched.Names()
+	when, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
+	if slices.Contains(whens, when) {
+		name = cmp.Or(f.Where, "carbon") + "+" + name
+	}
+	s, err := sched.ByName(name)
+	return s, name, err
+}
+
+// base returns the scenario without a grid.
+func (f *comparisonFile) base() (*sim.File, error) {
+	file := f.Scenario
+	if f.ScenarioFile != "" {
+		var err error
+		if file, err = sim.ReadFile(f.path(f.ScenarioFile)); err != nil {
+			return nil, err
+		}
+	} else {
+		file.Workload.File = f.path(file.Workload.File)
+		file.Nodes = f.nodes(file.Nodes)
+	}
+	if len(file.Sites) > 1 {
+		return nil, fmt.Errorf("the scenario has %d sites: a comparison gives it one, that of the zone", len(file.Sites))
+	}
+	return file, nil
+}
+
+func (f *comparisonFile) nodes(name string) string {
+	if slices.Contains(workload.Presets(), name) {
+		return name
+	}
+	return f.path(name)
+}
+
+// absolute is a file of the comparison as a scenario file in any folder can name it.
+func (f *comparisonFile) absolute(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	return filepath.Abs(f.path(name))
+}
+
+// in returns the scenario in a zone.
+func (f *comparisonFile) in(base *sim.File, z *zoneFile) (*sim.File, error) {
+	file := *base
+	site := sim.SiteFile{Nodes: ""}
+	if len(base.Sites) == 1 {
+		site = base.Sites[0]
+	}
+	site.Name, site.Zone, site.Grid, site.Price, site.Prices = z.Name, z.Zone, z.Grid, z.Price, z.Prices
+	if z.PUE != 0 {
+		site.PUE = z.PUE
+	}
+	var err error
+	if site.Grid.File, err = f.absolute(z.Grid.File); err != nil {
+		return nil, err
+	}
+	if site.Prices.File, err = f.absolute(z.Prices.File); err != nil {
+		return nil, err
+	}
+	file.Sites, file.Strategies, file.Name = []sim.SiteFile{site}, nil, f.Name
+	return &file, nil
+}
+
+// startTimes are those of the chosen indices, for a zone's series.
+func (f *comparisonFile) startTimes(series *grid.Series) (map[int]time.Time, error) {
+	first := series.Start()
+	var step time.Duration
+	var err error
+	switch {
+	case f.Starts.First != "" && f.Starts.Last != "":
+		return nil, errors.New("starts: want first or last, not both")
+	case f.Starts.First != "":
+		if first, err = instant("starts.first", f.Starts.First, series.End()); err != nil {
+			return nil, err
+		}
+	case f.Starts.Last != "":
+		last, err := time.ParseDuration(f.Starts.Last)
+		if err != nil || last <= 0 {
+			return nil, fmt.Errorf("starts.last: %q is no duration: want 8760h", f.Starts.Last)
+		}
+		first = series.End().Add(-last)
+	}
+	if f.Starts.Step != "" {
+		if step, err = time.ParseDuration(f.Starts.Step); err != nil || step <= 0 {
+			return nil, fmt.Errorf("starts.step: %q is no duration: want 500h", f.Starts.Step)
+		}
+	} else if f.Starts.Count > 1 {
+		return nil, errors.New("starts: several starts want a step")
+	}
+	times := map[int]time.Time{}
+	for _, i := range f.indices {
+		times[i] = first.Add(time.Duration(i) * step)
+		if !series.Covers(times[i], times[i]) {
+			return nil, fmt.Errorf("start %d, %s, is outside of the series", i, times[i].Format(time.RFC3339))
+		}
+	}
+	return times, nil
+}

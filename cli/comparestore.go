@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// trialStore is a folder of results, in which an interrupted comparison finds what it has done already: files of one
+// line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that are
+// damaged, as the last one is after a crash, are as good as absent. The nil store keeps nothing.
+type trialStore struct {
+	dir     string
+	own     string // the file that this process writes
+	done    map[string]report.Trial
+	damaged int
+
+	mu   sync.Mutex
+	file *os.File
+}
+
+// storedTrial is a line.
+type storedTrial struct {
+	Key   string          `json:"key"`
+	Sum   string          `json:"sum"`
+	Trial json.RawMessage `json:"trial"`
+}
+
+func (s *storedTrial) checksum() string {
+	h := sha256.New()
+	_, _ = io.WriteString(h, s.Key) // a hash never fails
+	_, _ = h.Write(s.Trial)
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// openStore reads what is there. dir "": there is no store.
+func openStore(dir, name string) (*trialStore, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("opening the results folder: %w", err)
+	}
+	s := &trialStore{dir: dir, own: filepath.Join(dir, name), done: map[string]report.Trial{}}
+	paths, err := filepath.Glob(filepath.Join(dir, "trials*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		if err := s.read(path); err != nil {
+			return nil, err
+		}
+	}
+	// A last line without an end is damaged; what is written now must not become part of it.
+	if s.file, err = os.OpenFile(s.own, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644); err != nil { //nolint:gosec // results, for whoever may read the folder
+		return nil, fmt.Errorf("opening the results folder: %w", err)
+	}
+	return s, s.endLine()
+}
+
+func (s *trialStore) endLine() error {
+	size, err := s.file.Seek(0, io.SeekEnd)
+	if err != nil || size == 0 {
+		return err
+	}
+	last := make([]byte, 1)
+	if _, err := s.file.ReadAt(last, size-1); err != nil || last[0] == '\n' {
+		return err
+	}
+	_, err = s.file.WriteString("\n")
+	return err
+}
+
+// maxTrialLine is far above what a trial takes.
+const maxTrialLine = 4 << 20
+
+func (s *trialStore) read(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("reading earlier results: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxTrialLine)
+	for lines.Scan() {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		var line storedTrial
+		var t report.Trial
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Sum != line.checksum() || json.Unmarshal(line.Trial, &t) != nil {
+			s.damaged++
+			continue
+		}
+		s.done[line.Key] = t
+	}
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		s.damaged++ // and what follows is done again
+	} else if err != nil {
+		return fmt.Errorf("reading earlier results: %w", err)
+	}
+	return nil
+}
+
+func encodeTrial(key string, t *report.Trial) ([]byte, error) {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return nil, fmt.Errorf("writing the trial %s: %w", t.ID(), err)
+	}
+	line := storedTrial{Key: key, Trial: text}
+	line.Sum = line.checksum()
+	out, err := json.Marshal(&line)
+	return append(out, '\n'), err
+}
+
+// find returns a trial that was run before.
+func (s *trialStore) find(key string) (t report.Trial, ok bool) {
+	if s == nil {
+		return t, false
+	}
+	t, ok = s.done[key]
+	return t, ok
+}
+
+// keep writes a trial down at once.
+func (s *trialStore) keep(key string, t *report.Trial) error {
+	if s == nil {
+		return nil
+	}
+	line, err := encodeTrial(key, t)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.file.Write(line); err != nil {
+		return fmt.Errorf("writing results: %w", err)
+	}
+	return nil
+}
+
+// close ends the store. If all is done, its file is put in order, so that the same comparison gives the same bytes.
+func (s *trialStore) close(planned []*plannedTrial, complete bool) error {
+	if s == nil {
+		return nil
+	}
+	err := s.file.Close()
+	if err != nil || !complete {
+		return err
+	}
+	var b bytes.Buffer
+	written := map[string]bool{}
+	for _, p := range planned {
+		line, err := encodeTrial(p.Key, &p.Trial)
+		if err != nil {
+			return err
+		}
+		_, _ = b.Write(line) // a buffer never fails
+		written[p.Key] = true
+	}
+	var others []string // of other settings, which may be asked for again
+	for key := range s.done {
+		if !written[key] {
+			others = append(others, key)
+		}
+	}
+	slices.Sort(others)
+	for _, key := range others {
+		t := s.done[key]
+		line, err := encodeTrial(key, &t)
+		if err != nil {
+			return err
+		}
+		_, _ = b.Write(line)
+	}
+	return replaceFile(s.own, b.Bytes())
+}
+
+// replaceFile writes beside the file first, so that it is never half-written.
+func replaceFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return fmt.Errorf("writing results: %w", err)
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what went wrong before tells more
+		return fmt.Errorf("writing results: %w", err)
+	}
+	return nil
+}

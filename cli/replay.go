@@ -1,0 +1,202 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+type replayFlags struct {
+	centralFlags
+	file, from, to, output string
+	strategies, namespaces []string
+	decisions              int
+}
+
+func newReplay(t terminal) *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay --strategy NAME",
+		Short: "Decide on recorded decisions once more, under another strategy",
+		Long: `Take decisions that were recorded with what they depended on, from the central unit or from a file of them, and show what other
+strategies would have decided, and what that would have come to as estimated then. Nothing is changed in the cluster. Records that
+cannot be replayed are listed with their ID. Times are in UTC.`,
+		Example: `  kubenergy replay --strategy carbon+window --from -1d
+  kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+	}
+	flags := cmd.Flags()
+	f.add(flags)
+	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
+	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or CSV with the same names as columns; gzip or not")
+	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h")
+	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
+	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
+	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	return cmd
+}
+
+func (f *replayFlags) run(ctx context.Context, t terminal) error {
+	if len(f.strategies) == 0 {
+		return usageError{errors.New("want a strategy to decide by: --strategy carbon+window")}
+	}
+	for _, name := range f.strategies {
+		if _, err := sched.New(name); err != nil {
+			return usageError{err}
+		}
+	}
+	if f.decisions <= 0 {
+		return usageError{fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)}
+	}
+	if err := report.CheckFormat(f.output); err != nil {
+		return usageError{err}
+	}
+	records, err := f.records(ctx, t)
+	if err != nil {
+		return err
+	}
+	r, err := report.NewReplay(records, f.strategies)
+	if err != nil {
+		return usageError{err}
+	}
+	var b bytes.Buffer
+	if err := report.WriteReplay(&b, r, f.output, t.colours(t.out)); err != nil {
+		return err
+	}
+	if _, err := t.out.Write(b.Bytes()); err != nil {
+		return err
+	}
+	if r.Records == 0 && len(r.Refused) > 0 {
+		return fmt.Errorf("none of %d records can be replayed, as %s: %s", len(r.Refused), r.Refused[0].ID, r.Refused[0].Why)
+	}
+	return nil
+}
+
+func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
+	if f.file != "" {
+		records, err := readRecords(f.file)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		if len(f.namespaces) > 0 {
+			records = slices.DeleteFunc(records, func(r ledger.Record) bool { return !slices.Contains(f.namespaces, r.Namespace) })
+		}
+		return records[:min(len(records), f.decisions)], nil
+	}
+	q := &ledger.Query{Namespaces: f.namespaces}
+	var err error
+	if q.From, err = instant("--from", f.from, t.now()); err != nil {
+		return nil, usageError{err}
+	}
+	if q.To, err = instant("--to", f.to, t.now()); err != nil {
+		return nil, usageError{err}
+	}
+	c, err := f.connect(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	records, since, err := c.decisions(ctx, q, true, f.decisions)
+	if err != nil {
+		return nil, err
+	}
+	if !since.IsZero() {
+		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n", len(records), since.UTC().Format(time.DateTime))
+	}
+	// The API is asked for earlier holds as well, which are not asked for here.
+	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
+}
+
+// readRecords reads an answer of the API, the list in it, or a table with the same names.
+func readRecords(path string) ([]ledger.Record, error) {
+	text, err := grid.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading records: %w", err)
+	}
+	trimmed := bytes.TrimSpace(text)
+	var records []ledger.Record
+	switch {
+	case len(trimmed) > 0 && trimmed[0] == '{':
+		var answer struct{ Decisions *[]ledger.Record }
+		if err = json.Unmarshal(trimmed, &answer); err == nil && answer.Decisions == nil {
+			err = errors.New("want decisions, as GET /api/v1/decisions?snapshots=true gives them")
+		}
+		if err == nil {
+			records = *answer.Decisions
+		}
+	case len(trimmed) > 0 && trimmed[0] == '[':
+		err = json.Unmarshal(trimmed, &records)
+	default:
+		records, err = recordTable(trimmed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return records, nil
+}
+
+// recordTable reads a table. Columns that decisions do not depend on are passed over.
+func recordTable(text []byte) ([]ledger.Record, error) {
+	in := csv.NewReader(bytes.NewReader(text))
+	header, err := in.Read()
+	if err != nil {
+		return nil, fmt.Errorf("the table has no header: %w", err)
+	}
+	column := map[string]int{}
+	for i, name := range header {
+		column[name] = i
+	}
+	for _, name := range []string{"id", "at", "action", "digest", "snapshot"} {
+		if _, ok := column[name]; !ok {
+			return nil, fmt.Errorf("the table has no column %q: has it been made without snapshots?", name)
+		}
+	}
+	rows, err := in.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	var records []ledger.Record
+	for i, row := range rows {
+		get := func(name string) string {
+			if k, ok := column[name]; ok {
+				return row[k]
+			}
+			return ""
+		}
+		r := ledger.Record{
+			ID: get("id"), Action: get("action"), Namespace: get("namespace"), OwnerKind: get("ownerKind"), Owner: get("owner"), UID: get("uid"),
+			Strategy: get("strategy"), Node: get("node"), Reason: get("reason"), Digest: get("digest"),
+		}
+		wrong := func(name string, err error) error {
+			return fmt.Errorf("row %d, record %s: %s: %w", i+1, r.ID, name, err)
+		}
+		if r.At, err = time.Parse(time.RFC3339, get("at")); err != nil {
+			return nil, wrong("at", err)
+		}
+		if text := strings.TrimSpace(get("start")); text != "" {
+			if r.Start, err = time.Parse(time.RFC3339, text); err != nil {
+				return nil, wrong("start", err)
+			}
+		}
+		if r.Snapshot, err = base64.StdEncoding.DecodeString(get("snapshot")); err != nil {
+			return nil, wrong("snapshot", err)
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// placedRecord is a decision to run at once a job that may wait, on a grid that will be cleaner in three hours.
+func placedRecord(t *testing.T) ledger.Record {
+	t.Helper()
+	now := time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
+	values := make([]float64, 48)
+	for i := range values {
+		if values[i] = 500; i >= 3 {
+			values[i] = 100
+		}
+	}
+	series, err := grid.NewSeries(now, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := &sched.Site{Name: "here", Carbon: grid.Signal{Series: series}}
+	ten := sched.Resources{MilliCPU: 10_000, Memory: 1 << 34}
+	data, err := sched.Encode(&sched.Snapshot{
+		Now: now, Sites: []*sched.Site{site},
+		Nodes: []*sched.Node{{Name: "n", Site: site, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 1100}}},
+		Queue: []sched.Job{{ID: "a/j", Submitted: now, Duration: time.Hour, AllowedDelay: 6 * time.Hour, Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return ledger.Record{
+		ID: "r1", At: now, Action: "place", Namespace: "a", OwnerKind: "Job", Owner: "j", Strategy: "energy", Node: "n", Digest: sched.Digest(data), Snapshot: b.Bytes(),
+	}
+}
+
+func TestReplayFromFiles(t *testing.T) {
+	good := placedRecord(t)
+	bad := good
+	bad.ID, bad.Snapshot = "r2", []byte("no gzip")
+	records := []ledger.Record{good, bad}
+	list, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table bytes.Buffer
+	rows := [][]string{{"id", "at", "action", "node", "strategy", "digest", "snapshot"}}
+	for _, r := range records {
+		rows = append(rows, []string{r.ID, r.At.Format(time.RFC3339), r.Action, r.Node, r.Strategy, r.Digest, base64.StdEncoding.EncodeToString(r.Snapshot)})
+	}
+	if err := csv.NewWriter(&table).WriteAll(rows); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"list.json": string(list), "answer.json": `{"decisions":` + string(list) + `}`, "table.csv": table.String()} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, messages, code := compared(t, "replay", "--file", path, "--strategy", "energy,energy+window", "-o", "json")
+		var r report.Replay
+		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
+			t.Fatalf("%s: exit code %d: %s%v", name, code, messages, err)
+		}
+		if r.Records != 1 || len(r.Refused) != 1 || r.Refused[0].ID != "r2" || r.Strategies[0].Same != 1 || r.Strategies[1].Held != 1 {
+			t.Errorf("%s: %+v", name, r)
+			continue
+		}
+		// Held by three hours, it emits a fifth, at whatever power.
+		if s := r.Strategies[1]; s.Compared != 1 || s.Instead.Grams > 0.2001*s.Recorded.Grams || s.Instead.Grams < 0.1999*s.Recorded.Grams {
+			t.Errorf("%s: %+v instead of %+v", name, s.Instead, s.Recorded)
+		}
+		if out, _, code := compared(t, "replay", "--file", path, "--strategy", "energy+window"); code != 0 || !strings.Contains(out, "Not replayed: record r2: ") ||
+			!strings.Contains(out, "held until 2026-06-01 11:00") {
+			t.Errorf("%s: exit code %d:\n%s", name, code, out)
+		}
+	}
+}
+
+func TestReplayRefuses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "records.json")
+	for _, c := range []struct {
+		text, want string
+		code       int
+		args       []string
+	}{
+		{`[]`, "want a strategy", 2, nil},
+		{`[]`, `unknown strategy "greenest"`, 2, []string{"--strategy", "greenest"}},
+		{`{}`, "want decisions, as GET", 2, []string{"--strategy", "energy"}},
+		{"JobID,AssignedNode\nj,n\n", `no column "id"`, 2, []string{"--strategy", "energy"}},
+		{"id,at,action,digest,snapshot\nr7,yesterday,place,,\n", "record r7: at: ", 2, []string{"--strategy", "energy"}},
+		{`[{"id":"r8","at":"2026-06-01T08:00:00Z","action":"place"}]`, "none of 1 records can be replayed, as r8: no snapshot", 1, []string{"--strategy", "energy"}},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, messages, code := compared(t, append([]string{"replay", "--file", path}, c.args...)...)
+		if code != c.code || !strings.Contains(messages, c.want) {
+			t.Errorf("%s %v: exit code %d: %s; want %q", c.text, c.args, code, messages, c.want)
+		}
+	}
+}

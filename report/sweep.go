@@ -1,0 +1,289 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// SweepKind is the kind of a [Sweep].
+const SweepKind = "ComparisonReport"
+
+// Sweep compares strategies over zones, starts and seeds. docs/comparisons.md has the formulas.
+type Sweep struct {
+	APIVersion  string      `json:"apiVersion"`
+	Kind        string      `json:"kind"`
+	Name        string      `json:"name,omitempty"`
+	Baseline    string      `json:"baseline"`
+	Trials      int         `json:"trials"`
+	Zones       []string    `json:"zones"`
+	Starts      int         `json:"starts"` // of each zone
+	Quoted      string      `json:"quoted"` // which starts the figures are of: all, even or odd
+	Resamples   int         `json:"resamples"`
+	Seed        uint64      `json:"seed"`                  // of the resamples
+	CarbonPrice float64     `json:"carbonPrice,omitempty"` // per tonne, of adjusted costs
+	Strategies  []SweepRow  `json:"strategies"`
+	Published   []Published `json:"published,omitempty"`
+	Notes       []string    `json:"notes"`
+
+	days []Trial // that are drawn
+}
+
+// Published is a figure that others have published, or that was measured before, and what it answers to.
+type Published struct {
+	Strategy string  `json:"strategy"`
+	Forecast string  `json:"forecast,omitempty"`
+	Restart  string  `json:"restartCost,omitempty"` // as 5m; "": none
+	Figure   string  `json:"figure"`                // eta, etaInterruptible, saving or meanWaitHours
+	Value    float64 `json:"value"`
+	Source   string  `json:"source"`
+	Measured float64 `json:"measured"` // the same figure here
+}
+
+// SweepRow is a strategy under a forecast and a restart cost, over all zones and the quoted starts.
+type SweepRow struct {
+	Strategy    string        `json:"strategy"`
+	Forecast    string        `json:"forecast,omitempty"`
+	RestartCost time.Duration `json:"restartCost,omitempty"`
+	Family      string        `json:"family"`
+	Trials      int           `json:"trials"`
+
+	Grams            float64   `json:"gramsCO2e"`
+	BaselineGrams    float64   `json:"baselineGramsCO2e"`
+	Saving           Interval  `json:"saving"`                     // mean over trials of the share of the baseline's emissions
+	Eta              *Interval `json:"eta,omitempty"`              // ratio of sums of savings, each as a share of its trial's baseline
+	EtaGrams         *Interval `json:"etaGrams,omitempty"`         // ratio of sums of savings in grams
+	EtaMean          *Interval `json:"etaMean,omitempty"`          // mean over zones of their η
+	EtaInterruptible *Interval `json:"etaInterruptible,omitempty"` // of strategies that do not suspend: what others publish
+	EtaOther         *float64  `json:"etaOther,omitempty"`         // η on the starts that are not quoted, where parameters may be chosen
+	WorstZone        string    `json:"worstZone,omitempty"`        // of least η
+	WorstEta         *float64  `json:"worstEta,omitempty"`
+
+	EnergyKWh       float64  `json:"energyKWh"`
+	Cost            float64  `json:"cost"`
+	Priced          bool     `json:"priced"`
+	AdjustedCost    *float64 `json:"adjustedCost,omitempty"` // cost and emissions at the carbon price
+	MeanWaitHours   float64  `json:"meanWaitHours"`
+	P95WaitHours    float64  `json:"p95WaitHours"` // mean over trials
+	TurnaroundHours float64  `json:"meanTurnaroundHours"`
+	Suspensions     float64  `json:"suspensionsPerJob"`
+	LostHours       float64  `json:"lostHours"`
+	Violations      int      `json:"delayViolations"`
+	Tolerated       int      `json:"tolerated"` // jobs that were late by no more than one restart
+	Unplaced        int      `json:"unplacedJobs"`
+
+	ByZone     []ZoneRow          `json:"byZone"`
+	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+}
+
+// ZoneRow is a row's figures in one zone.
+type ZoneRow struct {
+	Zone          string    `json:"zone"`
+	Grams         float64   `json:"gramsCO2e"`
+	BaselineGrams float64   `json:"baselineGramsCO2e"`
+	Saving        Interval  `json:"saving"`
+	OptimumSaving *float64  `json:"optimumSaving,omitempty"` // what the optimum of the family saves
+	Eta           *Interval `json:"eta,omitempty"`
+	MeanWaitHours float64   `json:"meanWaitHours"`
+}
+
+// Interval is a value with its interval of 95 %, which is absent where there are too few starts to tell.
+type Interval struct {
+	Value float64  `json:"value"`
+	Low   *float64 `json:"low,omitempty"`
+	High  *float64 `json:"high,omitempty"`
+}
+
+// SweepOptions say how trials are summed up.
+type SweepOptions struct {
+	Name        string
+	Baseline    string
+	Quote       string  // even or odd starts; "": all
+	CarbonPrice float64 // per tonne; 0: none
+	Seed        uint64
+	Strategies  []string // in the order in which they are shown
+	Published   []Published
+}
+
+// Which starts are quoted. The first start has the index 0.
+const (
+	QuoteAll  = "all"
+	QuoteEven = "even"
+	QuoteOdd  = "odd"
+)
+
+func (o *SweepOptions) quotes(index int) bool {
+	switch o.Quote {
+	case QuoteEven:
+		return index%2 == 0
+	case QuoteOdd:
+		return index%2 == 1
+	}
+	return true
+}
+
+// trialKey is what a trial and its baseline have in common.
+type trialKey struct {
+	zone  string
+	index int
+	seed  uint64
+}
+
+func (t *Trial) key() trialKey { return trialKey{t.Zone, t.StartIndex, t.Seed} }
+
+// rowKey tells rows apart.
+type rowKey struct {
+	strategy, forecast string
+	restart            time.Duration
+}
+
+// leastStarts is from how many starts on there is an interval.
+const leastStarts = 3
+
+// NewSweep sums trials up. Their order does not matter.
+func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
+	if len(trials) == 0 {
+		return nil, errors.New("there are no trials to compare")
+	}
+	trials = slices.Clone(trials)
+	slices.SortStableFunc(trials, func(a, b Trial) int {
+		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.StartIndex, b.StartIndex), cmp.Compare(a.Seed, b.Seed))
+	})
+	c := sweeper{options: &o, baselines: map[trialKey]*Trial{}, rows: map[rowKey][]*Trial{}}
+	for i := range trials {
+		c.take(&trials[i])
+	}
+	s := &Sweep{
+		APIVersion: sim.APIVersion, Kind: SweepKind, Name: o.Name, Baseline: o.Baseline, Trials: len(trials), Zones: c.zones, Starts: c.starts,
+		Quoted: cmp.Or(o.Quote, QuoteAll), Seed: o.Seed, CarbonPrice: o.CarbonPrice,
+	}
+	c.resample()
+	s.Resamples = len(c.drawn)
+	for _, key := range c.order() {
+		row, err := c.row(key)
+		if err != nil {
+			return nil, err
+		}
+		s.Strategies = append(s.Strategies, *row)
+	}
+	for i := range trials {
+		if trials[i].Day != nil {
+			s.days = append(s.days, trials[i])
+		}
+	}
+	s.Notes = s.notes()
+	return s, s.answer(o.Published)
+}
+
+func (s *Sweep) notes() []string {
+	notes := []string{
+		simulated,
+		fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline),
+		"eta is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums over zones and starts, each " +
+			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over starts, the same resample in every zone.",
+	}
+	if s.Quoted != QuoteAll {
+		notes = append(notes, "Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the others.")
+	}
+	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
+		notes = append(notes, "No optimum is known for these nodes, so there is no eta: it takes one node whose power is proportional to the cores in use.")
+	}
+	return notes
+}
+
+// answer looks up what published figures answer to.
+func (s *Sweep) answer(published []Published) error {
+	for _, p := range published {
+		i := slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
+			return r.Strategy == p.Strategy && r.Forecast == p.Forecast && r.RestartCost == 0
+		})
+		if i < 0 {
+			continue // this comparison leaves it out
+		}
+		row := &s.Strategies[i]
+		switch {
+		case p.Figure == "eta" && row.Eta == nil:
+			continue // nothing to save, or no optimum
+		case p.Figure == "eta":
+			p.Measured = row.Eta.Value
+		case p.Figure == "etaInterruptible" && row.EtaInterruptible == nil:
+			continue
+		case p.Figure == "etaInterruptible":
+			p.Measured = row.EtaInterruptible.Value
+		case p.Figure == "saving":
+			p.Measured = row.Saving.Value
+		case p.Figure == "meanWaitHours":
+			p.Measured = row.MeanWaitHours
+		default:
+			return fmt.Errorf("published figure %q of %s: want eta, etaInterruptible, saving or meanWaitHours", p.Figure, p.Strategy)
+		}
+		s.Published = append(s.Published, p)
+	}
+	return nil
+}
+
+// sweeper sums trials up.
+type sweeper struct {
+	options   *SweepOptions
+	baselines map[trialKey]*Trial
+	rows      map[rowKey][]*Trial
+	zones     []string
+	starts    int
+	quoted    []int   // indices of starts
+	drawn     [][]int // resamples of them
+}
+
+func (c *sweeper) take(t *Trial) {
+	key := rowKey{t.Strategy, t.Forecast, t.RestartCost}
+	c.rows[key] = append(c.rows[key], t)
+	if t.Strategy == c.options.Baseline && c.baselines[t.key()] == nil {
+		c.baselines[t.key()] = t
+	}
+	if !slices.Contains(c.zones, t.Zone) {
+		c.zones = append(c.zones, t.Zone)
+	}
+	c.starts = max(c.starts, t.StartIndex+1)
+	if c.options.quotes(t.StartIndex) && !slices.Contains(c.quoted, t.StartIndex) {
+		c.quoted = append(c.quoted, t.StartIndex)
+		slices.Sort(c.quoted)
+	}
+}
+
+// resample draws starts with replacement, the same ones for all rows and zones.
+func (c *sweeper) resample() {
+	if len(c.quoted) < leastStarts {
+		return
+	}
+	r := rand.New(rand.NewPCG(c.options.Seed, uint64(len(c.quoted))))
+	c.drawn = make([][]int, mostResamples)
+	for i := range c.drawn {
+		c.drawn[i] = make([]int, len(c.quoted))
+		for k := range c.drawn[i] {
+			c.drawn[i][k] = c.quoted[r.IntN(len(c.quoted))]
+		}
+	}
+}
+
+// order is that of the rows: as strategies were given, then by forecast and restart cost.
+func (c *sweeper) order() []rowKey {
+	var keys []rowKey
+	for key := range c.rows {
+		keys = append(keys, key)
+	}
+	at := func(name string) int {
+		if i := slices.Index(c.options.Strategies, name); i >= 0 {
+			return i
+		}
+		return len(c.options.Strategies)
+	}
+	slices.SortFunc(keys, func(a, b rowKey) int {
+		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy), cmp.Compare(a.forecast, b.forecast),
+			cmp.Compare(a.restart, b.restart))
+	})
+	return keys
+}

@@ -1,0 +1,206 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// someTrials are of two zones and five starts: the policy saves half of what can be saved in the first zone, and a quarter
+// in the second.
+func someTrials() []Trial {
+	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
+	var all []Trial
+	for z, zone := range []string{"A", "B"} {
+		for i := range 5 {
+			base := 1000 * float64(1+z) // zone B is twice as dirty
+			most := 0.1 * float64(1+i)  // share that can be saved
+			name := func(strategy, forecast string, saved float64) Trial {
+				return Trial{
+					Zone: zone, Start: begin.AddDate(0, 0, i), StartIndex: i, Strategy: strategy, Forecast: forecast, Family: NonPreemptive, Jobs: 10,
+					Grams: base * (1 - saved), Optima: map[string]float64{NonPreemptive: base * (1 - most), Interruptible: base * (1 - 2*most)},
+					EnergyKWh: 2, MeanWait: 3600 * saved, NodeEnergy: map[string]float64{"old": 1, "new": 1},
+				}
+			}
+			all = append(all, name("now", "", 0), name("wait", "perfect", most/math.Pow(2, float64(1+z))), name("wait", "naive", most/8))
+		}
+	}
+	return all
+}
+
+func sweep(t testing.TB, trials []Trial, o SweepOptions) *Sweep {
+	t.Helper()
+	s, err := NewSweep(trials, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func equal(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
+
+func TestSweepByHand(t *testing.T) {
+	s := sweep(t, someTrials(), SweepOptions{Baseline: "now", Quote: QuoteEven, Seed: 1, Strategies: []string{"now", "wait"}, CarbonPrice: 100})
+	if len(s.Strategies) != 3 || s.Strategies[0].Strategy != "now" || s.Strategies[1].Forecast != "naive" {
+		t.Fatalf("rows: %+v", s.Strategies)
+	}
+	r := &s.Strategies[2]
+	// Even starts have 0.1, 0.3 and 0.5 to save: of 0.9 in each zone 0.45 and 0.225 are saved.
+	for name, got := range map[string][2]float64{
+		"eta":         {r.Eta.Value, 0.675 / 1.8},
+		"etaGrams":    {r.EtaGrams.Value, (450 + 450) / (900.0 + 1800)},
+		"etaMean":     {r.EtaMean.Value, (0.5 + 0.25) / 2},
+		"etaOther":    {*r.EtaOther, 0.375},
+		"suspending":  {r.EtaInterruptible.Value, 0.675 / 3.6},
+		"saving":      {r.Saving.Value, 0.675 / 6},
+		"worst":       {*r.WorstEta, 0.25},
+		"zone A":      {r.ByZone[0].Eta.Value, 0.5},
+		"optimum":     {*r.ByZone[1].OptimumSaving, 0.3},
+		"wait":        {r.MeanWaitHours, 0.675 / 6},
+		"with carbon": {*r.AdjustedCost, 100 * r.Grams / 1e6},
+		"grams":       {r.BaselineGrams - r.Grams, 450 + 450},
+		"nodes":       {r.NodeEnergy["old"], 6},
+	} {
+		if !equal(got[0], got[1]) {
+			t.Errorf("%s is %v, want %v", name, got[0], got[1])
+		}
+	}
+	if r.WorstZone != "B" || r.Trials != 6 || s.Trials != 30 || s.Resamples != mostResamples {
+		t.Errorf("worst zone %s, %d of %d trials, %d resamples", r.WorstZone, r.Trials, s.Trials, s.Resamples)
+	}
+	// The share that is saved is the same at every start, so that it does not matter which are drawn.
+	if !equal(*r.Eta.Low, *r.Eta.High) || !(*r.Saving.Low < r.Saving.Value && r.Saving.Value < *r.Saving.High) {
+		t.Errorf("eta %v to %v, saving %v to %v", *r.Eta.Low, *r.Eta.High, *r.Saving.Low, *r.Saving.High)
+	}
+}
+
+// The order in which trials come, as from several workers or folders, does not matter to a single byte.
+func TestSweepIsTheSameInAnyOrder(t *testing.T) {
+	text := func(trials []Trial) string {
+		var b bytes.Buffer
+		if err := WriteSweep(&b, sweep(t, trials, SweepOptions{Baseline: "now", Seed: 7}), "json", false); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	want := text(someTrials())
+	rapid.Check(t, func(r *rapid.T) {
+		if got := text(rapid.Permutation(someTrials()).Draw(r, "trials")); got != want {
+			r.Fatal("another order gives another report")
+		}
+	})
+}
+
+func TestSweepWithoutOptimum(t *testing.T) {
+	trials := someTrials()
+	for i := range trials {
+		trials[i].Optima = nil
+	}
+	s := sweep(t, trials, SweepOptions{Baseline: "now"})
+	if r := s.Strategies[len(s.Strategies)-1]; r.Eta != nil || r.ByZone[0].Eta != nil || r.Saving.Value == 0 {
+		t.Errorf("%+v", r)
+	}
+	if !strings.Contains(strings.Join(s.Notes, " "), "no eta") {
+		t.Error("nothing says why there is no eta")
+	}
+	// Where there is nothing to save, no share of it is saved either.
+	for i := range trials {
+		trials[i].Grams, trials[i].Optima = 100, map[string]float64{NonPreemptive: 100, Interruptible: 100}
+	}
+	if r := sweep(t, trials, SweepOptions{Baseline: "now"}).Strategies[0]; r.Eta != nil || r.Saving.Value != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSweepRefuses(t *testing.T) {
+	if _, err := NewSweep(nil, SweepOptions{}); err == nil {
+		t.Error("no trials at all are compared")
+	}
+	trials := slices.DeleteFunc(someTrials(), func(t Trial) bool { return t.Strategy == "now" && t.Zone == "B" && t.StartIndex == 3 })
+	if _, err := NewSweep(trials, SweepOptions{Baseline: "now"}); err == nil || !strings.Contains(err.Error(), "no trial of the baseline now for wait in B") {
+		t.Errorf("without a baseline: %v", err)
+	}
+	_, err := NewSweep(someTrials(), SweepOptions{Baseline: "now", Published: []Published{{Strategy: "wait", Forecast: "naive", Figure: "watts"}}})
+	if err == nil || !strings.Contains(err.Error(), `"watts"`) {
+		t.Errorf("an unknown figure: %v", err)
+	}
+}
+
+func TestWriteSweepDir(t *testing.T) {
+	trials := someTrials()
+	trials[1].Day = &Day{Start: trials[1].Start, Step: time.Hour, Intensity: []float64{200, 300}, Cores: []float64{4, 0}}
+	published := []Published{{Strategy: "wait", Forecast: "naive", Figure: "eta", Value: 0.13, Source: "<a paper>"}}
+	s := sweep(t, trials, SweepOptions{Name: "test & try", Baseline: "now", CarbonPrice: 80, Published: published})
+	m := &Manifest{CommandLine: []string{"kubenergy", "compare"}}
+	dirs := [2]string{t.TempDir(), t.TempDir()}
+	var all [2][]string
+	for i, dir := range dirs {
+		var err error
+		if all[i], err = WriteSweepDir(dir, s, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, path := range all[0] {
+		one, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := os.ReadFile(all[1][i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(one, two) {
+			t.Errorf("%s is not the same when it is written again", filepath.Base(path))
+		}
+		if filepath.Ext(path) == ".png" {
+			if picture, err := png.Decode(bytes.NewReader(one)); err != nil || picture.Bounds().Dx() < 1500 {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dirs[0], "report.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"test &amp; try", "&lt;a paper&gt;", "η by zone", "default-src 'none'"} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if n := bytes.Count(page, []byte("<svg")); n != 5 || bytes.Contains(page, []byte("<script")) || bytes.Contains(page, []byte("<?xml")) {
+		t.Errorf("the page has %d drawings, or what no page may have", n)
+	}
+	var again Sweep
+	text, err := os.ReadFile(filepath.Join(dirs[0], "comparison.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &again); err != nil || again.Kind != SweepKind || len(again.Published) != 1 || again.Published[0].Measured != 0.125 {
+		t.Errorf("%v: %+v", err, again.Published)
+	}
+}
+
+func TestSweepCSVIsATable(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteSweep(&b, sweep(t, someTrials(), SweepOptions{Baseline: "now"}), "csv", false); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := slices.Index(rows[0], "meanWaitHours")
+	if len(rows) != 1+3*3 || rows[3][4] != "B" || rows[2][column] == "" || rows[2][len(rows[2])-2] != "now" {
+		t.Errorf("rows: %q", rows)
+	}
+}

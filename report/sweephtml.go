@@ -1,0 +1,154 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Manifest says what a comparison was made of, so that others can make it again.
+type Manifest struct {
+	APIVersion  string            `json:"apiVersion"`
+	Kind        string            `json:"kind"`
+	Program     string            `json:"program"` // its version
+	Go          string            `json:"go"`
+	Platform    string            `json:"platform"`
+	CommandLine []string          `json:"commandLine"`
+	Comparison  string            `json:"comparisonSHA256"` // of all that trials depend on: it is part of every trial's key
+	Inputs      map[string]string `json:"inputsSHA256"`     // by the file's name
+	Seed        uint64            `json:"seed"`             // of the resamples
+	Seeds       []uint64          `json:"seeds"`            // of the trials
+	Split       Split             `json:"parameterSplit"`
+}
+
+// ManifestKind is the kind of a [Manifest].
+const ManifestKind = "ComparisonManifest"
+
+// Split says on which starts parameters may be chosen, and on which ones figures are quoted, by their indices from 0.
+type Split struct {
+	Quoted string `json:"quoted"`
+	Starts []int  `json:"quotedStarts"`
+	Others []int  `json:"otherStarts"`
+}
+
+// WriteSweepDir writes the comparison, its manifest, a page that shows it, and every figure as SVG and PNG into dir, and
+// returns the paths.
+func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error) {
+	files := map[string][]byte{}
+	figures, err := s.figures()
+	if err != nil {
+		return nil, fmt.Errorf("drawing the comparison: %w", err)
+	}
+	page := sweepPage{Title: s.headline(), Notes: s.Notes, Command: strings.Join(m.CommandLine, " "), Program: m.Program}
+	for _, f := range figures {
+		svg, err := f.svg()
+		if err != nil {
+			return nil, fmt.Errorf("drawing %s.svg: %w", f.name, err)
+		}
+		if files[f.name+".png"], err = f.png(); err != nil {
+			return nil, fmt.Errorf("drawing %s.png: %w", f.name, err)
+		}
+		files[f.name+".svg"] = svg
+		page.Figures = append(page.Figures, pageFigure{f.caption, inline(svg)})
+	}
+	for _, c := range s.tables() {
+		page.Tables = append(page.Tables, pageTable{Title: c.title, Header: c.header, Names: c.names, Rows: c.rows})
+	}
+	var html, summary, sheet bytes.Buffer
+	if err := sweepTemplate.Execute(&html, &page); err != nil {
+		return nil, fmt.Errorf("writing the page: %w", err)
+	}
+	if err := WriteSweep(&summary, s, "json", false); err != nil {
+		return nil, fmt.Errorf("writing the summary: %w", err)
+	}
+	if err := sweepCSV(&sheet, s); err != nil {
+		return nil, fmt.Errorf("writing the sheet: %w", err)
+	}
+	manifest, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("writing the manifest: %w", err)
+	}
+	files["report.html"], files["comparison.json"], files["comparison.csv"] = html.Bytes(), summary.Bytes(), sheet.Bytes()
+	files["manifest.json"] = append(manifest, '\n')
+	var names []string
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("writing results: %w", err)
+	}
+	if paths, err = replaceAll(dir, names, files); err != nil {
+		return nil, fmt.Errorf("writing results: %w", err)
+	}
+	return paths, nil
+}
+
+// inline makes a drawing part of a page. It is our own, and its texts are escaped.
+func inline(svg []byte) template.HTML {
+	_, drawing, _ := bytes.Cut(svg, []byte("<svg"))
+	return template.HTML("<svg" + string(drawing)) //nolint:gosec // see above
+}
+
+type sweepPage struct {
+	Title, Command, Program string
+	Tables                  []pageTable
+	Figures                 []pageFigure
+	Notes                   []string
+}
+
+type pageTable struct {
+	Title  string
+	Header []string
+	Names  int
+	Rows   [][]string
+}
+
+type pageFigure struct {
+	Caption string
+	Drawing template.HTML
+}
+
+// The page loads nothing from anywhere and runs no script.
+var sweepTemplate = template.Must(template.New("comparison").Parse(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{{.Title}}</title>
+<style>
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1a1a1a; background: #fff; }
+h1 { font-size: 1.35rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; } caption { text-align: left; font-weight: 600; padding: .4rem 0; }
+th, td { padding: .3rem .7rem; border-bottom: 1px solid #ccc; text-align: right; vertical-align: bottom; white-space: pre-line; font-variant-numeric: tabular-nums; }
+.name { text-align: left; white-space: nowrap; }
+figure { margin: 2rem 0; overflow-x: auto; } figure svg { max-width: 100%; height: auto; background: #fff; } code { white-space: pre-wrap; }
+@media (prefers-color-scheme: dark) { body { color: #e8e8e8; background: #161616; } th, td { border-color: #444; } }
+</style>
+</head>
+<body>
+<h1>{{.Title}}</h1>
+{{range .Tables}}{{$names := .Names}}<div class="scroll"><table>
+{{if .Title}}<caption>{{.Title}}</caption>
+{{end}}<thead><tr>{{range $i, $h := .Header}}<th scope="col"{{if lt $i $names}} class="name"{{end}}>{{$h}}</th>{{end}}</tr></thead>
+<tbody>
+{{range .Rows}}<tr>{{range $i, $c := .}}{{if lt $i $names}}<th scope="row" class="name">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>
+{{end}}</tbody>
+</table></div>
+{{end}}
+{{range .Figures}}<figure>{{.Drawing}}<figcaption>{{.Caption}}</figcaption></figure>
+{{end}}
+<h2>Notes</h2>
+<ul>
+{{range .Notes}}<li>{{.}}</li>
+{{end}}</ul>
+<p>Made by <code>{{.Command}}</code>, KubEnergy {{.Program}}.</p>
+</body>
+</html>
+`))

@@ -1,0 +1,195 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+)
+
+// sums are what ratios are made of, over some trials.
+type sums struct {
+	trials         int
+	saved, optimum float64 // shares of the baseline
+	grams, best    float64 // saved, and by the optimum
+	suspending     float64 // share that the interruptible optimum saves
+}
+
+func (s *sums) add(o sums) {
+	s.trials += o.trials
+	s.saved += o.saved
+	s.optimum += o.optimum
+	s.grams += o.grams
+	s.best += o.best
+	s.suspending += o.suspending
+}
+
+func (s *sums) saving() float64   { return over(s.saved, float64(s.trials)) }
+func (s *sums) eta() float64      { return over(s.saved, s.optimum) }
+func (s *sums) etaGrams() float64 { return over(s.grams, s.best) }
+func (s *sums) ofOther() float64  { return over(s.saved, s.suspending) }
+
+// grid is the sums of a row by zone and by start.
+type sumGrid [][]sums
+
+// over adds up a zone, or all of them if zone is below 0, over starts.
+func (g sumGrid) over(zone int, starts []int) (all sums) {
+	for z := range g {
+		if zone >= 0 && z != zone {
+			continue
+		}
+		for _, i := range starts {
+			all.add(g[z][i])
+		}
+	}
+	return all
+}
+
+// meanEta is the mean over zones of their η.
+func (g sumGrid) meanEta(starts []int) float64 {
+	var sum float64
+	for z := range g {
+		all := g.over(z, starts)
+		sum += all.eta()
+	}
+	return sum / float64(len(g))
+}
+
+// interval is a figure of the quoted starts, and how it varies with them.
+func (c *sweeper) interval(of func(starts []int) float64) Interval {
+	i := Interval{Value: of(c.quoted)}
+	if len(c.drawn) == 0 {
+		return i
+	}
+	values := make([]float64, len(c.drawn))
+	for k, starts := range c.drawn {
+		values[k] = of(starts)
+	}
+	slices.Sort(values)
+	i.Low, i.High = new(between(values, lowTail)), new(between(values, highTail))
+	return i
+}
+
+// row sums up the trials of one strategy under one forecast and one restart cost.
+func (c *sweeper) row(key rowKey) (*SweepRow, error) {
+	row := &SweepRow{Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, NodeEnergy: map[string]float64{}}
+	cells := make(sumGrid, len(c.zones))
+	for z := range cells {
+		cells[z] = make([]sums, c.starts)
+	}
+	known := true
+	for _, t := range c.rows[key] {
+		base := c.baselines[t.key()]
+		if base == nil {
+			return nil, fmt.Errorf("there is no trial of the baseline %s for %s", c.options.Baseline, t.ID())
+		}
+		cell := sums{trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams}
+		if least, ok := t.Optima[t.Family]; ok {
+			cell.optimum, cell.best = saving(base.Grams, least), base.Grams-least
+			cell.suspending = saving(base.Grams, t.Optima[Interruptible])
+		} else {
+			known = false
+		}
+		cells[slices.Index(c.zones, t.Zone)][t.StartIndex].add(cell)
+		if c.options.quotes(t.StartIndex) {
+			row.include(t, base)
+		}
+	}
+	row.finish(c.options.CarbonPrice)
+	c.rate(row, cells, known)
+	return row, c.byZone(row, cells, known)
+}
+
+// include adds a trial's plain figures.
+func (r *SweepRow) include(t, base *Trial) {
+	r.Trials++
+	r.Family, r.Priced = t.Family, t.Priced
+	r.Grams += t.Grams
+	r.BaselineGrams += base.Grams
+	r.EnergyKWh += t.EnergyKWh
+	r.Cost += t.Cost
+	r.MeanWaitHours += t.MeanWait / 3600
+	r.P95WaitHours += t.P95Wait / 3600
+	r.TurnaroundHours += t.Turnaround / 3600
+	r.Suspensions += over(float64(t.Suspensions), float64(t.Jobs))
+	r.LostHours += t.Lost.Hours()
+	r.Violations += t.Violations
+	r.Tolerated += t.Tolerated
+	r.Unplaced += t.Unplaced
+	for name, kWh := range t.NodeEnergy {
+		r.NodeEnergy[name] += kWh
+	}
+}
+
+// finish turns sums over trials into means.
+func (r *SweepRow) finish(carbonPrice float64) {
+	n := float64(r.Trials)
+	for _, v := range []*float64{&r.MeanWaitHours, &r.P95WaitHours, &r.TurnaroundHours, &r.Suspensions} {
+		*v = over(*v, n)
+	}
+	if carbonPrice > 0 {
+		r.AdjustedCost = new(r.Cost + carbonPrice*r.Grams/1e6)
+	}
+}
+
+// rate sets savings and η over all zones.
+func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
+	everywhere := func(of func(*sums) float64) func([]int) float64 {
+		return func(starts []int) float64 {
+			all := cells.over(-1, starts)
+			return of(&all)
+		}
+	}
+	row.Saving = c.interval(everywhere((*sums).saving))
+	if all := cells.over(-1, c.quoted); !known || all.optimum <= 0 {
+		return // where nothing can be saved, no share of it can be
+	}
+	row.Eta, row.EtaGrams = new(c.interval(everywhere((*sums).eta))), new(c.interval(everywhere((*sums).etaGrams)))
+	row.EtaMean = new(c.interval(cells.meanEta))
+	if row.Family == NonPreemptive {
+		row.EtaInterruptible = new(c.interval(everywhere((*sums).ofOther)))
+	}
+	var others []int
+	for i := range c.starts {
+		if !c.options.quotes(i) {
+			others = append(others, i)
+		}
+	}
+	if other := cells.over(-1, others); other.optimum > 0 {
+		row.EtaOther = new(other.eta())
+	}
+}
+
+func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) error {
+	for z, name := range c.zones {
+		zone := ZoneRow{Zone: name}
+		trials := 0
+		for _, t := range c.rows[rowKey{row.Strategy, row.Forecast, row.RestartCost}] {
+			if t.Zone != name || !c.options.quotes(t.StartIndex) {
+				continue
+			}
+			trials++
+			zone.Grams += t.Grams
+			zone.BaselineGrams += c.baselines[t.key()].Grams
+			zone.MeanWaitHours += t.MeanWait / 3600
+		}
+		if trials == 0 {
+			return fmt.Errorf("there is no trial of %s in %s whose start is quoted", row.Strategy, name)
+		}
+		zone.MeanWaitHours /= float64(trials)
+		in := func(of func(*sums) float64) func([]int) float64 {
+			return func(starts []int) float64 {
+				all := cells.over(z, starts)
+				return of(&all)
+			}
+		}
+		zone.Saving = c.interval(in((*sums).saving))
+		if all := cells.over(z, c.quoted); known && all.optimum > 0 {
+			zone.Eta = new(c.interval(in((*sums).eta)))
+			zone.OptimumSaving = new(all.optimum / float64(all.trials))
+			if row.WorstEta == nil || zone.Eta.Value < *row.WorstEta {
+				row.WorstZone, row.WorstEta = name, new(zone.Eta.Value)
+			}
+		}
+		row.ByZone = append(row.ByZone, zone)
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/sim"
+)
+
+// The families of strategies. What may suspend running jobs can save more, so it is measured against another optimum.
+const (
+	NonPreemptive = "non-preemptive"
+	Interruptible = "interruptible"
+)
+
+// Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds, one in
+// a line, so that everything a report says follows from its trials.
+type Trial struct {
+	Zone        string        `json:"zone"`
+	Start       time.Time     `json:"start"`
+	StartIndex  int           `json:"startIndex"`
+	Seed        uint64        `json:"seed"`
+	Strategy    string        `json:"strategy"`
+	Forecast    string        `json:"forecast,omitempty"`    // "": the strategy looks at none
+	RestartCost time.Duration `json:"restartCost,omitempty"` // nanoseconds of work that are done once more at each resume
+	Family      string        `json:"family"`
+
+	Jobs       int     `json:"jobs"`
+	EnergyKWh  float64 `json:"energyKWh"`
+	Grams      float64 `json:"gramsCO2e"`
+	Cost       float64 `json:"cost"`
+	Priced     bool    `json:"priced"`
+	MeanWait   float64 `json:"meanWaitSeconds"` // between submission and finish without running
+	P95Wait    float64 `json:"p95WaitSeconds"`
+	Turnaround float64 `json:"meanTurnaroundSeconds"`
+	// The least that any schedule of a family could emit, by family; absent: not known here.
+	Optima map[string]float64 `json:"optimumGramsCO2e,omitempty"`
+
+	Suspensions int           `json:"suspensions"`
+	Lost        time.Duration `json:"lost"`            // nanoseconds of work that was done again
+	Violations  int           `json:"delayViolations"` // jobs that holds, suspensions and work done again kept from useful work for longer than allowed
+	Tolerated   int           `json:"tolerated"`       // jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	Unplaced    int           `json:"unplacedJobs"`
+
+	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
+}
+
+// Day is one day of a trial, in equal steps.
+type Day struct {
+	Start     time.Time     `json:"start"`
+	Step      time.Duration `json:"step"`
+	Intensity []float64     `json:"carbonIntensity"` // gCO2e/kWh
+	Cores     []float64     `json:"cores"`           // of running jobs
+}
+
+// ID is how people call the trial.
+func (t *Trial) ID() string {
+	id := fmt.Sprintf("%s in %s from %s", t.Strategy, t.Zone, t.Start.UTC().Format(time.RFC3339))
+	if t.Forecast != "" {
+		id += ", forecast " + t.Forecast
+	}
+	if t.RestartCost > 0 {
+		id += fmt.Sprintf(", restart cost %v", t.RestartCost)
+	}
+	return id
+}
+
+// Measure fills in what a run came to. What names the trial is the caller's.
+func (t *Trial) Measure(r *sim.Result) {
+	s := r.Scenario
+	t.Jobs, t.EnergyKWh, t.Grams, t.Cost = len(r.Outcomes), r.Energy.KWh(), float64(r.Carbon), float64(r.Cost)
+	for _, site := range s.Sites {
+		t.Priced = t.Priced || site.Price.Series != nil
+	}
+	var waits []float64
+	var turnaround float64
+	for i := range r.Outcomes {
+		o, j := &r.Outcomes[i], &s.Jobs[i]
+		if o.Placed.Node == "" {
+			t.Unplaced++
+			continue
+		}
+		var ran time.Duration
+		for _, w := range runs(o) {
+			ran += w.End.Sub(w.Start)
+		}
+		idle := o.Finish.Sub(j.Submitted) - ran
+		waits = append(waits, idle.Seconds())
+		turnaround += o.Finish.Sub(j.Submitted).Seconds()
+		t.Suspensions += o.Suspensions
+		t.Lost += o.Lost
+		t.judge(o.Overdue(j)-s.Slack, o, j)
+	}
+	t.MeanWait, t.P95Wait, t.Turnaround = mean(waits), quantile(waits, 0.95), over(turnaround, float64(len(waits)))
+	t.NodeEnergy = map[string]float64{}
+	for i := range s.Nodes {
+		name := s.Nodes[i].Profile.Name
+		if name == "" {
+			name = s.Nodes[i].Name
+		}
+		t.NodeEnergy[name] += r.NodeEnergy[i].KWh()
+	}
+}
+
+// judge counts a job that decisions kept from useful work for longer than allowed, by late.
+func (t *Trial) judge(late time.Duration, o *sim.Outcome, j *sched.Job) {
+	switch {
+	case late <= 0:
+	case o.Suspensions > 0 && late <= j.RestartCost:
+		t.Tolerated++
+	default:
+		t.Violations++
+	}
+}
+
+// runs returns when a job that was placed ran.
+func runs(o *sim.Outcome) []sched.Window {
+	if len(o.Runs) > 0 {
+		return o.Runs
+	}
+	return []sched.Window{{Start: o.Start, End: o.Finish}}
+}
+
+// ErrNoDay is what keeps a day from being drawn.
+var ErrNoDay = errors.New("the carbon intensity of that day is not known")
+
+// NewDay looks at one day of a run, from a time on.
+func NewDay(r *sim.Result, from time.Time) (*Day, error) {
+	const step, steps = 15 * time.Minute, 96
+	series := r.Scenario.Sites[0].Carbon.Series
+	if series == nil || !series.Covers(from, from.Add(steps*step)) {
+		return nil, ErrNoDay
+	}
+	d := &Day{Start: from.UTC(), Step: step, Intensity: make([]float64, steps), Cores: make([]float64, steps)}
+	for k := range d.Intensity {
+		begin := from.Add(time.Duration(k) * step)
+		d.Intensity[k] = series.Mean(begin, begin.Add(step))
+	}
+	for i := range r.Outcomes {
+		o := &r.Outcomes[i]
+		if o.Placed.Node == "" {
+			continue
+		}
+		cores := float64(r.Scenario.Jobs[i].Request.MilliCPU) / 1000
+		for _, w := range runs(o) {
+			d.add(w, cores)
+		}
+	}
+	return d, nil
+}
+
+// add counts cores that are busy during a window.
+func (d *Day) add(w sched.Window, cores float64) {
+	first := max(0, int(w.Start.Sub(d.Start)/d.Step))
+	for k := first; k < len(d.Cores); k++ {
+		begin := d.Start.Add(time.Duration(k) * d.Step)
+		if !w.End.After(begin) {
+			return
+		}
+		shared := min(w.End.Sub(begin), d.Step) - max(0, w.Start.Sub(begin))
+		d.Cores[k] += cores * max(0, shared).Seconds() / d.Step.Seconds()
+	}
+}

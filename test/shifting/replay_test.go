@@ -1,0 +1,305 @@
+// Package shifting replays GAIA's sample of PAI on real grids, job by job and without limits of capacity, to hold the
+// start-time and the suspending policies to what they are known to save.
+package shifting
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/predict"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+var shared = filepath.FromSlash("../../../shared/data")
+
+// readRows reads a table with a header, or skips the test where the data are not there.
+func readRows(t testing.TB, name string) [][]string {
+	t.Helper()
+	text, err := grid.ReadFile(filepath.Join(shared, filepath.FromSlash(name)))
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("the data are not here: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(bytes.NewReader(text))
+	r.FieldsPerRecord = -1
+	rows, err := r.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows[1:]
+}
+
+func number(t testing.TB, text string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// trace is a row of GAIA's file.
+type trace struct {
+	submitted, length time.Duration
+	cores             float64
+}
+
+func readTrace(t testing.TB) (jobs []trace) {
+	t.Helper()
+	for _, row := range readRows(t, "workload/gaia/pai_1k.csv.gz") {
+		jobs = append(jobs, trace{
+			submitted: time.Duration(number(t, row[0]) * float64(time.Second)),
+			length:    time.Duration(number(t, row[1]) * float64(time.Second)), cores: number(t, row[2]),
+		})
+	}
+	return jobs
+}
+
+// The grids that shifting was developed on; intensities are hourly.
+var zones = []string{"CISO", "ERCO", "PJM", "DE", "ES", "NL", "PL", "SE"}
+
+func readGrid(t testing.TB, zone string) *grid.Series {
+	t.Helper()
+	var values []float64
+	var start time.Time
+	for i, row := range readRows(t, "carbon/mix_weather/"+zone+"_lifecycle_emissions.csv.gz") {
+		if i == 0 {
+			at, err := time.Parse("2006-01-02 15:04", row[1][:len("2006-01-02 15:04")])
+			if err != nil {
+				at, err = time.Parse("2006-01-02 15:04", strings.Replace(row[1], " 0:", " 00:", 1)[:len("2006-01-02 15:04")])
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			start = at
+		}
+		values = append(values, number(t, row[2]))
+	}
+	series, err := grid.NewSeries(start, time.Hour, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return series
+}
+
+// The published set-up: jobs of two hours or more are submitted to the queue of long ones, which waits for longer.
+const (
+	longFrom  = 2 * time.Hour
+	waitShort = 6 * time.Hour
+	waitLong  = 24 * time.Hour
+	year      = 8760 * time.Hour // the last one of every grid is replayed
+
+	lastOffset = 8000
+)
+
+// offsets are the beginnings of a replay, in hours of the last year of a grid.
+func offsets(first, step int) (hours []int) {
+	for h := first; h <= lastOffset; h += step {
+		hours = append(hours, h)
+	}
+	return hours
+}
+
+// submitted returns the jobs of the trace, begun at an instant. Their Duration is the true one.
+func submitted(jobs []trace, at time.Time, interruptible bool, restart time.Duration) []sched.Job {
+	all := make([]sched.Job, len(jobs))
+	for i, row := range jobs {
+		j := sched.Job{
+			ID: strconv.Itoa(i), Submitted: at.Add(row.submitted), Duration: row.length, Queue: "short", AllowedDelay: waitShort,
+			Request: sched.Resources{MilliCPU: int64(1000 * row.cores)}, Interruptible: interruptible, RestartCost: restart,
+		}
+		if row.length >= longFrom {
+			j.Queue, j.AllowedDelay = "long", waitLong
+		}
+		all[i] = j
+	}
+	return all
+}
+
+// foresight is what is known of a grid at an instant.
+type foresight func(now time.Time) grid.Signal
+
+func perfect(series *grid.Series) foresight {
+	return func(time.Time) grid.Signal { return grid.Signal{Series: series} }
+}
+
+// outcome is what became of all jobs.
+type outcome struct {
+	carbon      float64 // intensity × cores × seconds
+	wait        time.Duration
+	suspensions int
+	late        time.Duration // the worst excess over the allowed delay
+}
+
+// running is the state of a job in the replay.
+type running struct {
+	job    sched.Job // as the strategy sees it
+	length time.Duration
+	at     time.Time // simulated so far
+	runs   bool
+	begun  bool
+	until  time.Time // when it is asked again; zero: never
+	repeat time.Duration
+}
+
+// replay plays jobs under a strategy. Every hour the learner takes notice of what has happened; nil: lengths are told.
+func replay(t testing.TB, strategy *sched.Greedy, truth *grid.Series, ahead foresight, jobs []sched.Job, learner predict.Learner) (o outcome) {
+	t.Helper()
+	site := &sched.Site{Name: "site"}
+	snapshot := &sched.Snapshot{Queue: make([]sched.Job, 1), Sites: []*sched.Site{site}}
+	var active []*running
+	next := 0
+	for hour := jobs[0].Submitted.Truncate(time.Hour); next < len(jobs) || len(active) > 0; hour = hour.Add(time.Hour) {
+		if learner != nil {
+			learner.Refresh(hour, func(yield func(*sched.Job, time.Duration) bool) {
+				for _, r := range active {
+					if r.begun && !yield(&r.job, r.job.Done) {
+						return
+					}
+				}
+			})
+		}
+		end := hour.Add(time.Hour)
+		for ; next < len(jobs) && jobs[next].Submitted.Before(end); next++ {
+			j := jobs[next]
+			r := &running{job: j, length: j.Duration, at: j.Submitted, until: j.Submitted}
+			active = append(active, r)
+		}
+		site.Carbon = ahead(hour)
+		left := active[:0]
+		for _, r := range active {
+			if !r.play(snapshot, strategy, truth, learner, end, &o) {
+				left = append(left, r)
+			}
+		}
+		active = left
+	}
+	return o
+}
+
+// play plays a job until the end of an hour and reports whether it is done.
+func (r *running) play(s *sched.Snapshot, strategy *sched.Greedy, truth *grid.Series, learner predict.Learner, end time.Time, o *outcome) (done bool) {
+	j := &r.job
+	for r.at.Before(end) {
+		if !r.until.IsZero() && !r.at.Before(r.until) {
+			r.ask(s, strategy, learner, o)
+		}
+		to := end
+		if !r.until.IsZero() && r.until.Before(to) {
+			to = r.until
+		}
+		if r.runs {
+			if finish := r.at.Add(r.repeat + r.length - j.Done); !finish.After(to) {
+				to, done = finish, true
+			}
+			o.carbon += float64(j.Request.MilliCPU) / 1000 * truth.Integral(r.at, to)
+			worked := to.Sub(r.at)
+			again := min(worked, r.repeat)
+			r.repeat -= again
+			j.Done += worked - again
+		}
+		r.at = to
+		if done {
+			idle := to.Sub(j.Submitted) - r.length
+			o.wait += idle
+			o.late = max(o.late, idle-j.AllowedDelay)
+			if learner != nil {
+				learner.Ended(j, r.length)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (r *running) ask(s *sched.Snapshot, strategy *sched.Greedy, learner predict.Learner, o *outcome) {
+	j := &r.job
+	j.Running = r.runs
+	if learner != nil && !strategy.Clairvoyant() {
+		learner.Expect(j)
+	} else {
+		j.Duration = r.length
+	}
+	s.Now, s.Queue[0] = r.at, *j
+	d := strategy.Plan(s)[0]
+	if d.Held(s.Now) && j.Slack(s.Now) > 0 {
+		if r.runs {
+			o.suspensions++
+		}
+		r.runs, r.until = false, d.Window.Start
+		if d.Again.IsZero() { // released then, once and for all
+			j.Released = true
+		} else if d.Again.Before(r.until) {
+			r.until = d.Again
+		}
+		return
+	}
+	if !r.runs && r.begun {
+		r.repeat += j.RestartCost
+	}
+	r.runs, r.begun, r.until = true, true, d.Again
+}
+
+// bestInterruptible and bestStart are what somebody who knows everything emits.
+func bestInterruptible(truth *grid.Series, j *sched.Job) float64 {
+	type piece struct{ rate, seconds float64 }
+	var pieces []piece
+	from, until := j.Submitted, j.Submitted.Add(j.AllowedDelay+j.Duration)
+	for t := range truth.Steps(from, until) {
+		pieces = append(pieces, piece{truth.At(from), t.Sub(from).Seconds()})
+		from = t
+	}
+	if from.Before(until) {
+		pieces = append(pieces, piece{truth.At(from), until.Sub(from).Seconds()})
+	}
+	slices.SortFunc(pieces, func(a, b piece) int {
+		if a.rate < b.rate {
+			return -1
+		}
+		return 1
+	})
+	sum, left := 0.0, j.Duration.Seconds()
+	for _, p := range pieces {
+		used := min(left, p.seconds)
+		sum += p.rate * used
+		left -= used
+	}
+	return sum
+}
+
+func bestStart(truth *grid.Series, j *sched.Job) float64 {
+	latest := j.Submitted.Add(j.AllowedDelay)
+	least := min(truth.Integral(j.Submitted, j.Submitted.Add(j.Duration)), truth.Integral(latest, latest.Add(j.Duration)))
+	for t := range truth.Steps(j.Submitted, latest) {
+		least = min(least, truth.Integral(t, t.Add(j.Duration)))
+	}
+	for t := range truth.Steps(j.Submitted.Add(j.Duration), latest.Add(j.Duration)) {
+		least = min(least, truth.Integral(t.Add(-j.Duration), t))
+	}
+	return least
+}
+
+// optima are what the jobs emit if nobody shifts them, and if somebody does who knows everything.
+type optima struct{ unshifted, interruptible, start float64 }
+
+func optimaOf(truth *grid.Series, jobs []sched.Job) (o optima) {
+	for i := range jobs {
+		j := &jobs[i]
+		cores := float64(j.Request.MilliCPU) / 1000
+		o.unshifted += cores * truth.Integral(j.Submitted, j.Submitted.Add(j.Duration))
+		o.interruptible += cores * bestInterruptible(truth, j)
+		o.start += cores * bestStart(truth, j)
+	}
+	return o
+}
