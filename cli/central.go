@@ -341,7 +341,7 @@ func (c *central) proxyRefusal(status int, object *metav1.Status) string {
 		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in namespace %s, or use --server (%s)",
 			centralService, c.namespace, text)
 	case http.StatusServiceUnavailable:
-		return "the API server's proxy does not reach the central unit: " + text
+		return "the API server's proxy does not reach the central unit; name its address with --server: " + text
 	}
 	return fmt.Sprintf("the API server answered %d: %s", status, text)
 }

@@ -195,6 +195,10 @@ func TestTop(t *testing.T) {
 	if code, stdout, stderr := c.run(t, withToken, "top", "nodes"); code != 0 || stdout != "" || !strings.Contains(stderr, "Nobody has told") {
 		t.Errorf("without nodes: %d, %q, %q", code, stdout, stderr)
 	}
+	c.answers["/api/v1/pods"] = api.PodsPower{}
+	if code, _, stderr := c.run(t, withToken, "top", "pod", "-A"); code != 0 || !strings.Contains(stderr, "kubenergy report --group-by=pod") {
+		t.Errorf("without pods, in the singular: %d, %q", code, stderr)
+	}
 }
 
 // A token that is good for the central unit alone is shown to it; the caller's own, with which all of the cluster can be
@@ -278,7 +282,7 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, withToken, "is not installed: there is no service kubenergy-controller in namespace kubenergy-system"},
-		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken, "does not reach the central unit"},
+		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken, "does not reach the central unit; name its address with --server"},
 		{"no way through", func(c *centralUnit) { c.refuse["proxy"] = 403 }, withToken, "ask for the right to get services/proxy of https:kubenergy-controller:api"},
 		{"no right", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken, "the central unit refuses: you lack list energy"},
 		{"no such token", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken, "does not accept the token"},

@@ -3,7 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +46,8 @@ func (f *clusterFlags) config(t terminal) (config *rest.Config, namespace string
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err = loader.ClientConfig()
 	switch {
+	case clientcmd.IsEmptyConfig(err) && t.getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
+		return nil, "", usageError{fmt.Errorf("no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig", t.getenv("KUBECONFIG"))}
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "", usageError{errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG")}
 	case err != nil:
@@ -64,6 +69,13 @@ func clients(config *rest.Config) (kubernetes.Interface, error) {
 		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
 	return client, nil
+}
+
+func anyExists(paths []string) bool {
+	return slices.ContainsFunc(paths, func(path string) bool {
+		_, err := os.Stat(path)
+		return !errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // kubeconfigs are the files that kubectl would read.

@@ -14,7 +14,11 @@ const foldLate = 15 * time.Minute
 func (d *doctor) lookAtCentral(ctx context.Context) {
 	c, err := throughProxy(ctx, d.config, d.namespace, "", d.now)
 	if err != nil {
-		d.say(statusWarn, "use a kubeconfig with a token, or ask for the right", "the central unit cannot be asked: %s", oneLine(err))
+		hint := "use a kubeconfig with a token, or ask for the right"
+		if _, none := errors.AsType[*noTokenError](err); !none || ctx.Err() != nil { // it is not the right that is missing
+			hint = "ask again when the API server answers"
+		}
+		d.say(statusWarn, hint, "the central unit cannot be asked: %s", oneLine(err))
 		return
 	}
 	var holds struct {

@@ -285,7 +285,7 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 		d.say(statusWarn, "look for a binding that somebody added", "%s may %s, and needs none of it", account, strings.Join(exceeds, ", "))
 	}
 	if len(lacks)+len(exceeds) == 0 {
-		d.ok("%s may do what it must, and neither read secrets nor create or delete work", account)
+		d.ok("%s may do what it must, and neither read secrets nor create or delete work across namespaces", account)
 	}
 	return true
 }

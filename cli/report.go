@@ -90,17 +90,28 @@ compared (--group-by strategy), or with --savings; they need the decisions that 
 	return cmd
 }
 
-// query checks the flags and says what is asked for.
-func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, error) {
+// format says in which format the report is, by the flag or else by the file.
+func (f *reportFlags) format(cmd *cobra.Command) error {
 	ending := strings.TrimPrefix(filepath.Ext(f.out), ".")
 	if !cmd.Flags().Changed("output") && slices.Contains([]string{"csv", "json", "html"}, ending) {
 		f.output = ending
 	}
+	if !cmd.Flags().Changed("output") && !slices.Contains([]string{"", "csv", "json", "html", "txt"}, ending) {
+		return fmt.Errorf("--out %s: no format ends in .%s: want .csv, .json or .html, or give -o", f.out, ending)
+	}
 	if err := report.CheckStatementFormat(f.output); err != nil {
-		return nil, err
+		return err
 	}
 	if f.output == "html" && f.out == "" {
-		return nil, errors.New("-o html goes with --out FILE")
+		return errors.New("-o html goes with --out FILE")
+	}
+	return nil
+}
+
+// query checks the flags and says what is asked for.
+func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, error) {
+	if err := f.format(cmd); err != nil {
+		return nil, err
 	}
 	q := &ledger.Query{Namespaces: f.namespaces, Limit: f.limit}
 	var err error
@@ -321,7 +332,8 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, m
 	}
 	if len(e.Records) == 0 {
 		if savings {
-			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings.")
+			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
+				"If there should be some, the scheduler's log says whether it can tell them to the central unit, and its metric kubenergy_records_total how many it told.")
 		}
 		return nil, missing, nil
 	}

@@ -69,8 +69,9 @@ func newTop(t terminal) *cobra.Command {
 func newTopOf(t terminal, kind string) *cobra.Command {
 	var f topFlags
 	cmd := &cobra.Command{
-		Use:   kind,
-		Short: "Show what " + kind + " draw now, with source, quality and age",
+		Use:     kind,
+		Aliases: []string{strings.TrimSuffix(kind, "s")},
+		Short:   "Show what " + kind + " draw now, with source, quality and age",
 		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and its age. What is older than
 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what a model of the hardware contradicts.`,
 		Args: noArguments,
@@ -189,7 +190,11 @@ func (d *drawn) age() string {
 
 func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintf(t.err, "Nobody has told what %s draw: is there an agent, or a meter?\n", kind)
+		text := "Nobody has told what nodes draw: is there an agent, or a meter?"
+		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
+			text = "Nobody has told what these pods draw: only agents do so live. What was booked for pods, estimates too, is in kubenergy report --group-by=pod."
+		}
+		_, err := fmt.Fprintln(t.err, text)
 		return err
 	}
 	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)

@@ -43,6 +43,7 @@ func (c *component) stop() error {
 
 // wait calls ready until it reports true, the component ends, or ctx does.
 func (c *component) wait(ctx context.Context, ready func(context.Context) bool) error {
+	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	tick := newTicker()
@@ -52,6 +53,9 @@ func (c *component) wait(ctx context.Context, ready func(context.Context) bool) 
 		case <-c.done:
 			return cmp.Or(c.err, errEnded)
 		case <-ctx.Done():
+			if outer.Err() == nil {
+				return fmt.Errorf("waiting for %s: not ready after %v, try again when the machine is less busy: %w", c.name, readyTimeout, context.Cause(ctx))
+			}
 			return fmt.Errorf("waiting for %s: %w", c.name, context.Cause(ctx))
 		case <-tick.C:
 		}

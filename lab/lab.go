@@ -29,9 +29,9 @@ var (
 
 const (
 	pollInterval = 20 * time.Millisecond
-	// readyTimeout bounds each component's start; on a loaded machine of two cores the slowest takes
-	// a tenth of it.
-	readyTimeout = 2 * time.Minute
+	// readyTimeout bounds each component's start. Alone on two cores the slowest takes some ten seconds; beside
+	// compilers it was seen to take more than two minutes.
+	readyTimeout = 5 * time.Minute
 )
 
 func newTicker() *time.Ticker { return time.NewTicker(pollInterval) }

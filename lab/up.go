@@ -147,7 +147,8 @@ func CloudNodes() []NodeSpec {
 func (c *Cluster) printStock(out io.Writer, binaries string) {
 	fmt.Fprintf(out, "%d nodes and the stock scheduler are ready; KubEnergy is not installed.\n\n", len(CloudNodes()))
 	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", c.Kubeconfig())
-	fmt.Fprintf(out, "  helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace --wait\n\n")
+	fmt.Fprintf(out, "  helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n"+
+		"      --set zone=DE,ledger.persistence.enabled=false --wait\n\n") // there are no volumes here
 	fmt.Fprintf(out, "`kubenergy-lab kubectl` is kubectl. KubEnergy's pods run as processes from %s\n", binaries)
 	fmt.Fprintf(out, "and log to %s. Interrupt to stop.\n", filepath.Join(c.PodsDir(), "logs"))
 }

@@ -182,6 +182,9 @@ func (s *Statement) save(c *Comparison) {
 func (s *Statement) explain() {
 	note := func(text string) { s.Notes = append(s.Notes, text) }
 	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
+	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {
+		note("– stands where there is no such value, as for idle nodes, systems and what nobody knows, which are of no pod; or of pods without that label.")
+	}
 	if s.Total.UnchartedShare > 0 {
 		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity: its emissions are not in here.")
 	}

@@ -3,7 +3,9 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,6 +126,11 @@ func significant(v float64) string {
 		return fmt.Sprintf("%.1f", v)
 	case a >= 10:
 		return fmt.Sprintf("%.2f", v)
+	}
+	if a := max(v, -v); a > 0 && a < 0.1 {
+		// A share of a minute of one node is a few millionths of a kilowatt-hour: 0.000 would say that it was nothing.
+		const digits, most = 3, 9
+		return strconv.FormatFloat(v, 'f', min(most, digits-1-int(math.Floor(math.Log10(a)))), 64)
 	}
 	return fmt.Sprintf("%.3f", v)
 }

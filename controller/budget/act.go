@@ -131,7 +131,11 @@ func sentence(c *budgetCase, t *v1alpha1.BudgetActionTaken) string {
 	if !c.period.to.IsZero() {
 		of = "the period that ends " + c.period.to.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%.4g%% of the budget for %s is used; %s at %d%%", t.Percent, of, t.Do, t.At)
+	amount := ""
+	if c.use != nil { // else it goes on with what was begun, and knows no more than what was noted
+		amount = ", " + c.use.used(&c.budget.Spec.Limits)
+	}
+	return fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
 }
 
 // event writes an event, once: who comes second finds it there.

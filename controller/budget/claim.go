@@ -83,7 +83,7 @@ func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudget
 		return s
 	}
 	s.AsOf = stamp(c.use.asOf)
-	s.Percent = rounded(c.use.percent(&b.Spec.Limits))
+	s.Percent = tenths(c.use.percent(&b.Spec.Limits))
 	c.use.tell(s, &b.Spec.Limits)
 	s.Exhausted = s.Percent >= whole
 	return s

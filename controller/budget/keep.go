@@ -306,7 +306,7 @@ func (e *Engine) tellOwn(a *allowance, actions []v1alpha1.BudgetAction, now time
 
 // tellOf does it, and writes down that it is done.
 func (e *Engine) tellOf(ctx context.Context, a *allowance, actions []v1alpha1.BudgetAction, now time.Time) {
-	text := fmt.Sprintf("%.4g%% of its energy budget %s is used: %.6f kWh", a.percent(), a.budget, a.use.kWh())
+	text := fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.budget, a.use.used(&a.limits))
 	var done []string
 	for _, x := range actions {
 		key := a.key(&x)

@@ -109,6 +109,28 @@ func rounded(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
+// tenths keeps one digit of a percentage, for people. It rounds down, so that no threshold is said to be reached before it is;
+// what a float is short of an exact share does not count.
+func tenths(percent float64) float64 {
+	const ten = 10
+	return math.Floor(rounded(percent*ten)) / ten
+}
+
+// used names the limit of which most is used, and how much of it is.
+func (u *use) used(l *v1alpha1.BudgetLimits) string {
+	all := u.ratios(l)
+	if len(all) == 0 {
+		return ""
+	}
+	switch slices.MaxFunc(all, func(a, b ratio) int { return cmp.Compare(a.ratio, b.ratio) }).resource {
+	case "carbon":
+		return fmt.Sprintf("%.4g of %v gCO2e", u.carbon(l), *l.CarbonGrams)
+	case "cost":
+		return fmt.Sprintf("%.4g of %v %s", u.Costs[l.Cost.Currency].Money(), l.Cost.Amount, l.Cost.Currency)
+	}
+	return fmt.Sprintf("%.4g of %v kWh", u.kWh(), *l.EnergyKWh)
+}
+
 // unsaid names what a limit says nothing about, though it was used: emissions by another signal, money in another currency,
 // and what nobody knows.
 func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {

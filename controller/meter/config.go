@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -93,12 +94,39 @@ func Load(path string) (Config, error) {
 func Parse(text []byte) (Config, error) {
 	var c Config
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		return Config{}, err
+		return Config{}, cmp.Or(entryError(text), err)
 	}
 	if err := c.complete(); err != nil {
 		return Config{}, err
 	}
 	return c, nil
+}
+
+// entryError names the entries of a file that cannot be read: the error of the whole does not say where it is. nil: it is
+// none of them alone.
+func entryError(text []byte) error {
+	var file struct {
+		Meters []map[string]any `json:"meters"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Meters) > maxMeters {
+		return nil
+	}
+	var errs []error
+	for i, entry := range file.Meters {
+		alone, err := yaml.Marshal(entry)
+		if err == nil {
+			err = yaml.UnmarshalStrict(alone, new(Entry))
+		}
+		if err == nil {
+			continue
+		}
+		name, _ := entry["name"].(string)
+		if name == "" {
+			name, _ = entry["node"].(string)
+		}
+		errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, name, err))
+	}
+	return errors.Join(errs...)
 }
 
 // complete fills in what entries do not say, and checks them.

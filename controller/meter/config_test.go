@@ -97,6 +97,10 @@ func TestConfigErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) {
 		t.Errorf("does not say which: %v", err)
 	}
+	_, err = Parse([]byte("meters: [{" + good + "}, {node: m, kind: shelly2, url: 'http://y', pue: 1.2}, {name: left, node: m, interval: soon}]"))
+	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) || !strings.Contains(err.Error(), `"pue"`) || !strings.Contains(err.Error(), `meters[2] ("left")`) {
+		t.Errorf("does not say which entry has an unknown key: %v", err)
+	}
 	if _, err := Parse([]byte("meters: [" + strings.Repeat("{},", maxMeters+1) + "]")); err == nil || len(err.Error()) > 200 {
 		t.Errorf("too many: %.300v", err)
 	}

@@ -3,7 +3,9 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +16,9 @@ const private = 0o600
 // however it does.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, private)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("opening the ledger: there is no folder %s: %w", filepath.Dir(path), fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("locking the ledger: %w", err)
 	}

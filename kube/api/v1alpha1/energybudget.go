@@ -194,7 +194,7 @@ type EnergyBudgetStatus struct {
 	Used *BudgetUse `json:"used,omitempty"`
 	// Of a budget per workload: that of the workload that used most of it.
 	// +optional
-	Percent float64 `json:"percent,omitempty"`
+	Percent float64 `json:"percent"`
 	// Share of the energy that comes from a model and not from a meter.
 	// +optional
 	EstimatedShare float64 `json:"estimatedShare,omitempty"`
