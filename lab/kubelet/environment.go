@@ -33,19 +33,32 @@ func (p *pod) command(ctx context.Context, c *corev1.Container, program string) 
 	}
 	lookup := expansion.MappingFuncFor(env)
 	for i, arg := range args {
-		args[i] = mounts.rewrite(p.ports.rewrite(expansion.Expand(arg, lookup)))
+		if args[i], err = p.rewrite(expansion.Expand(arg, lookup), mounts); err != nil {
+			return nil, err
+		}
 	}
 	cmd := exec.Command(program, p.withServing(args, account != "")...)
 	cmd.Dir = p.dir
 	// Nothing of this process' own environment: a container has none of it either.
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + p.dir, "TMPDIR=" + filepath.Join(p.dir, "tmp")}
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		cmd.Env = append(cmd.Env, name+"="+mounts.rewrite(p.ports.rewrite(env[name])))
+		value, err := p.rewrite(env[name], mounts)
+		if err != nil {
+			return nil, err
+		}
+		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	if account != "" {
 		cmd.Env = append(cmd.Env, "KUBECONFIG="+p.kubeconfig())
 	}
 	return cmd, nil
+}
+
+// rewrite replaces what means something else on this machine than in a container. Services come after ports: what stands
+// for one of them looks like an address to listen on.
+func (p *pod) rewrite(text string, mounts mounts) (string, error) {
+	text, err := p.kubelet.services.rewrite(p.ports.rewrite(text))
+	return mounts.rewrite(text), err
 }
 
 // withServing adds what a component of Kubernetes that serves TLS needs outside a container: to listen on no other

@@ -36,8 +36,9 @@ type Options struct {
 // kubelet carries out all pods of all nodes that its options name.
 type kubelet struct {
 	Options
-	starter *starter
-	running sync.WaitGroup
+	starter  *starter
+	services *services
+	running  sync.WaitGroup
 
 	mu   sync.Mutex
 	pods map[types.UID]*pod
@@ -47,6 +48,9 @@ type kubelet struct {
 func Run(ctx context.Context, o Options) error {
 	k := &kubelet{Options: o, starter: newStarter(), pods: map[types.UID]*pod{}}
 	defer k.starter.stop()
+	// Independent of ctx: processes may use them as long as they run.
+	k.services = newServices(context.WithoutCancel(ctx), k.targets, k.Log)
+	defer k.services.stop()
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTweakListOptions(func(l *metav1.ListOptions) {
 		l.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 	}))

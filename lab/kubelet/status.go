@@ -168,16 +168,22 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 		InitContainerStatuses: s.statuses(p.Spec.InitContainers, true),
 		ContainerStatuses:     s.statuses(p.Spec.Containers, false),
 	}
-	ready := s.initDone && !s.final
-	for i := range status.ContainerStatuses {
-		ready = ready && status.ContainerStatuses[i].Ready
-	}
+	ready := s.ready(p)
 	for kind, value := range map[corev1.PodConditionType]bool{
 		corev1.PodInitialized: s.initDone, corev1.ContainersReady: ready, corev1.PodReady: ready, corev1.PodReadyToStartContainers: !s.final,
 	} {
 		status.Conditions = append(status.Conditions, condition(p, kind, value, status.Phase))
 	}
 	return status
+}
+
+// ready reports whether all containers run and say that they are ready.
+func (s *state) ready(p *corev1.Pod) bool {
+	ready := s.initDone && !s.final
+	for i := range p.Spec.Containers {
+		ready = ready && s.containers[p.Spec.Containers[i].Name].ready
+	}
+	return ready
 }
 
 // condition keeps the time of its last change.

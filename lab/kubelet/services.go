@@ -1,0 +1,272 @@
+package kubelet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+const (
+	// A connection to a Service waits that long for a ready pod: that of a restarted one is back by then.
+	findFor   = 5 * time.Second
+	findEvery = 250 * time.Millisecond
+	// dialFor is long for a port of this machine.
+	dialFor = 2 * time.Second
+	// mostConnections of one port of a Service; others wait to be accepted.
+	mostConnections = 128
+)
+
+// A port of a Service as URLs and addresses name it. The byte before says that the name begins there: a name with more
+// parts is not that of a Service. The short form without "svc" is left alone, for it may be any host of the Internet.
+var serviceAddress = regexp.MustCompile(`(^|[^A-Za-z0-9._-])([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?:([1-9][0-9]{0,4})\b`)
+
+// servicePort is one port of one Service.
+type servicePort struct {
+	service types.NamespacedName
+	port    int32
+}
+
+func (s servicePort) String() string { return fmt.Sprintf("%s:%d", s.service, s.port) }
+
+// services are the ports of this machine that stand for those of Services which pods have named.
+type services struct {
+	// targets are the ports of this machine of all ready pods behind a port of a Service.
+	targets func(context.Context, servicePort) ([]int, error)
+	log     *slog.Logger
+
+	ctx     context.Context // of all connections
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu   sync.Mutex
+	here map[servicePort]int
+}
+
+func newServices(ctx context.Context, targets func(context.Context, servicePort) ([]int, error), log *slog.Logger) *services {
+	s := &services{targets: targets, log: log, here: map[servicePort]int{}}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s
+}
+
+// stop closes all ports and connections and returns when nothing of them runs any more. No text may be rewritten then.
+func (s *services) stop() {
+	s.cancel()
+	s.running.Wait()
+}
+
+// rewrite replaces each port of a Service in a text by the port of this machine that stands for it.
+func (s *services) rewrite(text string) (string, error) {
+	var b strings.Builder
+	end := 0
+	for _, m := range serviceAddress.FindAllStringSubmatchIndex(text, -1) {
+		port, err := strconv.ParseUint(text[m[8]:m[9]], 10, 16)
+		if err != nil {
+			continue // no port has such a number
+		}
+		name := types.NamespacedName{Name: text[m[4]:m[5]], Namespace: text[m[6]:m[7]]}
+		here, err := s.listen(servicePort{name, int32(port)})
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(text[end:m[4]])
+		// By name, because certificates say localhost and seldom 127.0.0.1.
+		fmt.Fprintf(&b, "localhost:%d", here)
+		end = m[1]
+	}
+	b.WriteString(text[end:])
+	return b.String(), nil
+}
+
+// listen returns the port of this machine that stands for one of a Service. The Service need not exist yet.
+func (s *services) listen(of servicePort) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if here, ok := s.here[of]; ok {
+		return here, nil
+	}
+	l, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		return 0, fmt.Errorf("choosing a port for Service %s: %w", of, err)
+	}
+	here := l.Addr().(*net.TCPAddr).Port
+	s.here[of] = here
+	s.running.Go(func() { s.serve(l, of) })
+	s.log.Info("A port stands for that of a Service", "service", of.String(), "port", here)
+	return here, nil
+}
+
+// serve takes connections until all must end.
+func (s *services) serve(l net.Listener, of servicePort) {
+	detach := context.AfterFunc(s.ctx, func() { l.Close() })
+	defer detach()
+	defer l.Close()
+	places := make(chan struct{}, mostConnections)
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case places <- struct{}{}:
+		}
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no descriptor is free, or the caller has gone
+			<-places
+			s.log.Warn("Taking a connection to a Service", "service", of.String(), "error", err)
+			s.sleep(findEvery)
+			continue
+		}
+		s.running.Go(func() {
+			defer func() { <-places }()
+			s.forward(conn.(*net.TCPConn), of)
+		})
+	}
+}
+
+// forward connects a caller with a pod until either has enough.
+func (s *services) forward(caller *net.TCPConn, of servicePort) {
+	defer caller.Close()
+	pod, err := s.connect(of)
+	if err != nil {
+		if s.ctx.Err() == nil {
+			s.log.Warn("A connection to a Service leads nowhere", "service", of.String(), "error", err)
+		}
+		return
+	}
+	defer pod.Close()
+	closeBoth := func() {
+		caller.Close()
+		pod.Close()
+	}
+	detach := context.AfterFunc(s.ctx, closeBoth)
+	defer detach()
+	var back sync.WaitGroup
+	back.Go(func() { pass(caller, pod, closeBoth) })
+	pass(pod, caller, closeBoth)
+	back.Wait()
+}
+
+// pass hands on what comes, and its end: the other direction may go on after that.
+func pass(to, from *net.TCPConn, closeBoth func()) {
+	_, err := io.Copy(to, from)
+	if err == nil {
+		err = to.CloseWrite()
+	}
+	if err != nil {
+		closeBoth()
+	}
+}
+
+// connect finds a ready pod that answers.
+func (s *services) connect(of servicePort) (*net.TCPConn, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, findFor)
+	defer cancel()
+	for {
+		conn, err := s.dial(ctx, of)
+		if err == nil {
+			return conn, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(findEvery):
+		}
+	}
+}
+
+// dial tries all ready pods once, in any order, as a Service spreads its connections.
+func (s *services) dial(ctx context.Context, of servicePort) (*net.TCPConn, error) {
+	targets, err := s.targets(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	err = errors.New("no ready pod is behind it")
+	dialer := net.Dialer{Timeout: dialFor}
+	for _, i := range rand.Perm(len(targets)) {
+		var conn net.Conn
+		if conn, err = dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(targets[i]))); err == nil {
+			return conn.(*net.TCPConn), nil
+		}
+	}
+	return nil, err
+}
+
+func (s *services) sleep(d time.Duration) {
+	select {
+	case <-s.ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// targets are the ports of this machine of the ready pods that a Service selects.
+func (k *kubelet) targets(ctx context.Context, of servicePort) ([]int, error) {
+	service, err := k.Client.CoreV1().Services(of.service.Namespace).Get(ctx, of.service.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	target, ok := targetPort(service, of.port)
+	if !ok {
+		return nil, fmt.Errorf("the Service has no TCP port %d", of.port)
+	}
+	if len(service.Spec.Selector) == 0 {
+		return nil, errors.New("the Service selects no pods")
+	}
+	selector := labels.SelectorFromSet(service.Spec.Selector)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var targets []int
+	for _, p := range k.pods {
+		if port, ok := p.behind(service.Namespace, selector, target); ok {
+			targets = append(targets, port)
+		}
+	}
+	return targets, nil
+}
+
+// targetPort is the pods' port that a Service's port stands for.
+func targetPort(service *corev1.Service, port int32) (intstr.IntOrString, bool) {
+	for _, p := range service.Spec.Ports {
+		if p.Port != port || p.Protocol != "" && p.Protocol != corev1.ProtocolTCP {
+			continue
+		}
+		if p.TargetPort == (intstr.IntOrString{}) {
+			return intstr.FromInt32(port), true
+		}
+		return p.TargetPort, true
+	}
+	return intstr.IntOrString{}, false
+}
+
+// behind returns the port of this machine of a pod that a Service selects and that is ready.
+func (p *pod) behind(namespace string, selector labels.Selector, target intstr.IntOrString) (int, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.latest.Namespace != namespace || !selector.Matches(labels.Set(p.latest.Labels)) {
+		return 0, false
+	}
+	if p.term.Err() != nil || !p.state.ready(p.latest) {
+		return 0, false
+	}
+	for i := range p.latest.Spec.Containers {
+		if port, err := p.ports.probed(&p.latest.Spec.Containers[i], target); err == nil {
+			return port, true
+		}
+	}
+	return 0, false
+}
