@@ -153,7 +153,7 @@ func (f *comparisonFile) chooseStarts(text string) error {
 	if text == "" {
 		text = fmt.Sprintf("0-%d", f.Starts.Count-1)
 	}
-	for _, part := range strings.Split(text, ",") {
+	for part := range strings.SplitSeq(text, ",") {
 		low, high, both := strings.Cut(part, "-")
 		if !both {
 			high = low

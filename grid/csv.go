@@ -151,17 +151,26 @@ func (r *csvReader) columns(header []string) error {
 		return err
 	}
 	r.value = slices.Index(header, r.name)
+	return r.unit()
+}
+
+// unit finds out from a column's name what its values are.
+func (r *csvReader) unit() error {
 	r.scale = 1
 	unit := strings.ToLower(r.name)
-	if r.options.Price && strings.Contains(unit, "mwh") {
-		r.scale = 1.0 / 1000
+	if r.options.Price {
+		if strings.Contains(unit, "mwh") {
+			r.scale = 1.0 / 1000
+		}
+		return nil
 	}
-	if !r.options.Price && r.name != string(r.options.Zone) {
-		// The name is all there is to tell a percentage or pounds from grams.
-		for _, foreign := range []string{"pct", "percent", "kg", "lb", "lbs", "mwh"} {
-			if slices.Contains(strings.FieldsFunc(unit, notLetter), foreign) {
-				return r.fail("", "column %q does not look like gCO2e per kWh", r.name)
-			}
+	if r.name == string(r.options.Zone) {
+		return nil
+	}
+	// The name is all there is to tell a percentage or pounds from grams.
+	for _, foreign := range []string{"pct", "percent", "kg", "lb", "lbs", "mwh"} {
+		if slices.Contains(strings.FieldsFunc(unit, notLetter), foreign) {
+			return r.fail("", "column %q does not look like gCO2e per kWh", r.name)
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -188,7 +189,7 @@ func manyUsers(seed uint64, n int) []sched.Job {
 		user := random.IntN(20)
 		scale := math.Exp(float64(user)/3) * 60
 		jobs[i] = sched.Job{
-			ID: fmt.Sprint(i), Owner: fmt.Sprint("user-", user), Submitted: t0.Add(time.Duration(i) * 10 * time.Minute),
+			ID: strconv.Itoa(i), Owner: fmt.Sprint("user-", user), Submitted: t0.Add(time.Duration(i) * 10 * time.Minute),
 			Duration: time.Duration(scale * math.Exp(0.8*random.NormFloat64()) * float64(time.Second)),
 			Request:  sched.Resources{MilliCPU: int64(1+user%4) * 1000},
 		}
@@ -242,7 +243,7 @@ func TestGroupsAreDistributions(t *testing.T) {
 		g := predict.NewGroups()
 		owners := rapid.SampledFrom([]string{"", "ann", "bob"})
 		for i := range rapid.IntRange(0, 60).Draw(t, "jobs") {
-			j := sched.Job{ID: fmt.Sprint(i), Owner: owners.Draw(t, "owner"), Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")}
+			j := sched.Job{ID: strconv.Itoa(i), Owner: owners.Draw(t, "owner"), Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")}
 			if rapid.Bool().Draw(t, "asked") {
 				g.Expect(&j)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strconv"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func TestSiblingsAreTheFormula(t *testing.T) {
 		k := rapid.Float64Range(0.5, 5).Draw(t, "k")
 		var all []observed
 		for i := range rapid.IntRange(0, 30).Draw(t, "jobs") {
-			j := shaped(fmt.Sprint(i), time.Duration(rapid.IntRange(0, 1000).Draw(t, "submitted"))*time.Second, rapid.Int64Range(1, 3).Draw(t, "shape"))
+			j := shaped(strconv.Itoa(i), time.Duration(rapid.IntRange(0, 1000).Draw(t, "submitted"))*time.Second, rapid.Int64Range(1, 3).Draw(t, "shape"))
 			all = append(all, observed{j, time.Duration(rapid.IntRange(0, 5000).Draw(t, "ran")) * time.Second, rapid.Bool().Draw(t, "ended")})
 		}
 		s := predict.NewSiblings(nearness, k)

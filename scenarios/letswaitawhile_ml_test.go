@@ -1,11 +1,11 @@
 package scenarios_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/sim/oracle"
 )
 
-const halfHour = 30 * time.Minute
+const slotOfTraining = 30 * time.Minute
 
 // trainings are jobs as those of scenario II of Let's Wait Awhile: they start at a half hour of a working day of 2020 from
 // 9:00 to 16:30 and run for 4 to 90 hours. Ours are drawn by another generator, so they are not the very jobs of the authors.
@@ -30,8 +30,8 @@ func trainings(seed uint64) []sched.Job {
 	list := make([]sched.Job, jobs)
 	for i := range list {
 		list[i] = sched.Job{
-			ID: fmt.Sprint(i), Submitted: days[r.IntN(len(days))].Add(9*time.Hour + time.Duration(r.IntN(16))*halfHour),
-			Duration: 4*time.Hour + time.Duration(r.IntN(172))*halfHour, Request: sched.Resources{MilliCPU: 1000},
+			ID: strconv.Itoa(i), Submitted: days[r.IntN(len(days))].Add(9*time.Hour + time.Duration(r.IntN(16))*slotOfTraining),
+			Duration: 4*time.Hour + time.Duration(r.IntN(172))*slotOfTraining, Request: sched.Resources{MilliCPU: 1000},
 		}
 	}
 	return list
@@ -61,7 +61,7 @@ func TestLetsWaitAwhileTrainings(t *testing.T) {
 		{"ger_ci_2020.csv.gz", 13.54, 17.85},
 		{"fr_ci_2020.csv.gz", 10.87, 13.57},
 	} {
-		signal, _, err := grid.ReadCSV(filepath.Join(shared, c.file), grid.CSVOptions{Every: halfHour})
+		signal, _, err := grid.ReadCSV(filepath.Join(shared, c.file), grid.CSVOptions{Every: slotOfTraining})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,6 +35,11 @@ func (o *offer) worse(than *offer) bool {
 	return o.energy > than.energy
 }
 
+// replaces reports whether o is better than another node's offer, or as good and of the first of the two.
+func (o *offer) replaces(than *offer) bool {
+	return than.worse(o) || o.node >= 0 && !o.worse(than) && o.node < than.node
+}
+
 // matchByFinish places jobs one by one. After a placement only the node that was taken is another one: the offers of other
 // nodes stand, and a job is compared with that node alone unless its own offer came from there.
 func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
@@ -64,7 +69,7 @@ func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
 			case offers[k].node == taken:
 				offers[k] = b.bestOffer(&costings[k])
 			default:
-				if o := b.offer(&costings[k], taken); offers[k].worse(&o) || !o.worse(&offers[k]) && taken < offers[k].node && o.node >= 0 {
+				if o := b.offer(&costings[k], taken); o.replaces(&offers[k]) {
 					offers[k] = o
 				}
 			}

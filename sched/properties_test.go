@@ -28,9 +28,7 @@ var strategies = func() (names []string) {
 // each has every where and every when once: neither looks at the other.
 var each = func() (names []string) {
 	wheres, whens := sched.Names()
-	for _, where := range wheres {
-		names = append(names, where)
-	}
+	names = append(names, wheres...)
 	for _, when := range whens {
 		names = append(names, "energy+"+when)
 	}

@@ -20,7 +20,7 @@ type batch struct {
 // newBatch returns nil where jobs are to be decided on one by one.
 func newBatch(s *Scenario, strategy sched.Strategy) *batch {
 	planner, ok := strategy.(interface{ Batches() bool })
-	if strategy == nil || s.Queue == (QueueRules{}) && !(ok && planner.Batches()) {
+	if strategy == nil || s.Queue == (QueueRules{}) && (!ok || !planner.Batches()) {
 		return nil
 	}
 	counter, ok := strategy.(interface{ CountsAll() bool })
@@ -78,14 +78,7 @@ func (e *engine) planQueue(now time.Time) (changed bool, err error) {
 	if size == 0 {
 		return false, nil
 	}
-	b.nodes = b.nodes[:0]
-	for i := range e.nodes {
-		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for several.
-		if n := &e.nodes[i]; b.all || size > 1 || e.scenario.Jobs[b.jobs[0]].Fits(n) {
-			e.meters.read(i, n, now)
-			b.nodes = append(b.nodes, n)
-		}
-	}
+	e.offerAll(now, size)
 	for k := range size {
 		e.knowledge.expect(&b.queue[k])
 	}
@@ -97,6 +90,12 @@ func (e *engine) planQueue(now time.Time) (changed bool, err error) {
 	if len(plan) != size {
 		return false, fmt.Errorf("strategy planned %d of %d jobs", len(plan), size)
 	}
+	return e.carryOutAll(now, plan)
+}
+
+// carryOutAll does what a plan says of the head of the queue, as far as the rules allow, and reports whether that changed anything.
+func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err error) {
+	b, size := e.batch, len(plan)
 	left, placed := 0, 0
 	for k := range b.jobs {
 		stays := true
@@ -119,6 +118,19 @@ func (e *engine) planQueue(now time.Time) (changed bool, err error) {
 	clear(b.queue[left:])
 	b.jobs, b.queue = b.jobs[:left], b.queue[:left]
 	return changed, nil
+}
+
+// offerAll collects the nodes that a plan for so many jobs is made on.
+func (e *engine) offerAll(now time.Time, size int) {
+	b := e.batch
+	b.nodes = b.nodes[:0]
+	for i := range e.nodes {
+		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for several.
+		if n := &e.nodes[i]; b.all || size > 1 || e.scenario.Jobs[b.jobs[0]].Fits(n) {
+			e.meters.read(i, n, now)
+			b.nodes = append(b.nodes, n)
+		}
+	}
 }
 
 // carryOut does what a plan says of one job, and reports whether the job stays in the queue.

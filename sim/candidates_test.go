@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func drawFleet(t *rapid.T) *sim.Scenario {
 	s := drawScenario(t, func(i int) float64 { return 200 + float64(i%24)*10 })
 	kinds := s.Nodes
 	for i := range kinds {
-		kinds[i].Labels = map[string]string{"kind": fmt.Sprint(i % 2)}
+		kinds[i].Labels = map[string]string{"kind": strconv.Itoa(i % 2)}
 	}
 	s.Nodes = nil
 	for i := range rapid.IntRange(1, 14).Draw(t, "fleet") {

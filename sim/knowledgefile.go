@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,7 +105,7 @@ func (in *ForecastFile) perfect() bool { return in.Model == "" || in.Model == pe
 func (in *ForecastFile) check() error {
 	switch {
 	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
-		return fmt.Errorf("forecast: weather, refit and lag are of a model, and none is given")
+		return errors.New("forecast: weather, refit and lag are of a model, and none is given")
 	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
 		return fmt.Errorf("forecast.model: %q: want %s, %s", in.Model, perfectForecast, strings.Join(forecast.Models(), ", "))
 	case (in.Model == forecast.WithWeather) != (in.Weather != ""):

@@ -58,14 +58,7 @@ func (t *Trace) openbPod(in *rows, start time.Time) (field string, err error) {
 	if job.Request.GPU, err = whole(in.text(openbGPUs)); err != nil {
 		return openbGPUs, err
 	}
-	share, err := whole(in.text(openbMilliGPU))
-	switch {
-	case err == nil && share > 1000:
-		err = fmt.Errorf("%q is more than a GPU", in.text(openbMilliGPU))
-	case err == nil && share > 0 && job.Request.GPU == 0:
-		err = fmt.Errorf("%q of no GPU", in.text(openbMilliGPU))
-	}
-	if err != nil {
+	if err := checkShare(in.text(openbMilliGPU), job.Request.GPU); err != nil {
 		return openbMilliGPU, err
 	}
 	job.Selector = openbSelector(in.text(openbSpec))
@@ -92,6 +85,20 @@ func (t *Trace) openbPod(in *rows, start time.Time) (field string, err error) {
 	job.Duration = deleted - scheduled
 	t.Jobs = append(t.Jobs, job)
 	return columnName, nil
+}
+
+// checkShare checks the part of a GPU that is asked for.
+func checkShare(text string, gpus int64) error {
+	share, err := whole(text)
+	switch {
+	case err != nil:
+		return err
+	case share > 1000:
+		return fmt.Errorf("%q is more than a GPU", text)
+	case share > 0 && gpus == 0:
+		return fmt.Errorf("%q of no GPU", text)
+	}
+	return nil
 }
 
 // openbSelector returns the label that a node must carry to have one of the models of a spec.

@@ -95,8 +95,23 @@ func parse(file string, text []byte, format string, start time.Time) (*Trace, er
 		}
 	}
 	t := &Trace{Format: format}
-	var err error
-	switch format {
+	err := t.read(file, text, start)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(t.Jobs) == 0 && len(t.Skipped) > 0:
+		return nil, &grid.RowError{File: file, Err: fmt.Errorf("the file has no jobs to run: all %s", t.Skipped[0].Why)}
+	case len(t.Jobs) == 0:
+		return nil, &grid.RowError{File: file, Err: errors.New("the file has no jobs")}
+	}
+	if format != formatCSV && format != formatECSched { // whose order is the user's own
+		t.Jobs = bySubmission(t.Jobs)
+	}
+	return t, nil
+}
+
+func (t *Trace) read(file string, text []byte, start time.Time) (err error) {
+	switch t.Format {
 	case formatCSV:
 		t.Jobs, err = readCSV(file, text, start)
 	case formatECSched:
@@ -112,18 +127,7 @@ func parse(file string, text []byte, format string, start time.Time) (*Trace, er
 	case formatSURF:
 		err = t.readSURF(file, text, start)
 	}
-	switch {
-	case err != nil:
-		return nil, err
-	case len(t.Jobs) == 0 && len(t.Skipped) > 0:
-		return nil, &grid.RowError{File: file, Err: fmt.Errorf("the file has no jobs to run: all %s", t.Skipped[0].Why)}
-	case len(t.Jobs) == 0:
-		return nil, &grid.RowError{File: file, Err: errors.New("the file has no jobs")}
-	}
-	if format != formatCSV && format != formatECSched { // whose order is the user's own
-		t.Jobs = bySubmission(t.Jobs)
-	}
-	return t, nil
+	return err
 }
 
 // bySubmission returns jobs in order, those of one instant as they stood. Jobs are large, so that each is moved but once.

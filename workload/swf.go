@@ -94,15 +94,8 @@ func swfJob(fields []string, start time.Time) (job sched.Job, skip, field string
 	if processors <= 0 {
 		processors = v[swfAllocated]
 	}
-	switch {
-	case v[swfStatus] >= swfFirstPart && v[swfStatus] <= swfLastPart:
-		return job, swfPart, "", nil
-	case v[swfSubmit] < 0:
-		return job, swfNoSubmit, "", nil
-	case v[swfRunTime] <= 0:
-		return job, swfNoRun, "", nil
-	case processors <= 0:
-		return job, swfNoCPU, "", nil
+	if why := swfSkips(&v, processors); why != "" {
+		return job, why, "", nil
 	}
 	job = sched.Job{ID: fields[swfID], AllowedDelay: NoDelayGiven, Owner: swfName(fields[swfUser], v[swfUser]), Queue: swfName(fields[swfQueue], v[swfQueue])}
 	submit, err := seconds(fields[swfSubmit])
@@ -126,6 +119,21 @@ func swfJob(fields []string, start time.Time) (job sched.Job, skip, field string
 	}
 	job.Request.Memory = int64(math.Ceil(max(0, memory)))
 	return job, "", "", nil
+}
+
+// swfSkips says why a line is no job; "" if it is one.
+func swfSkips(v *[len(swfColumns)]float64, processors float64) string {
+	switch {
+	case v[swfStatus] >= swfFirstPart && v[swfStatus] <= swfLastPart:
+		return swfPart
+	case v[swfSubmit] < 0:
+		return swfNoSubmit
+	case v[swfRunTime] <= 0:
+		return swfNoRun
+	case processors <= 0:
+		return swfNoCPU
+	}
+	return ""
 }
 
 // swfNumber parses a field. Less than 0 can only be the −1 of what is not known.

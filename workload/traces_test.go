@@ -198,10 +198,11 @@ func TestReadPublishedTraces(t *testing.T) {
 			gpus += j.Request.GPU
 			owners[j.Owner] = true
 		}
-		skipped := ""
+		var why []string
 		for _, s := range got.Skipped {
-			skipped += fmt.Sprintf("%d %s", s.Count, s.Why)
+			why = append(why, fmt.Sprintf("%d %s", s.Count, s.Why))
 		}
+		skipped := strings.Join(why, ", ")
 		if got.Format != c.format || len(got.Jobs) != c.jobs || skipped != c.skipped || len(owners) != c.owners {
 			t.Errorf("%s: format %s, %d jobs, skipped %q, %d owners; want %+v", c.file, got.Format, len(got.Jobs), skipped, len(owners), c)
 		}

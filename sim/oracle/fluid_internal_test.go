@@ -2,8 +2,8 @@ package oracle
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -24,7 +24,7 @@ func drawCapacity(t *rapid.T) *Capacity {
 	jobs := make([]sched.Job, rapid.IntRange(8, 15).Draw(t, "jobs"))
 	for i := range jobs {
 		jobs[i] = sched.Job{
-			ID: fmt.Sprint(i), Submitted: begin.Add(time.Duration(rapid.IntRange(0, 4*3600).Draw(t, "submitted")) * time.Second),
+			ID: strconv.Itoa(i), Submitted: begin.Add(time.Duration(rapid.IntRange(0, 4*3600).Draw(t, "submitted")) * time.Second),
 			Duration:     time.Duration(rapid.IntRange(2*3600, 6*3600).Draw(t, "duration")) * time.Second,
 			AllowedDelay: time.Duration(rapid.IntRange(6*3600, 24*3600).Draw(t, "delay")) * time.Second,
 			Request:      sched.Resources{MilliCPU: rapid.Int64Range(1000, 4000).Draw(t, "cpu")},

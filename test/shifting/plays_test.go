@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,13 +165,15 @@ func (r *results) interval() (low, high float64) {
 // String renders one line for people.
 func (r *results) String() string {
 	low, high := r.interval()
-	text := fmt.Sprintf("η %.3f [%.3f, %.3f]", r.eta(), low, high)
+	var text strings.Builder
+	fmt.Fprintf(&text, "η %.3f [%.3f, %.3f]", r.eta(), low, high)
 	mean := 0.0
 	etas := r.ofZones()
 	for z, eta := range etas {
 		mean += eta / float64(len(etas))
-		text += fmt.Sprintf(" %s %.3f", r.zones[z], eta)
+		fmt.Fprintf(&text, " %s %.3f", r.zones[z], eta)
 	}
-	return text + fmt.Sprintf("; mean of ratios %.3f, waits %.2f h, suspensions a job %.3f", mean,
+	fmt.Fprintf(&text, "; mean of ratios %.3f, waits %.2f h, suspensions a job %.3f", mean,
 		r.wait.Hours()/float64(r.jobs), float64(r.suspensions)/float64(r.jobs))
+	return text.String()
 }
