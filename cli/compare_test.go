@@ -201,8 +201,13 @@ func TestCompareRefuses(t *testing.T) {
 		}
 	}
 	for _, edit := range [][2]string{
-		{"kind: Comparison", "kind: Scenario"}, {"starts:", "begins:"}, {"interruptible: true", "restartCosts: [0s, 5m]"}, {"name: two", "name: one"},
-		{"first: 2022-01-05", "first: 2021-01-05"}, {"strategies: [now", "lengths: guessed\nstrategies: [now"}, {", count: 3", ", count: 300"},
+		{"kind: Comparison", "kind: Scenario"},
+		{"starts:", "begins:"},
+		{"interruptible: true", "restartCosts: [0s, 5m]"},
+		{"name: two", "name: one"},
+		{"first: 2022-01-05", "first: 2021-01-05"},
+		{"strategies: [now", "lengths: guessed\nstrategies: [now"},
+		{", count: 3", ", count: 300"},
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {

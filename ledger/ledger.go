@@ -26,7 +26,7 @@ type Options struct {
 const (
 	groupBookings = 256
 	groupShares   = 100_000
-	queueBookings = 2048
+	queueBookings = 1024
 )
 
 // Between two commits passes some of the time that the last one took, so that bookings come together and a disk is not

@@ -55,8 +55,10 @@ func TestReadTraces(t *testing.T) {
 				AllowedDelay: workload.NoDelayGiven, Owner: "7", Queue: "2",
 			},
 		}, []workload.Skipped{
-			{Why: "did not run, or not known for how long", Count: 2}, {Why: "not known when it was submitted", Count: 1},
-			{Why: "not known on how many processors", Count: 1}, {Why: "part of a job that stands there as a whole", Count: 1},
+			{Why: "did not run, or not known for how long", Count: 2},
+			{Why: "not known when it was submitted", Count: 1},
+			{Why: "not known on how many processors", Count: 1},
+			{Why: "part of a job that stands there as a whole", Count: 1},
 		}},
 		// Of 67 instances of half a core, 32 go into 16 cores.
 		"Alibaba": {alibabaText, "alibaba", []sched.Job{

@@ -49,7 +49,7 @@ type Config struct {
 	// Known reports whether there is a node of a name, besides those that have sent something. nil: there are none.
 	Known func(node string) bool
 
-	Concurrent  int           // requests that are read and booked at once; 0: 2,048
+	Concurrent  int           // requests that are read and booked at once; 0: 256
 	ReadTimeout time.Duration // of a body; 0: 15 s
 	Now         func() time.Time
 	Log         *slog.Logger
@@ -60,8 +60,7 @@ type Config struct {
 var ErrRefused = errors.New("refused")
 
 const (
-	// As many requests come while a fold keeps the one writer of SQLite busy. What they take is bounded by the memory below.
-	concurrent = 2048
+	concurrent = 256 // more wait no better: those who are told to come again cost less than those who wait
 	memory     = 192 << 20 // bytes that batches may take while they are read
 
 	readTimeout = 15 * time.Second // of a body

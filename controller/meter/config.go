@@ -108,7 +108,7 @@ func entryError(text []byte) error {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Meters) > maxMeters {
+	if yaml.Unmarshal(text, &file) != nil || len(file.Meters) > maxMeters {
 		return nil
 	}
 	var errs []error

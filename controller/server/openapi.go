@@ -57,7 +57,7 @@ type describer struct{ schemas object }
 
 func (d *describer) operation(rt *route) object {
 	parameters := []any{}
-	for _, part := range strings.Split(rt.path, "/") {
+	for part := range strings.SplitSeq(rt.path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
 			parameters = append(parameters, object{
 				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": object{"type": "string"},

@@ -12,9 +12,9 @@ import (
 
 // What one call of Fold takes from the journal, at most: so much is in memory at once, and so long others wait.
 const (
-	foldEntries  = 2048
-	foldBytes    = 8 << 20
-	foldPostings = 300_000
+	foldEntries  = 8192
+	foldBytes    = 32 << 20
+	foldPostings = 1_000_000
 )
 
 // Fold implements [ledger.Store].
