@@ -60,7 +60,7 @@ type Config struct {
 var ErrRefused = errors.New("refused")
 
 const (
-	concurrent = 256 // more wait no better: those who are told to come again cost less than those who wait
+	concurrent = 256       // more wait no better: those who are told to come again cost less than those who wait
 	memory     = 192 << 20 // bytes that batches may take while they are read
 
 	readTimeout = 15 * time.Second // of a body
