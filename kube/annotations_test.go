@@ -50,8 +50,8 @@ func TestReadMarks(t *testing.T) {
 		{name: "the zero time", job: map[string]string{AnnotationFinishBy: "0001-01-01T00:00:00Z"}, wantErr: "want a year"},
 		{name: "the end of days", job: map[string]string{AnnotationFinishBy: "9999-01-01T00:00:00Z"}, wantErr: "want a year"},
 		{name: "perhaps now", job: map[string]string{AnnotationRunNow: "soon"}, wantErr: `want "true" or "false"`},
-		{name: "unknown strategy", job: map[string]string{AnnotationStrategy: "best"}, wantErr: "want one of carbon, energy"},
-		{name: "empty strategy", job: map[string]string{AnnotationStrategy: ""}, wantErr: "want one of carbon"},
+		{name: "unknown strategy", job: map[string]string{AnnotationStrategy: "best"}, wantErr: "want one of balanced, carbon"},
+		{name: "empty strategy", job: map[string]string{AnnotationStrategy: ""}, wantErr: "want one of balanced"},
 		{
 			name: "all mistakes at once", job: map[string]string{AnnotationStrategy: "best", AnnotationRunNow: "soon"},
 			wantErr: "annotation kubenergy.io/run-now is \"soon\": want \"true\" or \"false\"\nannotation kubenergy.io/strategy",
