@@ -108,11 +108,15 @@ func entryError(text []byte) error {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
 	}
-	if yaml.Unmarshal(text, &file) != nil || len(file.Meters) > maxMeters {
-		return nil
-	}
 	var errs []error
-	for i, entry := range file.Meters {
+	if err := yaml.Unmarshal(text, &file); err == nil && len(file.Meters) <= maxMeters {
+		errs = entryErrors(file.Meters)
+	}
+	return errors.Join(errs...)
+}
+
+func entryErrors(entries []map[string]any) (errs []error) {
+	for i, entry := range entries {
 		alone, err := yaml.Marshal(entry)
 		if err == nil {
 			err = yaml.UnmarshalStrict(alone, new(Entry))
@@ -126,7 +130,7 @@ func entryError(text []byte) error {
 		}
 		errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, name, err))
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // complete fills in what entries do not say, and checks them.
