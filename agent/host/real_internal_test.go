@@ -40,7 +40,8 @@ func cpuOf(sweep *Sweep) map[string]time.Duration {
 }
 
 // TestRealShare burns CPU time in real control groups, and compares it with what the kernel tells the processes
-// themselves; then what energy they get of a machine that draws 100 W beyond its idle power.
+// themselves; then what energy they get of a machine that draws 100 W for each CPU that is busy. One that draws the same at all
+// loads would be found to use nothing for work as soon as two loads were seen.
 func TestRealShare(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestRealShare(t *testing.T) {
 					At: sweep.At, CPUs: sweep.CPUs, Busy: sweep.Busy, Usage: sweep.Usage, Ended: sweep.Ended,
 					Root: []energy.Reading{{
 						Domain: energy.Domain{Kind: energy.Model, Name: "test"}, At: at, Quality: energy.Estimated,
-						Total: energy.Microjoules(at.Microseconds() * 100),
+						Total: energy.Microjoules(sweep.Busy.Microseconds() * 100),
 					}},
 				}, &shares)
 			}
