@@ -64,6 +64,7 @@ require k8s.io/kubectl v0.36.4
 
 require (
 	github.com/google/go-containerregistry v0.20.7
+	github.com/google/renameio/v2 v2.0.2
 	github.com/guptarohit/asciigraph v0.10.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/prometheus/client_model v0.6.2

@@ -195,7 +195,7 @@ func (b *comparisonBook) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
-	return replaceFile(filepath.Join(dir, bookName), append(text, '\n'))
+	return writeResult(filepath.Join(dir, bookName), append(text, '\n'))
 }
 
 func (c *study) book(m report.Manifest) *comparisonBook {

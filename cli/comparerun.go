@@ -136,7 +136,7 @@ type shard struct{ index, count int }
 // runAll runs the trials that the store does not have on so many workers, and fills in all. Which worker runs what does
 // not matter to the results.
 func (c *study) runAll(ctx context.Context, store *trialStore, part shard, workers int, tell func(done, all int)) ([]*plannedTrial, error) {
-	var mine, todo []*plannedTrial
+	var mine, missing []*plannedTrial
 	for _, t := range c.trials {
 		if part.count > 1 && t.cell.order%part.count != part.index {
 			continue
@@ -147,21 +147,21 @@ func (c *study) runAll(ctx context.Context, store *trialStore, part shard, worke
 			continue
 		}
 		t.cell.scenario.left.Add(1)
-		todo = append(todo, t)
+		missing = append(missing, t)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var next, done atomic.Int64
-	errs := make([]error, len(todo))
+	errs := make([]error, len(missing))
 	var wait sync.WaitGroup
-	for range min(workers, len(todo)) {
+	for range min(workers, len(missing)) {
 		wait.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
-				if i >= len(todo) || ctx.Err() != nil {
+				if i >= len(missing) || ctx.Err() != nil {
 					return
 				}
-				t := todo[i]
+				t := missing[i]
 				if errs[i] = c.run(ctx, t); errs[i] == nil {
 					errs[i] = store.keep(t.Key, &t.Trial)
 				}
@@ -169,18 +169,18 @@ func (c *study) runAll(ctx context.Context, store *trialStore, part shard, worke
 					cancel() // the others need not go on
 					return
 				}
-				tell(len(mine)-len(todo)+int(done.Add(1)), len(mine))
+				tell(len(mine)-len(missing)+int(done.Add(1)), len(mine))
 			}
 		})
 	}
 	wait.Wait()
 	for i, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) {
-			return nil, fmt.Errorf("%s: %w", todo[i].Trial.ID(), err)
+			return nil, fmt.Errorf("%s: %w", missing[i].Trial.ID(), err)
 		}
 	}
-	if int(done.Load()) < len(todo) {
-		return nil, fmt.Errorf("stopped after %d of %d trials: %w", len(mine)-len(todo)+int(done.Load()), len(mine), context.Canceled)
+	if int(done.Load()) < len(missing) {
+		return nil, fmt.Errorf("stopped after %d of %d trials: %w", len(mine)-len(missing)+int(done.Load()), len(mine), context.Canceled)
 	}
 	return mine, nil
 }

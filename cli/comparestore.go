@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -184,21 +186,12 @@ func (s *trialStore) close(planned []*plannedTrial, complete bool) error {
 		}
 		_, _ = b.Write(line)
 	}
-	return replaceFile(s.own, b.Bytes())
+	return writeResult(s.own, b.Bytes())
 }
 
-// replaceFile writes beside the file first, so that it is never half-written.
-func replaceFile(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return fmt.Errorf("writing results: %w", err)
-	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // what went wrong before tells more
+// writeResult replaces a file in one step, so that it is never half-written.
+func writeResult(path string, content []byte) error {
+	if err := renameio.WriteFile(path, content, 0o644); err != nil {
 		return fmt.Errorf("writing results: %w", err)
 	}
 	return nil

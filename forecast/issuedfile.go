@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/google/renameio/v2"
 )
 
 // methodVersion is part of what cached forecasts are known by. It changes when models forecast otherwise.
@@ -90,17 +92,8 @@ func keep(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // a cache of nothing secret
 		return fmt.Errorf("keeping forecasts: %w", err)
 	}
-	part, err := os.CreateTemp(filepath.Dir(path), "*.part")
-	if err != nil {
+	if err := renameio.WriteFile(path, data, 0o644); err != nil {
 		return fmt.Errorf("keeping forecasts: %w", err)
-	}
-	_, err = part.Write(data)
-	err = errors.Join(err, part.Close())
-	if err == nil {
-		err = os.Rename(part.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("keeping forecasts: %w", errors.Join(err, os.Remove(part.Name())))
 	}
 	return nil
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/pkg/scheduler"
@@ -94,19 +94,11 @@ func (s *Scheduling) writeKnowledge(files *kube.Files) error {
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
-		if err := replaceFile(path, text); err != nil {
+		if err := renameio.WriteFile(path, text, 0o600); err != nil { // whoever polls it never sees half of it
 			return err
 		}
 	}
 	return nil
-}
-
-// replaceFile writes a file by rename, so that whoever polls it never sees half of it.
-func replaceFile(path string, text []byte) error {
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
 
 // writeConfig derives the scheduler's configuration from the shipped one: stock's own profile, the shipped profile, and
@@ -146,7 +138,7 @@ func (s *Scheduling) writeConfig() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, replaceFile(path, text)
+	return path, renameio.WriteFile(path, text, 0o600)
 }
 
 // withArgs replaces the args of our plugin in a profile's pluginConfig and keeps those of others.

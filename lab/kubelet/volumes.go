@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/google/renameio/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -173,11 +174,7 @@ func replace(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	fresh := path + ".new"
-	if err := os.WriteFile(fresh, text, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(fresh, path)
+	return renameio.WriteFile(path, text, 0o600)
 }
 
 // withKubeconfig gives a configuration of kube-scheduler the pod's kubeconfig, unless it names one: kube-scheduler does
