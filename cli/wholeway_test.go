@@ -91,7 +91,7 @@ func TestTheWholeWay(t *testing.T) {
 				Version: 1, Stream: batch.Stream{Node: "thrifty", Boot: boot, Epoch: boot}, First: 1, Last: 1, Start: from, End: from.Add(time.Hour),
 				EndSinceBoot: time.Hour, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart", Measured: amount, Shares: []energy.Share{{ID: share, Dynamic: amount}},
 			},
-			Received: from.Add(time.Hour), Consumers: []ledger.Consumer{{Key: share, Pod: "p", Account: account}},
+			Received: from.Add(time.Hour), Consumers: []*ledger.Consumer{{Key: share, Pod: "p", Account: account}},
 			Rates: ledger.Rates{Site: "de", PUE: 1, Carbon: intensity, Signal: "average", Price: 0.2, Currency: "EUR"},
 		}})
 		if err != nil || errs[0] != nil {

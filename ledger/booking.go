@@ -10,8 +10,8 @@ import (
 type Booking struct {
 	Batch    *batch.Batch
 	Received time.Time
-	// Consumers say who the batch's shares are, in their order.
-	Consumers []Consumer
+	// Consumers say who the batch's shares are, in their order. Shares of one pod may point to one: it must not be changed.
+	Consumers []*Consumer
 	Rates     Rates
 	// Agentless says that the batch was not sent by an agent: the central unit estimated it or read a meter itself. Such a
 	// window counts as long as no agent's is booked for the node and window.

@@ -52,21 +52,25 @@ func (b *Booking) charged(a Account) Account {
 // those of one consumer together, then what is nobody's. Their energy is what was measured. What a guest takes from its
 // host is not in it: see [Booking.Transfer].
 func (b *Booking) Postings() []Posting {
-	all := make([]Posting, 0, len(b.Batch.Shares)+3) //nolint:mnd // idle, platform, unknown
-	index := make(map[string]int, len(b.Batch.Shares))
+	different := 3 // idle, platform, unknown
+	for i, c := range b.Consumers {
+		if i == 0 || c != b.Consumers[i-1] {
+			different++
+		}
+	}
+	all := make([]Posting, 0, different)
+	index := make(map[string]int, different)
+	at := 0 // of the share before
 	for i := range b.Batch.Shares {
 		s := &b.Batch.Shares[i]
-		c := b.Consumers[i]
-		c.Account = b.charged(c.Account)
-		at, ok := index[c.Key]
-		if ok && all[at].Consumer.Account != c.Account { // one of several
-			at = slices.IndexFunc(all, func(p Posting) bool { return p.Consumer.Key == c.Key && p.Consumer.Account == c.Account })
-			ok = at >= 0
-		}
-		if !ok {
-			at = len(all)
-			index[c.Key] = at
-			all = append(all, Posting{Consumer: c})
+		if i == 0 || b.Consumers[i] != b.Consumers[i-1] {
+			c := *b.Consumers[i]
+			c.Account = b.charged(c.Account)
+			at = posted(all, index, &c)
+			if at == len(all) {
+				index[c.Key] = at
+				all = append(all, Posting{Consumer: c})
+			}
 		}
 		all[at].Amount.Add(&Amount{Dynamic: s.Dynamic, Idle: s.Idle, CPU: s.CPU})
 	}
@@ -80,6 +84,19 @@ func (b *Booking) Postings() []Posting {
 		}
 	}
 	return all
+}
+
+// posted returns where a consumer is among postings, or would be added. index has one of each key.
+func posted(all []Posting, index map[string]int, c *Consumer) int {
+	at, ok := index[c.Key]
+	if ok && all[at].Consumer.Account != c.Account { // one of several
+		at = slices.IndexFunc(all, func(p Posting) bool { return p.Consumer.Key == c.Key && p.Consumer.Account == c.Account })
+		ok = at >= 0
+	}
+	if !ok {
+		return len(all)
+	}
+	return at
 }
 
 // Transfer returns who takes from a host what its guest tells in more detail; false if the node is no guest. Its account

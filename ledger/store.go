@@ -15,7 +15,7 @@ type Store interface {
 	// Acked returns the highest number of a stream that is booked, and if any is.
 	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
 	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many bookings
-	// are left.
+	// are left of those that there were when it began.
 	Fold(ctx context.Context) (left int, err error)
 	Query(ctx context.Context, q *Query) (*Answer, error)
 	// Series returns the power of what a query selects, window by window; GroupBy is ignored.

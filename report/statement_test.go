@@ -197,7 +197,7 @@ func bookJob(t *testing.T, store *ledgertest.Store, scenario *sim.Scenario, o *s
 				Measured: share, Shares: []energy.Share{{ID: "pod/pod-of-" + id, Dynamic: share}},
 			},
 			Received: to,
-			Consumers: []ledger.Consumer{{Key: "pod/pod-of-" + id, Pod: id, Account: ledger.Account{
+			Consumers: []*ledger.Consumer{{Key: "pod/pod-of-" + id, Pod: id, Account: ledger.Account{
 				Kind: ledger.Workload, Namespace: "a", OwnerKind: "Job", Owner: id, Strategy: "carbon",
 			}}},
 			Rates: ledger.Rates{Site: node.Site.Name, PUE: node.Facility(), Carbon: node.Site.Carbon.Series.Mean(from, to), Signal: "average", Price: math.NaN()},

@@ -23,7 +23,7 @@ func booking(b *batch.Batch, agentless bool) *ledger.Booking {
 		if strings.HasPrefix(s.ID, "pod/") {
 			account = ledger.Account{Kind: ledger.Workload}
 		}
-		k.Consumers = append(k.Consumers, ledger.Consumer{Key: s.ID, Account: account})
+		k.Consumers = append(k.Consumers, &ledger.Consumer{Key: s.ID, Account: account})
 	}
 	return k
 }

@@ -153,7 +153,7 @@ func (w *world) book(from, to time.Time, used energy.Microjoules, c ledger.Consu
 			Start: from, End: to, StartSinceBoot: began, EndSinceBoot: began + to.Sub(from), Quality: energy.Measured, Measured: used,
 			Shares: []energy.Share{{ID: c.Key, Dynamic: used}},
 		},
-		Received: to, Consumers: []ledger.Consumer{c}, Rates: w.rates,
+		Received: to, Consumers: []*ledger.Consumer{&c}, Rates: w.rates,
 	}})
 	if err != nil || errs[0] != nil {
 		w.t.Fatal(err, errs)

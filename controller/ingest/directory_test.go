@@ -137,8 +137,8 @@ func TestForeignPods(t *testing.T) {
 		{Key: "pod/" + uidNumber(3), Account: ledger.Account{Kind: ledger.Workload}},
 		{Key: "pod/" + uidNumber(4), Account: ledger.Account{Kind: ledger.Workload}},
 	} {
-		if b.Consumers[i] != want {
-			t.Errorf("share %d: have %+v, want %+v", i, b.Consumers[i], want)
+		if *b.Consumers[i] != want {
+			t.Errorf("share %d: have %+v, want %+v", i, *b.Consumers[i], want)
 		}
 	}
 	if len(ack.Names) != 1 || ack.Names[uidNumber(2)].Pod != "web" {

@@ -45,8 +45,8 @@ func TestABatchIsBooked(t *testing.T) {
 		{Key: "system", Account: ledger.Account{Kind: ledger.System}},
 		{Key: "vm/x", Account: ledger.Account{Kind: ledger.VM, Owner: "x"}},
 	} {
-		if b.Consumers[i] != want {
-			t.Errorf("share %d, %s: have %+v, want %+v", i, b.Batch.Shares[i].ID, b.Consumers[i], want)
+		if *b.Consumers[i] != want {
+			t.Errorf("share %d, %s: have %+v, want %+v", i, b.Batch.Shares[i].ID, *b.Consumers[i], want)
 		}
 	}
 	if !b.Received.Equal(noon) || b.Rates.Site != "north" || b.Agentless || len(b.Consumers) != len(b.Batch.Shares) {

@@ -73,7 +73,7 @@ func (d *Directory) Count() (there, gone int) {
 
 // resolution is who the consumers of a batch are.
 type resolution struct {
-	consumers []ledger.Consumer
+	consumers []*ledger.Consumer
 	names     []named            // of the node's own pods, in the order of the shares
 	foreign   energy.Microjoules // said of pods that run elsewhere
 	nameless  int                // pods that nobody knows
@@ -81,26 +81,25 @@ type resolution struct {
 
 // resolve says who the shares of a node's batch are.
 func (d *Directory) resolve(node string, shares []energy.Share, news *novelties, now time.Time) resolution {
-	r := resolution{consumers: make([]ledger.Consumer, len(shares)), names: make([]named, 0, len(shares))}
+	r := resolution{consumers: make([]*ledger.Consumer, len(shares))}
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	last := -1 // the share before, if it is of the same pod: shares are sorted
+	var last *ledger.Consumer // the pod of the share before: shares are sorted
 	var lastUID string
 	var lastEntry *entry
 	for i := range shares {
-		s, c := &shares[i], &r.consumers[i]
+		s, c := &shares[i], last
 		podUID, containerID, isPod := energy.PodOf(s.ID)
 		if !isPod {
-			*c = apart(s.ID, news, node, now)
+			r.consumers[i] = apart(s.ID, news, node, now)
 			continue
 		}
-		if last < 0 || podUID != lastUID {
+		if c == nil || podUID != lastUID {
 			e := d.pods[parseUID(podUID)]
-			last, lastUID, lastEntry = i, podUID, e
-			*c = d.pod(e, s.ID[:len(s.ID)-containerPart(containerID)], node, news, now)
-		} else {
-			*c = r.consumers[last]
+			c = d.pod(e, s.ID[:len(s.ID)-containerPart(containerID)], node, news, now)
+			last, lastUID, lastEntry = c, podUID, e
 		}
+		r.consumers[i] = c
 		switch c.Account.Kind {
 		case ledger.Foreign:
 			r.foreign += s.Dynamic + s.Idle
@@ -120,8 +119,8 @@ func containerPart(containerID string) int {
 }
 
 // pod returns who a pod is, as its node may call it.
-func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Time) ledger.Consumer {
-	c := ledger.Consumer{Key: key}
+func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Time) *ledger.Consumer {
+	c := &ledger.Consumer{Key: key}
 	c.Account.Kind = ledger.Workload
 	switch {
 	case e != nil && e.node.Value() == node:
@@ -138,8 +137,8 @@ func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Ti
 }
 
 // apart returns who a consumer is that is no pod.
-func apart(id string, news *novelties, node string, now time.Time) ledger.Consumer {
-	c := ledger.Consumer{Key: id}
+func apart(id string, news *novelties, node string, now time.Time) *ledger.Consumer {
+	c := &ledger.Consumer{Key: id}
 	if vm, ok := energy.VMOf(id); ok {
 		c.Account.Kind, c.Account.Owner = ledger.VM, vm
 	} else if path, ok := energy.CgroupOf(id); ok {
@@ -155,8 +154,8 @@ func apart(id string, news *novelties, node string, now time.Time) ledger.Consum
 }
 
 // crowd is who stands for consumers that a node has named too many of.
-func crowd() ledger.Consumer {
-	return ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
+func crowd() *ledger.Consumer {
+	return &ledger.Consumer{Key: batch.Others, Account: ledger.Account{Kind: ledger.System}}
 }
 
 // name notes what a pod and its container are called, for the acknowledgement.
@@ -173,6 +172,9 @@ func (r *resolution) name(c *ledger.Consumer, podUID, containerID string, e *ent
 	}
 	if name := e.container(containerID); name != "" {
 		n := &r.names[len(r.names)-1]
+		if n.containers == nil {
+			n.containers = make([]namedContainer, 0, len(e.containers))
+		}
 		n.containers = append(n.containers, namedContainer{containerID, name})
 	}
 }

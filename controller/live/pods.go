@@ -68,7 +68,7 @@ func (s *State) attribute(n *node, b *ledger.Booking, measured time.Duration, as
 		}
 		c := claimOf(shares[i:])
 		p, isNew := n.pod(c.uid, known, &at)
-		s.identify(p, &b.Consumers[i])
+		s.identify(p, b.Consumers[i])
 		s.take(n, p, &c, isNew, measured, asOf)
 		i += len(c.shares)
 	}

@@ -41,7 +41,7 @@ func booking(w *watch, node string, watts float64, all ...used) *ledger.Booking 
 	for _, u := range all {
 		b.Batch.Shares = append(b.Batch.Shares, energy.Share{ID: u.id, Dynamic: micro(u.watts), Idle: micro(u.idle), Ended: u.ended})
 		uid, _, _ := energy.PodOf(u.id)
-		b.Consumers = append(b.Consumers, ledger.Consumer{Key: "pod/" + uid, Pod: u.pod, Account: ledger.Account{
+		b.Consumers = append(b.Consumers, &ledger.Consumer{Key: "pod/" + uid, Pod: u.pod, Account: ledger.Account{
 			Kind: ledger.Workload, Namespace: u.namespace, OwnerKind: u.kind, Owner: u.owner, Parent: u.parent,
 		}})
 	}

@@ -29,7 +29,7 @@ func aBooking(at time.Time) *ledger.Booking {
 	b.SetWall(at)
 	return &ledger.Booking{
 		Batch: b, Received: at, Rates: ledger.Rates{PUE: 1.2, Carbon: 300, Price: math.NaN()},
-		Consumers: []ledger.Consumer{
+		Consumers: []*ledger.Consumer{
 			{Key: "pod/u", Pod: "+web", Account: ledger.Account{Kind: ledger.Workload, Namespace: "shop"}},
 			{Key: "pod/u", Pod: "+web", Account: ledger.Account{Kind: ledger.Workload, Namespace: "shop"}},
 			{Key: "system", Account: ledger.Account{Kind: ledger.System}},

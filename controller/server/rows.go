@@ -37,7 +37,7 @@ func metricsRows(b *ledger.Booking) [][]string {
 		whole(int64(b.Batch.Platform)), whole(int64(b.Batch.Unknown)), whole(int64(b.Batch.Unmeasured)))}
 	shares := b.Batch.Shares
 	for i := 0; i < len(shares) && i < len(b.Consumers); {
-		c, sum := &b.Consumers[i], shares[i]
+		c, sum := b.Consumers[i], shares[i]
 		i++
 		for ; i < len(shares) && i < len(b.Consumers) && b.Consumers[i].Key == c.Key; i++ {
 			sum.Dynamic += shares[i].Dynamic

@@ -201,7 +201,7 @@ func (w *world) book(t testing.TB) {
 	b.SetWall(noon.Add(-time.Hour))
 	booking := &ledger.Booking{
 		Batch: b, Received: noon.Add(-time.Hour), Rates: ledger.Rates{Site: "de", PUE: 1.2, Carbon: 300, Signal: "average", Price: 0.3, Currency: "EUR"},
-		Consumers: []ledger.Consumer{
+		Consumers: []*ledger.Consumer{
 			{Key: "pod/uid-a", Pod: "train-x", Account: ledger.Account{Kind: ledger.Workload, Namespace: "a", OwnerKind: "Job", Owner: "train", Parent: "CronJob/nightly", Strategy: "carbon+window"}},
 			{Key: "pod/uid-b", Pod: "secret-y", Account: ledger.Account{Kind: ledger.Workload, Namespace: "b", OwnerKind: "Job", Owner: "secret"}},
 		},

@@ -134,14 +134,14 @@ func (r *Random) fill(b *batch.Batch, long time.Duration) *ledger.Booking {
 		if strings.HasPrefix(share.ID, "pod/") {
 			share.Idle = used()
 		}
-		b.Shares, k.Consumers = append(b.Shares, share), append(k.Consumers, consumer)
+		b.Shares, k.Consumers = append(b.Shares, share), append(k.Consumers, &consumer)
 	}
 	order := make([]int, len(b.Shares))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(x, y int) int { return strings.Compare(b.Shares[x].ID, b.Shares[y].ID) })
-	shares, consumers := make([]energy.Share, len(order)), make([]ledger.Consumer, len(order))
+	shares, consumers := make([]energy.Share, len(order)), make([]*ledger.Consumer, len(order))
 	b.Measured = b.Idle + b.Platform + b.Unknown
 	for i, from := range order {
 		shares[i], consumers[i] = b.Shares[from], k.Consumers[from]

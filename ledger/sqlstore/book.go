@@ -52,6 +52,7 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 		return err
 	}
 	var booked []*ledger.Booking
+	var postings [][]ledger.Posting
 	for i, booking := range all {
 		var err error
 		b.receipts[i], err = b.admit(ctx, booking)
@@ -61,15 +62,15 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 		case err != nil:
 			return err
 		case b.receipts[i].Booked:
-			booked = append(booked, booking)
+			booked, postings = append(booked, booking), append(postings, booking.Postings())
 		}
 	}
-	if err := b.makeAccounts(ctx, booked); err != nil {
+	if err := b.makeAccounts(ctx, booked, postings); err != nil {
 		return err
 	}
 	rows := make([][]any, len(booked))
 	for i, booking := range booked {
-		e, err := b.entry(ctx, booking)
+		e, err := b.entry(ctx, booking, postings[i])
 		if err != nil {
 			return err
 		}
@@ -271,7 +272,7 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 }
 
 // makeAccounts makes the rows of all accounts in an order that is the same in all processes.
-func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking) error {
+func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking, postings [][]ledger.Posting) error {
 	if b.d.dialect.ForUpdate == "" {
 		return nil
 	}
@@ -284,9 +285,9 @@ func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking) err
 			missing[a] = true
 		}
 	}
-	for _, booking := range booked {
-		for _, p := range booking.Postings() {
-			want(p.Consumer.Account)
+	for i, booking := range booked {
+		for k := range postings[i] {
+			want(postings[i][k].Consumer.Account)
 		}
 		want(booking.Account(ledger.Unknown))
 		if c, guest := booking.Transfer(); guest {
@@ -313,7 +314,7 @@ func compareAccounts(a, b ledger.Account) int {
 }
 
 // entry returns what is written of a booking.
-func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, error) {
+func (b *booker) entry(ctx context.Context, booking *ledger.Booking, postings []ledger.Posting) (*entry, error) {
 	bt := booking.Batch
 	node, err := b.node(ctx, bt.Stream.Node)
 	if err != nil {
@@ -332,7 +333,6 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking) (*entry, er
 			return nil, err
 		}
 	}
-	postings := booking.Postings()
 	e.Lines = make([]line, len(postings))
 	for i := range postings {
 		if e.Lines[i], err = b.line(ctx, node, &postings[i]); err != nil {

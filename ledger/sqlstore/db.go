@@ -53,7 +53,7 @@ type DB struct {
 	booking sync.Mutex    // held by Book
 	names   names
 	cache   blockCache // of queries: see source.go
-	stuck   atomic.Pointer[backlog]
+	stuck   atomic.Pointer[size]
 }
 
 // Options are what a DB needs.

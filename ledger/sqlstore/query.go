@@ -54,8 +54,7 @@ func (d *DB) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
 func (d *DB) foldLittle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, foldPatience)
 	defer cancel()
-	var now backlog
-	err := d.reads.QueryRowContext(ctx, "SELECT COUNT(*), COALESCE(MAX(id), 0) FROM journal").Scan(&now.entries, &now.last)
+	now, err := sizeOf(ctx, d.reads)
 	if stuck := d.stuck.Load(); stuck != nil && *stuck == now {
 		return
 	}
@@ -66,9 +65,6 @@ func (d *DB) foldLittle(ctx context.Context) {
 		d.log.DebugContext(ctx, "cannot fold before a query", "err", err)
 	}
 }
-
-// A backlog is what the journal holds.
-type backlog struct{ entries, last int64 }
 
 // A reading is one look at the ledger: nothing changes in between.
 type reading struct {

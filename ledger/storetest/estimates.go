@@ -197,7 +197,7 @@ func Draw(t *rapid.T) *ledger.Booking {
 		}
 		b.Measured += share.Dynamic + share.Idle
 		b.Shares = append(b.Shares, share)
-		of.Consumers = append(of.Consumers, ledger.Consumer{
+		of.Consumers = append(of.Consumers, &ledger.Consumer{
 			Key: fmt.Sprintf("pod/%d", i/2), Pod: fmt.Sprintf("p%d", i/2), Account: ledger.Account{Namespace: fmt.Sprintf("ns%d", i/4), OwnerKind: "Job", Owner: "o"},
 		})
 	}

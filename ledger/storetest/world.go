@@ -64,7 +64,7 @@ func (w World) Booking(node int, number uint64) *ledger.Booking {
 			Dynamic: energy.Microjoules(r.Int64N(9e7)), Idle: energy.Microjoules(r.Int64N(3e7)),
 			CPU: time.Duration(r.Int64N(15e6)) * time.Microsecond,
 		})
-		of.Consumers = append(of.Consumers, ledger.Consumer{
+		of.Consumers = append(of.Consumers, &ledger.Consumer{
 			Key: energy.ContainerID(uid, ""), Pod: fmt.Sprintf("pod-%d-%d", node, i),
 			Account: ledger.Account{
 				Kind: ledger.Workload, Namespace: fmt.Sprintf("ns%d", i%5), OwnerKind: "Deployment", Owner: fmt.Sprintf("owner%d", i), Team: "team",
@@ -72,7 +72,7 @@ func (w World) Booking(node int, number uint64) *ledger.Booking {
 		})
 	}
 	b.Shares = append(b.Shares, energy.Share{ID: energy.System, Dynamic: energy.Microjoules(r.Int64N(1e8)), CPU: time.Second})
-	of.Consumers = append(of.Consumers, ledger.Consumer{Key: energy.System, Account: ledger.Account{Kind: ledger.System}})
+	of.Consumers = append(of.Consumers, &ledger.Consumer{Key: energy.System, Account: ledger.Account{Kind: ledger.System}})
 	b.Measured = b.Platform + b.Unknown
 	for _, s := range b.Shares {
 		b.Measured += s.Dynamic + s.Idle
