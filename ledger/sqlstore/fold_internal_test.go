@@ -28,7 +28,7 @@ func TestPartsOfABacklog(t *testing.T) {
 		{"little", 3, 2, 2500, false, 1, 6},
 		{"two of each node", 5000, 2, 2500, false, 10, 1024},
 		{"three of each node", 2000, 3, 2500, false, 6, 1026},
-		{"others write at the same time", 5000, 2, 2500, true, 2, 8192},
+		{"others write at the same time", 5000, 2, 2500, true, 2, 6712},
 		{"a node that was away", 1, 20_000, 2500, false, 3, 8192},
 		{"large ones", 40, 1, 1 << 20, false, 3, 16},
 		{"a node of large ones", 1, 100, 1 << 20, false, 4, 32},
