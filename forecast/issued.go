@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
+	"sort"
 	"sync/atomic"
 	"time"
 
@@ -17,40 +17,43 @@ import (
 // Issuance says which forecasts to make over a span of a recorded history: one each hour, each knowing only what was before.
 type Issuance struct {
 	History *grid.Series // hourly
-	Weather *Weather     // for model WithWeather: its file must reach 12 hours beyond the last forecast, or its end is repeated
+	Weather *Weather     // for model WithWeather, of all hours of the history up to those that the last forecast looks ahead
 	Model   string       // one of Models
 
 	From, Until time.Time     // span of the moments at which somebody asks
+	Only        []Span        // the parts of it in which somebody asks, in order of their starts; none: all of it
 	Horizon     time.Duration // 0: 96 h
 	// Lag is how long after its end the value of an hour becomes known, in full hours. The hour that a forecast is asked in
 	// is known if it is 0, and is forecast itself if it is an hour.
 	Lag time.Duration
-	// Refit is after how long a learnt model is learnt again. 0: 28 days; less: never, only before From.
-	Refit     time.Duration
-	Calibrate bool // shift learnt models' forecasts by what their last errors say
-	Seed      uint64
-
-	Progress func(done, total int) // after each time that a model has served; nil: nobody cares
+	// Refit is after how long a learnt model is learnt again. 0: 28 days; less: never, only before Since.
+	Refit time.Duration
+	// Since is from when on models are learnt again every Refit, each from what is known then, whenever From is: what is
+	// forecast at a moment does not depend on what else is asked. Zero: From.
+	Since time.Time
+	Seed  uint64
 }
+
+// Span is a time from From until just before Until.
+type Span struct{ From, Until time.Time }
 
 // Issued are forecasts as they would have been issued over a span. It is immutable, and may be asked from many goroutines.
 type Issued struct {
 	model   string
 	key     [sha256.Size]byte
-	start   int64 // the hour of the first forecast's origin, since the epoch
+	pieces  []piece // in order
 	horizon int
 	lag     int
 	known   []float64 // value of the hour before each origin
 	values  []float32 // by origin and hour ahead
-	spans   []issuedSpan
 
 	last atomic.Pointer[issuedSignal]
 }
 
-// issuedSpan are the margins of the origins before end.
-type issuedSpan struct {
-	end     int
-	margins margins
+// piece are origins that follow each other hour by hour.
+type piece struct {
+	start int64 // hour of the first one, since the epoch
+	first int   // its number among all
 }
 
 type issuedSignal struct {
@@ -78,11 +81,30 @@ func (o *Issuance) check() error {
 	case o.Model == WithWeather && o.Weather == nil:
 		return fmt.Errorf("model %q needs weather", o.Model)
 	}
-	return o.checkTimes()
+	return errors.Join(o.checkTimes(), o.checkWeather())
+}
+
+// checkWeather refuses weather that lacks hours of the training or of forecasts: the end of a file is no weather.
+func (o *Issuance) checkWeather() error {
+	if o.Model != WithWeather {
+		return nil
+	}
+	until := o.Until.Add(o.length())
+	if end := o.History.End(); until.After(end) {
+		until = end // what comes after the last hour that is known cannot be compared with anything
+	}
+	return o.Weather.covers(o.History.Start(), until)
 }
 
 func (o *Issuance) checkTimes() error {
+	for i, s := range o.Only {
+		if s.From.Before(o.From) || s.Until.After(o.Until) || !s.Until.After(s.From) || i > 0 && s.From.Before(o.Only[i-1].From) {
+			return fmt.Errorf("part from %s until %s is empty, not in order or outside of the span", s.From.Format(time.RFC3339), s.Until.Format(time.RFC3339))
+		}
+	}
 	switch {
+	case o.Since.After(o.From):
+		return fmt.Errorf("models are learnt since %s only, and asked from %s on", o.Since.Format(time.RFC3339), o.From.Format(time.RFC3339))
 	case o.Lag < 0 || o.Lag%time.Hour != 0 || o.Lag > day:
 		return fmt.Errorf("lag is %v: want full hours, at most a day", o.Lag)
 	case o.Refit > 0 && o.Refit < time.Hour:
@@ -93,56 +115,73 @@ func (o *Issuance) checkTimes() error {
 
 func (o *Issuance) length() time.Duration { return cmp.Or(o.Horizon, LearntHorizon) }
 
-// origins returns the first origin of an issuance, as an hour since the epoch, and how many there are.
-func (o *Issuance) origins() (first int64, n, horizon, lag int, err error) {
+// origin is the hour, since the epoch, from which what is asked at a moment was forecast.
+func (o *Issuance) origin(at time.Time) int64 {
+	return at.Truncate(time.Hour).Unix()/3600 + 1 - int64(o.Lag/time.Hour)
+}
+
+// origins returns the origins of an issuance, as hours since the epoch.
+func (o *Issuance) origins() (hours []int64, err error) {
 	if err := o.check(); err != nil {
-		return 0, 0, 0, 0, err
+		return nil, err
 	}
-	lag = int(o.Lag / time.Hour)
-	first = o.From.Truncate(time.Hour).Unix()/3600 + 1 - int64(lag)
-	n = int(o.Until.Add(-1).Truncate(time.Hour).Sub(o.From.Truncate(time.Hour))/time.Hour) + 1
-	return first, n, int(o.length() / time.Hour), lag, nil
+	only := o.Only
+	if len(only) == 0 {
+		only = []Span{{o.From, o.Until}}
+	}
+	for _, s := range only {
+		from := o.origin(s.From)
+		if n := len(hours); n > 0 {
+			from = max(from, hours[n-1]+1) // parts may overlap
+		}
+		for h := from; h <= o.origin(s.Until.Add(-1)); h++ {
+			hours = append(hours, h)
+		}
+	}
+	return hours, nil
+}
+
+// anchor is the hour, since the epoch, in which models are learnt first.
+func (o *Issuance) anchor() int64 {
+	if o.Since.IsZero() {
+		return o.origin(o.From)
+	}
+	return o.origin(o.Since)
 }
 
 // Issue makes the forecasts, on all processors; the result does not depend on how many there are. A learnt model is
 // learnt again every Refit, from all that was known then; where there was less than LeastHistory, Best takes its place.
 func Issue(ctx context.Context, o Issuance) (*Issued, error) {
-	first, n, horizon, lag, err := o.origins()
+	hours, err := o.origins()
 	if err != nil {
 		return nil, err
 	}
 	if o.Model != WithWeather {
 		o.Weather = nil
 	}
+	horizon := int(o.length() / time.Hour)
 	r, err := newRecord(o.History, o.Weather, horizon+1)
 	if err != nil {
 		return nil, err
 	}
 	refit := cmp.Or(o.Refit, defaultRefit)
 	is := &issuing{
-		record: r, model: o.Model, horizon: horizon, refit: max(0, int(refit/time.Hour)), calibrate: o.Calibrate,
+		record: r, model: o.Model, horizon: horizon, refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)),
 		options: LearnOptions{Horizon: time.Duration(horizon) * time.Hour, Seed: o.Seed},
 	}
-	origins := make([]int, n)
-	f := &Issued{model: o.Model, key: o.key(), start: first, horizon: horizon, lag: lag, known: make([]float64, n)}
-	for i := range origins {
-		origins[i] = int(first-r.start) + i
+	origins := make([]int, len(hours))
+	f := &Issued{model: o.Model, key: o.key(), horizon: horizon, lag: int(o.Lag / time.Hour), known: make([]float64, len(hours))}
+	for i, hour := range hours {
+		if i == 0 || hour != hours[i-1]+1 {
+			f.pieces = append(f.pieces, piece{start: hour, first: i})
+		}
+		origins[i] = int(hour - r.start)
 		if origins[i] >= 1 {
 			f.known[i] = r.values[origins[i]-1]
 		}
 	}
-	if o.Progress != nil {
-		var done atomic.Int64
-		total := len(is.terms(origins))
-		is.progress = func() { o.Progress(int(done.Add(1)), total) }
-	}
-	values, terms, err := is.issue(ctx, origins)
-	if err != nil {
+	if f.values, _, err = is.issue(ctx, origins); err != nil {
 		return nil, fmt.Errorf("issuing forecasts with %s: %w", o.Model, err)
-	}
-	f.values = values
-	for _, t := range terms {
-		f.spans = append(f.spans, issuedSpan{end: t.end, margins: t.margins})
 	}
 	return f, nil
 }
@@ -157,8 +196,8 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 			}
 		}
 	}
-	first, n, horizon, lag, _ := o.origins()
-	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), first, int64(n), int64(horizon), int64(lag), int64(cmp.Or(o.Refit, defaultRefit)), o.Calibrate, o.Seed)
+	hours, _ := o.origins()
+	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), hours, o.anchor(), int64(o.length()), int64(o.Lag), int64(cmp.Or(o.Refit, defaultRefit)), o.Seed)
 	put(o.History.Start().Unix(), int64(o.History.Step()))
 	values := make([]float64, o.History.Len())
 	for i := range values {
@@ -178,22 +217,39 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 // Model returns the name of the model.
 func (f *Issued) Model() string { return f.model }
 
+// hourAsked is when the first question is asked that an origin answers.
+func (f *Issued) hourAsked(origin int64) time.Time {
+	return time.Unix((origin-1+int64(f.lag))*3600, 0).UTC()
+}
+
 // Start returns the first hour of the span.
-func (f *Issued) Start() time.Time { return time.Unix((f.start-1+int64(f.lag))*3600, 0).UTC() }
+func (f *Issued) Start() time.Time { return f.hourAsked(f.pieces[0].start) }
 
 // End returns the first hour after the span.
-func (f *Issued) End() time.Time { return f.Start().Add(time.Duration(len(f.known)) * time.Hour) }
+func (f *Issued) End() time.Time {
+	last := f.pieces[len(f.pieces)-1]
+	return f.hourAsked(last.start).Add(time.Duration(len(f.known)-last.first) * time.Hour)
+}
 
-// origin returns which of the forecasts is the last one at now, -1 if there is none yet.
-func (f *Issued) origin(now time.Time) int {
-	hours := now.Unix()/3600 + 1 - int64(f.lag) - f.start
-	return int(max(-1, min(hours, int64(len(f.known)-1))))
+// origin returns which of the forecasts is the last one at now, and its hour since the epoch; -1 if there is none yet.
+func (f *Issued) origin(now time.Time) (number int, hour int64) {
+	hour = now.Unix()/3600 + 1 - int64(f.lag)
+	i := sort.Search(len(f.pieces), func(i int) bool { return f.pieces[i].start > hour }) - 1
+	if i < 0 {
+		return -1, 0
+	}
+	p, end := f.pieces[i], len(f.known)
+	if i+1 < len(f.pieces) {
+		end = f.pieces[i+1].first
+	}
+	ahead := min(hour-p.start, int64(end-1-p.first))
+	return p.first + int(ahead), p.start + ahead
 }
 
 // At returns what is known at now: the value of the present hour, unless it comes too late, and then what is forecast. It
-// is absent before the span; after the span it is what was known at its end.
+// is absent before the span; after a part in which somebody asks it is what was known at its end.
 func (f *Issued) At(now time.Time) grid.Signal {
-	i := f.origin(now)
+	i, start := f.origin(now)
 	if i < 0 {
 		return grid.Signal{}
 	}
@@ -201,7 +257,6 @@ func (f *Issued) At(now time.Time) grid.Signal {
 		return last.signal
 	}
 	values := make([]float64, 0, f.horizon+1)
-	start := f.start + int64(i)
 	if f.lag == 0 {
 		values = append(values, f.known[i])
 		start--
@@ -216,44 +271,4 @@ func (f *Issued) At(now time.Time) grid.Signal {
 	signal := grid.Signal{Series: s}
 	f.last.Store(&issuedSignal{origin: i, signal: signal})
 	return signal
-}
-
-// Forecast returns what was forecast by now, from the first hour that was not known, with the tenth and ninetieth
-// percentile where the model was learnt. It is absent before the span.
-func (f *Issued) Forecast(now time.Time) grid.Forecast {
-	i := f.origin(now)
-	if i < 0 {
-		return grid.Forecast{}
-	}
-	issued := time.Unix((f.start+int64(i))*3600, 0).UTC()
-	values := f.values[i*f.horizon : (i+1)*f.horizon]
-	series := func(q float64, m *margins, pick func(a, b float64) float64) *grid.Series {
-		out := make([]float64, len(values))
-		for h, v := range values {
-			out[h] = float64(v)
-			if m != nil {
-				out[h] = pick(out[h], out[h]*math.Exp(m.at(h, q)))
-			}
-		}
-		s, err := grid.NewSeries(issued, time.Hour, out)
-		if err != nil {
-			return nil // a history that is not finite was refused
-		}
-		return s
-	}
-	result := grid.Forecast{IssuedAt: issued, Model: f.model, Series: series(0, nil, nil)}
-	if m := f.marginsOf(i); len(m[0]) > 0 {
-		result.Low = series(.1, m, func(a, b float64) float64 { return min(a, b) })
-		result.High = series(.9, m, func(a, b float64) float64 { return max(a, b) })
-	}
-	return result
-}
-
-func (f *Issued) marginsOf(i int) *margins {
-	for j := range f.spans {
-		if i < f.spans[j].end {
-			return &f.spans[j].margins
-		}
-	}
-	return &margins{}
 }

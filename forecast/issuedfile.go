@@ -15,26 +15,24 @@ import (
 )
 
 // methodVersion is part of what cached forecasts are known by. It changes when models forecast otherwise.
-const methodVersion = 2
+const methodVersion = 3
 
 // issuedFile is the written form of Issued.
 type issuedFile struct {
 	Key          [32]byte
 	Model        string
-	Start        int64
+	Starts       []int64 // of pieces
+	Firsts       []int
 	Horizon, Lag int
 	Known        []float64
 	Values       []float32
-	Ends         []int
-	Margins      [][len(groupStarts)][]float64
 }
 
 // MarshalBinary writes the forecasts, with a digest of what they were made from.
 func (f *Issued) MarshalBinary() ([]byte, error) {
-	file := issuedFile{Key: f.key, Model: f.model, Start: f.start, Horizon: f.horizon, Lag: f.lag, Known: f.known, Values: f.values}
-	for _, s := range f.spans {
-		file.Ends = append(file.Ends, s.end)
-		file.Margins = append(file.Margins, s.margins)
+	file := issuedFile{Key: f.key, Model: f.model, Horizon: f.horizon, Lag: f.lag, Known: f.known, Values: f.values}
+	for _, p := range f.pieces {
+		file.Starts, file.Firsts = append(file.Starts, p.start), append(file.Firsts, p.first)
 	}
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode(file); err != nil {
@@ -49,13 +47,13 @@ func (f *Issued) UnmarshalBinary(data []byte) error {
 	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&file); err != nil {
 		return fmt.Errorf("reading forecasts: %w", err)
 	}
-	if file.Horizon <= 0 || len(file.Known) == 0 || len(file.Values) != file.Horizon*len(file.Known) || len(file.Ends) != len(file.Margins) {
+	if file.Horizon <= 0 || len(file.Known) == 0 || len(file.Values) != file.Horizon*len(file.Known) || len(file.Starts) == 0 || len(file.Starts) != len(file.Firsts) {
 		return errors.New("reading forecasts: the parts do not fit together")
 	}
-	f.key, f.model, f.start, f.horizon, f.lag, f.known, f.values = file.Key, file.Model, file.Start, file.Horizon, file.Lag, file.Known, file.Values
-	f.spans = nil
-	for i, end := range file.Ends {
-		f.spans = append(f.spans, issuedSpan{end: end, margins: file.Margins[i]})
+	f.key, f.model, f.horizon, f.lag, f.known, f.values = file.Key, file.Model, file.Horizon, file.Lag, file.Known, file.Values
+	f.pieces = nil
+	for i, start := range file.Starts {
+		f.pieces = append(f.pieces, piece{start: start, first: file.Firsts[i]})
 	}
 	return nil
 }
@@ -63,7 +61,7 @@ func (f *Issued) UnmarshalBinary(data []byte) error {
 // IssueCached is [Issue], except that forecasts that were made before from the same inputs are read from the folder, and
 // new ones are kept there. A file that cannot be read is made again.
 func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error) {
-	if _, _, _, _, err := o.origins(); err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 	key := o.key()

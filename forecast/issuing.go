@@ -23,7 +23,8 @@ type issuing struct {
 	*record
 	model     string
 	horizon   int
-	refit     int // hours after which it is learnt again; 0: never
+	refit     int  // hours after which it is learnt again; 0: never
+	anchor    *int // hour in which it is learnt first, from when on refits are counted; nil: at the first origin of a term
 	calibrate bool
 	options   LearnOptions
 	now       func() time.Time // nil: learning is not timed
@@ -33,6 +34,7 @@ type issuing struct {
 // term is a time for which one model, once learnt, serves.
 type term struct {
 	first, end int // of the origins, by their place among them
+	learnt     int // hour at which it is learnt
 	margins    margins
 	prior      []prior // by day ahead
 	learning   time.Duration
@@ -71,15 +73,23 @@ func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term,
 
 func (is *issuing) learns() bool { return is.model == History || is.model == WithWeather }
 
-// terms divides the origins.
+// terms divides the origins. Terms that nobody asks for are not among them.
 func (is *issuing) terms(origins []int) []term {
+	anchor := origins[0]
+	if is.anchor != nil {
+		anchor = *is.anchor
+	}
 	if !is.learns() || is.refit <= 0 {
-		return []term{{end: len(origins)}}
+		return []term{{end: len(origins), learnt: anchor}}
 	}
 	var terms []term
 	for i, t := range origins {
-		if i == 0 || (t-origins[0])/is.refit != (origins[i-1]-origins[0])/is.refit {
-			terms = append(terms, term{first: i})
+		number := (t - anchor) / is.refit
+		if i == 0 || number != (origins[i-1]-anchor)/is.refit {
+			terms = append(terms, term{first: i, learnt: t})
+			if is.anchor != nil {
+				terms[len(terms)-1].learnt = anchor + number*is.refit
+			}
 		}
 		terms[len(terms)-1].end = i + 1
 	}
@@ -91,14 +101,14 @@ func (is *issuing) serve(t *term, origins []int, into []float32) error {
 	switch {
 	case !is.learns():
 		return is.plain(is.model, origins, into)
-	case origins[0] < int(LeastHistory/time.Hour):
+	case t.learnt < int(LeastHistory/time.Hour):
 		return is.plain(Chosen, origins, into)
 	}
 	var begin time.Time
 	if is.now != nil {
 		begin = is.now()
 	}
-	l, err := learn(is.record, origins[0], is.horizon, is.options)
+	l, err := learn(is.record, t.learnt, is.horizon, is.options)
 	if err != nil {
 		return err
 	}

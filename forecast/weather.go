@@ -125,6 +125,15 @@ func (w *Weather) End() time.Time {
 	return time.Unix((w.start+int64(len(w.values[wind])))*3600, 0).UTC()
 }
 
+// covers refuses a time that is not known; some hours more may be looked at, those next to it are taken for them.
+func (w *Weather) covers(from, until time.Time) error {
+	if from.Before(w.Start()) || until.After(w.End()) {
+		return fmt.Errorf("the weather is known from %s until %s, and does not cover %s to %s: what is learnt from and the hours that are forecast",
+			w.Start().Format(time.RFC3339), w.End().Format(time.RFC3339), from.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
 // at returns a variable in an hour since the epoch, that of the nearest hour known where it is not.
 func (w *Weather) at(variable int, hour int64) float64 {
 	values := w.values[variable]
