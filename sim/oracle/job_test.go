@@ -212,25 +212,3 @@ func TestConstantIntensityAndZeroDelay(t *testing.T) {
 		}
 	})
 }
-
-func TestEta(t *testing.T) {
-	baseline, policy, optimum := []float64{100, 200}, []float64{95, 170}, []float64{90, 160}
-	if got := oracle.Eta(baseline, policy, optimum); !near(got, 0.7) {
-		t.Errorf("eta is %v, want 35 of 50", got)
-	}
-	if got := oracle.Eta(baseline, baseline, baseline); !math.IsNaN(got) {
-		t.Errorf("eta where nothing can be saved is %v, want NaN", got)
-	}
-	low, high := oracle.EtaInterval(baseline, policy, optimum, 2000, 1)
-	// Resamples are the first twice (0.5), the second twice (0.75) or each once (0.7).
-	if !near(low, 0.5) || !near(high, 0.75) {
-		t.Errorf("the interval is %v to %v, want 0.5 to 0.75", low, high)
-	}
-	again, _ := oracle.EtaInterval(baseline, policy, optimum, 2000, 1)
-	if again != low {
-		t.Errorf("the same seed gives %v and %v", low, again)
-	}
-	if low, _ := oracle.EtaInterval(baseline[:1], policy[:1], optimum[:1], 10, 1); !math.IsNaN(low) {
-		t.Errorf("one element has the interval %v, want none", low)
-	}
-}
