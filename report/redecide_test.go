@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -46,19 +47,34 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 	}
 }
 
+// What a hold comes to is that of the time until which it holds: each hour here has another intensity.
 func TestReplayOfHolds(t *testing.T) {
 	s := cluster(t, morning, "here")
 	s.Nodes = nil
 	s.Queue[0].AllowedDelay = 4 * time.Hour
-	hold := record(t, actionHold, "j", morning, "", s)
-	hold.Start = morning.Add(2 * time.Hour)
-	r, err := NewReplay([]ledger.Record{hold}, []string{"energy+window"})
+	hours := []float64{400, 300, 200, 250, 500, 500, 500, 500}
+	series, err := grid.NewSeries(morning, time.Hour, hours)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// On a flat forecast nothing is gained by a hold.
-	if d := r.Strategies[0]; d.Started != 1 || d.Compared != 1 || !equal(d.Recorded.Grams, d.Instead.Grams) || d.Recorded.Grams <= 0 {
-		t.Errorf("%+v", d)
+	s.Sites[0].Carbon = grid.Signal{Series: series}
+	hold := record(t, actionHold, "j", morning, "", s)
+	hold.Start = morning.Add(time.Hour)
+	r, err := NewReplay([]ledger.Record{hold}, []string{"energy", "energy+window"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// At once there are 400 g for each kWh, at the recorded end of the hold 300, and an hour later, at best, 200.
+	if d := r.Strategies[0]; d.Started != 1 || d.Compared != 1 || !equal(d.Instead.Grams/d.Recorded.Grams, 400./300) {
+		t.Errorf("started at once: %+v", d)
+	}
+	if d := r.Strategies[1]; d.OtherHold != 1 || d.Compared != 1 || !equal(d.Instead.Grams/d.Recorded.Grams, 200./300) ||
+		!d.Decisions[0].Instead.Until.Equal(morning.Add(2*time.Hour)) {
+		t.Errorf("held until another time: %+v", d)
+	}
+	hold.Start = morning.Add(2 * time.Hour)
+	if r, err = NewReplay([]ledger.Record{hold}, []string{"energy+window"}); err != nil || r.Strategies[0].Same != 1 || r.Strategies[0].Recorded != r.Strategies[0].Instead {
+		t.Errorf("held as it was: %v, %+v", err, r)
 	}
 	if _, err := NewReplay(nil, []string{"greenest"}); err == nil {
 		t.Error("an unknown strategy decides")

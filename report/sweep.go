@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/sim"
@@ -38,7 +40,7 @@ type Sweep struct {
 type Published struct {
 	Strategy string  `json:"strategy"`
 	Forecast string  `json:"forecast,omitempty"`
-	Restart  string  `json:"restartCost,omitempty"` // as 5m; "": none
+	Restart  string  `json:"restartCost,omitempty"` // as 5m; "": nothing
 	Figure   string  `json:"figure"`                // eta, etaInterruptible, saving or meanWaitHours
 	Value    float64 `json:"value"`
 	Source   string  `json:"source"`
@@ -58,7 +60,7 @@ type SweepRow struct {
 	Saving           Interval  `json:"saving"`                     // mean over trials of the share of the baseline's emissions
 	Eta              *Interval `json:"eta,omitempty"`              // ratio of sums of savings, each as a share of its trial's baseline
 	EtaGrams         *Interval `json:"etaGrams,omitempty"`         // ratio of sums of savings in grams
-	EtaMean          *Interval `json:"etaMean,omitempty"`          // mean over zones of their η
+	EtaMean          *Interval `json:"etaMean,omitempty"`          // mean of the η of the zones in which something can be saved
 	EtaInterruptible *Interval `json:"etaInterruptible,omitempty"` // of strategies that do not suspend: what others publish
 	EtaOther         *float64  `json:"etaOther,omitempty"`         // η on the starts that are not quoted, where parameters may be chosen
 	WorstZone        string    `json:"worstZone,omitempty"`        // of least η
@@ -154,9 +156,9 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	slices.SortStableFunc(trials, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.StartIndex, b.StartIndex), cmp.Compare(a.Seed, b.Seed))
 	})
-	c := sweeper{options: &o, baselines: map[trialKey]*Trial{}, rows: map[rowKey][]*Trial{}}
-	for i := range trials {
-		c.take(&trials[i])
+	c, err := newSweeper(trials, &o)
+	if err != nil {
+		return nil, err
 	}
 	s := &Sweep{
 		APIVersion: sim.APIVersion, Kind: SweepKind, Name: o.Name, Baseline: o.Baseline, Trials: len(trials), Zones: c.zones, Starts: c.starts,
@@ -180,6 +182,31 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 	return s, s.answer(o.Published)
 }
 
+// CheckSweep reports what would keep [NewSweep] from summing up trials of which only the names are known, as before any
+// of them has run.
+func CheckSweep(trials []Trial, o SweepOptions) error {
+	_, err := newSweeper(trials, &o)
+	return err
+}
+
+func newSweeper(trials []Trial, o *SweepOptions) (*sweeper, error) {
+	for i := range o.Published {
+		if _, err := o.Published[i].check(); err != nil {
+			return nil, err
+		}
+	}
+	c := &sweeper{options: o, baselines: map[trialKey][]*Trial{}, rows: map[rowKey][]*Trial{}}
+	for i := range trials {
+		c.take(&trials[i])
+	}
+	for i := range trials {
+		if _, err := c.baseline(&trials[i]); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.checkQuoted()
+}
+
 func (s *Sweep) notes() []string {
 	notes := []string{
 		simulated,
@@ -199,38 +226,58 @@ func (s *Sweep) notes() []string {
 // answer looks up what published figures answer to.
 func (s *Sweep) answer(published []Published) error {
 	for _, p := range published {
+		restart, err := p.check()
+		if err != nil {
+			return err
+		}
 		i := slices.IndexFunc(s.Strategies, func(r SweepRow) bool {
-			return r.Strategy == p.Strategy && r.Forecast == p.Forecast && r.RestartCost == 0
+			return r.Strategy == p.Strategy && r.Forecast == p.Forecast && r.RestartCost == restart
 		})
 		if i < 0 {
 			continue // this comparison leaves it out
 		}
 		row := &s.Strategies[i]
-		switch {
-		case p.Figure == "eta" && row.Eta == nil:
-			continue // nothing to save, or no optimum
-		case p.Figure == "eta":
-			p.Measured = row.Eta.Value
-		case p.Figure == "etaInterruptible" && row.EtaInterruptible == nil:
-			continue
-		case p.Figure == "etaInterruptible":
-			p.Measured = row.EtaInterruptible.Value
-		case p.Figure == "saving":
-			p.Measured = row.Saving.Value
-		case p.Figure == "meanWaitHours":
-			p.Measured = row.MeanWaitHours
-		default:
-			return fmt.Errorf("published figure %q of %s: want eta, etaInterruptible, saving or meanWaitHours", p.Figure, p.Strategy)
+		if v := publishedFigures[p.Figure](row); v != nil { // else there is nothing to save, or no optimum
+			p.Measured = *v
+			s.Published = append(s.Published, p)
 		}
-		s.Published = append(s.Published, p)
 	}
 	return nil
+}
+
+// publishedFigures are what can be published of a row; nil where the row has none.
+var publishedFigures = map[string]func(*SweepRow) *float64{
+	"eta":              func(r *SweepRow) *float64 { return r.Eta.value() },
+	"etaInterruptible": func(r *SweepRow) *float64 { return r.EtaInterruptible.value() },
+	"saving":           func(r *SweepRow) *float64 { return &r.Saving.Value },
+	"meanWaitHours":    func(r *SweepRow) *float64 { return &r.MeanWaitHours },
+}
+
+func (i *Interval) value() *float64 {
+	if i == nil {
+		return nil
+	}
+	return &i.Value
+}
+
+// check returns the restart cost that the figure is of.
+func (p *Published) check() (restart time.Duration, err error) {
+	if publishedFigures[p.Figure] == nil {
+		return 0, fmt.Errorf("published figure %q of %s: want %s", p.Figure, p.Strategy, strings.Join(slices.Sorted(maps.Keys(publishedFigures)), ", "))
+	}
+	if p.Restart == "" {
+		return 0, nil
+	}
+	if restart, err = time.ParseDuration(p.Restart); err != nil || restart < 0 {
+		return 0, fmt.Errorf("published figure of %s: restartCost %q is no duration: want 5m", p.Strategy, p.Restart)
+	}
+	return restart, nil
 }
 
 // sweeper sums trials up.
 type sweeper struct {
 	options   *SweepOptions
-	baselines map[trialKey]*Trial
+	baselines map[trialKey][]*Trial // under all its forecasts and restart costs
 	rows      map[rowKey][]*Trial
 	zones     []string
 	starts    int
@@ -241,8 +288,8 @@ type sweeper struct {
 func (c *sweeper) take(t *Trial) {
 	key := rowKey{t.Strategy, t.Forecast, t.RestartCost}
 	c.rows[key] = append(c.rows[key], t)
-	if t.Strategy == c.options.Baseline && c.baselines[t.key()] == nil {
-		c.baselines[t.key()] = t
+	if t.Strategy == c.options.Baseline {
+		c.baselines[t.key()] = append(c.baselines[t.key()], t)
 	}
 	if !slices.Contains(c.zones, t.Zone) {
 		c.zones = append(c.zones, t.Zone)
@@ -252,6 +299,36 @@ func (c *sweeper) take(t *Trial) {
 		c.quoted = append(c.quoted, t.StartIndex)
 		slices.Sort(c.quoted)
 	}
+}
+
+// baseline returns what a trial is compared with. A baseline that looks at no forecast, or suspends nothing, serves
+// for all forecasts or restart costs; else it is the one under the trial's own.
+func (c *sweeper) baseline(t *Trial) (*Trial, error) {
+	all := c.baselines[t.key()]
+	if len(all) == 0 {
+		return nil, fmt.Errorf("there is no trial of the baseline %s for %s", c.options.Baseline, t.ID())
+	}
+	forecasts := slices.ContainsFunc(all, func(b *Trial) bool { return b.Forecast != all[0].Forecast })
+	restarts := slices.ContainsFunc(all, func(b *Trial) bool { return b.RestartCost != all[0].RestartCost })
+	for _, b := range all {
+		if (!forecasts || b.Forecast == t.Forecast) && (!restarts || b.RestartCost == t.RestartCost) {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("the baseline %s comes under several forecasts or restart costs, and none of them is that of %s: choose a baseline "+
+		"that neither holds nor suspends, or compare under one forecast and one restart cost", c.options.Baseline, t.ID())
+}
+
+// checkQuoted refuses rows without any trial whose start is quoted.
+func (c *sweeper) checkQuoted() error {
+	for _, key := range c.order() {
+		for _, zone := range c.zones {
+			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool { return t.Zone == zone && c.options.quotes(t.StartIndex) }) {
+				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts", key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
+			}
+		}
+	}
+	return nil
 }
 
 // resample draws starts with replacement, the same ones for all rows and zones.

@@ -18,8 +18,8 @@ type Manifest struct {
 	Go          string            `json:"go"`
 	Platform    string            `json:"platform"`
 	CommandLine []string          `json:"commandLine"`
-	Comparison  string            `json:"comparisonSHA256"` // of all that trials depend on: it is part of every trial's key
-	Inputs      map[string]string `json:"inputsSHA256"`     // by the file's name
+	Comparison  string            `json:"comparisonSHA256"` // of all trials' names and keys, and of how they are summed up
+	Inputs      map[string]string `json:"inputsSHA256"`     // by the file's path, as the comparison or its scenario gives it
 	Seed        uint64            `json:"seed"`             // of the resamples
 	Seeds       []uint64          `json:"seeds"`            // of the trials
 	Split       Split             `json:"parameterSplit"`

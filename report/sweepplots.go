@@ -310,6 +310,7 @@ func (s *Sweep) dayFigure() figure {
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
 	first := days[0].Day
+	days = slices.DeleteFunc(days, func(t Trial) bool { return t.Zone != days[0].Zone || !t.Day.Start.Equal(first.Start) }) // one day, in one zone
 	span := first.Step.Seconds() * float64(len(first.Intensity))
 	stairs := func(values []float64) []xy {
 		levels := make([]level, len(values))

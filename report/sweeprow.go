@@ -1,7 +1,7 @@
 package report
 
 import (
-	"fmt"
+	"math"
 	"slices"
 )
 
@@ -10,6 +10,7 @@ type sums struct {
 	trials         int
 	saved, optimum float64 // shares of the baseline
 	grams, best    float64 // saved, and by the optimum
+	base           float64 // grams of the baselines, all counted as positive
 	suspending     float64 // share that the interruptible optimum saves
 }
 
@@ -19,13 +20,28 @@ func (s *sums) add(o sums) {
 	s.optimum += o.optimum
 	s.grams += o.grams
 	s.best += o.best
+	s.base += o.base
 	s.suspending += o.suspending
 }
 
 func (s *sums) saving() float64   { return over(s.saved, float64(s.trials)) }
-func (s *sums) eta() float64      { return over(s.saved, s.optimum) }
-func (s *sums) etaGrams() float64 { return over(s.grams, s.best) }
-func (s *sums) ofOther() float64  { return over(s.saved, s.suspending) }
+func (s *sums) eta() float64      { return share(s.saved, s.optimum, float64(s.trials)) }
+func (s *sums) etaGrams() float64 { return share(s.grams, s.best, s.base) }
+func (s *sums) ofOther() float64  { return share(s.saved, s.suspending, float64(s.trials)) }
+
+// possible reports whether there is something to save.
+func (s *sums) possible() bool { return !math.IsNaN(s.eta()) }
+
+// leastPossible is the share of a baseline below which a possible saving is but the rounding error of sums over many jobs.
+const leastPossible = 1e-10
+
+// share is what was saved of what could be; NaN where nothing could be.
+func share(saved, possible, baseline float64) float64 {
+	if possible <= leastPossible*baseline {
+		return math.NaN()
+	}
+	return saved / possible
+}
 
 // grid is the sums of a row by zone and by start.
 type sumGrid [][]sums
@@ -43,25 +59,32 @@ func (g sumGrid) over(zone int, starts []int) (all sums) {
 	return all
 }
 
-// meanEta is the mean over zones of their η.
+// meanEta is the mean of the η of the zones in which something can be saved.
 func (g sumGrid) meanEta(starts []int) float64 {
-	var sum float64
+	sum, zones := 0.0, 0.0
 	for z := range g {
-		all := g.over(z, starts)
-		sum += all.eta()
+		if all := g.over(z, starts); all.possible() {
+			sum += all.eta()
+			zones++
+		}
 	}
-	return sum / float64(len(g))
+	return sum / zones
 }
 
-// interval is a figure of the quoted starts, and how it varies with them.
+// interval is a figure of the quoted starts, and how it varies with them. Resamples in which it has no value do not count.
 func (c *sweeper) interval(of func(starts []int) float64) Interval {
 	i := Interval{Value: of(c.quoted)}
 	if len(c.drawn) == 0 {
 		return i
 	}
-	values := make([]float64, len(c.drawn))
-	for k, starts := range c.drawn {
-		values[k] = of(starts)
+	values := make([]float64, 0, len(c.drawn))
+	for _, starts := range c.drawn {
+		if v := of(starts); !math.IsNaN(v) {
+			values = append(values, v)
+		}
+	}
+	if len(values) == 0 {
+		return i
 	}
 	slices.Sort(values)
 	i.Low, i.High = new(between(values, lowTail)), new(between(values, highTail))
@@ -77,11 +100,11 @@ func (c *sweeper) row(key rowKey) (*SweepRow, error) {
 	}
 	known := true
 	for _, t := range c.rows[key] {
-		base := c.baselines[t.key()]
-		if base == nil {
-			return nil, fmt.Errorf("there is no trial of the baseline %s for %s", c.options.Baseline, t.ID())
+		base, err := c.baseline(t)
+		if err != nil {
+			return nil, err
 		}
-		cell := sums{trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams}
+		cell := sums{trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams, base: math.Abs(base.Grams)}
 		if least, ok := t.Optima[t.Family]; ok {
 			cell.optimum, cell.best = saving(base.Grams, least), base.Grams-least
 			cell.suspending = saving(base.Grams, t.Optima[Interruptible])
@@ -95,7 +118,8 @@ func (c *sweeper) row(key rowKey) (*SweepRow, error) {
 	}
 	row.finish(c.options.CarbonPrice)
 	c.rate(row, cells, known)
-	return row, c.byZone(row, cells, known)
+	c.byZone(row, cells, known)
+	return row, nil
 }
 
 // include adds a trial's plain figures.
@@ -139,13 +163,20 @@ func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 		}
 	}
 	row.Saving = c.interval(everywhere((*sums).saving))
-	if all := cells.over(-1, c.quoted); !known || all.optimum <= 0 {
-		return // where nothing can be saved, no share of it can be
+	if !known {
+		return
 	}
-	row.Eta, row.EtaGrams = new(c.interval(everywhere((*sums).eta))), new(c.interval(everywhere((*sums).etaGrams)))
-	row.EtaMean = new(c.interval(cells.meanEta))
+	// Where nothing can be saved, no share of it can be.
+	some := func(i Interval) *Interval {
+		if math.IsNaN(i.Value) {
+			return nil
+		}
+		return &i
+	}
+	row.Eta, row.EtaGrams = some(c.interval(everywhere((*sums).eta))), some(c.interval(everywhere((*sums).etaGrams)))
+	row.EtaMean = some(c.interval(cells.meanEta))
 	if row.Family == NonPreemptive {
-		row.EtaInterruptible = new(c.interval(everywhere((*sums).ofOther)))
+		row.EtaInterruptible = some(c.interval(everywhere((*sums).ofOther)))
 	}
 	var others []int
 	for i := range c.starts {
@@ -153,12 +184,12 @@ func (c *sweeper) rate(row *SweepRow, cells sumGrid, known bool) {
 			others = append(others, i)
 		}
 	}
-	if other := cells.over(-1, others); other.optimum > 0 {
+	if other := cells.over(-1, others); other.possible() {
 		row.EtaOther = new(other.eta())
 	}
 }
 
-func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) error {
+func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) {
 	for z, name := range c.zones {
 		zone := ZoneRow{Zone: name}
 		trials := 0
@@ -168,13 +199,12 @@ func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) error {
 			}
 			trials++
 			zone.Grams += t.Grams
-			zone.BaselineGrams += c.baselines[t.key()].Grams
+			if base, err := c.baseline(t); err == nil { // it was found before
+				zone.BaselineGrams += base.Grams
+			}
 			zone.MeanWaitHours += t.MeanWait / 3600
 		}
-		if trials == 0 {
-			return fmt.Errorf("there is no trial of %s in %s whose start is quoted", row.Strategy, name)
-		}
-		zone.MeanWaitHours /= float64(trials)
+		zone.MeanWaitHours = over(zone.MeanWaitHours, float64(trials))
 		in := func(of func(*sums) float64) func([]int) float64 {
 			return func(starts []int) float64 {
 				all := cells.over(z, starts)
@@ -182,7 +212,7 @@ func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) error {
 			}
 		}
 		zone.Saving = c.interval(in((*sums).saving))
-		if all := cells.over(z, c.quoted); known && all.optimum > 0 {
+		if all := cells.over(z, c.quoted); known && all.possible() {
 			zone.Eta = new(c.interval(in((*sums).eta)))
 			zone.OptimumSaving = new(all.optimum / float64(all.trials))
 			if row.WorstEta == nil || zone.Eta.Value < *row.WorstEta {
@@ -191,5 +221,4 @@ func (c *sweeper) byZone(row *SweepRow, cells sumGrid, known bool) error {
 		}
 		row.ByZone = append(row.ByZone, zone)
 	}
-	return nil
 }

@@ -93,13 +93,29 @@ func (s *Sweep) tables() []cells {
 			}))
 	}
 	if len(s.Published) > 0 {
-		c := cells{title: "published figures", header: []string{"strategy", "forecast", "figure", "source", "published", "here"}, names: 4}
-		for _, p := range s.Published {
-			c.rows = append(c.rows, []string{p.Strategy, p.Forecast, p.Figure, p.Source, significant(p.Value), significant(p.Measured)})
-		}
-		all = append(all, c)
+		all = append(all, s.published())
 	}
 	return all
+}
+
+// published sets what others have published beside what was found here.
+func (s *Sweep) published() cells {
+	restarts := slices.ContainsFunc(s.Published, func(p Published) bool { return p.Restart != "" })
+	c := cells{title: "published figures", header: []string{"strategy", "forecast"}}
+	if restarts {
+		c.header = append(c.header, "restart cost")
+	}
+	c.header = append(c.header, "figure", "source", "published", "here")
+	c.names = len(c.header) - 2
+	for _, p := range s.Published {
+		row := []string{p.Strategy, p.Forecast}
+		if restarts {
+			cost, _ := p.check() // a wrong one was refused
+			row = append(row, cost.String())
+		}
+		c.rows = append(c.rows, append(row, p.Figure, p.Source, significant(p.Value), significant(p.Measured)))
+	}
+	return c
 }
 
 func (s *Sweep) overall() cells {

@@ -1,10 +1,13 @@
 package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -27,14 +30,15 @@ type Trial struct {
 	RestartCost time.Duration `json:"restartCost,omitempty"` // nanoseconds of work that are done once more at each resume
 	Family      string        `json:"family"`
 
-	Jobs       int     `json:"jobs"`
-	EnergyKWh  float64 `json:"energyKWh"`
-	Grams      float64 `json:"gramsCO2e"`
-	Cost       float64 `json:"cost"`
-	Priced     bool    `json:"priced"`
-	MeanWait   float64 `json:"meanWaitSeconds"` // between submission and finish without running
-	P95Wait    float64 `json:"p95WaitSeconds"`
-	Turnaround float64 `json:"meanTurnaroundSeconds"`
+	Accounted  time.Time `json:"accounted"` // up to when figures are of; see [Trial.Extend]
+	Jobs       int       `json:"jobs"`
+	EnergyKWh  float64   `json:"energyKWh"`
+	Grams      float64   `json:"gramsCO2e"`
+	Cost       float64   `json:"cost"`
+	Priced     bool      `json:"priced"`
+	MeanWait   float64   `json:"meanWaitSeconds"` // between submission and finish without running
+	P95Wait    float64   `json:"p95WaitSeconds"`
+	Turnaround float64   `json:"meanTurnaroundSeconds"`
 	// The least that any schedule of a family could emit, by family; absent: not known here.
 	Optima map[string]float64 `json:"optimumGramsCO2e,omitempty"`
 
@@ -56,6 +60,67 @@ type Day struct {
 	Cores     []float64     `json:"cores"`           // of running jobs
 }
 
+// Name returns what names the trial alone, without any figure.
+func (t *Trial) Name() Trial {
+	return Trial{
+		Zone: t.Zone, Start: t.Start, StartIndex: t.StartIndex, Seed: t.Seed, Strategy: t.Strategy, Forecast: t.Forecast, RestartCost: t.RestartCost,
+		Family: t.Family,
+	}
+}
+
+// TakeFigures takes over what was measured in a run of the same inputs, which may have had another name: another place
+// among the starts, or another short name of its strategy.
+func (t *Trial) TakeFigures(of *Trial) {
+	name := t.Name()
+	*t = *of
+	t.Zone, t.Start, t.StartIndex, t.Seed = name.Zone, name.Start, name.StartIndex, name.Seed
+	t.Strategy, t.Forecast, t.RestartCost, t.Family = name.Strategy, name.Forecast, name.RestartCost, name.Family
+}
+
+// Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and seed.
+type Tail struct {
+	EnergyKWh  float64            `json:"energyKWh"`
+	Grams      float64            `json:"gramsCO2e"`
+	Cost       float64            `json:"cost"`
+	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
+}
+
+// NewTail returns what nodes without jobs come to from one time until another.
+func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
+	t := &Tail{NodeEnergy: map[string]float64{}}
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Profile.Sleep == 0 {
+			continue
+		}
+		for _, signal := range [...]*grid.Series{n.Site.Carbon.Series, n.Site.Price.Series} {
+			if signal != nil && !signal.Covers(from, until) {
+				return nil, fmt.Errorf("site %s: no signal covers %s to %s", n.Site.Name, from.Format(time.RFC3339), until.Format(time.RFC3339))
+			}
+		}
+		e := n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: from, End: until})
+		t.EnergyKWh += e.Energy.KWh()
+		t.Grams += float64(e.Carbon)
+		t.Cost += float64(e.Cost)
+		t.NodeEnergy[profileName(n)] += e.Energy.KWh()
+	}
+	return t, nil
+}
+
+// Extend adds what empty nodes draw after the trial, so that no trial of a cell is charged for more hours of them than
+// another.
+func (t *Trial) Extend(tail *Tail) {
+	t.EnergyKWh += tail.EnergyKWh
+	t.Grams += tail.Grams
+	t.Cost += tail.Cost
+	t.NodeEnergy = maps.Clone(t.NodeEnergy) // it may be shared with what is kept
+	for name, kWh := range tail.NodeEnergy {
+		t.NodeEnergy[name] += kWh
+	}
+}
+
+func profileName(n *sched.Node) string { return cmp.Or(n.Profile.Name, n.Name) }
+
 // ID is how people call the trial.
 func (t *Trial) ID() string {
 	id := fmt.Sprintf("%s in %s from %s", t.Strategy, t.Zone, t.Start.UTC().Format(time.RFC3339))
@@ -71,6 +136,7 @@ func (t *Trial) ID() string {
 // Measure fills in what a run came to. What names the trial is the caller's.
 func (t *Trial) Measure(r *sim.Result) {
 	s := r.Scenario
+	t.Accounted = r.Accounted.UTC()
 	t.Jobs, t.EnergyKWh, t.Grams, t.Cost = len(r.Outcomes), r.Energy.KWh(), float64(r.Carbon), float64(r.Cost)
 	for _, site := range s.Sites {
 		t.Priced = t.Priced || site.Price.Series != nil
@@ -97,11 +163,7 @@ func (t *Trial) Measure(r *sim.Result) {
 	t.MeanWait, t.P95Wait, t.Turnaround = mean(waits), quantile(waits, 0.95), over(turnaround, float64(len(waits)))
 	t.NodeEnergy = map[string]float64{}
 	for i := range s.Nodes {
-		name := s.Nodes[i].Profile.Name
-		if name == "" {
-			name = s.Nodes[i].Name
-		}
-		t.NodeEnergy[name] += r.NodeEnergy[i].KWh()
+		t.NodeEnergy[profileName(&s.Nodes[i])] += r.NodeEnergy[i].KWh()
 	}
 }
 

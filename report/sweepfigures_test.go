@@ -1,0 +1,144 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What was published of a restart cost is set beside the row of that cost.
+func TestPublishedOfRestartCosts(t *testing.T) {
+	var trials []Trial
+	for _, trial := range someTrials() {
+		if trial.Forecast == "naive" {
+			continue
+		}
+		trials = append(trials, trial)
+		if trial.Strategy == "wait" {
+			costly := trial
+			costly.RestartCost = 5 * time.Minute
+			costly.Grams = (trial.Grams + trial.Optima[NonPreemptive]) / 2
+			trials = append(trials, costly)
+		}
+	}
+	published := []Published{
+		{Strategy: "wait", Forecast: "perfect", Restart: "5m", Figure: "eta", Value: 0.7, Source: "there"},
+		{Strategy: "wait", Forecast: "perfect", Restart: "10m", Figure: "eta", Value: 0.6, Source: "there"},
+		{Strategy: "wait", Forecast: "perfect", Figure: "eta", Value: 0.5, Source: "there"},
+	}
+	s := sweep(t, trials, SweepOptions{Baseline: "now", Published: published})
+	if len(s.Published) != 2 || !equal(s.Published[0].Measured, 0.6875) || !equal(s.Published[1].Measured, 0.375) {
+		t.Fatalf("%+v", s.Published)
+	}
+	var b strings.Builder
+	if err := WriteSweep(&b, s, "table", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, table, _ := strings.Cut(b.String(), "published figures"); !strings.Contains(table, "restart cost") || !strings.Contains(table, "5m0s") {
+		t.Errorf("the table does not tell restart costs apart:\n%s", table)
+	}
+	published[0].Restart = "soon"
+	if _, err := NewSweep(trials, SweepOptions{Baseline: "now", Published: published}); err == nil || !strings.Contains(err.Error(), `"soon"`) {
+		t.Errorf("a restart cost that is no duration: %v", err)
+	}
+}
+
+// A zone in which nothing can be saved has no eta, neither of its own nor as part of a mean, whatever rounding leaves.
+func TestSweepWhereNothingCanBeSaved(t *testing.T) {
+	trials := someTrials()
+	for i := range trials {
+		if trial := &trials[i]; trial.Zone == "B" {
+			trial.Grams = 2000 * (1 + 1e-14*float64(i%3))
+			trial.Optima = map[string]float64{NonPreemptive: 2000 * (1 - 1e-14), Interruptible: 2000 * (1 - 2e-14)}
+		}
+	}
+	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "wait"}})
+	r := &s.Strategies[2]
+	if r.ByZone[1].Eta != nil || r.ByZone[1].OptimumSaving != nil || r.WorstZone != "A" {
+		t.Errorf("zone B: %+v; worst zone %s", r.ByZone[1], r.WorstZone)
+	}
+	if r.EtaMean == nil || r.ByZone[0].Eta == nil || !equal(r.EtaMean.Value, r.ByZone[0].Eta.Value) || !equal(*r.WorstEta, 0.5) {
+		t.Errorf("mean over zones: %+v", r.EtaMean)
+	}
+	for i := range trials {
+		trials[i].Grams, trials[i].Optima = 2000, map[string]float64{NonPreemptive: 2000 * (1 - 1e-14), Interruptible: 2000 * (1 - 1e-14)}
+	}
+	if r := sweep(t, trials, SweepOptions{Baseline: "now", Quote: QuoteEven}).Strategies[0]; r.Eta != nil || r.EtaMean != nil || r.EtaOther != nil || r.WorstEta != nil {
+		t.Errorf("where rounding is all that can be saved: %+v", r)
+	}
+}
+
+// A baseline that holds is that under the forecast of what is compared with it, in whatever order trials come.
+func TestBaselineThatHolds(t *testing.T) {
+	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
+	trial := func(strategy, forecast string, grams float64) Trial {
+		return Trial{Zone: "A", Start: begin, Strategy: strategy, Forecast: forecast, Family: NonPreemptive, Jobs: 1, Grams: grams}
+	}
+	trials := []Trial{
+		trial("rolling", "perfect", 100), trial("rolling", "naive", 200), trial("residual", "perfect", 90), trial("residual", "naive", 190),
+	}
+	for range 2 {
+		s := sweep(t, trials, SweepOptions{Baseline: "rolling"})
+		for _, r := range s.Strategies {
+			want := 0.0
+			if r.Strategy == "residual" {
+				want = map[string]float64{"perfect": 0.1, "naive": 0.05}[r.Forecast]
+			}
+			if !equal(r.Saving.Value, want) || !equal(r.ByZone[0].BaselineGrams, map[string]float64{"perfect": 100, "naive": 200}[r.Forecast]) {
+				t.Errorf("%s, forecast %s, saves %v of %v, want %v", r.Strategy, r.Forecast, r.Saving.Value, r.ByZone[0].BaselineGrams, want)
+			}
+		}
+		slices.Reverse(trials)
+	}
+	if _, err := NewSweep(append(trials, trial("now", "", 300)), SweepOptions{Baseline: "rolling"}); err == nil || !strings.Contains(err.Error(), "several forecasts") {
+		t.Errorf("what looks at no forecast is compared with either: %v", err)
+	}
+}
+
+// What cannot be summed up can be told from names alone.
+func TestCheckSweep(t *testing.T) {
+	var names []Trial
+	for _, trial := range someTrials() {
+		names = append(names, trial.Name())
+	}
+	if err := CheckSweep(names, SweepOptions{Baseline: "now"}); err != nil {
+		t.Error(err)
+	}
+	odd := slices.DeleteFunc(slices.Clone(names), func(t Trial) bool { return t.StartIndex%2 == 0 })
+	for want, err := range map[string]error{
+		"whose start is quoted": CheckSweep(odd, SweepOptions{Baseline: "now", Quote: QuoteEven}),
+		`"watts"`:               CheckSweep(names, SweepOptions{Baseline: "now", Published: []Published{{Strategy: "none", Figure: "watts"}}}),
+		"of the baseline stock": CheckSweep(names, SweepOptions{Baseline: "stock"}),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// Figures of a run go to whatever name asks for them.
+func TestTakeFigures(t *testing.T) {
+	name := Trial{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}
+	name.TakeFigures(&Trial{Zone: "A", StartIndex: 0, Strategy: "carbon+rolling", Family: NonPreemptive, Grams: 7, Jobs: 2})
+	if name.StartIndex != 3 || name.Strategy != "rolling" || name.Grams != 7 || name.Jobs != 2 {
+		t.Errorf("%+v", name)
+	}
+}
+
+// Only what is of one day in one zone is drawn in one figure.
+func TestDayFigureIsOfOneDay(t *testing.T) {
+	trials := someTrials()
+	for i, start := range map[int]time.Time{0: trials[0].Start, 1: trials[0].Start, 2: trials[0].Start.AddDate(0, 0, 1)} {
+		trials[i].Day = &Day{Start: start, Step: time.Hour, Intensity: []float64{200, 300}, Cores: []float64{4, 0}}
+	}
+	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "wait"}})
+	f := s.dayFigure()
+	svg, err := f.svg()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(svg); !strings.Contains(text, "wait perfect") || strings.Contains(text, "wait naive") {
+		t.Error("trials that were drawn on another day are overlaid")
+	}
+}
