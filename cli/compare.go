@@ -126,7 +126,9 @@ func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study, part 
 	if store != nil && store.damaged > 0 {
 		fmt.Fprintf(t.err, "%d lines of earlier results are damaged: those trials are run again\n", store.damaged)
 	}
-	c.cache = f.out
+	if f.out != "" {
+		c.cache = c.forecastFolder(f.out)
+	}
 	tell := func(int, int) {}
 	if isTerminal(t.err) {
 		tell = (&progress{w: t.err, now: t.now}).tell
@@ -161,6 +163,9 @@ func finishComparison(t terminal, book *comparisonBook, planned []*plannedTrial,
 	trials := make([]report.Trial, len(planned))
 	for i, p := range planned {
 		trials[i] = p.Trial
+		if p.Tail != nil {
+			trials[i].Extend(p.Tail)
+		}
 	}
 	sweep, err := report.NewSweep(trials, book.Options)
 	if err != nil {
@@ -199,20 +204,9 @@ func (b *comparisonBook) write(dir string) error {
 }
 
 func (c *study) book(m report.Manifest) *comparisonBook {
-	f := c.file
-	b := &comparisonBook{Digest: c.digest, Manifest: m, Options: report.SweepOptions{
-		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed, Strategies: f.Strategies,
-		Published: f.Published,
-	}}
-	if b.Options.Quote == report.QuoteAll {
-		b.Options.Quote = ""
-	}
+	b := &comparisonBook{Digest: c.digest, Manifest: m, Options: c.options()}
 	for _, t := range c.trials {
-		name := t.Trial
-		b.Planned = append(b.Planned, &plannedTrial{Key: t.Key, Trial: report.Trial{
-			Zone: name.Zone, Start: name.Start, StartIndex: name.StartIndex, Seed: name.Seed, Strategy: name.Strategy, Forecast: name.Forecast,
-			RestartCost: name.RestartCost, Family: name.Family,
-		}})
+		b.Planned = append(b.Planned, &plannedTrial{Key: t.Key, Trial: t.Trial.Name(), Tail: t.Tail})
 	}
 	return b
 }
@@ -277,7 +271,7 @@ func newMerge(t terminal) *cobra.Command {
 // readParts collects the trials of one plan from folders.
 func readParts(dirs []string) (*comparisonBook, []*plannedTrial, error) {
 	var book *comparisonBook
-	done := map[string]report.Trial{}
+	done, tails := map[string]report.Trial{}, map[string]*report.Tail{}
 	damaged := 0
 	for _, dir := range dirs {
 		text, err := os.ReadFile(filepath.Join(dir, bookName))
@@ -290,6 +284,11 @@ func readParts(dirs []string) (*comparisonBook, []*plannedTrial, error) {
 		}
 		if book != nil && b.Digest != book.Digest {
 			return nil, nil, fmt.Errorf("%s and %s are of different comparisons, or were made by different builds", dirs[0], dir)
+		}
+		for _, p := range b.Planned {
+			if p.Tail != nil {
+				tails[p.Key] = p.Tail
+			}
 		}
 		if book == nil {
 			book = b
@@ -312,7 +311,8 @@ func readParts(dirs []string) (*comparisonBook, []*plannedTrial, error) {
 		if !ok {
 			missing = append(missing, p.Trial.ID())
 		}
-		p.Trial = trial
+		p.Trial.TakeFigures(&trial)
+		p.Tail = tails[p.Key]
 	}
 	if len(missing) > 0 {
 		const some = 3

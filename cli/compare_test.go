@@ -63,7 +63,7 @@ scenario:
   nodes: unlimited
 interruptible: true
 zones:
-- {name: one, grid: {file: grid.csv}}
+- {name: one, grid: {file: grid.csv}, price: 0.1}
 - {name: two, grid: {file: grid.csv}, pue: 1.5, price: 0.2}
 starts: {first: 2022-01-05, step: 48h, count: 3}
 strategies: [now, lowest-window, wait-awhile]

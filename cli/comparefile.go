@@ -177,12 +177,8 @@ func (f *comparisonFile) check() error {
 	if err := f.checkFields(); err != nil {
 		return err
 	}
-	names := map[string]bool{}
-	for _, z := range f.Zones {
-		if z.Name == "" || names[z.Name] {
-			return fmt.Errorf("a zone's name, %q, is empty or comes twice", z.Name)
-		}
-		names[z.Name] = true
+	if err := f.checkZones(); err != nil {
+		return err
 	}
 	if f.Baseline == "" {
 		f.Baseline = f.Strategies[0]
@@ -197,6 +193,23 @@ func (f *comparisonFile) check() error {
 		f.Seeds = []uint64{0}
 	}
 	return errors.Join(f.checkRestarts(), unique("strategy", f.Strategies), unique("forecast", f.Forecasts), unique("seed", f.Seeds))
+}
+
+func (f *comparisonFile) checkZones() error {
+	names, priced := map[string]bool{}, 0
+	for _, z := range f.Zones {
+		if z.Name == "" || names[z.Name] {
+			return fmt.Errorf("a zone's name, %q, is empty or comes twice", z.Name)
+		}
+		names[z.Name] = true
+		if z.Price != nil || z.Prices.File != "" {
+			priced++
+		}
+	}
+	if priced > 0 && priced < len(f.Zones) {
+		return errors.New("some zones have a price and some have none: the cost would leave those out")
+	}
+	return nil
 }
 
 func (f *comparisonFile) checkFields() error {
@@ -256,22 +269,57 @@ func (f *comparisonFile) strategy(name string) (sched.Strategy, string, error) {
 	return s, name, err
 }
 
-// base returns the scenario without a grid.
-func (f *comparisonFile) base() (*sim.File, error) {
+// base returns the scenario without a grid, and its files as they are named there.
+func (f *comparisonFile) base() (*sim.File, baseFiles, error) {
 	file := f.Scenario
 	if f.ScenarioFile != "" {
 		var err error
 		if file, err = sim.ReadFile(f.path(f.ScenarioFile)); err != nil {
-			return nil, err
+			return nil, baseFiles{}, err
 		}
-	} else {
-		file.Workload.File = f.path(file.Workload.File)
-		file.Nodes = f.nodes(file.Nodes)
 	}
-	if len(file.Sites) > 1 {
-		return nil, fmt.Errorf("the scenario has %d sites: a comparison gives it one, that of the zone", len(file.Sites))
+	if err := f.checkBase(file); err != nil {
+		return nil, baseFiles{}, err
 	}
-	return file, nil
+	names := baseFiles{workload: file.Workload.File, nodes: file.Nodes, dir: filepath.Dir(f.ScenarioFile)}
+	if len(file.Sites) == 1 && file.Sites[0].Nodes != "" {
+		names.nodes = file.Sites[0].Nodes
+	}
+	if f.ScenarioFile != "" {
+		return file, names, nil // it finds its files itself
+	}
+	names.dir = ""
+	found := *file
+	found.Workload.File, found.Nodes, found.Sites = f.path(file.Workload.File), f.nodes(file.Nodes), slices.Clone(file.Sites)
+	for i := range found.Sites {
+		found.Sites[i].Nodes = f.nodes(found.Sites[i].Nodes)
+	}
+	return &found, names, nil
+}
+
+// baseFiles are the files of a scenario, as it names them.
+type baseFiles struct {
+	workload, nodes string
+	dir             string // that they are relative to, from the comparison's folder
+}
+
+// checkBase refuses what the comparison itself says for every trial.
+func (f *comparisonFile) checkBase(file *sim.File) error {
+	const instead = "the scenario has %s: a comparison says %s instead, for every trial"
+	restart, err := time.ParseDuration(cmp.Or(file.RestartCost, "0s"))
+	switch {
+	case len(file.Sites) > 1:
+		return fmt.Errorf("the scenario has %d sites: a comparison gives it one, that of the zone", len(file.Sites))
+	case err != nil || restart != 0:
+		return fmt.Errorf(instead, "a restartCost", "restartCosts")
+	case file.Learner != "" && file.Learner != lengthsKnown:
+		return fmt.Errorf(instead, "a learner", "lengths")
+	case file.Interruptible && !f.Interruptible:
+		return fmt.Errorf(instead, "interruptible jobs", "interruptible")
+	case len(file.Sites) == 1 && file.Sites[0].Forecast != (sim.ForecastFile{}) && file.Sites[0].Forecast != (sim.ForecastFile{Model: perfectForecast}):
+		return fmt.Errorf(instead, "a forecast", "forecasts, and weather for each zone")
+	}
+	return nil
 }
 
 func (f *comparisonFile) nodes(name string) string {
@@ -311,38 +359,37 @@ func (f *comparisonFile) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 	return &file, nil
 }
 
-// startTimes are those of the chosen indices, for a zone's series.
-func (f *comparisonFile) startTimes(series *grid.Series) (map[int]time.Time, error) {
-	first := series.Start()
+// startTimes are those of the chosen indices, for a zone's series, and the first one of all.
+func (f *comparisonFile) startTimes(series *grid.Series) (times map[int]time.Time, first time.Time, err error) {
+	first = series.Start()
 	var step time.Duration
-	var err error
 	switch {
 	case f.Starts.First != "" && f.Starts.Last != "":
-		return nil, errors.New("starts: want first or last, not both")
+		return nil, first, errors.New("starts: want first or last, not both")
 	case f.Starts.First != "":
 		if first, err = instant("starts.first", f.Starts.First, series.End()); err != nil {
-			return nil, err
+			return nil, first, err
 		}
 	case f.Starts.Last != "":
 		last, err := time.ParseDuration(f.Starts.Last)
 		if err != nil || last <= 0 {
-			return nil, fmt.Errorf("starts.last: %q is no duration: want 8760h", f.Starts.Last)
+			return nil, first, fmt.Errorf("starts.last: %q is no duration: want 8760h", f.Starts.Last)
 		}
 		first = series.End().Add(-last)
 	}
 	if f.Starts.Step != "" {
 		if step, err = time.ParseDuration(f.Starts.Step); err != nil || step <= 0 {
-			return nil, fmt.Errorf("starts.step: %q is no duration: want 500h", f.Starts.Step)
+			return nil, first, fmt.Errorf("starts.step: %q is no duration: want 500h", f.Starts.Step)
 		}
 	} else if f.Starts.Count > 1 {
-		return nil, errors.New("starts: several starts want a step")
+		return nil, first, errors.New("starts: several starts want a step")
 	}
-	times := map[int]time.Time{}
+	times = map[int]time.Time{}
 	for _, i := range f.indices {
 		times[i] = first.Add(time.Duration(i) * step)
 		if !series.Covers(times[i], times[i]) {
-			return nil, fmt.Errorf("start %d, %s, is outside of the series", i, times[i].Format(time.RFC3339))
+			return nil, first, fmt.Errorf("start %d, %s, is outside of the series", i, times[i].Format(time.RFC3339))
 		}
 	}
-	return times, nil
+	return times, first, nil
 }

@@ -20,19 +20,21 @@ import (
 )
 
 // trialsFormat changes whenever what is kept of a trial does.
-const trialsFormat = 1
+const trialsFormat = 2
 
 // study is a comparison file with all that it names found and hashed, and the trials that it asks for.
 type study struct {
 	file       *comparisonFile
 	base       *sim.File
+	baseFiles  baseFiles
+	program    string // hash of it
 	zones      []*comparedZone
 	strategies map[string]sched.Strategy
 	fullNames  map[string]string // of strategies, with their where
 	cells      []*trialCell
 	trials     []*plannedTrial // in the order of zones, starts, seeds and strategies
 	inputs     map[string]string
-	digest     string // of all keys
+	digest     string // of all names and keys, and of how they are summed up
 	cache      string // folder in which forecasts are kept; "": none
 }
 
@@ -40,16 +42,19 @@ type study struct {
 type comparedZone struct {
 	zoneFile
 	file      *sim.File
+	scenario  *sim.Scenario // from no start in particular: of use are its site and its nodes
 	series    *grid.Series
-	starts    map[int]time.Time
-	hashes    []string // of its files
+	starts    map[int]time.Time // those that are run
+	first     time.Time         // the first one of the file
+	hashes    []string          // of its files
 	forecasts map[string]*issued
 }
 
 // plannedTrial is a trial that is to be run.
 type plannedTrial struct {
-	Key   string       `json:"key"`   // of all that it depends on
-	Trial report.Trial `json:"trial"` // what names it
+	Key   string       `json:"key"`            // of all that it depends on
+	Trial report.Trial `json:"trial"`          // what names it
+	Tail  *report.Tail `json:"tail,omitempty"` // until the end of the longest trial of its cell; it depends on which ones there are
 	cell  *trialCell
 	day   bool // it is drawn
 }
@@ -75,6 +80,11 @@ func (f *comparisonFile) plan() (*study, error) {
 		if err != nil {
 			return nil, err
 		}
+		for other, known := range c.fullNames {
+			if known == full {
+				return nil, fmt.Errorf("strategies %s and %s are one: %s", min(other, name), max(other, name), full)
+			}
+		}
 		c.strategies[name], c.fullNames[name] = s, full
 	}
 	for _, name := range f.Forecasts {
@@ -83,7 +93,10 @@ func (f *comparisonFile) plan() (*study, error) {
 		}
 	}
 	var err error
-	if c.base, err = f.base(); err != nil {
+	if c.base, c.baseFiles, err = f.base(); err != nil {
+		return nil, err
+	}
+	if c.program, err = programHash(); err != nil {
 		return nil, err
 	}
 	for i := range f.Zones {
@@ -91,7 +104,42 @@ func (f *comparisonFile) plan() (*study, error) {
 			return nil, fmt.Errorf("zone %s: %w", f.Zones[i].Name, err)
 		}
 	}
-	return c, c.list()
+	if err := c.list(); err != nil {
+		return nil, err
+	}
+	return c, c.digestAll()
+}
+
+// digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
+func (c *study) digestAll() error {
+	options := c.options()
+	all := sha256.New()
+	enc := json.NewEncoder(all)
+	names := make([]report.Trial, len(c.trials))
+	for i, t := range c.trials {
+		names[i] = t.Trial
+		if err := enc.Encode(t); err != nil {
+			return fmt.Errorf("hashing a trial: %w", err)
+		}
+	}
+	if err := enc.Encode(&options); err != nil {
+		return fmt.Errorf("hashing the comparison: %w", err)
+	}
+	c.digest = hex.EncodeToString(all.Sum(nil))
+	return report.CheckSweep(names, options)
+}
+
+// options say how trials are summed up.
+func (c *study) options() report.SweepOptions {
+	f := c.file
+	o := report.SweepOptions{
+		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed, Strategies: f.Strategies,
+		Published: f.Published,
+	}
+	if o.Quote == report.QuoteAll {
+		o.Quote = ""
+	}
+	return o
 }
 
 func (c *study) addZone(z *zoneFile) error {
@@ -101,20 +149,19 @@ func (c *study) addZone(z *zoneFile) error {
 		return err
 	}
 	zone.Weather = c.file.path(z.Weather)
-	site := &zone.file.Sites[0]
-	for _, name := range []string{site.Grid.File, zone.Weather, site.Prices.File} {
-		hash, err := c.hash(name)
+	for _, name := range []string{z.Grid.File, z.Weather, z.Prices.File} {
+		hash, err := c.hash(name, "")
 		if err != nil {
 			return err
 		}
 		zone.hashes = append(zone.hashes, hash)
 	}
-	scenario, err := zone.file.Load()
-	if err != nil {
+	if zone.scenario, err = zone.file.Load(); err != nil {
 		return err
 	}
-	zone.series = scenario.Sites[0].Carbon.Series
-	if zone.starts, err = c.file.startTimes(zone.series); err != nil {
+	zone.scenario.Jobs = nil // each start has its own
+	zone.series = zone.scenario.Sites[0].Carbon.Series
+	if zone.starts, zone.first, err = c.file.startTimes(zone.series); err != nil {
 		return err
 	}
 	for _, name := range c.file.Forecasts {
@@ -129,17 +176,20 @@ func (c *study) addZone(z *zoneFile) error {
 	return nil
 }
 
-// hash returns that of a file's content, "" for none.
-func (c *study) hash(name string) (string, error) {
+// hash returns that of a file's content, "" for none. dir, from the comparison's folder, is what its name is relative to.
+func (c *study) hash(name, dir string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(name)
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	text, err := os.ReadFile(c.file.path(name))
 	if err != nil {
 		return "", fmt.Errorf("reading an input: %w", err)
 	}
 	sum := sha256.Sum256(text)
-	c.inputs[filepath.Base(name)] = hex.EncodeToString(sum[:])
+	c.inputs[filepath.ToSlash(name)] = hex.EncodeToString(sum[:])
 	return hex.EncodeToString(sum[:]), nil
 }
 
@@ -155,6 +205,7 @@ type dependence struct {
 	Seed          uint64
 	Strategy      string // with its where
 	Forecast      string
+	Since         time.Time // from when on models of forecasts are learnt again
 	RestartCost   time.Duration
 	Lengths       string
 	Interruptible bool
@@ -162,43 +213,27 @@ type dependence struct {
 }
 
 // shared fills in what the trials of a zone depend on alike.
-func (c *study) shared(z *comparedZone, program string) (*dependence, error) {
-	d := &dependence{Format: trialsFormat, Program: program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths, Interruptible: c.file.Interruptible}
+func (c *study) shared(z *comparedZone) (*dependence, error) {
+	d := &dependence{Format: trialsFormat, Program: c.program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths, Interruptible: c.file.Interruptible}
 	var err error
-	if d.Workload, err = c.hashOf(z.file.Workload.File); err != nil {
+	if d.Workload, err = c.hash(c.baseFiles.workload, c.baseFiles.dir); err != nil {
 		return nil, err
 	}
-	site := z.file.Sites[0]
-	if d.Nodes = site.Nodes; d.Nodes == "" {
-		d.Nodes = z.file.Nodes
-	}
-	if !slices.Contains(workload.Presets(), d.Nodes) {
-		if d.Nodes, err = c.hashOf(d.Nodes); err != nil {
+	if d.Nodes = c.baseFiles.nodes; !slices.Contains(workload.Presets(), d.Nodes) {
+		if d.Nodes, err = c.hash(d.Nodes, c.baseFiles.dir); err != nil {
 			return nil, err
 		}
 	}
+	site := z.file.Sites[0]
 	site.Grid.File, site.Prices.File, site.Nodes = "", "", ""
 	d.Scenario.Sites, d.Scenario.Name, d.Scenario.Nodes, d.Scenario.Workload.File, d.Scenario.Start = []sim.SiteFile{site}, "", "", "", ""
 	return d, nil
 }
 
-// hashOf hashes a file that a scenario names.
-func (c *study) hashOf(name string) (string, error) {
-	if c.file.ScenarioFile != "" && !filepath.IsAbs(name) {
-		name = filepath.Join(filepath.Dir(c.file.path(c.file.ScenarioFile)), name)
-	}
-	return c.hash(name)
-}
-
 // list makes the trials.
 func (c *study) list() error {
-	program, err := programHash()
-	if err != nil {
-		return err
-	}
-	all := sha256.New()
 	for _, z := range c.zones {
-		shared, err := c.shared(z, program)
+		shared, err := c.shared(z)
 		if err != nil {
 			return err
 		}
@@ -213,10 +248,6 @@ func (c *study) list() error {
 			}
 		}
 	}
-	for _, t := range c.trials {
-		_, _ = fmt.Fprintln(all, t.Key) // a hash never fails
-	}
-	c.digest = hex.EncodeToString(all.Sum(nil))
 	return nil
 }
 
@@ -232,7 +263,7 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 		if interrupts(s) {
 			family = report.Interruptible
 		} else {
-			costs = costs[:1]
+			costs = []time.Duration{0}
 		}
 		if !holds(s) {
 			forecasts = []string{""}
@@ -243,7 +274,10 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name, Forecast: model,
 					RestartCost: cost, Family: family,
 				}}
-				d.Strategy, d.Forecast, d.RestartCost, d.Day = c.fullNames[name], model, cost, t.day
+				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since = c.fullNames[name], model, cost, t.day, time.Time{}
+				if forecasts := cell.zone.forecasts[model]; forecasts != nil {
+					d.Since = cell.zone.first.UTC()
+				}
 				text, err := json.Marshal(&d)
 				if err != nil {
 					return fmt.Errorf("hashing a trial: %w", err)

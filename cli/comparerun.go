@@ -11,8 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/predict"
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/sim/oracle"
 )
@@ -26,6 +28,8 @@ type sharedScenario struct {
 	scenario *sim.Scenario
 	optima   map[string]float64 // by family; empty: not known
 	end      time.Time          // up to when all trials are accounted at least
+	day      time.Time          // the beginning of the day that is drawn; zero: no whole day is known
+	known    time.Time          // up to when forecasts are seen
 	err      error
 	left     atomic.Int32 // trials
 }
@@ -56,8 +60,15 @@ func (s *sharedScenario) load() {
 			s.end = t
 		}
 	}
-	if known := s.cell.zone.series.End(); s.end.After(known) {
-		s.end = known
+	site := s.scenario.Sites[0]
+	for _, series := range [...]*grid.Series{site.Carbon.Series, site.Price.Series} {
+		if series != nil && s.end.After(series.End()) {
+			s.end = series.End()
+		}
+	}
+	s.chooseDay(site.Carbon.Series)
+	if s.known, s.err = s.cell.zone.until(s.cell.index); s.err != nil {
+		return
 	}
 	s.optima = map[string]float64{}
 	for name, family := range map[string]oracle.Family{report.NonPreemptive: oracle.FamilyNonPreemptive, report.Interruptible: oracle.FamilyInterruptible} {
@@ -72,6 +83,19 @@ func (s *sharedScenario) load() {
 	}
 }
 
+// chooseDay takes the second day of the trace, where jobs come on it, or the first: the same for all strategies.
+func (s *sharedScenario) chooseDay(series *grid.Series) {
+	const day = 24 * time.Hour
+	second := s.scenario.Start.Add(day)
+	later := slices.ContainsFunc(s.scenario.Jobs, func(j sched.Job) bool { return !j.Submitted.Before(second) })
+	for _, from := range []time.Time{second, s.scenario.Start} {
+		if (later || !from.Equal(second)) && series.Covers(from, from.Add(day)) {
+			s.day = from
+			return
+		}
+	}
+}
+
 // run plays a trial.
 func (c *study) run(ctx context.Context, t *plannedTrial) error {
 	shared := t.cell.scenario
@@ -80,13 +104,13 @@ func (c *study) run(ctx context.Context, t *plannedTrial) error {
 	if err != nil {
 		return err
 	}
+	// What a comparison varies is set for every trial, whatever the scenario says.
 	s := *scenario
-	if t.Trial.RestartCost > 0 {
-		s.Jobs = slices.Clone(s.Jobs)
-		for i := range s.Jobs {
-			s.Jobs[i].RestartCost = t.Trial.RestartCost
-		}
+	s.Jobs = slices.Clone(s.Jobs)
+	for i := range s.Jobs {
+		s.Jobs[i].RestartCost = t.Trial.RestartCost
 	}
+	s.Learner, s.Foresight = nil, nil
 	if c.file.Lengths == lengthsLearnt {
 		s.Learner = func() predict.Learner { return predict.NewSurvival(nil) }
 	}
@@ -95,37 +119,44 @@ func (c *study) run(ctx context.Context, t *plannedTrial) error {
 		if err != nil {
 			return err
 		}
-		s.Foresight = []sim.Foresight{foresight}
+		s.Foresight = []sim.Foresight{untilThen{foresight, shared.known.Add(-1)}}
 	}
 	result, err := sim.Run(ctx, &s, t.Trial.Strategy, c.strategies[t.Trial.Strategy])
 	if err != nil {
 		return err
 	}
-	// Trials run apart, and nodes may draw power without jobs: all of a cell are accounted up to one end at least.
+	// Trials run apart, and nodes may draw power without jobs: all of a cell are accounted up to one end at least. Those of
+	// few nodes may take longer: see align.
 	if err := result.AccountUntil(shared.end); err != nil {
 		return err
 	}
 	t.Trial.Measure(result)
 	t.Trial.Optima = shared.optima
-	if t.day {
-		return t.draw(result)
+	if t.day && !shared.day.IsZero() {
+		t.Trial.Day, err = report.NewDay(result, shared.day)
 	}
-	return nil
+	return err
 }
 
-// draw keeps the second day, when there are jobs of more than one day, or the first.
-func (t *plannedTrial) draw(r *sim.Result) error {
-	const day = 24 * time.Hour
-	for _, from := range []time.Time{r.Scenario.Start.Add(day), r.Scenario.Start} {
-		if from.Add(day).After(r.End) && from.After(r.Scenario.Start) {
-			continue
+// align says what empty nodes draw after each trial until the longest one of its cell ends, so that none is charged for
+// more hours of them than another. It is kept apart from the trials, which other comparisons may use beside others.
+func align(trials []*plannedTrial) error {
+	ends := map[*trialCell]time.Time{}
+	for _, t := range trials {
+		if t.Trial.Accounted.After(ends[t.cell]) {
+			ends[t.cell] = t.Trial.Accounted
 		}
-		d, err := report.NewDay(r, from)
-		if errors.Is(err, report.ErrNoDay) {
-			continue
+	}
+	for _, t := range trials {
+		if end := ends[t.cell]; end.After(t.Trial.Accounted) {
+			tail, err := report.NewTail(t.cell.zone.scenario.Nodes, t.Trial.Accounted, end)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.Trial.ID(), err)
+			}
+			if tail.EnergyKWh > 0 {
+				t.Tail = tail
+			}
 		}
-		t.Trial.Day = d
-		return err
 	}
 	return nil
 }
@@ -143,7 +174,7 @@ func (c *study) runAll(ctx context.Context, store *trialStore, part shard, worke
 		}
 		mine = append(mine, t)
 		if known, ok := store.find(t.Key); ok {
-			t.Trial = known
+			t.Trial.TakeFigures(&known)
 			continue
 		}
 		t.cell.scenario.left.Add(1)
@@ -182,7 +213,7 @@ func (c *study) runAll(ctx context.Context, store *trialStore, part shard, worke
 	if int(done.Load()) < len(missing) {
 		return nil, fmt.Errorf("stopped after %d of %d trials: %w", len(mine)-len(missing)+int(done.Load()), len(mine), context.Canceled)
 	}
-	return mine, nil
+	return mine, align(mine)
 }
 
 // progress shows on a terminal how far a comparison has come.
@@ -240,33 +271,4 @@ func (f *issued) get(ctx context.Context, cache string) (sim.Foresight, error) {
 		}
 	})
 	return f.foresight, f.err
-}
-
-// span is the time in which forecasts may be asked for: all starts, and what a trace may take.
-func (f *issued) span() (from, until time.Time, err error) {
-	for _, start := range f.zone.starts {
-		if from.IsZero() || start.Before(from) {
-			from = start
-		}
-		if start.After(until) {
-			until = start
-		}
-	}
-	file := *f.zone.file
-	file.Start = until.UTC().Format(time.RFC3339)
-	scenario, err := file.Load()
-	if err != nil {
-		return from, until, err
-	}
-	last := until
-	for i := range scenario.Jobs {
-		j := &scenario.Jobs[i]
-		if t := j.Submitted.Add(j.AllowedDelay + 2*j.Duration); t.After(last) {
-			last = t // restarts and slow nodes take time, too
-		}
-	}
-	if end := f.zone.series.End(); last.After(end) {
-		last = end
-	}
-	return from, last, nil
 }

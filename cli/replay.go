@@ -25,6 +25,7 @@ type replayFlags struct {
 	file, from, to, output string
 	strategies, namespaces []string
 	decisions              int
+	bounds                 map[string]bool // which of from and to were given
 }
 
 func newReplay(t terminal) *cobra.Command {
@@ -38,13 +39,16 @@ cannot be replayed are listed with their ID. Times are in UTC.`,
 		Example: `  kubenergy replay --strategy carbon+window --from -1d
   kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.bounds = map[string]bool{"from": cmd.Flags().Changed("from"), "to": cmd.Flags().Changed("to")}
+			return f.run(cmd.Context(), t)
+		},
 	}
 	flags := cmd.Flags()
 	f.add(flags)
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
 	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or CSV with the same names as columns; gzip or not")
-	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h")
+	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h; of a file, all records unless it is given")
 	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
 	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
@@ -89,16 +93,6 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 }
 
 func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
-	if f.file != "" {
-		records, err := readRecords(f.file)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		if len(f.namespaces) > 0 {
-			records = slices.DeleteFunc(records, func(r ledger.Record) bool { return !slices.Contains(f.namespaces, r.Namespace) })
-		}
-		return records[:min(len(records), f.decisions)], nil
-	}
 	q := &ledger.Query{Namespaces: f.namespaces}
 	var err error
 	if q.From, err = instant("--from", f.from, t.now()); err != nil {
@@ -106,6 +100,9 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 	}
 	if q.To, err = instant("--to", f.to, t.now()); err != nil {
 		return nil, usageError{err}
+	}
+	if f.file != "" {
+		return f.recordsOfFile(q)
 	}
 	c, err := f.connect(ctx, t)
 	if err != nil {
@@ -120,6 +117,18 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 	}
 	// The API is asked for earlier holds as well, which are not asked for here.
 	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
+}
+
+// recordsOfFile returns the records of a file that are asked for. What flags do not say leaves none out.
+func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
+	records, err := readRecords(f.file)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
+		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) || f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
+	})
+	return records[:min(len(records), f.decisions)], nil
 }
 
 // readRecords reads an answer of the API, the list in it, or a table with the same names.

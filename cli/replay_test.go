@@ -98,6 +98,40 @@ func TestReplayFromFiles(t *testing.T) {
 	}
 }
 
+// A file is replayed as a whole, or the part of it that --from and --to leave.
+func TestReplayPartOfAFile(t *testing.T) {
+	records := []ledger.Record{placedRecord(t), placedRecord(t), placedRecord(t)}
+	for i := range records {
+		records[i].ID, records[i].At = []string{"r1", "r2", "r3"}[i], records[i].At.Add(time.Duration(i)*time.Hour)
+	}
+	list, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "records.json")
+	if err := os.WriteFile(path, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		want int
+		args []string
+	}{
+		{3, nil},
+		{2, []string{"--from", "2026-06-01T09:00:00Z"}},
+		{1, []string{"--from", "2026-06-01T09:00:00Z", "--to", "2026-06-01T10:00:00Z"}},
+		{0, []string{"--to", "2026-06-01"}},
+	} {
+		out, messages, code := compared(t, append([]string{"replay", "--file", path, "--strategy", "energy", "-o", "json"}, c.args...)...)
+		var r report.Replay
+		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil || r.Records != c.want {
+			t.Errorf("%v: exit code %d, %d records, want %d: %s%v", c.args, code, r.Records, c.want, messages, err)
+		}
+	}
+	if _, messages, code := compared(t, "replay", "--file", path, "--strategy", "energy", "--from", "soon"); code != 2 || !strings.Contains(messages, "--from") {
+		t.Errorf("exit code %d: %s", code, messages)
+	}
+}
+
 func TestReplayRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records.json")
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func issued(t testing.TB, zone, model string, truth *grid.Series, jobs []trace) 
 	o := forecast.Issuance{History: truth, Model: model, From: from, Until: from}
 	for _, j := range submitted(jobs, from.Add(lastOffset*time.Hour), true, 0) {
 		if end := j.Submitted.Add(j.AllowedDelay + 2*j.Duration); end.After(o.Until) {
-			o.Until = end // as "kubenergy compare" does, so that both can share what they keep
+			o.Until = end // as "kubenergy compare" does
 		}
 	}
 	if o.Until.After(truth.End()) {
