@@ -130,13 +130,16 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 	}
 	if last := origins[len(origins)-1]; last+horizon > len(r.values) {
 		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows, r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
-	} else if e.Weather != nil && slices.Contains(e.Models, WithWeather) {
-		err = e.Weather.covers(r.timeOf(0), r.timeOf(last+horizon))
 	}
-	if err != nil {
-		return nil, nil, 0, err
+	return r, origins, horizon, e.checkWeather(r.timeOf(0), r.timeOf(origins[len(origins)-1]+horizon))
+}
+
+// checkWeather refuses weather that lacks hours of the training or of forecasts.
+func (e *Evaluation) checkWeather(from, until time.Time) error {
+	if e.Weather == nil || !slices.Contains(e.Models, WithWeather) {
+		return nil
 	}
-	return r, origins, horizon, nil
+	return e.Weather.covers(from, until)
 }
 
 // judge compares forecasts with what came. Hours without a positive intensity have no percentage error.
