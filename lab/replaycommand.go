@@ -106,6 +106,7 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	if err != nil {
 		return usageError{err}
 	}
+	scenario.Foresight = nil // a real scheduler is told the true series here, whatever the file says
 	trials, err := Trials(file.Strategies)
 	if err != nil {
 		return usageError{err}

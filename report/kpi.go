@@ -3,8 +3,10 @@
 package report
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -36,7 +38,7 @@ type Scenario struct {
 	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
 	MaxDelay   string    `json:"maxDelay,omitempty"`
 	EmptyNodes string    `json:"emptyNodes"`
-	Forecast   string    `json:"forecast"`
+	Forecast   string    `json:"forecast"` // what strategies knew of the intensity to come: "perfect", or a model
 	Seed       uint64    `json:"seed"`
 }
 
@@ -55,13 +57,15 @@ type Run struct {
 	EnergyKWh             float64        `json:"energyKWh"`
 	EmissionsKg           float64        `json:"emissionsKg"`
 	Cost                  float64        `json:"cost"`
-	Priced                bool           `json:"priced"` // false: no site has a price, and the cost of 0 says nothing
-	MeanWaitSeconds       float64        `json:"meanWaitSeconds"`
+	Priced                bool           `json:"priced"`          // false: no site has a price, and the cost of 0 says nothing
+	MeanWaitSeconds       float64        `json:"meanWaitSeconds"` // between submission and finish without running
 	P95WaitSeconds        float64        `json:"p95WaitSeconds"`
 	MeanCompletionSeconds float64        `json:"meanCompletionSeconds"` // from submission to finish
 	MakespanSeconds       float64        `json:"makespanSeconds"`
 	Utilisation           float64        `json:"utilisation"`     // of the CPU of all nodes over the makespan
-	DelayViolations       int            `json:"delayViolations"` // jobs that a hold, not lack of room, kept past their allowed delay
+	DelayViolations       int            `json:"delayViolations"` // jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
+	Tolerated             int            `json:"tolerated"`       // jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	Suspensions           int            `json:"suspensions"`
 	LateStarts            int            `json:"lateStarts"`      // jobs that started past their allowed delay, for whatever reason
 	MissedDeadlines       int            `json:"missedDeadlines"` // of the finish
 	HeldJobs              int            `json:"heldJobs"`
@@ -91,7 +95,7 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
-			EmptyNodes: file.EmptyNodes, Forecast: "perfect", Seed: s.Policy.Seed,
+			EmptyNodes: file.EmptyNodes, Forecast: forecastOf(file, s), Seed: s.Policy.Seed,
 		},
 	}
 	for i := range s.Jobs {
@@ -124,6 +128,28 @@ func New(file *sim.File, results []*sim.Result) *Report {
 	return r
 }
 
+// forecastOf names what strategies knew of the intensity to come, site by site where that differs.
+func forecastOf(file *sim.File, s *sim.Scenario) string {
+	var models []string
+	for i := range s.Sites {
+		model := "perfect"
+		if i < len(s.Foresight) && s.Foresight[i] != nil {
+			model = "imperfect" // no file says more
+			if i < len(file.Sites) {
+				model = cmp.Or(file.Sites[i].Forecast.Model, model)
+			}
+		}
+		models = append(models, model)
+	}
+	if len(slices.Compact(slices.Clone(models))) == 1 {
+		return models[0]
+	}
+	for i := range models {
+		models[i] += " (" + s.Sites[i].Name + ")"
+	}
+	return strings.Join(models, ", ")
+}
+
 func saving(base, v float64) float64 {
 	if base == 0 {
 		return 0
@@ -149,15 +175,18 @@ func summarise(r *sim.Result) Run {
 			run.HeldJobs++
 			held += o.Released.Sub(j.Submitted).Seconds()
 		}
-		// What was not held was released when it was submitted.
-		if o.Released.After(j.LatestStart().Add(s.Slack)) {
+		run.Suspensions += o.Suspensions
+		switch judge(o, j, s.Slack) {
+		case tolerated:
+			run.Tolerated++
+		case violated:
 			run.DelayViolations++
 		}
 		if o.Placed.Node == "" {
 			run.UnplacedJobs++
 			continue
 		}
-		waits = append(waits, o.Start.Sub(j.Submitted).Seconds())
+		waits = append(waits, o.Idle(j).Seconds())
 		if o.Start.After(j.LatestStart().Add(s.Slack)) && j.AllowedDelay > 0 {
 			run.LateStarts++
 		}

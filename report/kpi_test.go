@@ -160,3 +160,77 @@ func TestNothingPlaced(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
+
+// What a job did not run for is its wait, and what decisions kept it from is judged, suspensions included; the figures of a
+// comparison are the same.
+func TestSuspensionsCount(t *testing.T) {
+	s := scenario(t, false)
+	s.Jobs = s.Jobs[:3]
+	for i := range s.Jobs {
+		s.Jobs[i].Interruptible, s.Jobs[i].AllowedDelay, s.Jobs[i].RestartCost = true, 4*time.Hour, 6*time.Minute
+	}
+	r := result(s, "residual", 0, false)
+	suspend := func(i int, pause, redone time.Duration) {
+		o := &r.Outcomes[i]
+		at := o.Start.Add(5 * time.Minute)
+		o.Runs = []sched.Window{{Start: o.Start, End: at}, {Start: at.Add(pause), End: at.Add(pause + redone + 5*time.Minute)}}
+		o.Finish, o.Suspensions, o.Lost, o.Delayed = o.Runs[1].End, 1, redone, pause+redone
+	}
+	suspend(0, 5*time.Hour, 0)
+	suspend(1, 4*time.Hour, 6*time.Minute) // only what restarting costs comes on top
+	r.NodeEnergy = make([]energy.Joules, len(s.Nodes))
+	var trial report.Trial
+	trial.Measure(r)
+	run := figures(r)
+	if run.DelayViolations != 1 || run.Tolerated != 1 || run.Suspensions != 2 {
+		t.Errorf("%d violations, %d tolerated, %d suspensions: want 1, 1 and 2", run.DelayViolations, run.Tolerated, run.Suspensions)
+	}
+	if want := (5 * time.Hour).Seconds(); run.P95WaitSeconds != want || run.MeanWaitSeconds != (3*time.Hour).Seconds() {
+		t.Errorf("waits of %v s at most and %v s on average, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds, want, want*3/5)
+	}
+	if run.DelayViolations != trial.Violations || run.Tolerated != trial.Tolerated || run.Suspensions != trial.Suspensions ||
+		run.MeanWaitSeconds != trial.MeanWait || run.P95WaitSeconds != trial.P95Wait || run.MeanCompletionSeconds != trial.Turnaround {
+		t.Errorf("a run says %+v, a trial of it %+v", run, trial)
+	}
+}
+
+// The report says what the scenario knew of the intensity to come.
+func TestForecastOfAReport(t *testing.T) {
+	s := scenario(t, false)
+	said := func(models ...string) string {
+		file := &sim.File{}
+		for _, model := range models {
+			file.Sites = append(file.Sites, sim.SiteFile{Forecast: sim.ForecastFile{Model: model}})
+		}
+		return report.New(file, []*sim.Result{result(s, "x", 0, false)}).Scenario.Forecast
+	}
+	for want, models := range map[string][]string{"perfect": nil, "history": {"history"}} {
+		s.Foresight = nil
+		if want != "perfect" {
+			s.Foresight = []sim.Foresight{clear{}}
+		}
+		if got := said(models...); got != want {
+			t.Errorf("sites of %q: forecast %q, want %q", models, got, want)
+		}
+	}
+	s.Foresight = []sim.Foresight{clear{}} // of a scenario that no file describes
+	if got := said(); got != "imperfect" {
+		t.Errorf("a foresight of its own: %q", got)
+	}
+	other := *s.Sites[0]
+	other.Name = "away"
+	s.Sites = append(s.Sites, &other)
+	s.Foresight = []sim.Foresight{clear{}, nil}
+	if got := said("weather", ""); got != "weather (home), perfect (away)" {
+		t.Errorf("two sites: %q", got)
+	}
+	s.Foresight = []sim.Foresight{clear{}, clear{}}
+	if got := said("history", "history"); got != "history" {
+		t.Errorf("two sites of one model: %q", got)
+	}
+}
+
+// clear foresees nothing.
+type clear struct{}
+
+func (clear) At(time.Time) grid.Signal { return grid.Signal{} }

@@ -103,7 +103,7 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	for i, r := range results {
 		for k := range r.Outcomes {
 			if o := &r.Outcomes[k]; o.Placed.Node != "" {
-				all[i] = append(all[i], o.Start.Sub(r.Scenario.Jobs[k].Submitted).Hours())
+				all[i] = append(all[i], o.Idle(&r.Scenario.Jobs[k]).Hours())
 			}
 		}
 		slices.Sort(all[i])

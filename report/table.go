@@ -24,6 +24,8 @@ type rareColumn struct {
 var rareColumns = []rareColumn{
 	{"late\nstarts", func(r *Run) float64 { return float64(r.LateStarts) }},
 	{"missed\ndeadlines", func(r *Run) float64 { return float64(r.MissedDeadlines) }},
+	{"suspen-\nsions", func(r *Run) float64 { return float64(r.Suspensions) }},
+	{"tolerated\n", func(r *Run) float64 { return float64(r.Tolerated) }},
 	{"unplaced\njobs", func(r *Run) float64 { return float64(r.UnplacedJobs) }},
 	{"decisions\nper s", func(r *Run) float64 { return r.DecisionsPerSecond }},
 }
@@ -109,7 +111,10 @@ func footnotes(r *Report) []string {
 		notes = append(notes, "Unplaced jobs fit on no node and never ran.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
-		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only where a hold, not lack of room, is to blame.")
+		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only where holds and suspensions, not lack of room, are to blame.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
+		notes = append(notes, "Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
 	}
 	if len(r.Runs) > 0 && !r.Runs[0].Priced {
 		notes = append(notes, "No price was given, so there is no cost.")

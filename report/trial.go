@@ -149,16 +149,16 @@ func (t *Trial) Measure(r *sim.Result) {
 			t.Unplaced++
 			continue
 		}
-		var ran time.Duration
-		for _, w := range runs(o) {
-			ran += w.End.Sub(w.Start)
-		}
-		idle := o.Finish.Sub(j.Submitted) - ran
-		waits = append(waits, idle.Seconds())
+		waits = append(waits, o.Idle(j).Seconds())
 		turnaround += o.Finish.Sub(j.Submitted).Seconds()
 		t.Suspensions += o.Suspensions
 		t.Lost += o.Lost
-		t.judge(o.Overdue(j)-s.Slack, o, j)
+		switch judge(o, j, s.Slack) {
+		case tolerated:
+			t.Tolerated++
+		case violated:
+			t.Violations++
+		}
 	}
 	t.MeanWait, t.P95Wait, t.Turnaround = mean(waits), quantile(waits, 0.95), over(turnaround, float64(len(waits)))
 	t.NodeEnergy = map[string]float64{}
@@ -167,23 +167,24 @@ func (t *Trial) Measure(r *sim.Result) {
 	}
 }
 
-// judge counts a job that decisions kept from useful work for longer than allowed, by late.
-func (t *Trial) judge(late time.Duration, o *sim.Outcome, j *sched.Job) {
-	switch {
-	case late <= 0:
-	case o.Suspensions > 0 && late <= j.RestartCost:
-		t.Tolerated++
-	default:
-		t.Violations++
-	}
-}
+// verdict is on whether decisions kept a job from useful work for longer than it allows.
+type verdict int
 
-// runs returns when a job that was placed ran.
-func runs(o *sim.Outcome) []sched.Window {
-	if len(o.Runs) > 0 {
-		return o.Runs
+const (
+	inTime    verdict = iota
+	tolerated         // only by the work that is done once more after its last suspension
+	violated
+)
+
+// judge is given how late a release may be observed.
+func judge(o *sim.Outcome, j *sched.Job, slack time.Duration) verdict {
+	switch late := o.Overdue(j); {
+	case late <= slack:
+		return inTime
+	case o.Suspensions > 0 && late-slack <= j.RestartCost:
+		return tolerated
 	}
-	return []sched.Window{{Start: o.Start, End: o.Finish}}
+	return violated
 }
 
 // ErrNoDay is what keeps a day from being drawn.
@@ -207,7 +208,7 @@ func NewDay(r *sim.Result, from time.Time) (*Day, error) {
 			continue
 		}
 		cores := float64(r.Scenario.Jobs[i].Request.MilliCPU) / 1000
-		for _, w := range runs(o) {
+		for _, w := range o.Windows() {
 			d.add(w, cores)
 		}
 	}

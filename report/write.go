@@ -45,7 +45,7 @@ func writeCSV(w io.Writer, r *Report) error {
 	rows := [][]string{{
 		"strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds", "meanCompletionSeconds",
 		"makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines", "heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond",
-		"energySavings", "emissionsSavings", "costSavings", "baseline", "quality",
+		"energySavings", "emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions",
 	}}
 	for i := range r.Runs {
 		run := &r.Runs[i]
@@ -55,6 +55,7 @@ func writeCSV(w io.Writer, r *Report) error {
 			number(run.Utilisation), strconv.Itoa(run.DelayViolations), strconv.Itoa(run.LateStarts), strconv.Itoa(run.MissedDeadlines), strconv.Itoa(run.HeldJobs), number(run.MeanHoldSeconds),
 			strconv.Itoa(run.UnplacedJobs), strconv.Itoa(run.Decisions), number(run.DecisionsPerSecond),
 			number(run.Savings.Energy), number(run.Savings.Emissions), number(run.Savings.Cost), r.Baseline, run.Quality.String(),
+			strconv.Itoa(run.Tolerated), strconv.Itoa(run.Suspensions),
 		})
 	}
 	return out.WriteAll(rows)

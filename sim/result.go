@@ -73,6 +73,23 @@ func (o *Outcome) HeldUntil() time.Time {
 	return o.Hold.Window.Start
 }
 
+// Windows returns when a job that was placed ran.
+func (o *Outcome) Windows() []sched.Window {
+	if len(o.Runs) > 0 {
+		return o.Runs
+	}
+	return []sched.Window{{Start: o.Start, End: o.Finish}}
+}
+
+// Idle returns for how much of the time between its submission and its finish j did not run, whatever kept it from that.
+func (o *Outcome) Idle(j *sched.Job) time.Duration {
+	idle := o.Start.Sub(j.Submitted)
+	for k := 1; k < len(o.Runs); k++ {
+		idle += o.Runs[k].Start.Sub(o.Runs[k-1].End)
+	}
+	return idle
+}
+
 // Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time in
 // which there was no room does not count. A job that was suspended may be overdue by up to one RestartCost, if it was
 // resumed when its slack was used up already: what is done once more then comes on top.
