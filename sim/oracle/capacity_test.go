@@ -245,3 +245,33 @@ func asLateAs(s *sim.Scenario, r *sim.Result) []sched.Job {
 	}
 	return jobs
 }
+
+// Cores that are no whole number are those that they are, to a thousandth.
+func TestScheduleUsesAllCores(t *testing.T) {
+	c, err := grid.Constant(start, 6*time.Hour, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []struct {
+		cores    float64
+		requests []int64 // of jobs of an hour that may not wait
+		fit      bool
+	}{
+		{1.001, []int64{1001}, true}, // times 1000 it is a little less than 1001 in binary
+		{1.001, []int64{1000, 1}, true},
+		{1.001, []int64{1001, 1}, false},
+		{1.0018, []int64{1001, 1}, false}, // there are no fractions of a millicore
+	} {
+		var jobs []sched.Job
+		for i, m := range k.requests {
+			jobs = append(jobs, sched.Job{ID: string('a' + rune(i)), Submitted: start, Duration: time.Hour, Request: sched.Resources{MilliCPU: m}})
+		}
+		p, err := oracle.NewCapacity(c, k.cores, jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Schedule(nil, 1, 1); (err == nil) != k.fit || err != nil && !errors.Is(err, oracle.ErrOverfull) {
+			t.Errorf("jobs of %d millicores on %v cores: error %v, want a schedule: %v", k.requests, k.cores, err, k.fit)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package oracle
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -89,9 +90,12 @@ type candidate struct {
 func newPlanner(p *Capacity) *planner {
 	return &planner{
 		p: p, start: make([]time.Time, len(p.jobs)), placed: make([]bool, len(p.jobs)),
-		times: []int64{p.start.UnixNano()}, level: []int64{0}, limit: int64(p.cores * 1000),
+		times: []int64{p.start.UnixNano()}, level: []int64{0}, limit: millicores(p.cores),
 	}
 }
+
+// millicores are whole ones, as requests are. It forgives the last digits: 1.001·1000 is not 1001 in binary.
+func millicores(cores float64) int64 { return int64(math.Floor(cores*1000 + 1e-6)) }
 
 // placeAll places jobs in an order. One that finds no place goes to the front of the next attempt.
 func (l *planner) placeAll(c *grid.Series, order []int) bool {
