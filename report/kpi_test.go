@@ -174,7 +174,7 @@ func TestSuspensionsCount(t *testing.T) {
 		o := &r.Outcomes[i]
 		at := o.Start.Add(5 * time.Minute)
 		o.Runs = []sched.Window{{Start: o.Start, End: at}, {Start: at.Add(pause), End: at.Add(pause + redone + 5*time.Minute)}}
-		o.Finish, o.Suspensions, o.Lost, o.Delayed = o.Runs[1].End, 1, redone, pause+redone
+		o.Finish, o.Suspensions, o.Lost, o.Redone, o.Delayed = o.Runs[1].End, 1, redone, redone, pause+redone
 	}
 	suspend(0, 5*time.Hour, 0)
 	suspend(1, 4*time.Hour, 6*time.Minute) // only what restarting costs comes on top

@@ -181,7 +181,7 @@ func judge(o *sim.Outcome, j *sched.Job, slack time.Duration) verdict {
 	switch late := o.Overdue(j); {
 	case late <= slack:
 		return inTime
-	case o.Suspensions > 0 && late-slack <= j.RestartCost:
+	case o.Suspensions > 0 && late-slack <= o.Redone:
 		return tolerated
 	}
 	return violated

@@ -18,8 +18,9 @@
 //     Window.Start. A decision without a node that is not held is no opinion: do what stock would do.
 //  4. Set Job.Released when a job was held and let go. Released is final: such a job is never held again.
 //  5. Ask again at Decision.Again where that is set, instead of releasing or of leaving alone what runs: with Job.Running and
-//     Job.Done as they are then. A running job that is held then is to be suspended; else it goes on where it is. Only
-//     strategies that [Greedy.Interrupts], and only jobs that are Interruptible, are asked about while they run.
+//     Job.Done as they are then, and with Job.Worked where nodes are not all of speed 1. A running job that is held then is to
+//     be suspended; else it goes on where it is. Only strategies that [Greedy.Interrupts], and only jobs that are
+//     Interruptible, are asked about while they run.
 //  6. Set Snapshot.Last to the node of the last decision carried out.
 //
 // What is priced is what is known: signals that are absent or older than Policy.MaxSignalAge give no opinion and no

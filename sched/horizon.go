@@ -5,12 +5,7 @@ import "time"
 // horizon returns the latest instant that a decision may look at.
 func (s *Snapshot) horizon() time.Time {
 	until := s.Now
-	slowest := 1.0
-	for _, n := range s.Nodes {
-		if n.Speed > 0 {
-			slowest = min(slowest, n.Speed)
-		}
-	}
+	slowest := s.slowest()
 	slot := s.longestSlot()
 	for i := range s.Queue {
 		j := &s.Queue[i]
@@ -29,6 +24,17 @@ func (s *Snapshot) horizon() time.Time {
 		}
 	}
 	return until
+}
+
+// slowest returns the speed of the slowest node, at most 1.
+func (s *Snapshot) slowest() float64 {
+	slowest := 1.0
+	for _, n := range s.Nodes {
+		if n.Speed > 0 {
+			slowest = min(slowest, n.Speed)
+		}
+	}
+	return slowest
 }
 
 // longestSlot returns the length of the longest slots that anybody plans in.

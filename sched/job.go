@@ -58,13 +58,21 @@ type Job struct {
 	Interruptible bool          // may be suspended while it runs, and resumed later, as long as it has slack
 	RestartCost   time.Duration // work that is done once more at each resume
 	Running       bool          // runs now, and it is asked whether it goes on
-	Done          time.Duration // work that it has done so far
+	Done          time.Duration // work that it has done so far, as the time that it takes on a node of speed 1
+	Worked        time.Duration // time that this took; 0: Done, as on nodes of speed 1
 }
 
 // Slack returns how much longer j may be kept from working: the allowed delay, less the time since submission in which no
 // work was done. It is never negative.
-func (j *Job) Slack(now time.Time) time.Duration {
-	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-j.Done))
+func (j *Job) Slack(now time.Time) time.Duration { return max(0, j.AllowedDelay-j.idle(now)) }
+
+// idle returns the time since submission in which no work was done, what was done once more included.
+func (j *Job) idle(now time.Time) time.Duration {
+	worked := j.Worked
+	if worked == 0 {
+		worked = j.Done
+	}
+	return now.Sub(j.Submitted) - worked
 }
 
 // Nominal returns the power of the job's request on hardware of which nothing is known.

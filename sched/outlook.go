@@ -172,12 +172,11 @@ func (o *outlook) prices(dst []float64, next time.Time, length time.Duration, n 
 
 // slack is how much longer j may be kept from working, by its own word, by the deadline of its finish and by the policy.
 func (s *Snapshot) slack(j *Job) time.Duration {
-	idle := s.Now.Sub(j.Submitted) - j.Done
 	allowed := j.AllowedDelay
 	if s.Policy.MaxDelay > 0 {
 		allowed = min(allowed, s.Policy.MaxDelay)
 	}
-	slack := allowed - idle
+	slack := allowed - j.idle(s.Now)
 	if !j.FinishBy.IsZero() {
 		slack = min(slack, j.FinishBy.Sub(s.Now)-max(0, j.Duration-j.Done))
 	}

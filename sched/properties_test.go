@@ -105,6 +105,9 @@ func drawLife(t *rapid.T, s *sched.Snapshot, j *sched.Job) {
 	j.RestartCost = time.Duration(rapid.IntRange(0, 3).Draw(t, "restartMinutes")) * 5 * time.Minute
 	if rapid.Bool().Draw(t, "begun") {
 		j.Done = time.Duration(rapid.Int64Range(0, int64(s.Now.Sub(j.Submitted))).Draw(t, "done"))
+		if rapid.Bool().Draw(t, "otherSpeed") {
+			j.Worked = time.Duration(rapid.Int64Range(0, int64(s.Now.Sub(j.Submitted))).Draw(t, "worked"))
+		}
 		j.Running = rapid.Bool().Draw(t, "running")
 	}
 	if rapid.Bool().Draw(t, "lengthKnown") {

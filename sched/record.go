@@ -107,6 +107,7 @@ type (
 		RestartCost   time.Duration     `json:"restartCost,omitempty"`
 		Running       bool              `json:"running,omitempty"`
 		Done          time.Duration     `json:"done,omitempty"`
+		Worked        time.Duration     `json:"worked,omitempty"`
 	}
 
 	writtenRuntimes struct {
@@ -294,7 +295,7 @@ func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
 		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
 		AllowedDelay: j.AllowedDelay, Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
-		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost, Running: j.Running, Done: j.Done,
+		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost, Running: j.Running, Done: j.Done, Worked: j.Worked,
 	}
 	if j.Runtimes != nil {
 		out.Runtimes = new(w.runtimes(j.Runtimes))
@@ -537,7 +538,7 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay), FinishBy: r.instant("finishBy", in.FinishBy),
 		Released: in.Released, Class: in.Class, GPUClass: in.GPUClass, PUE: in.PUE,
 		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible, RestartCost: r.duration("restartCost", in.RestartCost),
-		Running: in.Running, Done: r.duration("done", in.Done),
+		Running: in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
 	}
 	if in.Runtimes != nil {
 		j.Runtimes = at(r, "distribution of run times", runtimes, *in.Runtimes)

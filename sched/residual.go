@@ -27,8 +27,9 @@ func residual(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	restart := max(j.RestartCost, leastRestart)
 	slack := s.slack(j)
 	begun := j.Running || j.Done > 0
-	if begun {
-		slack -= j.RestartCost // is used up by going on after the last pause
+	if begun && j.RestartCost > 0 {
+		// Is used up by going on after the last pause.
+		slack -= time.Duration(min(float64(j.RestartCost)/s.slowest(), float64(maxDuration)))
 	}
 	o, why, ok := s.outlook(j)
 	if !ok || slack <= 0 {

@@ -401,3 +401,45 @@ func BenchmarkWhen(b *testing.B) {
 		})
 	}
 }
+
+// Slack is of time, not of work: what was done fast leaves no more of it, and what was done slowly takes none away.
+func TestSlack(t *testing.T) {
+	j := sched.Job{ID: "j", Submitted: day, Duration: 9 * time.Hour, AllowedDelay: time.Hour}
+	for _, c := range []struct {
+		done, worked, want time.Duration
+	}{
+		{0, 0, 0},
+		{2 * time.Hour, 0, time.Hour}, // on nodes of speed 1
+		{4 * time.Hour, 2 * time.Hour, time.Hour}, // of speed 2
+		{time.Hour, 2 * time.Hour, time.Hour},     // of speed 0.5
+		{4 * time.Hour, 90 * time.Minute, 30 * time.Minute},
+	} {
+		j.Done, j.Worked = c.done, c.worked
+		if got := j.Slack(day.Add(2 * time.Hour)); got != c.want {
+			t.Errorf("%v of work in %v leaves %v after two hours, want %v", c.done, c.worked, got, c.want)
+		}
+	}
+}
+
+// A job that is resumed on a slow node does its work once more slowly, which its slack must have room for.
+func TestResidualKeepsTimeToRestart(t *testing.T) {
+	valley := slices.Repeat([]float64{900}, 48)
+	for h := 2; h < 6; h++ {
+		valley[h] = 100
+	}
+	site := &sched.Site{Name: "s", Carbon: hourly(t, valley...)}
+	s := &sched.Snapshot{Now: day.Add(time.Hour), Sites: []*sched.Site{site}, Queue: []sched.Job{{
+		ID: "j", Submitted: day, Duration: 3 * time.Hour, AllowedDelay: 70 * time.Minute, RestartCost: 30 * time.Minute, Interruptible: true,
+		Running: true, Done: 30 * time.Minute, Worked: time.Hour,
+	}}}
+	strategy, err := sched.New("energy+residual")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for speed, latest := range map[float64]time.Duration{1: 40 * time.Minute, 0.5: 10 * time.Minute} {
+		s.Nodes = []*sched.Node{{Name: "n", Site: site, Speed: speed}}
+		if d := strategy.Plan(s)[0]; d.Held(s.Now) && d.Window.Start.After(s.Now.Add(latest)) {
+			t.Errorf("at speed %v it is suspended for %v, and has %v to spare", speed, d.Window.Start.Sub(s.Now), latest)
+		}
+	}
+}

@@ -298,7 +298,8 @@ func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
 	*q = e.scenario.Jobs[job]
 	q.Released = q.Released || released
 	if e.tasks != nil {
-		q.Done, q.Running = e.done(now, job), e.tasks.of[job].running
+		q.Done, q.Worked = e.done(now, job)
+		q.Running = e.tasks.of[job].running
 	}
 	e.knowledge.expect(q)
 }

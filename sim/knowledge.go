@@ -148,7 +148,8 @@ func (k *knowledge) refresh(e *engine, now time.Time) {
 // elapsed returns how much a job that has not ended has worked so far.
 func (e *engine) elapsed(now time.Time, job int) time.Duration {
 	if e.tasks != nil {
-		return e.done(now, job)
+		done, _ := e.done(now, job)
+		return done
 	}
 	ran := now.Sub(e.result.Outcomes[job].Start)
 	if speed := e.nodes[e.on[job]].Speed; speed != 0 && speed != 1 {

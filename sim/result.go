@@ -52,6 +52,7 @@ type Outcome struct {
 	Runs        []sched.Window // the times in which it ran, where it was suspended in between; else nil
 	Suspensions int
 	Lost        time.Duration // work that was done once more after suspensions, on a node of speed 1
+	Redone      time.Duration // time of its last run in which work was done once more
 	Delayed     time.Duration // time in which decisions kept it from useful work: holds, suspensions and work done once more
 }
 
@@ -91,8 +92,8 @@ func (o *Outcome) Idle(j *sched.Job) time.Duration {
 }
 
 // Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time in
-// which there was no room does not count. A job that was suspended may be overdue by up to one RestartCost, if it was
-// resumed when its slack was used up already: what is done once more then comes on top.
+// which there was no room does not count. A job that was suspended may be overdue by up to what restarting took it last
+// (Redone), if it was resumed when its slack was used up already: that comes on top.
 func (o *Outcome) Overdue(j *sched.Job) time.Duration {
 	if o.Suspensions > 0 {
 		return o.Delayed - j.AllowedDelay

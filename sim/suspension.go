@@ -14,7 +14,8 @@ type tasks struct {
 	own   sched.Node // that of a running job which is asked about, without it
 }
 
-// task is how far a job has come. Work is counted as the time that it takes on a node of speed 1.
+// task is how far a job has come. Work is counted as the time that it takes on a node of speed 1; how long it really took
+// is told apart, since that is what uses up no slack.
 type task struct {
 	running bool
 	idle    bool          // held or suspended by a decision, since
@@ -22,6 +23,7 @@ type task struct {
 	finish  int64         // when its present run ends by itself
 	asked   int64         // when it is to be asked next while it runs; 0: not
 	done    time.Duration // work before its present run
+	took    time.Duration // time in which that was done
 	rework  time.Duration // work of its present run that is done once more
 }
 
@@ -72,33 +74,50 @@ func (t *tasks) runtime(n *sched.Node, j *sched.Job, job int) time.Duration {
 // ends reports whether a job ends at this instant: it runs, and was not suspended since that was foreseen.
 func (t *tasks) ends(job int, at int64) bool { return t.of[job].running && t.of[job].finish == at }
 
-// worked returns how much a running job has worked since its present run began, and how much of that was done once more.
-func (e *engine) worked(now time.Time, job int) (all, rework time.Duration) {
-	k := &e.tasks.of[job]
-	all = time.Duration(e.since(now) - k.since)
-	if speed := e.nodes[e.on[job]].Speed; speed != 0 && speed != 1 {
-		all = time.Duration(float64(all) * speed)
-	}
-	return all, min(all, k.rework)
+// progress is what a job has done in its present run.
+type progress struct {
+	useful, rework time.Duration // work
+	took, redone   time.Duration // time in which each of them was done
 }
 
-// done returns how much useful work a job has done.
-func (e *engine) done(now time.Time, job int) time.Duration {
+// worked returns what a running job has done since its present run began.
+func (e *engine) worked(now time.Time, job int) (p progress) {
+	k := &e.tasks.of[job]
+	ran := time.Duration(e.since(now) - k.since)
+	speed := e.nodes[e.on[job]].Speed
+	if speed == 0 || speed == 1 {
+		p.rework = min(ran, k.rework)
+		p.useful = ran - p.rework
+		p.took, p.redone = p.useful, p.rework
+		return p
+	}
+	all := time.Duration(float64(ran) * speed)
+	p.rework, p.redone = all, ran
+	if all > k.rework {
+		p.rework, p.redone = k.rework, min(ran, time.Duration(float64(k.rework)/speed))
+	}
+	p.useful, p.took = all-p.rework, ran-p.redone
+	return p
+}
+
+// done returns how much useful work a job has done, and how long that took.
+func (e *engine) done(now time.Time, job int) (work, took time.Duration) {
 	if e.tasks == nil {
-		return 0
+		return 0, 0
 	}
 	k := &e.tasks.of[job]
 	if !k.running {
-		return k.done
+		return k.done, k.took
 	}
-	all, rework := e.worked(now, job)
-	return min(k.done+all-rework, e.scenario.Jobs[job].Duration)
+	p := e.worked(now, job)
+	return min(k.done+p.useful, e.scenario.Jobs[job].Duration), k.took + p.took
 }
 
 // slack returns how much longer a job may be kept from working.
 func (e *engine) slack(now time.Time, job int) time.Duration {
 	j := &e.scenario.Jobs[job]
-	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-e.done(now, job)))
+	_, took := e.done(now, job)
+	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-took))
 }
 
 // runs notes that a job has just begun to run, and when it is to be asked next.
@@ -175,16 +194,15 @@ func (e *engine) lastRun(now time.Time, job int) {
 // endRun books the present run of a job, until now.
 func (e *engine) endRun(now time.Time, job int) {
 	k, out := &e.tasks.of[job], &e.result.Outcomes[job]
-	all, rework := e.worked(now, job)
+	p := e.worked(now, job)
 	w := sched.Window{Start: e.scenario.Start.Add(time.Duration(k.since)), End: now}
 	e.ran(job, w)
 	if out.Suspensions > 0 { // else its start and finish say it
 		out.Runs = append(out.Runs, w)
 	}
-	k.done = min(k.done+all-rework, e.scenario.Jobs[job].Duration)
-	out.Lost += rework
-	if speed := e.nodes[e.on[job]].Speed; speed != 0 && speed != 1 {
-		rework = time.Duration(float64(rework) / speed)
-	}
-	out.Delayed += rework
+	k.done = min(k.done+p.useful, e.scenario.Jobs[job].Duration)
+	k.took += p.took
+	out.Lost += p.rework
+	out.Redone = p.redone
+	out.Delayed += p.redone
 }

@@ -96,7 +96,7 @@ func TestSuspensionByHand(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	o := r.Outcomes[0]
 	want := sim.Outcome{
-		Placed: o.Placed, Released: start, Start: start, Finish: at(6), Suspensions: 2, Lost: time.Hour, Delayed: 4 * time.Hour,
+		Placed: o.Placed, Released: start, Start: start, Finish: at(6), Suspensions: 2, Lost: time.Hour, Redone: 30 * time.Minute, Delayed: 4 * time.Hour,
 		Runs: []sched.Window{{Start: at(0), End: at(1)}, {Start: at(3), End: at(4)}, {Start: at(5), End: at(6)}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
@@ -273,8 +273,53 @@ func TestAgainMustBeLater(t *testing.T) {
 	}
 }
 
-// Whatever is suspended when: jobs do all of their work and what restarts cost, no node is overfull, no job is kept from
-// work for longer than it allows but for one restart, and energy is what the nodes drew.
+// What a job allows is time in which it does not work, on fast nodes and on slow ones: running uses up none of it, and work
+// that is done fast leaves no more of it.
+func TestSlackIsOfTime(t *testing.T) {
+	p := &energy.Profile{Idle: 100, Max: 300}
+	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500)
+	for _, speed := range []float64{0.5, 1, 2} {
+		n := node("n", home, 10, p)
+		n.Speed = speed
+		// It runs for 2 h, and is to be suspended for 3 h, of which it allows one.
+		length := time.Duration(3 * speed * float64(time.Hour))
+		s := &sim.Scenario{
+			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{n},
+			Jobs: []sched.Job{interruptible(job("a", 0, length, 1, time.Hour), 0)},
+		}
+		var slack []time.Duration
+		r := play(t, s, &scripted{interrupts: true, hold: dirty(2, 3, 4), seen: func(s *sched.Snapshot) {
+			slack = append(slack, s.Queue[0].Slack(s.Now))
+		}})
+		o := &r.Outcomes[0]
+		hour := func(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
+		if want := []sched.Window{{Start: start, End: hour(2)}, {Start: hour(3), End: hour(4)}}; !slices.Equal(o.Runs, want) || o.Delayed != time.Hour {
+			t.Errorf("at speed %v it runs in %v, kept from it for %v: want %v and 1h", speed, o.Runs, o.Delayed, want)
+		}
+		if want := []time.Duration{time.Hour, time.Hour, time.Hour, 0}; !slices.Equal(slack, want) {
+			t.Errorf("at speed %v strategies see a slack of %v, want %v", speed, slack, want)
+		}
+	}
+}
+
+// Work that is done once more takes longer where nodes are slow, and so may a job that is resumed at its last moment be overdue.
+func TestRestartsOnSlowNodes(t *testing.T) {
+	p := &energy.Profile{Idle: 100, Max: 300}
+	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500)
+	n := node("n", home, 10, p)
+	n.Speed = 0.5
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{n},
+		Jobs: []sched.Job{interruptible(job("a", 0, time.Hour, 1, time.Hour), 10*time.Minute)},
+	}
+	o := play(t, s, &scripted{interrupts: true, hold: dirty(1)}).Outcomes[0]
+	if o.Lost != 10*time.Minute || o.Redone != 20*time.Minute || o.Overdue(&s.Jobs[0]) != o.Redone || o.Finish.Sub(start) != 200*time.Minute {
+		t.Errorf("%v of work done once more in %v, overdue by %v, ends after %v", o.Lost, o.Redone, o.Overdue(&s.Jobs[0]), o.Finish.Sub(start))
+	}
+}
+
+// Whatever is suspended when, on nodes of any speed: jobs do all of their work and what restarts cost, no node is overfull, no
+// job is kept from work for longer than it allows but for one restart, and energy is what the nodes drew.
 func TestSuspensionKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
@@ -282,6 +327,12 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 		for i := range s.Jobs {
 			if i%4 != 3 {
 				s.Jobs[i] = interruptible(s.Jobs[i], restart)
+			}
+		}
+		slowest, fastest := 1., 1.
+		for i := range s.Nodes {
+			if speed := s.Nodes[i].Speed; speed > 0 {
+				slowest, fastest = min(slowest, speed), max(fastest, speed)
 			}
 		}
 		seed := rapid.Uint64().Draw(t, "whims")
@@ -316,7 +367,12 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 				}
 			}
 			busy += ran.Seconds() * float64(j.Request.MilliCPU) / 1000
-			if ran-o.Lost != j.Duration {
+			// Every run is cut to whole nanoseconds.
+			cut := time.Duration(2 * len(runs))
+			if work := (j.Duration + o.Lost).Seconds(); ran.Seconds() > work/slowest+cut.Seconds() || ran.Seconds() < work/fastest-cut.Seconds() {
+				t.Fatalf("job %s of %v ran for %v, and did %v once more", j.ID, j.Duration, ran, o.Lost)
+			}
+			if slowest == fastest && ran-o.Lost != j.Duration {
 				t.Fatalf("job %s of %v ran for %v, %v of it lost", j.ID, j.Duration, ran, o.Lost)
 			}
 			if len(runs) != o.Suspensions+1 || !runs[0].Start.Equal(o.Start) || !runs[len(runs)-1].End.Equal(o.Finish) {
@@ -325,11 +381,11 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			if o.Lost > time.Duration(o.Suspensions)*restart {
 				t.Fatalf("job %s lost %v in %d suspensions", j.ID, o.Lost, o.Suspensions)
 			}
-			if over := o.Overdue(j); over > 0 && over > j.RestartCost {
+			if over := o.Overdue(j); over > 0 && over > o.Redone || o.Redone.Seconds() > j.RestartCost.Seconds()/slowest {
 				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
 			}
-			if o.Delayed > o.Finish.Sub(j.Submitted)-j.Duration {
-				t.Fatalf("job %s was delayed by %v of %v", j.ID, o.Delayed, o.Finish.Sub(j.Submitted)-j.Duration)
+			if most := o.Idle(j).Seconds() + o.Lost.Seconds()/slowest; o.Delayed.Seconds() > most+cut.Seconds() {
+				t.Fatalf("job %s was delayed by %v, and cannot have been for more than %v s", j.ID, o.Delayed, most)
 			}
 		}
 		if math.Abs(busy-r.BusyCPU) > 1e-6*busy {
