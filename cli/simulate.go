@@ -58,6 +58,7 @@ refer to. Flags override the scenario file.`,
 	flags.BoolVar(&f.interrupt, "interruptible", false, "jobs may be suspended and resumed by the strategies that do that")
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "", "work that an interruptible job does once more at each resume, as 5m")
 	flags.StringVar(&f.over.Learner, "learner", "", "what says how long jobs run: known, mean, siblings or survival (default known)")
+	flags.StringVar(&f.over.Power, "power", "", "what says what jobs draw: the power profiles of nodes, or learnt from jobs that ran before (default profiles)")
 	flags.StringVar(&f.over.Forecast, "forecast", "", "what strategies know of the intensity to come: perfect, or a model, as history or weather (default perfect)")
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
 	flags.Uint64Var(&f.seed, "seed", 0, "breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")

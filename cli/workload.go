@@ -91,17 +91,17 @@ func newConvert(t terminal) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return writeJobs(t.out, trace.Jobs, first(trace.Jobs))
+			return writeTrace(t.out, trace, first(trace.Jobs))
 		},
 	}
 	f.add(cmd)
 	return cmd
 }
 
-// writeJobs writes a table of jobs. Tables are written line by line, and pipes want more at once.
-func writeJobs(w io.Writer, jobs []sched.Job, start time.Time) error {
+// writeTrace writes a table of jobs. Tables are written line by line, and pipes want more at once.
+func writeTrace(w io.Writer, trace *workload.Trace, start time.Time) error {
 	out := bufio.NewWriter(w)
-	if err := workload.WriteCSV(out, jobs, start); err != nil {
+	if err := trace.WriteCSV(out, start); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -167,7 +167,7 @@ their rank. It begins on a Monday at midnight. The same model, number and seed g
 			if err != nil {
 				return usageError{err}
 			}
-			return writeJobs(t.out, jobs, traceBegin)
+			return writeTrace(t.out, &workload.Trace{Jobs: jobs}, traceBegin)
 		},
 	}
 	f.add(cmd)

@@ -106,7 +106,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	if err != nil {
 		return usageError{err}
 	}
-	scenario.Foresight = nil // a real scheduler is told the true series here, whatever the file says
+	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no meters.
+	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
 	trials, err := Trials(file.Strategies)
 	if err != nil {
 		return usageError{err}

@@ -4,5 +4,6 @@
 //
 // Two learners were made for one use each. [Survival] estimates, for every wait class, the share of jobs that runs for longer
 // than a time, with those that still run counted for what they have run: what the strategies that shift jobs of unknown
-// length go by. [Mean] estimates one number for every shape of request, which is enough to serve short jobs first.
+// length go by. [Mean] estimates one number for every shape of request, which is enough to serve short jobs first. [Power] is
+// what the simulator tells strategies of the power of jobs, where a scenario wants it learnt.
 package predict

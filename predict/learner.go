@@ -4,8 +4,18 @@ import (
 	"iter"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
 )
+
+// PowerLearner says what jobs draw, idle power left out, from what was measured of others before. It is not safe for use by
+// several goroutines.
+type PowerLearner interface {
+	// Measured takes notice of what j drew on average over a time that ends at an instant.
+	Measured(j *sched.Job, drew energy.Watts, over time.Duration, end time.Time)
+	// Expect fills in what j is expected to draw, where anything is known: Expected and HasExpected.
+	Expect(j *sched.Job)
+}
 
 // Learner says how long jobs run, from what has been seen of others before. It never sees the length of a job that has not
 // ended. It is not safe for use by several goroutines: every simulation has its own.

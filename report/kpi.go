@@ -38,7 +38,9 @@ type Scenario struct {
 	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
 	MaxDelay   string    `json:"maxDelay,omitempty"`
 	EmptyNodes string    `json:"emptyNodes"`
-	Forecast   string    `json:"forecast"` // what strategies knew of the intensity to come: "perfect", or a model
+	Forecast   string    `json:"forecast"`          // what strategies knew of the intensity to come: "perfect", or a model
+	Learner    string    `json:"learner,omitempty"` // and of run times; "": the truth
+	Power      string    `json:"power,omitempty"`   // and of the power of jobs; "": the power profiles of nodes
 	Seed       uint64    `json:"seed"`
 }
 
@@ -95,7 +97,7 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
-			EmptyNodes: file.EmptyNodes, Forecast: forecastOf(file, s), Seed: s.Policy.Seed,
+			EmptyNodes: file.EmptyNodes, Forecast: forecastOf(file, s), Learner: file.Learner, Power: file.Power, Seed: s.Policy.Seed,
 		},
 	}
 	for i := range s.Jobs {

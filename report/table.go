@@ -103,6 +103,12 @@ func footnotes(r *Report) []string {
 		fmt.Sprintf("Saved: compared with %s. All runs are accounted until %s. Forecast: %s.",
 			r.Baseline, r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
 	}
+	if r.Scenario.Learner != "" {
+		notes[1] += " Run times: " + r.Scenario.Learner + "."
+	}
+	if r.Scenario.Power != "" {
+		notes[1] += " Power of jobs: " + r.Scenario.Power + "."
+	}
 	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return sched.When(run.Strategy) != "now" })
 	if holds && r.Scenario.MayWait == 0 {
 		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")

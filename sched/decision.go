@@ -65,7 +65,7 @@ type Reason struct {
 	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
 	Latest time.Time    // CheaperLater, Suspended, AboveThreshold, BudgetUsedUp: the job's latest start
 	Saving float64      // CheaperLater, Suspended: share of the cost of starting now that is saved
-	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the nominal power of the request, where carbon counts
+	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its request, where carbon counts
 	Money  grid.Money   // CheaperLater, Suspended: price avoided likewise, where the price counts
 
 	Present   float64 // AboveThreshold, WithinThreshold: the signal now

@@ -92,7 +92,7 @@ func (o *outlook) later(s *Snapshot, j *Job, until time.Time, was, is float64) R
 	if j.Running {
 		r.Kind = Suspended
 	}
-	kWh := float64(nominalPower(j)) * (was - is) / energy.JoulesPerKWh
+	kWh := float64(expectedPower(j)) * (was - is) / energy.JoulesPerKWh
 	switch {
 	case o.price == nil:
 		r.Carbon = energy.Grams(kWh / o.weights.Carbon)

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -441,5 +442,39 @@ func TestResidualKeepsTimeToRestart(t *testing.T) {
 		if d := strategy.Plan(s)[0]; d.Held(s.Now) && d.Window.Start.After(s.Now.Add(latest)) {
 			t.Errorf("at speed %v it is suspended for %v, and has %v to spare", speed, d.Window.Start.Sub(s.Now), latest)
 		}
+	}
+}
+
+// Where time has a weight, what is expected of a job says whether waiting is worth it; its reason speaks of that power.
+func TestWindowCountsExpectedPower(t *testing.T) {
+	valley := slices.Repeat([]float64{500}, 48)
+	valley[3] = 100
+	s := &sched.Snapshot{
+		Now: day, Sites: []*sched.Site{{Name: "s", Carbon: hourly(t, valley...)}},
+		// An hour of the nominal 8 W three hours later saves 3.2 g, and three hours of waiting are worth 6 g.
+		Queue:  []sched.Job{{ID: "j", Submitted: day, Duration: time.Hour, AllowedDelay: 6 * time.Hour, Request: sched.Resources{MilliCPU: 2000}}},
+		Policy: sched.Policy{Weights: sched.Weights{Carbon: 1, Wait: 2}},
+	}
+	strategy, err := sched.New("energy+window")
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := func() sched.Decision { return strategy.Plan(s)[0] }
+	if d := plan(); d.Held(day) {
+		t.Errorf("of 8 W: %v", d.Reason)
+	}
+	j := &s.Queue[0]
+	j.Expected, j.HasExpected = 40, true
+	if d := plan(); !d.Held(day) || math.Abs(float64(d.Reason.Carbon)-0.04*400) > 1e-9 {
+		t.Errorf("of 40 W: %v, saves %v", d.Reason, d.Reason.Carbon)
+	}
+	s.Policy.Weights.Wait = 0
+	j.Expected = 0
+	if d := plan(); !d.Held(day) {
+		t.Errorf("of next to nothing, where time has no weight: %v", d.Reason)
+	}
+	j.Expected = energy.Watts(math.NaN())
+	if d := plan(); !d.Held(day) || math.Abs(float64(d.Reason.Carbon)-0.008*400) > 1e-9 {
+		t.Errorf("of what is no number: %v", d.Reason)
 	}
 }

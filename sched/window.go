@@ -25,7 +25,7 @@ func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j
 func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	now := Window{s.Now, s.Now.Add(j.Duration)}
 	latest := s.Policy.latestStart(j)
-	search := windowSearch{s: s, j: j, weights: weights, power: nominalPower(j)}
+	search := windowSearch{s: s, j: j, weights: weights, power: expectedPower(j)}
 	if kind, ok := search.mayHold(now, latest); !ok {
 		return now, Reason{Kind: kind}
 	}
@@ -106,11 +106,15 @@ func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
 // their last digits, and nobody is to wait for those.
 const tolerance = 1e-9
 
-// nominalPower stands in for the node that is not chosen yet. Only ratios between windows depend on a signal, so any
-// positive number gives the same order; this one makes the reported savings plausible.
-func nominalPower(j *Job) energy.Watts {
-	cores := max(float64(j.Request.MilliCPU)/1000, 0.1)
-	return nominalWattsPerCore * energy.Watts(cores)
+// expectedPower stands in for the node that is not chosen yet: what is expected of jobs like this one, else the nominal power
+// of the request. Only ratios between windows depend on a signal, so any positive number gives the same order, unless time
+// has a weight of its own; then it says what waiting is worth. This one also makes the reported savings plausible.
+func expectedPower(j *Job) energy.Watts {
+	const leastCores = 0.1
+	if j.HasExpected && sensible(j.Expected) {
+		return max(j.Expected, nominalWattsPerCore*leastCores)
+	}
+	return nominalWattsPerCore * energy.Watts(max(float64(j.Request.MilliCPU)/1000, leastCores))
 }
 
 // windowSearch prices windows of one job.

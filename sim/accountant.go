@@ -14,6 +14,7 @@ import (
 // really were, whatever strategies know of them.
 type accountant struct {
 	start time.Time
+	use   *use
 	sites []*sched.Site // per node
 	since []time.Time   // per node: up to when it is accounted
 	total Totals
@@ -28,9 +29,9 @@ type bin struct {
 	carbon energy.Grams
 }
 
-func newAccountant(start time.Time, nodes []sched.Node, step time.Duration) *accountant {
+func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Duration) *accountant {
 	a := &accountant{
-		start: start, sites: make([]*sched.Site, len(nodes)), since: make([]time.Time, len(nodes)), nodes: make([]energy.Joules, len(nodes)), step: step,
+		start: start, use: u, sites: make([]*sched.Site, len(nodes)), since: make([]time.Time, len(nodes)), nodes: make([]energy.Joules, len(nodes)), step: step,
 	}
 	for i := range a.since {
 		a.since[i], a.sites[i] = start, nodes[i].Site
@@ -43,7 +44,7 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 	if !t.After(a.since[i]) {
 		return nil
 	}
-	power, site := n.Power(), a.sites[i]
+	power, site := a.use.power(i, n), a.sites[i]
 	window := sched.Window{Start: a.since[i], End: t}
 	a.since[i] = t
 	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {

@@ -80,7 +80,7 @@ func (e *engine) planQueue(now time.Time) (changed bool, err error) {
 	}
 	e.offerAll(now, size)
 	for k := range size {
-		e.knowledge.expect(&b.queue[k])
+		e.expect(&b.queue[k])
 	}
 	e.knowledge.look(now)
 	snapshot := e.snapshot

@@ -33,7 +33,9 @@ type engine struct {
 	scenario *Scenario
 	strategy sched.Strategy
 	account  *accountant
+	use      *use    // nil: jobs use all that they request
 	meters   *meters // nil: the strategy does not look at them
+	pods     *pods   // nil: nobody is told what jobs draw
 	result   *Result
 
 	arrivals []int32 // jobs by time of submission, and then as the scenario has them
@@ -61,11 +63,14 @@ type engine struct {
 }
 
 func newEngine(s *Scenario, strategy sched.Strategy) *engine {
+	u := newUse(s)
 	e := &engine{
 		scenario: s,
 		strategy: strategy,
-		account:  newAccountant(s.Start, s.Nodes, s.timelineStep()),
-		meters:   newMeters(s, strategy),
+		account:  newAccountant(s.Start, s.Nodes, u, s.timelineStep()),
+		use:      u,
+		meters:   newMeters(s, strategy, u),
+		pods:     newPods(s, strategy, u),
 		result:   &Result{Scenario: s, Outcomes: make([]Outcome, len(s.Jobs))},
 		arrivals: bySubmission(s.Jobs),
 		nodes:    append([]sched.Node(nil), s.Nodes...),
@@ -132,6 +137,7 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 		return err
 	}
 	e.knowledge.refresh(e, now)
+	e.pods.refresh(now)
 	for _, ev := range e.checks {
 		if err := e.check(now, ev); err != nil {
 			return err
@@ -301,7 +307,13 @@ func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
 		q.Done, q.Worked = e.done(now, job)
 		q.Running = e.tasks.of[job].running
 	}
+	e.expect(q)
+}
+
+// expect fills in what a strategy is told of a job that it cannot know, and that may change while the job waits.
+func (e *engine) expect(q *sched.Job) {
 	e.knowledge.expect(q)
+	e.pods.expect(q)
 }
 
 // place carries out a decision that runs a job now.
@@ -334,9 +346,11 @@ func (e *engine) begin(now time.Time, job, i int) error {
 	if n.Jobs == 0 {
 		e.account.wake(i, n, now)
 	}
-	e.meters.place(i, n, job, j, now)
+	e.meters.place(i, n, job, e.pods.told(j), now)
 	e.candidates.change(i, func(n *sched.Node) { *n = n.Place(j.Request) })
+	e.use.begin(i, job)
 	e.meters.changed(i, n)
+	e.pods.begin(i, n, job, now)
 	e.on[job] = int32(i)
 	e.running++
 	return nil
@@ -354,7 +368,9 @@ func (e *engine) end(now time.Time, job int) error {
 		n.Free = n.Free.Add(j.Request)
 		n.Jobs--
 	})
+	e.use.end(i, job)
 	e.meters.changed(i, n)
+	e.pods.end(i, n, job, now)
 	e.running--
 	e.freed = append(e.freed, i)
 	return nil

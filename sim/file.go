@@ -42,6 +42,7 @@ type File struct {
 	Interruptible bool      `json:"interruptible,omitempty"` // jobs may be suspended and resumed
 	RestartCost   string    `json:"restartCost,omitempty"`   // work that an interruptible job does once more at each resume
 	Learner       string    `json:"learner,omitempty"`       // what says how long jobs run; default: the truth
+	Power         string    `json:"power,omitempty"`         // what says what jobs draw: "profiles" of nodes (default), or "learnt"
 	Queue         QueueFile `json:"queue,omitzero"`
 
 	dir string // file names are relative to it
@@ -391,11 +392,12 @@ func (f *File) loadJobs(s *Scenario) error {
 	if f.Workload.File == "" {
 		return errors.New("the scenario has no workload: give a file")
 	}
-	jobs, err := workload.Read(f.path(f.Workload.File), f.Workload.Format, s.Start)
+	trace, err := workload.Load(f.path(f.Workload.File), f.Workload.Format, s.Start)
 	if err != nil {
 		return err
 	}
-	s.Jobs = jobs
+	jobs := trace.Jobs
+	s.Jobs, s.Use = jobs, trace.Use
 	limit := time.Duration(0)
 	if f.MaxDelay != "" {
 		if limit, err = time.ParseDuration(f.MaxDelay); err != nil || limit < 0 {

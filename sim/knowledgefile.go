@@ -31,6 +31,9 @@ type ForecastFile struct {
 const (
 	perfectForecast = "perfect"
 	knownRuntimes   = "known"
+
+	powerOfProfiles = "profiles"
+	powerLearnt     = "learnt"
 )
 
 // learners are what a scenario file can have in place of true run times.
@@ -56,6 +59,13 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 		if s.Learner = learners[f.Learner]; s.Learner == nil {
 			return fmt.Errorf("learner: %q: want %s, %s", f.Learner, knownRuntimes, strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
 		}
+	}
+	switch f.Power {
+	case "", powerOfProfiles:
+	case powerLearnt:
+		s.Power = func() predict.PowerLearner { return predict.NewPower(0) }
+	default:
+		return fmt.Errorf("power: %q: want %s or %s", f.Power, powerOfProfiles, powerLearnt)
 	}
 	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
 	if s.Queue.Step, err = duration("queue.step", f.Queue.Step); err != nil {

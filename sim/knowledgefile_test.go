@@ -59,6 +59,17 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 	if _, ok := s.Learner().(*predict.Survival); !ok {
 		t.Errorf("learner %T", s.Learner())
 	}
+	if s.Power != nil || s.Use != nil {
+		t.Errorf("power %v, use %v: the file says nothing of them", s.Power != nil, s.Use)
+	}
+	if s, err := load("", "power: learnt\n"); err != nil || s.Power == nil {
+		t.Errorf("learnt power: %v, %v", s, err)
+	} else if _, ok := s.Power().(*predict.Power); !ok {
+		t.Errorf("power of %T", s.Power())
+	}
+	if s, err := load("", "power: profiles\n"); err != nil || s.Power != nil {
+		t.Errorf("power of profiles: %v, %v", s, err)
+	}
 	now := s.Start.Add(30 * time.Hour)
 	known, truth := s.Foresight[0].At(now).Series, s.Sites[0].Carbon.Series
 	if got, want := known.At(now), truth.At(now); got != want {
@@ -72,6 +83,7 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		{"", "restartCost: 5m\n", "not interruptible"},
 		{"", "interruptible: true\nrestartCost: soon\n", "restartCost"},
 		{"", "learner: oracle\n", "known, mean, siblings, survival"},
+		{"", "power: nominal\n", "want profiles or learnt"},
 		{"", "queue: {window: -1}\n", "want 0 or more"},
 		{"", "queue: {perStep: 1}\n", "no queue.step"},
 		{"", "queue: {step: -1s}\n", "queue.step"},

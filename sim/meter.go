@@ -20,6 +20,7 @@ type Live struct {
 type meters struct {
 	live  Live
 	start time.Time
+	use   *use
 	nodes []meter
 	of    []reserved // by job
 }
@@ -42,12 +43,12 @@ type reserved struct {
 }
 
 // newMeters returns nil where the strategy does not look at live watts.
-func newMeters(s *Scenario, strategy sched.Strategy) *meters {
+func newMeters(s *Scenario, strategy sched.Strategy, u *use) *meters {
 	reader, ok := strategy.(interface{ ReadsLive() bool })
 	if !ok || !reader.ReadsLive() || s.Live.Off {
 		return nil
 	}
-	m := &meters{live: s.Live, start: s.Start, nodes: make([]meter, len(s.Nodes)), of: make([]reserved, len(s.Jobs))}
+	m := &meters{live: s.Live, start: s.Start, use: u, nodes: make([]meter, len(s.Nodes)), of: make([]reserved, len(s.Jobs))}
 	for i := range m.nodes {
 		m.nodes[i] = meter{at: s.Start, power: s.Nodes[i].Power()}
 	}
@@ -91,7 +92,7 @@ func (m *meters) read(i int, n *sched.Node, now time.Time) {
 	n.Provisional = meter.provisional
 }
 
-// place notes that a job is about to be put on node i.
+// place notes that a job, as strategies are told of it, is about to be put on node i.
 func (m *meters) place(i int, n *sched.Node, job int, j *sched.Job, now time.Time) {
 	if m == nil {
 		return
@@ -116,6 +117,6 @@ func (m *meters) end(i, job int, now time.Time) {
 // changed notes what node i draws from now on.
 func (m *meters) changed(i int, n *sched.Node) {
 	if m != nil {
-		m.nodes[i].power = n.Power()
+		m.nodes[i].power = m.use.power(i, n)
 	}
 }

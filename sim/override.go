@@ -11,7 +11,7 @@ import (
 // the working directory.
 type Overrides struct {
 	Workload, Format, Nodes, Grid, Column, Zone, Start, MaxDelay, EmptyNodes string
-	Forecast, Weather, RestartCost, Learner                                  string
+	Forecast, Weather, RestartCost, Learner, Power                           string
 	Interruptible                                                            *bool
 	Strategies                                                               []string
 	Price                                                                    *float64
@@ -39,6 +39,7 @@ func (f *File) Override(o Overrides) error {
 		{&f.EmptyNodes, &o.EmptyNodes},
 		{&f.RestartCost, &o.RestartCost},
 		{&f.Learner, &o.Learner},
+		{&f.Power, &o.Power},
 	} {
 		if *field.from != "" {
 			*field.to = *field.from

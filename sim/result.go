@@ -16,13 +16,17 @@ type Scenario struct {
 	Sites  []*sched.Site
 	Nodes  []sched.Node // empty, with Free equal to Capacity
 	Jobs   []sched.Job  // with their true durations
+	Use    []float64    // by index of Jobs: the share of its CPU request that a job keeps busy; nil: all of it. Strategies are never told
 	Policy sched.Policy
 	Live   Live          // what strategies see of meters
 	Slack  time.Duration // how late a release may be observed before it counts as late; 0 in simulation
 
 	Foresight []Foresight            // by index of Sites: what strategies see of intensity; nil, or a nil entry: the truth
 	Learner   func() predict.Learner // makes what strategies are told of run times, anew for each run; nil: the truth
-	Queue     QueueRules             // how the queue is served; zero: as kube-scheduler serves it
+	// Power makes what strategies are told of the power of jobs, from what virtual meters have read of others, anew for each run;
+	// nil: nothing, so that they go by the power profiles of nodes.
+	Power func() predict.PowerLearner
+	Queue QueueRules // how the queue is served; zero: as kube-scheduler serves it
 }
 
 // Foresight is what could be known of a site's carbon intensity at any time.

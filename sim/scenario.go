@@ -16,6 +16,14 @@ func (s *Scenario) Validate() error {
 	if q := s.Queue; q.Window < 0 || q.PerStep < 0 || q.Step < 0 {
 		errs = append(errs, fmt.Errorf("queue of a window of %d, %d a step of %v: want 0 or more", q.Window, q.PerStep, q.Step))
 	}
+	if n := len(s.Use); n != 0 && n != len(s.Jobs) {
+		errs = append(errs, fmt.Errorf("the CPU use of %d jobs, and there are %d", n, len(s.Jobs)))
+	}
+	for i, share := range s.Use {
+		if !(share >= 0 && share <= 1) {
+			errs = append(errs, fmt.Errorf("job %d keeps %v of its CPU busy: want a share, 0 to 1", i, share))
+		}
+	}
 	if n := len(s.Foresight); n != 0 && n != len(s.Sites) {
 		errs = append(errs, fmt.Errorf("foresight of %d sites, and there are %d", n, len(s.Sites)))
 	}

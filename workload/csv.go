@@ -28,36 +28,43 @@ const (
 	columnOwner        = "owner"
 	columnQueue        = "queue"
 	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
+	columnUse          = "cpu_use"  // share of its cores that it keeps busy, 0 to 1; empty: all of them
 )
 
 var (
 	requiredColumns = []string{columnID, columnSubmit, columnDuration, columnCPU}
-	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector}
+	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector, columnUse}
 )
 
-func readCSV(file string, text []byte, start time.Time) ([]sched.Job, error) {
+func (t *Trace) readCSV(file string, text []byte, start time.Time) error {
 	in, err := newRows(file, text, requiredColumns, optionalColumns)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var jobs []sched.Job
+	_, hasUse := in.index[columnUse]
 	seen := ids{}
 	for {
 		err := in.next()
 		if errors.Is(err, io.EOF) {
-			return jobs, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		job, field, err := csvJob(in, start)
 		if err == nil {
 			field, err = columnID, seen.add(job.ID)
 		}
-		if err != nil {
-			return nil, in.wrap(field, err)
+		if err == nil && hasUse {
+			var use float64
+			field = columnUse
+			use, err = share(in.text(columnUse))
+			t.Use = append(t.Use, use)
 		}
-		jobs = append(jobs, job)
+		if err != nil {
+			return in.wrap(field, err)
+		}
+		t.Jobs = append(t.Jobs, job)
 	}
 }
 
@@ -108,6 +115,18 @@ func selector(text string) (map[string]string, error) {
 		labels[key] = value
 	}
 	return labels, nil
+}
+
+// share parses a share, which is all where nothing is said.
+func share(text string) (float64, error) {
+	if text == "" {
+		return 1, nil
+	}
+	v, err := number(text)
+	if err != nil || v < 0 || v > 1 {
+		return 0, fmt.Errorf("%q: want a share, 0 to 1", text)
+	}
+	return v, nil
 }
 
 // request parses the resources of a row. Absent memory and GPUs are none.
@@ -249,13 +268,19 @@ func roundUp(v float64) int64 {
 // csvColumn is a column that is written only where a job has something to say in it.
 type csvColumn struct {
 	name string
-	text func(*sched.Job) string
+	text func(t *Trace, i int) string
 }
 
 var csvColumns = []csvColumn{
-	{columnOwner, func(j *sched.Job) string { return j.Owner }},
-	{columnQueue, func(j *sched.Job) string { return j.Queue }},
-	{columnSelector, func(j *sched.Job) string { return selectorText(j.Selector) }},
+	{columnOwner, func(t *Trace, i int) string { return t.Jobs[i].Owner }},
+	{columnQueue, func(t *Trace, i int) string { return t.Jobs[i].Queue }},
+	{columnSelector, func(t *Trace, i int) string { return selectorText(t.Jobs[i].Selector) }},
+	{columnUse, func(t *Trace, i int) string {
+		if t.Use == nil || t.Use[i] == 1 {
+			return ""
+		}
+		return strconv.FormatFloat(t.Use[i], 'f', -1, 64)
+	}},
 }
 
 func selectorText(labels map[string]string) string {
@@ -268,18 +293,26 @@ func selectorText(labels map[string]string) string {
 
 // WriteCSV writes jobs as [Read] reads them: times in seconds since start.
 func WriteCSV(w io.Writer, jobs []sched.Job, start time.Time) error {
+	return (&Trace{Jobs: jobs}).WriteCSV(w, start)
+}
+
+// WriteCSV writes t as [Load] reads it: times in seconds since start.
+func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 	out := csv.NewWriter(w)
 	header := []string{columnID, columnSubmit, columnDuration, columnCPU, columnMemory, columnGPU, columnAllowedDelay, columnDeadline}
 	var more []csvColumn
 	for _, c := range csvColumns {
-		if slices.ContainsFunc(jobs, func(j sched.Job) bool { return c.text(&j) != "" }) {
-			more = append(more, c)
-			header = append(header, c.name)
+		for i := range t.Jobs {
+			if c.text(t, i) != "" {
+				more = append(more, c)
+				header = append(header, c.name)
+				break
+			}
 		}
 	}
 	table := [][]string{header}
-	for i := range jobs {
-		j := &jobs[i]
+	for i := range t.Jobs {
+		j := &t.Jobs[i]
 		delay, deadline := "", ""
 		if j.AllowedDelay != NoDelayGiven {
 			delay = decimal(j.AllowedDelay)
@@ -293,7 +326,7 @@ func WriteCSV(w io.Writer, jobs []sched.Job, start time.Time) error {
 			strconv.FormatInt(j.Request.GPU, 10), delay, deadline,
 		}
 		for _, c := range more {
-			row = append(row, c.text(j))
+			row = append(row, c.text(t, i))
 		}
 		table = append(table, row)
 	}

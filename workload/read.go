@@ -44,6 +44,7 @@ func Formats() []string {
 type Trace struct {
 	Format  string
 	Jobs    []sched.Job // by submission
+	Use     []float64   // by index of Jobs: the share of its cores that a job keeps busy; nil: all of them, nobody says otherwise
 	Skipped []Skipped   // rows that are no jobs to run again, by what is the matter with them
 }
 
@@ -113,7 +114,7 @@ func parse(file string, text []byte, format string, start time.Time) (*Trace, er
 func (t *Trace) read(file string, text []byte, start time.Time) (err error) {
 	switch t.Format {
 	case formatCSV:
-		t.Jobs, err = readCSV(file, text, start)
+		err = t.readCSV(file, text, start)
 	case formatECSched:
 		t.Jobs, err = readECSched(file, text, start)
 	case formatSWF:

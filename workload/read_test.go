@@ -222,6 +222,40 @@ func TestWriteCSVReadsBack(t *testing.T) {
 	}
 }
 
+// A trace may say how busy jobs keep their cores; what it says is a share.
+func TestUseOfCores(t *testing.T) {
+	const header = "id,submit_time,duration,cpu,cpu_use\n"
+	trace, err := workload.Load(write(t, header+"a,0,60,1,0.25\nb,1,60,1,\nc,2,60,1,0\nd,3,60,1,1\n"), "", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []float64{0.25, 1, 0, 1}
+	if diff := cmp.Diff(want, trace.Use); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var text bytes.Buffer
+	if err := trace.WriteCSV(&text, t0); err != nil {
+		t.Fatal(err)
+	}
+	back, err := workload.Load(write(t, text.String()), "", t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(trace, back); diff != "" {
+		t.Errorf("(-written +read)\n%s", diff)
+	}
+	for _, wrong := range []string{"1.01", "-0.1", "NaN", "half"} {
+		_, err := workload.Load(write(t, header+"a,0,60,1,"+wrong+"\n"), "", t0)
+		if err == nil || !strings.Contains(err.Error(), "workload.csv:2: cpu_use: ") {
+			t.Errorf("cpu_use %s: error %v", wrong, err)
+		}
+	}
+	silent, err := workload.Load(write(t, "id,submit_time,duration,cpu\na,0,60,1\n"), "", t0)
+	if err != nil || silent.Use != nil {
+		t.Errorf("a trace that says nothing of it: %v, %v", silent, err)
+	}
+}
+
 // Whatever the bytes, a reader returns valid jobs or an error, never both and never neither.
 func fuzzRead(f *testing.F, format string) {
 	f.Fuzz(func(t *testing.T, text []byte) {
