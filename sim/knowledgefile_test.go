@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,20 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 	}
 	if s, err := load("", "power: profiles\n"); err != nil || s.Power != nil {
 		t.Errorf("power of profiles: %v, %v", s, err)
+	}
+	busy := filepath.Join(dir, "busy.csv")
+	if err := os.WriteFile(busy, []byte("id,submit_time,duration,cpu,cpu_use\na,0,600,1,0.2\nb,0,600,1,\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := sim.ReadFile(filepath.Join(dir, "scenario.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Override(sim.Overrides{Workload: busy, Power: "learnt"}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := f.Load(); err != nil || s.Power == nil || !slices.Equal(s.Use, []float64{0.2, 1}) {
+		t.Errorf("a trace that says how busy jobs keep their cores: %v, %v", s, err)
 	}
 	now := s.Start.Add(30 * time.Hour)
 	known, truth := s.Foresight[0].At(now).Series, s.Sites[0].Carbon.Series

@@ -41,7 +41,7 @@ type podNode struct {
 // pod is the meter of one job.
 type pod struct {
 	node  int32
-	place int32     // in pods.running
+	place int32 // in pods.running
 	begun time.Time
 	since time.Time // when it was read last
 	sum   float64   // podNode.sum then
