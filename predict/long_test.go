@@ -29,14 +29,13 @@ func published(t testing.TB, name string) []sched.Job {
 	return jobs
 }
 
-func learners() []struct {
+type namedLearner struct {
 	name string
 	new  func() predict.Learner
-} {
-	return []struct {
-		name string
-		new  func() predict.Learner
-	}{
+}
+
+func learners() []namedLearner {
+	return []namedLearner{
 		{"groups", func() predict.Learner { return predict.NewGroups() }},
 		{"survival", func() predict.Learner { return predict.NewSurvival(nil) }},
 		{"last-2", func() predict.Learner { return predict.NewLastTwo() }},
