@@ -235,6 +235,9 @@ func (a *Assignment) Certify(m Matrix) error {
 			}
 			continue
 		}
+		if col >= m.Cols {
+			return fmt.Errorf("certifying an assignment: row %d has column %d, of %d", row, col, m.Cols)
+		}
 		cost := m.Cost[row*m.Cols+col]
 		switch {
 		case used[col]:

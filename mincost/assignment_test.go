@@ -120,6 +120,7 @@ func TestCertifyRefuses(t *testing.T) {
 	for name, spoil := range map[string]func(a *mincost.Assignment, m *mincost.Matrix){
 		"an edge less":        func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = -1 },
 		"a column twice":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0] = 0 },
+		"no such column":      func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[1] = 2 },
 		"no edge":             func(a *mincost.Assignment, _ *mincost.Matrix) { a.Cols[0], a.Cols[1] = 0, 1 },
 		"another cost":        func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(0, 1, 1) },
 		"a cheaper edge":      func(_ *mincost.Assignment, m *mincost.Matrix) { m.Set(1, 1, -2) },
