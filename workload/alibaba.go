@@ -23,7 +23,7 @@ const alibabaMachineMemory = 96 * 4 << 30
 
 // alibabaCores is how many cores the instances of a task are packed into. A task has up to tens of thousands of instances that
 // run independently for about as long. One job for each are millions that all look the same, one for all fits no machine:
-// so they come in jobs of up to so many cores, and core-hours are those of the trace.
+// so they come in jobs of up to so many cores, and no more memory than a machine has; core-hours are those of the trace.
 const alibabaCores = 16
 
 const maxInstances = 1 << 20
@@ -64,11 +64,12 @@ func (t *Trace) alibabaTask(in *rows, start time.Time) (field string, err error)
 	if err != nil || instances < 1 || instances > maxInstances {
 		return alibabaInstances, fmt.Errorf("%q: want a whole number, 1 to %d", in.text(alibabaInstances), maxInstances)
 	}
-	name, each := job.ID, max(1, alibabaCores*1000/max(1, one))
+	memory := int64(share * alibabaMachineMemory)
+	name, each := job.ID, max(1, min(alibabaCores*1000/max(1, one), alibabaMachineMemory/max(1, memory)))
 	for i := int64(0); instances > 0; i++ {
 		packed := min(instances, each)
 		instances -= packed
-		job.Request = sched.Resources{MilliCPU: packed * one, Memory: packed * int64(share*alibabaMachineMemory)}
+		job.Request = sched.Resources{MilliCPU: packed * one, Memory: packed * memory}
 		if i > 0 || instances > 0 {
 			job.ID = name + "-" + strconv.FormatInt(i, 10)
 		}

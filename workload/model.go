@@ -24,13 +24,19 @@ const hoursOfWeek = 7 * 24
 type Model struct {
 	// Rate is how many batches come in an hour, by hour of the week in UTC, Monday first.
 	Rate [hoursOfWeek]float64 `json:"batchesPerHour"`
-	// Batches are sizes of batches: how many jobs came at one instant. Any is as likely as any other.
-	Batches []int `json:"batches"`
+	// Batches are how many jobs came at one instant, the smallest batch first.
+	Batches []ModelBatch `json:"batches"`
 	// Classes are the kinds of requests.
 	Classes []ModelClass `json:"classes"`
 	// Owners is how many owners there are. The one of rank r has a share of the jobs in proportion to r^−Zipf.
 	Owners int     `json:"owners,omitempty"`
 	Zipf   float64 `json:"zipf,omitempty"`
+}
+
+// ModelBatch is a size of batches. Sizes are counted rather than sampled: a burst of thousands is rare, and most of the jobs.
+type ModelBatch struct {
+	Size  int `json:"size"`
+	Count int `json:"count"` // that it was made from: its weight
 }
 
 // ModelClass is one kind of request.
@@ -46,12 +52,8 @@ type ModelClass struct {
 	Seconds []float64 `json:"seconds"`
 }
 
-// What keeps a model small: so many run times stand for those of a class, and so many batches for all. Memory is told apart by
-// powers of two.
-const (
-	modelRunTimes = 256
-	modelBatches  = 1024
-)
+// What keeps a model small: so many run times stand for those of a class. Memory is told apart by powers of two.
+const modelRunTimes = 256
 
 // Fit makes a model of jobs in order of submission.
 func Fit(jobs []sched.Job) (*Model, error) {
@@ -98,10 +100,12 @@ func (m *Model) fitArrivals(jobs []sched.Job) {
 			m.Rate[h] = batches[h] / hours[h]
 		}
 	}
-	slices.Sort(sizes)
-	for i := range min(len(sizes), modelBatches) {
-		// The middle of each part, and the largest.
-		m.Batches = append(m.Batches, sizes[min(len(sizes)-1, (2*i+1)*len(sizes)/(2*min(len(sizes), modelBatches)))])
+	count := map[int]int{}
+	for _, size := range sizes {
+		count[size]++
+	}
+	for _, size := range slices.Sorted(maps.Keys(count)) {
+		m.Batches = append(m.Batches, ModelBatch{size, count[size]})
 	}
 }
 
@@ -188,14 +192,14 @@ func (m *Model) Generate(seed uint64, n int, start time.Time) ([]sched.Job, erro
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(seed, 0))
-	classes, owners := m.classDraw(), m.ownerDraw()
+	classes, owners, batches := m.classDraw(), m.ownerDraw(), m.batchDraw()
 	jobs := make([]sched.Job, 0, n)
 	for at := m.next(random, start); len(jobs) < n; at = m.next(random, at) {
 		owner := ""
 		if m.Owners > 0 {
 			owner = fmt.Sprintf("owner-%d", owners.index(random)+1)
 		}
-		for range min(n-len(jobs), m.Batches[random.IntN(len(m.Batches))]) {
+		for range min(n-len(jobs), m.Batches[batches.index(random)].Size) {
 			c := &m.Classes[classes.index(random)]
 			j := sched.Job{
 				ID: fmt.Sprintf("job-%06d", len(jobs)+1), Submitted: at, Duration: c.draw(random),
@@ -259,6 +263,15 @@ func (m *Model) classDraw() (c cumulative) {
 	return c
 }
 
+func (m *Model) batchDraw() (c cumulative) {
+	sum := 0.0
+	for _, b := range m.Batches {
+		sum += float64(b.Count)
+		c = append(c, sum)
+	}
+	return c
+}
+
 func (m *Model) ownerDraw() (c cumulative) {
 	sum := 0.0
 	for r := range m.Owners {
@@ -289,8 +302,8 @@ func (m *Model) Validate() error {
 	if !(sum > 1e-6) {
 		bad("batchesPerHour: nothing ever comes")
 	}
-	if len(m.Batches) == 0 || slices.Min(m.Batches) < 1 {
-		bad("batches: want sizes from 1")
+	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, func(b ModelBatch) bool { return b.Size < 1 || b.Count < 1 }) {
+		bad("batches: want sizes and counts from 1")
 	}
 	if m.Owners < 0 || m.Owners > maxOwners || !(math.Abs(m.Zipf) <= maxZipf) {
 		bad("owners are %d with exponent %v: want 0 to %d", m.Owners, m.Zipf, maxOwners)

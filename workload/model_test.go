@@ -143,6 +143,45 @@ func TestModelFindsWhatIsThere(t *testing.T) {
 	}
 }
 
+// Bursts that come seldom are most of the jobs: the largest of them stays what it was, and as many jobs come in an hour.
+func TestModelKeepsBursts(t *testing.T) {
+	var jobs []sched.Job
+	hours := 0
+	for ; len(jobs) < 40_000; hours++ { // forty single jobs an hour, and a burst of two thousand every hundred
+		at := t0.Add(time.Duration(hours) * time.Hour)
+		for k := range 40 {
+			jobs = append(jobs, sched.Job{Submitted: at.Add(time.Duration(k) * time.Minute), Duration: time.Minute})
+		}
+		for range 2000 {
+			if hours%100 == 99 {
+				jobs = append(jobs, sched.Job{Submitted: at.Add(50 * time.Minute), Duration: time.Minute})
+			}
+		}
+	}
+	m, err := workload.Fit(jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := m.Generate(2, 400_000, t0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	largest, size := 0, 0
+	for i := range made {
+		if size++; i > 0 && !made[i].Submitted.Equal(made[i-1].Submitted) {
+			size = 1
+		}
+		largest = max(largest, size)
+	}
+	if largest != 2000 {
+		t.Errorf("the largest batch has %d jobs, want 2000", largest)
+	}
+	want, got := float64(len(jobs))/float64(hours), float64(len(made))/made[len(made)-1].Submitted.Sub(t0).Hours()
+	if math.Abs(got/want-1) > 0.25 { // a hundred bursts or so, by chance
+		t.Errorf("%.1f jobs come in an hour, want %.1f", got, want)
+	}
+}
+
 func TestModelRefuses(t *testing.T) {
 	if _, err := workload.Fit(make([]sched.Job, 5)); err == nil || !strings.Contains(err.Error(), "two instants") {
 		t.Errorf("five jobs at once: %v", err)
@@ -150,13 +189,14 @@ func TestModelRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`{}`:            "nothing ever comes",
 		`{"colour": 1}`: `unknown field "colour"`,
-		`{"batchesPerHour":[1],"batches":[0],"classes":[]}`:                                          "batches: want sizes from 1",
-		`{"batchesPerHour":[1],"batches":[1],"classes":[{"jobs":0}]}`:                                "classes[0]: jobs is 0",
-		`{"batchesPerHour":[1],"batches":[1],"classes":[{"jobs":1,"seconds":[2,1]}]}`:                "classes[0]: seconds",
-		`{"batchesPerHour":[-1],"batches":[1],"classes":[{"jobs":1,"seconds":[1]}]}`:                 "batchesPerHour[0] is -1",
-		`{"batchesPerHour":[1],"batches":[1],"owners":-1,"classes":[{"jobs":1,"seconds":[1]}]}`:      "owners are -1",
-		`{"batchesPerHour":[1],"batches":[1],"classes":[{"jobs":1,"milliCPU":-1,"seconds":[1]}]}`:    "the request is out of range",
-		`{"batchesPerHour":[1],"batches":[1],"classes":[{"jobs":1,"seconds":[1],"queue":"a"}]}    x`: "invalid character",
+		`{"batchesPerHour":[1],"batches":[{"size":0,"count":1}],"classes":[]}`:                                          "batches: want sizes and counts from 1",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":0}],"classes":[]}`:                                          "batches: want sizes and counts from 1",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":0}]}`:                                "classes[0]: jobs is 0",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"seconds":[2,1]}]}`:                "classes[0]: seconds",
+		`{"batchesPerHour":[-1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"seconds":[1]}]}`:                 "batchesPerHour[0] is -1",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"owners":-1,"classes":[{"jobs":1,"seconds":[1]}]}`:      "owners are -1",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"milliCPU":-1,"seconds":[1]}]}`:    "the request is out of range",
+		`{"batchesPerHour":[1],"batches":[{"size":1,"count":1}],"classes":[{"jobs":1,"seconds":[1],"queue":"a"}]}    x`: "invalid character",
 	} {
 		var m workload.Model
 		if err := json.Unmarshal([]byte(text), &m); err == nil || !strings.Contains(err.Error(), want) {

@@ -43,6 +43,15 @@ const surfText = "id,submit_unix_ms,duration_ms,cpu_count,cpu_capacity_mhz_total
 
 func TestReadTraces(t *testing.T) {
 	gib := int64(1 << 30)
+	// 67 instances of half a core and a quarter of a machine's memory: no machine has that of more than four.
+	packed := make([]sched.Job, 17)
+	for i := range packed {
+		packed[i] = sched.Job{
+			ID: fmt.Sprint("9-23-", i), Submitted: at(7448), Duration: 73597 * time.Millisecond, Request: sched.Resources{MilliCPU: 2000, Memory: 4 * 96 * gib},
+			AllowedDelay: workload.NoDelayGiven,
+		}
+	}
+	packed[16].Request = sched.Resources{MilliCPU: 1500, Memory: 3 * 96 * gib}
 	for name, c := range map[string]struct {
 		text, format string
 		jobs         []sched.Job
@@ -60,15 +69,11 @@ func TestReadTraces(t *testing.T) {
 			{Why: "not known on how many processors", Count: 1},
 			{Why: "part of a job that stands there as a whole", Count: 1},
 		}},
-		// Of 67 instances of half a core, 32 go into 16 cores.
-		"Alibaba": {alibabaText, "alibaba", []sched.Job{
+		"Alibaba": {alibabaText, "alibaba", append([]sched.Job{
 			{ID: "1-1-0", Submitted: at(539), Duration: 116382 * time.Millisecond, Request: sched.Resources{MilliCPU: 20000, Memory: 41231686041}, AllowedDelay: workload.NoDelayGiven},
 			{ID: "1-1-1", Submitted: at(539), Duration: 116382 * time.Millisecond, Request: sched.Resources{MilliCPU: 20000, Memory: 41231686041}, AllowedDelay: workload.NoDelayGiven},
 			{ID: "1-2", Submitted: at(540), Duration: 5 * time.Second, Request: sched.Resources{MilliCPU: 16000}, AllowedDelay: workload.NoDelayGiven},
-			{ID: "9-23-0", Submitted: at(7448), Duration: 73597 * time.Millisecond, Request: sched.Resources{MilliCPU: 16000, Memory: 32 * 96 * gib}, AllowedDelay: workload.NoDelayGiven},
-			{ID: "9-23-1", Submitted: at(7448), Duration: 73597 * time.Millisecond, Request: sched.Resources{MilliCPU: 16000, Memory: 32 * 96 * gib}, AllowedDelay: workload.NoDelayGiven},
-			{ID: "9-23-2", Submitted: at(7448), Duration: 73597 * time.Millisecond, Request: sched.Resources{MilliCPU: 1500, Memory: 3 * 96 * gib}, AllowedDelay: workload.NoDelayGiven},
-		}, nil},
+		}, packed...), nil},
 		"openb": {openbText, "openb", []sched.Job{
 			{
 				ID: "p4", Submitted: at(0), Duration: 4 * time.Second, Request: sched.Resources{MilliCPU: 6500, Memory: 1 << 20, GPU: 8}, Queue: "BE",
@@ -174,7 +179,7 @@ func TestReadPublishedTraces(t *testing.T) {
 	}{
 		{"swf/hpc2n_first3171.swf.gz", "swf", 3145, "25 did not run, or not known for how long", 139620.6, 17, 0},
 		{"swf/NASA-iPSC-1993-3.1-cln.swf.gz", "swf", 18066, "173 did not run, or not known for how long", 131732.8, 69, 0},
-		{"alibaba_2018_batch_cloudsimpy.csv.gz", "alibaba", 128754, "", 31331.6, 1, 0},
+		{"alibaba_2018_batch_cloudsimpy.csv.gz", "alibaba", 128995, "", 31331.6, 1, 0},
 		{"alibaba_openb_2023/openb_pod_list_default.csv.gz", "openb", 7255, "897 was never scheduled", 696260.4, 1, 6571},
 		{"alibaba_openb_2023/openb_pod_list_cpu100.csv.gz", "openb", 6970, "883 was never scheduled", 693442.6, 1, 6571},
 		{"alibaba_openb_2023/openb_pod_list_gpuspec33.csv.gz", "openb", 7255, "897 was never scheduled", 696260.4, 1, 6571},
