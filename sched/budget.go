@@ -12,7 +12,7 @@ func (s *Snapshot) closed(j *Job) (w Window, r Reason, held bool) {
 	if latest.Before(until) {
 		until = latest
 	}
-	return Window{until, until.Add(j.Duration)}, Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
+	return j.window(until), Reason{Kind: BudgetUsedUp, Until: until, Latest: latest, Budget: s.Policy.Budget}, true
 }
 
 // usedUp says why a budget holds.

@@ -43,12 +43,13 @@ const (
 	NoBenchmark                       // no node was measured on the job's class of work
 	BudgetUsedUp                      // held: a budget is used up
 	Suspended                         // ran, and waits again: what is left costs less later
+	SuspendedAbove                    // ran, and waits again: the signal is above a limit
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
-	"Suspended",
+	"Suspended", "SuspendedAboveThreshold",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -62,13 +63,13 @@ func (k ReasonKind) String() string {
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
 	Kind   ReasonKind
-	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp: when the window opens; AboveThreshold: when the limits are kept, zero if nobody knows
-	Latest time.Time    // CheaperLater, Suspended, AboveThreshold, BudgetUsedUp: the job's latest start
+	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp: when the window opens; AboveThreshold, SuspendedAbove: when limits are kept, zero if nobody knows
+	Latest time.Time    // of all that is held or suspended: the job's latest start, or when it goes on at the latest
 	Saving float64      // CheaperLater, Suspended: share of the cost of starting now that is saved
 	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its request, where carbon counts
-	Money  grid.Money   // CheaperLater, Suspended: price avoided likewise, where the price counts
+	Money  grid.Money   // CheaperLater, Suspended: price avoided likewise, where the price counts; where both do, only "window" tells them apart
 
-	Present   float64 // AboveThreshold, WithinThreshold: the signal now
+	Present   float64 // AboveThreshold, SuspendedAbove, WithinThreshold: the signal now
 	Threshold float64 // and the limit of it
 	Unit      string  // and the unit of both
 	Site      string  // and where that is, if there are several sites
@@ -106,7 +107,9 @@ func (r Reason) String() string {
 	case NoRoom:
 		return "no node has room"
 	case AboveThreshold:
-		return r.above()
+		return "held" + r.above() + "; starts by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+	case SuspendedAbove:
+		return "suspended" + r.above() + "; goes on by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
 	case WithinThreshold:
 		return r.present() + ", within the limit of " + r.quantity(r.Threshold)
 	case NoBenchmark:
@@ -118,7 +121,11 @@ func (r Reason) String() string {
 }
 
 func (r *Reason) untilCheaper() string {
-	return fmt.Sprintf(" until %s: saves an estimated %.0f%% (%s)", r.Until.UTC().Format(time.RFC3339), 100*r.Saving, r.saved())
+	text := fmt.Sprintf(" until %s: saves an estimated %.0f%%", r.Until.UTC().Format(time.RFC3339), 100*r.Saving)
+	if r.Carbon == 0 && r.Money == 0 {
+		return text
+	}
+	return text + " (" + r.saved() + ")"
 }
 
 func (r *Reason) saved() string {
@@ -136,8 +143,7 @@ func (r *Reason) above() string {
 	if until.IsZero() {
 		until, comment = r.Latest, ", and the forecast does not fall below it before then"
 	}
-	return fmt.Sprintf("held until %s: %s, above the limit of %s%s; starts by %s at the latest",
-		until.UTC().Format(time.RFC3339), r.present(), r.quantity(r.Threshold), comment, r.Latest.UTC().Format(time.RFC3339))
+	return fmt.Sprintf(" until %s: %s, above the limit of %s%s", until.UTC().Format(time.RFC3339), r.present(), r.quantity(r.Threshold), comment)
 }
 
 func (r *Reason) present() string {

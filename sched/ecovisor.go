@@ -5,11 +5,15 @@ import "time"
 // ecovisor is the when "ecovisor", as GAIA has it (after Souza et al., ASPLOS 2023): a job runs while the signal, carbon
 // intensity if that has a weight and else the price, is below its 30th percentile of the next 24 hours; else it uses up its
 // delay, and when that is gone it runs. It is asked again at every step of the signal. The percentile is that of the day
-// from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower than now, the job runs.
+// from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower than now, the job runs. It
+// goes by a limit and reckons no saving, so there is none that [Policy].MinSaving could be compared with.
 func ecovisor(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	o, why, ok := s.outlook(j)
 	series := o.signal()
-	if !ok || series == nil {
+	if ok && series == nil {
+		why, ok = NothingToSave, false // all times are alike
+	}
+	if !ok {
 		w, r := atOnce(s, j, why)
 		return w, r, time.Time{}
 	}
@@ -22,8 +26,17 @@ func ecovisor(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	}
 	again := o.nextStep(s.Now, s.latest(j))
 	if r.Present < limit || !less(day[0].value, r.Present) {
-		return Window{s.Now, s.Now.Add(j.Duration)}, r, again
+		return j.window(s.Now), r, again
 	}
-	r.Kind, r.Until, r.Latest = AboveThreshold, again, s.latest(j)
-	return Window{again, again.Add(j.Duration)}, r, again
+	r.Kind, r.Latest = AboveThreshold, s.latest(j)
+	if j.Running {
+		r.Kind = SuspendedAbove
+	}
+	for t := range series.Steps(s.Now, r.Latest) {
+		if series.Covers(t, t) && series.At(t) < limit {
+			r.Until = t
+			break
+		}
+	}
+	return j.window(again), r, again
 }

@@ -26,7 +26,7 @@ func lowestSlot(s *Snapshot, j *Job) (Window, Reason) {
 			}
 		}
 	}
-	length := j.Duration.Seconds()
+	length := j.remaining().Seconds()
 	return o.choose(s, j, start, o.at(s.Now)*length, least*length)
 }
 
@@ -48,8 +48,8 @@ func hourly(s *Snapshot, j *Job, merit func(now, later float64, until time.Durat
 	if !ok {
 		return atOnce(s, j, why)
 	}
-	length := j.Duration
-	if j.Runtimes != nil {
+	length := j.remaining()
+	if j.Runtimes != nil && j.Done <= 0 {
 		length = j.Runtimes.Mean()
 	}
 	if length <= 0 {
@@ -57,7 +57,7 @@ func hourly(s *Snapshot, j *Job, merit func(now, later float64, until time.Durat
 	}
 	now := o.over(s.Now, s.Now.Add(length))
 	best, chosen, least := 0.0, s.Now, now
-	for wait, slack := time.Hour, s.slack(j); wait <= slack; wait += time.Hour {
+	for wait, slack := time.Hour, s.latest(j).Sub(s.Now); wait <= slack; wait += time.Hour {
 		start := s.Now.Add(wait)
 		later := o.over(start, start.Add(length))
 		if m := merit(now, later, wait+length); less(later, now) && m > best+tolerance*math.Abs(best) {
@@ -72,7 +72,7 @@ func less(a, b float64) bool { return a < b-tolerance*max(math.Abs(a), math.Abs(
 
 // atOnce starts a job now.
 func atOnce(s *Snapshot, j *Job, why ReasonKind) (Window, Reason) {
-	return Window{s.Now, s.Now.Add(j.Duration)}, Reason{Kind: why}
+	return j.window(s.Now), Reason{Kind: why}
 }
 
 // choose holds a job until a start, or runs it if that is now; was and is are the costs of both.
@@ -80,7 +80,7 @@ func (o *outlook) choose(s *Snapshot, j *Job, start time.Time, was, is float64) 
 	if saved := was - is; !start.After(s.Now) || saved <= max(tolerance, s.Policy.MinSaving)*math.Abs(was) {
 		return atOnce(s, j, NothingToSave)
 	}
-	return Window{start, start.Add(j.Duration)}, o.later(s, j, start, was, is)
+	return j.window(start), o.later(s, j, start, was, is)
 }
 
 // later says what a hold is expected to save.
@@ -92,14 +92,13 @@ func (o *outlook) later(s *Snapshot, j *Job, until time.Time, was, is float64) R
 	if j.Running {
 		r.Kind = Suspended
 	}
-	kWh := float64(expectedPower(j)) * (was - is) / energy.JoulesPerKWh
+	// Where both have a weight, what is planned with is their sum: which part of it is carbon and which money is not known.
+	amount := o.pue * float64(expectedPower(j)) * (was - is) / energy.JoulesPerKWh
 	switch {
 	case o.price == nil:
-		r.Carbon = energy.Grams(kWh / o.weights.Carbon)
+		r.Carbon = energy.Grams(amount / o.weights.Carbon)
 	case o.carbon == nil:
-		r.Money = grid.Money(kWh / o.weights.Price)
-	default: // of which the weights make one amount in grams
-		r.Carbon = energy.Grams(kWh)
+		r.Money = grid.Money(amount / o.weights.Price)
 	}
 	return r
 }

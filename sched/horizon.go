@@ -13,9 +13,10 @@ func (s *Snapshot) horizon() time.Time {
 		if latest.Before(s.Now) {
 			latest = s.Now
 		}
-		longest := time.Duration(min(float64(j.Duration)/slowest, float64(maxDuration)))
+		length := max(j.Duration, j.remaining())
+		longest := time.Duration(min(float64(length)/slowest, float64(maxDuration)))
 		for _, t := range [...]time.Time{
-			latest.Add(j.Duration), s.Now.Add(longest), s.Now.Add(aDay), // what a percentile looks at, and what makes an outlook long
+			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(aDay), // what a percentile looks at, and what makes an outlook long
 			s.latest(j).Add(j.planned(slot)),
 		} {
 			if t.After(until) {

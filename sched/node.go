@@ -61,12 +61,12 @@ func (n *Node) pue(j *Job) float64 {
 	return n.Facility()
 }
 
-// Runtime returns how long j runs on n.
+// Runtime returns how long j runs on n from now on: of one that is resumed, what is left of it.
 func (n *Node) Runtime(j *Job) time.Duration {
 	if n.Speed == 0 || n.Speed == 1 {
-		return j.Duration
+		return j.remaining()
 	}
-	return time.Duration(float64(j.Duration) / n.Speed)
+	return time.Duration(float64(j.remaining()) / n.Speed)
 }
 
 // Utilisation returns the share of n's CPU that is taken once extra is placed on it.

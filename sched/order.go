@@ -9,17 +9,17 @@ import (
 // queueOrder returns what jobs of a queue are served by, the least first.
 type queueOrder func(s *Snapshot) func(j *Job) float64
 
-// orders are what may follow a strategy's when, as in "balanced+now/shortest". Durations are those that are expected:
+// orders are what may follow a strategy's when, as in "balanced+now/shortest". Durations are those that are expected of what is left:
 // an order never knows more of a job than the snapshot says.
 var orders = map[string]queueOrder{
 	"fifo": func(*Snapshot) func(*Job) float64 { return func(*Job) float64 { return 0 } },
 	"shortest": func(*Snapshot) func(*Job) float64 {
-		return func(j *Job) float64 { return j.Duration.Seconds() }
+		return func(j *Job) float64 { return j.remaining().Seconds() }
 	},
 	"smallest": sizeOf,
 	"least-work": func(s *Snapshot) func(*Job) float64 {
 		size := sizeOf(s)
-		return func(j *Job) float64 { return size(j) * j.Duration.Seconds() }
+		return func(j *Job) float64 { return size(j) * j.remaining().Seconds() }
 	},
 }
 

@@ -14,6 +14,7 @@ import (
 type outlook struct {
 	carbon, price *grid.Series // nil: of no weight
 	weights       Weights
+	pue           float64 // of the job's energy there
 	now, end      time.Time
 	short         bool    // less than a day is known
 	mean          float64 // of what is known, beyond its end
@@ -28,11 +29,17 @@ func (s *Snapshot) outlook(j *Job) (o outlook, why ReasonKind, ok bool) {
 	}
 	weights := s.weights(j)
 	sites := s.known(weights.countCarbon(), weights.countPrice())
+	if j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site != nil { // what is known of other places says nothing of it
+		sites = sitesThat(sites, func(site *Site) bool { return site == s.Nodes[0].Site })
+	}
 	var chosen *Site
 	var least float64
 	for _, site := range sites {
 		here := newOutlook(site, weights, s.Now)
-		if len(sites) == 1 || j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site == site {
+		if here.pue = site.pue(); j.PUE > 0 {
+			here.pue = j.PUE
+		}
+		if len(sites) == 1 {
 			return here, NoOpinion, true
 		}
 		cost := site.pue() * here.over(s.Now, s.Now.Add(aDay))
@@ -125,12 +132,17 @@ func (o *outlook) nextStep(t, until time.Time) time.Time {
 	return until
 }
 
-// change is the first instant after t, and not after until, at which the cost may change, in what is forecast and beyond.
+// change is the first instant after t, and not after until, at which the cost may change, in what is forecast and beyond: there
+// it changes as it does whole days before, or not at all where less than a day is known.
 func (o *outlook) change(t, until time.Time) time.Time {
-	if t.Before(o.end) {
-		return o.nextStep(t, until)
+	switch {
+	case t.Before(o.end):
+		return o.nextStep(t, earlierOf(until, o.end))
+	case o.short:
+		return until
 	}
-	return earlierOf(until, t.Add(slotLength))
+	back := (t.Sub(o.end)/aDay + 1) * aDay
+	return earlierOf(until, o.nextStep(t.Add(-back), o.end).Add(back))
 }
 
 // slotLength is how often policies that look at a job again do so, and how finely they plan: that of the signals, but not
@@ -178,10 +190,18 @@ func (s *Snapshot) slack(j *Job) time.Duration {
 	}
 	slack := allowed - j.idle(s.Now)
 	if !j.FinishBy.IsZero() {
-		slack = min(slack, j.FinishBy.Sub(s.Now)-max(0, j.Duration-j.Done))
+		slack = min(slack, j.FinishBy.Sub(s.Now)-j.left())
 	}
 	return max(0, slack)
 }
 
-// latest is the last instant to which j may be put off, if it does nothing until then.
-func (s *Snapshot) latest(j *Job) time.Time { return s.Now.Add(s.slack(j)) }
+// latest is the last instant to which j may be put off, if it does nothing until then. Of one that has begun, as much slack is
+// kept as going on costs on the slowest node: that is done on top of what is left.
+func (s *Snapshot) latest(j *Job) time.Time {
+	slack := s.slack(j)
+	if j.Running || j.Done > 0 {
+		restart := time.Duration(min(float64(j.RestartCost)/s.slowest(), float64(maxDuration)))
+		slack = max(0, slack-restart)
+	}
+	return s.Now.Add(slack)
+}

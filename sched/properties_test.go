@@ -155,7 +155,7 @@ func anyIntensity(t *rapid.T, label string) []float64 {
 	return rapid.SliceOfN(rapid.Float64Range(0, 900), 1, 60).Draw(t, label)
 }
 
-func plan(t *rapid.T, name string, s *sched.Snapshot) sched.Plan {
+func plan(t rapid.TB, name string, s *sched.Snapshot) sched.Plan {
 	strategy, err := sched.New(name)
 	if err != nil {
 		t.Fatal(err)

@@ -25,20 +25,13 @@ func residual(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 		return rolling(s, j)
 	}
 	restart := max(j.RestartCost, leastRestart)
-	slack := s.slack(j)
-	begun := j.Running || j.Done > 0
-	if begun && j.RestartCost > 0 {
-		// Is used up by going on after the last pause.
-		slack -= time.Duration(min(float64(j.RestartCost)/s.slowest(), float64(maxDuration)))
-	}
 	o, why, ok := s.outlook(j)
-	if !ok || slack <= 0 {
-		if ok {
-			why = DelayUsedUp
-		}
+	if !ok {
 		w, r := atOnce(s, j, why)
 		return w, r, time.Time{}
 	}
+	latest := s.latest(j)
+	slack := latest.Sub(s.Now)
 	next, slot := o.slots()
 	p := pausePlan{life: j.lifetime(slot), slot: slot, restart: restart.Seconds()}
 	n := len(p.life.work(p.work[:0], j.Done, slot))
@@ -48,9 +41,8 @@ func residual(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 		w, r := atOnce(s, j, NothingToSave)
 		return w, r, next
 	}
-	latest := s.Now.Add(slack)
 	start := earlierOf(next.Add(time.Duration(resume)*slot), latest)
-	return Window{start, start.Add(j.Duration)}, o.later(s, j, start, run, pause), earlierOf(next, latest)
+	return j.window(start), o.later(s, j, start, run, pause), earlierOf(next, latest)
 }
 
 // leastRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the plan

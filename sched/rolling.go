@@ -21,7 +21,7 @@ func rolling(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 		return w, r, time.Time{}
 	}
 	next, slot := o.slots()
-	slack, first := s.slack(j), next.Sub(s.Now)
+	slack, first := s.latest(j).Sub(s.Now), next.Sub(s.Now)
 	life := j.lifetime(slot)
 	var workBuffer [mostRunSlots + 1]float64
 	var priceBuffer [256]float64
@@ -59,16 +59,20 @@ func rolling(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 // rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As [cheapestWindow] it
 // only tries windows one end of which meets a step.
 func rollingKnown(s *Snapshot, j *Job) (Window, Reason, time.Time) {
+	length := j.remaining()
 	o, why, ok := s.outlook(j)
-	if !ok || j.Duration <= 0 {
+	if ok && length <= 0 {
+		why, ok = NothingToSave, false
+	}
+	if !ok {
 		w, r := atOnce(s, j, why)
 		return w, r, time.Time{}
 	}
 	latest := s.latest(j)
-	was := o.over(s.Now, s.Now.Add(j.Duration))
+	was := o.over(s.Now, s.Now.Add(length))
 	start, least := s.Now, was
 	try := func(t time.Time) {
-		if cost := o.over(t, t.Add(j.Duration)); less(cost, least) || t.Before(start) && !less(least, cost) {
+		if cost := o.over(t, t.Add(length)); less(cost, least) || t.Before(start) && !less(least, cost) {
 			start, least = t, cost
 		}
 	}
@@ -76,9 +80,9 @@ func rollingKnown(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 		t = o.change(t, latest)
 		try(t)
 	}
-	for t, end := s.Now.Add(j.Duration), latest.Add(j.Duration); t.Before(end); {
+	for t, end := s.Now.Add(length), latest.Add(length); t.Before(end); {
 		t = o.change(t, end)
-		try(t.Add(-j.Duration))
+		try(t.Add(-length))
 	}
 	w, r := o.choose(s, j, start, was, least)
 	next, _ := o.slots()

@@ -20,7 +20,7 @@ import (
 // Signals are piecewise constant, so whether a site keeps to its limits only changes at their steps: trying these is
 // exact.
 func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
-	now := Window{s.Now, s.Now.Add(j.Duration)}
+	now := j.window(s.Now)
 	latest := s.Policy.latestStart(j)
 	if kind, ok := s.mayWait(j, latest); !ok {
 		return now, Reason{Kind: kind}
@@ -46,7 +46,7 @@ func belowThreshold(s *Snapshot, j *Job) (Window, Reason) {
 	if start.IsZero() {
 		start = latest
 	}
-	return Window{start, start.Add(j.Duration)}, reason
+	return j.window(start), reason
 }
 
 // opening is when a site first keeps to the limits of a job.

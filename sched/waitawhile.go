@@ -2,6 +2,7 @@ package sched
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -11,12 +12,15 @@ import (
 // earliest. With a perfect forecast that is what a clairvoyant who may suspend at no cost does. A job that may not be
 // suspended gets its cheapest window instead.
 func waitAwhile(s *Snapshot, j *Job) (Window, Reason, time.Time) {
-	left := j.Duration - j.Done
 	if !j.Interruptible {
 		return rollingKnown(s, j)
 	}
+	left := j.remaining()
 	o, why, ok := s.outlook(j)
-	if !ok || left <= 0 {
+	if ok && (left <= 0 || j.Done >= j.Duration) { // its length is told, so there is nothing to expect beyond it
+		why, ok = NothingToSave, false
+	}
+	if !ok {
 		w, r := atOnce(s, j, why)
 		return w, r, time.Time{}
 	}
@@ -37,10 +41,11 @@ func waitAwhile(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	pieces = pieces[:n]
 	slices.SortFunc(pieces, func(a, b piece) int { return a.start.Compare(b.start) })
 	was := o.over(s.Now, s.Now.Add(left))
-	if first := pieces[0].start; first.After(s.Now) && less(cost, was) {
-		return Window{first, first.Add(left)}, o.later(s, j, first, was, cost), o.nextStep(s.Now, first)
+	saved := was - cost
+	if first := pieces[0].start; first.After(s.Now) && saved > max(tolerance, s.Policy.MinSaving)*math.Abs(was) {
+		return j.window(first), o.later(s, j, first, was, cost), o.nextStep(s.Now, first)
 	}
-	return Window{s.Now, s.Now.Add(left)}, Reason{Kind: NothingToSave}, o.nextStep(s.Now, pieces[0].end)
+	return j.window(s.Now), Reason{Kind: NothingToSave}, o.nextStep(s.Now, pieces[0].end)
 }
 
 // piece is a time of constant cost.
@@ -49,7 +54,7 @@ type piece struct {
 	rate       float64
 }
 
-// pieces cuts the time from now until an instant where signals change. What is not forecast is cut by the hour.
+// pieces cuts the time from now until an instant where signals change, in what is forecast and beyond.
 func (o *outlook) pieces(dst []piece, until time.Time) []piece {
 	for from := o.now; from.Before(until); {
 		to := o.change(from, until)

@@ -10,7 +10,7 @@ import (
 
 // startNow is the when "now".
 func startNow(s *Snapshot, j *Job) (Window, Reason) {
-	return Window{s.Now, s.Now.Add(j.Duration)}, Reason{Kind: Cheapest}
+	return j.window(s.Now), Reason{Kind: Cheapest}
 }
 
 // cheapestWindow is the when "window": of all starts between now and the job's latest start, the one of least cost over
@@ -23,7 +23,7 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.weights(j)) }
 
 func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
-	now := Window{s.Now, s.Now.Add(j.Duration)}
+	now := j.window(s.Now)
 	latest := s.Policy.latestStart(j)
 	search := windowSearch{s: s, j: j, weights: weights, power: expectedPower(j)}
 	if kind, ok := search.mayHold(now, latest); !ok {
@@ -37,7 +37,7 @@ func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
 	if saved := atOnce - least; start.Equal(now.Start) || saved <= max(tolerance, s.Policy.MinSaving)*math.Abs(atOnce) {
 		return now, Reason{Kind: NothingToSave}
 	}
-	window := Window{start, start.Add(j.Duration)}
+	window := j.window(start)
 	reason := Reason{
 		Kind: CheaperLater, Until: start, Latest: latest,
 		Saving: (atOnce - least) / max(math.Abs(atOnce), math.SmallestNonzeroFloat64),
@@ -143,8 +143,9 @@ func (c *windowSearch) mayHold(now Window, latest time.Time) (why ReasonKind, ok
 // cheaper returns the start and cost of the best window at the site, if that is cheaper than the least cost known so
 // far, or as cheap and earlier.
 func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float64) (time.Time, float64) {
+	length := c.j.remaining()
 	consider := func(t time.Time) {
-		_, cost := c.at(site, Window{t, t.Add(c.j.Duration)})
+		_, cost := c.at(site, Window{t, t.Add(length)})
 		if margin := tolerance * math.Abs(least); cost < least-margin || cost <= least+margin && t.Before(start) {
 			start, least = t, cost
 		}
@@ -153,8 +154,8 @@ func (c *windowSearch) cheaper(site *Site, latest, start time.Time, least float6
 		for t := range signal.Steps(c.s.Now, latest) {
 			consider(t)
 		}
-		for t := range signal.Steps(c.s.Now.Add(c.j.Duration), latest.Add(c.j.Duration)) {
-			consider(t.Add(-c.j.Duration))
+		for t := range signal.Steps(c.s.Now.Add(length), latest.Add(length)) {
+			consider(t.Add(-length))
 		}
 	}
 	if c.weights.countCarbon() {
