@@ -35,6 +35,7 @@ func newStrategies(t terminal) *cobra.Command {
 			for _, name := range suspending {
 				fmt.Fprintf(w, "  %s\t%s\n", name, sched.Describe(name))
 			}
+			fmt.Fprintf(w, "before a where, in simulations:\n  cap(LEAST-MOST):\t%s\n", sched.Describe("cap"))
 			fmt.Fprintf(w, "order: %s\n", strings.Join(sched.Orders(), ", "))
 			return w.Flush()
 		},

@@ -26,10 +26,14 @@ type Cap struct {
 // capAhead is how far the bounds of the intensity are looked for, as its authors do.
 const capAhead = 48 * time.Hour
 
-// NewCap throttles a strategy to between least and most cores.
+// NewCap throttles a strategy to between least and most cores. It asks the strategy about one job after the other, so it takes
+// none that matches the whole queue at once.
 func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
-	if least < 1 || most < least {
+	switch {
+	case least < 1 || most < least:
 		return nil, fmt.Errorf("cap of %d to %d cores: want 1 or more, and not more at least than at most", least, most)
+	case inner.match != nil:
+		return nil, fmt.Errorf("cap of %s: it matches the whole queue at once, and a quota lets in one job after the other", inner)
 	}
 	return &Cap{inner: inner, most: most, least: least}, nil
 }
@@ -69,8 +73,24 @@ func (c *Cap) Holds() bool { return true }
 // ReadsLive reports whether the strategy that is throttled does.
 func (c *Cap) ReadsLive() bool { return c.inner.ReadsLive() }
 
-// Plan implements [Strategy]. Jobs that the quota keeps waiting have no node and stay in the queue; one of them, the one
-// that must start first, is held until the quota may change, so that all are asked about again then.
+// Interrupts reports whether the strategy that is throttled suspends jobs that run.
+func (c *Cap) Interrupts() bool { return c.inner.Interrupts() }
+
+// Clairvoyant reports whether the strategy that is throttled is to be told how long jobs really run.
+func (c *Cap) Clairvoyant() bool { return c.inner.Clairvoyant() }
+
+// Holds reports whether the strategy of a name that [ByName] knows ever puts off a start.
+func Holds(name string) bool {
+	strategy, err := ByName(name)
+	if err != nil {
+		return false
+	}
+	holder, ok := strategy.(interface{ Holds() bool })
+	return ok && holder.Holds()
+}
+
+// Plan implements [Strategy]. Jobs that the quota keeps waiting are held until it may change, and stay in line until then: what
+// becomes free before goes to those who stand first.
 func (c *Cap) Plan(s *Snapshot) Plan {
 	quota, known := c.quota(s)
 	plan := make(Plan, len(s.Queue))
@@ -81,14 +101,10 @@ func (c *Cap) Plan(s *Snapshot) Plan {
 		nodes[i] = *n
 		running += n.Capacity.MilliCPU - n.Free.MilliCPU
 	}
-	first := -1 // of those that wait, the one that must start first
 	for _, i := range s.inOrder(c.inner.order) {
 		job := &s.Queue[i]
 		if known && !job.Running && s.throttles(job) && running+job.Request.MilliCPU > quota {
-			plan[i] = Decision{Job: job.ID, Window: Window{s.Now, s.Now.Add(job.Duration)}, Reason: Reason{Kind: AboveThreshold}}
-			if first < 0 || s.Policy.latestStart(job).Before(s.Policy.latestStart(&s.Queue[first])) {
-				first = i
-			}
+			plan[i] = s.throttled(job, quota)
 			continue
 		}
 		work.Nodes = fitting(nodes, job)
@@ -104,29 +120,26 @@ func (c *Cap) Plan(s *Snapshot) Plan {
 		}
 		plan[i] = d
 	}
-	if first >= 0 {
-		c.wake(s, &s.Queue[first], &plan[first])
-	}
 	return plan
 }
 
 // throttles reports whether j may be kept waiting.
 func (s *Snapshot) throttles(j *Job) bool {
-	return !j.Released && j.AllowedDelay > 0 && s.Policy.latestStart(j).After(s.Now)
+	return !j.Released && j.AllowedDelay > 0 && s.latest(j).After(s.Now)
 }
 
-// wake holds a job until the intensity changes, or until it must start.
-func (c *Cap) wake(s *Snapshot, j *Job, d *Decision) {
-	latest := s.Policy.latestStart(j)
+// throttled keeps a job in line until the intensity changes, or until it must start.
+func (s *Snapshot) throttled(j *Job, quota int64) Decision {
+	latest := s.latest(j)
 	until := latest
-	for t := range s.Sites[0].Carbon.Series.Steps(s.Now, latest) {
+	series := s.Sites[0].Carbon.Series
+	for t := range series.Steps(s.Now, latest) {
 		until = t
 		break
 	}
-	d.Window = Window{until, until.Add(j.Duration)}
-	d.Again = until
-	d.Reason.Until, d.Reason.Latest, d.Reason.Unit = until, latest, unitCarbon
-	d.Reason.Present = s.Sites[0].Carbon.Series.At(s.Now)
+	return Decision{Job: j.ID, Window: j.window(until), Again: until, Reason: Reason{
+		Kind: QuotaUsedUp, Until: until, Latest: latest, Cores: quota / 1000, Present: series.At(s.Now), Unit: unitCarbon,
+	}}
 }
 
 // quota returns how many millicores may run now.

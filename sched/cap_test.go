@@ -96,8 +96,14 @@ func TestCapThrottles(t *testing.T) {
 			if d.Node != "" {
 				started++
 			}
-			if d.Held(s.Now) {
+			if !d.Held(s.Now) {
+				continue
+			}
+			if woken.IsZero() || d.Again.Before(woken) {
 				woken = d.Again
+			}
+			if text := d.Reason.String(); d.Reason.Kind != sched.QuotaUsedUp || !d.InLine() || strings.Contains(text, "0001") || strings.Contains(text, " 0 ") {
+				t.Errorf("job %s waits in line %v: %s", d.Job, d.InLine(), text)
 			}
 		}
 		return started, woken
@@ -110,6 +116,35 @@ func TestCapThrottles(t *testing.T) {
 	}
 	if started, _ := at(2); started != 10 {
 		t.Errorf("at the cheapest hour %d start, want the 10 that there is room for", started)
+	}
+}
+
+// What throttled strategies do themselves, they go on doing; those that match a queue as a whole would not be themselves.
+func TestCapForwards(t *testing.T) {
+	for name, want := range map[string][3]bool{ // interrupts, is clairvoyant, reads live watts
+		"cap(5-50):carbon+now": {}, "cap(5-50):exec+window": {false, false, true},
+		"cap(5-50):carbon+residual": {true, false, false}, "cap(5-50):carbon+wait-awhile": {true, true, false},
+	} {
+		c, err := sched.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		throttled := c.(*sched.Cap)
+		if got := [3]bool{throttled.Interrupts(), throttled.Clairvoyant(), throttled.ReadsLive()}; got != want || !throttled.Holds() {
+			t.Errorf("%s: %v, holds %v, want %v", name, got, throttled.Holds(), want)
+		}
+	}
+	for _, name := range []string{"cap(5-50):ecsched-dp", "cap(5-50):ecsched-ml+window", "cap(5-50):min-min"} {
+		if _, err := sched.ByName(name); err == nil || !strings.Contains(err.Error(), "whole queue") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, want := range map[string]bool{
+		"carbon": false, "carbon+window": true, "cap(5-50):carbon+now": true, "cap(5-50):carbon": true, "fcfs+now/shortest": false, "nothing": false,
+	} {
+		if got := sched.Holds(name); got != want {
+			t.Errorf("%s holds: %v", name, got)
+		}
 	}
 }
 

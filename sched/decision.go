@@ -24,6 +24,10 @@ type Decision struct {
 // Held reports whether the job is to be kept until Window.Start.
 func (d *Decision) Held(now time.Time) bool { return d.Window.Start.After(now) }
 
+// InLine reports whether the job is held by nothing but others that run: whoever serves the queue keeps it in its place there and
+// asks again whenever something ends, and at Again at the latest.
+func (d *Decision) InLine() bool { return d.Reason.Kind == QuotaUsedUp }
+
 // ReasonKind names why a decision fell as it did.
 type ReasonKind uint8
 
@@ -43,13 +47,14 @@ const (
 	NoBenchmark                       // no node was measured on the job's class of work
 	BudgetUsedUp                      // held: a budget is used up
 	Suspended                         // ran, and waits again: what is left costs less later
+	QuotaUsedUp                       // held, and stays in line: as many cores run as may at the present intensity
 	SuspendedAbove                    // ran, and waits again: the signal is above a limit
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
-	"Suspended", "SuspendedAboveThreshold",
+	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -63,18 +68,19 @@ func (k ReasonKind) String() string {
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
 	Kind   ReasonKind
-	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp: when the window opens; AboveThreshold, SuspendedAbove: when limits are kept, zero if nobody knows
+	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp, QuotaUsedUp: when the window opens; AboveThreshold, SuspendedAbove: when limits are kept, zero if nobody knows
 	Latest time.Time    // of all that is held or suspended: the job's latest start, or when it goes on at the latest
 	Saving float64      // CheaperLater, Suspended: share of the cost of starting now that is saved
 	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its request, where carbon counts
 	Money  grid.Money   // CheaperLater, Suspended: price avoided likewise, where the price counts; where both do, only "window" tells them apart
 
-	Present   float64 // AboveThreshold, SuspendedAbove, WithinThreshold: the signal now
+	Present   float64 // AboveThreshold, SuspendedAbove, QuotaUsedUp, WithinThreshold: the signal now
 	Threshold float64 // and the limit of it
 	Unit      string  // and the unit of both
 	Site      string  // and where that is, if there are several sites
 
 	Budget string // BudgetUsedUp: its name
+	Cores  int64  // QuotaUsedUp: how many may be in use
 }
 
 // The units of thresholds. Prices are in the currency of their source.
@@ -116,6 +122,9 @@ func (r Reason) String() string {
 		return "no node was measured on this class of work: scheduled without it"
 	case BudgetUsedUp:
 		return r.usedUp()
+	case QuotaUsedUp:
+		return fmt.Sprintf("held until %s or until cores become free: at %s no more than %d may be in use; starts by %s at the latest",
+			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.Latest.UTC().Format(time.RFC3339))
 	}
 	return r.Kind.String()
 }

@@ -37,8 +37,11 @@ var (
 	}
 )
 
-// Describe returns a line on what a where or a when does, "" for names that are neither.
+// Describe returns a line on what a where or a when does, or on "cap", which [ByName] knows; "" for names that are none of these.
 func Describe(name string) string {
+	if name == "cap" {
+		return "throttle what follows to so many cores, the fewer the higher intensity is in its range (CAP)"
+	}
 	if text, ok := whereSays[name]; ok {
 		return text
 	}

@@ -15,7 +15,8 @@
 //     (affinity, taints, volumes are its business), and Plan does not second-guess them. With several jobs, [Job.Fits]
 //     stands in for feasibility; it is a model of CPU, memory, GPU and labels, and is called one.
 //  3. Carry out decisions: run the job on Decision.Node if [Decision.Held] is false, otherwise keep it and release it at
-//     Window.Start. A decision without a node that is not held is no opinion: do what stock would do.
+//     Window.Start. A decision without a node that is not held is no opinion: do what stock would do. One that is held
+//     [Decision.InLine] waits for others to end as well: the job keeps its place in the queue, and is asked about whenever one does.
 //  4. Set Job.Released when a job was held and let go. Released is final: such a job is never held again.
 //  5. Ask again at Decision.Again where that is set, instead of releasing or of leaving alone what runs: with Job.Running and
 //     Job.Done as they are then, and with Job.Worked where nodes are not all of speed 1. A running job that is held then is to

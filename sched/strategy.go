@@ -53,7 +53,8 @@ func Names() (wheres, whens []string) {
 	return wheres, whens
 }
 
-// When returns the when of a strategy's name, "now" where it names none.
+// When returns the when of a strategy's name, "now" where it names none. Whether a strategy ever puts off a start is what [Holds]
+// says: one that is throttled does under every when.
 func When(name string) string {
 	_, when, _ := parts(name)
 	return when

@@ -12,9 +12,12 @@ type batch struct {
 	rules   QueueRules
 	jobs    []int32     // in the order in which they came
 	queue   []sched.Job // the same, as strategies are told of them
+	kept    []bool      // and whether the last plan held them in line
+	inLine  int         // how many of them it did
 	nodes   []*sched.Node
-	ticking bool // a tick is to come
-	all     bool // the strategy counts what runs on all nodes: it gets those without room for a single job as well
+	ticking bool  // a tick is to come, and nothing is planned before
+	wake    int64 // when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked for
+	all     bool  // the strategy counts what runs on all nodes: it gets those without room for a single job as well
 }
 
 // newBatch returns nil where jobs are to be decided on one by one.
@@ -64,6 +67,7 @@ func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
 	b := e.batch
 	b.jobs = append(b.jobs, int32(job))
 	b.queue = append(b.queue, sched.Job{})
+	b.kept = append(b.kept, false)
 	e.tell(&b.queue[len(b.queue)-1], now, job, e.final(now, job, kind == release))
 	e.letGo(now, job)
 }
@@ -100,7 +104,7 @@ func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err 
 	for k := range b.jobs {
 		stays := true
 		if k < size && (b.rules.PerStep == 0 || placed < b.rules.PerStep) {
-			if stays, err = e.carryOut(now, int(b.jobs[k]), &plan[k], b.queue[k].Released); err != nil {
+			if stays, err = e.carryOut(now, k, &plan[k]); err != nil {
 				return false, err
 			}
 			if !stays && plan[k].Node != "" {
@@ -109,14 +113,14 @@ func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err 
 		}
 		if stays {
 			if left != k {
-				b.jobs[left], b.queue[left] = b.jobs[k], b.queue[k]
+				b.jobs[left], b.queue[left], b.kept[left] = b.jobs[k], b.queue[k], b.kept[k]
 			}
 			left++
 		}
 	}
 	changed = left < len(b.jobs)
 	clear(b.queue[left:])
-	b.jobs, b.queue = b.jobs[:left], b.queue[:left]
+	b.jobs, b.queue, b.kept = b.jobs[:left], b.queue[:left], b.kept[:left]
 	return changed, nil
 }
 
@@ -133,8 +137,19 @@ func (e *engine) offerAll(now time.Time, size int) {
 	}
 }
 
-// carryOut does what a plan says of one job, and reports whether the job stays in the queue.
-func (e *engine) carryOut(now time.Time, job int, d *sched.Decision, released bool) (stays bool, err error) {
+// carryOut does what a plan says of one job of the queue, and reports whether the job stays there.
+func (e *engine) carryOut(now time.Time, k int, d *sched.Decision) (stays bool, err error) {
+	b := e.batch
+	job, released := int(b.jobs[k]), b.queue[k].Released
+	if d.Held(now) && d.InLine() {
+		return true, e.keepInLine(now, k, d)
+	}
+	if b.kept[k] {
+		b.kept[k] = false
+		b.inLine--
+		e.held--
+		e.letGo(now, job)
+	}
 	switch {
 	case d.Held(now):
 		return false, e.hold(now, job, d, released)
@@ -145,4 +160,36 @@ func (e *engine) carryOut(now time.Time, job int, d *sched.Decision, released bo
 		return true, nil
 	}
 	return false, e.place(now, job, d)
+}
+
+// keepInLine holds a job in its place in the queue, which is planned again when something ends and when the decision says.
+func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
+	b := e.batch
+	job := int(b.jobs[k])
+	j := &e.scenario.Jobs[job]
+	if b.queue[k].Released {
+		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID, now.Format(time.RFC3339))
+	}
+	if err := checkAgain(now, j, d); err != nil {
+		return err
+	}
+	if !b.kept[k] {
+		b.kept[k] = true
+		b.inLine++
+		e.held++
+		e.tasks.idle(job, now)
+	}
+	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
+		hold := *d
+		out.Hold = &hold
+	}
+	at := e.since(d.Again)
+	if step := int64(b.rules.Step); step > 0 {
+		at = (at + step - 1) / step * step
+	}
+	if b.wake <= e.since(now) || at < b.wake {
+		b.wake = at
+		e.events.push(event{at: at, kind: tick})
+	}
+	return nil
 }

@@ -181,3 +181,62 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 		t.Error("no strategy was tried")
 	}
 }
+
+// A quota of two cores is used by two jobs when two more come: the first, which has little delay, and one that has a day. What
+// becomes free before the intensity changes is for who is first in line, and nobody waits longer than he may.
+func TestThrottledJobsStayInLine(t *testing.T) {
+	hours := append([]float64{500, 500, 500, 100}, slices.Repeat([]float64{500}, 60)...)
+	for name, c := range map[string]struct {
+		rules sim.QueueRules
+		brief time.Duration // how long the first one runs
+		want  []string
+	}{
+		"a core becomes free":        {sim.QueueRules{}, 10 * time.Minute, []string{"r0 0s", "r1 0s", "a 10m0s", "b 2h10m0s"}},
+		"in steps":                   {sim.QueueRules{Step: 4 * time.Minute}, 10 * time.Minute, []string{"r0 0s", "r1 0s", "a 12m0s", "b 2h12m0s"}},
+		"none becomes free in time":  {sim.QueueRules{}, 20 * time.Hour, []string{"r0 0s", "r1 0s", "a 1h31m0s", "b 3h0m0s"}},
+		"the delay ends at no event": {sim.QueueRules{Step: 40 * time.Minute}, 20 * time.Hour, []string{"r0 0s", "r1 0s", "a 2h0m0s", "b 3h20m0s"}},
+	} {
+		p := &energy.Profile{Idle: 100, Max: 300}
+		home := site(t, "home", 1, hours...)
+		s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 8, p)}, Queue: c.rules}
+		s.Jobs = append(s.Jobs, job("r0", 0, c.brief, 1, 0), job("r1", 0, 20*time.Hour, 1, 0),
+			job("a", time.Minute, 2*time.Hour, 1, 90*time.Minute), job("b", 2*time.Minute, time.Hour, 1, 24*time.Hour))
+		strategy, err := sched.ByName("cap(2-6):carbon+now")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := play(t, s, strategy)
+		if diff := cmp.Diff(c.want, starts(r)); diff != "" {
+			t.Errorf("%s: starts (-want +got):\n%s", name, diff)
+		}
+		for i, o := range r.Outcomes {
+			if held := i >= 2; o.Held() != held || held && (o.Hold.Reason.Kind != sched.QuotaUsedUp || o.Released != o.Start) {
+				t.Errorf("%s: %s is held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(), o.Released.Sub(start), o.Start.Sub(start))
+			}
+		}
+		for _, sample := range r.Timeline {
+			planned := sample.Time.Sub(start) >= c.rules.Step // nobody was asked before
+			if planned && sample.Queued != 0 || sample.Held < 0 || sample.Held > 2 {
+				t.Errorf("%s: %d wait for room and %d for the quota at %v", name, sample.Queued, sample.Held, sample.Time.Sub(start))
+			}
+		}
+	}
+}
+
+// A throttled strategy suspends what it would suspend by itself.
+func TestThrottledStrategiesSuspend(t *testing.T) {
+	p := &energy.Profile{Idle: 100, Max: 300}
+	home := site(t, "home", 1, append([]float64{100, 900, 900, 100}, slices.Repeat([]float64{500}, 60)...)...)
+	s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 8, p)}}
+	s.Jobs = append(s.Jobs, job("a", 0, 2*time.Hour, 1, 10*time.Hour))
+	s.Jobs[0].Interruptible = true
+	for _, name := range []string{"carbon+wait-awhile", "cap(2-6):carbon+wait-awhile", "cap(2-6):carbon+residual"} {
+		strategy, err := sched.ByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := play(t, s, strategy).Outcomes[0]; o.Suspensions != 1 || !o.Finish.Equal(start.Add(4*time.Hour)) {
+			t.Errorf("%s: %d suspensions, ends after %v", name, o.Suspensions, o.Finish.Sub(start))
+		}
+	}
+}

@@ -15,7 +15,7 @@ func (e *engine) chartCounts(now time.Time) {
 	for e.scenario.Start.Add(time.Duration(len(e.counts)) * e.account.step).Before(now) {
 		queued := e.waiting.length
 		if e.batch != nil {
-			queued = len(e.batch.jobs)
+			queued = len(e.batch.jobs) - e.batch.inLine // those count as held
 		}
 		e.counts = append(e.counts, counts{e.running, queued, e.held})
 	}
