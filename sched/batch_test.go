@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -292,4 +293,28 @@ func TestBatchHolds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A node of which nobody says where it stands has no intensity, but its energy is known.
+func TestNodesWithoutSite(t *testing.T) {
+	room := sched.Resources{MilliCPU: 8000, Memory: 1 << 40}
+	n := &sched.Node{Name: "n", Capacity: room, Free: room, Profile: &energy.Profile{Idle: 100, Max: 300}}
+	for _, name := range each {
+		s := &sched.Snapshot{Now: day, Nodes: []*sched.Node{n}, Queue: []sched.Job{
+			{ID: "a", Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: 1000}},
+			{ID: "b", Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: 1000}},
+		}}
+		for _, d := range plan(t, name, s) {
+			switch where, _, _ := strings.Cut(name, "+"); {
+			case where == "carbon":
+				if d.Node != "" || d.Reason.Kind != sched.NoFreshSignal {
+					t.Errorf("%s: on %q, %v", name, d.Node, d.Reason)
+				}
+			case d.Cost.Carbon != 0 || d.Node != "" && (d.Cost.Energy <= 0 || d.Cost.Finish.Sub(day) != time.Hour):
+				t.Errorf("%s: %+v", name, d)
+			case d.Node == "" && (where == "energy" || where == "min-min"):
+				t.Errorf("%s: not placed, %v", name, d.Reason)
+			}
+		}
+	}
 }

@@ -53,10 +53,15 @@ type Stretch struct {
 // step only. As gains do not rise, that is optimal for one job; the capacity of a cluster is not looked at, and changing the
 // number of replicas costs nothing.
 //
-// The work is done as throughputs have it: it is an error where all replicas, all the time, are not enough.
+// The work is done as throughputs have it: it is an error where all replicas, all the time, are not enough, and where the
+// intensity is not known for all of the time.
 func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error) {
 	if err := e.Validate(); err != nil {
 		return nil, 0, err
+	}
+	if !c.Covers(e.From, e.Until) {
+		return nil, 0, fmt.Errorf("elastic job between %s and %s: the intensity is known from %s to %s", e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339),
+			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
 	from := e.From
 	for t := range c.Steps(e.From, e.Until) {

@@ -2,6 +2,7 @@ package sched_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,5 +151,23 @@ func TestScaleRefuses(t *testing.T) {
 	}
 	if _, _, err := sched.Scale(c, &good); err != nil {
 		t.Error(err)
+	}
+}
+
+// What is not known of the intensity is not planned on.
+func TestScaleWantsAllOfTheIntensity(t *testing.T) {
+	series, err := grid.NewSeries(day, time.Hour, []float64{300, 200, 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		from, until time.Duration
+		ok          bool
+	}{{0, 3 * time.Hour, true}, {0, 4 * time.Hour, false}, {-time.Hour, 2 * time.Hour, false}, {3 * time.Hour, 5 * time.Hour, false}} {
+		e := &sched.Elastic{From: day.Add(c.from), Until: day.Add(c.until), Work: time.Hour, Throughput: []float64{1}, Least: 1}
+		plan, _, err := sched.Scale(series, e)
+		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is known") {
+			t.Errorf("from %v until %v: %v, error %v", c.from, c.until, plan, err)
+		}
 	}
 }

@@ -21,7 +21,7 @@ type Estimate struct {
 
 // Estimate predicts what j adds when it runs on n during w: the power that the node draws more, times the time, plus
 // the wake-up of an empty node. It is the only place that knows physics and tariffs. Emissions and cost are zero where
-// the site has no such signal, and everything is where the node has no power profile; strategies that need one ask for
+// the site has no such signal or the node no site, and everything is where the node has no power profile; strategies that need one ask for
 // it first.
 func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 	if n.Profile == nil {
@@ -55,6 +55,9 @@ type perUnit struct{ energy, carbon, cost float64 }
 func (s *Site) rates(w Window, pue float64) rates {
 	r := s.steadyRates(w, pue)
 	r.joule.energy = pue
+	if s == nil {
+		return r
+	}
 	if carbon := s.Carbon.Series; carbon != nil {
 		r.joule.carbon = pue * carbon.At(w.Start) / energy.JoulesPerKWh
 	}
@@ -68,6 +71,9 @@ func (s *Site) rates(w Window, pue float64) rates {
 func (s *Site) steadyRates(w Window, pue float64) (r rates) {
 	r.end = w.End
 	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
+	if s == nil { // nobody says where the node stands
+		return r
+	}
 	if carbon := s.Carbon.Series; carbon != nil {
 		r.watt.carbon = pue * carbon.Integral(w.Start, w.End) / energy.JoulesPerKWh
 	}

@@ -94,7 +94,7 @@ func (b *batch) offer(c *costing, node int) offer {
 		return offer{node: -1}
 	}
 	o := offer{node: node, runtime: n.Runtime(c.job), energy: math.Inf(1)}
-	if n.Profile != nil && n.Site != nil {
+	if n.Profile != nil {
 		o.energy, _ = leastEnergy(c, n)
 	}
 	return o

@@ -118,7 +118,8 @@ type (
 
 // Encode writes a snapshot so that whoever reads it plans the same under every strategy. What no decision can depend on is
 // left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now and after
-// the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
+// the latest finish. Snapshots that differ only in the order of their nodes have the same written form. What [Decode] would refuse
+// for its own sake is an error: a node without a site, a time below zero; but a delay below zero allows none.
 func Encode(s *Snapshot) ([]byte, error) {
 	w := writer{snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{}, lives: map[*Runtimes]int{}, same: map[string]int{}}
 	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: writtenPolicy{
@@ -259,6 +260,9 @@ func (w *writer) signal(s *grid.Signal) *writtenSignal {
 }
 
 func (w *writer) node(n *Node) {
+	if n.Site == nil {
+		w.err = errors.Join(w.err, fmt.Errorf("node %q has no site", n.Name))
+	}
 	out := writtenNode{
 		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Capacity: n.Capacity, Free: n.Free, Jobs: n.Jobs,
 		Speed: n.Speed, PUE: n.PUE,
@@ -294,8 +298,16 @@ func with[V any](m map[string]V, key string, value V) map[string]V {
 func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
 		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
-		AllowedDelay: j.AllowedDelay, Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
+		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost, Running: j.Running, Done: j.Done, Worked: j.Worked,
+	}
+	for _, d := range [...]struct {
+		what   string
+		length time.Duration
+	}{{"duration", j.Duration}, {"restartCost", j.RestartCost}, {"done", j.Done}, {"worked", j.Worked}} {
+		if d.length < 0 {
+			w.err = errors.Join(w.err, fmt.Errorf("%s is %v", d.what, d.length))
+		}
 	}
 	if j.Runtimes != nil {
 		out.Runtimes = new(w.runtimes(j.Runtimes))

@@ -45,6 +45,11 @@ func drawRecorded(t *rapid.T) *sched.Snapshot {
 		s.Policy.Closed, s.Policy.Budget = s.Now.Add(time.Duration(rapid.IntRange(-1, 8).Draw(t, "closed"))*time.Hour), "b"
 	}
 	s.Policy.MaxSignalAge = time.Duration(rapid.IntRange(0, 3).Draw(t, "maxAge")) * time.Hour
+	for i := range s.Queue {
+		if rapid.IntRange(0, 5).Draw(t, "delayGiven") == 0 {
+			s.Queue[i].AllowedDelay = -1 // as traces have it that say nothing of it
+		}
+	}
 	for _, site := range s.Sites {
 		if rapid.Bool().Draw(t, "aged") {
 			site.Carbon.AsOf = s.Now.Add(-time.Duration(rapid.IntRange(0, 7200).Draw(t, "signalAge")) * time.Second)
@@ -101,6 +106,40 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s plans otherwise (-snapshot +written):\n%s\n%s", name, diff, data)
+			}
+		}
+	})
+}
+
+// What cannot be read is not written.
+func TestEncodeRefuses(t *testing.T) {
+	for want, spoil := range map[string]func(s *sched.Snapshot){
+		`node "n00000" has no site`: func(s *sched.Snapshot) { s.Nodes[1].Site = nil },
+		"duration is -1ns":          func(s *sched.Snapshot) { s.Queue[0].Duration = -1 },
+		"restartCost is -1ns":       func(s *sched.Snapshot) { s.Queue[0].RestartCost = -1 },
+		"done is -1ns":              func(s *sched.Snapshot) { s.Queue[0].Done = -1 },
+	} {
+		s := large(t, 2)
+		sortNodes(s)
+		slices.Reverse(s.Nodes)
+		spoil(s)
+		if data, err := sched.Encode(s); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one that says %q (%d bytes)", err, want, len(data))
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawRecorded(t)
+		lost := rapid.Bool().Draw(t, "lost")
+		if lost {
+			rapid.SampledFrom(s.Nodes).Draw(t, "which").Site = nil
+		}
+		data, err := sched.Encode(s)
+		if lost != (err != nil) {
+			t.Fatalf("a node without a site: %v, error %v", lost, err)
+		}
+		if err == nil {
+			if _, err := sched.Decode(data); err != nil {
+				t.Fatal(err)
 			}
 		}
 	})
