@@ -68,7 +68,7 @@ func (k ReasonKind) String() string {
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
 	Kind   ReasonKind
-	Until  time.Time    // CheaperLater, Suspended, BudgetUsedUp, QuotaUsedUp: when the window opens; AboveThreshold, SuspendedAbove: when limits are kept, zero if nobody knows
+	Until  time.Time    // of all that is held or suspended: when the window opens; where a limit is exceeded: when it is kept, zero if nobody knows
 	Latest time.Time    // of all that is held or suspended: the job's latest start, or when it goes on at the latest
 	Saving float64      // CheaperLater, Suspended: share of the cost of starting now that is saved
 	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its request, where carbon counts
@@ -89,44 +89,50 @@ const (
 	unitPrice  = "per kWh"
 )
 
+// plainReasons are those that say all without a number.
+var plainReasons = [...]string{
+	NoOpinion:       "no opinion: the default scheduler decides",
+	Cheapest:        "least cost now",
+	NothingToSave:   "waiting saves nothing",
+	DelayUsedUp:     "the allowed delay is used up",
+	AlreadyReleased: "was released before and is not held again",
+	NoFreshSignal:   "no fresh grid signal: scheduled without it",
+	BeyondForecast:  "the forecast ends before the job would",
+	NoRoom:          "no node has room",
+	NoBenchmark:     "no node was measured on this class of work: scheduled without it",
+}
+
 // String renders the reason for people. It is the only place that does.
 func (r Reason) String() string {
+	if int(r.Kind) < len(plainReasons) && plainReasons[r.Kind] != "" {
+		return plainReasons[r.Kind]
+	}
 	switch r.Kind {
-	case NoOpinion:
-		return "no opinion: the default scheduler decides"
-	case Cheapest:
-		return "least cost now"
-	case NothingToSave:
-		return "waiting saves nothing"
 	case CheaperLater:
-		return "held" + r.untilCheaper() + "; starts by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+		return "held" + r.untilCheaper() + r.starts()
 	case Suspended:
-		return "suspended" + r.untilCheaper() + "; goes on by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
-	case DelayUsedUp:
-		return "the allowed delay is used up"
-	case AlreadyReleased:
-		return "was released before and is not held again"
-	case NoFreshSignal:
-		return "no fresh grid signal: scheduled without it"
-	case BeyondForecast:
-		return "the forecast ends before the job would"
-	case NoRoom:
-		return "no node has room"
+		return "suspended" + r.untilCheaper() + r.goesOn()
 	case AboveThreshold:
-		return "held" + r.above() + "; starts by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+		return "held" + r.above() + r.starts()
 	case SuspendedAbove:
-		return "suspended" + r.above() + "; goes on by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+		return "suspended" + r.above() + r.goesOn()
 	case WithinThreshold:
 		return r.present() + ", within the limit of " + r.quantity(r.Threshold)
-	case NoBenchmark:
-		return "no node was measured on this class of work: scheduled without it"
 	case BudgetUsedUp:
 		return r.usedUp()
 	case QuotaUsedUp:
-		return fmt.Sprintf("held until %s or until cores become free: at %s no more than %d may be in use; starts by %s at the latest",
-			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.Latest.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("held until %s or until cores become free: at %s no more than %d may be in use%s",
+			r.Until.UTC().Format(time.RFC3339), r.present(), r.Cores, r.starts())
 	}
 	return r.Kind.String()
+}
+
+func (r *Reason) starts() string {
+	return "; starts by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
+}
+
+func (r *Reason) goesOn() string {
+	return "; goes on by " + r.Latest.UTC().Format(time.RFC3339) + " at the latest"
 }
 
 func (r *Reason) untilCheaper() string {
