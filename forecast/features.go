@@ -12,6 +12,7 @@ type view struct {
 	shape           *structure
 	expected        []float64 // logarithms, less their mean over the training
 	logs, residuals track
+	levels          track // the intensity itself
 	expectedSums    []float64
 	width           int
 	weathered       bool
@@ -25,8 +26,10 @@ type track struct {
 
 // The widths of the features.
 const (
-	historyFeatures = 39
-	weatherFeatures = 62
+	plainFeatures   = 39
+	daytimeFeatures = 5 * 4
+	historyFeatures = plainFeatures + daytimeFeatures
+	weatherFeatures = historyFeatures + 23
 
 	// reach is how many hours of history the features look back.
 	reach = 28*24 + 24
@@ -46,6 +49,7 @@ func newView(r *record, s *structure) *view {
 	}
 	odd := oddHours(logs)
 	v.logs, v.residuals = newTrack(logs, odd), newTrack(residuals, odd)
+	v.levels = newTrack(r.values, odd)
 	v.expectedSums = sums(v.expected)
 	return v
 }
@@ -88,8 +92,7 @@ func (t *track) mean(a, b int) float64 { return (t.sums[b] - t.sums[a]) / float6
 func (v *view) features(x []float64, t, h int) {
 	x = x[:v.width]
 	hour := t + h
-	k := hour - 24*(h/24+1) // the last known hour at the same time of day
-	k7 := hour - 168*(h/168+1)
+	k, k7 := lastKnown(h, 24, hour), lastKnown(h, 168, hour)
 	after := k + 1
 	if after >= t {
 		after = k - 23
@@ -109,10 +112,21 @@ func (v *view) features(x []float64, t, h int) {
 	copy(x[28:32], c.year[:])
 	copy(x[32:36], c.day[:4])
 	x[36], x[37], x[38] = c.weekend(), indicator(c.weekday == 1), indicator(c.weekday == 0)
+	n := plainFeatures
+	// What the last hours were off by says more of some times of day than of others: a dull noon says little of the night.
+	for _, off := range [...]float64{e.latest[t-1], e.mean(t-6, t), e.mean(t-24, t), e.values[k], s - v.expected[k]} {
+		for _, day := range c.day[:4] {
+			x[n] = off * day
+			n++
+		}
+	}
 	if v.weathered {
 		v.weatherFeatures(x[historyFeatures:], t, hour, k)
 	}
 }
+
+// lastKnown returns the last known hour that is a multiple of a period before the one of a number, which is h hours ahead.
+func lastKnown(h, period, hour int) int { return hour - period*(h/period+1) }
 
 // offsets bring the weather near zero, so that sums of squares keep their digits.
 var offsets = [variables]float64{temperature: 283, dewPoint: 278}

@@ -15,7 +15,7 @@ import (
 )
 
 // methodVersion is part of what cached forecasts are known by. It changes when models forecast otherwise.
-const methodVersion = 3
+const methodVersion = 4
 
 // issuedFile is the written form of Issued.
 type issuedFile struct {

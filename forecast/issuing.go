@@ -123,7 +123,7 @@ func (is *issuing) serve(t *term, origins []int, into []float32) error {
 	return inParallel(len(origins), func(i int) error {
 		x := make([]float64, v.width+1)
 		for h := range is.horizon {
-			into[i*is.horizon+h] = float32(l.of(l.expect(v, x, origins[i], h)))
+			into[i*is.horizon+h] = float32(l.at(v, x, origins[i], h))
 		}
 		return nil
 	})

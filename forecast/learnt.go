@@ -52,6 +52,7 @@ type Learnt struct {
 	shape   *structure
 	leads   *regressions
 	trees   trees
+	levels  levelRegressions
 	least   float64 // logarithms that are believed
 	most    float64
 	until   time.Time
@@ -61,7 +62,8 @@ type Learnt struct {
 // history is what its step says, or the mean of its steps.
 //
 // The model has three tiers: a ridge regression of the logarithm on calendar and weather; for each hour ahead a ridge
-// regression of what is left, on its own past; and boosted trees on what is left of that, for the percentage error.
+// regression of what is left, on its own past; and boosted trees on what is left of that, for the percentage error. Without
+// weather, what they say is averaged with a second opinion, a regression of the intensity itself.
 func Learn(history *grid.Series, weather *Weather, until time.Time, o LearnOptions) (*Learnt, error) {
 	horizon, err := o.hours()
 	if err != nil {
@@ -97,8 +99,14 @@ func learn(r *record, until, horizon int, o LearnOptions) (*Learnt, error) {
 	for _, y := range v.logs.values {
 		l.least, l.most = min(l.least, y-math.Ln2), max(l.most, y+math.Ln2)
 	}
-	if l.leads, err = v.regress(trainingOrigins(until, o.Daily), horizon); err != nil {
+	origins := trainingOrigins(until, o.Daily)
+	if l.leads, err = v.regress(origins, horizon); err != nil {
 		return nil, err
+	}
+	if r.weather == nil {
+		if l.levels, err = v.regressLevels(origins, horizon); err != nil {
+			return nil, err
+		}
 	}
 	l.trees = v.boost(l.leads, until, horizon, o)
 	return l, nil
@@ -160,8 +168,20 @@ func (l *Learnt) expect(v *view, x []float64, t, h int) float64 {
 	return min(max(v.expected[t+h]+f, l.least), l.most)
 }
 
-// of turns what expect returns into an intensity.
+// of turns a logarithm, less the mean, into an intensity.
 func (l *Learnt) of(y float64) float64 { return math.Exp(l.shape.mean + y) }
+
+// at returns the intensity that is forecast for h hours after origin t. x is scratch.
+func (l *Learnt) at(v *view, x []float64, t, h int) float64 {
+	y := l.of(l.expect(v, x, t, h))
+	if l.levels == nil {
+		return y
+	}
+	var scratch [mostLevelFeatures]float64
+	level := dot(l.levels[h], v.levelFeatures(scratch[:0], t, h))
+	level = min(max(level, l.of(l.least)), l.of(l.most))
+	return y + levelWeight*(level-y)
+}
 
 // Forecast forecasts what comes after the part of the history that begins before from. Weather must be given if the model
 // was learnt with it; up to 12 hours of it beyond the horizon are looked at.
@@ -188,9 +208,8 @@ func (l *Learnt) Forecast(history *grid.Series, weather *Weather, from time.Time
 	x := make([]float64, v.width+1)
 	mid, low, high := make([]float64, l.horizon), make([]float64, l.horizon), make([]float64, l.horizon)
 	for h := range mid {
-		y := l.expect(v, x, t, h)
-		mid[h] = l.of(y)
-		low[h], high[h] = min(mid[h], l.of(y+l.leads.margins.at(h, .1))), max(mid[h], l.of(y+l.leads.margins.at(h, .9)))
+		mid[h] = l.at(v, x, t, h)
+		low[h], high[h] = min(1, math.Exp(l.leads.margins.at(h, .1)))*mid[h], max(1, math.Exp(l.leads.margins.at(h, .9)))*mid[h]
 	}
 	f := grid.Forecast{IssuedAt: from, Model: l.name}
 	for i, values := range [][]float64{mid, low, high} {
