@@ -32,6 +32,9 @@ func (g *Greedy) planBatch(s *Snapshot) Plan {
 	for _, i := range s.inOrder(nil) {
 		job := &s.Queue[i]
 		window, reason, again := g.when.ask(s, job)
+		if g.chooses(job) { // which it does when the job runs, on its least number
+			window, reason, again, _ = g.scaled(s, job)
+		}
 		b.plan[i] = Decision{Job: job.ID, Window: window, Again: again, Reason: reason}
 		if !b.plan[i].Held(s.Now) && !job.Running {
 			b.open = append(b.open, i)

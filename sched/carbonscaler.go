@@ -1,11 +1,7 @@
 package sched
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/grid"
@@ -24,22 +20,13 @@ type Elastic struct {
 
 // Validate says what is wrong with an elastic job.
 func (e *Elastic) Validate() error {
-	switch {
-	case e.Work <= 0 || !e.Until.After(e.From):
+	if e.Work <= 0 || !e.Until.After(e.From) {
 		return fmt.Errorf("elastic job with work of %v between %s and %s: want some, and time for it", e.Work, e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339))
-	case e.Least < 1 || len(e.Throughput) == 0 || e.Throughput[0] != 1:
-		return errors.New("elastic job: want one replica at least, and throughputs that begin with 1")
 	}
-	gain := 1 / float64(e.Least)
-	for i := 1; i < len(e.Throughput); i++ {
-		next := e.Throughput[i] - e.Throughput[i-1]
-		if !(next >= 0) || next > gain*(1+tolerance) {
-			return fmt.Errorf("elastic job: replica %d gains %v, the one before %v: want gains that do not rise, and none below 0", e.Least+i, next, gain)
-		}
-		gain = next
-	}
-	return nil
+	return e.scaling().Validate()
 }
+
+func (e *Elastic) scaling() *Scaling { return &Scaling{Least: e.Least, Throughput: e.Throughput} }
 
 // Stretch is a time in which an elastic job runs on so many replicas, 0 where it pauses.
 type Stretch struct {
@@ -63,73 +50,18 @@ func Scale(c *grid.Series, e *Elastic) (plan []Stretch, cost float64, err error)
 		return nil, 0, fmt.Errorf("elastic job between %s and %s: the intensity is known from %s to %s", e.From.Format(time.RFC3339), e.Until.Format(time.RFC3339),
 			c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339))
 	}
+	var pieces []piece
 	from := e.From
 	for t := range c.Steps(e.From, e.Until) {
-		plan = append(plan, Stretch{Window: Window{from, t}})
+		pieces = append(pieces, piece{from, t, c.At(from)})
 		from = t
 	}
 	if from.Before(e.Until) {
-		plan = append(plan, Stretch{Window: Window{from, e.Until}})
+		pieces = append(pieces, piece{from, e.Until, c.At(from)})
 	}
-	left := e.Work.Seconds()
-	var last *Stretch
-	rest := 0.0
-	for _, o := range e.increments(c, plan) {
-		s := &plan[o.stretch]
-		length := s.End.Sub(s.Start).Seconds()
-		share := min(1, left/(o.gain*length))
-		cost += share * o.cost * length
-		left -= share * o.gain * length
-		s.Replicas += o.replicas
-		if left <= 1e-9*e.Work.Seconds() {
-			last, rest = s, share
-			break
-		}
-	}
-	if last == nil {
+	a := allotment{scaling: e.scaling(), pieces: pieces, room: e.Least + len(e.Throughput) - 1}
+	if left := a.fill(func(int) float64 { return 0 }, e.Work.Seconds()); left > 1e-9*e.Work.Seconds() {
 		return nil, 0, fmt.Errorf("elastic job: %v of %v of work are left at %s", time.Duration(left*float64(time.Second)), e.Work, e.Until.Format(time.RFC3339))
 	}
-	return e.cut(plan, last, rest), cost, nil
-}
-
-// increment is one more unit of replicas in a stretch.
-type increment struct {
-	stretch, replicas int
-	gain, cost        float64 // per second
-}
-
-// increments returns all units that can be taken, the best first. In a stretch the first block comes before the second replica,
-// since gains do not rise; equally good ones are taken in the order of time.
-func (e *Elastic) increments(c *grid.Series, plan []Stretch) []increment {
-	var all []increment
-	for i := range plan {
-		value := c.At(plan[i].Start)
-		all = append(all, increment{i, e.Least, 1, float64(e.Least) * value})
-		gain := 1 / float64(e.Least)
-		for k := 1; k < len(e.Throughput); k++ {
-			if gain = min(gain, e.Throughput[k]-e.Throughput[k-1]); gain > 0 { // it may rise by rounding alone
-				all = append(all, increment{i, 1, gain, value})
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b increment) int {
-		return cmp.Or(cmp.Compare(a.cost*b.gain, b.cost*a.gain), cmp.Compare(a.stretch, b.stretch), cmp.Compare(b.gain, a.gain))
-	})
-	return all
-}
-
-// cut divides the stretch of the last unit, which is needed for a share of it alone.
-func (e *Elastic) cut(plan []Stretch, last *Stretch, share float64) []Stretch {
-	if share >= 1-1e-12 {
-		return plan
-	}
-	at := slices.IndexFunc(plan, func(s Stretch) bool { return s.Start.Equal(last.Start) })
-	less := *last
-	if less.Replicas--; less.Replicas < e.Least {
-		less.Replicas = 0
-	}
-	length := float64(last.End.Sub(last.Start))
-	less.Start = last.Start.Add(time.Duration(math.Round(share * length)))
-	plan[at].End = less.Start
-	return slices.Insert(plan, at+1, less)
+	return a.stretches(0), a.cost, nil
 }

@@ -14,11 +14,13 @@ type Plan []Decision
 // Decision is one job's outcome.
 type Decision struct {
 	Job    string
-	Node   string    // "" while held, and where there is no opinion or no room
-	Window Window    // a Start at the snapshot's Now means: run now
-	Again  time.Time // not zero: the decision stands until then, and the job is to be asked about again; zero: it is final
-	Cost   Estimate
-	Reason Reason
+	Node   string // "" while held, and where there is no opinion or no room
+	Window Window // a Start at the snapshot's Now means: run now
+	// Replicas are those of an elastic job from now on; 0: as many as it asks for by itself.
+	Replicas int
+	Again    time.Time // not zero: the decision stands until then, and the job is to be asked about again; zero: it is final
+	Cost     Estimate
+	Reason   Reason
 }
 
 // Held reports whether the job is to be kept until Window.Start.

@@ -57,6 +57,8 @@ type Job struct {
 	Runtimes      *Runtimes     // how long jobs like this one run, where that is not known; nil: Duration is
 	Interruptible bool          // may be suspended while it runs, and resumed later, as long as it has slack
 	RestartCost   time.Duration // work that is done once more at each resume
+	Scaling       *Scaling      // how many replicas it may run on; nil: as many as it asks for
+	RoomAssured   bool          // there will be room for all replicas that Scaling allows, whenever they are wanted
 	Running       bool          // runs now, and it is asked whether it goes on
 	Done          time.Duration // work that it has done so far, as the time that it takes on a node of speed 1
 	Worked        time.Duration // time that this took; 0: Done, as on nodes of speed 1

@@ -27,6 +27,14 @@ func (s *Snapshot) outlook(j *Job) (o outlook, why ReasonKind, ok bool) {
 	if why, ok = s.mayWait(j, s.latest(j)); !ok {
 		return outlook{}, why, false
 	}
+	if o, ok = s.forecasts(j); !ok {
+		return outlook{}, NoFreshSignal, false
+	}
+	return o, NoOpinion, true
+}
+
+// forecasts returns what is known of the time in which j runs, whether it may wait or not.
+func (s *Snapshot) forecasts(j *Job) (o outlook, ok bool) {
 	weights := s.weights(j)
 	sites := s.known(weights.countCarbon(), weights.countPrice())
 	if j.Running && len(s.Nodes) == 1 && s.Nodes[0].Site != nil { // what is known of other places says nothing of it
@@ -40,17 +48,14 @@ func (s *Snapshot) outlook(j *Job) (o outlook, why ReasonKind, ok bool) {
 			here.pue = j.PUE
 		}
 		if len(sites) == 1 {
-			return here, NoOpinion, true
+			return here, true
 		}
 		cost := site.pue() * here.over(s.Now, s.Now.Add(aDay))
 		if chosen == nil || cost < least || cost == least && site.Name < chosen.Name {
 			o, chosen, least = here, site, cost
 		}
 	}
-	if chosen == nil {
-		return outlook{}, NoFreshSignal, false
-	}
-	return o, NoOpinion, true
+	return o, chosen != nil
 }
 
 func newOutlook(site *Site, weights Weights, now time.Time) outlook {

@@ -105,6 +105,8 @@ type (
 		Runtimes      *int              `json:"runtimes,omitempty"`
 		Interruptible bool              `json:"interruptible,omitempty"`
 		RestartCost   time.Duration     `json:"restartCost,omitempty"`
+		Scaling       *Scaling          `json:"scaling,omitempty"`
+		RoomAssured   bool              `json:"roomAssured,omitempty"`
 		Running       bool              `json:"running,omitempty"`
 		Done          time.Duration     `json:"done,omitempty"`
 		Worked        time.Duration     `json:"worked,omitempty"`
@@ -300,6 +302,7 @@ func (w *writer) job(j *Job) writtenJob {
 		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
 		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost, Running: j.Running, Done: j.Done, Worked: j.Worked,
+		Scaling: j.Scaling, RoomAssured: j.RoomAssured,
 	}
 	for _, d := range [...]struct {
 		what   string
@@ -550,7 +553,11 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay), FinishBy: r.instant("finishBy", in.FinishBy),
 		Released: in.Released, Class: in.Class, GPUClass: in.GPUClass, PUE: in.PUE,
 		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible, RestartCost: r.duration("restartCost", in.RestartCost),
-		Running: in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
+		Running: in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked), Scaling: in.Scaling, RoomAssured: in.RoomAssured,
+	}
+	if in.Scaling != nil {
+		err := in.Scaling.Validate()
+		r.want(err == nil, "%v", err)
 	}
 	if in.Runtimes != nil {
 		j.Runtimes = at(r, "distribution of run times", runtimes, *in.Runtimes)

@@ -214,7 +214,7 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job.Runtimes = runtimes
+	job.Runtimes, job.Scaling = runtimes, &sched.Scaling{Least: 2, Throughput: []float64{1, 1.4}}
 	policy := sched.Policy{Closed: day.Add(2 * time.Hour)}
 	for _, one := range []reflect.Value{reflect.ValueOf(&node).Elem(), reflect.ValueOf(&job).Elem(), reflect.ValueOf(&policy).Elem()} {
 		for _, f := range one.Fields() {

@@ -143,8 +143,9 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 		d := g.decide(&work, job)
 		if d.Node != "" {
 			k := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == d.Node })
-			nodes[k].Provisional += nodes[k].Added(job)
-			nodes[k] = nodes[k].Place(job.Request)
+			sized := job.On(d.Replicas)
+			nodes[k].Provisional += nodes[k].Added(&sized)
+			nodes[k] = nodes[k].Place(sized.Request)
 			work.Last = d.Node
 		}
 		plan[i] = d
@@ -154,6 +155,9 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 
 // decide places one job on s.Nodes, all of which are taken as feasible, or holds it.
 func (g *Greedy) decide(s *Snapshot, j *Job) Decision {
+	if g.chooses(j) {
+		return g.decideScaled(s, j)
+	}
 	window, reason, again := g.when.ask(s, j)
 	d := Decision{Job: j.ID, Window: window, Again: again, Reason: reason}
 	if d.Held(s.Now) || j.Running { // what runs stays where it is

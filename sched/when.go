@@ -12,10 +12,11 @@ type startRule func(s *Snapshot, j *Job) (Window, Reason)
 // The answer holds until then.
 type rollingRule func(s *Snapshot, j *Job) (w Window, r Reason, again time.Time)
 
-// rule is a when: one of its functions is set.
+// rule is a when: either start or roll is set.
 type rule struct {
 	start startRule
 	roll  rollingRule
+	scale scalingRule // of elastic jobs, instead; nil: they run on their least replicas
 
 	holds       bool // ever puts off a start
 	interrupts  bool // may suspend what runs, if that is interruptible
@@ -34,6 +35,7 @@ var when = map[string]rule{
 	"ecovisor":      {roll: ecovisor, holds: true, interrupts: true},
 	"wait-awhile":   {roll: waitAwhile, holds: true, interrupts: true, clairvoyant: true},
 	"residual":      {roll: residual, holds: true, interrupts: true},
+	"carbon-scaler": {roll: residual, scale: carbonScaler, holds: true, interrupts: true},
 }
 
 // ask returns what the rule says of a job. What the rule would say of the time after a budget is asked then, on the signals
@@ -69,6 +71,9 @@ func (g *Greedy) Holds() bool { return g.when.holds }
 // Interrupts reports whether g may suspend jobs that run and are interruptible. The others start when it says and run to
 // their end.
 func (g *Greedy) Interrupts() bool { return g.when.interrupts }
+
+// Scales reports whether g chooses, anew as they go, on how many replicas elastic jobs run.
+func (g *Greedy) Scales() bool { return g.when.scale != nil }
 
 // Clairvoyant reports whether g is meant to be told how long jobs really run, as a yardstick for those that are not.
 func (g *Greedy) Clairvoyant() bool { return g.when.clairvoyant }
