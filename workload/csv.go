@@ -29,11 +29,15 @@ const (
 	columnQueue        = "queue"
 	columnSelector     = "selector" // labels that a node must carry, as key=value;key=value
 	columnUse          = "cpu_use"  // share of its cores that it keeps busy, 0 to 1; empty: all of them
+	columnMinReplicas  = "min_replicas"
+	columnMaxReplicas  = "max_replicas"
+	columnThroughput   = "throughput" // Amdahl's parallel fraction, or of min_replicas, one more, and so on, as 1;1.9;2.6
 )
 
 var (
 	requiredColumns = []string{columnID, columnSubmit, columnDuration, columnCPU}
-	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector, columnUse}
+	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector, columnUse,
+		columnMinReplicas, columnMaxReplicas, columnThroughput}
 )
 
 func (t *Trace) readCSV(file string, text []byte, start time.Time) error {
@@ -97,7 +101,8 @@ func csvJob(in *rows, start time.Time) (job sched.Job, field string, err error) 
 	if job.Selector, err = selector(in.text(columnSelector)); err != nil {
 		return job, columnSelector, err
 	}
-	return job, "", nil
+	field, err = scaling(in, &job)
+	return job, field, err
 }
 
 // selector parses labels that a node must carry.
@@ -281,6 +286,9 @@ var csvColumns = []csvColumn{
 		}
 		return strconv.FormatFloat(t.Use[i], 'f', -1, 64)
 	}},
+	{columnMinReplicas, func(t *Trace, i int) string { return minReplicasText(&t.Jobs[i]) }},
+	{columnMaxReplicas, func(t *Trace, i int) string { return maxReplicasText(&t.Jobs[i]) }},
+	{columnThroughput, func(t *Trace, i int) string { return throughputText(&t.Jobs[i]) }},
 }
 
 func selectorText(labels map[string]string) string {
@@ -320,10 +328,11 @@ func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 		if !j.FinishBy.IsZero() {
 			deadline = decimal(j.FinishBy.Sub(start))
 		}
+		each := j.On(1) // of an elastic job a row says what one replica asks for
 		row := []string{
 			j.ID, decimal(j.Submitted.Sub(start)), decimal(j.Duration),
-			strconv.FormatInt(j.Request.MilliCPU, 10) + "m", strconv.FormatInt(j.Request.Memory, 10),
-			strconv.FormatInt(j.Request.GPU, 10), delay, deadline,
+			strconv.FormatInt(each.Request.MilliCPU, 10) + "m", strconv.FormatInt(each.Request.Memory, 10),
+			strconv.FormatInt(each.Request.GPU, 10), delay, deadline,
 		}
 		for _, c := range more {
 			row = append(row, c.text(t, i))
