@@ -48,6 +48,7 @@ type comparedZone struct {
 	first     time.Time         // the first one of the file
 	hashes    []string          // of its files
 	forecasts map[string]*issued
+	elastic   bool // some jobs are
 }
 
 // plannedTrial is a trial that is to be run.
@@ -159,6 +160,7 @@ func (c *study) addZone(z *zoneFile) error {
 	if zone.scenario, err = zone.file.Load(); err != nil {
 		return err
 	}
+	zone.elastic = slices.ContainsFunc(zone.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
 	zone.scenario.Jobs = nil // each start has its own
 	zone.series = zone.scenario.Sites[0].Carbon.Series
 	if zone.starts, zone.first, err = c.file.startTimes(zone.series); err != nil {
@@ -260,9 +262,12 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 	for _, name := range c.file.Strategies {
 		s := c.strategies[name]
 		family, forecasts, costs := report.NonPreemptive, c.file.Forecasts, c.file.restartCosts
-		if interrupts(s) {
+		switch {
+		case scales(s) && cell.zone.elastic:
+			family = report.Elastic
+		case interrupts(s):
 			family = report.Interruptible
-		} else {
+		default:
 			costs = []time.Duration{0}
 		}
 		if !holds(s) {
@@ -302,6 +307,12 @@ func (c *study) firstQuoted() int {
 func interrupts(s sched.Strategy) bool {
 	i, ok := s.(interface{ Interrupts() bool })
 	return ok && i.Interrupts()
+}
+
+// scales reports whether a strategy chooses on how many replicas elastic jobs run.
+func scales(s sched.Strategy) bool {
+	e, ok := s.(interface{ Scales() bool })
+	return ok && e.Scales()
 }
 
 // holds reports whether a strategy may put off a start, and so looks at forecasts. What does not say may.

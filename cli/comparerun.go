@@ -55,7 +55,7 @@ func (s *sharedScenario) load() {
 	}
 	for i := range s.scenario.Jobs {
 		j := &s.scenario.Jobs[i]
-		j.Interruptible = s.study.file.Interruptible
+		j.Interruptible = s.study.file.Interruptible || j.Scaling != nil
 		if t := j.LatestStart().Add(j.Duration); t.After(s.end) {
 			s.end = t
 		}
@@ -71,7 +71,11 @@ func (s *sharedScenario) load() {
 		return
 	}
 	s.optima = map[string]float64{}
-	for name, family := range map[string]oracle.Family{report.NonPreemptive: oracle.FamilyNonPreemptive, report.Interruptible: oracle.FamilyInterruptible} {
+	families := map[string]oracle.Family{report.NonPreemptive: oracle.FamilyNonPreemptive, report.Interruptible: oracle.FamilyInterruptible}
+	if s.cell.zone.elastic {
+		families[report.Elastic] = oracle.FamilyElastic
+	}
+	for name, family := range families {
 		grams, err := oracle.Least(s.scenario, family)
 		switch {
 		case err == nil:

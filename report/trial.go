@@ -16,6 +16,7 @@ import (
 const (
 	NonPreemptive = "non-preemptive"
 	Interruptible = "interruptible"
+	Elastic       = "elastic" // and may choose the replicas of elastic jobs
 )
 
 // Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds, one in
@@ -207,9 +208,13 @@ func NewDay(r *sim.Result, from time.Time) (*Day, error) {
 		if o.Placed.Node == "" {
 			continue
 		}
-		cores := float64(r.Scenario.Jobs[i].Request.MilliCPU) / 1000
-		for _, w := range o.Windows() {
-			d.add(w, cores)
+		j := &r.Scenario.Jobs[i]
+		for k, w := range o.Windows() {
+			sized := *j
+			if o.Replicas != nil {
+				sized = j.On(o.Replicas[k])
+			}
+			d.add(w, float64(sized.Request.MilliCPU)/1000)
 		}
 	}
 	return d, nil

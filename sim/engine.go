@@ -52,6 +52,7 @@ type engine struct {
 	waiting    waitingQueue
 	batch      *batch // nil: jobs are decided on one by one
 	tasks      *tasks // nil: the strategy suspends nothing
+	elastic    elastic
 	knowledge  knowledge
 
 	running int
@@ -85,6 +86,7 @@ func newEngine(s *Scenario, strategy sched.Strategy) *engine {
 	e.result.engine = e
 	e.knowledge = newKnowledge(s, strategy, e.nodes)
 	e.snapshot.Sites = e.knowledge.sites
+	e.elastic = newElastic(s, strategy, e.knowledge.learner == nil && e.batch == nil)
 	e.candidates = newCandidates(e.nodes, strategy, &s.Policy, e.batch != nil)
 	for i := range e.nodes {
 		e.byName[e.nodes[i].Name] = i
@@ -305,7 +307,7 @@ func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
 	q.Released = q.Released || released
 	if e.tasks != nil {
 		q.Done, q.Worked = e.done(now, job)
-		q.Running = e.tasks.of[job].running
+		q.Running, q.RoomAssured = e.tasks.of[job].running, e.elastic.assured
 	}
 	e.expect(q)
 }
@@ -320,7 +322,10 @@ func (e *engine) expect(q *sched.Job) {
 func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 	i, ok := e.byName[d.Node]
 	j := &e.scenario.Jobs[job]
-	if !ok || !j.Fits(&e.nodes[i]) {
+	if err := e.take(job, d.Replicas); err != nil {
+		return err
+	}
+	if !ok || !e.sized(job).Fits(&e.nodes[i]) {
 		return fmt.Errorf("strategy placed job %s on node %q, which has no room for it", j.ID, d.Node)
 	}
 	out := &e.result.Outcomes[job]
@@ -339,7 +344,7 @@ func (e *engine) place(now time.Time, job int, d *sched.Decision) error {
 
 // begin puts a job on node i.
 func (e *engine) begin(now time.Time, job, i int) error {
-	n, j := &e.nodes[i], &e.scenario.Jobs[job]
+	n, j := &e.nodes[i], e.sized(job)
 	if err := e.account.settle(i, n, now); err != nil {
 		return err
 	}
@@ -359,7 +364,7 @@ func (e *engine) begin(now time.Time, job, i int) error {
 // end takes a job from its node.
 func (e *engine) end(now time.Time, job int) error {
 	i := int(e.on[job])
-	n, j := &e.nodes[i], &e.scenario.Jobs[job]
+	n, j := &e.nodes[i], e.sized(job)
 	if err := e.account.settle(i, n, now); err != nil {
 		return err
 	}
@@ -378,7 +383,7 @@ func (e *engine) end(now time.Time, job int) error {
 
 // ran books that a job had its cores from one instant to another.
 func (e *engine) ran(job int, w sched.Window) {
-	e.result.BusyCPU += float64(e.scenario.Jobs[job].Request.MilliCPU) / 1000 * w.End.Sub(w.Start).Seconds()
+	e.result.BusyCPU += float64(e.sized(job).Request.MilliCPU) / 1000 * w.End.Sub(w.Start).Seconds()
 }
 
 func (e *engine) complete(now time.Time, at int64, job int) error {

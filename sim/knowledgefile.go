@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/predict"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // QueueFile is how the queue is planned as a whole; see [QueueRules].
@@ -49,11 +50,12 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	if err != nil {
 		return err
 	}
-	if restart > 0 && !f.Interruptible {
+	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
 		return fmt.Errorf("restartCost is %s, and jobs are not interruptible", f.RestartCost)
 	}
 	for i := range s.Jobs {
-		s.Jobs[i].Interruptible, s.Jobs[i].RestartCost = f.Interruptible, restart
+		j := &s.Jobs[i]
+		j.Interruptible, j.RestartCost = f.Interruptible || j.Scaling != nil, restart // on 0 replicas, too
 	}
 	if f.Learner != "" && f.Learner != knownRuntimes {
 		if s.Learner = learners[f.Learner]; s.Learner == nil {

@@ -53,11 +53,14 @@ type Outcome struct {
 	Start    time.Time       // when it ran first
 	Finish   time.Time
 
-	Runs        []sched.Window // the times in which it ran, where it was suspended in between; else nil
+	Runs        []sched.Window // the times in which it ran, where it was suspended in between or scaled; else nil
+	Replicas    []int          // and on how many replicas, where a strategy chose that; else nil
 	Suspensions int
 	Lost        time.Duration // work that was done once more after suspensions, on a node of speed 1
 	Redone      time.Duration // time of its last run in which work was done once more
-	Delayed     time.Duration // time in which decisions kept it from useful work: holds, suspensions and work done once more
+	// Time in which decisions kept it from useful work: holds, suspensions and work done once more; less what it gained on
+	// more replicas than its least.
+	Delayed time.Duration
 }
 
 // Placed is what is kept of the decision that started a job.
@@ -99,7 +102,7 @@ func (o *Outcome) Idle(j *sched.Job) time.Duration {
 // which there was no room does not count. A job that was suspended may be overdue by up to what restarting took it last
 // (Redone), if it was resumed when its slack was used up already: that comes on top.
 func (o *Outcome) Overdue(j *sched.Job) time.Duration {
-	if o.Suspensions > 0 {
+	if o.Suspensions > 0 || o.Replicas != nil {
 		return o.Delayed - j.AllowedDelay
 	}
 	return o.Released.Sub(j.LatestStart())

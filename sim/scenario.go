@@ -76,6 +76,9 @@ func (s *Scenario) checkJobs() (errs []error) {
 			errs = append(errs, fmt.Errorf("job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
 				j.ID, s.Start.Format(time.RFC3339)))
 		}
+		if err := checkScaling(j); err != nil {
+			errs = append(errs, fmt.Errorf("job %s: %w", j.ID, err))
+		}
 	}
 	return errs
 }

@@ -25,6 +25,8 @@ type task struct {
 	done    time.Duration // work before its present run
 	took    time.Duration // time in which that was done
 	rework  time.Duration // work of its present run that is done once more
+
+	replicas int // of its present run; 0: as many as it asks for
 }
 
 func newTasks(s *Scenario, strategy sched.Strategy) *tasks {
@@ -63,18 +65,18 @@ func (t *tasks) letGo(job int, now time.Time, out *Outcome) {
 
 // runtime returns how long a job is going to run on n if nobody suspends it.
 func (t *tasks) runtime(n *sched.Node, j *sched.Job, job int) time.Duration {
-	if t == nil || t.of[job].done == 0 && t.of[job].rework == 0 {
+	if t == nil || t.of[job].done == 0 && t.of[job].rework == 0 && t.of[job].replicas == 0 {
 		return n.Runtime(j)
 	}
 	left := *j
 	left.Duration += t.of[job].rework - t.of[job].done
-	return n.Runtime(&left)
+	return t.of[job].sooner(j, n.Runtime(&left))
 }
 
 // ends reports whether a job ends at this instant: it runs, and was not suspended since that was foreseen.
 func (t *tasks) ends(job int, at int64) bool { return t.of[job].running && t.of[job].finish == at }
 
-// progress is what a job has done in its present run.
+// progress is what a job has done in its present run. Times are those that it would have taken on the least replicas.
 type progress struct {
 	useful, rework time.Duration // work
 	took, redone   time.Duration // time in which each of them was done
@@ -83,7 +85,7 @@ type progress struct {
 // worked returns what a running job has done since its present run began.
 func (e *engine) worked(now time.Time, job int) (p progress) {
 	k := &e.tasks.of[job]
-	ran := time.Duration(e.since(now) - k.since)
+	ran := k.more(&e.scenario.Jobs[job], time.Duration(e.since(now)-k.since))
 	speed := e.nodes[e.on[job]].Speed
 	if speed == 0 || speed == 1 {
 		p.rework = min(ran, k.rework)
@@ -116,8 +118,8 @@ func (e *engine) done(now time.Time, job int) (work, took time.Duration) {
 // slack returns how much longer a job may be kept from working.
 func (e *engine) slack(now time.Time, job int) time.Duration {
 	j := &e.scenario.Jobs[job]
-	_, took := e.done(now, job)
-	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-took))
+	done, took := e.done(now, job)
+	return max(0, j.AllowedDelay-(now.Sub(j.Submitted)-took)+e.elastic.catchUp(j, done))
 }
 
 // runs notes that a job has just begun to run, and when it is to be asked next.
@@ -156,23 +158,27 @@ func (e *engine) check(now time.Time, ev event) error {
 		return nil // it was suspended or ended since
 	}
 	k.asked = 0
-	if e.slack(now, job) <= 0 {
+	final := e.slack(now, job) <= 0
+	if final && k.replicas == 0 {
 		return nil // it goes on to its end
 	}
 	i := int(e.on[job])
 	e.meters.read(i, &e.nodes[i], now)
 	e.tasks.own = e.nodes[i]
-	e.tasks.own.Free = e.tasks.own.Free.Add(e.scenario.Jobs[job].Request)
+	e.tasks.own.Free = e.tasks.own.Free.Add(e.sized(job).Request)
 	e.tasks.own.Jobs--
 	e.feasible = append(e.feasible[:0], &e.tasks.own)
-	d := e.plan(now, job, false)
+	d := e.plan(now, job, final)
 	if !d.Held(now) {
+		if err := e.resize(now, job, d.Replicas); err != nil {
+			return err
+		}
 		return e.askNext(now, job, d)
 	}
 	if err := e.suspend(now, job); err != nil {
 		return err
 	}
-	return e.hold(now, job, d, false)
+	return e.hold(now, job, d, final)
 }
 
 // suspend takes a running job from its node before its end.
@@ -197,11 +203,16 @@ func (e *engine) endRun(now time.Time, job int) {
 	p := e.worked(now, job)
 	w := sched.Window{Start: e.scenario.Start.Add(time.Duration(k.since)), End: now}
 	e.ran(job, w)
-	if out.Suspensions > 0 { // else its start and finish say it
+	if out.Suspensions > 0 || k.replicas > 0 { // else its start and finish say it
 		out.Runs = append(out.Runs, w)
+	}
+	if k.replicas > 0 {
+		out.Replicas = append(out.Replicas, k.replicas)
+		out.Delayed -= k.gained(&e.scenario.Jobs[job], w.End.Sub(w.Start))
 	}
 	k.done = min(k.done+p.useful, e.scenario.Jobs[job].Duration)
 	k.took += p.took
+	k.rework -= p.rework
 	out.Lost += p.rework
 	out.Redone = p.redone
 	out.Delayed += p.redone

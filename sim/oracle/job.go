@@ -57,6 +57,16 @@ func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 	return cost
 }
 
+// Elastic is [Interruptible] where the number of replicas on which j runs may also be chosen, and changed at any moment and at
+// no cost: what CarbonScaler plans with a perfect forecast. It counts a moment as often as j then has its least number of replicas,
+// in parts of that too, and is exact.
+func Elastic(c *grid.Series, j *sched.Job) (cost float64, err error) {
+	_, cost, err = sched.Scale(c, &sched.Elastic{
+		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Least: j.Scaling.Least, Throughput: j.Scaling.Throughput,
+	})
+	return cost / float64(j.Scaling.Least), err
+}
+
 // segment is a stretch of time with one intensity.
 type segment struct {
 	value  float64

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 )
@@ -19,12 +20,16 @@ type Family uint8
 const (
 	FamilyNonPreemptive Family = iota // put its start off, once
 	FamilyInterruptible               // suspend and resume it too, where the job allows it
+	FamilyElastic                     // and choose on how many replicas it runs, where it is elastic
 )
 
 // String returns the name of the family.
 func (f Family) String() string {
-	if f == FamilyInterruptible {
+	switch f {
+	case FamilyInterruptible:
 		return "interruptible"
+	case FamilyElastic:
+		return "elastic"
 	}
 	return "non-preemptive"
 }
@@ -45,7 +50,7 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := uncapacitated(s); err != nil {
+	if err := uncapacitated(s, f); err != nil {
 		return 0, err
 	}
 	total := 0.0
@@ -55,16 +60,30 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 		if s.Policy.MaxDelay > 0 {
 			j.AllowedDelay = min(j.AllowedDelay, s.Policy.MaxDelay)
 		}
-		cost := 0.0
-		if f == FamilyInterruptible && j.Interruptible {
-			cost = Interruptible(n.Site.Carbon.Series, &j)
-		} else {
-			_, cost = NonPreemptive(n.Site.Carbon.Series, &j)
+		cost, err := leastOf(n.Site.Carbon.Series, &j, f)
+		if err != nil {
+			return 0, err
 		}
 		total += cost * float64(power(n, &j))
 	}
 	at := sched.Node{Site: n.Site} // the simulator accounts with the PUE of the site
 	return energy.Grams(total * at.Facility() / energy.JoulesPerKWh), nil
+}
+
+// leastOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least number of
+// them.
+func leastOf(c *grid.Series, j *sched.Job, f Family) (cost float64, err error) {
+	switch {
+	case f == FamilyElastic && j.Scaling != nil && j.Interruptible:
+		if cost, err = Elastic(c, j); err != nil {
+			return 0, fmt.Errorf("%w: job %s: %w", ErrNotExact, j.ID, err)
+		}
+	case f != FamilyNonPreemptive && j.Interruptible:
+		cost = Interruptible(c, j)
+	default:
+		_, cost = NonPreemptive(c, j)
+	}
+	return cost, nil
 }
 
 // power is what j adds to the power of n, whatever else runs there.
@@ -126,7 +145,7 @@ func proportional(n *sched.Node) bool {
 
 // uncapacitated makes sure that every job has room whenever it may run. On one node that is exact; several nodes might
 // leave no room for a job though they have it together, so one of them must have it for all.
-func uncapacitated(s *sim.Scenario) error {
+func uncapacitated(s *sim.Scenario, f Family) error {
 	type change struct {
 		at    time.Time
 		by    sched.Resources
@@ -135,8 +154,11 @@ func uncapacitated(s *sim.Scenario) error {
 	var none, used, most sched.Resources
 	changes := make([]change, 0, 2*len(s.Jobs))
 	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		end := j.LatestStart().Add(s.Nodes[0].Runtime(j))
+		j := s.Jobs[i]
+		if f == FamilyElastic && j.Scaling != nil {
+			j = j.On(j.Scaling.Most())
+		}
+		end := j.LatestStart().Add(s.Nodes[0].Runtime(&j))
 		changes = append(changes, change{j.Submitted, j.Request, true}, change{end, none.Sub(j.Request), false})
 	}
 	slices.SortFunc(changes, func(a, b change) int {
