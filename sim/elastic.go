@@ -20,6 +20,10 @@ func newElastic(s *Scenario, strategy sched.Strategy, sure bool) elastic {
 	if !ok || !scaler.Scales() || !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
 		return elastic{}
 	}
+	// How long what is done on some replicas takes on others is only known between machines that are equally fast.
+	if slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return n.Speed != 0 && n.Speed != 1 }) {
+		return elastic{}
+	}
 	// Of what is left of a job of unknown length nobody is sure that it fits into what is left of its time, nor that what waits
 	// for its turn in a queue begins when it says.
 	return elastic{scales: true, assured: sure && s.roomForAll()}
@@ -48,7 +52,7 @@ func (s *Scenario) roomForAll() bool {
 			most = sched.Resources{MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory), GPU: max(most.GPU, used.GPU)}
 		}
 	}
-	return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return !most.Within(n.Capacity) || n.Speed != 0 && n.Speed < 1 })
+	return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return !most.Within(n.Capacity) })
 }
 
 // catchUp returns how much sooner than on its least replicas a job can be done with what is left, if it is sure to have room

@@ -309,6 +309,9 @@ func (e *engine) tell(q *sched.Job, now time.Time, job int, released bool) {
 		q.Done, q.Worked = e.done(now, job)
 		q.Running, q.RoomAssured = e.tasks.of[job].running, e.elastic.assured
 	}
+	if !e.elastic.scales {
+		q.Scaling = nil
+	}
 	e.expect(q)
 }
 
