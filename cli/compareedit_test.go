@@ -26,12 +26,13 @@ func editable(t *testing.T) (dir string) {
 		fmt.Fprintf(&grid, "%s,%d\n", at.Format(time.RFC3339), 200+150*(h/12%2)+h%7*5+h/24)
 		fmt.Fprintf(&weather, "%s,%d,280,270,0,0\n", at.Format(time.DateTime), 5+h%9)
 	}
-	jobs := "id,submit_time,duration,cpu,allowed_delay\n"
+	var jobs strings.Builder
+	jobs.WriteString("id,submit_time,duration,cpu,allowed_delay\n")
 	for i := range 12 {
-		jobs += fmt.Sprintf("j%d,%d,%d,2,%ds\n", i, i*3600, 1800+i*300, i%3*6*3600)
+		fmt.Fprintf(&jobs, "j%d,%d,%d,2,%ds\n", i, i*3600, 1800+i*300, i%3*6*3600)
 	}
 	for name, text := range map[string]string{
-		"grid.csv": grid.String(), "weather.csv": weather.String(), "jobs.csv": jobs,
+		"grid.csv": grid.String(), "weather.csv": weather.String(), "jobs.csv": jobs.String(),
 		"nodes.csv":  "name,cpu,idle_watts,max_watts\nn1,4,100,300\n",
 		"prices.csv": strings.ReplaceAll(strings.ReplaceAll(grid.String(), ",", ",0."), ",0.ci_lifecycle_g_per_kwh", ",price"),
 		"comparison.yaml": `apiVersion: kubenergy.io/v1alpha1
@@ -255,11 +256,12 @@ func TestCompareAlignsTrials(t *testing.T) {
 	file := edited(t, dir, "comparison.yaml", "few.yaml", "nodes: unlimited", "nodes: nodes.csv", "count: 3", "count: 1",
 		"[now, lowest-window, wait-awhile]", "[now, lowest-window, lowest-slot]", "[yesterday]", "[perfect]")
 	// One runs at a time, and those that wait for the clean hours after midnight are done hours later than the others.
-	jobs := "id,submit_time,duration,cpu,allowed_delay\n"
+	var jobs strings.Builder
+	jobs.WriteString("id,submit_time,duration,cpu,allowed_delay\n")
 	for i := range 10 {
-		jobs += fmt.Sprintf("j%d,%d,18000,3,12h\n", i, 36000+600*i)
+		fmt.Fprintf(&jobs, "j%d,%d,18000,3,12h\n", i, 36000+600*i)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "jobs.csv"), []byte(jobs), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "jobs.csv"), []byte(jobs.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "out")

@@ -235,17 +235,9 @@ func (a *Assignment) Certify(m Matrix) error {
 			}
 			continue
 		}
-		if col >= m.Cols {
-			return fmt.Errorf("certifying an assignment: row %d has column %d, of %d", row, col, m.Cols)
-		}
-		cost := m.Cost[row*m.Cols+col]
-		switch {
-		case used[col]:
-			return fmt.Errorf("certifying an assignment: column %d is used twice", col)
-		case cost == Missing:
-			return fmt.Errorf("certifying an assignment: row %d and column %d have no edge", row, col)
-		case cost != u+a.col[col]:
-			return fmt.Errorf("certifying an assignment: row %d and column %d cost %d, and are priced at %d", row, col, cost, u+a.col[col])
+		cost, err := a.edge(m, used, row, col)
+		if err != nil {
+			return fmt.Errorf("certifying an assignment: %w", err)
 		}
 		used[col] = true
 		size++
@@ -255,6 +247,23 @@ func (a *Assignment) Certify(m Matrix) error {
 		return fmt.Errorf("certifying an assignment: %d edges cost %d, said to be %d at %d", size, total, a.Size, a.Total)
 	}
 	return a.feasible(m, used)
+}
+
+// edge returns what the edge of a row costs, if it is one, to a column that no other has, at the prices of both.
+func (a *Assignment) edge(m Matrix, used []bool, row, col int) (int64, error) {
+	if col >= m.Cols {
+		return 0, fmt.Errorf("row %d has column %d, of %d", row, col, m.Cols)
+	}
+	cost, priced := m.Cost[row*m.Cols+col], a.row[row]+a.col[col]
+	switch {
+	case used[col]:
+		return 0, fmt.Errorf("column %d is used twice", col)
+	case cost == Missing:
+		return 0, fmt.Errorf("row %d and column %d have no edge", row, col)
+	case cost != priced:
+		return 0, fmt.Errorf("row %d and column %d cost %d, and are priced at %d", row, col, cost, priced)
+	}
+	return cost, nil
 }
 
 // feasible checks the dual side: no edge costs less than the prices of its ends, and columns without a row are free.

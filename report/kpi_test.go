@@ -207,30 +207,30 @@ func TestForecastOfAReport(t *testing.T) {
 	for want, models := range map[string][]string{"perfect": nil, "history": {"history"}} {
 		s.Foresight = nil
 		if want != "perfect" {
-			s.Foresight = []sim.Foresight{clear{}}
+			s.Foresight = []sim.Foresight{blind{}}
 		}
 		if got := said(models...); got != want {
 			t.Errorf("sites of %q: forecast %q, want %q", models, got, want)
 		}
 	}
-	s.Foresight = []sim.Foresight{clear{}} // of a scenario that no file describes
+	s.Foresight = []sim.Foresight{blind{}} // of a scenario that no file describes
 	if got := said(); got != "imperfect" {
 		t.Errorf("a foresight of its own: %q", got)
 	}
 	other := *s.Sites[0]
 	other.Name = "away"
 	s.Sites = append(s.Sites, &other)
-	s.Foresight = []sim.Foresight{clear{}, nil}
+	s.Foresight = []sim.Foresight{blind{}, nil}
 	if got := said("weather", ""); got != "weather (home), perfect (away)" {
 		t.Errorf("two sites: %q", got)
 	}
-	s.Foresight = []sim.Foresight{clear{}, clear{}}
+	s.Foresight = []sim.Foresight{blind{}, blind{}}
 	if got := said("history", "history"); got != "history" {
 		t.Errorf("two sites of one model: %q", got)
 	}
 }
 
-// clear foresees nothing.
-type clear struct{}
+// blind foresees nothing.
+type blind struct{}
 
-func (clear) At(time.Time) grid.Signal { return grid.Signal{} }
+func (blind) At(time.Time) grid.Signal { return grid.Signal{} }

@@ -62,20 +62,18 @@ func (a *allotment) offer(i int) {
 	gain := 1.0
 	for n := least; n <= most; n++ {
 		o := &increment{piece: i, number: n, replicas: 1, gain: gain, cost: value, rest: 1}
-		average := gain
 		if n == least {
 			o.replicas, o.cost = least, float64(least)*value
-			gain = 1 / float64(least)
-			average = gain
+			gain = 1 / float64(least) // of each of them
 		} else {
 			gain = min(gain, a.scaling.Rate(n)-a.scaling.Rate(n-1)) // it may rise by rounding alone
-			if o.gain, average = gain, gain; gain <= 0 {
+			if o.gain = gain; gain <= 0 {
 				return
 			}
 		}
 		// Where energy is paid for being used, using it badly would be best; the order of units must stay as it is.
-		if o.merit = value / average; value < 0 {
-			o.merit = value * average
+		if o.merit = value / gain; value < 0 {
+			o.merit = value * gain
 		}
 		heap.Push(&a.open, o)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -439,7 +440,7 @@ func TestMoreScalingSavesMore(t *testing.T) {
 	grams := func(strategy string, most int, parallel float64) float64 {
 		s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)}}
 		for i := range 24 {
-			s.Jobs = append(s.Jobs, elastic(job(fmt.Sprint(i), time.Duration(7*i)*time.Hour, 12*time.Hour, 1, 12*time.Hour), 1))
+			s.Jobs = append(s.Jobs, elastic(job(strconv.Itoa(i), time.Duration(7*i)*time.Hour, 12*time.Hour, 1, 12*time.Hour), 1))
 			s.Jobs[i].Scaling = sched.Amdahl(1, most, parallel)
 		}
 		return float64(run(t, s, strategy).Carbon)

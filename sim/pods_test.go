@@ -58,8 +58,10 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 			{"a", 40, seconds(60), seconds(60)}, {"b", 10, seconds(60), seconds(80)},
 		}},
 		"every half minute, when something happens": {1, sim.Live{Period: seconds(30)}, 0, []measured{
-			{"a", 40, seconds(40), seconds(40)}, {"b", 10, seconds(20), seconds(40)}, // "c" comes
-			{"a", 40, seconds(20), seconds(60)}, {"b", 10, seconds(20), seconds(60)},
+			{"a", 40, seconds(40), seconds(40)},
+			{"b", 10, seconds(20), seconds(40)}, // "c" comes
+			{"a", 40, seconds(20), seconds(60)},
+			{"b", 10, seconds(20), seconds(60)},
 			{"b", 10, seconds(20), seconds(80)},
 		}},
 		"GPUs on top": {1, sim.Live{Off: true}, 1, []measured{

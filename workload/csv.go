@@ -36,8 +36,10 @@ const (
 
 var (
 	requiredColumns = []string{columnID, columnSubmit, columnDuration, columnCPU}
-	optionalColumns = []string{columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector, columnUse,
-		columnMinReplicas, columnMaxReplicas, columnThroughput}
+	optionalColumns = []string{
+		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector, columnUse,
+		columnMinReplicas, columnMaxReplicas, columnThroughput,
+	}
 )
 
 func (t *Trace) readCSV(file string, text []byte, start time.Time) error {
