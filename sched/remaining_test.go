@@ -64,7 +64,10 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	}
 	s.Queue = []sched.Job{long}
 	end := day.Add(40 * time.Minute)
-	for _, when := range []string{"now", "ecovisor", "wait-awhile", "residual", "window"} {
+	for _, when := range []string{"now", "ecovisor", "wait-awhile", "residual", "window", "carbon-scaler"} {
+		if s.Queue[0].Scaling = nil; when == "carbon-scaler" {
+			s.Queue[0].Scaling = sched.Amdahl(1, 1, 1)
+		}
 		d := plan(t, "carbon+"+when, s)[0]
 		if d.Node != "a" || !d.Window.End.Equal(end) || !d.Cost.Finish.Equal(end) {
 			t.Errorf("%s: on %s until %v, priced until %v: want a, for 40 minutes", when, d.Node, d.Window.End.Sub(day), d.Cost.Finish.Sub(day))

@@ -103,7 +103,8 @@ func (g *Greedy) decideScaled(s *Snapshot, j *Job) Decision {
 	}
 	d.Replicas = replicas
 	sized := j.On(replicas)
-	sized.Duration = time.Duration(float64(j.Duration-j.Done) / j.Scaling.Rate(replicas))
+	// Of one that is resumed, what is left is what is placed and priced.
+	sized.Duration, sized.Done, sized.Runtimes = time.Duration(float64(j.remaining())/j.Scaling.Rate(replicas)), 0, nil
 	if j.Running { // what runs stays where it is
 		return d
 	}
