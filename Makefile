@@ -65,8 +65,9 @@ test-light:
 	@echo "== tests $(if $(RACE),with the race detector,WITHOUT the race detector: no C compiler was found)"
 	@$(light_packages); go test $(RACE) -p $(JOBS) -timeout $(TIMEOUT) $$light
 ifneq ($(RACE),)
-	@echo "== tests of what the ledger holds, which the race detector slows down thirty-fold"
+	@echo "== tests of what the ledger holds and what comparisons say, which the race detector slows down ten- to thirty-fold"
 	@go test -p $(JOBS) -timeout $(TIMEOUT) ./ledger/sqlite ./ledger/sqlstore
+	@go test -timeout $(TIMEOUT) -run '^TestCompare' ./cli
 endif
 
 # Vetting compiles what the tests need, in parallel; the tests then run one package at a time, because two control planes

@@ -94,7 +94,7 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 	if green.EmissionsKg >= stock.EmissionsKg {
 		t.Errorf("carbon+window emits %v kg, least-allocated %v kg", green.EmissionsKg, stock.EmissionsKg)
 	}
-	if limit := 5 * time.Second * slower; took > limit {
+	if limit := 5 * time.Second * cli.Slower; took > limit {
 		t.Errorf("three strategies took %v, want less than %v", took, limit)
 	}
 	// The mean completion of stock's scoring over the whole queue, as others have measured it on this trace, is 1227 s.

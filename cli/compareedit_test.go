@@ -60,6 +60,9 @@ restartCosts: [0s]
 // Whatever is edited, the folder of results serves as a fresh one does: what is reused is what would come out again, under
 // the names that it has now.
 func TestCompareAfterEdits(t *testing.T) {
+	if Slower > 1 {
+		t.Skip("takes minutes with the race detector: make test runs it without as well")
+	}
 	for name, edit := range map[string]struct {
 		file, old, now string
 		same           bool // nothing that is reported changes
@@ -196,8 +199,8 @@ func sweepOf(t *testing.T, args ...string) *report.Sweep {
 
 // A trial is the same whichever other starts are run beside it: models are learnt at the same times.
 func TestCompareOneStartOfSeveral(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
+	if testing.Short() || Slower > 1 {
+		t.Skip("takes seconds, and minutes with the race detector: make test runs it without as well")
 	}
 	dir := editable(t)
 	// Sixty days are needed to learn anything.

@@ -1,5 +1,6 @@
 //go:build !race
 
-package cli_test
+package cli
 
-const slower = 1
+// Slower is how much the race detector slows the simulator down: it is not there.
+const Slower = 1

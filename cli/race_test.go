@@ -1,6 +1,6 @@
 //go:build race
 
-package cli_test
+package cli
 
-// slower is how much the race detector slows the simulator down.
-const slower = 10
+// Slower is how much the race detector slows the simulator down.
+const Slower = 10
