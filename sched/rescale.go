@@ -50,7 +50,11 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 		return run(Reason{Kind: Cheapest}, earlierOf(next, change), now)
 	}
 	was, is := o.over(s.Now, s.Now.Add(work)), a.cost/float64(least)
-	if j.Released || was-is <= max(tolerance, s.Policy.MinSaving)*math.Abs(was) {
+	few := slack > 0 // it could do on its least replicas
+	if !few {        // compared with working evenly until its end
+		was = o.over(s.Now, until) * work.Seconds() / until.Sub(s.Now).Seconds()
+	}
+	if j.Released || few && was-is <= max(tolerance, s.Policy.MinSaving)*math.Abs(was) {
 		// It may count on more replicas from then on to be done in time.
 		return run(Reason{Kind: NothingToSave}, earlierOf(next, change), least)
 	}

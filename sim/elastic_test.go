@@ -183,6 +183,35 @@ func TestScalingIsOptimal(t *testing.T) {
 	})
 }
 
+// A job that may not be late waits for the cleanest hours all the same, up to the last moment at which all of its replicas are
+// done in time.
+func TestScalingWaitsForItsPlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		work   time.Duration
+		most   int
+		delay  time.Duration
+		starts time.Duration
+	}{
+		"on more replicas than hours": {5 * time.Hour, 8, 0, 4 * time.Hour},
+		"on as many":                  {12 * time.Hour, 12, 0, 11 * time.Hour},
+		"on fewer":                    {8 * time.Hour, 4, 0, 6 * time.Hour},
+		"with some delay":             {5 * time.Hour, 5, time.Hour, 5 * time.Hour},
+	} {
+		values := make([]float64, 48)
+		for i := range values {
+			values[i] = 900 - 10*float64(i)
+		}
+		home := site(t, "home", 1, values...)
+		j := elastic(job("a", 0, c.work, 1, c.delay), 1)
+		j.Scaling = sched.Amdahl(1, c.most, 1)
+		s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)}, Jobs: []sched.Job{j}}
+		o := run(t, s, scaler).Outcomes[0]
+		if end := start.Add(c.work + c.delay); !o.Start.Equal(start.Add(c.starts)) || o.Finish.After(end) {
+			t.Errorf("%s: it ran from %v to %v, want from %v on and no longer than %v", name, o.Start.Sub(start), o.Finish.Sub(start), c.starts, end.Sub(start))
+		}
+	}
+}
+
 // A pause that is too short to save anything is not made; that must not cost the replicas that the job counts on after it.
 func TestScalingAfterAPauseOfNothing(t *testing.T) {
 	series, err := grid.NewSeries(start, 30*time.Minute, slices.Repeat([]float64{1.5, 1.5, 1, 0.5}, 20))
