@@ -229,6 +229,10 @@ func (f *File) checkPrices(priced int) error {
 		return errors.New("price has a weight, and no site has a price")
 	case f.Limits.Price != nil && priced == 0:
 		return errors.New("limits.price is given, and no site has a price")
+	case priced == 0:
+		if i := slices.IndexFunc(f.Strategies, func(name string) bool { return sched.When(name) == "price" }); i >= 0 {
+			return fmt.Errorf("strategy %q holds by prices, and no site has any: give the site a price or prices", f.Strategies[i])
+		}
 	}
 	return nil
 }
