@@ -49,7 +49,9 @@ func newView(r *record, s *structure) *view {
 	}
 	odd := oddHours(logs)
 	v.logs, v.residuals = newTrack(logs, odd), newTrack(residuals, odd)
-	v.levels = newTrack(r.values, odd)
+	if !s.weathered { // nobody asks for it then
+		v.levels = newTrack(r.values, odd)
+	}
 	v.expectedSums = sums(v.expected)
 	return v
 }
