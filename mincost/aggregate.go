@@ -1,0 +1,312 @@
+package mincost
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Classes is a transport in which rows that are alike have become one, and columns that are alike one: whatever solves it
+// solves the original, at the same cost.
+//
+// Rows are alike that cost the same in every column and alone; their counts add up. Columns are alike in which every row
+// costs the same; their rooms add up. Where a limit binds, the limits must be the same as well, and the counts or rooms:
+// q such rows, or columns, share what the one in their place is given so that none gets more than the others by more than
+// one unit, which keeps limits that are q times as wide.
+type Classes struct {
+	Transport *Transport
+
+	original *Transport
+	between  *Transport // rows aggregated, columns not
+	rows     groups
+	cols     groups
+}
+
+// Aggregate finds the classes of a transport. The transport must not be changed while they are used.
+func Aggregate(t *Transport) (*Classes, error) {
+	if _, err := t.check(); err != nil {
+		return nil, err
+	}
+	c := &Classes{original: t}
+	c.rows = group(len(t.Count), t.rowKey(), t.sameRows)
+	c.between = t.mergeRows(c.rows)
+	c.cols = group(len(t.Room), c.between.colKeys(), c.between.sameCols)
+	c.Transport = c.between.mergeCols(c.cols)
+	return c, nil
+}
+
+// Expand gives a solution of the classes back to rows and columns: optimal if it is.
+func (c *Classes) Expand(s *Shipment) *Shipment {
+	return c.expandRows(c.expandCols(s))
+}
+
+// groups says which of several are alike.
+type groups struct {
+	of      []int   // by member: its group
+	members [][]int // by group, ascending; groups are in the order of their first members
+}
+
+// group puts together what is alike: of equal keys, and the same on a closer look.
+func group(size int, key func(i int) uint64, same func(i, j int) bool) groups {
+	g := groups{of: make([]int, size)}
+	known := make(map[uint64][]int) // groups by key
+	for i := range size {
+		k := key(i)
+		at := slices.IndexFunc(known[k], func(candidate int) bool { return same(g.members[candidate][0], i) })
+		if at < 0 {
+			known[k] = append(known[k], len(g.members))
+			g.of[i] = len(g.members)
+			g.members = append(g.members, []int{i})
+			continue
+		}
+		g.of[i] = known[k][at]
+		g.members[g.of[i]] = append(g.members[g.of[i]], i)
+	}
+	return g
+}
+
+// mix adds a number to a hash.
+func mix(hash uint64, v int64) uint64 {
+	hash = (hash ^ uint64(v)) * 0x9e3779b97f4a7c15
+	return hash ^ hash>>29
+}
+
+func (t *Transport) rowKey() func(row int) uint64 {
+	return func(row int) (hash uint64) {
+		for _, cost := range t.Cost[row*len(t.Room) : (row+1)*len(t.Room)] {
+			hash = mix(hash, cost)
+		}
+		return hash
+	}
+}
+
+// colKeys hashes all columns in one pass in the order of the costs.
+func (t *Transport) colKeys() func(col int) uint64 {
+	hashes := make([]uint64, len(t.Room))
+	for row := range t.Count {
+		for col, cost := range t.Cost[row*len(t.Room) : (row+1)*len(t.Room)] {
+			hashes[col] = mix(hashes[col], cost)
+		}
+	}
+	return func(col int) uint64 { return hashes[col] }
+}
+
+func (t *Transport) sameRows(a, b int) bool {
+	cols := len(t.Room)
+	if t.Alone != nil && t.Alone[a] != t.Alone[b] || !slices.Equal(t.Cost[a*cols:(a+1)*cols], t.Cost[b*cols:(b+1)*cols]) {
+		return false
+	}
+	for col := range cols {
+		if limit := t.limit(a*cols + col); limit != t.limit(b*cols+col) || limit != Unlimited && t.Count[a] != t.Count[b] {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Transport) sameCols(a, b int) bool {
+	cols := len(t.Room)
+	for row := range t.Count {
+		i, j := row*cols+a, row*cols+b
+		if t.Cost[i] != t.Cost[j] {
+			return false
+		}
+		if limit := t.limit(i); limit != t.limit(j) || limit != Unlimited && t.Room[a] != t.Room[b] {
+			return false
+		}
+	}
+	return true
+}
+
+// mergeRows returns a transport with a row for each group. What placing most units first costs is that of the original,
+// whose certificate has to know it.
+func (t *Transport) mergeRows(g groups) *Transport {
+	cols := len(t.Room)
+	merged := &Transport{Count: make([]int64, len(g.members)), Room: t.Room, Cost: make([]int64, 0, len(g.members)*cols)}
+	if t.Alone == nil {
+		merged.most = max(t.most, t.placingFirst())
+	}
+	for i, rows := range g.members {
+		first := rows[0]
+		merged.Cost = append(merged.Cost, t.Cost[first*cols:(first+1)*cols]...)
+		for _, row := range rows {
+			merged.Count[i] += t.Count[row]
+		}
+		if t.Alone != nil {
+			merged.Alone = append(merged.Alone, t.Alone[first])
+		}
+		if t.Limit != nil {
+			for col := range cols {
+				merged.Limit = append(merged.Limit, times(t.limit(first*cols+col), len(rows)))
+			}
+		}
+	}
+	return merged
+}
+
+// mergeCols returns a transport with a column for each group.
+func (t *Transport) mergeCols(g groups) *Transport {
+	rows, cols := len(t.Count), len(t.Room)
+	merged := &Transport{Count: t.Count, Room: make([]int64, len(g.members)), Cost: make([]int64, 0, rows*len(g.members)), Alone: t.Alone, most: t.most}
+	for i, members := range g.members {
+		for _, col := range members {
+			merged.Room[i] = plus(merged.Room[i], t.Room[col])
+		}
+	}
+	for row := range rows {
+		for _, members := range g.members {
+			cell := row*cols + members[0]
+			merged.Cost = append(merged.Cost, t.Cost[cell])
+			if t.Limit != nil {
+				merged.Limit = append(merged.Limit, times(t.limit(cell), len(members)))
+			}
+		}
+	}
+	return merged
+}
+
+// times multiplies a limit. One that binds is below the number of units, so it cannot overflow.
+func times(limit int64, by int) int64 {
+	if limit == Unlimited {
+		return Unlimited
+	}
+	return limit * int64(by)
+}
+
+// plus adds rooms, which may be unlimited.
+func plus(a, b int64) int64 {
+	if a > Unlimited-b {
+		return Unlimited
+	}
+	return a + b
+}
+
+// expandCols gives what is in a group's column to its members.
+func (c *Classes) expandCols(s *Shipment) *Shipment {
+	t := c.between
+	wide := newShipment(t, s.alone)
+	byCol := make([][]Lot, len(c.cols.members))
+	for _, lot := range s.Lots {
+		byCol[lot.Col] = append(byCol[lot.Col], lot)
+	}
+	for group, lots := range byCol {
+		members := c.cols.members[group]
+		room := make([]int64, len(members))
+		for i, col := range members {
+			room[i] = t.Room[col]
+		}
+		even := c.bound(group)
+		share(lots, room, even, func(lot Lot, member int, units int64) {
+			wide.add(t, lot.Row*len(t.Room)+members[member], units)
+		})
+	}
+	wide.prices(s, nil, c.cols.of)
+	wide.sort()
+	return wide
+}
+
+// bound says whether a limit binds in a group's column.
+func (c *Classes) bound(col int) bool {
+	t := c.between
+	if t.Limit == nil {
+		return false
+	}
+	for row := range t.Count {
+		if t.limit(row*len(t.Room)+c.cols.members[col][0]) != Unlimited {
+			return true
+		}
+	}
+	return false
+}
+
+// expandRows gives what a group's row has to its members.
+func (c *Classes) expandRows(s *Shipment) *Shipment {
+	t := c.original
+	alone := make([]int64, len(t.Count))
+	for row := range alone {
+		alone[row] = s.alone[c.rows.of[row]]
+	}
+	wide := newShipment(t, alone)
+	for from := 0; from < len(s.Lots); {
+		group := s.Lots[from].Row
+		end := from
+		for end < len(s.Lots) && s.Lots[end].Row == group {
+			end++
+		}
+		members := c.rows.members[group]
+		count := make([]int64, len(members))
+		for i, row := range members {
+			count[i] = t.Count[row]
+		}
+		even := false
+		if t.Limit != nil {
+			for col := range t.Room {
+				even = even || t.limit(members[0]*len(t.Room)+col) != Unlimited
+			}
+		}
+		share(s.Lots[from:end], count, even, func(lot Lot, member int, units int64) {
+			wide.add(t, members[member]*len(t.Room)+lot.Col, units)
+		})
+		from = end
+	}
+	wide.prices(s, c.rows.of, nil)
+	wide.sort()
+	return wide
+}
+
+// share deals lots out to members that hold so much each. Where a limit binds they are all equal, and each gets as many
+// of every lot as the others, give or take one, and in all as well: units are dealt in turn, and the next lot goes on
+// where the last ended. Otherwise the members are filled up one after the other.
+func share(lots []Lot, holds []int64, even bool, give func(lot Lot, member int, units int64)) {
+	at, members := 0, int64(len(holds))
+	for _, lot := range lots {
+		if even {
+			each, extra := lot.Units/members, int(lot.Units%members)
+			for i := range holds {
+				units := each
+				if turn := (i - at + len(holds)) % len(holds); turn < extra {
+					units++
+				}
+				if units > 0 {
+					give(lot, i, units)
+				}
+			}
+			at = (at + extra) % len(holds)
+			continue
+		}
+		for units := lot.Units; units > 0; {
+			taken := min(units, holds[at])
+			if taken > 0 {
+				give(lot, at, taken)
+			}
+			holds[at] -= taken
+			units -= taken
+			if units > 0 {
+				at++
+			}
+		}
+	}
+}
+
+// prices copies a solution's dual values to the members of groups; nil: a row or column is its own group.
+func (s *Shipment) prices(from *Shipment, rows, cols []int) {
+	s.Optimal = from.Optimal
+	if !s.Optimal {
+		return
+	}
+	spread := func(values []int64, of []int) []int64 {
+		if of == nil {
+			return values
+		}
+		wide := make([]int64, len(of))
+		for i, group := range of {
+			wide[i] = values[group]
+		}
+		return wide
+	}
+	s.row, s.col = spread(from.row, rows), spread(from.col, cols)
+}
+
+// sort puts lots in order.
+func (s *Shipment) sort() {
+	slices.SortFunc(s.Lots, func(a, b Lot) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
+}

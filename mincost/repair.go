@@ -1,0 +1,118 @@
+package mincost
+
+// repair makes the spanning tree a strongly feasible basis of the network as it is now, whatever was changed: what tree
+// arcs carry follows from supplies and from the arcs at capacity, and where that is more or less than an arc can, the arc
+// leaves the tree and what hung there hangs at the root, by an artificial arc that carries the rest. Prices follow from
+// the costs.
+func (s *Solver) repair() {
+	order := s.order()
+	excess := s.excess()
+	for i := len(order) - 1; i > 0; i-- {
+		s.settle(order[i], excess)
+	}
+	s.reprice(order)
+}
+
+// order lists all nodes, parents before children.
+func (s *Solver) order() []int32 {
+	order := append(s.stack[:0], s.tree.root())
+	for i := 0; i < len(order); i++ {
+		for child := s.tree[order[i]].child; child >= 0; child = s.tree[child].next {
+			order = append(order, child)
+		}
+	}
+	s.stack = order
+	return order
+}
+
+// excess returns what arcs outside the tree leave at each node.
+func (s *Solver) excess() []int64 {
+	n := s.network
+	excess := make([]int64, len(s.tree))
+	copy(excess, n.supply)
+	for arc, st := range s.state {
+		if st != atCapacity {
+			continue
+		}
+		if units := n.capacity[arc]; units == Unlimited {
+			s.state[arc] = empty
+		} else {
+			excess[n.tail[arc]] -= units
+			excess[n.head[arc]] += units
+		}
+	}
+	return excess
+}
+
+// settle sends the excess of a node, to which its children have added theirs, to its parent.
+func (s *Solver) settle(node int32, excess []int64) {
+	n, t := s.network, s.tree
+	p := &t[node]
+	units := excess[node]
+	if p.arc >= 0 {
+		capacity := residual(n.capacity[p.arc])
+		outward := n.tail[p.arc] == node
+		if outward {
+			p.up, p.down = capacity-units, units
+		} else {
+			p.up, p.down = -units, capacity+units
+		}
+		if p.up > 0 && p.down >= 0 {
+			excess[p.parent] += units
+			return
+		}
+		units = s.release(node, units, outward, excess)
+	}
+	if units < 0 {
+		p.arc, p.up, p.down = deficit, -units, endless
+	} else {
+		p.arc, p.up, p.down = surplus, endless, units
+	}
+}
+
+// release takes the arc between a node and its parent out of the tree, full or empty, whichever is nearer to what it
+// should carry, and hangs the node at the root. It returns how many units that leaves for the node's next arc.
+func (s *Solver) release(node int32, units int64, outward bool, excess []int64) (rest int64) {
+	t := s.tree
+	arc, parent := t[node].arc, t[node].parent
+	t.detach(node)
+	t.attach(node, t.root())
+	s.state[arc] = empty
+	if outward == (units < 0) || units == 0 {
+		return units
+	}
+	s.state[arc] = atCapacity
+	carried := s.network.capacity[arc]
+	if !outward {
+		carried = -carried
+	}
+	excess[parent] += carried
+	return units - carried
+}
+
+// reprice counts the nodes below each, and sets prices so that no arc of the tree has a reduced cost. The order lists
+// parents before children, as they hang now or hung when it was made.
+func (s *Solver) reprice(order []int32) {
+	n, t := s.network, s.tree
+	for _, node := range order {
+		t[node].size = 1
+	}
+	for i := len(order) - 1; i > 0; i-- {
+		t[t[order[i]].parent].size += t[order[i]].size
+	}
+	s.price[t.root()] = 0
+	for _, node := range order[1:] {
+		p := &t[node]
+		above := s.price[p.parent]
+		switch {
+		case p.arc == surplus:
+			s.price[node] = above - s.penalty
+		case p.arc == deficit:
+			s.price[node] = above + s.penalty
+		case n.tail[p.arc] == node:
+			s.price[node] = above - n.cost[p.arc]
+		default:
+			s.price[node] = above + n.cost[p.arc]
+		}
+	}
+}

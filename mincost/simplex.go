@@ -1,0 +1,276 @@
+package mincost
+
+import (
+	"fmt"
+	"math"
+)
+
+// Solver finds flows of least cost in one network by the primal network simplex method, with pivots from a block of arcs
+// at a time. It keeps its spanning tree: after changes of the network Solve starts from the tree of the last one, which for
+// few changes takes a small part of the time. Equal calls in equal order give equal flows.
+//
+// A Solver is for one caller at a time.
+type Solver struct {
+	network *Network
+	tree    tree
+	price   []int64 // by node, the root's last
+	state   []int8  // by arc
+	penalty int64   // what artificial arcs cost: more than any path of the network's own
+
+	scan   int // the arc that the next search begins with
+	pivots int
+	stack  []int32
+}
+
+// The states of arcs. As numbers they are what a reduced cost is multiplied with to see whether a change would save.
+const (
+	atCapacity int8 = iota - 1
+	inTree
+	empty
+)
+
+// NewSolver returns a solver of a network.
+func NewSolver(n *Network) *Solver {
+	nodes := n.Nodes()
+	s := &Solver{network: n, tree: make(tree, nodes+1), price: make([]int64, nodes+1)}
+	s.tree.clear()
+	for node := range nodes {
+		s.tree.attach(int32(node), s.tree.root())
+	}
+	return s
+}
+
+// seed proposes an arc of the first tree: it hangs a node, which hung at the root, at the other end of the arc. Arcs that
+// cannot be part of a strongly feasible tree are repaired.
+func (s *Solver) seed(node, arc int) {
+	parent := s.network.tail[arc] + s.network.head[arc] - int32(node)
+	s.tree.detach(int32(node))
+	s.tree.attach(int32(node), parent)
+	s.tree[node].arc = int32(arc)
+	s.extend()
+	s.state[arc] = inTree
+}
+
+// extend gives a state to arcs that are new.
+func (s *Solver) extend() {
+	for len(s.state) < s.network.Arcs() {
+		s.state = append(s.state, empty)
+	}
+}
+
+// patience is how many pivots are done before stop is asked again.
+const patience = 64
+
+// Solve finds a flow of least cost. The network must supply as much as it demands.
+//
+// From time to time stop is asked whether to give up, which is ErrStopped; the next Solve goes on from there. It may be
+// nil.
+func (s *Solver) Solve(stop func() bool) (*Flow, error) {
+	if err := s.run(stop); err != nil {
+		return nil, fmt.Errorf("solving a minimum-cost flow: %w", err)
+	}
+	f := &Flow{Units: s.units(), Price: make([]int64, s.network.Nodes()), Pivots: s.pivots}
+	for node := range f.Price {
+		f.Price[node] = s.price[node] - s.price[s.tree.root()]
+	}
+	var err error
+	f.Cost, err = costOf(s.network, f.Units)
+	return f, err
+}
+
+// run makes the tree optimal.
+func (s *Solver) run(stop func() bool) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if err := s.improve(stop); err != nil {
+		return err
+	}
+	if !s.feasible() {
+		return ErrInfeasible
+	}
+	return nil
+}
+
+// begin makes the last tree one of the network as it is now.
+func (s *Solver) begin() error {
+	longest, err := s.network.check()
+	if err != nil {
+		return err
+	}
+	s.penalty = longest + 1
+	s.extend()
+	s.repair()
+	s.pivots = 0
+	return nil
+}
+
+// improve pivots until nothing can be saved.
+func (s *Solver) improve(stop func() bool) error {
+	for {
+		if stop != nil && s.pivots%patience == 0 && stop() {
+			return ErrStopped
+		}
+		arc := s.search()
+		if arc < 0 {
+			return nil
+		}
+		if !s.pivot(arc) {
+			return ErrUnbounded
+		}
+		s.pivots++
+	}
+}
+
+// search returns the arc of a block that saves most per unit, from the first block that has any, or none.
+func (s *Solver) search() int32 {
+	arcs := len(s.state)
+	block := s.block()
+	for seen := 0; seen < arcs; {
+		if s.scan >= arcs {
+			s.scan = 0
+		}
+		end := min(s.scan+block, arcs)
+		best := s.best(s.scan, end)
+		seen += end - s.scan
+		s.scan = end
+		if best >= 0 {
+			return best
+		}
+	}
+	return none
+}
+
+func (s *Solver) block() int {
+	return max(int(math.Sqrt(float64(len(s.state)))), 20)
+}
+
+func (s *Solver) best(from, to int) int32 {
+	n := s.network
+	state := s.state[from:to]
+	cost, tail, head := n.cost[from:to][:len(state)], n.tail[from:to][:len(state)], n.head[from:to][:len(state)]
+	price := s.price
+	best, least := none, int64(0)
+	for i, st := range state {
+		if reduced := int64(st) * (cost[i] + price[tail[i]] - price[head[i]]); reduced < least {
+			best, least = from+i, reduced
+		}
+	}
+	return int32(best)
+}
+
+// pivot pushes as much as possible around the cycle that an arc closes in the tree, and exchanges the arc for the one that
+// allows no more. Of several it is the last one on the way round from the top of the cycle: that keeps the tree strongly
+// feasible. It returns false if the cycle has no limit.
+func (s *Solver) pivot(arc int32) bool {
+	n, t := s.network, s.tree
+	// The cycle runs from its top down to from, over the arc to to, and up again.
+	from, to := n.tail[arc], n.head[arc]
+	capacity := residual(n.capacity[arc])
+	if s.state[arc] == atCapacity {
+		from, to = to, from
+	}
+	top := t.meet(from, to)
+	units, cut, inside, outside := capacity, int32(none), from, to
+	for at := from; at != top; at = t[at].parent {
+		if t[at].down < units {
+			units, cut = t[at].down, at
+		}
+	}
+	for at := to; at != top; at = t[at].parent {
+		if t[at].up <= units {
+			units, cut, inside, outside = t[at].up, at, to, from
+		}
+	}
+	if units > endless/2 {
+		return false
+	}
+	if units > 0 {
+		for at := from; at != top; at = t[at].parent {
+			t[at].down -= units
+			t[at].up += units
+		}
+		for at := to; at != top; at = t[at].parent {
+			t[at].up -= units
+			t[at].down += units
+		}
+	}
+	if cut < 0 {
+		s.state[arc] = -s.state[arc]
+		return true
+	}
+	s.exchange(arc, cut, top, inside, outside, units, capacity-units)
+	return true
+}
+
+// exchange takes an arc into the tree, between a node inside what the cut makes loose and one outside. On the way from the
+// tail of the cycle to its head it carries units more than it did, and can carry rest more.
+func (s *Solver) exchange(arc, cut, top, inside, outside int32, units, rest int64) {
+	n, t := s.network, s.tree
+	if old := t[cut].arc; old >= 0 {
+		s.state[old] = s.bound(cut)
+	}
+	up, down := rest, units // of a cycle that runs from inside to outside
+	if (n.tail[arc] == inside) != (s.state[arc] == empty) {
+		up, down = down, up
+	}
+	s.state[arc] = inTree
+	reduced := n.cost[arc] + s.price[n.tail[arc]] - s.price[n.head[arc]]
+	if n.tail[arc] == inside {
+		reduced = -reduced
+	}
+	t.rehang(cut, top, inside, outside, arc, up, down)
+	s.stack = t.shift(inside, reduced, s.price, s.stack)
+}
+
+// bound returns the state that the arc above a node leaves the tree in.
+func (s *Solver) bound(node int32) int8 {
+	p := &s.tree[node]
+	carried := p.down // of an arc to the parent
+	if s.network.tail[p.arc] != node {
+		carried = p.up
+	}
+	if carried == 0 {
+		return empty
+	}
+	return atCapacity
+}
+
+// residual returns a capacity as the tree counts it.
+func residual(capacity int64) int64 {
+	if capacity == Unlimited {
+		return endless
+	}
+	return capacity
+}
+
+// feasible says whether the arcs of the network carry everything, and artificial ones nothing.
+func (s *Solver) feasible() bool {
+	for i := range s.tree {
+		if p := &s.tree[i]; p.arc == surplus && p.down > 0 || p.arc == deficit && p.up > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// units returns what each arc carries.
+func (s *Solver) units() []int64 {
+	n := s.network
+	units := make([]int64, n.Arcs())
+	for arc, st := range s.state {
+		if st == atCapacity {
+			units[arc] = n.capacity[arc]
+		}
+	}
+	for node := range n.supply {
+		switch p := &s.tree[node]; {
+		case p.arc < 0:
+		case n.tail[p.arc] == int32(node):
+			units[p.arc] = p.down
+		default:
+			units[p.arc] = p.up
+		}
+	}
+	return units
+}
