@@ -48,6 +48,7 @@ func (s *Solver) excess() []int64 {
 func (s *Solver) settle(node int32, excess []int64) {
 	n, t := s.network, s.tree
 	p := &t[node]
+	p.entry = none
 	units := excess[node]
 	if p.arc >= 0 {
 		capacity := residual(n.capacity[p.arc])

@@ -2,7 +2,6 @@ package mincost
 
 import (
 	"fmt"
-	"math"
 )
 
 // Solver finds flows of least cost in one network by the primal network simplex method, with pivots from a block of arcs
@@ -17,9 +16,10 @@ type Solver struct {
 	state   []int8  // by arc
 	penalty int64   // what artificial arcs cost: more than any path of the network's own
 
-	scan   int // the arc that the next search begins with
-	pivots int
-	stack  []int32
+	candidates candidates
+	pivots     int
+	stack      []int32
+	begun      bool // there was a solve before
 }
 
 // The states of arcs. As numbers they are what a reduced cost is multiplied with to see whether a change would save.
@@ -101,7 +101,12 @@ func (s *Solver) begin() error {
 	s.penalty = longest + 1
 	s.extend()
 	s.repair()
+	s.candidates.list = s.candidates.list[:0]
 	s.pivots = 0
+	if !s.begun {
+		s.begun = true
+		s.collect(true)
+	}
 	return nil
 }
 
@@ -111,65 +116,26 @@ func (s *Solver) improve(stop func() bool) error {
 		if stop != nil && s.pivots%patience == 0 && stop() {
 			return ErrStopped
 		}
-		arc := s.search()
-		if arc < 0 {
+		entry := s.search()
+		if entry < 0 {
 			return nil
 		}
-		if !s.pivot(arc) {
+		if !s.pivot(entry) {
 			return ErrUnbounded
 		}
 		s.pivots++
 	}
 }
 
-// search returns the arc of a block that saves most per unit, from the first block that has any, or none.
-func (s *Solver) search() int32 {
-	arcs := len(s.state)
-	block := s.block()
-	for seen := 0; seen < arcs; {
-		if s.scan >= arcs {
-			s.scan = 0
-		}
-		end := min(s.scan+block, arcs)
-		best := s.best(s.scan, end)
-		seen += end - s.scan
-		s.scan = end
-		if best >= 0 {
-			return best
-		}
-	}
-	return none
-}
-
-func (s *Solver) block() int {
-	return max(int(math.Sqrt(float64(len(s.state)))), 20)
-}
-
-func (s *Solver) best(from, to int) int32 {
-	n := s.network
-	state := s.state[from:to]
-	cost, tail, head := n.cost[from:to][:len(state)], n.tail[from:to][:len(state)], n.head[from:to][:len(state)]
-	price := s.price
-	best, least := none, int64(0)
-	for i, st := range state {
-		if reduced := int64(st) * (cost[i] + price[tail[i]] - price[head[i]]); reduced < least {
-			best, least = from+i, reduced
-		}
-	}
-	return int32(best)
-}
-
 // pivot pushes as much as possible around the cycle that an arc closes in the tree, and exchanges the arc for the one that
 // allows no more. Of several it is the last one on the way round from the top of the cycle: that keeps the tree strongly
 // feasible. It returns false if the cycle has no limit.
-func (s *Solver) pivot(arc int32) bool {
+func (s *Solver) pivot(entry int32) bool {
 	n, t := s.network, s.tree
 	// The cycle runs from its top down to from, over the arc to to, and up again.
-	from, to := n.tail[arc], n.head[arc]
+	e := &s.candidates.list[entry]
+	arc, from, to := e.arc, e.tail, e.head
 	capacity := residual(n.capacity[arc])
-	if s.state[arc] == atCapacity {
-		from, to = to, from
-	}
 	top := t.meet(from, to)
 	units, cut, inside, outside := capacity, int32(none), from, to
 	for at := from; at != top; at = t[at].parent {
@@ -197,30 +163,32 @@ func (s *Solver) pivot(arc int32) bool {
 	}
 	if cut < 0 {
 		s.state[arc] = -s.state[arc]
+		*e = s.candidate(arc)
 		return true
 	}
-	s.exchange(arc, cut, top, inside, outside, units, capacity-units)
+	s.exchange(entry, cut, top, inside, outside, units, capacity-units)
 	return true
 }
 
-// exchange takes an arc into the tree, between a node inside what the cut makes loose and one outside. On the way from the
-// tail of the cycle to its head it carries units more than it did, and can carry rest more.
-func (s *Solver) exchange(arc, cut, top, inside, outside int32, units, rest int64) {
-	n, t := s.network, s.tree
+// exchange takes a candidate into the tree, between a node inside what the cut makes loose and one outside. On the way
+// from the tail of the cycle to its head it carries units more than it did, and can carry rest more.
+func (s *Solver) exchange(entry, cut, top, inside, outside int32, units, rest int64) {
+	t, list := s.tree, s.candidates.list
 	if old := t[cut].arc; old >= 0 {
 		s.state[old] = s.bound(cut)
+		if at := t[cut].entry; at >= 0 {
+			list[at] = s.candidate(old)
+		}
 	}
-	up, down := rest, units // of a cycle that runs from inside to outside
-	if (n.tail[arc] == inside) != (s.state[arc] == empty) {
-		up, down = down, up
+	e := &list[entry]
+	s.state[e.arc] = inTree
+	up, down := rest, units
+	by := -(e.cost + s.price[e.tail] - s.price[e.head])
+	if e.tail != inside {
+		up, down, by = down, up, -by
 	}
-	s.state[arc] = inTree
-	reduced := n.cost[arc] + s.price[n.tail[arc]] - s.price[n.head[arc]]
-	if n.tail[arc] == inside {
-		reduced = -reduced
-	}
-	t.rehang(cut, top, inside, outside, arc, up, down)
-	s.stack = t.shift(inside, reduced, s.price, s.stack)
+	t.rehang(cut, top, inside, outside, hook{arc: e.arc, entry: entry, up: up, down: down})
+	s.stack = t.shift(inside, by, s.price, s.stack)
 }
 
 // bound returns the state that the arc above a node leaves the tree in.

@@ -5,13 +5,25 @@ package mincost
 // Residuals stand here, by direction in the tree, rather than with the arc by direction of the arc: walking a cycle then
 // touches one record a node and needs no case for which way an arc points.
 type place struct {
+	hook
+	parent int32
+	size   int32 // nodes that hang here, with this one
+	child  int32 // the first one
+	next   int32 // sibling
+	prev   int32 // sibling
+}
+
+// A hook is what a node hangs by.
+type hook struct {
 	up, down int64 // units that can still be pushed to the parent, and from the parent to here
-	parent   int32
-	arc      int32 // to the parent; surplus or deficit: an artificial one
-	size     int32 // nodes that hang here, with this one
-	child    int32 // the first one
-	next     int32 // sibling
-	prev     int32 // sibling
+	arc      int32 // surplus or deficit: an artificial one
+	entry    int32 // the arc's number as a candidate; none if it is not one
+}
+
+// turned returns the hook as seen from its other end.
+func (h hook) turned() hook {
+	h.up, h.down = h.down, h.up
+	return h
 }
 
 // The artificial arcs between a node and the root, which take what no arc of the network carries. They are numbered alike:
@@ -35,7 +47,7 @@ func (t tree) root() int32 { return int32(len(t) - 1) }
 // clear makes all nodes single.
 func (t tree) clear() {
 	for i := range t {
-		t[i] = place{parent: none, arc: surplus, size: 1, child: none, next: none, prev: none}
+		t[i] = place{hook: hook{arc: surplus, entry: none}, parent: none, size: 1, child: none, next: none, prev: none}
 	}
 }
 
@@ -78,7 +90,7 @@ func (t tree) meet(a, b int32) int32 {
 
 // rehang cuts the arc above a node and hangs what came loose at another arc: from a node in the loose part to one outside,
 // with those residuals. The sizes between the two places and their meeting point are brought up to date.
-func (t tree) rehang(cut, meet, inside, outside, arc int32, up, down int64) {
+func (t tree) rehang(cut, meet, inside, outside int32, by hook) {
 	loose := t[cut].size
 	for at := t[cut].parent; at != meet; at = t[at].parent {
 		t[at].size -= loose
@@ -90,27 +102,34 @@ func (t tree) rehang(cut, meet, inside, outside, arc int32, up, down int64) {
 	node, parent, size := inside, outside, loose
 	for {
 		p := &t[node]
-		above, oldArc, oldUp, oldDown, oldSize := p.parent, p.arc, p.up, p.down, p.size
+		above, old, below := p.parent, p.hook, p.size
 		t.detach(node)
 		t.attach(node, parent)
-		p.arc, p.up, p.down, p.size = arc, up, down, size
+		p.hook, p.size = by, size
 		if node == cut {
 			return
 		}
 		node, parent = above, node
-		arc, up, down, size = oldArc, oldDown, oldUp, loose-oldSize
+		by, size = old.turned(), loose-below
 	}
 }
 
-// shift adds to the prices of a node and of all that hang there.
+// shift adds to the prices of a node and of all that hang there; or, where that is the greater part, takes it from the
+// prices of all others, which comes to the same: only differences of prices matter.
 func (t tree) shift(node int32, by int64, price []int64, stack []int32) []int32 {
-	stack = append(stack[:0], node)
+	start, skip := node, int32(none)
+	if int(t[node].size) > len(t)/2 {
+		start, skip, by = t.root(), node, -by
+	}
+	stack = append(stack[:0], start)
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
 		price[top] += by
 		for child := t[top].child; child >= 0; child = t[child].next {
-			stack = append(stack, child)
+			if child != skip {
+				stack = append(stack, child)
+			}
 		}
 	}
 	return stack

@@ -1,0 +1,168 @@
+package mincost
+
+import "math"
+
+// A candidate is an arc that pivots may take into the tree, turned the way in which it would be used: an arc at capacity
+// the other way round. It saves something if its reduced cost is negative; that of an arc in the tree is 0.
+type candidate struct {
+	cost       int64
+	tail, head int32
+	arc        int32
+}
+
+// perNode is how many arcs that leave a node become candidates in one pass over the network.
+const perNode = 4
+
+// leastBlock is the least number of candidates that are compared before the best of them is taken.
+const leastBlock = 32
+
+// candidates are the arcs that pivots choose from. Most arcs of a large network never carry anything, so pivots look at
+// the few that are promising; only when those have nothing left to save does a pass over all arcs find more, or the proof
+// that there are none.
+type candidates struct {
+	list   []candidate
+	scan   int // where the next search begins
+	ranked [perNode][]int32
+}
+
+// search returns the number of the candidate that saves most per unit of the first block that has any, or none.
+func (s *Solver) search() int32 {
+	for {
+		if at := s.candidates.search(s.price); at >= 0 {
+			return at
+		}
+		if !s.collect(false) {
+			return none
+		}
+	}
+}
+
+func (c *candidates) search(price []int64) int32 {
+	size := len(c.list)
+	block := max(int(math.Sqrt(float64(size))), leastBlock)
+	for seen := 0; seen < size; {
+		if c.scan >= size {
+			c.scan = 0
+		}
+		from, end := c.scan, min(c.scan+block, size)
+		best, least := none, int64(0)
+		list := c.list[from:end]
+		for i := range list {
+			e := &list[i]
+			if reduced := e.cost + price[e.tail] - price[e.head]; reduced < least {
+				best, least = from+i, reduced
+			}
+		}
+		seen += end - from
+		c.scan = end
+		if best >= 0 {
+			return int32(best)
+		}
+	}
+	return none
+}
+
+// collect makes candidates of arcs outside the tree, and says whether there are any: of the arcs that leave a node one
+// after the other those that would save most; or, to begin with, the empty ones that cost least, whether they would save
+// anything yet or not.
+func (s *Solver) collect(begin bool) bool {
+	c := &s.candidates
+	for i := range c.ranked {
+		c.ranked[i] = c.ranked[i][:0]
+	}
+	tails := s.network.tail[:len(s.state)]
+	for from := 0; from < len(tails); {
+		end := from + 1
+		for end < len(tails) && tails[end] == tails[from] {
+			end++
+		}
+		if begin {
+			s.cheapest(from, end)
+		} else {
+			s.saving(from, end)
+		}
+		from = end
+	}
+	before := len(c.list)
+	for _, rank := range c.ranked {
+		for _, arc := range rank {
+			c.list = append(c.list, s.candidate(arc))
+		}
+	}
+	shuffle(c.list[before:])
+	c.scan = before
+	return len(c.list) > before
+}
+
+// saving ranks the arcs of a range, all of one tail, by what they would save.
+func (s *Solver) saving(from, end int) {
+	n, price := s.network, s.price
+	state := s.state[from:end]
+	cost, heads := n.cost[from:end][:len(state)], n.head[from:end][:len(state)]
+	here := price[n.tail[from]]
+	var r ranking
+	for i, st := range state {
+		if reduced := int64(st) * (cost[i] + here - price[heads[i]]); reduced < r.bar {
+			r.enter(int32(from+i), reduced)
+		}
+	}
+	s.candidates.rank(&r)
+}
+
+// cheapest ranks the empty arcs of a range by what they cost.
+func (s *Solver) cheapest(from, end int) {
+	r := ranking{bar: math.MaxInt64}
+	for arc := from; arc < end; arc++ {
+		if s.state[arc] == empty && s.network.cost[arc] < r.bar {
+			r.enter(int32(arc), s.network.cost[arc])
+		}
+	}
+	s.candidates.rank(&r)
+}
+
+// rank lists arcs with those of other nodes that have the same rank.
+func (c *candidates) rank(r *ranking) {
+	for i, arc := range r.arc[:r.size] {
+		c.ranked[i] = append(c.ranked[i], arc)
+	}
+}
+
+// A ranking holds the arcs of least value, in order.
+type ranking struct {
+	bar   int64 // what a value has to be below to enter
+	size  int
+	value [perNode]int64
+	arc   [perNode]int32
+}
+
+func (r *ranking) enter(arc int32, value int64) {
+	at := min(r.size, perNode-1)
+	r.size = at + 1
+	for ; at > 0 && r.value[at-1] > value; at-- {
+		r.value[at], r.arc[at] = r.value[at-1], r.arc[at-1]
+	}
+	r.value[at], r.arc[at] = value, arc
+	if r.size == perNode {
+		r.bar = r.value[perNode-1]
+	}
+}
+
+// candidate turns an arc as its state wants.
+func (s *Solver) candidate(arc int32) candidate {
+	n := s.network
+	if s.state[arc] == atCapacity {
+		return candidate{cost: -n.cost[arc], tail: n.head[arc], head: n.tail[arc], arc: arc}
+	}
+	return candidate{cost: n.cost[arc], tail: n.tail[arc], head: n.head[arc], arc: arc}
+}
+
+// shuffle puts candidates in an order without a pattern, always the same for as many. Pivots from blocks of neighbours
+// crowd a few nodes and take several times as many steps.
+func shuffle(list []candidate) {
+	state := uint64(len(list))
+	for i := len(list) - 1; i > 0; i-- {
+		state = state*6364136223846793005 + 1442695040888963407
+		j := int((state >> 33) % uint64(i+1))
+		list[i], list[j] = list[j], list[i]
+	}
+}

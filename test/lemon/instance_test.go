@@ -1,0 +1,102 @@
+package lemon
+
+import (
+	"math/rand/v2"
+
+	"github.com/kubenergy/kubenergy/mincost"
+)
+
+// placement is an instance of jobs → nodes → sink: each job can go to some nodes, all of which have the same room, just
+// enough for all jobs together where choices is 0, which means any node.
+func placement(r *rand.Rand, jobs, nodes, choices int, costs int64) *instance {
+	i := &instance{supply: make([]int64, jobs+nodes+1)}
+	sink := jobs + nodes
+	room := int64((jobs + nodes - 1) / nodes)
+	for job := range jobs {
+		i.supply[job] = 1
+		if choices == 0 {
+			for node := range nodes {
+				i.arc(job, jobs+node, 1, r.Int64N(costs))
+			}
+			continue
+		}
+		for _, node := range r.Perm(nodes)[:choices] {
+			i.arc(job, jobs+node, 1, r.Int64N(costs))
+		}
+	}
+	if choices > 0 {
+		room++
+	}
+	for node := range nodes {
+		i.arc(jobs+node, sink, room, 0)
+	}
+	i.supply[sink] = -int64(jobs)
+	return i
+}
+
+// shapes is an instance of jobs of a few shapes on nodes that all differ: jobs of one shape cost the same everywhere.
+// It is returned as one node for each job, and as a transport with a row for each job.
+func shapes(r *rand.Rand, jobs, kinds, nodes int, costs int64) (*instance, *mincost.Transport) {
+	cost := make([]int64, kinds*nodes)
+	for cell := range cost {
+		cost[cell] = r.Int64N(costs)
+	}
+	i := &instance{supply: make([]int64, jobs+nodes+1)}
+	t := &mincost.Transport{Count: make([]int64, jobs), Room: make([]int64, nodes), Cost: make([]int64, 0, jobs*nodes)}
+	for job := range jobs {
+		i.supply[job], t.Count[job] = 1, 1
+		kind := r.IntN(kinds)
+		for node, c := range cost[kind*nodes : (kind+1)*nodes] {
+			i.arc(job, jobs+node, 1, c)
+			t.Cost = append(t.Cost, c)
+		}
+	}
+	room := int64((jobs+nodes-1)/nodes) + 1
+	for node := range nodes {
+		i.arc(jobs+node, jobs+nodes, room, 0)
+		t.Room[node] = room
+	}
+	i.supply[jobs+nodes] = -int64(jobs)
+	return i, t
+}
+
+// pods is a transport of pods of a few shapes on nodes that all differ, with room for a fifth more.
+func pods(r *rand.Rand, pods, kinds, nodes int, costs int64) *mincost.Transport {
+	t := &mincost.Transport{Count: make([]int64, kinds), Room: make([]int64, nodes), Cost: make([]int64, kinds*nodes)}
+	for range pods {
+		t.Count[r.IntN(kinds)]++
+	}
+	for node := range t.Room {
+		t.Room[node] = int64(pods*6/5/nodes) + r.Int64N(3)
+	}
+	for cell := range t.Cost {
+		t.Cost[cell] = r.Int64N(costs)
+	}
+	return t
+}
+
+// general is any network: connected or not, with supplies that it can carry or not, parallel arcs, arcs from a node to
+// itself, and sometimes negative costs and arcs without a limit.
+func general(r *rand.Rand) *instance {
+	nodes := 2 + r.IntN(40)
+	i := &instance{supply: make([]int64, nodes)}
+	for range r.IntN(1 + nodes/2) {
+		from, to, units := r.IntN(nodes), r.IntN(nodes), r.Int64N(10)
+		i.supply[from] += units
+		i.supply[to] -= units
+	}
+	span := []int64{1, 2, 100, 1 << 30}[r.IntN(4)]
+	least := int64(0)
+	if r.IntN(2) == 0 {
+		least = -span / 4
+	}
+	unlimited := r.IntN(3) == 0 && least == 0
+	for range r.IntN(nodes * 6) {
+		capacity := r.Int64N(20)
+		if unlimited && r.IntN(3) == 0 {
+			capacity = mincost.Unlimited
+		}
+		i.arc(r.IntN(nodes), r.IntN(nodes), capacity, least+r.Int64N(span+1))
+	}
+	return i
+}
