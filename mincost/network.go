@@ -12,7 +12,7 @@ const Unlimited = math.MaxInt64
 // What keeps sums within int64: of supplies and limited capacities, and of costs along a path that visits no node twice.
 const (
 	maxFlow = 1 << 60
-	maxPath = 1 << 59
+	maxPath = 1 << 60
 
 	maxNodes = 1 << 26
 	maxArcs  = 1 << 30
@@ -26,6 +26,11 @@ type Network struct {
 	head     []int32
 	cost     []int64
 	capacity []int64
+
+	// What check would otherwise have to look at every arc for.
+	out, in []int64 // by node: the dearest arc that leaves it, and that enters it, or more
+	limited float64 // capacities that are not unlimited, added up roughly
+	units   int     // counts changes of supplies, capacities and arcs
 }
 
 // NewNetwork returns a network of nodes 0 to nodes−1 without supplies and without arcs. It panics if there are fewer than
@@ -34,7 +39,7 @@ func NewNetwork(nodes int) *Network {
 	if nodes < 0 || nodes > maxNodes {
 		panic(fmt.Sprintf("mincost: a network of %d nodes", nodes))
 	}
-	return &Network{supply: make([]int64, nodes)}
+	return &Network{supply: make([]int64, nodes), out: make([]int64, nodes), in: make([]int64, nodes)}
 }
 
 // Grow makes room for so many arcs more, which spares copies.
@@ -60,57 +65,100 @@ func (n *Network) AddArc(from, to int, capacity, cost int64) int {
 	n.head = append(n.head, int32(to))
 	n.cost = append(n.cost, cost)
 	n.capacity = append(n.capacity, capacity)
+	n.dearer(len(n.tail)-1, cost)
+	n.limited += weight(capacity)
+	n.units++
 	return len(n.tail) - 1
 }
 
 // SetSupply says how many units enter the network at a node; those that leave it are negative.
-func (n *Network) SetSupply(node int, units int64) { n.supply[node] = units }
-
-// SetCost changes what an arc costs per unit.
-func (n *Network) SetCost(arc int, cost int64) { n.cost[arc] = cost }
-
-// SetCapacity changes how many units an arc can carry; an arc of capacity 0 is as good as removed.
-func (n *Network) SetCapacity(arc int, units int64) { n.capacity[arc] = units }
-
-// check refuses what could overflow, and returns a bound of what any path costs that visits no node twice.
-func (n *Network) check() (longest int64, err error) {
-	if err := n.checkUnits(); err != nil {
-		return 0, err
+func (n *Network) SetSupply(node int, units int64) {
+	if n.supply[node] != units {
+		n.supply[node] = units
+		n.units++
 	}
-	out, in := make([]int64, len(n.supply)), make([]int64, len(n.supply))
-	for arc, cost := range n.cost {
-		if cost < -maxPath || cost > maxPath {
-			return 0, fmt.Errorf("checking a network: arc %d costs %d: want at most %d either way", arc, cost, int64(maxPath))
-		}
-		if cost < 0 {
-			cost = -cost
-		}
-		tail, head := n.tail[arc], n.head[arc]
-		out[tail], in[head] = max(out[tail], cost), max(in[head], cost)
-	}
-	// A path touches a node with two arcs at most, so it costs at most twice the sum over nodes of the dearest arc that
-	// leaves each; and twice that of the dearest that enters.
-	longest = min(sumUpTo(out, maxPath), sumUpTo(in, maxPath))
-	if longest >= maxPath {
-		return 0, errors.New("checking a network: the costs of a path may overflow: scale costs down")
-	}
-	return 2 * longest, nil
 }
 
-// checkUnits refuses supplies and capacities that are wrong or could overflow.
-func (n *Network) checkUnits() error {
+// SetCost changes what an arc costs per unit.
+func (n *Network) SetCost(arc int, cost int64) {
+	if n.cost[arc] != cost {
+		n.cost[arc] = cost
+		n.dearer(arc, cost)
+	}
+}
+
+// SetCapacity changes how many units an arc can carry; an arc of capacity 0 is as good as removed.
+func (n *Network) SetCapacity(arc int, units int64) {
+	if n.capacity[arc] != units {
+		n.limited += weight(units) - weight(n.capacity[arc])
+		n.capacity[arc] = units
+		n.units++
+	}
+}
+
+// dearer notes the cost of an arc at its ends.
+func (n *Network) dearer(arc int, cost int64) {
+	tail, head := n.tail[arc], n.head[arc]
+	cost = absolute(cost)
+	n.out[tail], n.in[head] = max(n.out[tail], cost), max(n.in[head], cost)
+}
+
+func absolute(cost int64) int64 {
+	if cost < 0 {
+		return max(-cost, -(cost + 1)) // −MinInt64 is none
+	}
+	return cost
+}
+
+// weight is what a capacity adds to those that are limited: much, if it makes no sense.
+func weight(capacity int64) float64 {
+	switch {
+	case capacity == Unlimited:
+		return 0
+	case capacity < 0 || capacity > maxFlow:
+		return maxFlow
+	default:
+		return float64(capacity)
+	}
+}
+
+// check refuses what makes no sense or could overflow, and returns a bound of what any path costs that visits no node
+// twice. It looks at all arcs only where what has been noted of them does not rule that out.
+func (n *Network) check() (longest int64, err error) {
 	total, balance := int64(0), int64(0)
 	for node, units := range n.supply {
 		if units < -maxFlow || units > maxFlow || total > maxFlow {
-			return fmt.Errorf("checking a network: the supply of node %d is %d: want at most %d of all together", node, units, int64(maxFlow))
+			return 0, fmt.Errorf("checking a network: the supply of node %d is %d: want at most %d of all together", node, units, int64(maxFlow))
 		}
 		balance += units
 		total += max(units, -units)
 	}
 	if balance != 0 {
-		return fmt.Errorf("checking a network: %w: supplies add up to %d, not to 0", ErrInfeasible, balance)
+		return 0, fmt.Errorf("checking a network: %w: supplies add up to %d, not to 0", ErrInfeasible, balance)
 	}
+	if float64(total)+n.limited > maxFlow/2 {
+		if err := n.checkCapacities(total); err != nil {
+			return 0, err
+		}
+	}
+	longest = n.longest()
+	if longest >= maxPath {
+		if err := n.checkCosts(); err != nil {
+			return 0, err
+		}
+		longest = n.longest()
+	}
+	if longest >= maxPath {
+		return 0, errors.New("checking a network: the costs of a path may overflow: scale costs down")
+	}
+	return longest, nil
+}
+
+// checkCapacities adds up all capacities exactly.
+func (n *Network) checkCapacities(total int64) error {
+	n.limited = 0
 	for arc, units := range n.capacity {
+		n.limited += weight(units)
 		if units == Unlimited {
 			continue
 		}
@@ -124,10 +172,29 @@ func (n *Network) checkUnits() error {
 	return nil
 }
 
+// checkCosts finds the dearest arcs of each node as they are now.
+func (n *Network) checkCosts() error {
+	clear(n.out)
+	clear(n.in)
+	for arc, cost := range n.cost {
+		if absolute(cost) > maxPath {
+			return fmt.Errorf("checking a network: arc %d costs %d: want at most %d either way", arc, cost, int64(maxPath))
+		}
+		n.dearer(arc, cost)
+	}
+	return nil
+}
+
+// longest bounds the cost of a path that visits no node twice. It touches a node with two arcs at most, so it costs at most
+// twice the sum over nodes of the dearest arc that leaves each; and twice that of the dearest that enters.
+func (n *Network) longest() int64 {
+	return 2 * min(sumUpTo(n.out, maxPath/2), sumUpTo(n.in, maxPath/2))
+}
+
 // sumUpTo adds up what is not negative, and stops where a limit is reached.
 func sumUpTo(values []int64, limit int64) (sum int64) {
 	for _, v := range values {
-		if sum += v; sum >= limit {
+		if sum += min(v, limit); sum >= limit {
 			return limit
 		}
 	}

@@ -10,8 +10,12 @@ type candidate struct {
 	arc        int32
 }
 
-// perNode is how many arcs that leave a node become candidates in one pass over the network.
-const perNode = 4
+// perNode is how many arcs of a run become candidates in one pass over the network. Runs are cut to a length of at least
+// shortRun, and otherwise so that there are about as many as nodes: a pass then finds arcs for all parts of the tree.
+const (
+	perNode  = 4
+	shortRun = 16
+)
 
 // leastBlock is the least number of candidates that are compared before the best of them is taken.
 const leastBlock = 32
@@ -22,8 +26,12 @@ const leastBlock = 32
 type candidates struct {
 	list   []candidate
 	scan   int // where the next search begins
-	ranked [perNode][]int32
+	runs   []run
+	ranked [perNode][]int32 // scratch: arcs by rank
 }
+
+// A run is a range of arcs that leave one node and stand one after the other.
+type run struct{ from, end int32 }
 
 // search returns the number of the candidate that saves most per unit of the first block that has any, or none.
 func (s *Solver) search() int32 {
@@ -70,18 +78,12 @@ func (s *Solver) collect(begin bool) bool {
 	for i := range c.ranked {
 		c.ranked[i] = c.ranked[i][:0]
 	}
-	tails := s.network.tail[:len(s.state)]
-	for from := 0; from < len(tails); {
-		end := from + 1
-		for end < len(tails) && tails[end] == tails[from] {
-			end++
-		}
+	for _, r := range c.runs {
 		if begin {
-			s.cheapest(from, end)
+			s.cheapest(r)
 		} else {
-			s.saving(from, end)
+			s.saving(r)
 		}
-		from = end
 	}
 	before := len(c.list)
 	for _, rank := range c.ranked {
@@ -94,30 +96,47 @@ func (s *Solver) collect(begin bool) bool {
 	return len(c.list) > before
 }
 
-// saving ranks the arcs of a range, all of one tail, by what they would save.
-func (s *Solver) saving(from, end int) {
-	n, price := s.network, s.price
-	state := s.state[from:end]
-	cost, heads := n.cost[from:end][:len(state)], n.head[from:end][:len(state)]
-	here := price[n.tail[from]]
-	var r ranking
-	for i, st := range state {
-		if reduced := int64(st) * (cost[i] + here - price[heads[i]]); reduced < r.bar {
-			r.enter(int32(from+i), reduced)
-		}
+// cut divides the arcs into runs, those that are new since the last time.
+func (c *candidates) cut(n *Network) {
+	from := 0
+	if len(c.runs) > 0 {
+		from = int(c.runs[len(c.runs)-1].end)
 	}
-	s.candidates.rank(&r)
+	longest := max(shortRun, n.Arcs()/(n.Nodes()+1))
+	for from < n.Arcs() {
+		end := from + 1
+		for end < n.Arcs() && end-from < longest && n.tail[end] == n.tail[from] {
+			end++
+		}
+		c.runs = append(c.runs, run{int32(from), int32(end)})
+		from = end
+	}
 }
 
-// cheapest ranks the empty arcs of a range by what they cost.
-func (s *Solver) cheapest(from, end int) {
-	r := ranking{bar: math.MaxInt64}
-	for arc := from; arc < end; arc++ {
-		if s.state[arc] == empty && s.network.cost[arc] < r.bar {
-			r.enter(int32(arc), s.network.cost[arc])
+// saving ranks the arcs of a run by what they would save.
+func (s *Solver) saving(r run) {
+	n, price := s.network, s.price
+	state := s.state[r.from:r.end]
+	cost, heads := n.cost[r.from:r.end][:len(state)], n.head[r.from:r.end][:len(state)]
+	here := price[n.tail[r.from]]
+	var best ranking
+	for i, st := range state {
+		if reduced := int64(st) * (cost[i] + here - price[heads[i]]); reduced < best.bar {
+			best.enter(r.from+int32(i), reduced)
 		}
 	}
-	s.candidates.rank(&r)
+	s.candidates.rank(&best)
+}
+
+// cheapest ranks the empty arcs of a run by what they cost.
+func (s *Solver) cheapest(r run) {
+	best := ranking{bar: math.MaxInt64}
+	for arc := r.from; arc < r.end; arc++ {
+		if s.state[arc] == empty && s.network.cost[arc] < best.bar {
+			best.enter(arc, s.network.cost[arc])
+		}
+	}
+	s.candidates.rank(&best)
 }
 
 // rank lists arcs with those of other nodes that have the same rank.
@@ -154,6 +173,14 @@ func (s *Solver) candidate(arc int32) candidate {
 		return candidate{cost: -n.cost[arc], tail: n.head[arc], head: n.tail[arc], arc: arc}
 	}
 	return candidate{cost: n.cost[arc], tail: n.tail[arc], head: n.head[arc], arc: arc}
+}
+
+// refresh turns all candidates as their arcs are now.
+func (s *Solver) refresh() {
+	list := s.candidates.list
+	for i := range list {
+		list[i] = s.candidate(list[i].arc)
+	}
 }
 
 // shuffle puts candidates in an order without a pattern, always the same for as many. Pivots from blocks of neighbours

@@ -2,27 +2,33 @@ package mincost
 
 // repair makes the spanning tree a strongly feasible basis of the network as it is now, whatever was changed: what tree
 // arcs carry follows from supplies and from the arcs at capacity, and where that is more or less than an arc can, the arc
-// leaves the tree and what hung there hangs at the root, by an artificial arc that carries the rest. Prices follow from
-// the costs.
+// leaves the tree and what hung there hangs at the root, by an artificial arc that carries the rest.
 func (s *Solver) repair() {
-	order := s.order()
+	t := s.tree
+	s.sort()
 	excess := s.excess()
-	for i := len(order) - 1; i > 0; i-- {
-		s.settle(order[i], excess)
+	for i := len(s.order) - 1; i > 0; i-- {
+		s.settle(s.order[i], excess)
 	}
-	s.reprice(order)
+	for i := range t {
+		t[i].size = 1
+	}
+	// What hangs at the root now hung further down in this order: parents still come before children.
+	for i := len(s.order) - 1; i > 0; i-- {
+		node := s.order[i]
+		t[t[node].parent].size += t[node].size
+	}
 }
 
-// order lists all nodes, parents before children.
-func (s *Solver) order() []int32 {
-	order := append(s.stack[:0], s.tree.root())
+// sort lists all nodes, parents before children.
+func (s *Solver) sort() {
+	order := append(s.order[:0], s.tree.root())
 	for i := 0; i < len(order); i++ {
 		for child := s.tree[order[i]].child; child >= 0; child = s.tree[child].next {
 			order = append(order, child)
 		}
 	}
-	s.stack = order
-	return order
+	s.order = order
 }
 
 // excess returns what arcs outside the tree leave at each node.
@@ -48,7 +54,6 @@ func (s *Solver) excess() []int64 {
 func (s *Solver) settle(node int32, excess []int64) {
 	n, t := s.network, s.tree
 	p := &t[node]
-	p.entry = none
 	units := excess[node]
 	if p.arc >= 0 {
 		capacity := residual(n.capacity[p.arc])
@@ -65,9 +70,9 @@ func (s *Solver) settle(node int32, excess []int64) {
 		units = s.release(node, units, outward, excess)
 	}
 	if units < 0 {
-		p.arc, p.up, p.down = deficit, -units, endless
+		p.hook = hook{arc: deficit, entry: none, up: -units, down: endless}
 	} else {
-		p.arc, p.up, p.down = surplus, endless, units
+		p.hook = hook{arc: surplus, entry: none, up: endless, down: units}
 	}
 }
 
@@ -91,18 +96,12 @@ func (s *Solver) release(node int32, units int64, outward bool, excess []int64) 
 	return units - carried
 }
 
-// reprice counts the nodes below each, and sets prices so that no arc of the tree has a reduced cost. The order lists
-// parents before children, as they hang now or hung when it was made.
-func (s *Solver) reprice(order []int32) {
+// reprice sets prices so that no arc of the tree has a reduced cost.
+func (s *Solver) reprice() {
 	n, t := s.network, s.tree
-	for _, node := range order {
-		t[node].size = 1
-	}
-	for i := len(order) - 1; i > 0; i-- {
-		t[t[order[i]].parent].size += t[order[i]].size
-	}
+	s.sort()
 	s.price[t.root()] = 0
-	for _, node := range order[1:] {
+	for _, node := range s.order[1:] {
 		p := &t[node]
 		above := s.price[p.parent]
 		switch {

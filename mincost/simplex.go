@@ -4,22 +4,25 @@ import (
 	"fmt"
 )
 
-// Solver finds flows of least cost in one network by the primal network simplex method, with pivots from a block of arcs
-// at a time. It keeps its spanning tree: after changes of the network Solve starts from the tree of the last one, which for
-// few changes takes a small part of the time. Equal calls in equal order give equal flows.
+// Solver finds flows of least cost in one network by the primal network simplex method. It keeps its spanning tree: after
+// changes of the network Solve starts from the tree of the last one, which for few changes takes a small part of the time.
+// Equal calls in equal order give equal flows.
 //
 // A Solver is for one caller at a time.
 type Solver struct {
 	network *Network
 	tree    tree
-	price   []int64 // by node, the root's last
+	price   []int64 // by node, the root's last; only differences mean something
 	state   []int8  // by arc
 	penalty int64   // what artificial arcs cost: more than any path of the network's own
 
 	candidates candidates
 	pivots     int
-	stack      []int32
-	begun      bool // there was a solve before
+	units      int // the version of the network's supplies and capacities that the tree is of
+	solved     Flow
+	used       []int32 // arcs that carry something in the solved flow
+	order      []int32 // nodes, parents before children; scratch
+	stack      []int32 // scratch
 }
 
 // The states of arcs. As numbers they are what a reduced cost is multiplied with to see whether a change would save.
@@ -32,7 +35,7 @@ const (
 // NewSolver returns a solver of a network.
 func NewSolver(n *Network) *Solver {
 	nodes := n.Nodes()
-	s := &Solver{network: n, tree: make(tree, nodes+1), price: make([]int64, nodes+1)}
+	s := &Solver{network: n, tree: make(tree, nodes+1), price: make([]int64, nodes+1), units: -1}
 	s.tree.clear()
 	for node := range nodes {
 		s.tree.attach(int32(node), s.tree.root())
@@ -43,19 +46,12 @@ func NewSolver(n *Network) *Solver {
 // seed proposes an arc of the first tree: it hangs a node, which hung at the root, at the other end of the arc. Arcs that
 // cannot be part of a strongly feasible tree are repaired.
 func (s *Solver) seed(node, arc int) {
+	s.extend()
 	parent := s.network.tail[arc] + s.network.head[arc] - int32(node)
 	s.tree.detach(int32(node))
 	s.tree.attach(int32(node), parent)
 	s.tree[node].arc = int32(arc)
-	s.extend()
 	s.state[arc] = inTree
-}
-
-// extend gives a state to arcs that are new.
-func (s *Solver) extend() {
-	for len(s.state) < s.network.Arcs() {
-		s.state = append(s.state, empty)
-	}
 }
 
 // patience is how many pivots are done before stop is asked again.
@@ -64,24 +60,45 @@ const patience = 64
 // Solve finds a flow of least cost. The network must supply as much as it demands.
 //
 // From time to time stop is asked whether to give up, which is ErrStopped; the next Solve goes on from there. It may be
-// nil.
+// nil. The flow is the solver's: it is good until the next Solve.
 func (s *Solver) Solve(stop func() bool) (*Flow, error) {
 	if err := s.run(stop); err != nil {
 		return nil, fmt.Errorf("solving a minimum-cost flow: %w", err)
 	}
-	f := &Flow{Units: s.units(), Price: make([]int64, s.network.Nodes()), Pivots: s.pivots}
+	s.carry()
+	f := &s.solved
+	f.Price = append(f.Price[:0], s.price[:s.network.Nodes()]...)
+	root := s.price[s.tree.root()]
 	for node := range f.Price {
-		f.Price[node] = s.price[node] - s.price[s.tree.root()]
+		f.Price[node] -= root
 	}
+	f.Pivots = s.pivots
 	var err error
-	f.Cost, err = costOf(s.network, f.Units)
-	return f, err
+	if f.Cost, err = costOf(s.network, f.Units, s.used); err != nil {
+		return nil, fmt.Errorf("solving a minimum-cost flow: %w", err)
+	}
+	return f, nil
 }
 
 // run makes the tree optimal.
 func (s *Solver) run(stop func() bool) error {
-	if err := s.begin(); err != nil {
+	longest, err := s.network.check()
+	if err != nil {
 		return err
+	}
+	s.penalty, s.pivots = longest+1, 0
+	first := len(s.candidates.runs) == 0
+	s.extend()
+	s.candidates.cut(s.network)
+	if s.units != s.network.units {
+		s.units = s.network.units
+		s.repair()
+	}
+	s.reprice()
+	if first {
+		s.collect(true)
+	} else {
+		s.refresh()
 	}
 	if err := s.improve(stop); err != nil {
 		return err
@@ -92,22 +109,12 @@ func (s *Solver) run(stop func() bool) error {
 	return nil
 }
 
-// begin makes the last tree one of the network as it is now.
-func (s *Solver) begin() error {
-	longest, err := s.network.check()
-	if err != nil {
-		return err
+// extend makes room for arcs that are new.
+func (s *Solver) extend() {
+	arcs := s.network.Arcs()
+	for len(s.state) < arcs {
+		s.state = append(s.state, empty)
 	}
-	s.penalty = longest + 1
-	s.extend()
-	s.repair()
-	s.candidates.list = s.candidates.list[:0]
-	s.pivots = 0
-	if !s.begun {
-		s.begun = true
-		s.collect(true)
-	}
-	return nil
 }
 
 // improve pivots until nothing can be saved.
@@ -222,23 +229,34 @@ func (s *Solver) feasible() bool {
 	return true
 }
 
-// units returns what each arc carries.
-func (s *Solver) units() []int64 {
-	n := s.network
-	units := make([]int64, n.Arcs())
+// carry writes down what each arc carries.
+func (s *Solver) carry() {
+	n, f := s.network, &s.solved
+	for _, arc := range s.used {
+		f.Units[arc] = 0
+	}
+	s.used = s.used[:0]
+	if missing := n.Arcs() - len(f.Units); missing > 0 {
+		f.Units = append(f.Units, make([]int64, missing)...)
+	}
+	note := func(arc int32, units int64) {
+		if units > 0 {
+			f.Units[arc] = units
+			s.used = append(s.used, arc)
+		}
+	}
 	for arc, st := range s.state {
 		if st == atCapacity {
-			units[arc] = n.capacity[arc]
+			note(int32(arc), n.capacity[arc])
 		}
 	}
 	for node := range n.supply {
 		switch p := &s.tree[node]; {
 		case p.arc < 0:
 		case n.tail[p.arc] == int32(node):
-			units[p.arc] = p.down
+			note(p.arc, p.down)
 		default:
-			units[p.arc] = p.up
+			note(p.arc, p.up)
 		}
 	}
-	return units
 }

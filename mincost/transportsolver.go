@@ -12,7 +12,7 @@ type TransportSolver struct {
 	solver     *Solver
 	network    *Network
 	arcs       []int32 // by cell: its arc, none if it never had one
-	shut       int     // the first arc from a column to the sink, and of those from rows that stay alone
+	cells      []int32 // by arc: its cell, none if it leads to the sink
 }
 
 // Solve solves a transport: most units placed first if t.Alone is nil, and then least cost. When stop, which may be nil,
@@ -48,7 +48,8 @@ func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, erro
 	return greedy, nil
 }
 
-// build makes the network: rows, columns, and a sink that columns and units left alone lead to.
+// build makes the network: rows, columns, and a sink that columns and units left alone lead to. Arcs to the sink come
+// first: that of a column has its number, and that of a row stands after those of all columns.
 func (s *TransportSolver) build(rows, cols, cells int) {
 	s.rows, s.cols = rows, cols
 	s.network = NewNetwork(rows + cols + 1)
@@ -59,12 +60,15 @@ func (s *TransportSolver) build(rows, cols, cells int) {
 	}
 	sink := rows + cols
 	s.solver = NewSolver(s.network)
-	s.shut = s.network.Arcs()
+	s.cells = make([]int32, 0, cells+rows+cols)
 	for col := range cols {
 		s.solver.seed(rows+col, s.network.AddArc(rows+col, sink, 0, 0))
 	}
 	for row := range rows {
 		s.solver.seed(row, s.network.AddArc(row, sink, Unlimited, 0))
+	}
+	for range s.network.Arcs() {
+		s.cells = append(s.cells, none)
 	}
 }
 
@@ -82,16 +86,17 @@ func (s *TransportSolver) update(t *Transport, alone []int64, units int64) {
 			n.SetCapacity(int(arc), t.limit(cell))
 		default:
 			s.arcs[cell] = int32(n.AddArc(cell/s.cols, s.rows+cell%s.cols, t.limit(cell), cost))
+			s.cells = append(s.cells, int32(cell))
 		}
 	}
 	for col, room := range t.Room {
 		if room > units { // never full, so it has no price
 			room = Unlimited
 		}
-		n.SetCapacity(s.shut+col, room)
+		n.SetCapacity(col, room)
 	}
 	for row, cost := range alone {
-		n.SetCost(s.shut+s.cols+row, cost)
+		n.SetCost(s.cols+row, cost)
 		n.SetSupply(row, t.Count[row])
 	}
 	n.SetSupply(sink, -units)
@@ -100,12 +105,13 @@ func (s *TransportSolver) update(t *Transport, alone []int64, units int64) {
 // shipment reads the solver's present flow.
 func (s *TransportSolver) shipment(t *Transport, alone []int64) *Shipment {
 	shipment := newShipment(t, alone)
-	flow := s.solver.units()
-	for cell, arc := range s.arcs {
-		if arc >= 0 && flow[arc] > 0 {
-			shipment.add(t, cell, flow[arc])
+	s.solver.carry()
+	for _, arc := range s.solver.used {
+		if cell := s.cells[arc]; cell >= 0 {
+			shipment.add(t, int(cell), s.solver.solved.Units[arc])
 		}
 	}
+	shipment.sort()
 	return shipment
 }
 
