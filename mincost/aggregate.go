@@ -23,12 +23,16 @@ type Classes struct {
 
 // Aggregate finds the classes of a transport. The transport must not be changed while they are used.
 func Aggregate(t *Transport) (*Classes, error) {
-	if _, err := t.check(); err != nil {
+	span, err := t.check()
+	if err != nil {
 		return nil, err
 	}
 	c := &Classes{original: t}
-	c.rows = group(len(t.Count), t.rowKey(), t.sameRows)
+	c.rows = group(len(t.Count), t.rowKey, t.sameRows)
 	c.between = t.mergeRows(c.rows)
+	if t.Alone == nil {
+		c.between.most = max(t.most, t.placingFirst(span)) // the certificate of the original has to know it
+	}
 	c.cols = group(len(t.Room), c.between.colKeys(), c.between.sameCols)
 	c.Transport = c.between.mergeCols(c.cols)
 	return c, nil
@@ -70,13 +74,17 @@ func mix(hash uint64, v int64) uint64 {
 	return hash ^ hash>>29
 }
 
-func (t *Transport) rowKey() func(row int) uint64 {
-	return func(row int) (hash uint64) {
-		for _, cost := range t.Cost[row*len(t.Room) : (row+1)*len(t.Room)] {
-			hash = mix(hash, cost)
-		}
-		return hash
+// rowKey hashes the costs of a row, in four sums that do not wait for each other.
+func (t *Transport) rowKey(row int) uint64 {
+	costs := t.Cost[row*len(t.Room) : (row+1)*len(t.Room)]
+	var a, b, c, d uint64
+	for ; len(costs) >= 4; costs = costs[4:] {
+		a, b, c, d = mix(a, costs[0]), mix(b, costs[1]), mix(c, costs[2]), mix(d, costs[3])
 	}
+	for _, cost := range costs {
+		a = mix(a, cost)
+	}
+	return mix(mix(mix(a, int64(b)), int64(c)), int64(d))
 }
 
 // colKeys hashes all columns in one pass in the order of the costs.
@@ -94,6 +102,9 @@ func (t *Transport) sameRows(a, b int) bool {
 	cols := len(t.Room)
 	if t.Alone != nil && t.Alone[a] != t.Alone[b] || !slices.Equal(t.Cost[a*cols:(a+1)*cols], t.Cost[b*cols:(b+1)*cols]) {
 		return false
+	}
+	if t.Limit == nil {
+		return true
 	}
 	for col := range cols {
 		if limit := t.limit(a*cols + col); limit != t.limit(b*cols+col) || limit != Unlimited && t.Count[a] != t.Count[b] {
@@ -117,14 +128,10 @@ func (t *Transport) sameCols(a, b int) bool {
 	return true
 }
 
-// mergeRows returns a transport with a row for each group. What placing most units first costs is that of the original,
-// whose certificate has to know it.
+// mergeRows returns a transport with a row for each group.
 func (t *Transport) mergeRows(g groups) *Transport {
 	cols := len(t.Room)
 	merged := &Transport{Count: make([]int64, len(g.members)), Room: t.Room, Cost: make([]int64, 0, len(g.members)*cols)}
-	if t.Alone == nil {
-		merged.most = max(t.most, t.placingFirst())
-	}
 	for i, rows := range g.members {
 		first := rows[0]
 		merged.Cost = append(merged.Cost, t.Cost[first*cols:(first+1)*cols]...)

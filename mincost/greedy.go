@@ -5,10 +5,11 @@ import "container/heap"
 // Greedy places units row by row, each where it is cheapest of what is left. It is always feasible and takes little
 // longer than reading the costs, which makes it what is left when there is no time.
 func Greedy(t *Transport) (*Shipment, error) {
-	if _, err := t.check(); err != nil {
+	span, err := t.check()
+	if err != nil {
 		return nil, err
 	}
-	return t.greedy(t.penalties()), nil
+	return t.greedy(t.penalties(span)), nil
 }
 
 func (t *Transport) greedy(alone []int64) *Shipment {

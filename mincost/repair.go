@@ -4,8 +4,8 @@ package mincost
 // arcs carry follows from supplies and from the arcs at capacity, and where that is more or less than an arc can, the arc
 // leaves the tree and what hung there hangs at the root, by an artificial arc that carries the rest.
 func (s *Solver) repair() {
-	t := s.tree
-	s.sort()
+	t := s.tree.place
+	s.order = s.tree.sorted(s.order)
 	excess := s.excess()
 	for i := len(s.order) - 1; i > 0; i-- {
 		s.settle(s.order[i], excess)
@@ -20,21 +20,10 @@ func (s *Solver) repair() {
 	}
 }
 
-// sort lists all nodes, parents before children.
-func (s *Solver) sort() {
-	order := append(s.order[:0], s.tree.root())
-	for i := 0; i < len(order); i++ {
-		for child := s.tree[order[i]].child; child >= 0; child = s.tree[child].next {
-			order = append(order, child)
-		}
-	}
-	s.order = order
-}
-
 // excess returns what arcs outside the tree leave at each node.
 func (s *Solver) excess() []int64 {
 	n := s.network
-	excess := make([]int64, len(s.tree))
+	excess := make([]int64, len(s.price))
 	copy(excess, n.supply)
 	for arc, st := range s.state {
 		if st != atCapacity {
@@ -52,8 +41,8 @@ func (s *Solver) excess() []int64 {
 
 // settle sends the excess of a node, to which its children have added theirs, to its parent.
 func (s *Solver) settle(node int32, excess []int64) {
-	n, t := s.network, s.tree
-	p := &t[node]
+	n := s.network
+	p := &s.tree.place[node]
 	units := excess[node]
 	if p.arc >= 0 {
 		capacity := residual(n.capacity[p.arc])
@@ -79,10 +68,9 @@ func (s *Solver) settle(node int32, excess []int64) {
 // release takes the arc between a node and its parent out of the tree, full or empty, whichever is nearer to what it
 // should carry, and hangs the node at the root. It returns how many units that leaves for the node's next arc.
 func (s *Solver) release(node int32, units int64, outward bool, excess []int64) (rest int64) {
-	t := s.tree
-	arc, parent := t[node].arc, t[node].parent
-	t.detach(node)
-	t.attach(node, t.root())
+	arc, parent := s.tree.place[node].arc, s.tree.place[node].parent
+	s.tree.detach(node)
+	s.tree.attach(node, s.tree.root())
 	s.state[arc] = empty
 	if outward == (units < 0) || units == 0 {
 		return units
@@ -98,9 +86,9 @@ func (s *Solver) release(node int32, units int64, outward bool, excess []int64) 
 
 // reprice sets prices so that no arc of the tree has a reduced cost.
 func (s *Solver) reprice() {
-	n, t := s.network, s.tree
-	s.sort()
-	s.price[t.root()] = 0
+	n, t := s.network, s.tree.place
+	s.order = s.tree.sorted(s.order)
+	s.price[s.tree.root()] = 0
 	for _, node := range s.order[1:] {
 		p := &t[node]
 		above := s.price[p.parent]

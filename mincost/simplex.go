@@ -35,12 +35,7 @@ const (
 // NewSolver returns a solver of a network.
 func NewSolver(n *Network) *Solver {
 	nodes := n.Nodes()
-	s := &Solver{network: n, tree: make(tree, nodes+1), price: make([]int64, nodes+1), units: -1}
-	s.tree.clear()
-	for node := range nodes {
-		s.tree.attach(int32(node), s.tree.root())
-	}
-	return s
+	return &Solver{network: n, tree: newTree(nodes), price: make([]int64, nodes+1), units: -1}
 }
 
 // seed proposes an arc of the first tree: it hangs a node, which hung at the root, at the other end of the arc. Arcs that
@@ -50,7 +45,7 @@ func (s *Solver) seed(node, arc int) {
 	parent := s.network.tail[arc] + s.network.head[arc] - int32(node)
 	s.tree.detach(int32(node))
 	s.tree.attach(int32(node), parent)
-	s.tree[node].arc = int32(arc)
+	s.tree.place[node].arc = int32(arc)
 	s.state[arc] = inTree
 }
 
@@ -138,12 +133,12 @@ func (s *Solver) improve(stop func() bool) error {
 // allows no more. Of several it is the last one on the way round from the top of the cycle: that keeps the tree strongly
 // feasible. It returns false if the cycle has no limit.
 func (s *Solver) pivot(entry int32) bool {
-	n, t := s.network, s.tree
+	n, t := s.network, s.tree.place
 	// The cycle runs from its top down to from, over the arc to to, and up again.
 	e := &s.candidates.list[entry]
 	arc, from, to := e.arc, e.tail, e.head
 	capacity := residual(n.capacity[arc])
-	top := t.meet(from, to)
+	top := s.tree.meet(from, to)
 	units, cut, inside, outside := capacity, int32(none), from, to
 	for at := from; at != top; at = t[at].parent {
 		if t[at].down < units {
@@ -180,10 +175,10 @@ func (s *Solver) pivot(entry int32) bool {
 // exchange takes a candidate into the tree, between a node inside what the cut makes loose and one outside. On the way
 // from the tail of the cycle to its head it carries units more than it did, and can carry rest more.
 func (s *Solver) exchange(entry, cut, top, inside, outside int32, units, rest int64) {
-	t, list := s.tree, s.candidates.list
-	if old := t[cut].arc; old >= 0 {
+	list := s.candidates.list
+	if old := s.tree.place[cut].arc; old >= 0 {
 		s.state[old] = s.bound(cut)
-		if at := t[cut].entry; at >= 0 {
+		if at := s.tree.place[cut].entry; at >= 0 {
 			list[at] = s.candidate(old)
 		}
 	}
@@ -194,13 +189,13 @@ func (s *Solver) exchange(entry, cut, top, inside, outside int32, units, rest in
 	if e.tail != inside {
 		up, down, by = down, up, -by
 	}
-	t.rehang(cut, top, inside, outside, hook{arc: e.arc, entry: entry, up: up, down: down})
-	s.stack = t.shift(inside, by, s.price, s.stack)
+	s.tree.rehang(cut, top, inside, outside, hook{arc: e.arc, entry: entry, up: up, down: down})
+	s.stack = s.tree.shift(inside, by, s.price, s.stack)
 }
 
 // bound returns the state that the arc above a node leaves the tree in.
 func (s *Solver) bound(node int32) int8 {
-	p := &s.tree[node]
+	p := &s.tree.place[node]
 	carried := p.down // of an arc to the parent
 	if s.network.tail[p.arc] != node {
 		carried = p.up
@@ -221,8 +216,8 @@ func residual(capacity int64) int64 {
 
 // feasible says whether the arcs of the network carry everything, and artificial ones nothing.
 func (s *Solver) feasible() bool {
-	for i := range s.tree {
-		if p := &s.tree[i]; p.arc == surplus && p.down > 0 || p.arc == deficit && p.up > 0 {
+	for i := range s.tree.place {
+		if p := &s.tree.place[i]; p.arc == surplus && p.down > 0 || p.arc == deficit && p.up > 0 {
 			return false
 		}
 	}
@@ -251,7 +246,7 @@ func (s *Solver) carry() {
 		}
 	}
 	for node := range n.supply {
-		switch p := &s.tree[node]; {
+		switch p := &s.tree.place[node]; {
 		case p.arc < 0:
 		case n.tail[p.arc] == int32(node):
 			note(p.arc, p.down)

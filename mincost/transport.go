@@ -60,52 +60,58 @@ func SolveTransport(t *Transport, stop func() bool) (*Shipment, error) {
 	return classes.Expand(shipment), nil
 }
 
-// check refuses sizes and numbers that make no sense, or could overflow, and returns how many units there are.
-func (t *Transport) check() (units int64, err error) {
+// span is what has to be known of a transport before it is solved.
+type span struct {
+	units       int64 // of all rows
+	least, most int64 // costs: at most and at least 0
+}
+
+// check refuses sizes and numbers that make no sense, or could overflow.
+func (t *Transport) check() (span, error) {
+	var s span
 	rows, cols := len(t.Count), len(t.Room)
-	if rows > maxNodes/4 || cols > maxNodes/4 || len(t.Cost) != rows*cols || t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
-		return 0, fmt.Errorf("checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone", rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
+	if rows > maxNodes/4 || cols > maxNodes/4 || rows*cols > maxArcs/2 || len(t.Cost) != rows*cols || t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
+		return s, fmt.Errorf("checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone", rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
 	}
 	for row, count := range t.Count {
-		if count < 0 || count > maxUnits-units {
-			return 0, fmt.Errorf("checking a transport: row %d has %d units: want at most %d of all rows together", row, count, int64(maxUnits))
+		if count < 0 || count > maxUnits-s.units {
+			return s, fmt.Errorf("checking a transport: row %d has %d units: want at most %d of all rows together", row, count, int64(maxUnits))
 		}
-		units += count
+		s.units += count
 	}
 	for col, room := range t.Room {
 		if room < 0 {
-			return 0, fmt.Errorf("checking a transport: column %d has room for %d", col, room)
+			return s, fmt.Errorf("checking a transport: column %d has room for %d", col, room)
 		}
 	}
-	most := int64(MaxCost)
-	if units > 0 {
-		most = min(most, math.MaxInt64/units)
-	}
-	for i, cost := range t.Cost {
-		if cost != Missing && (cost < -most || cost > most) {
-			return 0, fmt.Errorf("checking a transport: row %d in column %d costs %d: want at most %d either way, for %d units", i/cols, i%cols, cost, most, units)
-		}
-	}
-	for i, limit := range t.Limit {
+	for cell, limit := range t.Limit {
 		if limit < 0 {
-			return 0, fmt.Errorf("checking a transport: row %d has a limit of %d in column %d", i/cols, limit, i%cols)
+			return s, fmt.Errorf("checking a transport: row %d has a limit of %d in column %d", cell/cols, limit, cell%cols)
 		}
 	}
 	for row, cost := range t.Alone {
-		if cost < -MaxCost || cost > MaxCost {
-			return 0, fmt.Errorf("checking a transport: row %d costs %d where it is alone: want at most %d either way", row, cost, int64(MaxCost))
+		if absolute(cost) > MaxCost {
+			return s, fmt.Errorf("checking a transport: row %d costs %d where it is alone: want at most %d either way", row, cost, int64(MaxCost))
 		}
 	}
-	return units, nil
+	for _, cost := range t.Cost {
+		if cost != Missing {
+			s.least, s.most = min(s.least, cost), max(s.most, cost)
+		}
+	}
+	if limit := min(MaxCost, math.MaxInt64/max(s.units, 1)); s.least < -limit || s.most > limit {
+		return s, fmt.Errorf("checking a transport: costs go from %d to %d: want at most %d either way, for %d units", s.least, s.most, limit, s.units)
+	}
+	return s, nil
 }
 
 // penalties returns what units that are not placed cost, by row.
-func (t *Transport) penalties() []int64 {
+func (t *Transport) penalties(s span) []int64 {
 	if t.Alone != nil {
 		return t.Alone
 	}
 	alone := make([]int64, len(t.Count))
-	most := max(t.most, t.placingFirst())
+	most := max(t.most, t.placingFirst(s))
 	for row := range alone {
 		alone[row] = most
 	}
@@ -115,14 +121,8 @@ func (t *Transport) penalties() []int64 {
 // placingFirst returns a cost that no exchange can save that places one unit less. Such an exchange alternates between
 // rows and columns and meets none twice, so it has one edge more on one side than on the other, and at most as many on
 // each as there are rows or columns.
-func (t *Transport) placingFirst() int64 {
-	least, most := int64(0), int64(0)
-	for _, cost := range t.Cost {
-		if cost != Missing {
-			least, most = min(least, cost), max(most, cost)
-		}
-	}
-	return (most-least)*int64(min(len(t.Count), len(t.Room))+1) + 1
+func (t *Transport) placingFirst(s span) int64 {
+	return (s.most-s.least)*int64(min(len(t.Count), len(t.Room))+1) + 1
 }
 
 // limit returns how many units of a row a column may hold: Unlimited if it is no limit, because there are no more units
@@ -163,7 +163,8 @@ func (s *Shipment) penalised() float64 {
 
 // Certify checks that s is a solution of t and that no other is better: its prices prove it.
 func (s *Shipment) Certify(t *Transport) error {
-	if _, err := t.check(); err != nil {
+	span, err := t.check()
+	if err != nil {
 		return err
 	}
 	if !s.Optimal || len(s.Left) != len(t.Count) || len(s.row) != len(t.Count) || len(s.col) != len(t.Room) || len(s.alone) != len(t.Count) {
@@ -173,7 +174,7 @@ func (s *Shipment) Certify(t *Transport) error {
 	if err != nil {
 		return fmt.Errorf("certifying a shipment: %w", err)
 	}
-	least := t.placingFirst()
+	least := t.placingFirst(span)
 	for row, left := range s.Left {
 		alone, worth := s.alone[row], s.row[row]
 		if t.Alone != nil && alone != t.Alone[row] || t.Alone == nil && alone < least {

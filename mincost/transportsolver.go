@@ -19,15 +19,15 @@ type TransportSolver struct {
 // says so, it returns the best solution so far, which is not marked optimal and never worse than Greedy's; the next Solve
 // goes on from there.
 func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, error) {
-	units, err := t.check()
+	span, err := t.check()
 	if err != nil {
 		return nil, err
 	}
-	alone := t.penalties()
+	alone := t.penalties(span)
 	if s.solver == nil || s.rows != len(t.Count) || s.cols != len(t.Room) {
 		s.build(len(t.Count), len(t.Room), len(t.Cost))
 	}
-	s.update(t, alone, units)
+	s.update(t, alone, span.units)
 	err = s.solver.run(stop)
 	stopped := errors.Is(err, ErrStopped)
 	switch {

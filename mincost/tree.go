@@ -8,9 +8,6 @@ type place struct {
 	hook
 	parent int32
 	size   int32 // nodes that hang here, with this one
-	child  int32 // the first one
-	next   int32 // sibling
-	prev   int32 // sibling
 }
 
 // A hook is what a node hangs by.
@@ -38,70 +35,85 @@ const none = -1
 // endless is what unlimited arcs can carry: no sum of supplies and capacities comes near.
 const endless = 1 << 62
 
-// A tree is a spanning tree over the nodes of a network and a root above them, number len−1. It is strongly feasible: from
-// each node a unit can be pushed to the root through it. Pivots that keep it so never cycle.
-type tree []place
-
-func (t tree) root() int32 { return int32(len(t) - 1) }
-
-// clear makes all nodes single.
-func (t tree) clear() {
-	for i := range t {
-		t[i] = place{hook: hook{arc: surplus, entry: none}, parent: none, size: 1, child: none, next: none, prev: none}
-	}
+// A tree is a spanning tree over the nodes of a network and a root above them, which has the last number. It is strongly
+// feasible: from each node a unit can be pushed to the root through it. Pivots that keep it so never cycle.
+type tree struct {
+	place []place
+	kin   []kin
+	prev  []int32 // sibling
 }
 
-// attach hangs a node, with what hangs there, below a parent.
-func (t tree) attach(node, parent int32) {
-	p := &t[node]
-	first := t[parent].child
-	p.parent, p.next, p.prev = parent, first, none
-	if first >= 0 {
-		t[first].prev = node
+// kin is what it takes to visit all that hangs at a node, apart from the rest so that much of it fits a processor's cache.
+type kin struct{ child, next int32 } // the first child, and the next sibling
+
+// newTree returns a tree in which all nodes hang at the root, by artificial arcs that carry nothing.
+func newTree(nodes int) tree {
+	t := tree{place: make([]place, nodes+1), kin: make([]kin, nodes+1), prev: make([]int32, nodes+1)}
+	root := t.root()
+	t.place[root] = place{parent: none, size: int32(nodes + 1)}
+	t.kin[root] = kin{child: none, next: none}
+	for node := range root {
+		t.place[node] = place{hook: hook{arc: surplus, entry: none, up: endless}, size: 1}
+		t.kin[node].child = none
+		t.attach(node, root)
 	}
-	t[parent].child = node
+	return t
+}
+
+func (t *tree) root() int32 { return int32(len(t.place) - 1) }
+
+// attach hangs a node, with what hangs there, below a parent.
+func (t *tree) attach(node, parent int32) {
+	first := t.kin[parent].child
+	if first >= 0 {
+		t.prev[first] = node
+	}
+	t.kin[node].next, t.prev[node] = first, none
+	t.kin[parent].child = node
+	t.place[node].parent = parent
 }
 
 // detach takes a node off its parent.
-func (t tree) detach(node int32) {
-	p := &t[node]
-	if p.prev >= 0 {
-		t[p.prev].next = p.next
+func (t *tree) detach(node int32) {
+	prev, next := t.prev[node], t.kin[node].next
+	if prev >= 0 {
+		t.kin[prev].next = next
 	} else {
-		t[p.parent].child = p.next
+		t.kin[t.place[node].parent].child = next
 	}
-	if p.next >= 0 {
-		t[p.next].prev = p.prev
+	if next >= 0 {
+		t.prev[next] = prev
 	}
 }
 
 // meet returns the lowest node that both hang below.
-func (t tree) meet(a, b int32) int32 {
+func (t *tree) meet(a, b int32) int32 {
+	place := t.place
 	for a != b {
 		// Whoever has fewer nodes below cannot be above the other.
-		if t[a].size <= t[b].size {
-			a = t[a].parent
+		if place[a].size <= place[b].size {
+			a = place[a].parent
 		} else {
-			b = t[b].parent
+			b = place[b].parent
 		}
 	}
 	return a
 }
 
-// rehang cuts the arc above a node and hangs what came loose at another arc: from a node in the loose part to one outside,
-// with those residuals. The sizes between the two places and their meeting point are brought up to date.
-func (t tree) rehang(cut, meet, inside, outside int32, by hook) {
-	loose := t[cut].size
-	for at := t[cut].parent; at != meet; at = t[at].parent {
-		t[at].size -= loose
+// rehang cuts the arc above a node and hangs what came loose by another hook: a node inside, at one outside. The sizes
+// between the two places and their meeting point are brought up to date.
+func (t *tree) rehang(cut, meet, inside, outside int32, by hook) {
+	loose := t.place[cut].size
+	for at := t.place[cut].parent; at != meet; at = t.place[at].parent {
+		t.place[at].size -= loose
 	}
-	for at := outside; at != meet; at = t[at].parent {
-		t[at].size += loose
+	for at := outside; at != meet; at = t.place[at].parent {
+		t.place[at].size += loose
 	}
 	// From the inner end up to the cut each node now hangs below the one that hung below it.
 	node, parent, size := inside, outside, loose
 	for {
-		p := &t[node]
+		p := &t.place[node]
 		above, old, below := p.parent, p.hook, p.size
 		t.detach(node)
 		t.attach(node, parent)
@@ -116,21 +128,37 @@ func (t tree) rehang(cut, meet, inside, outside int32, by hook) {
 
 // shift adds to the prices of a node and of all that hang there; or, where that is the greater part, takes it from the
 // prices of all others, which comes to the same: only differences of prices matter.
-func (t tree) shift(node int32, by int64, price []int64, stack []int32) []int32 {
+func (t *tree) shift(node int32, by int64, price []int64, stack []int32) []int32 {
 	start, skip := node, int32(none)
-	if int(t[node].size) > len(t)/2 {
+	if int(t.place[node].size) > len(t.place)/2 {
 		start, skip, by = t.root(), node, -by
 	}
+	price[start] += by
 	stack = append(stack[:0], start)
 	for len(stack) > 0 {
 		top := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		price[top] += by
-		for child := t[top].child; child >= 0; child = t[child].next {
-			if child != skip {
-				stack = append(stack, child)
+		for node := t.kin[top].child; node >= 0; {
+			k := t.kin[node]
+			if node != skip {
+				price[node] += by
+				if k.child >= 0 {
+					stack = append(stack, node)
+				}
 			}
+			node = k.next
 		}
 	}
 	return stack
+}
+
+// sorted lists all nodes, parents before children.
+func (t *tree) sorted(order []int32) []int32 {
+	order = append(order[:0], t.root())
+	for i := 0; i < len(order); i++ {
+		for child := t.kin[order[i]].child; child >= 0; child = t.kin[child].next {
+			order = append(order, child)
+		}
+	}
+	return order
 }
