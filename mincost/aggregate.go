@@ -1,9 +1,6 @@
 package mincost
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // Classes is a transport in which rows that are alike have become one, and columns that are alike one: whatever solves it
 // solves the original, at the same cost.
@@ -36,11 +33,6 @@ func Aggregate(t *Transport) (*Classes, error) {
 	c.cols = group(len(t.Room), c.between.colKeys(), c.between.sameCols)
 	c.Transport = c.between.mergeCols(c.cols)
 	return c, nil
-}
-
-// Expand gives a solution of the classes back to rows and columns: optimal if it is.
-func (c *Classes) Expand(s *Shipment) *Shipment {
-	return c.expandRows(c.expandCols(s))
 }
 
 // groups says which of several are alike.
@@ -185,135 +177,4 @@ func plus(a, b int64) int64 {
 		return Unlimited
 	}
 	return a + b
-}
-
-// expandCols gives what is in a group's column to its members.
-func (c *Classes) expandCols(s *Shipment) *Shipment {
-	t := c.between
-	wide := newShipment(t, s.alone)
-	byCol := make([][]Lot, len(c.cols.members))
-	for _, lot := range s.Lots {
-		byCol[lot.Col] = append(byCol[lot.Col], lot)
-	}
-	for group, lots := range byCol {
-		members := c.cols.members[group]
-		room := make([]int64, len(members))
-		for i, col := range members {
-			room[i] = t.Room[col]
-		}
-		even := c.bound(group)
-		share(lots, room, even, func(lot Lot, member int, units int64) {
-			wide.add(t, lot.Row*len(t.Room)+members[member], units)
-		})
-	}
-	wide.prices(s, nil, c.cols.of)
-	wide.sort()
-	return wide
-}
-
-// bound says whether a limit binds in a group's column.
-func (c *Classes) bound(col int) bool {
-	t := c.between
-	if t.Limit == nil {
-		return false
-	}
-	for row := range t.Count {
-		if t.limit(row*len(t.Room)+c.cols.members[col][0]) != Unlimited {
-			return true
-		}
-	}
-	return false
-}
-
-// expandRows gives what a group's row has to its members.
-func (c *Classes) expandRows(s *Shipment) *Shipment {
-	t := c.original
-	alone := make([]int64, len(t.Count))
-	for row := range alone {
-		alone[row] = s.alone[c.rows.of[row]]
-	}
-	wide := newShipment(t, alone)
-	for from := 0; from < len(s.Lots); {
-		group := s.Lots[from].Row
-		end := from
-		for end < len(s.Lots) && s.Lots[end].Row == group {
-			end++
-		}
-		members := c.rows.members[group]
-		count := make([]int64, len(members))
-		for i, row := range members {
-			count[i] = t.Count[row]
-		}
-		even := false
-		if t.Limit != nil {
-			for col := range t.Room {
-				even = even || t.limit(members[0]*len(t.Room)+col) != Unlimited
-			}
-		}
-		share(s.Lots[from:end], count, even, func(lot Lot, member int, units int64) {
-			wide.add(t, members[member]*len(t.Room)+lot.Col, units)
-		})
-		from = end
-	}
-	wide.prices(s, c.rows.of, nil)
-	wide.sort()
-	return wide
-}
-
-// share deals lots out to members that hold so much each. Where a limit binds they are all equal, and each gets as many
-// of every lot as the others, give or take one, and in all as well: units are dealt in turn, and the next lot goes on
-// where the last ended. Otherwise the members are filled up one after the other.
-func share(lots []Lot, holds []int64, even bool, give func(lot Lot, member int, units int64)) {
-	at, members := 0, int64(len(holds))
-	for _, lot := range lots {
-		if even {
-			each, extra := lot.Units/members, int(lot.Units%members)
-			for i := range holds {
-				units := each
-				if turn := (i - at + len(holds)) % len(holds); turn < extra {
-					units++
-				}
-				if units > 0 {
-					give(lot, i, units)
-				}
-			}
-			at = (at + extra) % len(holds)
-			continue
-		}
-		for units := lot.Units; units > 0; {
-			taken := min(units, holds[at])
-			if taken > 0 {
-				give(lot, at, taken)
-			}
-			holds[at] -= taken
-			units -= taken
-			if units > 0 {
-				at++
-			}
-		}
-	}
-}
-
-// prices copies a solution's dual values to the members of groups; nil: a row or column is its own group.
-func (s *Shipment) prices(from *Shipment, rows, cols []int) {
-	s.Optimal = from.Optimal
-	if !s.Optimal {
-		return
-	}
-	spread := func(values []int64, of []int) []int64 {
-		if of == nil {
-			return values
-		}
-		wide := make([]int64, len(of))
-		for i, group := range of {
-			wide[i] = values[group]
-		}
-		return wide
-	}
-	s.row, s.col = spread(from.row, rows), spread(from.col, cols)
-}
-
-// sort puts lots in order.
-func (s *Shipment) sort() {
-	slices.SortFunc(s.Lots, func(a, b Lot) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
 }

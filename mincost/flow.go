@@ -3,7 +3,6 @@ package mincost
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 )
@@ -20,7 +19,7 @@ var (
 // Flow is a flow of least cost, with the dual solution that proves it.
 type Flow struct {
 	Units []int64 // by arc
-	Price []int64 // by node: the dual values
+	Price []int64 // by node: a unit is worth as much more there as it costs to bring it there
 	Cost  int64
 
 	Pivots int // steps that were taken to find it
@@ -34,27 +33,20 @@ func (f *Flow) Certify(n *Network) error {
 		return errors.New("certifying a flow: it is one of another network")
 	}
 	for node, price := range f.Price {
-		if price < -math.MaxInt64/4 || price > math.MaxInt64/4 {
+		if price < -2*maxPath || price > 2*maxPath {
 			return fmt.Errorf("certifying a flow: node %d has a price of %d", node, price)
 		}
 	}
 	left := slices.Clone(n.supply)
 	var used []int32
 	for arc, units := range f.Units {
-		tail, head := n.tail[arc], n.head[arc]
 		if units != 0 {
-			left[tail] -= units
-			left[head] += units
+			left[n.tail[arc]] -= units
+			left[n.head[arc]] += units
 			used = append(used, int32(arc))
 		}
-		reduced := n.cost[arc] + f.Price[tail] - f.Price[head]
-		switch capacity := n.capacity[arc]; {
-		case units < 0 || units > capacity:
-			return fmt.Errorf("certifying a flow: arc %d carries %d of %d", arc, units, capacity)
-		case reduced < 0 && units < capacity:
-			return fmt.Errorf("certifying a flow: arc %d carries %d of %d, and more would save %d", arc, units, capacity, -reduced)
-		case reduced > 0 && units > 0:
-			return fmt.Errorf("certifying a flow: arc %d carries %d, and less would save %d", arc, units, reduced)
+		if err := f.slack(n, arc, units); err != nil {
+			return fmt.Errorf("certifying a flow: %w", err)
 		}
 	}
 	for node, units := range left {
@@ -64,6 +56,20 @@ func (f *Flow) Certify(n *Network) error {
 	}
 	if cost, err := costOf(n, f.Units, used); err != nil || cost != f.Cost {
 		return fmt.Errorf("certifying a flow: it costs %d, said to be %d", cost, f.Cost)
+	}
+	return nil
+}
+
+// slack checks that an arc carries what it can, and as its reduced cost wants.
+func (f *Flow) slack(n *Network, arc int, units int64) error {
+	capacity, reduced := n.capacity[arc], n.cost[arc]+f.Price[n.tail[arc]]-f.Price[n.head[arc]]
+	switch {
+	case units < 0 || units > capacity:
+		return fmt.Errorf("arc %d carries %d of %d", arc, units, capacity)
+	case reduced < 0 && units < capacity:
+		return fmt.Errorf("arc %d carries %d of %d, and more would save %d", arc, units, capacity, -reduced)
+	case reduced > 0 && units > 0:
+		return fmt.Errorf("arc %d carries %d, and less would save %d", arc, units, reduced)
 	}
 	return nil
 }

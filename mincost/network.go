@@ -1,7 +1,6 @@
 package mincost
 
 import (
-	"errors"
 	"fmt"
 	"math"
 )
@@ -143,22 +142,22 @@ func (n *Network) check() (longest int64, err error) {
 	}
 	longest = n.longest()
 	if longest >= maxPath {
-		if err := n.checkCosts(); err != nil {
-			return 0, err
-		}
+		n.noteCosts()
 		longest = n.longest()
 	}
 	if longest >= maxPath {
-		return 0, errors.New("checking a network: the costs of a path may overflow: scale costs down")
+		return 0, fmt.Errorf("checking a network: a path may cost %d or more: scale costs down", int64(maxPath))
 	}
 	return longest, nil
 }
 
-// checkCapacities adds up all capacities exactly.
+// checkCapacities adds up all capacities exactly, and notes them anew.
 func (n *Network) checkCapacities(total int64) error {
 	n.limited = 0
-	for arc, units := range n.capacity {
+	for _, units := range n.capacity {
 		n.limited += weight(units)
+	}
+	for arc, units := range n.capacity {
 		if units == Unlimited {
 			continue
 		}
@@ -172,17 +171,13 @@ func (n *Network) checkCapacities(total int64) error {
 	return nil
 }
 
-// checkCosts finds the dearest arcs of each node as they are now.
-func (n *Network) checkCosts() error {
+// noteCosts notes the dearest arcs of each node as they are now.
+func (n *Network) noteCosts() {
 	clear(n.out)
 	clear(n.in)
 	for arc, cost := range n.cost {
-		if absolute(cost) > maxPath {
-			return fmt.Errorf("checking a network: arc %d costs %d: want at most %d either way", arc, cost, int64(maxPath))
-		}
 		n.dearer(arc, cost)
 	}
-	return nil
 }
 
 // longest bounds the cost of a path that visits no node twice. It touches a node with two arcs at most, so it costs at most

@@ -1,10 +1,8 @@
 package mincost
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 )
 
 // Transport is the problem of placing units of several kinds, the rows, into rooms, the columns. Units of a row are alike,
@@ -28,18 +26,6 @@ type Transport struct {
 type Lot struct {
 	Row, Col int
 	Units    int64
-}
-
-// Shipment is a solution of a transport, with the dual solution that proves it if it is optimal.
-type Shipment struct {
-	Lots    []Lot   // by row, then by column; each of at least one unit
-	Left    []int64 // by row: units that are not placed
-	Placed  int64   // units that are
-	Cost    int64   // of the lots
-	Optimal bool    // false: the solve was stopped, and this is the best that was known
-
-	row, col []int64 // by row and column, if optimal: what one unit more, and one place more, would be worth
-	alone    []int64
 }
 
 // maxUnits keeps sums of what a transport has to place within int64.
@@ -67,27 +53,13 @@ type span struct {
 }
 
 // check refuses sizes and numbers that make no sense, or could overflow.
-func (t *Transport) check() (span, error) {
-	var s span
+func (t *Transport) check() (s span, err error) {
 	rows, cols := len(t.Count), len(t.Room)
 	if rows > maxNodes/4 || cols > maxNodes/4 || rows*cols > maxArcs/2 || len(t.Cost) != rows*cols || t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
 		return s, fmt.Errorf("checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone", rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
 	}
-	for row, count := range t.Count {
-		if count < 0 || count > maxUnits-s.units {
-			return s, fmt.Errorf("checking a transport: row %d has %d units: want at most %d of all rows together", row, count, int64(maxUnits))
-		}
-		s.units += count
-	}
-	for col, room := range t.Room {
-		if room < 0 {
-			return s, fmt.Errorf("checking a transport: column %d has room for %d", col, room)
-		}
-	}
-	for cell, limit := range t.Limit {
-		if limit < 0 {
-			return s, fmt.Errorf("checking a transport: row %d has a limit of %d in column %d", cell/cols, limit, cell%cols)
-		}
+	if s.units, err = t.checkUnits(); err != nil {
+		return s, err
 	}
 	for row, cost := range t.Alone {
 		if absolute(cost) > MaxCost {
@@ -103,6 +75,27 @@ func (t *Transport) check() (span, error) {
 		return s, fmt.Errorf("checking a transport: costs go from %d to %d: want at most %d either way, for %d units", s.least, s.most, limit, s.units)
 	}
 	return s, nil
+}
+
+// checkUnits returns how many units all rows have.
+func (t *Transport) checkUnits() (units int64, err error) {
+	for row, count := range t.Count {
+		if count < 0 || count > maxUnits-units {
+			return 0, fmt.Errorf("checking a transport: row %d has %d units: want at most %d of all rows together", row, count, int64(maxUnits))
+		}
+		units += count
+	}
+	for col, room := range t.Room {
+		if room < 0 {
+			return 0, fmt.Errorf("checking a transport: column %d has room for %d", col, room)
+		}
+	}
+	for cell, limit := range t.Limit {
+		if limit < 0 {
+			return 0, fmt.Errorf("checking a transport: row %d has a limit of %d in column %d", cell/len(t.Room), limit, cell%len(t.Room))
+		}
+	}
+	return units, nil
 }
 
 // penalties returns what units that are not placed cost, by row.
@@ -136,101 +129,4 @@ func (t *Transport) limit(cell int) int64 {
 		return Unlimited
 	}
 	return t.Limit[cell]
-}
-
-// newShipment returns a shipment that leaves everything.
-func newShipment(t *Transport, alone []int64) *Shipment {
-	return &Shipment{Left: slices.Clone(t.Count), alone: alone}
-}
-
-// add puts units of a row into a column.
-func (s *Shipment) add(t *Transport, cell int, units int64) {
-	lot := Lot{Row: cell / len(t.Room), Col: cell % len(t.Room), Units: units}
-	s.Lots = append(s.Lots, lot)
-	s.Left[lot.Row] -= units
-	s.Placed += units
-	s.Cost += units * t.Cost[cell]
-}
-
-// penalised returns what a shipment costs together with what it leaves.
-func (s *Shipment) penalised() float64 {
-	sum := float64(s.Cost)
-	for row, left := range s.Left {
-		sum += float64(left) * float64(s.alone[row])
-	}
-	return sum
-}
-
-// Certify checks that s is a solution of t and that no other is better: its prices prove it.
-func (s *Shipment) Certify(t *Transport) error {
-	span, err := t.check()
-	if err != nil {
-		return err
-	}
-	if !s.Optimal || len(s.Left) != len(t.Count) || len(s.row) != len(t.Count) || len(s.col) != len(t.Room) || len(s.alone) != len(t.Count) {
-		return errors.New("certifying a shipment: it is not an optimal one of this transport")
-	}
-	units, used, err := s.tally(t)
-	if err != nil {
-		return fmt.Errorf("certifying a shipment: %w", err)
-	}
-	least := t.placingFirst(span)
-	for row, left := range s.Left {
-		alone, worth := s.alone[row], s.row[row]
-		if t.Alone != nil && alone != t.Alone[row] || t.Alone == nil && alone < least {
-			return fmt.Errorf("certifying a shipment: row %d costs %d alone", row, alone)
-		}
-		if worth > alone && left < t.Count[row] || worth < alone && left > 0 {
-			return fmt.Errorf("certifying a shipment: row %d leaves %d units at a price of %d, and being alone costs %d", row, left, worth, alone)
-		}
-	}
-	for col, worth := range s.col {
-		if worth < 0 || worth > 0 && used[col] < t.Room[col] {
-			return fmt.Errorf("certifying a shipment: column %d holds %d of %d at a price of %d", col, used[col], t.Room[col], worth)
-		}
-	}
-	for cell, cost := range t.Cost {
-		if cost == Missing {
-			continue
-		}
-		row, col := cell/len(t.Room), cell%len(t.Room)
-		reduced := cost + s.col[col] - s.row[row]
-		if reduced > 0 && units[cell] > 0 || reduced < 0 && (t.Limit == nil || units[cell] < t.Limit[cell]) {
-			return fmt.Errorf("certifying a shipment: %d units of row %d in column %d are not at their price: %d too dear", units[cell], row, col, reduced)
-		}
-	}
-	return nil
-}
-
-// tally checks that lots keep all limits and add up, and returns the units by cell and by column.
-func (s *Shipment) tally(t *Transport) (units, used []int64, err error) {
-	units, used = make([]int64, len(t.Cost)), make([]int64, len(t.Room))
-	left := slices.Clone(t.Count)
-	placed, cost := int64(0), int64(0)
-	for _, lot := range s.Lots {
-		if uint(lot.Row) >= uint(len(left)) || uint(lot.Col) >= uint(len(used)) || lot.Units <= 0 {
-			return nil, nil, fmt.Errorf("%d units of row %d in column %d", lot.Units, lot.Row, lot.Col)
-		}
-		cell := lot.Row*len(used) + lot.Col
-		units[cell] += lot.Units
-		used[lot.Col] += lot.Units
-		left[lot.Row] -= lot.Units
-		placed += lot.Units
-		cost += lot.Units * t.Cost[cell]
-		switch {
-		case t.Cost[cell] == Missing:
-			return nil, nil, fmt.Errorf("row %d cannot be in column %d", lot.Row, lot.Col)
-		case t.Limit != nil && units[cell] > t.Limit[cell], used[lot.Col] > t.Room[lot.Col]:
-			return nil, nil, fmt.Errorf("column %d holds %d units of row %d, and %d in all, which is too many", lot.Col, units[cell], lot.Row, used[lot.Col])
-		}
-	}
-	for row := range left {
-		if left[row] < 0 || left[row] != s.Left[row] {
-			return nil, nil, fmt.Errorf("row %d leaves %d units, said to leave %d", row, left[row], s.Left[row])
-		}
-	}
-	if placed != s.Placed || cost != s.Cost {
-		return nil, nil, fmt.Errorf("%d units cost %d, said to be %d at %d", placed, cost, s.Placed, s.Cost)
-	}
-	return units, used, nil
 }
