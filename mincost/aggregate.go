@@ -20,17 +20,25 @@ type Classes struct {
 
 // Aggregate finds the classes of a transport. The transport must not be changed while they are used.
 func Aggregate(t *Transport) (*Classes, error) {
-	span, err := t.check()
-	if err != nil {
+	if err := t.checkSizes(); err != nil {
+		return nil, err
+	}
+	if _, err := t.checkUnits(); err != nil {
 		return nil, err
 	}
 	c := &Classes{original: t}
-	c.rows = group(len(t.Count), t.rowKey, t.sameRows)
+	c.rows = group(len(t.Count), t.glance, t.rowKey, t.sameRows)
 	c.between = t.mergeRows(c.rows)
+	span, err := c.between.check() // costs of rows that are alike need not be looked at again
+	if err != nil {
+		return nil, err
+	}
 	if t.Alone == nil {
 		c.between.most = max(t.most, t.placingFirst(span)) // the certificate of the original has to know it
 	}
-	c.cols = group(len(t.Room), c.between.colKeys(), c.between.sameCols)
+	keys := c.between.colKeys()
+	key := func(col int) uint64 { return keys[col] }
+	c.cols = group(len(t.Room), key, key, c.between.sameCols)
 	c.Transport = c.between.mergeCols(c.cols)
 	return c, nil
 }
@@ -41,21 +49,37 @@ type groups struct {
 	members [][]int // by group, ascending; groups are in the order of their first members
 }
 
-// group puts together what is alike: of equal keys, and the same on a closer look.
-func group(size int, key func(i int) uint64, same func(i, j int) bool) groups {
+// crowded is how many groups may look alike at a glance before a closer look is taken.
+const crowded = 4
+
+// group puts together what is the same. What is the same has equal keys, both at a glance and on a closer look, which is
+// only taken where many look alike at a glance.
+func group(size int, glance, key func(i int) uint64, same func(i, j int) bool) groups {
 	g := groups{of: make([]int, size)}
 	known := make(map[uint64][]int) // groups by key
+	closer := make(map[uint64]bool) // keys at a glance that say too little
 	for i := range size {
-		k := key(i)
+		glanced := glance(i)
+		k := glanced
+		if closer[glanced] {
+			k = mix(glanced, int64(key(i)))
+		}
 		at := slices.IndexFunc(known[k], func(candidate int) bool { return same(g.members[candidate][0], i) })
-		if at < 0 {
-			known[k] = append(known[k], len(g.members))
-			g.of[i] = len(g.members)
-			g.members = append(g.members, []int{i})
+		if at >= 0 {
+			g.of[i] = known[k][at]
+			g.members[g.of[i]] = append(g.members[g.of[i]], i)
 			continue
 		}
-		g.of[i] = known[k][at]
-		g.members[g.of[i]] = append(g.members[g.of[i]], i)
+		g.of[i] = len(g.members)
+		g.members = append(g.members, []int{i})
+		known[k] = append(known[k], g.of[i])
+		if k == glanced && len(known[k]) == crowded {
+			closer[k] = true
+			for _, other := range known[k] {
+				closely := mix(k, int64(key(g.members[other][0])))
+				known[closely] = append(known[closely], other)
+			}
+		}
 	}
 	return g
 }
@@ -66,28 +90,35 @@ func mix(hash uint64, v int64) uint64 {
 	return hash ^ hash>>29
 }
 
-// rowKey hashes the costs of a row, in four sums that do not wait for each other.
-func (t *Transport) rowKey(row int) uint64 {
+// glances is how many costs of a row are looked at at a glance.
+const glances = 16
+
+// glance hashes a few costs of a row.
+func (t *Transport) glance(row int) (hash uint64) {
 	costs := t.Cost[row*len(t.Room) : (row+1)*len(t.Room)]
-	var a, b, c, d uint64
-	for ; len(costs) >= 4; costs = costs[4:] {
-		a, b, c, d = mix(a, costs[0]), mix(b, costs[1]), mix(c, costs[2]), mix(d, costs[3])
+	for i := 0; i < len(costs); i += 1 + len(costs)/glances {
+		hash = mix(hash, costs[i])
 	}
-	for _, cost := range costs {
-		a = mix(a, cost)
-	}
-	return mix(mix(mix(a, int64(b)), int64(c)), int64(d))
+	return hash
 }
 
-// colKeys hashes all columns in one pass in the order of the costs.
-func (t *Transport) colKeys() func(col int) uint64 {
+// rowKey hashes the costs of a row.
+func (t *Transport) rowKey(row int) (hash uint64) {
+	for _, cost := range t.Cost[row*len(t.Room) : (row+1)*len(t.Room)] {
+		hash = mix(hash, cost)
+	}
+	return hash
+}
+
+// colKeys hashes all columns, in one pass in the order of the costs.
+func (t *Transport) colKeys() []uint64 {
 	hashes := make([]uint64, len(t.Room))
 	for row := range t.Count {
 		for col, cost := range t.Cost[row*len(t.Room) : (row+1)*len(t.Room)] {
 			hashes[col] = mix(hashes[col], cost)
 		}
 	}
-	return func(col int) uint64 { return hashes[col] }
+	return hashes
 }
 
 func (t *Transport) sameRows(a, b int) bool {

@@ -54,9 +54,8 @@ type span struct {
 
 // check refuses sizes and numbers that make no sense, or could overflow.
 func (t *Transport) check() (s span, err error) {
-	rows, cols := len(t.Count), len(t.Room)
-	if rows > maxNodes/4 || cols > maxNodes/4 || rows*cols > maxArcs/2 || len(t.Cost) != rows*cols || t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
-		return s, fmt.Errorf("checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone", rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
+	if err = t.checkSizes(); err != nil {
+		return s, err
 	}
 	if s.units, err = t.checkUnits(); err != nil {
 		return s, err
@@ -75,6 +74,15 @@ func (t *Transport) check() (s span, err error) {
 		return s, fmt.Errorf("checking a transport: costs go from %d to %d: want at most %d either way, for %d units", s.least, s.most, limit, s.units)
 	}
 	return s, nil
+}
+
+// checkSizes refuses what does not belong together, or is too large.
+func (t *Transport) checkSizes() error {
+	rows, cols := len(t.Count), len(t.Room)
+	if rows > maxNodes/4 || cols > maxNodes/4 || rows*cols > maxArcs/2 || len(t.Cost) != rows*cols || t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
+		return fmt.Errorf("checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone", rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
+	}
+	return nil
 }
 
 // checkUnits returns how many units all rows have.
