@@ -3,14 +3,23 @@ package sched
 import "slices"
 
 // matcher places the jobs of a batch that may run now, all at once.
-type matcher func(b *batch)
+type matcher struct {
+	match func(b *batch)
+	cost  string // the where whose cost is the matcher's for one job alone
+}
 
-// matchers are the wheres that look at a whole queue. Their costs in the table of wheres are for one job alone.
+// matchers are the wheres that look at a whole queue.
 var matchers = map[string]matcher{
-	"ecsched-dp": matchInRounds,
-	"ecsched-ml": matchInRounds,
-	"max-min":    maxMin,
-	"min-min":    minMin,
+	"ecsched-carbon": {matchInRounds, "carbon"},
+	"ecsched-dp":     {matchInRounds, "ecsched-dp"},
+	"ecsched-energy": {matchInRounds, "energy"},
+	"ecsched-ml":     {matchInRounds, "ecsched-ml"},
+	"flow-carbon":    {matchByPrices, "carbon"},
+	"flow-dp":        {matchByPrices, "ecsched-dp"},
+	"flow-energy":    {matchByPrices, "energy"},
+	"flow-ml":        {matchByPrices, "ecsched-ml"},
+	"max-min":        {maxMin, "max-min"},
+	"min-min":        {minMin, "min-min"},
 }
 
 // batch is a queue that is being planned: what it places takes room on its nodes, which are copies.
@@ -19,16 +28,39 @@ type batch struct {
 	nodes    []Node   // by name
 	cost     nodeCost
 	plan     Plan
-	open     []int // positions in the queue that may run now and have no node yet, in order of submission
+	open     []int       // positions in the queue that may run now and have no node yet, in order of submission
+	stop     func() bool // says that there is no time left
+	proof    Optimality
+
+	kinds  []Job // jobs that are alike count as one, see [batch.group]
+	kindOf []int // by position in the queue, of those that were open
+}
+
+// Optimality is what is known of a plan of a whole queue.
+type Optimality struct {
+	Whole  bool    // there was time for all that the strategy does
+	Gap    float64 // (cost − bound)/|bound|, with costs as they were before the first job was placed
+	HasGap bool    // the strategy knows a bound, and it is not 0
 }
 
 // Batches reports whether g is to be given the whole queue with all nodes at once: its decision on one job depends on the
 // others.
 func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil }
 
+// PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [Job.Fits] even if it is the
+// only one. Stop is asked from time to time whether time is up; then what is left of the queue is placed job by job at the same
+// cost, on what is left of the nodes, by strategies that match a whole queue; others leave it without an opinion.
+func (g *Greedy) PlanWithin(s *Snapshot, stop func() bool) (Plan, Optimality) {
+	if g.match == nil {
+		return g.planInOrder(s, stop)
+	}
+	b := newBatch(s, g.cost, stop)
+	g.planBatch(s, b)
+	return b.plan, b.proof
+}
+
 // planBatch asks every job when it may start, and matches those that may start now.
-func (g *Greedy) planBatch(s *Snapshot) Plan {
-	b := newBatch(s, g.cost)
+func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 	for _, i := range s.inOrder(nil) {
 		job := &s.Queue[i]
 		window, reason, again := g.when.ask(s, job)
@@ -42,15 +74,16 @@ func (g *Greedy) planBatch(s *Snapshot) Plan {
 	}
 	g.match(b)
 	for _, i := range b.open {
-		if d := &b.plan[i]; d.Reason.Kind == Cheapest {
+		if d := &b.plan[i]; d.Node == "" && d.Reason.Kind == Cheapest {
 			d.Reason.Kind = NoRoom
 		}
 	}
-	return b.plan
 }
 
-func newBatch(s *Snapshot, cost nodeCost) *batch {
-	b := &batch{snapshot: *s, nodes: make([]Node, len(s.Nodes)), cost: cost, plan: make(Plan, len(s.Queue))}
+func newBatch(s *Snapshot, cost nodeCost, stop func() bool) *batch {
+	b := &batch{
+		snapshot: *s, nodes: make([]Node, len(s.Nodes)), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop, proof: Optimality{Whole: true},
+	}
 	b.snapshot.Nodes = make([]*Node, len(s.Nodes))
 	for k, n := range byName(s.Nodes) {
 		b.nodes[k] = *n
@@ -60,6 +93,17 @@ func newBatch(s *Snapshot, cost nodeCost) *batch {
 }
 
 func (b *batch) job(i int) *Job { return &b.snapshot.Queue[i] }
+
+// stopped reports whether time is up.
+func (b *batch) stopped() bool {
+	if b.proof.Whole && b.stop() {
+		b.proof.Whole = false
+	}
+	return !b.proof.Whole
+}
+
+// never is for who has all the time in the world.
+func never() bool { return false }
 
 // fitting returns those of some jobs that fit on some node.
 func (b *batch) fitting(some []int) (jobs []int) {
@@ -87,5 +131,7 @@ func (b *batch) place(i, node int) {
 	d.Cost = b.snapshot.Estimate(job, n, d.Window)
 	n.Provisional += n.Added(job)
 	*n = n.Place(job.Request)
-	b.open = slices.DeleteFunc(b.open, func(other int) bool { return other == i })
 }
+
+// close takes the jobs that have a node by now off those that are open.
+func (b *batch) close() { b.open = slices.DeleteFunc(b.open, b.placed) }

@@ -96,20 +96,18 @@ const (
 	flowRounds = 50
 )
 
-// costScale makes integers of the costs of ECSched's flow, which lie between −3 and 0 where nodes have no more free than
-// they have. A unit is far below what could tell two of them apart.
-const (
-	costScale    = 1 << 36
-	greatestCost = mincost.MaxCost / costScale
-)
-
 // matchInRounds places a queue as ECSched does: source → job → node → sink, an edge where the job fits, and room for one
 // job of a round on each node; most jobs, and then the least cost. Rounds are solved until one places nothing. A node's
 // resources are no part of the flow, which is why a round gives it one job: the next round sees what is left.
 func matchInRounds(b *batch) {
+	b.group()
 	for range flowRounds {
 		jobs := b.fitting(b.open[:min(len(b.open), flowJobs)])
 		if len(jobs) == 0 {
+			return
+		}
+		if b.stopped() {
+			b.placeInOrder()
 			return
 		}
 		round, err := mincost.Assign(b.flow(jobs))
@@ -121,21 +119,27 @@ func matchInRounds(b *batch) {
 				b.place(jobs[row], col)
 			}
 		}
+		b.close()
 	}
 }
 
 // flow returns the costs of a round.
 func (b *batch) flow(jobs []int) mincost.Matrix {
+	rows := map[int][]float64{}
+	var all []float64
+	for _, i := range jobs {
+		if kind := b.kindOf[i]; rows[kind] == nil {
+			rows[kind] = b.costs(kind)
+			all = append(all, rows[kind]...)
+		}
+	}
+	scale := scaleOf(all)
 	flow := mincost.NewMatrix(len(jobs), len(b.nodes))
 	for row, i := range jobs {
-		costing := newCosting(&b.snapshot, b.job(i))
-		for col := range b.nodes {
-			if !costing.job.Fits(&b.nodes[col]) {
-				continue
+		for col, cost := range rows[b.kindOf[i]] {
+			if !math.IsNaN(cost) {
+				flow.Set(row, col, scale.integer(cost))
 			}
-			cost, _ := b.cost(&costing, &b.nodes[col])
-			cost = min(max(cost, -greatestCost), greatestCost)
-			flow.Set(row, col, int64(math.Round(cost*costScale)))
 		}
 	}
 	return flow

@@ -50,7 +50,7 @@ func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
 		costings[k] = newCosting(&b.snapshot, b.job(i))
 		offers[k] = b.bestOffer(&costings[k])
 	}
-	for {
+	for !b.stopped() {
 		next := -1
 		for k := range jobs {
 			if offers[k].node >= 0 && (next < 0 || before(offers[k].runtime, offers[next].runtime)) {
@@ -58,7 +58,7 @@ func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
 			}
 		}
 		if next < 0 {
-			return
+			break
 		}
 		taken := offers[next].node
 		b.place(jobs[next], taken)
@@ -74,6 +74,11 @@ func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
 				}
 			}
 		}
+	}
+	b.close()
+	if !b.proof.Whole {
+		b.group()
+		b.placeInOrder()
 	}
 }
 

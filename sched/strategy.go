@@ -45,6 +45,11 @@ func Names() (wheres, whens []string) {
 	for name := range where {
 		wheres = append(wheres, name)
 	}
+	for name := range matchers {
+		if where[name] == nil {
+			wheres = append(wheres, name)
+		}
+	}
 	for name := range when {
 		whens = append(whens, name)
 	}
@@ -78,7 +83,11 @@ func parts(name string) (where, when, order string) {
 // they come.
 func New(name string) (*Greedy, error) {
 	left, right, last := parts(name)
-	cost, okWhere := where[left]
+	whole, matches := matchers[left]
+	if !matches {
+		whole.cost = left
+	}
+	cost, okWhere := where[whole.cost]
 	rule, okWhen := when[right]
 	order, okOrder := orders[last]
 	wheres, whens := Names()
@@ -90,11 +99,10 @@ func New(name string) (*Greedy, error) {
 	case last != "" && !okOrder:
 		return nil, fmt.Errorf("unknown strategy %q: after the / want one of %s", name, strings.Join(Orders(), ", "))
 	}
-	match := matchers[left]
-	if match != nil && order != nil {
+	if matches && order != nil {
 		return nil, fmt.Errorf("unknown strategy %q: %s matches the whole queue at once, so it has no order", name, left)
 	}
-	return &Greedy{name: name, cost: cost, when: rule, live: readLive[left], match: match, order: order}, nil
+	return &Greedy{name: name, cost: cost, when: rule, live: readLive[left], match: whole.match, order: order}, nil
 }
 
 // Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue with
@@ -104,8 +112,8 @@ type Greedy struct {
 	cost  nodeCost
 	when  rule
 	live  bool
-	match matcher    // nil: job by job
-	order queueOrder // nil: as they come
+	match func(b *batch) // nil: job by job
+	order queueOrder     // nil: as they come
 }
 
 // String returns the name that g was made from.
@@ -117,13 +125,17 @@ func (g *Greedy) ReadsLive() bool { return g.live }
 // Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their order in
 // the queue.
 func (g *Greedy) Plan(s *Snapshot) Plan {
-	switch {
-	case len(s.Queue) == 1:
+	if len(s.Queue) == 1 {
 		return Plan{g.decide(s, &s.Queue[0])}
-	case g.match != nil:
-		return g.planBatch(s)
 	}
+	plan, _ := g.PlanWithin(s, never)
+	return plan
+}
+
+// planInOrder decides on one job after the other.
+func (g *Greedy) planInOrder(s *Snapshot, stop func() bool) (Plan, Optimality) {
 	plan := make(Plan, len(s.Queue))
+	proof := Optimality{Whole: true}
 	// Decisions of this plan take room from later ones, so the nodes are copied before they change.
 	work := *s
 	nodes := make([]Node, len(s.Nodes))
@@ -133,6 +145,10 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 	feasible := make([]*Node, 0, len(nodes))
 	for _, i := range s.inOrder(g.order) {
 		job := &s.Queue[i]
+		if proof.Whole = proof.Whole && !stop(); !proof.Whole {
+			plan[i].Job = job.ID
+			continue
+		}
 		feasible = feasible[:0]
 		for k := range nodes {
 			if job.Fits(&nodes[k]) {
@@ -150,7 +166,7 @@ func (g *Greedy) Plan(s *Snapshot) Plan {
 		}
 		plan[i] = d
 	}
-	return plan
+	return plan, proof
 }
 
 // decide places one job on s.Nodes, all of which are taken as feasible, or holds it.

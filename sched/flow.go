@@ -1,0 +1,4 @@
+package sched
+
+// matchByPrices places a whole queue at once.
+func matchByPrices(b *batch) { matchInRounds(b) }

@@ -1,0 +1,98 @@
+package sched
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// jobKind is all of a job that batch costs and feasibility depend on. How long a job has waited already is none of it: that is the
+// same on every node.
+type jobKind struct {
+	request  Resources
+	selector string
+	left     time.Duration
+	gpuClass string
+	pue      float64
+	noCarbon bool
+}
+
+func kindOf(j *Job) jobKind {
+	k := jobKind{request: j.Request, left: j.remaining(), gpuClass: j.GPUClass, pue: j.PUE, noCarbon: j.Limits.NoCarbon}
+	if len(j.Selector) > 0 {
+		var b strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(j.Selector)) {
+			fmt.Fprintf(&b, "%q=%q,", key, j.Selector[key])
+		}
+		k.selector = b.String()
+	}
+	return k
+}
+
+// group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is no opinion:
+// they are not open any more.
+func (b *batch) group() {
+	known := map[jobKind]int{}
+	b.kindOf = make([]int, len(b.snapshot.Queue))
+	var why []ReasonKind
+	for _, i := range b.open {
+		kind := kindOf(b.job(i))
+		k, ok := known[kind]
+		if !ok {
+			k = len(b.kinds)
+			known[kind] = k
+			like := *b.job(i)
+			like.Submitted = b.snapshot.Now
+			b.kinds = append(b.kinds, like)
+			why = append(why, b.unknown(&like))
+		}
+		b.kindOf[i] = k
+	}
+	b.open = slices.DeleteFunc(b.open, func(i int) bool {
+		missing := why[b.kindOf[i]]
+		if missing != Cheapest {
+			b.plan[i].Reason = Reason{Kind: missing}
+		}
+		return missing != Cheapest
+	})
+}
+
+// unknown returns why there is no opinion on a job, [Cheapest] if there is one.
+func (b *batch) unknown(j *Job) ReasonKind {
+	costing := newCosting(&b.snapshot, j)
+	for k := range b.nodes {
+		if !j.Fits(&b.nodes[k]) {
+			continue
+		}
+		if _, known := b.cost(&costing, &b.nodes[k]); !known {
+			return costing.why
+		}
+	}
+	return Cheapest
+}
+
+// costs returns what each node costs jobs of a kind, NaN where they do not fit.
+func (b *batch) costs(kind int) []float64 {
+	costs := make([]float64, len(b.nodes))
+	costing := newCosting(&b.snapshot, &b.kinds[kind])
+	for k := range b.nodes {
+		costs[k] = b.price(&costing, k)
+	}
+	return costs
+}
+
+// price returns what a node costs a job, NaN where it does not fit.
+func (b *batch) price(c *costing, node int) float64 {
+	n := &b.nodes[node]
+	if !c.job.Fits(n) {
+		return math.NaN()
+	}
+	cost, known := b.cost(c, n)
+	if !known {
+		return math.NaN()
+	}
+	return cost
+}

@@ -1,0 +1,81 @@
+package sched
+
+import "math"
+
+// placeInOrder places what is open job by job, each on the node of least cost, as strategies do that do not look at a whole queue.
+// Jobs that are alike share what their nodes cost, so that a long queue takes little time.
+func (b *batch) placeInOrder() {
+	g := greedy{batch: b, of: make([]*ranking, len(b.kinds))}
+	for _, i := range b.open {
+		if node := g.cheapest(b.kindOf[i]); node >= 0 {
+			b.place(i, node)
+			g.changed = append(g.changed, node)
+		}
+	}
+	b.close()
+}
+
+// greedy keeps the node of least cost for every kind of job, while nodes fill up.
+type greedy struct {
+	batch   *batch
+	of      []*ranking // by kind
+	changed []int      // nodes, one for each placement
+}
+
+// ranking is a tournament of nodes: the winner of a pair costs less, or comes first by name.
+type ranking struct {
+	costing costing
+	costs   []float64
+	winners []int32 // of the pair 2k and 2k + 1 at k; the nodes themselves are at len(costs) and above
+	seen    int     // how many changes it knows
+}
+
+// cheapest returns the node of least cost of a kind of job, -1 where it fits nowhere.
+func (g *greedy) cheapest(kind int) int {
+	r := g.of[kind]
+	if r == nil {
+		r = newRanking(g.batch, kind)
+		r.seen = len(g.changed)
+		g.of[kind] = r
+	}
+	for ; r.seen < len(g.changed); r.seen++ {
+		r.update(g.batch, g.changed[r.seen])
+	}
+	if len(r.costs) == 0 {
+		return -1
+	}
+	if best := int(r.winners[1]); !math.IsNaN(r.costs[best]) {
+		return best
+	}
+	return -1
+}
+
+func newRanking(b *batch, kind int) *ranking {
+	n := len(b.nodes)
+	r := &ranking{costing: newCosting(&b.snapshot, &b.kinds[kind]), costs: b.costs(kind), winners: make([]int32, 2*n)}
+	for k := range n {
+		r.winners[n+k] = int32(k)
+	}
+	for k := n - 1; k >= 1; k-- {
+		r.winners[k] = r.better(r.winners[2*k], r.winners[2*k+1])
+	}
+	return r
+}
+
+func (r *ranking) update(b *batch, node int) {
+	r.costs[node] = b.price(&r.costing, node)
+	for k := (len(r.costs) + node) / 2; k >= 1; k /= 2 {
+		r.winners[k] = r.better(r.winners[2*k], r.winners[2*k+1])
+	}
+}
+
+func (r *ranking) better(x, y int32) int32 {
+	a, b := r.costs[x], r.costs[y]
+	switch {
+	case math.IsNaN(b) || a < b:
+		return x
+	case math.IsNaN(a) || b < a:
+		return y
+	}
+	return min(x, y)
+}

@@ -1,0 +1,53 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Options returns, for every job that a plan of g for s places, further nodes that have room for it once the plan is carried out:
+// at most so many, those of least cost by then first. Where that leaves some over, nodes follow that only have room before anything
+// is placed: they may be taken. Jobs that are alike share theirs, so the planned node may be among them, and no one may change them.
+func (g *Greedy) Options(s *Snapshot, plan Plan, most int) [][]string {
+	options := make([][]string, len(plan))
+	before, after := newBatch(s, g.cost, never), newBatch(s, g.cost, never)
+	position := make(map[string]int, len(after.nodes))
+	for k := range after.nodes {
+		position[after.nodes[k].Name] = k
+	}
+	for i := range plan {
+		if k, ok := position[plan[i].Node]; ok {
+			after.nodes[k] = after.nodes[k].Place(s.Queue[i].Request)
+			before.open = append(before.open, i)
+		}
+	}
+	before.group()
+	after.kinds = before.kinds
+	ofKind := make([][]string, len(before.kinds))
+	for _, i := range before.open {
+		kind := before.kindOf[i]
+		if ofKind[kind] == nil {
+			ofKind[kind] = after.cheapest(kind, most, []string{})
+			ofKind[kind] = before.cheapest(kind, most, ofKind[kind])
+		}
+		options[i] = ofKind[kind]
+	}
+	return options
+}
+
+// cheapest adds nodes of least cost that are not there yet, until there are so many.
+func (b *batch) cheapest(kind, most int, names []string) []string {
+	costs := b.costs(kind)
+	order := make([]int, 0, len(costs))
+	for k, c := range costs {
+		if !math.IsNaN(c) && !slices.Contains(names, b.nodes[k].Name) {
+			order = append(order, k)
+		}
+	}
+	slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(costs[x], costs[y]), cmp.Compare(x, y)) })
+	for _, k := range order[:min(len(order), most-len(names))] {
+		names = append(names, b.nodes[k].Name)
+	}
+	return names
+}
