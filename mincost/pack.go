@@ -1,0 +1,177 @@
+package mincost
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Packing is a problem of several resources: items are put into bins, none of whose resources is overdrawn, at the least cost. Items
+// that are alike count as one class, and bins that are alike as one group.
+type Packing struct {
+	Items []Items
+	Bins  []Bins
+	Cost  Matrix // of one item of a class (row) in a bin of a group (column); Missing: it may not be there
+
+	// Room reports whether a bin of a group has room for all that it is to hold, where capacities do not say it all: of devices
+	// whose parts are given away, for one, no part can come from two. Nothing that has room may lose it by holding less. Nil:
+	// capacities say it all.
+	Room func(group int, held []Held) bool
+}
+
+// Items are so many items that are alike.
+type Items struct {
+	Count   int64
+	Demand  []int64 // by resource
+	LeftOut int64   // what it costs to leave one out; if that is more than any exchange can save, most items are placed first
+}
+
+// Bins are so many bins that are alike.
+type Bins struct {
+	Count    int64
+	Capacity []int64 // by resource
+	Opening  int64   // what a bin costs that holds anything, from 0
+}
+
+// Held are items of a class in one bin.
+type Held struct {
+	Class int
+	Count int64
+}
+
+// Packed is a placement with a proof of how good it is.
+type Packed struct {
+	Bins    [][]Held // by bin, those of the first group first
+	LeftOut []int64  // by class
+	Placed  int64    // items
+	Cost    int64
+	Bound   int64 // no placement costs less
+	Whole   bool  // there was time for everything
+}
+
+// Gap returns (cost − bound)/|bound|, 0 where both are the same and +Inf where the bound alone is 0.
+func (a *Packed) Gap() float64 {
+	if a.Cost == a.Bound {
+		return 0
+	}
+	return float64(a.Cost-a.Bound) / math.Abs(float64(a.Bound))
+}
+
+// The limits of a packing keep sums of costs within int64, and amounts within what a float64 holds exactly.
+const (
+	maxAmount = 1 << 52
+	maxTotal  = 1 << 62
+	maxPairs  = 1 << 26
+	maxBins   = 1 << 22
+)
+
+func (p *Packing) check() error {
+	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) || len(p.Cost.Cost) > maxPairs {
+		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs", len(p.Items), len(p.Bins), maxPairs)
+	}
+	dims := -1
+	total, bins := 0.0, 0.0
+	for i, class := range p.Items {
+		if err := checkAmounts(&dims, class.Demand, class.Count); err != nil {
+			return fmt.Errorf("packing class %d: %w", i, err)
+		}
+		total += float64(class.Count) * max(MaxCost, math.Abs(float64(class.LeftOut)))
+	}
+	for j, group := range p.Bins {
+		if err := checkAmounts(&dims, group.Capacity, group.Count); err != nil {
+			return fmt.Errorf("packing in group %d: %w", j, err)
+		}
+		if group.Opening < 0 || group.Opening > MaxCost {
+			return fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening, int64(MaxCost))
+		}
+		total += float64(group.Count) * float64(group.Opening)
+		bins += float64(group.Count)
+	}
+	if total >= maxTotal || bins > maxBins {
+		return fmt.Errorf("packing in %.0f bins at a cost of up to %.4g: want at most %d, and %.4g", bins, total, maxBins, float64(maxTotal))
+	}
+	for _, c := range p.Cost.Cost {
+		if c != Missing && (c < -MaxCost || c > MaxCost) {
+			return fmt.Errorf("packing: a cost of %d, want at most %d either way", c, int64(MaxCost))
+		}
+	}
+	return nil
+}
+
+func checkAmounts(dims *int, amounts []int64, count int64) error {
+	if *dims < 0 {
+		*dims = len(amounts)
+	}
+	if len(amounts) != *dims {
+		return fmt.Errorf("%d resources, others have %d", len(amounts), *dims)
+	}
+	if count < 0 || count > maxAmount {
+		return fmt.Errorf("a count of %d", count)
+	}
+	for _, a := range amounts {
+		if a < 0 || float64(a)*max(1, float64(count)) > maxAmount {
+			return fmt.Errorf("%d of a resource, %d times: want 0 to %d in all", a, count, int64(maxAmount))
+		}
+	}
+	return nil
+}
+
+// Certify checks that a is a placement of p that costs what it says, and no less than its bound. That the bound holds is for
+// [Pack] to know.
+func (a *Packed) Certify(p *Packing) error {
+	left := make([]int64, len(p.Items))
+	for i, class := range p.Items {
+		left[i] = class.Count
+	}
+	bin, cost, placed := 0, int64(0), int64(0)
+	for j, group := range p.Bins {
+		for range group.Count {
+			if bin >= len(a.Bins) {
+				return errors.New("certifying a packing: bins are missing")
+			}
+			held := a.Bins[bin]
+			c, err := p.holds(j, held, left)
+			if err != nil {
+				return fmt.Errorf("certifying a packing: bin %d: %w", bin, err)
+			}
+			for _, h := range held {
+				placed += h.Count
+			}
+			cost += c
+			bin++
+		}
+	}
+	for i, n := range left {
+		cost += n * p.Items[i].LeftOut
+	}
+	if bin != len(a.Bins) || cost != a.Cost || placed != a.Placed || !slices.Equal(left, a.LeftOut) || a.Cost < a.Bound {
+		return fmt.Errorf("certifying a packing: %d placed at %d, said to be %d at %d, and at least %d", placed, cost, a.Placed, a.Cost, a.Bound)
+	}
+	return nil
+}
+
+// holds takes what a bin of a group holds from what is left, and returns what that costs.
+func (p *Packing) holds(group int, held []Held, left []int64) (cost int64, err error) {
+	bins := &p.Bins[group]
+	free := slices.Clone(bins.Capacity)
+	for _, h := range held {
+		c := p.Cost.Cost[h.Class*p.Cost.Cols+group]
+		if left[h.Class] -= h.Count; h.Count < 1 || c == Missing || left[h.Class] < 0 {
+			return 0, fmt.Errorf("%d of class %d", h.Count, h.Class)
+		}
+		cost += c * h.Count
+		for k, d := range p.Items[h.Class].Demand {
+			if free[k] -= d * h.Count; free[k] < 0 {
+				return 0, fmt.Errorf("resource %d is overdrawn", k)
+			}
+		}
+	}
+	if len(held) == 0 {
+		return 0, nil
+	}
+	if p.Room != nil && !p.Room(group, held) {
+		return 0, errors.New("there is no room")
+	}
+	return cost + bins.Opening, nil
+}

@@ -1,0 +1,123 @@
+package mincost
+
+import (
+	"cmp"
+	"slices"
+)
+
+// bins are a placement while it is made.
+type bins struct {
+	p     *Packing
+	dims  int
+	first []int    // by group: its first bin; one more at the end
+	group []int    // by bin
+	free  []int64  // by bin and resource
+	held  [][]Held // by bin, sorted by class
+	left  []int64  // by class: how many have no bin
+	cost  int64
+	trial []Held
+}
+
+func newBins(p *Packing) *bins {
+	b := &bins{p: p, left: make([]int64, len(p.Items)), first: make([]int, len(p.Bins)+1)}
+	if len(p.Items) > 0 {
+		b.dims = len(p.Items[0].Demand)
+	}
+	for j := range p.Bins {
+		for range p.Bins[j].Count {
+			b.group = append(b.group, j)
+			b.free = append(b.free, p.Bins[j].Capacity...)
+		}
+		b.first[j+1] = len(b.group)
+	}
+	b.held = make([][]Held, len(b.group))
+	for i := range p.Items {
+		b.left[i] = p.Items[i].Count
+		b.cost += p.Items[i].Count * p.Items[i].LeftOut
+	}
+	return b
+}
+
+// price is what an item of a class costs in a group.
+func (b *bins) price(class, group int) int64 { return b.p.Cost.Cost[class*b.p.Cost.Cols+group] }
+
+// fits reports whether a bin has room for one more item of a class.
+func (b *bins) fits(bin, class int) bool {
+	if b.price(class, b.group[bin]) == Missing {
+		return false
+	}
+	free := b.free[bin*b.dims : (bin+1)*b.dims]
+	for k, d := range b.p.Items[class].Demand {
+		if d > free[k] {
+			return false
+		}
+	}
+	if b.p.Room == nil {
+		return true
+	}
+	b.trial = append(b.trial[:0], b.held[bin]...)
+	b.trial = change(b.trial, class, 1)
+	return b.p.Room(b.group[bin], b.trial)
+}
+
+// change adds so many items of a class to what is held.
+func change(held []Held, class int, count int64) []Held {
+	at, found := slices.BinarySearchFunc(held, class, func(h Held, class int) int { return cmp.Compare(h.Class, class) })
+	if !found {
+		return slices.Insert(held, at, Held{class, count})
+	}
+	if held[at].Count += count; held[at].Count == 0 {
+		return slices.Delete(held, at, at+1)
+	}
+	return held
+}
+
+// added is what it costs to put an item of a class into a bin, and removed what is saved by taking one out.
+func (b *bins) added(bin, class int) int64 {
+	cost := b.price(class, b.group[bin])
+	if len(b.held[bin]) == 0 {
+		cost += b.p.Bins[b.group[bin]].Opening
+	}
+	return cost
+}
+
+func (b *bins) removed(bin, class int) int64 {
+	cost := b.price(class, b.group[bin])
+	if held := b.held[bin]; len(held) == 1 && held[0].Count == 1 {
+		cost += b.p.Bins[b.group[bin]].Opening
+	}
+	return cost
+}
+
+// put moves an item of those that are left into a bin that it fits in.
+func (b *bins) put(bin, class int) {
+	b.cost += b.added(bin, class) - b.p.Items[class].LeftOut
+	b.left[class]--
+	b.take(bin, class, 1)
+}
+
+// pull moves an item out of a bin to those that are left.
+func (b *bins) pull(bin, class int) {
+	b.cost += b.p.Items[class].LeftOut - b.removed(bin, class)
+	b.left[class]++
+	b.take(bin, class, -1)
+}
+
+func (b *bins) take(bin, class int, count int64) {
+	b.held[bin] = change(b.held[bin], class, count)
+	for k, d := range b.p.Items[class].Demand {
+		b.free[bin*b.dims+k] -= d * count
+	}
+}
+
+// save keeps the placement.
+func (b *bins) save() *Packed {
+	a := &Packed{Bins: make([][]Held, len(b.held)), LeftOut: slices.Clone(b.left), Cost: b.cost}
+	for k, held := range b.held {
+		a.Bins[k] = slices.Clone(held)
+		for _, h := range held {
+			a.Placed += h.Count
+		}
+	}
+	return a
+}

@@ -1,0 +1,275 @@
+package mincost
+
+import "math"
+
+// dual is the Lagrangian dual of a packing: every resource of a group of bins has a price ≥ 0, and may be overdrawn at that price.
+// What is left are classes that do not know of each other,
+//
+//	L(π) = Σ classes min Σ x·(cost + π·demand) + left out
+//	     + Σ groups count·min(0, opening − π·capacity),   x ≤ count·⌊capacity/demand⌋, as many as one class alone could have there,
+//
+// and no placement costs less, whatever the prices. Prices are looked for by the volume algorithm (Barahona and Anbil 2000): steps along
+// what the mean of past solutions overdraws, which tends to a fractional placement itself.
+type dual struct {
+	p                   *Packing
+	rows, groups, dims  int
+	demand, capacity    []float64 // in units that are powers of 2, so that they are exact
+	most                []float64 // by row and group
+	precise             []float64 // by group and resource: the step of its price, relative to others
+	price               []float64
+	amount, mean        []float64 // by row and group: of the present prices, and the mean
+	opened, meanOpened  []float64 // by group
+	reduced             []float64 // by group, of one row
+	order               []int32
+	value, terms, sizes float64 // of L, how many terms it has, and their absolute values, of which the error is a part
+}
+
+func newDual(p *Packing) *dual {
+	d := &dual{p: p, rows: len(p.Items), groups: len(p.Bins)}
+	if d.rows > 0 {
+		d.dims = len(p.Items[0].Demand)
+	}
+	pairs, prices := d.rows*d.groups, d.groups*d.dims
+	d.demand, d.capacity = make([]float64, d.rows*d.dims), make([]float64, prices)
+	d.most, d.amount, d.mean = make([]float64, pairs), make([]float64, pairs), make([]float64, pairs)
+	d.precise, d.price = make([]float64, prices), make([]float64, prices)
+	d.opened, d.meanOpened, d.reduced = make([]float64, d.groups), make([]float64, d.groups), make([]float64, d.groups)
+	d.order = make([]int32, 0, d.groups)
+	for k := range d.dims {
+		d.measure(k)
+	}
+	for i := range p.Items {
+		for j := range p.Bins {
+			if p.Cost.Cost[i*d.groups+j] != Missing {
+				d.most[i*d.groups+j] = float64(p.most(i, j))
+			}
+		}
+	}
+	return d
+}
+
+// most returns how many items of a class a group of bins could hold if it held nothing else.
+func (p *Packing) most(class, group int) int64 {
+	bins, items := &p.Bins[group], &p.Items[class]
+	each := items.Count
+	for k, d := range items.Demand {
+		if d > 0 {
+			each = min(each, bins.Capacity[k]/d)
+		}
+	}
+	if each == 0 || bins.Count == 0 {
+		return 0
+	}
+	if bins.Count > items.Count/each {
+		return items.Count
+	}
+	return each * bins.Count
+}
+
+// measure sets the units of a resource.
+func (d *dual) measure(k int) {
+	largest := int64(1)
+	for j := range d.p.Bins {
+		largest = max(largest, d.p.Bins[j].Capacity[k])
+	}
+	_, exponent := math.Frexp(float64(largest))
+	unit := math.Ldexp(1, exponent)
+	for i := range d.p.Items {
+		d.demand[i*d.dims+k] = float64(d.p.Items[i].Demand[k]) / unit
+	}
+	for j := range d.p.Bins {
+		at := j*d.dims + k
+		d.capacity[at] = float64(d.p.Bins[j].Capacity[k]) / unit
+		if all := float64(d.p.Bins[j].Count) * d.capacity[at] * d.capacity[at]; all > 0 {
+			d.precise[at] = 1 / all
+		}
+	}
+}
+
+// solve finds what costs least at the present prices.
+func (d *dual) solve() {
+	d.value, d.terms, d.sizes = 0, 0, 0
+	clear(d.amount)
+	for i := range d.p.Items {
+		d.row(i)
+	}
+	for j := range d.p.Bins {
+		bins := &d.p.Bins[j]
+		worth := 0.0
+		for k := range d.dims {
+			worth += d.price[j*d.dims+k] * d.capacity[j*d.dims+k]
+		}
+		d.opened[j] = 0
+		if float64(bins.Opening) < worth || bins.Opening == 0 {
+			d.opened[j] = float64(bins.Count)
+			d.add(float64(bins.Count), float64(bins.Opening)-worth, float64(bins.Opening)+worth)
+		}
+	}
+}
+
+// add adds a term to the value.
+func (d *dual) add(count, each, size float64) {
+	d.value += count * each
+	d.sizes += count * size
+	d.terms++
+}
+
+// row places the items of a class where they cost least.
+func (d *dual) row(i int) {
+	items := &d.p.Items[i]
+	out := float64(items.LeftOut)
+	d.order = d.order[:0]
+	costs := d.p.Cost.Cost[i*d.groups : (i+1)*d.groups]
+	demand := d.demand[i*d.dims : (i+1)*d.dims]
+	for j, c := range costs {
+		if d.most[i*d.groups+j] == 0 {
+			continue
+		}
+		r := float64(c)
+		for k, need := range demand {
+			r += d.price[j*d.dims+k] * need
+		}
+		if d.reduced[j] = r; r < out {
+			d.order = append(d.order, int32(j))
+		}
+	}
+	left := float64(items.Count)
+	most := d.most[i*d.groups : (i+1)*d.groups]
+	for _, j := range cheapestFirst(d.order, d.reduced, most, left) {
+		n := min(most[j], left)
+		if n <= 0 {
+			break
+		}
+		d.amount[i*d.groups+int(j)] = n
+		left -= n
+		d.add(n, d.reduced[j], d.reduced[j]+2*math.Abs(float64(costs[j])))
+	}
+	d.add(left, out, math.Abs(out))
+}
+
+// cheapestFirst moves those groups to the front that hold so many of a class at the least cost, the last of them perhaps in part.
+// It looks for that last one without sorting the rest.
+func cheapestFirst(order []int32, reduced, most []float64, count float64) []int32 {
+	less := func(a, b int32) bool { return reduced[a] < reduced[b] || reduced[a] == reduced[b] && a < b }
+	low, high := 0, len(order)
+	for high-low > 1 {
+		middle := order[low+(high-low)/2]
+		order[low], order[low+(high-low)/2] = middle, order[low]
+		split, held := low, most[middle]
+		for k := low + 1; k < high; k++ {
+			if less(order[k], middle) {
+				split++
+				order[k], order[split] = order[split], order[k]
+				held += most[order[split]]
+			}
+		}
+		order[low], order[split] = order[split], order[low]
+		switch {
+		case held-most[middle] >= count:
+			high = split
+		case held < count:
+			low = split + 1
+			count -= held
+		default:
+			return order[:split+1]
+		}
+	}
+	return order[:high]
+}
+
+// bound returns the least integer that is certainly not above the optimum. Each term of L has been rounded a few times, and each
+// addition once, by 2⁻⁵³ of the sum of absolute values at most.
+func (d *dual) bound() int64 {
+	slack := d.sizes * (d.terms + float64(2*d.dims) + 8) * 0x1p-52
+	return int64(math.Ceil(d.value - slack))
+}
+
+// Steps of the volume algorithm.
+const (
+	dualSteps  = 300
+	firstStep  = 0.1  // of the way to what a known placement costs
+	leastStep  = 1e-4 // below which it is no use to go on
+	meanWeight = 0.1  // of the last solution in the mean
+	patience   = 8    // steps without success until they become shorter
+)
+
+// ascend raises the bound, towards what a known placement costs, and leaves the best prices and the mean of solutions.
+func (d *dual) ascend(cost int64, stop func() bool) (bound int64, whole bool) {
+	d.solve()
+	copy(d.mean, d.amount)
+	copy(d.meanOpened, d.opened)
+	best, value := make([]float64, len(d.price)), d.value
+	bound = d.bound()
+	length, failed := firstStep, 0
+	overdrawn := make([]float64, len(d.price))
+	for range dualSteps {
+		if bound >= cost || length < leastStep {
+			break
+		}
+		if stop() {
+			return bound, false
+		}
+		d.violations(overdrawn)
+		if !d.step(best, overdrawn, length*max(float64(cost)-value, math.Abs(value)*1e-6)) {
+			break // the mean overdraws nothing: it is a placement, if a fractional one
+		}
+		d.solve()
+		blend(d.mean, d.amount)
+		blend(d.meanOpened, d.opened)
+		bound = max(bound, d.bound())
+		switch {
+		case d.value > value:
+			value, failed = d.value, 0
+			copy(best, d.price)
+			length = min(length*1.1, 2)
+		case failed < patience:
+			failed++
+		default:
+			length, failed = length*0.7, 0
+		}
+	}
+	copy(d.price, best)
+	return bound, true
+}
+
+func blend(mean, last []float64) {
+	for i, v := range last {
+		mean[i] += meanWeight * (v - mean[i])
+	}
+}
+
+// violations are what the mean solution overdraws.
+func (d *dual) violations(over []float64) {
+	for j := range d.p.Bins {
+		for k := range d.dims {
+			over[j*d.dims+k] = -d.capacity[j*d.dims+k] * d.meanOpened[j]
+		}
+	}
+	for i := range d.p.Items {
+		for j, n := range d.mean[i*d.groups : (i+1)*d.groups] {
+			if n == 0 {
+				continue
+			}
+			for k := range d.dims {
+				over[j*d.dims+k] += n * d.demand[i*d.dims+k]
+			}
+		}
+	}
+}
+
+// step sets the prices a way from the best ones, the longer the farther away the cost is.
+func (d *dual) step(best, over []float64, distance float64) bool {
+	norm := 0.0
+	for at, v := range over {
+		if v > 0 || best[at] > 0 {
+			norm += v * v * d.precise[at]
+		}
+	}
+	if norm <= 0 {
+		return false
+	}
+	for at, v := range over {
+		d.price[at] = max(0, best[at]+distance/norm*v*d.precise[at])
+	}
+	return true
+}
