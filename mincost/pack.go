@@ -110,8 +110,8 @@ func checkAmounts(dims *int, amounts []int64, count int64) error {
 		return fmt.Errorf("a count of %d", count)
 	}
 	for _, a := range amounts {
-		if a < 0 || float64(a)*max(1, float64(count)) > maxAmount {
-			return fmt.Errorf("%d of a resource, %d times: want 0 to %d in all", a, count, int64(maxAmount))
+		if a < 0 || a > maxAmount || float64(a)*float64(count) >= maxTotal {
+			return fmt.Errorf("%d of a resource, %d times: want 0 to %d, and less than %.4g in all", a, count, int64(maxAmount), float64(maxTotal))
 		}
 	}
 	return nil

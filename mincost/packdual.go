@@ -186,9 +186,9 @@ func (d *dual) bound() int64 {
 
 // Steps of the volume algorithm.
 const (
-	dualSteps  = 300
+	dualSteps  = 3000
 	firstStep  = 0.1  // of the way to what a known placement costs
-	leastStep  = 1e-4 // below which it is no use to go on
+	leastStep  = 1e-7 // below which it is no use to go on
 	meanWeight = 0.1  // of the last solution in the mean
 	patience   = 8    // steps without success until they become shorter
 )

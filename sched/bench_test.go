@@ -93,3 +93,46 @@ func BenchmarkCosts(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBatch plans a queue of jobs of 24 shapes on nodes that all differ in what they have left.
+func BenchmarkBatch(b *testing.B) {
+	for _, size := range []struct{ jobs, nodes int }{{5000, 1000}, {5000, 5000}} {
+		s := zones(b, 3)
+		s.Queue = nil
+		for i := range size.jobs {
+			s.Queue = append(s.Queue, sched.Job{
+				ID: fmt.Sprintf("j%05d", i), Submitted: s.Now, Duration: time.Hour,
+				Request: sched.Resources{MilliCPU: int64(250 * (1 + i%8)), Memory: int64(1+i%3) << 29},
+			})
+		}
+		for i := range size.nodes {
+			capacity := sched.Resources{MilliCPU: 32000, Memory: 64 << 30}
+			used := sched.Resources{MilliCPU: int64(i * 7919 % 28000), Memory: int64(i*104729%40000) << 20}
+			s.Nodes = append(s.Nodes, &sched.Node{
+				Name: fmt.Sprintf("n%04d", i), Site: s.Sites[i%3], Capacity: capacity, Free: capacity.Sub(used), Jobs: i % 3,
+				Profile: &energy.Profile{Idle: energy.Watts(60 + i%5), Max: energy.Watts(300 - i%50), Sleep: 10},
+			})
+		}
+		for _, name := range []string{"energy", "ecsched-energy", "flow-energy", "flow-dp", "flow-carbon"} {
+			b.Run(fmt.Sprintf("%s/%dx%d", name, size.jobs, size.nodes), func(b *testing.B) {
+				strategy, err := sched.New(name)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for b.Loop() {
+					plan, proof := strategy.PlanWithin(s, func() bool { return false })
+					placed, joules := 0, 0.0
+					for i := range plan {
+						if plan[i].Node != "" {
+							placed++
+							joules += float64(plan[i].Cost.Energy)
+						}
+					}
+					b.ReportMetric(float64(placed), "placed")
+					b.ReportMetric(joules/3.6e6, "kWh")
+					b.ReportMetric(100*proof.Gap, "%gap")
+				}
+			})
+		}
+	}
+}

@@ -1,4 +1,243 @@
 package sched
 
-// matchByPrices places a whole queue at once.
-func matchByPrices(b *batch) { matchInRounds(b) }
+import (
+	"math"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/mincost"
+)
+
+// matchByPrices places a whole queue at once: jobs that are alike as one class, nodes that cost the same as one group, and a price on
+// every resource of a group (package mincost). In that problem a job costs on a node what it does before any is placed, once the
+// node is awake; what waking an empty node costs is paid once. Its placement is one draft, and that of serving job by job is
+// another: of the two the one that places more jobs is taken, or as many at less cost, when they are carried out one after the
+// other and each costs what it does by then.
+func matchByPrices(b *batch) {
+	b.group()
+	if len(b.open) == 0 {
+		return
+	}
+	best := b.inOrder()
+	if f := newFlowProblem(b); !b.stopped() {
+		packed, err := mincost.Pack(f.packing, b.stopped)
+		if err != nil { // the queue is too large to add its costs up, or asks for more than any machine has
+			b.proof.Whole = false
+			b.carryOut(&best)
+			return
+		}
+		nodes := f.assign(packed)
+		if d := b.try(func(k int) int { return nodes[k] }, nil); d.better(&best) {
+			best = d
+		}
+		b.proof.Gap, b.proof.HasGap = f.gap(&best, packed.Bound)
+	}
+	b.carryOut(&best)
+	b.placeInOrder() // what the packing left out for another job, and found room for when it was carried out
+}
+
+// flowProblem is a queue as a packing.
+type flowProblem struct {
+	b       *batch
+	packing mincost.Packing
+	members [][]int // nodes by group
+	groupOf []int   // by node
+}
+
+// nodeKind is all of a node that the costs of a flow and feasibility depend on.
+type nodeKind struct {
+	site           *Site
+	profile        *energy.Profile
+	capacity, free Resources
+	asleep         bool
+	speed, pue     float64
+	labels         string // which of the jobs' selectors it meets
+}
+
+func newFlowProblem(b *batch) *flowProblem {
+	f := &flowProblem{b: b, groupOf: make([]int, len(b.nodes))}
+	groups := map[nodeKind]int{}
+	selecting := b.selecting()
+	for k := range b.nodes {
+		n := &b.nodes[k]
+		key := nodeKind{n.Site, n.Profile, n.Capacity, n.Free, n.Jobs == 0, n.Speed, n.PUE, n.meets(selecting)}
+		g, ok := groups[key]
+		if !ok {
+			g = len(f.members)
+			groups[key] = g
+			f.members = append(f.members, nil)
+		}
+		f.members[g] = append(f.members[g], k)
+		f.groupOf[k] = g
+	}
+	f.state()
+	return f
+}
+
+// selecting returns one kind of jobs for each selector.
+func (b *batch) selecting() (jobs []*Job) {
+	known := map[string]bool{}
+	for k := range b.kinds {
+		if s := kindOf(&b.kinds[k]).selector; s != "" && !known[s] {
+			known[s] = true
+			jobs = append(jobs, &b.kinds[k])
+		}
+	}
+	return jobs
+}
+
+// meets tells nodes apart by the selectors that they meet.
+func (n *Node) meets(jobs []*Job) string {
+	met := make([]byte, len(jobs))
+	for k, j := range jobs {
+		met[k] = '0'
+		if j.selects(n) {
+			met[k] = '1'
+		}
+	}
+	return string(met)
+}
+
+// state writes the packing down.
+func (f *flowProblem) state() {
+	b, p := f.b, &f.packing
+	p.Items = make([]mincost.Items, len(b.kinds))
+	for _, i := range b.open {
+		p.Items[b.kindOf[i]].Count++
+	}
+	var all Resources
+	for k := range p.Items {
+		for d, requested := range b.kinds[k].Request.vector() {
+			p.Items[k].Demand = append(p.Items[k].Demand, requested)
+			all = all.with(d, all.vector()[d]+requested*p.Items[k].Count)
+		}
+	}
+	costs, openings := f.costs()
+	var known []float64
+	for _, row := range costs {
+		known = append(known, row...)
+	}
+	scale := scaleOf(append(known, openings...)) / flowShare
+	p.Cost = mincost.NewMatrix(len(b.kinds), len(f.members))
+	for g, nodes := range f.members {
+		bins := mincost.Bins{Count: int64(len(nodes)), Opening: scale.integer(openings[g])}
+		for d, free := range b.nodes[nodes[0]].Free.vector() {
+			bins.Capacity = append(bins.Capacity, min(max(free, 0), all.vector()[d])) // more than all jobs ask for is no more
+		}
+		p.Bins = append(p.Bins, bins)
+	}
+	f.leaveOut(costs, scale)
+}
+
+// flowShare is how much smaller integers of a flow are than they may be, so that sums over many jobs are integers as well.
+const flowShare = 1 << 10
+
+// costs returns, by kind of job and group of nodes, what a job costs on a node that is awake, and by group what it costs on
+// average to wake one. NaN where it does not fit.
+func (f *flowProblem) costs() (costs [][]float64, openings []float64) {
+	b := f.b
+	openings = make([]float64, len(f.members))
+	weight := make([]float64, len(f.members))
+	for k := range b.kinds {
+		row := make([]float64, len(f.members))
+		c, awake := newCosting(&b.snapshot, &b.kinds[k]), newCosting(&b.snapshot, &b.kinds[k])
+		for g, nodes := range f.members {
+			row[g] = b.price(&c, nodes[0])
+			n := b.nodes[nodes[0]]
+			if math.IsNaN(row[g]) || n.Jobs > 0 {
+				continue
+			}
+			n.Jobs = 1
+			if cost, known := b.cost(&awake, &n); known && !math.IsNaN(cost) && cost < row[g] {
+				count := float64(f.packing.Items[k].Count)
+				openings[g] += count * (row[g] - cost)
+				weight[g] += count
+				row[g] = cost
+			}
+		}
+		costs = append(costs, row)
+	}
+	for g, w := range weight {
+		if w > 0 {
+			openings[g] /= w
+		}
+	}
+	return costs, openings
+}
+
+// leaveOut fills in the costs, and makes it dearer to leave a job out than any exchange of two could save. Jobs that fit nowhere are
+// no part of the problem.
+func (f *flowProblem) leaveOut(costs [][]float64, scale costScale) {
+	p := &f.packing
+	least, most, opening := int64(0), int64(0), int64(0)
+	for _, bins := range p.Bins {
+		opening = max(opening, bins.Opening)
+	}
+	for k, row := range costs {
+		fits := false
+		for g, cost := range row {
+			if math.IsNaN(cost) {
+				continue
+			}
+			fits = true
+			whole := scale.integer(cost)
+			p.Cost.Set(k, g, whole)
+			least, most = min(least, whole), max(most, whole)
+		}
+		if !fits {
+			p.Items[k].Count = 0
+			clear(p.Items[k].Demand)
+		}
+	}
+	for k := range p.Items {
+		p.Items[k].LeftOut = most + 4*(most-least+opening) + 1
+	}
+}
+
+// assign gives every open job one of the nodes that its kind has been given, in order; -1 where they are used up.
+func (f *flowProblem) assign(packed *mincost.Packed) []int {
+	given := make([][]int, len(f.b.kinds))
+	bin := 0
+	for _, nodes := range f.members {
+		for _, node := range nodes {
+			for _, h := range packed.Bins[bin] {
+				for range h.Count {
+					given[h.Class] = append(given[h.Class], node)
+				}
+			}
+			bin++
+		}
+	}
+	nodes := make([]int, len(f.b.open))
+	for k, i := range f.b.open {
+		nodes[k] = -1
+		if some := given[f.b.kindOf[i]]; len(some) > 0 {
+			nodes[k], given[f.b.kindOf[i]] = some[0], some[1:]
+		}
+	}
+	return nodes
+}
+
+// gap returns how far a draft may be from the optimum of the packing.
+func (f *flowProblem) gap(d *draft, bound int64) (gap float64, ok bool) {
+	cost := int64(0)
+	opened := map[int]bool{}
+	for k, i := range f.b.open {
+		kind, node := f.b.kindOf[i], d.node[k]
+		switch {
+		case f.packing.Items[kind].Count == 0:
+		case node < 0:
+			cost += f.packing.Items[kind].LeftOut
+		default:
+			g := f.groupOf[node]
+			cost += f.packing.Cost.Cost[kind*len(f.members)+g]
+			if !opened[node] {
+				opened[node] = true
+				cost += f.packing.Bins[g].Opening
+			}
+		}
+	}
+	if cost <= bound {
+		return 0, true
+	}
+	return float64(cost-bound) / math.Abs(float64(bound)), bound != 0
+}

@@ -13,6 +13,13 @@ type Resources struct {
 	GPU      int64 // whole devices
 }
 
+// with returns r with another amount of one resource.
+func (r Resources) with(k int, amount int64) Resources {
+	v := r.vector()
+	v[k] = amount
+	return Resources{v[0], v[1], v[2]}
+}
+
 // Add returns r + o.
 func (r Resources) Add(o Resources) Resources {
 	return Resources{r.MilliCPU + o.MilliCPU, r.Memory + o.Memory, r.GPU + o.GPU}
@@ -100,9 +107,11 @@ func (j *Job) LatestStart() time.Time {
 // Fits models feasibility: the node has the free CPU, memory and GPUs, and the labels that the job selects. It stands
 // in for a real scheduler's filters where there is none.
 func (j *Job) Fits(n *Node) bool {
-	if !j.Request.Within(n.Free) {
-		return false
-	}
+	return j.Request.Within(n.Free) && j.selects(n)
+}
+
+// selects reports whether the node has the labels that the job selects.
+func (j *Job) selects(n *Node) bool {
 	if len(j.Selector) == 0 { // starting to range over an empty map costs more than all the rest
 		return true
 	}

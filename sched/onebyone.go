@@ -3,16 +3,17 @@ package sched
 import "math"
 
 // placeInOrder places what is open job by job, each on the node of least cost, as strategies do that do not look at a whole queue.
-// Jobs that are alike share what their nodes cost, so that a long queue takes little time.
 func (b *batch) placeInOrder() {
+	d := b.inOrder()
+	b.carryOut(&d)
+}
+
+// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little time.
+func (b *batch) inOrder() draft {
 	g := greedy{batch: b, of: make([]*ranking, len(b.kinds))}
-	for _, i := range b.open {
-		if node := g.cheapest(b.kindOf[i]); node >= 0 {
-			b.place(i, node)
-			g.changed = append(g.changed, node)
-		}
-	}
-	b.close()
+	return b.try(
+		func(k int) int { return g.cheapest(b.kindOf[b.open[k]]) },
+		func(node int) { g.changed = append(g.changed, node) })
 }
 
 // greedy keeps the node of least cost for every kind of job, while nodes fill up.
