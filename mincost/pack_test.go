@@ -189,7 +189,7 @@ func TestPackRefuses(t *testing.T) {
 		"resources":        func(p *mincost.Packing) { p.Items[0].Demand = nil },
 		"a demand":         func(p *mincost.Packing) { p.Items[0].Demand[0] = -1 },
 		"a count":          func(p *mincost.Packing) { p.Items[0].Count = -1 },
-		"a sum":            func(p *mincost.Packing) { p.Items[0].Count, p.Items[0].LeftOut = 1 << 30, 1<<40 },
+		"a sum":            func(p *mincost.Packing) { p.Items[0].Count, p.Items[0].LeftOut = 1<<30, 1<<40 },
 		"a greatest cost":  func(p *mincost.Packing) { p.Items[0].LeftOut = math.MaxInt64 },
 		"an opening":       func(p *mincost.Packing) { p.Bins[0].Opening = -1 },
 		"too many bins":    func(p *mincost.Packing) { p.Bins[0].Count = 1 << 40 },

@@ -8,17 +8,14 @@ import "math"
 //	L(π) = Σ classes min Σ x·(cost + π·demand) + left out
 //	     + Σ groups count·min(0, opening − π·capacity),   x ≤ count·⌊capacity/demand⌋, as many as one class alone could have there,
 //
-// and no placement costs less, whatever the prices. Prices are looked for by the volume algorithm (Barahona and Anbil 2000): steps along
-// what the mean of past solutions overdraws, which tends to a fractional placement itself.
+// and no placement costs less, whatever the prices. The best of them are as good as the linear relaxation; [ascent] looks for them.
 type dual struct {
 	p                   *Packing
 	rows, groups, dims  int
 	demand, capacity    []float64 // in units that are powers of 2, so that they are exact
 	most                []float64 // by row and group
-	precise             []float64 // by group and resource: the step of its price, relative to others
 	price               []float64
-	amount, mean        []float64 // by row and group: of the present prices, and the mean
-	opened, meanOpened  []float64 // by group
+	mean, meanOpened    []float64 // a fractional placement, by row and group, and how many bins it opens, by group
 	reduced             []float64 // by group, of one row
 	order               []int32
 	value, terms, sizes float64 // of L, how many terms it has, and their absolute values, of which the error is a part
@@ -31,9 +28,8 @@ func newDual(p *Packing) *dual {
 	}
 	pairs, prices := d.rows*d.groups, d.groups*d.dims
 	d.demand, d.capacity = make([]float64, d.rows*d.dims), make([]float64, prices)
-	d.most, d.amount, d.mean = make([]float64, pairs), make([]float64, pairs), make([]float64, pairs)
-	d.precise, d.price = make([]float64, prices), make([]float64, prices)
-	d.opened, d.meanOpened, d.reduced = make([]float64, d.groups), make([]float64, d.groups), make([]float64, d.groups)
+	d.most, d.mean, d.price = make([]float64, pairs), make([]float64, pairs), make([]float64, prices)
+	d.meanOpened, d.reduced = make([]float64, d.groups), make([]float64, d.groups)
 	d.order = make([]int32, 0, d.groups)
 	for k := range d.dims {
 		d.measure(k)
@@ -78,18 +74,13 @@ func (d *dual) measure(k int) {
 		d.demand[i*d.dims+k] = float64(d.p.Items[i].Demand[k]) / unit
 	}
 	for j := range d.p.Bins {
-		at := j*d.dims + k
-		d.capacity[at] = float64(d.p.Bins[j].Capacity[k]) / unit
-		if all := float64(d.p.Bins[j].Count) * d.capacity[at] * d.capacity[at]; all > 0 {
-			d.precise[at] = 1 / all
-		}
+		d.capacity[j*d.dims+k] = float64(d.p.Bins[j].Capacity[k]) / unit
 	}
 }
 
 // solve finds what costs least at the present prices.
 func (d *dual) solve() {
 	d.value, d.terms, d.sizes = 0, 0, 0
-	clear(d.amount)
 	for i := range d.p.Items {
 		d.row(i)
 	}
@@ -99,9 +90,7 @@ func (d *dual) solve() {
 		for k := range d.dims {
 			worth += d.price[j*d.dims+k] * d.capacity[j*d.dims+k]
 		}
-		d.opened[j] = 0
-		if float64(bins.Opening) < worth || bins.Opening == 0 {
-			d.opened[j] = float64(bins.Count)
+		if float64(bins.Opening) < worth {
 			d.add(float64(bins.Count), float64(bins.Opening)-worth, float64(bins.Opening)+worth)
 		}
 	}
@@ -140,7 +129,6 @@ func (d *dual) row(i int) {
 		if n <= 0 {
 			break
 		}
-		d.amount[i*d.groups+int(j)] = n
 		left -= n
 		d.add(n, d.reduced[j], d.reduced[j]+2*math.Abs(float64(costs[j])))
 	}
@@ -182,94 +170,4 @@ func cheapestFirst(order []int32, reduced, most []float64, count float64) []int3
 func (d *dual) bound() int64 {
 	slack := d.sizes * (d.terms + float64(2*d.dims) + 8) * 0x1p-52
 	return int64(math.Ceil(d.value - slack))
-}
-
-// Steps of the volume algorithm.
-const (
-	dualSteps  = 3000
-	firstStep  = 0.1  // of the way to what a known placement costs
-	leastStep  = 1e-7 // below which it is no use to go on
-	meanWeight = 0.1  // of the last solution in the mean
-	patience   = 8    // steps without success until they become shorter
-)
-
-// ascend raises the bound, towards what a known placement costs, and leaves the best prices and the mean of solutions.
-func (d *dual) ascend(cost int64, stop func() bool) (bound int64, whole bool) {
-	d.solve()
-	copy(d.mean, d.amount)
-	copy(d.meanOpened, d.opened)
-	best, value := make([]float64, len(d.price)), d.value
-	bound = d.bound()
-	length, failed := firstStep, 0
-	overdrawn := make([]float64, len(d.price))
-	for range dualSteps {
-		if bound >= cost || length < leastStep {
-			break
-		}
-		if stop() {
-			return bound, false
-		}
-		d.violations(overdrawn)
-		if !d.step(best, overdrawn, length*max(float64(cost)-value, math.Abs(value)*1e-6)) {
-			break // the mean overdraws nothing: it is a placement, if a fractional one
-		}
-		d.solve()
-		blend(d.mean, d.amount)
-		blend(d.meanOpened, d.opened)
-		bound = max(bound, d.bound())
-		switch {
-		case d.value > value:
-			value, failed = d.value, 0
-			copy(best, d.price)
-			length = min(length*1.1, 2)
-		case failed < patience:
-			failed++
-		default:
-			length, failed = length*0.7, 0
-		}
-	}
-	copy(d.price, best)
-	return bound, true
-}
-
-func blend(mean, last []float64) {
-	for i, v := range last {
-		mean[i] += meanWeight * (v - mean[i])
-	}
-}
-
-// violations are what the mean solution overdraws.
-func (d *dual) violations(over []float64) {
-	for j := range d.p.Bins {
-		for k := range d.dims {
-			over[j*d.dims+k] = -d.capacity[j*d.dims+k] * d.meanOpened[j]
-		}
-	}
-	for i := range d.p.Items {
-		for j, n := range d.mean[i*d.groups : (i+1)*d.groups] {
-			if n == 0 {
-				continue
-			}
-			for k := range d.dims {
-				over[j*d.dims+k] += n * d.demand[i*d.dims+k]
-			}
-		}
-	}
-}
-
-// step sets the prices a way from the best ones, the longer the farther away the cost is.
-func (d *dual) step(best, over []float64, distance float64) bool {
-	norm := 0.0
-	for at, v := range over {
-		if v > 0 || best[at] > 0 {
-			norm += v * v * d.precise[at]
-		}
-	}
-	if norm <= 0 {
-		return false
-	}
-	for at, v := range over {
-		d.price[at] = max(0, best[at]+distance/norm*v*d.precise[at])
-	}
-	return true
 }

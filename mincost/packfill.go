@@ -19,7 +19,7 @@ func Pack(p Packing, stop func() bool) (*Packed, error) {
 	d.solve()
 	best, bound := first, d.bound()
 	if whole {
-		bound, whole = d.ascend(first.cost, stop)
+		bound, whole = newAscent(d).run(first.cost, stop)
 	}
 	if whole {
 		b := newBins(&p)
@@ -29,7 +29,7 @@ func Pack(p Packing, stop func() bool) (*Packed, error) {
 			best = b
 		}
 	}
-	whole = whole && best.search(bound, stop)
+	whole = whole && best.search(d.weights(), bound, stop)
 	packed := best.save()
 	packed.Bound, packed.Whole = min(bound, packed.Cost), whole
 	return packed, nil

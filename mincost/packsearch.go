@@ -1,10 +1,14 @@
 package mincost
 
-import "slices"
+import (
+	"cmp"
+
+	"slices"
+)
 
 // A search may ask so often whether an item fits a bin, and goes through all bins so often.
 const (
-	searchWork   = 1 << 26
+	searchWork   = 1 << 25
 	searchPasses = 12
 )
 
@@ -16,13 +20,17 @@ type search struct {
 	work  int
 	stop  func() bool
 	ended bool
+
+	worthiest [][]int // classes by group
+	done      []moved
 }
 
-func (b *bins) search(bound int64, stop func() bool) (whole bool) {
+func (b *bins) search(sizes []float64, bound int64, stop func() bool) (whole bool) {
 	s := search{bins: b, bound: bound, work: searchWork, stop: stop}
+	s.rank(sizes)
 	for range searchPasses {
 		before := b.cost
-		for _, improve := range []func(bin int){s.move, s.exchange, s.admit, s.vacate} {
+		for _, improve := range []func(bin int){s.admit, s.move, s.vacate, s.exchange} {
 			for bin := 0; bin < len(b.group) && !s.over(bin); bin++ {
 				improve(bin)
 			}
@@ -80,44 +88,87 @@ func (s *search) move(from int) {
 	}
 }
 
-// admit puts items that are left out into a bin, in place of one that costs less to leave out, or that finds another bin.
+// admit puts items that are left out into a bin, in the place of some that it holds if that costs less: those may find another bin.
 func (s *search) admit(bin int) {
-	for class, left := range s.left {
-		if left == 0 || s.price(class, s.group[bin]) == Missing {
-			continue
-		}
-		if s.added(bin, class) < s.p.Items[class].LeftOut && s.tries(bin, class) {
-			s.put(bin, class)
-			continue
-		}
-		for _, h := range slices.Clone(s.held[bin]) {
-			if h.Class != class && s.replace(bin, h.Class, class) {
+	if !s.fills(bin) {
+		return
+	}
+	for _, h := range slices.Clone(s.held[bin]) {
+		for n := int64(1); n <= h.Count; n = min(2*n, max(h.Count, n+1)) {
+			if s.replace(bin, h.Class, n) {
 				break
 			}
 		}
 	}
 }
 
-// replace puts an item that is left out in the place of another one, if that saves anything.
-func (s *search) replace(bin, out, in int) bool {
-	before := s.cost
-	s.pull(bin, out)
-	if s.left[in] > 0 && s.tries(bin, in) {
-		s.put(bin, in)
-		if to, _ := s.target(out, s.p.Items[out].LeftOut, -1); to >= 0 {
-			s.put(to, out)
-			if s.cost < before {
-				return true
-			}
-			s.pull(to, out)
+// fills puts as many items into a bin as fit of those that are left out, the ones that save most for what they take first, and reports whether
+// any are left for which the bin would do.
+func (s *search) fills(bin int) (some bool) {
+	for _, class := range s.worthiest[s.group[bin]] {
+		if s.left[class] == 0 {
+			continue
 		}
-		if s.cost < before {
-			return true
+		some = true
+		for s.left[class] > 0 && s.added(bin, class) < s.p.Items[class].LeftOut && s.tries(bin, class) {
+			s.put(bin, class)
+			s.done = append(s.done, moved{bin, class})
 		}
-		s.pull(bin, in)
 	}
-	s.put(bin, out)
+	return some
+}
+
+// moved is an item that was put into a bin.
+type moved struct{ bin, class int }
+
+// replace takes so many items of a class out of a bin, fills it with others, and looks for room for the ones taken out; if that saves nothing
+// it takes everything back.
+func (s *search) replace(bin, out int, count int64) bool {
+	before := s.cost
+	s.done = s.done[:0]
+	for range count {
+		s.pull(bin, out)
+	}
+	kept := s.left[out]
+	s.left[out] = 0 // not these
+	s.fills(bin)
+	s.left[out] = kept
+	if len(s.done) > 0 {
+		for range count {
+			to, _ := s.target(out, s.p.Items[out].LeftOut, -1)
+			if to < 0 {
+				break
+			}
+			s.put(to, out)
+			s.done = append(s.done, moved{to, out})
+		}
+	}
+	if s.cost < before {
+		return true
+	}
+	for _, m := range slices.Backward(s.done) {
+		s.pull(m.bin, m.class)
+	}
+	for range count {
+		s.put(bin, out)
+	}
 	return false
+}
+
+// rank sorts the classes that a group may hold by what it saves to have one there and not left out, for what that takes.
+func (s *search) rank(sizes []float64) {
+	for j := range s.p.Bins {
+		var classes []int
+		gain := make([]float64, len(s.p.Items))
+		for i := range s.p.Items {
+			if price := s.price(i, j); price != Missing && price < s.p.Items[i].LeftOut {
+				classes = append(classes, i)
+				gain[i] = float64(s.p.Items[i].LeftOut-price) / max(sizes[i], 1e-12)
+			}
+		}
+		slices.SortStableFunc(classes, func(a, b int) int { return cmp.Compare(gain[b], gain[a]) })
+		s.worthiest = append(s.worthiest, classes)
+	}
 }
 
 // partners are the bins of a group in which an exchange of two classes is tried.
@@ -138,7 +189,9 @@ func (s *search) exchange(bin int) {
 
 func (s *search) exchangeFor(bin, out, in int) {
 	here := s.group[bin]
-	checked := false
+	if !s.swaps(bin, out, in) {
+		return
+	}
 	for there := range s.p.Bins {
 		if there == here || s.price(in, there) == Missing || s.price(out, there) == Missing {
 			continue
@@ -146,39 +199,40 @@ func (s *search) exchangeFor(bin, out, in int) {
 		if s.price(in, here)+s.price(out, there) >= s.price(out, here)+s.price(in, there) {
 			continue
 		}
-		if !checked { // most fail here
-			s.take(bin, out, -1)
-			checked = s.tries(bin, in)
-			s.take(bin, out, 1)
-			if !checked {
-				return
-			}
-		}
 		left := partners
 		for other := s.first[there]; other < s.first[there+1] && left > 0; other++ {
 			if !holds(s.held[other], in) {
 				continue
 			}
 			left--
-			if s.swap(bin, other, out, in) {
+			if s.swaps(other, in, out) {
+				s.pull(bin, out)
+				s.pull(other, in)
+				s.put(bin, in)
+				s.put(other, out)
 				return
 			}
 		}
 	}
 }
 
-// swap exchanges an item out of a bin with an item in of another one, if both fit.
-func (s *search) swap(bin, other, out, in int) bool {
-	s.pull(bin, out)
-	s.pull(other, in)
-	if s.tries(bin, in) && s.tries(other, out) {
-		s.put(bin, in)
-		s.put(other, out)
+// swaps reports whether a bin has room for an item in without an item out that it holds.
+func (s *search) swaps(bin, out, in int) bool {
+	s.work--
+	if s.price(in, s.group[bin]) == Missing {
+		return false
+	}
+	for k, d := range s.p.Items[in].Demand {
+		if d > s.free[bin*s.dims+k]+s.p.Items[out].Demand[k] {
+			return false
+		}
+	}
+	if s.p.Room == nil {
 		return true
 	}
-	s.put(other, in)
-	s.put(bin, out)
-	return false
+	s.trial = append(s.trial[:0], s.held[bin]...)
+	s.trial = change(change(s.trial, out, -1), in, 1)
+	return s.p.Room(s.group[bin], s.trial)
 }
 
 func holds(held []Held, class int) bool {
@@ -191,8 +245,7 @@ func (s *search) vacate(bin int) {
 		return
 	}
 	before := s.cost
-	type moved struct{ to, class int }
-	var moves []moved
+	s.done = s.done[:0]
 	for len(s.held[bin]) > 0 {
 		class := s.held[bin][0].Class
 		s.pull(bin, class)
@@ -202,13 +255,13 @@ func (s *search) vacate(bin int) {
 			break
 		}
 		s.put(to, class)
-		moves = append(moves, moved{to, class})
+		s.done = append(s.done, moved{to, class})
 	}
 	if s.cost < before {
 		return
 	}
-	for _, m := range slices.Backward(moves) {
-		s.pull(m.to, m.class)
+	for _, m := range slices.Backward(s.done) {
+		s.pull(m.bin, m.class)
 		s.put(bin, m.class)
 	}
 }

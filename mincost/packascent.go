@@ -1,0 +1,309 @@
+package mincost
+
+import (
+	"math"
+)
+
+// ascent looks for the best prices by the primal-dual hybrid gradient method (Chambolle and Pock 2011) with diagonal steps and restarts
+// from the mean (Applegate et al. 2021). It solves the linear relaxation, in shares from 0 to 1: of what a group could hold of
+// a class, of a class that is left out, and of a group's bins that are open,
+//
+//	Σ part·share + out = 1              for each class:    a worth
+//	Σ load·share − open ≤ 0             for each resource: a price ≥ 0
+//
+// in which no coefficient is above 1. Any prices give a bound; its own are but where the best one is looked for.
+type ascent struct {
+	d       *dual
+	unit    float64 // costs are divided by it
+	row     []int   // by row: its first pair; one more at the end
+	pairs   []pair
+	load    []float64 // by pair and resource
+	out     []float64 // by row: the cost of leaving all of it out
+	opening []float64 // by group
+	count   []float64 // of bins, by group
+	weight  float64   // of steps of worths and prices against those of shares
+
+	x, mean, start    shares
+	worthStep         []float64
+	priceStep         []float64
+	balance, overdraw []float64 // scratch: by row, and by group and resource
+}
+
+// pair is a class and a group that may hold it.
+type pair struct {
+	group      int
+	part, cost float64 // of the class that the group could hold, and what that costs
+	step       float64
+}
+
+// shares are a point of the search.
+type shares struct {
+	pair, out, open []float64
+	worth, price    []float64
+}
+
+func newShares(pairs, rows, groups, dims int) shares {
+	return shares{make([]float64, pairs), make([]float64, rows), make([]float64, groups), make([]float64, rows), make([]float64, groups*dims)}
+}
+
+func (s *shares) all() [5][]float64 { return [...][]float64{s.pair, s.out, s.open, s.worth, s.price} }
+
+func (s *shares) set(to *shares) {
+	for k, v := range to.all() {
+		copy(s.all()[k], v)
+	}
+}
+
+func newAscent(d *dual) *ascent {
+	a := &ascent{d: d, row: make([]int, d.rows+1), out: make([]float64, d.rows), opening: make([]float64, d.groups), count: make([]float64, d.groups)}
+	for i := range d.p.Items {
+		count := float64(d.p.Items[i].Count)
+		a.out[i] = count * float64(d.p.Items[i].LeftOut)
+		for j := range d.p.Bins {
+			most := d.most[i*d.groups+j]
+			if most == 0 {
+				continue
+			}
+			a.pairs = append(a.pairs, pair{group: j, part: most / count, cost: most * float64(d.p.Cost.Cost[i*d.groups+j])})
+			for k := range d.dims {
+				load := 0.0
+				if need := d.demand[i*d.dims+k]; need > 0 {
+					load = most * need / (float64(d.p.Bins[j].Count) * d.capacity[j*d.dims+k])
+				}
+				a.load = append(a.load, load)
+			}
+		}
+		a.row[i+1] = len(a.pairs)
+	}
+	for j := range d.p.Bins {
+		a.count[j] = float64(d.p.Bins[j].Count)
+		a.opening[j] = a.count[j] * float64(d.p.Bins[j].Opening)
+	}
+	a.steps()
+	a.x, a.mean, a.start = newShares(len(a.pairs), d.rows, d.groups, d.dims), newShares(len(a.pairs), d.rows, d.groups, d.dims), newShares(len(a.pairs), d.rows, d.groups, d.dims)
+	a.balance, a.overdraw = make([]float64, d.rows), make([]float64, d.groups*d.dims)
+	return a
+}
+
+// steps sets units and the lengths of steps.
+func (a *ascent) steps() {
+	d := a.d
+	a.worthStep, a.priceStep = make([]float64, d.rows), make([]float64, d.groups*d.dims)
+	sum, n := 0.0, 0.0
+	for i := range d.rows {
+		a.worthStep[i] = 1
+		for at := a.row[i]; at < a.row[i+1]; at++ {
+			p := &a.pairs[at]
+			a.worthStep[i] += p.part
+			p.step = p.part
+			for k := range d.dims {
+				load := a.load[at*d.dims+k]
+				p.step += load
+				a.priceStep[p.group*d.dims+k] += load
+			}
+			p.step = 1 / p.step
+			sum += math.Abs(p.cost) / p.part
+			n++
+		}
+		a.worthStep[i] = 1 / a.worthStep[i]
+	}
+	for at := range a.priceStep {
+		a.priceStep[at] = 1 / (1 + a.priceStep[at])
+	}
+	a.unit = max(sum/max(n, 1), 1)
+	a.weight = 1
+}
+
+// Limits of an ascent: how many coefficients it goes through, how often it looks where it is, and how near the bound has to come to what a
+// placement costs, or to what the relaxation does, to be good enough.
+const (
+	ascentWork = 1 << 29
+	ascentLook = 40
+	nearEnough = 1e-4
+)
+
+// run raises the bound, as far as what a known placement costs, and leaves the best prices and a fractional placement in d.
+func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
+	d := a.d
+	d.solve()
+	bound = d.bound()
+	best := append([]float64(nil), d.price...)
+	whole = true
+	last, steps := math.Inf(1), 0.0
+	most := ascentWork / ((d.dims + 1) * (len(a.pairs) + 1))
+	for at := 0; at < most && float64(cost-bound) > nearEnough*math.Abs(float64(bound)); at += ascentLook {
+		if stop() {
+			whole = false
+			break
+		}
+		for range ascentLook {
+			a.step()
+			steps++
+			for k, mean := range a.mean.all() {
+				for i, v := range a.x.all()[k] {
+					mean[i] += (v - mean[i]) / steps
+				}
+			}
+		}
+		now, _ := a.error(&a.x)
+		mean, near := a.error(&a.mean)
+		from := &a.mean
+		if now < mean {
+			from = &a.x
+		}
+		for _, point := range []*shares{&a.mean, &a.x} {
+			a.prices(point)
+			d.solve()
+			if b := d.bound(); b > bound {
+				bound = b
+				copy(best, d.price)
+			}
+		}
+		if near {
+			break
+		}
+		if e := min(now, mean); e < 0.5*last || steps >= 0.4*float64(at+ascentLook) {
+			a.restart(from)
+			last, steps = e, 0
+		}
+	}
+	copy(d.price, best)
+	a.placement()
+	return bound, whole
+}
+
+// step is one step of the method.
+func (a *ascent) step() {
+	d, x := a.d, &a.x
+	clear(a.overdraw)
+	for i := range d.rows {
+		old := x.out[i]
+		x.out[i] = clip(old - (a.out[i]/a.unit-x.worth[i])/a.weight)
+		balance := 1 - (2*x.out[i] - old)
+		for at := a.row[i]; at < a.row[i+1]; at++ {
+			p := &a.pairs[at]
+			slope := p.cost/a.unit - x.worth[i]*p.part
+			load := a.load[at*d.dims : (at+1)*d.dims]
+			price := x.price[p.group*d.dims : (p.group+1)*d.dims]
+			for k, l := range load {
+				slope += price[k] * l
+			}
+			old := x.pair[at]
+			v := clip(old - slope*p.step/a.weight)
+			x.pair[at] = v
+			ahead := 2*v - old
+			if ahead == 0 {
+				continue
+			}
+			balance -= p.part * ahead
+			over := a.overdraw[p.group*d.dims : (p.group+1)*d.dims]
+			for k, l := range load {
+				over[k] += l * ahead
+			}
+		}
+		a.balance[i] = balance
+	}
+	for j := range d.groups {
+		old := x.open[j]
+		slope := a.opening[j] / a.unit
+		for k := range d.dims {
+			slope -= x.price[j*d.dims+k]
+		}
+		x.open[j] = clip(old - slope/(float64(d.dims)*a.weight))
+		ahead := 2*x.open[j] - old
+		for k := range d.dims {
+			at := j*d.dims + k
+			x.price[at] = max(0, x.price[at]+a.weight*a.priceStep[at]*(a.overdraw[at]-ahead))
+		}
+	}
+	for i, balance := range a.balance {
+		x.worth[i] += a.weight * a.worthStep[i] * balance
+	}
+}
+
+func clip(v float64) float64 { return min(max(v, 0), 1) }
+
+// error measures how far a point is from the optimum, and reports whether that is near enough.
+func (a *ascent) error(x *shares) (e float64, near bool) {
+	d := a.d
+	cost, value, missing := 0.0, 0.0, 0.0
+	clear(a.overdraw)
+	for i := range d.rows {
+		balance := 1 - x.out[i]
+		cost += a.out[i] * x.out[i]
+		value += x.worth[i]*a.unit + min(0, a.out[i]-x.worth[i]*a.unit)
+		for at := a.row[i]; at < a.row[i+1]; at++ {
+			p := &a.pairs[at]
+			slope := p.cost - x.worth[i]*a.unit*p.part
+			for k := range d.dims {
+				slope += x.price[p.group*d.dims+k] * a.unit * a.load[at*d.dims+k]
+				a.overdraw[p.group*d.dims+k] += a.load[at*d.dims+k] * x.pair[at]
+			}
+			cost += p.cost * x.pair[at]
+			value += min(0, slope)
+			balance -= p.part * x.pair[at]
+		}
+		missing += balance * balance
+	}
+	for j := range d.groups {
+		slope := a.opening[j]
+		for k := range d.dims {
+			slope -= x.price[j*d.dims+k] * a.unit
+			if over := a.overdraw[j*d.dims+k] - x.open[j]; over > 0 {
+				missing += over * over
+			}
+		}
+		cost += a.opening[j] * x.open[j]
+		value += min(0, slope)
+	}
+	gap := (cost - value) / a.unit
+	near = math.Abs(cost-value) <= nearEnough*(math.Abs(cost)+1) && missing <= nearEnough*nearEnough
+	return math.Sqrt(a.weight*a.weight*missing + gap*gap), near
+}
+
+// restart goes on from a point. How far shares and prices went since the last one says what their steps should be.
+func (a *ascent) restart(from *shares) {
+	moved := [2]float64{}
+	for k, v := range from.all() {
+		for i, s := range a.start.all()[k] {
+			moved[k/3] += (v[i] - s) * (v[i] - s)
+		}
+	}
+	if moved[0] > 1e-20 && moved[1] > 1e-20 {
+		a.weight = math.Sqrt(a.weight * math.Sqrt(moved[1]/moved[0]))
+	}
+	a.x.set(from)
+	a.start.set(from)
+	for _, v := range a.mean.all() {
+		clear(v)
+	}
+}
+
+// prices sets d's prices to those of a point.
+func (a *ascent) prices(x *shares) {
+	d := a.d
+	for j := range d.groups {
+		for k := range d.dims {
+			at := j*d.dims + k
+			d.price[at] = 0
+			if whole := a.count[j] * d.capacity[at]; whole > 0 {
+				d.price[at] = x.price[at] * a.unit / whole
+			}
+		}
+	}
+}
+
+// placement sets d's fractional placement to that of the mean.
+func (a *ascent) placement() {
+	d := a.d
+	clear(d.mean)
+	for i := range d.rows {
+		for at := a.row[i]; at < a.row[i+1]; at++ {
+			p := &a.pairs[at]
+			d.mean[i*d.groups+p.group] = a.x.pair[at] * p.part * float64(d.p.Items[i].Count)
+		}
+	}
+	for j := range d.groups {
+		d.meanOpened[j] = a.x.open[j] * a.count[j]
+	}
+}
