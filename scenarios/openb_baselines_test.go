@@ -1,0 +1,94 @@
+package scenarios_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// oneByOne places pods as they come, each on the node of least cost that has room for it by then; the first of equals. A pod that fits
+// nowhere is left out for good. Devices are those with least left, unless the cost says which.
+func (c *openbCluster) oneByOne(cost openbCost) openbPlacement {
+	p := openbPlacement{node: make([]int, len(c.pods)), devices: make([][]int, len(c.pods))}
+	nodes := c.empty()
+	for i, shape := range c.pods {
+		s := &c.shapes[shape]
+		best, least := -1, math.Inf(1)
+		var given []int
+		for k := range nodes {
+			if !s.runsOn(c.models[k]) {
+				continue
+			}
+			devices, fits := nodes[k].takes(s)
+			if !fits {
+				continue
+			}
+			here, chosen := cost(shape, k, &nodes[k])
+			if here < least {
+				best, least, given = k, here, devices
+				if chosen != nil {
+					given = chosen
+				}
+			}
+		}
+		p.node[i], p.devices[i] = best, given
+		if best >= 0 {
+			nodes[best].put(s, given)
+		}
+	}
+	return p
+}
+
+// openbCost says what a node costs a shape, and which devices there it had best be given, if it cares.
+type openbCost func(shape, node int, n *openbNode) (cost float64, devices []int)
+
+// stock is how kube-scheduler scores: our strategy "least-allocated", which is a model of it. It does not look at GPUs.
+func (c *openbCluster) stock(t *testing.T) openbCost {
+	t.Helper()
+	strategy, err := sched.New("least-allocated")
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, s := sched.Node{}, sched.Snapshot{Nodes: make([]*sched.Node, 1)}
+	s.Nodes[0] = &here
+	costs := make([]float64, 0, 1)
+	return func(shape, node int, n *openbNode) (float64, []int) {
+		want := &c.shapes[shape]
+		here = c.nodes[node]
+		here.Free.MilliCPU, here.Free.Memory = n.milliCPU, n.memory<<20
+		job := sched.Job{Request: sched.Resources{MilliCPU: want.milliCPU, Memory: want.memory << 20}}
+		costs, _ = strategy.Costs(&s, &job, costs)
+		return costs[0], nil
+	}
+}
+
+// dotProduct aligns what a pod asks for with what a node has left: −Σ free·requested/R², R the largest node.
+func (c *openbCluster) dotProduct() openbCost {
+	var largest sched.Resources
+	for k := range c.nodes {
+		room := c.nodes[k].Capacity
+		largest = sched.Resources{MilliCPU: max(largest.MilliCPU, room.MilliCPU), Memory: max(largest.Memory, room.Memory>>20), GPU: max(largest.GPU, room.GPU*device)}
+	}
+	product := func(free, requested, most int64) float64 {
+		return float64(free) / float64(most) * float64(requested) / float64(most)
+	}
+	return func(shape, _ int, n *openbNode) (float64, []int) {
+		s, gpu := &c.shapes[shape], int64(0)
+		for _, free := range n.devices {
+			gpu += free
+		}
+		return -product(n.milliCPU, s.milliCPU, largest.MilliCPU) - product(n.memory, s.memory, largest.Memory) - product(gpu, s.gpu(), largest.GPU), nil
+	}
+}
+
+// energy is what a pod adds to what the node draws, by then.
+func (c *openbCluster) energy() openbCost {
+	return func(shape, node int, n *openbNode) (float64, []int) {
+		watts := c.draws(shape, node)
+		if n.pods == 0 && c.sleeps {
+			watts += c.idles(node)
+		}
+		return float64(watts), nil
+	}
+}

@@ -1,0 +1,245 @@
+package scenarios_test
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/workload"
+)
+
+const openbData = "../../shared/data/workload/alibaba_openb_2023"
+
+// device is a whole GPU, in the thousandths that pods ask for.
+const device = 1000
+
+// openbShape is what a pod asks for. Pods of the same shape are alike.
+type openbShape struct {
+	milliCPU, memory int64 // memory in MiB
+	gpus             int64
+	share            int64  // of each of the GPUs: less than a device only of one
+	models           string // that will do, with | in between; empty: any
+}
+
+// before puts those first that need the largest part of a device.
+func (s openbShape) before(than openbShape) int {
+	return cmp.Or(cmp.Compare(than.share, s.share), cmp.Compare(than.gpus, s.gpus), cmp.Compare(than.milliCPU, s.milliCPU),
+		cmp.Compare(than.memory, s.memory), cmp.Compare(s.models, than.models))
+}
+
+// gpu is what a shape asks for of all its devices together.
+func (s *openbShape) gpu() int64 { return s.gpus * s.share }
+
+func (s *openbShape) runsOn(model string) bool {
+	return s.gpus == 0 || s.models == "" || slices.Contains(strings.Split(s.models, "|"), model)
+}
+
+// openbCluster is the cluster, and the pods in order of arrival.
+type openbCluster struct {
+	nodes  []sched.Node
+	models []string // by node: that of its GPUs
+	pods   []int    // shapes
+	shapes []openbShape
+	gpus   int64
+	sleeps bool // an empty node is off, and draws nothing; else it draws what an idle one does
+}
+
+// openb reads the trace, or skips the test.
+func openb(t *testing.T, pods string) *openbCluster {
+	t.Helper()
+	dir := filepath.FromSlash(openbData)
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("the trace of openb is not here: %v", err)
+	}
+	c := &openbCluster{}
+	var err error
+	if c.nodes, err = workload.Nodes(filepath.Join(dir, "openb_node_list_all_node.csv.gz"), &sched.Site{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range c.nodes {
+		c.models = append(c.models, c.nodes[i].Labels["gpu-model"])
+		c.gpus += c.nodes[i].Capacity.GPU
+	}
+	text, err := grid.ReadFile(filepath.Join(dir, pods+".csv.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type arrival struct {
+		at    int64
+		shape openbShape
+	}
+	var arrivals []arrival
+	known := map[openbShape]int{}
+	for _, row := range rows[1:] {
+		var n [5]int64
+		for k, column := range []int{1, 2, 3, 4, 8} { // cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time
+			if n[k], err = strconv.ParseInt(row[column], 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := openbShape{milliCPU: n[0], memory: n[1], gpus: n[2], share: n[3], models: row[5]}
+		arrivals = append(arrivals, arrival{n[4], s})
+		known[s] = 0
+	}
+	c.shapes = slices.SortedFunc(maps.Keys(known), openbShape.before)
+	for k, s := range c.shapes {
+		known[s] = k
+	}
+	slices.SortStableFunc(arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
+	for _, a := range arrivals {
+		c.pods = append(c.pods, known[a.shape])
+	}
+	return c
+}
+
+// until returns the cluster with those pods that arrive until they ask for so much of its GPUs.
+func (c *openbCluster) until(share float64) *openbCluster {
+	cut := *c
+	asked := int64(0)
+	for k, s := range c.pods {
+		if asked += c.shapes[s].gpu(); float64(asked) > share*float64(c.gpus*device) {
+			cut.pods = c.pods[:k:k]
+			break
+		}
+	}
+	return &cut
+}
+
+// draws is what a pod adds to what a node draws that is awake. A share of a GPU draws that share of what a whole one does.
+func (c *openbCluster) draws(shape, node int) energy.Watts {
+	s, n := &c.shapes[shape], &c.nodes[node]
+	p := n.Profile
+	cpu := (p.Power(float64(s.milliCPU)/float64(n.Capacity.MilliCPU)) - p.Power(0))
+	return cpu + (p.GPUMax-p.GPUIdle)*energy.Watts(s.gpu())/device
+}
+
+// idles is what a node draws that runs nothing but is awake.
+func (c *openbCluster) idles(node int) energy.Watts {
+	n := &c.nodes[node]
+	return n.Profile.Power(0) + n.Profile.GPUIdle*energy.Watts(n.Capacity.GPU)
+}
+
+// unserved is what it counts as to leave a pod out: more than it could draw anywhere, so that none is left out to save energy.
+func (c *openbCluster) unserved(shape int) energy.Watts {
+	const kilowatt = 1000
+	return kilowatt + kilowatt*energy.Watts(c.shapes[shape].gpu())/device
+}
+
+// openbNode is a node while it is filled.
+type openbNode struct {
+	milliCPU, memory int64
+	devices          []int64 // what is free of each
+	pods             int
+}
+
+func (c *openbCluster) empty() []openbNode {
+	nodes := make([]openbNode, len(c.nodes))
+	for k := range nodes {
+		room := c.nodes[k].Capacity
+		nodes[k] = openbNode{milliCPU: room.MilliCPU, memory: room.Memory >> 20, devices: slices.Repeat([]int64{device}, int(room.GPU))}
+	}
+	return nodes
+}
+
+// takes returns the devices that a pod is given: of those that have room for it the one with least left, or so many whole ones.
+func (n *openbNode) takes(s *openbShape) (devices []int, fits bool) {
+	if s.milliCPU > n.milliCPU || s.memory > n.memory || int(s.gpus) > len(n.devices) {
+		return nil, false
+	}
+	if s.gpus == 1 {
+		best := -1
+		for k, free := range n.devices {
+			if free >= s.share && (best < 0 || free < n.devices[best]) {
+				best = k
+			}
+		}
+		return []int{best}, best >= 0
+	}
+	for k, free := range n.devices {
+		if int64(len(devices)) < s.gpus && free >= s.share {
+			devices = append(devices, k)
+		}
+	}
+	return devices, int64(len(devices)) == s.gpus
+}
+
+func (n *openbNode) put(s *openbShape, devices []int) {
+	n.milliCPU -= s.milliCPU
+	n.memory -= s.memory
+	n.pods++
+	for _, k := range devices {
+		n.devices[k] -= s.share
+	}
+}
+
+// openbPlacement is which pod goes where, and on which of the devices there.
+type openbPlacement struct {
+	node    []int // by pod; -1: left out
+	devices [][]int
+}
+
+// openbResult is what a placement comes to.
+type openbResult struct {
+	placed      int
+	watts       energy.Watts // that are drawn more than with nothing running
+	unserved    energy.Watts // that pods count which are left out
+	unallocated float64      // GPUs
+	awake       int          // nodes with pods
+}
+
+func (r *openbResult) cost() energy.Watts { return r.watts + r.unserved }
+
+// verify checks a placement, by itself and on empty nodes, and measures it.
+func (c *openbCluster) verify(p *openbPlacement) (r openbResult, err error) {
+	nodes := c.empty()
+	allocated := int64(0)
+	for i, shape := range c.pods {
+		s, k := &c.shapes[shape], p.node[i]
+		if k < 0 {
+			r.unserved += c.unserved(shape)
+			continue
+		}
+		n := &nodes[k]
+		if !s.runsOn(c.models[k]) || int64(len(p.devices[i])) != s.gpus {
+			return r, fmt.Errorf("pod %d on %s with devices %v: wants %+v", i, c.nodes[k].Name, p.devices[i], *s)
+		}
+		if n.milliCPU -= s.milliCPU; n.milliCPU < 0 {
+			return r, fmt.Errorf("pod %d overdraws the CPU of %s", i, c.nodes[k].Name)
+		}
+		if n.memory -= s.memory; n.memory < 0 {
+			return r, fmt.Errorf("pod %d overdraws the memory of %s", i, c.nodes[k].Name)
+		}
+		for at, g := range p.devices[i] {
+			if n.devices[g] -= s.share; n.devices[g] < 0 || slices.Contains(p.devices[i][:at], g) {
+				return r, fmt.Errorf("pod %d overdraws device %d of %s", i, g, c.nodes[k].Name)
+			}
+		}
+		if n.pods++; n.pods == 1 && c.sleeps {
+			r.watts += c.idles(k)
+		}
+		r.watts += c.draws(shape, k)
+		r.placed++
+		allocated += s.gpu()
+	}
+	for k := range nodes {
+		if nodes[k].pods > 0 {
+			r.awake++
+		}
+	}
+	r.unallocated = float64(c.gpus*device-allocated) / device
+	return r, nil
+}

@@ -1,0 +1,200 @@
+package scenarios_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/mincost"
+)
+
+// sizings are what a share of a device may count as when a whole one counts as 6,000: of no set of shares that fit on one device
+// together do these exceed it (they are dual feasible functions, of Fekete and Schepers), so capacities in them hold for all
+// placements. A share of more than half a device counts as a whole one in the second: no other like it fits beside it. Bounds see
+// only capacities, and are the higher for them.
+var sizings = []func(share int64) int64{
+	func(s int64) int64 { return 6 * s },
+	steps(1), steps(2), steps(3),
+	large(200), large(250), large(350), large(460),
+}
+
+const wholeSize = 6 * device
+
+// steps rounds down to k equal parts what is in between k + 1 equal parts.
+func steps(k int64) func(share int64) int64 {
+	return func(s int64) int64 {
+		if s*(k+1)%device == 0 {
+			return 6 * s
+		}
+		return s * (k + 1) / device * wholeSize / k
+	}
+}
+
+// large takes what leaves less than so much for a whole device, and what is less for nothing.
+func large(rest int64) func(share int64) int64 {
+	return func(s int64) int64 {
+		switch {
+		case s > device-rest:
+			return wholeSize
+		case s < rest:
+			return 0
+		}
+		return 6 * s
+	}
+}
+
+// packing states the batch as a problem of classes and groups, in milliwatts. Nodes of the same hardware are one group.
+func (c *openbCluster) packing() (p mincost.Packing, members [][]int) {
+	type hardware struct {
+		name     string
+		cpu, mem int64
+	}
+	groups := map[hardware]int{}
+	for k := range c.nodes {
+		n := &c.nodes[k]
+		key := hardware{n.Profile.Name, n.Capacity.MilliCPU, n.Capacity.Memory + n.Capacity.GPU}
+		g, ok := groups[key]
+		if !ok {
+			g = len(members)
+			groups[key] = g
+			members = append(members, nil)
+			bins := mincost.Bins{Capacity: []int64{n.Capacity.MilliCPU, n.Capacity.Memory >> 20}}
+			for range sizings {
+				bins.Capacity = append(bins.Capacity, n.Capacity.GPU*wholeSize)
+			}
+			if c.sleeps {
+				bins.Opening = milliwatts(c.idles(k))
+			}
+			p.Bins = append(p.Bins, bins)
+		}
+		p.Bins[g].Count++
+		members[g] = append(members[g], k)
+	}
+	for shape := range c.shapes {
+		s := &c.shapes[shape]
+		items := mincost.Items{Demand: []int64{s.milliCPU, s.memory}, LeftOut: milliwatts(c.unserved(shape))}
+		for _, size := range sizings {
+			items.Demand = append(items.Demand, s.gpus*size(s.share))
+		}
+		p.Items = append(p.Items, items)
+	}
+	for _, shape := range c.pods {
+		p.Items[shape].Count++
+	}
+	p.Cost = mincost.NewMatrix(len(p.Items), len(p.Bins))
+	for shape := range c.shapes {
+		for g, nodes := range members {
+			if c.shapes[shape].runsOn(c.models[nodes[0]]) {
+				p.Cost.Set(shape, g, milliwatts(c.draws(shape, nodes[0])))
+			}
+		}
+	}
+	found := make([]int, 0, 64)
+	p.Room = func(group int, held []mincost.Held) bool {
+		var fits bool
+		found, fits = c.onDevices(held, int(c.nodes[members[group][0]].Capacity.GPU), found[:0])
+		return fits
+	}
+	return p, members
+}
+
+func milliwatts(w energy.Watts) int64 { return int64(math.Round(1000 * float64(w))) }
+
+// onDevices gives devices to all that a node holds, the largest shares first, each where least is left; where that finds no room, it
+// tries all other ways. It returns the devices one after the other, a number for each.
+func (c *openbCluster) onDevices(held []mincost.Held, devices int, given []int) ([]int, bool) {
+	var free [8]int64
+	for k := range devices {
+		free[k] = device
+	}
+	var shares []int64 // of one device each; shapes are sorted by them
+	whole := 0
+	for _, h := range held {
+		s := &c.shapes[h.Class]
+		for range h.Count * s.gpus {
+			if s.share == device {
+				if whole == devices {
+					return nil, false
+				}
+				given = append(given, whole)
+				free[whole] = 0
+				whole++
+			} else {
+				shares = append(shares, s.share)
+			}
+		}
+	}
+	tries := 1000
+	return fitShares(shares, free[:devices], given, &tries)
+}
+
+// fitShares gives a device to each share, the one with least left first.
+func fitShares(shares, free []int64, given []int, tries *int) ([]int, bool) {
+	if len(shares) == 0 {
+		return given, true
+	}
+	if *tries--; *tries < 0 {
+		return nil, false
+	}
+	for last := int64(-1); ; {
+		best := -1
+		for k, f := range free {
+			if f >= shares[0] && f > last && (best < 0 || f < free[best]) {
+				best = k
+			}
+		}
+		if best < 0 {
+			return nil, false
+		}
+		last = free[best]
+		free[best] -= shares[0]
+		if all, fits := fitShares(shares[1:], free, append(given, best), tries); fits {
+			return all, true
+		}
+		free[best] = last
+	}
+}
+
+// byPrices places the batch as package mincost does, and returns what no placement is below.
+func (c *openbCluster) byPrices(t *testing.T) (p openbPlacement, bound energy.Watts) {
+	t.Helper()
+	problem, members := c.packing()
+	packed, err := mincost.Pack(problem, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := packed.Certify(&problem); err != nil {
+		t.Fatal(err)
+	}
+	waiting := make([][]int, len(c.shapes)) // pods by shape
+	for i, shape := range c.pods {
+		waiting[shape] = append(waiting[shape], i)
+	}
+	p = openbPlacement{node: slices.Repeat([]int{-1}, len(c.pods)), devices: make([][]int, len(c.pods))}
+	bin := 0
+	for _, nodes := range members {
+		for _, k := range nodes {
+			c.unpack(t, &p, waiting, k, packed.Bins[bin])
+			bin++
+		}
+	}
+	return p, energy.Watts(packed.Bound) / 1000
+}
+
+// unpack gives what a node holds to pods that wait.
+func (c *openbCluster) unpack(t *testing.T, p *openbPlacement, waiting [][]int, node int, held []mincost.Held) {
+	t.Helper()
+	devices, fits := c.onDevices(held, int(c.nodes[node].Capacity.GPU), nil)
+	if !fits {
+		t.Fatalf("%s does not hold %v", c.nodes[node].Name, held)
+	}
+	for _, h := range held {
+		for range h.Count {
+			i := waiting[h.Class][0]
+			waiting[h.Class] = waiting[h.Class][1:]
+			p.node[i], p.devices[i] = node, devices[:c.shapes[h.Class].gpus]
+			devices = devices[c.shapes[h.Class].gpus:]
+		}
+	}
+}
