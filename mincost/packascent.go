@@ -111,15 +111,22 @@ func (a *ascent) steps() {
 		a.priceStep[at] = 1 / (1 + a.priceStep[at])
 	}
 	a.unit = max(sum/max(n, 1), 1)
-	a.weight = 1
+	squares := 0.0
+	for k := range a.pairs {
+		squares += a.pairs[k].cost / a.unit * a.pairs[k].cost / a.unit
+	}
+	a.weight = math.Sqrt(max(squares, 1e-6) / float64(d.rows+1))
 }
 
 // Limits of an ascent: how many coefficients it goes through, how often it looks where it is, and how near the bound has to come to what a
-// placement costs, or to what the relaxation does, to be good enough.
+// placement costs, or to what the relaxation does, to be good enough; and over how many looks it has to rise by how much for it to be any
+// use to go on.
 const (
 	ascentWork = 1 << 29
 	ascentLook = 40
+	patience   = 40
 	nearEnough = 1e-4
+	stalled    = 1e-5
 )
 
 // run raises the bound, as far as what a known placement costs, and leaves the best prices and a fractional placement in d.
@@ -130,6 +137,7 @@ func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 	best := append([]float64(nil), d.price...)
 	whole = true
 	last, steps := math.Inf(1), 0.0
+	first, before, looks := bound, bound, 0
 	most := ascentWork / ((d.dims + 1) * (len(a.pairs) + 1))
 	for at := 0; at < most && float64(cost-bound) > nearEnough*math.Abs(float64(bound)); at += ascentLook {
 		if stop() {
@@ -158,6 +166,10 @@ func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 				bound = b
 				copy(best, d.price)
 			}
+		}
+		if looks++; looks == patience {
+			near = near || bound > first && float64(bound-before) < stalled*math.Abs(float64(bound))
+			before, looks = bound, 0
 		}
 		if near {
 			break

@@ -18,7 +18,7 @@ type dual struct {
 	mean, meanOpened    []float64 // a fractional placement, by row and group, and how many bins it opens, by group
 	reduced             []float64 // by group, of one row
 	order               []int32
-	value, terms, sizes float64 // of L, how many terms it has, and their absolute values, of which the error is a part
+	value, terms, total float64 // of L, how many terms it has, and the sum of their absolute values, of which the error is a part
 }
 
 func newDual(p *Packing) *dual {
@@ -80,7 +80,7 @@ func (d *dual) measure(k int) {
 
 // solve finds what costs least at the present prices.
 func (d *dual) solve() {
-	d.value, d.terms, d.sizes = 0, 0, 0
+	d.value, d.terms, d.total = 0, 0, 0
 	for i := range d.p.Items {
 		d.row(i)
 	}
@@ -99,7 +99,7 @@ func (d *dual) solve() {
 // add adds a term to the value.
 func (d *dual) add(count, each, size float64) {
 	d.value += count * each
-	d.sizes += count * size
+	d.total += count * size
 	d.terms++
 }
 
@@ -168,6 +168,6 @@ func cheapestFirst(order []int32, reduced, most []float64, count float64) []int3
 // bound returns the least integer that is certainly not above the optimum. Each term of L has been rounded a few times, and each
 // addition once, by 2⁻⁵³ of the sum of absolute values at most.
 func (d *dual) bound() int64 {
-	slack := d.sizes * (d.terms + float64(2*d.dims) + 8) * 0x1p-52
+	slack := d.total * (d.terms + float64(2*d.dims) + 8) * 0x1p-52
 	return int64(math.Ceil(d.value - slack))
 }

@@ -2,6 +2,7 @@ package mincost
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -29,14 +30,14 @@ func Pack(p Packing, stop func() bool) (*Packed, error) {
 			best = b
 		}
 	}
-	whole = whole && best.search(d.weights(), bound, stop)
+	whole = whole && best.search(d.sizes(), bound, stop)
 	packed := best.save()
 	packed.Bound, packed.Whole = min(bound, packed.Cost), whole
 	return packed, nil
 }
 
 // sizes says how much of all that is scarce one item of each class takes.
-func (d *dual) weights() []float64 {
+func (d *dual) sizes() []float64 {
 	have, want := make([]float64, d.dims), make([]float64, d.dims)
 	for k := range d.dims {
 		for j := range d.p.Bins {
@@ -60,7 +61,7 @@ func (d *dual) weights() []float64 {
 // fill puts what is left where it fits: large items first, each where it costs least at the present prices, and in the first bin
 // of such a group.
 func (b *bins) fill(d *dual, stop func() bool) (whole bool) {
-	sizes := d.weights()
+	sizes := d.sizes()
 	classes := ordered(len(sizes), func(x, y int) int { return cmp.Compare(sizes[y], sizes[x]) })
 	reduced := make([]float64, d.groups)
 	for _, i := range classes {
@@ -109,12 +110,12 @@ func ordered(n int, compare func(x, y int) int) []int {
 // so that no resource is used up by items that need little of the others: of what the group is to hold, that comes next which is
 // farthest behind its share.
 func (b *bins) round(d *dual) {
-	sizes := d.weights()
+	sizes := d.sizes()
 	for j := range b.p.Bins {
 		var target []share
 		for i := range b.p.Items {
 			if n := d.mean[i*d.groups+j]; n > 0.01 {
-				target = append(target, share{class: i, each: n / max(1, d.meanOpened[j]), size: sizes[i]})
+				target = append(target, share{class: i, each: n / max(1, d.meanOpened[j]), size: math.Sqrt(sizes[i])})
 			}
 		}
 		for bin := b.first[j]; bin < b.first[j+1]; bin++ {
@@ -129,17 +130,19 @@ func (b *bins) round(d *dual) {
 	}
 }
 
-// share is what each bin of a group is to hold of a class, and how much of that was due and is not there yet.
+// share is what each bin of a group is to hold of a class, and how much of that was due and is not there yet. Size is how much it counts
+// to be behind with a large item, in full for none of them.
 type share struct {
 	class           int
 	each, due, size float64
 }
 
+// mix fills a bin with what is due.
 func (b *bins) mix(bin int, target []share) {
 	for {
 		next := -1
 		for k, s := range target {
-			if s.due < 0.5 || b.left[s.class] == 0 || next >= 0 && s.due*s.size <= target[next].due*target[next].size {
+			if s.due <= 0 || b.left[s.class] == 0 || next >= 0 && s.due*s.size <= target[next].due*target[next].size {
 				continue
 			}
 			if b.added(bin, s.class) < b.p.Items[s.class].LeftOut && b.fits(bin, s.class) {

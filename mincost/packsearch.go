@@ -2,6 +2,7 @@ package mincost
 
 import (
 	"cmp"
+	"math"
 
 	"slices"
 )
@@ -47,7 +48,7 @@ func (s *search) over(bin int) bool {
 	if bin%64 == 0 && !s.ended {
 		s.ended = s.stop()
 	}
-	return s.ended || s.work <= 0 || s.cost <= s.bound
+	return s.ended || s.work <= 0 || float64(s.cost-s.bound) <= nearEnough*math.Abs(float64(s.bound))
 }
 
 func (s *search) tries(bin, class int) bool {
@@ -88,18 +89,19 @@ func (s *search) move(from int) {
 	}
 }
 
-// admit puts items that are left out into a bin, in the place of some that it holds if that costs less: those may find another bin.
+// admit puts items that are left out into a bin, in the place of some or all that it holds if that costs less: those may find another bin.
 func (s *search) admit(bin int) {
 	if !s.fills(bin) {
 		return
 	}
 	for _, h := range slices.Clone(s.held[bin]) {
 		for n := int64(1); n <= h.Count; n = min(2*n, max(h.Count, n+1)) {
-			if s.replace(bin, h.Class, n) {
+			if s.replace(bin, []Held{{h.Class, n}}) {
 				break
 			}
 		}
 	}
+	s.replace(bin, slices.Clone(s.held[bin]))
 }
 
 // fills puts as many items into a bin as fit of those that are left out, the ones that save most for what they take first, and reports whether
@@ -121,26 +123,26 @@ func (s *search) fills(bin int) (some bool) {
 // moved is an item that was put into a bin.
 type moved struct{ bin, class int }
 
-// replace takes so many items of a class out of a bin, fills it with others, and looks for room for the ones taken out; if that saves nothing
-// it takes everything back.
-func (s *search) replace(bin, out int, count int64) bool {
+// replace takes items out of a bin, fills it with others, and looks for room for the ones taken out; if that saves nothing it takes
+// everything back.
+func (s *search) replace(bin int, out []Held) bool {
 	before := s.cost
 	s.done = s.done[:0]
-	for range count {
-		s.pull(bin, out)
+	aside := make([]int64, len(out)) // what was left of the same classes already
+	for k, h := range out {
+		aside[k] = s.left[h.Class]
+		for range h.Count {
+			s.pull(bin, h.Class)
+		}
+		s.left[h.Class] = 0
 	}
-	kept := s.left[out]
-	s.left[out] = 0 // not these
 	s.fills(bin)
-	s.left[out] = kept
+	for k, h := range out {
+		s.left[h.Class] = aside[k] + h.Count
+	}
 	if len(s.done) > 0 {
-		for range count {
-			to, _ := s.target(out, s.p.Items[out].LeftOut, -1)
-			if to < 0 {
-				break
-			}
-			s.put(to, out)
-			s.done = append(s.done, moved{to, out})
+		for _, h := range out {
+			s.settle(h)
 		}
 	}
 	if s.cost < before {
@@ -149,10 +151,24 @@ func (s *search) replace(bin, out int, count int64) bool {
 	for _, m := range slices.Backward(s.done) {
 		s.pull(m.bin, m.class)
 	}
-	for range count {
-		s.put(bin, out)
+	for _, h := range out {
+		for range h.Count {
+			s.put(bin, h.Class)
+		}
 	}
 	return false
+}
+
+// settle puts items that are left out where they cost least.
+func (s *search) settle(items Held) {
+	for range items.Count {
+		to, _ := s.target(items.Class, s.p.Items[items.Class].LeftOut, -1)
+		if to < 0 {
+			return
+		}
+		s.put(to, items.Class)
+		s.done = append(s.done, moved{to, items.Class})
+	}
 }
 
 // rank sorts the classes that a group may hold by what it saves to have one there and not left out, for what that takes.
@@ -192,6 +208,7 @@ func (s *search) exchangeFor(bin, out, in int) {
 	if !s.swaps(bin, out, in) {
 		return
 	}
+	s.work -= len(s.p.Bins)
 	for there := range s.p.Bins {
 		if there == here || s.price(in, there) == Missing || s.price(out, there) == Missing {
 			continue
