@@ -70,33 +70,49 @@ func (p *Packing) check() error {
 	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) || len(p.Cost.Cost) > maxPairs {
 		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs", len(p.Items), len(p.Bins), maxPairs)
 	}
-	dims := -1
-	total, bins := 0.0, 0.0
-	for i, class := range p.Items {
-		if err := checkAmounts(&dims, class.Demand, class.Count); err != nil {
-			return fmt.Errorf("packing class %d: %w", i, err)
-		}
-		total += float64(class.Count) * max(MaxCost, math.Abs(float64(class.LeftOut)))
-	}
-	for j, group := range p.Bins {
-		if err := checkAmounts(&dims, group.Capacity, group.Count); err != nil {
-			return fmt.Errorf("packing in group %d: %w", j, err)
-		}
-		if group.Opening < 0 || group.Opening > MaxCost {
-			return fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening, int64(MaxCost))
-		}
-		total += float64(group.Count) * float64(group.Opening)
-		bins += float64(group.Count)
-	}
-	if total >= maxTotal || bins > maxBins {
-		return fmt.Errorf("packing in %.0f bins at a cost of up to %.4g: want at most %d, and %.4g", bins, total, maxBins, float64(maxTotal))
-	}
 	for _, c := range p.Cost.Cost {
 		if c != Missing && (c < -MaxCost || c > MaxCost) {
 			return fmt.Errorf("packing: a cost of %d, want at most %d either way", c, int64(MaxCost))
 		}
 	}
-	return nil
+	dims := -1
+	items, err := p.checkItems(&dims)
+	if err != nil {
+		return err
+	}
+	bins, err := p.checkBins(&dims)
+	if err == nil && items+bins >= maxTotal {
+		err = fmt.Errorf("packing at a cost of up to %.4g: want less than %.4g", items+bins, float64(maxTotal))
+	}
+	return err
+}
+
+// checkItems returns what all items may cost, and checkBins what all bins may.
+func (p *Packing) checkItems(dims *int) (most float64, err error) {
+	for i, class := range p.Items {
+		if err := checkAmounts(dims, class.Demand, class.Count); err != nil {
+			return 0, fmt.Errorf("packing class %d: %w", i, err)
+		}
+		most += float64(class.Count) * max(MaxCost, math.Abs(float64(class.LeftOut)))
+	}
+	return most, nil
+}
+
+func (p *Packing) checkBins(dims *int) (most float64, err error) {
+	count := 0.0
+	for j, group := range p.Bins {
+		if err := checkAmounts(dims, group.Capacity, group.Count); err != nil {
+			return 0, fmt.Errorf("packing in group %d: %w", j, err)
+		}
+		if group.Opening < 0 || group.Opening > MaxCost {
+			return 0, fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening, int64(MaxCost))
+		}
+		most += float64(group.Count) * float64(group.Opening)
+		if count += float64(group.Count); count > maxBins {
+			return 0, fmt.Errorf("packing in %.0f bins: want at most %d", count, maxBins)
+		}
+	}
+	return most, nil
 }
 
 func checkAmounts(dims *int, amounts []int64, count int64) error {

@@ -2,6 +2,7 @@ package mincost
 
 import (
 	"math"
+	"slices"
 )
 
 // ascent looks for the best prices by the primal-dual hybrid gradient method (Chambolle and Pock 2011) with diagonal steps and restarts
@@ -23,7 +24,10 @@ type ascent struct {
 	count   []float64 // of bins, by group
 	weight  float64   // of steps of worths and prices against those of shares
 
-	x, mean, start    shares
+	x, mean, start    shares // the last point, the mean of all since the last restart, and that of the restart
+	walked            int    // steps since then
+	bound             int64  // the best one, and its prices
+	best              []float64
 	worthStep         []float64
 	priceStep         []float64
 	balance, overdraw []float64 // scratch: by row, and by group and resource
@@ -129,59 +133,78 @@ const (
 	stalled    = 1e-5
 )
 
+// A restart comes when the error has fallen so much, or after that share of all steps.
+const (
+	restartError = 0.5
+	restartShare = 0.4
+)
+
 // run raises the bound, as far as what a known placement costs, and leaves the best prices and a fractional placement in d.
 func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 	d := a.d
 	d.solve()
-	bound = d.bound()
-	best := append([]float64(nil), d.price...)
-	whole = true
-	last, steps := math.Inf(1), 0.0
-	first, before, looks := bound, bound, 0
-	most := ascentWork / ((d.dims + 1) * (len(a.pairs) + 1))
-	for at := 0; at < most && float64(cost-bound) > nearEnough*math.Abs(float64(bound)); at += ascentLook {
+	a.bound, a.best = d.bound(), slices.Clone(d.price)
+	first, before := a.bound, a.bound
+	last, whole := math.Inf(1), true
+	most := ascentWork / (ascentLook * (d.dims + 1) * (len(a.pairs) + 1))
+	for look := 1; look <= most && !nearBound(cost, a.bound); look++ {
 		if stop() {
 			whole = false
 			break
 		}
-		for range ascentLook {
-			a.step()
-			steps++
-			for k, mean := range a.mean.all() {
-				for i, v := range a.x.all()[k] {
-					mean[i] += (v - mean[i]) / steps
-				}
-			}
-		}
-		now, _ := a.error(&a.x)
-		mean, near := a.error(&a.mean)
-		from := &a.mean
-		if now < mean {
-			from = &a.x
-		}
-		for _, point := range []*shares{&a.mean, &a.x} {
-			a.prices(point)
-			d.solve()
-			if b := d.bound(); b > bound {
-				bound = b
-				copy(best, d.price)
-			}
-		}
-		if looks++; looks == patience {
-			near = near || bound > first && float64(bound-before) < stalled*math.Abs(float64(bound))
-			before, looks = bound, 0
-		}
-		if near {
+		a.walk()
+		from, e, near := a.look()
+		if near || look%patience == 0 && a.bound > first && float64(a.bound-before) < stalled*math.Abs(float64(a.bound)) {
 			break
 		}
-		if e := min(now, mean); e < 0.5*last || steps >= 0.4*float64(at+ascentLook) {
+		if look%patience == 0 {
+			before = a.bound
+		}
+		if e < restartError*last || float64(a.walked) >= restartShare*float64(look*ascentLook) {
 			a.restart(from)
-			last, steps = e, 0
+			last = e
 		}
 	}
-	copy(d.price, best)
+	copy(d.price, a.best)
 	a.placement()
-	return bound, whole
+	return a.bound, whole
+}
+
+// nearBound reports whether a cost is as good as the bound.
+func nearBound(cost, bound int64) bool {
+	return float64(cost)-float64(bound) <= nearEnough*math.Abs(float64(bound))
+}
+
+// walk takes some steps.
+func (a *ascent) walk() {
+	for range ascentLook {
+		a.step()
+		a.walked++
+		for k, mean := range a.mean.all() {
+			for i, v := range a.x.all()[k] {
+				mean[i] += (v - mean[i]) / float64(a.walked)
+			}
+		}
+	}
+}
+
+// look raises the bound by the prices at hand, and returns the better one of the last point and the mean of all since the restart.
+func (a *ascent) look() (best *shares, e float64, near bool) {
+	last, _ := a.error(&a.x)
+	e, near = a.error(&a.mean)
+	best = &a.mean
+	if last < e {
+		best, e = &a.x, last
+	}
+	for _, point := range []*shares{&a.mean, &a.x} {
+		a.prices(point)
+		a.d.solve()
+		if bound := a.d.bound(); bound > a.bound {
+			a.bound = bound
+			copy(a.best, a.d.price)
+		}
+	}
+	return best, e, near
 }
 
 // step is one step of the method.
@@ -221,7 +244,7 @@ func (a *ascent) step() {
 		for k := range d.dims {
 			slope -= x.price[j*d.dims+k]
 		}
-		x.open[j] = clip(old - slope/(float64(d.dims)*a.weight))
+		x.open[j] = clip(old - slope/(float64(max(d.dims, 1))*a.weight))
 		ahead := 2*x.open[j] - old
 		for k := range d.dims {
 			at := j*d.dims + k
@@ -289,6 +312,7 @@ func (a *ascent) restart(from *shares) {
 	for _, v := range a.mean.all() {
 		clear(v)
 	}
+	a.walked = 0
 }
 
 // prices sets d's prices to those of a point.

@@ -18,7 +18,7 @@ type dual struct {
 	mean, meanOpened    []float64 // a fractional placement, by row and group, and how many bins it opens, by group
 	reduced             []float64 // by group, of one row
 	order               []int32
-	value, terms, total float64 // of L, how many terms it has, and the sum of their absolute values, of which the error is a part
+	value, terms, total float64 // of L, how many terms it has, and what their absolute values may add up to, of which the error is a part
 }
 
 func newDual(p *Packing) *dual {
@@ -91,15 +91,15 @@ func (d *dual) solve() {
 			worth += d.price[j*d.dims+k] * d.capacity[j*d.dims+k]
 		}
 		if float64(bins.Opening) < worth {
-			d.add(float64(bins.Count), float64(bins.Opening)-worth, float64(bins.Opening)+worth)
+			d.add(float64(bins.Count), float64(bins.Opening)-worth)
 		}
+		d.total += float64(bins.Count) * (float64(bins.Opening) + worth)
 	}
 }
 
 // add adds a term to the value.
-func (d *dual) add(count, each, size float64) {
+func (d *dual) add(count, each float64) {
 	d.value += count * each
-	d.total += count * size
 	d.terms++
 }
 
@@ -107,6 +107,7 @@ func (d *dual) add(count, each, size float64) {
 func (d *dual) row(i int) {
 	items := &d.p.Items[i]
 	out := float64(items.LeftOut)
+	greatest := math.Abs(out)
 	d.order = d.order[:0]
 	costs := d.p.Cost.Cost[i*d.groups : (i+1)*d.groups]
 	demand := d.demand[i*d.dims : (i+1)*d.dims]
@@ -118,6 +119,7 @@ func (d *dual) row(i int) {
 		for k, need := range demand {
 			r += d.price[j*d.dims+k] * need
 		}
+		greatest = max(greatest, math.Abs(r)+2*math.Abs(float64(c)))
 		if d.reduced[j] = r; r < out {
 			d.order = append(d.order, int32(j))
 		}
@@ -130,9 +132,10 @@ func (d *dual) row(i int) {
 			break
 		}
 		left -= n
-		d.add(n, d.reduced[j], d.reduced[j]+2*math.Abs(float64(costs[j])))
+		d.add(n, d.reduced[j])
 	}
-	d.add(left, out, math.Abs(out))
+	d.add(left, out)
+	d.total += float64(items.Count) * greatest // rounding may choose any of them
 }
 
 // cheapestFirst moves those groups to the front that hold so many of a class at the least cost, the last of them perhaps in part.
@@ -165,9 +168,13 @@ func cheapestFirst(order []int32, reduced, most []float64, count float64) []int3
 	return order[:high]
 }
 
-// bound returns the least integer that is certainly not above the optimum. Each term of L has been rounded a few times, and each
-// addition once, by 2⁻⁵³ of the sum of absolute values at most.
+// bound returns the least integer that is certainly not above the optimum: costs are integers, so what is above the integer below it is at
+// least that next one. Each term of L has been rounded a few times, and each addition once, by 2⁻⁵³ of the sum of absolute values at
+// most; twice that is taken off before.
 func (d *dual) bound() int64 {
-	slack := d.total * (d.terms + float64(2*d.dims) + 8) * 0x1p-52
-	return int64(math.Ceil(d.value - slack))
+	safe := math.Ceil(d.value - d.total*(d.terms+float64(2*d.dims)+8)*0x1p-52)
+	if !(math.Abs(safe) < maxTotal) {
+		return -maxTotal
+	}
+	return int64(safe)
 }

@@ -2,8 +2,6 @@ package mincost
 
 import (
 	"cmp"
-	"math"
-
 	"slices"
 )
 
@@ -48,7 +46,7 @@ func (s *search) over(bin int) bool {
 	if bin%64 == 0 && !s.ended {
 		s.ended = s.stop()
 	}
-	return s.ended || s.work <= 0 || float64(s.cost-s.bound) <= nearEnough*math.Abs(float64(s.bound))
+	return s.ended || s.work <= 0 || nearBound(s.cost, s.bound)
 }
 
 func (s *search) tries(bin, class int) bool {
@@ -58,8 +56,8 @@ func (s *search) tries(bin, class int) bool {
 
 // target returns the bin where an item of a class costs least, if that is less than so much, and not some bin. Bins that hold nothing
 // are as good as each other.
-func (s *search) target(class int, below int64, except int) (bin int, cost int64) {
-	bin = -1
+func (s *search) target(class int, below int64, except int) int {
+	bin := -1
 	for j := range s.p.Bins {
 		price := s.price(class, j)
 		if price >= below { // also where it is missing
@@ -72,14 +70,14 @@ func (s *search) target(class int, below int64, except int) (bin int, cost int64
 			}
 		}
 	}
-	return bin, below
+	return bin
 }
 
 // move moves items to where they cost less.
 func (s *search) move(from int) {
 	for at := 0; at < len(s.held[from]); {
 		class := s.held[from][at].Class
-		to, _ := s.target(class, s.removed(from, class), from)
+		to := s.target(class, s.removed(from, class), from)
 		if to < 0 {
 			at++
 			continue
@@ -162,7 +160,7 @@ func (s *search) replace(bin int, out []Held) bool {
 // settle puts items that are left out where they cost least.
 func (s *search) settle(items Held) {
 	for range items.Count {
-		to, _ := s.target(items.Class, s.p.Items[items.Class].LeftOut, -1)
+		to := s.target(items.Class, s.p.Items[items.Class].LeftOut, -1)
 		if to < 0 {
 			return
 		}
@@ -266,7 +264,7 @@ func (s *search) vacate(bin int) {
 	for len(s.held[bin]) > 0 {
 		class := s.held[bin][0].Class
 		s.pull(bin, class)
-		to, _ := s.target(class, s.p.Items[class].LeftOut, bin)
+		to := s.target(class, s.p.Items[class].LeftOut, bin)
 		if to < 0 {
 			s.put(bin, class)
 			break
