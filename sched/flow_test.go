@@ -80,11 +80,13 @@ func added(t rapid.TB, where string, s *sched.Snapshot, plan sched.Plan) (sum fl
 		if k < 0 {
 			continue
 		}
-		costs, ok := g.Costs(&work, &s.Queue[i], nil)
+		alone := work
+		alone.Nodes = work.Nodes[k : k+1]
+		costs, ok := g.Costs(&alone, &s.Queue[i], nil)
 		if !ok {
 			t.Fatalf("%s has no opinion on what was placed", where)
 		}
-		sum += costs[k]
+		sum += costs[0]
 		*work.Nodes[k] = work.Nodes[k].Place(s.Queue[i].Request)
 	}
 	return sum
