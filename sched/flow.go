@@ -18,6 +18,11 @@ func matchByPrices(b *batch) {
 		return
 	}
 	best := b.inOrder()
+	if len(b.kinds)*len(b.nodes) > mostPairs {
+		b.proof.Whole = false
+		b.carryOut(&best)
+		return
+	}
 	if f := newFlowProblem(b); !b.stopped() {
 		packed, err := mincost.Pack(f.packing, b.stopped)
 		if err != nil { // the queue is too large to add its costs up, or asks for more than any machine has

@@ -1,10 +1,12 @@
 package sched_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -238,4 +240,22 @@ func TestOptions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Many jobs that differ in everything are planned as well.
+func TestManyKinds(t *testing.T) {
+	s := &sched.Snapshot{Now: day, Nodes: threeNodes()}
+	for i := range 600 {
+		s.Queue = append(s.Queue, sched.Job{
+			ID: fmt.Sprint(i), Submitted: day, Duration: time.Duration(i+1) * time.Second,
+			Request: sched.Resources{MilliCPU: int64(20 + i%7), Memory: int64(i%5) << 20},
+		})
+	}
+	const inRounds = 50 * 3 // ECSched's rounds, a job for each node
+	for name, want := range map[string]int{"energy": 600, "flow-energy": 600, "flow-dp": 600, "ecsched-energy": inRounds} {
+		got, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
+		if placed, _ := carriedOut(t, s, got); placed != want {
+			t.Errorf("%s places %d of 600 jobs, want %d", name, placed, want)
+		}
+	}
 }

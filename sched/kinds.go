@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -32,24 +33,24 @@ func kindOf(j *Job) jobKind {
 	return k
 }
 
+// mostKinds is from how many kinds on run times are rounded, so that they become fewer.
+const mostKinds = 256
+
+// rounded is a run time as a multiple of an eighth to a quarter of itself.
+func rounded(d time.Duration) time.Duration {
+	unit := max(bits.Len64(uint64(max(d, 0)))-3, 0)
+	return d >> unit << unit
+}
+
 // group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is no opinion:
 // they are not open any more.
 func (b *batch) group() {
-	known := map[jobKind]int{}
-	b.kindOf = make([]int, len(b.snapshot.Queue))
-	var why []ReasonKind
-	for _, i := range b.open {
-		kind := kindOf(b.job(i))
-		k, ok := known[kind]
-		if !ok {
-			k = len(b.kinds)
-			known[kind] = k
-			like := *b.job(i)
-			like.Submitted = b.snapshot.Now
-			b.kinds = append(b.kinds, like)
-			why = append(why, b.unknown(&like))
-		}
-		b.kindOf[i] = k
+	if b.sort(func(d time.Duration) time.Duration { return d }); len(b.kinds) > mostKinds {
+		b.sort(rounded)
+	}
+	why := make([]ReasonKind, len(b.kinds))
+	for k := range b.kinds {
+		why[k] = b.unknown(&b.kinds[k])
 	}
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		missing := why[b.kindOf[i]]
@@ -58,6 +59,25 @@ func (b *batch) group() {
 		}
 		return missing != Cheapest
 	})
+}
+
+// sort finds the kinds of the open jobs, with run times as they are made. The first job of a kind stands for all.
+func (b *batch) sort(runtime func(time.Duration) time.Duration) {
+	known := map[jobKind]int{}
+	b.kinds, b.kindOf = b.kinds[:0], make([]int, len(b.snapshot.Queue))
+	for _, i := range b.open {
+		kind := kindOf(b.job(i))
+		kind.left = runtime(kind.left)
+		k, ok := known[kind]
+		if !ok {
+			k = len(b.kinds)
+			known[kind] = k
+			like := *b.job(i)
+			like.Submitted = b.snapshot.Now
+			b.kinds = append(b.kinds, like)
+		}
+		b.kindOf[i] = k
+	}
 }
 
 // unknown returns why there is no opinion on a job, [Cheapest] if there is one.

@@ -16,6 +16,10 @@ func (b *batch) inOrder() draft {
 		func(node int) { g.changed = append(g.changed, node) })
 }
 
+// mostPairs is how many pairs of a kind of job and a node are remembered at most, and priced at once. Beyond that nothing is shared: jobs that
+// have so little in common are served one by one, and no better.
+const mostPairs = 1 << 22
+
 // greedy keeps the node of least cost for every kind of job, while nodes fill up.
 type greedy struct {
 	batch   *batch
@@ -33,6 +37,9 @@ type ranking struct {
 
 // cheapest returns the node of least cost of a kind of job, -1 where it fits nowhere.
 func (g *greedy) cheapest(kind int) int {
+	if len(g.of)*len(g.batch.nodes) > mostPairs {
+		return newRanking(g.batch, kind).cheapest()
+	}
 	r := g.of[kind]
 	if r == nil {
 		r = newRanking(g.batch, kind)
@@ -42,6 +49,10 @@ func (g *greedy) cheapest(kind int) int {
 	for ; r.seen < len(g.changed); r.seen++ {
 		r.update(g.batch, g.changed[r.seen])
 	}
+	return r.cheapest()
+}
+
+func (r *ranking) cheapest() int {
 	if len(r.costs) == 0 {
 		return -1
 	}
