@@ -1,9 +1,9 @@
 package sched_test
 
 import (
-	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -247,7 +247,7 @@ func TestManyKinds(t *testing.T) {
 	s := &sched.Snapshot{Now: day, Nodes: threeNodes()}
 	for i := range 600 {
 		s.Queue = append(s.Queue, sched.Job{
-			ID: fmt.Sprint(i), Submitted: day, Duration: time.Duration(i+1) * time.Second,
+			ID: strconv.Itoa(i), Submitted: day, Duration: time.Duration(i+1) * time.Second,
 			Request: sched.Resources{MilliCPU: int64(20 + i%7), Memory: int64(i%5) << 20},
 		})
 	}
