@@ -2,19 +2,15 @@ package sched
 
 import "time"
 
-// costing is one job priced on one node after the other. It remembers the rates of the last site, since neighbours
-// mostly share them.
+// costing is one job priced on one node after the other.
 type costing struct {
 	snapshot *Snapshot
 	job      *Job
 	weights  Weights
 	why      ReasonKind // why there is no opinion, once there is none
 
-	site    *Site
-	runtime time.Duration
-	pue     float64
-	rates   rates
-	fresh   bool // the signals of site that have a weight
+	priced          // what the node that was visited last is priced with
+	others []priced // and those before it, where they differ
 
 	best    benchmarkScale
 	metered meteredNodes
@@ -28,11 +24,32 @@ func newCosting(s *Snapshot, j *Job) costing {
 	return costing{snapshot: s, job: j, weights: s.weights(j)}
 }
 
+// priced is what nodes have in common that cost the same per watt. Those of a site mostly do.
+type priced struct {
+	site    *Site
+	runtime time.Duration
+	pue     float64
+	rates   rates
+	fresh   bool // the signals of site that have a weight
+}
+
+// mostPriced is how many of them are remembered: more sites than a cluster lies in, and few enough to look through.
+const mostPriced = 8
+
 // visit makes c ready for n.
 func (c *costing) visit(n *Node) {
 	runtime, pue := n.Runtime(c.job), n.pue(c.job)
 	if n.Site == c.site && runtime == c.runtime && pue == c.pue {
 		return
+	}
+	for i := range c.others {
+		if o := &c.others[i]; o.site == n.Site && o.runtime == runtime && o.pue == pue {
+			c.priced, *o = *o, c.priced
+			return
+		}
+	}
+	if c.pue != 0 && len(c.others) < mostPriced { // there was a node before
+		c.others = append(c.others, c.priced)
 	}
 	c.site, c.runtime, c.pue = n.Site, runtime, pue
 	c.rates = n.Site.rates(Window{c.snapshot.Now, c.snapshot.Now.Add(runtime)}, pue)

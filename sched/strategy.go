@@ -90,11 +90,12 @@ func New(name string) (*Greedy, error) {
 	cost, okWhere := where[whole.cost]
 	rule, okWhen := when[right]
 	order, okOrder := orders[last]
-	wheres, whens := Names()
 	switch {
 	case !okWhere:
+		wheres, _ := Names()
 		return nil, fmt.Errorf("unknown strategy %q: want one of %s, which may be followed by + and when", name, strings.Join(wheres, ", "))
 	case !okWhen:
+		_, whens := Names()
 		return nil, fmt.Errorf("unknown strategy %q: after the + want one of %s", name, strings.Join(whens, ", "))
 	case last != "" && !okOrder:
 		return nil, fmt.Errorf("unknown strategy %q: after the / want one of %s", name, strings.Join(Orders(), ", "))

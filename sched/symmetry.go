@@ -36,3 +36,17 @@ func (g *Greedy) Symmetry(p *Policy) Symmetry {
 	}
 	return Asymmetric
 }
+
+// relative are the wheres whose costs depend on more than the job's request and the node: on who else is a candidate, on the
+// job's name, on the decision before, or on what is drawn just now.
+var relative = map[string]bool{
+	"ecsched-dp": true, "exec": true, "hybrid": true, "hybrid-idle": true, "profile": true, "random": true, "round-robin": true,
+}
+
+// NodeLocal reports whether g, under a policy, orders two nodes for a job as it orders them for any job that asks for the
+// same, as long as nothing happens on either: whoever remembers the order may use it again for the next job.
+func (g *Greedy) NodeLocal(p *Policy) bool {
+	left, _, _ := strings.Cut(g.name, "+")
+	seeded := p.Seed != 0 && (left == "least-allocated" || left == "most-allocated")
+	return !relative[left] && !seeded
+}

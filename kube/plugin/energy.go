@@ -25,7 +25,7 @@ const EnergyName = "KubEnergy"
 // opinion, it skips, and the scores are stock's.
 //
 // It filters only for what a pod asks for by name, its largest power and least efficiency; otherwise a pod is bound
-// wherever a node fits. Pods that are not ours pay for a few map lookups in PreFilter, and one in Reserve and in PostBind.
+// wherever a node fits. Pods that are not ours pay for one map lookup in each of SignPod, PreFilter, PreScore and Reserve.
 type Energy struct {
 	args   EnergyArgs
 	wheres map[string]*sched.Greedy // read only
@@ -40,17 +40,28 @@ type Energy struct {
 	recorder *record.Recorder                        // nil: nobody is told what was decided
 
 	mu         sync.Mutex // cycles of a profile do not overlap, but nobody promises it
+	book       nodeBook
+	ranking    ranking
 	scratch    scratch
 	unrecorded unrecorded
 }
 
-// scratch is what PreScore fills anew in every cycle and nobody reads after it.
+// scratch is what PreScore fills anew in every cycle and nobody reads after Reserve.
 type scratch struct {
-	nodes  []sched.Node
-	refs   []*sched.Node
-	costs  []float64
-	scores []int64
-	queue  [1]sched.Job
+	nodes    []sched.Node // all of them, where they are needed one by one
+	refs     []*sched.Node
+	costs    []float64
+	queue    [1]sched.Job
+	snapshot sched.Snapshot
+
+	groups []grouped // by kind
+	cycle  uint64
+}
+
+// grouped is the group of a kind in a cycle. What is left of another cycle does not count.
+type grouped struct {
+	cycle uint64
+	group int32
 }
 
 var (
@@ -58,6 +69,7 @@ var (
 	_ fwk.FilterPlugin      = &Energy{}
 	_ fwk.PreScorePlugin    = &Energy{}
 	_ fwk.ScorePlugin       = &Energy{}
+	_ fwk.ScoreExtensions   = &Energy{}
 	_ fwk.ReservePlugin     = &Energy{}
 	_ fwk.PostBindPlugin    = &Energy{}
 	_ fwk.SignPlugin        = &Energy{}
@@ -109,32 +121,37 @@ func (e *Energy) read(pod *v1.Pod) *request {
 	return &request{view: view, job: job, settings: settings}
 }
 
-const rankingKey fwk.StateKey = EnergyName
-
-// ranking is the outcome of PreScore. The scheduler's snapshot holds still during a cycle, so the address of a node
-// identifies it, and looking it up hashes one word instead of a name.
-type ranking map[*v1.Node]int64
-
-// Clone implements [fwk.StateData]. A ranking never changes.
-func (r ranking) Clone() fwk.StateData { return r }
-
 const requestKey fwk.StateKey = EnergyName + "/request"
 
 // request is what PreFilter has read from a pod of ours, and under which view.
 type request struct {
-	view     *kube.View
-	job      sched.Job
-	settings kube.Settings
+	view         *kube.View
+	job          sched.Job
+	settings     kube.Settings
+	clusterNodes int
 }
 
 // Clone implements [fwk.StateData]. A request never changes.
 func (r *request) Clone() fwk.StateData { return r }
 
+// request returns what PreFilter has read, nil if the pod is not ours. Most pods are not, and are spared the look into the
+// cycle's state, which costs more than all the rest.
+func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
+	if e.args.Scope != All && !e.view().Concerns(pod) {
+		return nil
+	}
+	data, err := state.Read(requestKey)
+	if err != nil {
+		return nil
+	}
+	return data.(*request)
+}
+
 var skip = fwk.NewStatus(fwk.Skip)
 
 // PreFilter reads the pod once per cycle, for the points that follow. It narrows nothing, and skips Filter where there is
 // nothing to filter by.
-func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
+func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("PreFilter", recover()) {
 			status = skip
@@ -144,6 +161,7 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if r == nil {
 		return nil, skip
 	}
+	r.clusterNodes = len(nodes)
 	e.expect(r, pod)
 	state.Write(requestKey, r)
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
@@ -155,33 +173,86 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 // PreFilterExtensions returns nil: what was read does not depend on other pods.
 func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// PreScore takes the snapshot, asks the strategy and leaves the scores for Score.
-func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) (status *fwk.Status) {
-	data, err := state.Read(requestKey)
-	if err != nil {
-		return skip // it is not ours
-	}
+// PreScore takes the snapshot, asks the strategy and leaves the scores for NormalizeScore.
+func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("PreScore", recover()) {
 			status = skip
 		}
 	}()
-	scores, ok := e.plan(data.(*request), nodes)
-	if !ok {
-		return skip
+	if r := e.request(state, pod); r != nil && e.plan(r, nodes) {
+		return nil
 	}
-	state.Write(rankingKey, scores)
-	return nil
+	return skip
 }
 
-func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ranking, bool) {
+// plan ranks the nodes; ok is false where the strategy has no opinion.
+func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	now := e.clock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.book.open(r.view, r.clusterNodes)
+	e.ranking.begin(len(nodes))
+	s, where := &e.scratch, e.wheres[r.settings.Where]
+	s.queue[0] = r.job
+	s.snapshot = sched.Snapshot{
+		Now: now, Queue: s.queue[:], Sites: r.view.Sites(),
+		Policy: sched.Policy{Weights: r.settings.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
+	}
+	if last := e.last.Load(); last != nil {
+		s.snapshot.Last = *last
+	}
+	if where.Symmetry(&s.snapshot.Policy) == sched.Interchangeable {
+		e.takeKinds(nodes)
+	} else {
+		e.takeAll(nodes, now)
+	}
+	s.snapshot.Nodes = s.refs
+	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok || !e.ranking.rank(s.costs) {
+		return false
+	}
+	e.ranking.of = r
+	e.keep(r, nodes)
+	return true
+}
+
+// takeKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster are of
+// a few kinds, and a strategy that cannot tell the nodes of one apart gives all of them the same cost.
+func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
+	s, r := &e.scratch, &e.ranking
+	s.cycle++
+	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
+	for _, n := range nodes {
+		p := e.book.find(n)
+		for int(p.kind) >= len(s.groups) {
+			s.groups = append(s.groups, grouped{})
+		}
+		g := &s.groups[p.kind]
+		if g.cycle != s.cycle {
+			g.cycle, g.group = s.cycle, int32(len(s.refs))
+			s.refs = append(s.refs, &e.book.nodes[e.book.first[p.kind]])
+		}
+		r.names, r.group = append(r.names, p.name), append(r.group, g.group)
+	}
+}
+
+// takeAll offers the strategy every node, with the watts that it draws now, each a group of its own.
+func (e *Energy) takeAll(nodes []fwk.NodeInfo, now time.Time) {
+	r := &e.ranking
+	e.copyNodes(nodes, now)
+	r.names, r.group = r.names[:0], r.group[:0]
+	for i, n := range e.scratch.refs {
+		r.names, r.group = append(r.names, n.Name), append(r.group, int32(i))
+	}
+}
+
+// copyNodes fills the scratch with all nodes and their live watts.
+func (e *Energy) copyNodes(nodes []fwk.NodeInfo, now time.Time) {
 	s := &e.scratch
 	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
 	for _, n := range nodes {
-		s.nodes = append(s.nodes, coreNode(r.view, n, now))
+		s.nodes = append(s.nodes, e.book.nodes[e.book.find(n).node])
+		annotated(&s.nodes[len(s.nodes)-1], n, now)
 	}
 	if e.live != nil {
 		e.live.Fill(s.nodes)
@@ -189,63 +260,48 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ranking, bool) {
 	for i := range s.nodes {
 		s.refs = append(s.refs, &s.nodes[i])
 	}
-	s.queue[0] = r.job
-	snapshot := sched.Snapshot{
-		Now: now, Queue: s.queue[:], Nodes: s.refs, Sites: r.view.Sites(),
-		Policy: sched.Policy{Weights: r.settings.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
-	}
-	if last := e.last.Load(); last != nil {
-		snapshot.Last = *last
-	}
-	var ok bool
-	if s.costs, ok = e.wheres[r.settings.Where].Costs(&snapshot, &s.queue[0], s.costs); !ok {
-		return nil, false
-	}
-	if cap(s.scores) < len(nodes) {
-		s.scores = make([]int64, len(nodes))
-	}
-	scores := s.scores[:len(nodes)]
-	if !rank(s.refs, s.costs, scores) {
-		return nil, false
-	}
-	e.keep(r, &snapshot)
-	ranked := make(ranking, len(nodes))
-	for i, n := range nodes {
-		ranked[n.Node()] = scores[i]
-	}
-	return ranked, true
 }
 
-// Score implements [fwk.ScorePlugin].
-func (e *Energy) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (score int64, _ *fwk.Status) {
+// Score implements [fwk.ScorePlugin]. What PreScore has found out is filled in by NormalizeScore, for all nodes at once: here
+// it would have to be looked up for each.
+func (*Energy) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
+	return 0, nil
+}
+
+// ScoreExtensions implements [fwk.ScorePlugin].
+func (e *Energy) ScoreExtensions() fwk.ScoreExtensions { return e }
+
+// NormalizeScore implements [fwk.ScoreExtensions]: it copies the scores that PreScore has left.
+func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	defer func() {
-		if e.rescue.from("Score", recover()) {
-			score = 0
+		if e.rescue.from("NormalizeScore", recover()) {
+			for i := range scores {
+				scores[i].Score = 0
+			}
 		}
 	}()
-	data, err := state.Read(rankingKey)
-	if err != nil {
-		return 0, nil
+	r := e.request(state, pod)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r != nil && e.ranking.of == r {
+		e.ranking.fill(scores)
 	}
-	return data.(ranking)[node.Node()], nil
+	return nil
 }
-
-// ScoreExtensions returns nil: scores need no second pass over all nodes.
-func (*Energy) ScoreExtensions() fwk.ScoreExtensions { return nil }
 
 // Reserve notes the node that the scheduler chose. That is known here for sure: a single feasible node is never scored,
 // and others have a say in the scores.
 func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	data, err := state.Read(requestKey)
-	if err != nil {
+	defer func() { e.rescue.from("Reserve", recover()) }()
+	r := e.request(state, pod)
+	if r == nil {
 		return nil
 	}
 	last := nodeName // whose memory is not needed for pods that are not ours
 	e.last.Store(&last)
-	defer func() { e.rescue.from("Reserve", recover()) }()
-	e.reserve(data.(*request), pod, nodeName)
+	e.reserve(r, pod, nodeName)
 	if e.recorder.On() {
-		e.draft(state, data.(*request), pod, nodeName)
+		e.draft(state, r, pod, nodeName)
 	}
 	return nil
 }
@@ -278,17 +334,17 @@ type signature struct {
 	Duration      time.Duration
 	Request       sched.Resources
 	Weights       sched.Weights `json:",omitzero"`
-	Class         string        `json:",omitzero"`
+	NoCarbon      bool          `json:",omitzero"`
+	GPUClass      string        `json:",omitzero"`
 	PUE           float64       `json:",omitzero"`
-	Performance   float64       `json:",omitzero"`
 	MaxPower      float64       `json:",omitzero"`
 	MinEfficiency float64       `json:",omitzero"`
 }
 
 var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on other pods or nodes")
 
-// SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike. Pods that we do not score need no
-// fragment of ours.
+// SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike, where the strategy's scores allow it.
+// Pods that we do not score need no fragment of ours.
 func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("SignPod", recover()) {
@@ -300,13 +356,12 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 		return nil, nil
 	}
 	where := r.settings.Where
-	// None would be the same for the next pod: a turn, what nodes draw just now, ties broken by the pod's name.
-	if where == "round-robin" || e.wheres[where].ReadsLive() || where == "least-allocated" && e.args.Seed != 0 {
+	if !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) {
 		return nil, unsigned
 	}
 	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{
-		Where: where, Duration: r.job.Duration, Request: r.job.Request, Weights: r.settings.Weights, Class: r.job.Class,
-		PUE: r.job.PUE, Performance: r.job.PerformanceWeight,
+		Where: where, Duration: r.job.Duration, Request: r.job.Request, Weights: r.settings.Weights,
+		NoCarbon: r.job.Limits.NoCarbon, GPUClass: r.job.GPUClass, PUE: r.job.PUE,
 		MaxPower: float64(r.settings.MaxPower), MinEfficiency: r.settings.MinEfficiency,
 	}}}, nil
 }

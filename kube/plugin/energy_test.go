@@ -36,14 +36,27 @@ func play(t *testing.T, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo) string {
 		t.Fatalf("PreScore rejects the pod: %v", status)
 	}
 	var parts []string
+	for _, s := range points(t, e, state, pod, nodes) {
+		parts = append(parts, fmt.Sprintf("%s=%d", s.Name, s.Score))
+	}
+	return strings.Join(parts, " ")
+}
+
+// points runs Score and NormalizeScore.
+func points(t *testing.T, e *Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) fwk.NodeScoreList {
+	t.Helper()
+	var all fwk.NodeScoreList
 	for _, n := range nodes {
-		points, status := e.Score(t.Context(), state, pod, n)
+		score, status := e.Score(t.Context(), state, pod, n)
 		if !status.IsSuccess() {
 			t.Fatalf("Score rejects the pod: %v", status)
 		}
-		parts = append(parts, fmt.Sprintf("%s=%d", n.Node().Name, points))
+		all = append(all, fwk.NodeScore{Name: n.Node().Name, Score: score})
 	}
-	return strings.Join(parts, " ")
+	if status := e.ScoreExtensions().NormalizeScore(t.Context(), state, pod, all); !status.IsSuccess() {
+		t.Fatalf("NormalizeScore rejects the pod: %v", status)
+	}
+	return all
 }
 
 const header = `"apiVersion":"kubescheduler.config.kubenergy.io/v1alpha1","kind":"KubEnergyArgs"`
@@ -171,6 +184,8 @@ func TestSignPod(t *testing.T) {
 		{"unmarked", newPod(), "null"},
 		{"nonsense", newPod(kube.AnnotationStrategy, "best"), "null"},
 		{"depends on the pod before", newPod(kube.AnnotationStrategy, "round-robin"), "Unschedulable"},
+		{"depends on the pod's name", newPod(kube.AnnotationStrategy, "random"), "Unschedulable"},
+		{"depends on the other nodes", newPod(kube.AnnotationStrategy, "ecsched-dp"), "Unschedulable"},
 		{
 			"scored", newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationExpectedDuration, "2h"),
 			`[{"Key":"kubenergy.io/KubEnergy","Value":{"Where":"carbon","Duration":7200000000000,"Request":{"MilliCPU":1000,"Memory":1073741824,"GPU":0}}}]`,
@@ -181,6 +196,33 @@ func TestSignPod(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Pods whose scores differ are signed differently, one thing at a time.
+func TestSignaturesTellApart(t *testing.T) {
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	seen := map[string]string{}
+	for _, extra := range [][]string{
+		nil,
+		{kube.AnnotationStrategy, "energy"},
+		{kube.AnnotationExpectedDuration, "2h"},
+		{kube.AnnotationGPUWorkloadType, "inference"},
+		{kube.AnnotationCarbonCounts, "false"},
+		{kube.AnnotationPUE, "1.3"},
+		{kube.AnnotationMaxPower, "300"},
+		{kube.AnnotationMinEfficiency, "2"},
+	} {
+		pod := newPod(append([]string{kube.AnnotationStrategy, "carbon"}, extra...)...)
+		fragments, status := e.SignPod(t.Context(), pod)
+		text, err := json.Marshal(fragments)
+		if err != nil || !status.IsSuccess() {
+			t.Fatal(status, err)
+		}
+		if other, twice := seen[string(text)]; twice {
+			t.Errorf("with %q it is signed as with %q: %s", extra, other, text)
+		}
+		seen[string(text)] = fmt.Sprint(extra)
 	}
 }
 
@@ -195,18 +237,24 @@ func TestPanicsMeanStock(t *testing.T) {
 		}
 	}
 	state := newCycle()
-	state.Write(rankingKey, notARanking{})
-	if points, status := e.Score(t.Context(), state, pod, farm(1)[0]); points != 0 || !status.IsSuccess() {
-		t.Errorf("Score: %d, %v", points, status)
-	}
-	if points, status := e.Score(t.Context(), newCycle(), pod, farm(1)[0]); points != 0 || !status.IsSuccess() {
-		t.Errorf("Score without PreScore: %d, %v", points, status)
+	state.Write(requestKey, notARequest{})
+	for _, view := range []func() *kube.View{e.view, func() *kube.View { return knowledge(t, noon) }} {
+		e.view = view
+		if got := points(t, e, state, pod, farm(1)); got[0].Score != 0 {
+			t.Errorf("scores are %v", got)
+		}
+		if got := points(t, e, newCycle(), pod, farm(1)); got[0].Score != 0 {
+			t.Errorf("without PreScore, scores are %v", got)
+		}
+		if status := e.Reserve(t.Context(), state, pod, "n0000"); !status.IsSuccess() {
+			t.Errorf("Reserve: %v", status)
+		}
 	}
 }
 
-type notARanking struct{}
+type notARequest struct{}
 
-func (n notARanking) Clone() fwk.StateData { return n }
+func (n notARequest) Clone() fwk.StateData { return n }
 
 // What Filter refuses can fit only a node that comes or changes.
 func TestEnergyWaitsForNodesOnly(t *testing.T) {
@@ -272,40 +320,113 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-func TestScoreAllocatesNothing(t *testing.T) {
+func TestScoringAllocatesNothing(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 	pod, nodes, state, ctx := newPod(kube.AnnotationStrategy, "carbon"), farm(50), newCycle(), context.Background()
 	if status := score(ctx, e, state, pod, nodes); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if n := testing.AllocsPerRun(100, func() { e.Score(ctx, state, pod, nodes[17]) }); n != 0 {
-		t.Errorf("Score allocates %v times", n)
+	scores := points(t, e, state, pod, nodes)
+	for point, run := range map[string]func(){
+		"Score":          func() { e.Score(ctx, state, pod, nodes[17]) },
+		"NormalizeScore": func() { e.NormalizeScore(ctx, state, pod, scores) },
+	} {
+		if n := testing.AllocsPerRun(100, run); n != 0 {
+			t.Errorf("%s allocates %v times", point, n)
+		}
+	}
+	// Whatever the number of nodes: what the strategy prices them with, and that of the second site.
+	if n := testing.AllocsPerRun(100, func() { e.PreScore(ctx, state, pod, nodes) }); n > 2 {
+		t.Errorf("PreScore allocates %v times", n)
 	}
 }
 
-func BenchmarkEnergy1000Nodes(b *testing.B) {
+// Pods that are not ours are skipped wherever they could be, and nothing is allocated for them.
+func TestOthersPodsCostNothing(t *testing.T) {
+	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
+	pod, nodes, ctx := newPod("team", "x"), farm(50), context.Background()
+	state := newCycle()
+	if _, status := e.PreFilter(ctx, state, pod, nodes); !status.IsSkip() {
+		t.Errorf("PreFilter: %v", status)
+	}
+	if status := e.PreScore(ctx, state, pod, nodes); !status.IsSkip() {
+		t.Errorf("PreScore: %v", status)
+	}
+	if fragments, status := e.SignPod(ctx, pod); fragments != nil || status != nil {
+		t.Errorf("SignPod: %v, %v", fragments, status)
+	}
+	for point, run := range map[string]func(){
+		"PreFilter": func() { e.PreFilter(ctx, state, pod, nodes) },
+		"PreScore":  func() { e.PreScore(ctx, state, pod, nodes) },
+		"Reserve":   func() { e.Reserve(ctx, state, pod, "n0001") },
+		"PostBind":  func() { e.PostBind(ctx, state, pod, "n0001") },
+		"SignPod":   func() { e.SignPod(ctx, pod) },
+	} {
+		if n := testing.AllocsPerRun(100, run); n != 0 {
+			t.Errorf("%s allocates %v times", point, n)
+		}
+	}
+	if len(state.stored) > 0 {
+		t.Errorf("it leaves %v in the cycle's state", state.stored)
+	}
+}
+
+// BenchmarkPoints is what each extension point costs, with 500 of 5,000 nodes to choose from: as many as kube-scheduler
+// scores by default.
+func BenchmarkPoints(b *testing.B) {
 	e := newEnergyPlugin(b, deps(knowledge(b, noon)), "")
-	nodes, ctx := farm(1000), context.Background()
+	cluster, ctx := farm(5000), context.Background()
+	nodes := cluster[2000:2500]
 	for _, bc := range []struct {
 		name string
 		pod  *v1.Pod
 	}{{"unmarked", newPod("team", "x")}, {"carbon", newPod(kube.AnnotationStrategy, "carbon")}} {
-		b.Run("PreScore/"+bc.name, func(b *testing.B) {
-			b.ReportAllocs()
-			state := newCycle()
-			for b.Loop() {
-				score(ctx, e, state, bc.pod, nodes)
-			}
-		})
-	}
-	pod, state := newPod(kube.AnnotationStrategy, "carbon"), newCycle()
-	score(ctx, e, state, pod, nodes)
-	b.Run("Score", func(b *testing.B) { // of one node
-		b.ReportAllocs()
-		i := 0
-		for b.Loop() {
-			e.Score(ctx, state, pod, nodes[i%len(nodes)])
-			i++
+		state, pod := newCycle(), bc.pod
+		e.PreFilter(ctx, state, pod, cluster)
+		e.PreScore(ctx, state, pod, nodes)
+		scores := make(fwk.NodeScoreList, len(nodes))
+		for i, n := range nodes {
+			scores[i].Name = n.Node().Name
 		}
-	})
+		for _, point := range []struct {
+			name string
+			run  func()
+		}{
+			{"SignPod", func() { e.SignPod(ctx, pod) }},
+			{"PreFilter", func() { e.PreFilter(ctx, state, pod, cluster) }},
+			{"PreScore", func() { e.PreScore(ctx, state, pod, nodes) }},
+			{"Score", func() { e.Score(ctx, state, pod, nodes[7]) }},
+			{"NormalizeScore", func() { e.NormalizeScore(ctx, state, pod, scores) }},
+			{"Reserve", func() { e.Reserve(ctx, state, pod, "n0001") }},
+			{"PostBind", func() { e.PostBind(ctx, state, pod, "n0001") }},
+		} {
+			b.Run(bc.name+"/"+point.name, func(b *testing.B) {
+				e.PreFilter(ctx, state, pod, cluster)
+				e.PreScore(ctx, state, pod, nodes)
+				b.ReportAllocs()
+				for b.Loop() {
+					point.run()
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkPreScore is what PreScore costs by strategy and by how many nodes are scored.
+func BenchmarkPreScore(b *testing.B) {
+	cluster, ctx := farm(5000), context.Background()
+	for _, strategy := range []string{"carbon", "energy", "ecsched-dp"} {
+		for _, n := range []int{500, 5000} {
+			b.Run(fmt.Sprintf("%s/%d", strategy, n), func(b *testing.B) {
+				e, state, pod := newEnergyPlugin(b, deps(knowledge(b, noon)), ""), newCycle(), newPod(kube.AnnotationStrategy, strategy)
+				e.PreFilter(ctx, state, pod, cluster)
+				b.ReportAllocs()
+				for b.Loop() {
+					if status := e.PreScore(ctx, state, pod, cluster[:n]); !status.IsSuccess() {
+						b.Fatal(status)
+					}
+				}
+			})
+		}
+	}
 }

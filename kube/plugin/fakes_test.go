@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,15 +60,21 @@ type machine struct {
 	node                   *v1.Node
 	allocatable, requested amounts
 	pods                   []fwk.PodInfo
+	generation             int64
 }
 
 func (m *machine) Node() *v1.Node               { return m.node }
+func (m *machine) GetGeneration() int64         { return m.generation }
 func (m *machine) GetPods() []fwk.PodInfo       { return m.pods }
 func (m *machine) GetAllocatable() fwk.Resource { return &m.allocatable }
 func (m *machine) GetRequested() fwk.Resource   { return &m.requested }
 
+// generations are given as kube-scheduler gives them: none twice.
+var generations atomic.Int64
+
 func newMachine(name, site, profile string) *machine {
 	return &machine{
+		generation: generations.Add(1),
 		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Labels: map[string]string{kube.LabelSite: site, kube.LabelPowerProfile: profile},
 		}},

@@ -31,7 +31,8 @@ func (e *Energy) reserve(r *request, pod *v1.Pod, nodeName string) {
 	one := []sched.Node{{Name: nodeName}}
 	if e.nodes != nil {
 		if n, err := e.nodes(nodeName); err == nil {
-			one[0] = coreNode(r.view, n, e.clock())
+			one[0] = coreNode(r.view, n)
+			annotated(&one[0], n, e.clock())
 			e.live.Fill(one)
 		}
 	}

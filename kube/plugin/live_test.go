@@ -268,7 +268,7 @@ func TestLiveStrategiesAreNotSigned(t *testing.T) {
 	}
 }
 
-func TestScoreWithLiveWattsAllocatesNothing(t *testing.T) {
+func TestScoringWithLiveWattsAllocatesNothing(t *testing.T) {
 	m := newMeters(t)
 	e, nodes, state, ctx := metered(t, m), farm(50), newCycle(), context.Background()
 	m.tell(t, api.NodePower{Node: nodes[3].Node().Name, Watts: 70})
@@ -276,8 +276,9 @@ func TestScoreWithLiveWattsAllocatesNothing(t *testing.T) {
 	if status := score(ctx, e, state, pod, nodes); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if n := testing.AllocsPerRun(100, func() { e.Score(ctx, state, pod, nodes[17]) }); n != 0 {
-		t.Errorf("Score allocates %v times", n)
+	scores := points(t, e, state, pod, nodes)
+	if n := testing.AllocsPerRun(100, func() { e.NormalizeScore(ctx, state, pod, scores) }); n != 0 {
+		t.Errorf("NormalizeScore allocates %v times", n)
 	}
 }
 

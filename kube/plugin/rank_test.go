@@ -5,8 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kubenergy/kubenergy/sched"
+	fwk "k8s.io/kube-scheduler/framework"
 )
 
 func TestRank(t *testing.T) {
@@ -27,20 +26,48 @@ func TestRank(t *testing.T) {
 		{"too far apart", []float64{-math.MaxFloat64, math.MaxFloat64}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			nodes := make([]*sched.Node, len(tc.costs))
-			for i := range nodes {
-				nodes[i] = &sched.Node{Name: string(rune('a' + i))}
+			var r ranking
+			r.begin(len(tc.costs))
+			for i := range tc.costs {
+				r.names, r.group = append(r.names, string(rune('a'+i))), append(r.group, int32(i))
 			}
-			scores := make([]int64, len(nodes))
-			if ok := rank(nodes, tc.costs, scores); ok != (tc.want != nil) {
+			if ok := r.rank(tc.costs); ok != (tc.want != nil) {
 				t.Fatalf("ok is %v", ok)
 			}
 			if tc.want == nil {
 				return
 			}
-			if diff := cmp.Diff(tc.want, scores); diff != "" {
+			if diff := cmp.Diff(tc.want, r.scores); diff != "" {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Of a group that costs least, the first node by name is the best, and the others are as good as can be beside it.
+func TestRankOfGroups(t *testing.T) {
+	var r ranking
+	r.begin(5)
+	r.names, r.group = []string{"e", "d", "c", "b", "a"}, []int32{0, 1, 1, 1, 2}
+	if !r.rank([]float64{20, 10, 15}) {
+		t.Fatal("not comparable")
+	}
+	if diff := cmp.Diff([]int64{0, 99, 99, 100, 49}, r.scores); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// kube-scheduler does not promise in which order it hands over nodes, nor that it hands over all of them.
+func TestFillGoesByName(t *testing.T) {
+	var r ranking
+	r.begin(3)
+	r.names, r.group = []string{"a", "b", "c"}, []int32{0, 1, 2}
+	if !r.rank([]float64{10, 20, 30}) {
+		t.Fatal("not comparable")
+	}
+	scores := fwk.NodeScoreList{{Name: "c"}, {Name: "b"}, {Name: "x"}, {Name: "a"}, {Name: "b"}}
+	r.fill(scores)
+	if diff := cmp.Diff(fwk.NodeScoreList{{Name: "c"}, {Name: "b", Score: 49}, {Name: "x"}, {Name: "a", Score: 100}, {Name: "b", Score: 49}}, scores); diff != "" {
+		t.Error(diff)
 	}
 }

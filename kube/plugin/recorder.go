@@ -17,11 +17,18 @@ type unrecorded struct {
 	snapshot sched.Snapshot
 }
 
-// keep keeps the snapshot at hand for Reserve. Nothing is copied: what it points to is used again in the next cycle only.
-func (e *Energy) keep(r *request, s *sched.Snapshot) {
-	if e.recorder.On() {
-		e.unrecorded = unrecorded{of: r, snapshot: *s}
+// keep keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied: what it
+// points to is used again in the next cycle only.
+func (e *Energy) keep(r *request, nodes []fwk.NodeInfo) {
+	if !e.recorder.On() {
+		return
 	}
+	s := &e.scratch
+	if len(s.nodes) != len(nodes) { // only kinds were looked at
+		e.copyNodes(nodes, s.snapshot.Now)
+		s.snapshot.Nodes = s.refs
+	}
+	e.unrecorded = unrecorded{of: r, snapshot: s.snapshot}
 }
 
 const draftKey fwk.StateKey = EnergyName + "/record"

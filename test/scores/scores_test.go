@@ -289,8 +289,9 @@ func TestBatchingStaysOn(t *testing.T) {
 	}
 }
 
-// TestScoreAllocates checks the cost of Score with the real CycleState, which the plugin's own tests cannot use.
-func TestScoreAllocates(t *testing.T) {
+// TestScoringAllocates checks what scoring allocates with the real CycleState, which the plugin's own tests cannot use: a key
+// of it, once for all nodes.
+func TestScoringAllocates(t *testing.T) {
 	w := newWorld(5)
 	nodes := w.nodes(50)
 	c := newCluster(t, withOurs, knowledge(t), nodes, w.running(100, nodes))
@@ -300,8 +301,15 @@ func TestScoreAllocates(t *testing.T) {
 	if status := score(ctx, energy, state, pod, c.nodes); !status.IsSuccess() {
 		t.Fatal(status)
 	}
+	scores := make(fwk.NodeScoreList, len(c.nodes))
+	for i, n := range c.nodes {
+		scores[i].Name = n.Node().Name
+	}
 	if n := testing.AllocsPerRun(100, func() { energy.Score(ctx, state, pod, c.nodes[7]) }); n != 0 {
 		t.Errorf("Score allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { energy.NormalizeScore(ctx, state, pod, scores) }); n > 1 {
+		t.Errorf("NormalizeScore allocates %v times", n)
 	}
 }
 
@@ -346,12 +354,14 @@ func BenchmarkEnergy(b *testing.B) {
 	}
 	state, pod := framework.NewCycleState(), marked(w.pod("m"), "carbon")
 	score(ctx, energy, state, pod, infos)
-	b.Run("Score/1node", func(b *testing.B) {
+	scores := make(fwk.NodeScoreList, len(infos))
+	for i, n := range infos {
+		scores[i].Name = n.Node().Name
+	}
+	b.Run("NormalizeScore/1000nodes", func(b *testing.B) {
 		b.ReportAllocs()
-		i := 0
 		for b.Loop() {
-			energy.Score(ctx, state, pod, infos[i%len(infos)])
-			i++
+			energy.NormalizeScore(ctx, state, pod, scores)
 		}
 	})
 }
