@@ -232,7 +232,7 @@ func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 			g.cycle, g.group = s.cycle, int32(len(s.refs))
 			s.refs = append(s.refs, &e.book.nodes[e.book.first[p.kind]])
 		}
-		r.names, r.group = append(r.names, p.name), append(r.group, g.group)
+		r.names, r.group = append(r.names, e.book.names[p.node]), append(r.group, g.group)
 	}
 }
 

@@ -16,16 +16,11 @@ import (
 // few nodes change, so most are looked up here, at the price of hashing one integer.
 type nodeBook struct {
 	view  *kube.View
-	byGen map[int64]page
+	pages pages
 	nodes []sched.Node // without live watts
+	names []string     // theirs: scoring by kinds needs nothing else of a node
 	kinds map[kind]int32
 	first []int32 // by kind: the first node that was found to be of it
-}
-
-// page is where a node stands in the book. Its name is here as well: scoring by kinds needs nothing else of the node.
-type page struct {
-	node, kind int32
-	name       string
 }
 
 // kind is what sets nodes apart under a strategy that takes them as [sched.Interchangeable].
@@ -58,23 +53,24 @@ func (b *nodeBook) open(view *kube.View, clusterNodes int) {
 		return
 	}
 	b.view = view
-	if b.byGen == nil {
-		b.byGen, b.kinds = map[int64]page{}, map[kind]int32{}
+	b.pages.clear()
+	if b.kinds == nil {
+		b.kinds = map[kind]int32{}
 	}
-	clear(b.byGen)
 	clear(b.kinds)
 	clear(b.nodes) // or they would keep what is gone alive
-	b.nodes, b.first = b.nodes[:0], b.first[:0]
+	clear(b.names)
+	b.nodes, b.names, b.first = b.nodes[:0], b.names[:0], b.first[:0]
 }
 
 // find returns the page of a node in its present state.
 func (b *nodeBook) find(n fwk.NodeInfo) page {
 	generation := n.GetGeneration()
-	if p, ok := b.byGen[generation]; ok {
-		return p
+	if p := b.pages.of(generation); p != nil {
+		return *p
 	}
 	node := coreNode(b.view, n)
-	p := page{node: int32(len(b.nodes)), name: node.Name}
+	p := page{generation: generation, node: int32(len(b.nodes)), taken: true}
 	k := kindOf(&node)
 	number, known := b.kinds[k]
 	if !known {
@@ -83,8 +79,8 @@ func (b *nodeBook) find(n fwk.NodeInfo) page {
 		b.first = append(b.first, p.node)
 	}
 	p.kind = number
-	b.nodes = append(b.nodes, node)
-	b.byGen[generation] = p
+	b.nodes, b.names = append(b.nodes, node), append(b.names, node.Name)
+	b.pages.add(p)
 	return p
 }
 

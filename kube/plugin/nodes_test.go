@@ -171,8 +171,33 @@ func TestBookIsBounded(t *testing.T) {
 		if status := score(t.Context(), e, newCycle(), pod, nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		if most := 2*len(nodes) + slackPages + len(nodes); len(e.book.nodes) > most || len(e.book.byGen) > most || len(e.book.kinds) > most {
+		if most := 2*len(nodes) + slackPages + len(nodes); len(e.book.nodes) > most || e.book.pages.used > most || len(e.book.kinds) > most {
 			t.Fatalf("%d nodes are remembered as %d", len(nodes), len(e.book.nodes))
 		}
+	}
+}
+
+// Pages are what a map would be.
+func TestPages(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	var p pages
+	for round := range 3 {
+		want := map[int64]int32{}
+		for range 5000 {
+			generation := rng.Int64N(20_000) - 100
+			if found := p.of(generation); found == nil {
+				if _, known := want[generation]; known {
+					t.Fatalf("round %d: generation %d is lost", round, generation)
+				}
+				want[generation] = rng.Int32()
+				p.add(page{generation: generation, node: want[generation], taken: true})
+			} else if number, known := want[generation]; !known || found.node != number {
+				t.Fatalf("round %d: generation %d is %+v, want %d, known %v", round, generation, found, number, known)
+			}
+		}
+		if p.used != len(want) {
+			t.Fatalf("%d pages, want %d", p.used, len(want))
+		}
+		p.clear()
 	}
 }

@@ -1,0 +1,42 @@
+package report_test
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// Of 95 in 100 samples the interval holds the true median; a bootstrap of few pairs is somewhat narrower.
+func TestMedianOfCovers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 2))
+	const samples = 300
+	held := 0
+	for i := range samples {
+		ratios := make([]float64, 12)
+		for k := range ratios {
+			ratios[k] = 0.97 + 0.05*rng.NormFloat64()
+		}
+		r := report.MedianOf(ratios, uint64(i))
+		if r.Low > r.Median || r.Median > r.High {
+			t.Fatalf("%+v", r)
+		}
+		if r.Low <= 0.97 && 0.97 <= r.High {
+			held++
+		}
+	}
+	if share := float64(held) / samples; share < 0.88 || share > 0.99 {
+		t.Errorf("the interval holds the true median in %.2f of all samples", share)
+	}
+}
+
+func TestMedianOfIsRepeatable(t *testing.T) {
+	ratios := []float64{0.9, 1.1, 1, 0.95}
+	a, b := report.MedianOf(ratios, 1), report.MedianOf(ratios, 1)
+	if a != b || a.Median != 0.975 || a.Pairs != 4 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	if one := report.MedianOf([]float64{2}, 1); one.Low != 2 || one.Median != 2 || one.High != 2 {
+		t.Errorf("of one: %+v", one)
+	}
+}

@@ -1,0 +1,152 @@
+package perf
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// twoProfiles is stock's default configuration, and the same with our plugins enabled as we ship them for use in place of the
+// cluster's scheduler: nothing of stock is switched off, and as many nodes are scored.
+const twoProfiles = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: stock
+- schedulerName: ours
+  plugins:
+    multiPoint:
+      enabled:
+      - name: KubEnergy
+        weight: 300
+      - name: KubEnergyHold
+`
+
+// scored is a pod that asks for our scores.
+var scored = map[string]string{kube.AnnotationStrategy: "energy"}
+
+// comparison is one row of the table: pods of one sort under two profiles in turns.
+type comparison struct {
+	name    string
+	config  string
+	off, on string // scheduler names
+	nodes   int
+	marks   map[string]string
+	limit   float64 // of the ratio's median; 0: it is only told
+}
+
+func comparisons(nodes int) []comparison {
+	return []comparison{
+		{"unmarked", twoProfiles, "stock", "ours", nodes, nil, 1.02},
+		{"scored", twoProfiles, "stock", "ours", nodes, scored, 1.05},
+		// All nodes scored, and without stock's scorers of resources: another question than what the plugins cost.
+		{"shipped-second-scheduler", shipped(), "stock", "kubenergy", nodes, scored, 0},
+		{"shipped-second-scheduler-all-nodes", shipped(), "stock-all", "kubenergy", nodes, scored, 0},
+	}
+}
+
+// shipped is the configuration of the second scheduler, with stock's beside it: as it is by default, and with all nodes scored.
+func shipped() string {
+	return string(deploy.SchedulerConfig) + "- schedulerName: stock\n  percentageOfNodesToScore: 0\n- schedulerName: stock-all\n  percentageOfNodesToScore: 100\n"
+}
+
+// turn is one pair of arms.
+type turn struct {
+	Off cost `json:"off"`
+	On  cost `json:"on"`
+}
+
+// cycleResult is what is kept of a comparison.
+type cycleResult struct {
+	Name       string       `json:"name"`
+	Nodes      int          `json:"nodes"`
+	Turns      []turn       `json:"turns"`
+	CPU        report.Ratio `json:"cpu"`   // with our plugins ÷ without, of a pod's CPU time
+	Cycle      report.Ratio `json:"cycle"` // the same of the scheduling cycle, by the clock
+	Bytes      report.Ratio `json:"bytes"` // and of what is allocated
+	StockNanos float64      `json:"stockCycleNanoseconds"`
+	Plugin     pluginCost   `json:"plugin"` // every call timed, in pods of their own
+	Share      float64      `json:"pluginShare"`
+}
+
+// TestCycleCost is the cost of our plugins in kube-scheduler's whole cycle.
+func TestCycleCost(t *testing.T) {
+	size := sizes{nodes: []int{100}, pairs: 3, pods: 20}
+	if full() {
+		size = sizes{nodes: []int{1000, 5000}, pairs: atoi("KUBENERGY_PAIRS", 30), pods: 200}
+	}
+	for _, nodes := range size.nodes {
+		for _, c := range comparisons(nodes) {
+			t.Run(fmt.Sprintf("%s/%d", c.name, nodes), func(t *testing.T) { compareCycles(t, c, size) })
+		}
+	}
+}
+
+type sizes struct {
+	nodes       []int
+	pairs, pods int
+}
+
+func compareCycles(t *testing.T, c comparison, size sizes) {
+	l := newLoop(t, c.config, ours(t), c.nodes, c.nodes)
+	arm := func(profile string) cost {
+		return l.run(t, size.pods, func(name string) *v1.Pod { return newPod(name, profile, "100m", c.marks) })
+	}
+	for range 2 { // so that nothing is done for the first time
+		arm(c.off)
+		arm(c.on)
+	}
+	result := cycleResult{Name: c.name, Nodes: c.nodes}
+	var cycles, cpus, bytes []float64
+	var stock cost
+	for range size.pairs {
+		var pair turn
+		pair.Off, pair.On = arm(c.off), arm(c.on)
+		result.Turns = append(result.Turns, pair)
+		cycle, cpu, allocated := pair.On.over(&pair.Off)
+		cycles, cpus, bytes = append(cycles, cycle), append(cpus, cpu), append(bytes, allocated)
+		stock.Pods, stock.Cycle = stock.Pods+pair.Off.Pods, stock.Cycle+pair.Off.Cycle
+	}
+	result.CPU, result.Cycle, result.Bytes = report.MedianOf(cpus, 1), report.MedianOf(cycles, 1), report.MedianOf(bytes, 1)
+	result.StockNanos = float64(stock.Cycle) / float64(stock.Pods)
+	result.Plugin = timeCycles(t, c, size)
+	own := result.Plugin.perPod(scoredPerPod(result.Plugin))
+	result.Share = own / result.StockNanos
+	keep(t, fmt.Sprintf("cycle-%s-%d", c.name, c.nodes), result)
+	t.Logf("%s, %d nodes: CPU of a pod %v, cycle by the clock %v, bytes %v; stock's cycle %.0f µs; our plugin %.2f µs, %.2f %% of it",
+		c.name, c.nodes, result.CPU, result.Cycle, result.Bytes, result.StockNanos/1e3, own/1e3, 100*result.Share)
+	if full() && c.limit > 0 {
+		if result.CPU.Median > c.limit {
+			t.Errorf("a pod costs %.3f of what it costs without our plugins: want at most %.2f", result.CPU.Median, c.limit)
+		}
+		if result.Share > c.limit-1 {
+			t.Errorf("our plugin costs %.2f %% of stock's cycle: want at most %.0f %%", 100*result.Share, 100*(c.limit-1))
+		}
+	}
+}
+
+// timeCycles runs pods as the arm with our plugins does, and times these.
+func timeCycles(t *testing.T, c comparison, size sizes) pluginCost {
+	registry, watched := timedOurs(t, c.on)
+	l := newLoop(t, c.config, registry, c.nodes, c.nodes)
+	l.run(t, (size.pairs+2)*size.pods, func(name string) *v1.Pod { return newPod(name, c.on, "100m", c.marks) })
+	cost := watched.cost()
+	if want := uint64((size.pairs + 2) * size.pods); cost[metrics.PreFilter].Calls != want {
+		t.Fatalf("PreFilter was called %d times for %d pods", cost[metrics.PreFilter].Calls, want)
+	}
+	if marked, is := cost[metrics.Score].Calls > 0, c.marks != nil; marked != is {
+		t.Fatalf("Score was called %d times, for pods marked with %v", cost[metrics.Score].Calls, c.marks)
+	}
+	return cost
+}
+
+// scoredPerPod returns how many nodes were scored for a pod.
+func scoredPerPod(c pluginCost) int {
+	return int(c[metrics.Score].Calls / c[metrics.PreFilter].Calls)
+}

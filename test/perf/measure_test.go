@@ -1,0 +1,108 @@
+package perf
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+// full reports whether the figures are wanted, and not only that they can be measured.
+func full() bool { return os.Getenv("KUBENERGY_BENCH") != "" }
+
+// keep writes what was measured where it can be looked at later.
+func keep(t testing.TB, name string, what any) {
+	t.Helper()
+	dir := filepath.Join("..", "..", "out", "performance")
+	if !full() {
+		dir = t.TempDir()
+	}
+	text, err := json.MarshalIndent(what, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	path := filepath.Join(dir, name+".json")
+	if err == nil {
+		err = os.WriteFile(path, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if full() {
+		t.Logf("wrote %s", path)
+	}
+}
+
+// spent is what was spent at one extension point.
+type spent struct {
+	Seconds float64 `json:"seconds"`
+	Calls   uint64  `json:"calls"`
+}
+
+// pluginCost is what was spent in our plugins, by extension point.
+type pluginCost map[string]spent
+
+// perPod returns nanoseconds, of a pod for which so many nodes are scored: all points are called once for it, but Score.
+func (c pluginCost) perPod(nodesScored int) (nanos float64) {
+	for point, s := range c {
+		if s.Calls == 0 {
+			continue
+		}
+		each := s.Seconds * 1e9 / float64(s.Calls)
+		if point == metrics.Score {
+			each *= float64(nodesScored)
+		}
+		nanos += each
+	}
+	return nanos
+}
+
+// nodesScored is how many nodes kube-scheduler scores by default, where all fit.
+func nodesScored(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
+
+// pluginCostIn reads kube-scheduler's metric scheduler_plugin_execution_duration_seconds. It is taken in about a tenth of the
+// cycles, and most of what is taken is lost where many nodes are scored: of a buffer of 1,000 observations that is emptied
+// once a second, the calls of Filter of one cycle take all. So means are what it is good for.
+func pluginCostIn(families []*dto.MetricFamily) pluginCost {
+	c := pluginCost{}
+	for _, m := range metricsNamed(families, "scheduler_plugin_execution_duration_seconds") {
+		if name := label(m, "plugin"); name != plugin.EnergyName && name != plugin.HoldName {
+			continue
+		}
+		point, h := label(m, "extension_point"), m.GetHistogram()
+		c[point] = spent{c[point].Seconds + h.GetSampleSum(), c[point].Calls + h.GetSampleCount()}
+	}
+	return c
+}
+
+func metricsNamed(families []*dto.MetricFamily, name string) []*dto.Metric {
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()
+		}
+	}
+	return nil
+}
+
+func label(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
+}
+
+// atoi returns a number from the environment.
+func atoi(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return otherwise
+}

@@ -1,0 +1,107 @@
+package perf
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+// stopwatch is what was spent at one extension point, which is called from many goroutines.
+type stopwatch struct{ nanos, calls atomic.Int64 }
+
+func (w *stopwatch) since(start time.Time) {
+	w.nanos.Add(int64(time.Since(start)))
+	w.calls.Add(1)
+}
+
+// timed is our plugin, with every call timed as kube-scheduler times those of the cycles that it samples: reading the clock
+// counts as the plugin's.
+type timed struct {
+	*plugin.Energy
+	sign, preFilter, preScore, score, normalize, reserve, postBind stopwatch
+}
+
+var (
+	_ fwk.PreFilterPlugin = &timed{}
+	_ fwk.PreScorePlugin  = &timed{}
+	_ fwk.ScorePlugin     = &timed{}
+	_ fwk.ReservePlugin   = &timed{}
+	_ fwk.PostBindPlugin  = &timed{}
+	_ fwk.SignPlugin      = &timed{}
+)
+
+func (p *timed) SignPod(ctx context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	defer p.sign.since(time.Now())
+	return p.Energy.SignPod(ctx, pod)
+}
+
+func (p *timed) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	defer p.preFilter.since(time.Now())
+	return p.Energy.PreFilter(ctx, state, pod, nodes)
+}
+
+func (p *timed) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	defer p.preScore.since(time.Now())
+	return p.Energy.PreScore(ctx, state, pod, nodes)
+}
+
+func (p *timed) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	defer p.score.since(time.Now())
+	return p.Energy.Score(ctx, state, pod, node)
+}
+
+func (p *timed) ScoreExtensions() fwk.ScoreExtensions { return p }
+
+func (p *timed) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	defer p.normalize.since(time.Now())
+	return p.Energy.NormalizeScore(ctx, state, pod, scores)
+}
+
+func (p *timed) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	defer p.reserve.since(time.Now())
+	return p.Energy.Reserve(ctx, state, pod, node)
+}
+
+func (p *timed) PostBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) {
+	defer p.postBind.since(time.Now())
+	p.Energy.PostBind(ctx, state, pod, node)
+}
+
+// cost returns what was spent so far.
+func (p *timed) cost() pluginCost {
+	c := pluginCost{}
+	for point, w := range map[string]*stopwatch{
+		metrics.Sign: &p.sign, metrics.PreFilter: &p.preFilter, metrics.PreScore: &p.preScore, metrics.Score: &p.score,
+		metrics.ScoreExtensionNormalize: &p.normalize, metrics.Reserve: &p.reserve, metrics.PostBind: &p.postBind,
+	} {
+		if calls := w.calls.Load(); calls > 0 {
+			c[point] = spent{time.Duration(w.nanos.Load()).Seconds(), uint64(calls)}
+		}
+	}
+	return c
+}
+
+// timedOurs are the factories of our plugins, of which the one of a profile is timed.
+func timedOurs(t testing.TB, profile string) (frameworkruntime.Registry, *timed) {
+	t.Helper()
+	registry, watched := ours(t), &timed{}
+	build := registry[plugin.EnergyName]
+	registry[plugin.EnergyName] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+		built, err := build(ctx, args, handle)
+		if named, ok := handle.(interface{ ProfileName() string }); err == nil && ok && named.ProfileName() == profile {
+			watched.Energy = built.(*plugin.Energy)
+			return watched, nil
+		}
+		return built, err
+	}
+	return registry, watched
+}
