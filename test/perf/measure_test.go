@@ -69,7 +69,7 @@ func nodesScored(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100
 // pluginCostIn reads kube-scheduler's metric scheduler_plugin_execution_duration_seconds. It is taken in about a tenth of the
 // cycles, and most of what is taken is lost where many nodes are scored: of a buffer of 1,000 observations that is emptied
 // once a second, the calls of Filter of one cycle take all. So means are what it is good for.
-func pluginCostIn(families []*dto.MetricFamily) pluginCost {
+func pluginCostIn(families families) pluginCost {
 	c := pluginCost{}
 	for _, m := range metricsNamed(families, "scheduler_plugin_execution_duration_seconds") {
 		if name := label(m, "plugin"); name != plugin.EnergyName && name != plugin.HoldName {
@@ -81,7 +81,10 @@ func pluginCostIn(families []*dto.MetricFamily) pluginCost {
 	return c
 }
 
-func metricsNamed(families []*dto.MetricFamily, name string) []*dto.Metric {
+// families are metrics as they were at one moment.
+type families = []*dto.MetricFamily
+
+func metricsNamed(families families, name string) []*dto.Metric {
 	for _, f := range families {
 		if f.GetName() == name {
 			return f.GetMetric()

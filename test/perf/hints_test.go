@@ -1,0 +1,89 @@
+package perf
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// listDefaulting are two profiles under which pods can be signed at all: PodTopologySpread's default, constraints of the
+// system's, depends on services, and refuses.
+const listDefaulting = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: stock
+  pluginConfig: &pluginConfig
+  - name: PodTopologySpread
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: PodTopologySpreadArgs
+      defaultingType: List
+- schedulerName: ours
+  pluginConfig: *pluginConfig
+  plugins:
+    multiPoint:
+      enabled:
+      - name: KubEnergy
+        weight: 300
+      - name: KubEnergyHold
+`
+
+// hints is what kube-scheduler's metric scheduler_batch_attempts_total says: pods of which the node was the next best of the
+// pod before, and all others.
+type hints struct {
+	Used float64 `json:"used"`
+	All  float64 `json:"all"`
+}
+
+func (h hints) share() float64 { return h.Used / h.All }
+
+func (h hints) plus(other hints) hints { return hints{h.Used + other.Used, h.All + other.All} }
+
+func hintsIn(families families, profile string) (h hints) {
+	for _, m := range metricsNamed(families, "scheduler_batch_attempts_total") {
+		if label(m, "profile") != profile {
+			continue
+		}
+		if h.All += m.GetCounter().GetValue(); label(m, "result") == metrics.BatchAttemptHintUsed {
+			h.Used += m.GetCounter().GetValue()
+		}
+	}
+	return h
+}
+
+// TestHintsAreUsed is that kube-scheduler reuses the scores of one pod for the next as often with our plugins as without,
+// where a node is full with one pod: for pods that are not ours, and for those that we score.
+func TestHintsAreUsed(t *testing.T) {
+	const nodes, pods = 400, 300
+	for name, marks := range map[string]map[string]string{"unmarked": nil, "scored": scored} {
+		t.Run(name, func(t *testing.T) {
+			shares := map[string]float64{}
+			for _, profile := range []string{"stock", "ours"} {
+				l := newLoop(t, listDefaulting, ours(t), nodes, pods)
+				before, err := legacyregistry.DefaultGatherer.Gather()
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.run(t, pods, func(name string) *v1.Pod { return newPod(name, profile, "3", marks) })
+				after, err := legacyregistry.DefaultGatherer.Gather()
+				if err != nil {
+					t.Fatal(err)
+				}
+				was, is := hintsIn(before, profile), hintsIn(after, profile)
+				h := hints{is.Used - was.Used, is.All - was.All}
+				if shares[profile] = h.share(); h.Used == 0 {
+					t.Fatalf("%s: no hint was used: %+v", profile, h)
+				}
+				keep(t, fmt.Sprintf("hints-%s-%s", name, profile), h)
+			}
+			t.Logf("hints are used for %.3f of all pods by stock, for %.3f with our plugins", shares["stock"], shares["ours"])
+			if shares["ours"] < 0.95*shares["stock"] {
+				t.Error("want at least 0.95 of stock's share")
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package perf
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	upstream "k8s.io/kubernetes/test/integration/scheduler_perf"
+)
+
+// Upstream's harness starts etcd as a program that it looks for in PATH. This binary is one, under that name.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "etcd" {
+		etcdmain.Main(append(os.Args, "--unsafe-no-fsync"))
+		return
+	}
+	upstream.LoggingConfig.Verbosity = 0 // as kube-scheduler's own default: upstream's tests log every pod
+	if err := upstream.InitTests(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	legacyregistry.DefaultGatherer = gathered
+	os.Exit(m.Run())
+}
+
+// gathered remembers what metrics were when the harness looked at them last. It resets them before anybody else can look.
+var gathered = &gatherer{Gatherer: legacyregistry.DefaultGatherer}
+
+type gatherer struct {
+	metrics.Gatherer
+	last families
+}
+
+func (g *gatherer) Gather() (families, error) {
+	f, err := g.Gatherer.Gather()
+	if err == nil {
+		g.last = f
+	}
+	return f, err
+}
+
+// etcdInPath puts this binary into PATH.
+func etcdInPath(tb testing.TB) {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir := tb.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "etcd")); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}

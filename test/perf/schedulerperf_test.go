@@ -1,0 +1,283 @@
+package perf
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	upstream "k8s.io/kubernetes/test/integration/scheduler_perf"
+	"k8s.io/kubernetes/test/utils/ktesting"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// workload is one row: upstream's SchedulingBasic with stock's configuration and with the one that we ship in its place, in
+// turns, each arm with an API server and nodes of its own.
+type workload struct {
+	name        string
+	nodes, pods int
+	cpu         string // of a pod
+	marks       map[string]string
+	list        bool           // PodTopologySpread has a list of default constraints, an empty one: else no pod can be signed
+	args        map[string]any // of our plugin, in place of those that we ship
+	least       float64        // what the interval of the throughput's ratio must reach; 0: it is only told
+	leastHinted float64        // share of pods that a hint was used for, in relation to stock's; 0: it is only told
+}
+
+// stockAlone is the configuration that kube-scheduler has without one.
+const stockAlone = `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: default-scheduler
+`
+
+// BenchmarkSchedulerPerf is upstream's scheduler_perf.
+func BenchmarkSchedulerPerf(b *testing.B) {
+	nodes, pods := atoi("KUBENERGY_NODES", 5000), atoi("KUBENERGY_PODS", 3000)
+	for _, w := range []workload{
+		{name: "unmarked", nodes: nodes, pods: pods, cpu: "100m", least: 0.98},
+		{name: "scored", nodes: nodes, pods: pods, cpu: "100m", marks: scored, least: 0.95},
+		{name: "one-per-node-unmarked", nodes: nodes, pods: pods, cpu: "3", list: true, leastHinted: 0.95},
+		{name: "one-per-node-scored", nodes: nodes, pods: pods, cpu: "3", list: true, marks: scored, leastHinted: 0.95},
+		{name: "burst", nodes: nodes, pods: atoi("KUBENERGY_PODS", 5000), cpu: "100m", args: burstArgs(b)},
+	} {
+		b.Run(w.name, func(b *testing.B) { w.compare(b, atoi("KUBENERGY_PAIRS", 12)) })
+	}
+}
+
+// burstArgs are those of the plugin in the burst: the strategy of KUBENERGY_STRATEGY for every pod, and what
+// KUBENERGY_STRATEGY_ARGS says besides, in JSON.
+func burstArgs(tb testing.TB) map[string]any {
+	args := map[string]any{"strategy": "energy", "scope": plugin.All}
+	if strategy := os.Getenv("KUBENERGY_STRATEGY"); strategy != "" {
+		args["strategy"] = strategy
+	}
+	if more := os.Getenv("KUBENERGY_STRATEGY_ARGS"); more != "" {
+		if err := json.Unmarshal([]byte(more), &args); err != nil {
+			tb.Fatalf("reading KUBENERGY_STRATEGY_ARGS: %v", err)
+		}
+	}
+	return args
+}
+
+// TestSchedulerPerf is that the benchmark can be run: one pair of its smallest.
+func TestSchedulerPerf(t *testing.T) {
+	w := workload{name: "smoke", nodes: 40, pods: 20, cpu: "3", list: true, marks: scored}
+	var arms map[string]arm
+	testing.Benchmark(func(b *testing.B) { arms = w.run(b, 1) })
+	stock, ours := arms[armName("stock", 0)], arms[armName("ours", 0)]
+	if len(arms) != 2 || stock.Cycles == 0 || ours.Cycles == 0 {
+		t.Fatalf("arms are %+v", arms)
+	}
+	if len(stock.Plugin) > 0 || len(ours.Plugin) == 0 {
+		t.Errorf("our plugins have run by stock %+v, by us %+v", stock.Plugin, ours.Plugin)
+	}
+	if stock.Hints.Used == 0 || ours.Hints.Used < stock.Hints.Used/2 {
+		t.Errorf("hints used by stock %+v, with our plugins %+v", stock.Hints, ours.Hints)
+	}
+}
+
+// arm is what was measured of one half of a pair.
+type arm struct {
+	Throughput float64    `json:"podsPerSecond"` // mean of all seconds
+	Hints      hints      `json:"hints"`
+	Cycles     uint64     `json:"cycles"`
+	CycleNanos float64    `json:"cycleNanoseconds"` // mean of scheduler_scheduling_algorithm_duration_seconds
+	Plugin     pluginCost `json:"plugin,omitempty"`
+}
+
+// result is what is kept of a row.
+type result struct {
+	Name         string         `json:"name"`
+	Nodes        int            `json:"nodes"`
+	Pods         int            `json:"pods"`
+	Args         map[string]any `json:"args,omitempty"`
+	Arms         map[string]arm `json:"arms"`
+	Throughput   report.Ratio   `json:"throughput"` // with our plugins ÷ without
+	Hinted       float64        `json:"hinted"`     // share of hints used ÷ stock's
+	PluginNanos  float64        `json:"pluginNanoseconds"`
+	PluginShare  float64        `json:"pluginShare"` // of stock's cycle
+	StockHinted  float64        `json:"stockHinted"`
+	StockCycleNs float64        `json:"stockCycleNanoseconds"`
+}
+
+func (w *workload) compare(b *testing.B, pairs int) {
+	r := result{Name: w.name, Nodes: w.nodes, Pods: w.pods, Args: w.args, Arms: w.run(b, pairs)}
+	var ratios []float64
+	var stock, with hints
+	var cycles, cost float64
+	for i := range pairs {
+		off, on := r.Arms[armName("stock", i)], r.Arms[armName("ours", i)]
+		if off.Throughput == 0 || on.Throughput == 0 {
+			b.Fatalf("pair %d was not measured: %+v, %+v", i, off, on)
+		}
+		ratios = append(ratios, on.Throughput/off.Throughput)
+		stock, with = stock.plus(off.Hints), with.plus(on.Hints)
+		cycles += off.CycleNanos / float64(pairs)
+		cost += on.Plugin.perPod(nodesScored(w.nodes)) / float64(pairs)
+	}
+	r.Throughput = report.MedianOf(ratios, 1)
+	r.PluginNanos, r.StockCycleNs, r.PluginShare = cost, cycles, cost/cycles
+	if stock.Used > 0 {
+		r.StockHinted, r.Hinted = stock.share(), with.share()/stock.share()
+	}
+	keep(b, fmt.Sprintf("schedulerperf-%s-%d", w.name, w.nodes), r)
+	b.Logf("%s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used %.3f of stock's share of %.3f",
+		w.name, w.nodes, w.pods, r.Throughput, cost/1e3, cycles/1e3, r.Hinted, r.StockHinted)
+	if full() && r.Throughput.High < w.least {
+		b.Errorf("%s: throughput is %v of stock's: want the interval to reach %.2f", w.name, r.Throughput, w.least)
+	}
+	if full() && r.Hinted < w.leastHinted {
+		b.Errorf("%s: hints are used %.3f as often: want at least %.2f", w.name, r.Hinted, w.leastHinted)
+	}
+}
+
+func armName(arm string, pair int) string { return fmt.Sprintf("%s-%02d", arm, pair) }
+
+// run measures all arms.
+func (w *workload) run(b *testing.B, pairs int) map[string]arm {
+	etcdInPath(b)
+	dir := b.TempDir()
+	if err := flag.Set("data-items-dir", dir); err != nil {
+		b.Fatal(err)
+	}
+	w.writeFiles(b, dir, pairs)
+	arms := map[string]arm{}
+	upstream.RunBenchmarkPerfScheduling(b, filepath.Join(dir, "cases.yaml"), w.name, ours(b),
+		upstream.WithPreRunFn(func(_ ktesting.TContext, one *upstream.Workload) (func(), error) {
+			return func() { arms[one.Name] = readArm(gathered.last) }, nil
+		}))
+	throughputs(b, dir, arms)
+	return arms
+}
+
+// readArm reads what metrics tell of an arm.
+func readArm(f families) (a arm) {
+	a.Hints, a.Plugin = hintsIn(f, "default-scheduler"), pluginCostIn(f)
+	for _, m := range metricsNamed(f, "scheduler_scheduling_algorithm_duration_seconds") {
+		a.Cycles = m.GetHistogram().GetSampleCount()
+		a.CycleNanos = m.GetHistogram().GetSampleSum() * 1e9 / float64(a.Cycles)
+	}
+	return a
+}
+
+// throughputs reads what upstream's harness has written: its one measurement that is no metric.
+func throughputs(tb testing.TB, dir string, arms map[string]arm) {
+	tb.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, "*_benchmark_*.json"))
+	if err != nil || len(paths) != 1 {
+		tb.Fatalf("results are in %q, %v", paths, err)
+	}
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var items upstream.DataItems
+	if err := json.Unmarshal(text, &items); err != nil {
+		tb.Fatal(err)
+	}
+	for _, item := range items.DataItems {
+		if item.Labels["Metric"] != "SchedulingThroughput" {
+			continue
+		}
+		for name, a := range arms {
+			if strings.Contains(item.Labels["Name"], name) {
+				a.Throughput = item.Data["Average"]
+				arms[name] = a
+			}
+		}
+	}
+}
+
+// writeFiles writes the configurations, the templates and the cases of upstream's harness, which reads files only.
+func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
+	tb.Helper()
+	path := func(name string) string { return filepath.Join(dir, name+".yaml") }
+	write := func(name string, what any) {
+		text, err := yaml.Marshal(what)
+		if err == nil {
+			err = os.WriteFile(path(name), text, 0o644)
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	write("stock", w.configuration(tb, []byte(stockAlone), nil))
+	write("ours", w.configuration(tb, deploy.DefaultSchedulerConfig, w.args))
+	pod := newPod("", "", w.cpu, w.marks)
+	pod.ObjectMeta = metav1.ObjectMeta{GenerateName: "pod-", Annotations: w.marks}
+	write("pod", typed("Pod", pod))
+	var creating []any
+	for i, profile := range profileNames {
+		node := newNode(0)
+		node.ObjectMeta = metav1.ObjectMeta{GenerateName: "node-", Labels: map[string]string{
+			kube.LabelPowerProfile: profile, kube.LabelSite: siteNames[i],
+		}}
+		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+		write(profile, typed("Node", node))
+		creating = append(creating, map[string]any{"opcode": "createNodes", "count": w.nodes / len(profileNames), "nodeTemplatePath": path(profile)})
+	}
+	creating = append(creating, map[string]any{"opcode": "createPods", "count": w.pods, "collectMetrics": true})
+	var cases []any
+	for i := range pairs {
+		for _, name := range []string{"stock", "ours"} {
+			cases = append(cases, map[string]any{
+				"name": armName(name, i), "schedulerConfigPath": path(name), "defaultPodTemplatePath": path("pod"),
+				"workloadTemplate": creating, "labels": []string{"performance"},
+				"featureGates": map[string]bool{"OpportunisticBatching": true}, // kube-scheduler's default, but not the harness's
+				"workloads":    []any{map[string]any{"name": armName(name, i)}},
+			})
+		}
+	}
+	write("cases", cases)
+}
+
+// typed returns an object as it stands in a file.
+func typed(kind string, object any) map[string]any {
+	text, err := json.Marshal(object)
+	fields := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(text, &fields)
+	}
+	if err != nil {
+		panic(err) // it is one of ours
+	}
+	fields["apiVersion"], fields["kind"] = "v1", kind
+	return fields
+}
+
+// configuration returns a scheduler's configuration with what the workload changes of it.
+func (w *workload) configuration(tb testing.TB, text []byte, args map[string]any) map[string]any {
+	tb.Helper()
+	var c map[string]any
+	if err := yaml.Unmarshal(text, &c); err != nil {
+		tb.Fatal(err)
+	}
+	profile := c["profiles"].([]any)[0].(map[string]any)
+	configs, _ := profile["pluginConfig"].([]any)
+	for _, one := range configs {
+		if one := one.(map[string]any); one["name"] == plugin.EnergyName {
+			for key, value := range args {
+				one["args"].(map[string]any)[key] = value
+			}
+		}
+	}
+	if w.list {
+		configs = append(configs, map[string]any{"name": "PodTopologySpread", "args": map[string]any{
+			"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "PodTopologySpreadArgs", "defaultingType": "List",
+		}})
+	}
+	profile["pluginConfig"] = configs
+	return c
+}
