@@ -125,10 +125,10 @@ const requestKey fwk.StateKey = EnergyName + "/request"
 
 // request is what PreFilter has read from a pod of ours, and under which view.
 type request struct {
-	view         *kube.View
-	job          sched.Job
-	settings     kube.Settings
-	clusterNodes int
+	view     *kube.View
+	job      sched.Job
+	settings kube.Settings
+	cluster  []fwk.NodeInfo
 }
 
 // Clone implements [fwk.StateData]. A request never changes.
@@ -161,7 +161,7 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if r == nil {
 		return nil, skip
 	}
-	r.clusterNodes = len(nodes)
+	r.cluster = nodes
 	e.expect(r, pod)
 	state.Write(requestKey, r)
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
@@ -191,7 +191,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	now := e.clock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.book.open(r.view, r.clusterNodes)
+	e.book.open(r.view, r.cluster)
 	e.ranking.begin(len(nodes))
 	s, where := &e.scratch, e.wheres[r.settings.Where]
 	s.queue[0] = r.job
@@ -223,16 +223,17 @@ func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 	s.cycle++
 	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
 	for _, n := range nodes {
-		p := e.book.find(n)
-		for int(p.kind) >= len(s.groups) {
+		seat := e.book.find(n)
+		kind := e.book.kindOf[seat]
+		for int(kind) >= len(s.groups) {
 			s.groups = append(s.groups, grouped{})
 		}
-		g := &s.groups[p.kind]
+		g := &s.groups[kind]
 		if g.cycle != s.cycle {
 			g.cycle, g.group = s.cycle, int32(len(s.refs))
-			s.refs = append(s.refs, &e.book.nodes[e.book.first[p.kind]])
+			s.refs = append(s.refs, &e.book.ofKind[kind])
 		}
-		r.names, r.group = append(r.names, e.book.names[p.node]), append(r.group, g.group)
+		r.names, r.group = append(r.names, e.book.names[seat]), append(r.group, g.group)
 	}
 }
 
@@ -251,7 +252,7 @@ func (e *Energy) copyNodes(nodes []fwk.NodeInfo, now time.Time) {
 	s := &e.scratch
 	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
 	for _, n := range nodes {
-		s.nodes = append(s.nodes, e.book.nodes[e.book.find(n).node])
+		s.nodes = append(s.nodes, e.book.nodes[e.book.find(n)])
 		annotated(&s.nodes[len(s.nodes)-1], n, now)
 	}
 	if e.live != nil {

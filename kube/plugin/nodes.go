@@ -13,14 +13,22 @@ import (
 
 // nodeBook remembers nodes as the core sees them. kube-scheduler gives each state of each node a number that it never gives
 // again, the generation: what was found out about a generation holds as long as the view does. From one cycle to the next
-// few nodes change, so most are looked up here, at the price of hashing one integer.
+// few nodes change.
 type nodeBook struct {
 	view  *kube.View
-	pages pages
-	nodes []sched.Node // without live watts
-	names []string     // theirs: scoring by kinds needs nothing else of a node
-	kinds map[kind]int32
-	first []int32 // by kind: the first node that was found to be of it
+	seats map[string]int32 // by name; seats are given in the order in which kube-scheduler lists its nodes
+
+	// By seat. Scoring by kinds needs no more of a node than the first three.
+	generations []int64
+	kindOf      []int32
+	names       []string
+	nodes       []sched.Node // without live watts
+
+	kinds  map[kind]int32
+	ofKind []sched.Node // one of each kind
+
+	next [4]int32 // seats of those that are probably asked for next
+	turn int
 }
 
 // kind is what sets nodes apart under a strategy that takes them as [sched.Interchangeable].
@@ -33,7 +41,7 @@ type kind struct {
 	benchmarked    string // the node's name, where it has benchmarks: maps cannot be compared
 }
 
-func kindOf(n *sched.Node) kind {
+func newKind(n *sched.Node) kind {
 	k := kind{
 		site: n.Site, profile: n.Profile, capacity: n.Capacity, free: n.Free, pue: n.PUE, speed: n.Speed, empty: n.Jobs == 0,
 	}
@@ -43,45 +51,70 @@ func kindOf(n *sched.Node) kind {
 	return k
 }
 
-// slackPages is how many more states than twice the cluster's nodes are remembered: a new one comes with every pod.
-const slackPages = 1024
+// slackStates is how many more nodes, and kinds of them, than twice the cluster's nodes are remembered. Kinds come with pods.
+const slackStates = 1024
 
-// open makes the book ready for a cycle under a view, in a cluster of so many nodes. It is begun anew with another view, and
+// open makes the book ready for a cycle under a view, in a cluster of these nodes. It is begun anew with another view, and
 // when most of what it holds is bygone.
-func (b *nodeBook) open(view *kube.View, clusterNodes int) {
-	if b.view == view && len(b.nodes) <= 2*clusterNodes+slackPages {
+func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
+	most := 2*len(cluster) + slackStates
+	if b.view == view && len(b.nodes) <= most && len(b.ofKind) <= most {
 		return
 	}
-	b.view = view
-	b.pages.clear()
-	if b.kinds == nil {
-		b.kinds = map[kind]int32{}
+	*b = nodeBook{
+		view: view, seats: make(map[string]int32, len(cluster)), kinds: map[kind]int32{},
+		generations: make([]int64, 0, len(cluster)), kindOf: make([]int32, 0, len(cluster)),
+		names: make([]string, 0, len(cluster)), nodes: make([]sched.Node, 0, len(cluster)),
 	}
-	clear(b.kinds)
-	clear(b.nodes) // or they would keep what is gone alive
-	clear(b.names)
-	b.nodes, b.names, b.first = b.nodes[:0], b.names[:0], b.first[:0]
+	for _, n := range cluster {
+		b.find(n)
+	}
 }
 
-// find returns the page of a node in its present state.
-func (b *nodeBook) find(n fwk.NodeInfo) page {
+// find returns the seat of a node, in its present state. Nodes mostly come in the order of their seats, by a few that
+// search the cluster at the same time: then this is comparing a few numbers that lie side by side.
+func (b *nodeBook) find(n fwk.NodeInfo) int32 {
 	generation := n.GetGeneration()
-	if p := b.pages.of(generation); p != nil {
-		return *p
+	for i, seat := range b.next {
+		if int(seat) < len(b.generations) && b.generations[seat] == generation {
+			b.next[i]++
+			return seat
+		}
 	}
-	node := coreNode(b.view, n)
-	p := page{generation: generation, node: int32(len(b.nodes)), taken: true}
-	k := kindOf(&node)
+	seat := b.look(n, generation)
+	b.next[b.turn] = seat + 1
+	b.turn = (b.turn + 1) % len(b.next)
+	return seat
+}
+
+// look finds a node by name, and updates what is remembered of it.
+func (b *nodeBook) look(n fwk.NodeInfo, generation int64) int32 {
+	name := n.Node().Name
+	seat, known := b.seats[name]
+	switch {
+	case !known:
+		seat = int32(len(b.nodes))
+		b.seats[name] = seat
+		b.generations, b.kindOf = append(b.generations, 0), append(b.kindOf, 0)
+		b.names, b.nodes = append(b.names, name), append(b.nodes, sched.Node{})
+	case b.generations[seat] == generation:
+		return seat
+	}
+	node := &b.nodes[seat]
+	*node = coreNode(b.view, n)
+	b.generations[seat], b.kindOf[seat] = generation, b.number(node)
+	return seat
+}
+
+// number returns that of a node's kind.
+func (b *nodeBook) number(node *sched.Node) int32 {
+	k := newKind(node)
 	number, known := b.kinds[k]
 	if !known {
-		number = int32(len(b.first))
-		b.kinds[k] = number
-		b.first = append(b.first, p.node)
+		number = int32(len(b.ofKind))
+		b.kinds[k], b.ofKind = number, append(b.ofKind, *node)
 	}
-	p.kind = number
-	b.nodes, b.names = append(b.nodes, node), append(b.names, node.Name)
-	b.pages.add(p)
-	return p
+	return number
 }
 
 // coreNode returns the node as the core sees it, with the pods that the scheduler has assumed onto it, but without live watts.

@@ -136,7 +136,9 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 						cluster[rng.IntN(len(cluster))].(*machine).fill(rng)
 					}
 				}
-				rng.Shuffle(len(cluster), func(i, k int) { cluster[i], cluster[k] = cluster[k], cluster[i] })
+				if turn%3 == 0 {
+					rng.Shuffle(len(cluster), func(i, k int) { cluster[i], cluster[k] = cluster[k], cluster[i] })
+				}
 				pod := newPod(kube.AnnotationStrategy, where)
 				pod.Name, pod.UID = fmt.Sprint("p", turn), types.UID(fmt.Sprint("p", turn))
 				pod.Labels = map[string]string{kube.LabelWorkloadClass: "training"}
@@ -162,42 +164,23 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 	}
 }
 
-// What is remembered does not grow with the pods that come and go, but with the nodes.
+// What is remembered does not grow with the pods that come and go, nor with nodes that are gone.
 func TestBookIsBounded(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-	rng, nodes, pod := rand.New(rand.NewPCG(3, 3)), farm(20), newPod(kube.AnnotationStrategy, "energy")
-	for range 3000 {
-		nodes[rng.IntN(len(nodes))].(*machine).fill(rng)
+	rng, pod := rand.New(rand.NewPCG(3, 3)), newPod(kube.AnnotationStrategy, "energy")
+	nodes := farm(20)
+	for turn := range 4000 {
+		i := rng.IntN(len(nodes))
+		if turn%2 == 0 {
+			nodes[i] = newMachine(fmt.Sprint("n", turn), "coal", "frugal")
+		}
+		nodes[i].(*machine).fill(rng)
+		nodes[i].(*machine).requested.cpu = int64(turn)
 		if status := score(t.Context(), e, newCycle(), pod, nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		if most := 2*len(nodes) + slackPages + len(nodes); len(e.book.nodes) > most || e.book.pages.used > most || len(e.book.kinds) > most {
-			t.Fatalf("%d nodes are remembered as %d", len(nodes), len(e.book.nodes))
+		if most := 3*len(nodes) + slackStates; len(e.book.nodes) > most || len(e.book.seats) > most || len(e.book.ofKind) > most {
+			t.Fatalf("of %d nodes are remembered %d, of %d kinds", len(nodes), len(e.book.nodes), len(e.book.ofKind))
 		}
-	}
-}
-
-// Pages are what a map would be.
-func TestPages(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 5))
-	var p pages
-	for round := range 3 {
-		want := map[int64]int32{}
-		for range 5000 {
-			generation := rng.Int64N(20_000) - 100
-			if found := p.of(generation); found == nil {
-				if _, known := want[generation]; known {
-					t.Fatalf("round %d: generation %d is lost", round, generation)
-				}
-				want[generation] = rng.Int32()
-				p.add(page{generation: generation, node: want[generation], taken: true})
-			} else if number, known := want[generation]; !known || found.node != number {
-				t.Fatalf("round %d: generation %d is %+v, want %d, known %v", round, generation, found, number, known)
-			}
-		}
-		if p.used != len(want) {
-			t.Fatalf("%d pages, want %d", p.used, len(want))
-		}
-		p.clear()
 	}
 }
