@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
-        test-portable bench-agent bench-controller agent-long central-long compare-gaia e2e-real fuzz fuzz-short
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-agent bench-controller agent-long central-long compare-gaia e2e-real fuzz fuzz-short
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -97,6 +97,18 @@ lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the fi
 
 bench: ## Measure the simulator, the strategies and the scheduler plugin.
 	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./kube/plugin/... ./test/scores/...
+
+# The first part needs no API server and takes minutes. Each arm of the second has one of its own: PAIRS=12 of five rows take
+# two hours, and ROW= picks one of unmarked, scored, one-per-node-unmarked, one-per-node-scored and burst.
+PAIRS ?= 12
+bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins cost kube-scheduler, beside stock and in turns.
+
+bench-cycle:
+	go test ./kube/plugin -run '^$$' -bench 'Points|PreScore' -benchmem
+	KUBENERGY_BENCH=1 go test ./test/perf -run 'CycleCost|HintsAreUsed' -v -count=1 -timeout 60m
+
+bench-scheduler-perf:
+	KUBENERGY_BENCH=1 KUBENERGY_PAIRS=$(PAIRS) go test ./test/perf -run '^$$' -bench 'SchedulerPerf/$(or $(ROW),.)' -benchtime 1ns -timeout 10h
 
 bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy containers at one second.
 	KUBENERGY_BENCH=1 go test ./agent/... -run 'Cost' -v -count=1 -timeout $(TIMEOUT)

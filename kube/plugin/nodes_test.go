@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 
@@ -93,7 +94,7 @@ func randomMachine(rng *rand.Rand, name string) *machine {
 	m := newMachine(name, pick("coal", "wind", "nowhere"), pick("frugal", "frugal", "hungry", "benched"))
 	if rng.IntN(5) == 0 {
 		m.node.Annotations = map[string]string{
-			"energy.thesis.io/current-watts": fmt.Sprint(rng.IntN(300)), "energy.thesis.io/last-updated": fmt.Sprint(noon.Add(time.Hour).Unix()),
+			"energy.thesis.io/current-watts": strconv.Itoa(rng.IntN(300)), "energy.thesis.io/last-updated": strconv.FormatInt(noon.Add(time.Hour).Unix(), 10),
 		}
 	}
 	m.fill(rng)

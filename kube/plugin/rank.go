@@ -44,7 +44,7 @@ func (r *ranking) rank(costs []float64) (ok bool) {
 	}
 	r.points = r.points[:0]
 	for _, c := range costs {
-		points := int64(bestScore - 1)
+		points := bestScore - 1
 		if span != 0 {
 			points = int64(float64(bestScore-1) * ((largest - c) / span))
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,7 +134,8 @@ func (w *workload) compare(b *testing.B, pairs int) {
 		r.StockHinted, r.Hinted = stock.share(), with.share()/stock.share()
 	}
 	keep(b, fmt.Sprintf("schedulerperf-%s-%d", w.name, w.nodes), r)
-	b.Logf("%s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used %.3f of stock's share of %.3f",
+	// The log of a benchmark is cut, and upstream fills it.
+	fmt.Printf("== %s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used %.3f of stock's share of %.3f\n",
 		w.name, w.nodes, w.pods, r.Throughput, cost/1e3, cycles/1e3, r.Hinted, r.StockHinted)
 	if full() && r.Throughput.High < w.least {
 		b.Errorf("%s: throughput is %v of stock's: want the interval to reach %.2f", w.name, r.Throughput, w.least)
@@ -156,20 +158,29 @@ func (w *workload) run(b *testing.B, pairs int) map[string]arm {
 	arms := map[string]arm{}
 	upstream.RunBenchmarkPerfScheduling(b, filepath.Join(dir, "cases.yaml"), w.name, ours(b),
 		upstream.WithPreRunFn(func(_ ktesting.TContext, one *upstream.Workload) (func(), error) {
-			return func() { arms[one.Name] = readArm(gathered.last) }, nil
+			before, err := gathered.Gather() // upstream resets most metrics between arms, but not all
+			return func() { arms[one.Name] = readArm(before, gathered.last) }, err
 		}))
 	throughputs(b, dir, arms)
 	return arms
 }
 
 // readArm reads what metrics tell of an arm.
-func readArm(f families) (a arm) {
-	a.Hints, a.Plugin = hintsIn(f, "default-scheduler"), pluginCostIn(f)
-	for _, m := range metricsNamed(f, "scheduler_scheduling_algorithm_duration_seconds") {
-		a.Cycles = m.GetHistogram().GetSampleCount()
-		a.CycleNanos = m.GetHistogram().GetSampleSum() * 1e9 / float64(a.Cycles)
+func readArm(before, after families) arm {
+	wasCycles, wasSeconds := cyclesIn(before)
+	cycles, seconds := cyclesIn(after)
+	a := arm{Hints: hintsIn(after, "default-scheduler"), Plugin: pluginCostIn(after), Cycles: cycles - wasCycles}
+	if a.Cycles > 0 {
+		a.CycleNanos = (seconds - wasSeconds) * 1e9 / float64(a.Cycles)
 	}
 	return a
+}
+
+func cyclesIn(f families) (cycles uint64, seconds float64) {
+	for _, m := range metricsNamed(f, "scheduler_scheduling_algorithm_duration_seconds") {
+		cycles, seconds = cycles+m.GetHistogram().GetSampleCount(), seconds+m.GetHistogram().GetSampleSum()
+	}
+	return cycles, seconds
 }
 
 // throughputs reads what upstream's harness has written: its one measurement that is no metric.
@@ -268,9 +279,7 @@ func (w *workload) configuration(tb testing.TB, text []byte, args map[string]any
 	configs, _ := profile["pluginConfig"].([]any)
 	for _, one := range configs {
 		if one := one.(map[string]any); one["name"] == plugin.EnergyName {
-			for key, value := range args {
-				one["args"].(map[string]any)[key] = value
-			}
+			maps.Copy(one["args"].(map[string]any), args)
 		}
 	}
 	if w.list {

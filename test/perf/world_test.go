@@ -3,6 +3,7 @@ package perf
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -79,8 +80,6 @@ func ours(t testing.TB) frameworkruntime.Registry {
 	registry := frameworkruntime.Registry{
 		finishName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return finish{}, nil },
 	}
-	for name, build := range plugin.New(plugin.Deps{View: func() *kube.View { return view }}) {
-		registry[name] = build
-	}
+	maps.Copy(registry, plugin.New(plugin.Deps{View: func() *kube.View { return view }}))
 	return registry
 }
