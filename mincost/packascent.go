@@ -128,7 +128,7 @@ func (a *ascent) steps() {
 const (
 	ascentWork = 1 << 29
 	ascentLook = 40
-	patience   = 40
+	settling   = 40
 	nearEnough = 1e-4
 	stalled    = 1e-5
 )
@@ -154,10 +154,10 @@ func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 		}
 		a.walk()
 		from, e, near := a.look()
-		if near || look%patience == 0 && a.bound > first && float64(a.bound-before) < stalled*math.Abs(float64(a.bound)) {
+		if near || look%settling == 0 && a.bound > first && float64(a.bound-before) < stalled*math.Abs(float64(a.bound)) {
 			break
 		}
-		if look%patience == 0 {
+		if look%settling == 0 {
 			before = a.bound
 		}
 		if e < restartError*last || float64(a.walked) >= restartShare*float64(look*ascentLook) {

@@ -112,10 +112,10 @@ func ordered(n int, compare func(x, y int) int) []int {
 func (b *bins) round(d *dual) {
 	sizes := d.sizes()
 	for j := range b.p.Bins {
-		var target []share
+		var target []portion
 		for i := range b.p.Items {
 			if n := d.mean[i*d.groups+j]; n > 0.01 {
-				target = append(target, share{class: i, each: n / max(1, d.meanOpened[j]), size: math.Sqrt(sizes[i])})
+				target = append(target, portion{class: i, each: n / max(1, d.meanOpened[j]), size: math.Sqrt(sizes[i])})
 			}
 		}
 		for bin := b.first[j]; bin < b.first[j+1]; bin++ {
@@ -130,15 +130,15 @@ func (b *bins) round(d *dual) {
 	}
 }
 
-// share is what each bin of a group is to hold of a class, and how much of that was due and is not there yet. Size is how much it counts
+// portion is what each bin of a group is to hold of a class, and how much of that was due and is not there yet. Size is how much it counts
 // to be behind with a large item, in full for none of them.
-type share struct {
+type portion struct {
 	class           int
 	each, due, size float64
 }
 
 // mix fills a bin with what is due.
-func (b *bins) mix(bin int, target []share) {
+func (b *bins) mix(bin int, target []portion) {
 	for {
 		next := -1
 		for k, s := range target {
