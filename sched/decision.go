@@ -51,12 +51,13 @@ const (
 	Suspended                         // ran, and waits again: what is left costs less later
 	QuotaUsedUp                       // held, and stays in line: as many cores run as may at the present intensity
 	SuspendedAbove                    // ran, and waits again: the signal is above a limit
+	Planned                           // runs now, where a plan over all that waited had put it; whoever carries such plans out says so
 )
 
 var reasonNames = [...]string{
 	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
-	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold",
+	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold", "Planned",
 }
 
 // String returns the CamelCase name, as used in conditions, events and CSV.
@@ -102,6 +103,7 @@ var plainReasons = [...]string{
 	BeyondForecast:  "the forecast ends before the job would",
 	NoRoom:          "no node has room",
 	NoBenchmark:     "no node was measured on this class of work: scheduled without it",
+	Planned:         "planned together with all that waited",
 }
 
 // String renders the reason for people. It is the only place that does.

@@ -61,7 +61,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)
 	awaitSettled(ctx, knowledge)
-	return plugin.Deps{View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder}, nil
+	return plugin.Deps{View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder, Go: s.run}, nil
 }
 
 // knowledge returns what tells the present view, and what keeps it up to date: files where they are named, else the

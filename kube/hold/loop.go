@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -131,6 +132,12 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 		})
 	}
 	return until, held
+}
+
+// Holds reports whether a pod is being held. It decides nothing.
+func (l *Loop) Holds(uid types.UID) bool {
+	t, ok := l.gate.ticket(uid)
+	return ok && !t.released.Load() && l.gate.clock.now().UnixNano() < t.latest.Load()
 }
 
 // SetActivator tells the loop how to move pods into the scheduler's queue: keys are namespace/name. It may be called at

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubenergy/kubenergy/kube/batch"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -38,7 +39,48 @@ type EnergyArgs struct {
 	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
 	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods that do not say theirs
 	Seed             uint64          `json:"seed,omitempty"`            // see sched.Policy
+	Batch            BatchArgs       `json:"batch,omitzero"`            // plans over the pods that wait, of strategies that look at all of them
 }
+
+// BatchArgs are the limits of plans over the pods that wait.
+type BatchArgs struct {
+	TimeLimit metav1.Duration `json:"timeLimit"` // for a solution; the rest of the queue is then placed pod by pod at the same cost
+	LeastPods int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
+	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
+	Believed  metav1.Duration `json:"believed"`  // how long a plan counts
+	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
+}
+
+func (a *BatchArgs) limits() batch.Limits {
+	return batch.Limits{
+		TimeLimit: a.TimeLimit.Duration, LeastPods: a.LeastPods, MostPods: a.MostPods, Believed: a.Believed.Duration, Options: a.Options,
+	}
+}
+
+func (a *BatchArgs) validate() error {
+	var errs []error
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"timeLimit", a.TimeLimit.Duration}, {"believed", a.Believed.Duration}} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("batch.%s is %v: want more than 0", d.name, d.value))
+		}
+	}
+	if a.LeastPods < 1 {
+		errs = append(errs, fmt.Errorf("batch.leastPods is %d: want 1 or more", a.LeastPods))
+	}
+	if a.MostPods < 0 {
+		errs = append(errs, fmt.Errorf("batch.mostPods is %d: want 0 (no plans) or more", a.MostPods))
+	}
+	if a.Options < 0 || a.Options > mostOptions {
+		errs = append(errs, fmt.Errorf("batch.options is %d: want 0 to %d", a.Options, mostOptions))
+	}
+	return errors.Join(errs...)
+}
+
+// mostOptions keeps a narrowed cycle much shorter than one over all nodes.
+const mostOptions = 20
 
 // DefaultArgs returns what holds where the configuration says nothing.
 func DefaultArgs() EnergyArgs {
@@ -49,6 +91,10 @@ func DefaultArgs() EnergyArgs {
 		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
 		MaxSignalAge:     metav1.Duration{Duration: 2 * time.Hour},
 		ExpectedDuration: metav1.Duration{Duration: time.Hour},
+		Batch: BatchArgs{
+			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, LeastPods: 16, MostPods: 5000,
+			Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 3,
+		},
 	}
 }
 
@@ -70,6 +116,7 @@ func (a *EnergyArgs) Validate() error {
 	if a.ExpectedDuration.Duration <= 0 {
 		errs = append(errs, fmt.Errorf("expectedDuration is %v: want more than 0", a.ExpectedDuration.Duration))
 	}
+	errs = append(errs, a.Batch.validate())
 	return errors.Join(errs...)
 }
 

@@ -37,6 +37,7 @@ type Energy struct {
 
 	live     *live.Feed                              // nil: nobody tells live watts
 	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot
+	batch    *batching                               // nil: nothing is planned
 	recorder *record.Recorder                        // nil: nobody is told what was decided
 
 	mu         sync.Mutex // cycles of a profile do not overlap, but nobody promises it
@@ -67,6 +68,7 @@ type grouped struct {
 var (
 	_ fwk.PreFilterPlugin   = &Energy{}
 	_ fwk.FilterPlugin      = &Energy{}
+	_ fwk.PostFilterPlugin  = &Energy{}
 	_ fwk.PreScorePlugin    = &Energy{}
 	_ fwk.ScorePlugin       = &Energy{}
 	_ fwk.ScoreExtensions   = &Energy{}
@@ -76,7 +78,7 @@ var (
 	_ fwk.EnqueueExtensions = &Energy{}
 )
 
-func (d Deps) newEnergy(_ context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
@@ -88,10 +90,17 @@ func (d Deps) newEnergy(_ context.Context, obj runtime.Object, handle fwk.Handle
 			return nil, err
 		}
 	}
-	return &Energy{
+	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
 		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
-	}, nil
+	}
+	e.batch, err = d.newBatching(ctx, e, handle)
+	return e, err
+}
+
+// policy is that of the profile, for pods of some weights.
+func (e *Energy) policy(weights sched.Weights) sched.Policy {
+	return sched.Policy{Weights: weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed}
 }
 
 // Name implements [fwk.Plugin].
@@ -149,14 +158,15 @@ func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 
 var skip = fwk.NewStatus(fwk.Skip)
 
-// PreFilter reads the pod once per cycle, for the points that follow. It narrows nothing, and skips Filter where there is
-// nothing to filter by.
+// PreFilter reads the pod once per cycle, for the points that follow. It narrows the cycle to what a plan over all waiting pods
+// has for this one, if there is a plan, and skips Filter where there is nothing to filter by.
 func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("PreFilter", recover()) {
 			status = skip
 		}
 	}()
+	e.batch.wake(pod)
 	r := e.read(pod)
 	if r == nil {
 		return nil, skip
@@ -164,6 +174,9 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	r.cluster = nodes
 	e.expect(r, pod)
 	state.Write(requestKey, r)
+	if narrowed := e.follow(state, r, pod, nodes); narrowed != nil {
+		return narrowed, nil
+	}
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
 		return nil, skip
 	}
@@ -180,7 +193,7 @@ func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 			status = skip
 		}
 	}()
-	if r := e.request(state, pod); r != nil && e.plan(r, nodes) {
+	if r := e.request(state, pod); r != nil && (e.lead(state, r, nodes) || e.plan(r, nodes)) {
 		return nil
 	}
 	return skip
@@ -197,7 +210,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	s.queue[0] = r.job
 	s.snapshot = sched.Snapshot{
 		Now: now, Queue: s.queue[:], Sites: r.view.Sites(),
-		Policy: sched.Policy{Weights: r.settings.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
+		Policy: e.policy(r.settings.Weights),
 	}
 	if last := e.last.Load(); last != nil {
 		s.snapshot.Last = *last
@@ -301,6 +314,7 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	last := nodeName // whose memory is not needed for pods that are not ours
 	e.last.Store(&last)
 	e.reserve(r, pod, nodeName)
+	e.batch.placed(state, nodeName)
 	if e.recorder.On() {
 		e.draft(state, r, pod, nodeName)
 	}
@@ -314,6 +328,7 @@ func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if _, err := state.Read(requestKey); err != nil {
 		return
 	}
+	e.batch.back(pod)
 	if e.live != nil {
 		e.live.Release(string(pod.UID))
 	}
@@ -357,7 +372,9 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 		return nil, nil
 	}
 	where := r.settings.Where
-	if !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) {
+	// Where a plan says which node a pod goes to, the scores of its twin say nothing. And kube-scheduler tries the hint that comes
+	// with a signature before it narrows a cycle: signed pods would go where the one before would have gone next.
+	if e.batch.plans(where) || !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) {
 		return nil, unsigned
 	}
 	return []fwk.SignFragment{{Key: "kubenergy.io/" + EnergyName, Value: signature{

@@ -41,11 +41,14 @@ func (c *cycle) Read(key fwk.StateKey) (fwk.StateData, error) {
 type amounts struct {
 	fwk.Resource
 	cpu, memory int64
+	pods        int
 	scalars     map[v1.ResourceName]int64
 }
 
 func (a *amounts) GetMilliCPU() int64                            { return a.cpu }
 func (a *amounts) GetMemory() int64                              { return a.memory }
+func (a *amounts) GetEphemeralStorage() int64                    { return 0 }
+func (a *amounts) GetAllowedPodNumber() int                      { return a.pods }
 func (a *amounts) GetScalarResources() map[v1.ResourceName]int64 { return a.scalars }
 
 type runningPod struct {
@@ -145,3 +148,5 @@ func farm(n int) []fwk.NodeInfo {
 	}
 	return nodes
 }
+
+func amount(text string) resource.Quantity { return resource.MustParse(text) }

@@ -37,6 +37,8 @@ type handle struct {
 	activated int
 }
 
+func (*handle) ProfileName() string { return "default-scheduler" }
+
 func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) { h.activated += len(pods) }
 
 func TestPreEnqueue(t *testing.T) {

@@ -27,6 +27,9 @@ type Deps struct {
 
 	Live     *live.Feed       // nil: nobody measures, except who writes it on nodes
 	Recorder *record.Recorder // nil: nobody is told what was decided
+
+	// Go runs what goes on beside the scheduler until the context ends; nil: a goroutine that nobody waits for.
+	Go func(ctx context.Context, name string, run func(context.Context) error)
 }
 
 // Factory builds a plugin for one profile of kube-scheduler. It runs once per profile, in standby replicas too.
@@ -42,6 +45,9 @@ func New(d Deps) map[string]Factory {
 	}
 	if d.Log == nil {
 		d.Log = slog.New(slog.DiscardHandler)
+	}
+	if d.Go == nil {
+		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}
 	registerMetrics()
 	common := &shared{}

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -48,9 +49,13 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.unrecorded.of == r {
+	switch f := followed(state); {
+	case f != nil && f.leads(node):
+		d.Reason = sched.Planned.String()
+		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", f.Of)
+	case e.unrecorded.of == r:
 		d.Snapshot, d.Nodes = &e.unrecorded.snapshot, e.scratch.nodes
-	} else {
+	default:
 		d.Reason = sched.NoOpinion.String()
 		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it were used again"
 	}

@@ -36,6 +36,10 @@ func TestSchedulerProfiles(t *testing.T) {
 						t.Errorf("profile %s has no %s", p.SchedulerName, name)
 					}
 				}
+				// Named there it comes before what multiPoint enables, stock's preemption included: see test/batch.
+				if enabled := p.Plugins.PostFilter.Enabled; len(enabled) == 0 || enabled[0].Name != plugin.EnergyName {
+					t.Errorf("profile %s: %s is not the first at postFilter", p.SchedulerName, plugin.EnergyName)
+				}
 				all := p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore == 100
 				if isOurs := slices.Contains(ours, p.SchedulerName); all != isOurs {
 					t.Errorf("profile %s scores all nodes: %v", p.SchedulerName, all)

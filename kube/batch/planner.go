@@ -1,0 +1,170 @@
+package batch
+
+import (
+	"context"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Limits bound what planning may cost, and how long a plan counts.
+type Limits struct {
+	TimeLimit time.Duration // for a solution; then the rest of the queue is placed at the same cost, pod by pod
+	LeastPods int           // that no plan knows of: fewer are not worth one
+	MostPods  int           // in a plan; 0: there are none
+	Believed  time.Duration // from when the nodes were copied
+	Options   int           // nodes beside the planned one
+}
+
+// Strategy is what plans; see [sched.Greedy].
+type Strategy interface {
+	PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
+	Options(s *sched.Snapshot, plan sched.Plan, most int) [][]string
+}
+
+// Config is what a Planner needs.
+type Config struct {
+	Limits
+	Profile    string                             // of kube-scheduler, for metrics
+	Strategies func(where string) Strategy        // nil: none of that name looks at a whole queue
+	Policy     sched.Policy                       // of all pods; their weights are their own
+	View       func() *kube.View                  // what is known now
+	Read       func(pod *v1.Pod) (p Pod, ok bool) // under what is known now; not ok: it is not to be planned
+	Held       func(pod *v1.Pod) bool             // nil: no pod is kept from the scheduler
+	Now        func() time.Time                   // nil: time.Now
+	Log        *slog.Logger                       // nil: silence
+}
+
+// Planner makes plans and hands them out pod by pod.
+type Planner struct {
+	c       Config
+	asked   chan *Question // has room for the one that busy allows
+	busy    atomic.Bool    // somebody copies the nodes, or a plan is being made
+	metrics *profileMetrics
+	logged  bool // belongs to Run
+
+	mu          sync.Mutex
+	pods        map[types.UID]*waiter
+	arrivals    uint64
+	number      uint64 // of the plan in force, or of none
+	plan        bool   // there is one
+	until       time.Time
+	notBefore   time.Time // the next plan
+	loose, left int       // waiters that are so
+}
+
+// New returns a planner that nobody has asked yet.
+func New(c Config) *Planner {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Held == nil {
+		c.Held = func(*v1.Pod) bool { return false }
+	}
+	return &Planner{c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1, metrics: metricsOf(c.Profile)}
+}
+
+// Question is the cluster as a scheduling cycle has seen it. The planner owns it.
+type Question struct {
+	View    *kube.View
+	At      time.Time // by the clock that decisions go by
+	Nodes   []sched.Node
+	Objects []*v1.Node // of the same nodes; nobody changes what they point to
+	Slots   []int      // for how many pods more a node has room, whatever they ask for
+
+	asked time.Time
+}
+
+// Step is what a plan has for one pod.
+type Step struct {
+	Node string
+	Next []string // where it may go instead, the best first; shared
+	Of   int      // pods in the plan
+}
+
+// Ask hands over the nodes, after [Planner.Turn] has said that they are wanted; nil if they could not be copied. It does not
+// wait.
+func (p *Planner) Ask(q *Question) {
+	if q == nil {
+		p.pause()
+		p.busy.Store(false)
+		return
+	}
+	q.asked = p.c.Now()
+	p.asked <- q
+}
+
+// Run makes plans until the context ends.
+func (p *Planner) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case q := <-p.asked:
+			p.answer(ctx, q)
+			p.busy.Store(false)
+		}
+	}
+}
+
+// answer makes a plan. Where that fails, the one before stays in force for its time, and no other is asked for in the
+// meantime: the cause is probably there to stay.
+func (p *Planner) answer(ctx context.Context, q *Question) {
+	outcome := failed
+	begun := p.c.Now()
+	defer func() {
+		if what := recover(); what != nil && !p.logged {
+			p.logged = true
+			p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic", what, "stack", string(debug.Stack()))
+		}
+		if outcome == failed || outcome == late {
+			p.pause()
+		}
+		p.metrics.plan(outcome, p.c.Now().Sub(begun))
+	}()
+	queue := p.queue()
+	solution := p.solve(q, queue, func() bool { return ctx.Err() != nil || p.c.Now().Sub(begun) > p.c.TimeLimit })
+	if p.c.Now().Sub(q.asked) > p.c.Believed {
+		outcome = late
+		return
+	}
+	outcome = whole
+	if !solution.whole {
+		outcome = cut
+	}
+	p.adopt(q, queue, solution)
+	p.metrics.found(solution)
+}
+
+// adopt puts a solution in force.
+func (p *Planner) adopt(q *Question, queue []queued, s *solution) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.number++
+	p.plan, p.until = true, q.asked.Add(p.c.Believed)
+	for i := range queue {
+		if w := p.pods[queue[i].uid]; w != nil && !w.away { // or its turn came while we were solving
+			w.decided, w.step = p.number, s.steps[i]
+			w.planned = w.step.Node != ""
+		}
+	}
+	p.recount()
+}
+
+// pause asks for no plan for as long as one would be believed.
+func (p *Planner) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notBefore = p.c.Now().Add(p.c.Believed)
+}

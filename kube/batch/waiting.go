@@ -1,0 +1,192 @@
+package batch
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1 "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Pod is one that waits, with what it asks for as it was read under a view.
+type Pod struct {
+	Object  *v1.Pod
+	View    *kube.View
+	Job     sched.Job
+	Where   string // of a strategy that looks at a whole queue
+	Weights sched.Weights
+}
+
+// waiter is what is remembered of a pod that waits.
+type waiter struct {
+	pod    Pod
+	demand demand
+	seq    uint64 // of arrival
+
+	away   bool // its cycle runs, or it has a node and is being bound
+	failed bool // it was tried and got no node
+	struck bool // it is not to be planned any more
+
+	decided uint64 // number of the last plan that has looked at it
+	step    Step   // of that plan
+	planned bool   // there is a step, and nobody has taken it
+}
+
+// loose reports whether w could be in a plan, and the one of this number has not looked at it.
+func (w *waiter) loose(plan uint64) bool { return !w.away && !w.struck && w.decided != plan }
+
+// left reports whether the plan of this number has a step for w that is still to be taken.
+func (w *waiter) left(plan uint64) bool { return !w.away && w.planned && w.decided == plan }
+
+// change lets f change w, and keeps the planner's counts right. The lock is held.
+func (p *Planner) change(w *waiter, f func()) {
+	p.count(w, -1)
+	f()
+	p.count(w, +1)
+}
+
+func (p *Planner) count(w *waiter, n int) {
+	if w.loose(p.number) {
+		p.loose += n
+	}
+	if w.left(p.number) {
+		p.left += n
+	}
+}
+
+// Put notes that a pod waits, or that it has changed.
+func (p *Planner) Put(pod Pod) {
+	d := demandOf(pod.Object)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.pods[pod.Object.UID]; w != nil {
+		w.pod, w.demand = pod, d
+		return
+	}
+	p.arrivals++
+	w := &waiter{pod: pod, demand: d, seq: p.arrivals}
+	p.pods[pod.Object.UID] = w
+	p.count(w, +1)
+}
+
+// Drop forgets a pod.
+func (p *Planner) Drop(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.pods[uid]; w != nil {
+		p.count(w, -1)
+		delete(p.pods, uid)
+	}
+}
+
+// Turn notes that the cycle of a pod begins. It returns the step that the plan in force has for it, once: a pod that comes
+// back has an ordinary cycle. If wanted, the caller must hand over the nodes with [Planner.Ask], in the same cycle.
+func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
+	now := p.c.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.plan && now.After(p.until) {
+		p.forget()
+	}
+	if w := p.pods[uid]; w != nil {
+		p.change(w, func() {
+			step, planned = w.step, w.planned && p.plan && w.decided == p.number && !w.struck
+			w.away, w.planned = true, false
+		})
+	}
+	return step, planned, p.wanted(now) && p.busy.CompareAndSwap(false, true)
+}
+
+// wanted reports whether enough pods wait that no plan knows of. A plan of which more is left is not replaced for a few
+// newcomers: their turn comes later, as a rule.
+func (p *Planner) wanted(now time.Time) bool {
+	return p.loose >= p.c.LeastPods && 2*p.loose >= p.left && !now.Before(p.notBefore)
+}
+
+// Back notes that a pod waits again.
+func (p *Planner) Back(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.pods[uid]; w != nil {
+		p.change(w, func() { w.away, w.failed = false, true })
+	}
+}
+
+// Strike keeps a pod out of all plans from now on.
+func (p *Planner) Strike(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.pods[uid]; w != nil {
+		p.change(w, func() { w.struck = true })
+	}
+}
+
+// forget ends the plan in force. The lock is held.
+func (p *Planner) forget() {
+	p.plan = false
+	p.number++
+	p.recount()
+}
+
+// recount counts anew, after a new number. The lock is held.
+func (p *Planner) recount() {
+	p.loose, p.left = 0, 0
+	for _, w := range p.pods {
+		p.count(w, +1)
+	}
+}
+
+// queued is a waiter that is to be planned, as it was when the nodes were copied.
+type queued struct {
+	uid    types.UID
+	pod    Pod
+	demand demand
+	seq    uint64
+	failed bool
+}
+
+// queue returns the pods to plan for: at most so many, those that have not failed yet first, then by priority and arrival.
+// Otherwise pods that fit nowhere would keep all others out.
+func (p *Planner) queue() []queued {
+	p.mu.Lock()
+	all := make([]queued, 0, len(p.pods))
+	for uid, w := range p.pods {
+		if !w.away && !w.struck {
+			all = append(all, queued{uid, w.pod, w.demand, w.seq, w.failed})
+		}
+	}
+	p.mu.Unlock()
+	slices.SortFunc(all, func(a, b queued) int {
+		if a.failed != b.failed {
+			if a.failed {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(corev1.PodPriority(b.pod.Object), corev1.PodPriority(a.pod.Object)), cmp.Compare(a.seq, b.seq))
+	})
+	pods := all[:0]
+	for _, q := range all {
+		if len(pods) < p.c.MostPods && !p.c.Held(q.pod.Object) && p.current(&q) {
+			pods = append(pods, q)
+		}
+	}
+	return pods
+}
+
+// current reads the pod again if more is known by now than when it was read. It reports whether it is still to be planned.
+func (p *Planner) current(q *queued) bool {
+	if q.pod.View == p.c.View() {
+		return true
+	}
+	pod, ok := p.c.Read(q.pod.Object)
+	if ok {
+		q.pod = pod
+	}
+	return ok
+}
