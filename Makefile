@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-agent bench-controller agent-long central-long compare-gaia e2e-real fuzz fuzz-short
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller agent-long central-long compare-gaia e2e-real fuzz fuzz-short
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -122,6 +122,12 @@ central-long: ## Kill controller and agents 200 times each, exchange versions, f
 
 compare-gaia: ## Play GAIA's trace on eight grids under every strategy and forecast, with intervals: half an hour of one core.
 	KUBENERGY_LONG=1 go test ./cli -run CompareGAIA -v -count=1 -timeout 120m
+
+storm: ## Delete and add 5,000 nodes 20 times while batches are planned and bound.
+	KUBENERGY_LONG=1 go test ./test/batch -run Storm -v -count=1 -timeout 120m
+
+bench-batch: ## Bind bursts of 5,000 pods on 5,000 nodes: stock, pod by pod, and by plans, in turn.
+	KUBENERGY_BENCH=1 go test ./test/batch -run Burst -v -count=1 -timeout 120m
 
 agent-long: ## The agent's tests at full length: 200 kills a mode, 100,000 control groups, ten million counter sequences.
 	KUBENERGY_LONG=1 go test ./energy/... ./agent/... -count=1 -timeout 60m

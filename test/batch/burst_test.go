@@ -1,0 +1,94 @@
+package batch
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// TestBurst measures how fast a burst is bound, from the moment when all pods wait and the scheduler begins: by stock's own
+// profile, by ours pod by pod, and by ours with batch plans, in turn. It needs KUBENERGY_BENCH=1; KUBENERGY_NODES, _PODS and
+// _ROUNDS say how large. The raw figures are logged as JSON.
+func TestBurst(t *testing.T) {
+	if os.Getenv("KUBENERGY_BENCH") == "" {
+		t.Skip("measures for minutes: needs KUBENERGY_BENCH=1")
+	}
+	nodes, pods, rounds := size("NODES", 5000), size("PODS", 5000), size("ROUNDS", 3)
+	variants := []struct {
+		name, strategy string
+		change         func(profile map[string]any)
+	}{
+		{"stock", "energy", func(profile map[string]any) {
+			profile["plugins"] = map[string]any{"multiPoint": map[string]any{"enabled": []any{map[string]any{"name": witnessName}}}}
+			delete(profile, "percentageOfNodesToScore")
+			delete(profile, "pluginConfig")
+		}},
+		{"one by one", "ecsched-dp", func(profile map[string]any) { batchArgs(profile, map[string]any{"mostPods": 0}) }},
+		{"batch", "ecsched-dp", nil},
+		{"batch, no options", "ecsched-dp", func(profile map[string]any) { batchArgs(profile, map[string]any{"options": 0}) }},
+	}
+	rates := map[string][]float64{}
+	for round := range rounds {
+		for _, v := range variants {
+			t.Run(fmt.Sprint(v.name, " ", round), func(t *testing.T) {
+				rates[v.name] = append(rates[v.name], burst(t, v.strategy, v.change, nodes, pods))
+			})
+		}
+	}
+	raw, err := json.Marshal(map[string]any{"nodes": nodes, "pods": pods, "podsPerSecond": rates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", raw)
+	for _, v := range variants {
+		of := slices.Sorted(slices.Values(rates[v.name]))
+		if len(of) > 0 {
+			t.Logf("%-18s median %.0f pods/s", v.name, of[len(of)/2])
+		}
+	}
+}
+
+func size(name string, otherwise int) int {
+	if n, err := strconv.Atoi(os.Getenv("KUBENERGY_" + name)); err == nil {
+		return n
+	}
+	return otherwise
+}
+
+func batchArgs(profile map[string]any, args map[string]any) {
+	profile["pluginConfig"].([]any)[0].(map[string]any)["args"].(map[string]any)["batch"] = args
+}
+
+func burst(t *testing.T, strategy string, change func(map[string]any), nodes, pods int) float64 {
+	w := start(t, strategy, func(profile map[string]any) {
+		if change != nil {
+			change(profile)
+		}
+		// Its filter, which takes a lock for every node, would slow down those who look at many.
+		profile["plugins"].(map[string]any)["filter"] = map[string]any{"disabled": []any{map[string]any{"name": witnessName}}}
+	})
+	w.addNodes(0, nodes, 16)
+	goOn := w.block("stop-0000")
+	t.Cleanup(goOn)
+	w.addPods("stop", 1, "1m", "high", nil)
+	w.eventually("the scheduler stands still", patience, func() bool { return w.tried("stop-0000") > 0 })
+	outcomes := w.outcomes()
+	names := w.addPods("burst", pods, "2", "", nil)
+	time.Sleep(2 * time.Second) // until the scheduler has seen them all
+	begun := time.Now()
+	goOn()
+	w.eventually("all are bound", 10*time.Minute, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.bound) >= pods+1
+	})
+	took := time.Since(begun)
+	w.allBound(names, time.Second)
+	t.Logf("%d pods in %v; %s; plans: whole %v, cut %v", pods, took.Round(time.Millisecond), outcomes(),
+		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"), metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"))
+	return float64(pods) / took.Seconds()
+}
