@@ -339,6 +339,12 @@ func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
 	return strategy.Plan(v.Question(now, job, s))[0]
 }
 
+// Saving returns what a start saves on the forecast, as a share of the cost of starting at once, and whether that is known.
+func (v *View) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, ok bool) {
+	q := v.Question(now, job, s)
+	return q.Saving(&q.Queue[0], start)
+}
+
 // Question returns what [View.Decide] decides on.
 func (v *View) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
 	job.Limits = v.applicable(job.Limits)

@@ -15,20 +15,26 @@ import (
 // tickMargin stays between the expected end of a held run and the next tick of its CronJob.
 const tickMargin = 10 * time.Second
 
+// cronRun is which run of which CronJob a Job is.
+type cronRun struct {
+	cronJob   string
+	scheduled time.Time
+}
+
 // cronLatest returns the latest start of a CronJob's run such that it ends before the next tick: under Replace the
 // CronJob controller deletes a run that is not finished then, held or not, and under Forbid it skips the next one. It
 // returns the zero time where runs may overlap.
-func cronLatest(ctx context.Context, client kubernetes.Interface, run *seenJob, duration time.Duration) (time.Time, error) {
-	c, err := client.BatchV1().CronJobs(run.namespace).Get(ctx, run.cronJob, metav1.GetOptions{})
+func cronLatest(ctx context.Context, client kubernetes.Interface, namespace string, run *cronRun, duration time.Duration) (time.Time, error) {
+	c, err := client.BatchV1().CronJobs(namespace).Get(ctx, run.cronJob, metav1.GetOptions{})
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", run.namespace, run.cronJob, err)
+		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", namespace, run.cronJob, err)
 	}
 	if c.Spec.ConcurrencyPolicy == batchv1.AllowConcurrent {
 		return time.Time{}, nil
 	}
 	tick, err := nextTick(c, run.scheduled)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", run.namespace, run.cronJob, err)
+		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", namespace, run.cronJob, err)
 	}
 	return tick.Add(-duration - tickMargin), nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,29 +20,25 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// seenJob is what the loop needs of a Job with our label: a tenth of the object.
+// seenJob is what the loop needs of a Job with our label: a small part of the object.
 type seenJob struct {
-	uid             types.UID
-	namespace, name string
-	patch           kube.HeldJob
-	work            kube.Work
-	letGo           string // why it is not to be held; "": it may be
-	nonsense        bool   // an annotation makes no sense
-	idleMarks       []string
-	cronJob         string // its owner
-	scheduled       time.Time
-	heldUntil       time.Time // what an earlier process planned
-	latest          time.Time // and what it took for the deadline
-	suspended       bool
-	queued          bool // by Kueue
+	uid       types.UID
+	version   string
+	work      kube.KeptWork
+	rank      int64
+	letGo     string // why it is not to be held; "": it may be
+	idleMarks []string
+	cron      *cronRun  // nil: no CronJob made it
+	heldUntil time.Time // what an earlier process planned
+	latest    time.Time // and what it took for the deadline
+	annotated bool
+	nonsense  bool // an annotation makes no sense
+	queued    bool // by Kueue
 }
 
 func readJob(j *batchv1.Job) *seenJob {
-	s := &seenJob{
-		uid: j.UID, namespace: j.Namespace, name: j.Name, patch: kube.SeenJob(j),
-		scheduled: j.CreationTimestamp.Time,
-		suspended: j.Spec.Suspend != nil && *j.Spec.Suspend,
-	}
+	held := kube.SeenJob(j)
+	s := &seenJob{uid: held.UID, version: held.Version, annotated: held.Annotated}
 	work, err := kube.ReadJob(j)
 	why, never := kube.NeverHeldJob(j)
 	switch {
@@ -49,16 +46,16 @@ func readJob(j *batchv1.Job) *seenJob {
 		s.letGo, s.nonsense = err.Error(), true
 	case never:
 		s.letGo = why
-	case !s.suspended:
+	case j.Spec.Suspend == nil || !*j.Spec.Suspend:
 		s.letGo = resumed
 	}
-	s.work = work
+	s.work, s.rank = work.Keep(), rankOf(work.Submitted(), priorityOf(&j.Spec.Template.Spec))
 	s.idleMarks = kube.Unsupported(j.Annotations, j.Spec.Template.Annotations)
 	_, s.queued = j.Labels[kube.LabelKueueQueue] // Kueue resumes it itself
-	if owner := metav1.GetControllerOf(j); owner != nil && owner.Kind == "CronJob" {
-		s.cronJob = owner.Name
+	if owner := metav1.GetControllerOfNoCopy(j); owner != nil && owner.Kind == "CronJob" {
+		s.cron = &cronRun{cronJob: owner.Name, scheduled: j.CreationTimestamp.Time}
 		if t, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation]); err == nil {
-			s.scheduled = t
+			s.cron.scheduled = t
 		}
 	}
 	if t, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationHeldUntil]); err == nil {
@@ -68,6 +65,15 @@ func readJob(j *batchv1.Job) *seenJob {
 		s.latest = t
 	}
 	return s
+}
+
+// priorityOf returns the priority of a pod. The API server resolves the name of a class in pods only: in the templates of Jobs
+// there mostly is none yet.
+func priorityOf(spec *v1.PodSpec) int32 {
+	if spec.Priority == nil {
+		return 0
+	}
+	return *spec.Priority
 }
 
 // resumed is why a Job is let go that somebody else lets run.
@@ -135,29 +141,53 @@ func (s jobStore) Delete(obj any) error {
 	return nil
 }
 
-// Replace implements [cache.ReflectorStore].
-func (s jobStore) Replace(list []any, _ string) error {
-	seen := make(map[types.UID]*seenJob, len(list))
-	for _, obj := range list {
+// Transformer implements [cache.TransformingStore]: of the Jobs that a list streams in no more is kept until it is complete
+// than afterwards.
+func (jobStore) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
 		if j, ok := obj.(*batchv1.Job); ok && j.Labels[kube.LabelHeld] == "true" {
-			seen[j.UID] = readJob(j)
+			return readJob(j), nil
+		}
+		return nil, nil
+	}
+}
+
+// Replace implements [cache.ReflectorStore]. The list is of what Transformer made, or of Jobs from a server that streams none.
+func (s jobStore) Replace(list []any, _ string) error {
+	seen := make([]*seenJob, 0, len(list))
+	for i, obj := range list {
+		switch j := obj.(type) {
+		case *seenJob:
+			seen = append(seen, j)
+		case *batchv1.Job:
+			if j.Labels[kube.LabelHeld] == "true" {
+				seen = append(seen, readJob(j))
+			}
+			list[i] = nil // a hundred thousand Jobs are more than their holds
 		}
 	}
-	s.l.post(func() {
-		for uid := range s.l.jobs.byUID {
-			if _, ok := seen[uid]; !ok {
-				s.l.lostJob(uid)
-			}
-		}
-		for _, j := range seen {
-			s.l.sawJob(j)
-		}
-	})
+	s.l.post(func() { s.l.sawJobs(seen) })
 	return nil
 }
 
 // Resync implements [cache.ReflectorStore].
 func (jobStore) Resync() error { return nil }
+
+// sawJobs takes in all Jobs that are held.
+func (l *Loop) sawJobs(all []*seenJob) {
+	there := make(map[types.UID]struct{}, len(all))
+	for _, j := range all {
+		there[j.uid] = struct{}{}
+	}
+	for uid := range l.jobs.byUID {
+		if _, ok := there[uid]; !ok {
+			l.lostJob(uid)
+		}
+	}
+	for _, j := range all {
+		l.sawJob(j)
+	}
+}
 
 func (l *Loop) lostJob(uid types.UID) {
 	if h := l.jobs.byUID[uid]; h != nil {
@@ -171,25 +201,25 @@ func (l *Loop) sawJob(s *seenJob) {
 	first := h == nil
 	view := l.known()
 	if first {
-		h = &hold{uid: s.uid, namespace: s.namespace, name: s.name, work: &s.work, said: s.heldUntil}
+		h = &hold{uid: s.uid, said: s.heldUntil, rank: s.rank}
 		h.latest = s.deadline(view)
 		h.start = h.latest
 		if !s.heldUntil.IsZero() {
 			h.start, h.planned = earlier(s.heldUntil, h.latest), true
 		}
-		l.jobs.add(h)
 		l.ensurePods()
+	}
+	h.work, h.version, h.annotated, h.handOver, h.cron = s.work, s.version, s.annotated, s.queued, s.cron
+	if first {
+		l.jobs.add(h)
 		l.sayIdle(h.about(true), s.idleMarks)
 	}
-	h.work, h.patch, h.handOver, h.cron = &s.work, s.patch, s.queued, nil
-	if s.cronJob != "" {
-		h.cron = s
-	}
 	if s.letGo != "" {
-		h.unheld, h.reason = true, s.letGo
+		h.letGo(s.letGo)
+		l.jobs.put(h)
 		h.said = time.Time{} // it was never held, or somebody else released it: nobody is to be told
-		h.job, h.settings = view.Settle(h.work)
-		h.asked = asks(&h.job, &h.settings)
+		job, settings := h.question(view)
+		h.asked = asks(&job, &settings)
 		if first && s.nonsense {
 			l.sayRefused(h.about(true), s.letGo)
 		}
@@ -204,7 +234,8 @@ func (l *Loop) sawJob(s *seenJob) {
 // deadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what an
 // earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
 func (s *seenJob) deadline(view *kube.View) time.Time {
-	job, settings := view.Settle(&s.work)
+	work := s.work.Work()
+	job, settings := view.Settle(&work)
 	latest := job.LatestStart()
 	if view.Settled() {
 		return latest
@@ -224,31 +255,33 @@ const unknownDelay = 24 * time.Hour
 
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, s *seenJob, job sched.Job, wishes asked) {
+func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name string, run *cronRun, job sched.Job, wishes uint64) {
 	// A thousand CronJobs tick at the full hour, and releases use the same client.
 	l.lookups <- struct{}{}
 	defer func() { <-l.lookups }()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	latest, err := cronLatest(ctx, l.client, s, job.Duration)
+	latest, err := cronLatest(ctx, l.client, namespace, run, job.Duration)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(s.namespace, s.name))
+		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
 	l.post(func() {
-		h := l.jobs.byUID[s.uid]
+		h := l.jobs.byUID[held.uid]
 		if h == nil || h.asked != wishes {
 			return
 		}
 		h.waiting = false
+		l.jobs.plan(h)
 		switch {
 		case err != nil:
-			h.unheld, h.reason = true, "the schedule of its CronJob cannot be read"
+			h.letGo("the schedule of its CronJob cannot be read")
 		case latest.IsZero():
 		case !latest.After(l.clock.now()):
-			h.unheld, h.reason = true, "it is to end before the next run of its CronJob"
+			h.letGo("it is to end before the next run of its CronJob")
 		default:
 			l.setLatest(l.jobs, h, earlier(latest, job.LatestStart()))
 		}
+		l.jobs.put(h)
 	})
 }
 
@@ -261,22 +294,23 @@ func (l *Loop) releaseDueJobs(now time.Time) {
 // releaseJob lets the API server clear spec.suspend. The label is the guard: whoever comes second, or finds that its
 // user took the Job over by removing the label, changes nothing.
 func (l *Loop) releaseJob(h *hold, now time.Time) {
-	h.releasing = true
-	patch, first := h.patch.ReleasePatch(now), h.failures == 0
+	patch, first := h.patch().ReleasePatch(now), h.failures == 0
 	if h.handOver {
-		patch = h.patch.HandOverPatch()
+		patch = h.patch().HandOverPatch()
+	} else {
+		l.expect(kindJob, h, now, true)
 	}
-	l.goes(func(ctx context.Context) {
-		l.slots <- struct{}{}
-		defer func() { <-l.slots }()
+	namespace, name, uid := h.work.Namespace(), h.work.Name(), h.uid
+	forced := !h.unheld && !h.opened
+	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		ours, err := l.patchReleased(call, h.namespace, h.name, h.uid, patch)
+		ours, err := l.patchReleased(call, namespace, name, uid, patch)
 		if err != nil && first && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Not released yet: trying again")
 		}
-		l.post(func() { l.jobReleased(h, ours, err) })
-	})
+		l.post(func() { l.jobReleased(h, now, ours, err) })
+	}, forced, l.goes)
 }
 
 // A release that went wrong is tried again after a quarter of a second, then half, … up to four.
@@ -286,23 +320,26 @@ const (
 	retryOverdue = 2 * retryRelease // past a deadline, so that a server which comes back is asked within a second
 )
 
-func (l *Loop) jobReleased(h *hold, ours bool, err error) {
-	now := l.clock.now()
-	h.releasing = false
+func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
+	if err != nil || !ours {
+		l.unexpect(h.uid)
+	}
 	if err != nil {
-		pause := retryRelease << h.failures
-		if now.After(h.latest) {
-			pause = min(pause, retryOverdue)
+		now := l.clock.now()
+		retry := now.Add(retryRelease << h.failures)
+		soon := now.Add(retryOverdue)
+		if overdue := h.latest.Add(retryOverdue); overdue.After(soon) {
+			soon = overdue
 		}
-		h.retry = now.Add(pause)
 		h.failures = min(h.failures+1, maxDoublings)
+		l.jobs.fail(h, earlier(retry, soon))
 		return
 	}
 	if l.jobs.byUID[h.uid] == h {
 		l.jobs.remove(h)
 	}
 	if !h.handOver {
-		l.released(kindJob, l.jobs, h, now, ours)
+		l.released(kindJob, l.jobs, h, at, ours)
 	}
 }
 

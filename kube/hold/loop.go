@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -22,6 +23,10 @@ type Config struct {
 	View      func() *kube.View
 	Namespace string // of the Lease; "" reads as kube-system
 	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each costs the scheduler time at every cluster event
+	// ReleaseRate is how many are let go in a second at most, deadlines not counted; 0: as many as the cluster keeps up with.
+	ReleaseRate float64
+	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted; 0: by any.
+	MaxRamp energy.Watts
 	// Record, if set, is told of holds and releases. It is called by the goroutine of Run and must not wait.
 	Record func(Record)
 
@@ -34,6 +39,7 @@ const (
 	parallelCalls   = 32 // releases under way at once
 	parallelLookups = 4  // of CronJobs
 	planChunk       = 500
+	planTime        = 5 * time.Millisecond // of a turn, after which the rest waits for the next
 )
 
 // opinion says when a job is to start.
@@ -57,33 +63,34 @@ type Loop struct {
 	events    atomic.Int64 // written so far: two at one instant need two names
 	awaiting  sync.Map     // types.UID → struct{}: released and not known to have started
 
-	slots   chan struct{}
+	calls   calls
 	lookups chan struct{}
 	notes   chan note
 
 	// What follows belongs to the goroutine of Run.
-	goes     func(func(context.Context)) // starts a goroutine that Run waits for
-	leads    bool
-	outdated []*hold // scratch of planAll
-	warned   map[string]bool
-	jobs     *queue
-	pods     *queue
-	started  starts
-	swept    time.Time
+	goes    func(func(context.Context)) // starts a goroutine that Run waits for
+	leads   bool
+	warned  map[string]bool
+	untold  []unsaid
+	jobs    *queue
+	pods    *queue
+	started starts
+	swept   time.Time
 }
 
 // New returns a loop that holds pods at once and Jobs once it runs.
 func New(c Config) *Loop {
+	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
 	l := &Loop{
 		client: c.Client, view: c.View, opinion: c.opinion, record: c.Record, namespace: c.Namespace,
 		clock:   newClock(),
 		mail:    mailbox{ready: make(chan struct{}, 1)},
-		slots:   make(chan struct{}, parallelCalls),
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes),
-		jobs:    newQueue(newJobPace()),
-		pods:    newQueue(newPodPace()),
+		jobs:    newQueue(newJobPace(), newJobFlight(), limits),
+		pods:    newQueue(newPodPace(), newPodFlight(), limits),
 	}
+	l.jobs.watts, l.pods.watts = l.draw, l.draw
 	if l.opinion == nil {
 		l.opinion = (*kube.View).Decide
 	}
@@ -113,6 +120,22 @@ func (l *Loop) known() (view *kube.View) {
 }
 
 var nothing kube.View // of a loop that was given none
+
+// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together.
+func (l *Loop) draw(h *hold) energy.Watts {
+	job, _ := h.question(l.known())
+	if job.HasExpected {
+		return max(job.Expected, 0)
+	}
+	return job.Nominal()
+}
+
+func (l *Loop) queueOf(kind string) *queue {
+	if kind == kindJob {
+		return l.jobs
+	}
+	return l.pods
+}
 
 // Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is
 // meant for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
@@ -226,19 +249,21 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	now := l.clock.now()
 	more := false
 	safely(logger, func() { more = l.planAll(logger, now) })
+	l.expire(now)
 	safely(logger, func() { l.releaseDuePods(now) })
 	safely(logger, func() { l.releaseDueJobs(now) })
-	l.started.expire(now)
+	safely(logger, l.sayRest)
 	l.sweep(now)
-	heldNow.WithLabelValues(kindJob).Set(float64(len(l.jobs.holds)))
-	heldNow.WithLabelValues(kindPod).Set(float64(len(l.pods.holds)))
+	l.jobs.measure(kindJob)
+	l.pods.measure(kindPod)
 	if more {
 		return minPause
 	}
 	pause = maxPause
-	for _, at := range [2]time.Time{l.jobs.next(l.leads), l.pods.next(true)} {
+	now = l.clock.now()
+	for _, at := range [2]time.Time{l.jobs.next(now, l.leads), l.pods.next(now, true)} {
 		if !at.IsZero() {
-			pause = min(pause, at.Sub(l.clock.now()))
+			pause = min(pause, at.Sub(now))
 		}
 	}
 	return max(pause, minPause)
@@ -260,41 +285,51 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 	if !view.Settled() {
 		return false // whether anything may wait is not known yet; deadlines are
 	}
+	began := time.Now()
 	for _, q := range [2]*queue{l.pods, l.jobs} {
-		// Collected first, since settling may move a hold within the queue.
-		l.outdated = l.outdated[:0]
-		for _, h := range q.holds {
-			if h.seen == view && (h.again.IsZero() || now.Before(h.again)) || h.waiting || h.releasing || h.unheld {
-				continue
+		for chunk := planChunk; chunk > 0; chunk -= planStep {
+			some, rest := q.outdated(view, now, planStep)
+			for _, h := range some {
+				l.planOne(logger, q, h, view, now)
 			}
-			if len(l.outdated) == planChunk {
+			if !rest {
+				break
+			}
+			if time.Since(began) > planTime || chunk <= planStep {
 				more = true
 				break
 			}
-			l.outdated = append(l.outdated, h)
-		}
-		for _, h := range l.outdated {
-			l.settle(q, h, view)
-			if h.waiting {
-				continue
-			}
-			l.plan(logger, h, view, now)
-			l.say(h, q == l.jobs)
 		}
 	}
 	return more
 }
 
+// planStep is how many are planned between two looks at the time.
+const planStep = 20
+
+func (l *Loop) planOne(logger klog.Logger, q *queue, h *hold, view *kube.View, now time.Time) {
+	if !h.plannable(view) {
+		return
+	}
+	l.settle(q, h, view)
+	if h.waiting {
+		return
+	}
+	l.plan(logger, q, h, view, now)
+	q.put(h)
+	l.say(q, h)
+}
+
 // settle asks what the view says of a hold: whether it may wait, for what, and how long. What was planned on other answers
 // is to be planned again.
 func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
-	job, settings := view.Settle(h.work)
-	h.settings = settings
+	work := h.work.Work()
+	job, settings := view.Settle(&work)
 	wishes := asks(&job, &settings)
 	if wishes == h.asked {
 		return
 	}
-	h.job, h.asked, h.unheld = job, wishes, false
+	h.asked, h.unheld, h.opened, h.moved = wishes, false, false, time.Time{}
 	l.setLatest(q, h, job.LatestStart())
 	if t, ok := l.gate.ticket(h.uid); ok {
 		t.latest.Store(h.latest.UnixNano())
@@ -302,20 +337,20 @@ func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 	// A lookup that was made for other wishes is waited for no longer.
 	h.waiting = h.cron != nil && !job.Released
 	if h.waiting {
-		run := h.cron
-		l.goes(func(ctx context.Context) { l.clampToTick(ctx, run, job, wishes) })
+		run, namespace, name := h.cron, h.work.Namespace(), h.work.Name()
+		l.goes(func(ctx context.Context) { l.clampToTick(ctx, h, namespace, name, run, job, wishes) })
 	}
 }
 
 // setLatest changes the deadline of a hold and lets it be planned again.
 func (l *Loop) setLatest(q *queue, h *hold, latest time.Time) {
-	if latest.Before(h.job.Submitted) {
-		latest = h.job.Submitted
+	if submitted := h.work.Submitted(); latest.Before(submitted) {
+		latest = submitted
 	}
 	q.move(h, latest)
-	h.job.AllowedDelay = latest.Sub(h.job.Submitted)
 	h.start = earlier(h.start, latest)
-	h.seen = nil
+	q.put(h)
+	q.plan(h)
 }
 
 func (l *Loop) post(f func()) { l.mail.post(f) }

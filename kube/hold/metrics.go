@@ -34,6 +34,22 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind", "cause"})
 
+	inFlight = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "kubenergy_releases_in_flight", Help: "Number of released Jobs and pods that have not started yet, as far as they are waited for.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
+	flightWindow = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "kubenergy_release_window", Help: "How many releases may be in flight before the next waits; deadlines do not.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
+
 	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(heldFor, heldNow, startLateness, releases) })
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(heldFor, heldNow, startLateness, releases, inFlight, flightWindow) })
 )
+
+// measure publishes how much a queue holds.
+func (q *queue) measure(kind string) {
+	heldNow.WithLabelValues(kind).Set(float64(q.len()))
+	inFlight.WithLabelValues(kind).Set(float64(q.flight.out))
+	flightWindow.WithLabelValues(kind).Set(float64(q.flight.window()))
+}

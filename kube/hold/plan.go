@@ -2,6 +2,7 @@ package hold
 
 import (
 	"time"
+	"unique"
 
 	"k8s.io/klog/v2"
 
@@ -10,38 +11,59 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
+// question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's deadline.
+func (h *hold) question(view *kube.View) (sched.Job, kube.Settings) {
+	work := h.work.Work()
+	job, settings := view.Settle(&work)
+	job.AllowedDelay = h.latest.Sub(job.Submitted)
+	return job, settings
+}
+
 // plan chooses the window of a hold on what is known now.
-func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time) {
-	h.seen, h.again = view, time.Time{}
-	if h.unheld {
-		return
-	}
-	if why := idle(&h.settings); why != "" && !h.job.Released {
-		if h.settings.Mode != v1alpha1.ModeEnforce && now.Sub(h.work.Submitted()) < modeLag {
-			h.seen = nil // admission may know better: see modeLag
+func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now time.Time) {
+	h.seen = view
+	q.ask(h, time.Time{})
+	job, settings := h.question(view)
+	if why := idle(&settings); why != "" && !job.Released {
+		if young := h.work.Submitted().Add(modeLag); settings.Mode != v1alpha1.ModeEnforce && now.Before(young) {
+			q.ask(h, young) // admission may know better: see modeLag
 			return
 		}
-		h.unheld, h.reason = true, why
+		h.letGo(why)
 		return
 	}
-	d, ok := l.decide(logger, view, now, h)
+	d, ok := l.decide(logger, view, now, job, settings)
 	switch {
+	case ok && l.steady(q, h, view, now, job, settings, &d):
 	case ok && d.Held(now):
-		start := earlier(d.Window.Start, h.latest)
-		h.start, h.planned, h.reason = start, true, d.Reason.String()
-		l.keepHold(h, now, d.Reason.Kind)
-		h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
-		h.again, h.rolls = d.Again, !d.Again.IsZero()
-		if d.Reason.Kind == sched.BudgetUsedUp {
-			// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
-			h.again, h.hoping = now.Add(budgetLook), true
-		}
-		return
-	case h.planned && !h.hoping && !h.job.Released && (!ok || blind(d.Reason.Kind)):
-		h.rolls = false
-		return // signals have vanished since: see the package documentation
+		l.keep(q, h, now, &d)
+	case h.planned && !h.hoping && !job.Released && (!ok || blind(d.Reason.Kind)):
+		h.rolls = false // signals have vanished since: see the package documentation
+	case h.planned && ok && !job.Released:
+		// It has waited for this, as others may have: they take turns.
+		h.opened, h.reason = true, unique.Make(d.Reason.String())
+	default:
+		h.letGo(d.Reason.String())
 	}
-	h.unheld, h.reason = true, d.Reason.String()
+}
+
+// keep lets a hold wait for the window that was decided.
+func (l *Loop) keep(q *queue, h *hold, now time.Time, d *sched.Decision) {
+	start := earlier(d.Window.Start, h.latest)
+	if h.planned && !start.Equal(h.start) {
+		h.moved = now
+	}
+	h.start, h.planned, h.reason = start, true, unique.Make(d.Reason.String())
+	l.keepHold(h, now, d.Reason.Kind)
+	h.forecast = d.Reason.Kind == sched.CheaperLater && d.Again.IsZero()
+	h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
+	h.rolls = !d.Again.IsZero()
+	again := d.Again
+	if d.Reason.Kind == sched.BudgetUsedUp {
+		// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
+		again, h.hoping = now.Add(budgetLook), true
+	}
+	q.ask(h, again)
 }
 
 // budgetLook is how often it is asked whether a budget that holds still does.
@@ -68,12 +90,12 @@ func idle(s *kube.Settings) string {
 }
 
 // decide asks for an opinion. ok is false if that panicked: then there is none.
-func (l *Loop) decide(logger klog.Logger, view *kube.View, now time.Time, h *hold) (d sched.Decision, ok bool) {
+func (l *Loop) decide(logger klog.Logger, view *kube.View, now time.Time, job sched.Job, settings kube.Settings) (d sched.Decision, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
-			logger.Error(nil, "Planning panicked: not held", "job", h.job.ID, "panic", r)
+			logger.Error(nil, "Planning panicked: not held", "job", job.ID, "panic", r)
 			d, ok = sched.Decision{}, false
 		}
 	}()
-	return l.opinion(view, now, h.job, h.settings), true
+	return l.opinion(view, now, job, settings), true
 }

@@ -102,7 +102,7 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 			uid = job
 		}
 		if _, awaited := l.awaiting.Load(uid); awaited {
-			l.post(func() { l.started.take(uid) }) // how long it takes says nothing about releases
+			l.post(func() { l.unexpect(uid) }) // how long it takes says nothing about releases
 		}
 	}
 	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
@@ -156,7 +156,7 @@ func trimPod(obj any) (any, error) {
 // sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it.
 func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 	if refusal != "" {
-		l.sayRefused((&hold{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}).about(false), refusal)
+		l.sayRefused(about(pod.UID, pod.Namespace, pod.Name, false), refusal)
 		return
 	}
 	t, ok := l.gate.ticket(pod.UID)
@@ -167,22 +167,24 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 	h := l.pods.byUID[pod.UID]
 	first := h == nil
 	if first {
-		h = &hold{uid: pod.UID, namespace: pod.Namespace, name: pod.Name}
+		h = &hold{uid: pod.UID, rank: rankOf(work.Submitted(), priorityOf(&pod.Spec))}
 		h.latest = time.Unix(0, t.latest.Load()).UTC()
 		h.start = h.latest
 		if heldBefore(pod) {
 			h.said = h.latest // its event was written by an earlier process or another replica
 		}
+	}
+	h.version, h.work = pod.ResourceVersion, work.Keep()
+	if first {
 		l.pods.add(h)
 		l.sayIdle(h.about(false), kube.Unsupported(pod.Annotations))
 	}
-	h.version = pod.ResourceVersion
-	h.work = &work
 	if why, never := kube.NeverHeldPod(pod); never || err != nil {
-		h.unheld, h.reason = true, why
 		if err != nil {
-			h.reason = err.Error()
+			why = err.Error()
 		}
+		h.letGo(why)
+		l.pods.put(h)
 		return
 	}
 	if view := l.known(); view.Settled() {
@@ -192,7 +194,7 @@ func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
 
 func (l *Loop) lostPod(uid types.UID) {
 	l.gate.forget(uid)
-	l.started.take(uid)
+	l.unexpect(uid)
 	if h := l.pods.byUID[uid]; h != nil {
 		l.pods.remove(h)
 	}
@@ -211,7 +213,8 @@ func (l *Loop) releaseDuePods(now time.Time) {
 	batch := make(map[string]*v1.Pod, len(due))
 	for _, h := range due {
 		if t, ok := l.gate.ticket(h.uid); ok && l.gate.release(h.uid) {
-			batch[h.namespace+"/"+h.name] = t.pod
+			batch[h.work.Namespace()+"/"+h.work.Name()] = t.pod
+			l.expect(kindPod, h, now, l.leads)
 			l.released(kindPod, l.pods, h, now, l.leads)
 		}
 		l.pods.remove(h)

@@ -28,8 +28,8 @@ func (l *Loop) recordHold(h *hold, job bool) {
 	if l.record == nil || h.unrecorded == nil {
 		return
 	}
-	r := h.recordAs(job)
-	r.At, r.View, r.Start, r.Kind, r.Reason = h.unrecorded.at, h.seen, h.start, h.unrecorded.kind.String(), h.reason
+	r := h.recordAs(job, h.seen)
+	r.At, r.View, r.Start, r.Kind, r.Reason = h.unrecorded.at, h.seen, h.start, h.unrecorded.kind.String(), h.why()
 	h.unrecorded = nil
 	l.record(r)
 }
@@ -39,13 +39,14 @@ func (l *Loop) recordRelease(h *hold, job bool, now time.Time, cause string) {
 	if l.record == nil || h.said.IsZero() { // never told to wait
 		return
 	}
-	r := h.recordAs(job)
-	r.Release, r.At, r.View, r.Start, r.Kind, r.Reason = true, now, nil, now, cause, h.reason
+	r := h.recordAs(job, l.known())
+	r.Release, r.At, r.View, r.Start, r.Kind, r.Reason = true, now, nil, now, cause, h.why()
 	l.record(r)
 }
 
-func (h *hold) recordAs(job bool) Record {
-	return Record{Job: job, Namespace: h.namespace, Name: h.name, UID: string(h.uid), Settings: h.settings, Work: h.job}
+func (h *hold) recordAs(job bool, view *kube.View) Record {
+	work, settings := h.question(view)
+	return Record{Job: job, Namespace: h.work.Namespace(), Name: h.work.Name(), UID: string(h.uid), Settings: settings, Work: work}
 }
 
 // unrecorded is what a hold was decided by, until it is recorded.

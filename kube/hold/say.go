@@ -31,7 +31,7 @@ const (
 	maxNotes       = 4096
 	noteWriters    = 4
 	notesPerSecond = 50
-	sayAgain       = time.Minute // a plan that moves by less is not written again
+	reticence      = maxNotes / 4 // with more on the way, the annotation alone says that something is held, and no event
 	reporter       = "kubenergy-scheduler"
 )
 
@@ -70,36 +70,46 @@ func (l *Loop) writeNotes(ctx context.Context) {
 // lead begins to keep windows, and says of everything that was planned before why it waits.
 func (l *Loop) lead() {
 	l.leads = true
-	for _, h := range l.pods.holds {
-		l.say(h, false)
-	}
-	for _, h := range l.jobs.holds {
-		l.say(h, true)
+	for _, q := range [2]*queue{l.pods, l.jobs} {
+		q.order.settle()
+		for i := range q.order.sorted {
+			l.say(q, q.order.sorted[i].hold)
+		}
 	}
 }
 
-// say puts on the object why it waits, once per plan, and an event once per hold.
-func (l *Loop) say(h *hold, job bool) {
-	if !l.leads || h.unheld || !h.planned {
+// say puts on the object why it waits, once per plan, and an event once per hold. Where too much is to be said at once, that
+// waits.
+func (l *Loop) say(q *queue, h *hold) {
+	if !l.leads || h.unheld || h.opened || !h.planned {
 		return
 	}
 	said := h.said
-	if moved := h.start.Sub(said); moved < sayAgain && moved > -sayAgain {
+	if moved := h.start.Sub(said); moved < sameStart && moved > -sameStart {
 		return
 	}
-	about, reason := h.about(job), h.reason
+	if len(l.notes) > cap(l.notes)/2 {
+		l.putOff(q, h)
+		return
+	}
+	job := q == l.jobs
+	about, reason := h.about(job), h.why()
 	write := l.onPod(h)
 	if job {
 		write = l.onJob(h)
 	}
+	quietly := !said.IsZero() || len(l.notes) > reticence
 	told := l.tell(func(ctx context.Context) error {
 		if err := write(ctx); err != nil {
 			if !apierrors.IsNotFound(err) { // it has changed: to be said again if it is still held
-				l.post(func() { h.said, h.seen = said, nil })
+				l.post(func() {
+					h.said = said
+					l.putOff(q, h)
+				})
 			}
 			return err
 		}
-		if !said.IsZero() {
+		if quietly {
 			return nil
 		}
 		return l.event(ctx, about, v1.EventTypeNormal, reasonHeld, reason)
@@ -110,8 +120,41 @@ func (l *Loop) say(h *hold, job bool) {
 	}
 }
 
+// putOff lets something be said later.
+func (l *Loop) putOff(q *queue, h *hold) {
+	if !h.untold {
+		h.untold = true
+		l.untold = append(l.untold, unsaid{q, h})
+	}
+}
+
+// unsaid is a hold of whose plan its owner is yet to be told.
+type unsaid struct {
+	q *queue
+	h *hold
+}
+
+// sayRest says what was put off, as far as there is room for it.
+func (l *Loop) sayRest() {
+	for n := min(len(l.untold), cap(l.notes)/2-len(l.notes)); n > 0; n-- {
+		next := l.untold[0]
+		l.untold = l.untold[1:]
+		next.h.untold = false
+		if next.h.place != nowhere {
+			l.say(next.q, next.h)
+		}
+	}
+	if len(l.untold) == 0 {
+		l.untold = nil
+	}
+}
+
 func (h *hold) about(job bool) v1.ObjectReference {
-	ref := v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: h.namespace, Name: h.name, UID: h.uid}
+	return about(h.uid, h.work.Namespace(), h.work.Name(), job)
+}
+
+func about(uid types.UID, namespace, name string, job bool) v1.ObjectReference {
+	ref := v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: uid}
 	if job {
 		ref.APIVersion, ref.Kind = "batch/v1", "Job"
 	}
@@ -120,10 +163,10 @@ func (h *hold) about(job bool) v1.ObjectReference {
 
 // onJob writes annotations, unless the Job was released meanwhile.
 func (l *Loop) onJob(h *hold) func(context.Context) error {
-	namespace, name := h.namespace, h.name
-	patch := h.patch.SayPatch(map[string]string{
+	namespace, name := h.work.Namespace(), h.work.Name()
+	patch := h.patch().SayPatch(map[string]string{
 		kube.AnnotationHeldUntil:   h.start.UTC().Format(time.RFC3339),
-		kube.AnnotationHeldReason:  h.reason,
+		kube.AnnotationHeldReason:  h.why(),
 		kube.AnnotationLatestStart: h.latest.UTC().Format(time.RFC3339),
 	})
 	return func(ctx context.Context) error {
@@ -135,12 +178,12 @@ func (l *Loop) onJob(h *hold) func(context.Context) error {
 // onPod writes the condition without which the pod would look as if nobody cared for it. It must not land on a pod that
 // was bound meanwhile, whose condition would then be false: hence the resourceVersion.
 func (l *Loop) onPod(h *hold) func(context.Context) error {
-	namespace, name := h.namespace, h.name
+	namespace, name := h.work.Namespace(), h.work.Name()
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": h.uid, "resourceVersion": h.version},
 		"status": map[string]any{"conditions": []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
-			Message: h.reason, LastTransitionTime: metav1.NewTime(l.clock.now()),
+			Message: h.why(), LastTransitionTime: metav1.NewTime(l.clock.now()),
 		}}},
 	})
 	return func(ctx context.Context) error {
@@ -189,9 +232,8 @@ func (l *Loop) sayIdle(about v1.ObjectReference, sentences []string) {
 
 const maxWarned = 10_000
 
-// released books a release. Only one replica counts it and tells people; all learn from how soon the work starts.
+// released books a release. Only one replica counts it and tells people.
 func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool) {
-	l.started.expect(h.uid, start{kind: kind, released: now, latest: h.latest, ours: ours})
 	if !ours {
 		return
 	}
@@ -201,8 +243,8 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 	l.recordRelease(h, kind == kindJob, now, cause)
 	about := h.about(kind == kindJob)
 	if h.said.IsZero() { // never told to wait
-		if kind == kindJob && h.unheld && h.reason != resumed {
-			why := h.reason // it was suspended for a moment, and its owner may wonder
+		if kind == kindJob && h.unheld && h.why() != resumed {
+			why := h.why() // it was suspended for a moment, and its owner may wonder
 			l.tell(func(ctx context.Context) error {
 				return l.event(ctx, about, v1.EventTypeNormal, reasonNotHeld, "not held: "+why)
 			})
@@ -213,7 +255,7 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 	if cause == reasonReleased {
 		text = "its window opens"
 		if h.unheld {
-			text = h.reason
+			text = h.why()
 		}
 	}
 	l.tell(func(ctx context.Context) error {

@@ -9,71 +9,80 @@ import (
 
 // starts follows what was released until it is bound to a node.
 type starts struct {
-	open     map[types.UID]start
-	pending  map[string]int
+	open     map[types.UID]*start
 	awaiting *sync.Map // the UIDs, for those who see pods on other goroutines
 	checked  time.Time
 }
 
 type start struct {
-	kind             string
-	released, latest time.Time
-	ahead            int  // released before it and not started then
-	ours             bool // by this process, which then counts it
+	departure
+
+	kind   string
+	latest time.Time
+	ours   bool // by this process, which then counts it
 }
 
 // giveUp is when a start is no longer expected to say anything about how fast the cluster is.
 const giveUp = 5 * time.Minute
 
 func newStarts(awaiting *sync.Map) starts {
-	return starts{open: map[types.UID]start{}, pending: map[string]int{}, awaiting: awaiting}
+	return starts{open: map[types.UID]*start{}, awaiting: awaiting}
 }
 
-func (s *starts) expect(uid types.UID, st start) {
-	if _, ok := s.open[uid]; ok {
-		return
-	}
-	st.ahead = s.pending[st.kind]
-	s.open[uid] = st
-	s.pending[st.kind]++
-	s.awaiting.Store(uid, struct{}{})
-}
-
-func (s *starts) take(uid types.UID) (st start, ok bool) {
-	if st, ok = s.open[uid]; ok {
+func (s *starts) take(uid types.UID) *start {
+	st := s.open[uid]
+	if st != nil {
 		delete(s.open, uid)
-		s.pending[st.kind]--
 		s.awaiting.Delete(uid)
 	}
-	return st, ok
+	return st
 }
 
-// expire drops what has not started for long.
-func (s *starts) expire(now time.Time) {
-	if now.Sub(s.checked) < giveUp/10 {
+// expect begins to follow what is released now.
+func (l *Loop) expect(kind string, h *hold, now time.Time, ours bool) {
+	if _, ok := l.started.open[h.uid]; ok {
 		return
 	}
-	s.checked = now
-	for uid, st := range s.open {
-		if now.Sub(st.released) > giveUp {
-			s.take(uid)
-		}
+	l.started.open[h.uid] = &start{departure: l.queueOf(kind).flight.leave(now), kind: kind, latest: h.latest, ours: ours}
+	l.awaiting.Store(h.uid, struct{}{})
+}
+
+// unexpect forgets what will not start, or of which it says nothing when it does.
+func (l *Loop) unexpect(uid types.UID) {
+	if st := l.started.take(uid); st != nil {
+		l.queueOf(st.kind).flight.recall(st.departure)
 	}
 }
 
 // begun takes note of a start.
 func (l *Loop) begun(uid types.UID, at time.Time) {
-	st, ok := l.started.take(uid)
-	if !ok {
+	st := l.started.take(uid)
+	if st == nil {
 		return
 	}
-	q := l.pods
-	if st.kind == kindJob {
-		q = l.jobs
-	}
-	q.pace.observe(at.Sub(st.released), st.ahead)
+	q := l.queueOf(st.kind)
+	q.flight.arrive(at, st.departure)
+	q.pace.observe(at, at.Sub(st.at), q.flight.alone, st.ahead)
 	q.dirty = true
 	if st.ours {
 		startLateness.WithLabelValues(st.kind).Observe(max(0, at.Sub(st.latest).Seconds()))
+	}
+}
+
+// expire stops waiting for what does not start, so that others get their turn, and forgets it in the end.
+func (l *Loop) expire(now time.Time) {
+	if now.Sub(l.started.checked) < leastPatience/4 {
+		return
+	}
+	l.started.checked = now
+	for uid, st := range l.started.open {
+		waited, f := now.Sub(st.at), l.queueOf(st.kind).flight
+		if waited > f.patience() && !st.lost {
+			st.lost = true
+			f.giveUp(now)
+		}
+		if waited > max(giveUp, f.patience()) {
+			l.started.take(uid)
+		}
 	}
 }
