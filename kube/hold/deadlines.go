@@ -2,6 +2,8 @@ package hold
 
 import (
 	"cmp"
+	"iter"
+	"math"
 	"slices"
 	"time"
 )
@@ -63,9 +65,9 @@ func (d *deadlines) drop(h *hold) bool {
 	return false
 }
 
-// settle brings the order up to date.
+// settle brings the order up to date. It leaves a few of those behind that are gone: closing up costs more than passing over.
 func (d *deadlines) settle() {
-	if d.gone > 0 {
+	if d.gone > len(d.sorted)/8 || d.gone > 0 && len(d.fresh) > 0 {
 		d.sorted = slices.DeleteFunc(d.sorted, func(e deadline) bool { return e.hold == nil })
 		d.gone = 0
 	}
@@ -100,14 +102,25 @@ func (d *deadlines) merge(added []deadline) {
 
 // spread says of each when it must be released: a lead before its deadline, and a gap before the one after it.
 func (d *deadlines) spread(lead, gap time.Duration) {
-	next := int64(0)
+	next := int64(math.MaxInt64)
 	for i := len(d.sorted) - 1; i >= 0; i-- {
 		e := &d.sorted[i]
-		e.by = e.latest - int64(lead)
-		if i < len(d.sorted)-1 {
-			e.by = min(e.by, next-int64(gap))
+		if e.hold == nil {
+			continue
 		}
+		e.by = min(e.latest-int64(lead), next-int64(gap))
 		next = e.by
+	}
+}
+
+// all are the holds in their order, and when to release them.
+func (d *deadlines) all() iter.Seq2[*hold, *deadline] {
+	return func(yield func(*hold, *deadline) bool) {
+		for i := range d.sorted {
+			if e := &d.sorted[i]; e.hold != nil && !yield(e.hold, e) {
+				return
+			}
+		}
 	}
 }
 

@@ -15,22 +15,27 @@ import (
 //
 // flight reads no clock.
 type flight struct {
+	size  float64       // of the window: it grows by one with each start, whatever rate and span suggest
 	rate  float64       // starts per second, as last measured
 	alone time.Duration // from release to start, with little else on its way
 	least time.Duration // span below which nothing is gained, for want of resolution
 
-	out     int   // on their way
-	started int64 // so far
-	heard   time.Time
+	out     int       // on their way
+	started int64     // so far
+	heard   time.Time // of a start, or that one was given up
+	newest  time.Time // release of those that have started
+	lonely  int       // starts from which alone was learned
+	sampled time.Time // the last of them
 }
 
 const (
 	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start.
 	leastWindow = 4
-	// What has not started after so long, or after four spans, is not waited for: the cluster has no room, or it never will.
+	// Where nothing has started for so long, or for four spans, what is on its way may never start.
 	leastPatience = 4 * time.Second
 	mostSpan      = 30 * time.Second // more is not the time of a start
 	learnAlone    = 8                // starts on their own by which that time follows
+	soundings     = 10 * time.Second // between two of them where the window is as small as can be
 )
 
 // newJobFlight starts from a controller-manager at its default limits, see newJobPace. The span is at least half a second: the
@@ -58,12 +63,23 @@ type departure struct {
 func (f *flight) span() time.Duration { return min(max(f.least, 2*f.alone), mostSpan) }
 
 // window is how many may be on their way.
-func (f *flight) window() int {
-	return max(leastWindow, int(math.Ceil(f.rate*f.span().Seconds())))
+func (f *flight) window() int { return max(leastWindow, int(math.Ceil(f.size))) }
+
+// resize follows what was learned.
+func (f *flight) resize(growth float64) {
+	f.size = min(max(f.size, leastWindow)+growth, f.rate*f.span().Seconds())
 }
 
 // room reports whether another may be let go beside some that just were.
-func (f *flight) room(more int) bool { return f.out+more < f.window() }
+//
+// Where a start has come to take longer even alone, the window shrinks to the least, since fewer start in the span than were
+// let go. Then one is let go on its own now and then, which tells.
+func (f *flight) room(now time.Time, more int) bool {
+	if f.out+more > 0 && f.window() == leastWindow && now.Sub(f.sampled) > soundings {
+		return false
+	}
+	return f.out+more < f.window()
+}
 
 func (f *flight) leave(now time.Time) departure {
 	if f.out == 0 {
@@ -79,20 +95,29 @@ func (f *flight) arrive(at time.Time, d departure) {
 	f.recall(d)
 	f.started++
 	f.heard = at
+	if d.at.After(f.newest) {
+		f.newest = d.at
+	}
 	latency := at.Sub(d.at)
 	if latency <= 0 {
 		return
 	}
-	if d.ahead < leastWindow {
-		f.alone += (min(latency, mostSpan) - f.alone) / learnAlone
+	if d.ahead == 0 {
+		f.lonely = min(f.lonely+1, learnAlone)
+		f.alone += (min(latency, mostSpan) - f.alone) / time.Duration(f.lonely)
+		f.sampled = at
 	}
 	// As many as started between its release and its own start took as long as it did. Where more could have been let go,
 	// that is no measure of what the cluster can do, unless it is more than was known.
 	measured := float64(f.started-d.started) / latency.Seconds()
-	if d.full || measured > f.rate {
-		weight := min(max(2/float64(f.window()+1), 0.02), 0.3)
+	weight := min(max(2/float64(f.window()+1), 0.002), 0.25) // all that are on their way together count most
+	switch {
+	case measured > f.rate:
+		f.rate += 2 * weight * (measured - f.rate)
+	case d.full:
 		f.rate += weight * (measured - f.rate)
 	}
+	f.resize(1)
 }
 
 // recall takes back what is not on its way any longer.
@@ -104,11 +129,20 @@ func (f *flight) recall(d departure) {
 
 func (f *flight) patience() time.Duration { return max(leastPatience, 4*f.span()) }
 
-// giveUp counts something as lost. If nothing was heard of others either, the cluster is slower than was thought.
-func (f *flight) giveUp(now time.Time) {
-	f.out--
-	if now.Sub(f.heard) >= f.patience() {
+// overdue reports whether something is not to be waited for any longer: what was released two spans after it has started, or
+// nothing has for long.
+func (f *flight) overdue(now time.Time, d departure) bool {
+	patience := f.patience()
+	return f.newest.Sub(d.at) > 2*f.span() || now.Sub(d.at) > patience && now.Sub(f.heard) > patience
+}
+
+// giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was thought.
+func (f *flight) giveUp(now time.Time, some int) {
+	f.out -= some
+	f.sampled = now
+	if now.Sub(f.heard) > f.patience() {
 		f.rate = max(f.rate/2, minRate)
 		f.heard = now
 	}
+	f.resize(0)
 }

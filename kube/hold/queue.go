@@ -153,8 +153,8 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 	if q.viewed != view {
 		q.viewed = view
 		q.order.settle()
-		for i := range q.order.sorted {
-			q.list(q.order.sorted[i].hold)
+		for h := range q.order.all() {
+			q.list(h)
 		}
 	}
 	for h := q.askers.first(); h != nil && !now.Before(h.again); h = q.askers.first() {
@@ -196,15 +196,12 @@ func (q *queue) spread() {
 func (q *queue) due(now time.Time, early bool) []*hold {
 	q.spread()
 	var due []*hold
-	for i := range q.order.sorted {
-		e := &q.order.sorted[i]
-		if now.Before(e.lastCall(early)) {
+	for h, deadline := range q.order.all() {
+		if now.Before(deadline.lastCall(early)) {
 			break // all after it are later: see deadlines.spread
 		}
-		if h := e.hold; h != nil {
-			q.limits.force(now, q.draw(h))
-			due = append(due, h)
-		}
+		q.limits.force(now, q.draw(h))
+		due = append(due, h)
 	}
 	for _, h := range due {
 		q.take(h)
@@ -223,7 +220,7 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 		due = append(due, h)
 		q.take(h)
 	}
-	for h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(q.attempts) && q.limits.allow(now, q.draw(h)); h = q.waiters.first() {
+	for h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(now, len(due)) && q.limits.allow(now, q.draw(h)); h = q.waiters.first() {
 		due = append(due, h)
 		q.take(h)
 	}
@@ -274,11 +271,9 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 			at = t
 		}
 	}
-	for i := range q.order.sorted {
-		if e := &q.order.sorted[i]; e.hold != nil {
-			sooner(e.lastCall(early))
-			break
-		}
+	for _, deadline := range q.order.all() {
+		sooner(deadline.lastCall(early))
+		break
 	}
 	for _, h := range q.retries {
 		sooner(h.retry)
@@ -292,7 +287,7 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 	if q.idlers.first() != nil && q.attempts < mostAttempts {
 		sooner(now)
 	}
-	if h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(q.attempts) {
+	if h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(now, 0) {
 		sooner(q.limits.when(now, q.draw(h)))
 	}
 	return at

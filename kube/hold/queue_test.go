@@ -161,15 +161,19 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 		const lead, gap = 3 * time.Second, 700 * time.Millisecond
 		d.spread(lead, gap)
 		slices.SortFunc(there, func(a, b *hold) int { return deadlineOf(a).compare(deadlineOf(b)) })
-		if d.len() != len(there) || len(d.sorted) != len(there) {
+		if d.len() != len(there) {
 			t.Fatalf("seed %d: %d of %d are left", seed, d.len(), len(there))
+		}
+		var sorted []*deadline
+		for _, e := range d.all() {
+			sorted = append(sorted, e)
 		}
 		for i, h := range there {
 			by := h.latest.Add(-lead)
 			for k := i + 1; k < len(there); k++ {
 				by = earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
 			}
-			if e := d.sorted[i]; e.hold != h || e.by != by.UnixNano() {
+			if e := sorted[i]; e.hold != h || e.by != by.UnixNano() {
 				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.uid, time.Unix(0, e.by), h.uid, by)
 			}
 		}

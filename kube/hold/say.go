@@ -72,8 +72,8 @@ func (l *Loop) lead() {
 	l.leads = true
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.order.settle()
-		for i := range q.order.sorted {
-			l.say(q, q.order.sorted[i].hold)
+		for h := range q.order.all() {
+			l.say(q, h)
 		}
 	}
 }

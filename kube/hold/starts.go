@@ -22,6 +22,9 @@ type start struct {
 	ours   bool // by this process, which then counts it
 }
 
+// checkStarts is how often it is looked whether some are overdue.
+const checkStarts = time.Second / 2
+
 // giveUp is when a start is no longer expected to say anything about how fast the cluster is.
 const giveUp = 5 * time.Minute
 
@@ -71,18 +74,21 @@ func (l *Loop) begun(uid types.UID, at time.Time) {
 
 // expire stops waiting for what does not start, so that others get their turn, and forgets it in the end.
 func (l *Loop) expire(now time.Time) {
-	if now.Sub(l.started.checked) < leastPatience/4 {
+	if now.Sub(l.started.checked) < checkStarts {
 		return
 	}
 	l.started.checked = now
+	lost := map[*flight]int{}
 	for uid, st := range l.started.open {
-		waited, f := now.Sub(st.at), l.queueOf(st.kind).flight
-		if waited > f.patience() && !st.lost {
+		if f := l.queueOf(st.kind).flight; !st.lost && f.overdue(now, st.departure) {
 			st.lost = true
-			f.giveUp(now)
+			lost[f]++
 		}
-		if waited > max(giveUp, f.patience()) {
+		if waited := now.Sub(st.at); waited > giveUp && st.lost {
 			l.started.take(uid)
 		}
+	}
+	for f, n := range lost {
+		f.giveUp(now, n)
 	}
 }

@@ -1,0 +1,224 @@
+package hold
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// line is a cluster as releases see it: each start takes so long at least, and so many follow each other in a second. It may
+// let the first of a burst through at once, as client limits do.
+type line struct {
+	latency time.Duration
+	rate    func(at time.Duration) float64
+	burst   int
+
+	free time.Duration // when the next may follow
+}
+
+// start returns when something starts that is released at an instant.
+func (l *line) start(at time.Duration) time.Duration {
+	gap := time.Duration(float64(time.Second) / l.rate(at))
+	l.free = max(l.free, at-time.Duration(l.burst)*gap) + gap
+	return max(l.free, at) + l.latency
+}
+
+func steadily(rate float64) func(time.Duration) float64 {
+	return func(time.Duration) float64 { return rate }
+}
+
+// flown is what came of a release.
+type flown struct{ released, started time.Duration }
+
+// fly releases n holds whose windows are open, by the turns of the loop, and returns what came of each, in order.
+func fly(t *testing.T, q *queue, l *line, n int) []flown {
+	t.Helper()
+	for i := range n {
+		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
+		h.opened, h.rank = true, int64(i)
+		q.add(h)
+	}
+	loop := New(Config{})
+	loop.jobs = q
+	var all, coming []flown
+	for now := time.Duration(0); len(all) < n; now += minPause {
+		if now > 12*time.Hour {
+			t.Fatalf("after %v %d of %d have started", now, len(all), n)
+		}
+		for len(coming) > 0 && coming[0].started <= now {
+			all = append(all, coming[0])
+			loop.begun(heldUntil(strconv.Itoa(len(all)-1), 0, 0).uid, epoch.Add(coming[0].started))
+			coming = coming[1:]
+		}
+		loop.expire(epoch.Add(now))
+		for _, h := range q.due(epoch.Add(now), true) {
+			loop.expect(kindJob, h, epoch.Add(now), false)
+			q.remove(h)
+			coming = append(coming, flown{now, l.start(now)})
+		}
+	}
+	return all
+}
+
+// TestReleaseIsAsFastAsTheCluster: the first starts at once, the last not much later than if all had been let go at once, and
+// meanwhile little waits in the cluster's queues.
+func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
+	for _, c := range []struct {
+		rate    float64
+		latency time.Duration
+		burst   int
+		n       int
+	}{
+		{8, 300 * time.Millisecond, 10, 2000}, // kube-controller-manager's default limits
+		{70, 100 * time.Millisecond, 0, 10_000},
+		{300, 300 * time.Millisecond, 300, 10_000}, // raised ones
+		{300, 20 * time.Millisecond, 0, 10_000},
+		{300, 2 * time.Second, 0, 10_000}, // slow admission
+		{2000, 100 * time.Millisecond, 0, 20_000},
+		{2000, 600 * time.Millisecond, 2000, 40_000},
+		{0.5, 300 * time.Millisecond, 0, 50},
+	} {
+		t.Run(fmt.Sprintf("%v/s after %v", c.rate, c.latency), func(t *testing.T) {
+			q := jobQueue()
+			flown := fly(t, q, &line{latency: c.latency, rate: steadily(c.rate), burst: c.burst}, c.n)
+			alone := time.Duration(float64(c.n-c.burst)/c.rate*float64(time.Second)) + c.latency // all at once
+			first, last := flown[0].started, flown[c.n-1].started
+			var waited []time.Duration
+			for _, f := range flown[c.n/2:] {
+				waited = append(waited, f.started-f.released)
+			}
+			slices.Sort(waited)
+			median := waited[len(waited)/2]
+			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last, last.Seconds()/alone.Seconds(), median, q.flight.window())
+			one := c.latency + time.Duration(float64(time.Second)/c.rate)
+			if slack := 2*time.Second + 7*c.latency; first > one+minPause || last > alone*11/10+slack {
+				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*11/10+slack)
+			}
+			if most := max(1100*time.Millisecond, 3*c.latency, time.Duration(2*leastWindow/c.rate*float64(time.Second))); median > most {
+				t.Errorf("in the cluster each waits %v: want at most %v", median, most)
+			}
+		})
+	}
+}
+
+// TestReleaseFollowsTheCluster: it becomes slower by ten, and as fast again. What was let go in vain meanwhile is little, and
+// the rest is as fast as it can be.
+func TestReleaseFollowsTheCluster(t *testing.T) {
+	const n, fast, slow = 20_000, 300, 30
+	l := &line{latency: 200 * time.Millisecond, rate: func(at time.Duration) float64 {
+		if at > 20*time.Second && at < 80*time.Second {
+			return slow
+		}
+		return fast
+	}}
+	flown := fly(t, jobQueue(), l, n)
+	ideal := time.Minute + (n-60*slow)*time.Second/fast
+	last := flown[n-1].started
+	var most time.Duration
+	for _, f := range flown {
+		if f.released > 35*time.Second && f.started < 75*time.Second {
+			most = max(most, f.started-f.released)
+		}
+	}
+	t.Logf("the last starts after %v: %.2f of all at once; while slow, a start takes at most %v", last, last.Seconds()/ideal.Seconds(), most)
+	if last > ideal*115/100 {
+		t.Errorf("the last starts after %v: want %v", last, ideal*115/100)
+	}
+	if most > 2*time.Second {
+		t.Errorf("while it is slow, a start takes %v", most)
+	}
+}
+
+// TestReleaseNoticesALongerWay: where even a single start takes six times as long as it did, at the same rate, what is on its way
+// must become more.
+func TestReleaseNoticesALongerWay(t *testing.T) {
+	const n, rate = 40_000, 300.0
+	l := &line{latency: 300 * time.Millisecond, rate: steadily(rate)}
+	changing := func(at time.Duration) float64 {
+		if at > 10*time.Second {
+			l.latency = 1800 * time.Millisecond
+		}
+		return rate
+	}
+	l.rate = changing
+	flown := fly(t, jobQueue(), l, n)
+	at := func(from, to time.Duration) (starts int) {
+		for _, f := range flown {
+			if f.started >= from && f.started < to {
+				starts++
+			}
+		}
+		return starts
+	}
+	if got := float64(at(100*time.Second, 130*time.Second)) / 30; got < 0.9*rate {
+		t.Errorf("a minute and a half later %.0f start in a second: want %v", got, rate)
+	}
+}
+
+// TestNothingStarts: where what is released is not seen to start, as where all pods wait for room or nobody may watch them,
+// releases go on slowly; and with some that never start they go on as ever.
+func TestNothingStarts(t *testing.T) {
+	never := &line{latency: 365 * 24 * time.Hour, rate: steadily(1000)}
+	q := jobQueue()
+	for i := range 1000 {
+		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
+		h.opened = true
+		q.add(h)
+	}
+	loop := New(Config{})
+	loop.jobs = q
+	released := 0
+	for now := time.Duration(0); now < 10*time.Minute; now += minPause {
+		loop.expire(epoch.Add(now))
+		for _, h := range q.due(epoch.Add(now), true) {
+			loop.expect(kindJob, h, epoch.Add(now), false)
+			q.remove(h)
+			never.start(now)
+			released++
+		}
+	}
+	if released < 400 || released > 700 {
+		t.Errorf("in ten minutes %d are released: want about one in a second", released)
+	}
+	if out := q.flight.out; out < 0 || out > leastWindow {
+		t.Errorf("%d are waited for", out)
+	}
+}
+
+// TestSomeNeverStart: every tenth is released and never seen to start. The others are not slowed down by those.
+func TestSomeNeverStart(t *testing.T) {
+	const n, rate = 5000, 100.0
+	q := jobQueue()
+	for i := range n {
+		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
+		h.opened, h.rank = true, int64(i)
+		q.add(h)
+	}
+	loop := New(Config{})
+	loop.jobs = q
+	l := &line{latency: 200 * time.Millisecond, rate: steadily(rate)}
+	var coming []flown
+	var of []types.UID
+	now := time.Duration(0)
+	for ; q.len() > 0 && now < time.Hour; now += minPause {
+		for len(coming) > 0 && coming[0].started <= now {
+			loop.begun(of[0], epoch.Add(coming[0].started))
+			coming, of = coming[1:], of[1:]
+		}
+		loop.expire(epoch.Add(now))
+		for _, h := range q.due(epoch.Add(now), true) {
+			loop.expect(kindJob, h, epoch.Add(now), false)
+			q.remove(h)
+			if h.rank%10 != 0 {
+				coming, of = append(coming, flown{now, l.start(now)}), append(of, h.uid)
+			}
+		}
+	}
+	if ideal := time.Duration(0.9 * n / rate * float64(time.Second)); now > 2*ideal {
+		t.Errorf("all are released after %v: those that start need %v", now, ideal)
+	}
+}
