@@ -76,8 +76,8 @@ func asks(j *sched.Job, s *kube.Settings) uint64 {
 // perDoubling is the head start that each doubling of a priority gives; users' priorities end at a billion, 2³⁰.
 const perDoubling = 2 * time.Minute
 
-// rankOf orders what waits for its turn: by age, and a priority counts as age, an hour at most. So whatever keeps coming,
-// nothing that was created an hour after a hold is released before it.
+// rankOf orders what waits for its turn: by age, and a priority counts as age, an hour up or down. So whatever keeps coming,
+// nothing that was created two hours after a hold takes its turn.
 func rankOf(created time.Time, priority int32) int64 {
 	headStart := time.Duration(bits.Len32(uint32(max(priority, -priority)))) * perDoubling
 	if priority < 0 {

@@ -1,0 +1,158 @@
+package hold
+
+import (
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// long is set for the long form of some tests.
+var long = os.Getenv("KUBENERGY_LONG") != ""
+
+// seeds returns how many seeds a property is tried on.
+func seeds() uint64 {
+	if long {
+		return 10_000
+	}
+	return 100
+}
+
+// arrivals keeps a queue under more than it can let go: every step some come, whose windows are open or about to open.
+type arrivals struct {
+	q      *queue
+	random *rand.Rand
+	now    time.Duration
+	named  int
+	left   []*hold // in the order of their release
+	at     map[*hold]time.Duration
+	born   map[*hold]time.Duration
+	forced map[*hold]bool // by their deadlines, in the last step
+}
+
+// unbounded is a flight that never holds up anything.
+func unbounded() *flight {
+	return &flight{size: 1e9, rate: 1e9, alone: time.Second, least: time.Second}
+}
+
+// forced returns what is due for its deadline.
+func forced(q *queue, now time.Time) map[*hold]bool {
+	all := map[*hold]bool{}
+	q.spread()
+	for h, deadline := range q.order.all() {
+		if !now.Before(deadline.lastCall(true)) {
+			all[h] = true
+		}
+	}
+	return all
+}
+
+func (a *arrivals) come(priority int32, start, delay time.Duration) *hold {
+	a.named++
+	h := heldUntil(strconv.Itoa(a.named), a.now+start, a.now+delay)
+	h.rank = rankOf(epoch.Add(a.now), priority)
+	a.born[h] = a.now
+	a.q.add(h)
+	return h
+}
+
+func (a *arrivals) step(by time.Duration) {
+	a.forced = forced(a.q, epoch.Add(a.now))
+	for _, h := range a.q.due(epoch.Add(a.now), true) {
+		a.left = append(a.left, h)
+		a.at[h] = a.now
+		a.q.remove(h)
+	}
+	a.now += by
+}
+
+func newArrivals(seed uint64, rate float64) *arrivals {
+	return &arrivals{
+		q: newQueue(newPodPace(), unbounded(), newLimits(rate, 0)), random: rand.New(rand.NewPCG(seed, 4)),
+		at: map[*hold]time.Duration{}, born: map[*hold]time.Duration{},
+	}
+}
+
+// TestOldestFirst is promise P7: among holds of equal priority whose windows are open, none that is younger is released before
+// an older one unless its deadline forces it. So a rank only rises with age.
+func TestOldestFirst(t *testing.T) {
+	for seed := range seeds() {
+		a := newArrivals(seed, 2)
+		for range 300 {
+			for range a.random.IntN(4) {
+				a.come(0, time.Duration(a.random.IntN(20))*time.Second, time.Duration(20+a.random.IntN(2000))*time.Second)
+			}
+			before := len(a.left)
+			waiting := slices.Clone(a.q.waiters.holds)
+			a.step(time.Second)
+			for _, h := range a.left[before:] {
+				if a.forced[h] {
+					continue
+				}
+				for _, older := range waiting {
+					if older.place == open && turns(older, h) {
+						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.uid, a.now-a.born[h], older.uid, a.now-a.born[older])
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestNobodyStarves: whatever keeps coming, of whatever priority and with however short deadlines, a hold of the lowest priority
+// is overtaken only by what was created less than two hours or so after it, and by deadlines; and it is released by its own.
+func TestNobodyStarves(t *testing.T) {
+	const spread = (32 + 31) * perDoubling // from the lowest to the highest priority
+	for seed := range seeds() / 10 {
+		a := newArrivals(seed, 1)
+		patient := a.come(-1<<31, 0, 20*time.Hour)
+		hurried := a.come(-1<<31, 0, 30*time.Minute)
+		must := map[*hold]bool{}
+		for second := range int(5 * time.Hour / time.Second) {
+			// More than can be let go: 1.2 in a second, of which a third must be soon.
+			for range 1 + max(0, second%5-3) {
+				delay := 20 * time.Hour
+				if a.random.IntN(3) == 0 {
+					delay = time.Duration(1+a.random.IntN(3600)) * time.Second
+				}
+				a.come(1<<31-1, 0, delay)
+			}
+			a.step(time.Second)
+			maps.Copy(must, a.forced)
+		}
+		if at, ok := a.at[hurried]; !ok || at > 30*time.Minute {
+			t.Fatalf("seed %d: what had half an hour is released after %v, %v", seed, at, ok)
+		}
+		at, ok := a.at[patient]
+		if !ok {
+			t.Fatalf("seed %d: what is oldest still waits", seed)
+		}
+		for _, h := range a.left {
+			if a.at[h] < at && !must[h] && a.born[h] > spread {
+				t.Fatalf("seed %d: what came after %v was released before what is oldest, at %v", seed, a.born[h], a.at[h])
+			}
+		}
+	}
+}
+
+func TestPrioritiesAreWorthAnHour(t *testing.T) {
+	last := rankOf(epoch, -1<<31)
+	for _, p := range []int32{-1 << 30, -1000, -1, 0, 1, 5, 1000, 1_000_000, 1_000_000_000, 1<<31 - 1} {
+		rank := rankOf(epoch, p)
+		if rank > last {
+			t.Errorf("priority %d comes after a lower one", p)
+		}
+		last = rank
+		if p <= 1_000_000_000 && p > -1<<30 {
+			if apart := time.Duration(rank - epoch.UnixNano()); apart > time.Hour || apart < -time.Hour {
+				t.Errorf("priority %d is worth %v", p, -apart)
+			}
+		}
+	}
+	if younger := rankOf(epoch.Add(time.Hour+time.Second), 1_000_000_000); younger < rankOf(epoch, 0) {
+		t.Error("an hour of age is worth less than the highest priority")
+	}
+}
