@@ -65,6 +65,12 @@ func (k KeptWork) Work() Work {
 	}
 }
 
+// Unnamed returns what is the same in works that differ in their names only. It is comparable.
+func (k KeptWork) Unnamed() KeptWork {
+	k.name = ""
+	return k
+}
+
 // Namespace returns the namespace of the object.
 func (k KeptWork) Namespace() string { return k.alike.Value().namespace }
 

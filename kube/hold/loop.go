@@ -68,14 +68,15 @@ type Loop struct {
 	notes   chan note
 
 	// What follows belongs to the goroutine of Run.
-	goes    func(func(context.Context)) // starts a goroutine that Run waits for
-	leads   bool
-	warned  map[string]bool
-	untold  []unsaid
-	jobs    *queue
-	pods    *queue
-	started starts
-	swept   time.Time
+	goes     func(func(context.Context)) // starts a goroutine that Run waits for
+	leads    bool
+	opinions opinions
+	warned   map[string]bool
+	untold   []unsaid
+	jobs     *queue
+	pods     *queue
+	started  starts
+	swept    time.Time
 }
 
 // New returns a loop that holds pods at once and Jobs once it runs.

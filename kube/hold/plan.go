@@ -32,7 +32,7 @@ func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now 
 		h.letGo(why)
 		return
 	}
-	d, ok := l.decide(logger, view, now, job, settings)
+	d, ok := l.decide(logger, h, view, now, job, settings)
 	switch {
 	case ok && l.steady(q, h, view, now, job, settings, &d):
 	case ok && d.Held(now):
@@ -90,12 +90,38 @@ func idle(s *kube.Settings) string {
 }
 
 // decide asks for an opinion. ok is false if that panicked: then there is none.
-func (l *Loop) decide(logger klog.Logger, view *kube.View, now time.Time, job sched.Job, settings kube.Settings) (d sched.Decision, ok bool) {
+func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings) (d sched.Decision, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			logger.Error(nil, "Planning panicked: not held", "job", job.ID, "panic", r)
 			d, ok = sched.Decision{}, false
 		}
 	}()
-	return l.opinion(view, now, job, settings), true
+	work := h.work.Work()
+	until, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners) // a budget may be that of one object
+	key := asking{work: h.work.Unnamed(), asked: h.asked, latest: h.latest, closed: closed, until: until}
+	if l.opinions.view != view || !l.opinions.now.Equal(now) {
+		l.opinions = opinions{view: view, now: now, of: map[asking]sched.Decision{}}
+	}
+	d, ok = l.opinions.of[key]
+	if !ok {
+		d = l.opinion(view, now, job, settings)
+		l.opinions.of[key] = d
+	}
+	return d, true
+}
+
+// opinions are those of one turn: many Jobs differ in nothing but their names, and are asked about one after the other.
+type opinions struct {
+	view *kube.View
+	now  time.Time
+	of   map[asking]sched.Decision
+}
+
+// asking is all that an opinion is of.
+type asking struct {
+	work          kube.KeptWork
+	asked         uint64
+	latest, until time.Time
+	closed        bool
 }
