@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ type options struct {
 	signals, profiles string // files in place of the API server's objects
 	defaults          kube.Defaults
 	maxPods           int
+	releaseRate       float64
+	maxRamp           float64 // watts per second
 	live, record      endpoint // of the central unit
 }
 
@@ -40,6 +43,8 @@ func (o *options) addFlags(cmd *cobra.Command) {
 	fs.DurationVar(&o.defaults.MaxSignalAge, "kubenergy-max-signal-age", o.defaults.MaxSignalAge, "age beyond which a signal is not believed when holding (0: any age)")
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving, "share of the cost of starting at once that a hold must save")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods, "bare pods held at once: each costs the scheduler time at every event of the cluster")
+	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "held Jobs and pods that are let go in a second at most; deadlines do not count (0: as many as the cluster keeps up with)")
+	fs.Float64Var(&o.maxRamp, "kubenergy-max-ramp", o.maxRamp, "`watts` by which the expected power of what is let go may rise in a second, such as 500; deadlines do not count (0: any)")
 	o.record.addRecordFlags(fs)
 	o.live.addLiveFlags(fs)
 	cmd.Flags().AddFlagSet(fs)
@@ -69,6 +74,11 @@ func (o *options) validate() error {
 	}
 	if o.maxPods <= 0 {
 		errs = append(errs, fmt.Errorf("--kubenergy-max-held-pods is %d: want more than 0", o.maxPods))
+	}
+	for name, limit := range map[string]float64{"release-rate": o.releaseRate, "max-ramp": o.maxRamp} {
+		if !(limit >= 0) || math.IsInf(limit, 1) {
+			errs = append(errs, fmt.Errorf("--kubenergy-%s is %v: want 0 or more", name, limit))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube/hold"
@@ -28,10 +29,11 @@ type shared struct {
 	running sync.WaitGroup
 }
 
-// A release at a deadline waits for nothing else, least of all for the scheduler's own requests.
+// A release at a deadline waits for nothing else, least of all for the scheduler's own requests. Other releases keep to what the
+// cluster keeps up with, which is why this may be as much as a large one does.
 const (
-	holdQPS   = 200
-	holdBurst = 400
+	holdQPS   = 1000
+	holdBurst = 2000
 )
 
 // start is called once; its context ends with the scheduler.
@@ -56,7 +58,10 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	if err != nil {
 		return plugin.Deps{}, err
 	}
-	loop := hold.New(hold.Config{Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods, Record: recordHolds(recorder)})
+	loop := hold.New(hold.Config{
+		Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods,
+		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp), Record: recordHolds(recorder),
+	})
 	s.run(ctx, "knowledge", run)
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)

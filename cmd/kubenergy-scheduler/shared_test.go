@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +35,9 @@ func TestSharedStops(t *testing.T) {
 func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
 	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
 	s.options.defaults.When, s.options.defaults.MinSaving = "best", 2
+	s.options.releaseRate, s.options.maxRamp = math.NaN(), -500
 	_, err := s.start(t.Context(), &rest.Config{})
-	for _, want := range []string{`--kubenergy-hold-rule is "best"`, "--kubenergy-min-saving is 2"} {
+	for _, want := range []string{`--kubenergy-hold-rule is "best"`, "--kubenergy-min-saving is 2", "--kubenergy-release-rate is NaN", "--kubenergy-max-ramp is -500"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
