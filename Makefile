@@ -5,7 +5,7 @@ SHELL       := /bin/bash
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
-        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller agent-long central-long compare-gaia e2e-real fuzz fuzz-short
+        test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold agent-long central-long compare-gaia e2e-real fuzz fuzz-short
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
 JOBS    ?= 2
@@ -116,6 +116,9 @@ bench-agent: ## Measure the agent on real control groups: 250 and 1,000 busy con
 bench-controller: ## Measure the controller at 5,000 nodes with 100 containers each for ten minutes, on SQLite and on PostgreSQL.
 	go test ./ledger/postgres -run RowsPerSecond -v -count=1 -timeout $(TIMEOUT)
 	KUBENERGY_BENCH=1 go test ./test/scale/... -run Controller -v -count=1 -timeout 60m
+
+bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: the better part of an hour. BENCH=short takes two minutes.
+	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold$$' -v -count=1 -timeout 120m
 
 central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
 	KUBENERGY_LONG=1 go test ./ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m

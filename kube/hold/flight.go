@@ -5,87 +5,156 @@ import (
 	"time"
 )
 
-// flight bounds how much is on its way at once: released and not yet seen to start. It is a congestion window. Too small a
-// one leaves the cluster idle; what is on its way beyond what keeps it busy only waits in its queues, before work that was
-// never held.
+// flight decides how much is let go, by how long what was let go takes until it starts. It is a congestion control: too little
+// leaves the cluster idle, and too much waits in its queues, and slows down work that was never held.
 //
-// The window is what the cluster starts within a span of twice the time that a start takes when little else is on its way.
-// While the cluster is not busy, as many start in that time as were let go, so that each round trip doubles the window; once
-// it is, the rate of starts is what it can do, and the window stays: it is busy, and a start takes twice as long as alone.
+// It begins with a window, so many on their way at once, that grows by one with each start and so doubles each time all have
+// started. When a start takes twice as long as on its own, the cluster is busy, and from then on releases follow each other at a
+// rate, somewhat less than that at which starts came. The rate rises while starts take hardly longer than alone, the faster the
+// longer that has been so, and falls when they take much longer. A cluster that shares its time among all that it does, so that a
+// load of ρ of what it can do makes everything 1/(1−ρ) times as long, is then left a third of its time for others. A window
+// remains as well: a cluster that becomes slower is sent no more than that.
 //
 // flight reads no clock.
 type flight struct {
-	size  float64       // of the window: it grows by one with each start, whatever rate and span suggest
-	rate  float64       // starts per second, as last measured
-	alone time.Duration // from release to start, with little else on its way
-	least time.Duration // span below which nothing is gained, for want of resolution
+	cruising bool
+	size     float64   // of the window, before it cruises
+	rate     float64   // releases per second, when it does
+	step     float64   // by which the rate rises
+	slot     time.Time // when the next may go
 
-	out     int       // on their way
-	started int64     // so far
-	heard   time.Time // of a start, or that one was given up
-	newest  time.Time // release of those that have started
-	lonely  int       // starts from which alone was learned
-	sampled time.Time // the last of them
+	alone   time.Duration // from release to start, with nothing else on its way
+	lonely  int           // starts from which that was learned
+	sampled time.Time     // the last of them
+	least   time.Duration // shorter times are not told apart
+
+	out    int       // on their way
+	heard  time.Time // of a start, or that one was given up
+	newest time.Time // release of those that have started
+
+	// Of this round.
+	began   time.Time
+	started int           // in it
+	told    int           // of these were released in it, and so tell of its rate
+	took    time.Duration // those
+	left    int
+	timely  int // of these went as soon as the rate let them
 }
 
 const (
 	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start.
 	leastWindow = 4
+	spans       = 4 // times that a start takes alone are on their way at most when it cruises
+	mostSpan    = 30 * time.Second
+
+	light = 1.5 // times as long as alone take starts where there is room for more
+	full  = 2.5 // and where there is too much
+
+	// A round has so many starts that were released in it, and lasts as long as a start takes alone; twice as long and so long
+	// at least when it cruises.
+	roundStarts = 3
+	roundTime   = time.Second / 2
+
+	leastStep = 0.02
+	mostStep  = 0.1
+	cutBack   = 0.85 // of the rate of starts is the rate of releases where there is too much
+
 	// Where nothing has started for so long, or for four spans, what is on its way may never start.
 	leastPatience = 4 * time.Second
-	mostSpan      = 30 * time.Second // more is not the time of a start
-	learnAlone    = 8                // starts on their own by which that time follows
-	soundings     = 10 * time.Second // between two of them where the window is as small as can be
+	restart       = 30 * time.Second // without releases, after which the cluster may have become another
+	catchUp       = time.Second / 10 // for which releases that were missed are made up for
+
+	// The time that a start takes alone is measured again so often, or after so many times as long as it is: a sounding. That
+	// takes the time for what is on its way to start, a few hundredths of the time in all. It is hurried where starts have come
+	// to take so much longer that the rate is as low as can be.
+	soundings        = 10 * time.Second
+	rarely           = 40
+	hurriedSoundings = 2 * time.Second
+	learnAlone       = 4 // starts by which the time follows
 )
 
-// newJobFlight starts from a controller-manager at its default limits, see newJobPace. The span is at least half a second: the
-// queues that Jobs wait in are kube-controller-manager's, in which nothing else stands behind them.
+// newJobFlight starts from a controller-manager at its default limits, see newJobPace.
 func newJobFlight() *flight {
-	return &flight{rate: 8, alone: 300 * time.Millisecond, least: 500 * time.Millisecond}
+	return &flight{rate: minRate, alone: 200 * time.Millisecond, least: 20 * time.Millisecond}
 }
 
-// newPodFlight starts from a scheduler on a small machine. Pods wait in the scheduler's own queue, before others that come
-// later, so their span is short.
+// newPodFlight starts from a scheduler on a small machine.
 func newPodFlight() *flight {
-	return &flight{rate: 100, alone: 30 * time.Millisecond, least: 50 * time.Millisecond}
+	return &flight{rate: minRate, alone: 20 * time.Millisecond, least: 10 * time.Millisecond}
 }
 
 // departure is what is noted of a release for when it starts.
 type departure struct {
-	at      time.Time
-	started int64 // had started by then
-	ahead   int   // were on their way
-	full    bool  // and no more could be
-	lost    bool  // it is no longer waited for
+	at    time.Time
+	ahead int  // were on their way
+	lost  bool // it is no longer waited for
 }
 
-// span is the time within which as many start as are on their way.
-func (f *flight) span() time.Duration { return min(max(f.least, 2*f.alone), mostSpan) }
+func (f *flight) span() time.Duration { return min(spans*max(f.alone, f.least), mostSpan) }
 
 // window is how many may be on their way.
-func (f *flight) window() int { return max(leastWindow, int(math.Ceil(f.size))) }
-
-// resize follows what was learned.
-func (f *flight) resize(growth float64) {
-	f.size = min(max(f.size, leastWindow)+growth, f.rate*f.span().Seconds())
+func (f *flight) window() int {
+	size := f.size
+	if f.cruising {
+		size = f.rate * f.span().Seconds()
+	}
+	return max(leastWindow, int(math.Ceil(size)))
 }
 
-// room reports whether another may be let go beside some that just were.
-//
-// Where a start has come to take longer even alone, the window shrinks to the least, since fewer start in the span than were
-// let go. Then one is let go on its own now and then, which tells.
+// room reports whether another may be let go beside some that just were. While a sounding is due there is none until all have
+// started, and then for one.
 func (f *flight) room(now time.Time, more int) bool {
-	if f.out+more > 0 && f.window() == leastWindow && now.Sub(f.sampled) > soundings {
+	if f.cruising && f.turn(now).Add(time.Duration(more)*f.gap()).After(now) {
 		return false
 	}
-	return f.out+more < f.window()
+	return f.out+more == 0 || !f.sounds(now) && f.out+more < f.window()
+}
+
+// next returns when there is room; the zero time if starts must come first.
+func (f *flight) next(now time.Time) time.Time {
+	switch {
+	case f.out > 0 && (f.sounds(now) || f.out >= f.window()):
+		return time.Time{}
+	case f.cruising && f.slot.After(now):
+		return f.slot
+	}
+	return now
+}
+
+func (f *flight) sounds(now time.Time) bool {
+	due := max(soundings, rarely*f.alone)
+	if f.cruising && f.window() == leastWindow {
+		due = hurriedSoundings
+	}
+	return now.Sub(f.sampled) > due
+}
+
+func (f *flight) gap() time.Duration { return time.Duration(float64(time.Second) / f.rate) }
+
+// turn returns when the next may go: what was missed before that is made up for in part only.
+func (f *flight) turn(now time.Time) time.Time {
+	if earliest := now.Add(-catchUp); f.slot.Before(earliest) {
+		return earliest
+	}
+	return f.slot
 }
 
 func (f *flight) leave(now time.Time) departure {
 	if f.out == 0 {
+		if now.Sub(f.heard) > restart {
+			f.cruising, f.size, f.sampled = false, leastWindow, now
+		}
 		f.heard = now
+		f.round(now)
 	}
-	d := departure{at: now, started: f.started, ahead: f.out, full: f.out+1 >= f.window()}
+	d := departure{at: now, ahead: f.out}
+	f.left++
+	if f.slot.After(now.Add(-catchUp)) {
+		f.timely++
+	}
+	if f.cruising {
+		f.slot = f.turn(now).Add(f.gap())
+	}
 	f.out++
 	return d
 }
@@ -93,31 +162,52 @@ func (f *flight) leave(now time.Time) departure {
 // arrive learns from a start.
 func (f *flight) arrive(at time.Time, d departure) {
 	f.recall(d)
-	f.started++
 	f.heard = at
 	if d.at.After(f.newest) {
 		f.newest = d.at
 	}
-	latency := at.Sub(d.at)
-	if latency <= 0 {
-		return
-	}
+	latency := max(at.Sub(d.at), 0)
 	if d.ahead == 0 {
 		f.lonely = min(f.lonely+1, learnAlone)
 		f.alone += (min(latency, mostSpan) - f.alone) / time.Duration(f.lonely)
 		f.sampled = at
 	}
-	// As many as started between its release and its own start took as long as it did. Where more could have been let go,
-	// that is no measure of what the cluster can do, unless it is more than was known.
-	measured := float64(f.started-d.started) / latency.Seconds()
-	weight := min(max(2/float64(f.window()+1), 0.002), 0.25) // all that are on their way together count most
-	switch {
-	case measured > f.rate:
-		f.rate += 2 * weight * (measured - f.rate)
-	case d.full:
-		f.rate += weight * (measured - f.rate)
+	f.size = max(f.size, leastWindow) + 1
+	f.started++
+	if !d.at.Before(f.began) {
+		f.told++
+		f.took += latency
 	}
-	f.resize(1)
+	least := f.alone
+	if f.cruising {
+		least = max(2*f.alone, roundTime)
+	}
+	if length := at.Sub(f.began); f.told >= roundStarts && length >= least {
+		f.steer(float64(f.started)/length.Seconds(), f.took/time.Duration(f.told))
+		f.round(at)
+	}
+}
+
+func (f *flight) round(now time.Time) {
+	f.began, f.started, f.told, f.took, f.left, f.timely = now, 0, 0, 0, 0, 0
+}
+
+// steer follows a round: so many starts came in a second, and those that were released in it took so long.
+func (f *flight) steer(perSecond float64, latency time.Duration) {
+	load := float64(latency) / float64(max(f.alone, f.least))
+	switch {
+	case !f.cruising && load > 2:
+		f.cruising, f.rate, f.step = true, cutBack*perSecond, leastStep
+	case !f.cruising:
+	case load > full:
+		f.rate, f.step = cutBack*min(f.rate, perSecond), leastStep
+	case load > light:
+		f.step = leastStep
+	case 2*f.timely >= f.left: // else there was little to let go
+		f.rate *= 1 + f.step
+		f.step = min(2*f.step, mostStep)
+	}
+	f.rate = max(f.rate, minRate)
 }
 
 // recall takes back what is not on its way any longer.
@@ -133,7 +223,7 @@ func (f *flight) patience() time.Duration { return max(leastPatience, 4*f.span()
 // nothing has for long.
 func (f *flight) overdue(now time.Time, d departure) bool {
 	patience := f.patience()
-	return f.newest.Sub(d.at) > 2*f.span() || now.Sub(d.at) > patience && now.Sub(f.heard) > patience
+	return f.newest.Sub(d.at) > max(2*f.span(), time.Second) || now.Sub(d.at) > patience && now.Sub(f.heard) > patience
 }
 
 // giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was thought.
@@ -141,8 +231,7 @@ func (f *flight) giveUp(now time.Time, some int) {
 	f.out -= some
 	f.sampled = now
 	if now.Sub(f.heard) > f.patience() {
-		f.rate = max(f.rate/2, minRate)
+		f.cruising, f.rate, f.step = true, max(f.rate/2, minRate), leastStep
 		f.heard = now
 	}
-	f.resize(0)
 }

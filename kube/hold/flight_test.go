@@ -95,10 +95,10 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 			median := waited[len(waited)/2]
 			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last, last.Seconds()/alone.Seconds(), median, q.flight.window())
 			one := c.latency + time.Duration(float64(time.Second)/c.rate)
-			if slack := 2*time.Second + 7*c.latency; first > one+minPause || last > alone*11/10+slack {
-				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*11/10+slack)
+			if slack := 2*time.Second + 12*c.latency; first > one+minPause || last > alone*5/4+slack {
+				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*5/4+slack)
 			}
-			if most := max(1100*time.Millisecond, 3*c.latency, time.Duration(2*leastWindow/c.rate*float64(time.Second))); median > most {
+			if most := max(500*time.Millisecond, 6*c.latency, time.Duration(3*leastWindow/c.rate*float64(time.Second))); median > most {
 				t.Errorf("in the cluster each waits %v: want at most %v", median, most)
 			}
 		})
@@ -125,8 +125,8 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 		}
 	}
 	t.Logf("the last starts after %v: %.2f of all at once; while slow, a start takes at most %v", last, last.Seconds()/ideal.Seconds(), most)
-	if last > ideal*115/100 {
-		t.Errorf("the last starts after %v: want %v", last, ideal*115/100)
+	if last > ideal*5/4 {
+		t.Errorf("the last starts after %v: want %v", last, ideal*5/4)
 	}
 	if most > 2*time.Second {
 		t.Errorf("while it is slow, a start takes %v", most)
@@ -154,7 +154,7 @@ func TestReleaseNoticesALongerWay(t *testing.T) {
 		}
 		return starts
 	}
-	if got := float64(at(100*time.Second, 130*time.Second)) / 30; got < 0.9*rate {
+	if got := float64(at(100*time.Second, 130*time.Second)) / 30; got < 0.8*rate {
 		t.Errorf("a minute and a half later %.0f start in a second: want %v", got, rate)
 	}
 }
@@ -181,8 +181,8 @@ func TestNothingStarts(t *testing.T) {
 			released++
 		}
 	}
-	if released < 400 || released > 700 {
-		t.Errorf("in ten minutes %d are released: want about one in a second", released)
+	if released < 200 || released > 700 {
+		t.Errorf("in ten minutes %d are released: want about one every two seconds", released)
 	}
 	if out := q.flight.out; out < 0 || out > leastWindow {
 		t.Errorf("%d are waited for", out)
@@ -220,5 +220,93 @@ func TestSomeNeverStart(t *testing.T) {
 	}
 	if ideal := time.Duration(0.9 * n / rate * float64(time.Second)); now > 2*ideal {
 		t.Errorf("all are released after %v: those that start need %v", now, ideal)
+	}
+}
+
+// machine is a cluster that shares its processors among all that it does at once, as a control plane on one machine: a start
+// is so much work, and some waiting besides.
+type machine struct {
+	processors float64
+	work, wait time.Duration
+	running    []*task
+	busy       float64 // processor seconds
+	crowd      []int   // how many shared the processors, every millisecond
+}
+
+type task struct {
+	uid  types.UID
+	left time.Duration // of its work
+	end  time.Duration // of its waiting; 0: it works
+}
+
+// pass lets some time pass and returns what starts in it.
+func (m *machine) pass(now, by time.Duration) (done []types.UID) {
+	working := 0
+	for _, t := range m.running {
+		if t.left > 0 {
+			working++
+		}
+	}
+	m.crowd = append(m.crowd, working)
+	share := time.Duration(float64(by) * min(1, m.processors/float64(max(working, 1))))
+	var still []*task
+	for _, t := range m.running {
+		switch {
+		case t.left > 0:
+			used := min(share, t.left)
+			m.busy += used.Seconds()
+			if t.left -= used; t.left == 0 {
+				t.end = now + by + m.wait
+			}
+			still = append(still, t)
+		case now < t.end:
+			still = append(still, t)
+		default:
+			done = append(done, t.uid)
+		}
+	}
+	m.running = still
+	return done
+}
+
+// TestOthersKeepTheirShare: a machine that could start a hundred in a second is not kept busy by releases alone. Let go at once
+// they would be 3,000 that share its processors with whatever else comes.
+func TestOthersKeepTheirShare(t *testing.T) {
+	const n, perSecond = 3000, 100
+	m := &machine{processors: 2, work: 20 * time.Millisecond, wait: 30 * time.Millisecond}
+	q := jobQueue()
+	for i := range n {
+		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
+		h.opened, h.rank = true, int64(i)
+		q.add(h)
+	}
+	loop := New(Config{})
+	loop.jobs = q
+	now := time.Duration(0)
+	for ; q.len() > 0 || len(m.running) > 0; now += time.Millisecond {
+		for _, uid := range m.pass(now, time.Millisecond) {
+			loop.begun(uid, epoch.Add(now))
+		}
+		if now%minPause == 0 {
+			loop.expire(epoch.Add(now))
+			for _, h := range q.due(epoch.Add(now), true) {
+				loop.expect(kindJob, h, epoch.Add(now), false)
+				q.remove(h)
+				m.running = append(m.running, &task{uid: h.uid, left: m.work})
+			}
+		}
+		if now > 10*time.Minute {
+			t.Fatalf("%d are left", q.len())
+		}
+	}
+	slices.Sort(m.crowd)
+	load, median, p99 := m.busy/(now.Seconds()*m.processors), m.crowd[len(m.crowd)/2], m.crowd[len(m.crowd)*99/100]
+	ideal := time.Duration(n) * time.Second / perSecond
+	t.Logf("all start within %v, %.2f of all at once; the machine works %.2f of the time, for %d at once, p99 %d", now, now.Seconds()/ideal.Seconds(), load, median, p99)
+	if now > ideal*14/10 {
+		t.Errorf("the last starts after %v: want %v", now, ideal*14/10)
+	}
+	if median > 3 || p99 > 60 {
+		t.Errorf("half of the time more than %d share it, and a hundredth more than %d", median, p99)
 	}
 }

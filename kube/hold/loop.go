@@ -257,6 +257,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	l.sweep(now)
 	l.jobs.measure(kindJob)
 	l.pods.measure(kindPod)
+	notesWaiting.Set(float64(len(l.notes) + len(l.untold)))
 	if more {
 		return minPause
 	}

@@ -42,9 +42,15 @@ var (
 		Name: "kubenergy_release_window", Help: "How many releases may be in flight before the next waits; deadlines do not.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
+	notesWaiting = metrics.NewGauge(&metrics.GaugeOpts{
+		Name: "kubenergy_hold_notes_waiting", Help: "Number of annotations, conditions and events on held work that are yet to be written.",
+		StabilityLevel: metrics.ALPHA,
+	})
 
 	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(heldFor, heldNow, startLateness, releases, inFlight, flightWindow) })
+	registerMetrics = sync.OnceFunc(func() {
+		legacyregistry.MustRegister(heldFor, heldNow, startLateness, releases, inFlight, flightWindow, notesWaiting)
+	})
 )
 
 // measure publishes how much a queue holds.

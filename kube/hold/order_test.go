@@ -35,7 +35,7 @@ type arrivals struct {
 
 // unbounded is a flight that never holds up anything.
 func unbounded() *flight {
-	return &flight{size: 1e9, rate: 1e9, alone: time.Second, least: time.Second}
+	return &flight{size: 1e9, rate: 1, alone: time.Second, sampled: epoch.Add(1000 * time.Hour), heard: epoch.Add(1000 * time.Hour)}
 }
 
 // forced returns what is due for its deadline.

@@ -287,8 +287,10 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 	if q.idlers.first() != nil && q.attempts < mostAttempts {
 		sooner(now)
 	}
-	if h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(now, 0) {
-		sooner(q.limits.when(now, q.draw(h)))
+	if h := q.waiters.first(); h != nil && q.attempts < mostAttempts {
+		if room := q.flight.next(now); !room.IsZero() {
+			sooner(later(room, q.limits.when(now, q.draw(h))))
+		}
 	}
 	return at
 }

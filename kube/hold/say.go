@@ -30,7 +30,7 @@ const (
 const (
 	maxNotes       = 4096
 	noteWriters    = 4
-	notesPerSecond = 50
+	notesPerSecond = 200
 	reticence      = maxNotes / 4 // with more on the way, the annotation alone says that something is held, and no event
 	reporter       = "kubenergy-scheduler"
 )

@@ -1,0 +1,366 @@
+package scale
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/report"
+)
+
+// holdSize is how much is held and let go. Less is for trying out.
+type holdSize struct {
+	Nodes    int `json:"nodes"`
+	Jobs     int `json:"heldJobs"`
+	Pods     int `json:"heldPods"`
+	Released int `json:"releasedJobs"`
+	Burst    int `json:"podsOfABurst"`
+	Bursts   int `json:"bursts"` // before holds, and again beside them
+	Phases   int `json:"phases"` // in turns, each of both kinds
+	Quiet    int `json:"quietSeconds"`
+}
+
+func holdSizes(t *testing.T) holdSize {
+	t.Helper()
+	s := holdSize{Nodes: 1000, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 4, Phases: 2, Quiet: 60}
+	switch os.Getenv("KUBENERGY_BENCH") {
+	case "":
+		t.Skip("measures for the better part of an hour: make bench-hold")
+	case "short":
+		s = holdSize{Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10}
+	}
+	for name, v := range map[string]*int{"NODES": &s.Nodes, "JOBS": &s.Jobs, "PODS": &s.Pods, "RELEASED": &s.Released, "BURST": &s.Burst, "PHASES": &s.Phases, "QUIET": &s.Quiet} {
+		if text := os.Getenv("KUBENERGY_BENCH_" + name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*v = n
+		}
+	}
+	return s
+}
+
+// holdResult is all that was measured.
+type holdResult struct {
+	Size holdSize `json:"size"`
+	Jobs *besides `json:"heldJobs,omitempty"`
+	Pods *besides `json:"heldPods,omitempty"`
+	Runs []*run   `json:"releases,omitempty"`
+
+	Release *releaseSummary `json:"release,omitempty"`
+}
+
+// besides is what holds cost work that is not held.
+type besides struct {
+	Free, Beside     []float64    `json:"-"`
+	PodsPerSecond    []pair       `json:"podsPerSecond"`
+	Ratio            report.Ratio `json:"throughputBesideOverNone"`
+	CreatedPerSecond []float64    `json:"createdPerSecond"`
+	HeapNone         []float64    `json:"heapBytesWithNone,omitempty"`
+	HeapHeld         []float64    `json:"heapBytesWithHolds,omitempty"`
+	Attempts         float64      `json:"attemptsBeyondThePods"` // of the scheduler, while there were holds
+}
+
+type pair struct {
+	None   float64 `json:"none"`
+	Beside float64 `json:"beside"`
+}
+
+// run is what came of so many Jobs, that were held and let go together or never held.
+type run struct {
+	Held             bool    `json:"held"`
+	First            float64 `json:"firstBindSeconds"` // after the window opened, or the first was created
+	Seconds          float64 `json:"seconds"`          // until the last was bound, from the first release or creation
+	QuietP50         float64 `json:"quietP50Seconds"`  // of pods that were never held, from creation until they were bound
+	QuietP99         float64 `json:"quietP99Seconds"`
+	BusyP50          float64 `json:"busyP50Seconds"`
+	BusyP99          float64 `json:"busyP99Seconds"`
+	CreatedPerSecond float64 `json:"createdPerSecond"`
+}
+
+type releaseSummary struct {
+	FirstBind float64      `json:"firstBindSeconds"` // the latest of all runs
+	LastBind  report.Ratio `json:"lastBindOverNeverHeld"`
+	P99       report.Ratio `json:"p99OverQuiet"`
+}
+
+// TestHold measures what 100,000 held Jobs and 2,000 held pods cost everybody else, and how fast 10,000 held Jobs are let go.
+func TestHold(t *testing.T) {
+	s := holdSizes(t)
+	began := time.Now()
+	c := newHoldCluster(t, s.Nodes)
+	result := &holdResult{Size: s}
+	defer func() {
+		t.Logf("all of it took %v", time.Since(began).Round(time.Second))
+		keepHold(t, result)
+	}()
+	t.Run("pods", func(t *testing.T) { result.Pods = c.besidePods(t, s) })
+	t.Run("release", func(t *testing.T) { c.releases(t, s, result) })
+	t.Run("jobs", func(t *testing.T) { result.Jobs = c.besideJobs(t, s) })
+}
+
+func keepHold(t *testing.T, result *holdResult) {
+	t.Helper()
+	text, err := json.MarshalIndent(result, "", "  ")
+	dir := filepath.Join("..", "..", "out", "performance")
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	path := filepath.Join(dir, "hold.json")
+	if err == nil {
+		err = os.WriteFile(path, append(text, '\n'), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("wrote %s", path)
+}
+
+// burst returns how many pods that are not held are bound in a second, when so many come at once.
+func (c *holdCluster) burst(t *testing.T, n int) (perSecond float64) {
+	t.Helper()
+	set := c.newSet("burst")
+	began := time.Now()
+	c.pods(t, set, n, nil)
+	_, last := c.bound(t, set, n, 10*time.Minute)
+	c.remove(t, set)
+	return float64(n) / last.Sub(began).Seconds()
+}
+
+// say tells a comparison and judges it.
+func (b *besides) say(t *testing.T, what string) {
+	t.Helper()
+	var ratios []float64
+	for i := range min(len(b.Free), len(b.Beside)) {
+		b.PodsPerSecond = append(b.PodsPerSecond, pair{b.Free[i], b.Beside[i]})
+		ratios = append(ratios, b.Beside[i]/b.Free[i])
+	}
+	b.Ratio = report.MedianOf(ratios, 1)
+	t.Logf("%s: unheld pods bound in a second, beside them over without: %v", what, b.Ratio)
+	if b.Ratio.High < 0.95 {
+		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
+	}
+}
+
+// besidePods compares bursts in turns: without holds, and beside held pods.
+func (c *holdCluster) besidePods(t *testing.T, s holdSize) *besides {
+	b := &besides{}
+	c.burst(t, s.Burst) // at first everything is slower
+	for range s.Phases * s.Bursts {
+		b.Free = append(b.Free, c.burst(t, s.Burst))
+		set := c.newSet("heldpods")
+		began := time.Now()
+		c.pods(t, set, s.Pods, waiting(12*time.Hour))
+		b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Pods)/time.Since(began).Seconds())
+		c.awaitHeld(t, "pod", s.Pods)
+		c.awaitTold(t)
+		attempts := c.metric(t, "scheduler_schedule_attempts_total")
+		b.Beside = append(b.Beside, c.burst(t, s.Burst))
+		b.Attempts += c.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(s.Burst)
+		if n, _, _ := c.seen.span(set); n > 0 {
+			t.Errorf("%d of the held pods are bound", n)
+		}
+		c.remove(t, set)
+		c.awaitHeld(t, "pod", 0)
+	}
+	b.say(t, fmt.Sprintf("%d held pods", s.Pods))
+	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
+		t.Errorf("held pods cost %.0f attempts to schedule them", b.Attempts)
+	}
+	return b
+}
+
+func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
+	t.Helper()
+	eventually(t, 20*time.Minute, fmt.Sprintf("%d are held", n), func() bool {
+		return c.metric(t, `kubenergy_held{kind="`+kind+`"}`) == float64(n)
+	})
+}
+
+// awaitTold waits until the owners of all that is held have been told.
+func (c *holdCluster) awaitTold(t *testing.T) {
+	t.Helper()
+	eventually(t, 60*time.Minute, "owners are told", func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
+}
+
+// besideJobs compares phases in turns: without holds, and beside held Jobs, which take some minutes to come and to go. They say
+// of themselves what an earlier process would have written on them, so that there is nothing left to write.
+func (c *holdCluster) besideJobs(t *testing.T, s holdSize) *besides {
+	b := &besides{}
+	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
+	c.cleanFrom(t, clean)
+	told := waiting(12 * time.Hour)
+	told[kube.AnnotationHeldUntil] = clean.UTC().Format(time.RFC3339)
+	told[kube.AnnotationHeldReason] = "held until then"
+	told[kube.AnnotationLatestStart] = time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
+	for range s.Phases {
+		for range s.Bursts {
+			b.Free = append(b.Free, c.burst(t, s.Burst))
+		}
+		b.HeapNone = append(b.HeapNone, c.heap(t))
+		set := c.newSet("held")
+		began := time.Now()
+		c.jobs(t, set, s.Jobs, told)
+		b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Jobs)/time.Since(began).Seconds())
+		c.awaitHeld(t, "job", s.Jobs)
+		c.awaitTold(t)
+		attempts := c.metric(t, "scheduler_schedule_attempts_total")
+		for range s.Bursts {
+			b.Beside = append(b.Beside, c.burst(t, s.Burst))
+		}
+		b.Attempts += c.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(s.Bursts*s.Burst)
+		b.HeapHeld = append(b.HeapHeld, c.heap(t))
+		t.Logf("%d Jobs came in %v, %.0f in a second; heap %.0f MB, with none %.0f MB", s.Jobs, time.Since(began).Round(time.Second),
+			b.CreatedPerSecond[len(b.CreatedPerSecond)-1], b.HeapHeld[len(b.HeapHeld)-1]/1e6, b.HeapNone[len(b.HeapNone)-1]/1e6)
+		if n, _, _ := c.seen.span(set); n > 0 {
+			t.Errorf("%d of the held Jobs run", n)
+		}
+		began = time.Now()
+		c.remove(t, set)
+		t.Logf("they are gone after %v", time.Since(began).Round(time.Second))
+		c.awaitHeld(t, "job", 0)
+	}
+	b.say(t, fmt.Sprintf("%d held Jobs", s.Jobs))
+	if grown := slices.Max(b.HeapHeld) - slices.Min(b.HeapNone); grown > 100e6 {
+		t.Errorf("the heap grows by %.0f MB: want at most 100 MB", grown/1e6)
+	}
+	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
+		t.Errorf("held Jobs cost %.0f attempts to schedule them", b.Attempts)
+	}
+	return b
+}
+
+// releases compares in turns: so many Jobs that were never held, and as many that are all let go when one window opens.
+func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
+	var last, p99 []float64
+	first := 0.0
+	for range s.Phases {
+		never := c.neverHeld(t, s)
+		held := c.released(t, s, time.Duration(float64(s.Released)/never.CreatedPerSecond*float64(time.Second)))
+		result.Runs = append(result.Runs, never, held)
+		last = append(last, held.Seconds/never.Seconds)
+		p99 = append(p99, held.BusyP99/held.QuietP99)
+		first = max(first, held.First)
+	}
+	result.Release = &releaseSummary{FirstBind: first, LastBind: report.MedianOf(last, 1), P99: report.MedianOf(p99, 1)}
+	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of unheld pods over quiet: %v",
+		s.Released, first, result.Release.LastBind, result.Release.P99)
+	if first > 2 || result.Release.LastBind.Median > 1.5 || result.Release.P99.Median > 2 {
+		t.Error("want the first after 2 s, the last at 1.5 and the p99 at 2")
+	}
+}
+
+// neverHeld creates Jobs all at once that may not wait.
+func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
+	r := &run{}
+	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
+	latency := c.trickle(t, time.Hour)
+	set := c.newSet("never")
+	began := time.Now()
+	c.jobs(t, set, s.Released, nil)
+	r.CreatedPerSecond = float64(s.Released) / time.Since(began).Seconds()
+	first, last := c.bound(t, set, s.Released, 30*time.Minute)
+	r.BusyP50, r.BusyP99 = latency(&last)
+	r.First, r.Seconds = first.Sub(began).Seconds(), last.Sub(began).Seconds()
+	c.tell(t, "never held", r)
+	c.remove(t, set)
+	return r
+}
+
+// released creates Jobs that wait for one instant, as soon after they are all there and quiet was measured as can be said
+// beforehand, given how long creating them takes.
+func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration) *run {
+	r := &run{Held: true}
+	const notesPerSecond = 150 // a little less than the loop writes
+	opens := time.Now().Add(2*creating + time.Duration(s.Released)*time.Second/notesPerSecond + time.Duration(s.Quiet)*time.Second + 20*time.Second).Truncate(time.Second)
+	c.cleanFrom(t, opens)
+	time.Sleep(5 * time.Second) // the scheduler reads it
+	set := c.newSet("released")
+	began := time.Now()
+	c.jobs(t, set, s.Released, waiting(3*time.Hour))
+	r.CreatedPerSecond = float64(s.Released) / time.Since(began).Seconds()
+	c.awaitHeld(t, "job", s.Released)
+	c.awaitTold(t)
+	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
+	if time.Until(opens) < 3*time.Second {
+		t.Fatalf("the window opens before all is ready: creating %d Jobs took %v", s.Released, time.Since(began))
+	}
+	time.Sleep(time.Until(opens.Add(-3 * time.Second))) // a release is early by what a start takes
+	latency := c.trickle(t, time.Hour)
+	first, last := c.bound(t, set, s.Released, 30*time.Minute)
+	r.BusyP50, r.BusyP99 = latency(&last)
+	r.First, r.Seconds = first.Sub(opens).Seconds(), last.Sub(earliest(first, opens)).Seconds()
+	c.tell(t, "held", r)
+	c.remove(t, set)
+	return r
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (c *holdCluster) tell(t *testing.T, what string, r *run) {
+	t.Helper()
+	t.Logf("%s: created %.0f/s, first bound after %.2f s, all after %.1f s; unheld pods: quiet p50 %.0f ms, p99 %.0f ms, meanwhile p50 %.0f ms, p99 %.0f ms",
+		what, r.CreatedPerSecond, r.First, r.Seconds, 1000*r.QuietP50, 1000*r.QuietP99, 1000*r.BusyP50, 1000*r.BusyP99)
+}
+
+// trickle creates five unheld pods in a second, for some time at most, and returns what ends that and tells how long they took from
+// creation until they were bound: all of them, or those that were created until an instant.
+func (c *holdCluster) trickle(t *testing.T, most time.Duration) func(until *time.Time) (p50, p99 float64) {
+	t.Helper()
+	set := c.newSet("trickle")
+	created := map[string]time.Time{}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(most); time.Now().Before(end); {
+			name := fmt.Sprintf("%s-%06d", set, len(created))
+			created[name] = time.Now()
+			if err := c.pod(t.Context(), set, name, nil); err != nil {
+				done <- err
+				return
+			}
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-tick.C:
+			}
+		}
+		done <- nil
+	}()
+	return func(until *time.Time) (p50, p99 float64) {
+		if until != nil {
+			close(stop)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		c.bound(t, set, len(created), 5*time.Minute)
+		c.seen.mu.Lock()
+		bound := maps.Clone(c.seen.of(set).Bound)
+		c.seen.mu.Unlock()
+		var took []float64
+		for name, at := range created {
+			if until == nil || at.Before(*until) {
+				took = append(took, bound[name].Sub(at).Seconds())
+			}
+		}
+		slices.Sort(took)
+		c.remove(t, set)
+		return took[len(took)/2], took[len(took)*99/100]
+	}
+}

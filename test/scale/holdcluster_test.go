@@ -1,0 +1,357 @@
+package scale
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/lab"
+)
+
+// holdCluster is a control plane with simulated nodes, its controller manager's client limits raised, and kubenergy-scheduler in
+// a process of its own.
+type holdCluster struct {
+	lab     *lab.Cluster
+	client  kubernetes.Interface
+	dir     string
+	signals string // file
+	metrics string // URL of the scheduler's
+	web     *http.Client
+	seen    *tallies
+	sets    int // made so far
+}
+
+func newHoldCluster(t *testing.T, nodes int) *holdCluster {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hold") // the path of etcd's socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	c := &holdCluster{dir: dir, signals: filepath.Join(dir, "signals.json")}
+	binary := filepath.Join(dir, "kubenergy-scheduler")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary, "../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
+		t.Fatalf("building: %v\n%s", err, out)
+	}
+	c.lab, err = lab.Start(t.Context(), lab.Options{
+		Dir:                   filepath.Join(dir, "c"),
+		APIServerArgs:         []string{"--enable-priority-and-fairness=false", "--delete-collection-workers=16"},
+		ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=1000"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.lab.Stop() })
+	if c.client, err = kubernetes.NewForConfig(c.lab.Config()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.lab.AddNodes(t.Context(), lab.Nodes("node", nodes, lab.Capacity(64, 256), nil)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.lab.AdmitHolds(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.watch(t)
+	c.cleanFrom(t, time.Now().Add(6*time.Hour))
+	c.startScheduler(t, binary)
+	return c
+}
+
+// startScheduler runs the shipped configuration as the administrator, and waits until its hold loop leads.
+func (c *holdCluster) startScheduler(t *testing.T, binary string) {
+	t.Helper()
+	raw, err := os.ReadFile("../../deploy/scheduler/config.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config map[string]any
+	if err := yaml.Unmarshal(raw, &config); err != nil {
+		t.Fatal(err)
+	}
+	config["clientConnection"].(map[string]any)["kubeconfig"] = c.lab.Kubeconfig()
+	if raw, err = yaml.Marshal(config); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(c.dir, "scheduler.yaml")
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(c.dir, "scheduler.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	c.metrics = fmt.Sprintf("https://127.0.0.1:%d/metrics", port)
+	c.web = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is its own
+	cmd := exec.Command(binary, "--config="+path, "--kubenergy-signals="+c.signals, "--kubenergy-max-signal-age=0",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir="+filepath.Join(c.dir, "certificate"),
+		"--authorization-always-allow-paths=/metrics", "--authentication-skip-lookup")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("log of the scheduler:\n%s", text[max(0, len(text)-10_000):])
+		}
+	})
+	eventually(t, 2*time.Minute, "the hold loop leads", func() bool {
+		text, _ := os.ReadFile(log.Name())
+		return strings.Contains(string(text), "Keeping windows from now on")
+	})
+}
+
+// cleanFrom writes signals of a grid that is clean from an instant on: what may wait longer waits for that.
+func (c *holdCluster) cleanFrom(t *testing.T, at time.Time) {
+	t.Helper()
+	start := time.Now().UTC().Add(-time.Minute).Truncate(time.Second)
+	values := []float64{500}
+	for range 20 {
+		values = append(values, 100)
+	}
+	raw, err := json.Marshal(map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "Signals", "sites": []any{map[string]any{
+		"name": "here", "carbon": map[string]any{"start": start, "step": at.Sub(start).Round(time.Second).String(), "values": values, "quality": "estimated"},
+	}}})
+	if err == nil {
+		err = os.WriteFile(c.signals+".new", raw, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(c.signals+".new", c.signals)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metric returns the sum of a metric of the scheduler over its labels; 0 if there is none.
+func (c *holdCluster) metric(t *testing.T, name string) (sum float64) {
+	t.Helper()
+	answer, err := c.web.Get(c.metrics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(page)) {
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest[0] != ' ' && rest[0] != '{' {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.Fields(rest[strings.LastIndex(rest, "}")+1:])[0], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += value
+	}
+	return sum
+}
+
+// heap returns what lives on the scheduler's heap, by a collection of garbage that began after this was asked: reading metrics
+// makes enough of that.
+func (c *holdCluster) heap(t *testing.T) (bytes float64) {
+	t.Helper()
+	const cycles = "go_gc_cycles_total_gc_cycles_total"
+	before := c.metric(t, cycles)
+	eventually(t, 6*time.Minute, "garbage is collected twice", func() bool { return c.metric(t, cycles) >= before+2 })
+	live := c.metric(t, "go_gc_heap_live_bytes")
+	if live == 0 {
+		t.Fatal("the scheduler does not tell what lives on its heap")
+	}
+	return live
+}
+
+// tallies note when pods were bound and removed, by the set that they or their Jobs belong to.
+type tallies struct {
+	mu  sync.Mutex
+	set map[string]*tally
+}
+
+// tally is of the pods of one set.
+type tally struct {
+	Bound map[string]time.Time
+	Alive int
+}
+
+func (s *tallies) of(set string) *tally {
+	if s.set[set] == nil {
+		s.set[set] = &tally{Bound: map[string]time.Time{}}
+	}
+	return s.set[set]
+}
+
+// span returns how many of a set were bound, and when the first and the last was.
+func (s *tallies) span(set string) (n int, first, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range s.of(set).Bound {
+		if n++; first.IsZero() || at.Before(first) {
+			first = at
+		}
+		if at.After(last) {
+			last = at
+		}
+	}
+	return n, first, last
+}
+
+func (s *tallies) alive(set string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.of(set).Alive
+}
+
+const setLabel = "set"
+
+func (c *holdCluster) watch(t *testing.T) {
+	t.Helper()
+	c.seen = &tallies{set: map[string]*tally{}}
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace("default"), informers.WithTransform(func(obj any) (any, error) {
+		pod, ok := obj.(*corev1.Pod)
+		if !ok {
+			return obj, nil
+		}
+		slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels, ResourceVersion: pod.ResourceVersion}}
+		slim.Spec.NodeName = pod.Spec.NodeName
+		return slim, nil
+	}))
+	bound := func(s *tally, pod *corev1.Pod) {
+		if _, known := s.Bound[pod.Name]; !known && pod.Spec.NodeName != "" {
+			s.Bound[pod.Name] = time.Now()
+		}
+	}
+	locked := func(obj any, f func(*tally, *corev1.Pod)) {
+		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = gone.Obj
+		}
+		pod := obj.(*corev1.Pod)
+		c.seen.mu.Lock()
+		defer c.seen.mu.Unlock()
+		f(c.seen.of(pod.Labels[setLabel]), pod)
+	}
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { locked(obj, func(s *tally, pod *corev1.Pod) { s.Alive++; bound(s, pod) }) },
+		UpdateFunc: func(_, obj any) { locked(obj, bound) },
+		DeleteFunc: func(obj any) { locked(obj, func(s *tally, _ *corev1.Pod) { s.Alive-- }) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.StartWithContext(t.Context())
+	factory.WaitForCacheSyncWithContext(t.Context())
+}
+
+func (c *holdCluster) newSet(kind string) string {
+	c.sets++
+	return fmt.Sprintf("%s%d", kind, c.sets)
+}
+
+func holdPodSpec() corev1.PodSpec {
+	return corev1.PodSpec{
+		SchedulerName: "kubenergy", RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)), AutomountServiceAccountToken: new(false),
+		Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/training:1.2.3", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
+		}}},
+	}
+}
+
+// pods creates n pods of a set as fast as it can.
+func (c *holdCluster) pods(t *testing.T, set string, n int, annotations map[string]string) {
+	t.Helper()
+	c.parallel(t, n, func(ctx context.Context, i int) error {
+		return c.pod(ctx, set, fmt.Sprintf("%s-%06d", set, i), annotations)
+	})
+}
+
+func (c *holdCluster) pod(ctx context.Context, set, name string, annotations map[string]string) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{setLabel: set}, Annotations: annotations}, Spec: holdPodSpec()}
+	_, err := c.client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+	return err
+}
+
+// jobs creates n Jobs of a set as fast as it can.
+func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[string]string) {
+	t.Helper()
+	c.parallel(t, n, func(ctx context.Context, i int) error {
+		labels := map[string]string{setLabel: set}
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%06d", set, i), Labels: labels, Annotations: annotations},
+			Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: holdPodSpec()}},
+		}
+		_, err := c.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
+		return err
+	})
+}
+
+func (c *holdCluster) parallel(t *testing.T, n int, create func(ctx context.Context, i int) error) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(writers)
+	for i := range n {
+		group.Go(func() error { return create(ctx, i) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bound waits until n pods of a set are, and returns when the first and the last was.
+func (c *holdCluster) bound(t *testing.T, set string, n int, within time.Duration) (first, last time.Time) {
+	t.Helper()
+	eventually(t, within, fmt.Sprintf("%d pods of %s are bound", n, set), func() bool {
+		known, _, _ := c.seen.span(set)
+		return known >= n
+	})
+	_, first, last = c.seen.span(set)
+	return first, last
+}
+
+// remove deletes all of a set, and waits until it is gone.
+func (c *holdCluster) remove(t *testing.T, set string) {
+	t.Helper()
+	selector := metav1.ListOptions{LabelSelector: setLabel + "=" + set}
+	at := metav1.DeletePropagationBackground
+	jobs, pods := c.client.BatchV1().Jobs("default"), c.client.CoreV1().Pods("default")
+	some := metav1.ListOptions{LabelSelector: selector.LabelSelector, Limit: 1}
+	eventually(t, 20*time.Minute, "all of "+set+" is gone", func() bool {
+		// A request ends after a minute; what is left is for the next.
+		_ = jobs.DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: &at}, selector)
+		left, err := jobs.List(t.Context(), some)
+		if err != nil || len(left.Items) > 0 {
+			return false
+		}
+		_ = pods.DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
+		return c.seen.alive(set) == 0
+	})
+}
+
+// waiting returns the annotations of what may wait for so long.
+func waiting(delay time.Duration) map[string]string {
+	return map[string]string{kube.AnnotationAllowedDelay: delay.String(), kube.AnnotationExpectedDuration: "1m"}
+}
