@@ -95,7 +95,7 @@ func TestPlannedNodeIsTaken(t *testing.T) {
 	w.occupy("rival", 0, 100, "4")
 	w.eventually("the scheduler has seen them", patience, func() bool {
 		pods, err := w.scheduler.Cache.PodCount()
-		return err == nil && pods >= 100
+		return err == nil && pods > 100 // the first stop has been placed as well
 	})
 	goOn()
 	w.allBound(names, patience)
@@ -151,8 +151,10 @@ func TestPreemptionGoesOn(t *testing.T) {
 	w.mu.Lock()
 	evicted := len(w.evicted)
 	w.mu.Unlock()
-	if evicted < 1 || evicted > len(names) {
-		t.Errorf("%d pods were evicted for %d: want one each at most", evicted, len(names))
+	// Victims without a grace period are gone before the scheduler hears of it. A pod that is tried in between evicts another:
+	// stock does not know that its first victim is on the way out.
+	if evicted < 1 || evicted > 2*len(names) {
+		t.Errorf("%d pods were evicted for %d", evicted, len(names))
 	}
 	if cycles := w.cycles(names); cycles[1] > 0 || cycles[2] > 0 {
 		t.Errorf("cycles of pods: %v: a narrowed and an ordinary one come before an eviction", cycles)
