@@ -2,6 +2,7 @@ package hold
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -34,16 +35,17 @@ type flight struct {
 
 	// Of this round.
 	began   time.Time
-	started int           // in it
-	told    int           // of these were released in it, and so tell of its rate
-	took    time.Duration // those
+	started int             // in it
+	took    []time.Duration // of these, those that were released in it, and so tell of its rate
 	left    int
 	timely  int // of these went as soon as the rate let them
 }
 
 const (
-	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start.
+	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as many keep no
+	// cluster busy: so many are there whatever the rate.
 	leastWindow = 4
+	always      = leastWindow / 2
 	spans       = 4 // times that a start takes alone are on their way at most when it cruises
 	mostSpan    = 30 * time.Second
 
@@ -52,12 +54,13 @@ const (
 
 	// A round has so many starts that were released in it, and lasts as long as a start takes alone; twice as long and so long
 	// at least when it cruises.
-	roundStarts = 3
+	roundStarts = 5
 	roundTime   = time.Second / 2
 
 	leastStep = 0.02
 	mostStep  = 0.1
 	cutBack   = 0.85 // of the rate of starts is the rate of releases where there is too much
+	mostCut   = 2    // at once: a round may have been a bad one
 
 	// Where nothing has started for so long, or for four spans, what is on its way may never start.
 	leastPatience = 4 * time.Second
@@ -104,10 +107,14 @@ func (f *flight) window() int {
 // room reports whether another may be let go beside some that just were. While a sounding is due there is none until all have
 // started, and then for one.
 func (f *flight) room(now time.Time, more int) bool {
-	if f.cruising && f.turn(now).Add(time.Duration(more)*f.gap()).After(now) {
+	switch out := f.out + more; {
+	case out == 0:
+		return true
+	case f.sounds(now) || out >= f.window():
 		return false
+	default:
+		return !f.cruising || out < always || !f.turn(now).Add(time.Duration(more)*f.gap()).After(now)
 	}
-	return f.out+more == 0 || !f.sounds(now) && f.out+more < f.window()
 }
 
 // next returns when there is room; the zero time if starts must come first.
@@ -115,7 +122,7 @@ func (f *flight) next(now time.Time) time.Time {
 	switch {
 	case f.out > 0 && (f.sounds(now) || f.out >= f.window()):
 		return time.Time{}
-	case f.cruising && f.slot.After(now):
+	case f.cruising && f.out >= always && f.slot.After(now):
 		return f.slot
 	}
 	return now
@@ -175,24 +182,24 @@ func (f *flight) arrive(at time.Time, d departure) {
 	f.size = max(f.size, leastWindow) + 1
 	f.started++
 	if !d.at.Before(f.began) {
-		f.told++
-		f.took += latency
+		f.took = append(f.took, latency)
 	}
 	least := f.alone
 	if f.cruising {
 		least = max(2*f.alone, roundTime)
 	}
-	if length := at.Sub(f.began); f.told >= roundStarts && length >= least {
-		f.steer(float64(f.started)/length.Seconds(), f.took/time.Duration(f.told))
+	if length := at.Sub(f.began); len(f.took) >= roundStarts && length >= least {
+		slices.Sort(f.took)
+		f.steer(float64(f.started)/length.Seconds(), f.took[len(f.took)/2])
 		f.round(at)
 	}
 }
 
 func (f *flight) round(now time.Time) {
-	f.began, f.started, f.told, f.took, f.left, f.timely = now, 0, 0, 0, 0, 0
+	f.began, f.started, f.took, f.left, f.timely = now, 0, f.took[:0], 0, 0
 }
 
-// steer follows a round: so many starts came in a second, and those that were released in it took so long.
+// steer follows a round: so many starts came in a second, and half of those that were released in it took so long.
 func (f *flight) steer(perSecond float64, latency time.Duration) {
 	load := float64(latency) / float64(max(f.alone, f.least))
 	switch {
@@ -200,7 +207,7 @@ func (f *flight) steer(perSecond float64, latency time.Duration) {
 		f.cruising, f.rate, f.step = true, cutBack*perSecond, leastStep
 	case !f.cruising:
 	case load > full:
-		f.rate, f.step = cutBack*min(f.rate, perSecond), leastStep
+		f.rate, f.step = max(cutBack*min(f.rate, perSecond), f.rate/mostCut), leastStep
 	case load > light:
 		f.step = leastStep
 	case 2*f.timely >= f.left: // else there was little to let go

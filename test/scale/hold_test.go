@@ -223,9 +223,7 @@ func (c *holdCluster) besideJobs(t *testing.T, s holdSize) *besides {
 		if n, _, _ := c.seen.span(set); n > 0 {
 			t.Errorf("%d of the held Jobs run", n)
 		}
-		began = time.Now()
 		c.remove(t, set)
-		t.Logf("they are gone after %v", time.Since(began).Round(time.Second))
 		c.awaitHeld(t, "job", 0)
 	}
 	b.say(t, fmt.Sprintf("%d held Jobs", s.Jobs))
@@ -289,6 +287,7 @@ func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration)
 	r.CreatedPerSecond = float64(s.Released) / time.Since(began).Seconds()
 	c.awaitHeld(t, "job", s.Released)
 	c.awaitTold(t)
+	t.Logf("%d Jobs are held, and their owners told, after %v", s.Released, time.Since(began).Round(time.Second))
 	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
 	if time.Until(opens) < 3*time.Second {
 		t.Fatalf("the window opens before all is ready: creating %d Jobs took %v", s.Released, time.Since(began))

@@ -335,6 +335,7 @@ func (c *holdCluster) bound(t *testing.T, set string, n int, within time.Duratio
 // remove deletes all of a set, and waits until it is gone.
 func (c *holdCluster) remove(t *testing.T, set string) {
 	t.Helper()
+	began := time.Now()
 	selector := metav1.ListOptions{LabelSelector: setLabel + "=" + set}
 	at := metav1.DeletePropagationBackground
 	jobs, pods := c.client.BatchV1().Jobs("default"), c.client.CoreV1().Pods("default")
@@ -349,6 +350,9 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 		_ = pods.DeleteCollection(t.Context(), metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, selector)
 		return c.seen.alive(set) == 0
 	})
+	if took := time.Since(began); took > time.Minute {
+		t.Logf("%s is gone after %v", set, took.Round(time.Second))
+	}
 }
 
 // waiting returns the annotations of what may wait for so long.
