@@ -21,7 +21,7 @@ type options struct {
 	defaults          kube.Defaults
 	maxPods           int
 	releaseRate       float64
-	maxRamp           float64 // watts per second
+	maxRamp           float64  // watts per second
 	live, record      endpoint // of the central unit
 }
 

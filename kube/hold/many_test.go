@@ -32,7 +32,6 @@ import (
 type server struct {
 	jobs     int
 	template string // of a Job, with NUMBER in place of what differs
-	created  time.Time
 	patched  atomic.Int64
 	streams  atomic.Int64
 }
@@ -47,7 +46,7 @@ func heldJob(created time.Time) *batchv1.Job {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: "training-NUMBER", UID: "0b0f3a52-1111-4222-8333-0000NUMBER", ResourceVersion: "1NUMBER",
 			CreationTimestamp: metav1.NewTime(created), Annotations: annotations, Labels: map[string]string{kube.LabelHeld: "true", "app": "training"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:suspend":{},"f:template":{}}}`)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:suspend":{},"f:template":{}}}`)}},
 		},
 		Spec: batchv1.JobSpec{
 			Suspend: &suspended, Parallelism: &one, Completions: &one, BackoffLimit: &six,

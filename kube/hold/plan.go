@@ -25,11 +25,7 @@ func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now 
 	q.ask(h, time.Time{})
 	job, settings := h.question(view)
 	if why := idle(&settings); why != "" && !job.Released {
-		if young := h.work.Submitted().Add(modeLag); settings.Mode != v1alpha1.ModeEnforce && now.Before(young) {
-			q.ask(h, young) // admission may know better: see modeLag
-			return
-		}
-		h.letGo(why)
+		q.unplan(h, settings.Mode, why, now)
 		return
 	}
 	d, ok := l.decide(logger, h, view, now, job, settings)
@@ -45,6 +41,15 @@ func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now 
 	default:
 		h.letGo(d.Reason.String())
 	}
+}
+
+// unplan lets go what nothing keeps.
+func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
+	if young := h.work.Submitted().Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
+		q.ask(h, young) // admission may know better: see modeLag
+		return
+	}
+	h.letGo(why)
 }
 
 // keep lets a hold wait for the window that was decided.

@@ -22,13 +22,11 @@ const (
 // that vanish.
 func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings, d *sched.Decision) bool {
 	held := d.Held(now)
-	if !h.planned || h.rolls || !d.Again.IsZero() || d.Reason.Kind == sched.BudgetUsedUp || !held && !h.forecast {
+	if !h.steadies(d, held) {
 		return false
 	}
-	if held {
-		if apart := d.Window.Start.Sub(h.start); apart < sameStart && apart > -sameStart {
-			return true
-		}
+	if apart := d.Window.Start.Sub(h.start); held && apart < sameStart && apart > -sameStart {
+		return true
 	}
 	if end := h.moved.Add(leastHold); !h.moved.IsZero() && now.Before(end) {
 		q.ask(h, end)
@@ -39,4 +37,9 @@ func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sch
 	}
 	saving, known := view.Saving(now, job, settings, h.start)
 	return known && d.Reason.Saving-saving < max(leastGain, settings.MinSaving)
+}
+
+// steadies reports whether nothing but a forecast made the plan of a hold, or now changes when it is to start.
+func (h *hold) steadies(d *sched.Decision, held bool) bool {
+	return h.planned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp && (held || h.forecast)
 }
