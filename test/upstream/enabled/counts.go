@@ -1,0 +1,84 @@
+package enabled
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+// Counts show that our plugins took part. Without them, a test binary that lacks our plugins would pass like one with them.
+type Counts struct {
+	Asked  int `json:"asked"`  // times that the gate was asked whether a pod is held
+	Cycles int `json:"cycles"` // scheduling cycles that our PreFilter saw
+	Scored int `json:"scored"` // of them those that we scored nodes in
+}
+
+// CountsVariable names the environment variable with the file that a test binary writes its [Counts] to.
+const CountsVariable = "KUBENERGY_UPSTREAM_COUNTS"
+
+// ReadCounts reads what a test binary has written. A file that is not there was never written: none of ours was called.
+func ReadCounts(path string) (c Counts, err error) {
+	text, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return c, nil
+	}
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &c.Asked, &c.Cycles, &c.Scored)
+	}
+	if err != nil {
+		return c, fmt.Errorf("reading counts: %w", err)
+	}
+	return c, nil
+}
+
+// counter is the process's own. It writes every count down at once: nobody tells it when the tests end.
+var counter struct {
+	mu   sync.Mutex
+	open sync.Once
+	file *os.File
+	Counts
+}
+
+func count(f func(*Counts)) {
+	counter.mu.Lock()
+	defer counter.mu.Unlock()
+	counter.open.Do(func() {
+		var err error
+		if counter.file, err = os.Create(os.Getenv(CountsVariable)); err != nil {
+			panic(fmt.Sprintf("counting in the file that %s names: %v", CountsVariable, err))
+		}
+	})
+	f(&counter.Counts)
+	line := fmt.Sprintln(counter.Asked, counter.Cycles, counter.Scored)
+	if _, err := counter.file.WriteAt([]byte(line), 0); err != nil {
+		panic(fmt.Sprintf("counting: %v", err))
+	}
+}
+
+type countedHold struct{ *plugin.Hold }
+
+func (h countedHold) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	count(func(c *Counts) { c.Asked++ })
+	return h.Hold.PreEnqueue(ctx, pod)
+}
+
+type countedEnergy struct{ *plugin.Energy }
+
+func (e countedEnergy) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	count(func(c *Counts) { c.Cycles++ })
+	return e.Energy.PreFilter(ctx, state, pod, nodes)
+}
+
+func (e countedEnergy) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	status := e.Energy.PreScore(ctx, state, pod, nodes)
+	if status.IsSuccess() {
+		count(func(c *Counts) { c.Scored++ })
+	}
+	return status
+}

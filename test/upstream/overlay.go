@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/format"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const kubernetes = "k8s.io/kubernetes"
+
+// A graft takes the place of a function of Kubernetes, calls it by another name, and adds to what it returns.
+type graft struct {
+	file      string // of Kubernetes
+	function  string // in it
+	signature string // that it must have
+	renamed   string // the name under which ours calls it
+	ours      string // the file that declares the function instead
+}
+
+var grafts = []graft{
+	{
+		file:     "pkg/scheduler/framework/plugins/registry.go",
+		function: "NewInTreeRegistry", signature: "func() runtime.Registry", renamed: "stockRegistry",
+		ours: "testdata/registry.go",
+	},
+	{
+		file:     "pkg/scheduler/apis/config/v1/default_plugins.go",
+		function: "getDefaultPlugins", signature: "func() *v1.Plugins", renamed: "stockDefaultPlugins",
+		ours: "testdata/defaults.go",
+	},
+}
+
+// apply returns the file of Kubernetes with the function renamed. Anything unexpected is an error: a graft that did not take
+// would leave stock to be compared with itself.
+func (g *graft) apply(source []byte) ([]byte, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, g.file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var name *ast.Ident
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Recv != nil {
+			continue
+		}
+		switch f.Name.Name {
+		case g.renamed:
+			return nil, fmt.Errorf("%s already has a function %s", g.file, g.renamed)
+		case g.function:
+			var signature bytes.Buffer
+			if err := format.Node(&signature, set, f.Type); err != nil {
+				return nil, err
+			}
+			if signature.String() != g.signature {
+				return nil, fmt.Errorf("%s of %s is a %s: want %s", g.function, g.file, &signature, g.signature)
+			}
+			name = f.Name
+		}
+	}
+	if name == nil {
+		return nil, fmt.Errorf("%s has no function %s: see how this version of Kubernetes lists its plugins", g.file, g.function)
+	}
+	at := set.Position(name.Pos()).Offset
+	return append(append(append([]byte{}, source[:at]...), g.renamed...), source[at+len(g.function):]...), nil
+}
+
+// sources says how test binaries are compiled: from Kubernetes as it is published, or with our plugins in it.
+type sources struct {
+	root       string // of this repository
+	kubernetes string // the published sources
+	version    string
+	flags      []string // for go test; none: as published
+}
+
+// published returns the sources that this repository's go.mod names.
+func published(ctx context.Context) (*sources, error) {
+	root, err := goOutput(ctx, "", "list", "-m", "-f", "{{.Dir}}")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := goOutput(ctx, root, "mod", "download", kubernetes); err != nil {
+		return nil, err
+	}
+	module, err := goOutput(ctx, root, "list", "-m", "-f", "{{.Version}} {{.Dir}}", kubernetes)
+	if err != nil {
+		return nil, err
+	}
+	version, dir, ok := strings.Cut(module, " ")
+	if !ok {
+		return nil, fmt.Errorf("finding the sources of %s: they are not in the module cache", kubernetes)
+	}
+	return &sources{root: root, kubernetes: dir, version: version}, nil
+}
+
+// grafted returns the same sources with our plugins in them, and writes what the go command needs for that to a hidden folder
+// of dir, which is no package of ours. The go command refuses to replace files of the module cache. So it is told of another
+// place where Kubernetes is, a link to the very same files, and replaces files there.
+func (s *sources) grafted(ctx context.Context, dir string) (*sources, error) {
+	dir = filepath.Join(dir, ".sources")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	link := filepath.Join(dir, "kubernetes")
+	if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
+		return nil, err
+	}
+	if err := os.Symlink(s.kubernetes, link); err != nil {
+		return nil, err
+	}
+	replace := map[string]string{}
+	for _, g := range grafts {
+		source, err := os.ReadFile(filepath.Join(s.kubernetes, g.file))
+		if err != nil {
+			return nil, err
+		}
+		changed, err := g.apply(source)
+		if err != nil {
+			return nil, fmt.Errorf("adding our plugins to %s %s: %w", kubernetes, s.version, err)
+		}
+		stock := filepath.Join(dir, "stock_"+filepath.Base(g.file))
+		if err := os.WriteFile(stock, changed, 0o600); err != nil {
+			return nil, err
+		}
+		file := filepath.Join(link, g.file)
+		replace[file] = stock
+		replace[filepath.Join(filepath.Dir(file), "kubenergy.go")] = filepath.Join(s.root, "test", "upstream", g.ours)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return nil, err
+	}
+	overlayFile, modFile := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "go.mod")
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(s.root, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if _, err := goOutput(ctx, dir, "mod", "edit", "-replace", kubernetes+"="+link, modFile); err != nil {
+		return nil, err
+	}
+	ours := *s
+	ours.flags = []string{"-modfile", modFile, "-overlay", overlayFile}
+	return &ours, nil
+}
+
+// compile builds the test binary of a package of Kubernetes.
+func (s *sources) compile(ctx context.Context, suite, binary string) error {
+	args := append([]string{"test", "-c", "-o", binary}, s.flags...)
+	_, err := goOutput(ctx, s.root, append(args, suitePackage(suite))...)
+	return err
+}
+
+func goOutput(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("running go %s: %w\n%s", strings.Join(args, " "), err, &complaints)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kubenergy/kubenergy/test/upstream/enabled"
+)
+
+// tally counts the outcomes of a run.
+type tally struct {
+	Passed  int `json:"passed"`
+	Failed  int `json:"failed"` // those that did not finish among them
+	Skipped int `json:"skipped"`
+}
+
+func count(seen outcomes) (t tally) {
+	for test, o := range seen {
+		switch {
+		case test == whole || test == leaks:
+		case o == passed:
+			t.Passed++
+		case o == skipped:
+			t.Skipped++
+		default:
+			t.Failed++
+		}
+	}
+	return t
+}
+
+func (t tally) String() string { return fmt.Sprintf("%d/%d/%d", t.Passed, t.Failed, t.Skipped) }
+
+// A result is what one mode showed on one suite.
+type result struct {
+	Suite      string         `json:"suite"`
+	Mode       enabled.Mode   `json:"mode"`
+	Kubernetes string         `json:"kubernetes"`
+	Stock      tally          `json:"stock"`
+	Ours       tally          `json:"ours"`
+	StockTook  float64        `json:"stockSeconds"`
+	OursTook   float64        `json:"oursSeconds"`
+	Counts     enabled.Counts `json:"counts"`
+	Suspects   []suspect      `json:"suspects,omitempty"`
+	Wrong      []string       `json:"wrong,omitempty"` // empty: what stock passes, ours passes
+}
+
+// settle decides what is wrong.
+func (r *result) settle() {
+	for _, s := range r.Suspects {
+		if s.Verdict == fails {
+			r.Wrong = append(r.Wrong, fmt.Sprintf("%s: stock %v, ours %v", describe(s.Test), s.Stock, s.Ours))
+		}
+	}
+	// A suite whose pods all name another scheduler, or none of whose pods is ever tried, would prove nothing.
+	if r.Stock.Passed == 0 {
+		r.Wrong = append(r.Wrong, "stock passes no test")
+	}
+	if r.Mode == enabled.Scored && r.Counts.Cycles > 0 && r.Counts.Scored == 0 {
+		r.Wrong = append(r.Wrong, "our plugin has scored no node")
+	}
+	if r.Mode != enabled.Scored && r.Counts.Scored > 0 {
+		r.Wrong = append(r.Wrong, fmt.Sprintf("our plugin has scored nodes in %d cycles", r.Counts.Scored))
+	}
+}
+
+func describe(test string) string {
+	if test == whole {
+		return "(the process)"
+	}
+	return test
+}
+
+func (r *result) with(v verdict) (n int) {
+	for _, s := range r.Suspects {
+		if s.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// write keeps the result as JSON.
+func (r *result) write(dir string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	name := strings.ReplaceAll(r.Suite, "/", "-") + "." + string(r.Mode) + ".json"
+	return os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o644)
+}
+
+// printTable says what all results show.
+func printTable(w io.Writer, results []*result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SUITE\tMODE\tSTOCK\tOURS\tFLAKY\tEXCUSED\tASKED\tCYCLES\tSCORED\tSTOCK TOOK\tOURS TOOK\tVERDICT")
+	for _, r := range results {
+		verdict := "as stock"
+		if len(r.Wrong) > 0 {
+			verdict = "WRONG"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", r.Suite, r.Mode, r.Stock, r.Ours, r.with(flaky), r.with(excused),
+			r.Counts.Asked, r.Counts.Cycles, r.Counts.Scored, seconds(r.StockTook), seconds(r.OursTook), verdict)
+	}
+	fmt.Fprintln(t, "(tests with subtests: passed/failed/skipped; asked, cycles and scored: how often our plugins were called)")
+	return t.Flush()
+}
+
+func seconds(s float64) time.Duration {
+	return (time.Duration(s * float64(time.Second))).Round(time.Second)
+}

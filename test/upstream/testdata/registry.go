@@ -1,0 +1,18 @@
+package plugins
+
+import (
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/kubenergy/kubenergy/test/upstream/enabled"
+)
+
+// NewInTreeRegistry returns stock's registry with our plugins among them.
+func NewInTreeRegistry() runtime.Registry {
+	registry := stockRegistry()
+	for name, factory := range enabled.Factories() {
+		if err := registry.Register(name, factory); err != nil {
+			panic(err)
+		}
+	}
+	return registry
+}
