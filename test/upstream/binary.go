@@ -61,7 +61,12 @@ type runner struct {
 
 // run runs the tests of a binary, or the only one that is named.
 func (r *runner) run(ctx context.Context, b *binary, only string) (outcomes, enabled.Counts, error) {
-	address, stop, err := startEtcd(r.dir)
+	scratch, err := os.MkdirTemp(r.dir, "run-")
+	if err != nil {
+		return nil, enabled.Counts{}, err
+	}
+	defer os.RemoveAll(scratch)
+	address, stop, err := startEtcd(scratch)
 	if err != nil {
 		return nil, enabled.Counts{}, err
 	}
@@ -71,10 +76,7 @@ func (r *runner) run(ctx context.Context, b *binary, only string) (outcomes, ena
 		return nil, enabled.Counts{}, err
 	}
 	defer log.Close()
-	counts := filepath.Join(r.dir, "counts")
-	if err := os.Remove(counts); err != nil && !os.IsNotExist(err) {
-		return nil, enabled.Counts{}, err
-	}
+	counts := filepath.Join(scratch, "counts")
 	// The time limit within the process says which goroutines hang; that of the context is for one that does not end at all.
 	ctx, cancel := context.WithTimeout(ctx, r.timeout+time.Minute)
 	defer cancel()

@@ -3,24 +3,14 @@ package main
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd starts the etcd that one run of a test binary uses; upstream's tests would look for an executable otherwise. They
-// ask whether one is there over TCP, so it cannot listen on a socket as the lab's does.
-func startEtcd(parent string) (address string, stop func(), err error) {
-	dir, err := os.MkdirTemp(parent, "etcd-")
-	if err != nil {
-		return "", nil, err
-	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(dir)
-		}
-	}()
+// startEtcd starts the etcd that one run of a test binary uses, with what it stores in dir; upstream's tests would look for an
+// executable otherwise. They ask whether one is there over TCP, so it cannot listen on a socket as the lab's does.
+func startEtcd(dir string) (address string, stop func(), err error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(dir, "data")
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
@@ -38,8 +28,5 @@ func startEtcd(parent string) (address string, stop func(), err error) {
 		server.Close()
 		return "", nil, fmt.Errorf("starting etcd: %w", err)
 	}
-	return "http://" + server.Clients[0].Addr().String(), func() {
-		server.Close()
-		os.RemoveAll(dir)
-	}, nil
+	return "http://" + server.Clients[0].Addr().String(), server.Close, nil
 }

@@ -4,7 +4,22 @@ import "github.com/kubenergy/kubenergy/test/upstream/enabled"
 
 // excuses are the tests that stock passes and that must fail with our plugins, by mode, suite and name, each with the reason.
 // One excuses its subtests too.
-var excuses = map[enabled.Mode]map[string]map[string]string{}
+var excuses = map[enabled.Mode]map[string]map[string]string{
+	enabled.Scored: {
+		"batch": {
+			"TestBatchScenarios/two_consecutive_batches":                  affinity,
+			"TestBatchScenarios/multiple_pods_per_node_means_no_batching": affinity,
+		},
+		"scoring": {
+			"TestNodeResourcesScoring/with_least_allocated_strategy,_take_existing_sidecars_into_consideration": spreading,
+		},
+	},
+}
+
+const (
+	affinity  = "the nodes that its pods prefer are not those that cost least, and in the shipped profile the least cost outweighs a preference"
+	spreading = "it wants the least allocated node, and a node that runs already costs less than one that sleeps"
+)
 
 // excuse returns why a test may fail.
 func excuse(suite string, mode enabled.Mode, test string) (why string, ok bool) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/format"
@@ -111,11 +112,10 @@ func (s *sources) grafted(ctx context.Context, dir string) (*sources, error) {
 		return nil, err
 	}
 	link := filepath.Join(dir, "kubernetes")
-	if err := os.Remove(link); err != nil && !os.IsNotExist(err) {
-		return nil, err
-	}
-	if err := os.Symlink(s.kubernetes, link); err != nil {
-		return nil, err
+	if to, err := os.Readlink(link); err != nil || to != s.kubernetes {
+		if err := errors.Join(os.RemoveAll(link), os.Symlink(s.kubernetes, link)); err != nil {
+			return nil, err
+		}
 	}
 	replace := map[string]string{}
 	for _, g := range grafts {

@@ -26,7 +26,7 @@ func (s *sources) suites(ctx context.Context, asked []string) ([]string, error) 
 		return nil, err
 	}
 	var names []string
-	for _, path := range strings.Fields(listed) {
+	for path := range strings.FieldsSeq(listed) {
 		name := strings.TrimPrefix(path, all+"/")
 		if path == all {
 			name = "scheduler"

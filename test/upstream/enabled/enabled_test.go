@@ -1,0 +1,77 @@
+package enabled
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubenergy/kubenergy/deploy"
+	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// What upstream's schedulers are given is what we ship, but for the scope.
+func TestAsShipped(t *testing.T) {
+	weights := map[string]int32{}
+	for _, p := range ByDefault() {
+		weights[p.Name] = -1
+		if p.Weight != nil {
+			weights[p.Name] = *p.Weight
+		}
+	}
+	if diff := cmp.Diff(map[string]int32{plugin.EnergyName: 300, plugin.HoldName: -1}, weights); diff != "" {
+		t.Errorf("enabled, from\n%s\n%s", deploy.DefaultSchedulerConfig, diff)
+	}
+	for mode, want := range map[Mode]plugin.Scope{Marked: plugin.Marked, Unknown: plugin.All, Scored: plugin.All} {
+		obj, err := args(mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got plugin.EnergyArgs
+		if err := json.Unmarshal(obj.(*runtime.Unknown).Raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		if got.Scope != want || got.Validate() != nil || got.Strategy != "carbon" {
+			t.Errorf("%s: args %+v, %v", mode, got, got.Validate())
+		}
+	}
+}
+
+// Only where everything is known does a node have power and a grid; and whatever is known, upstream's pods are not ours.
+func TestKnowledge(t *testing.T) {
+	for _, mode := range Modes {
+		view, err := knowledge(mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, known := view().Node(&v1.Node{}, sched.Resources{}, sched.Resources{}, 0); known != (mode != Unknown) {
+			t.Errorf("%s: a node is known: %v", mode, known)
+		}
+		if sites := len(view().Sites()); (sites > 0) != (mode != Unknown) {
+			t.Errorf("%s: %d sites", mode, sites)
+		}
+		if !view().Settled() || view().Concerns(&v1.Pod{}) {
+			t.Errorf("%s: settled %v, a pod that nobody marked is ours %v", mode, view().Settled(), view().Concerns(&v1.Pod{}))
+		}
+	}
+}
+
+func TestCountsAreWrittenAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counts")
+	if got, err := ReadCounts(path); err != nil || got != (Counts{}) {
+		t.Errorf("nothing was written: %+v, %v", got, err)
+	}
+	t.Setenv(CountsVariable, path)
+	for range 11 { // more digits than at first
+		count(func(c *Counts) { c.Asked++; c.Cycles += 2 })
+	}
+	count(func(c *Counts) { c.Scored++ })
+	got, err := ReadCounts(path)
+	if want := (Counts{Asked: 11, Cycles: 22, Scored: 1}); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+}

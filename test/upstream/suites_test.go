@@ -1,0 +1,76 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/test/upstream/enabled"
+)
+
+// smallest is the suite that takes the least time of those whose pods are scored.
+const smallest = "extender"
+
+// TestSmallestSuite shows that our plugins still get into this version of Kubernetes, and that one suite passes in all modes.
+// `make upstream` runs the others.
+func TestSmallestSuite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it compiles Kubernetes")
+	}
+	dir, err := filepath.Abs("../../out/upstream") // where make upstream would compile everything again otherwise
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := &trial{runner: runner{dir: dir, timeout: 5 * time.Minute}, modes: enabled.Modes, out: t.Output()}
+	if err := tr.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	results, err := tr.suite(t.Context(), smallest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if len(r.Wrong) > 0 {
+			t.Errorf("%s: %v (see %s)", r.Mode, r.Wrong, dir)
+		}
+		if scored := r.Counts.Scored > 0; r.Counts.Cycles == 0 || scored != (r.Mode == enabled.Scored) {
+			t.Errorf("%s: our plugins were called %+v times", r.Mode, r.Counts)
+		}
+	}
+	if len(results) != len(enabled.Modes) {
+		t.Errorf("%d results, want one for each of %v", len(results), enabled.Modes)
+	}
+}
+
+func TestSuites(t *testing.T) {
+	s, err := published(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	every, err := s.suites(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"scheduler", "scoring", "filters", "queueing", "preemption", "preemption/misc", "plugins", smallest} {
+		if !slices.Contains(every, want) {
+			t.Errorf("no suite %s among %v", want, every)
+		}
+	}
+	// What is excused must exist, or the list is not that of this version.
+	for mode, suites := range excuses {
+		for suite := range suites {
+			if !slices.Contains(every, suite) {
+				t.Errorf("%s excuses tests of %s, which is no suite", mode, suite)
+			}
+		}
+	}
+	if got, err := s.suites(t.Context(), []string{"queueing", "queueing/former", "bind"}); err != nil ||
+		!slices.Equal(got, []string{"queueing", "queueing/former", "queueing/queueinghint", "bind"}) {
+		t.Errorf("asked for some: %v, %v", got, err)
+	}
+	if _, err := s.suites(t.Context(), []string{"scor"}); err == nil || !strings.Contains(err.Error(), `no suite "scor"`) {
+		t.Errorf("a suite that is not there: %v", err)
+	}
+}
