@@ -21,6 +21,12 @@ const (
 	spreading = "it wants the least allocated node, and a node that runs already costs less than one that sleeps"
 )
 
+// podless are the suites that schedule nothing, and what they test instead.
+var podless = map[string]string{
+	"serving":            "the pages that the scheduler serves",
+	"podgroup/admission": "what the API server admits",
+}
+
 // excuse returns why a test may fail.
 func excuse(suite string, mode enabled.Mode, test string) (why string, ok bool) {
 	for name, why := range excuses[mode][suite] {
