@@ -19,6 +19,7 @@ import (
 // flight reads no clock.
 type flight struct {
 	cruising bool
+	trial    *round    // the round before, where half as many are let go in this one to see what that changes
 	size     float64   // of the window, before it cruises
 	rate     float64   // releases per second, when it does
 	step     float64   // by which the rate rises
@@ -60,7 +61,7 @@ const (
 	leastStep = 0.02
 	mostStep  = 0.1
 	cutBack   = 0.85 // of the rate of starts is the rate of releases where there is too much
-	mostCut   = 2    // at once: a round may have been a bad one
+	quicker   = 0.8  // times as long or as many is a difference
 
 	// Where nothing has started for so long, or for four spans, what is on its way may never start.
 	leastPatience = 4 * time.Second
@@ -149,10 +150,10 @@ func (f *flight) turn(now time.Time) time.Time {
 func (f *flight) leave(now time.Time) departure {
 	if f.out == 0 {
 		if now.Sub(f.heard) > restart {
-			f.cruising, f.size, f.sampled = false, leastWindow, now
+			f.cruising, f.trial, f.size, f.sampled = false, nil, leastWindow, now
 		}
 		f.heard = now
-		f.round(now)
+		f.begin(now)
 	}
 	d := departure{at: now, ahead: f.out}
 	f.left++
@@ -190,29 +191,55 @@ func (f *flight) arrive(at time.Time, d departure) {
 	}
 	if length := at.Sub(f.began); len(f.took) >= roundStarts && length >= least {
 		slices.Sort(f.took)
-		f.steer(float64(f.started)/length.Seconds(), f.took[len(f.took)/2])
-		f.round(at)
+		f.steer(round{rate: f.rate, starts: float64(f.started) / length.Seconds(), latency: f.took[len(f.took)/2]})
+		f.begin(at)
 	}
 }
 
-func (f *flight) round(now time.Time) {
+func (f *flight) begin(now time.Time) {
 	f.began, f.started, f.took, f.left, f.timely = now, 0, f.took[:0], 0, 0
 }
 
-// steer follows a round: so many starts came in a second, and half of those that were released in it took so long.
-func (f *flight) steer(perSecond float64, latency time.Duration) {
-	load := float64(latency) / float64(max(f.alone, f.least))
+// round is what came of one.
+type round struct {
+	rate    float64       // of releases
+	starts  float64       // per second
+	latency time.Duration // of half of those that were released in it
+}
+
+// steer follows a round. Where starts take too long, half as many are let go for one round. If they get quicker, or go on to come
+// as before, because many were waiting, it was too much. If not, it is not for us that starts take long: others keep the cluster
+// busy, and who gave way to them would end with nothing.
+func (f *flight) steer(r round) {
+	load := float64(r.latency) / float64(max(f.alone, f.least))
 	switch {
+	case f.trial != nil:
+		f.judge(*f.trial, r)
 	case !f.cruising && load > 2:
-		f.cruising, f.rate, f.step = true, cutBack*perSecond, leastStep
+		f.cruising, f.rate, f.step = true, cutBack*r.starts, leastStep
 	case !f.cruising:
 	case load > full:
-		f.rate, f.step = max(cutBack*min(f.rate, perSecond), f.rate/mostCut), leastStep
+		f.trial, f.rate, f.step = &r, min(r.rate, r.starts)/2, leastStep
 	case load > light:
 		f.step = leastStep
 	case 2*f.timely >= f.left: // else there was little to let go
 		f.rate *= 1 + f.step
 		f.step = min(2*f.step, mostStep)
+	}
+	f.rate = max(f.rate, minRate)
+}
+
+// judge ends a trial.
+func (f *flight) judge(before, r round) {
+	f.trial = nil
+	change := float64(r.latency) / float64(before.latency)
+	switch {
+	case change > 1/quicker: // something has happened meanwhile
+		f.rate = cutBack * min(before.rate, r.starts)
+	case change < quicker || r.starts > quicker*before.starts:
+		f.rate = cutBack * min(before.rate, before.starts)
+	default:
+		f.rate, f.alone = before.rate, time.Duration(float64(r.latency)/light)
 	}
 	f.rate = max(f.rate, minRate)
 }
