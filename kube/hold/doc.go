@@ -11,6 +11,9 @@
 //     server answers and one process with a loop lives. A deadline beats every limit.
 //   - Releases for a deadline begin a lead earlier, measured from how soon released work starts, so that it starts in
 //     time where the cluster has room. Nothing else is released before its window by more than the measured latency.
+//   - What has waited for its window is let go the oldest first, as fast as the cluster starts it without much delay to
+//     others, and no faster than two limits that people may set. A window that has opened stays open.
+//   - A plan that only a forecast changes is changed seldom, and only for a gain. The numbers stand in steady.go.
 //   - Released is final. What was never to be held (package kube has the list) is let go when it is seen.
 //   - Signals that vanish while something is held leave its plan as it is. They cannot prolong it, and releasing
 //     everything at once would put the load where a forecast said that it should not be. What was not planned yet, what
@@ -24,8 +27,8 @@
 //
 // # What the caller must do
 //
-//  1. Give it a client of its own with a rate limit of at least 200 requests per second and a burst of 400: at a
-//     deadline, releases wait for nothing else.
+//  1. Give it a client of its own with a rate limit of at least 200 requests per second and a burst of 400, and of twice
+//     what the cluster can start in a second: at a deadline, releases wait for nothing else.
 //  2. Call [Loop.SetActivator], and before it [Loop.WatchPods] with the scheduler's own pod informer, from the plugin's
 //     factory. Without WatchPods the loop watches pods itself, which costs a second copy of each.
 //  3. Run it in standbys too, beside the scheduler and not after its election.

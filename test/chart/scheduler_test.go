@@ -2,6 +2,7 @@ package chart
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -49,6 +50,35 @@ func TestSchedulerProfiles(t *testing.T) {
 				t.Errorf("it serves %q, want %q", names, want.names)
 			}
 		})
+	}
+}
+
+// TestLimitsOfReleases: they reach the scheduler where somebody sets them, and only there.
+func TestLimitsOfReleases(t *testing.T) {
+	const rate, ramp = "--kubenergy-release-rate=2.5", "--kubenergy-max-ramp=500"
+	for _, set := range []bool{false, true} {
+		var args []string
+		if set {
+			args = []string{"--set", "hold.releaseRate=2.5,hold.maxRamp=500"}
+		}
+		documents, err := Template(t.Context(), args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for i := range documents {
+			if documents[i].Name() != "Deployment/kubenergy-scheduler" {
+				continue
+			}
+			found = true
+			text := string(documents[i].Text)
+			if got := strings.Contains(text, rate) && strings.Contains(text, ramp); got != set {
+				t.Errorf("with limits: %v, the scheduler is told of them: %v", set, got)
+			}
+		}
+		if !found {
+			t.Error("there is no scheduler")
+		}
 	}
 }
 
