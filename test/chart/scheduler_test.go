@@ -71,7 +71,7 @@ func TestLimitsOfReleases(t *testing.T) {
 				continue
 			}
 			found = true
-			text := string(documents[i].Text)
+			text := documents[i].Text
 			if got := strings.Contains(text, rate) && strings.Contains(text, ramp); got != set {
 				t.Errorf("with limits: %v, the scheduler is told of them: %v", set, got)
 			}
