@@ -59,21 +59,48 @@ type runner struct {
 	timeout time.Duration
 }
 
-// run runs the tests of a binary, or the only one that is named.
-func (r *runner) run(ctx context.Context, b *binary, only string) (outcomes, enabled.Counts, error) {
+// gaveUp is the exit status of an API server that did not come up in time. It takes the process along, on a busy machine
+// now and then, and says nothing about the tests. A panic ends with another status, and so do tests that fail.
+const gaveUp = 255
+
+// observed is what came of one run.
+type observed struct {
+	outcomes
+	enabled.Counts
+	status int // of the process
+	took   time.Duration
+	again  int // runs before it whose API server gave up
+}
+
+// run runs the tests of a binary, or the only one that is named. Where the API server gives up, it runs them again.
+func (r *runner) run(ctx context.Context, b *binary, only string) (*observed, error) {
+	for again := 0; ; again++ {
+		began := time.Now()
+		o, err := r.once(ctx, b, only)
+		if err != nil {
+			return nil, fmt.Errorf("running the tests of %s: %w", b.suite, err)
+		}
+		o.took, o.again = time.Since(began), again
+		if o.status != gaveUp || again == reruns {
+			return o, nil
+		}
+	}
+}
+
+func (r *runner) once(ctx context.Context, b *binary, only string) (*observed, error) {
 	scratch, err := os.MkdirTemp(r.dir, "run-")
 	if err != nil {
-		return nil, enabled.Counts{}, err
+		return nil, err
 	}
 	defer os.RemoveAll(scratch)
 	address, stop, err := startEtcd(scratch)
 	if err != nil {
-		return nil, enabled.Counts{}, err
+		return nil, err
 	}
 	defer stop()
 	log, err := os.OpenFile(r.logFile(b), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, enabled.Counts{}, err
+		return nil, err
 	}
 	defer log.Close()
 	counts := filepath.Join(scratch, "counts")
@@ -85,19 +112,19 @@ func (r *runner) run(ctx context.Context, b *binary, only string) (outcomes, ena
 	cmd.Env = append(os.Environ(),
 		"KUBE_INTEGRATION_ETCD_URL="+address, enabled.ModeVariable+"="+string(b.mode), enabled.CountsVariable+"="+counts)
 	fmt.Fprintf(log, "\n%s %s\n", b.suite, strings.Join(cmd.Args[1:], " "))
-	seen, err := observe(cmd, log)
+	o, err := observe(cmd, log)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		err = ctx.Err() // somebody wants us to stop
 	}
 	if err != nil {
-		return nil, enabled.Counts{}, fmt.Errorf("running the tests of %s: %w", b.suite, err)
+		return nil, err
 	}
-	c, err := enabled.ReadCounts(counts)
-	return seen, c, err
+	o.Counts, err = enabled.ReadCounts(counts)
+	return o, err
 }
 
 // observe runs the command and returns what it says of its tests. That it fails is no error.
-func observe(cmd *exec.Cmd, log io.Writer) (outcomes, error) {
+func observe(cmd *exec.Cmd, log io.Writer) (*observed, error) {
 	out, in := io.Pipe()
 	cmd.Stdout, cmd.Stderr = in, in
 	if err := cmd.Start(); err != nil {
@@ -121,7 +148,7 @@ func observe(cmd *exec.Cmd, log io.Writer) (outcomes, error) {
 			return nil, err
 		}
 	}
-	return seen, nil
+	return &observed{outcomes: seen, status: cmd.ProcessState.ExitCode()}, nil
 }
 
 func (r *runner) logFile(b *binary) string {

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
 // victim names the environment variable that makes [TestVictim] the subject of another test.
@@ -25,6 +29,9 @@ func TestVictim(t *testing.T) {
 	if role == "leaks" {
 		os.Stderr.WriteString("E1122 13:00:00 1 etcd.go:1] " + leaked + " err=\"found unexpected goroutines\"\n")
 	}
+	if role == "gives up" {
+		os.Exit(gaveUp)
+	}
 	if role == "dies" {
 		t.Run("dies", func(*testing.T) { os.Exit(7) })
 		t.Run("never runs", func(*testing.T) {})
@@ -32,7 +39,7 @@ func TestVictim(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
-	observeVictim := func(role, only string) outcomes {
+	observeVictim := func(role, only string) *observed {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v=test2json", "-test.run="+exactly(only))
 		cmd.Env = append(os.Environ(), victim+"="+role)
 		var log bytes.Buffer
@@ -53,19 +60,41 @@ func TestObserve(t *testing.T) {
 	}
 	for _, c := range []struct {
 		role, only string
+		status     int
 		want       outcomes
 	}{
-		{"lives", "TestVictim", outcomesOf(nil)},
-		{"leaks", "TestVictim", outcomesOf(outcomes{leaks: failed})},
-		{"dies", "TestVictim", outcomesOf(outcomes{"TestVictim": unfinished, "TestVictim/dies": unfinished})},
-		{"lives", "TestVictim/passes", outcomes{whole: passed, leaks: passed, "TestVictim": passed, "TestVictim/passes": passed}},
+		{"lives", "TestVictim", 1, outcomesOf(nil)},
+		{"leaks", "TestVictim", 1, outcomesOf(outcomes{leaks: failed})},
+		{"gives up", "TestVictim", gaveUp, outcomesOf(outcomes{"TestVictim": unfinished})},
+		{"dies", "TestVictim", 7, outcomesOf(outcomes{"TestVictim": unfinished, "TestVictim/dies": unfinished})},
+		{"lives", "TestVictim/passes", 0, outcomes{whole: passed, leaks: passed, "TestVictim": passed, "TestVictim/passes": passed}},
 	} {
-		if diff := cmp.Diff(c.want, observeVictim(c.role, c.only)); diff != "" {
-			t.Errorf("%s: %s", c.role, diff)
+		got := observeVictim(c.role, c.only)
+		if diff := cmp.Diff(c.want, got.outcomes); diff != "" || got.status != c.status {
+			t.Errorf("%s: status %d, want %d, %s", c.role, got.status, c.status, diff)
 		}
 	}
 	if _, err := observe(exec.CommandContext(t.Context(), "/nowhere/at.all"), new(bytes.Buffer)); err == nil {
 		t.Error("a binary that is not there is no error")
+	}
+}
+
+// A run whose API server gives up is none; one that dies is.
+func TestRunAgain(t *testing.T) {
+	for role, want := range map[string]int{"gives up": reruns, "dies": 0} {
+		t.Setenv(victim, role)
+		r := &runner{dir: t.TempDir(), timeout: time.Minute}
+		o, err := r.run(t.Context(), &binary{suite: "a/suite", path: os.Args[0], mode: enabled.Marked}, "TestVictim")
+		if err != nil {
+			t.Fatal(err)
+		}
+		log, err := os.ReadFile(filepath.Join(r.dir, "a-suite.marked.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runs := strings.Count(string(log), "=== RUN   TestVictim\n"); o.again != want || runs != want+1 || o.outcomes["TestVictim"] != unfinished {
+			t.Errorf("%s: it ran %d times, %d of them again, the last time %s", role, runs, o.again, o.outcomes["TestVictim"])
+		}
 	}
 }
 

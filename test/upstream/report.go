@@ -46,6 +46,7 @@ type result struct {
 	Ours       tally          `json:"ours"`
 	StockTook  float64        `json:"stockSeconds"`
 	OursTook   float64        `json:"oursSeconds"`
+	Again      int            `json:"again,omitempty"` // runs whose API server gave up
 	Counts     enabled.Counts `json:"counts"`
 	Suspects   []suspect      `json:"suspects,omitempty"`
 	Wrong      []string       `json:"wrong,omitempty"` // empty: what stock passes, ours passes

@@ -37,13 +37,6 @@ func (t *trial) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// observed is one whole run of a binary.
-type observed struct {
-	outcomes
-	enabled.Counts
-	took time.Duration
-}
-
 // suite runs one suite with stock, then with ours in every mode, and returns a result for each mode.
 func (t *trial) suite(ctx context.Context, suite string) ([]*result, error) {
 	name := strings.ReplaceAll(suite, "/", "-")
@@ -62,7 +55,7 @@ func (t *trial) suite(ctx context.Context, suite string) ([]*result, error) {
 		}
 		t.say("%s: built %s in %v", suite, filepath.Base(b.path), time.Since(began).Round(time.Second))
 	}
-	first, err := t.observe(ctx, stock)
+	first, err := t.all(ctx, stock)
 	if err != nil {
 		return nil, err
 	}
@@ -85,30 +78,32 @@ func (t *trial) suite(ctx context.Context, suite string) ([]*result, error) {
 	return results, nil
 }
 
-// observe runs all tests of a binary.
-func (t *trial) observe(ctx context.Context, b *binary) (*observed, error) {
+// all runs all tests of a binary.
+func (t *trial) all(ctx context.Context, b *binary) (*observed, error) {
 	if err := os.Remove(t.logFile(b)); err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	began := time.Now()
-	seen, counts, err := t.run(ctx, b, whole)
+	o, err := t.run(ctx, b, whole)
 	if err != nil {
 		return nil, err
 	}
-	o := &observed{outcomes: seen, Counts: counts, took: time.Since(began)}
-	t.say("%s, %s: %s passed/failed/skipped in %v", b.suite, b.variant(), count(seen), o.took.Round(time.Second))
+	again := ""
+	if o.again > 0 {
+		again = fmt.Sprintf("; before that the API server gave up, times: %d", o.again)
+	}
+	t.say("%s, %s: %s passed/failed/skipped in %v%s", b.suite, b.variant(), count(o.outcomes), o.took.Round(time.Second), again)
 	return o, nil
 }
 
 // mode runs ours in one mode and judges it by stock's run.
 func (t *trial) mode(ctx context.Context, stock, ours *binary, first *observed) (*result, error) {
-	mine, err := t.observe(ctx, ours)
+	mine, err := t.all(ctx, ours)
 	if err != nil {
 		return nil, err
 	}
 	r := &result{
 		Suite: ours.suite, Mode: ours.mode, Kubernetes: t.stock.version, Counts: mine.Counts,
-		Stock: count(first.outcomes), Ours: count(mine.outcomes), StockTook: first.took.Seconds(), OursTook: mine.took.Seconds(),
+		Stock: count(first.outcomes), Ours: count(mine.outcomes), StockTook: first.took.Seconds(), OursTook: mine.took.Seconds(), Again: first.again + mine.again,
 	}
 	found := suspects(first.outcomes, mine.outcomes)
 	for _, test := range found {
@@ -129,15 +124,15 @@ func (t *trial) mode(ctx context.Context, stock, ours *binary, first *observed) 
 // again runs a suspect test alone, in turns.
 func (t *trial) again(ctx context.Context, s *suspect, stock, ours *binary) error {
 	for range reruns {
-		a, _, err := t.run(ctx, stock, s.Test)
+		a, err := t.run(ctx, stock, s.Test)
 		if err != nil {
 			return err
 		}
-		b, _, err := t.run(ctx, ours, s.Test)
+		b, err := t.run(ctx, ours, s.Test)
 		if err != nil {
 			return err
 		}
-		s.Stock, s.Ours = append(s.Stock, a[s.Test]), append(s.Ours, b[s.Test])
+		s.Stock, s.Ours = append(s.Stock, a.outcomes[s.Test]), append(s.Ours, b.outcomes[s.Test])
 	}
 	return nil
 }
