@@ -1,7 +1,6 @@
 package hold
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +30,7 @@ type queue struct {
 	dirty bool      // their spread is out of date
 
 	sleepers, waiters, idlers holdHeap // asleep by window, open by turn, free by turn
-	retries                   []*hold  // failed
+	retries                   holdHeap // failed, by when they are tried again
 	attempts                  int      // taken
 
 	askers holdHeap // to be planned at some instant, news or not
@@ -50,6 +49,7 @@ func newQueue(p *pace, f *flight, l *limits) *queue {
 		sleepers: holdHeap{before: opens, at: index},
 		waiters:  holdHeap{before: turns, at: index},
 		idlers:   holdHeap{before: turns, at: index},
+		retries:  holdHeap{before: func(a, b *hold) bool { return a.retry.Before(b.retry) }, at: index},
 		askers:   holdHeap{before: func(a, b *hold) bool { return a.again.Before(b.again) }, at: askIndex},
 	}
 }
@@ -89,7 +89,7 @@ func (q *queue) leave(h *hold) {
 	case taken:
 		q.attempts--
 	case failed:
-		q.retries = slices.DeleteFunc(q.retries, func(o *hold) bool { return o == h })
+		q.retries.drop(h)
 	}
 }
 
@@ -206,11 +206,9 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 	for _, h := range due {
 		q.take(h)
 	}
-	for _, h := range slices.Clone(q.retries) {
-		if !now.Before(h.retry) {
-			due = append(due, h)
-			q.take(h)
-		}
+	for h := q.retries.first(); h != nil && !now.Before(h.retry); h = q.retries.first() {
+		due = append(due, h)
+		q.take(h)
 	}
 	if !early {
 		return due
@@ -259,7 +257,7 @@ func (q *queue) fail(h *hold, retry time.Time) {
 	}
 	q.leave(h)
 	h.place, h.retry = failed, retry
-	q.retries = append(q.retries, h)
+	q.retries.add(h)
 }
 
 // next returns when due may have something to return; the zero time if only news can change that.
@@ -275,7 +273,7 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 		sooner(deadline.lastCall(early))
 		break
 	}
-	for _, h := range q.retries {
+	if h := q.retries.first(); h != nil {
 		sooner(h.retry)
 	}
 	if !early {

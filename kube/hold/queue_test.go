@@ -215,3 +215,28 @@ func BenchmarkTurnOfManyHolds(b *testing.B) {
 		})
 	}
 }
+
+// What could not be released is tried again in time however much it is: a server that was away while a hundred thousand deadlines
+// passed is asked for all of them when it is back.
+func TestManyRetriesTakeNoTime(t *testing.T) {
+	q := jobQueue()
+	const n = 100_000
+	for i := range n {
+		h := heldUntil(strconv.Itoa(i), 0, 0)
+		h.rank = int64(i)
+		q.add(h)
+	}
+	for i, h := range q.due(epoch, true) {
+		q.fail(h, epoch.Add(time.Duration(1+i%2)*time.Second))
+	}
+	began := time.Now()
+	if first := len(q.due(epoch.Add(time.Second), true)); first != n/2 {
+		t.Errorf("%d are tried again after a second: want %d", first, n/2)
+	}
+	if rest := len(q.due(epoch.Add(2*time.Second), true)); rest != n/2 {
+		t.Errorf("%d are tried again after two: want %d", rest, n/2)
+	}
+	if took := time.Since(began); took > 2*time.Second { // a tenth of a second; a minute where each looks at all others
+		t.Errorf("that took %v", took)
+	}
+}
