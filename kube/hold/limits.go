@@ -15,6 +15,10 @@ type limits struct {
 // burst is for how long a limit may go unused and be made up for.
 const burst = time.Second
 
+// mostOwed is for how long at most others wait for what something large has overdrawn: a Job may ask for more than any cluster
+// has, which then does not run at once either.
+const mostOwed = 10 * time.Minute
+
 func newLimits(rate float64, ramp energy.Watts) *limits {
 	return &limits{starts: newBucket(rate), watts: newBucket(float64(ramp))}
 }
@@ -26,8 +30,8 @@ func (l *limits) allow(now time.Time, draw energy.Watts) bool {
 	if !l.starts.holds(now, 1) || !l.watts.holds(now, float64(draw)) {
 		return false
 	}
-	l.starts.tokens--
-	l.watts.tokens -= float64(draw)
+	l.starts.take(1)
+	l.watts.take(float64(draw))
 	return true
 }
 
@@ -43,7 +47,7 @@ func (l *limits) when(now time.Time, draw energy.Watts) time.Time {
 }
 
 // bucket is a token bucket. Something larger than it can hold is let through when it is full, and owed: over any time t, what
-// goes through is at most perSecond·t and besides the larger of a full bucket and the largest thing.
+// goes through is at most perSecond·t and besides the larger of a full bucket and the largest thing, as far as that is owed.
 type bucket struct {
 	perSecond float64 // 0: no limit
 	most      float64
@@ -67,6 +71,8 @@ func (b *bucket) holds(now time.Time, n float64) bool {
 	b.fill(now)
 	return b.perSecond <= 0 || b.tokens >= min(n, b.most)
 }
+
+func (b *bucket) take(n float64) { b.tokens = max(b.tokens-n, -b.perSecond*mostOwed.Seconds()) }
 
 // force takes what is there, and owes nothing: what had to be is no reason to keep others for longer.
 func (b *bucket) force(now time.Time, n float64) {

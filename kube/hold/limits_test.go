@@ -119,3 +119,22 @@ func TestDeadlinesUseUpTheRamp(t *testing.T) {
 		t.Errorf("it is to be waited for %v", wait)
 	}
 }
+
+// A Job that asks for more than any cluster has keeps others for some minutes, not for ever.
+func TestAbsurdJobsOweLittle(t *testing.T) {
+	l := newLimits(0, 500)
+	absurd := energy.Watts(1e15)
+	if !l.allow(epoch, absurd) {
+		t.Fatal("a full bucket lets nothing through")
+	}
+	if l.allow(epoch.Add(time.Minute), 100) {
+		t.Error("it owes nothing")
+	}
+	at := l.when(epoch, 100)
+	if at.After(epoch.Add(mostOwed + burst)) {
+		t.Errorf("the next is allowed at %v", at)
+	}
+	if !l.allow(at, 100) {
+		t.Errorf("nothing is allowed at %v, when it was to be", at)
+	}
+}
