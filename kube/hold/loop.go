@@ -122,8 +122,14 @@ func (l *Loop) known() (view *kube.View) {
 
 var nothing kube.View // of a loop that was given none
 
-// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together.
-func (l *Loop) draw(h *hold) energy.Watts {
+// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is asked on the way to
+// deadlines, so where finding out panics it is none.
+func (l *Loop) draw(h *hold) (watts energy.Watts) {
+	defer func() {
+		if recover() != nil {
+			watts = 0
+		}
+	}()
 	job, _ := h.question(l.known())
 	if job.HasExpected {
 		return max(job.Expected, 0)

@@ -211,15 +211,19 @@ func (l *Loop) releaseDuePods(now time.Time) {
 		return
 	}
 	batch := make(map[string]*v1.Pod, len(due))
+	gone := due[:0]
 	for _, h := range due {
 		if t, ok := l.gate.ticket(h.uid); ok && l.gate.release(h.uid) {
 			batch[h.work.Namespace()+"/"+h.work.Name()] = t.pod
 			l.expect(kindPod, h, now, l.leads)
-			l.released(kindPod, l.pods, h, now, l.leads)
+			gone = append(gone, h)
 		}
 		l.pods.remove(h)
 	}
 	(*activate)(batch)
+	for _, h := range gone { // after that: whoever is told may fail
+		l.released(kindPod, l.pods, h, now, l.leads)
+	}
 }
 
 // sweep forgets pods whose end went unnoticed: the scheduler may ask about one after it was deleted.

@@ -1,0 +1,50 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kubenergy/kubenergy/kube"
+
+)
+
+// Whoever is told of releases may fail: the pods go all the same, all of a turn.
+func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
+	prepare := func(_ *world, c *Config) {
+		c.Record = func(r Record) {
+			if r.Release {
+				panic("nowhere to write")
+			}
+		}
+	}
+	during(t, prepare, func(w *world) {
+		w.green(30 * time.Minute)
+		for _, name := range []string{"p", "q"} {
+			w.loop.Hold(w.pod(name, marked(2*time.Hour)))
+		}
+		time.Sleep(31 * time.Minute)
+		for _, name := range []string{"p", "q"} {
+			if _, ok := w.activated(name); !ok {
+				t.Errorf("%s was let go and nobody told the scheduler", name)
+			}
+		}
+	})
+}
+
+// What a hold will draw may be impossible to say: that is no reason to keep it beyond its deadline, or others with it.
+func TestDeadlinesAreKeptWhileNobodyKnowsWatts(t *testing.T) {
+	l := New(Config{MaxRamp: 100, View: func() *kube.View { return kube.Unsettled() }})
+	for _, name := range []string{"a", "b"} {
+		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that nobody has read: nothing can be told of it
+	}
+	var panicked any
+	func() {
+		defer func() { panicked = recover() }()
+		if due := l.jobs.due(epoch.Add(time.Hour), true); len(due) != 2 {
+			t.Errorf("%d of 2 are let go", len(due))
+		}
+	}()
+	if panicked != nil {
+		t.Errorf("nothing is let go: %v", panicked)
+	}
+}
