@@ -301,7 +301,6 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 		l.expect(kindJob, h, now, true)
 	}
 	namespace, name, uid := h.work.Namespace(), h.work.Name(), h.uid
-	forced := !h.unheld && !h.opened
 	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -310,7 +309,7 @@ func (l *Loop) releaseJob(h *hold, now time.Time) {
 			klog.FromContext(ctx).Error(err, "Not released yet: trying again")
 		}
 		l.post(func() { l.jobReleased(h, now, ours, err) })
-	}, forced, l.goes)
+	}, h.forced, l.goes)
 }
 
 // A release that went wrong is tried again after a quarter of a second, then half, … up to four.

@@ -320,7 +320,10 @@ func (l *Loop) planOne(logger klog.Logger, q *queue, h *hold, view *kube.View, n
 		return
 	}
 	l.settle(q, h, view)
-	if h.waiting {
+	if h.opened {
+		h.seen = view
+	}
+	if h.waiting || h.opened {
 		return
 	}
 	l.plan(logger, q, h, view, now)

@@ -172,10 +172,10 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 	return some, len(q.todo) > 0
 }
 
-// plannable reports whether a plan for the hold would change anything.
+// plannable reports whether a view may change anything for the hold: its plan, or, once its window has opened, its deadline.
 func (h *hold) plannable(view *kube.View) bool {
 	switch h.place {
-	case asleep, rolling:
+	case asleep, rolling, open:
 		return h.seen != view && !h.waiting
 	default:
 		return false
@@ -192,7 +192,8 @@ func (q *queue) spread() {
 }
 
 // due returns what is to be released now, and counts it as taken. Deadlines obey no limit. Without early there is nothing
-// else; with it, windows open, and what waits for its turn gets it as the cluster keeps up and the limits allow.
+// else; with it, what waits for its turn gets it as the cluster keeps up and the limits allow. Windows open either way, so that
+// one who begins to act early finds open what was.
 func (q *queue) due(now time.Time, early bool) []*hold {
 	q.spread()
 	var due []*hold
@@ -201,6 +202,7 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 			break // all after it are later: see deadlines.spread
 		}
 		q.limits.force(now, q.draw(h))
+		h.forced = true
 		due = append(due, h)
 	}
 	for _, h := range due {
@@ -210,10 +212,10 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 		due = append(due, h)
 		q.take(h)
 	}
+	q.wake(now)
 	if !early {
 		return due
 	}
-	q.wake(now)
 	for h := q.idlers.first(); h != nil && q.attempts < mostAttempts; h = q.idlers.first() {
 		due = append(due, h)
 		q.take(h)

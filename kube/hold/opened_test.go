@@ -1,0 +1,72 @@
+package hold
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// What has waited for its turn until its deadline comes before what may go at any time.
+func TestDeadlinesCallFirst(t *testing.T) {
+	b := newBench(t, "j", marked(3*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	b.turn(epoch)
+	b.loop.jobs.flight.out = 1000
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open {
+		t.Fatalf("it is in place %d: want it to wait for its turn", b.h.place)
+	}
+	b.loop.leads = true
+	b.loop.goes = func(func(context.Context)) {}
+	b.loop.calls.running = parallelCalls
+	b.loop.releaseDueJobs(epoch.Add(3 * time.Hour))
+	if len(b.loop.calls.urgent) != 1 {
+		t.Error("its deadline waits behind others")
+	}
+}
+
+// Policies hold for what waits for its turn as well: a shorter delay is a nearer deadline.
+func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
+	b := newBench(t, "j", marked(10*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	b.turn(epoch)
+	b.loop.jobs.flight.out = 1000
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open {
+		t.Fatalf("it is in place %d: want it to wait for its turn", b.h.place)
+	}
+	was := b.h.start
+	b.view = forecastOf(t, steps(40, 1))
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open || !b.h.start.Equal(was) {
+		t.Error("a forecast closes a window that has opened")
+	}
+	limited, err := (&kube.Contents{Defaults: kube.Defaults{MaxDelay: 3 * time.Hour, ExpectedDuration: 10 * time.Minute}}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.view = limited
+	b.turn(epoch.Add(2 * time.Hour))
+	if want := epoch.Add(3 * time.Hour); b.h.latest.After(want) {
+		t.Errorf("it may be held until %v: want %v", b.h.latest, want)
+	}
+}
+
+// A standby that comes to lead in the middle of a release goes on with it, whatever is forecast by then.
+func TestWindowsStayOpenUnderANewLeader(t *testing.T) {
+	b := newBench(t, "j", marked(10*time.Hour))
+	b.view = forecastOf(t, steps(12, 100))
+	standby := func(now time.Time) {
+		for b.loop.planAll(klog.Background(), now) {
+		}
+		b.loop.jobs.due(now, false)
+	}
+	standby(epoch)
+	standby(epoch.Add(2 * time.Hour))
+	b.view = forecastOf(t, steps(40, 1))
+	standby(epoch.Add(2*time.Hour + time.Minute))
+	if !b.turn(epoch.Add(2*time.Hour + 2*time.Minute)) {
+		t.Errorf("it is held until %v, although its window had opened at %v", b.h.start, epoch.Add(2*time.Hour))
+	}
+}
