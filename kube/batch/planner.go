@@ -38,7 +38,7 @@ type Config struct {
 	Policy     sched.Policy                       // of all pods; their weights are their own
 	View       func() *kube.View                  // what is known now
 	Read       func(pod *v1.Pod) (p Pod, ok bool) // under what is known now; not ok: it is not to be planned
-	Held       func(pod *v1.Pod) bool             // nil: no pod is kept from the scheduler
+	Held       func(pod *v1.Pod) bool             // must not wait; nil: no pod is kept from the scheduler
 	Now        func() time.Time                   // nil: time.Now
 	Log        *slog.Logger                       // nil: silence
 }
@@ -59,6 +59,7 @@ type Planner struct {
 	until       time.Time
 	notBefore   time.Time // the next plan
 	loose, left int       // waiters that are so
+	beyond      int       // waiters for which the plan in force had no place
 }
 
 // New returns a planner that nobody has asked yet.
@@ -133,8 +134,8 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		}
 		p.metrics.plan(outcome, p.c.Now().Sub(begun))
 	}()
-	queue := p.queue()
-	solution := p.solve(q, queue, func() bool { return ctx.Err() != nil || p.c.Now().Sub(begun) > p.c.TimeLimit })
+	intake := p.intake()
+	solution := p.solve(q, intake.queue, func() bool { return ctx.Err() != nil || p.c.Now().Sub(begun) > p.c.TimeLimit })
 	if p.c.Now().Sub(q.asked) > p.c.Believed {
 		outcome = late
 		return
@@ -143,19 +144,30 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 	if !solution.whole {
 		outcome = cut
 	}
-	p.adopt(q, queue, solution)
+	p.adopt(q, intake, solution)
 	p.metrics.found(solution)
 }
 
 // adopt puts a solution in force.
-func (p *Planner) adopt(q *Question, queue []queued, s *solution) {
+func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.number++
 	p.plan, p.until = true, q.asked.Add(p.c.Believed)
-	for i := range queue {
-		if w := p.pods[queue[i].uid]; w != nil && !w.away { // or its turn came while we were solving
-			w.decided, w.step = p.number, s.steps[i]
+	p.beyond = in.beyond
+	for _, w := range p.pods {
+		if w.seq <= in.arrivals && !w.away { // or its turn came while we were solving
+			w.decided, w.step, w.planned = p.number, Step{}, false
+		}
+	}
+	for _, uid := range in.held {
+		if w := p.pods[uid]; w != nil {
+			w.held = true
+		}
+	}
+	for i := range in.queue {
+		if w := p.pods[in.queue[i].uid]; w != nil && !w.away {
+			w.step = s.steps[i]
 			w.planned = w.step.Node != ""
 		}
 	}

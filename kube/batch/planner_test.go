@@ -251,6 +251,50 @@ func TestHeldPodsAreNotPlanned(t *testing.T) {
 	}
 }
 
+// TestHeldPodsWantNoPlan: pods that wait for a window may be many, and for long. They are no reason to plan before they are let go.
+func TestHeldPodsWantNoPlan(t *testing.T) {
+	holding := true
+	w := newWorld(func(c *Config) { c.Held = func(p *v1.Pod) bool { return holding && p.Labels["held"] != "" } })
+	w.node("a", 8, nil)
+	var held []types.UID
+	for i := range 5 {
+		held = append(held, w.pod(fmt.Sprint("held", i), "ecsched-dp", 1, func(p *v1.Pod) { p.Labels = map[string]string{"held": "yes"} }))
+	}
+	for i := range 3 {
+		w.pod(fmt.Sprint("free", i), "ecsched-dp", 1, nil)
+	}
+	w.plan()
+	if _, _, wanted := w.Turn("nobody"); wanted {
+		t.Error("another plan is wanted at once, for pods that are held")
+	}
+	w.busy.Store(false)
+	for i := range 3 {
+		w.Turn(types.UID(fmt.Sprint("free", i)))
+	}
+	holding = false
+	if _, planned, wanted := w.Turn(held[0]); planned || !wanted {
+		t.Errorf("planned %v, wanted %v as they are let go", planned, wanted)
+	}
+}
+
+// TestMoreThanAPlanHolds: a queue that is longer than a plan is planned in parts, each when the one before has mostly been handed
+// out.
+func TestMoreThanAPlanHolds(t *testing.T) {
+	w := newWorld(func(c *Config) { c.MostPods = 6 })
+	w.node("a", 100, nil)
+	var uids []types.UID
+	for i := range 30 {
+		uids = append(uids, w.pod(fmt.Sprint("p", i), "ecsched-dp", 1, nil))
+	}
+	w.plan()
+	for i, uid := range uids[:6] {
+		_, planned, wanted := w.Turn(uid)
+		if last := i == 4; !planned || wanted != last {
+			t.Errorf("pod %d: planned %v, wanted %v: want a plan for the rest when one is left of this one", i, planned, wanted)
+		}
+	}
+}
+
 // TestDemands: the core knows nothing of taints and affinities, and plans by them all the same.
 func TestDemands(t *testing.T) {
 	taint := v1.Taint{Key: "only", Value: "gpu", Effect: v1.TaintEffectNoSchedule}

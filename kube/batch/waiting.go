@@ -31,6 +31,7 @@ type waiter struct {
 	away   bool // its cycle runs, or it has a node and is being bound
 	failed bool // it was tried and got no node
 	struck bool // it is not to be planned any more
+	held   bool // it was kept from the scheduler when the last plan looked at it
 
 	decided uint64 // number of the last plan that has looked at it
 	step    Step   // of that plan
@@ -94,6 +95,9 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 		p.forget()
 	}
 	if w := p.pods[uid]; w != nil {
+		if w.held {
+			p.letGo()
+		}
 		p.change(w, func() {
 			step, planned = w.step, w.planned && p.plan && w.decided == p.number && !w.struck
 			w.away, w.planned = true, false
@@ -102,10 +106,22 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	return step, planned, p.wanted(now) && p.busy.CompareAndSwap(false, true)
 }
 
-// wanted reports whether enough pods wait that no plan knows of. A plan of which more is left is not replaced for a few
-// newcomers: their turn comes later, as a rule.
+// wanted reports whether enough pods wait that no plan knows of, or that had no place in the one in force, of which little is
+// left. A plan of which more is left is not replaced for a few newcomers: their turn comes later, as a rule.
 func (p *Planner) wanted(now time.Time) bool {
-	return p.loose >= p.c.LeastPods && 2*p.loose >= p.left && !now.Before(p.notBefore)
+	newcomers := p.loose >= p.c.LeastPods && 2*p.loose >= p.left
+	rest := p.beyond >= p.c.LeastPods && p.left < p.c.LeastPods
+	return (newcomers || rest) && !now.Before(p.notBefore)
+}
+
+// letGo lets those be planned that were held and are no longer: when the turn of one has come, others may be free as well. The
+// lock is held.
+func (p *Planner) letGo() {
+	for _, w := range p.pods {
+		if w.held && !p.c.Held(w.pod.Object) {
+			p.change(w, func() { w.held, w.decided = false, 0 })
+		}
+	}
 }
 
 // Back notes that a pod waits again.
@@ -130,6 +146,7 @@ func (p *Planner) Strike(uid types.UID) {
 func (p *Planner) forget() {
 	p.plan = false
 	p.number++
+	p.beyond = 0
 	p.recount()
 }
 
@@ -150,10 +167,19 @@ type queued struct {
 	failed bool
 }
 
-// queue returns the pods to plan for: at most so many, those that have not failed yet first, then by priority and arrival.
+// intake is what a plan looks at.
+type intake struct {
+	queue    []queued
+	arrivals uint64      // it looks at no waiter that came later
+	held     []types.UID // and finds no place for these,
+	beyond   int         // nor for so many others
+}
+
+// intake returns the pods to plan for: at most so many, those that have not failed yet first, then by priority and arrival.
 // Otherwise pods that fit nowhere would keep all others out.
-func (p *Planner) queue() []queued {
+func (p *Planner) intake() *intake {
 	p.mu.Lock()
+	in := &intake{arrivals: p.arrivals}
 	all := make([]queued, 0, len(p.pods))
 	for uid, w := range p.pods {
 		if !w.away && !w.struck {
@@ -170,13 +196,18 @@ func (p *Planner) queue() []queued {
 		}
 		return cmp.Or(cmp.Compare(corev1.PodPriority(b.pod.Object), corev1.PodPriority(a.pod.Object)), cmp.Compare(a.seq, b.seq))
 	})
-	pods := all[:0]
+	in.queue = all[:0]
 	for _, q := range all {
-		if len(pods) < p.c.MostPods && !p.c.Held(q.pod.Object) && p.current(&q) {
-			pods = append(pods, q)
+		switch {
+		case p.c.Held(q.pod.Object):
+			in.held = append(in.held, q.uid)
+		case len(in.queue) >= p.c.MostPods:
+			in.beyond++
+		case p.current(&q):
+			in.queue = append(in.queue, q)
 		}
 	}
-	return pods
+	return in
 }
 
 // current reads the pod again if more is known by now than when it was read. It reports whether it is still to be planned.
