@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/kube"
-
 )
 
 // Whoever is told of releases may fail: the pods go all the same, all of a turn.
