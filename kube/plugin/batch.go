@@ -268,9 +268,10 @@ func (e *Energy) lead(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (l
 	e.ranking.begin(len(nodes))
 	for i, n := range nodes {
 		name := n.Node().Name
-		e.ranking.names = append(e.ranking.names, name)
-		e.ranking.scores[i] = f.score(name)
-		led = led || e.ranking.scores[i] > 0
+		points := f.score(name)
+		e.ranking.single(i, name)
+		e.ranking.points = append(e.ranking.points, points)
+		led = led || points > 0
 	}
 	if led {
 		e.ranking.of = r
@@ -291,9 +292,11 @@ func (f *following) score(node string) int64 {
 
 // placed counts where a planned pod went.
 func (b *batching) placed(state fwk.CycleState, node string) {
-	f := followed(state)
-	switch {
-	case b == nil || f == nil:
+	if b == nil {
+		return
+	}
+	switch f := followed(state); {
+	case f == nil:
 	case f.Node == node:
 		b.planner.Count(batch.Followed)
 	case slices.Contains(f.Next, node):

@@ -63,6 +63,7 @@ type scratch struct {
 type grouped struct {
 	cycle uint64
 	group int32
+	first int32 // seat of its first node by name
 }
 
 var (
@@ -235,28 +236,30 @@ func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 	s, r := &e.scratch, &e.ranking
 	s.cycle++
 	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
-	for _, n := range nodes {
-		seat := e.book.find(n)
-		kind := e.book.kindOf[seat]
-		for int(kind) >= len(s.groups) {
+	for i, n := range nodes {
+		at := e.book.find(n)
+		seat := &e.book.seats[at]
+		for int(seat.kind) >= len(s.groups) {
 			s.groups = append(s.groups, grouped{})
 		}
-		g := &s.groups[kind]
-		if g.cycle != s.cycle {
-			g.cycle, g.group = s.cycle, int32(len(s.refs))
-			s.refs = append(s.refs, &e.book.ofKind[kind])
+		g := &s.groups[seat.kind]
+		switch {
+		case g.cycle != s.cycle:
+			*g = grouped{cycle: s.cycle, group: int32(len(s.refs)), first: at}
+			s.refs = append(s.refs, &e.book.ofKind[seat.kind])
+			r.first = append(r.first, int32(i))
+		case e.book.before(at, g.first):
+			g.first, r.first[g.group] = at, int32(i)
 		}
-		r.names, r.group = append(r.names, e.book.names[seat]), append(r.group, g.group)
+		r.names[i], r.group[i] = seat.name, g.group
 	}
 }
 
 // takeAll offers the strategy every node, with the watts that it draws now, each a group of its own.
 func (e *Energy) takeAll(nodes []fwk.NodeInfo, now time.Time) {
-	r := &e.ranking
 	e.copyNodes(nodes, now)
-	r.names, r.group = r.names[:0], r.group[:0]
 	for i, n := range e.scratch.refs {
-		r.names, r.group = append(r.names, n.Name), append(r.group, int32(i))
+		e.ranking.single(i, n.Name)
 	}
 }
 

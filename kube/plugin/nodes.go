@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,20 +17,26 @@ import (
 // again, the generation: what was found out about a generation holds as long as the view does. From one cycle to the next
 // few nodes change.
 type nodeBook struct {
-	view  *kube.View
-	seats map[string]int32 // by name; seats are given in the order in which kube-scheduler lists its nodes
+	view   *kube.View
+	byName map[string]int32 // seats, which are given in the order in which kube-scheduler lists its nodes
 
-	// By seat. Scoring by kinds needs no more of a node than the first three.
-	generations []int64
-	kindOf      []int32
-	names       []string
-	nodes       []sched.Node // without live watts
+	seats  []seat
+	nodes  []sched.Node // by seat, without live watts
+	placed int          // how many seats, from the first, know their place
 
 	kinds  map[kind]int32
 	ofKind []sched.Node // one of each kind
 
 	next [4]int32 // seats of those that are probably asked for next
 	turn int
+}
+
+// seat is all of a node that scoring by kinds needs: a cycle reads little memory for each of its nodes, and in order.
+type seat struct {
+	generation int64
+	kind       int32
+	place      int32 // among the seats that know theirs, by name
+	name       string
 }
 
 // kind is what sets nodes apart under a strategy that takes them as [sched.Interchangeable].
@@ -58,52 +66,76 @@ const slackStates = 1024
 // when most of what it holds is bygone.
 func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
 	most := 2*len(cluster) + slackStates
-	if b.view == view && len(b.nodes) <= most && len(b.ofKind) <= most {
-		return
+	if b.view != view || len(b.nodes) > most || len(b.ofKind) > most {
+		*b = nodeBook{
+			view: view, byName: make(map[string]int32, len(cluster)), kinds: map[kind]int32{},
+			seats: make([]seat, 0, len(cluster)), nodes: make([]sched.Node, 0, len(cluster)),
+		}
+		for _, n := range cluster {
+			b.find(n)
+		}
 	}
-	*b = nodeBook{
-		view: view, seats: make(map[string]int32, len(cluster)), kinds: map[kind]int32{},
-		generations: make([]int64, 0, len(cluster)), kindOf: make([]int32, 0, len(cluster)),
-		names: make([]string, 0, len(cluster)), nodes: make([]sched.Node, 0, len(cluster)),
+	// Not for each that comes: clusters grow by many nodes at a time.
+	if added := len(b.seats) - b.placed; added > b.placed/8 {
+		b.place()
 	}
-	for _, n := range cluster {
-		b.find(n)
+}
+
+// place tells all seats their place.
+func (b *nodeBook) place() {
+	order := make([]int32, len(b.seats))
+	for i := range order {
+		order[i] = int32(i)
 	}
+	slices.SortFunc(order, func(i, k int32) int { return cmp.Compare(b.seats[i].name, b.seats[k].name) })
+	for place, at := range order {
+		b.seats[at].place = int32(place)
+	}
+	b.placed = len(b.seats)
+}
+
+// before reports whether the node of one seat comes before that of another by name. Names lie scattered in memory, so they
+// are looked at only where there are no places yet.
+func (b *nodeBook) before(i, k int32) bool {
+	if int(max(i, k)) < b.placed {
+		return b.seats[i].place < b.seats[k].place
+	}
+	return b.seats[i].name < b.seats[k].name
 }
 
 // find returns the seat of a node, in its present state. Nodes mostly come in the order of their seats, by a few that
 // search the cluster at the same time: then this is comparing a few numbers that lie side by side.
 func (b *nodeBook) find(n fwk.NodeInfo) int32 {
 	generation := n.GetGeneration()
-	for i, seat := range b.next {
-		if int(seat) < len(b.generations) && b.generations[seat] == generation {
+	for i, at := range b.next {
+		if int(at) < len(b.seats) && b.seats[at].generation == generation {
 			b.next[i]++
-			return seat
+			return at
 		}
 	}
-	seat := b.look(n, generation)
-	b.next[b.turn] = seat + 1
+	at := b.look(n, generation)
+	b.next[b.turn] = at + 1
 	b.turn = (b.turn + 1) % len(b.next)
-	return seat
+	return at
 }
 
 // look finds a node by name, and updates what is remembered of it.
 func (b *nodeBook) look(n fwk.NodeInfo, generation int64) int32 {
 	name := n.Node().Name
-	seat, known := b.seats[name]
+	at, known := b.byName[name]
 	switch {
 	case !known:
-		seat = int32(len(b.nodes))
-		b.seats[name] = seat
-		b.generations, b.kindOf = append(b.generations, 0), append(b.kindOf, 0)
-		b.names, b.nodes = append(b.names, name), append(b.nodes, sched.Node{})
-	case b.generations[seat] == generation:
-		return seat
+		at = int32(len(b.seats))
+		b.byName[name] = at
+		b.seats, b.nodes = append(b.seats, seat{}), append(b.nodes, sched.Node{})
+	case b.seats[at].generation == generation:
+		return at
 	}
-	node := &b.nodes[seat]
+	node, s := &b.nodes[at], &b.seats[at]
 	*node = coreNode(b.view, n)
-	b.generations[seat], b.kindOf[seat] = generation, b.number(node)
-	return seat
+	s.generation, s.kind = generation, b.number(node)
+	s.name = name // the string of the node's present object, which is the one that NormalizeScore is handed
+	return at
 }
 
 // number returns that of a node's kind.

@@ -13,21 +13,31 @@ const bestScore = fwk.MaxScore
 
 // ranking is the outcome of PreScore, in memory that the next cycle uses again.
 type ranking struct {
-	of     *request // whose it is; nil: nobody's
-	names  []string // of the nodes, as PreScore was given them
-	group  []int32  // by node: those of one group cost the same
-	scores []int64  // by node
+	of    *request // whose it is; nil: nobody's
+	names []string // of the nodes, as PreScore was given them
+	group []int32  // by node: those of one group cost the same
 
-	points []int64 // by group
+	// By group.
+	first  []int32 // its first node by name
+	points []int64
+
+	best int // node that has the best score instead of its group's points
 }
 
-// begin prepares a ranking of so many nodes.
+// begin prepares a ranking of so many nodes, to be filled in.
 func (r *ranking) begin(nodes int) {
 	r.of = nil
-	r.names, r.group, r.scores = r.names[:0], r.group[:0], slices.Grow(r.scores[:0], nodes)[:nodes]
+	r.names, r.group = slices.Grow(r.names[:0], nodes)[:nodes], slices.Grow(r.group[:0], nodes)[:nodes]
+	r.first, r.points, r.best = r.first[:0], r.points[:0], -1
 }
 
-// rank turns the costs of groups into scores of nodes. The best node is the one of least cost, of equals the first by name.
+// single makes a node a group of its own. Nodes come in their order.
+func (r *ranking) single(i int, name string) {
+	r.names[i], r.group[i] = name, int32(i)
+	r.first = append(r.first, int32(i))
+}
+
+// rank turns the costs of groups into their points. The best node is the one of least cost, of equals the first by name.
 // The others get at most bestScore − 1, in proportion to where their cost lies between the least and the largest. ok is false
 // if costs cannot be compared.
 func (r *ranking) rank(costs []float64) (ok bool) {
@@ -42,23 +52,25 @@ func (r *ranking) rank(costs []float64) (ok bool) {
 	if len(r.group) == 0 || math.IsInf(span, 0) {
 		return false
 	}
-	r.points = r.points[:0]
-	for _, c := range costs {
+	for g, c := range costs {
 		points := bestScore - 1
 		if span != 0 {
 			points = int64(float64(bestScore-1) * ((largest - c) / span))
 		}
 		r.points = append(r.points, points)
-	}
-	best := -1
-	for i, g := range r.group {
-		r.scores[i] = r.points[g]
-		if costs[g] == least && (best < 0 || r.names[i] < r.names[best]) {
-			best = i
+		if first := int(r.first[g]); c == least && (r.best < 0 || r.names[first] < r.names[r.best]) {
+			r.best = first
 		}
 	}
-	r.scores[best] = bestScore
 	return true
+}
+
+// score is that of the node at a place.
+func (r *ranking) score(i int) int64 {
+	if i == r.best {
+		return bestScore
+	}
+	return r.points[r.group[i]]
 }
 
 // fill writes the scores. kube-scheduler hands over the nodes as PreScore was given them; it does not promise that, so each
@@ -70,7 +82,7 @@ func (r *ranking) fill(scores fwk.NodeScoreList) {
 			at = slices.Index(r.names, scores[i].Name)
 		}
 		if at >= 0 {
-			scores[i].Score = r.scores[at]
+			scores[i].Score = r.score(at)
 		}
 	}
 }

@@ -8,6 +8,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
+func scoresOf(r *ranking) (scores []int64) {
+	for i := range r.names {
+		scores = append(scores, r.score(i))
+	}
+	return scores
+}
+
 func TestRank(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -29,7 +36,7 @@ func TestRank(t *testing.T) {
 			var r ranking
 			r.begin(len(tc.costs))
 			for i := range tc.costs {
-				r.names, r.group = append(r.names, string(rune('a'+i))), append(r.group, int32(i))
+				r.single(i, string(rune('a'+i)))
 			}
 			if ok := r.rank(tc.costs); ok != (tc.want != nil) {
 				t.Fatalf("ok is %v", ok)
@@ -37,22 +44,22 @@ func TestRank(t *testing.T) {
 			if tc.want == nil {
 				return
 			}
-			if diff := cmp.Diff(tc.want, r.scores); diff != "" {
+			if diff := cmp.Diff(tc.want, scoresOf(&r)); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// Of a group that costs least, the first node by name is the best, and the others are as good as can be beside it.
+// Of the groups that cost least, the first node by name is the best, and the others are as good as can be beside it.
 func TestRankOfGroups(t *testing.T) {
 	var r ranking
 	r.begin(5)
-	r.names, r.group = []string{"e", "d", "c", "b", "a"}, []int32{0, 1, 1, 1, 2}
+	r.names, r.group, r.first = []string{"e", "d", "c", "b", "a"}, []int32{0, 1, 1, 1, 2}, []int32{0, 3, 4}
 	if !r.rank([]float64{20, 10, 15}) {
 		t.Fatal("not comparable")
 	}
-	if diff := cmp.Diff([]int64{0, 99, 99, 100, 49}, r.scores); diff != "" {
+	if diff := cmp.Diff([]int64{0, 99, 99, 100, 49}, scoresOf(&r)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -61,7 +68,9 @@ func TestRankOfGroups(t *testing.T) {
 func TestFillGoesByName(t *testing.T) {
 	var r ranking
 	r.begin(3)
-	r.names, r.group = []string{"a", "b", "c"}, []int32{0, 1, 2}
+	for i, name := range []string{"a", "b", "c"} {
+		r.single(i, name)
+	}
 	if !r.rank([]float64{10, 20, 30}) {
 		t.Fatal("not comparable")
 	}
