@@ -48,13 +48,25 @@ type spent struct {
 // pluginCost is what was spent in our plugins, by extension point.
 type pluginCost map[string]spent
 
+// each returns nanoseconds of a call.
+func (s spent) each() float64 { return s.Seconds * 1e9 / float64(max(s.Calls, 1)) }
+
+// without returns what was spent if of each call this was the stopwatch's own.
+func (c pluginCost) without(stopwatch spent) pluginCost {
+	less := pluginCost{}
+	for point, s := range c {
+		less[point] = spent{s.Seconds - float64(s.Calls)*stopwatch.each()/1e9, s.Calls}
+	}
+	return less
+}
+
 // perPod returns nanoseconds, of a pod for which so many nodes are scored: all points are called once for it, but Score.
 func (c pluginCost) perPod(nodesScored int) (nanos float64) {
 	for point, s := range c {
 		if s.Calls == 0 {
 			continue
 		}
-		each := s.Seconds * 1e9 / float64(s.Calls)
+		each := s.each()
 		if point == metrics.Score {
 			each *= float64(nodesScored)
 		}

@@ -23,10 +23,15 @@ func (w *stopwatch) since(start time.Time) {
 	w.calls.Add(1)
 }
 
-// timed is our plugin, with every call timed as kube-scheduler times those of the cycles that it samples: reading the clock
-// counts as the plugin's.
+func (w *stopwatch) spent() spent {
+	return spent{time.Duration(w.nanos.Load()).Seconds(), uint64(w.calls.Load())}
+}
+
+// timed is our plugin, with every call timed as kube-scheduler times those of the cycles that it samples. In the others it
+// does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the stopwatch's own.
 type timed struct {
 	*plugin.Energy
+	nothing stopwatch
 	sign, preFilter, preScore, score, normalize, reserve, postBind stopwatch
 }
 
@@ -55,9 +60,12 @@ func (p *timed) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 }
 
 func (p *timed) Score(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	p.timeNothing()
 	defer p.score.since(time.Now())
 	return p.Energy.Score(ctx, state, pod, node)
 }
+
+func (p *timed) timeNothing() { defer p.nothing.since(time.Now()) }
 
 func (p *timed) ScoreExtensions() fwk.ScoreExtensions { return p }
 
@@ -83,8 +91,8 @@ func (p *timed) cost() pluginCost {
 		metrics.Sign: &p.sign, metrics.PreFilter: &p.preFilter, metrics.PreScore: &p.preScore, metrics.Score: &p.score,
 		metrics.ScoreExtensionNormalize: &p.normalize, metrics.Reserve: &p.reserve, metrics.PostBind: &p.postBind,
 	} {
-		if calls := w.calls.Load(); calls > 0 {
-			c[point] = spent{time.Duration(w.nanos.Load()).Seconds(), uint64(calls)}
+		if s := w.spent(); s.Calls > 0 {
+			c[point] = s
 		}
 	}
 	return c
