@@ -1,6 +1,7 @@
 package sched_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -240,6 +241,35 @@ func TestOptions(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Further nodes do not depend on the order of the queue, even where run times count as the same that are not.
+func TestOptionsKnowNoOrder(t *testing.T) {
+	thrifty, awake := energy.Profile{Max: 90, WakeUp: 850}, energy.Profile{Max: 110}
+	s := &sched.Snapshot{Now: day, Nodes: []*sched.Node{
+		{Name: "asleep", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7}, Profile: &thrifty},
+		{Name: "awake", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7}, Profile: &awake, Jobs: 1},
+	}}
+	for i := range 300 {
+		s.Queue = append(s.Queue, sched.Job{ID: fmt.Sprint(i), Submitted: day, Duration: time.Hour + time.Duration(i*i)*time.Second, Request: sched.Resources{MilliCPU: 10000}})
+	}
+	g := mustStrategy(t, "energy")
+	options := func() map[string][]string {
+		plan := make(sched.Plan, len(s.Queue))
+		byJob := map[string][]string{}
+		for i := range plan {
+			plan[i] = sched.Decision{Job: s.Queue[i].ID, Node: "awake"}
+		}
+		for i, names := range g.Options(s, plan, 1) {
+			byJob[s.Queue[i].ID] = names
+		}
+		return byJob
+	}
+	want := options()
+	slices.Reverse(s.Queue)
+	if diff := gocmp.Diff(want, options()); diff != "" {
+		t.Error(diff)
+	}
 }
 
 // Many jobs that differ in everything are planned as well.

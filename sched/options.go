@@ -16,7 +16,7 @@ func (g *Greedy) Options(s *Snapshot, plan Plan, most int) [][]string {
 	for k := range after.nodes {
 		position[after.nodes[k].Name] = k
 	}
-	for i := range plan {
+	for _, i := range s.inOrder(nil) { // of jobs that count as alike the first in line stands for all
 		if k, ok := position[plan[i].Node]; ok {
 			after.nodes[k] = after.nodes[k].Place(s.Queue[i].Request)
 			before.open = append(before.open, i)
