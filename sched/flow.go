@@ -2,6 +2,7 @@ package sched
 
 import (
 	"math"
+	"slices"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/mincost"
@@ -109,14 +110,8 @@ func (f *flowProblem) state() {
 	for _, i := range b.open {
 		p.Items[b.kindOf[i]].Count++
 	}
-	var all Resources
-	for k := range p.Items {
-		for d, requested := range b.kinds[k].Request.vector() {
-			p.Items[k].Demand = append(p.Items[k].Demand, requested)
-			all = all.with(d, all.vector()[d]+requested*p.Items[k].Count)
-		}
-	}
 	costs, openings := f.costs()
+	all := f.ask(costs)
 	var known []float64
 	for _, row := range costs {
 		known = append(known, row...)
@@ -126,11 +121,39 @@ func (f *flowProblem) state() {
 	for g, nodes := range f.members {
 		bins := mincost.Bins{Count: int64(len(nodes)), Opening: scale.integer(openings[g])}
 		for d, free := range b.nodes[nodes[0]].Free.vector() {
-			bins.Capacity = append(bins.Capacity, min(max(free, 0), all.vector()[d])) // more than all jobs ask for is no more
+			bins.Capacity = append(bins.Capacity, min(max(free, 0), all[d])) // more than all jobs ask for is no more
 		}
 		p.Bins = append(p.Bins, bins)
 	}
 	f.leaveOut(costs, scale)
+}
+
+// ask fills in what jobs ask for, and returns what they do all together. Jobs that fit nowhere are no part of the problem: they might
+// ask for more than can be added up.
+func (f *flowProblem) ask(costs [][]float64) (all [3]int64) {
+	for k, row := range costs {
+		items := &f.packing.Items[k]
+		items.Demand = make([]int64, len(all))
+		if !slices.ContainsFunc(row, isNumber) {
+			items.Count = 0
+			continue
+		}
+		for d, requested := range f.b.kinds[k].Request.vector() {
+			items.Demand[d] = requested
+			all[d] = plusTimes(all[d], requested, items.Count)
+		}
+	}
+	return all
+}
+
+func isNumber(v float64) bool { return !math.IsNaN(v) }
+
+// plusTimes returns sum + amount·count, and what an int64 can hold where that is more.
+func plusTimes(sum, amount, count int64) int64 {
+	if amount > 0 && count > (math.MaxInt64-sum)/amount {
+		return math.MaxInt64
+	}
+	return sum + amount*count
 }
 
 // flowShare is how much smaller integers of a flow are than they may be, so that sums over many jobs are integers as well.
@@ -169,8 +192,7 @@ func (f *flowProblem) costs() (costs [][]float64, openings []float64) {
 	return costs, openings
 }
 
-// leaveOut fills in the costs, and makes it dearer to leave a job out than any exchange of two could save. Jobs that fit nowhere are
-// no part of the problem.
+// leaveOut fills in the costs, and makes it dearer to leave a job out than any exchange of two could save.
 func (f *flowProblem) leaveOut(costs [][]float64, scale costScale) {
 	p := &f.packing
 	least, most, opening := int64(0), int64(0), int64(0)
@@ -178,19 +200,13 @@ func (f *flowProblem) leaveOut(costs [][]float64, scale costScale) {
 		opening = max(opening, bins.Opening)
 	}
 	for k, row := range costs {
-		fits := false
 		for g, cost := range row {
 			if math.IsNaN(cost) {
 				continue
 			}
-			fits = true
 			whole := scale.integer(cost)
 			p.Cost.Set(k, g, whole)
 			least, most = min(least, whole), max(most, whole)
-		}
-		if !fits {
-			p.Items[k].Count = 0
-			clear(p.Items[k].Demand)
 		}
 	}
 	for k := range p.Items {

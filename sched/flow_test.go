@@ -206,6 +206,26 @@ func TestCostsBeyondMeasure(t *testing.T) {
 	})
 }
 
+// What nobody could run is no part of the problem, however much it asks for: the others are bounded as if it were not there.
+func TestAbsurdRequestsChangeNothing(t *testing.T) {
+	s := &sched.Snapshot{Now: day, Nodes: threeNodes()}
+	for i := range 6 {
+		s.Queue = append(s.Queue, sched.Job{ID: fmt.Sprint("j", i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: 3000, Memory: 1 << 20}})
+	}
+	g := mustStrategy(t, "flow-energy")
+	want, proof := g.PlanWithin(s, func() bool { return false })
+	if !proof.Whole || !proof.HasGap {
+		t.Fatalf("%+v", proof)
+	}
+	for i := range 2 {
+		s.Queue = append(s.Queue, sched.Job{ID: fmt.Sprint("absurd", i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: 1 << 62, Memory: 1 << 62, GPU: 1 << 62}})
+	}
+	got, proof2 := g.PlanWithin(s, func() bool { return false })
+	if diff := gocmp.Diff(want, got[:6]); diff != "" || proof2 != proof {
+		t.Errorf("%+v, without them %+v: %s", proof2, proof, diff)
+	}
+}
+
 // Further nodes of a planned job have room for it once the plan is carried out, the cheapest first, or before; and those with room come
 // before those without.
 func TestOptions(t *testing.T) {

@@ -13,13 +13,6 @@ type Resources struct {
 	GPU      int64 // whole devices
 }
 
-// with returns r with another amount of one resource.
-func (r Resources) with(k int, amount int64) Resources {
-	v := r.vector()
-	v[k] = amount
-	return Resources{v[0], v[1], v[2]}
-}
-
 // Add returns r + o.
 func (r Resources) Add(o Resources) Resources {
 	return Resources{r.MilliCPU + o.MilliCPU, r.Memory + o.Memory, r.GPU + o.GPU}
