@@ -164,7 +164,7 @@ func TestPackOpensFewBins(t *testing.T) {
 	}
 	p.Cost.Set(0, 0, 3)
 	p.Cost.Set(0, 1, 3)
-	a, err := mincost.Pack(p, endless)
+	a, err := mincost.Pack(p, nil)
 	if err != nil || a.Cost != 40*3+4*50 || a.Gap() > 0.01 {
 		t.Errorf("cost %d of at least %d, %v", a.Cost, a.Bound, err)
 	}

@@ -148,11 +148,9 @@ func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 	last, whole := math.Inf(1), true
 	most := ascentWork / (ascentLook * (d.dims + 1) * (len(a.pairs) + 1))
 	for look := 1; look <= most && !nearBound(cost, a.bound); look++ {
-		if stop() {
-			whole = false
+		if whole = a.walk(stop); !whole {
 			break
 		}
-		a.walk()
 		from, e, near := a.look()
 		if near || look%settling == 0 && a.bound > first && float64(a.bound-before) < stalled*math.Abs(float64(a.bound)) {
 			break
@@ -175,9 +173,12 @@ func nearBound(cost, bound int64) bool {
 	return float64(cost)-float64(bound) <= nearEnough*math.Abs(float64(bound))
 }
 
-// walk takes some steps.
-func (a *ascent) walk() {
+// walk takes some steps, and reports whether there was time for them.
+func (a *ascent) walk(stop func() bool) bool {
 	for range ascentLook {
+		if stop() {
+			return false
+		}
 		a.step()
 		a.walked++
 		for k, mean := range a.mean.all() {
@@ -186,6 +187,7 @@ func (a *ascent) walk() {
 			}
 		}
 	}
+	return true
 }
 
 // look raises the bound by the prices at hand, and returns the better one of the last point and the mean of all since the restart.

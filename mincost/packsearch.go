@@ -43,7 +43,7 @@ func (b *bins) search(sizes []float64, bound int64, stop func() bool) (whole boo
 
 // over reports whether it is no use to go on, or not allowed.
 func (s *search) over(bin int) bool {
-	if bin%64 == 0 && !s.ended {
+	if bin%8 == 0 && !s.ended {
 		s.ended = s.stop()
 	}
 	return s.ended || s.work <= 0 || nearBound(s.cost, s.bound)
