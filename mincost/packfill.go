@@ -35,7 +35,7 @@ func Pack(p Packing, stop func() bool) (*Packed, error) {
 	}
 	whole = whole && best.search(d.sizes(), bound, stop)
 	packed := best.save()
-	packed.Bound, packed.Whole = min(bound, packed.Cost), whole
+	packed.Bound, packed.Whole = bound, whole
 	return packed, nil
 }
 
