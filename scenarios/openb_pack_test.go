@@ -47,13 +47,13 @@ func large(rest int64) func(share int64) int64 {
 // packing states the batch as a problem of classes and groups, in milliwatts. Nodes of the same hardware are one group.
 func (c *openbCluster) packing() (p mincost.Packing, members [][]int) {
 	type hardware struct {
-		name     string
-		cpu, mem int64
+		name           string
+		cpu, mem, gpus int64
 	}
 	groups := map[hardware]int{}
 	for k := range c.nodes {
 		n := &c.nodes[k]
-		key := hardware{n.Profile.Name, n.Capacity.MilliCPU, n.Capacity.Memory + n.Capacity.GPU}
+		key := hardware{n.Profile.Name, n.Capacity.MilliCPU, n.Capacity.Memory, n.Capacity.GPU}
 		g, ok := groups[key]
 		if !ok {
 			g = len(members)
