@@ -49,7 +49,8 @@ func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil }
 
 // PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [Job.Fits] even if it is the
 // only one. Stop is asked from time to time whether time is up; then what is left of the queue is placed job by job at the same
-// cost, on what is left of the nodes, by strategies that match a whole queue; others leave it without an opinion.
+// cost, on what is left of the nodes, by strategies that match a whole queue, unless its jobs have too little in common for that to be
+// fast; others leave it without an opinion.
 func (g *Greedy) PlanWithin(s *Snapshot, stop func() bool) (Plan, Optimality) {
 	if g.match == nil {
 		return g.planInOrder(s, stop)

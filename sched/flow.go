@@ -19,7 +19,7 @@ func matchByPrices(b *batch) {
 		return
 	}
 	best := b.inOrder()
-	if len(b.kinds)*len(b.nodes) > mostPairs {
+	if b.varied() {
 		b.proof.Whole = false
 		b.carryOut(&best)
 		return

@@ -309,3 +309,36 @@ func TestManyKinds(t *testing.T) {
 		}
 	}
 }
+
+// Where jobs have so little in common that serving them one by one takes long, no more of them are served than there is time for; on the
+// rest there is no opinion.
+func TestManyKindsWithinATime(t *testing.T) {
+	const jobs, placed = 2100, 10
+	s := &sched.Snapshot{Now: day}
+	for i := range 2000 {
+		n := *threeNodes()[0]
+		n.Name = strconv.Itoa(i)
+		s.Nodes = append(s.Nodes, &n)
+	}
+	for i := range jobs {
+		s.Queue = append(s.Queue, sched.Job{ID: strconv.Itoa(i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: int64(i + 1)}})
+	}
+	for _, name := range []string{"flow-energy", "ecsched-energy"} {
+		for limit, want := range map[int]int{0: 0, jobs + placed: placed} { // each kind is asked about once before
+			if limit > 0 && name == "ecsched-energy" {
+				continue // which places rounds before it asks again
+			}
+			asked := 0
+			plan, proof := mustStrategy(t, name).PlanWithin(s, func() bool { asked++; return asked > limit })
+			got, _ := carriedOut(t, s, plan)
+			if got != want || proof.Whole || asked != limit+1 {
+				t.Errorf("%s places %d, want %d, after %d questions: %+v", name, got, want, asked, proof)
+			}
+			for _, d := range plan {
+				if d.Node == "" && d.Reason.Kind != sched.NoOpinion {
+					t.Fatalf("%s: %+v", name, d)
+				}
+			}
+		}
+	}
+}

@@ -42,15 +42,17 @@ func rounded(d time.Duration) time.Duration {
 	return d >> unit << unit
 }
 
-// group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is no opinion:
-// they are not open any more.
+// group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is no opinion, nor
+// on those that there is no time to ask that of: they are not open any more.
 func (b *batch) group() {
 	if b.sort(func(d time.Duration) time.Duration { return d }); len(b.kinds) > mostKinds {
 		b.sort(rounded)
 	}
 	why := make([]ReasonKind, len(b.kinds))
 	for k := range b.kinds {
-		why[k] = b.unknown(&b.kinds[k])
+		if !b.hurried() {
+			why[k] = b.unknown(&b.kinds[k])
+		}
 	}
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		missing := why[b.kindOf[i]]

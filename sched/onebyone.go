@@ -8,13 +8,27 @@ func (b *batch) placeInOrder() {
 	b.carryOut(&d)
 }
 
-// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little time.
+// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little time. Where they
+// have too little in common for that, there is no opinion on those that time does not suffice for.
 func (b *batch) inOrder() draft {
 	g := greedy{batch: b, of: make([]*ranking, len(b.kinds))}
 	return b.try(
-		func(k int) int { return g.cheapest(b.kindOf[b.open[k]]) },
+		func(k int) int {
+			i := b.open[k]
+			if b.hurried() {
+				b.plan[i].Reason = Reason{Kind: NoOpinion}
+				return -1
+			}
+			return g.cheapest(b.kindOf[i])
+		},
 		func(node int) { g.changed = append(g.changed, node) })
 }
+
+// hurried reports whether time is up and even serving the queue job by job would take long.
+func (b *batch) hurried() bool { return b.varied() && b.stopped() }
+
+// varied reports whether there are too many kinds of jobs to remember what each of them costs on each node.
+func (b *batch) varied() bool { return len(b.kinds)*len(b.nodes) > mostPairs }
 
 // mostPairs is how many pairs of a kind of job and a node are remembered at most, and priced at once. Beyond that nothing is shared: jobs that
 // have so little in common are served one by one, and no better.
@@ -37,7 +51,7 @@ type ranking struct {
 
 // cheapest returns the node of least cost of a kind of job, -1 where it fits nowhere.
 func (g *greedy) cheapest(kind int) int {
-	if len(g.of)*len(g.batch.nodes) > mostPairs {
+	if g.batch.varied() {
 		return newRanking(g.batch, kind).cheapest()
 	}
 	r := g.of[kind]
