@@ -136,6 +136,9 @@ func checkAmounts(dims *int, amounts []int64, count int64) error {
 // Certify checks that a is a placement of p that costs what it says, and no less than its bound. That the bound holds is for
 // [Pack] to know.
 func (a *Packed) Certify(p *Packing) error {
+	if err := p.check(); err != nil {
+		return err
+	}
 	left := make([]int64, len(p.Items))
 	for i, class := range p.Items {
 		left[i] = class.Count
@@ -172,10 +175,14 @@ func (p *Packing) holds(group int, held []Held, left []int64) (cost int64, err e
 	bins := &p.Bins[group]
 	free := slices.Clone(bins.Capacity)
 	for _, h := range held {
-		c := p.Cost.Cost[h.Class*p.Cost.Cols+group]
-		if left[h.Class] -= h.Count; h.Count < 1 || c == Missing || left[h.Class] < 0 {
+		if uint(h.Class) >= uint(len(left)) || h.Count < 1 || h.Count > left[h.Class] {
 			return 0, fmt.Errorf("%d of class %d", h.Count, h.Class)
 		}
+		c := p.Cost.Cost[h.Class*p.Cost.Cols+group]
+		if c == Missing {
+			return 0, fmt.Errorf("class %d may not be there", h.Class)
+		}
+		left[h.Class] -= h.Count
 		cost += c * h.Count
 		for k, d := range p.Items[h.Class].Demand {
 			if free[k] -= d * h.Count; free[k] < 0 {

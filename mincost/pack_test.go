@@ -200,3 +200,42 @@ func TestPackRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestCertifyPackedRefuses(t *testing.T) {
+	one := func(change func(p *mincost.Packing, a *mincost.Packed)) error {
+		p := mincost.Packing{
+			Items: []mincost.Items{{Count: 3, Demand: []int64{2}, LeftOut: 90}, {Count: 1, Demand: []int64{1}, LeftOut: 90}},
+			Bins:  []mincost.Bins{{Count: 2, Capacity: []int64{4}, Opening: 5}}, Cost: mincost.NewMatrix(2, 1),
+		}
+		p.Cost.Set(0, 0, 7)
+		a, err := mincost.Pack(p, nil)
+		if err != nil || a.Cost != 3*7+2*5+90 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		change(&p, a)
+		return a.Certify(&p)
+	}
+	if err := one(func(*mincost.Packing, *mincost.Packed) {}); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(p *mincost.Packing, a *mincost.Packed){
+		"a cost":                  func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
+		"a number":                func(_ *mincost.Packing, a *mincost.Packed) { a.Placed++ },
+		"a bound":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
+		"what is left":            func(_ *mincost.Packing, a *mincost.Packed) { a.LeftOut[1] = 0 },
+		"a bin less":              func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
+		"a bin more":              func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
+		"more than there are":     func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
+		"fewer than none":         func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
+		"a class that is none":    func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
+		"what may not be there":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
+		"an overdrawn bin":        func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
+		"a bin without room":      func(p *mincost.Packing, _ *mincost.Packed) { p.Room = func(int, []mincost.Held) bool { return false } },
+		"numbers without sense":   func(p *mincost.Packing, _ *mincost.Packed) { p.Items[0].LeftOut = math.MaxInt64 },
+		"a packing of other size": func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
+	} {
+		if one(change) == nil {
+			t.Errorf("%s is certified", name)
+		}
+	}
+}

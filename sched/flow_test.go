@@ -271,7 +271,7 @@ func TestOptionsKnowNoOrder(t *testing.T) {
 		{Name: "awake", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7}, Profile: &awake, Jobs: 1},
 	}}
 	for i := range 300 {
-		s.Queue = append(s.Queue, sched.Job{ID: fmt.Sprint(i), Submitted: day, Duration: time.Hour + time.Duration(i*i)*time.Second, Request: sched.Resources{MilliCPU: 10000}})
+		s.Queue = append(s.Queue, sched.Job{ID: strconv.Itoa(i), Submitted: day, Duration: time.Hour + time.Duration(i*i)*time.Second, Request: sched.Resources{MilliCPU: 10000}})
 	}
 	g := mustStrategy(t, "energy")
 	options := func() map[string][]string {
