@@ -257,8 +257,6 @@ func (f *flowProblem) gap(d *draft, bound int64) (gap float64, ok bool) {
 			}
 		}
 	}
-	if cost <= bound {
-		return 0, true
-	}
-	return float64(cost-bound) / math.Abs(float64(bound)), bound != 0
+	gap = (&mincost.Packed{Cost: cost, Bound: bound}).Gap()
+	return gap, !math.IsInf(gap, 0)
 }
