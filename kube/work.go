@@ -3,6 +3,7 @@ package kube
 import (
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -133,8 +134,13 @@ func podType(pod *v1.Pod) string {
 // PodRequest returns the effective request of a pod that does not run yet, as the scheduler computes it: the larger of
 // its init containers and the sum of its containers, with sidecars and overhead, unless the pod itself has a request.
 func PodRequest(pod *v1.Pod) sched.Resources {
-	return listed(resource.PodRequests(pod, resource.PodResourcesOptions{}))
+	list := lists.Get().(v1.ResourceList)
+	defer lists.Put(list)
+	return listed(resource.PodRequests(pod, resource.PodResourcesOptions{Reuse: list}))
 }
+
+// lists are those that pods' requests are summed up in. One is as large as all else that is read from a pod.
+var lists = sync.Pool{New: func() any { return v1.ResourceList{} }}
 
 // Allocatable returns what a node offers to pods.
 func Allocatable(n *v1.Node) sched.Resources { return listed(n.Status.Allocatable) }
