@@ -31,7 +31,7 @@ func (w *stopwatch) spent() spent {
 // does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the stopwatch's own.
 type timed struct {
 	*plugin.Energy
-	nothing stopwatch
+	nothing                                                        stopwatch
 	sign, preFilter, preScore, score, normalize, reserve, postBind stopwatch
 }
 
