@@ -251,6 +251,13 @@ func (f *flight) recall(d departure) {
 	}
 }
 
+// setBack leaves nothing in the future.
+func (f *flight) setBack(now time.Time) {
+	for _, t := range [5]*time.Time{&f.slot, &f.sampled, &f.heard, &f.newest, &f.began} {
+		*t = earlier(*t, now)
+	}
+}
+
 func (f *flight) patience() time.Duration { return max(leastPatience, 4*f.span()) }
 
 // overdue reports whether something is not to be waited for any longer: what was released two spans after it has started, or

@@ -77,6 +77,7 @@ type Loop struct {
 	pods     *queue
 	started  starts
 	swept    time.Time
+	turned   time.Time // the last turn
 }
 
 // New returns a loop that holds pods at once and Jobs once it runs.
@@ -254,6 +255,10 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		safely(logger, read)
 	}
 	now := l.clock.now()
+	if now.Before(l.turned) {
+		l.setBack(now)
+	}
+	l.turned = now
 	more := false
 	safely(logger, func() { more = l.planAll(logger, now) })
 	l.expire(now)
@@ -275,6 +280,18 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		}
 	}
 	return max(pause, minPause)
+}
+
+// setBack follows a clock that was. Otherwise what was noted before would lie in the future, and nothing be given up until then.
+func (l *Loop) setBack(now time.Time) {
+	l.swept = earlier(l.swept, now)
+	l.started.checked = earlier(l.started.checked, now)
+	for _, st := range l.started.open {
+		st.at = earlier(st.at, now)
+	}
+	for _, q := range [2]*queue{l.pods, l.jobs} {
+		q.flight.setBack(now)
+	}
 }
 
 // safely keeps a panic in one part of the work from taking the others along.

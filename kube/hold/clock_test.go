@@ -1,0 +1,36 @@
+package hold
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// A clock that is set back by an hour does not make the loop wait for an hour: what does not start is given up as before, and
+// others get their turn.
+func TestClockIsSetBack(t *testing.T) {
+	l := New(Config{View: kube.Unsettled})
+	l.podCache.Store(&podCache{}) // nobody is to watch pods
+	f := l.jobs.flight
+	turn := func(offset time.Duration) time.Time {
+		l.clock.offset.Store(int64(offset))
+		l.turn(klog.Background())
+		return l.clock.now()
+	}
+	now := turn(time.Hour)
+	f.cruising = true
+	for i := range 8 {
+		l.expect(kindJob, heldUntil(string(rune('a'+i)), 0, time.Hour), now, true)
+	}
+	turn(0)
+	now = turn(2 * f.patience())
+	if f.out != 0 || !f.room(now, 0) {
+		t.Errorf("%d are waited for, which have not started for long", f.out)
+	}
+	if next := f.next(now); next.After(now) {
+		t.Errorf("the next goes in %v", next.Sub(now))
+	}
+}
