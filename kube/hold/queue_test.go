@@ -236,7 +236,7 @@ func TestManyRetriesTakeNoTime(t *testing.T) {
 	if rest := len(q.due(epoch.Add(2*time.Second), true)); rest != n/2 {
 		t.Errorf("%d are tried again after two: want %d", rest, n/2)
 	}
-	if took := time.Since(began); took > 2*time.Second { // a tenth of a second; a minute where each looks at all others
+	if took := time.Since(began); took > 10*time.Second { // a tenth of a second; a minute where each looks at all others
 		t.Errorf("that took %v", took)
 	}
 }
