@@ -40,13 +40,17 @@ func (f *Flow) Certify(n *Network) error {
 	left := slices.Clone(n.supply)
 	var used []int32
 	for arc, units := range f.Units {
+		if err := f.slack(n, arc, units); err != nil {
+			return fmt.Errorf("certifying a flow: %w", err)
+		}
 		if units != 0 {
 			left[n.tail[arc]] -= units
 			left[n.head[arc]] += units
 			used = append(used, int32(arc))
-		}
-		if err := f.slack(n, arc, units); err != nil {
-			return fmt.Errorf("certifying a flow: %w", err)
+			// No step is longer than maxFlow, so what would wrap is seen here before it does.
+			if most := int64(4 * maxFlow); absolute(left[n.tail[arc]]) > most || absolute(left[n.head[arc]]) > most {
+				return fmt.Errorf("certifying a flow: more meets at the ends of arc %d than 64 bits hold", arc)
+			}
 		}
 	}
 	for node, units := range left {
@@ -64,8 +68,10 @@ func (f *Flow) Certify(n *Network) error {
 func (f *Flow) slack(n *Network, arc int, units int64) error {
 	capacity, reduced := n.capacity[arc], n.cost[arc]+f.Price[n.tail[arc]]-f.Price[n.head[arc]]
 	switch {
-	case units < 0 || units > capacity:
+	case units < 0 || units > min(capacity, maxFlow):
 		return fmt.Errorf("arc %d carries %d of %d", arc, units, capacity)
+	case n.cost[arc] < -maxPath || n.cost[arc] > maxPath:
+		return fmt.Errorf("arc %d costs %d, which could wrap", arc, n.cost[arc])
 	case reduced < 0 && units < capacity:
 		return fmt.Errorf("arc %d carries %d of %d, and more would save %d", arc, units, capacity, -reduced)
 	case reduced > 0 && units > 0:

@@ -74,15 +74,19 @@ func (s *Shipment) Certify(t *Transport) error {
 	if err := s.certifyEnds(t, span, used); err != nil {
 		return fmt.Errorf("certifying a shipment: %w", err)
 	}
-	cell := 0
-	for row := range t.Count {
-		for col := range t.Room {
-			cost := t.Cost[cell]
-			reduced := cost + s.col[col] - s.row[row]
-			if cost != Missing && (reduced > 0 && units[cell] > 0 || reduced < 0 && (t.Limit == nil || units[cell] < t.Limit[cell])) {
-				return fmt.Errorf("certifying a shipment: %d units of row %d in column %d are not at their price: %d too dear", units[cell], row, col, reduced)
-			}
-			cell++
+	if err := s.certifyCells(t, units); err != nil {
+		return fmt.Errorf("certifying a shipment: %w", err)
+	}
+	return nil
+}
+
+// certifyCells checks what is placed by the prices of its row and column.
+func (s *Shipment) certifyCells(t *Transport, units []int64) error {
+	for cell, cost := range t.Cost {
+		row, col := cell/len(t.Room), cell%len(t.Room)
+		reduced := cost + s.col[col] - s.row[row]
+		if cost != Missing && (reduced > 0 && units[cell] > 0 || reduced < 0 && (t.Limit == nil || units[cell] < t.Limit[cell])) {
+			return fmt.Errorf("%d units of row %d in column %d are not at their price: %d too dear", units[cell], row, col, reduced)
 		}
 	}
 	return nil
@@ -93,7 +97,7 @@ func (s *Shipment) certifyEnds(t *Transport, span span, used []int64) error {
 	least := t.placingFirst(span)
 	for row, left := range s.Left {
 		alone, worth := s.alone[row], s.row[row]
-		if t.Alone != nil && alone != t.Alone[row] || t.Alone == nil && (alone < least || alone > maxPath) {
+		if !t.believes(row, alone, least) {
 			return fmt.Errorf("row %d costs %d alone", row, alone)
 		}
 		if worth > alone && left < t.Count[row] || worth < alone && left > 0 || absolute(worth) > 2*maxPath {
@@ -108,6 +112,14 @@ func (s *Shipment) certifyEnds(t *Transport, span span, used []int64) error {
 	return nil
 }
 
+// believes reports whether being alone may cost a row so much: what t says, or more than placing anything could save.
+func (t *Transport) believes(row int, alone, least int64) bool {
+	if t.Alone != nil {
+		return alone == t.Alone[row]
+	}
+	return alone >= least && alone <= maxPath
+}
+
 // tally checks that lots keep all limits and add up, and returns the units by cell and by column.
 func (s *Shipment) tally(t *Transport) (units, used []int64, err error) {
 	if len(s.Left) != len(t.Count) {
@@ -117,7 +129,7 @@ func (s *Shipment) tally(t *Transport) (units, used []int64, err error) {
 	left := slices.Clone(t.Count)
 	placed, cost := int64(0), int64(0)
 	for _, lot := range s.Lots {
-		if uint(lot.Row) >= uint(len(left)) || uint(lot.Col) >= uint(len(used)) || lot.Units <= 0 {
+		if uint(lot.Row) >= uint(len(left)) || uint(lot.Col) >= uint(len(used)) || lot.Units <= 0 || lot.Units > left[lot.Row] {
 			return nil, nil, fmt.Errorf("%d units of row %d in column %d", lot.Units, lot.Row, lot.Col)
 		}
 		cell := lot.Row*len(used) + lot.Col

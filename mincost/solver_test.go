@@ -437,3 +437,49 @@ func ExampleSolver_Solve() {
 	// [6 6 4 4] 32 <nil>
 	// [8 8 2 2] 26 <nil>
 }
+
+// Whatever wraps around to what it should be is no proof.
+func TestCertifyRefusesWhatWraps(t *testing.T) {
+	t.Run("units", func(t *testing.T) {
+		n := mincost.NewNetwork(2)
+		for range 4 {
+			n.AddArc(0, 1, mincost.Unlimited, 0)
+		}
+		f := &mincost.Flow{Units: []int64{1 << 62, 1 << 62, 1 << 62, 1 << 62}, Price: make([]int64, 2)}
+		if f.Certify(n) == nil {
+			t.Error("certified: four times 2^62 units that nobody supplies")
+		}
+	})
+	t.Run("many units", func(t *testing.T) {
+		n := mincost.NewNetwork(2)
+		f := &mincost.Flow{Price: make([]int64, 2)}
+		for range 16 {
+			n.AddArc(0, 1, mincost.Unlimited, 0)
+			f.Units = append(f.Units, 1<<60)
+		}
+		if f.Certify(n) == nil {
+			t.Error("certified: sixteen times 2^60 units that nobody supplies")
+		}
+	})
+	t.Run("cost", func(t *testing.T) {
+		g := &graph{supply: []int64{1, -1}, arcs: []arc{{0, 1, 1, 1}}}
+		n := g.network()
+		f := solve(t, mincost.NewSolver(n), n)
+		n.SetCost(0, math.MinInt64)
+		f.Cost = math.MinInt64
+		if f.Certify(n) == nil {
+			t.Error("certified: a cost beyond measure")
+		}
+	})
+	t.Run("lots", func(t *testing.T) {
+		transport := &mincost.Transport{Count: []int64{2}, Room: []int64{mincost.Unlimited}, Cost: []int64{0}}
+		s, err := mincost.SolveTransport(transport, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Lots = []mincost.Lot{{Units: math.MaxInt64}, {Units: math.MaxInt64}, {Units: 4}}
+		if s.Certify(transport) == nil {
+			t.Error("certified: lots of more than there are")
+		}
+	})
+}

@@ -2,6 +2,7 @@ package mincost
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -13,8 +14,7 @@ func (s *Solver) checkBasis(t *testing.T) {
 	if len(order) != len(size) {
 		t.Fatalf("the tree holds %d nodes of %d", len(order), len(size))
 	}
-	for i := len(order) - 1; i >= 0; i-- {
-		node := order[i]
+	for _, node := range slices.Backward(order) {
 		p := s.tree.place[node]
 		if size[node]++; size[node] != p.size {
 			t.Fatalf("node %d has size %d, said to be %d", node, size[node], p.size)
