@@ -74,7 +74,7 @@ type answer struct {
 	build, run float64 // seconds
 }
 
-// load sends an instance that is to be solved so many times; solve then waits for one answer after the other.
+// load sends an instance that is to be solved so many times, each time that solve is called.
 func (r *reference) load(i *instance, repeats int) error {
 	var b bytes.Buffer
 	for _, part := range []any{[]int64{int64(len(i.supply)), int64(len(i.ends) / 2), int64(repeats)}, i.supply, i.ends, i.limits(), i.cost} {
@@ -87,6 +87,9 @@ func (r *reference) load(i *instance, repeats int) error {
 }
 
 func (r *reference) solve() (a answer, err error) {
+	if _, err := r.in.Write([]byte{'\n'}); err != nil {
+		return a, err
+	}
 	line, err := r.out.ReadString('\n')
 	if err != nil {
 		return a, err
@@ -101,6 +104,8 @@ type instance struct {
 	ends     []int32 // tail and head of each arc
 	capacity []int64
 	cost     []int64
+
+	jobs, choices int // of a placement, whose first arcs are those of its jobs
 }
 
 func (i *instance) arc(tail, head int, capacity, cost int64) {

@@ -9,7 +9,10 @@ import (
 // placement is an instance of jobs → nodes → sink: each job can go to some nodes, all of which have the same room, just
 // enough for all jobs together where choices is 0, which means any node.
 func placement(r *rand.Rand, jobs, nodes, choices int, costs int64) *instance {
-	i := &instance{supply: make([]int64, jobs+nodes+1)}
+	i := &instance{supply: make([]int64, jobs+nodes+1), jobs: jobs, choices: choices}
+	if choices == 0 {
+		i.choices = nodes
+	}
 	sink := jobs + nodes
 	room := int64((jobs + nodes - 1) / nodes)
 	for job := range jobs {
@@ -34,13 +37,27 @@ func placement(r *rand.Rand, jobs, nodes, choices int, costs int64) *instance {
 	return i
 }
 
+// energy returns what a unit of each shape costs on each node: its size times what the node draws, give or take a little.
+// All shapes like the same nodes best, which is what placements by energy are like and what makes them hard.
+func energy(r *rand.Rand, kinds, nodes int) []int64 {
+	cost := make([]int64, kinds*nodes)
+	draw := make([]int64, nodes)
+	for node := range draw {
+		draw[node] = 100 + r.Int64N(900)
+	}
+	for kind := range kinds {
+		size := 1 + r.Int64N(1000)
+		for node := range nodes {
+			cost[kind*nodes+node] = size*draw[node] + r.Int64N(size*20)
+		}
+	}
+	return cost
+}
+
 // shapes is an instance of jobs of a few shapes on nodes that all differ: jobs of one shape cost the same everywhere.
 // It is returned as one node for each job, and as a transport with a row for each job.
-func shapes(r *rand.Rand, jobs, kinds, nodes int, costs int64) (*instance, *mincost.Transport) {
-	cost := make([]int64, kinds*nodes)
-	for cell := range cost {
-		cost[cell] = r.Int64N(costs)
-	}
+func shapes(r *rand.Rand, jobs, kinds, nodes int) (*instance, *mincost.Transport) {
+	cost := energy(r, kinds, nodes)
 	i := &instance{supply: make([]int64, jobs+nodes+1)}
 	t := &mincost.Transport{Count: make([]int64, jobs), Room: make([]int64, nodes), Cost: make([]int64, 0, jobs*nodes)}
 	for job := range jobs {
@@ -61,18 +78,32 @@ func shapes(r *rand.Rand, jobs, kinds, nodes int, costs int64) (*instance, *minc
 }
 
 // pods is a transport of pods of a few shapes on nodes that all differ, with room for a fifth more.
-func pods(r *rand.Rand, pods, kinds, nodes int, costs int64) *mincost.Transport {
-	t := &mincost.Transport{Count: make([]int64, kinds), Room: make([]int64, nodes), Cost: make([]int64, kinds*nodes)}
+func pods(r *rand.Rand, pods, kinds, nodes int) *mincost.Transport {
+	t := &mincost.Transport{Count: make([]int64, kinds), Room: make([]int64, nodes), Cost: energy(r, kinds, nodes)}
 	for range pods {
 		t.Count[r.IntN(kinds)]++
 	}
 	for node := range t.Room {
 		t.Room[node] = int64(pods*6/5/nodes) + r.Int64N(3)
 	}
-	for cell := range t.Cost {
-		t.Cost[cell] = r.Int64N(costs)
-	}
 	return t
+}
+
+// aggregated is a transport as a network, which has room for all.
+func aggregated(t *mincost.Transport) *instance {
+	rows, cols := len(t.Count), len(t.Room)
+	i := &instance{supply: make([]int64, rows+cols+1)}
+	for cell, cost := range t.Cost {
+		i.arc(cell/cols, rows+cell%cols, mincost.Unlimited, cost)
+	}
+	for col, room := range t.Room {
+		i.arc(rows+col, rows+cols, room, 0)
+	}
+	for row, count := range t.Count {
+		i.supply[row] = count
+		i.supply[rows+cols] -= count
+	}
+	return i
 }
 
 // general is any network: connected or not, with supplies that it can carry or not, parallel arcs, arcs from a node to

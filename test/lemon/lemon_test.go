@@ -60,7 +60,7 @@ func draw(r *rand.Rand) *instance {
 	case 1:
 		return placement(r, 1+r.IntN(200), 20+r.IntN(30), 8, 1+r.Int64N(1<<40))
 	case 2:
-		i, _ := shapes(r, 1+r.IntN(80), 1+r.IntN(5), 1+r.IntN(20), 1+r.Int64N(1_000_000))
+		i, _ := shapes(r, 1+r.IntN(80), 1+r.IntN(5), 1+r.IntN(20))
 		return i
 	default:
 		return general(r)
