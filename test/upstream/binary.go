@@ -67,9 +67,9 @@ const gaveUp = 255
 type observed struct {
 	outcomes
 	enabled.Counts
-	status int // of the process
-	took   time.Duration
-	again  int // runs before it whose API server gave up
+	status    int // of the process
+	took, cpu time.Duration
+	again     int // runs before it whose API server gave up
 }
 
 // run runs the tests of a binary, or the only one that is named. Where the API server gives up, it runs them again.
@@ -148,7 +148,7 @@ func observe(cmd *exec.Cmd, log io.Writer) (*observed, error) {
 			return nil, err
 		}
 	}
-	return &observed{outcomes: seen, status: cmd.ProcessState.ExitCode()}, nil
+	return &observed{outcomes: seen, status: cmd.ProcessState.ExitCode(), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}, nil
 }
 
 func (r *runner) logFile(b *binary) string {

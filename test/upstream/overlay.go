@@ -35,7 +35,7 @@ var grafts = []graft{
 	},
 	{
 		file:     "pkg/scheduler/apis/config/v1/default_plugins.go",
-		function: "getDefaultPlugins", signature: "func() *v1.Plugins", renamed: "stockDefaultPlugins",
+		function: "mergePlugins", signature: "func(logger klog.Logger, defaultPlugins, customPlugins *v1.Plugins) *v1.Plugins", renamed: "stockMergePlugins",
 		ours: "testdata/defaults.go",
 	},
 }

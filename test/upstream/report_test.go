@@ -46,7 +46,7 @@ func TestSettle(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	r := &result{
-		Suite: "preemption/misc", Mode: enabled.Scored, Kubernetes: "v1.36.4", StockTook: 61.4, OursTook: 59,
+		Suite: "preemption/misc", Mode: enabled.Scored, Kubernetes: "v1.36.4", StockTook: 90, OursTook: 91, StockCPU: 61.4, OursCPU: 59,
 		Stock:    count(outcomes{whole: failed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestB": unfinished, "TestC": skipped}),
 		Ours:     count(outcomes{whole: passed, leaks: passed, "TestA": passed, "TestA/x": failed}),
 		Counts:   enabled.Counts{Asked: 30, Cycles: 20, Scored: 10},

@@ -103,7 +103,8 @@ func (t *trial) mode(ctx context.Context, stock, ours *binary, first *observed) 
 	}
 	r := &result{
 		Suite: ours.suite, Mode: ours.mode, Kubernetes: t.stock.version, Counts: mine.Counts,
-		Stock: count(first.outcomes), Ours: count(mine.outcomes), StockTook: first.took.Seconds(), OursTook: mine.took.Seconds(), Again: first.again + mine.again,
+		Stock: count(first.outcomes), Ours: count(mine.outcomes), StockTook: first.took.Seconds(), OursTook: mine.took.Seconds(),
+		StockCPU: first.cpu.Seconds(), OursCPU: mine.cpu.Seconds(), Again: first.again + mine.again,
 	}
 	found := suspects(first.outcomes, mine.outcomes)
 	for _, test := range found {

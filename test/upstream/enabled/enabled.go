@@ -58,8 +58,8 @@ var shipped = sync.OnceValue(func() configv1.KubeSchedulerProfile {
 	return config.Profiles[0]
 })
 
-// ByDefault returns our plugins with their weights, in the order of the shipped profile.
-func ByDefault() []configv1.Plugin { return shipped().Plugins.MultiPoint.Enabled }
+// Everywhere returns what is enabled in every profile: our plugins with their weights, in the order of the shipped one.
+func Everywhere() []configv1.Plugin { return shipped().Plugins.MultiPoint.Enabled }
 
 // args returns the options of [plugin.Energy] in the shipped profile, but with the mode's scope.
 func args(m Mode) (runtime.Object, error) {

@@ -17,7 +17,7 @@ import (
 // What upstream's schedulers are given is what we ship, but for the scope.
 func TestAsShipped(t *testing.T) {
 	weights := map[string]int32{}
-	for _, p := range ByDefault() {
+	for _, p := range Everywhere() {
 		weights[p.Name] = -1
 		if p.Weight != nil {
 			weights[p.Name] = *p.Weight

@@ -1,14 +1,15 @@
 package v1
 
 import (
+	"k8s.io/klog/v2"
 	v1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/kubenergy/kubenergy/test/upstream/enabled"
 )
 
-// getDefaultPlugins returns what stock enables by default, and ours after it, as where a profile names ours.
-func getDefaultPlugins() *v1.Plugins {
-	plugins := stockDefaultPlugins()
-	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, enabled.ByDefault()...)
+// mergePlugins returns what a profile has besides the defaults, or in place of them, and ours after it.
+func mergePlugins(logger klog.Logger, defaultPlugins, customPlugins *v1.Plugins) *v1.Plugins {
+	plugins := stockMergePlugins(logger, defaultPlugins, customPlugins)
+	plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, enabled.Everywhere()...)
 	return plugins
 }
