@@ -7,15 +7,17 @@ import "math"
 type candidate struct {
 	cost       int64
 	tail, head int32
-	arc        int32
 }
 
-// perNode is how many arcs of a run become candidates in one pass over the network. Runs are cut to a length of at least
-// shortRun, and otherwise so that there are about as many as nodes: a pass then finds arcs for all parts of the tree.
+// perNode is how many arcs of a run become candidates in one pass over the network. Runs are cut to a length of about
+// shortRun at least, and otherwise so that there are about as many as nodes: a pass then finds arcs for all parts of the tree.
 const (
 	perNode  = 4
 	shortRun = 16
 )
+
+// mostMissed is one in how many nodes that arcs lead to may be without a candidate that leads there.
+const mostMissed = 12
 
 // leastBlock is the least number of candidates that are compared before the best of them is taken.
 const leastBlock = 32
@@ -25,7 +27,8 @@ const leastBlock = 32
 // that there are none.
 type candidates struct {
 	list   []candidate
-	scan   int // where the next search begins
+	arc    []int32 // by number in the list
+	scan   int     // where the next search begins
 	runs   []run
 	ranked [perNode][]int32 // scratch: arcs by rank
 }
@@ -35,11 +38,12 @@ type run struct{ from, end int32 }
 
 // search returns the number of the candidate that saves most per unit of the first block that has any, or none.
 func (s *Solver) search() int32 {
+	c := &s.candidates
 	for {
-		if at := s.candidates.search(s.price); at >= 0 {
+		if at := c.search(s.price); at >= 0 {
 			return at
 		}
-		if !s.collect(false) {
+		if !s.collect(s.saving) {
 			return none
 		}
 	}
@@ -70,30 +74,70 @@ func (c *candidates) search(price []int64) int32 {
 	return none
 }
 
-// collect makes candidates of arcs outside the tree, and says whether there are any: of the arcs that leave a node one
-// after the other those that would save most; or, to begin with, the empty ones that cost least, whether they would save
-// anything yet or not.
-func (s *Solver) collect(begin bool) bool {
+// begin makes the first candidates: of each run those that cost least. That is all that most networks need, if these arcs
+// lead everywhere. Where all nodes have the same favourites they do not, and what is best on them says little about the
+// whole: then all arcs are candidates from the start.
+func (s *Solver) begin() {
+	n := s.network
+	s.collect(s.cheapest)
+	reached := make([]bool, n.Nodes())
+	for _, e := range s.candidates.list {
+		reached[e.head] = true
+	}
+	missed, entered := 0, 0
+	for node, dearest := range n.in {
+		if dearest > 0 {
+			entered++
+			if !reached[node] {
+				missed++
+			}
+		}
+	}
+	if missed*mostMissed > entered {
+		s.takeAll()
+	}
+}
+
+// takeAll makes candidates of all arcs, those next to each other of nodes that are far apart.
+func (s *Solver) takeAll() {
+	c, arcs := &s.candidates, len(s.state)
+	for i := range s.tree.place {
+		s.tree.place[i].entry = none
+	}
+	if cap(c.list) < arcs {
+		c.list, c.arc = make([]candidate, 0, arcs), make([]int32, 0, arcs)
+	}
+	c.list, c.arc, c.scan = c.list[:0], c.arc[:0], 0
+	stride := max(1, min(s.network.Nodes(), arcs/3))
+	for first := range stride {
+		for arc := first; arc < arcs; arc += stride {
+			if s.state[arc] != inTree {
+				c.list = append(c.list, s.candidate(int32(arc)))
+				c.arc = append(c.arc, int32(arc))
+			}
+		}
+	}
+}
+
+// collect makes candidates of arcs outside the tree, of each run those that rank first, and says whether there are any.
+func (s *Solver) collect(rank func(r run)) bool {
 	c := &s.candidates
 	for i := range c.ranked {
 		c.ranked[i] = c.ranked[i][:0]
 	}
 	for _, r := range c.runs {
-		if begin {
-			s.cheapest(r)
-		} else {
-			s.saving(r)
-		}
+		rank(r)
 	}
-	before := len(c.list)
-	for _, rank := range c.ranked {
-		for _, arc := range rank {
-			c.list = append(c.list, s.candidate(arc))
-		}
+	before := len(c.arc)
+	for _, arcs := range c.ranked {
+		c.arc = append(c.arc, arcs...)
 	}
-	shuffle(c.list[before:])
+	shuffle(c.arc[before:])
+	for _, arc := range c.arc[before:] {
+		c.list = append(c.list, s.candidate(arc))
+	}
 	c.scan = before
-	return len(c.list) > before
+	return len(c.arc) > before
 }
 
 // cut divides the arcs into runs, those that are new since the last time.
@@ -102,13 +146,16 @@ func (c *candidates) cut(n *Network) {
 	if len(c.runs) > 0 {
 		from = int(c.runs[len(c.runs)-1].end)
 	}
-	longest := max(shortRun, n.Arcs()/(n.Nodes()+1))
+	length := max(shortRun, n.Arcs()/(n.Nodes()+1))
 	for from < n.Arcs() {
 		end := from + 1
-		for end < n.Arcs() && end-from < longest && n.tail[end] == n.tail[from] {
+		for end < n.Arcs() && n.tail[end] == n.tail[from] {
 			end++
 		}
-		c.runs = append(c.runs, run{int32(from), int32(end)})
+		parts := max(1, (end-from+length/2)/length)
+		for part := range parts {
+			c.runs = append(c.runs, run{int32(from + part*(end-from)/parts), int32(from + (part+1)*(end-from)/parts)})
+		}
 		from = end
 	}
 }
@@ -170,26 +217,26 @@ func (r *ranking) enter(arc int32, value int64) {
 func (s *Solver) candidate(arc int32) candidate {
 	n := s.network
 	if s.state[arc] == atCapacity {
-		return candidate{cost: -n.cost[arc], tail: n.head[arc], head: n.tail[arc], arc: arc}
+		return candidate{cost: -n.cost[arc], tail: n.head[arc], head: n.tail[arc]}
 	}
-	return candidate{cost: n.cost[arc], tail: n.tail[arc], head: n.head[arc], arc: arc}
+	return candidate{cost: n.cost[arc], tail: n.tail[arc], head: n.head[arc]}
 }
 
 // refresh turns all candidates as their arcs are now.
 func (s *Solver) refresh() {
-	list := s.candidates.list
-	for i := range list {
-		list[i] = s.candidate(list[i].arc)
+	c := &s.candidates
+	for i, arc := range c.arc {
+		c.list[i] = s.candidate(arc)
 	}
 }
 
-// shuffle puts candidates in an order without a pattern, always the same for as many. Pivots from blocks of neighbours
-// crowd a few nodes and take several times as many steps.
-func shuffle(list []candidate) {
-	state := uint64(len(list))
-	for i := len(list) - 1; i > 0; i-- {
+// shuffle puts arcs in an order without a pattern, always the same for as many. Pivots from blocks of neighbours crowd a
+// few nodes and take several times as many steps.
+func shuffle(arcs []int32) {
+	state := uint64(len(arcs))
+	for i := len(arcs) - 1; i > 0; i-- {
 		state = state*6364136223846793005 + 1442695040888963407
 		j := int((state >> 33) % uint64(i+1))
-		list[i], list[j] = list[j], list[i]
+		arcs[i], arcs[j] = arcs[j], arcs[i]
 	}
 }

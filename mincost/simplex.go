@@ -23,6 +23,7 @@ type Solver struct {
 	used       []int32 // arcs that carry something in the solved flow
 	order      []int32 // nodes, parents before children; scratch
 	stack      []int32 // scratch
+	near       bool    // the first tree is thought to be near the optimum
 }
 
 // The states of arcs. As numbers they are what a reduced cost is multiplied with to see whether a change would save.
@@ -90,8 +91,8 @@ func (s *Solver) run(stop func() bool) error {
 		s.repair()
 	}
 	s.reprice()
-	if first {
-		s.collect(true)
+	if first && !s.near {
+		s.begin()
 	} else {
 		s.refresh()
 	}
@@ -136,7 +137,7 @@ func (s *Solver) pivot(entry int32) bool {
 	n, t := s.network, s.tree.place
 	// The cycle runs from its top down to from, over the arc to to, and up again.
 	e := &s.candidates.list[entry]
-	arc, from, to := e.arc, e.tail, e.head
+	arc, from, to := s.candidates.arc[entry], e.tail, e.head
 	capacity := residual(n.capacity[arc])
 	top := s.tree.meet(from, to)
 	units, cut, inside, outside := capacity, int32(none), from, to
@@ -182,14 +183,14 @@ func (s *Solver) exchange(entry, cut, top, inside, outside int32, units, rest in
 			list[at] = s.candidate(old)
 		}
 	}
-	e := &list[entry]
-	s.state[e.arc] = inTree
+	e, arc := &list[entry], s.candidates.arc[entry]
+	s.state[arc] = inTree
 	up, down := rest, units
 	by := -(e.cost + s.price[e.tail] - s.price[e.head])
 	if e.tail != inside {
 		up, down, by = down, up, -by
 	}
-	s.tree.rehang(cut, top, inside, outside, hook{arc: e.arc, entry: entry, up: up, down: down})
+	s.tree.rehang(cut, top, inside, outside, hook{arc: arc, entry: entry, up: up, down: down})
 	s.stack = s.tree.shift(inside, by, s.price, s.stack)
 }
 

@@ -24,10 +24,14 @@ func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, erro
 		return nil, err
 	}
 	alone := t.penalties(span)
-	if s.solver == nil || s.rows != len(t.Count) || s.cols != len(t.Room) {
+	first := s.solver == nil || s.rows != len(t.Count) || s.cols != len(t.Room)
+	if first {
 		s.build(len(t.Count), len(t.Room), len(t.Cost))
 	}
 	s.update(t, alone, span.units)
+	if first {
+		s.start(t, t.worth(alone, stop))
+	}
 	err = s.solver.run(stop)
 	stopped := errors.Is(err, ErrStopped)
 	switch {
@@ -60,15 +64,15 @@ func (s *TransportSolver) build(rows, cols, cells int) {
 	}
 	sink := rows + cols
 	s.solver = NewSolver(s.network)
-	s.cells = make([]int32, 0, cells+rows+cols)
+	s.cells = make([]int32, rows+cols, cells+rows+cols)
+	for arc := range s.cells {
+		s.cells[arc] = none
+	}
 	for col := range cols {
-		s.solver.seed(rows+col, s.network.AddArc(rows+col, sink, 0, 0))
+		s.network.AddArc(rows+col, sink, 0, 0)
 	}
 	for row := range rows {
-		s.solver.seed(row, s.network.AddArc(row, sink, Unlimited, 0))
-	}
-	for range s.network.Arcs() {
-		s.cells = append(s.cells, none)
+		s.network.AddArc(row, sink, Unlimited, 0)
 	}
 }
 

@@ -36,8 +36,8 @@ func (s *Solver) checkBasis(t *testing.T) {
 		if reduced := s.network.cost[p.arc] + s.price[tail] - s.price[head]; reduced != 0 {
 			t.Fatalf("arc %d of the tree has a reduced cost of %d", p.arc, reduced)
 		}
-		if p.entry >= 0 && s.candidates.list[p.entry].arc != p.arc {
-			t.Fatalf("arc %d is candidate %d, which is arc %d", p.arc, p.entry, s.candidates.list[p.entry].arc)
+		if p.entry >= 0 && s.candidates.arc[p.entry] != p.arc {
+			t.Fatalf("arc %d is candidate %d, which is arc %d", p.arc, p.entry, s.candidates.arc[p.entry])
 		}
 	}
 }
