@@ -16,7 +16,7 @@ const (
 	shortRun = 16
 )
 
-// mostMissed is one in how many nodes that arcs lead to may be without a candidate that leads there.
+// mostMissed is one in how many nodes that arcs lead to may be without a candidate before all arcs are candidates.
 const mostMissed = 12
 
 // leastBlock is the least number of candidates that are compared before the best of them is taken.

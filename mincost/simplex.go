@@ -1,8 +1,6 @@
 package mincost
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // Solver finds flows of least cost in one network by the primal network simplex method. It keeps its spanning tree: after
 // changes of the network Solve starts from the tree of the last one, which for few changes takes a small part of the time.

@@ -2,12 +2,11 @@ package mincost
 
 // What a unit of each row is worth can be told roughly, where there are far more columns than rows, before anything is
 // solved: a sample of the columns, each with the room of those that it stands for, is solved in the same way; and then
-// rows outbid each other in turn, each with the price at which it gets as much room as it has units if the others stay
-// with theirs. That leaves the solver few pivots to do, and only how many depends on it.
+// one row after the other outbids the rest, with the price at which it gets as much room as it has units. That leaves the
+// solver few pivots to do, and only how many depends on it.
 const (
 	sampled  = 8  // one in how many columns is in the sample, and how many times as many as rows there must be
 	smallest = 64 // columns that are worth a sample
-	rounds   = 3  // of bids
 )
 
 // worth returns roughly what a unit of each row is worth; nil if there are too many rows to tell, or it was stopped.
@@ -25,10 +24,8 @@ func (t *Transport) worth(alone []int64, stop func() bool) []int64 {
 	for col := range a.best {
 		a.rank(col)
 	}
-	for range rounds {
-		for row := range rows {
-			a.bid(row, alone[row])
-		}
+	for row := range rows {
+		a.bid(row, alone[row])
 	}
 	return a.worth
 }

@@ -54,15 +54,27 @@ func energy(r *rand.Rand, kinds, nodes int) []int64 {
 	return cost
 }
 
+// byEnergy makes a placement's jobs cost what energy says, each of a size of its own.
+func (i *instance) byEnergy(r *rand.Rand) *instance {
+	nodes := len(i.supply) - i.jobs - 1
+	cost := energy(r, i.jobs, nodes)
+	for arc := range i.jobs * i.choices {
+		i.cost[arc] = cost[int(i.ends[2*arc])*nodes+int(i.ends[2*arc+1])-i.jobs]
+	}
+	return i
+}
+
 // shapes is an instance of jobs of a few shapes on nodes that all differ: jobs of one shape cost the same everywhere.
-// It is returned as one node for each job, and as a transport with a row for each job.
-func shapes(r *rand.Rand, jobs, kinds, nodes int) (*instance, *mincost.Transport) {
+// It is returned as one node for each job, as a transport with a row for each job, and as one with a row for each shape.
+func shapes(r *rand.Rand, jobs, kinds, nodes int) (i *instance, t, counted *mincost.Transport) {
 	cost := energy(r, kinds, nodes)
-	i := &instance{supply: make([]int64, jobs+nodes+1)}
-	t := &mincost.Transport{Count: make([]int64, jobs), Room: make([]int64, nodes), Cost: make([]int64, 0, jobs*nodes)}
+	i = &instance{supply: make([]int64, jobs+nodes+1)}
+	t = &mincost.Transport{Count: make([]int64, jobs), Room: make([]int64, nodes), Cost: make([]int64, 0, jobs*nodes)}
+	counted = &mincost.Transport{Count: make([]int64, kinds), Room: t.Room, Cost: cost}
 	for job := range jobs {
 		i.supply[job], t.Count[job] = 1, 1
 		kind := r.IntN(kinds)
+		counted.Count[kind]++
 		for node, c := range cost[kind*nodes : (kind+1)*nodes] {
 			i.arc(job, jobs+node, 1, c)
 			t.Cost = append(t.Cost, c)
@@ -74,7 +86,7 @@ func shapes(r *rand.Rand, jobs, kinds, nodes int) (*instance, *mincost.Transport
 		t.Room[node] = room
 	}
 	i.supply[jobs+nodes] = -int64(jobs)
-	return i, t
+	return i, t, counted
 }
 
 // pods is a transport of pods of a few shapes on nodes that all differ, with room for a fifth more.

@@ -54,13 +54,15 @@ func TestEqualCost(t *testing.T) {
 
 // draw returns an instance of any kind, small enough for thousands.
 func draw(r *rand.Rand) *instance {
-	switch r.IntN(4) {
+	switch r.IntN(5) {
+	case 4:
+		return placement(r, 1+r.IntN(100), 1+r.IntN(30), 0, 1).byEnergy(r)
 	case 0:
 		return placement(r, 1+r.IntN(60), 1+r.IntN(30), 0, 1+r.Int64N(1000))
 	case 1:
 		return placement(r, 1+r.IntN(200), 20+r.IntN(30), 8, 1+r.Int64N(1<<40))
 	case 2:
-		i, _ := shapes(r, 1+r.IntN(80), 1+r.IntN(5), 1+r.IntN(20))
+		i, _, _ := shapes(r, 1+r.IntN(80), 1+r.IntN(5), 1+r.IntN(20))
 		return i
 	default:
 		return general(r)

@@ -45,6 +45,8 @@ func TestSpeed(t *testing.T) {
 	s := &speeds{t: t, lemon: startReference(t)}
 	s.raw("dense: 1,000 jobs, 1,000 nodes", func(r *rand.Rand) *instance { return placement(r, 1000, 1000, 0, 1_000_000) })
 	s.raw("sparse: 10,000 jobs, 1,000 nodes, 20 choices", func(r *rand.Rand) *instance { return placement(r, 10_000, 1000, 20, 1_000_000) })
+	s.raw("dense, nodes that all jobs like best", func(r *rand.Rand) *instance { return placement(r, 1000, 1000, 0, 1).byEnergy(r) })
+	s.raw("sparse, nodes that all jobs like best", func(r *rand.Rand) *instance { return placement(r, 10_000, 1000, 20, 1).byEnergy(r) })
 	s.shapes()
 	s.pods()
 	for _, change := range changes {
@@ -155,18 +157,30 @@ func (s *speeds) raw(name string, draw func(r *rand.Rand) *instance) {
 	s.finish(c)
 }
 
-// shapes compares LEMON on the network of all jobs with aggregation, solve and expansion.
+// shapes compares LEMON on the network of all jobs with a transport: with a row for each shape, and with a row for each
+// job, whose costs are read and compared to find the shapes.
 func (s *speeds) shapes() {
-	c := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: LEMON dense", A: "LEMON", B: "mincost", Must: 100}
+	stated := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: shapes stated", A: "LEMON, dense", B: "mincost", Must: 100}
+	found := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: shapes found", A: "LEMON, dense", B: "mincost", Goal: 100}
+	both := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: both aggregated", A: "LEMON", B: "mincost"}
 	r := rand.New(rand.NewPCG(2, 2))
 	for range rounds / 2 {
-		i, t := shapes(r, 2000, 24, 1000)
+		i, jobs, counted := shapes(r, 2000, 24, 1000)
+		ours := func(t *mincost.Transport) func() (int64, float64) {
+			return func() (int64, float64) {
+				return s.timed(func() (int64, func() error) { return s.shipment(t, nil) })
+			}
+		}
 		s.load(i)
-		s.compare(&c, s.solve, func() (int64, float64) {
-			return s.timed(func() (int64, func() error) { return s.shipment(t, nil) })
-		})
+		s.compare(&stated, s.solve, ours(counted))
+		s.load(i)
+		s.compare(&found, s.solve, ours(jobs))
+		s.load(aggregated(counted))
+		s.compare(&both, s.solve, ours(counted))
 	}
-	s.finish(c)
+	s.finish(stated)
+	s.finish(found)
+	s.finish(both)
 }
 
 // mostPodsSeconds is how long 100,000 pods may take.

@@ -1,0 +1,130 @@
+package mincost
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// wide is a transport of few rows and many columns, of all that one may have: favourites that all rows share, missing
+// cells, limits, columns without room or without limit, more units than room.
+func wide(r *rand.Rand) *Transport {
+	rows, cols := r.IntN(8), smallest+r.IntN(300)
+	t := &Transport{Count: make([]int64, rows), Room: make([]int64, cols), Cost: make([]int64, rows*cols)}
+	for row := range t.Count {
+		t.Count[row] = r.Int64N(200)
+	}
+	for col := range t.Room {
+		t.Room[col] = r.Int64N(6)
+		if r.IntN(100) == 0 {
+			t.Room[col] = Unlimited
+		}
+	}
+	missing, limited, shared := r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+	for cell := range t.Cost {
+		t.Cost[cell] = r.Int64N(1000) - 100
+		if shared {
+			t.Cost[cell] = int64(1+cell/cols)*int64(1+cell%cols) + r.Int64N(9)
+		}
+		if missing && r.IntN(3) == 0 {
+			t.Cost[cell] = Missing
+		}
+		if limited {
+			t.Limit = append(t.Limit, r.Int64N(5))
+		}
+	}
+	if r.IntN(2) == 0 {
+		for range rows {
+			t.Alone = append(t.Alone, r.Int64N(1500)-200)
+		}
+	}
+	return t
+}
+
+func TestWideTransports(t *testing.T) {
+	r := rand.New(rand.NewPCG(21, 22))
+	for range 300 {
+		transport := wide(r)
+		s, err := new(TransportSolver).Solve(transport, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Certify(transport); err != nil {
+			t.Fatal(err)
+		}
+		asked, patience := 0, r.IntN(6)
+		s, err = new(TransportSolver).Solve(transport, func() bool { asked++; return asked > patience })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Check(transport); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What a sample and a few bids say leaves far less to do than a start without.
+func TestWorthSparesPivots(t *testing.T) {
+	r := rand.New(rand.NewPCG(23, 24))
+	for _, shared := range []bool{true, false} {
+		transport := &Transport{}
+		for range 12 {
+			transport.Count = append(transport.Count, 150)
+			size := 1 + r.Int64N(1000)
+			for col := range 600 {
+				cost := r.Int64N(1_000_000)
+				if shared {
+					cost = size*int64(100+col*37%600) + r.Int64N(20*size)
+				}
+				transport.Cost = append(transport.Cost, cost)
+			}
+		}
+		for range 600 {
+			transport.Room = append(transport.Room, 3+r.Int64N(3))
+		}
+		span, err := transport.check()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pivots := func(start bool) int {
+			var s TransportSolver
+			alone := transport.penalties(span)
+			s.build(12, 600, len(transport.Cost))
+			s.update(transport, alone, span.units)
+			if start {
+				s.start(transport, transport.worth(alone, nil))
+			}
+			if err := s.solver.run(nil); err != nil {
+				t.Fatal(err)
+			}
+			return s.solver.pivots
+		}
+		if with, without := pivots(true), pivots(false); 2*with > without {
+			t.Errorf("favourites are shared: %v: %d pivots, without a start %d", shared, with, without)
+		}
+	}
+}
+
+func TestMarginal(t *testing.T) {
+	r := rand.New(rand.NewPCG(25, 26))
+	for range 2000 {
+		lots := make([]offered, r.IntN(30))
+		for i := range lots {
+			lots[i] = offered{price: r.Int64N(20), room: r.Int64N(4)}
+		}
+		units := r.Int64N(50)
+		sorted := slices.Clone(lots)
+		slices.SortFunc(sorted, func(a, b offered) int { return cmp.Compare(a.price, b.price) })
+		want, room := int64(99), int64(0)
+		for _, l := range sorted {
+			if room += l.room; room >= units {
+				want = l.price
+				break
+			}
+		}
+		if got := marginal(slices.Clone(lots), units, 99); got != want {
+			t.Fatalf("%d units cost %d at the margin, want %d: %v", units, got, want, sorted)
+		}
+	}
+}
