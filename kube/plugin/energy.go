@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -38,18 +39,20 @@ type Energy struct {
 	live     *live.Feed                              // nil: nobody tells live watts
 	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot
 	batch    *batching                               // nil: nothing is planned
+	retries  *retries                                // nil: no cycle is narrowed
 	recorder *record.Recorder                        // nil: nobody is told what was decided
 
-	mu         sync.Mutex // cycles of a profile do not overlap, but nobody promises it
+	mu         sync.Mutex  // cycles of a profile do not overlap, but nobody promises it
+	shortlists *shortlists // nil: none are made
 	book       nodeBook
 	ranking    ranking
 	scratch    scratch
 	unrecorded unrecorded
 }
 
-// scratch is what PreScore fills anew in every cycle and nobody reads after Reserve.
+// scratch is what every cycle fills anew and nobody reads after it.
 type scratch struct {
-	nodes    []sched.Node // all of them, where they are needed one by one
+	all      copies // of all nodes, where they are needed one by one
 	refs     []*sched.Node
 	costs    []float64
 	queue    [1]sched.Job
@@ -57,6 +60,12 @@ type scratch struct {
 
 	groups []grouped // by kind
 	cycle  uint64
+}
+
+// copies are nodes of a cycle as the core sees them.
+type copies struct {
+	nodes []sched.Node
+	refs  []*sched.Node
 }
 
 // grouped is the group of a kind in a cycle. What is left of another cycle does not count.
@@ -94,6 +103,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
 		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
+		retries: d.newRetries(klog.FromContext(ctx), handle), shortlists: newShortlists(args.Shortlist, handle),
 	}
 	e.batch, err = d.newBatching(ctx, e, handle)
 	return e, err
@@ -133,12 +143,14 @@ func (e *Energy) read(pod *v1.Pod) *request {
 
 const requestKey fwk.StateKey = EnergyName + "/request"
 
-// request is what PreFilter has read from a pod of ours, and under which view.
+// request is what was read from a pod of ours, and under which view.
 type request struct {
 	view     *kube.View
 	job      sched.Job
 	settings kube.Settings
 	cluster  []fwk.NodeInfo
+
+	shortlisted bool // the cycle is narrowed to the nodes of least cost
 }
 
 // Clone implements [fwk.StateData]. A request never changes.
@@ -160,14 +172,14 @@ func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 var skip = fwk.NewStatus(fwk.Skip)
 
 // PreFilter reads the pod once per cycle, for the points that follow. It narrows the cycle to what a plan over all waiting pods
-// has for this one, if there is a plan, and skips Filter where there is nothing to filter by.
+// has for this one, if there is a plan, or to the nodes of least cost, and skips Filter where there is nothing to filter by.
 func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("PreFilter", recover()) {
 			status = skip
 		}
 	}()
-	e.batch.wake(pod)
+	e.retries.wake(pod)
 	r := e.read(pod)
 	if r == nil {
 		return nil, skip
@@ -176,6 +188,9 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	e.expect(r, pod)
 	state.Write(requestKey, r)
 	if narrowed := e.follow(state, r, pod, nodes); narrowed != nil {
+		return narrowed, nil
+	}
+	if narrowed := e.shortlist(r, pod, nodes); narrowed != nil {
 		return narrowed, nil
 	}
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
@@ -202,32 +217,43 @@ func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, 
 
 // plan ranks the nodes; ok is false where the strategy has no opinion.
 func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
-	now := e.clock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.book.open(r.view, r.cluster)
 	e.ranking.begin(len(nodes))
+	if e.rankShort(r, nodes) {
+		e.ranking.of = r
+		return true
+	}
+	e.ranking.begin(len(nodes))
+	e.begin(r)
 	s, where := &e.scratch, e.wheres[r.settings.Where]
+	if where.Symmetry(&s.snapshot.Policy) == sched.Interchangeable {
+		e.takeKinds(nodes)
+	} else {
+		e.takeAll(nodes)
+	}
+	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok || !e.ranking.rank(s.costs) {
+		return false
+	}
+	e.ranking.of = r
+	if !r.shortlisted { // all that were to choose from are kept already
+		e.keep(r, nodes)
+	}
+	return true
+}
+
+// begin makes the book ready for a cycle, and the snapshot but for its nodes.
+func (e *Energy) begin(r *request) {
+	e.book.open(r.view, r.cluster)
+	s := &e.scratch
 	s.queue[0] = r.job
 	s.snapshot = sched.Snapshot{
-		Now: now, Queue: s.queue[:], Sites: r.view.Sites(),
+		Now: e.clock(), Queue: s.queue[:], Sites: r.view.Sites(),
 		Policy: e.policy(r.settings.Weights),
 	}
 	if last := e.last.Load(); last != nil {
 		s.snapshot.Last = *last
 	}
-	if where.Symmetry(&s.snapshot.Policy) == sched.Interchangeable {
-		e.takeKinds(nodes)
-	} else {
-		e.takeAll(nodes, now)
-	}
-	s.snapshot.Nodes = s.refs
-	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok || !e.ranking.rank(s.costs) {
-		return false
-	}
-	e.ranking.of = r
-	e.keep(r, nodes)
-	return true
 }
 
 // takeKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster are of
@@ -235,7 +261,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 	s, r := &e.scratch, &e.ranking
 	s.cycle++
-	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
+	s.refs = s.refs[:0]
 	for i, n := range nodes {
 		at := e.book.find(n)
 		seat := &e.book.seats[at]
@@ -253,29 +279,31 @@ func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 		}
 		r.names[i], r.group[i] = seat.name, g.group
 	}
+	s.snapshot.Nodes = s.refs
 }
 
 // takeAll offers the strategy every node, with the watts that it draws now, each a group of its own.
-func (e *Energy) takeAll(nodes []fwk.NodeInfo, now time.Time) {
-	e.copyNodes(nodes, now)
-	for i, n := range e.scratch.refs {
+func (e *Energy) takeAll(nodes []fwk.NodeInfo) {
+	s := &e.scratch
+	e.copyNodes(&s.all, nodes, s.snapshot.Now)
+	s.snapshot.Nodes = s.all.refs
+	for i, n := range s.all.refs {
 		e.ranking.single(i, n.Name)
 	}
 }
 
-// copyNodes fills the scratch with all nodes and their live watts.
-func (e *Energy) copyNodes(nodes []fwk.NodeInfo, now time.Time) {
-	s := &e.scratch
-	s.nodes, s.refs = s.nodes[:0], s.refs[:0]
+// copyNodes copies nodes, with their live watts.
+func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
+	to.nodes, to.refs = to.nodes[:0], to.refs[:0]
 	for _, n := range nodes {
-		s.nodes = append(s.nodes, e.book.nodes[e.book.find(n)])
-		annotated(&s.nodes[len(s.nodes)-1], n, now)
+		to.nodes = append(to.nodes, e.book.nodes[e.book.find(n)])
+		annotated(&to.nodes[len(to.nodes)-1], n, now)
 	}
 	if e.live != nil {
-		e.live.Fill(s.nodes)
+		e.live.Fill(to.nodes)
 	}
-	for i := range s.nodes {
-		s.refs = append(s.refs, &s.nodes[i])
+	for i := range to.nodes {
+		to.refs = append(to.refs, &to.nodes[i])
 	}
 }
 

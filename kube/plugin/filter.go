@@ -16,8 +16,19 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 
+	shortlisted = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "kubenergy_shortlisted_cycles_total", Help: "Cycles that were narrowed to the nodes of least cost, and of these those in vain: the pods were tried again on all nodes.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"outcome"})
+
 	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(filteredNodes) })
+	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(filteredNodes, shortlisted) })
+)
+
+// What shortlisted counts.
+const (
+	outcomeMade    = "narrowed"
+	outcomeRetried = "retried"
 )
 
 // Filter refuses nodes that draw more than the pod allows, or are less efficient than it wants. It is not called for pods
@@ -33,6 +44,9 @@ func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fw
 		}
 	}()
 	r := data.(*request)
+	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 { // the cycle is narrowed, and so not skipped
+		return nil
+	}
 	capacity := resources(n.GetAllocatable())
 	node, known := r.view.Node(n.Node(), capacity, capacity, 0)
 	if !known {

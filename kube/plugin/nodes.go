@@ -18,6 +18,7 @@ import (
 // few nodes change.
 type nodeBook struct {
 	view   *kube.View
+	began  int              // how often it was begun anew
 	byName map[string]int32 // seats, which are given in the order in which kube-scheduler lists its nodes
 
 	seats  []seat
@@ -37,6 +38,8 @@ type seat struct {
 	kind       int32
 	place      int32 // among the seats that know theirs, by name
 	name       string
+	crowded    bool // it runs as many pods as it may
+	tainted    bool // not every pod may go there, or wants to
 }
 
 // kind is what sets nodes apart under a strategy that takes them as [sched.Interchangeable].
@@ -68,7 +71,7 @@ func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
 	most := 2*len(cluster) + slackStates
 	if b.view != view || len(b.nodes) > most || len(b.ofKind) > most {
 		*b = nodeBook{
-			view: view, byName: make(map[string]int32, len(cluster)), kinds: map[kind]int32{},
+			view: view, began: b.began + 1, byName: make(map[string]int32, len(cluster)), kinds: map[kind]int32{},
 			seats: make([]seat, 0, len(cluster)), nodes: make([]sched.Node, 0, len(cluster)),
 		}
 		for _, n := range cluster {
@@ -134,6 +137,8 @@ func (b *nodeBook) look(n fwk.NodeInfo, generation int64) int32 {
 	node, s := &b.nodes[at], &b.seats[at]
 	*node = coreNode(b.view, n)
 	s.generation, s.kind = generation, b.number(node)
+	s.crowded = len(n.GetPods()) >= n.GetAllocatable().GetAllowedPodNumber()
+	s.tainted = len(n.Node().Spec.Taints) > 0 || n.Node().Spec.Unschedulable
 	s.name = name // the string of the node's present object, which is the one that NormalizeScore is handed
 	return at
 }

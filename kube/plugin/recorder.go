@@ -12,10 +12,11 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// unrecorded is what PreScore has decided on, until the next pod's turn.
+// unrecorded is what was decided on, until the next pod's turn.
 type unrecorded struct {
 	of       *request // whose snapshot it is
 	snapshot sched.Snapshot
+	nodes    copies
 }
 
 // keep keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied: what it
@@ -24,12 +25,10 @@ func (e *Energy) keep(r *request, nodes []fwk.NodeInfo) {
 	if !e.recorder.On() {
 		return
 	}
-	s := &e.scratch
-	if len(s.nodes) != len(nodes) { // only kinds were looked at
-		e.copyNodes(nodes, s.snapshot.Now)
-		s.snapshot.Nodes = s.refs
-	}
-	e.unrecorded = unrecorded{of: r, snapshot: s.snapshot}
+	u := &e.unrecorded
+	u.of, u.snapshot = r, e.scratch.snapshot
+	e.copyNodes(&u.nodes, nodes, u.snapshot.Now)
+	u.snapshot.Nodes = u.nodes.refs
 }
 
 const draftKey fwk.StateKey = EnergyName + "/record"
@@ -54,13 +53,13 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 		d.Reason = sched.Planned.String()
 		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", f.Of)
 	case e.unrecorded.of == r:
-		d.Snapshot, d.Nodes = &e.unrecorded.snapshot, e.scratch.nodes
+		d.Snapshot, d.Nodes = &e.unrecorded.snapshot, e.unrecorded.nodes.nodes
 	default:
 		d.Reason = sched.NoOpinion.String()
 		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it were used again"
 	}
 	state.Write(draftKey, &draft{e.recorder.Draft(&d)})
-	e.unrecorded = unrecorded{}
+	e.unrecorded.of = nil
 }
 
 // takeDraft returns the record of the cycle's decision, once.

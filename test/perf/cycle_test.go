@@ -26,6 +26,9 @@ profiles:
       - name: KubEnergy
         weight: 300
       - name: KubEnergyHold
+    postFilter:
+      enabled:
+      - name: KubEnergy
 `
 
 // scored is a pod that asks for our scores.

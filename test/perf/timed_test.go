@@ -31,12 +31,13 @@ func (w *stopwatch) spent() spent {
 // does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the stopwatch's own.
 type timed struct {
 	*plugin.Energy
-	nothing                                                        stopwatch
-	sign, preFilter, preScore, score, normalize, reserve, postBind stopwatch
+	nothing                                                                stopwatch
+	sign, preFilter, filter, preScore, score, normalize, reserve, postBind stopwatch
 }
 
 var (
 	_ fwk.PreFilterPlugin = &timed{}
+	_ fwk.FilterPlugin    = &timed{}
 	_ fwk.PreScorePlugin  = &timed{}
 	_ fwk.ScorePlugin     = &timed{}
 	_ fwk.ReservePlugin   = &timed{}
@@ -52,6 +53,11 @@ func (p *timed) SignPod(ctx context.Context, pod *v1.Pod) ([]fwk.SignFragment, *
 func (p *timed) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	defer p.preFilter.since(time.Now())
 	return p.Energy.PreFilter(ctx, state, pod, nodes)
+}
+
+func (p *timed) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	defer p.filter.since(time.Now())
+	return p.Energy.Filter(ctx, state, pod, node)
 }
 
 func (p *timed) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
@@ -88,7 +94,7 @@ func (p *timed) PostBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 func (p *timed) cost() pluginCost {
 	c := pluginCost{}
 	for point, w := range map[string]*stopwatch{
-		metrics.Sign: &p.sign, metrics.PreFilter: &p.preFilter, metrics.PreScore: &p.preScore, metrics.Score: &p.score,
+		metrics.Sign: &p.sign, metrics.PreFilter: &p.preFilter, metrics.Filter: &p.filter, metrics.PreScore: &p.preScore, metrics.Score: &p.score,
 		metrics.ScoreExtensionNormalize: &p.normalize, metrics.Reserve: &p.reserve, metrics.PostBind: &p.postBind,
 	} {
 		if s := w.spent(); s.Calls > 0 {

@@ -43,7 +43,7 @@ type holdCluster struct {
 	sets    int // made so far
 }
 
-func newHoldCluster(t *testing.T, nodes int) *holdCluster {
+func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hold") // the path of etcd's socket must be short
 	if err != nil {
@@ -58,7 +58,7 @@ func newHoldCluster(t *testing.T, nodes int) *holdCluster {
 	c.lab, err = lab.Start(t.Context(), lab.Options{
 		Dir:                   filepath.Join(dir, "c"),
 		APIServerArgs:         []string{"--enable-priority-and-fairness=false", "--delete-collection-workers=16"},
-		ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=1000"},
+		ControllerManagerArgs: []string{fmt.Sprintf("--kube-api-qps=%d", qps), fmt.Sprintf("--kube-api-burst=%d", qps)},
 	})
 	if err != nil {
 		t.Fatal(err)

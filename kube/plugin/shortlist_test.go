@@ -1,0 +1,325 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// narrowing is a plugin that makes shortlists, of a sample of so many nodes.
+type narrowing struct {
+	*Energy
+	activated []string
+}
+
+func newNarrowing(t *testing.T, most, sample int) *narrowing {
+	t.Helper()
+	n := &narrowing{Energy: newEnergyPlugin(t, deps(knowledge(t, noon)), "")}
+	n.retries = &retries{
+		first: func() bool { return true }, activate: func(pod *v1.Pod) { n.activated = append(n.activated, pod.Name) },
+	}
+	n.shortlists = &shortlists{most: most, sample: func(int) int { return sample }, decide: func() bool { return true }}
+	return n
+}
+
+// roomy is a farm of nodes that may run pods.
+func roomy(nodes int) []fwk.NodeInfo {
+	f := farm(nodes)
+	for _, n := range f {
+		n.(*machine).allocatable.pods = 110
+	}
+	return f
+}
+
+func (n *narrowing) cycle(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodeInfo, *cycle) {
+	t.Helper()
+	state := newCycle()
+	result, status := n.PreFilter(t.Context(), state, pod, nodes)
+	if status.IsSkip() || result.AllNodes() {
+		return nil, state
+	}
+	var left []fwk.NodeInfo
+	for _, info := range nodes {
+		if result.NodeNames.Has(info.Node().Name) {
+			left = append(left, info)
+		}
+	}
+	if len(left) != len(result.NodeNames) {
+		t.Fatalf("narrowed to %v, of which %d are there", result.NodeNames, len(left))
+	}
+	return left, state
+}
+
+// best returns the node that the plugin ranks first among nodes.
+func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) string {
+	t.Helper()
+	if status := n.PreScore(t.Context(), state, pod, nodes); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	scores := make(fwk.NodeScoreList, len(nodes))
+	for i, info := range nodes {
+		scores[i].Name = info.Node().Name
+	}
+	n.NormalizeScore(t.Context(), state, pod, scores)
+	return slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
+}
+
+// TestShortlistsHaveTheBest is that a cycle comes to the node to which it would have come over all nodes, whichever nodes
+// filters refuse: pods come and go, and nodes are full, crowded or tainted.
+func TestShortlistsHaveTheBest(t *testing.T) {
+	wheres, _ := sched.Names()
+	narrowed := 0
+	for _, where := range wheres {
+		rng := rand.New(rand.NewPCG(3, uint64(len(where))))
+		n := newNarrowing(t, 8, 1000)
+		nodes := make([]fwk.NodeInfo, 150)
+		for i := range nodes {
+			m := randomMachine(rng, fmt.Sprintf("n%03d", i))
+			m.node.Annotations = nil
+			m.allocatable.pods = 110
+			nodes[i] = m
+		}
+		for range 30 {
+			for range 10 {
+				m := nodes[rng.IntN(len(nodes))].(*machine)
+				m.fill(rng)
+				m.allocatable.pods = 110 * rng.IntN(4)
+				m.node.Spec.Taints = nil
+				if rng.IntN(4) == 0 {
+					m.node.Spec.Taints = []v1.Taint{{Key: "x", Effect: v1.TaintEffectNoSchedule}}
+				}
+			}
+			pod := newPod(kube.AnnotationStrategy, where)
+			pod.UID = types.UID(fmt.Sprint(rng.Uint64()))
+			left, state := n.cycle(t, pod, nodes)
+			if left == nil {
+				continue
+			}
+			narrowed++
+			refused := map[string]bool{} // but for one at least
+			for _, info := range left[1:] {
+				refused[info.Node().Name] = rng.IntN(2) == 0
+			}
+			pass := func(from []fwk.NodeInfo) (passed []fwk.NodeInfo) {
+				for _, info := range from {
+					m := info.(*machine)
+					if !refused[m.node.Name] && len(m.pods) < m.allocatable.pods && m.requested.cpu+1000 <= m.allocatable.cpu && len(m.node.Spec.Taints) == 0 {
+						passed = append(passed, info)
+					}
+				}
+				return passed
+			}
+			if len(pass(left)) < len(left)-len(refused) {
+				t.Fatalf("%s: nodes without room are on the shortlist", where)
+			}
+			got := n.best(t, state, pod, pass(left))
+			scores := plainScores(t, n.Energy, state, pass(nodes))
+			want := slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
+			if got != want {
+				t.Fatalf("%s: %s is taken of the shortlist, %s of all", where, got, want)
+			}
+			if rng.IntN(2) == 0 {
+				n.Reserve(context.Background(), state, pod, got)
+			}
+		}
+	}
+	if narrowed < 100 {
+		t.Errorf("only %d cycles are narrowed", narrowed)
+	}
+}
+
+func TestShortlistsAreOfTheSample(t *testing.T) {
+	n := newNarrowing(t, 5, 50)
+	nodes := roomy(200)
+	pod := newPod(kube.AnnotationStrategy, "energy")
+	seen := map[string]bool{}
+	for range 4 {
+		left, _ := n.cycle(t, pod, nodes)
+		if len(left) != 5 {
+			t.Fatalf("narrowed to %d nodes", len(left))
+		}
+		for _, m := range n.shortlists.members {
+			seen[n.book.seats[m.seat].name] = true
+		}
+	}
+	if len(seen) != 200 {
+		t.Errorf("four samples of 50 have looked at %d of 200 nodes", len(seen))
+	}
+}
+
+func TestCyclesThatAreNotNarrowed(t *testing.T) {
+	nodes := roomy(200)
+	ours := func(change func(*v1.Pod)) *v1.Pod {
+		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod.UID = "p"
+		change(pod)
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		pod   *v1.Pod
+		setUp func(*narrowing)
+		nodes []fwk.NodeInfo
+	}{
+		"another strategy": {pod: newPod(kube.AnnotationStrategy, "hybrid")},
+		"not ours":         {pod: newPod()},
+		"a host port":      {pod: ours(func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} })},
+		"a preference": {pod: ours(func(p *v1.Pod) {
+			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{{Weight: 1}}}}
+		})},
+		"spread":   {pod: ours(func(p *v1.Pod) { p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1}} })},
+		"a device": {pod: ours(func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = amount("1") })},
+		"a ReplicaSet": {pod: ours(func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: new(true)}}
+		})},
+		"preemption": {pod: ours(func(p *v1.Pod) { p.Status.NominatedNodeName = "n0001" })},
+		"has failed": {pod: ours(func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+		})},
+		"largest power":           {pod: ours(func(p *v1.Pod) { p.Annotations[kube.AnnotationMaxPower] = "100" })},
+		"too large":               {pod: ours(func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["cpu"] = amount("9") })},
+		"no node of that name":    {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
+		"few nodes":               {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
+		"weight of no importance": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists.decide = func() bool { return false } }},
+		"others before us":        {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.retries.first = func() bool { return false } }},
+		"switched off":            {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists = nil }},
+	} {
+		n := newNarrowing(t, 5, 100)
+		if tc.setUp != nil {
+			tc.setUp(n)
+		}
+		if tc.nodes == nil {
+			tc.nodes = nodes
+		}
+		if left, _ := n.cycle(t, tc.pod, tc.nodes); left != nil {
+			t.Errorf("%s: narrowed to %d nodes", name, len(left))
+		}
+	}
+	n := newNarrowing(t, 5, 200)
+	last := nodes[199].(*machine).node
+	last.Spec.Taints = []v1.Taint{{Key: "slow", Effect: v1.TaintEffectPreferNoSchedule}}
+	nodes[199].(*machine).generation = generations.Add(1)
+	if left, _ := n.cycle(t, ours(func(*v1.Pod) {}), nodes); left != nil {
+		t.Error("narrowed although a node is rather not to be used")
+	}
+	last.Spec.Taints = nil
+	nodes[199].(*machine).generation = generations.Add(1)
+	if left, _ := n.cycle(t, ours(func(*v1.Pod) {}), nodes); len(left) != 5 {
+		t.Errorf("an ordinary pod's cycle is narrowed to %d", len(left))
+	}
+	job := ours(func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: new(true)}} })
+	if left, _ := n.cycle(t, job, nodes); len(left) != 5 {
+		t.Errorf("a Job's cycle is narrowed to %d", len(left))
+	}
+}
+
+// TestAfterAShortlistInVain: nobody else is asked to make room, the pod is tried again at once, and over all nodes.
+func TestAfterAShortlistInVain(t *testing.T) {
+	n := newNarrowing(t, 5, 100)
+	nodes := roomy(200)
+	pod := newPod(kube.AnnotationStrategy, "energy")
+	pod.UID, pod.Name = "x", "x"
+	left, state := n.cycle(t, pod, nodes)
+	if len(left) != 5 {
+		t.Fatalf("narrowed to %d", len(left))
+	}
+	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("after a shortlist in vain: %v", status)
+	}
+	n.cycle(t, newPod(), nodes) // somebody else's
+	if !slices.Equal(n.activated, []string{"x", "x"}) {
+		t.Errorf("activated %v", n.activated)
+	}
+	left, state = n.cycle(t, pod, nodes)
+	if left != nil {
+		t.Error("narrowed again")
+	}
+	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.Unschedulable {
+		t.Errorf("after an ordinary cycle: %v", status)
+	}
+}
+
+// TestTrust: a node that is not among the best is looked at again after a while, and the best are at once.
+func TestTrust(t *testing.T) {
+	n := newNarrowing(t, 5, 200)
+	now := noon
+	n.clock = func() time.Time { return now }
+	n.shortlists.trust = trust
+	nodes := roomy(200)
+	names := func() (names []string) {
+		pod := newPod(kube.AnnotationStrategy, "energy")
+		left, _ := n.cycle(t, pod, nodes)
+		for _, info := range left {
+			names = append(names, info.Node().Name)
+		}
+		return names
+	}
+	fill := func(name string, cpu int64) {
+		for _, info := range nodes {
+			if m := info.(*machine); m.node.Name == name {
+				m.requested.cpu, m.generation = cpu, generations.Add(1)
+			}
+		}
+	}
+	first := names()
+	for _, name := range first {
+		fill(name, 8000)
+	}
+	second := names()
+	if slices.ContainsFunc(second, func(name string) bool { return slices.Contains(first, name) }) || len(second) != 5 {
+		t.Errorf("%v are full, and narrowed to %v", first, second)
+	}
+	fill(first[0], 0)
+	if slices.Contains(names(), first[0]) {
+		t.Error("it is known at once that a node has become free, so nothing is trusted")
+	}
+	fill(first[0], 2000)
+	now = now.Add(trust)
+	if got := names(); !slices.Contains(got, first[0]) {
+		t.Errorf("%s has room again, and narrowed to %v", first[0], got)
+	}
+	// The list of nodes is another, of as many.
+	nodes = roomy(200)
+	for i, info := range nodes {
+		m := info.(*machine)
+		m.node.Name, m.allocatable.pods = fmt.Sprintf("other%d", i), 110
+	}
+	if got := names(); len(got) != 5 || slices.ContainsFunc(got, func(name string) bool { return !strings.HasPrefix(name, "other") }) {
+		t.Errorf("narrowed to %v", got)
+	}
+}
+
+func TestStrikesAreRemembered(t *testing.T) {
+	var s strikes
+	for i := range 3*memorable - 1 {
+		uid := types.UID(fmt.Sprint(i))
+		s.add(uid)
+		if !s.has(uid) || i > 0 && !s.has(types.UID(fmt.Sprint(max(0, i-memorable+1)))) {
+			t.Fatalf("forgotten after %d", i)
+		}
+	}
+	if s.has("0") || len(s.recent)+len(s.old) > 2*memorable {
+		t.Errorf("%d and %d are remembered", len(s.recent), len(s.old))
+	}
+}
+
+func TestSampleSize(t *testing.T) {
+	for _, tc := range []struct{ nodes, percentage, want int }{
+		{101, 0, 100}, {1000, 0, 420}, {5000, 0, 500}, {15_000, 0, 750}, {1000, 100, 1000}, {5000, 3, 150}, {500, 1, 100},
+	} {
+		if got := sampleSize(tc.nodes, tc.percentage); got != tc.want {
+			t.Errorf("%d nodes at %d %%: %d, want %d", tc.nodes, tc.percentage, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package batch
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// seen waits until the scheduler knows of so many pods.
+func (w *world) seen(pods int) {
+	w.t.Helper()
+	w.eventually("the scheduler has seen them", patience, func() bool {
+		n, err := w.scheduler.Cache.PodCount()
+		return err == nil && n >= pods
+	})
+}
+
+// TestShortlist: pods go where their cost is least, by cycles over a few of 150 nodes.
+func TestShortlist(t *testing.T) {
+	w := start(t, "energy", nil)
+	w.addNodes(0, 150, 4)
+	w.occupy("awake", 120, 150, "1m")
+	w.seen(30)
+	before := metric(t, "kubenergy_shortlisted_cycles_total", "narrowed")
+	names := w.addPods("short", 60, "1", "high", nil)
+	w.allBound(names, patience)
+	for _, name := range names {
+		if node := w.nodeOf(name); node < nodeName(120) {
+			t.Errorf("%s is on %s, which nobody had switched on", name, node)
+		}
+	}
+	if narrowed := metric(t, "kubenergy_shortlisted_cycles_total", "narrowed") - before; narrowed != 60 {
+		t.Errorf("%v of 60 cycles were narrowed", narrowed)
+	}
+	if cycles := w.cycles(names); cycles[1] != 60 {
+		t.Errorf("cycles of pods: %v, want one each", cycles)
+	}
+	w.nobodyWentFor()
+}
+
+// TestShortlistInVain: a filter refuses all nodes of least cost, and evicting a pod of low priority would please it. There are
+// other nodes: nobody is evicted, and no pod has more than one cycle more.
+func TestShortlistInVain(t *testing.T) {
+	w := start(t, "energy", nil)
+	w.addNodes(0, 150, 4)
+	w.occupy("victim", 0, 100, "1m")
+	w.seen(100)
+	w.refuse = hasVictim
+	before := metric(t, "kubenergy_shortlisted_cycles_total", "retried")
+	names := w.addPods("short", 40, "1", "high", nil)
+	w.allBound(names, patience)
+	cycles := w.cycles(names)
+	if cycles[1]+cycles[2] != len(names) || cycles[2] == 0 {
+		t.Errorf("cycles of pods: %v, want one or two each", cycles)
+	}
+	if retried := metric(t, "kubenergy_shortlisted_cycles_total", "retried") - before; int(retried) != cycles[2] {
+		t.Errorf("%v were tried again, and %d had two cycles", retried, cycles[2])
+	}
+	w.nobodyWentFor()
+}
+
+// TestShortlistsLeavePreemptionAlone: where no node is left without evicting, the ordinary cycle evicts as stock does.
+func TestShortlistsLeavePreemptionAlone(t *testing.T) {
+	w := start(t, "energy", nil)
+	w.addNodes(0, 150, 4)
+	w.occupy("victim", 0, 150, "1m")
+	w.seen(150)
+	w.refuse = func(p *v1.Pod, n fwk.NodeInfo) bool { return p.Labels["kind"] == "short" && hasVictim(p, n) }
+	names := w.addPods("short", 10, "3", "high", nil)
+	w.allBound(names, patience)
+	w.mu.Lock()
+	evicted := len(w.evicted)
+	w.mu.Unlock()
+	if evicted < 1 || evicted > 2*len(names) {
+		t.Errorf("%d pods were evicted for %d", evicted, len(names))
+	}
+	if cycles := w.cycles(names); cycles[1] > 0 {
+		t.Errorf("cycles of pods: %v: a narrowed and an ordinary one come before an eviction", cycles)
+	}
+}
