@@ -2,68 +2,146 @@ package mincost
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
-// An offer is the row that a column is best for, and what a unit there costs above what it is worth: less than 0.
-type offer struct {
-	cost     int64
-	row, col int32
-}
-
-// start makes the first tree. Columns are filled with the rows they are best for, those that gain most first, as long as
-// the rows have units; a full one hangs at its row, one that is not full at the sink, and a row at the column that took
-// its last units, or, if there are some left, at the sink. Only how many pivots are left to do depends on what units are
-// thought to be worth.
+// start makes the first tree. Where it is thought to be known what units are worth, columns are filled, those first in which a row
+// gains most, with units of the row that gains most there and has some left, and of the next if these were its last. A full
+// column hangs at the row that filled it, one that is not full at the sink, and a row at the column that took its last units:
+// so two rows that share a column hang together, at prices at which neither would rather have all of it. Only how many pivots are
+// left to do depends on what units are thought to be worth.
 func (s *TransportSolver) start(t *Transport, worth []int64) {
-	hung := make([]bool, s.rows+s.cols)
-	hang := func(node int, arc int32) {
-		s.solver.seed(node, int(arc))
-		hung[node] = true
-	}
 	s.solver.extend()
 	s.solver.near = worth != nil
-	left := slices.Clone(t.Count)
-	for _, o := range t.offers(worth) {
-		arc := s.arcs[int(o.row)*s.cols+int(o.col)]
-		room, limit := s.network.capacity[o.col], s.network.capacity[arc]
-		switch {
-		case room == 0:
-		case room <= left[o.row] && room < limit: // full
-			left[o.row] -= room
-			hang(s.rows+int(o.col), arc)
-			s.solver.state[o.col] = atCapacity
-		case left[o.row] > 0 && left[o.row] < min(room, limit): // the row's last units
-			left[o.row] = 0
-			hang(int(o.row), arc)
+	f := filling{s: s, t: t, worth: worth, left: slices.Clone(t.Count), hung: make([]bool, s.rows+s.cols), owner: make([]int32, s.cols)}
+	if worth != nil {
+		for _, col := range f.order() {
+			f.fill(col)
+		}
+		for row := range s.rows {
+			f.share(row)
 		}
 	}
 	for col := range s.cols {
-		if !hung[s.rows+col] {
-			hang(s.rows+col, int32(col))
+		if !f.hung[s.rows+col] {
+			f.hang(s.rows+col, int32(col))
 		}
 	}
 	for row := range s.rows {
-		if !hung[row] {
-			hang(row, int32(s.cols+row))
+		if !f.hung[row] {
+			f.hang(row, int32(s.cols+row))
 		}
 	}
 }
 
-// offers lists for each column the row that gains most there, if any does; most first.
-func (t *Transport) offers(worth []int64) []offer {
-	offers := make([]offer, len(t.Room))
-	for col := range offers {
-		offers[col] = offer{row: none, col: int32(col)}
+// filling is a first tree while it grows.
+type filling struct {
+	s     *TransportSolver
+	t     *Transport
+	worth []int64
+	left  []int64 // units by row
+	hung  []bool  // nodes: rows, then columns
+	owner []int32 // by column: the row at which it hangs
+}
+
+func (f *filling) hang(node int, arc int32) {
+	f.s.solver.seed(node, int(arc))
+	f.hung[node] = true
+}
+
+// order lists the columns that are any use, by what is gained most there, most first.
+func (f *filling) order() []int32 {
+	gain := make([]int64, f.s.cols)
+	for col := range gain {
+		gain[col] = math.MinInt64
 	}
-	for row, w := range worth {
-		for col, cost := range t.Cost[row*len(t.Room) : (row+1)*len(t.Room)] {
-			if o := &offers[col]; cost != Missing && cost-w < o.cost {
-				o.cost, o.row = cost-w, int32(row)
+	for row, w := range f.worth {
+		for col, cost := range f.t.Cost[row*f.s.cols : (row+1)*f.s.cols] {
+			if cost != Missing {
+				gain[col] = max(gain[col], w-cost)
 			}
 		}
 	}
-	offers = slices.DeleteFunc(offers, func(o offer) bool { return o.row == none })
-	slices.SortFunc(offers, func(a, b offer) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.col, b.col)) })
-	return offers
+	order := make([]int32, 0, f.s.cols)
+	for col, g := range gain {
+		f.owner[col] = none
+		if g > math.MinInt64 && f.s.network.capacity[col] > 0 {
+			order = append(order, int32(col))
+		}
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(gain[b], gain[a]), cmp.Compare(a, b)) })
+	return order
+}
+
+// fill fills a column.
+func (f *filling) fill(col int32) {
+	s := f.s
+	for room := s.network.capacity[col]; ; {
+		best, most := none, int64(math.MinInt64)
+		for row, left := range f.left {
+			if left == 0 {
+				continue
+			}
+			cost := f.t.Cost[row*s.cols+int(col)]
+			if gain := f.worth[row] - cost; cost != Missing && gain > most && cost < s.network.cost[s.cols+row] {
+				best, most = row, gain
+			}
+		}
+		if best == none {
+			return
+		}
+		arc := s.arcs[best*s.cols+int(col)]
+		left, limit := f.left[best], s.network.capacity[arc]
+		switch {
+		case limit < min(left, room)+1: // it would be full itself
+			return
+		case room <= left:
+			f.left[best] -= room
+			f.owner[col] = int32(best)
+			f.hang(s.rows+int(col), arc)
+			s.solver.state[col] = atCapacity
+			return
+		}
+		f.left[best] = 0
+		room -= left
+		f.hang(best, arc)
+	}
+}
+
+// share hangs a row whose last units have filled a column at one where it would take part at least cost. At the sink it would seem
+// to cost as much as units that are left alone, and any column would look better.
+func (f *filling) share(row int) {
+	if f.hung[row] || f.left[row] > 0 {
+		return
+	}
+	s := f.s
+	best, least := none, int64(math.MaxInt64)
+	for col, cost := range f.t.Cost[row*s.cols : (row+1)*s.cols] {
+		owner := f.owner[col]
+		if cost == Missing || owner == int32(row) || s.network.capacity[s.arcs[row*s.cols+col]] == 0 {
+			continue
+		}
+		loss := cost - f.worth[row]
+		if owner != none {
+			loss += f.worth[owner] - f.t.Cost[int(owner)*s.cols+col]
+		}
+		if loss < least && !f.below(s.rows+col, row) {
+			best, least = col, loss
+		}
+	}
+	if best != none {
+		f.hang(row, s.arcs[row*s.cols+best])
+	}
+}
+
+// below reports whether a node hangs somewhere below another.
+func (f *filling) below(node, above int) bool {
+	t := &f.s.solver.tree
+	for at := int32(node); at != t.root(); at = t.place[at].parent {
+		if at == int32(above) {
+			return true
+		}
+	}
+	return false
 }

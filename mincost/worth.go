@@ -27,6 +27,9 @@ func (t *Transport) worth(alone []int64, stop func() bool) []int64 {
 	for row := range rows {
 		a.bid(row, alone[row])
 	}
+	for row := range rows {
+		a.raise(row)
+	}
 	return a.worth
 }
 
@@ -125,6 +128,22 @@ func (a *auction) bid(row int, alone int64) {
 			s.enter(int32(row), gain)
 		}
 	}
+}
+
+// bold is the part of what a unit gains at best by which its worth is thought to be more. Too little worth is worse than too
+// much: the last units then go where nobody gains, at prices that tell nothing. A row that is worth too much only has its
+// columns filled earlier.
+const bold = 8
+
+// raise makes a unit of a row worth more.
+func (a *auction) raise(row int) {
+	least := a.worth[row]
+	for _, cost := range a.t.Cost[row*len(a.best) : (row+1)*len(a.best)] {
+		if cost != Missing {
+			least = min(least, cost)
+		}
+	}
+	a.worth[row] += (a.worth[row] - least) / bold
 }
 
 // offered is the room of a column, and the price at which a row gets it.

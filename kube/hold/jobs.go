@@ -2,6 +2,7 @@ package hold
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -285,11 +286,20 @@ func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name stri
 	})
 }
 
-func (l *Loop) releaseDueJobs(now time.Time) {
+func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	for _, h := range l.jobs.due(now, l.leads) {
-		l.releaseJob(h, now)
+		called := false
+		safely(logger, func() {
+			l.releaseJob(h, now)
+			called = true
+		})
+		if !called { // or it would count as on its way for ever
+			safely(logger, func() { l.jobReleased(h, now, false, errPanicked) })
+		}
 	}
 }
+
+var errPanicked = errors.New("releasing it panicked")
 
 // releaseJob lets the API server clear spec.suspend. The label is the guard: whoever comes second, or finds that its
 // user took the Job over by removing the label, changes nothing.

@@ -90,8 +90,8 @@ func New(c Config) *Loop {
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), farewells: make(chan note, maxFarewells),
-		jobs:    newQueue(newJobPace(), newJobFlight(), limits),
-		pods:    newQueue(newPodPace(), newPodFlight(), limits),
+		jobs: newQueue(newJobPace(), newJobFlight(), limits),
+		pods: newQueue(newPodPace(), newPodFlight(), limits),
 	}
 	l.jobs.watts, l.pods.watts = l.draw, l.draw
 	if l.opinion == nil {
@@ -264,8 +264,8 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	more := false
 	safely(logger, func() { more = l.planAll(logger, now) })
 	l.expire(now)
-	safely(logger, func() { l.releaseDuePods(now) })
-	safely(logger, func() { l.releaseDueJobs(now) })
+	safely(logger, func() { l.releaseDuePods(logger, now) })
+	safely(logger, func() { l.releaseDueJobs(logger, now) })
 	safely(logger, l.sayRest)
 	l.sweep(now)
 	l.jobs.measure(kindJob)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -45,5 +47,17 @@ func TestDeadlinesAreKeptWhileNobodyKnowsWatts(t *testing.T) {
 	}()
 	if panicked != nil {
 		t.Errorf("nothing is let go: %v", panicked)
+	}
+}
+
+// A release that cannot even be begun is tried again, and those after it go.
+func TestReleasesThatPanicAreTriedAgain(t *testing.T) {
+	l := New(Config{View: func() *kube.View { return kube.Unsettled() }})
+	for _, name := range []string{"a", "b"} {
+		l.jobs.add(heldUntil(name, time.Minute, time.Hour)) // work that nobody has read: there is nothing to patch
+	}
+	l.releaseDueJobs(klog.Background(), epoch.Add(time.Hour))
+	if due := l.jobs.due(time.Now().Add(time.Hour), true); len(due) != 2 {
+		t.Errorf("%d of 2 are tried again", len(due))
 	}
 }

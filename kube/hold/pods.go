@@ -201,7 +201,7 @@ func (l *Loop) lostPod(uid types.UID) {
 }
 
 // releaseDuePods activates what is due in this process's own queue.
-func (l *Loop) releaseDuePods(now time.Time) {
+func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 	activate := l.activator.Load()
 	if activate == nil {
 		return
@@ -214,15 +214,15 @@ func (l *Loop) releaseDuePods(now time.Time) {
 	gone := due[:0]
 	for _, h := range due {
 		if t, ok := l.gate.ticket(h.uid); ok && l.gate.release(h.uid) {
-			batch[h.work.Namespace()+"/"+h.work.Name()] = t.pod
-			l.expect(kindPod, h, now, l.leads)
+			batch[t.pod.Namespace+"/"+t.pod.Name] = t.pod
 			gone = append(gone, h)
+			safely(logger, func() { l.expect(kindPod, h, now, l.leads) }) // the gate has let it go: it must be activated
 		}
 		l.pods.remove(h)
 	}
 	(*activate)(batch)
 	for _, h := range gone { // after that: whoever is told may fail
-		l.released(kindPod, l.pods, h, now, l.leads)
+		safely(logger, func() { l.released(kindPod, l.pods, h, now, l.leads) })
 	}
 }
 

@@ -32,6 +32,7 @@ const (
 	noteWriters    = 4
 	notesPerSecond = 200
 	reticence      = maxNotes / 4 // with more on the way, the annotation alone says that something is held, and no event
+	mostRefusals   = 5            // of notes on one hold; after that each plan is told once, written or not
 	reporter       = "kubenergy-scheduler"
 
 	// Events of releases come while the cluster starts what was let go, and each would cost it a tenth of a start.
@@ -123,8 +124,10 @@ func (l *Loop) say(q *queue, h *hold) {
 		if err := write(ctx); err != nil {
 			if !apierrors.IsNotFound(err) { // it has changed: to be said again if it is still held
 				l.post(func() {
-					h.said = said
-					l.putOff(q, h)
+					if h.refused++; h.refused < mostRefusals {
+						h.said = said
+						l.putOff(q, h)
+					}
 				})
 			}
 			return err
