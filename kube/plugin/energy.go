@@ -220,10 +220,16 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ranking.begin(len(nodes))
-	if e.rankShort(r, nodes) {
-		e.ranking.of = r
-		return true
+	if !e.rankShort(r, nodes) && !e.rankAll(r, nodes) {
+		return false
 	}
+	e.ranking.of = r
+	e.keep(r, nodes)
+	return true
+}
+
+// rankAll ranks the nodes by what the strategy says of them.
+func (e *Energy) rankAll(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.ranking.begin(len(nodes))
 	e.begin(r)
 	s, where := &e.scratch, e.wheres[r.settings.Where]
@@ -232,14 +238,10 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	} else {
 		e.takeAll(nodes)
 	}
-	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok || !e.ranking.rank(s.costs) {
+	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok {
 		return false
 	}
-	e.ranking.of = r
-	if !r.shortlisted { // all that were to choose from are kept already
-		e.keep(r, nodes)
-	}
-	return true
+	return e.ranking.rank(s.costs)
 }
 
 // begin makes the book ready for a cycle, and the snapshot but for its nodes.

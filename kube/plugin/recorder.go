@@ -27,7 +27,7 @@ func (e *Energy) keep(r *request, nodes []fwk.NodeInfo) {
 	}
 	u := &e.unrecorded
 	u.of, u.snapshot = r, e.scratch.snapshot
-	e.copyNodes(&u.nodes, nodes, u.snapshot.Now)
+	e.copyNodes(&u.nodes, e.candidates(r, nodes), u.snapshot.Now)
 	u.snapshot.Nodes = u.nodes.refs
 }
 

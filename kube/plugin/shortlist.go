@@ -135,13 +135,6 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 		return nil
 	}
 	l.of = r
-	if e.recorder.On() {
-		sampled := make([]fwk.NodeInfo, len(l.members))
-		for i := range l.members {
-			sampled[i] = nodes[l.members[i].at]
-		}
-		e.keep(r, sampled)
-	}
 	names := make(sets.Set[string], len(l.best))
 	for i := range l.best {
 		names.Insert(e.book.seats[l.best[i].seat].name)
@@ -149,6 +142,26 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 	r.shortlisted = true
 	shortlisted.WithLabelValues(outcomeMade).Inc()
 	return &fwk.PreFilterResult{NodeNames: names}
+}
+
+// candidates returns what there was to choose from: what filters have left of the shortlist, and all nodes of the sample that cost
+// more. Filters have not seen these, but a record that is decided on again comes to the same node.
+func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
+	l := e.shortlists
+	if !r.shortlisted || l.of != r {
+		return left
+	}
+	listed := make(map[int32]bool, len(l.best))
+	for i := range l.best {
+		listed[l.best[i].at] = true
+	}
+	all := slices.Clone(left)
+	for i := range l.members {
+		if at := l.members[i].at; !listed[at] {
+			all = append(all, r.cluster[at])
+		}
+	}
+	return all
 }
 
 // doubt has those of the last best nodes looked at again that are no longer what they were: the pod took one of them, and it may

@@ -1,8 +1,11 @@
 package plugin
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/kube/record"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -321,5 +325,41 @@ func TestSampleSize(t *testing.T) {
 		if got := sampleSize(tc.nodes, tc.percentage); got != tc.want {
 			t.Errorf("%d nodes at %d %%: %d, want %d", tc.nodes, tc.percentage, got, tc.want)
 		}
+	}
+}
+
+// TestShortlistsAreRecorded: what is recorded has more nodes than the shortlist, and deciding again comes to the same one.
+func TestShortlistsAreRecorded(t *testing.T) {
+	nodes, chosen := roomy(200), ""
+	got := recorded(t, func(r *record.Recorder) {
+		n := newNarrowing(t, 5, 120)
+		n.recorder = r
+		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod.UID = "p"
+		left, state := n.cycle(t, pod, nodes)
+		chosen = n.best(t, state, pod, left[2:]) // two are refused by somebody's filter
+		n.Reserve(t.Context(), state, pod, chosen)
+		n.PostBind(t.Context(), state, pod, chosen)
+	})
+	if len(got) != 1 {
+		t.Fatalf("%d records", len(got))
+	}
+	z, err := gzip.NewReader(bytes.NewReader(got[0].Snapshot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sched.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Nodes) < 50 { // a record has room for so many
+		t.Errorf("%d nodes are recorded, of a sample of 120", len(s.Nodes))
+	}
+	if plan, err := sched.Replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
+		t.Errorf("decided again it is %+v, error %v: want %s", plan, err, chosen)
 	}
 }
