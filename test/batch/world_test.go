@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/component-base/metrics/legacyregistry"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -163,7 +165,13 @@ func (w *world) config(strategy string, change func(profile map[string]any)) str
 // follow notes what becomes of pods.
 func (w *world) follow() {
 	w.t.Helper()
-	watched, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Watch(w.ctx, metav1.ListOptions{})
+	pods := w.client.CoreV1().Pods(metav1.NamespaceDefault)
+	present, err := pods.List(w.ctx, metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	// The API server closes watches whose readers are slow, as they are in a storm.
+	watched, err := watchtools.NewRetryWatcherWithContext(w.ctx, present.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: pods.Watch})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -270,9 +278,16 @@ func (w *world) nodeOf(pod string) string {
 // allBound waits until all of some pods are bound.
 func (w *world) allBound(names []string, within time.Duration) {
 	w.t.Helper()
+	waiting := ""
+	defer func() {
+		if pod, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Get(context.Background(), waiting, metav1.GetOptions{}); w.t.Failed() && err == nil {
+			w.t.Logf("%s waits: node %q, nominated %q, conditions %+v", waiting, pod.Spec.NodeName, pod.Status.NominatedNodeName, pod.Status.Conditions)
+		}
+	}()
 	w.eventually("all pods are bound", within, func() bool {
 		for _, name := range names {
 			if w.nodeOf(name) == "" {
+				waiting = name
 				return false
 			}
 		}
