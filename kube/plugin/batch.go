@@ -289,16 +289,17 @@ var passOn = fwk.NewStatus(fwk.Unschedulable)
 func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (_ *fwk.PostFilterResult, status *fwk.Status) {
 	status = passOn
 	defer func() { e.rescue.from("PostFilter", recover()) }()
-	r := e.request(state, pod)
-	if r == nil {
+	data, err := state.Read(requestKey) // whatever the view says of the pod by now: its cycle was narrowed under an earlier one
+	if err != nil {
 		return nil, status
 	}
 	if f := followed(state); f != nil && f.narrowed {
 		e.batch.planner.Strike(pod.UID)
 		e.batch.planner.Count(batch.Retried)
 		status = e.retries.retry(pod, "no planned node is left")
-	} else if r.shortlisted {
+	} else if data.(*request).shortlisted {
 		shortlisted.WithLabelValues(outcomeRetried).Inc()
+		e.disappointed()
 		status = e.retries.retry(pod, "none of the nodes of least cost is left")
 	}
 	e.batch.back(pod)

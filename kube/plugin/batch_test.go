@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,8 @@ func newBatched(t *testing.T, nodes int) *batched {
 	e.args.Batch.LeastPods = 2
 	limits := e.args.Batch.limits()
 	e.retries = &retries{
-		first: func() bool { return true }, activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
+		again: &atomic.Pointer[v1.Pod]{}, first: func() bool { return true },
+		activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
 	}
 	e.batch = &batching{
 		wheres: map[string]bool{"ecsched-dp": true},

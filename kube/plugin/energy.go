@@ -88,7 +88,7 @@ var (
 	_ fwk.EnqueueExtensions = &Energy{}
 )
 
-func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
@@ -103,7 +103,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
 		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
-		retries: d.newRetries(klog.FromContext(ctx), handle), shortlists: newShortlists(args.Shortlist, handle),
+		retries: d.newRetries(klog.FromContext(ctx), handle, again), shortlists: newShortlists(args.Shortlist, handle),
 	}
 	e.batch, err = d.newBatching(ctx, e, handle)
 	return e, err
@@ -153,7 +153,7 @@ type request struct {
 	shortlisted bool // the cycle is narrowed to the nodes of least cost
 }
 
-// Clone implements [fwk.StateData]. A request never changes.
+// Clone implements [fwk.StateData]. After PreFilter a request does not change.
 func (r *request) Clone() fwk.StateData { return r }
 
 // request returns what PreFilter has read, nil if the pod is not ours. Most pods are not, and are spared the look into the
@@ -347,6 +347,9 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	last := nodeName // whose memory is not needed for pods that are not ours
 	e.last.Store(&last)
 	e.reserve(r, pod, nodeName)
+	if r.shortlisted {
+		e.fulfilled()
+	}
 	e.batch.placed(state, nodeName)
 	if e.recorder.On() {
 		e.draft(state, r, pod, nodeName)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -50,9 +51,11 @@ func New(d Deps) map[string]Factory {
 		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}
 	registerMetrics()
-	common := &shared{}
+	common, again := &shared{}, &atomic.Pointer[v1.Pod]{}
 	return map[string]Factory{
-		EnergyName: d.newEnergy,
+		EnergyName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			return d.newEnergy(ctx, args, handle, again)
+		},
 		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			// One loop holds for all profiles of the process, so its options are the process's own.
 			if given, ok := args.(*runtime.Unknown); ok && given != nil && len(given.Raw) > 0 {

@@ -18,16 +18,17 @@ const fewNodes = 100
 // for it. Nil retries narrow nothing.
 type retries struct {
 	activate func(*v1.Pod)
-	first    func() bool            // our PostFilter is asked before all others
-	again    atomic.Pointer[v1.Pod] // to be tried before it has backed off
+	first    func() bool             // our PostFilter is asked before all others
+	again    *atomic.Pointer[v1.Pod] // to be tried before it has backed off; all profiles share the queue
 	struck   strikes
 }
 
-func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle) *retries {
+func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) *retries {
 	if handle == nil {
 		return nil
 	}
 	return &retries{
+		again:    again,
 		activate: func(pod *v1.Pod) { handle.Activate(logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod}) },
 		first: sync.OnceValue(func() bool { // kube-scheduler tells only once it is complete
 			enabled := enabledAt(handle, "PostFilter")
@@ -44,9 +45,9 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle) *retries {
 // allow reports whether a cycle over so many nodes may be narrowed.
 func (r *retries) allow(nodes int) bool { return r != nil && nodes > fewNodes && r.first() }
 
-// wake lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the next cycle it
-// is back in the queue for sure, and not being tried already; if there is no next cycle, the queue is empty, and
-// kube-scheduler takes it out of its backoff itself.
+// wake lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the next cycle, of
+// whichever profile of ours, it is back in the queue for sure, and not being tried already; if there is no next cycle, the queue
+// is empty, and kube-scheduler takes it out of its backoff itself.
 func (r *retries) wake(current *v1.Pod) {
 	if r == nil || r.again.Load() == nil {
 		return
@@ -115,7 +116,8 @@ func enabledAt(handle fwk.Handle, point string) (plugins []enabled) {
 			plugins = nil
 		}
 	}()
-	list := reflect.ValueOf(handle).MethodByName("ListPlugins").Call(nil)[0].Elem().FieldByName(point).FieldByName("Enabled")
+	told := reflect.ValueOf(handle).MethodByName("ListPlugins").Call(nil)[0]
+	list := reflect.Indirect(reflect.ValueOf(told.Interface())).FieldByName(point).FieldByName("Enabled")
 	for i := range list.Len() {
 		plugins = append(plugins, enabled{list.Index(i).FieldByName("Name").String(), list.Index(i).FieldByName("Weight").Int()})
 	}

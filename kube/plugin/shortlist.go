@@ -25,6 +25,9 @@ type shortlists struct {
 
 	trust time.Duration
 
+	vain    int // shortlists in vain since one was of use
+	resumes time.Time
+
 	from      int // the node at which the next sample begins
 	positions []position
 	began     int // the book's, whose seats the positions have
@@ -62,32 +65,40 @@ type member struct {
 	group      int32
 }
 
-// decisive is how many times as much as all other scorers together our weight must be. That of our configurations is twenty and
-// nine times as much.
-const decisive = 5
+// indifferent are scorers that have nothing to say of pods that suit: their rules are about what such a pod does not have, or
+// nodes that keep a cycle from being narrowed.
+var indifferent = map[string]bool{
+	EnergyName: true, "DynamicResources": true, "InterPodAffinity": true, "NodeAffinity": true, "PodTopologySpread": true, "TaintToleration": true, "VolumeBinding": true,
+}
 
 func newShortlists(most int, handle fwk.Handle) *shortlists {
 	if handle == nil || most == 0 {
 		return nil
 	}
-	percentage := int32(0)
+	percentage := int32(0) // what stands above the profiles is not told
 	if profile, ok := handle.(interface{ PercentageOfNodesToScore() *int32 }); ok && profile.PercentageOfNodesToScore() != nil {
 		percentage = *profile.PercentageOfNodesToScore()
 	}
 	return &shortlists{
 		most: most, trust: trust, sample: func(nodes int) int { return sampleSize(nodes, int(percentage)) },
-		decide: sync.OnceValue(func() bool { // kube-scheduler tells only once it is complete
-			var ours, others int64
-			for _, p := range enabledAt(handle, "Score") {
-				if p.name == EnergyName {
-					ours = p.weight
-				} else {
-					others += p.weight
-				}
-			}
-			return ours >= decisive*others && ours > 0
-		}),
+		// kube-scheduler tells only once it is complete.
+		decide: sync.OnceValue(func() bool { return decides(handle) }),
 	}
+}
+
+// decides reports whether our weight leaves others no say: the node of least cost is a point ahead of the next, at our weight, and
+// others differ by as many points as there are, at theirs. Extenders may score as well.
+func decides(handle fwk.Handle) bool {
+	var ours, others int64
+	for _, p := range enabledAt(handle, "Score") {
+		if p.name == EnergyName {
+			ours = p.weight
+		}
+		if !indifferent[p.name] {
+			others += p.weight
+		}
+	}
+	return ours > 0 && ours >= fwk.MaxScore*others && len(handle.Extenders()) == 0
 }
 
 // sampleSize is how many nodes that fit kube-scheduler looks at, of a cluster's nodes.
@@ -130,6 +141,9 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin(r)
+	if e.scratch.snapshot.Now.Before(l.resumes) {
+		return nil
+	}
 	e.doubt(nodes)
 	if !e.takeSample(r, pod, nodes) || !e.takeBest(where) {
 		return nil
@@ -157,11 +171,37 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	}
 	all := slices.Clone(left)
 	for i := range l.members {
-		if at := l.members[i].at; !listed[at] {
-			all = append(all, r.cluster[at])
+		m := &l.members[i]
+		if n := r.cluster[m.at]; !listed[m.at] && n.GetGeneration() == m.generation { // it was not decided on what it is by now
+			all = append(all, n)
 		}
 	}
 	return all
+}
+
+// Where shortlists are in vain several times in a row, something refuses the cheapest nodes that nobody here knows of. Then none are
+// made for a while, and for twice as long after the next.
+const (
+	mostInVain    = 8
+	firstPause    = time.Second
+	mostDoublings = 6
+)
+
+// disappointed notes that a shortlist was in vain.
+func (e *Energy) disappointed() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.shortlists
+	if l.vain++; l.vain >= mostInVain {
+		l.resumes = e.clock().Add(firstPause << min(l.vain-mostInVain, mostDoublings))
+	}
+}
+
+// fulfilled notes that one was not.
+func (e *Energy) fulfilled() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.shortlists.vain = 0
 }
 
 // doubt has those of the last best nodes looked at again that are no longer what they were: the pod took one of them, and it may
@@ -169,7 +209,7 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 func (e *Energy) doubt(nodes []fwk.NodeInfo) {
 	l := e.shortlists
 	if len(l.positions) != len(nodes) || l.began != e.book.began {
-		l.positions, l.began = make([]position, len(nodes)), e.book.began
+		l.positions, l.began, l.best = make([]position, len(nodes)), e.book.began, l.best[:0]
 		return
 	}
 	for i := range l.best {
@@ -199,11 +239,12 @@ func (e *Energy) takeBest(where *sched.Greedy) (ok bool) {
 // look returns what is at a position.
 func (e *Energy) look(nodes []fwk.NodeInfo, i int, now int64) *position {
 	p := &e.shortlists.positions[i]
-	if now >= p.until || p.node != nodes[i] {
+	trust := int64(e.shortlists.trust)
+	if now >= p.until || p.until-now > trust || p.node != nodes[i] { // clocks are set back
 		at := e.book.find(nodes[i])
 		seat := &e.book.seats[at]
 		*p = position{
-			node: nodes[i], until: now + int64(e.shortlists.trust), generation: seat.generation,
+			node: nodes[i], until: now + trust, generation: seat.generation,
 			seat: at, kind: seat.kind, crowded: seat.crowded, tainted: seat.tainted,
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +33,8 @@ func newNarrowing(t *testing.T, most, sample int) *narrowing {
 	t.Helper()
 	n := &narrowing{Energy: newEnergyPlugin(t, deps(knowledge(t, noon)), "")}
 	n.retries = &retries{
-		first: func() bool { return true }, activate: func(pod *v1.Pod) { n.activated = append(n.activated, pod.Name) },
+		again: &atomic.Pointer[v1.Pod]{}, first: func() bool { return true },
+		activate: func(pod *v1.Pod) { n.activated = append(n.activated, pod.Name) },
 	}
 	n.shortlists = &shortlists{most: most, sample: func(int) int { return sample }, decide: func() bool { return true }}
 	return n
@@ -112,6 +114,11 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 				continue
 			}
 			narrowed++
+			for _, info := range left {
+				if m := info.(*machine); len(m.pods) >= m.allocatable.pods || m.requested.cpu+1000 > m.allocatable.cpu || len(m.node.Spec.Taints) > 0 {
+					t.Fatalf("%s: %s is on the shortlist", where, m.node.Name)
+				}
+			}
 			refused := map[string]bool{} // but for one at least
 			for _, info := range left[1:] {
 				refused[info.Node().Name] = rng.IntN(2) == 0
@@ -124,9 +131,6 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 					}
 				}
 				return passed
-			}
-			if len(pass(left)) < len(left)-len(refused) {
-				t.Fatalf("%s: nodes without room are on the shortlist", where)
 			}
 			got := n.best(t, state, pod, pass(left))
 			scores := plainScores(t, n.Energy, state, pass(nodes))
@@ -225,6 +229,162 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 	job := ours(func(p *v1.Pod) { p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Controller: new(true)}} })
 	if left, _ := n.cycle(t, job, nodes); len(left) != 5 {
 		t.Errorf("a Job's cycle is narrowed to %d", len(left))
+	}
+}
+
+// TestNodesChangeMeanwhile: what a node of the shortlist costs is what it costs when it is scored.
+func TestNodesChangeMeanwhile(t *testing.T) {
+	n := newNarrowing(t, 5, 200)
+	nodes := roomy(200)
+	pod := newPod(kube.AnnotationStrategy, "most-allocated")
+	left, state := n.cycle(t, pod, nodes)
+	before := n.best(t, state, pod, left)
+	for _, info := range left {
+		if m := info.(*machine); m.node.Name == before {
+			m.requested, m.generation = amounts{}, generations.Add(1)
+		}
+	}
+	scores := plainScores(t, n.Energy, state, left)
+	want := slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
+	if got := n.best(t, state, pod, left); got != want || got == before {
+		t.Errorf("%s is best, want %s; before it was %s", got, want, before)
+	}
+}
+
+// TestNodesGo: the cluster shrinks while it is full.
+func TestNodesGo(t *testing.T) {
+	n := newNarrowing(t, 5, 200)
+	nodes := roomy(200)
+	slices.Reverse(nodes) // the best are the last
+	if left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
+		t.Fatalf("narrowed to %d", len(left))
+	}
+	nodes = nodes[:120]
+	fill := func(cpu int64) {
+		for _, info := range nodes {
+			info.(*machine).requested.cpu, info.(*machine).generation = cpu, generations.Add(1)
+		}
+	}
+	fill(8000)
+	if left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes); left != nil {
+		t.Fatalf("narrowed to %d full nodes", len(left))
+	}
+	fill(1000)
+	if left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
+		t.Errorf("narrowed to %d once there is room", len(left))
+	}
+}
+
+// TestManyShortlistsInVain: none are made for a while, and one that is of use ends that.
+func TestManyShortlistsInVain(t *testing.T) {
+	n := newNarrowing(t, 5, 200)
+	now, nodes := noon, roomy(200)
+	n.clock = func() time.Time { return now }
+	try := func(inVain bool) (narrowed bool) {
+		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod.UID = types.UID(fmt.Sprint(generations.Add(1)))
+		left, state := n.cycle(t, pod, nodes)
+		switch {
+		case left == nil:
+			return false
+		case inVain:
+			n.PostFilter(t.Context(), state, pod, nil)
+		default:
+			n.Reserve(t.Context(), state, pod, left[0].Node().Name)
+		}
+		return true
+	}
+	for i := range mostInVain {
+		if !try(true) {
+			t.Fatalf("not narrowed after %d in vain", i)
+		}
+	}
+	if try(true) {
+		t.Error("still narrowed")
+	}
+	now = now.Add(firstPause)
+	if !try(true) || try(true) {
+		t.Error("want one try after the pause")
+	}
+	now = now.Add(firstPause)
+	if try(true) {
+		t.Error("the second pause is no longer than the first")
+	}
+	now = now.Add(firstPause)
+	if !try(false) || !try(true) || !try(true) {
+		t.Error("not narrowed after one that was of use")
+	}
+}
+
+// TestTheViewChangesMeanwhile: what was narrowed is ended by us, though the pod is nobody's by now.
+func TestTheViewChangesMeanwhile(t *testing.T) {
+	n := newNarrowing(t, 5, 200)
+	pod := newPod(kube.AnnotationStrategy, "energy")
+	_, state := n.cycle(t, pod, roomy(200))
+	n.view = kube.Unsettled
+	pod.Annotations = nil
+	if _, status := n.PostFilter(t.Context(), state, pod, nil); status.Code() != fwk.UnschedulableAndUnresolvable {
+		t.Errorf("somebody may be evicted for it: %v", status)
+	}
+}
+
+// profile is a handle that tells what kube-scheduler's own tells.
+type profile struct {
+	fwk.Handle
+	percentage *int32
+	extenders  int
+	plugins    struct {
+		Score, PostFilter struct {
+			Enabled []struct {
+				Name   string
+				Weight int32
+			}
+		}
+	}
+}
+
+func (p *profile) PercentageOfNodesToScore() *int32 { return p.percentage }
+func (p *profile) Extenders() []fwk.Extender        { return make([]fwk.Extender, p.extenders) }
+func (p *profile) ListPlugins() any                 { return &p.plugins }
+
+func TestWhatProfilesSay(t *testing.T) {
+	with := func(weights ...any) *profile {
+		p := &profile{}
+		for i := 0; i < len(weights); i += 2 {
+			p.plugins.Score.Enabled = append(p.plugins.Score.Enabled, struct {
+				Name   string
+				Weight int32
+			}{weights[i].(string), int32(weights[i+1].(int))})
+		}
+		return p
+	}
+	extended := with(EnergyName, 300)
+	extended.extenders = 1
+	for name, tc := range map[string]struct {
+		profile *profile
+		want    bool
+	}{
+		"default":            {with("TaintToleration", 3, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1, "ImageLocality", 1, EnergyName, 300), true},
+		"second scheduler":   {with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), true},
+		"a voice among many": {with("NodeResourcesFit", 1, EnergyName, 99), false},
+		"an unknown scorer":  {with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1, "ImageLocality", 1, EnergyName, 300), false},
+		"without us":         {with("NodeResourcesFit", 1), false},
+		"nobody":             {with(), false},
+		"with an extender":   {extended, false},
+	} {
+		if got := newShortlists(32, tc.profile).decide(); got != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	all := with()
+	all.percentage = new(int32(100))
+	for p, want := range map[*profile]int{with(): 500, all: 5000} {
+		if got := newShortlists(32, p).sample(5000); got != want {
+			t.Errorf("a sample of %d, want %d", got, want)
+		}
+	}
+	if newShortlists(0, all) != nil || newShortlists(32, nil) != nil {
+		t.Error("switched off, there are shortlists")
 	}
 }
 
