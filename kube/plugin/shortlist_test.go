@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -108,7 +109,7 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 				}
 			}
 			pod := newPod(kube.AnnotationStrategy, where)
-			pod.UID = types.UID(fmt.Sprint(rng.Uint64()))
+			pod.UID = types.UID(strconv.FormatUint(rng.Uint64(), 10))
 			left, state := n.cycle(t, pod, nodes)
 			if left == nil {
 				continue
@@ -282,7 +283,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 	n.clock = func() time.Time { return now }
 	try := func(inVain bool) (narrowed bool) {
 		pod := newPod(kube.AnnotationStrategy, "energy")
-		pod.UID = types.UID(fmt.Sprint(generations.Add(1)))
+		pod.UID = types.UID(strconv.FormatInt(generations.Add(1), 10))
 		left, state := n.cycle(t, pod, nodes)
 		switch {
 		case left == nil:
@@ -467,9 +468,9 @@ func TestTrust(t *testing.T) {
 func TestStrikesAreRemembered(t *testing.T) {
 	var s strikes
 	for i := range 3*memorable - 1 {
-		uid := types.UID(fmt.Sprint(i))
+		uid := types.UID(strconv.Itoa(i))
 		s.add(uid)
-		if !s.has(uid) || i > 0 && !s.has(types.UID(fmt.Sprint(max(0, i-memorable+1)))) {
+		if !s.has(uid) || i > 0 && !s.has(types.UID(strconv.Itoa(max(0, i-memorable+1)))) {
 			t.Fatalf("forgotten after %d", i)
 		}
 	}
