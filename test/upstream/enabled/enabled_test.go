@@ -31,7 +31,7 @@ func TestAsShipped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got plugin.EnergyArgs
+		got := plugin.DefaultArgs() // what is said changes these
 		if err := json.Unmarshal(obj.(*runtime.Unknown).Raw, &got); err != nil {
 			t.Fatal(err)
 		}
