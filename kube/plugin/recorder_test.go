@@ -60,6 +60,24 @@ func reserve(t *testing.T, e *Energy, pod *v1.Pod, nodes []fwk.NodeInfo, chosen 
 	e.PostBind(t.Context(), state, pod, chosen)
 }
 
+// unpacked reads the snapshot of a record.
+func unpacked(t *testing.T, packed []byte) *sched.Snapshot {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := sched.Decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func TestDecisionsAreRecorded(t *testing.T) {
 	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "wind", "frugal"), newMachine("c", "wind", "hungry")}
 	got := recorded(t, func(r *record.Recorder) {
@@ -84,18 +102,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 	if first.UID != "uid-1" || first.Node != "b" || first.Strategy != "carbon" || first.OwnerName() != "Pod/p" || first.Energy <= 0 || first.Intensity != 100 {
 		t.Errorf("recorded %+v", first)
 	}
-	z, err := gzip.NewReader(bytes.NewReader(first.Snapshot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sched.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := unpacked(t, first.Snapshot)
 	plan, err := sched.Replay(s, first.Strategy)
 	if err != nil || plan[0].Node != "b" || plan[0].Cost.Energy != first.Energy {
 		t.Errorf("decided again it is %+v, error %v", plan, err)

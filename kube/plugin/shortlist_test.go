@@ -1,11 +1,8 @@
 package plugin
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -505,18 +502,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 	if len(got) != 1 {
 		t.Fatalf("%d records", len(got))
 	}
-	z, err := gzip.NewReader(bytes.NewReader(got[0].Snapshot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := sched.Decode(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := unpacked(t, got[0].Snapshot)
 	if len(s.Nodes) < 50 { // a record has room for so many
 		t.Errorf("%d nodes are recorded, of a sample of 120", len(s.Nodes))
 	}
