@@ -28,42 +28,43 @@ type shortlists struct {
 	vain    int // shortlists in vain since one was of use
 	resumes time.Time
 
-	from      int // the node at which the next sample begins
-	positions []position
-	began     int // the book's, whose seats the positions have
-	members   []member
-	best      []member
-	of        *request // whose best they are
+	from    int   // the node at which the sample begins
+	until   int64 // nanoseconds of the Unix epoch
+	nodes   int   // in the cluster of the sample
+	began   int   // the book's, whose seats the members have
+	members []member
+	used    int // how many of them, from the first, the last pod took
+	best    []choice
+	of      *request // whose best they are
 
 	changed []int // nodes of the best that have changed since
 	costs   []float64
 }
 
-// position is a place in kube-scheduler's list of nodes, with what was last seen there. A node has one NodeInfo as long as it is
-// there, of which only the contents change: so it is known which node is where without a look into it, which for hundreds
-// of them is most of what a shortlist takes.
-type position struct {
+// member is a node of a sample, with what was last seen there. A node has one NodeInfo as long as it is there, of which only the
+// contents change: so it is known which node is where without a look into it, which for hundreds of them is most of what a
+// shortlist takes.
+type member struct {
 	node       fwk.NodeInfo
-	until      int64 // nanoseconds of the Unix epoch
 	generation int64
+	at         int32 // in kube-scheduler's list of nodes
 	seat       int32
 	kind       int32
+	group      int32 // in this pod's cycle
 	crowded    bool
 	tainted    bool
 }
 
-// trust is how long what was seen of a node that is not among the best is taken for true: short beside the time in which news
-// of nodes come, and long beside a cycle.
-const trust = 100 * time.Millisecond
-
-// member is a node of a sample.
-type member struct {
-	cost       float64
-	generation int64
-	seat       int32
-	at         int32 // its position
-	group      int32
+// choice is one of the best.
+type choice struct {
+	cost   float64
+	member int32
+	seat   int32
 }
+
+// trust is how long what was seen of a node that is not among the best is taken for true, and how long a sample is used: short
+// beside the time in which news of nodes come, and long beside a cycle.
+const trust = 100 * time.Millisecond
 
 // indifferent are scorers that have nothing to say of pods that suit: their rules are about what such a pod does not have, or
 // nodes that keep a cycle from being narrowed.
@@ -144,8 +145,7 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 	if e.scratch.snapshot.Now.Before(l.resumes) {
 		return nil
 	}
-	e.doubt(nodes)
-	if !e.takeSample(r, pod, nodes) || !e.takeBest(where) {
+	if !e.takeBest(r, pod, nodes) {
 		return nil
 	}
 	l.of = r
@@ -166,13 +166,13 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 		return left
 	}
 	listed := make(map[int32]bool, len(l.best))
-	for i := range l.best {
-		listed[l.best[i].at] = true
+	for _, c := range l.best {
+		listed[c.member] = true
 	}
 	all := slices.Clone(left)
-	for i := range l.members {
+	for i := range l.members[:l.used] {
 		m := &l.members[i]
-		if n := r.cluster[m.at]; !listed[m.at] && n.GetGeneration() == m.generation { // it was not decided on what it is by now
+		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation { // it was not decided on what it is by now
 			all = append(all, n)
 		}
 	}
@@ -204,76 +204,98 @@ func (e *Energy) fulfilled() {
 	e.shortlists.vain = 0
 }
 
-// doubt has those of the last best nodes looked at again that are no longer what they were: the pod took one of them, and it may
-// well be among the best again.
-func (e *Energy) doubt(nodes []fwk.NodeInfo) {
-	l := e.shortlists
-	if len(l.positions) != len(nodes) || l.began != e.book.began {
-		l.positions, l.began, l.best = make([]position, len(nodes)), e.book.began, l.best[:0]
-		return
+// takeBest finds the nodes of least cost in a sample; ok is false if there is no telling.
+func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
+	l, s := e.shortlists, &e.scratch
+	l.of = nil
+	now := s.snapshot.Now.UnixNano()
+	if now >= l.until || l.until-now > int64(l.trust) || l.nodes != len(nodes) || l.began != e.book.began || !e.refresh(nodes) { // clocks are set back
+		l.renew(nodes, now, e.book.began)
 	}
-	for i := range l.best {
-		if m := &l.best[i]; nodes[m.at].GetGeneration() != m.generation {
-			l.positions[m.at].until = 0
+	for {
+		if !e.takeSample(r, pod, nodes) {
+			return false
 		}
+		if s.costs, ok = e.wheres[r.settings.Where].Costs(&s.snapshot, &s.queue[0], s.costs); !ok || slices.ContainsFunc(s.costs, infinite) {
+			return false
+		}
+		l.best = l.best[:0]
+		for i := range l.members[:l.used] {
+			if m := &l.members[i]; m.group != none {
+				e.enter(choice{s.costs[m.group], int32(i), m.seat})
+			}
+		}
+		if l.there(nodes) {
+			return true
+		}
+		l.renew(nodes, now, e.book.began)
 	}
 }
 
-// takeBest finds the nodes of least cost in the sample; ok is false if there is no telling.
-func (e *Energy) takeBest(where *sched.Greedy) (ok bool) {
-	l, s := e.shortlists, &e.scratch
-	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok {
+func infinite(cost float64) bool { return math.IsNaN(cost) || math.IsInf(cost, 0) }
+
+// renew begins a sample where the last has ended.
+func (l *shortlists) renew(nodes []fwk.NodeInfo, now int64, began int) {
+	l.from = (l.from + len(l.members)) % len(nodes)
+	l.until, l.nodes, l.began = now+int64(l.trust), len(nodes), began
+	l.members, l.best = l.members[:0], l.best[:0]
+}
+
+// there reports whether the best are where they were seen.
+func (l *shortlists) there(nodes []fwk.NodeInfo) bool {
+	return !slices.ContainsFunc(l.best, func(c choice) bool {
+		m := &l.members[c.member]
+		return nodes[m.at] != m.node
+	})
+}
+
+// refresh looks again at those of the last best nodes that are no longer what they were: the pod took one of them, and it may
+// well be among the best again. ok is false if one is no longer where it was.
+func (e *Energy) refresh(nodes []fwk.NodeInfo) (ok bool) {
+	l := e.shortlists
+	if !l.there(nodes) {
 		return false
 	}
-	l.best = l.best[:0]
-	for i := range l.members {
-		m := &l.members[i]
-		if m.cost = s.costs[m.group]; math.IsNaN(m.cost) || math.IsInf(m.cost, 0) {
-			return false
+	for _, c := range l.best {
+		if m := &l.members[c.member]; m.node.GetGeneration() != m.generation {
+			*m = e.look(nodes, m.at)
 		}
-		e.enter(m)
 	}
 	return true
 }
 
-// look returns what is at a position.
-func (e *Energy) look(nodes []fwk.NodeInfo, i int, now int64) *position {
-	p := &e.shortlists.positions[i]
-	trust := int64(e.shortlists.trust)
-	if now >= p.until || p.until-now > trust || p.node != nodes[i] { // clocks are set back
-		at := e.book.find(nodes[i])
-		seat := &e.book.seats[at]
-		*p = position{
-			node: nodes[i], until: now + trust, generation: seat.generation,
-			seat: at, kind: seat.kind, crowded: seat.crowded, tainted: seat.tainted,
-		}
-	}
-	return p
+// look returns what is at a place in kube-scheduler's list of nodes.
+func (e *Energy) look(nodes []fwk.NodeInfo, at int32) member {
+	i := e.book.find(nodes[at])
+	seat := &e.book.seats[i]
+	return member{node: nodes[at], generation: seat.generation, at: at, seat: i, kind: seat.kind, crowded: seat.crowded, tainted: seat.tainted}
 }
 
-// takeSample fills the sample with nodes that have room for the pod and admit it, and the snapshot with one node of each of their
-// kinds. ok is false if there are none, or nodes that one would rather not use: how much rather is for other scorers to say.
+// takeSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and fills the snapshot
+// with one node of each of their kinds. The sample grows where it has too few. ok is false if there are none, or nodes that one
+// would rather not use: how much rather is for other scorers to say.
 func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s, admission := e.shortlists, &e.scratch, batch.AdmissionOf(pod)
 	selective := len(pod.Spec.NodeSelector) > 0
 	s.cycle++
-	s.refs, l.members = s.refs[:0], l.members[:0]
-	want, now := l.sample(len(nodes)), s.snapshot.Now.UnixNano()
-	for range nodes {
-		if len(l.members) == want {
-			break
+	s.refs = s.refs[:0]
+	left := l.sample(len(nodes))
+	some := false
+	for l.used = 0; l.used < len(nodes) && left > 0; l.used++ {
+		if l.used == len(l.members) {
+			l.members = append(l.members, e.look(nodes, int32((l.from+l.used)%len(nodes))))
 		}
-		l.from++
-		if l.from >= len(nodes) {
-			l.from = 0
-		}
-		p := e.look(nodes, l.from, now)
-		group := e.groupOf(p.kind, &r.job)
-		if group == none || p.crowded {
+		m := &l.members[l.used]
+		m.group = none
+		if m.crowded {
 			continue
 		}
-		if p.tainted || selective {
-			node := nodes[l.from].Node()
+		group := e.groupOf(m.kind, &r.job)
+		if group == none {
+			continue
+		}
+		if m.tainted || selective {
+			node := nodes[m.at].Node()
 			if slices.ContainsFunc(node.Spec.Taints, discourages) {
 				return false
 			}
@@ -281,10 +303,12 @@ func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 				continue
 			}
 		}
-		l.members = append(l.members, member{generation: p.generation, seat: p.seat, at: int32(l.from), group: group})
+		m.group = group
+		some = true
+		left--
 	}
 	s.snapshot.Nodes = s.refs
-	return len(l.members) > 0
+	return some
 }
 
 func discourages(t v1.Taint) bool { return t.Effect == v1.TaintEffectPreferNoSchedule }
@@ -301,7 +325,7 @@ func (e *Energy) rankShort(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	s.costs, s.refs, l.changed = s.costs[:0], s.refs[:0], l.changed[:0]
 	for i, n := range nodes {
 		generation := n.GetGeneration()
-		at := slices.IndexFunc(l.best, func(m member) bool { return m.generation == generation })
+		at := slices.IndexFunc(l.best, func(c choice) bool { return l.members[c.member].generation == generation })
 		if at >= 0 {
 			e.ranking.single(i, e.book.seats[l.best[at].seat].name)
 			s.costs = append(s.costs, l.best[at].cost)
@@ -342,23 +366,23 @@ func (e *Energy) groupOf(kind int32, j *sched.Job) int32 {
 }
 
 // enter puts a node among the best if it is one of them.
-func (e *Energy) enter(m *member) {
+func (e *Energy) enter(c choice) {
 	l := e.shortlists
 	if len(l.best) == l.most {
-		if !e.ahead(m, &l.best[l.most-1]) {
+		if !e.ahead(c, l.best[l.most-1]) {
 			return
 		}
 		l.best = l.best[:l.most-1]
 	}
 	i := len(l.best)
-	for i > 0 && e.ahead(m, &l.best[i-1]) {
+	for i > 0 && e.ahead(c, l.best[i-1]) {
 		i--
 	}
-	l.best = slices.Insert(l.best, i, *m)
+	l.best = slices.Insert(l.best, i, c)
 }
 
 // ahead reports whether a node would be taken before another.
-func (e *Energy) ahead(a, b *member) bool {
+func (e *Energy) ahead(a, b choice) bool {
 	if a.cost != b.cost {
 		return a.cost < b.cost
 	}

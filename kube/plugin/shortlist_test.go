@@ -462,6 +462,38 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// TestSamplesServeForAWhile: pods that come soon after each other choose from one sample, which grows for those that find too
+// little room in it; the next sample is of other nodes.
+func TestSamplesServeForAWhile(t *testing.T) {
+	n := newNarrowing(t, 5, 50)
+	now := noon
+	n.clock = func() time.Time { return now }
+	n.shortlists.trust = trust
+	nodes := roomy(200)
+	for i, info := range nodes {
+		info.(*machine).requested.cpu = int64(4000 * (i % 2)) // of 8000
+	}
+	from := func(cpu string, used, members int) (first int32) {
+		t.Helper()
+		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod.Spec.Containers[0].Resources.Requests["cpu"] = amount(cpu)
+		left, _ := n.cycle(t, pod, nodes)
+		l := n.shortlists
+		if len(left) != 5 || l.used != used || len(l.members) != members {
+			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.used, len(l.members), used, members)
+		}
+		return l.members[0].at
+	}
+	small := from("1", 50, 50)
+	if large, again := from("5", 99, 99), from("1", 50, 99); large != small || again != small {
+		t.Errorf("pods at the same time choose from nodes %d, %d and %d on", small, large, again)
+	}
+	now = now.Add(trust)
+	if next := from("1", 50, 50); next != small+99 {
+		t.Errorf("the next sample begins at node %d, and the last had 99 from %d on", next, small)
+	}
+}
+
 func TestStrikesAreRemembered(t *testing.T) {
 	var s strikes
 	for i := range 3*memorable - 1 {
