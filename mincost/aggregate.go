@@ -55,34 +55,56 @@ const crowded = 4
 // group puts together what is the same. What is the same has equal keys, both at a glance and on a closer look, which is
 // only taken where many look alike at a glance.
 func group(size int, glance, key func(i int) uint64, same func(i, j int) bool) groups {
-	g := groups{of: make([]int, size)}
-	known := make(map[uint64][]int) // groups by key
-	closer := make(map[uint64]bool) // keys at a glance that say too little
+	g := groups{of: make([]int, size), members: make([][]int, 0, size)}
+	alone := make([]int, size)                           // the members of groups of one
+	next := make([]int32, 0, size)                       // by group: the next of those that look alike
+	glanced, looked := make(heads, size), make(heads, 0) // by key at a glance, and on a closer look
+	closer := make(map[uint64]bool)                      // keys at a glance that say too little
 	for i := range size {
-		glanced := glance(i)
-		k := glanced
-		if closer[glanced] {
-			k = mix(glanced, int64(key(i)))
+		in, k := glanced, glance(i)
+		doubtful := closer[k]
+		if doubtful {
+			in, k = looked, mix(k, int64(key(i)))
 		}
-		at := slices.IndexFunc(known[k], func(candidate int) bool { return same(g.members[candidate][0], i) })
+		at, alike := in.of(k), 0
+		for at >= 0 && !same(g.members[at][0], i) {
+			at = next[at]
+			alike++
+		}
 		if at >= 0 {
-			g.of[i] = known[k][at]
-			g.members[g.of[i]] = append(g.members[g.of[i]], i)
+			g.of[i] = int(at)
+			g.members[at] = append(g.members[at], i)
 			continue
 		}
-		g.of[i] = len(g.members)
-		g.members = append(g.members, []int{i})
-		known[k] = append(known[k], g.of[i])
-		if k == glanced && len(known[k]) == crowded {
+		at = int32(len(g.members))
+		g.of[i], alone[i] = int(at), i
+		g.members = append(g.members, alone[i:i+1:i+1])
+		next = append(next, in.of(k))
+		in[k] = at
+		if !doubtful && alike+1 == crowded {
 			closer[k] = true
-			for _, other := range known[k] {
-				closely := mix(k, int64(key(g.members[other][0])))
-				known[closely] = append(known[closely], other)
+			for at >= 0 { // from now on they are looked for there
+				closely, after := mix(k, int64(key(g.members[at][0]))), next[at]
+				next[at], looked[closely] = looked.of(closely), at
+				at = after
 			}
 		}
 	}
 	return g
 }
+
+// heads are the first groups of those that look alike, by key.
+type heads map[uint64]int32
+
+func (h heads) of(key uint64) int32 {
+	if first, is := h[key]; is {
+		return first
+	}
+	return none
+}
+
+// single reports whether nothing is alike: every group has one member, and its number.
+func (g *groups) single() bool { return len(g.members) == len(g.of) }
 
 // mix adds a number to a hash.
 func mix(hash uint64, v int64) uint64 {
@@ -154,6 +176,9 @@ func (t *Transport) sameCols(a, b int) bool {
 // mergeRows returns a transport with a row for each group.
 func (t *Transport) mergeRows(g groups) *Transport {
 	cols := len(t.Room)
+	if g.single() {
+		return &Transport{Count: t.Count, Room: t.Room, Cost: t.Cost, Limit: t.Limit, Alone: t.Alone}
+	}
 	merged := &Transport{Count: make([]int64, len(g.members)), Room: t.Room, Cost: make([]int64, 0, len(g.members)*cols)}
 	for i, rows := range g.members {
 		first := rows[0]
@@ -175,6 +200,9 @@ func (t *Transport) mergeRows(g groups) *Transport {
 
 // mergeCols returns a transport with a column for each group.
 func (t *Transport) mergeCols(g groups) *Transport {
+	if g.single() {
+		return t
+	}
 	rows, cols := len(t.Count), len(t.Room)
 	merged := &Transport{Count: t.Count, Room: make([]int64, len(g.members)), Cost: make([]int64, 0, rows*len(g.members)), Alone: t.Alone, most: t.most}
 	for i, members := range g.members {

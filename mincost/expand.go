@@ -7,6 +7,9 @@ func (c *Classes) Expand(s *Shipment) *Shipment {
 
 // expandCols gives what is in a group's column to its members.
 func (c *Classes) expandCols(s *Shipment) *Shipment {
+	if c.cols.single() {
+		return s
+	}
 	t := c.between
 	wide := newShipment(t, s.alone)
 	byCol := make([][]Lot, len(c.cols.members))
@@ -50,6 +53,9 @@ func (t *Transport) boundRow(row int) bool {
 
 // expandRows gives what a group's row has to its members.
 func (c *Classes) expandRows(s *Shipment) *Shipment {
+	if c.rows.single() {
+		return s
+	}
 	t := c.original
 	alone := make([]int64, len(t.Count))
 	for row := range alone {

@@ -44,7 +44,12 @@ func (s *Shipment) penalised() float64 {
 
 // sort puts lots in order.
 func (s *Shipment) sort() {
-	slices.SortFunc(s.Lots, func(a, b Lot) int { return cmp.Or(cmp.Compare(a.Row, b.Row), cmp.Compare(a.Col, b.Col)) })
+	slices.SortFunc(s.Lots, func(a, b Lot) int {
+		if a.Row != b.Row {
+			return cmp.Compare(a.Row, b.Row)
+		}
+		return cmp.Compare(a.Col, b.Col)
+	})
 }
 
 // Check checks that s is a solution of t, optimal or not: it keeps all limits, and adds up.

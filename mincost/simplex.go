@@ -105,9 +105,13 @@ func (s *Solver) run(stop func() bool) error {
 
 // extend makes room for arcs that are new.
 func (s *Solver) extend() {
-	arcs := s.network.Arcs()
-	for len(s.state) < arcs {
-		s.state = append(s.state, empty)
+	known, arcs := len(s.state), s.network.Arcs()
+	if known == arcs {
+		return
+	}
+	s.state = append(s.state, make([]int8, arcs-known)...)
+	for arc := known; arc < arcs; arc++ {
+		s.state[arc] = empty
 	}
 }
 
@@ -225,18 +229,26 @@ func (s *Solver) feasible() bool {
 
 // carry writes down what each arc carries.
 func (s *Solver) carry() {
-	n, f := s.network, &s.solved
+	f := &s.solved
 	for _, arc := range s.used {
 		f.Units[arc] = 0
 	}
 	s.used = s.used[:0]
-	if missing := n.Arcs() - len(f.Units); missing > 0 {
+	if missing := s.network.Arcs() - len(f.Units); missing > 0 {
 		f.Units = append(f.Units, make([]int64, missing)...)
 	}
+	s.carried(func(arc int32, units int64) {
+		f.Units[arc] = units
+		s.used = append(s.used, arc)
+	})
+}
+
+// carried tells which arcs carry something, and how much.
+func (s *Solver) carried(tell func(arc int32, units int64)) {
+	n := s.network
 	note := func(arc int32, units int64) {
 		if units > 0 {
-			f.Units[arc] = units
-			s.used = append(s.used, arc)
+			tell(arc, units)
 		}
 	}
 	for arc, st := range s.state {

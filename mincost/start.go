@@ -63,14 +63,27 @@ func (f *filling) order() []int32 {
 			}
 		}
 	}
-	order := make([]int32, 0, f.s.cols)
+	type gaining struct {
+		gain int64
+		col  int32
+	}
+	sorted := make([]gaining, 0, f.s.cols)
 	for col, g := range gain {
 		f.owner[col] = none
 		if g > math.MinInt64 && f.s.network.capacity[col] > 0 {
-			order = append(order, int32(col))
+			sorted = append(sorted, gaining{g, int32(col)})
 		}
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(gain[b], gain[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(sorted, func(a, b gaining) int {
+		if a.gain != b.gain {
+			return cmp.Compare(b.gain, a.gain)
+		}
+		return cmp.Compare(a.col, b.col)
+	})
+	order := make([]int32, len(sorted))
+	for i := range sorted {
+		order[i] = sorted[i].col
+	}
 	return order
 }
 
@@ -91,7 +104,7 @@ func (f *filling) fill(col int32) {
 		if best == none {
 			return
 		}
-		arc := s.arcs[best*s.cols+int(col)]
+		arc := s.connect(f.t, best*s.cols+int(col))
 		left, limit := f.left[best], s.network.capacity[arc]
 		switch {
 		case limit < min(left, room)+1: // it would be full itself
@@ -119,19 +132,19 @@ func (f *filling) share(row int) {
 	best, least := none, int64(math.MaxInt64)
 	for col, cost := range f.t.Cost[row*s.cols : (row+1)*s.cols] {
 		owner := f.owner[col]
-		if cost == Missing || owner == int32(row) || s.network.capacity[s.arcs[row*s.cols+col]] == 0 {
+		if cost == Missing || owner == int32(row) {
 			continue
 		}
 		loss := cost - f.worth[row]
 		if owner != none {
 			loss += f.worth[owner] - f.t.Cost[int(owner)*s.cols+col]
 		}
-		if loss < least && !f.below(s.rows+col, row) {
+		if loss < least && f.t.limit(row*s.cols+col) > 0 && !f.below(s.rows+col, row) {
 			best, least = col, loss
 		}
 	}
 	if best != none {
-		f.hang(row, s.arcs[row*s.cols+best])
+		f.hang(row, s.connect(f.t, row*s.cols+best))
 	}
 }
 

@@ -448,3 +448,25 @@ func ExampleSolveTransport() {
 	fmt.Println(s.Lots, s.Placed, s.Cost, s.Certify(t))
 	// Output: [{0 0 4} {0 1 2} {1 1 2} {1 2 1}] 9 11 <nil>
 }
+
+// TestColumnsThatLookAlike: all cost the same, and nothing, but take up to so many.
+func TestColumnsThatLookAlike(t *testing.T) {
+	const cols = 40
+	tr := &mincost.Transport{Count: []int64{cols, 2 * cols}, Cost: make([]int64, 2*cols)}
+	for col := range cols {
+		tr.Room = append(tr.Room, 5)
+		tr.Limit = append(tr.Limit, int64(col%8))
+	}
+	tr.Limit = append(tr.Limit, tr.Limit...)
+	classes, err := mincost.Aggregate(tr)
+	if err != nil || len(classes.Transport.Room) != 6 { // a limit of 5 or more is none
+		t.Fatalf("%d classes, error %v", len(classes.Transport.Room), err)
+	}
+	s, err := mincost.SolveTransport(tr, nil)
+	if err == nil {
+		err = s.Certify(tr)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}

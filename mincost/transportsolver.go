@@ -7,6 +7,9 @@ import (
 
 // TransportSolver solves transports exactly. It keeps its last basis: a transport of as many rows and columns as the last
 // one is solved from there, whatever else changed. The zero value is ready.
+//
+// Where it can be told roughly what units are worth, most cells have no arc in the network: they cost too much to be taken. A solution
+// of the others is one of all if the cells that have none would save nothing either; those that would get one.
 type TransportSolver struct {
 	rows, cols int
 	solver     *Solver
@@ -24,15 +27,19 @@ func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, erro
 		return nil, err
 	}
 	alone := t.penalties(span)
-	first := s.solver == nil || s.rows != len(t.Count) || s.cols != len(t.Room)
-	if first {
-		s.build(len(t.Count), len(t.Room), len(t.Cost))
+	if s.solver == nil || s.rows != len(t.Count) || s.cols != len(t.Room) {
+		worth := t.worth(alone, stop)
+		s.build(t, worth)
+		s.update(t, alone, span.units)
+		s.start(t, worth)
+	} else {
+		s.update(t, alone, span.units)
 	}
-	s.update(t, alone, span.units)
-	if first {
-		s.start(t, t.worth(alone, stop))
+	for {
+		if err = s.solver.run(stop); err != nil || !s.admit(t) {
+			break
+		}
 	}
-	err = s.solver.run(stop)
 	stopped := errors.Is(err, ErrStopped)
 	switch {
 	case err != nil && !stopped:
@@ -54,43 +61,112 @@ func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, erro
 
 // build makes the network: rows, columns, and a sink that columns and units left alone lead to. Arcs to the sink come
 // first: that of a column has its number, and that of a row stands after those of all columns.
-func (s *TransportSolver) build(rows, cols, cells int) {
-	s.rows, s.cols = rows, cols
-	s.network = NewNetwork(rows + cols + 1)
-	s.network.Grow(cells + rows + cols)
-	s.arcs = make([]int32, cells)
+func (s *TransportSolver) build(t *Transport, worth []int64) {
+	s.rows, s.cols = len(t.Count), len(t.Room)
+	s.network = NewNetwork(s.rows + s.cols + 1)
+	arcs := len(t.Cost)
+	if worth != nil {
+		arcs = min(arcs, fewCells*s.cols)
+	}
+	s.network.Grow(arcs + s.rows + s.cols)
+	s.arcs = make([]int32, len(t.Cost))
 	for cell := range s.arcs {
 		s.arcs[cell] = none
 	}
-	sink := rows + cols
+	sink := s.rows + s.cols
 	s.solver = NewSolver(s.network)
-	s.cells = make([]int32, rows+cols, cells+rows+cols)
+	s.cells = make([]int32, s.rows+s.cols, arcs+s.rows+s.cols)
 	for arc := range s.cells {
 		s.cells[arc] = none
 	}
-	for col := range cols {
-		s.network.AddArc(rows+col, sink, 0, 0)
+	for col := range s.cols {
+		s.network.AddArc(s.rows+col, sink, 0, 0)
 	}
-	for row := range rows {
+	for row := range s.rows {
 		s.network.AddArc(row, sink, Unlimited, 0)
 	}
+	if worth != nil {
+		s.connectFew(t, worth)
+		return
+	}
+	for cell, cost := range t.Cost {
+		if cost != Missing {
+			s.connect(t, cell)
+		}
+	}
+}
+
+// connect returns the arc of a cell, which gets one if it has none.
+func (s *TransportSolver) connect(t *Transport, cell int) int32 {
+	if s.arcs[cell] == none {
+		s.arcs[cell] = int32(s.network.AddArc(cell/s.cols, s.rows+cell%s.cols, t.limit(cell), t.Cost[cell]))
+		s.cells = append(s.cells, int32(cell))
+	}
+	return s.arcs[cell]
+}
+
+// fewCells is how many of a column have an arc from the start, roughly, and doubt the part of what a unit gains at best by which its
+// worth may well be wrong.
+const (
+	fewCells = 4
+	doubt    = 64
+)
+
+// connectFew makes arcs of the cells that may be taken if units are worth about so much: those of the row that gains most in a column,
+// and of others that would gain more if what their units are worth were a little wrong.
+func (s *TransportSolver) connectFew(t *Transport, worth []int64) {
+	best := make([]int64, s.cols) // a column is not needed where nobody gains
+	slack := make([]int64, s.rows)
+	for row, w := range worth {
+		least := w
+		for col, cost := range t.Cost[row*s.cols : (row+1)*s.cols] {
+			if cost != Missing {
+				least = min(least, cost)
+				best[col] = max(best[col], w-cost)
+			}
+		}
+		slack[row] = (w - least) / doubt
+	}
+	for row, w := range worth {
+		first := row * s.cols
+		for col, cost := range t.Cost[first : first+s.cols] {
+			if cost != Missing && w-cost+slack[row] >= best[col] {
+				s.connect(t, first+col)
+			}
+		}
+	}
+}
+
+// admit gives an arc to the cells that have none, and would save something at the present prices.
+func (s *TransportSolver) admit(t *Transport) (more bool) {
+	if len(s.cells) == s.rows+s.cols+len(t.Cost) {
+		return false
+	}
+	ends := s.solver.price[s.rows : s.rows+s.cols]
+	for row, here := range s.solver.price[:s.rows] {
+		first := row * s.cols
+		arcs := s.arcs[first : first+s.cols]
+		for col, cost := range t.Cost[first : first+s.cols] {
+			if cost < ends[col]-here && arcs[col] == none {
+				s.connect(t, first+col)
+				more = true
+			}
+		}
+	}
+	return more
 }
 
 // update brings the network up to date. A cell that is missing now and was not keeps its arc, without capacity.
 func (s *TransportSolver) update(t *Transport, alone []int64, units int64) {
 	n, sink := s.network, s.rows+s.cols
-	for cell, cost := range t.Cost {
-		arc := s.arcs[cell]
+	for arc, cell := range s.cells {
 		switch {
-		case cost == Missing && arc >= 0:
-			n.SetCapacity(int(arc), 0)
-		case cost == Missing:
-		case arc >= 0:
-			n.SetCost(int(arc), cost)
-			n.SetCapacity(int(arc), t.limit(cell))
+		case cell == none:
+		case t.Cost[cell] == Missing:
+			n.SetCapacity(arc, 0)
 		default:
-			s.arcs[cell] = int32(n.AddArc(cell/s.cols, s.rows+cell%s.cols, t.limit(cell), cost))
-			s.cells = append(s.cells, int32(cell))
+			n.SetCost(arc, t.Cost[cell])
+			n.SetCapacity(arc, t.limit(int(cell)))
 		}
 	}
 	for col, room := range t.Room {
@@ -109,12 +185,11 @@ func (s *TransportSolver) update(t *Transport, alone []int64, units int64) {
 // shipment reads the solver's present flow.
 func (s *TransportSolver) shipment(t *Transport, alone []int64) *Shipment {
 	shipment := newShipment(t, alone)
-	s.solver.carry()
-	for _, arc := range s.solver.used {
+	s.solver.carried(func(arc int32, units int64) {
 		if cell := s.cells[arc]; cell >= 0 {
-			shipment.add(t, int(cell), s.solver.solved.Units[arc])
+			shipment.add(t, int(cell), units)
 		}
-	}
+	})
 	shipment.sort()
 	return shipment
 }

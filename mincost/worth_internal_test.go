@@ -64,6 +64,45 @@ func TestWideTransports(t *testing.T) {
 	}
 }
 
+// TestWideTransportsAgain: cells that had no arc, or were missing, are taken when they become cheap, and a solve that was stopped
+// is gone on with.
+func TestWideTransportsAgain(t *testing.T) {
+	r := rand.New(rand.NewPCG(27, 28))
+	for range 100 {
+		transport := wide(r)
+		cost := func() int64 {
+			if r.IntN(3) == 0 {
+				return Missing
+			}
+			return r.Int64N(1000) - 100
+		}
+		var solver TransportSolver
+		for range 4 {
+			asked, patience := 0, r.IntN(6)
+			s, err := solver.Solve(transport, func() bool { asked++; return asked > patience })
+			if err == nil {
+				err = s.Check(transport)
+			}
+			if err == nil && s.penalised() > transport.greedy(s.alone).penalised() {
+				t.Fatal("a solve that was stopped is worse than greedy")
+			}
+			if err == nil {
+				s, err = solver.Solve(transport, nil)
+			}
+			if err == nil {
+				err = s.Certify(transport)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range len(transport.Cost) / 10 {
+				transport.Cost[r.IntN(len(transport.Cost))] = cost()
+			}
+			transport.Room[r.IntN(len(transport.Room))] = r.Int64N(6)
+		}
+	}
+}
+
 // What a sample and a few bids say leaves far less to do than a start without.
 func TestWorthSparesPivots(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
@@ -87,18 +126,27 @@ func TestWorthSparesPivots(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pivots := func(start bool) int {
+		pivots := func(start bool) (pivots int) {
 			var s TransportSolver
+			var worth []int64
 			alone := transport.penalties(span)
-			s.build(12, 600, len(transport.Cost))
+			if start {
+				worth = transport.worth(alone, nil)
+			}
+			s.build(transport, worth)
 			s.update(transport, alone, span.units)
 			if start {
-				s.start(transport, transport.worth(alone, nil))
+				s.start(transport, worth)
 			}
-			if err := s.solver.run(nil); err != nil {
-				t.Fatal(err)
+			for {
+				if err := s.solver.run(nil); err != nil {
+					t.Fatal(err)
+				}
+				pivots += s.solver.pivots
+				if !s.admit(transport) {
+					return pivots
+				}
 			}
-			return s.solver.pivots
 		}
 		if with, without := pivots(true), pivots(false); 2*with > without {
 			t.Errorf("favourites are shared: %v: %d pivots, without a start %d", shared, with, without)
