@@ -9,6 +9,8 @@ import "slices"
 // costs the same; their rooms add up. Where a limit binds, the limits must be the same as well, and the counts or rooms:
 // q such rows, or columns, share what the one in their place is given so that none gets more than the others by more than
 // one unit, which keeps limits that are q times as wide.
+//
+// Where nothing is alike, nothing is copied: what Transport holds is then the original's.
 type Classes struct {
 	Transport *Transport
 

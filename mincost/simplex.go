@@ -1,6 +1,9 @@
 package mincost
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Solver finds flows of least cost in one network by the primal network simplex method. It keeps its spanning tree: after
 // changes of the network Solve starts from the tree of the last one, which for few changes takes a small part of the time.
@@ -237,32 +240,33 @@ func (s *Solver) carry() {
 	if missing := s.network.Arcs() - len(f.Units); missing > 0 {
 		f.Units = append(f.Units, make([]int64, missing)...)
 	}
-	s.carried(func(arc int32, units int64) {
+	for arc, units := range s.carrying() {
 		f.Units[arc] = units
 		s.used = append(s.used, arc)
-	})
+	}
 }
 
-// carried tells which arcs carry something, and how much.
-func (s *Solver) carried(tell func(arc int32, units int64)) {
+// carrying returns the arcs that carry something, and how much.
+func (s *Solver) carrying() iter.Seq2[int32, int64] {
 	n := s.network
-	note := func(arc int32, units int64) {
-		if units > 0 {
-			tell(arc, units)
+	return func(yield func(arc int32, units int64) bool) {
+		for arc, st := range s.state {
+			if st == atCapacity && n.capacity[arc] > 0 && !yield(int32(arc), n.capacity[arc]) {
+				return
+			}
 		}
-	}
-	for arc, st := range s.state {
-		if st == atCapacity {
-			note(int32(arc), n.capacity[arc])
-		}
-	}
-	for node := range n.supply {
-		switch p := &s.tree.place[node]; {
-		case p.arc < 0:
-		case n.tail[p.arc] == int32(node):
-			note(p.arc, p.down)
-		default:
-			note(p.arc, p.up)
+		for node := range n.supply {
+			p := &s.tree.place[node]
+			if p.arc < 0 {
+				continue
+			}
+			units := p.up
+			if n.tail[p.arc] == int32(node) {
+				units = p.down
+			}
+			if units > 0 && !yield(p.arc, units) {
+				return
+			}
 		}
 	}
 }

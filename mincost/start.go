@@ -16,8 +16,8 @@ func (s *TransportSolver) start(t *Transport, worth []int64) {
 	s.solver.near = worth != nil
 	f := filling{s: s, t: t, worth: worth, left: slices.Clone(t.Count), hung: make([]bool, s.rows+s.cols), owner: make([]int32, s.cols)}
 	if worth != nil {
-		for _, col := range f.order() {
-			f.fill(col)
+		for _, g := range f.order() {
+			f.fill(g.col)
 		}
 		for row := range s.rows {
 			f.share(row)
@@ -50,8 +50,14 @@ func (f *filling) hang(node int, arc int32) {
 	f.hung[node] = true
 }
 
+// gaining is a column, with what is gained most there.
+type gaining struct {
+	gain int64
+	col  int32
+}
+
 // order lists the columns that are any use, by what is gained most there, most first.
-func (f *filling) order() []int32 {
+func (f *filling) order() []gaining {
 	gain := make([]int64, f.s.cols)
 	for col := range gain {
 		gain[col] = math.MinInt64
@@ -62,10 +68,6 @@ func (f *filling) order() []int32 {
 				gain[col] = max(gain[col], w-cost)
 			}
 		}
-	}
-	type gaining struct {
-		gain int64
-		col  int32
 	}
 	sorted := make([]gaining, 0, f.s.cols)
 	for col, g := range gain {
@@ -80,11 +82,7 @@ func (f *filling) order() []int32 {
 		}
 		return cmp.Compare(a.col, b.col)
 	})
-	order := make([]int32, len(sorted))
-	for i := range sorted {
-		order[i] = sorted[i].col
-	}
-	return order
+	return sorted
 }
 
 // fill fills a column.
@@ -132,7 +130,7 @@ func (f *filling) share(row int) {
 	best, least := none, int64(math.MaxInt64)
 	for col, cost := range f.t.Cost[row*s.cols : (row+1)*s.cols] {
 		owner := f.owner[col]
-		if cost == Missing || owner == int32(row) {
+		if cost == Missing || owner == int32(row) || s.network.capacity[col] == 0 {
 			continue
 		}
 		loss := cost - f.worth[row]

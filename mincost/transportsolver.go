@@ -3,6 +3,7 @@ package mincost
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // TransportSolver solves transports exactly. It keeps its last basis: a transport of as many rows and columns as the last
@@ -28,7 +29,13 @@ func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, erro
 	}
 	alone := t.penalties(span)
 	if s.solver == nil || s.rows != len(t.Count) || s.cols != len(t.Room) {
-		worth := t.worth(alone, stop)
+		worth, err := t.worth(alone, stop)
+		if errors.Is(err, ErrStopped) {
+			return t.greedy(alone), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("solving a transport: %w", err)
+		}
 		s.build(t, worth)
 		s.update(t, alone, span.units)
 		s.start(t, worth)
@@ -105,11 +112,9 @@ func (s *TransportSolver) connect(t *Transport, cell int) int32 {
 	return s.arcs[cell]
 }
 
-// fewCells is how many of a column have an arc from the start, roughly, and doubt the part of what a unit gains at best by which its
-// worth may well be wrong.
 const (
-	fewCells = 4
-	doubt    = 64
+	fewCells = 4  // of a column have an arc from the start: a guess, for which there is room
+	doubt    = 64 // the part of what a unit gains at best by which its worth may well be wrong
 )
 
 // connectFew makes arcs of the cells that may be taken if units are worth about so much: those of the row that gains most in a column,
@@ -118,14 +123,14 @@ func (s *TransportSolver) connectFew(t *Transport, worth []int64) {
 	best := make([]int64, s.cols) // a column is not needed where nobody gains
 	slack := make([]int64, s.rows)
 	for row, w := range worth {
-		least := w
+		least, most := w, int64(math.MinInt64)
 		for col, cost := range t.Cost[row*s.cols : (row+1)*s.cols] {
 			if cost != Missing {
-				least = min(least, cost)
+				least, most = min(least, cost), max(most, cost)
 				best[col] = max(best[col], w-cost)
 			}
 		}
-		slack[row] = (w - least) / doubt
+		slack[row] = max(0, min(w, most)-least) / doubt
 	}
 	for row, w := range worth {
 		first := row * s.cols
@@ -185,11 +190,11 @@ func (s *TransportSolver) update(t *Transport, alone []int64, units int64) {
 // shipment reads the solver's present flow.
 func (s *TransportSolver) shipment(t *Transport, alone []int64) *Shipment {
 	shipment := newShipment(t, alone)
-	s.solver.carried(func(arc int32, units int64) {
+	for arc, units := range s.solver.carrying() {
 		if cell := s.cells[arc]; cell >= 0 {
 			shipment.add(t, int(cell), units)
 		}
-	})
+	}
 	shipment.sort()
 	return shipment
 }

@@ -1,37 +1,47 @@
 package mincost
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
-// What a unit of each row is worth can be told roughly, where there are far more columns than rows, before anything is
-// solved: a sample of the columns, each with the room of those that it stands for, is solved in the same way; and then
-// one row after the other outbids the rest, with the price at which it gets as much room as it has units. That leaves the
+// What a unit of each row is worth can be told roughly, where there are several times as many columns as rows, before anything
+// is solved: a sample of the columns, each with the room of those that it stands for, is solved in the same way; and then
+// one row after the other outbids the rest, twice, with the price at which it gets as much room as it has units. That leaves the
 // solver few pivots to do, and only how many depends on it.
 const (
 	sampled  = 8  // one in how many columns is in the sample
 	broad    = 4  // how many times as many columns as rows are worth one
 	smallest = 64 // and how many columns
 	bids     = 2  // of each row
-	narrow   = 64 // the part of what a unit gains at best by which a bid differs from the one before, at most mostly
+	narrow   = 64 // the part of what a unit gains at best by which most bids differ from the one before
 )
 
-// worth returns roughly what a unit of each row is worth; nil if there are too many rows to tell, or it was stopped.
-func (t *Transport) worth(alone []int64, stop func() bool) []int64 {
+// worth returns roughly what a unit of each row is worth; nil if there are too few columns to tell. It may be ErrStopped.
+func (t *Transport) worth(alone []int64, stop func() bool) ([]int64, error) {
 	rows, cols := len(t.Count), len(t.Room)
 	if cols < broad*rows || cols < smallest {
-		return nil
+		return nil, nil
 	}
 	var solver TransportSolver
 	s, err := solver.Solve(t.sample(alone), stop)
-	if err != nil || !s.Optimal {
-		return nil
+	switch {
+	case err != nil:
+		return nil, err
+	case !s.Optimal:
+		return nil, ErrStopped
 	}
 	a := newAuction(t, s.row)
 	for range bids {
 		for row := range rows {
+			if stop != nil && stop() {
+				return nil, ErrStopped
+			}
 			a.bid(row, alone[row])
 		}
 	}
-	return a.worth
+	return a.worth, nil
 }
 
 // sample returns a transport with one in so many columns, in place of those that cost about the same. With columns drawn at random
@@ -66,9 +76,15 @@ func (t *Transport) sample(alone []int64) *Transport {
 // alike lists the columns so that those that cost about the same stand next to each other: by how dear they are for all rows
 // together, each between its cheapest and its dearest.
 func (t *Transport) alike() []int32 {
-	const steps = 1 << 10
-	cols, rows := len(t.Room), 0
-	dear := make([]float64, cols)
+	cols := len(t.Room)
+	type priced struct {
+		dear float64
+		col  int32
+	}
+	order := make([]priced, cols)
+	for col := range order {
+		order[col].col = int32(col)
+	}
 	for row := range t.Count {
 		costs := t.Cost[row*cols : (row+1)*cols]
 		least, most := int64(math.MaxInt64), int64(math.MinInt64)
@@ -77,30 +93,26 @@ func (t *Transport) alike() []int32 {
 				least, most = min(least, cost), max(most, cost)
 			}
 		}
-		if least >= most {
-			continue
-		}
-		rows++
-		scale := 1 / float64(most-least)
+		scale := 1 / float64(max(1, most-least))
 		for col, cost := range costs {
-			dear[col] += float64(float64(min(cost, most)-least) * scale) // the same on all machines: not fused with the sum
+			if cost == Missing {
+				order[col].dear++
+				continue
+			}
+			order[col].dear += float64(float64(cost-least) * scale) // the same on all machines: not fused with the sum
 		}
 	}
-	var from [steps + 1]int32
-	step := func(col int) int { return int(dear[col] / float64(max(rows, 1)) * (steps - 1)) }
-	for col := range dear {
-		from[step(col)+1]++
+	slices.SortFunc(order, func(a, b priced) int {
+		if a.dear != b.dear {
+			return cmp.Compare(a.dear, b.dear)
+		}
+		return cmp.Compare(a.col, b.col)
+	})
+	sorted := make([]int32, cols)
+	for i := range order {
+		sorted[i] = order[i].col
 	}
-	for i := range steps {
-		from[i+1] += from[i]
-	}
-	order := make([]int32, cols)
-	for col := range dear {
-		at := &from[step(col)]
-		order[*at] = int32(col)
-		*at++
-	}
-	return order
+	return sorted
 }
 
 // An auction holds what units are worth while rows bid.
@@ -108,6 +120,7 @@ type auction struct {
 	t     *Transport
 	worth []int64
 	least []int64    // by row: what it costs where it costs least
+	most  []int64    // and most
 	best  []standing // by column
 	lots  []offered  // scratch
 }
@@ -120,20 +133,28 @@ type standing struct {
 
 func newAuction(t *Transport, worth []int64) *auction {
 	cols := len(t.Room)
-	a := &auction{t: t, worth: worth, least: make([]int64, len(worth)), best: make([]standing, cols), lots: make([]offered, 0, cols)}
+	a := &auction{t: t, worth: worth, best: make([]standing, cols), lots: make([]offered, 0, cols)}
+	a.least, a.most = make([]int64, len(worth)), make([]int64, len(worth))
 	for col := range a.best {
 		a.best[col] = standing{row: none, next: none}
 	}
 	for row, w := range worth {
-		a.least[row] = w
+		least, most := int64(math.MaxInt64), int64(math.MinInt64)
 		for col, cost := range a.costs(row) {
 			if cost != Missing {
-				a.least[row] = min(a.least[row], cost)
+				least, most = min(least, cost), max(most, cost)
 				a.best[col].enter(int32(row), w-cost)
 			}
 		}
+		a.least[row], a.most[row] = least, most
 	}
 	return a
+}
+
+// gain returns what a unit of a row gains at best. One that is worth more than it costs anywhere may well be left alone, and that says
+// nothing about how dear its columns are.
+func (a *auction) gain(row int) int64 {
+	return max(0, min(a.worth[row], a.most[row])-a.least[row])
 }
 
 func (a *auction) costs(row int) []int64 { return a.t.Cost[row*len(a.best) : (row+1)*len(a.best)] }
@@ -161,7 +182,7 @@ func (s *standing) enter(row int32, gain int64) {
 // bid sets what a unit of a row is worth to the price at which it gets room for all of them.
 func (a *auction) bid(row int, alone int64) {
 	// It will not be far from what it was, so most columns need not be put in order.
-	width := (a.worth[row] - a.least[row]) / narrow
+	width := a.gain(row) / narrow
 	units := a.t.Count[row]
 	within, found := a.offers(row, a.worth[row]-width, a.worth[row]+width, units)
 	if !found {
@@ -179,7 +200,9 @@ func (a *auction) bid(row int, alone int64) {
 			s.enter(int32(row), gain)
 		case s.row == int32(row) && gain >= s.second:
 			s.gain = gain
-		case s.next == int32(row) && gain >= s.second && gain <= s.gain:
+		case s.next == int32(row) && gain > s.gain:
+			*s = standing{gain: gain, second: s.gain, row: int32(row), next: s.row}
+		case s.next == int32(row) && gain >= s.second:
 			s.second = gain
 		default:
 			a.rank(col)

@@ -68,6 +68,7 @@ func TestWideTransports(t *testing.T) {
 // is gone on with.
 func TestWideTransportsAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 28))
+	admitted := 0
 	for range 100 {
 		transport := wide(r)
 		cost := func() int64 {
@@ -86,8 +87,12 @@ func TestWideTransportsAgain(t *testing.T) {
 			if err == nil && s.penalised() > transport.greedy(s.alone).penalised() {
 				t.Fatal("a solve that was stopped is worse than greedy")
 			}
+			arcs := len(solver.cells)
 			if err == nil {
 				s, err = solver.Solve(transport, nil)
+			}
+			if arcs > 0 && len(solver.cells) > arcs {
+				admitted++
 			}
 			if err == nil {
 				err = s.Certify(transport)
@@ -100,6 +105,67 @@ func TestWideTransportsAgain(t *testing.T) {
 			}
 			transport.Room[r.IntN(len(transport.Room))] = r.Int64N(6)
 		}
+	}
+	if admitted < 50 {
+		t.Errorf("cells were given an arc in %d solves: not much was tried", admitted)
+	}
+}
+
+// crammed is a transport of a few shapes that all like the same columns best, which have room for a part of the units.
+func crammed(r *rand.Rand, rows, cols int, units int64) *Transport {
+	t := &Transport{}
+	for range rows {
+		t.Count = append(t.Count, units)
+		size := 1 + r.Int64N(1000)
+		for col := range cols {
+			t.Cost = append(t.Cost, size*int64(100+col*37%900)+r.Int64N(20*size))
+		}
+	}
+	for range cols {
+		t.Room = append(t.Room, 3)
+	}
+	return t
+}
+
+// TestFewCellsHaveArcs: also where there is too little room, or just enough, and being alone costs much more than any column.
+func TestFewCellsHaveArcs(t *testing.T) {
+	for _, units := range []int64{50, 75, 100} {
+		transport := crammed(rand.New(rand.NewPCG(29, 30)), 24, 600, units)
+		for _, alone := range []int64{0, 1 << 35} {
+			if alone > 0 {
+				transport.Alone = slices.Repeat([]int64{alone}, 24)
+			}
+			var solver TransportSolver
+			s, err := solver.Solve(transport, nil)
+			if err == nil {
+				err = s.Certify(transport)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if arcs := len(solver.cells) - 24 - 600; 3*arcs > len(transport.Cost) {
+				t.Errorf("%d units of each row, alone they cost %d: %d of %d cells have an arc", units, alone, arcs, len(transport.Cost))
+			}
+		}
+	}
+}
+
+// TestStoppedBeforeTheFirstTree: the next solve begins as if there had been none.
+func TestStoppedBeforeTheFirstTree(t *testing.T) {
+	transport := crammed(rand.New(rand.NewPCG(31, 32)), 12, 600, 100)
+	var once, solver TransportSolver
+	if _, err := once.Solve(transport, nil); err != nil {
+		t.Fatal(err)
+	}
+	s, err := solver.Solve(transport, func() bool { return true })
+	if err == nil {
+		err = s.Check(transport)
+	}
+	if err != nil || s.Optimal || s.Placed != 1200 {
+		t.Fatalf("stopped at once it is %+v, error %v", s, err)
+	}
+	if _, err := solver.Solve(transport, nil); err != nil || len(solver.cells) != len(once.cells) {
+		t.Errorf("%d arcs, in one go %d; error %v", len(solver.cells), len(once.cells), err)
 	}
 }
 
@@ -131,19 +197,22 @@ func TestWorthSparesPivots(t *testing.T) {
 			var worth []int64
 			alone := transport.penalties(span)
 			if start {
-				worth = transport.worth(alone, nil)
+				if worth, err = transport.worth(alone, nil); err != nil {
+					t.Fatal(err)
+				}
 			}
 			s.build(transport, worth)
 			s.update(transport, alone, span.units)
-			if start {
-				s.start(transport, worth)
-			}
+			s.start(transport, worth)
 			for {
 				if err := s.solver.run(nil); err != nil {
 					t.Fatal(err)
 				}
 				pivots += s.solver.pivots
 				if !s.admit(transport) {
+					if arcs := len(s.cells) - 12 - 600; start && 4*arcs > len(transport.Cost) {
+						t.Errorf("favourites are shared: %v: %d of %d cells have an arc", shared, arcs, len(transport.Cost))
+					}
 					return pivots
 				}
 			}

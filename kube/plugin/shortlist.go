@@ -33,7 +33,8 @@ type shortlists struct {
 	nodes   int   // in the cluster of the sample
 	began   int   // the book's, whose seats the members have
 	members []member
-	used    int // how many of them, from the first, the last pod took
+	seen    int // how many of them, from the first, were looked at for the last pod, with room or without
+	fewest  int // for any pod of this sample
 	best    []choice
 	of      *request // whose best they are
 
@@ -162,7 +163,7 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 // more. Filters have not seen these, but a record that is decided on again comes to the same node.
 func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	l := e.shortlists
-	if !r.shortlisted || l.of != r {
+	if !r.shortlisted || l.of != r || len(l.changed) > 0 { // one that has changed may cost more than others by now
 		return left
 	}
 	listed := make(map[int32]bool, len(l.best))
@@ -170,7 +171,7 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 		listed[c.member] = true
 	}
 	all := slices.Clone(left)
-	for i := range l.members[:l.used] {
+	for i := range l.members[:l.seen] {
 		m := &l.members[i]
 		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation { // it was not decided on what it is by now
 			all = append(all, n)
@@ -192,6 +193,7 @@ func (e *Energy) disappointed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.shortlists
+	l.until = 0 // others have the next sample, in which other nodes are best
 	if l.vain++; l.vain >= mostInVain {
 		l.resumes = e.clock().Add(firstPause << min(l.vain-mostInVain, mostDoublings))
 	}
@@ -220,7 +222,7 @@ func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 			return false
 		}
 		l.best = l.best[:0]
-		for i := range l.members[:l.used] {
+		for i := range l.members[:l.seen] {
 			if m := &l.members[i]; m.group != none {
 				e.enter(choice{s.costs[m.group], int32(i), m.seat})
 			}
@@ -234,10 +236,14 @@ func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 
 func infinite(cost float64) bool { return math.IsNaN(cost) || math.IsInf(cost, 0) }
 
-// renew begins a sample where the last has ended.
+// renew begins a sample where the last has ended for those pods that saw least of it.
 func (l *shortlists) renew(nodes []fwk.NodeInfo, now int64, began int) {
-	l.from = (l.from + len(l.members)) % len(nodes)
-	l.until, l.nodes, l.began = now+int64(l.trust), len(nodes), began
+	if len(l.members) > 0 {
+		l.from += l.fewest // of what only large pods have seen, small ones may take some
+	}
+	l.from %= len(nodes)
+	l.until, l.nodes, l.began, l.fewest = now+int64(l.trust), len(nodes), began, len(nodes)
+	clear(l.members) // nodes that are no more
 	l.members, l.best = l.members[:0], l.best[:0]
 }
 
@@ -281,11 +287,11 @@ func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 	s.refs = s.refs[:0]
 	left := l.sample(len(nodes))
 	some := false
-	for l.used = 0; l.used < len(nodes) && left > 0; l.used++ {
-		if l.used == len(l.members) {
-			l.members = append(l.members, e.look(nodes, int32((l.from+l.used)%len(nodes))))
+	for l.seen = 0; l.seen < len(nodes) && left > 0; l.seen++ {
+		if l.seen == len(l.members) {
+			l.members = append(l.members, e.look(nodes, int32((l.from+l.seen)%len(nodes))))
 		}
-		m := &l.members[l.used]
+		m := &l.members[l.seen]
 		m.group = none
 		if m.crowded {
 			continue
@@ -307,13 +313,14 @@ func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 		some = true
 		left--
 	}
+	l.fewest = min(l.fewest, l.seen)
 	s.snapshot.Nodes = s.refs
 	return some
 }
 
 func discourages(t v1.Taint) bool { return t.Effect == v1.TaintEffectPreferNoSchedule }
 
-// none is the group of kinds without room.
+// none is the group of those that the pod cannot go to, mostly of kinds without room.
 const none = -1
 
 // rankShort ranks what filters have left of a shortlist. Their costs are known already, but for nodes that have changed meanwhile.

@@ -473,14 +473,14 @@ func TestSamplesServeForAWhile(t *testing.T) {
 	for i, info := range nodes {
 		info.(*machine).requested.cpu = int64(4000 * (i % 2)) // of 8000
 	}
-	from := func(cpu string, used, members int) (first int32) {
+	from := func(cpu string, seen, members int) (first int32) {
 		t.Helper()
 		pod := newPod(kube.AnnotationStrategy, "energy")
 		pod.Spec.Containers[0].Resources.Requests["cpu"] = amount(cpu)
 		left, _ := n.cycle(t, pod, nodes)
 		l := n.shortlists
-		if len(left) != 5 || l.used != used || len(l.members) != members {
-			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.used, len(l.members), used, members)
+		if len(left) != 5 || l.seen != seen || len(l.members) != members {
+			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.seen, len(l.members), seen, members)
 		}
 		return l.members[0].at
 	}
@@ -489,8 +489,100 @@ func TestSamplesServeForAWhile(t *testing.T) {
 		t.Errorf("pods at the same time choose from nodes %d, %d and %d on", small, large, again)
 	}
 	now = now.Add(trust)
-	if next := from("1", 50, 50); next != small+99 {
-		t.Errorf("the next sample begins at node %d, and the last had 99 from %d on", next, small)
+	if next := from("1", 50, 50); next != small+50 {
+		t.Errorf("the next sample begins at node %d, and small pods have seen 50 from %d on", next, small)
+	}
+}
+
+// TestPodsThatFindRoomNowhere: one that looks at all nodes takes none of them from the others.
+func TestPodsThatFindRoomNowhere(t *testing.T) {
+	n := newNarrowing(t, 5, 50)
+	now := noon
+	n.clock = func() time.Time { return now }
+	n.shortlists.trust = trust
+	nodes, begins := roomy(200), map[int32]bool{}
+	for range 4 {
+		large := newPod(kube.AnnotationStrategy, "energy")
+		large.Spec.Containers[0].Resources.Requests["cpu"] = amount("9")
+		if left, _ := n.cycle(t, large, nodes); left != nil {
+			t.Fatalf("narrowed to %d", len(left))
+		}
+		n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
+		begins[n.shortlists.members[0].at] = true
+		now = now.Add(trust)
+	}
+	if len(begins) != 4 {
+		t.Errorf("four samples begin at %v", begins)
+	}
+}
+
+// TestAfterOneInVainComeOthers: something refuses the cheapest nodes that nobody here knows of, and they do not change.
+func TestAfterOneInVainComeOthers(t *testing.T) {
+	n := newNarrowing(t, 5, 50)
+	n.clock = func() time.Time { return noon }
+	n.shortlists.trust = trust
+	nodes := roomy(200)
+	first, state := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
+	n.PostFilter(t.Context(), state, newPod(kube.AnnotationStrategy, "energy"), nil)
+	other := newPod(kube.AnnotationStrategy, "energy")
+	other.UID = "other"
+	next, _ := n.cycle(t, other, nodes)
+	if len(next) != 5 || slices.ContainsFunc(next, func(info fwk.NodeInfo) bool { return slices.Contains(first, info) }) {
+		t.Errorf("narrowed to %v, and then to %v", first, next)
+	}
+}
+
+// TestSamplesThatHoldNoLonger: what is known of a sample is not used where nodes change places, the view is another or the clock is
+// set back.
+func TestSamplesThatHoldNoLonger(t *testing.T) {
+	n := newNarrowing(t, 5, 200)
+	now := noon
+	n.clock = func() time.Time { return now }
+	n.shortlists.trust = trust
+	nodes := roomy(200)
+	names := func() (names []string) {
+		left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
+		for _, info := range left {
+			names = append(names, info.Node().Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	fill := func(name string, cpu int64) {
+		for _, info := range nodes {
+			if m := info.(*machine); m.node.Name == name {
+				m.requested.cpu, m.generation = cpu, generations.Add(1)
+			}
+		}
+	}
+	best := names()
+
+	others := slices.IndexFunc(nodes, func(info fwk.NodeInfo) bool { return !slices.Contains(best, info.Node().Name) })
+	nodes[others], nodes[others+1] = nodes[others+1], nodes[others]
+	for _, name := range best {
+		fill(name, 8000)
+	}
+	second := names()
+	for _, name := range second {
+		if slices.Contains(best, name) {
+			t.Errorf("%s is full", name)
+		}
+	}
+
+	fill(best[0], 2000) // nobody looks, as long as the sample holds
+	if slices.Contains(names(), best[0]) {
+		t.Fatal("it was looked at")
+	}
+	now = now.Add(-time.Hour)
+	if !slices.Contains(names(), best[0]) {
+		t.Error("the clock is set back, and the sample still holds")
+	}
+
+	fill(best[1], 2000)
+	view := n.view()
+	n.view = func() *kube.View { other := *view; return &other }
+	if !slices.Contains(names(), best[1]) {
+		t.Error("the view is another, and the sample still holds")
 	}
 }
 

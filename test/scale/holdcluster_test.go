@@ -21,8 +21,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
@@ -64,7 +66,10 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.lab.Stop() })
-	if c.client, err = kubernetes.NewForConfig(c.lab.Config()); err != nil {
+	config := rest.CopyConfig(c.lab.Config())
+	config.ContentType = runtime.ContentTypeProtobuf // as components of Kubernetes do
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.lab.AddNodes(t.Context(), lab.Nodes("node", nodes, lab.Capacity(64, 256), nil)); err != nil {
