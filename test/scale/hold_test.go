@@ -31,7 +31,7 @@ type holdSize struct {
 
 func holdSizes(t *testing.T) holdSize {
 	t.Helper()
-	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 8, Phases: 2, Quiet: 60, QPS: 50}
+	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 8, Phases: 2, Quiet: 60, QPS: 100}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
 		t.Skip("measures for the better part of an hour: make bench-hold")
