@@ -62,14 +62,19 @@ type holdResult struct {
 
 // besides is what holds cost work that is not held.
 type besides struct {
-	Free, Beside     []float64    `json:"-"`
+	Free, Beside     []bound      `json:"-"`
 	PodsPerSecond    []pair       `json:"podsPerSecond"`
 	Ratio            report.Ratio `json:"throughputBesideOverNone"`
+	CPU              []pair       `json:"schedulerCPUSecondsPerPod"`
+	CPURatio         report.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
 	CreatedPerSecond []float64    `json:"createdPerSecond"`
 	HeapNone         []float64    `json:"heapBytesWithNone,omitempty"`
 	HeapHeld         []float64    `json:"heapBytesWithHolds,omitempty"`
 	Attempts         float64      `json:"attemptsBeyondThePods"` // of the scheduler, while there were holds
 }
+
+// bound is what came of a burst.
+type bound struct{ perSecond, cpu float64 }
 
 type pair struct {
 	None   float64 `json:"none"`
@@ -130,27 +135,32 @@ func keepHold(t *testing.T, result *holdResult) {
 	t.Logf("wrote %s", path)
 }
 
-// burst returns how many pods that are not held are bound in a second, when so many come at once.
-func (c *holdCluster) burst(t *testing.T, n int) (perSecond float64) {
+// burst returns how many pods that are not held are bound in a second, when so many come at once, and what each took of the
+// scheduler's processor.
+func (c *holdCluster) burst(t *testing.T, n int) bound {
 	t.Helper()
-	set := c.newSet("burst")
+	const cpu = "process_cpu_seconds_total"
+	set, used := c.newSet(burst), c.metric(t, cpu)
 	began := time.Now()
 	c.pods(t, set, n, nil)
 	_, last := c.bound(t, set, n, 10*time.Minute)
+	used = c.metric(t, cpu) - used
 	c.remove(t, set)
-	return float64(n) / last.Sub(began).Seconds()
+	return bound{float64(n) / last.Sub(began).Seconds(), used / float64(n)}
 }
 
 // say tells a comparison and judges it.
 func (b *besides) say(t *testing.T, what string) {
 	t.Helper()
-	var ratios []float64
+	var ratios, cpus []float64
 	for i := range min(len(b.Free), len(b.Beside)) {
-		b.PodsPerSecond = append(b.PodsPerSecond, pair{b.Free[i], b.Beside[i]})
-		ratios = append(ratios, b.Beside[i]/b.Free[i])
+		none, beside := b.Free[i], b.Beside[i]
+		b.PodsPerSecond = append(b.PodsPerSecond, pair{none.perSecond, beside.perSecond})
+		b.CPU = append(b.CPU, pair{none.cpu, beside.cpu})
+		ratios, cpus = append(ratios, beside.perSecond/none.perSecond), append(cpus, beside.cpu/none.cpu)
 	}
-	b.Ratio = report.MedianOf(ratios, 1)
-	t.Logf("%s: unheld pods bound in a second, beside them over without: %v", what, b.Ratio)
+	b.Ratio, b.CPURatio = report.MedianOf(ratios, 1), report.MedianOf(cpus, 1)
+	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v", what, b.Ratio, b.CPURatio)
 	if b.Ratio.High < 0.95 {
 		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
 	}
@@ -335,7 +345,7 @@ func (c *holdCluster) tell(t *testing.T, what string, r *run) {
 // creation until they were bound: all of them, or those that were created until an instant.
 func (c *holdCluster) trickle(t *testing.T, most time.Duration) func(until *time.Time) (p50, p99 float64) {
 	t.Helper()
-	set := c.newSet("trickle")
+	set := c.newSet(trickle)
 	created := map[string]time.Time{}
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {

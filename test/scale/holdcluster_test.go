@@ -78,6 +78,9 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	if err := c.lab.AdmitHolds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	c.watch(t)
 	c.cleanFrom(t, time.Now().Add(6*time.Hour))
 	c.startScheduler(t, binary)
@@ -237,7 +240,7 @@ const setLabel = "set"
 func (c *holdCluster) watch(t *testing.T) {
 	t.Helper()
 	c.seen = &tallies{set: map[string]*tally{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace("default"), informers.WithTransform(func(obj any) (any, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(func(obj any) (any, error) {
 		pod, ok := obj.(*corev1.Pod)
 		if !ok {
 			return obj, nil
@@ -272,6 +275,21 @@ func (c *holdCluster) watch(t *testing.T) {
 	factory.WaitForCacheSyncWithContext(t.Context())
 }
 
+// Pods that are not held, and that nobody owns, have a namespace of their own: for each of them the Job controller looks at all Jobs of
+// its namespace.
+const (
+	others  = "others"
+	burst   = "burst"
+	trickle = "trickle"
+)
+
+func namespaceOf(set string) string {
+	if strings.HasPrefix(set, burst) || strings.HasPrefix(set, trickle) {
+		return others
+	}
+	return "default"
+}
+
 func (c *holdCluster) newSet(kind string) string {
 	c.sets++
 	return fmt.Sprintf("%s%d", kind, c.sets)
@@ -296,7 +314,7 @@ func (c *holdCluster) pods(t *testing.T, set string, n int, annotations map[stri
 
 func (c *holdCluster) pod(ctx context.Context, set, name string, annotations map[string]string) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{setLabel: set}, Annotations: annotations}, Spec: holdPodSpec()}
-	_, err := c.client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+	_, err := c.client.CoreV1().Pods(namespaceOf(set)).Create(ctx, pod, metav1.CreateOptions{})
 	return err
 }
 
@@ -343,7 +361,7 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 	began := time.Now()
 	selector := metav1.ListOptions{LabelSelector: setLabel + "=" + set}
 	at := metav1.DeletePropagationBackground
-	jobs, pods := c.client.BatchV1().Jobs("default"), c.client.CoreV1().Pods("default")
+	jobs, pods := c.client.BatchV1().Jobs(namespaceOf(set)), c.client.CoreV1().Pods(namespaceOf(set))
 	some := metav1.ListOptions{LabelSelector: selector.LabelSelector, Limit: 1}
 	eventually(t, 20*time.Minute, "all of "+set+" is gone", func() bool {
 		// A request ends after a minute; what is left is for the next.
