@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/report"
 )
@@ -207,6 +210,18 @@ func (c *holdCluster) awaitTold(t *testing.T) {
 	eventually(t, 60*time.Minute, "owners are told", func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
 }
 
+// awaitSuspended waits until the Job controller has said so of all Jobs of a set, which it comes to in about the order in which they
+// were created. It looks at some.
+func (c *holdCluster) awaitSuspended(t *testing.T, set string, n int) {
+	t.Helper()
+	for i := n - 1; i >= 0; i -= max(1, n/100) {
+		eventually(t, 20*time.Minute, "Jobs are said to be suspended", func() bool {
+			job, err := c.client.BatchV1().Jobs(namespaceOf(set)).Get(t.Context(), fmt.Sprintf("%s-%06d", set, i), metav1.GetOptions{})
+			return err == nil && slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool { return c.Type == batchv1.JobSuspended })
+		})
+	}
+}
+
 // besideJobs compares phases in turns: without holds, and beside held Jobs, which take some minutes to come and to go. They say
 // of themselves what an earlier process would have written on them, so that there is nothing left to write.
 func (c *holdCluster) besideJobs(t *testing.T, s holdSize) *besides {
@@ -226,6 +241,7 @@ func (c *holdCluster) besideJobs(t *testing.T, s holdSize) *besides {
 		b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Jobs)/time.Since(began).Seconds())
 		c.awaitHeld(t, "job", s.Jobs)
 		c.awaitTold(t)
+		c.awaitSuspended(t, set, s.Jobs)
 		attempts := c.metric(t, "scheduler_schedule_attempts_total")
 		for range s.Bursts {
 			b.Beside = append(b.Beside, c.burst(t, s.Burst))
