@@ -81,9 +81,9 @@ type WorkloadSettings struct {
 	// What cost means, for where and for when.
 	// +optional
 	Weights *Weights `json:"weights,omitempty"`
-	// How nodes are scored: carbon, energy, exec, hybrid, hybrid-idle, least-allocated.
+	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned together.
 	// +optional
-	// +kubebuilder:validation:Enum=carbon;energy;exec;hybrid;hybrid-idle;least-allocated;round-robin
+	// +kubebuilder:validation:Enum=carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-ml;energy;exec;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;round-robin
 	Strategy string `json:"strategy,omitempty"`
 	// Only nodes whose full power is at most this.
 	// +optional
