@@ -66,6 +66,25 @@ func (n *narrowing) cycle(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fw
 	return left, state
 }
 
+// names returns the nodes that an ordinary pod's cycle is narrowed to.
+func (n *narrowing) names(t *testing.T, nodes []fwk.NodeInfo) (names []string) {
+	t.Helper()
+	left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
+	for _, info := range left {
+		names = append(names, info.Node().Name)
+	}
+	return names
+}
+
+// fill gives away so much of a node.
+func fill(nodes []fwk.NodeInfo, name string, cpu int64) {
+	for _, info := range nodes {
+		if m := info.(*machine); m.node.Name == name {
+			m.requested.cpu, m.generation = cpu, generations.Add(1)
+		}
+	}
+}
+
 // best returns the node that the plugin ranks first among nodes.
 func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) string {
 	t.Helper()
@@ -419,21 +438,8 @@ func TestTrust(t *testing.T) {
 	n.clock = func() time.Time { return now }
 	n.shortlists.trust = trust
 	nodes := roomy(200)
-	names := func() (names []string) {
-		pod := newPod(kube.AnnotationStrategy, "energy")
-		left, _ := n.cycle(t, pod, nodes)
-		for _, info := range left {
-			names = append(names, info.Node().Name)
-		}
-		return names
-	}
-	fill := func(name string, cpu int64) {
-		for _, info := range nodes {
-			if m := info.(*machine); m.node.Name == name {
-				m.requested.cpu, m.generation = cpu, generations.Add(1)
-			}
-		}
-	}
+	names := func() []string { return n.names(t, nodes) }
+	fill := func(name string, cpu int64) { fill(nodes, name, cpu) }
 	first := names()
 	for _, name := range first {
 		fill(name, 8000)
@@ -540,21 +546,8 @@ func TestSamplesThatHoldNoLonger(t *testing.T) {
 	n.clock = func() time.Time { return now }
 	n.shortlists.trust = trust
 	nodes := roomy(200)
-	names := func() (names []string) {
-		left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
-		for _, info := range left {
-			names = append(names, info.Node().Name)
-		}
-		slices.Sort(names)
-		return names
-	}
-	fill := func(name string, cpu int64) {
-		for _, info := range nodes {
-			if m := info.(*machine); m.node.Name == name {
-				m.requested.cpu, m.generation = cpu, generations.Add(1)
-			}
-		}
-	}
+	names := func() []string { return n.names(t, nodes) }
+	fill := func(name string, cpu int64) { fill(nodes, name, cpu) }
 	best := names()
 
 	others := slices.IndexFunc(nodes, func(info fwk.NodeInfo) bool { return !slices.Contains(best, info.Node().Name) })
