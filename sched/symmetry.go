@@ -14,6 +14,7 @@ const (
 	// run something or all run nothing, where no meter is looked at. Of these the first by name is taken, or none.
 	Interchangeable
 	// InTurn is the order of the names: the first node after [Snapshot.Last] is taken, and the first of all if there is none.
+	// What a job keeps of its slack for going on again depends on the slowest node, so this holds only where nothing is put off.
 	InTurn
 )
 
@@ -25,9 +26,9 @@ var interchangeable = map[string]bool{
 
 // Symmetry returns the symmetry of g under a policy.
 func (g *Greedy) Symmetry(p *Policy) Symmetry {
-	left, _, _ := strings.Cut(g.name, "+")
+	left, when, _ := strings.Cut(g.name, "+")
 	switch {
-	case left == "round-robin":
+	case left == "round-robin" && when == "":
 		return InTurn
 	case (left == "least-allocated" || left == "most-allocated") && p.Seed != 0:
 		return Asymmetric // its ties are broken by names

@@ -78,7 +78,7 @@ func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 func TestSymmetry(t *testing.T) {
 	for name, want := range map[string]sched.Symmetry{
 		"energy": sched.Interchangeable, "carbon+window": sched.Interchangeable, "least-allocated": sched.Interchangeable,
-		"round-robin": sched.InTurn, "exec": sched.Asymmetric, "hybrid": sched.Asymmetric,
+		"round-robin": sched.InTurn, "round-robin+wait-awhile": sched.Asymmetric, "exec": sched.Asymmetric, "hybrid": sched.Asymmetric,
 	} {
 		strategy, err := sched.New(name)
 		if err != nil {
