@@ -21,7 +21,7 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 
 # Packages that link k8s.io/kubernetes take minutes to build, and many more with the race detector: they are tested without.
 # The layer test stands in test/ but links nothing.
-heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$
+heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/kube/parking$$
 light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep '/test/layers$$' <<<"$$all")"
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -v '/test/layers$$' || true)
 
@@ -129,7 +129,9 @@ bench-mincost: lemon ## Compare our minimum-cost flow with LEMON's: cost on 10,0
 	KUBENERGY_BENCH=1 go test ./test/lemon -run Speed -v -count=1 -timeout 60m
 
 bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: the better part of an hour. BENCH=short takes two minutes.
-	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold$$' -v -count=1 -timeout 120m
+	failed=0; for part in Release Beside; do \
+	  KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run "^TestHold$$part\$$" -v -count=1 -timeout 120m || failed=1; \
+	done; exit $$failed
 
 central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.
 	KUBENERGY_LONG=1 go test ./ledger/... ./test/central/... -run 'Kill|Upgrade|Damage|Full|Two' -v -count=1 -timeout 60m

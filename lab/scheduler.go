@@ -27,6 +27,8 @@ type Scheduler struct {
 	Args []string
 	// Plugins are out-of-tree plugins, made with app.WithPlugin.
 	Plugins []app.Option
+	// Prepare, if set, is called once, before the scheduler runs.
+	Prepare func(*scheduler.Scheduler)
 	// OnReady, if set, is called once, before StartScheduler returns.
 	OnReady func(*scheduler.Scheduler)
 }
@@ -95,6 +97,9 @@ func (c *Cluster) runScheduler(ctx context.Context, s Scheduler) (*scheduler.Sch
 		ready <- setup{sched, err}
 		if err != nil {
 			return err
+		}
+		if s.Prepare != nil {
+			s.Prepare(sched)
 		}
 		configz.Delete(configzName)
 		err = app.Run(ctx, cc, sched)

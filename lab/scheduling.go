@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -18,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/hold"
+	"github.com/kubenergy/kubenergy/kube/parking"
 	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
@@ -71,7 +73,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	knowledge := startComponent(ctx, "files", files.Run)
 	holds := startComponent(ctx, "hold loop", loop.Run)
 	stopScheduler, err := c.StartScheduler(ctx, Scheduler{
-		Name: "kubenergy-scheduler", ConfigFile: config, Plugins: plugins, OnReady: s.OnReady,
+		Name: "kubenergy-scheduler", ConfigFile: config, Plugins: plugins, Prepare: parking.Install, OnReady: s.OnReady,
 	})
 	if err != nil {
 		_, _ = holds.stop(), knowledge.stop()
@@ -123,9 +125,10 @@ func (s *Scheduling) writeConfig() (string, error) {
 			return "", err
 		}
 		profile["schedulerName"] = name
+		where, _, _ := strings.Cut(strategy, "+") // what waits, and for what, is not a profile's to say: see HoldRule
 		profile["pluginConfig"] = withArgs(profile["pluginConfig"], map[string]any{
 			"apiVersion": plugin.ArgsAPIVersion, "kind": plugin.ArgsKind,
-			"strategy": strategy, "scope": string(plugin.All), "weights": s.Policy.Weights, "seed": s.Policy.Seed,
+			"strategy": where, "scope": string(plugin.All), "weights": s.Policy.Weights, "seed": s.Policy.Seed,
 			"maxSignalAge": time.Duration(0).String(), // recorded signals do not age
 		})
 		profiles = append(profiles, profile)

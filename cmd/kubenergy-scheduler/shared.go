@@ -38,9 +38,6 @@ const (
 
 // start is called once; its context ends with the scheduler.
 func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, error) {
-	if err := s.options.validate(); err != nil {
-		return plugin.Deps{}, err
-	}
 	knowledge, run, err := s.knowledge(ctx, config)
 	if err != nil {
 		return plugin.Deps{}, err

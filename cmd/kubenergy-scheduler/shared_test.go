@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -33,10 +33,11 @@ func TestSharedStops(t *testing.T) {
 }
 
 func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
-	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
-	s.options.defaults.When, s.options.defaults.MinSaving = "best", 2
-	s.options.releaseRate, s.options.maxRamp = math.NaN(), -500
-	_, err := s.start(t.Context(), &rest.Config{})
+	cmd, _ := command()
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	cmd.SetArgs([]string{"--kubenergy-hold-rule=best", "--kubenergy-min-saving=2", "--kubenergy-release-rate=NaN", "--kubenergy-max-ramp=-500"})
+	err := cmd.Execute()
 	for _, want := range []string{`--kubenergy-hold-rule is "best"`, "--kubenergy-min-saving is 2", "--kubenergy-release-rate is NaN", "--kubenergy-max-ramp is -500"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)

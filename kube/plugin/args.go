@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,7 +34,7 @@ const (
 type EnergyArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Strategy         string          `json:"strategy,omitempty"` // for pods that name none; only its where counts here
+	Strategy         string          `json:"strategy,omitempty"` // for pods that name none: a where alone, since holds are not of profiles
 	Scope            Scope           `json:"scope,omitempty"`
 	Weights          sched.Weights   `json:"weights,omitzero"`
 	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
@@ -109,6 +110,9 @@ func (a *EnergyArgs) Validate() error {
 	}
 	if _, err := sched.New(a.Strategy); err != nil {
 		errs = append(errs, err)
+	}
+	if where, when, found := strings.Cut(a.Strategy, "+"); found {
+		errs = append(errs, fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule", a.Strategy, where, when))
 	}
 	if a.Scope != Marked && a.Scope != All {
 		errs = append(errs, fmt.Errorf("scope is %q: want %s or %s", a.Scope, Marked, All))

@@ -15,7 +15,7 @@ import (
 
 func TestDecodeArgs(t *testing.T) {
 	given := DefaultArgs()
-	given.Strategy, given.Scope, given.Seed = "energy+window", All, 7
+	given.Strategy, given.Scope, given.Seed = "energy", All, 7
 	given.Weights = sched.Weights{Carbon: 1, Wait: 2.5}
 	given.MaxSignalAge = metav1.Duration{Duration: 30 * time.Minute}
 
@@ -31,10 +31,11 @@ func TestDecodeArgs(t *testing.T) {
 		{name: "nothing said", obj: unknown(`{}`), want: DefaultArgs()},
 		{
 			name: "everything said",
-			obj:  unknown(`{` + header + `,"strategy":"energy+window","scope":"All","seed":7,"weights":{"carbon":1,"wait":2.5},"maxSignalAge":"30m"}`),
+			obj:  unknown(`{` + header + `,"strategy":"energy","scope":"All","seed":7,"weights":{"carbon":1,"wait":2.5},"maxSignalAge":"30m"}`),
 			want: given,
 		},
 		{name: "misspelt option", obj: unknown(`{"stratgy":"carbon"}`), wantErr: "unknown field"},
+		{name: "a when", obj: unknown(`{"strategy":"energy+window"}`), wantErr: `want energy alone; "window" is for policies`},
 		{name: "unknown strategy", obj: unknown(`{"strategy":"best"}`), wantErr: `unknown strategy "best"`},
 		{name: "unknown scope", obj: unknown(`{"scope":"Some"}`), wantErr: "want Marked or All"},
 		{name: "other version", obj: unknown(`{"apiVersion":"kubescheduler.config.kubenergy.io/v9"}`), wantErr: "v9"},

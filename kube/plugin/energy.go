@@ -3,7 +3,6 @@ package plugin
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,7 +135,7 @@ func (e *Energy) read(pod *v1.Pod) *request {
 		settings.Weights = e.args.Weights
 	}
 	if settings.Where == "" {
-		settings.Where, _, _ = strings.Cut(e.args.Strategy, "+")
+		settings.Where = e.args.Strategy
 	}
 	return &request{view: view, job: job, settings: settings}
 }

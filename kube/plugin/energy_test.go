@@ -90,7 +90,7 @@ func TestEnergyScores(t *testing.T) {
 		{name: "when is another plugin's business", pod: newPod(kube.AnnotationStrategy, "carbon+window"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
 		{name: "energy", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
 		{name: "marked by its delay", pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
-		{name: "the profile's own strategy", args: `{` + header + `,"strategy":"energy+window"}`, pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
+		{name: "the profile's own strategy", args: `{` + header + `,"strategy":"energy"}`, pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
 		{name: "every pod of the profile", args: all, pod: newPod(), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
 		{name: "nonsense there counts as unmarked too", args: all, pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
 		{name: "stale signals", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: stale, want: "skip"},

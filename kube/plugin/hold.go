@@ -44,6 +44,7 @@ type Hold struct {
 	gate    Gate // nil: nothing is held
 	clock   func() time.Time
 	running *atomic.Bool // whether the queue, which all profiles share, has begun to work
+	logger  klog.Logger
 	rescue  rescue
 }
 
@@ -66,16 +67,24 @@ func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) (fwk.Pl
 				return nil, fmt.Errorf("building plugin %s: %w", HoldName, err)
 			}
 		}
-		logger := klog.FromContext(ctx)
-		h.gate.SetActivator(func(pods map[string]*v1.Pod) {
-			// The handle has no queue until all profiles are built. Before the first pod was seen there is nothing to
-			// activate: it will be asked for when it comes.
-			if h.running.Load() {
-				handle.Activate(logger, pods)
-			}
-		})
+		h.logger = klog.FromContext(ctx)
+		h.ActivateBy(handle.Activate)
 	}
 	return h, nil
+}
+
+// ActivateBy has pods that the gate lets go handed to who has a queue of its own in front of kube-scheduler's.
+func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
+	if h.gate == nil {
+		return
+	}
+	h.gate.SetActivator(func(pods map[string]*v1.Pod) {
+		// The handle has no queue until all profiles are built. Before the first pod was seen there is nothing to
+		// activate: it will be asked for when it comes.
+		if h.running.Load() {
+			activate(h.logger, pods)
+		}
+	})
 }
 
 // Name implements [fwk.Plugin].

@@ -74,8 +74,8 @@ var house = map[string]folder{
 	"deploy":     {},
 }
 
-// mayLinkKubernetes are the mains that link k8s.io/kubernetes.
-var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab"}
+// mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what stands in front of the scheduler's own queue.
+var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "kube/parking"}
 
 // checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named by
 // their folder ("kube/plugin"), others by their import path. Test files may reach for any package of this module that
@@ -101,9 +101,9 @@ func checkImport(from, to string, test bool) string {
 	}
 	if reach == heavyInMain {
 		reach = clients
-		if slices.Contains(mayLinkKubernetes, from) {
-			reach = everything
-		}
+	}
+	if slices.Contains(mayLinkKubernetes, from) {
+		reach = everything
 	}
 	return checkOutside(from, to, reach)
 }
@@ -130,10 +130,10 @@ func checkOwn(from, to string, f folder) string {
 	return ""
 }
 
-// checkKube holds the order inside the wing kube: api, then hardware, then the conversion, then hold, then plugin.
+// checkKube holds the order inside the wing kube: api, then hardware, then the conversion, then hold, then plugin, then parking.
 func checkKube(from, to string) string {
 	floor := func(name string) int {
-		for i, p := range []string{"kube/api", "kube/hardware", "kube", "kube/hold", "kube/plugin"} {
+		for i, p := range []string{"kube/api", "kube/hardware", "kube", "kube/hold", "kube/plugin", "kube/parking"} {
 			if name == p || p != "kube" && strings.HasPrefix(name, p+"/") {
 				return i
 			}
@@ -141,7 +141,7 @@ func checkKube(from, to string) string {
 		return 2 // other sub-packages stand beside the conversion
 	}
 	if floor(to) > floor(from) {
-		return fmt.Sprintf("%s imports %s: inside kube, imports point from plugin to hold to kube to hardware to api", from, to)
+		return fmt.Sprintf("%s imports %s: inside kube, imports point from parking to plugin to hold to kube to hardware to api", from, to)
 	}
 	return ""
 }
@@ -178,7 +178,7 @@ var guards = []guard{
 			"k8s.io/kubernetes", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
 			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd", "sigs.k8s.io/kwok",
 		},
-		everything, "only lab, test and the scheduler's main link Kubernetes itself: use k8s.io/kube-scheduler/framework in kube/plugin, client-go elsewhere",
+		everything, "only lab, test, kube/parking and the scheduler's main link Kubernetes itself: use k8s.io/kube-scheduler/framework in kube/plugin, client-go elsewhere",
 	},
 	{
 		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ import (
 	"github.com/kubenergy/kubenergy/lab"
 )
 
-// holdCluster is a control plane with simulated nodes, its controller manager's client limits raised, and kubenergy-scheduler in
+// holdCluster is a control plane with simulated nodes, its controller manager's client limit of requests set, and kubenergy-scheduler in
 // a process of its own.
 type holdCluster struct {
 	lab     *lab.Cluster
@@ -43,16 +44,21 @@ type holdCluster struct {
 	web     *http.Client
 	seen    *tallies
 	sets    int // made so far
+
+	writesOfIdle float64 // in a second
+	collected    int64   // garbage, in bursts, by this process
 }
 
 func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	t.Helper()
+	collectBetween(t)
 	dir, err := os.MkdirTemp("", "hold") // the path of etcd's socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	c := &holdCluster{dir: dir, signals: filepath.Join(dir, "signals.json")}
+	c.writesOfIdle = 20 + float64(nodes)/5 // twice as often as nodes renew their leases, and what else leads
 	binary := filepath.Join(dir, "kubenergy-scheduler")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary, "../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
@@ -60,7 +66,7 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	c.lab, err = lab.Start(t.Context(), lab.Options{
 		Dir:                   filepath.Join(dir, "c"),
 		APIServerArgs:         []string{"--enable-priority-and-fairness=false", "--delete-collection-workers=16"},
-		ControllerManagerArgs: []string{fmt.Sprintf("--kube-api-qps=%d", qps), fmt.Sprintf("--kube-api-burst=%d", qps)},
+		ControllerManagerArgs: []string{fmt.Sprintf("--kube-api-qps=%d", qps), "--kube-api-burst=30"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +91,25 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	c.cleanFrom(t, time.Now().Add(6*time.Hour))
 	c.startScheduler(t, binary)
 	return c
+}
+
+// collectBetween keeps this process from collecting garbage while something is measured, as long as memory lasts. All of the
+// control plane is in it, so that a collection takes both cores from all of it, and from the scheduler, for seconds at a time;
+// whether one falls into ten seconds or a minute is chance.
+func collectBetween(t *testing.T) {
+	t.Helper()
+	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(16<<30)
+	t.Cleanup(func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	})
+}
+
+// collections returns how often this process has collected garbage.
+func collections() int64 {
+	var stats debug.GCStats
+	debug.ReadGCStats(&stats)
+	return stats.NumGC
 }
 
 // startScheduler runs the shipped configuration as the administrator, and waits until its hold loop leads.
@@ -319,13 +344,13 @@ func (c *holdCluster) pod(ctx context.Context, set, name string, annotations map
 }
 
 // jobs creates n Jobs of a set as fast as it can.
-func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[string]string) {
+func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[string]string, suspended bool) {
 	t.Helper()
 	c.parallel(t, n, func(ctx context.Context, i int) error {
 		labels := map[string]string{setLabel: set}
 		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%06d", set, i), Labels: labels, Annotations: annotations},
-			Spec:       batchv1.JobSpec{Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: holdPodSpec()}},
+			Spec:       batchv1.JobSpec{Suspend: new(suspended), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: holdPodSpec()}},
 		}
 		_, err := c.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
 		return err

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/apiserver/pkg/server"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/component-base/cli/globalflag"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/term"
+	"k8s.io/component-base/version/verflag"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	stock "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/kubenergy/kubenergy/kube/parking"
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+// command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it has
+// started. kube-scheduler's own command leaves no room between building a scheduler and running it, where held pods get their place.
+func command() (cmd *cobra.Command, wait func()) {
+	ours := &shared{options: defaultOptions(), log: slog.New(logr.ToSlogHandler(klog.Background().WithName("kubenergy")))}
+	opts := stock.NewOptions()
+	cmd = &cobra.Command{
+		Use: "kubenergy-scheduler",
+		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and money.\n" +
+			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration file.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			verflag.PrintAndExitIfRequested()
+			if err := ours.options.validate(); err != nil { // before a cluster is looked for
+				return err
+			}
+			return run(cmd, opts, ours)
+		},
+	}
+	sets := opts.Flags
+	verflag.AddFlags(sets.FlagSet("global"))
+	globalflag.AddGlobalFlags(sets.FlagSet("global"), cmd.Name(), logs.SkipLoggingConfigurationFlags())
+	ours.options.addFlags(sets.FlagSet("KubEnergy"))
+	for _, set := range sets.FlagSets {
+		cmd.Flags().AddFlagSet(set)
+	}
+	width, _, _ := term.TerminalSize(cmd.OutOrStdout())
+	cliflag.SetUsageAndHelpFunc(cmd, *sets, width)
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
+	return cmd, ours.wait
+}
+
+// run runs the scheduler until it is told to end. Gates come first, since logs and all else depend on them.
+func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
+	globals := opts.ComponentGlobalsRegistry
+	if err := globals.Set(); err != nil {
+		return err
+	}
+	gates := globals.FeatureGateFor(compatibility.DefaultKubeComponent)
+	if err := logsapi.ValidateAndApply(opts.Logs, gates); err != nil {
+		return err
+	}
+	cliflag.PrintFlags(cmd.Flags())
+
+	var plugins []app.Option
+	for name, factory := range plugin.NewLate(ours.start) {
+		plugins = append(plugins, app.WithPlugin(name, factory))
+	}
+	ctx := server.SetupSignalContext()
+	config, scheduler, err := app.Setup(ctx, opts, plugins...)
+	if err != nil {
+		return err
+	}
+	parking.Install(scheduler)
+	gates.(featuregate.MutableFeatureGate).AddMetrics()
+	globals.AddMetrics()
+	return app.Run(ctx, config, scheduler)
+}

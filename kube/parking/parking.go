@@ -1,0 +1,169 @@
+// Package parking keeps held pods beside kube-scheduler's queue instead of in it.
+//
+// kube-scheduler keeps a pod that PreEnqueue refuses among those that it cannot schedule, and goes through all of these, with its
+// queue locked, whenever a pod is bound, changed or removed and whenever a node changes. Of a pod that is held nothing of that can
+// change anything: it comes when its gate lets it go. So it is parked, and enters the queue only then.
+package parking
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+
+	"github.com/kubenergy/kubenergy/kube/plugin"
+)
+
+// Deadlines hold even where whoever lets pods go has stopped working. kube-scheduler itself tries what it keeps every five minutes.
+const lookAgain = 30 * time.Second
+
+// queue is kube-scheduler's own for all but parked pods.
+type queue struct {
+	internalqueue.SchedulingQueue
+	holds map[string]holder // by the name of the profile; a scheduler's profiles never change
+
+	// mu is taken before the lock of the queue within. It is held while that changes, so that of a release and an update of the
+	// same pod the later one counts.
+	mu     sync.Mutex
+	parked map[types.UID]*v1.Pod
+	stop   chan struct{}
+}
+
+// holder is the plugin of a profile that holds pods.
+type holder interface {
+	fwk.PreEnqueuePlugin
+	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
+}
+
+// Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.
+func Install(s *scheduler.Scheduler) {
+	q := &queue{SchedulingQueue: s.SchedulingQueue, holds: map[string]holder{}, parked: map[types.UID]*v1.Pod{}, stop: make(chan struct{})}
+	for name, profile := range s.Profiles {
+		for _, p := range profile.PreEnqueuePlugins() {
+			if h, ok := p.(holder); ok && p.Name() == plugin.HoldName {
+				q.holds[name] = h
+				h.ActivateBy(q.Activate)
+			}
+		}
+	}
+	if len(q.holds) > 0 {
+		s.SchedulingQueue = q
+	}
+}
+
+func (q *queue) held(ctx context.Context, pod *v1.Pod) bool {
+	h := q.holds[pod.Spec.SchedulerName]
+	return h != nil && !h.PreEnqueue(ctx, pod).IsSuccess()
+}
+
+// Add parks a pod that is held.
+func (q *queue) Add(ctx context.Context, pod *v1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.held(ctx, pod) {
+		q.parked[pod.UID] = pod
+		return
+	}
+	delete(q.parked, pod.UID)
+	q.SchedulingQueue.Add(ctx, pod)
+}
+
+// Update lets a parked pod go if it is held no longer. One that is in the queue stays there: it is asked for when it is to be tried.
+func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch _, parked := q.parked[newPod.UID]; {
+	case !parked:
+		q.SchedulingQueue.Update(ctx, oldPod, newPod)
+	case q.held(ctx, newPod):
+		q.parked[newPod.UID] = newPod
+	default:
+		q.leave(ctx, newPod)
+	}
+}
+
+// Delete forgets a pod.
+func (q *queue) Delete(pod *v1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, parked := q.parked[pod.UID]; parked {
+		delete(q.parked, pod.UID)
+		return
+	}
+	q.SchedulingQueue.Delete(pod)
+}
+
+// Activate lets those of the pods go that are parked and held no longer, and activates the others.
+func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
+	ctx := klog.NewContext(context.Background(), logger)
+	others := make(map[string]*v1.Pod, len(pods))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key, pod := range pods {
+		if parked := q.parked[pod.UID]; parked == nil {
+			others[key] = pod
+		} else if !q.held(ctx, parked) {
+			q.leave(ctx, parked)
+		}
+	}
+	if len(others) > 0 {
+		q.SchedulingQueue.Activate(logger, others)
+	}
+}
+
+// leave puts a parked pod into the queue, as it is known by now.
+func (q *queue) leave(ctx context.Context, pod *v1.Pod) {
+	delete(q.parked, pod.UID)
+	q.SchedulingQueue.Add(ctx, pod)
+}
+
+// Run also looks at all that is parked from time to time.
+func (q *queue) Run(logger klog.Logger) {
+	q.SchedulingQueue.Run(logger)
+	go q.look(klog.NewContext(context.Background(), logger), time.Tick(lookAgain))
+}
+
+func (q *queue) look(ctx context.Context, ticks <-chan time.Time) {
+	for {
+		select {
+		case <-q.stop:
+			return
+		case <-ticks:
+			q.lookAtAll(ctx)
+		}
+	}
+}
+
+func (q *queue) lookAtAll(ctx context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, pod := range q.parked {
+		if !q.held(ctx, pod) {
+			q.leave(ctx, pod)
+		}
+	}
+}
+
+// Close implements [internalqueue.SchedulingQueue].
+func (q *queue) Close() {
+	close(q.stop)
+	q.SchedulingQueue.Close()
+}
+
+// PendingPods counts parked pods too: kube-scheduler compares with it what waits by its own informer, when it is asked to.
+func (q *queue) PendingPods() ([]*v1.Pod, string) {
+	pods, summary := q.SchedulingQueue.PendingPods()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, pod := range q.parked {
+		pods = append(pods, pod)
+	}
+	return pods, fmt.Sprintf("%s; held by KubEnergy:%d", summary, len(q.parked))
+}
