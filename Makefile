@@ -128,7 +128,7 @@ bench-mincost: lemon ## Compare our minimum-cost flow with LEMON's: cost on 10,0
 	KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -count=1 -timeout 60m
 	KUBENERGY_BENCH=1 go test ./test/lemon -run Speed -v -count=1 -timeout 60m
 
-bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: the better part of an hour. BENCH=short takes two minutes.
+bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 70 minutes. BENCH=short takes two minutes.
 	failed=0; for part in Release Beside; do \
 	  KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run "^TestHold$$part\$$" -v -count=1 -timeout 120m || failed=1; \
 	done; exit $$failed

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -210,7 +211,7 @@ func TestPodsStandInOnePlace(t *testing.T) {
 		seen := map[string]int{}
 		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")
-			now := pod(name, fmt.Sprint(step+1))
+			now := pod(name, strconv.Itoa(step+1))
 			last, known := seen[name]
 			switch rapid.SampledFrom([]string{"see", "see", "delete", "let go", "look", "bind"}).Draw(t, "what") {
 			case "see":
@@ -218,7 +219,7 @@ func TestPodsStandInOnePlace(t *testing.T) {
 					gate.hold(now, rapid.Bool().Draw(t, "held"))
 					q.Add(ctx, now)
 				} else {
-					q.Update(ctx, pod(name, fmt.Sprint(last)), now)
+					q.Update(ctx, pod(name, strconv.Itoa(last)), now)
 				}
 				seen[name] = step + 1
 			case "delete":
@@ -235,7 +236,7 @@ func TestPodsStandInOnePlace(t *testing.T) {
 			var want []string
 			parked := 0
 			for name, version := range seen {
-				if p := pod(name, fmt.Sprint(version)); !gate.PreEnqueue(ctx, p).IsSuccess() {
+				if p := pod(name, strconv.Itoa(version)); !gate.PreEnqueue(ctx, p).IsSuccess() {
 					if got := q.parked[p.UID]; got == nil || got.ResourceVersion != p.ResourceVersion {
 						t.Fatalf("step %d: %s is parked as %v", step, name, got)
 					}

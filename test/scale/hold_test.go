@@ -36,7 +36,7 @@ func holdSizes(t *testing.T) holdSize {
 	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 16, Phases: 1, Quiet: 60, QPS: 50}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
-		t.Skip("measures for the better part of an hour: make bench-hold")
+		t.Skip("measures for 70 minutes: make bench-hold")
 	case "short":
 		s = holdSize{Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100}
 	}
@@ -64,11 +64,10 @@ type holdResult struct {
 
 // besides is what holds cost work that is not held.
 type besides struct {
-	Free, Beside     []bound      `json:"-"`
-	Suspended        []bound      `json:"-"` // beside as many Jobs that their owners have suspended: what Jobs cost that nobody holds
-	PodsPerSecond    []pair       `json:"podsPerSecond"`
+	Free             []bound      `json:"none"` // bursts
+	Beside           []bound      `json:"beside"`
+	Suspended        []bound      `json:"besideSuspended,omitempty"` // beside as many Jobs that their owners have suspended: what Jobs cost that nobody holds
 	Ratio            report.Ratio `json:"throughputBesideOverNone"`
-	CPU              []pair       `json:"schedulerCPUSecondsPerPod"`
 	CPURatio         report.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
 	RatioSuspended   report.Ratio `json:"throughputBesideOverSuspended,omitzero"`
 	CPUSuspended     report.Ratio `json:"schedulerCPUBesideOverSuspended,omitzero"`
@@ -80,11 +79,10 @@ type besides struct {
 }
 
 // bound is what came of a burst.
-type bound struct{ perSecond, cpu float64 }
-
-type pair struct {
-	None   float64 `json:"none"`
-	Beside float64 `json:"beside"`
+type bound struct {
+	PerSecond float64 `json:"podsPerSecond"`
+	CPU       float64 `json:"schedulerCPUSecondsPerPod"`
+	Requests  float64 `json:"schedulerRequestsPerPod"` // more than one are of the hold loop, or of events
 }
 
 // run is what came of so many Jobs, that were held and let go together or never held.
@@ -149,28 +147,23 @@ func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 // scheduler's processor.
 func (c *holdCluster) burst(t *testing.T, n int) bound {
 	t.Helper()
-	const cpu = "process_cpu_seconds_total"
+	const cpu, requests = "process_cpu_seconds_total", "rest_client_requests_total"
 	c.awaitIdle(t)
 	runtime.GC()
 	before := collections()
-	set, used := c.newSet(burst), c.metric(t, cpu)
+	set, used, asked := c.newSet(burst), c.metric(t, cpu), c.metric(t, requests)
 	began := time.Now()
 	c.pods(t, set, n, nil)
 	_, last := c.bound(t, set, n, 10*time.Minute)
-	used = c.metric(t, cpu) - used
+	used, asked = c.metric(t, cpu)-used, c.metric(t, requests)-asked
 	c.collected += collections() - before
 	c.remove(t, set)
-	return bound{float64(n) / last.Sub(began).Seconds(), used / float64(n)}
+	return bound{float64(n) / last.Sub(began).Seconds(), used / float64(n), asked / float64(n)}
 }
 
 // say tells a comparison and judges it.
 func (b *besides) say(t *testing.T, what string) {
 	t.Helper()
-	for i := range min(len(b.Free), len(b.Beside)) {
-		none, beside := b.Free[i], b.Beside[i]
-		b.PodsPerSecond = append(b.PodsPerSecond, pair{none.perSecond, beside.perSecond})
-		b.CPU = append(b.CPU, pair{none.cpu, beside.cpu})
-	}
 	b.Ratio, b.CPURatio = over(b.Beside, b.Free)
 	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; %d collections of garbage", what, b.Ratio, b.CPURatio, b.Collections)
 	if len(b.Suspended) > 0 {
@@ -178,7 +171,8 @@ func (b *besides) say(t *testing.T, what string) {
 		ratio, cpu := over(b.Suspended, b.Free)
 		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; these over without: %v and %v", b.RatioSuspended, b.CPUSuspended, ratio, cpu)
 	}
-	if b.Ratio.High < 0.95 {
+	const fewest = 8 // pairs that say anything of a twentieth
+	if len(b.Free) >= fewest && b.Ratio.High < 0.95 {
 		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
 	}
 }
@@ -187,7 +181,7 @@ func (b *besides) say(t *testing.T, what string) {
 func over(a, b []bound) (perSecond, cpu report.Ratio) {
 	var ratios, cpus []float64
 	for i := range min(len(a), len(b)) {
-		ratios, cpus = append(ratios, a[i].perSecond/b[i].perSecond), append(cpus, a[i].cpu/b[i].cpu)
+		ratios, cpus = append(ratios, a[i].PerSecond/b[i].PerSecond), append(cpus, a[i].CPU/b[i].CPU)
 	}
 	return report.MedianOf(ratios, 1), report.MedianOf(cpus, 1)
 }
