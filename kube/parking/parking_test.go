@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
 	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
@@ -29,10 +30,13 @@ const profile = "kubenergy"
 type gate struct {
 	mu   sync.Mutex
 	held map[types.UID]bool
+
+	activate func(klog.Logger, map[string]*v1.Pod)
 }
 
-func (*gate) Name() string                                     { return plugin.HoldName }
-func (*gate) ActivateBy(func(klog.Logger, map[string]*v1.Pod)) {}
+func (g *gate) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) { g.activate = activate }
+
+func (*gate) Name() string { return plugin.HoldName }
 
 func (g *gate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	g.mu.Lock()
@@ -87,6 +91,36 @@ func (q *queue) want(t *testing.T, when string, parked int, waiting ...string) {
 	t.Helper()
 	if got := q.waiting(); !slices.Equal(got, waiting) || len(q.parked) != parked || len(q.UnschedulablePods()) > 0 {
 		t.Errorf("%s %v wait, %d are parked and %d in vain: want %v and %d", when, got, len(q.parked), len(q.UnschedulablePods()), waiting, parked)
+	}
+}
+
+// gated is a profile with these plugins at PreEnqueue.
+type gated struct {
+	framework.Framework
+	plugins []fwk.PreEnqueuePlugin
+}
+
+func (g gated) PreEnqueuePlugins() []fwk.PreEnqueuePlugin { return g.plugins }
+
+func TestInstall(t *testing.T) {
+	inner, g := newQueue(t)
+	s := &scheduler.Scheduler{SchedulingQueue: inner.SchedulingQueue, Profiles: map[string]framework.Framework{"stock": gated{}}}
+	Install(s)
+	if s.SchedulingQueue != inner.SchedulingQueue {
+		t.Error("the queue of a scheduler that holds nothing is replaced")
+	}
+	s.Profiles[profile] = gated{plugins: []fwk.PreEnqueuePlugin{g}}
+	Install(s)
+	held := pod("held", "1")
+	g.hold(held, true)
+	s.SchedulingQueue.Add(t.Context(), held)
+	if len(inner.UnschedulablePods()) > 0 || len(inner.PodsInActiveQ()) > 0 {
+		t.Error("a held pod is in kube-scheduler's own queue")
+	}
+	g.hold(held, false)
+	g.activate(klog.Background(), keyed(held))
+	if got := inner.waiting(); !slices.Equal(got, []string{"held@1"}) {
+		t.Errorf("%v wait after the gate has let it go", got)
 	}
 }
 
