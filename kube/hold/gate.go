@@ -39,6 +39,9 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal stri
 		latest := t.latest.Load()
 		return time.Unix(0, latest), !t.released.Load() && g.clock.now().UnixNano() < latest, false, ""
 	}
+	if len(pod.Spec.SchedulingGates) > 0 {
+		return time.Time{}, false, false, "" // somebody else keeps it yet: it is asked for again when they are gone
+	}
 	view := g.view()
 	if !view.Concerns(pod) {
 		return time.Time{}, false, false, ""

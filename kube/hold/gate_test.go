@@ -64,6 +64,7 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 		"held before a restart": {held: true, pod: podOf(0, half, func(p *v1.Pod) {
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated}}
 		})},
+		"scheduling gates": {pod: podOf(0, half, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}} })},
 		"system namespace": {pod: podOf(0, half, func(p *v1.Pod) { p.Namespace = "kube-system" })},
 		"system priority":  {pod: podOf(0, half, func(p *v1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
 	} {
@@ -77,6 +78,25 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 				t.Errorf("asked again, the gate reports it again: %q", again)
 			}
 		})
+	}
+}
+
+// Somebody else's gates may stay for hours: until they are gone nothing is decided of the pod, and it takes nobody's place.
+func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
+	g := gateFor(10)
+	pod := podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"}, func(p *v1.Pod) {
+		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated, Message: messageOfGates}}
+	})
+	if _, held, first, _ := g.ask(pod); held || first || g.held.Load() != 0 {
+		t.Errorf("held: %v, reported: %v, %d count as held: want none of it", held, first, g.held.Load())
+	}
+	pod.Spec.SchedulingGates = nil
+	if _, held, first, _ := g.ask(pod); !held || !first {
+		t.Errorf("held: %v, reported: %v once the gates are gone: want both", held, first)
+	}
+	if heldBefore(pod) {
+		t.Error("the API server's condition is taken for ours")
 	}
 }
 

@@ -218,16 +218,18 @@ func (l *Loop) onPod(h *hold) func(context.Context) error {
 	}
 }
 
-// heldBefore reports whether the pod carries our condition. Pods with scheduling gates get one of the same reason, but
-// they do not reach the gate before their gates are gone.
+// heldBefore reports whether the pod carries our condition. Pods with scheduling gates are given one of the same reason by the
+// API server, and keep it until something else is written.
 func heldBefore(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			return c.Reason == v1.PodReasonSchedulingGated
+			return c.Reason == v1.PodReasonSchedulingGated && c.Message != messageOfGates
 		}
 	}
 	return false
 }
+
+const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates" // in pods that are created with any
 
 // sayRefused tells the owner of an object why it is not held although it asked for that.
 func (l *Loop) sayRefused(about v1.ObjectReference, why string) {

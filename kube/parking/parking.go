@@ -6,8 +6,9 @@
 package parking
 
 import (
+	"cmp"
 	"context"
-	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/plugin"
 )
 
-// Deadlines hold even where whoever lets pods go has stopped working. kube-scheduler itself tries what it keeps every five minutes.
+// Where whoever lets pods go has stopped working, deadlines are kept all the same, this much late at most. kube-scheduler itself
+// tries what it keeps every five minutes.
 const lookAgain = 30 * time.Second
 
 // queue is kube-scheduler's own for all but parked pods.
@@ -41,6 +43,9 @@ type holder interface {
 	fwk.PreEnqueuePlugin
 	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
 }
+
+// Were it one no longer, nothing would be parked, and nobody notice.
+var _ holder = (*plugin.Hold)(nil)
 
 // Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.
 func Install(s *scheduler.Scheduler) {
@@ -67,6 +72,10 @@ func (q *queue) held(ctx context.Context, pod *v1.Pod) bool {
 func (q *queue) Add(ctx context.Context, pod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.add(ctx, pod)
+}
+
+func (q *queue) add(ctx context.Context, pod *v1.Pod) {
 	if q.held(ctx, pod) {
 		q.parked[pod.UID] = pod
 		return
@@ -75,17 +84,23 @@ func (q *queue) Add(ctx context.Context, pod *v1.Pod) {
 	q.SchedulingQueue.Add(ctx, pod)
 }
 
-// Update lets a parked pod go if it is held no longer. One that is in the queue stays there: it is asked for when it is to be tried.
+// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless somebody else's gates kept it
+// so far: whether it is held is asked now.
 func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch _, parked := q.parked[newPod.UID]; {
-	case !parked:
-		q.SchedulingQueue.Update(ctx, oldPod, newPod)
-	case q.held(ctx, newPod):
+	_, parked := q.parked[newPod.UID]
+	switch {
+	case oldPod.UID != newPod.UID: // it was created anew under its name, while nobody watched
+		q.remove(oldPod)
+		q.add(ctx, newPod)
+	case parked:
+		q.add(ctx, newPod)
+	case len(oldPod.Spec.SchedulingGates) > 0 && len(newPod.Spec.SchedulingGates) == 0 && q.held(ctx, newPod):
+		q.SchedulingQueue.Delete(oldPod)
 		q.parked[newPod.UID] = newPod
 	default:
-		q.leave(ctx, newPod)
+		q.SchedulingQueue.Update(ctx, oldPod, newPod)
 	}
 }
 
@@ -93,6 +108,10 @@ func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 func (q *queue) Delete(pod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.remove(pod)
+}
+
+func (q *queue) remove(pod *v1.Pod) {
 	if _, parked := q.parked[pod.UID]; parked {
 		delete(q.parked, pod.UID)
 		return
@@ -104,24 +123,32 @@ func (q *queue) Delete(pod *v1.Pod) {
 func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	ctx := klog.NewContext(context.Background(), logger)
 	others := make(map[string]*v1.Pod, len(pods))
+	var free []*v1.Pod
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key, pod := range pods {
 		if parked := q.parked[pod.UID]; parked == nil {
 			others[key] = pod
 		} else if !q.held(ctx, parked) {
-			q.leave(ctx, parked)
+			free = append(free, parked)
 		}
 	}
+	q.leave(ctx, free)
 	if len(others) > 0 {
 		q.SchedulingQueue.Activate(logger, others)
 	}
 }
 
-// leave puts a parked pod into the queue, as it is known by now.
-func (q *queue) leave(ctx context.Context, pod *v1.Pod) {
-	delete(q.parked, pod.UID)
-	q.SchedulingQueue.Add(ctx, pod)
+// leave puts parked pods into the queue, as they are known by now: the oldest first, since it keeps that order among pods of one
+// priority.
+func (q *queue) leave(ctx context.Context, pods []*v1.Pod) {
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, pod := range pods {
+		delete(q.parked, pod.UID)
+		q.SchedulingQueue.Add(ctx, pod)
+	}
 }
 
 // Run also looks at all that is parked from time to time.
@@ -144,26 +171,17 @@ func (q *queue) look(ctx context.Context, ticks <-chan time.Time) {
 func (q *queue) lookAtAll(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	var free []*v1.Pod
 	for _, pod := range q.parked {
 		if !q.held(ctx, pod) {
-			q.leave(ctx, pod)
+			free = append(free, pod)
 		}
 	}
+	q.leave(ctx, free)
 }
 
 // Close implements [internalqueue.SchedulingQueue].
 func (q *queue) Close() {
 	close(q.stop)
 	q.SchedulingQueue.Close()
-}
-
-// PendingPods counts parked pods too: kube-scheduler compares with it what waits by its own informer, when it is asked to.
-func (q *queue) PendingPods() ([]*v1.Pod, string) {
-	pods, summary := q.SchedulingQueue.PendingPods()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, pod := range q.parked {
-		pods = append(pods, pod)
-	}
-	return pods, fmt.Sprintf("%s; held by KubEnergy:%d", summary, len(q.parked))
 }

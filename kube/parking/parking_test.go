@@ -146,9 +146,6 @@ func TestHeldPodsStandBeside(t *testing.T) {
 	newer := pod("held", "2")
 	q.Update(ctx, held, newer)
 	q.want(t, "after an update", 1, "elsewhere@1", "other@1")
-	if all, _ := q.PendingPods(); len(all) != 3 {
-		t.Errorf("%d pods are pending", len(all))
-	}
 
 	gate.hold(held, false)
 	q.Activate(logger, keyed(held)) // as it was when it was held
@@ -178,6 +175,54 @@ func TestUpdatesLetGo(t *testing.T) {
 	gate.hold(held, false)
 	q.Update(t.Context(), held, pod("held", "2"))
 	q.want(t, "after an update", 0, "held@2")
+}
+
+// What is let go at once is tried oldest first.
+func TestTheOldestLeaveFirst(t *testing.T) {
+	q, gate := newQueue(t)
+	began := time.Now()
+	var pods []*v1.Pod
+	for i := range 100 {
+		p := pod(fmt.Sprintf("p%02d", i), "1")
+		p.CreationTimestamp = metav1.NewTime(began.Add(time.Duration(i*37%100) * time.Second))
+		gate.hold(p, true)
+		q.Add(t.Context(), p)
+		pods = append(pods, p)
+	}
+	for i, p := range pods {
+		gate.hold(p, false)
+		if i == 49 {
+			q.Activate(klog.Background(), keyed(pods[:50]...))
+		}
+	}
+	q.lookAtAll(t.Context())
+	for _, half := range [][]*v1.Pod{pods[:50], pods[50:]} {
+		slices.SortFunc(half, func(a, b *v1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+		for _, want := range half {
+			got, err := q.Pop(klog.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Pod.Name != want.Name {
+				t.Fatalf("%s is tried: want %s", got.Pod.Name, want.Name)
+			}
+		}
+	}
+}
+
+// Somebody else's gates keep a pod in kube-scheduler's queue; it is parked if it is held once they are gone.
+func TestPodsThatOthersGated(t *testing.T) {
+	q, gate := newQueue(t)
+	gated := pod("gated", "1")
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
+	q.Add(t.Context(), gated) // nothing gates it in this queue
+	gate.hold(gated, true)
+	other := pod("gated", "2")
+	other.Spec.SchedulingGates = gated.Spec.SchedulingGates
+	q.Update(t.Context(), gated, other)
+	q.want(t, "while it is gated", 0, "gated@2")
+	q.Update(t.Context(), other, pod("gated", "3"))
+	q.want(t, "afterwards", 1)
 }
 
 // A gate that says no word when a deadline has passed is asked.
@@ -242,35 +287,50 @@ func TestPodsStandInOnePlace(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q, gate := newQueue(t)
 		ctx, logger := context.Background(), klog.Background()
-		seen := map[string]int{}
+		seen, born := map[string]int{}, map[string]int{}
+		pod := func(name string, version int) *v1.Pod {
+			p := pod(name, strconv.Itoa(version))
+			p.UID = types.UID(fmt.Sprint(name, "-", born[name]))
+			return p
+		}
 		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")
-			now := pod(name, strconv.Itoa(step+1))
+			now := pod(name, step+1)
 			last, known := seen[name]
-			switch rapid.SampledFrom([]string{"see", "see", "delete", "let go", "look", "bind"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"see", "see", "delete", "recreate", "let go", "look", "bind"}).Draw(t, "what") {
 			case "see":
 				if !known {
 					gate.hold(now, rapid.Bool().Draw(t, "held"))
 					q.Add(ctx, now)
 				} else {
-					q.Update(ctx, pod(name, strconv.Itoa(last)), now)
+					q.Update(ctx, pod(name, last), now)
 				}
 				seen[name] = step + 1
 			case "delete":
 				q.Delete(now)
 				delete(seen, name)
+			case "recreate": // and nobody saw it being deleted
+				if !known {
+					continue
+				}
+				old := pod(name, last)
+				born[name]++
+				now = pod(name, step+1)
+				gate.hold(now, rapid.Bool().Draw(t, "held"))
+				q.Update(ctx, old, now)
+				seen[name] = step + 1
 			case "let go":
 				gate.hold(now, false)
 				q.Activate(logger, keyed(now))
 			case "look":
 				q.lookAtAll(ctx)
 			case "bind":
-				q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodAdd, nil, pod("bound", "1"), nil)
+				q.MoveAllToActiveOrBackoffQueue(logger, framework.EventAssignedPodAdd, nil, pod("bound", 1), nil)
 			}
 			var want []string
 			parked := 0
 			for name, version := range seen {
-				if p := pod(name, strconv.Itoa(version)); !gate.PreEnqueue(ctx, p).IsSuccess() {
+				if p := pod(name, version); !gate.PreEnqueue(ctx, p).IsSuccess() {
 					if got := q.parked[p.UID]; got == nil || got.ResourceVersion != p.ResourceVersion {
 						t.Fatalf("step %d: %s is parked as %v", step, name, got)
 					}

@@ -41,7 +41,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	}
 
 	w.forgetLeases(t)
-	w.schedulerAs(t, poor, poor, w.declining(t))
+	p := w.schedulerAs(t, poor, poor, w.declining(t))
 	namespace := w.namespace(t, "poor")
 	d := w.watch(t, namespace)
 	const delay = 8 * time.Second
@@ -52,6 +52,9 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 		}
 	}
 	d.awaitStarts(t, []string{"unmarked"}, 0)
+	if held, gated := p.metric(`kubenergy_held{kind="pod"}`), p.metric(`scheduler_pending_pods{queue="gated"}`); held != "1" || gated != "0" {
+		t.Errorf("%s pods are held, and %s of them in kube-scheduler's queue: want 1 and 0", held, gated)
+	}
 	d.awaitStarts(t, []string{"held"}, delay)
 	late, missing := d.late(d.bound, delay, []string{"held"})
 	report(t, "held pod bound", late, missing, -podLead, 2*time.Second)

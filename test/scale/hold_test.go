@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -55,8 +54,8 @@ func holdSizes(t *testing.T) holdSize {
 // holdResult is all that was measured.
 type holdResult struct {
 	Size holdSize `json:"size"`
-	Jobs *besides `json:"heldJobs,omitempty"`
-	Pods *besides `json:"heldPods,omitempty"`
+	Jobs *besides `json:"besideHeldJobs,omitempty"`
+	Pods *besides `json:"besideHeldPods,omitempty"`
 	Runs []*run   `json:"releases,omitempty"`
 
 	Release *releaseSummary `json:"release,omitempty"`
@@ -66,15 +65,15 @@ type holdResult struct {
 type besides struct {
 	Free             []bound      `json:"none"` // bursts
 	Beside           []bound      `json:"beside"`
-	Suspended        []bound      `json:"besideSuspended,omitempty"` // beside as many Jobs that their owners have suspended: what Jobs cost that nobody holds
 	Ratio            report.Ratio `json:"throughputBesideOverNone"`
 	CPURatio         report.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
-	RatioSuspended   report.Ratio `json:"throughputBesideOverSuspended,omitzero"`
-	CPUSuspended     report.Ratio `json:"schedulerCPUBesideOverSuspended,omitzero"`
+	PlaneRatio       report.Ratio `json:"controlPlaneCPUBesideOverNone"`
 	Collections      int64        `json:"garbageCollections"` // of the control plane, in all bursts so far
 	CreatedPerSecond []float64    `json:"createdPerSecond"`
-	HeapNone         []float64    `json:"heapBytesWithNone,omitempty"`
-	HeapHeld         []float64    `json:"heapBytesWithHolds,omitempty"`
+	HeapNone         float64      `json:"heapBytesWithNone,omitempty"`
+	HeapHeld         float64      `json:"heapBytesWithHolds,omitempty"`
+	IdleNone         float64      `json:"idleSchedulerCoresWithNone,omitempty"`
+	IdleHeld         float64      `json:"idleSchedulerCoresWithHolds,omitempty"`
 	Attempts         float64      `json:"attemptsBeyondThePods"` // of the scheduler, while there were holds
 }
 
@@ -82,6 +81,7 @@ type besides struct {
 type bound struct {
 	PerSecond float64 `json:"podsPerSecond"`
 	CPU       float64 `json:"schedulerCPUSecondsPerPod"`
+	PlaneCPU  float64 `json:"controlPlaneCPUSecondsPerPod"`
 	Requests  float64 `json:"schedulerRequestsPerPod"` // more than one are of the hold loop, or of events
 }
 
@@ -113,16 +113,26 @@ func TestHoldRelease(t *testing.T) {
 	newHoldCluster(t, s.Nodes, s.QPS).releases(t, s, result)
 }
 
-// TestHoldBeside measures what 2,000 held pods and 100,000 held Jobs cost everybody else.
-func TestHoldBeside(t *testing.T) {
+// TestHoldBesidePods measures what 2,000 held pods cost everybody else.
+func TestHoldBesidePods(t *testing.T) {
 	s := holdSizes(t)
 	result := &holdResult{Size: s}
 	began := time.Now()
-	defer func() { keepHold(t, "beside", began, result) }()
-	c := newHoldCluster(t, s.Nodes, 1000)
-	t.Run("pods", func(t *testing.T) { result.Pods = c.besidePods(t, s) })
-	t.Run("jobs", func(t *testing.T) { result.Jobs = c.besideJobs(t, s) })
+	defer func() { keepHold(t, "pods", began, result) }()
+	result.Pods = newHoldCluster(t, s.Nodes, plenty).besidePods(t, s)
 }
+
+// TestHoldBesideJobs measures what 100,000 held Jobs cost everybody else.
+func TestHoldBesideJobs(t *testing.T) {
+	s := holdSizes(t)
+	result := &holdResult{Size: s}
+	began := time.Now()
+	defer func() { keepHold(t, "jobs", began, result) }()
+	result.Jobs = besideJobs(t, s, newHoldCluster(t, s.Nodes, plenty), newHoldCluster(t, s.Nodes, plenty))
+}
+
+// plenty is a limit of requests in a second that a controller manager never comes to.
+const plenty = 1000
 
 // keepHold writes down what one of the tests has measured.
 func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
@@ -149,41 +159,38 @@ func (c *holdCluster) burst(t *testing.T, n int) bound {
 	t.Helper()
 	const cpu, requests = "process_cpu_seconds_total", "rest_client_requests_total"
 	c.awaitIdle(t)
-	runtime.GC()
-	before := collections()
+	plane := c.plane.collect(t)
 	set, used, asked := c.newSet(burst), c.metric(t, cpu), c.metric(t, requests)
 	began := time.Now()
 	c.pods(t, set, n, nil)
 	_, last := c.bound(t, set, n, 10*time.Minute)
 	used, asked = c.metric(t, cpu)-used, c.metric(t, requests)-asked
-	c.collected += collections() - before
+	after := c.plane.usage(t)
+	c.collected += after.Collections - plane.Collections
 	c.remove(t, set)
-	return bound{float64(n) / last.Sub(began).Seconds(), used / float64(n), asked / float64(n)}
+	pods := float64(n)
+	return bound{pods / last.Sub(began).Seconds(), used / pods, (after.CPU - plane.CPU) / pods, asked / pods}
 }
 
 // say tells a comparison and judges it.
 func (b *besides) say(t *testing.T, what string) {
 	t.Helper()
-	b.Ratio, b.CPURatio = over(b.Beside, b.Free)
-	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; %d collections of garbage", what, b.Ratio, b.CPURatio, b.Collections)
-	if len(b.Suspended) > 0 {
-		b.RatioSuspended, b.CPUSuspended = over(b.Beside, b.Suspended)
-		ratio, cpu := over(b.Suspended, b.Free)
-		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; these over without: %v and %v", b.RatioSuspended, b.CPUSuspended, ratio, cpu)
+	over := func(of func(bound) float64) report.Ratio {
+		var ratios []float64
+		for i := range b.Beside {
+			ratios = append(ratios, of(b.Beside[i])/of(b.Free[i]))
+		}
+		return report.MedianOf(ratios, 1)
 	}
+	b.Ratio = over(func(b bound) float64 { return b.PerSecond })
+	b.CPURatio = over(func(b bound) float64 { return b.CPU })
+	b.PlaneRatio = over(func(b bound) float64 { return b.PlaneCPU })
+	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; the control plane's: %v; %d collections of garbage",
+		what, b.Ratio, b.CPURatio, b.PlaneRatio, b.Collections)
 	const fewest = 8 // pairs that say anything of a twentieth
 	if len(b.Free) >= fewest && b.Ratio.High < 0.95 {
 		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
 	}
-}
-
-// over compares two series of bursts.
-func over(a, b []bound) (perSecond, cpu report.Ratio) {
-	var ratios, cpus []float64
-	for i := range min(len(a), len(b)) {
-		ratios, cpus = append(ratios, a[i].PerSecond/b[i].PerSecond), append(cpus, a[i].CPU/b[i].CPU)
-	}
-	return report.MedianOf(ratios, 1), report.MedianOf(cpus, 1)
 }
 
 // besidePods compares bursts in turns: without holds, and beside held pods.
@@ -257,61 +264,63 @@ func (c *holdCluster) awaitIdle(t *testing.T) {
 	}
 }
 
-// besideJobs compares phases in turns: without holds, and beside held Jobs, which take some minutes to come and to go. They say
-// of themselves what an earlier process would have written on them, so that there is nothing left to write.
-func (c *holdCluster) besideJobs(t *testing.T, s holdSize) *besides {
+// besideJobs compares bursts in turns, on two control planes that both run all the time: one without holds, and one with held
+// Jobs, which take some minutes to come. They say of themselves what an earlier process would have written on them, so that there
+// is nothing left to write.
+func besideJobs(t *testing.T, s holdSize, free, held *holdCluster) *besides {
 	b := &besides{}
 	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
-	c.cleanFrom(t, clean)
+	held.cleanFrom(t, clean)
 	told := waiting(12 * time.Hour)
 	told[kube.AnnotationHeldUntil] = clean.UTC().Format(time.RFC3339)
 	told[kube.AnnotationHeldReason] = "held until then"
 	told[kube.AnnotationLatestStart] = time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
-	for range s.Phases {
-		c.freely(t, s, b)
-		b.HeapNone = append(b.HeapNone, c.heap(t))
-		set := c.newSet("suspended")
-		c.jobs(t, set, s.Jobs, nil, true)
-		for range s.Bursts {
-			b.Suspended = append(b.Suspended, c.burst(t, s.Burst))
+	set := held.newSet("held")
+	began := time.Now()
+	held.jobs(t, set, s.Jobs, told, false)
+	b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Jobs)/time.Since(began).Seconds())
+	held.awaitHeld(t, "job", s.Jobs)
+	held.awaitTold(t)
+	free.burst(t, s.Burst) // at first everything is slower
+	held.burst(t, s.Burst)
+	t.Logf("%d Jobs came at %.0f in a second; all is ready after %v", s.Jobs, b.CreatedPerSecond[0], time.Since(began).Round(time.Second))
+	attempts := held.metric(t, "scheduler_schedule_attempts_total")
+	for i := range s.Phases * s.Bursts {
+		besideFirst := i%2 == 1
+		if besideFirst {
+			b.Beside = append(b.Beside, held.burst(t, s.Burst))
 		}
-		c.remove(t, set)
-		set = c.newSet("held")
-		began := time.Now()
-		c.jobs(t, set, s.Jobs, told, false)
-		b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Jobs)/time.Since(began).Seconds())
-		c.awaitHeld(t, "job", s.Jobs)
-		c.awaitTold(t)
-		attempts := c.metric(t, "scheduler_schedule_attempts_total")
-		for range s.Bursts {
-			b.Beside = append(b.Beside, c.burst(t, s.Burst))
+		b.Free = append(b.Free, free.burst(t, s.Burst))
+		if !besideFirst {
+			b.Beside = append(b.Beside, held.burst(t, s.Burst))
 		}
-		b.Attempts += c.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(s.Bursts*s.Burst)
-		b.HeapHeld = append(b.HeapHeld, c.heap(t))
-		t.Logf("%d Jobs came in %v, %.0f in a second; heap %.0f MB, with none %.0f MB", s.Jobs, time.Since(began).Round(time.Second),
-			b.CreatedPerSecond[len(b.CreatedPerSecond)-1], b.HeapHeld[len(b.HeapHeld)-1]/1e6, b.HeapNone[len(b.HeapNone)-1]/1e6)
-		if n, _, _ := c.seen.span(set); n > 0 {
-			t.Errorf("%d of the held Jobs run", n)
-		}
-		c.remove(t, set)
-		c.awaitHeld(t, "job", 0)
-		c.freely(t, s, b)
 	}
-	b.Collections = c.collected
+	b.Attempts += held.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(len(b.Beside)*s.Burst)
+	b.idle(t, s.Quiet, free, held)
+	if n, _, _ := held.seen.span(set); n > 0 {
+		t.Errorf("%d of the held Jobs run", n)
+	}
+	b.Collections = free.collected + held.collected
 	b.say(t, fmt.Sprintf("%d held Jobs", s.Jobs))
-	if grown := slices.Max(b.HeapHeld) - slices.Min(b.HeapNone); grown > 100e6 {
-		t.Errorf("the heap grows by %.0f MB: want at most 100 MB", grown/1e6)
-	}
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
 		t.Errorf("held Jobs cost %.0f attempts to schedule them", b.Attempts)
 	}
 	return b
 }
 
-// freely has half of the bursts without holds: the other half comes after those beside holds, since a control plane gets slower with time.
-func (c *holdCluster) freely(t *testing.T, s holdSize, b *besides) {
-	for range s.Bursts / 2 {
-		b.Free = append(b.Free, c.burst(t, s.Burst))
+// idle measures what both schedulers keep and use when there is nothing to schedule.
+func (b *besides) idle(t *testing.T, seconds int, free, held *holdCluster) {
+	t.Helper()
+	const cpu = "process_cpu_seconds_total"
+	usedFree, usedHeld, began := free.metric(t, cpu), held.metric(t, cpu), time.Now()
+	time.Sleep(time.Duration(seconds) * time.Second)
+	passed := time.Since(began).Seconds()
+	b.IdleNone, b.IdleHeld = (free.metric(t, cpu)-usedFree)/passed, (held.metric(t, cpu)-usedHeld)/passed
+	live := heaps(t, free, held)
+	b.HeapNone, b.HeapHeld = live[0], live[1]
+	t.Logf("heap %.0f MB, with none %.0f MB; of a core, with nothing to schedule: %.3f, with none %.3f", b.HeapHeld/1e6, b.HeapNone/1e6, b.IdleHeld, b.IdleNone)
+	if grown := b.HeapHeld - b.HeapNone; grown > 100e6 {
+		t.Errorf("the heap grows by %.0f MB: want at most 100 MB", grown/1e6)
 	}
 }
 
@@ -338,10 +347,10 @@ func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 // neverHeld creates Jobs all at once that may not wait.
 func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
 	r := &run{}
-	runtime.GC()
+	c.plane.collect(t)
 	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
-	runtime.GC()
-	before := collections()
+	c.plane.collect(t)
+	before := c.plane.usage(t).Collections
 	latency := c.trickle(t, time.Hour)
 	set := c.newSet("never")
 	began := time.Now()
@@ -349,7 +358,7 @@ func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
 	r.CreatedPerSecond = float64(s.Released) / time.Since(began).Seconds()
 	first, last := c.bound(t, set, s.Released, 30*time.Minute)
 	r.BusyP50, r.BusyP99 = latency(&last)
-	r.Collections = collections() - before
+	r.Collections = c.plane.usage(t).Collections - before
 	r.First, r.Seconds = first.Sub(began).Seconds(), last.Sub(began).Seconds()
 	c.tell(t, "never held", r)
 	c.remove(t, set)
@@ -375,18 +384,18 @@ func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration)
 	c.awaitTold(t)
 	t.Logf("%d Jobs are held, and their owners told, after %v", s.Released, time.Since(began).Round(time.Second))
 	time.Sleep(time.Until(settled))
-	runtime.GC()
+	c.plane.collect(t)
 	r.QuietP50, r.QuietP99 = c.trickle(t, time.Duration(s.Quiet)*time.Second)(nil)
-	runtime.GC()
+	c.plane.collect(t)
 	if time.Until(opens) < 3*time.Second {
 		t.Fatalf("the window opens before all is ready: creating %d Jobs took %v", s.Released, time.Since(began))
 	}
 	time.Sleep(time.Until(opens.Add(-3 * time.Second))) // a release is early by what a start takes
-	before := collections()
+	before := c.plane.usage(t).Collections
 	latency := c.trickle(t, time.Hour)
 	first, last := c.bound(t, set, s.Released, 30*time.Minute)
 	r.BusyP50, r.BusyP99 = latency(&last)
-	r.Collections = collections() - before
+	r.Collections = c.plane.usage(t).Collections - before
 	r.First, r.Seconds = first.Sub(opens).Seconds(), last.Sub(earliest(first, opens)).Seconds()
 	c.tell(t, "held", r)
 	c.remove(t, set)

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,18 +24,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/lab"
 )
 
-// holdCluster is a control plane with simulated nodes, its controller manager's client limit of requests set, and kubenergy-scheduler in
-// a process of its own.
+// holdCluster is a control plane with simulated nodes, its controller manager's client limit of requests set, and
+// kubenergy-scheduler, each in a process of its own.
 type holdCluster struct {
-	lab     *lab.Cluster
+	plane   *plane
 	client  kubernetes.Interface
 	dir     string
 	signals string // file
@@ -46,12 +44,11 @@ type holdCluster struct {
 	sets    int // made so far
 
 	writesOfIdle float64 // in a second
-	collected    int64   // garbage, in bursts, by this process
+	collected    int64   // garbage, in bursts, by the control plane
 }
 
 func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	t.Helper()
-	collectBetween(t)
 	dir, err := os.MkdirTemp("", "hold") // the path of etcd's socket must be short
 	if err != nil {
 		t.Fatal(err)
@@ -63,25 +60,15 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary, "../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	c.lab, err = lab.Start(t.Context(), lab.Options{
-		Dir:                   filepath.Join(dir, "c"),
-		APIServerArgs:         []string{"--enable-priority-and-fairness=false", "--delete-collection-workers=16"},
-		ControllerManagerArgs: []string{fmt.Sprintf("--kube-api-qps=%d", qps), "--kube-api-burst=30"},
-	})
+	c.plane = startPlane(t, planeOptions{Dir: filepath.Join(dir, "c"), Nodes: nodes, QPS: qps})
+	config, err := clientcmd.BuildConfigFromFlags("", c.plane.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.lab.Stop() })
-	config := rest.CopyConfig(c.lab.Config())
+	config.QPS = -1
 	config.ContentType = runtime.ContentTypeProtobuf // as components of Kubernetes do
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.lab.AddNodes(t.Context(), lab.Nodes("node", nodes, lab.Capacity(64, 256), nil)); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.lab.AdmitHolds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others}}, metav1.CreateOptions{}); err != nil {
@@ -91,25 +78,6 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	c.cleanFrom(t, time.Now().Add(6*time.Hour))
 	c.startScheduler(t, binary)
 	return c
-}
-
-// collectBetween keeps this process from collecting garbage while something is measured, as long as memory lasts. All of the
-// control plane is in it, so that a collection takes both cores from all of it, and from the scheduler, for seconds at a time;
-// whether one falls into ten seconds or a minute is chance.
-func collectBetween(t *testing.T) {
-	t.Helper()
-	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(16<<30)
-	t.Cleanup(func() {
-		debug.SetGCPercent(percent)
-		debug.SetMemoryLimit(limit)
-	})
-}
-
-// collections returns how often this process has collected garbage.
-func collections() int64 {
-	var stats debug.GCStats
-	debug.ReadGCStats(&stats)
-	return stats.NumGC
 }
 
 // startScheduler runs the shipped configuration as the administrator, and waits until its hold loop leads.
@@ -123,7 +91,7 @@ func (c *holdCluster) startScheduler(t *testing.T, binary string) {
 	if err := yaml.Unmarshal(raw, &config); err != nil {
 		t.Fatal(err)
 	}
-	config["clientConnection"].(map[string]any)["kubeconfig"] = c.lab.Kubeconfig()
+	config["clientConnection"].(map[string]any)["kubeconfig"] = c.plane.kubeconfig
 	if raw, err = yaml.Marshal(config); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +117,7 @@ func (c *holdCluster) startScheduler(t *testing.T, binary string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("log of the scheduler:\n%s", text[max(0, len(text)-10_000):])
+			t.Logf("log of the scheduler:\n%s", tail(text))
 		}
 	})
 	eventually(t, 2*time.Minute, "the hold loop leads", func() bool {
@@ -206,18 +174,24 @@ func (c *holdCluster) metric(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// heap returns what lives on the scheduler's heap, by a collection of garbage that began after this was asked: reading metrics
-// makes enough of that.
-func (c *holdCluster) heap(t *testing.T) (bytes float64) {
+// heaps returns what lives on the heap of each scheduler, by a collection of garbage that began after this was asked: without
+// work there is one every two minutes.
+func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 	t.Helper()
 	const cycles = "go_gc_cycles_total_gc_cycles_total"
-	before := c.metric(t, cycles)
-	eventually(t, 6*time.Minute, "garbage is collected twice", func() bool { return c.metric(t, cycles) >= before+2 })
-	live := c.metric(t, "go_gc_heap_live_bytes")
-	if live == 0 {
-		t.Fatal("the scheduler does not tell what lives on its heap")
+	var wanted []float64
+	for _, c := range clusters {
+		wanted = append(wanted, c.metric(t, cycles)+2)
 	}
-	return live
+	for i, c := range clusters {
+		eventually(t, 6*time.Minute, "garbage is collected twice", func() bool { return c.metric(t, cycles) >= wanted[i] })
+		live := c.metric(t, "go_gc_heap_live_bytes")
+		if live == 0 {
+			t.Fatal("the scheduler does not tell what lives on its heap")
+		}
+		bytes = append(bytes, live)
+	}
+	return bytes
 }
 
 // tallies note when pods were bound and removed, by the set that they or their Jobs belong to.
