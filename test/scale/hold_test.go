@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -24,22 +25,22 @@ type holdSize struct {
 	Pods     int `json:"heldPods"`
 	Released int `json:"releasedJobs"`
 	Burst    int `json:"podsOfABurst"`
-	Bursts   int `json:"bursts"` // beside holds, and as many without
-	Phases   int `json:"phases"` // in turns, each of both kinds
+	Bursts   int `json:"bursts"` // beside holds, and as many without, in turns
+	Phases   int `json:"phases"` // of a release: in turns with as many that were never held
 	Quiet    int `json:"quietSeconds"`
 	QPS      int `json:"controllerManagerQPS"` // while Jobs are released; else it has no limit that counts
 }
 
 func holdSizes(t *testing.T) holdSize {
 	t.Helper()
-	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 16, Phases: 1, Quiet: 60, QPS: 50}
+	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 24, Phases: 1, Quiet: 60, QPS: 50}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
-		t.Skip("measures for 70 minutes: make bench-hold")
+		t.Skip("measures for 80 minutes: make bench-hold")
 	case "short":
 		s = holdSize{Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100}
 	}
-	for name, v := range map[string]*int{"NODES": &s.Nodes, "JOBS": &s.Jobs, "PODS": &s.Pods, "RELEASED": &s.Released, "BURST": &s.Burst, "PHASES": &s.Phases, "QUIET": &s.Quiet, "QPS": &s.QPS} {
+	for name, v := range map[string]*int{"NODES": &s.Nodes, "JOBS": &s.Jobs, "PODS": &s.Pods, "RELEASED": &s.Released, "BURST": &s.Burst, "BURSTS": &s.Bursts, "PHASES": &s.Phases, "QUIET": &s.Quiet, "QPS": &s.QPS} {
 		if text := os.Getenv("KUBENERGY_BENCH_" + name); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil {
@@ -63,11 +64,14 @@ type holdResult struct {
 
 // besides is what holds cost work that is not held.
 type besides struct {
-	Free             []bound      `json:"none"` // bursts
+	Free             []bound      `json:"none"`                      // bursts
+	Suspended        []bound      `json:"besideSuspended,omitempty"` // beside as many Jobs that their owners have suspended, and that nobody holds
 	Beside           []bound      `json:"beside"`
 	Ratio            report.Ratio `json:"throughputBesideOverNone"`
 	CPURatio         report.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
 	PlaneRatio       report.Ratio `json:"controlPlaneCPUBesideOverNone"`
+	OverSuspended    report.Ratio `json:"throughputBesideOverSuspended,omitzero"`
+	SuspendedOver    report.Ratio `json:"throughputSuspendedOverNone,omitzero"`
 	Collections      int64        `json:"garbageCollections"` // of the control plane, in all bursts so far
 	CreatedPerSecond []float64    `json:"createdPerSecond"`
 	HeapNone         float64      `json:"heapBytesWithNone,omitempty"`
@@ -110,33 +114,42 @@ func TestHoldRelease(t *testing.T) {
 	result := &holdResult{Size: s}
 	began := time.Now()
 	defer func() { keepHold(t, "release", began, result) }()
-	newHoldCluster(t, s.Nodes, s.QPS).releases(t, s, result)
+	newHoldCluster(t, s.Nodes, s.QPS, memory).releases(t, s, result)
 }
 
 // TestHoldBesidePods measures what 2,000 held pods cost everybody else.
 func TestHoldBesidePods(t *testing.T) {
 	s := holdSizes(t)
-	result := &holdResult{Size: s}
+	result := &holdResult{Size: s, Pods: &besides{}}
 	began := time.Now()
 	defer func() { keepHold(t, "pods", began, result) }()
-	result.Pods = newHoldCluster(t, s.Nodes, plenty).besidePods(t, s)
+	newHoldCluster(t, s.Nodes, plenty, memory).besidePods(t, s, result.Pods)
 }
 
 // TestHoldBesideJobs measures what 100,000 held Jobs cost everybody else.
 func TestHoldBesideJobs(t *testing.T) {
 	s := holdSizes(t)
-	result := &holdResult{Size: s}
+	result := &holdResult{Size: s, Jobs: &besides{}}
 	began := time.Now()
 	defer func() { keepHold(t, "jobs", began, result) }()
-	result.Jobs = besideJobs(t, s, newHoldCluster(t, s.Nodes, plenty), newHoldCluster(t, s.Nodes, plenty))
+	var three [3]*holdCluster
+	for i := range three {
+		three[i] = newHoldCluster(t, s.Nodes, plenty, memory/3)
+	}
+	besideJobs(t, s, result.Jobs, three[0], three[1], three[2])
 }
+
+const memory = 18 << 30 // for control planes
 
 // plenty is a limit of requests in a second that a controller manager never comes to.
 const plenty = 1000
 
-// keepHold writes down what one of the tests has measured.
+// keepHold writes down what one of the tests has measured, if it has measured anything.
 func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 	t.Helper()
+	if len(result.Runs) == 0 && (result.Pods == nil || len(result.Pods.Free) == 0) && (result.Jobs == nil || len(result.Jobs.Free) == 0) {
+		return
+	}
 	t.Logf("all of it took %v", time.Since(began).Round(time.Second))
 	text, err := json.MarshalIndent(result, "", "  ")
 	dir := filepath.Join("..", "..", "out", "performance")
@@ -155,10 +168,13 @@ func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 
 // burst returns how many pods that are not held are bound in a second, when so many come at once, and what each took of the
 // scheduler's processor.
-func (c *holdCluster) burst(t *testing.T, n int) bound {
+// The other control planes of the machine are idle by then.
+func (c *holdCluster) burst(t *testing.T, n int, besides ...*holdCluster) bound {
 	t.Helper()
 	const cpu, requests = "process_cpu_seconds_total", "rest_client_requests_total"
-	c.awaitIdle(t)
+	for _, other := range append(besides, c) {
+		other.awaitIdle(t)
+	}
 	plane := c.plane.collect(t)
 	set, used, asked := c.newSet(burst), c.metric(t, cpu), c.metric(t, requests)
 	began := time.Now()
@@ -175,30 +191,38 @@ func (c *holdCluster) burst(t *testing.T, n int) bound {
 // say tells a comparison and judges it.
 func (b *besides) say(t *testing.T, what string) {
 	t.Helper()
-	over := func(of func(bound) float64) report.Ratio {
-		var ratios []float64
-		for i := range b.Beside {
-			ratios = append(ratios, of(b.Beside[i])/of(b.Free[i]))
-		}
-		return report.MedianOf(ratios, 1)
-	}
-	b.Ratio = over(func(b bound) float64 { return b.PerSecond })
-	b.CPURatio = over(func(b bound) float64 { return b.CPU })
-	b.PlaneRatio = over(func(b bound) float64 { return b.PlaneCPU })
+	perSecond, cpu, planeCPU := func(b bound) float64 { return b.PerSecond }, func(b bound) float64 { return b.CPU }, func(b bound) float64 { return b.PlaneCPU }
+	b.Ratio, b.CPURatio, b.PlaneRatio = over(b.Beside, b.Free, perSecond), over(b.Beside, b.Free, cpu), over(b.Beside, b.Free, planeCPU)
 	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; the control plane's: %v; %d collections of garbage",
 		what, b.Ratio, b.CPURatio, b.PlaneRatio, b.Collections)
+	if len(b.Suspended) > 0 {
+		b.OverSuspended, b.SuspendedOver = over(b.Beside, b.Suspended, perSecond), over(b.Suspended, b.Free, perSecond)
+		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; the control plane's: %v; throughput beside these over without: %v",
+			b.OverSuspended, over(b.Beside, b.Suspended, cpu), over(b.Beside, b.Suspended, planeCPU), b.SuspendedOver)
+	}
 	const fewest = 8 // pairs that say anything of a twentieth
 	if len(b.Free) >= fewest && b.Ratio.High < 0.95 {
 		t.Errorf("unheld throughput beside %s is %v: want 0.95", what, b.Ratio)
 	}
 }
 
+// over compares two series of bursts, pair by pair.
+func over(a, b []bound, of func(bound) float64) report.Ratio {
+	var ratios []float64
+	for i := range min(len(a), len(b)) {
+		ratios = append(ratios, of(a[i])/of(b[i]))
+	}
+	return report.MedianOf(ratios, 1)
+}
+
 // besidePods compares bursts in turns: without holds, and beside held pods.
-func (c *holdCluster) besidePods(t *testing.T, s holdSize) *besides {
-	b := &besides{}
+func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
+	free := func() { b.Free = append(b.Free, c.burst(t, s.Burst)) }
 	c.burst(t, s.Burst) // at first everything is slower
-	for range s.Phases * s.Bursts {
-		b.Free = append(b.Free, c.burst(t, s.Burst))
+	for i := range s.Bursts {
+		if i%2 == 0 {
+			free()
+		}
 		set := c.newSet("heldpods")
 		began := time.Now()
 		c.pods(t, set, s.Pods, waiting(12*time.Hour))
@@ -213,13 +237,15 @@ func (c *holdCluster) besidePods(t *testing.T, s holdSize) *besides {
 		}
 		c.remove(t, set)
 		c.awaitHeld(t, "pod", 0)
+		if i%2 == 1 {
+			free()
+		}
 	}
 	b.Collections = c.collected
 	b.say(t, fmt.Sprintf("%d held pods", s.Pods))
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
 		t.Errorf("held pods cost %.0f attempts to schedule them", b.Attempts)
 	}
-	return b
 }
 
 func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
@@ -264,11 +290,10 @@ func (c *holdCluster) awaitIdle(t *testing.T) {
 	}
 }
 
-// besideJobs compares bursts in turns, on two control planes that both run all the time: one without holds, and one with held
-// Jobs, which take some minutes to come. They say of themselves what an earlier process would have written on them, so that there
-// is nothing left to write.
-func besideJobs(t *testing.T, s holdSize, free, held *holdCluster) *besides {
-	b := &besides{}
+// besideJobs compares bursts in turns, on three control planes that all run all the time: without Jobs, beside Jobs that their
+// owners have suspended, and beside as many that are held. Held ones say of themselves what an earlier process would have written on
+// them, so that there is nothing left to write.
+func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *holdCluster) {
 	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
 	held.cleanFrom(t, clean)
 	told := waiting(12 * time.Hour)
@@ -279,20 +304,22 @@ func besideJobs(t *testing.T, s holdSize, free, held *holdCluster) *besides {
 	began := time.Now()
 	held.jobs(t, set, s.Jobs, told, false)
 	b.CreatedPerSecond = append(b.CreatedPerSecond, float64(s.Jobs)/time.Since(began).Seconds())
+	suspended.jobs(t, suspended.newSet("suspended"), s.Jobs, nil, true)
 	held.awaitHeld(t, "job", s.Jobs)
 	held.awaitTold(t)
-	free.burst(t, s.Burst) // at first everything is slower
-	held.burst(t, s.Burst)
+	all := []*holdCluster{free, suspended, held}
+	bursts := []*[]bound{&b.Free, &b.Suspended, &b.Beside}
+	for _, c := range all {
+		c.burst(t, s.Burst, all...) // at first everything is slower
+	}
 	t.Logf("%d Jobs came at %.0f in a second; all is ready after %v", s.Jobs, b.CreatedPerSecond[0], time.Since(began).Round(time.Second))
 	attempts := held.metric(t, "scheduler_schedule_attempts_total")
-	for i := range s.Phases * s.Bursts {
-		besideFirst := i%2 == 1
-		if besideFirst {
-			b.Beside = append(b.Beside, held.burst(t, s.Burst))
-		}
-		b.Free = append(b.Free, free.burst(t, s.Burst))
-		if !besideFirst {
-			b.Beside = append(b.Beside, held.burst(t, s.Burst))
+	for i := range s.Bursts {
+		for j := range all {
+			if i%2 == 1 {
+				j = len(all) - 1 - j
+			}
+			*bursts[j] = append(*bursts[j], all[j].burst(t, s.Burst, all...))
 		}
 	}
 	b.Attempts += held.metric(t, "scheduler_schedule_attempts_total") - attempts - float64(len(b.Beside)*s.Burst)
@@ -300,18 +327,19 @@ func besideJobs(t *testing.T, s holdSize, free, held *holdCluster) *besides {
 	if n, _, _ := held.seen.span(set); n > 0 {
 		t.Errorf("%d of the held Jobs run", n)
 	}
-	b.Collections = free.collected + held.collected
+	b.Collections = free.collected + suspended.collected + held.collected
 	b.say(t, fmt.Sprintf("%d held Jobs", s.Jobs))
 	if b.Attempts > 0.01*float64(len(b.Beside)*s.Burst) {
 		t.Errorf("held Jobs cost %.0f attempts to schedule them", b.Attempts)
 	}
-	return b
 }
 
 // idle measures what both schedulers keep and use when there is nothing to schedule.
 func (b *besides) idle(t *testing.T, seconds int, free, held *holdCluster) {
 	t.Helper()
 	const cpu = "process_cpu_seconds_total"
+	free.awaitIdle(t)
+	held.awaitIdle(t)
 	usedFree, usedHeld, began := free.metric(t, cpu), held.metric(t, cpu), time.Now()
 	time.Sleep(time.Duration(seconds) * time.Second)
 	passed := time.Since(began).Seconds()
@@ -420,26 +448,26 @@ func (c *holdCluster) tell(t *testing.T, what string, r *run) {
 func (c *holdCluster) trickle(t *testing.T, most time.Duration) func(until *time.Time) (p50, p99 float64) {
 	t.Helper()
 	set := c.newSet(trickle)
-	created := map[string]time.Time{}
+	const every = 200 * time.Millisecond
+	var created []time.Time // when each was to be, however long the one before takes
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		tick := time.NewTicker(200 * time.Millisecond)
+		group, ctx := errgroup.WithContext(t.Context())
+		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for end := time.Now().Add(most); time.Now().Before(end); {
-			name := fmt.Sprintf("%s-%06d", set, len(created))
-			created[name] = time.Now()
-			if err := c.pod(t.Context(), set, name, nil); err != nil {
-				done <- err
-				return
+		for began, end := time.Now(), false; !end && time.Since(began) < most; {
+			for at := began.Add(time.Duration(len(created)) * every); !at.After(time.Now()); at = at.Add(every) {
+				name := fmt.Sprintf("%s-%06d", set, len(created))
+				created = append(created, at)
+				group.Go(func() error { return c.pod(ctx, set, name, nil) })
 			}
 			select {
 			case <-stop:
-				done <- nil
-				return
+				end = true
 			case <-tick.C:
 			}
 		}
-		done <- nil
+		done <- group.Wait()
 	}()
 	return func(until *time.Time) (p50, p99 float64) {
 		if until != nil {
@@ -453,9 +481,9 @@ func (c *holdCluster) trickle(t *testing.T, most time.Duration) func(until *time
 		bound := maps.Clone(c.seen.of(set).Bound)
 		c.seen.mu.Unlock()
 		var took []float64
-		for name, at := range created {
+		for i, at := range created {
 			if until == nil || at.Before(*until) {
-				took = append(took, bound[name].Sub(at).Seconds())
+				took = append(took, bound[fmt.Sprintf("%s-%06d", set, i)].Sub(at).Seconds())
 			}
 		}
 		slices.Sort(took)

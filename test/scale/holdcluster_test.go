@@ -47,7 +47,7 @@ type holdCluster struct {
 	collected    int64   // garbage, in bursts, by the control plane
 }
 
-func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
+func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hold") // the path of etcd's socket must be short
 	if err != nil {
@@ -60,7 +60,7 @@ func newHoldCluster(t *testing.T, nodes, qps int) *holdCluster {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary, "../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	c.plane = startPlane(t, planeOptions{Dir: filepath.Join(dir, "c"), Nodes: nodes, QPS: qps})
+	c.plane = startPlane(t, planeOptions{Dir: filepath.Join(dir, "c"), Nodes: nodes, QPS: qps, Memory: memory})
 	config, err := clientcmd.BuildConfigFromFlags("", c.plane.kubeconfig)
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +156,9 @@ func (c *holdCluster) metric(t *testing.T, name string) (sum float64) {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("the scheduler's metrics: %s", answer.Status)
+	}
 	page, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/lab"
 )
 
-// A process has one control plane, and two are compared: each has a process of its own, which is this program once more. It is
+// A process has one control plane, and some are compared: each has a process of its own, which is this program once more. It is
 // told to do so by planeVariable, asked line by line, and ends when nobody can ask it any more.
 const planeVariable = "KUBENERGY_BENCH_PLANE"
 
@@ -38,6 +38,10 @@ type planeOptions struct {
 	Dir   string `json:"dir"`
 	Nodes int    `json:"nodes"` // simulated
 	QPS   int    `json:"qps"`   // of kube-controller-manager
+
+	// No garbage is collected but when the process is told to, as long as this lasts: a collection takes both cores from all of a
+	// control plane, and from the scheduler, for seconds at a time, and whether one falls into ten seconds or a minute is chance.
+	Memory int64 `json:"memoryBytes"`
 }
 
 // planeAnswer is what a control plane says of itself.
@@ -50,10 +54,6 @@ type planeAnswer struct {
 // collect asks for a collection of garbage before the answer; any other line is for an answer only.
 const collect = "collect"
 
-// Planes collect no garbage but when they are told to, as long as this much lasts: a collection takes both cores from all of a
-// control plane, and from the scheduler, for seconds at a time, and whether one falls into ten seconds or a minute is chance.
-const planeMemory = 9 << 30
-
 // servePlane is the process of a control plane.
 func servePlane(text string, questions io.Reader, answers io.Writer) error {
 	var o planeOptions
@@ -61,7 +61,7 @@ func servePlane(text string, questions io.Reader, answers io.Writer) error {
 		return err
 	}
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(planeMemory)
+	debug.SetMemoryLimit(o.Memory)
 	ctx := context.Background()
 	c, err := lab.Start(ctx, lab.Options{
 		Dir:                   o.Dir,
