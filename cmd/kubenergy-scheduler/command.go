@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/go-logr/logr"
@@ -69,7 +70,8 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 	for name, factory := range plugin.NewLate(ours.start) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
-	ctx := server.SetupSignalContext()
+	ctx, cancel := context.WithCancel(server.SetupSignalContext())
+	defer cancel() // what was started beside a scheduler that cannot be built or run
 	config, scheduler, err := app.Setup(ctx, opts, plugins...)
 	if err != nil {
 		return err
