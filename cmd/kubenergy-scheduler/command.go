@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/go-logr/logr"
@@ -32,7 +33,14 @@ func command() (cmd *cobra.Command, wait func()) {
 		Use: "kubenergy-scheduler",
 		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and money.\n" +
 			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration file.",
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			for _, arg := range args {
+				if arg != "" { // as in kube-scheduler: a variable of a manifest may expand to nothing
+					return fmt.Errorf("%q does not take any arguments, got %q", cmd.CommandPath(), args)
+				}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			verflag.PrintAndExitIfRequested()
 			if err := ours.options.validate(); err != nil { // before a cluster is looked for

@@ -59,3 +59,16 @@ func TestHelpListsOurFlags(t *testing.T) {
 		}
 	}
 }
+
+// As in kube-scheduler, where a manifest's variable may expand to nothing.
+func TestEmptyArgumentsAreNone(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		wrong bool
+	}{{nil, false}, {[]string{""}, false}, {[]string{"", "energy"}, true}, {[]string{"energy"}, true}} {
+		cmd, _ := command()
+		if err := cmd.ValidateArgs(c.args); (err != nil) != c.wrong {
+			t.Errorf("%q: error %v", c.args, err)
+		}
+	}
+}
