@@ -101,11 +101,13 @@ func (s *shared) run(ctx context.Context, name string, run func(context.Context)
 	s.running.Go(func() {
 		if err := run(ctx); err != nil {
 			// The scheduler goes on. Held pods pass once their deadline has come and the queue asks again, by itself
-			// every five minutes; held Jobs wait for another replica.
+			// every 30 seconds; held Jobs wait for another replica.
 			s.log.Error("part stopped", "part", name, "error", err)
 		}
 	})
 }
 
-// wait returns when everything has stopped that was started; call it when the scheduler has.
+// wait returns when everything has stopped that was started; call it when the scheduler has. Where replicas elect a leader it is
+// called only after an error: on a signal kube-scheduler ends the process itself once it does not lead any more, and what was
+// decided in the last second may go unrecorded.
 func (s *shared) wait() { s.running.Wait() }

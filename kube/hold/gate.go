@@ -67,7 +67,7 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal stri
 		refusal = err.Error()
 	case g.held.Add(1) > g.max:
 		g.held.Add(-1)
-		refusal = fmt.Sprintf("%d pods are held already, more would slow down the scheduler", g.max)
+		refusal = fmt.Sprintf("%d pods are held already, and each is kept in memory and written to the API server", g.max)
 	}
 	t.released.Store(refusal != "") // final, whatever is true when the scheduler looks at it again
 	g.tickets.Store(pod.UID, t)

@@ -22,7 +22,7 @@ type Config struct {
 	Client    kubernetes.Interface // of its own, see the package documentation
 	View      func() *kube.View
 	Namespace string // of the Lease; "" reads as kube-system
-	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each costs the scheduler time at every cluster event
+	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each is kept in memory, and written to the API server
 	// ReleaseRate is how many are let go in a second at most, deadlines not counted; 0: as many as the cluster keeps up with.
 	ReleaseRate float64
 	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted; 0: by any.

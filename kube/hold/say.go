@@ -31,7 +31,7 @@ const (
 	maxNotes       = 4096
 	noteWriters    = 4
 	notesPerSecond = 200
-	reticence      = maxNotes / 4 // with more on the way, the annotation alone says that something is held, and no event
+	reticence      = maxNotes / 4 // with more on the way, annotations or the condition alone say that something is held, and no event
 	mostRefusals   = 5            // of notes on one hold; after that each plan is told once, written or not
 	reporter       = "kubenergy-scheduler"
 
