@@ -128,7 +128,7 @@ bench-mincost: lemon ## Compare our minimum-cost flow with LEMON's: cost on 10,0
 	KUBENERGY_LONG=1 go test ./test/lemon -run Equal -v -count=1 -timeout 60m
 	KUBENERGY_BENCH=1 go test ./test/lemon -run Speed -v -count=1 -timeout 60m
 
-bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 70 minutes. BENCH=short takes four.
+bench-hold: ## Measure what 100,000 held Jobs and 2,000 held pods cost others, and a release of 10,000: 90 minutes. BENCH=short takes six.
 	KUBENERGY_BENCH=$(or $(BENCH),1) go test ./test/scale/... -run '^TestHold' -v -count=1 -timeout 180m
 
 central-long: ## Kill controller and agents 200 times each, exchange versions, fill disks: on SQLite and on PostgreSQL.

@@ -36,7 +36,7 @@ func holdSizes(t *testing.T) holdSize {
 	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 24, Phases: 1, Quiet: 60, QPS: 50}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
-		t.Skip("measures for 80 minutes: make bench-hold")
+		t.Skip("measures for 90 minutes: make bench-hold")
 	case "short":
 		s = holdSize{Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100}
 	}
