@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -22,9 +21,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process runs the scheduler against an API server, with args of KubEnergy and more of kube-scheduler's configuration.
-func process(t *testing.T, url, energyArgs, configuration string) (cmd *exec.Cmd, output *bytes.Buffer) {
-	t.Helper()
+// What was started beside a scheduler that could not be built ends with it.
+func TestASchedulerThatCannotBeBuiltExits(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
@@ -33,52 +32,31 @@ func process(t *testing.T, url, energyArgs, configuration string) (cmd *exec.Cmd
 		}
 		return path
 	}
-	kubeconfig := write("kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "`+url+`"}}],
+	kubeconfig := write("kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}],
 contexts: [{name: c, context: {cluster: c}}]}`)
 	config := write("config.yaml", `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: "`+kubeconfig+`", contentType: application/json}
+leaderElection: {leaderElect: false}
 profiles:
 - schedulerName: kubenergy-scheduler
   plugins: {multiPoint: {enabled: [{name: KubEnergy}, {name: KubEnergyHold}]}}
   pluginConfig:
   - name: KubEnergy
-    args: {apiVersion: kubescheduler.config.kubenergy.io/v1alpha1, kind: KubEnergyArgs, `+energyArgs+`}
-`+configuration)
+    args: {apiVersion: kubescheduler.config.kubenergy.io/v1alpha1, kind: KubEnergyArgs, shortlist: -1}
+`)
 	executable, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
+	defer cancel()
 	// With a file, even one that is not there, nobody waits for policies.
-	cmd = exec.CommandContext(ctx, executable, "--config="+config, "--secure-port=0", "--kubenergy-signals="+filepath.Join(folder, "none"))
+	cmd := exec.CommandContext(ctx, executable, "--config="+config, "--secure-port=0", "--kubenergy-signals="+filepath.Join(folder, "none"))
 	cmd.Env = append(os.Environ(), asScheduler+"=1")
-	output = &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = output, output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return cmd, output
-}
-
-// exitCode waits for the end of a process.
-func exitCode(t *testing.T, cmd *exec.Cmd) int {
-	t.Helper()
-	err := cmd.Wait()
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode() // -1 of one that had to be killed
-}
-
-// What was started beside a scheduler that could not be built ends with it.
-func TestASchedulerThatCannotBeBuiltExits(t *testing.T) {
-	t.Parallel()
-	cmd, output := process(t, "http://127.0.0.1:1", "shortlist: -1", "leaderElection: {leaderElect: false}")
-	if code := exitCode(t, cmd); code != 1 || !strings.Contains(output.String(), "shortlist") {
-		t.Errorf("exit code %d, want 1 and a word on the shortlist:\n%s", code, output)
+	output, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(output), "shortlist") {
+		t.Errorf("it ended with %v, want exit code 1 and a word on the shortlist:\n%s", err, output)
 	}
 }

@@ -167,13 +167,15 @@ func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 }
 
 // burst returns how many pods that are not held are bound in a second, when so many come at once, and what each took of the
-// scheduler's processor.
-// The other control planes of the machine are idle by then.
-func (c *holdCluster) burst(t *testing.T, n int, besides ...*holdCluster) bound {
+// processor. It begins when this control plane and its neighbours on the machine are idle.
+func (c *holdCluster) burst(t *testing.T, n int, neighbours ...*holdCluster) bound {
 	t.Helper()
 	const cpu, requests = "process_cpu_seconds_total", "rest_client_requests_total"
-	for _, other := range append(besides, c) {
-		other.awaitIdle(t)
+	c.awaitIdle(t)
+	for _, neighbour := range neighbours {
+		if neighbour != c {
+			neighbour.awaitIdle(t)
+		}
 	}
 	plane := c.plane.collect(t)
 	set, used, asked := c.newSet(burst), c.metric(t, cpu), c.metric(t, requests)
