@@ -32,8 +32,9 @@ type batch struct {
 	stop     func() bool // says that there is no time left
 	proof    Optimality
 
-	kinds  []Job // jobs that are alike count as one, see [batch.group]
-	kindOf []int // by position in the queue, of those that were open
+	kinds     []Job // jobs that are alike count as one, see [batch.group]
+	kindOf    []int // by position in the queue, of those that were open
+	mostPairs int   // [mostPairs], fewer in tests
 }
 
 // Optimality is what is known of a plan of a whole queue.
@@ -84,6 +85,7 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 func newBatch(s *Snapshot, cost nodeCost, stop func() bool) *batch {
 	b := &batch{
 		snapshot: *s, nodes: make([]Node, len(s.Nodes)), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop, proof: Optimality{Whole: true},
+		mostPairs: mostPairs,
 	}
 	b.snapshot.Nodes = make([]*Node, len(s.Nodes))
 	for k, n := range byName(s.Nodes) {

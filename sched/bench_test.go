@@ -130,7 +130,9 @@ func BenchmarkBatch(b *testing.B) {
 					}
 					b.ReportMetric(float64(placed), "placed")
 					b.ReportMetric(joules/3.6e6, "kWh")
-					b.ReportMetric(100*proof.Gap, "%gap")
+					if proof.HasGap {
+						b.ReportMetric(100*proof.Gap, "%gap")
+					}
 				}
 			})
 		}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -19,26 +20,88 @@ func matchByPrices(b *batch) {
 		return
 	}
 	best := b.inOrder()
-	if b.varied() {
-		b.proof.Whole = false
-		b.carryOut(&best)
-		return
-	}
-	if f := newFlowProblem(b); !b.stopped() {
-		packed, err := mincost.Pack(f.packing, b.stopped)
-		if err != nil { // the queue is too large to add its costs up, or asks for more than any machine has
-			b.proof.Whole = false
-			b.carryOut(&best)
-			return
-		}
-		nodes := f.assign(packed)
-		if d := b.try(func(k int) int { return nodes[k] }, nil); d.better(&best) {
-			best = d
-		}
-		b.proof.Gap, b.proof.HasGap = f.gap(&best, packed.Bound)
-	}
+	b.byPrices(&best)
 	b.carryOut(&best)
 	b.placeInOrder() // what the packing left out for another job, and found room for when it was carried out
+}
+
+// byPrices replaces a draft by one of prices, if that is better.
+func (b *batch) byPrices(best *draft) {
+	if b.stopped() {
+		return
+	}
+	f := newFlowProblem(b)
+	if len(b.kinds) > 1 && len(b.kinds)*len(f.members) > b.mostPairs {
+		if d := b.inParts(); d.better(best) {
+			*best = d
+		}
+		return
+	}
+	f.state()
+	packed, err := mincost.Pack(f.packing, b.stopped)
+	if err != nil { // the queue is too large to add its costs up, or asks for more than any machine has
+		b.proof.Whole = false
+		return
+	}
+	nodes := f.assign(packed)
+	if d := b.try(func(k int) int { return nodes[k] }, nil); d.better(best) {
+		*best = d
+	}
+	b.proof.Gap, b.proof.HasGap = f.gap(best, packed.Bound)
+}
+
+// inParts is a draft for jobs and nodes that have too little in common for one problem: some jobs are placed by prices, then the next ones,
+// on what is left. How far that is from the optimum nobody says.
+func (b *batch) inParts() draft {
+	work := newBatch(&b.snapshot, b.cost, b.stop)
+	work.mostPairs = b.mostPairs
+	for part := range slices.Chunk(b.byStake(), max(1, b.mostPairs/len(b.nodes))) {
+		if b.stopped() {
+			break
+		}
+		work.open = slices.Clone(part)
+		matchByPrices(work)
+		b.proof.Whole = work.proof.Whole
+	}
+	node := make(map[string]int, len(b.nodes))
+	for k := range b.nodes {
+		node[b.nodes[k].Name] = k
+	}
+	return b.try(func(k int) int {
+		if n, ok := node[work.plan[b.open[k]].Node]; ok {
+			return n
+		}
+		return -1
+	}, nil)
+}
+
+// byStake returns the open jobs, first those for which most depends on where they go, for the room that they take. Who chooses
+// last gets what is left, and should be the one who loses least by it.
+func (b *batch) byStake() []int {
+	var free [3]float64
+	for k := range b.nodes {
+		for d, amount := range b.nodes[k].Free.vector() {
+			free[d] += float64(max(amount, 0))
+		}
+	}
+	stakes := make([]float64, len(b.kinds))
+	for kind := range b.kinds {
+		least, most, share := math.Inf(1), math.Inf(-1), 0.0
+		for _, cost := range b.costs(kind) {
+			if !math.IsNaN(cost) {
+				least, most = min(least, cost), max(most, cost)
+			}
+		}
+		for d, requested := range b.kinds[kind].Request.vector() {
+			if free[d] > 0 {
+				share = max(share, float64(requested)/free[d])
+			}
+		}
+		stakes[kind] = (most - least) / share
+	}
+	jobs := slices.Clone(b.open)
+	slices.SortStableFunc(jobs, func(i, j int) int { return cmp.Compare(stakes[b.kindOf[j]], stakes[b.kindOf[i]]) })
+	return jobs
 }
 
 // flowProblem is a queue as a packing.
@@ -59,6 +122,7 @@ type nodeKind struct {
 	labels         string // which of the jobs' selectors it meets
 }
 
+// newFlowProblem finds out which nodes are alike. Nothing is priced before [flowProblem.state].
 func newFlowProblem(b *batch) *flowProblem {
 	f := &flowProblem{b: b, groupOf: make([]int, len(b.nodes))}
 	groups := map[nodeKind]int{}
@@ -75,7 +139,6 @@ func newFlowProblem(b *batch) *flowProblem {
 		f.members[g] = append(f.members[g], k)
 		f.groupOf[k] = g
 	}
-	f.state()
 	return f
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -32,7 +33,7 @@ func newBatch(s *Scenario, strategy sched.Strategy) *batch {
 
 // planAll puts what is new at an instant into the queue and plans it, now or at the next step. Nothing is planned while
 // nothing has changed since a plan that placed nothing.
-func (e *engine) planAll(now time.Time, at int64, ticked bool) error {
+func (e *engine) planAll(ctx context.Context, now time.Time, at int64, ticked bool) error {
 	b := e.batch
 	for _, ev := range e.fresh {
 		e.enqueue(now, int(ev.job), ev.kind)
@@ -47,7 +48,7 @@ func (e *engine) planAll(now time.Time, at int64, ticked bool) error {
 		}
 	}
 	b.ticking = false
-	done, err := e.planQueue(now)
+	done, err := e.planQueue(ctx, now)
 	if err == nil && done && len(b.jobs) > 0 && b.rules.Step > 0 {
 		e.tickAt(at + int64(b.rules.Step)) // what is left may be placed now that others have been
 	}
@@ -73,7 +74,7 @@ func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
 }
 
 // planQueue plans the head of the queue on all nodes, and reports whether it changed anything.
-func (e *engine) planQueue(now time.Time) (changed bool, err error) {
+func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, err error) {
 	b := e.batch
 	size := len(b.jobs)
 	if b.rules.Window > 0 {
@@ -90,11 +91,26 @@ func (e *engine) planQueue(now time.Time) (changed bool, err error) {
 	snapshot := e.snapshot
 	snapshot.Now, snapshot.Queue, snapshot.Nodes = now, b.queue[:size:size], b.nodes
 	e.result.Decisions++
-	plan := e.strategy.Plan(&snapshot)
+	plan, err := e.ask(ctx, &snapshot)
+	if err != nil {
+		return false, err
+	}
 	if len(plan) != size {
 		return false, fmt.Errorf("strategy planned %d of %d jobs", len(plan), size)
 	}
 	return e.carryOutAll(now, plan)
+}
+
+// ask asks the strategy. A plan of a whole queue may take minutes, and nobody who has had enough waits for it.
+func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error) {
+	within, ok := e.strategy.(interface {
+		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)
+	})
+	if !ok || len(s.Queue) == 1 { // Plan takes it that a single job fits on what it is offered, and needs no time
+		return e.strategy.Plan(s), nil
+	}
+	plan, _ := within.PlanWithin(s, func() bool { return ctx.Err() != nil })
+	return plan, ctx.Err()
 }
 
 // carryOutAll does what a plan says of the head of the queue, as far as the rules allow, and reports whether that changed anything.

@@ -112,6 +112,9 @@ func (e *engine) run(ctx context.Context) error {
 		if !ok {
 			return e.finish()
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := e.instant(ctx, at); err != nil {
 			return err
 		}
@@ -134,7 +137,7 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 	now := e.scenario.Start.Add(time.Duration(at))
 	e.chartCounts(now)
 	e.fresh, e.checks, e.freed = e.fresh[:0], e.checks[:0], e.freed[:0]
-	ticked, err := e.collect(ctx, now, at)
+	ticked, err := e.collect(now, at)
 	if err != nil {
 		return err
 	}
@@ -146,12 +149,15 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 		}
 	}
 	if e.batch != nil {
-		return e.planAll(now, at, ticked)
+		return e.planAll(ctx, now, at, ticked)
 	}
 	if err := e.retry(now); err != nil {
 		return err
 	}
 	for _, ev := range e.fresh {
+		if err := ctx.Err(); err != nil { // a decision may take long, and many may fall on one instant
+			return err
+		}
 		if err := e.admit(now, int(ev.job), ev.kind); err != nil {
 			return err
 		}
@@ -161,19 +167,10 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 
 // collect carries out the completions of an instant and gathers what else happens at it. It reports whether the queue is
 // to be planned as a whole.
-func (e *engine) collect(ctx context.Context, now time.Time, at int64) (ticked bool, err error) {
-	const checkEvery = 1 << 12 // events between two looks at the context
-	count := func() error {
-		if e.result.Events++; e.result.Events%checkEvery == 0 {
-			return ctx.Err()
-		}
-		return nil
-	}
+func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 	for len(e.events) > 0 && e.events[0].at == at {
 		ev := e.events.pop()
-		if err := count(); err != nil {
-			return false, err
-		}
+		e.result.Events++
 		switch ev.kind {
 		case completion:
 			if err := e.complete(now, at, int(ev.job)); err != nil {
@@ -195,9 +192,7 @@ func (e *engine) collect(ctx context.Context, now time.Time, at int64) (ticked b
 		e.arrived++
 		e.knowledge.changed = true
 		e.fresh = append(e.fresh, event{at: at, kind: arrival, job: job})
-		if err := count(); err != nil {
-			return false, err
-		}
+		e.result.Events++
 	}
 	return ticked, nil
 }

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -364,5 +365,37 @@ func TestRunStopsWhenTold(t *testing.T) {
 	}
 	if _, err := sim.Run(ctx, s, "energy", strategy); err == nil {
 		t.Error("a cancelled run came to its end")
+	}
+}
+
+// patient is a strategy that plans a queue for as long as it may.
+type patient struct{ planning chan struct{} }
+
+func (patient) Batches() bool { return true }
+
+func (p patient) Plan(s *sched.Snapshot) sched.Plan { return make(sched.Plan, len(s.Queue)) }
+
+func (p patient) PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality) {
+	close(p.planning)
+	for !stop() {
+		time.Sleep(time.Millisecond)
+	}
+	return p.Plan(s), sched.Optimality{}
+}
+
+// Who has had enough does not wait for a plan.
+func TestPlansStopWhenTold(t *testing.T) {
+	s := bench(t, 10, 100)
+	for i := range s.Jobs {
+		s.Jobs[i].Submitted = s.Start
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	strategy := patient{planning: make(chan struct{})}
+	go func() {
+		<-strategy.planning
+		cancel()
+	}()
+	if _, err := sim.Run(ctx, s, "patient", strategy); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ended with %v", err)
 	}
 }
