@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -90,18 +89,11 @@ func New(name string) (*Greedy, error) {
 	cost, okWhere := where[whole.cost]
 	rule, okWhen := when[right]
 	order, okOrder := orders[last]
-	switch {
-	case !okWhere:
-		wheres, _ := Names()
-		return nil, fmt.Errorf("unknown strategy %q: want one of %s, which may be followed by + and when", name, strings.Join(wheres, ", "))
-	case !okWhen:
-		_, whens := Names()
-		return nil, fmt.Errorf("unknown strategy %q: after the + want one of %s", name, strings.Join(whens, ", "))
-	case last != "" && !okOrder:
-		return nil, fmt.Errorf("unknown strategy %q: after the / want one of %s", name, strings.Join(Orders(), ", "))
+	if !okWhere || !okWhen || last != "" && !okOrder {
+		return nil, unknown(name)
 	}
 	if matches && order != nil {
-		return nil, fmt.Errorf("unknown strategy %q: %s matches the whole queue at once, so it has no order", name, left)
+		return nil, unordered(name, left)
 	}
 	return &Greedy{name: name, cost: cost, when: rule, live: readLive[left], match: whole.match, order: order}, nil
 }

@@ -1,0 +1,90 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// unknown says what is wrong with a name that [New] does not know, and the name that was meant where one is near.
+func unknown(name string) error {
+	left, right, last := parts(name)
+	wheres, whens := Names()
+	rest := name[len(left):]
+	switch {
+	case !slices.Contains(wheres, left):
+		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) && slices.Contains(Orders(), order) {
+			return orderWithoutWhen(name, plain, order)
+		}
+		return fmt.Errorf("unknown strategy %q%s: want one of %s, which may be followed by + and when",
+			name, meant("", nearest(left, wheres), rest), strings.Join(wheres, ", "))
+	case !slices.Contains(whens, right):
+		_, order, ordered := strings.Cut(rest, "/")
+		if ordered {
+			order = "/" + order
+		}
+		return fmt.Errorf("unknown strategy %q%s: after the + want one of %s",
+			name, meant(left+"+", nearest(right, whens), order), strings.Join(whens, ", "))
+	default:
+		return fmt.Errorf("unknown strategy %q%s: after the / want one of %s",
+			name, meant(left+"+"+right+"/", nearest(last, Orders()), ""), strings.Join(Orders(), ", "))
+	}
+}
+
+func orderWithoutWhen(name, where, order string) error {
+	if _, matches := matchers[where]; matches {
+		return unordered(name, where)
+	}
+	return fmt.Errorf("unknown strategy %q: an order follows a when: want %s+now/%s", name, where, order)
+}
+
+// unordered refuses an order of what has none.
+func unordered(name, where string) error {
+	return fmt.Errorf("unknown strategy %q: %s matches the whole queue at once, so it has no order", name, where)
+}
+
+// meant asks for the one part of a name that was guessed, between those that stand; without a guess it is silent.
+func meant(before, guess, after string) string {
+	if guess == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %s?)", before+guess+after)
+}
+
+// nearest returns the name that a mistyped one is meant to be: the only one of the least distance, with at most two
+// mistakes, and fewer than half of its letters. "" if there is none: a wrong guess is worse than a list.
+func nearest(text string, names []string) (name string) {
+	const most = 2
+	least := most + 1
+	for _, n := range names {
+		switch d := distance(text, n); {
+		case 2*d >= len(n):
+		case d < least:
+			name, least = n, d
+		case d == least:
+			name = ""
+		}
+	}
+	return name
+}
+
+// distance is Levenshtein's: how many letters are to be changed, added or taken away to make one text of the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // distances of a's letters so far to each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
