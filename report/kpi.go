@@ -31,7 +31,8 @@ type Scenario struct {
 	Name       string    `json:"name,omitempty"`
 	Workload   string    `json:"workload"`
 	Jobs       int       `json:"jobs"`
-	MayWait    int       `json:"mayWait"` // jobs whose start may be put off
+	MayWait    int       `json:"mayWait"`              // jobs whose start may be put off
+	FitNowhere int       `json:"fitNowhere,omitempty"` // jobs that fit on no node even when all are empty
 	Nodes      int       `json:"nodes"`
 	Sites      []Site    `json:"sites"`
 	Start      time.Time `json:"start"`
@@ -72,7 +73,7 @@ type Run struct {
 	MissedDeadlines       int            `json:"missedDeadlines"` // of the finish
 	HeldJobs              int            `json:"heldJobs"`
 	MeanHoldSeconds       float64        `json:"meanHoldSeconds"` // of the held jobs
-	UnplacedJobs          int            `json:"unplacedJobs"`    // that fitted on no node, ever; not counted in the means
+	UnplacedJobs          int            `json:"unplacedJobs"`    // that never ran: those that fit nowhere, and those for which there never was room; not counted in the means
 	Decisions             int            `json:"decisions"`
 	DecisionsPerSecond    float64        `json:"decisionsPerSecond"` // of wall clock, all work of the run included
 	Savings               Savings        `json:"savings"`
@@ -105,6 +106,7 @@ func New(file *sim.File, results []*sim.Result) *Report {
 			r.Scenario.MayWait++
 		}
 	}
+	r.Scenario.FitNowhere = fitNowhere(results[0])
 	if r.Scenario.EmptyNodes == "" {
 		r.Scenario.EmptyNodes = sim.EmptyNodesSleep
 	}
@@ -128,6 +130,21 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		r.Runs = append(r.Runs, run)
 	}
 	return r
+}
+
+// fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has left.
+func fitNowhere(r *sim.Result) (count int) {
+	nodes := r.Scenario.Nodes // which are empty, see [sim.Scenario]
+	for i := range r.Outcomes {
+		fits := r.Outcomes[i].Placed.Node != ""
+		for k := 0; !fits && k < len(nodes); k++ {
+			fits = r.Scenario.Jobs[i].Fits(&nodes[k])
+		}
+		if !fits {
+			count++
+		}
+	}
+	return count
 }
 
 // forecastOf names what strategies knew of the intensity to come, site by site where that differs.

@@ -89,7 +89,7 @@ func title(r *Report) string {
 		}
 		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
 	}
-	return fmt.Sprintf("%d jobs on %d nodes from %s; grid %s", r.Scenario.Jobs, r.Scenario.Nodes,
+	return fmt.Sprintf("%s on %s from %s; grid %s", plural(r.Scenario.Jobs, "job", "jobs"), plural(r.Scenario.Nodes, "node", "nodes"),
 		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
 }
 
@@ -113,9 +113,7 @@ func footnotes(r *Report) []string {
 	if holds && r.Scenario.MayWait == 0 {
 		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
 	}
-	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > 0 }) {
-		notes = append(notes, "Unplaced jobs fit on no node and never ran.")
-	}
+	notes = append(notes, unplacedNotes(r)...)
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
 		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only where holds and suspensions, not lack of room, are to blame.")
 	}
@@ -124,6 +122,23 @@ func footnotes(r *Report) []string {
 	}
 	if len(r.Runs) > 0 && !r.Runs[0].Priced {
 		notes = append(notes, "No price was given, so there is no cost.")
+	}
+	return notes
+}
+
+// unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
+func unplacedNotes(r *Report) (notes []string) {
+	unfit := r.Scenario.FitNowhere
+	if unfit > 0 {
+		notes = append(notes, plural(unfit, "job fits", "jobs fit")+
+			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {
+		which := "Unplaced jobs"
+		if unfit > 0 {
+			which = "Other unplaced jobs"
+		}
+		notes = append(notes, which+" fit on an empty node, but never got one; they never ran.")
 	}
 	return notes
 }
