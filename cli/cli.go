@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -64,7 +65,7 @@ func newRoot(t terminal) *cobra.Command {
 		Args:          cobra.NoArgs,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+		return usageError{fmt.Errorf("%w (see %s --help)", inWords(err), cmd.CommandPath())}
 	})
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.AddCommand(
@@ -91,6 +92,23 @@ func newRoot(t terminal) *cobra.Command {
 		return nil
 	}
 	return root
+}
+
+// inWords says of a flag whose value is no number or no boolean what is wanted: pflag says what a function of Go's library said.
+func inWords(err error) error {
+	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	flag := wrong.GetFlag()
+	want, ok := map[string]string{
+		"bool": "true or false", "float64": "a number", "int": "a whole number",
+		"uint64": "a whole number, 0 or more and below 2^64", "uintSlice": "whole numbers, 0 or more, with commas between them",
+	}[flag.Value.Type()]
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("--%s is %q: want %s", flag.Name, wrong.GetValue(), want)
 }
 
 // version is that of the module, or of the commit it was built from.

@@ -39,7 +39,7 @@ depend on the number of workers. With --out every trial is kept as it is done: t
   kubenergy compare -f comparison.yaml --shard 0/8 --out results/part-0
   kubenergy compare merge results/part-* --out results/`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "comparison file")
@@ -84,7 +84,7 @@ func environment(env []string, name string) string {
 	return ""
 }
 
-func (f *compareFlags) run(ctx context.Context, t terminal) error {
+func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
 	part, err := f.part(t.env)
 	switch {
 	case err != nil:
@@ -99,6 +99,9 @@ func (f *compareFlags) run(ctx context.Context, t terminal) error {
 	if err := report.CheckFormat(f.output); err != nil {
 		return usageError{err}
 	}
+	if f.over.strategies, err = strategyNames(cmd, "strategies"); err != nil {
+		return usageError{err}
+	}
 	file, err := readComparison(f.file)
 	if err != nil {
 		return usageError{err}
@@ -110,7 +113,7 @@ func (f *compareFlags) run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return f.carryOut(ctx, t, c, part)
+	return f.carryOut(cmd.Context(), t, c, part)
 }
 
 // carryOut runs the trials and reports on them.

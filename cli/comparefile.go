@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/sched"
@@ -86,7 +84,7 @@ func readComparison(path string) (*comparisonFile, error) {
 		return nil, fmt.Errorf("reading comparison: %w", err)
 	}
 	f := &comparisonFile{dir: filepath.Dir(path)}
-	if err := yaml.UnmarshalStrict(text, f); err != nil {
+	if err := sim.UnmarshalYAML(text, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if f.APIVersion != sim.APIVersion || f.Kind != comparisonKind {

@@ -40,6 +40,10 @@ cannot be replayed are listed with their ID. Times are in UTC.`,
   kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if f.strategies, err = strategyNames(cmd, "strategy"); err != nil {
+				return usageError{err}
+			}
 			f.bounds = map[string]bool{"from": cmd.Flags().Changed("from"), "to": cmd.Flags().Changed("to")}
 			return f.run(cmd.Context(), t)
 		},

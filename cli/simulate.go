@@ -28,8 +28,12 @@ func newSimulate(t terminal) *cobra.Command {
 		Use:   "simulate [-f scenario.yaml] [flags]",
 		Short: "Play a workload trace under one or more strategies and compare them",
 		Long: `Play a workload trace on a model of a cluster under one or more strategies, and report energy, emissions, cost and
-waits. A strategy is a where, or where+when, as in carbon+window. The first strategy is the baseline that savings
-refer to. Flags override the scenario file.`,
+waits. A strategy is a where, or where+when, as in carbon+window, or where+when/order, as in energy+now/fifo, which serves the
+queue in that order. flow-*, ecsched-*, min-min and max-min place the whole queue at once. kubenergy strategies lists them all. The
+first strategy is the baseline that savings refer to.
+
+Flags override the scenario file. What has no flag stands there alone: several sites, limits, weights, and queue, which says how
+often the queue is planned and for how many jobs at once.`,
 		Example: `  kubenergy simulate -f scenario.yaml
   kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
       --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window
@@ -51,7 +55,7 @@ refer to. Flags override the scenario file.`,
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
 	flags.StringVar(&f.over.Start, "start", "", "when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
-	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline")
+	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline (default: the file's, or least-allocated,energy,carbon+window)")
 	flags.StringVar(&f.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
 	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "", "what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
@@ -70,11 +74,17 @@ refer to. Flags override the scenario file.`,
 // scenario merges the file and the flags.
 func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 	file := &sim.File{}
+	var err error
 	if f.file != "" {
-		var err error
 		if file, err = sim.ReadFile(f.file); err != nil {
 			return nil, err
 		}
+	}
+	if f.over.Strategies, err = strategyNames(cmd, "strategy"); err != nil {
+		return nil, err
+	}
+	if err := f.missing(); err != nil {
+		return nil, err
 	}
 	if cmd.Flags().Changed("price") {
 		f.over.Price = &f.price
@@ -92,6 +102,22 @@ func (f *simulateFlags) scenario(cmd *cobra.Command) (*sim.File, error) {
 		file.Strategies = []string{"least-allocated", "energy", "carbon+window"}
 	}
 	return file, nil
+}
+
+// missing says what a scenario without a file lacks.
+func (f *simulateFlags) missing() error {
+	var flags []string
+	for _, flag := range [...]struct{ name, value string }{
+		{"--workload", f.over.Workload}, {"--nodes", f.over.Nodes}, {"--grid", f.over.Grid},
+	} {
+		if flag.value == "" {
+			flags = append(flags, flag.name)
+		}
+	}
+	if f.file != "" || len(flags) == 0 {
+		return nil
+	}
+	return fmt.Errorf("want a scenario file (-f), or --workload, --nodes and --grid: there is no %s", strings.Join(flags, ", no "))
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {

@@ -21,6 +21,9 @@ func Run(ctx context.Context, s *Scenario, name string, strategy sched.Strategy)
 	began := time.Now()
 	e := newEngine(s, strategy)
 	if err := e.run(ctx); err != nil {
+		if s.Queue.Step > 0 {
+			name += fmt.Sprintf(", planned every %v (queue.step)", s.Queue.Step) // it may be why a run takes too long
+		}
 		return nil, fmt.Errorf("simulating %s: %w", name, err)
 	}
 	e.result.Strategy = name

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -45,7 +44,8 @@ type File struct {
 	Power         string    `json:"power,omitempty"`         // what says what jobs draw: "profiles" of nodes (default), or "learnt"
 	Queue         QueueFile `json:"queue,omitzero"`
 
-	dir string // file names are relative to it
+	dir   string            // file names are relative to it
+	flags map[string]string // by field: the flag that it was given with instead, if any
 }
 
 // WorkloadFile names a trace.
@@ -134,7 +134,7 @@ func ReadFile(path string) (*File, error) {
 		return nil, fmt.Errorf("reading scenario: %w", err)
 	}
 	f := &File{dir: filepath.Dir(path)}
-	if err := yaml.UnmarshalStrict(text, f); err != nil {
+	if err := UnmarshalYAML(text, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if f.APIVersion != APIVersion || f.Kind != ScenarioKind {
@@ -277,6 +277,9 @@ func (s *SiteFile) check() error {
 	return nil
 }
 
+// called returns what whoever gave a field calls it: the flag, or the field's own name.
+func (f *File) called(field string) string { return cmp.Or(f.flags[field], field) }
+
 func (f *File) path(name string) string {
 	if f.dir == "" || filepath.IsAbs(name) {
 		return name
@@ -330,12 +333,12 @@ func (f *File) loadStart(s *Scenario) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("start: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.Start)
+	return fmt.Errorf("%s: %q is no time: want 2022-06-01 or 2022-06-01T12:00:00Z", f.called("start"), f.Start)
 }
 
 func (f *File) loadNodes(s *Scenario) error {
 	if f.EmptyNodes != "" && f.EmptyNodes != EmptyNodesSleep && f.EmptyNodes != EmptyNodesIdle {
-		return fmt.Errorf("emptyNodes: %q: want %s or %s", f.EmptyNodes, EmptyNodesSleep, EmptyNodesIdle)
+		return fmt.Errorf("%s: %q: want %s or %s", f.called("emptyNodes"), f.EmptyNodes, EmptyNodesSleep, EmptyNodesIdle)
 	}
 	for i := range f.Sites {
 		source := f.Sites[i].Nodes
@@ -404,8 +407,8 @@ func (f *File) loadJobs(s *Scenario) error {
 	s.Jobs, s.Use = jobs, trace.Use
 	limit := time.Duration(0)
 	if f.MaxDelay != "" {
-		if limit, err = time.ParseDuration(f.MaxDelay); err != nil || limit < 0 {
-			return fmt.Errorf("maxDelay: %q is no duration: want 6h or 90m", f.MaxDelay)
+		if limit, err = workload.ParseDuration(f.MaxDelay, "6h or 90m"); err != nil {
+			return fmt.Errorf("%s: %w", f.called("maxDelay"), err)
 		}
 	}
 	for i := range jobs {

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/predict"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/workload"
 )
 
 // QueueFile is how the queue is planned as a whole; see [QueueRules].
@@ -46,12 +47,12 @@ var learners = map[string]func() predict.Learner{
 
 // loadKnowledge sets what strategies are told of what they cannot know, and how the queue is served.
 func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
-	restart, err := duration("restartCost", f.RestartCost)
+	restart, err := duration(f.called("restartCost"), f.RestartCost)
 	if err != nil {
 		return err
 	}
 	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
-		return fmt.Errorf("restartCost is %s, and jobs are not interruptible", f.RestartCost)
+		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.called("restartCost"), f.RestartCost)
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
@@ -59,7 +60,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	}
 	if f.Learner != "" && f.Learner != knownRuntimes {
 		if s.Learner = learners[f.Learner]; s.Learner == nil {
-			return fmt.Errorf("learner: %q: want %s, %s", f.Learner, knownRuntimes, strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
+			return fmt.Errorf("%s: %q: want %s, %s", f.called("learner"), f.Learner, knownRuntimes, strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
 		}
 	}
 	switch f.Power {
@@ -67,7 +68,7 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	case powerLearnt:
 		s.Power = func() predict.PowerLearner { return predict.NewPower(0) }
 	default:
-		return fmt.Errorf("power: %q: want %s or %s", f.Power, powerOfProfiles, powerLearnt)
+		return fmt.Errorf("%s: %q: want %s or %s", f.called("power"), f.Power, powerOfProfiles, powerLearnt)
 	}
 	s.Queue = QueueRules{Window: f.Queue.Window, PerStep: f.Queue.PerStep}
 	if s.Queue.Step, err = duration("queue.step", f.Queue.Step); err != nil {
@@ -84,9 +85,9 @@ func duration(name, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%s: %q is no duration: want 5m or 1s", name, text)
+	d, err := workload.ParseDuration(text, "5m or 1s")
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
 	return d, nil
 }

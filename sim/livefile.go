@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/workload"
 )
 
 // LiveFile is how well strategies know what nodes draw just now.
@@ -34,9 +35,9 @@ func (f *File) loadLive(s *Scenario) error {
 		if field.text == "" {
 			continue
 		}
-		d, err := time.ParseDuration(field.text)
-		if err != nil || d < 0 {
-			return fmt.Errorf("live.%s: %q is no duration: want 15s, or 0s", field.name, field.text)
+		d, err := workload.ParseDuration(field.text, "15s, or 0s")
+		if err != nil {
+			return fmt.Errorf("live.%s: %w", field.name, err)
 		}
 		*field.to = d
 	}

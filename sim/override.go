@@ -32,17 +32,22 @@ func (f *File) Override(o Overrides) error {
 			f.Sites[i].Nodes = ""
 		}
 	}
-	for _, field := range [...]struct{ to, from *string }{
-		{&f.Workload.Format, &o.Format},
-		{&f.Start, &o.Start},
-		{&f.MaxDelay, &o.MaxDelay},
-		{&f.EmptyNodes, &o.EmptyNodes},
-		{&f.RestartCost, &o.RestartCost},
-		{&f.Learner, &o.Learner},
-		{&f.Power, &o.Power},
+	f.flags = map[string]string{}
+	for _, field := range [...]struct {
+		to, from   *string
+		name, flag string
+	}{
+		{&f.Workload.Format, &o.Format, "workload.format", "--format"},
+		{&f.Start, &o.Start, "start", "--start"},
+		{&f.MaxDelay, &o.MaxDelay, "maxDelay", "--max-delay"},
+		{&f.EmptyNodes, &o.EmptyNodes, "emptyNodes", "--empty-nodes"},
+		{&f.RestartCost, &o.RestartCost, "restartCost", "--restart-cost"},
+		{&f.Learner, &o.Learner, "learner", "--learner"},
+		{&f.Power, &o.Power, "power", "--power"},
 	} {
 		if *field.from != "" {
 			*field.to = *field.from
+			f.flags[field.name] = field.flag // errors speak of what was typed
 		}
 	}
 	if len(o.Strategies) > 0 {

@@ -13,9 +13,7 @@ func (s *Scenario) Validate() error {
 	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
 		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period, s.Live.MaxAge))
 	}
-	if q := s.Queue; q.Window < 0 || q.PerStep < 0 || q.Step < 0 {
-		errs = append(errs, fmt.Errorf("queue of a window of %d, %d a step of %v: want 0 or more", q.Window, q.PerStep, q.Step))
-	}
+	errs = append(errs, s.Queue.check()...)
 	if n := len(s.Use); n != 0 && n != len(s.Jobs) {
 		errs = append(errs, fmt.Errorf("the CPU use of %d jobs, and there are %d", n, len(s.Jobs)))
 	}
@@ -32,6 +30,19 @@ func (s *Scenario) Validate() error {
 		errs = append(errs[:most], fmt.Errorf("and %d more", len(errs)-most))
 	}
 	return errors.Join(errs...)
+}
+
+func (q *QueueRules) check() (errs []error) {
+	if q.Window < 0 {
+		errs = append(errs, fmt.Errorf("queue.window is %d: want a number of jobs, or 0 for all", q.Window))
+	}
+	if q.PerStep < 0 {
+		errs = append(errs, fmt.Errorf("queue.perStep is %d: want a number of placements, or 0 for all", q.PerStep))
+	}
+	if q.Step < 0 {
+		errs = append(errs, fmt.Errorf("queue.step is %v: want 0s or more", q.Step))
+	}
+	return errs
 }
 
 func (s *Scenario) checkNodes() (errs []error) {

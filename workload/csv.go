@@ -177,14 +177,26 @@ func duration(text string) (time.Duration, error) {
 	if isNumber(text) {
 		return seconds(text)
 	}
+	return ParseDuration(text, "seconds, or a duration such as 90m")
+}
+
+// ParseDuration parses a duration as Go writes it: not negative, and at most a hundred years. Errors say that want is wanted.
+func ParseDuration(text, want string) (time.Duration, error) {
+	// Go does not tell what is too long from what is no duration; with zeros for digits nothing is too long.
+	_, wrong := time.ParseDuration(strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return '0'
+		}
+		return r
+	}, text))
 	d, err := time.ParseDuration(text)
 	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%q: want seconds, or a duration such as 90m", text)
-	case d < 0:
-		return 0, fmt.Errorf("%q is negative", text)
-	case d.Seconds() > maxSeconds:
-		return 0, fmt.Errorf("%q is more than a hundred years", text)
+	case wrong != nil:
+		return 0, fmt.Errorf("%q is no duration: want %s", text, want)
+	case d < 0 || err != nil && strings.HasPrefix(text, "-"):
+		return 0, fmt.Errorf("%q is negative: want %s", text, want)
+	case d > longest || err != nil:
+		return 0, fmt.Errorf("%q is more than a hundred years: want %s", text, want)
 	}
 	return d, nil
 }

@@ -22,8 +22,11 @@ const (
 	maxSlots      = 1 << 20
 )
 
-// maxSeconds keeps times within what time.Duration can hold: a hundred years.
-const maxSeconds = 100 * 365.25 * 24 * 3600
+// longest keeps times within what time.Duration can hold: a hundred years.
+const longest = 36_525 * 24 * time.Hour
+
+// maxSeconds is the same for those that are given in seconds.
+const maxSeconds = float64(longest / time.Second)
 
 // readECSched reads one job a line.
 func readECSched(file string, text []byte, start time.Time) ([]sched.Job, error) {

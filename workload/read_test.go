@@ -144,7 +144,7 @@ func TestReadRefuses(t *testing.T) {
 		"duration NaN":        {row("b,1,NaN,1,0,0,0,"), "", `workload.csv:3: duration: "NaN" is no finite number`},
 		"duration infinite":   {row("b,1,1e999,1,0,0,0,"), "", `workload.csv:3: duration: "1e999" is no finite number`},
 		"duration an age":     {row("b,1,1e12,1,0,0,0,"), "", "workload.csv:3: duration: \"1e12\" is more than a hundred years"},
-		"duration words":      {row("b,1,long,1,0,0,0,"), "", `workload.csv:3: duration: "long": want seconds, or a duration such as 90m`},
+		"duration words":      {row("b,1,long,1,0,0,0,"), "", `workload.csv:3: duration: "long" is no duration: want seconds, or a duration such as 90m`},
 		"submit empty":        {row("b,,60,1,0,0,0,"), "", "workload.csv:3: submit_time: "},
 		"submit negative":     {row("b,-1,60,1,0,0,0,"), "", `workload.csv:3: submit_time: "-1" is negative`},
 		"submit before start": {row("b,2021-01-01T00:00:00Z,60,1,0,0,0,"), "", "workload.csv:3: submit_time: 2021-01-01T00:00:00Z is before the start"},
