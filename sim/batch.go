@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/sched"
@@ -62,15 +63,24 @@ func (e *engine) tickAt(at int64) {
 
 // enqueue puts a job that arrives, whose hold ends or that is asked again at the end of the queue.
 func (e *engine) enqueue(now time.Time, job int, kind eventKind) {
+	b := e.batch
 	if kind != arrival {
 		e.held--
+	} else if b.rules.Window > 0 && !e.fitsSomewhere(job) {
+		e.result.Outcomes[job].Placed.Reason = sched.NoRoom // it would keep a place in the window for ever
+		return
 	}
-	b := e.batch
 	b.jobs = append(b.jobs, int32(job))
 	b.queue = append(b.queue, sched.Job{})
 	b.kept = append(b.kept, false)
 	e.tell(&b.queue[len(b.queue)-1], now, job, e.final(now, job, kind == release))
 	e.letGo(now, job)
+}
+
+// fitsSomewhere reports whether a job fits on a node when that is empty.
+func (e *engine) fitsSomewhere(job int) bool {
+	j := &e.scenario.Jobs[job]
+	return slices.ContainsFunc(e.scenario.Nodes, func(n sched.Node) bool { return j.Fits(&n) })
 }
 
 // planQueue plans the head of the queue on all nodes, and reports whether it changed anything.

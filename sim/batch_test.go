@@ -87,6 +87,11 @@ func TestQueueRules(t *testing.T) {
 			starts: []string{"j0 500ms", "j1 1m0.5s", "j2 1m0.5s", "j3 2m0.5s"},
 			asked:  []string{"500ms 2", "1m0.5s 2", "2m0.5s 1"},
 		},
+		"what fits on no node takes no place in the window": {
+			rules: sim.QueueRules{Window: 2}, cores: []int64{5, 5, 4, 1},
+			starts: []string{"j2 500ms", "j3 1m0.5s"},
+			asked:  []string{"500ms 2", "1m0.5s 1"},
+		},
 		"in steps, what is left is planned again after a step": {
 			rules: sim.QueueRules{Window: 2, Step: time.Second}, cores: []int64{3, 3, 1, 1},
 			starts: []string{"j0 1s", "j1 1m1s", "j2 2s", "j3 1m2s"},
