@@ -48,6 +48,17 @@ type Optimality struct {
 // others.
 func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil }
 
+// Alone returns the strategy that decides on a job by itself as g does, at the same cost, and matches no queue.
+func (g *Greedy) Alone() *Greedy {
+	if g.match == nil {
+		return g
+	}
+	left, _, _ := parts(g.name)
+	alone := *g
+	alone.match, alone.name = nil, matchers[left].cost+g.name[len(left):]
+	return &alone
+}
+
 // PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [Job.Fits] even if it is the
 // only one. Stop is asked from time to time whether time is up; then what is left of the queue is placed job by job at the same
 // cost, on what is left of the nodes, by strategies that match a whole queue, unless its jobs have too little in common for that to be

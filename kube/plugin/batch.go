@@ -22,25 +22,22 @@ import (
 // of them passes all filters, our PostFilter ends the cycle before anybody thinks of evicting others, and the pod's next
 // cycle is an ordinary one: it is taken out of all plans for good.
 type batching struct {
-	planner *batch.Planner
-	wheres  map[string]bool
+	planner    *batch.Planner
+	strategies map[string]*sched.Greedy // that plan, by name
 }
 
-func (d Deps) newBatching(ctx context.Context, e *Energy, handle fwk.Handle) (*batching, error) {
+func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]*sched.Greedy, handle fwk.Handle) (*batching, error) {
 	if handle == nil || e.args.Batch.MostPods == 0 {
 		return nil, nil
 	}
-	b := &batching{wheres: map[string]bool{}}
-	for name, strategy := range e.wheres {
-		b.wheres[name] = strategy.Batches()
-	}
+	b := &batching{strategies: strategies}
 	c := batch.Config{
 		Limits: e.args.Batch.limits(), Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View, Read: e.readBatch, Log: d.Log,
 		Strategies: func(where string) batch.Strategy {
-			if !b.wheres[where] {
-				return nil
+			if strategy, ok := b.strategies[where]; ok {
+				return strategy
 			}
-			return e.wheres[where]
+			return nil
 		},
 	}
 	if holder, ok := d.Gate.(Holder); ok {
@@ -73,7 +70,7 @@ func (e *Energy) waiting(b *batching, profile string) cache.ResourceEventHandler
 	put := func(obj any) {
 		defer func() { e.rescue.from("informer", recover()) }()
 		pod := obj.(*v1.Pod)
-		if p, ok := e.readBatch(pod); ok && b.wheres[p.Where] {
+		if p, ok := e.readBatch(pod); ok && b.plans(p.Where) {
 			b.planner.Put(p)
 		} else {
 			b.planner.Drop(pod.UID)
@@ -133,7 +130,7 @@ func followed(state fwk.CycleState) *following {
 }
 
 // plans reports whether pods of a where are planned together.
-func (b *batching) plans(where string) bool { return b != nil && b.wheres[where] }
+func (b *batching) plans(where string) bool { return b != nil && b.strategies[where] != nil }
 
 // follow takes the turn of a pod. It returns the nodes that the cycle is narrowed to, nil if it is not.
 func (e *Energy) follow(state fwk.CycleState, r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/kube/batch"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // batched is a plugin whose planner the test runs, over nodes that it may change.
@@ -45,11 +46,15 @@ func newBatched(t *testing.T, nodes int) *batched {
 		again: &atomic.Pointer[v1.Pod]{}, first: func() bool { return true },
 		activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
 	}
+	rounds, err := sched.New("ecsched-dp")
+	if err != nil {
+		t.Fatal(err)
+	}
 	e.batch = &batching{
-		wheres: map[string]bool{"ecsched-dp": true},
+		strategies: map[string]*sched.Greedy{"ecsched-dp": rounds},
 		planner: batch.New(batch.Config{
 			Limits: limits, Profile: t.Name(), View: e.view, Read: e.readBatch, Log: slog.New(slog.DiscardHandler),
-			Strategies: func(where string) batch.Strategy { return e.wheres[where] },
+			Strategies: func(string) batch.Strategy { return rounds },
 		}),
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ const EnergyName = "KubEnergy"
 // wherever a node fits. Pods that are not ours pay for one map lookup in each of SignPod, PreFilter, PreScore and Reserve.
 type Energy struct {
 	args   EnergyArgs
-	wheres map[string]*sched.Greedy // read only
+	wheres map[string]*sched.Greedy // that decide on one pod, by name; read only
 	view   func() *kube.View
 	clock  func() time.Time
 	rescue rescue
@@ -93,10 +93,14 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
 	names, _ := sched.Names()
-	wheres := make(map[string]*sched.Greedy, len(names))
+	wheres, planners := map[string]*sched.Greedy{}, map[string]*sched.Greedy{}
 	for _, name := range names {
-		if wheres[name], err = sched.New(name); err != nil {
+		strategy, err := sched.New(name)
+		if err != nil {
 			return nil, err
+		}
+		if wheres[name] = strategy.Alone(); strategy.Batches() {
+			planners[name] = strategy
 		}
 	}
 	e := &Energy{
@@ -104,7 +108,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
 		retries: d.newRetries(klog.FromContext(ctx), handle, again), shortlists: newShortlists(args.Shortlist, handle),
 	}
-	e.batch, err = d.newBatching(ctx, e, handle)
+	e.batch, err = d.newBatching(ctx, e, planners, handle)
 	return e, err
 }
 

@@ -165,6 +165,24 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 	}
 }
 
+// Pods in no plan of a strategy that plans all waiting pods cost what they do under the one whose cost it adds up.
+func TestShortlistsOutsideOfPlans(t *testing.T) {
+	for where, like := range map[string]string{"flow-energy": "energy", "flow-carbon": "carbon", "ecsched-energy": "energy", "ecsched-carbon": "carbon"} {
+		names := func(where string) (names []string) {
+			n := newNarrowing(t, 5, 50)
+			left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, where), roomy(200))
+			for _, info := range left {
+				names = append(names, info.Node().Name)
+			}
+			return names
+		}
+		got, want := names(where), names(like)
+		if len(got) != 5 || !slices.Equal(got, want) {
+			t.Errorf("%s narrows to %v, %s to %v", where, got, like, want)
+		}
+	}
+}
+
 func TestShortlistsAreOfTheSample(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	nodes := roomy(200)
