@@ -41,7 +41,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.defaults.MaxSignalAge, "kubenergy-max-signal-age", o.defaults.MaxSignalAge, "age beyond which a signal is not believed when holding (0: any age)")
 	fs.Float64Var(&o.defaults.MinSaving, "kubenergy-min-saving", o.defaults.MinSaving, "share of the cost of starting at once that a hold must save")
 	fs.IntVar(&o.maxPods, "kubenergy-max-held-pods", o.maxPods, "bare pods held at once: each is kept in memory, and written to the API server")
-	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "held Jobs and pods that are let go in a second at most; deadlines do not count (0: as many as the cluster keeps up with)")
+	fs.Float64Var(&o.releaseRate, "kubenergy-release-rate", o.releaseRate, "held Jobs and pods whose windows open that are let go in a second at most; deadlines and what is not to wait after all do not count (0: as many as the cluster keeps up with)")
 	fs.Float64Var(&o.maxRamp, "kubenergy-max-ramp", o.maxRamp, "`watts` by which the expected power of what is let go may rise in a second, such as 500; deadlines do not count (0: any)")
 	o.record.addRecordFlags(fs)
 	o.live.addLiveFlags(fs)
