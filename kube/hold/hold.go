@@ -48,6 +48,7 @@ type hold struct {
 	hoping    bool // its plan names no time, only a threshold that the next signals may meet
 	listed    bool // it is in queue.todo
 	untold    bool // it is in Loop.untold
+	stale     bool // its owner was told of a plan that was made on other wishes
 	refused   int  // notes on it that were not written
 	forced    bool // its deadline let it go
 	handOver  bool // take off our label and leave the Job suspended: somebody else resumes it

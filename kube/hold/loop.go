@@ -359,6 +359,7 @@ func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 	if wishes == h.asked {
 		return
 	}
+	h.stale = h.stale || h.asked != 0
 	h.asked, h.unheld, h.opened, h.moved = wishes, false, false, time.Time{}
 	l.setLatest(q, h, job.LatestStart())
 	if t, ok := l.gate.ticket(h.uid); ok {

@@ -310,6 +310,46 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 	}
 }
 
+// What owners read follows what they write, even where the start stays.
+func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		created := time.Now()
+		w.job("j", marked(3*time.Hour))
+		w.loop.Hold(w.pod("p", marked(3*time.Hour)))
+		time.Sleep(time.Minute)
+		for _, delay := range []time.Duration{2 * time.Hour, 5 * time.Hour, 90 * time.Minute} {
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": marked(delay)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			latest := created.Add(delay).UTC().Format(time.RFC3339)
+			job, err := w.client.BatchV1().Jobs("default").Get(t.Context(), "j", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod, err := w.client.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := job.Annotations
+			if said[kube.AnnotationLatestStart] != latest || !strings.Contains(said[kube.AnnotationHeldReason], latest) {
+				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[kube.AnnotationLatestStart], said[kube.AnnotationHeldReason], latest)
+			}
+			if c := pod.Status.Conditions; len(c) != 1 || !strings.Contains(c[0].Message, latest) {
+				t.Errorf("%v: the pod says %v, want %s", delay, c, latest)
+			}
+		}
+	})
+}
+
 func TestPodSaysWhyItWaits(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)

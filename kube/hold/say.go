@@ -106,14 +106,14 @@ func (l *Loop) say(q *queue, h *hold) {
 		return
 	}
 	said := h.said
-	if moved := h.start.Sub(said); moved < sameStart && moved > -sameStart {
+	if moved := h.start.Sub(said); moved < sameStart && moved > -sameStart && !h.stale {
 		return
 	}
 	if len(l.notes) > cap(l.notes)/2 {
 		l.putOff(q, h)
 		return
 	}
-	job := q == l.jobs
+	job, stale := q == l.jobs, h.stale
 	about, reason := h.about(job), h.why()
 	write := l.onPod(h)
 	if job {
@@ -125,7 +125,7 @@ func (l *Loop) say(q *queue, h *hold) {
 			if !apierrors.IsNotFound(err) { // it has changed: to be said again if it is still held
 				l.post(func() {
 					if h.refused++; h.refused < mostRefusals {
-						h.said = said
+						h.said, h.stale = said, stale
 						l.putOff(q, h)
 					}
 				})
@@ -138,7 +138,7 @@ func (l *Loop) say(q *queue, h *hold) {
 		return l.event(ctx, about, v1.EventTypeNormal, reasonHeld, reason)
 	})
 	if told {
-		h.said = h.start
+		h.said, h.stale = h.start, false
 		l.recordHold(h, job)
 	}
 }

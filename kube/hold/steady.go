@@ -22,7 +22,7 @@ const (
 // that vanish.
 func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings, d *sched.Decision) bool {
 	held := d.Held(now)
-	if !h.steadies(d, held) {
+	if h.stale || !h.steadies(d, held) { // people are obeyed at once
 		return false
 	}
 	if apart := d.Window.Start.Sub(h.start); held && apart < sameStart && apart > -sameStart {
