@@ -310,6 +310,40 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 	}
 }
 
+// Whoever asks for a release reads that it was asked for.
+func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
+	for name, change := range map[string]map[string]string{
+		"run-now": {kube.AnnotationRunNow: "true"}, "skip": {kube.AnnotationSkip: "true"}, "strategy": {kube.AnnotationStrategy: "carbon+now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			during(t, nil, func(w *world) {
+				w.green(time.Hour)
+				w.job("j", marked(3*time.Hour))
+				time.Sleep(time.Minute)
+				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": change}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				w.wantJob("j", 0, time.Second)
+				time.Sleep(time.Second)
+				list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range list.Items {
+					if e.Reason == reasonReleased && strings.HasPrefix(e.Note, "it is asked to run now") {
+						return
+					}
+				}
+				t.Errorf("events are %v", list.Items)
+			})
+		})
+	}
+}
+
 // What owners read follows what they write, even where the start stays.
 func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 	during(t, nil, func(w *world) {

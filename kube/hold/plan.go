@@ -39,8 +39,17 @@ func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now 
 		// It has waited for this, as others may have: they take turns.
 		h.opened, h.reason = true, unique.Make(d.Reason.String())
 	default:
-		h.letGo(d.Reason.String())
+		h.letGo(freed(&d))
 	}
+}
+
+// freed says to owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that there is no room
+// where it was not offered any node.
+func freed(d *sched.Decision) string {
+	if d.Reason.Kind == sched.AlreadyReleased || d.Reason.Kind == sched.NoRoom {
+		return "it is asked to run now, or not to be held"
+	}
+	return d.Reason.String()
 }
 
 // unplan lets go what nothing keeps.
