@@ -106,7 +106,7 @@ func (l *Loop) say(q *queue, h *hold) {
 		return
 	}
 	said := h.said
-	if moved := h.start.Sub(said); moved < sameStart && moved > -sameStart && !h.stale {
+	if !h.stale && sameTime(h.start, said) {
 		return
 	}
 	if len(l.notes) > cap(l.notes)/2 {

@@ -25,7 +25,7 @@ func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sch
 	if h.stale || !h.steadies(d, held) { // people are obeyed at once
 		return false
 	}
-	if apart := d.Window.Start.Sub(h.start); held && apart < sameStart && apart > -sameStart {
+	if held && sameTime(d.Window.Start, h.start) {
 		return true
 	}
 	if end := h.moved.Add(leastHold); !h.moved.IsZero() && now.Before(end) {
@@ -42,4 +42,10 @@ func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sch
 // steadies reports whether nothing but a forecast made the plan of a hold, or now changes when it is to start.
 func (h *hold) steadies(d *sched.Decision, held bool) bool {
 	return h.planned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp && (held || h.forecast)
+}
+
+// sameTime reports whether two starts differ by too little to move anything.
+func sameTime(a, b time.Time) bool {
+	apart := a.Sub(b)
+	return apart < sameStart && apart > -sameStart
 }
