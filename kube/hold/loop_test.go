@@ -120,6 +120,25 @@ func (w *world) see(view *kube.View) {
 	w.view = view
 }
 
+// annotate writes on the Job j and on pods of other names.
+func (w *world) annotate(annotations map[string]string, names ...string) {
+	w.t.Helper()
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, name := range names {
+		if name == "j" {
+			_, err = w.client.BatchV1().Jobs("default").Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+		} else {
+			_, err = w.client.CoreV1().Pods("default").Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
 func (w *world) activated(name string) (time.Time, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -291,16 +310,7 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 				if _, ok := w.activated("p"); ok || !w.suspended("j") {
 					t.Fatal("not held")
 				}
-				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": change}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				w.annotate(change, "j", "p")
 				w.wantJob("j", 0, time.Second)
 				if _, ok := w.activated("p"); !ok {
 					t.Error("the pod is still held")
@@ -320,13 +330,7 @@ func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 				w.green(time.Hour)
 				w.job("j", marked(3*time.Hour))
 				time.Sleep(time.Minute)
-				patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": change}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				w.annotate(change, "j")
 				w.wantJob("j", 0, time.Second)
 				time.Sleep(time.Second)
 				list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
@@ -353,16 +357,7 @@ func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 		w.loop.Hold(w.pod("p", marked(3*time.Hour)))
 		time.Sleep(time.Minute)
 		for _, delay := range []time.Duration{2 * time.Hour, 5 * time.Hour, 90 * time.Minute} {
-			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": marked(delay)}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			w.annotate(marked(delay), "j", "p")
 			time.Sleep(time.Minute)
 			latest := created.Add(delay).UTC().Format(time.RFC3339)
 			job, err := w.client.BatchV1().Jobs("default").Get(t.Context(), "j", metav1.GetOptions{})
