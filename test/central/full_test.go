@@ -67,14 +67,17 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	read()
-	// Agents keep what they have, if they are killed too.
+	// Agents keep what they have, if they are killed too. Each is refused once, at once, and then waits: what is counted is
+	// counted before the first of them can ask.
 	for _, f := range h.all {
 		f.kill()
+	}
+	refused := wi.count(http.StatusServiceUnavailable)
+	for _, f := range h.all {
 		if err := f.start(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	refused := wi.count(http.StatusServiceUnavailable)
 	eventually(t, 10*time.Second, "agents are refused again", func() bool { return wi.count(http.StatusServiceUnavailable) >= refused+len(h.all) })
 	read()
 	if now := wi.progress(); now != stopped {
