@@ -12,7 +12,7 @@ require k8s.io/apiextensions-apiserver v0.36.4
 
 require k8s.io/apimachinery v0.36.4
 
-require k8s.io/apiserver v0.36.4 // indirect
+require k8s.io/apiserver v0.36.4
 
 require k8s.io/client-go v0.36.4
 
@@ -78,6 +78,7 @@ require (
 	k8s.io/kubelet v0.36.4
 	modernc.org/sqlite v1.55.0
 	sigs.k8s.io/controller-runtime v0.24.1
+	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730
 )
 
 require k8s.io/metrics v0.36.4 // indirect
@@ -273,7 +274,6 @@ require (
 	modernc.org/mathutil v1.7.1 // indirect
 	modernc.org/memory v1.11.0 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.34.0 // indirect
-	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/kustomize/api v0.21.1 // indirect
 	sigs.k8s.io/kustomize/kustomize/v5 v5.8.1 // indirect
 	sigs.k8s.io/kustomize/kyaml v0.21.1 // indirect

@@ -199,13 +199,12 @@ func (r *markReader) readLimits() {
 
 func (r *markReader) readPlacement() {
 	r.read(AnnotationStrategy, func(value string) error {
-		r.Strategy = value
-		if _, err := sched.New(value); err != nil {
-			wheres, whens := sched.Names()
-			return fmt.Errorf("want one of %s, optionally followed by + and one of %s",
-				strings.Join(wheres, ", "), strings.Join(whens, ", "))
+		if len(value) > maxValue {
+			return errors.New("no strategy has so long a name")
 		}
-		return nil
+		r.Strategy = value
+		_, err := sched.New(value)
+		return err
 	})
 	r.read(AnnotationMaxPower, func(value string) error {
 		v, err := readNumber(value, 1, 1e6)

@@ -85,6 +85,7 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 		return err
 	}
 	parking.Install(scheduler)
+	letFinish(config.LeaderElection, ctx.Done(), ours.wait)
 	gates.(featuregate.MutableFeatureGate).AddMetrics()
 	globals.AddMetrics()
 	return app.Run(ctx, config, scheduler)

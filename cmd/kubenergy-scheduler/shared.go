@@ -107,7 +107,6 @@ func (s *shared) run(ctx context.Context, name string, run func(context.Context)
 	})
 }
 
-// wait returns when everything has stopped that was started; call it when the scheduler has. Where replicas elect a leader it is
-// called only after an error: on a signal kube-scheduler ends the process itself once it does not lead any more, and what was
-// decided in the last second may go unrecorded.
+// wait returns when everything has stopped that was started; call it when the scheduler has, and before kube-scheduler ends the
+// process itself: see lastUpdate.
 func (s *shared) wait() { s.running.Wait() }

@@ -31,24 +31,27 @@ type ticket struct {
 	released atomic.Bool  // final
 }
 
+// A refusal says why what a pod says of itself has no effect. The zero refusal is none.
+type refusal struct{ reason, text string }
+
 // ask reports whether the pod is to be kept from the queue, and until when at the latest. first is true when that is
-// decided; refusal says why a pod that asked to be held is not, once per pod.
-func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal string) {
+// decided; no says why marks have no effect, once per pod.
+func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) {
 	// What was decided stands, whatever is known by now.
 	if t, ok := g.ticket(pod.UID); ok {
 		latest := t.latest.Load()
-		return time.Unix(0, latest), !t.released.Load() && g.clock.now().UnixNano() < latest, false, ""
+		return time.Unix(0, latest), !t.released.Load() && g.clock.now().UnixNano() < latest, false, no
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
-		return time.Time{}, false, false, "" // somebody else keeps it yet: it is asked for again when they are gone
+		return time.Time{}, false, false, no // somebody else keeps it yet: it is asked for again when they are gone
 	}
 	view := g.view()
 	if !view.Concerns(pod) {
-		return time.Time{}, false, false, ""
+		return time.Time{}, false, false, no
 	}
 	now := g.clock.now()
 	if _, never := kube.NeverHeldPod(pod); never {
-		return time.Time{}, false, false, ""
+		return time.Time{}, false, false, no
 	}
 	work, err := kube.ReadPod(pod)
 	job, settings := view.Settle(&work)
@@ -56,22 +59,22 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, refusal stri
 	mode, _ := view.Mode(pod.Namespace)
 	switch {
 	case !view.Settled() || mode != v1alpha1.ModeEnforce:
-		return time.Time{}, false, false, ""
+		return time.Time{}, false, false, no
 	case err == nil && (!settings.Ours || job.Released || !now.Before(latest)):
-		return time.Time{}, false, false, ""
+		return time.Time{}, false, false, no
 	}
 	t := &ticket{pod: pod}
 	t.latest.Store(latest.UnixNano())
 	switch {
 	case err != nil:
-		refusal = err.Error()
+		no = refusal{reasonNoEffect, "nothing counts that is marked here: " + err.Error()} // it may be no hold that it asks for
 	case g.held.Add(1) > g.max:
 		g.held.Add(-1)
-		refusal = fmt.Sprintf("%d pods are held already, and each is kept in memory and written to the API server", g.max)
+		no = refusal{reasonNotHeld, fmt.Sprintf("not held: %d pods are held already, and each is kept in memory and written to the API server", g.max)}
 	}
-	t.released.Store(refusal != "") // final, whatever is true when the scheduler looks at it again
+	t.released.Store(no != refusal{}) // final, whatever is true when the scheduler looks at it again
 	g.tickets.Store(pod.UID, t)
-	return latest, refusal == "", true, refusal
+	return latest, no == refusal{}, true, no
 }
 
 func (g *gate) ticket(uid types.UID) (*ticket, bool) {

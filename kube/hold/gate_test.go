@@ -70,11 +70,11 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gateFor(10)
-			_, held, _, refusal := g.ask(c.pod)
-			if held != c.held || (refusal != "") != c.refuse {
-				t.Errorf("held: %v, refusal %q: want %v, %v", held, refusal, c.held, c.refuse)
+			_, held, _, no := g.ask(c.pod)
+			if held != c.held || (no != refusal{}) != c.refuse {
+				t.Errorf("held: %v, refusal %q: want %v, %v", held, no.text, c.held, c.refuse)
 			}
-			if _, _, first, again := g.ask(c.pod); first || again != "" {
+			if _, _, first, again := g.ask(c.pod); first || again != (refusal{}) {
 				t.Errorf("asked again, the gate reports it again: %q", again)
 			}
 		})

@@ -49,6 +49,7 @@ type hold struct {
 	listed    bool // it is in queue.todo
 	untold    bool // it is in Loop.untold
 	stale     bool // its owner was told of a plan that was made on other wishes
+	cut       bool // its deadline was moved to before the moment at which that was said
 	refused   int  // notes on it that were not written
 	forced    bool // its deadline let it go
 	handOver  bool // take off our label and leave the Job suspended: somebody else resumes it

@@ -33,7 +33,6 @@ type seenJob struct {
 	heldUntil time.Time // what an earlier process planned
 	latest    time.Time // and what it took for the deadline
 	annotated bool
-	nonsense  bool // an annotation makes no sense
 	queued    bool // by Kueue
 }
 
@@ -44,7 +43,7 @@ func readJob(j *batchv1.Job) *seenJob {
 	why, never := kube.NeverHeldJob(j)
 	switch {
 	case err != nil:
-		s.letGo, s.nonsense = err.Error(), true
+		s.letGo = err.Error()
 	case never:
 		s.letGo = why
 	case j.Spec.Suspend == nil || !*j.Spec.Suspend:
@@ -221,9 +220,6 @@ func (l *Loop) sawJob(s *seenJob) {
 		h.said = time.Time{} // it was never held, or somebody else released it: nobody is to be told
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
-		if first && s.nonsense {
-			l.sayRefused(h.about(true), s.letGo)
-		}
 		return
 	}
 	if !view.Settled() {

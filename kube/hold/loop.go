@@ -156,11 +156,11 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 			until, held = time.Time{}, false
 		}
 	}()
-	until, held, first, refusal := l.gate.ask(pod)
+	until, held, first, no := l.gate.ask(pod)
 	if first {
 		l.post(func() {
 			l.ensurePods()
-			l.sawPod(pod, refusal)
+			l.sawPod(pod, no)
 		})
 	}
 	return until, held
@@ -359,9 +359,11 @@ func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 	if wishes == h.asked {
 		return
 	}
-	h.stale = h.stale || h.asked != 0
+	changed := h.asked != 0
+	h.stale = h.stale || changed
 	h.asked, h.unheld, h.opened, h.moved = wishes, false, false, time.Time{}
 	l.setLatest(q, h, job.LatestStart())
+	h.cut = changed && h.latest.Before(l.clock.now())
 	if t, ok := l.gate.ticket(h.uid); ok {
 		t.latest.Store(h.latest.UnixNano())
 	}

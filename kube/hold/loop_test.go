@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -395,6 +396,82 @@ func TestPodSaysWhyItWaits(t *testing.T) {
 		time.Sleep(time.Hour)
 		if got := w.events("p"); got != "Held Released" {
 			t.Errorf("events are %q", got)
+		}
+	})
+}
+
+// A deadline that is moved into the past is not one that was missed.
+func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		w.job("j", marked(3*time.Hour))
+		pod := w.pod("p", marked(3*time.Hour))
+		w.loop.Hold(pod)
+		time.Sleep(time.Minute)
+		w.annotate(map[string]string{kube.AnnotationAllowedDelay: "0s"}, "j", "p")
+		w.wantJob("j", 0, time.Second)
+		synctest.Wait()
+		if len(w.loop.started.open) != 2 {
+			t.Errorf("%d starts are expected, want two", len(w.loop.started.open))
+		}
+		for _, st := range w.loop.started.open {
+			if st.at.Sub(st.latest) > 0 {
+				t.Errorf("a %s is let go at %v, and counts as late since %v", st.kind, st.at, st.latest)
+			}
+		}
+	})
+}
+
+// Who mistypes a value is told which, and what was meant, be it a value that does not ask to wait.
+func TestWhatMakesNoSenseIsTold(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		mistyped := marked(3 * time.Hour)
+		mistyped[kube.AnnotationStrategy] = "enrgy"
+		w.job("j", mistyped)
+		w.wantJob("j", 0, time.Second)
+		if _, held := w.loop.Hold(w.pod("p", mistyped)); held {
+			t.Error("a pod whose marks make no sense is held")
+		}
+		time.Sleep(time.Minute)
+		for name, want := range map[string]string{"j": "NotHeld", "p": "NoEffect"} { // a Job that is not to be held is not seen at all
+			if got := w.events(name); got != want {
+				t.Errorf("events of %s are %q, want %q", name, got, want)
+			}
+		}
+		list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			if note := list.Items[i].Note; !strings.Contains(note, `kubenergy.io/strategy is "enrgy"`) || !strings.Contains(note, "did you mean energy?") {
+				t.Errorf("%s is told: %s", list.Items[i].Regarding.Name, note)
+			}
+		}
+	})
+}
+
+// The API server refuses events with names of more than 253 bytes, or notes of more than 1,024.
+func TestEventsThatWouldBeRefused(t *testing.T) {
+	during(t, nil, func(w *world) {
+		w.green(time.Hour)
+		wrong := map[string]string{}
+		for _, key := range []string{kube.AnnotationStrategy, kube.AnnotationAllowedDelay, kube.AnnotationRunNow, kube.AnnotationMaxPower, kube.AnnotationPUE} {
+			wrong[key] = strings.Repeat("ä", 100)
+		}
+		wrong[kube.AnnotationStrategy] = "energy+whenever"
+		wrong[kube.AnnotationSkip] = strings.Repeat("é", 500)
+		name := strings.Repeat("p", 250)
+		w.loop.Hold(w.pod(name, wrong))
+		time.Sleep(time.Minute)
+		list, err := w.client.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			t.Fatalf("%d events, %v", len(list.Items), err)
+		}
+		if e := &list.Items[0]; len(e.Name) > 253 || len(e.Note) > 1024 || !utf8.ValidString(e.Note) || e.Regarding.Name != name {
+			t.Errorf("an event of a name of %d bytes and a note of %d: %s", len(e.Name), len(e.Note), e.Note)
+		} else {
+			t.Logf("%d bytes: %s", len(e.Note), e.Note)
 		}
 	})
 }

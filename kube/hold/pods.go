@@ -106,7 +106,7 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 		}
 	}
 	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
-		l.post(func() { l.sawPod(pod, "") })
+		l.post(func() { l.sawPod(pod, refusal{}) })
 	}
 }
 
@@ -154,9 +154,9 @@ func trimPod(obj any) (any, error) {
 }
 
 // sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it.
-func (l *Loop) sawPod(pod *v1.Pod, refusal string) {
-	if refusal != "" {
-		l.sayRefused(about(pod.UID, pod.Namespace, pod.Name, false), refusal)
+func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
+	if no != (refusal{}) {
+		l.sayRefused(about(pod.UID, pod.Namespace, pod.Name, false), no)
 		return
 	}
 	t, ok := l.gate.ticket(pod.UID)

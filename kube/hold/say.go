@@ -3,7 +3,7 @@ package hold
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	recordutil "k8s.io/client-go/tools/record/util"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
@@ -231,11 +232,11 @@ func heldBefore(pod *v1.Pod) bool {
 
 const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates" // in pods that are created with any
 
-// sayRefused tells the owner of an object why it is not held although it asked for that.
-func (l *Loop) sayRefused(about v1.ObjectReference, why string) {
+// sayRefused tells the owner of a pod why what it says has no effect.
+func (l *Loop) sayRefused(about v1.ObjectReference, no refusal) {
 	if l.leads {
 		l.tell(func(ctx context.Context) error {
-			return l.event(ctx, about, v1.EventTypeWarning, reasonNotHeld, "not held: "+why)
+			return l.event(ctx, about, v1.EventTypeWarning, no.reason, no.text)
 		})
 	}
 }
@@ -291,11 +292,20 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 func (l *Loop) event(ctx context.Context, about v1.ObjectReference, kind, reason, text string) error {
 	now := time.Now()
 	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: fmt.Sprintf("%s.%x", about.Name, now.UnixNano()+l.events.Add(1))},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: recordutil.GenerateEventName(about.Name, now.UnixNano()+l.events.Add(1))},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: reporter, ReportingInstance: l.identity,
-		Action: "Holding", Reason: reason, Regarding: about, Note: text, Type: kind,
+		Action: "Holding", Reason: reason, Regarding: about, Note: noteOf(text), Type: kind,
 	}
 	_, err := l.client.EventsV1().Events(about.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	return err
+}
+
+// noteOf returns as much of a text as the API server takes for an event.
+func noteOf(text string) string {
+	const most = 1024 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }

@@ -46,7 +46,11 @@ func (l *Loop) expect(kind string, h *hold, now time.Time, ours bool) {
 	if _, ok := l.started.open[h.uid]; ok {
 		return
 	}
-	l.started.open[h.uid] = &start{departure: l.queueOf(kind).flight.leave(now), kind: kind, latest: h.latest, ours: ours}
+	latest := h.latest
+	if h.cut {
+		latest = now // nobody could have kept it
+	}
+	l.started.open[h.uid] = &start{departure: l.queueOf(kind).flight.leave(now), kind: kind, latest: latest, ours: ours}
 	l.awaiting.Store(h.uid, struct{}{})
 }
 

@@ -1,15 +1,16 @@
 package plugin
 
 import (
-	"bytes"
-	"encoding/json"
+	encoding "encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/json"
 
 	"github.com/kubenergy/kubenergy/kube/batch"
 	"github.com/kubenergy/kubenergy/sched"
@@ -108,12 +109,7 @@ func (a *EnergyArgs) Validate() error {
 	if a.APIVersion != ArgsAPIVersion || a.Kind != ArgsKind {
 		errs = append(errs, fmt.Errorf("args are %q %q: want %q %q", a.APIVersion, a.Kind, ArgsAPIVersion, ArgsKind))
 	}
-	if _, err := sched.New(a.Strategy); err != nil {
-		errs = append(errs, err)
-	}
-	if where, when, found := strings.Cut(a.Strategy, "+"); found {
-		errs = append(errs, fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule", a.Strategy, where, when))
-	}
+	errs = append(errs, checkWhere(a.Strategy))
 	if a.Scope != Marked && a.Scope != All {
 		errs = append(errs, fmt.Errorf("scope is %q: want %s or %s", a.Scope, Marked, All))
 	}
@@ -130,17 +126,36 @@ func (a *EnergyArgs) Validate() error {
 	return errors.Join(errs...)
 }
 
+// checkWhere refuses what is not the name of a where, and nothing more.
+func checkWhere(strategy string) error {
+	where := strategy
+	if end := strings.IndexAny(strategy, "+/"); end >= 0 {
+		where = strategy[:end]
+	}
+	_, err := sched.New(where)
+	switch {
+	case err != nil:
+		return fmt.Errorf("strategy: %w", err)
+	case where != strategy:
+		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule", strategy, where, strategy[len(where)+1:])
+	}
+	return nil
+}
+
 // decodeArgs reads the args of a plugin that kube-scheduler does not know, which it hands on as they were written.
-// Unlike kube-scheduler's own helper it refuses unknown fields: a misspelt option must not become a default.
+// Unlike kube-scheduler's own helper it refuses unknown fields, those of other case among them, and fields that stand twice: a misspelt
+// option must not become a default.
 func decodeArgs(obj runtime.Object) (EnergyArgs, error) {
 	args := DefaultArgs()
 	switch given := obj.(type) {
 	case nil:
 	case *runtime.Unknown:
 		if len(given.Raw) > 0 { // JSON, whatever the configuration was written in
-			dec := json.NewDecoder(bytes.NewReader(given.Raw))
-			dec.DisallowUnknownFields()
-			if err := dec.Decode(&args); err != nil {
+			strict, err := json.UnmarshalStrict(given.Raw, &args)
+			if wrong, ok := errors.AsType[*encoding.UnmarshalTypeError](err); ok && wrong.Type.Kind() == reflect.String {
+				err = fmt.Errorf("%s is a %s: want text, of a duration as \"200ms\"", wrong.Field, wrong.Value)
+			}
+			if err := errors.Join(append(strict, err)...); err != nil {
 				return args, fmt.Errorf("reading args: %w", err)
 			}
 		}

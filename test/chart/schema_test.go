@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/charts"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what is generated from the chart, and the parts of its schema that come from our kinds")
@@ -51,6 +52,33 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	current(t, path, now.Bytes())
+}
+
+// TestPoliciesTakeEveryWhere: what annotations and profiles may name, policies may.
+func TestPoliciesTakeEveryWhere(t *testing.T) {
+	wheres, _ := sched.Names()
+	for _, text := range charts.CRDs() {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(text, &crd); err != nil {
+			t.Fatal(err)
+		}
+		if crd.Spec.Names.Kind != "EnergyPolicy" {
+			continue
+		}
+		var takes []string
+		for _, value := range crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["strategy"].Enum {
+			var name string
+			if err := json.Unmarshal(value.Raw, &name); err != nil {
+				t.Fatal(err)
+			}
+			takes = append(takes, name)
+		}
+		if diff := cmp.Diff(wheres, takes); diff != "" {
+			t.Errorf("the kinds of kube/api name other strategies than there are:\n%s", diff)
+		}
+		return
+	}
+	t.Error("there is no EnergyPolicy")
 }
 
 // jsonSchema returns what a plain JSON schema can say of a structural schema: rules in CEL are left to the API server.

@@ -179,12 +179,12 @@ type process struct {
 
 // scheduler starts a replica with the shipped configuration, but for shorter leases, and waits until its caches have
 // synced. signals may not exist.
-func (w *world) scheduler(t *testing.T, name, signals string) *process {
+func (w *world) scheduler(t *testing.T, name, signals string, args ...string) *process {
 	t.Helper()
-	return w.schedulerAs(t, account, name, signals)
+	return w.schedulerAs(t, account, name, signals, args...)
 }
 
-func (w *world) schedulerAs(t *testing.T, account, name, signals string) *process {
+func (w *world) schedulerAs(t *testing.T, account, name, signals string, args ...string) *process {
 	t.Helper()
 	kubeconfig, err := w.kubeconfig(t.Context(), account)
 	if err != nil {
@@ -214,9 +214,11 @@ func (w *world) schedulerAs(t *testing.T, account, name, signals string) *proces
 		t.Fatal(err)
 	}
 	p := &process{name: name, url: fmt.Sprintf("https://127.0.0.1:%d", port), done: make(chan struct{})}
-	p.cmd = exec.Command(w.binary, "--config="+path, "--kubenergy-signals="+signals, "--kubenergy-min-saving=0",
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir="+filepath.Join(w.dir, name),
-		"--authorization-always-allow-paths=/readyz,/metrics", "--authentication-skip-lookup")
+	p.cmd = exec.Command(w.binary, append([]string{
+		"--config=" + path, "--kubenergy-signals=" + signals, "--kubenergy-min-saving=0",
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + filepath.Join(w.dir, name),
+		"--authorization-always-allow-paths=/readyz,/metrics", "--authentication-skip-lookup",
+	}, args...)...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ type WorkloadSettings struct {
 	Weights *Weights `json:"weights,omitempty"`
 	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned together.
 	// +optional
-	// +kubebuilder:validation:Enum=carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-ml;energy;exec;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;round-robin
+	// +kubebuilder:validation:Enum=balanced;carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-k8s;ecsched-ml;energy;exec;fcfs;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;most-allocated;peaks;profile;random;round-robin
 	Strategy string `json:"strategy,omitempty"`
 	// Only nodes whose full power is at most this.
 	// +optional

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// countedLock counts updates.
+type countedLock struct {
+	resourcelock.Interface
+	updates int
+}
+
+func (l *countedLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
+	l.updates++
+	return nil
+}
+
+func TestTheLeaseIsGivenBackLast(t *testing.T) {
+	for name, c := range map[string]struct {
+		holder string
+		ended  bool
+		parts  time.Duration // for how long ours go on
+		want   time.Duration
+	}{
+		"given back, and ours stop soon":   {"", true, 2 * time.Second, 2 * time.Second},
+		"given back, and ours never stop":  {"", true, time.Hour, 5 * time.Second}, // half of the election's patience
+		"given back, having lost it":       {"", false, 2 * time.Second, 0},
+		"renewed":                          {"us", false, 2 * time.Second, 0},
+		"renewed while the process ends":   {"us", true, 2 * time.Second, 0},
+		"given back, and ours are stopped": {"", true, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lock := &countedLock{}
+				election := &leaderelection.LeaderElectionConfig{Lock: lock}
+				ended := make(chan struct{})
+				letFinish(election, ended, func() { time.Sleep(c.parts) })
+				if c.ended {
+					close(ended)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				began := time.Now()
+				if err := election.Lock.Update(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: c.holder}); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took != c.want || lock.updates != 1 {
+					t.Errorf("%d updates, after %v: want one after %v", lock.updates, took, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestWithoutAnElectionNothingIsGivenBack(*testing.T) { letFinish(nil, nil, nil) }

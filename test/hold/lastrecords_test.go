@@ -1,0 +1,88 @@
+package hold
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// TestTheLastDecisionsAreRecorded ends a leader as Kubernetes does, right after it has placed pods. Records are sent together, some
+// seconds after the first of them.
+func TestTheLastDecisionsAreRecorded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	w := shared
+	var mu sync.Mutex
+	placed := map[string]bool{}
+	central := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		time.Sleep(time.Second) // it is further away than the API server
+		var told struct{ Decisions []ledger.Record }
+		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range told.Decisions {
+			placed[told.Decisions[i].UID] = true
+		}
+	}))
+	t.Cleanup(central.Close)
+	namespace := w.namespace(t, "last-records")
+	w.forgetLeases(t)
+	s := w.scheduler(t, "last-records", w.declining(t), "--kubenergy-record-url="+central.URL)
+	w.leads(t, s)
+
+	uids := map[string]string{}
+	for i := range 20 {
+		pod := newPod(fmt.Sprint("p", i), "0s", nil)
+		pod.Annotations[kube.AnnotationStrategy] = "energy"
+		created, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		uids[string(created.UID)] = created.Name
+	}
+	eventually(t, 30*time.Second, "all are placed", func() bool {
+		pods, err := w.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		for i := range pods.Items {
+			if pods.Items[i].Spec.NodeName == "" {
+				return false
+			}
+		}
+		return true
+	})
+	asked := time.Now()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-s.done
+	t.Logf("it ended %v after it was told to", time.Since(asked).Round(time.Millisecond))
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for uid, name := range uids {
+		if !placed[uid] {
+			t.Errorf("nobody was told where %s was placed", name)
+		}
+	}
+	lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-scheduler", metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
+		t.Errorf("the lease was not given back: %v, %v", lease.Spec.HolderIdentity, err)
+	}
+}
