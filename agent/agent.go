@@ -1,5 +1,6 @@
-// Package agent meters one node. Once a second it sweeps over the CPU times of all that runs, reads the energy counters,
-// and attributes what was used; the sums are served as metrics, pushed in batches, and published to virtual machines.
+// Package agent meters one node. Once a second it sweeps over the CPU times of all that runs, reads the energy
+// counters, and attributes what was used; the sums are served as metrics, pushed in batches, and published to virtual
+// machines.
 //
 // The loop is one goroutine. What is slow or foreign, a scrape, the network, a meter behind HTTP, stands beside it and
 // never makes it wait.
@@ -48,7 +49,8 @@ func Run(ctx context.Context, o Options, log *slog.Logger) error {
 		return err
 	}
 	defer a.close()
-	// One thread meters and one serves; more of them would make collecting garbage on large machines cost more than metering.
+	// One thread meters and one serves; more of them would make collecting garbage on large machines cost more than
+	// metering.
 	if os.Getenv("GOMAXPROCS") == "" {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(min(2, runtime.NumCPU())))
 	}
@@ -138,8 +140,8 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 	return a, nil
 }
 
-// prior is what is known of the node's idle power before it was observed: what its profile says, if the root domain is the
-// machine that the profile describes.
+// prior is what is known of the node's idle power before it was observed: what its profile says, if the root domain
+// is the machine that the profile describes.
 func (a *agent) prior() (*energy.Profile, error) {
 	domains, parts := a.root.Domains()
 	if len(domains) == 0 || len(parts) > 0 { // a profile is of a whole machine, without its platform taken off
@@ -175,7 +177,8 @@ func (a *agent) openDelivery() error {
 	if err != nil {
 		return fmt.Errorf("naming this boot: %w", err)
 	}
-	if a.queue, err = delivery.OpenQueue(delivery.QueueOptions{Dir: o.StateDir, Node: o.Node, Boot: boot}, a.log); err != nil {
+	if a.queue, err = delivery.OpenQueue(delivery.QueueOptions{Dir: o.StateDir, Node: o.Node, Boot: boot},
+		a.log); err != nil {
 		return fmt.Errorf("opening the state folder: %w", err)
 	}
 	if state := a.queue.State(); state != nil {
@@ -208,7 +211,8 @@ func (a *agent) prepare() {
 		a.status.Guests = &exposition.GuestsStatus{}
 	}
 	domains, parts := a.root.Domains()
-	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts, "interval", a.options.Interval.String(),
+	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts,
+		"interval", a.options.Interval.String(),
 		"idle", a.options.Idle, "push", a.options.Push.URL, "version", Version())
 	if a.options.StateDir == "" && a.pusher != nil {
 		a.log.Warn("without --state-dir, what is not acknowledged is lost with the process")
@@ -232,7 +236,8 @@ func (a *agent) close() {
 	}
 }
 
-// watchTemperatures asks the sensors until ctx ends. Some, as those of disks, take their time: the loop does not wait for them.
+// watchTemperatures asks the sensors until ctx ends. Some, as those of disks, take their time: the loop does not wait
+// for them.
 func (a *agent) watchTemperatures(ctx context.Context) {
 	i := slices.IndexFunc(a.meters, func(m meter.Meter) bool { return m.Name() == meter.NameHwmon })
 	if i < 0 {
@@ -260,9 +265,12 @@ const temperaturePeriod = 15 * time.Second
 
 // serve answers scrapes until ctx ends.
 func (a *agent) serve(ctx context.Context) error {
-	routes := exposition.Routes{Metrics: a.page, Healthy: a.pulse.check, TokenFile: a.options.MetricsTokenFile, Log: a.log}
+	routes := exposition.Routes{
+		Metrics: a.page, Healthy: a.pulse.check, TokenFile: a.options.MetricsTokenFile, Log: a.log,
+	}
 	if a.pusher != nil {
 		routes.Forward = a.pusher.Push
 	}
-	return exposition.Serve(ctx, exposition.ServeOptions{Listen: a.options.Listen, WebConfig: a.options.WebConfig}, routes.Handler(), a.log)
+	return exposition.Serve(ctx, exposition.ServeOptions{Listen: a.options.Listen, WebConfig: a.options.WebConfig},
+		routes.Handler(), a.log)
 }

@@ -18,8 +18,8 @@ import (
 // of it, RAPL read at each tick, batches pushed, state saved, metrics scraped. Its CPU time is what the kernel
 // accounts to its process.
 //
-// `make bench-agent` measures for longer, with 1,000 containers as well, and holds the bounds; otherwise the bounds leave
-// room for a machine that does other work.
+// `make bench-agent` measures for longer, with 1,000 containers as well, and holds the bounds; otherwise the bounds
+// leave room for a machine that does other work.
 func TestCost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs agents for a while")
@@ -33,7 +33,9 @@ func TestCost(t *testing.T) {
 	}
 	for _, containers := range sizes {
 		t.Run(strconv.Itoa(containers), func(t *testing.T) {
-			mount := hosttest.Containers(t, hosttest.Load{Version: 2, Containers: containers, Burst: 50 * time.Microsecond})
+			mount := hosttest.Containers(t, hosttest.Load{
+				Version: 2, Containers: containers, Burst: 50 * time.Microsecond,
+			})
 			sink := &sinktest.Sink{}
 			server := httptest.NewServer(sink)
 			defer server.Close()
@@ -47,9 +49,11 @@ func TestCost(t *testing.T) {
 			}
 			after, took := a.metrics(t), time.Since(began).Seconds()
 			cpu := (after["process_cpu_seconds_total"] - before["process_cpu_seconds_total"]) / took
-			sweep := (after["kubenergy_agent_sweep_seconds_total"] - before["kubenergy_agent_sweep_seconds_total"]) / took
+			sweep := (after["kubenergy_agent_sweep_seconds_total"] - before["kubenergy_agent_sweep_seconds_total"]) /
+				took
 			rss := after["process_resident_memory_bytes"] / (1 << 20)
-			t.Logf("%d busy containers, 1 s: %.3f %% of a core in all, of which the sweep %.3f %% (wall time); %.1f MiB resident, %.0f descriptors",
+			t.Logf("%d busy containers, 1 s: %.3f %% of a core in all, of which the sweep %.3f %% (wall time); %.1f "+
+				"MiB resident, %.0f descriptors",
 				containers, 100*cpu, 100*sweep, rss, after["process_open_fds"])
 			if got := after[`kubenergy_agent_consumers{state="living"}`]; got < float64(containers) {
 				t.Errorf("%.0f consumers, want at least %d", got, containers)

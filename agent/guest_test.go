@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules are
-// those that the host attributed to it, and are counted once.
+// A host with a virtual machine in a control group of libvirt's, and an agent in each of the two: the guest's joules
+// are those that the host attributed to it, and are counted once.
 func TestHostAndGuest(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs agents for a while")
@@ -31,15 +31,20 @@ func TestHostAndGuest(t *testing.T) {
 	defer server.Close()
 	guests := t.TempDir()
 	push := []string{"--push-url", server.URL, "--batch-interval", "1s"}
-	host := start(t, append(push, "--cgroup-root", mount, "--powercap-root", powercap(t), "--meters", "rapl", "--vms", "--guests-dir", guests,
+	host := start(t, append(push, "--cgroup-root", mount, "--powercap-root", powercap(t), "--meters", "rapl", "--vms",
+		"--guests-dir", guests,
 		"--idle", "equal")...)
 	await(t, "the folder", func() bool {
 		_, err := os.Stat(filepath.Join(guests, "vm-a", "kubenergy.json"))
 		return err == nil
 	})
-	guest := start(t, append(push, "--node-name", "vm-a", "--cgroup-root", mount, "--meters", "guest", "--guest-dir", filepath.Join(guests, "vm-a"))...)
+	guest := start(t, append(push, "--node-name", "vm-a", "--cgroup-root", mount, "--meters", "guest", "--guest-dir",
+		filepath.Join(guests, "vm-a"))...)
 	await(t, "the guest's energy", func() bool {
-		return slices.ContainsFunc(sink.Batches(), func(b *batch.Batch) bool { return b.Stream.Node == "vm-a" && b.Measured > 0 })
+		return slices.ContainsFunc(sink.Batches(), func(b *batch.Batch) bool {
+			return b.Stream.Node == "vm-a" &&
+				b.Measured > 0
+		})
 	})
 	time.Sleep(3 * time.Second)
 	guest.stop(syscall.SIGTERM)

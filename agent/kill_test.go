@@ -18,8 +18,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the central
-// unit fails every other time: what was booked in the end is what was used, to the microjoule, and none of it twice.
+// The released agent, as a node's and as a hypervisor's, killed at random moments while its counter goes on and the
+// central unit fails every other time: what was booked in the end is what was used, to the microjoule, and none of it
+// twice.
 func TestKill(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs agents for a while")
@@ -51,13 +52,17 @@ func TestKill(t *testing.T) {
 			defer counter.Close()
 			address, state := freeAddress(t), t.TempDir()
 			args := append([]string{
-				"--node-name", node, "--listen", address, "--interval", "100ms", "--batch-interval", "100ms", "--state-dir", state,
+				"--node-name", node, "--listen", address, "--interval", "100ms", "--batch-interval", "100ms",
+				"--state-dir", state,
 				"--powercap-root", counter.Root, "--meters", "rapl", "--push-url", server.URL,
 			}, args...)
-			killer := &killtest.Killer{Longest: 600 * time.Millisecond, Command: func() *exec.Cmd { return exec.Command(path, args...) }}
+			killer := &killtest.Killer{Longest: 600 * time.Millisecond, Command: func() *exec.Cmd {
+				return exec.Command(path, args...)
+			}}
 			defer killer.Close()
 
-			// The counter stands still until the agent has read it for the first time, and again in the end until all is booked.
+			// The counter stands still until the agent has read it for the first time, and again in the end until all
+			// is booked.
 			if err := killer.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +89,8 @@ func TestKill(t *testing.T) {
 			}
 
 			total := sink.Totals()
-			t.Logf("%d kills: used %d µJ, booked %d, of them unknown %d; %v unmeasured, %d batches came again", kills, used, total.Measured, total.Unknown,
+			t.Logf("%d kills: used %d µJ, booked %d, of them unknown %d; %v unmeasured, %d batches came again", kills,
+				used, total.Measured, total.Unknown,
 				total.Unmeasured, total.Duplicates)
 			if total.Measured != used {
 				t.Errorf("booked %d µJ, used %d", total.Measured, used)

@@ -48,7 +48,9 @@ func (a *agent) tick() {
 	a.status.Sweep = time.Since(began)
 	a.readMeters()
 	o := &a.observation
-	*o = energy.Observation{At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root[:0], Parts: o.Parts[:0]}
+	*o = energy.Observation{
+		At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root[:0], Parts: o.Parts[:0],
+	}
 	if swept {
 		o.Usage, o.Ended = a.sweep.Usage, a.sweep.Ended
 	} else {
@@ -87,7 +89,8 @@ func (a *agent) readMeters() {
 		} else if err != nil {
 			status.Errors++
 		}
-		a.meterTrouble[i].note(a.log, "reading the meter "+status.Name, "what it covers is booked when it can be read again", err)
+		a.meterTrouble[i].note(a.log, "reading the meter "+status.Name,
+			"what it covers is booked when it can be read again", err)
 	}
 }
 
@@ -113,14 +116,16 @@ func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 	}
 }
 
-// book shows an attribution to all who count. What is on the page was queued before, so that whoever scrapes and then asks for
-// a delivery gets both alike.
+// book shows an attribution to all who count. What is on the page was queued before, so that whoever scrapes and then
+// asks for a delivery gets both alike.
 func (a *agent) book() {
 	if a.publisher != nil {
 		a.vms.add(&a.attribution)
 	}
 	if a.pusher != nil {
-		meta := delivery.Meta{Wall: wall(a.attribution.End), Source: a.status.Source, IdlePolicy: a.status.Idle, Parent: a.status.Parent}
+		meta := delivery.Meta{
+			Wall: wall(a.attribution.End), Source: a.status.Source, IdlePolicy: a.status.Idle, Parent: a.status.Parent,
+		}
 		if err := a.queue.Add(&a.attribution, meta); err != nil {
 			a.log.Error("an interval cannot be pushed", "err", err)
 		}
@@ -151,10 +156,14 @@ func (a *agent) report() {
 	s := &a.status
 	s.IdlePower, s.IdleSettled = a.attributor.IdlePower()
 	found := a.host.Stats()
-	s.Host = exposition.HostStatus{Blind: found.Blind, Folded: uint64(max(0, found.Folded)), Truncated: uint64(max(0, found.Truncated))}
+	s.Host = exposition.HostStatus{
+		Blind: found.Blind, Folded: uint64(max(0, found.Folded)), Truncated: uint64(max(0, found.Truncated)),
+	}
 	if a.publisher != nil {
 		p := a.publisher.Stats()
-		*s.Guests = exposition.GuestsStatus{Trees: uint64(max(0, p.Trees)), Failing: uint64(max(0, p.Failing)), Refused: p.Refused, Stuck: p.Stuck}
+		*s.Guests = exposition.GuestsStatus{
+			Trees: uint64(max(0, p.Trees)), Failing: uint64(max(0, p.Failing)), Refused: p.Refused, Stuck: p.Stuck,
+		}
 	}
 	if a.pusher != nil {
 		a.reportDelivery(s.Delivery)

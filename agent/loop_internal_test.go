@@ -36,7 +36,11 @@ func TestTotalsOfVirtualMachines(t *testing.T) {
 		return energy.Share{ID: energy.VMID(name), Dynamic: dynamic, Idle: idle}
 	}
 	totals.keep([]host.VM{{Name: "b"}, {Name: "a"}})
-	totals.add(&energy.Attribution{Quality: energy.Measured, Shares: []energy.Share{{ID: energy.System, Dynamic: 7}, share("a", 5, 1), share("b", 2, 0)}})
+	totals.add(&energy.Attribution{
+		Quality: energy.Measured, Shares: []energy.Share{
+			{ID: energy.System, Dynamic: 7}, share("a", 5, 1), share("b", 2, 0),
+		},
+	})
 	totals.add(&energy.Attribution{Quality: energy.Measured, Shares: []energy.Share{share("a", 10, 0)}})
 	var restored vmTotals
 	if err := restored.restore(totals.appendState(nil)); err != nil {

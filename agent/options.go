@@ -53,33 +53,43 @@ func DefaultOptions() Options {
 		Node: name, Idle: energy.IdleByRequests,
 		Host:   host.Options{Root: "/sys/fs/cgroup", Proc: "/proc", Max: 5000},
 		Meters: meter.DefaultConfig(),
-		Listen: ":2112", MaxConsumers: 2000, BatchInterval: 15 * time.Second, Push: delivery.PushOptions{Timeout: 10 * time.Second},
+		Listen: ":2112", MaxConsumers: 2000, BatchInterval: 15 * time.Second,
+		Push:      delivery.PushOptions{Timeout: 10 * time.Second},
 		GuestsDir: "/run/kubenergy/guests", LogFormat: "json",
 	}
 }
 
 // AddFlags adds a flag for each option.
 func (o *Options) AddFlags(fs *flag.FlagSet) {
-	fs.StringVar(&o.Node, "node-name", o.Node, "`name` of this node in all that is reported (default: $NODE_NAME, else the host's name)")
-	fs.DurationVar(&o.Interval, "interval", o.Interval, "how often meters and control groups are read (default 1s, 500ms with --vms)")
-	fs.StringVar(&o.StateDir, "state-dir", o.StateDir, "`folder` for what must survive the process: the open batch, those not acknowledged, the counters' last values")
-	fs.TextVar(&o.Idle, "idle", o.Idle, "who carries idle energy: apart (nobody), requests (pods by requested CPU) or equal (all pods alike)")
+	fs.StringVar(&o.Node, "node-name", o.Node,
+		"`name` of this node in all that is reported (default: $NODE_NAME, else the host's name)")
+	fs.DurationVar(&o.Interval, "interval", o.Interval,
+		"how often meters and control groups are read (default 1s, 500ms with --vms)")
+	fs.StringVar(&o.StateDir, "state-dir", o.StateDir,
+		"`folder` for what must survive the process: the open batch, those not acknowledged, the counters' last values")
+	fs.TextVar(&o.Idle, "idle", o.Idle,
+		"who carries idle energy: apart (nobody), requests (pods by requested CPU) or equal (all pods alike)")
 
 	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups are mounted, version 1 or 2")
 	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` of procfs")
-	fs.Func("cgroup", "`glob` of further control groups to attribute to, below the root; may be repeated", appendTo(&o.Host.Groups))
+	fs.Func("cgroup", "`glob` of further control groups to attribute to, below the root; may be repeated",
+		appendTo(&o.Host.Groups))
 	fs.BoolVar(&o.Host.VMs, "vms", o.Host.VMs, "find QEMU virtual machines and publish their counters")
 	fs.StringVar(&o.GuestsDir, "guests-dir", o.GuestsDir, "`folder` to publish the counters of virtual machines in")
 
 	o.Meters.AddFlags(fs)
 
 	fs.StringVar(&o.Listen, "listen", o.Listen, "`address` of /metrics, /healthz and /forward-metrics (0: none)")
-	fs.StringVar(&o.WebConfig, "web-config", o.WebConfig, "`file` that configures TLS and authentication of --listen, in the format of Prometheus' exporters")
-	fs.StringVar(&o.MetricsTokenFile, "metrics-token-file", o.MetricsTokenFile, "`file` with the bearer token that --listen asks for (default: none)")
-	fs.IntVar(&o.MaxConsumers, "max-consumers", o.MaxConsumers, "how many consumers have series of their own in /metrics")
+	fs.StringVar(&o.WebConfig, "web-config", o.WebConfig,
+		"`file` that configures TLS and authentication of --listen, in the format of Prometheus' exporters")
+	fs.StringVar(&o.MetricsTokenFile, "metrics-token-file", o.MetricsTokenFile,
+		"`file` with the bearer token that --listen asks for (default: none)")
+	fs.IntVar(&o.MaxConsumers, "max-consumers", o.MaxConsumers,
+		"how many consumers have series of their own in /metrics")
 	fs.DurationVar(&o.BatchInterval, "batch-interval", o.BatchInterval, "how much time a pushed batch covers")
 	fs.StringVar(&o.Push.URL, "push-url", o.Push.URL, "`URL` that batches are pushed to (default: nothing is pushed)")
-	fs.StringVar(&o.Push.TokenFile, "push-token-file", o.Push.TokenFile, "`file` with the bearer token for --push-url; read anew for every batch")
+	fs.StringVar(&o.Push.TokenFile, "push-token-file", o.Push.TokenFile,
+		"`file` with the bearer token for --push-url; read anew for every batch")
 	fs.StringVar(&o.Push.CAFile, "push-ca-file", o.Push.CAFile, "`file` with the certificate authorities of --push-url")
 	fs.StringVar(&o.Push.CertFile, "push-cert-file", o.Push.CertFile, "`file` with a client certificate for --push-url")
 	fs.StringVar(&o.Push.KeyFile, "push-key-file", o.Push.KeyFile, "`file` with the key of --push-cert-file")
@@ -113,7 +123,8 @@ func (o *Options) validateTimes() error {
 		errs = append(errs, fmt.Errorf("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval))
 	}
 	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
-		errs = append(errs, fmt.Errorf("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval))
+		errs = append(errs, fmt.Errorf("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval,
+			o.Interval))
 	}
 	return errors.Join(errs...)
 }
@@ -121,8 +132,12 @@ func (o *Options) validateTimes() error {
 func (o *Options) validateNames() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Node == "" || len(o.Node) > 253 || strings.ContainsFunc(o.Node, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' }) {
-		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 bytes", o.Node)
+	if o.Node == "" || len(o.Node) > 253 || strings.ContainsFunc(o.Node, func(r rune) bool {
+		return r <= ' ' ||
+			r >= 0x7f || r == '/'
+	}) {
+		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 "+
+			"bytes", o.Node)
 	}
 	if o.MaxConsumers < 1 {
 		bad("--max-consumers is %d: want at least 1", o.MaxConsumers)
@@ -139,7 +154,8 @@ func (o *Options) validateAddresses() error {
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil && o.Listen != "0" {
 		bad("--listen is %q: want host:port, :port or 0", o.Listen)
 	}
-	if u, err := url.Parse(o.Push.URL); o.Push.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+	if u, err := url.Parse(o.Push.URL); o.Push.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
+		u.Host == "") {
 		bad("--push-url is %q: want http://… or https://…", o.Push.URL)
 	}
 	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {

@@ -64,8 +64,10 @@ func TestWrongOptions(t *testing.T) {
 		stop := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 		out, _ := cmd.CombinedOutput()
 		stop.Stop()
-		if text := strings.TrimSpace(string(out)); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(text, c.want) || strings.Contains(text, "\n") {
-			t.Errorf("%s: exit code %d and %q, want 2 and a line with %q", c.args, cmd.ProcessState.ExitCode(), text, c.want)
+		if text := strings.TrimSpace(string(out)); cmd.ProcessState.ExitCode() != 2 ||
+			!strings.Contains(text, c.want) || strings.Contains(text, "\n") {
+			t.Errorf("%s: exit code %d and %q, want 2 and a line with %q", c.args, cmd.ProcessState.ExitCode(), text,
+				c.want)
 		}
 	}
 }

@@ -20,7 +20,8 @@ const node = "node-1"
 
 func TestMain(m *testing.M) { os.Exit(hosttest.Main(m)) }
 
-// The agent that these tests run is the one that is released, without the race detector, whose cost and size are not its own.
+// The agent that these tests run is the one that is released, without the race detector, whose cost and size are not
+// its own.
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "kubenergy-agent")
 	if err != nil {
@@ -50,7 +51,8 @@ func start(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	a := &process{address: freeAddress(t)}
-	a.cmd = exec.Command(path, append([]string{"--node-name", node, "--listen", a.address, "--log-format", "text"}, args...)...)
+	a.cmd = exec.Command(path, append([]string{"--node-name", node, "--listen", a.address, "--log-format", "text"},
+		args...)...)
 	a.cmd.Stderr = &a.log
 	if err := a.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -91,8 +93,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// powercap makes the tree of a machine with one package, whose counter runs until the test ends. Half a watt is little, so
-// that the longest test stays within what the counter has room for.
+// powercap makes the tree of a machine with one package, whose counter runs until the test ends. Half a watt is
+// little, so that the longest test stays within what the counter has room for.
 func powercap(t *testing.T) (root string) {
 	t.Helper()
 	p, err := killtest.NewPowercap(t.TempDir())

@@ -79,7 +79,9 @@ func (t *vmTotals) add(a *energy.Attribution) {
 }
 
 func (t *vmTotals) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(t.list, name, func(vm guests.VMTotal, name string) int { return strings.Compare(vm.Name, name) })
+	return slices.BinarySearchFunc(t.list, name, func(vm guests.VMTotal, name string) int {
+		return strings.Compare(vm.Name, name)
+	})
 }
 
 // keep makes the list that of the machines that run: those that are new begin at 0, those that are gone go.

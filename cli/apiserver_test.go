@@ -36,8 +36,8 @@ import (
 // testNow is the time of all tests against an API server.
 var testNow = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// apiServer is as much of an API server as the commands need: it keeps objects, lists them in pages, patches them the way
-// the real one does, and knows who may what.
+// apiServer is as much of an API server as the commands need: it keeps objects, lists them in pages, patches them the
+// way the real one does, and knows who may what.
 type apiServer struct {
 	kubeconfig string
 	version    string // minor
@@ -48,10 +48,12 @@ type apiServer struct {
 	writes  int
 	refused map[string]bool                                               // "list pods": forbidden to the user
 	allowed func(user string, r *authorizationv1.ResourceAttributes) bool // answers SubjectAccessReviews
-	before  func(method, path string) int                                 // called before every write; a status other than 0 is the answer
-	served  map[string][]string                                           // resources by group and version
-	central map[string]any                                                // what the central unit behind the proxy answers, by path; nil: there is none
-	busy    int                                                           // requests at this moment
+	// called before every write; a status other than 0 is the answer
+	before func(method, path string) int
+	served map[string][]string // resources by group and version
+	// what the central unit behind the proxy answers, by path; nil: there is none
+	central map[string]any
+	busy    int // requests at this moment
 	busiest int
 }
 
@@ -61,7 +63,8 @@ func newAPIServer(t *testing.T) *apiServer {
 		version: "36", date: testNow, objects: map[string]map[string]any{}, refused: map[string]bool{},
 		allowed: func(string, *authorizationv1.ResourceAttributes) bool { return true },
 		served: map[string][]string{
-			"admissionregistration.k8s.io/v1": {"mutatingadmissionpolicies"}, "kubenergy.io/v1alpha1": {"gridzones", "energypolicies", "powerprofiles"},
+			"admissionregistration.k8s.io/v1": {"mutatingadmissionpolicies"},
+			"kubenergy.io/v1alpha1":           {"gridzones", "energypolicies", "powerprofiles"},
 		},
 	}
 	server := httptest.NewServer(a)
@@ -129,7 +132,9 @@ func (a *apiServer) run(t *testing.T, args ...string) (code int, stdout, stderr 
 	t.Helper()
 	var out, err bytes.Buffer
 	code = run(t.Context(), append(args, "--kubeconfig", a.kubeconfig), terminal{
-		name: "kubenergy", env: []string{"NO_COLOR=1", "COLUMNS=80"}, out: &out, err: &err, now: func() time.Time { return testNow },
+		name: "kubenergy", env: []string{"NO_COLOR=1", "COLUMNS=80"}, out: &out, err: &err, now: func() time.Time {
+			return testNow
+		},
 	})
 	return code, out.String(), err.String()
 }
@@ -195,7 +200,9 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 		return 200, a.central[path]
 	}
 	r := readPath(q.URL.Path)
-	verb := map[string]string{http.MethodGet: "get", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPost: "create"}[q.Method]
+	verb := map[string]string{
+		http.MethodGet: "get", http.MethodPatch: "patch", http.MethodDelete: "delete", http.MethodPost: "create",
+	}[q.Method]
 	if verb == "get" && r.name == "" {
 		verb = "list"
 	}
@@ -205,7 +212,8 @@ func (a *apiServer) answer(q *http.Request, body []byte) (int, any) {
 	}
 	if verb != "get" && verb != "list" && a.before != nil {
 		if code := a.before(q.Method, q.URL.Path); code != 0 {
-			return failed(apierrors.NewGenericServerResponse(code, verb, kind, r.name, "as the test wants it", 0, false))
+			return failed(apierrors.NewGenericServerResponse(code, verb, kind, r.name, "as the test wants it", 0,
+				false))
 		}
 	}
 	a.mu.Lock()
@@ -274,7 +282,8 @@ func (a *apiServer) list(q *http.Request, r request) (int, any) {
 	items, next := []any{}, ""
 	for _, path := range slices.Sorted(maps.Keys(a.objects)) {
 		at := readPath(path)
-		if at.resource != r.resource || r.namespace != "" && at.namespace != r.namespace || path <= query.Get("continue") {
+		if at.resource != r.resource || r.namespace != "" && at.namespace != r.namespace ||
+			path <= query.Get("continue") {
 			continue
 		}
 		o := unstructured.Unstructured{Object: a.objects[path]}
@@ -323,7 +332,8 @@ func (a *apiServer) patch(kind, path string, body []byte) (int, any) {
 		return failed(apierrors.NewBadRequest("patches of type " + kind))
 	}
 	if err != nil {
-		return failed(apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, path, field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.Error())}))
+		return failed(apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, path,
+			field.ErrorList{field.Invalid(field.NewPath("patch"), "", err.Error())}))
 	}
 	var object map[string]any
 	if err := json.Unmarshal(after, &object); err != nil {

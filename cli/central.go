@@ -35,8 +35,10 @@ type centralFlags struct {
 
 func (f *centralFlags) add(flags *pflag.FlagSet) {
 	f.clusterFlags.add(flags)
-	flags.StringVar(&f.server, "server", "", "URL of the central unit, as https://kubenergy.example.org (default: through the API server's proxy)")
-	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
+	flags.StringVar(&f.server, "server", "",
+		"URL of the central unit, as https://kubenergy.example.org (default: through the API server's proxy)")
+	flags.StringVar(&f.tokenFile, "token-file", "",
+		"`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
 	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
 	flags.StringVar(&f.component, "central-namespace", kube.Namespace, "namespace of the central unit")
 }
@@ -79,7 +81,9 @@ func (f *centralFlags) connect(ctx context.Context, t terminal) (*central, error
 }
 
 // throughProxy connects through the API server.
-func throughProxy(ctx context.Context, config *rest.Config, component, home string, now func() time.Time) (*central, error) {
+func throughProxy(ctx context.Context, config *rest.Config, component, home string,
+	now func() time.Time,
+) (*central, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = centralTimeout
 	c := &central{proxied: true, namespace: component, home: home, now: now}
@@ -91,13 +95,15 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 	if err != nil {
 		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
-	c.base = strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) + "/services/" + centralService + "/proxy"
+	c.base = strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) + "/services/" +
+		centralService + "/proxy"
 	c.token, err = tokenFor(ctx, config, component)
 	return c, err
 }
 
-// tokenFor returns what is shown to the central unit: a token that is good for nothing else, where the caller may make one.
-// Only where not it is the caller's own, with which whoever answers in the central unit's place could ask the API server.
+// tokenFor returns what is shown to the central unit: a token that is good for nothing else, where the caller may
+// make one. Only where not it is the caller's own, with which whoever answers in the central unit's place could ask
+// the API server.
 func tokenFor(ctx context.Context, config *rest.Config, component string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
 	if refused == nil {
@@ -117,7 +123,8 @@ func tokenFor(ctx context.Context, config *rest.Config, component string) (strin
 func (f *centralFlags) direct(ctx context.Context, t terminal) (*central, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return nil, usageError{errors.New("--server is no URL: want https:// and a host, without a password or a query")}
+		return nil,
+			usageError{errors.New("--server is no URL: want https:// and a host, without a password or a query")}
 	}
 	if u.Scheme == "http" && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" && u.Hostname() != "::1" {
 		return nil, usageError{fmt.Errorf("--server is %s: a token is only sent over https", u)}
@@ -184,8 +191,8 @@ func readSmall(name string) ([]byte, error) {
 	return data, err
 }
 
-// ownToken returns the bearer token that the kubeconfig authenticates with, whoever makes it: written down, in a file, or
-// told by a program. "": it has another way, as a certificate.
+// ownToken returns the bearer token that the kubeconfig authenticates with, whoever makes it: written down, in a
+// file, or told by a program. "": it has another way, as a certificate.
 func ownToken(config *rest.Config) (string, error) {
 	if config.Impersonate.UserName != "" {
 		return "", nil // the token is somebody else's
@@ -233,14 +240,21 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 	if err != nil {
 		return "", err
 	}
-	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, viewerAccount, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(tokenSeconds))},
-	}, metav1.CreateOptions{})
+	answer, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, viewerAccount,
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{
+				Audiences: []string{tokenAudience}, ExpirationSeconds: new(int64(tokenSeconds)),
+			},
+		}, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", &noTokenError{fmt.Sprintf("the central unit is not installed: there is no service account %s in namespace %s", viewerAccount, namespace)}
+		return "",
+			&noTokenError{fmt.Sprintf(
+				"the central unit is not installed: there is no service account %s in namespace %s", viewerAccount,
+				namespace)}
 	case apierrors.IsForbidden(err):
-		return "", &noTokenError{fmt.Sprintf("the kubeconfig holds no token, and you may not make one: ask for the right to create serviceaccounts/token of %s in namespace %s, "+
+		return "", &noTokenError{fmt.Sprintf("the kubeconfig holds no token, and you may not make one: ask for the "+
+			"right to create serviceaccounts/token of %s in namespace %s, "+
 			"or use --server and --token-file", viewerAccount, namespace)}
 	case err != nil:
 		return "", fmt.Errorf("asking for a token: %s", oneLine(err))
@@ -336,9 +350,11 @@ func (c *central) proxyRefusal(status int, object *metav1.Status) string {
 	text := printable(object.Message)
 	switch status {
 	case http.StatusNotFound:
-		return fmt.Sprintf("the central unit is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
+		return fmt.Sprintf(
+			"the central unit is not installed: there is no service kubenergy-controller in namespace %s", c.namespace)
 	case http.StatusForbidden:
-		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in namespace %s, or use --server (%s)",
+		return fmt.Sprintf("you may not ask through the API server: ask for the right to get services/proxy of %s in "+
+			"namespace %s, or use --server (%s)",
 			centralService, c.namespace, text)
 	case http.StatusServiceUnavailable:
 		return "the API server's proxy does not reach the central unit; name its address with --server: " + text

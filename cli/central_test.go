@@ -73,7 +73,10 @@ func (c *centralUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		_ = json.NewEncoder(w).Encode(what)
 	}
 	object := func(status int, text string) {
-		say(status, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": text, "reason": strings.ReplaceAll(http.StatusText(status), " ", "")})
+		say(status, map[string]any{
+			"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status, "message": text,
+			"reason": strings.ReplaceAll(http.StatusText(status), " ", ""),
+		})
 	}
 	if strings.HasSuffix(q.URL.Path, "/serviceaccounts/kubenergy-viewer/token") {
 		body, _ := io.ReadAll(q.Body)
@@ -83,12 +86,16 @@ func (c *centralUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			object(403, "not for you")
 			return
 		}
-		if !ok || !slices.Equal(request.Spec.Audiences, []string{"kubenergy"}) || *request.Spec.ExpirationSeconds != 600 {
+		if !ok || !slices.Equal(request.Spec.Audiences, []string{"kubenergy"}) ||
+			*request.Spec.ExpirationSeconds != 600 {
 			object(400, fmt.Sprint("asked for ", request, err))
 			return
 		}
 		c.made++
-		say(201, map[string]any{"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "status": map[string]any{"token": "made", "expirationTimestamp": testNow}})
+		say(201, map[string]any{
+			"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+			"status": map[string]any{"token": "made", "expirationTimestamp": testNow},
+		})
 		return
 	}
 	path, proxied := strings.CutPrefix(q.URL.Path, proxyPath)
@@ -149,7 +156,9 @@ func (c *centralUnit) run(t *testing.T, auth how, args ...string) (code int, std
 func runCentral(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = run(t.Context(), args, terminal{name: "kubenergy", env: []string{"NO_COLOR=1"}, out: &out, err: &err, now: func() time.Time { return testNow }})
+	code = run(t.Context(), args, terminal{
+		name: "kubenergy", env: []string{"NO_COLOR=1"}, out: &out, err: &err, now: func() time.Time { return testNow },
+	})
 	return code, out.String(), err.String()
 }
 
@@ -157,12 +166,21 @@ func (c *centralUnit) draw() {
 	at := func(ago time.Duration) time.Time { return testNow.Add(-ago) }
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{
 		{Node: "a", Watts: 120.25, AsOf: at(10 * time.Second), Quality: energy.Measured, Source: "psys (rapl)"},
-		{Node: "b", Watts: 310, AsOf: at(50 * time.Second), Quality: energy.Estimated, Source: "profile", Implausible: true},
+		{
+			Node: "b", Watts: 310, AsOf: at(50 * time.Second), Quality: energy.Estimated, Source: "profile",
+			Implausible: true,
+		},
 		{Node: "c", Watts: 9, AsOf: at(45 * time.Second), Quality: energy.Derived, Source: "evil\x1b[2J"},
 	}}
 	pods := api.PodsPower{Pods: []api.PodPower{
-		{Namespace: "shop", Pod: "web-0", UID: "1", Node: "a", OwnerKind: "StatefulSet", Owner: "web", Watts: 12.5, IdleWatts: 2, AsOf: at(5 * time.Second), Quality: energy.Derived, Source: "psys (rapl)"},
-		{Namespace: "home", UID: "2", Node: "b", Watts: 30, AsOf: at(2 * time.Minute), Quality: energy.Estimated, Source: "requests"},
+		{
+			Namespace: "shop", Pod: "web-0", UID: "1", Node: "a", OwnerKind: "StatefulSet", Owner: "web", Watts: 12.5,
+			IdleWatts: 2, AsOf: at(5 * time.Second), Quality: energy.Derived, Source: "psys (rapl)",
+		},
+		{
+			Namespace: "home", UID: "2", Node: "b", Watts: 30, AsOf: at(2 * time.Minute), Quality: energy.Estimated,
+			Source: "requests",
+		},
 	}}
 	c.answers["/api/v1/pods"] = pods
 	c.answers["/api/v1/namespaces/shop/pods"] = api.PodsPower{Pods: pods.Pods[:1]}
@@ -192,17 +210,19 @@ func TestTop(t *testing.T) {
 		t.Errorf("tokens %v were shown", c.tokens)
 	}
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{}
-	if code, stdout, stderr := c.run(t, withToken, "top", "nodes"); code != 0 || stdout != "" || !strings.Contains(stderr, "Nobody has told") {
+	if code, stdout, stderr := c.run(t, withToken, "top", "nodes"); code != 0 || stdout != "" ||
+		!strings.Contains(stderr, "Nobody has told") {
 		t.Errorf("without nodes: %d, %q, %q", code, stdout, stderr)
 	}
 	c.answers["/api/v1/pods"] = api.PodsPower{}
-	if code, _, stderr := c.run(t, withToken, "top", "pod", "-A"); code != 0 || !strings.Contains(stderr, "kubenergy report --group-by=pod") {
+	if code, _, stderr := c.run(t, withToken, "top", "pod", "-A"); code != 0 ||
+		!strings.Contains(stderr, "kubenergy report --group-by=pod") {
 		t.Errorf("without pods, in the singular: %d, %q", code, stderr)
 	}
 }
 
-// A token that is good for the central unit alone is shown to it; the caller's own, with which all of the cluster can be
-// asked, only where there is no right to make one.
+// A token that is good for the central unit alone is shown to it; the caller's own, with which all of the cluster can
+// be asked, only where there is no right to make one.
 func TestWhoAsks(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "login")
@@ -219,9 +239,15 @@ func TestWhoAsks(t *testing.T) {
 		{"a token", withToken, "secret", false},
 		{"a password", func(a *clientcmdapi.AuthInfo) { a.Username, a.Password = "u", "p" }, "", false},
 		{"nothing, as with a certificate", withNothing, "", false},
-		{"somebody else's rights", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" }, "", false},
+		{
+			"somebody else's rights", func(a *clientcmdapi.AuthInfo) { a.Token, a.Impersonate = "secret", "jane" }, "",
+			false,
+		},
 		{"a program", func(a *clientcmdapi.AuthInfo) {
-			a.Exec = &clientcmdapi.ExecConfig{Command: program, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
+			a.Exec = &clientcmdapi.ExecConfig{
+				Command: program, APIVersion: "client.authentication.k8s.io/v1",
+				InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			}
 		}, "told", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -256,10 +282,12 @@ func TestDirectly(t *testing.T) {
 	if err := os.WriteFile(token, []byte("mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := runCentral(t, "top", "nodes", "--server", c.server.URL+"/", "--token-file", token, "--ca-file", ca)
+	code, stdout, stderr := runCentral(t, "top", "nodes", "--server", c.server.URL+"/", "--token-file", token,
+		"--ca-file", ca)
 	if code != 0 || !strings.Contains(stdout, "120.2") || c.tokens["mine"] != 1 {
 		t.Errorf("exit code %d, %s%s, tokens %v", code, stdout, stderr, c.tokens)
 	}
@@ -281,14 +309,35 @@ func TestRefusals(t *testing.T) {
 		how  how
 		want string
 	}{
-		{"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, withToken, "is not installed: there is no service kubenergy-controller in namespace kubenergy-system"},
-		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken, "does not reach the central unit; name its address with --server"},
-		{"no way through", func(c *centralUnit) { c.refuse["proxy"] = 403 }, withToken, "ask for the right to get services/proxy of https:kubenergy-controller:api"},
-		{"no right", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken, "the central unit refuses: you lack list energy"},
-		{"no such token", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken, "does not accept the token"},
-		{"too old", func(c *centralUnit) { delete(c.answers, "/api/v1/nodes/power") }, withToken, "it is too old for this command"},
+		{
+			"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, withToken,
+			"is not installed: there is no service kubenergy-controller in namespace kubenergy-system",
+		},
+		{
+			"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken,
+			"does not reach the central unit; name its address with --server",
+		},
+		{
+			"no way through", func(c *centralUnit) { c.refuse["proxy"] = 403 }, withToken,
+			"ask for the right to get services/proxy of https:kubenergy-controller:api",
+		},
+		{
+			"no right", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
+			"the central unit refuses: you lack list energy",
+		},
+		{
+			"no such token", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,
+			"does not accept the token",
+		},
+		{
+			"too old", func(c *centralUnit) { delete(c.answers, "/api/v1/nodes/power") }, withToken,
+			"it is too old for this command",
+		},
 		{"not ready", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 503 }, withToken, "is not ready"},
-		{"no token to be had", func(c *centralUnit) { c.noTokens = true }, withNothing, "the right to create serviceaccounts/token of kubenergy-viewer"},
+		{
+			"no token to be had", func(c *centralUnit) { c.noTokens = true }, withNothing,
+			"the right to create serviceaccounts/token of kubenergy-viewer",
+		},
 		{"nonsense", func(c *centralUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "cannot be read"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -316,9 +365,15 @@ func (c *centralUnit) history(t *testing.T) {
 	}
 	end := begin.Add(6 * time.Hour)
 	answers := map[string][]ledger.Row{
-		"strategy":        {row([]string{""}, 40, 380, end), row([]string{"carbon"}, 3, 200, end), row([]string{"energy"}, 1, 400, end)},
-		"namespace":       {row([]string{"home"}, 4, 250, end), row([]string{"shop"}, 40, 380, end)},
-		"uid":             {row([]string{"uid-a"}, 2, 200, begin.Add(2*time.Hour)), row([]string{"uid-b"}, 1, 200, end), row([]string{"uid-c"}, 1, 400, begin.Add(time.Hour))},
+		"strategy": {
+			row([]string{""}, 40, 380, end), row([]string{"carbon"}, 3, 200, end),
+			row([]string{"energy"}, 1, 400, end),
+		},
+		"namespace": {row([]string{"home"}, 4, 250, end), row([]string{"shop"}, 40, 380, end)},
+		"uid": {
+			row([]string{"uid-a"}, 2, 200, begin.Add(2*time.Hour)), row([]string{"uid-b"}, 1, 200, end),
+			row([]string{"uid-c"}, 1, 400, begin.Add(time.Hour)),
+		},
 		"namespace,owner": {},
 		"site,hour":       {},
 	}
@@ -327,11 +382,14 @@ func (c *centralUnit) history(t *testing.T) {
 		if i >= 4 {
 			intensity = 200
 		}
-		answers["site,hour"] = append(answers["site,hour"], row([]string{"de", begin.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)}, 5, intensity, end))
+		answers["site,hour"] = append(answers["site,hour"],
+			row([]string{"de", begin.Add(time.Duration(i) * time.Hour).Format(time.RFC3339)}, 5, intensity, end))
 	}
 	sums := func(q *http.Request) any {
 		by := strings.Join(q.URL.Query()["groupBy"], ",")
-		a := &ledger.Answer{From: begin, To: testNow, AsOf: testNow.Add(-time.Minute), Resolution: time.Hour, Rows: answers[by]}
+		a := &ledger.Answer{
+			From: begin, To: testNow, AsOf: testNow.Add(-time.Minute), Resolution: time.Hour, Rows: answers[by],
+		}
 		for d := range strings.SplitSeq(by, ",") {
 			a.GroupBy = append(a.GroupBy, ledger.Dimension(d))
 		}
@@ -342,8 +400,12 @@ func (c *centralUnit) history(t *testing.T) {
 	}
 	records := []ledger.Record{
 		recorded(t, "place", "c", begin, "thrifty", "energy"), recorded(t, "place", "a", begin, "thrifty", "carbon"),
-		recorded(t, "hold", "b", begin, "", "carbon+window"), recorded(t, "place", "b", begin.Add(5*time.Hour), "thrifty", "carbon"),
-		{ID: "none", Action: "place", At: begin, Namespace: "home", OwnerKind: "Job", Owner: "d", UID: "uid-d", Strategy: "carbon", Node: "thrifty"},
+		recorded(t, "hold", "b", begin, "", "carbon+window"),
+		recorded(t, "place", "b", begin.Add(5*time.Hour), "thrifty", "carbon"),
+		{
+			ID: "none", Action: "place", At: begin, Namespace: "home", OwnerKind: "Job", Owner: "d", UID: "uid-d",
+			Strategy: "carbon", Node: "thrifty",
+		},
 	}
 	decisions := func(q *http.Request) any {
 		to, err := time.Parse(time.RFC3339, q.URL.Query().Get("to"))
@@ -375,10 +437,20 @@ func recorded(t *testing.T, action, name string, at time.Time, node, strategy st
 	s := &sched.Snapshot{
 		Now: at, Sites: []*sched.Site{site},
 		Nodes: []*sched.Node{
-			{Name: "thrifty", Site: site, Jobs: 1, Capacity: ten, Free: sched.Resources{MilliCPU: 5000, Memory: 32 << 30}, Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100}},
-			{Name: "wasteful", Site: site, Jobs: 1, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100}},
+			{
+				Name: "thrifty", Site: site, Jobs: 1, Capacity: ten,
+				Free:    sched.Resources{MilliCPU: 5000, Memory: 32 << 30},
+				Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100},
+			},
+			{
+				Name: "wasteful", Site: site, Jobs: 1, Capacity: ten, Free: ten,
+				Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100},
+			},
 		},
-		Queue: []sched.Job{{ID: "home/" + name, Submitted: at.Add(-time.Minute), Duration: time.Hour, Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30}}},
+		Queue: []sched.Job{{
+			ID: "home/" + name, Submitted: at.Add(-time.Minute), Duration: time.Hour,
+			Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30},
+		}},
 	}
 	data, err := sched.Encode(s)
 	if err != nil {
@@ -393,7 +465,8 @@ func recorded(t *testing.T, action, name string, at time.Time, node, strategy st
 		t.Fatal(err)
 	}
 	return ledger.Record{
-		ID: action + name, Action: action, At: at, Namespace: "home", OwnerKind: "Job", Owner: name, UID: "uid-" + name, Strategy: strategy, Node: node,
+		ID: action + name, Action: action, At: at, Namespace: "home", OwnerKind: "Job", Owner: name, UID: "uid-" + name,
+		Strategy: strategy, Node: node,
 		Snapshot: b.Bytes(), Digest: sched.Digest(data),
 	}
 }
@@ -423,7 +496,8 @@ func TestReport(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "report.html")
 	code, stdout, stderr := c.run(t, withToken, "report", "--group-by", "strategy", "--out", out)
 	page, err := os.ReadFile(out)
-	if code != 0 || stdout != "" || stderr != "wrote "+out+"\n" || err != nil || !bytes.Contains(page, []byte("</html>")) {
+	if code != 0 || stdout != "" || stderr != "wrote "+out+"\n" || err != nil ||
+		!bytes.Contains(page, []byte("</html>")) {
 		t.Errorf("exit code %d, %q, %q, %v", code, stdout, stderr, err)
 	}
 }
@@ -445,11 +519,13 @@ func TestReportWithoutAllRights(t *testing.T) {
 		}
 		return whole(q)
 	}
-	if code, _, stderr = c.run(t, withToken, "report", "--group-by", "strategy"); code != 1 || !strings.Contains(stderr, "cannot be read") {
+	if code, _, stderr = c.run(t, withToken, "report", "--group-by", "strategy"); code != 1 ||
+		!strings.Contains(stderr, "cannot be read") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	c.refuse["/api/v1/ledger"] = 500
-	if code, stdout, stderr = c.run(t, withToken, "report"); code != 1 || stdout != "" || !strings.Contains(stderr, "answered 500") {
+	if code, stdout, stderr = c.run(t, withToken, "report"); code != 1 || stdout != "" ||
+		!strings.Contains(stderr, "answered 500") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -486,7 +562,9 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		var page []ledger.Record // one a second, since begin
 		for i := int(to.Sub(begin).Seconds()); i >= 0 && len(page) < pageOfRecords; i-- {
 			if at := begin.Add(time.Duration(i) * time.Second); at.Before(to) {
-				page = append(page, ledger.Record{ID: strconv.Itoa(i), At: at, Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "x"})
+				page = append(page, ledger.Record{
+					ID: strconv.Itoa(i), At: at, Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "x",
+				})
 			}
 		}
 		return map[string]any{"decisions": page}
@@ -496,26 +574,32 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	begin = testNow.Add(-time.Hour)
-	if code, stdout, stderr = c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000"); code != 0 || strings.Contains(stdout, "since") {
+	if code, stdout, stderr = c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000"); code != 0 ||
+		strings.Contains(stdout, "since") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 	// More of one instant than a page holds: what was before cannot be asked for.
 	c.answers["/api/v1/decisions"] = func(*http.Request) any {
 		page := make([]ledger.Record, pageOfRecords)
 		for i := range page {
-			page[i] = ledger.Record{ID: strconv.Itoa(i), At: begin, Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "x"}
+			page[i] = ledger.Record{
+				ID: strconv.Itoa(i), At: begin, Action: "place", Namespace: "home", OwnerKind: "Job", Owner: "x",
+			}
 		}
 		return map[string]any{"decisions": page}
 	}
-	if code, stdout, stderr = c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000"); code != 0 || !strings.Contains(stdout, "since "+begin.Format("2006-01-02 15:04")) {
+	if code, stdout, stderr = c.run(t, withToken, "report", "--from", "-10d", "--max-decisions", "12000"); code != 0 ||
+		!strings.Contains(stdout, "since "+begin.Format("2006-01-02 15:04")) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
 
 func TestInstant(t *testing.T) {
 	for text, want := range map[string]string{
-		"now": "2026-03-02T09:00:00Z", "-7d": "2026-02-23T09:00:00Z", "-36h": "2026-02-28T21:00:00Z", "-2w": "2026-02-16T09:00:00Z", "-90m": "2026-03-02T07:30:00Z",
-		"2026-03-01": "2026-03-01T00:00:00Z", "2026-03-01T05:00:00+02:00": "2026-03-01T03:00:00Z", "2026-03-01 05:30": "2026-03-01T05:30:00Z",
+		"now": "2026-03-02T09:00:00Z", "-7d": "2026-02-23T09:00:00Z", "-36h": "2026-02-28T21:00:00Z",
+		"-2w": "2026-02-16T09:00:00Z", "-90m": "2026-03-02T07:30:00Z",
+		"2026-03-01": "2026-03-01T00:00:00Z", "2026-03-01T05:00:00+02:00": "2026-03-01T03:00:00Z",
+		"2026-03-01 05:30": "2026-03-01T05:30:00Z",
 	} {
 		got, err := instant("--from", text, testNow)
 		if err != nil || got.Format(time.RFC3339) != want {

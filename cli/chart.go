@@ -52,7 +52,8 @@ func (o *outlook) text(t terminal, shown bool) string {
 // verdict is what to do with it.
 func (o *outlook) verdict() string {
 	if !o.windowed() {
-		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.", o.series.End().Format("Mon 2 Jan 15:04"), round(o.duration))
+		return fmt.Sprintf("Known until %s: less than %s ahead, so there is no window to choose.",
+			o.series.End().Format("Mon 2 Jan 15:04"), round(o.duration))
 	}
 	show := func(v float64) string { return valueOf(v, o.unit) }
 	now, then := o.series.Mean(o.now, o.now.Add(o.duration)), o.series.Mean(o.window.Start, o.window.End)
@@ -60,7 +61,8 @@ func (o *outlook) verdict() string {
 		o.window.Start.UTC().Format("Mon 2 Jan 15:04"), o.window.End.UTC().Format("15:04"), show(then))
 	if o.low != nil {
 		low, high := o.low.Mean(o.window.Start, o.window.End), o.high.Mean(o.window.Start, o.window.End)
-		line += fmt.Sprintf(" (80 %% interval %s to %s)", strings.TrimSuffix(show(low), " "+o.unit), strings.TrimSuffix(show(high), " "+o.unit))
+		line += fmt.Sprintf(" (80 %% interval %s to %s)", strings.TrimSuffix(show(low), " "+o.unit),
+			strings.TrimSuffix(show(high), " "+o.unit))
 	}
 	if !o.window.Start.After(o.now) {
 		return line + ": now."
@@ -174,7 +176,9 @@ func (o *outlook) hours(n int) string {
 	line := []rune(strings.Repeat(" ", n+8))
 	span := o.series.End().Sub(o.series.Start())
 	step := 24 * time.Hour
-	for _, finer := range []time.Duration{15 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour} {
+	for _, finer := range []time.Duration{
+		15 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+	} {
 		if float64(n)*float64(finer)/float64(span) >= 8 {
 			step = finer
 			break

@@ -94,7 +94,8 @@ func newRoot(t terminal) *cobra.Command {
 	return root
 }
 
-// inWords says of a flag whose value is no number or no boolean what is wanted: pflag says what a function of Go's library said.
+// inWords says of a flag whose value is no number or no boolean what is wanted: pflag says what a function of Go's
+// library said.
 func inWords(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -103,7 +104,8 @@ func inWords(err error) error {
 	flag := wrong.GetFlag()
 	want, ok := map[string]string{
 		"bool": "true or false", "float64": "a number", "int": "a whole number",
-		"uint64": "a whole number, 0 or more and below 2^64", "uintSlice": "whole numbers, 0 or more, with commas between them",
+		"uint64":    "a whole number, 0 or more and below 2^64",
+		"uintSlice": "whole numbers, 0 or more, with commas between them",
 	}[flag.Value.Type()]
 	if !ok {
 		return err
@@ -137,7 +139,8 @@ type terminal struct {
 // colours reports whether w wants colours: a terminal that is not dumb, and nobody said no.
 func (t terminal) colours(w io.Writer) bool {
 	for _, v := range t.env {
-		if name, value, _ := strings.Cut(v, "="); name == "NO_COLOR" && value != "" || name == "TERM" && value == "dumb" {
+		if name, value, _ := strings.Cut(v, "="); name == "NO_COLOR" && value != "" ||
+			name == "TERM" && value == "dumb" {
 			return false
 		}
 	}

@@ -70,9 +70,11 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	began := time.Now()
 	code := cli.Run(t.Context(), []string{
-		"simulate", "--workload", filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), "--format", "ecsched",
+		"simulate", "--workload", filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), "--format",
+		"ecsched",
 		"--nodes", "ecsched50", "--grid", filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz"), "--zone", "DE",
-		"--start", "2022-06-01", "--max-delay", "6h", "--strategy", "least-allocated,energy,carbon+window", "-o", "json",
+		"--start", "2022-06-01", "--max-delay", "6h", "--strategy", "least-allocated,energy,carbon+window", "-o",
+		"json",
 	}, nil, &stdout, &stderr)
 	took := time.Since(began)
 	if code != 0 {
@@ -88,7 +90,8 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 	stock, green := r.Runs[0], r.Runs[2]
 	for _, run := range r.Runs {
 		if run.Jobs != 9549 || run.UnplacedJobs != 0 || run.DelayViolations != 0 {
-			t.Errorf("%s: %d jobs, %d unplaced, %d violations", run.Strategy, run.Jobs, run.UnplacedJobs, run.DelayViolations)
+			t.Errorf("%s: %d jobs, %d unplaced, %d violations", run.Strategy, run.Jobs, run.UnplacedJobs,
+				run.DelayViolations)
 		}
 	}
 	if green.EmissionsKg >= stock.EmissionsKg {
@@ -101,5 +104,6 @@ func TestECSchedOnTheGermanGrid(t *testing.T) {
 	if m := stock.MeanCompletionSeconds; m < 1190 || m > 1265 {
 		t.Errorf("mean completion of least-allocated is %.0f s, far from the 1227 s known for this trace", m)
 	}
-	t.Logf("%v; emissions %.2f and %.2f kg, mean completion %.0f s", took, stock.EmissionsKg, green.EmissionsKg, stock.MeanCompletionSeconds)
+	t.Logf("%v; emissions %.2f and %.2f kg, mean completion %.0f s", took, stock.EmissionsKg, green.EmissionsKg,
+		stock.MeanCompletionSeconds)
 }

@@ -22,7 +22,8 @@ type clusterFlags struct {
 }
 
 func (f *clusterFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's own account)")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig file (default: $KUBECONFIG, then ~/.kube/config, then the pod's own account)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 }
 
@@ -47,7 +48,10 @@ func (f *clusterFlags) config(t terminal) (config *rest.Config, namespace string
 	config, err = loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err) && t.getenv("KUBECONFIG") != "" && !anyExists(t.kubeconfigs()):
-		return nil, "", usageError{fmt.Errorf("no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig", t.getenv("KUBECONFIG"))}
+		return nil, "",
+			usageError{fmt.Errorf(
+				"no cluster is configured: KUBECONFIG is %q, and there is no such file: mend it, or give --kubeconfig",
+				t.getenv("KUBECONFIG"))}
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "", usageError{errors.New("no cluster is configured: give --kubeconfig, or set KUBECONFIG")}
 	case err != nil:

@@ -47,9 +47,11 @@ depend on the number of workers. With --out every trial is kept as it is done: t
 	flags.StringSliceVar(&f.over.zones, "zones", nil, "only these zones of the file")
 	flags.StringVar(&f.over.starts, "starts", "", "only these starts of the file, by their index from 0, as 0-3,8")
 	flags.UintSliceVar(&f.over.seeds, "seeds", nil, "seeds, instead of those of the file")
-	flags.StringSliceVar(&f.over.forecasts, "forecast", nil, "forecasts, instead of those of the file: perfect, or models")
+	flags.StringSliceVar(&f.over.forecasts, "forecast", nil,
+		"forecasts, instead of those of the file: perfect, or models")
 	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
-	flags.StringVar(&f.shard, "shard", "", "run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
+	flags.StringVar(&f.shard, "shard", "",
+		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
 	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
 	cmd.AddCommand(newMerge(t))
@@ -155,7 +157,9 @@ func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study, part 
 		if err := book.write(f.out); err != nil {
 			return err
 		}
-		fmt.Fprintf(t.err, "wrote part %d of %d, %d trials, into %s; when all are there: %s compare merge DIR... --out DIR\n", part.index, part.count, len(mine), f.out, t.name)
+		fmt.Fprintf(t.err,
+			"wrote part %d of %d, %d trials, into %s; when all are there: %s compare merge DIR... --out DIR\n",
+			part.index, part.count, len(mine), f.out, t.name)
 		return nil
 	}
 	return finishComparison(t, book, mine, f.out, f.output)
@@ -216,8 +220,10 @@ func (c *study) book(m report.Manifest) *comparisonBook {
 
 func (c *study) manifest(t terminal) report.Manifest {
 	m := report.Manifest{
-		APIVersion: sim.APIVersion, Kind: report.ManifestKind, Program: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		CommandLine: append([]string{t.name}, t.args...), Comparison: c.digest, Inputs: c.inputs, Seed: c.file.BootstrapSeed, Seeds: c.file.Seeds,
+		APIVersion: sim.APIVersion, Kind: report.ManifestKind, Program: version(), Go: runtime.Version(),
+		Platform:    runtime.GOOS + "/" + runtime.GOARCH,
+		CommandLine: append([]string{t.name}, t.args...), Comparison: c.digest, Inputs: c.inputs,
+		Seed: c.file.BootstrapSeed, Seeds: c.file.Seeds,
 		Split: report.Split{Quoted: c.file.Quote, Starts: []int{}, Others: []int{}},
 	}
 	if m.Split.Quoted == "" {
@@ -236,9 +242,10 @@ func (c *study) manifest(t terminal) report.Manifest {
 func newMerge(t terminal) *cobra.Command {
 	var output, out string
 	cmd := &cobra.Command{
-		Use:     "merge DIR...",
-		Short:   "Report on a comparison whose parts were run apart",
-		Long:    "Read the trials of all parts of a comparison, made with compare --shard, and report on them as compare itself does.",
+		Use:   "merge DIR...",
+		Short: "Report on a comparison whose parts were run apart",
+		Long: "Read the trials of all parts of a comparison, made with compare --shard, and report on them as " +
+			"compare itself does.",
 		Example: "  kubenergy compare merge results/part-* --out results/",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -286,7 +293,8 @@ func readParts(dirs []string) (*comparisonBook, []*plannedTrial, error) {
 			return nil, nil, fmt.Errorf("%s: %w", filepath.Join(dir, bookName), err)
 		}
 		if book != nil && b.Digest != book.Digest {
-			return nil, nil, fmt.Errorf("%s and %s are of different comparisons, or were made by different builds", dirs[0], dir)
+			return nil, nil, fmt.Errorf("%s and %s are of different comparisons, or were made by different builds",
+				dirs[0], dir)
 		}
 		for _, p := range b.Planned {
 			if p.Tail != nil {
@@ -319,7 +327,8 @@ func readParts(dirs []string) (*comparisonBook, []*plannedTrial, error) {
 	}
 	if len(missing) > 0 {
 		const some = 3
-		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), as %s: run their parts again", len(missing), len(book.Planned), damaged,
+		return nil, nil, fmt.Errorf("%d of %d trials are missing (%d lines are damaged), as %s: run their parts again",
+			len(missing), len(book.Planned), damaged,
 			strings.Join(slices.Clone(missing[:min(some, len(missing))]), "; "))
 	}
 	return book, book.Planned, nil

@@ -47,7 +47,8 @@ func comparisonHere(t *testing.T) (file string) {
 	grid.WriteString("datetime_utc,ci_lifecycle_g_per_kwh\n")
 	begin := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 	for h := range 24 * 16 {
-		fmt.Fprintf(&grid, "%s,%d\n", begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339), 200+150*(h/12%2)+h%7*5+h/24)
+		fmt.Fprintf(&grid, "%s,%d\n", begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339),
+			200+150*(h/12%2)+h%7*5+h/24)
 	}
 	jobs.WriteString("id,submit_time,duration,cpu,allowed_delay\n")
 	for i := range 40 {
@@ -87,7 +88,8 @@ func TestCompareFindsTheOptimum(t *testing.T) {
 			t.Errorf("the baseline saves %+v", r.Saving)
 		case r.Eta.Value > 1+1e-9:
 			t.Errorf("%s, forecast %s, is better than the optimum: %v", r.Strategy, r.Forecast, r.Eta.Value)
-		case r.Strategy == "wait-awhile" && r.Forecast == "perfect" && (r.Eta.Value < 0.999 || r.Family != report.Interruptible):
+		case r.Strategy == "wait-awhile" && r.Forecast == "perfect" &&
+			(r.Eta.Value < 0.999 || r.Family != report.Interruptible):
 			t.Errorf("all is known, and wait-awhile saves %v of what can be, in the family %s", r.Eta.Value, r.Family)
 		case r.Violations != 0 || r.Unplaced != 0:
 			t.Errorf("%s: %d violations, %d unplaced", r.Strategy, r.Violations, r.Unplaced)
@@ -122,7 +124,8 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 	lines := strings.SplitAfter(strings.TrimSuffix(trials, "\n"), "\n")
 	// A crash in the middle of a line, a line that was changed, and one of something else.
 	broken := t.TempDir()
-	text := strings.Join(lines[:10], "") + strings.Replace(lines[10], `"gramsCO2e":`, `"gramsCO2e":1`, 1) + "{}\n" + lines[12][:len(lines[12])/2]
+	text := strings.Join(lines[:10], "") + strings.Replace(lines[10], `"gramsCO2e":`, `"gramsCO2e":1`, 1) + "{}\n" +
+		lines[12][:len(lines[12])/2]
 	if err := os.WriteFile(filepath.Join(broken, "trials.jsonl"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +136,9 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 	if results(broken) != trials {
 		t.Error("the results folder differs from that of a run without interruption")
 	}
-	for _, name := range []string{"report.html", "comparison.csv", "manifest.json", "pareto.svg", "pareto.png", "zones.svg", "day.png"} {
+	for _, name := range []string{
+		"report.html", "comparison.csv", "manifest.json", "pareto.svg", "pareto.png", "zones.svg", "day.png",
+	} {
 		if info, err := os.Stat(filepath.Join(broken, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -143,7 +148,8 @@ func TestCompareGoesOnWhereItWas(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var stdout, stderr bytes.Buffer
-	if code := run(ctx, []string{"compare", "-f", file, "--out", t.TempDir()}, terminal{name: "kubenergy", out: &stdout, err: &stderr, now: time.Now}); code != 1 || stdout.Len() > 0 ||
+	if code := run(ctx, []string{"compare", "-f", file, "--out", t.TempDir()},
+		terminal{name: "kubenergy", out: &stdout, err: &stderr, now: time.Now}); code != 1 || stdout.Len() > 0 ||
 		!strings.Contains(stderr.String(), "goes on from here") {
 		t.Errorf("cancelled: exit code %d, %q, %q", code, stdout.String(), stderr.String())
 	}
@@ -172,7 +178,9 @@ func TestCompareInParts(t *testing.T) {
 			t.Fatalf("part %d: %s", i, terminal.err)
 		}
 	}
-	out, messages, code := compared(t, append([]string{"compare", "merge", "-o", "csv", "--out", filepath.Join(dir, "all")}, parts...)...)
+	out, messages, code := compared(t, append([]string{
+		"compare", "merge", "-o", "csv", "--out", filepath.Join(dir, "all"),
+	}, parts...)...)
 	if code != 0 || out != want {
 		t.Errorf("exit code %d: %s; merged:\n%s\nwant:\n%s", code, messages, out, want)
 	}
@@ -188,7 +196,9 @@ func TestCompareRefuses(t *testing.T) {
 		{`no zone "three"`, []string{"-f", file, "--zones", "three"}},
 		{`"2-5": want indices from 0 to 2`, []string{"-f", file, "--starts", "2-5"}},
 		{`unknown forecast "oracle"`, []string{"-f", file, "--forecast", "oracle"}},
-		{`the zone has no weather file`, []string{"-f", file, "--forecast", "weather", "--zones", "one", "--starts", "0"}},
+		{`the zone has no weather file`, []string{
+			"-f", file, "--forecast", "weather", "--zones", "one", "--starts", "0",
+		}},
 		{`unknown strategy "greenest"`, []string{"-f", file, "--strategies", "greenest"}},
 		{`shard "3/3"`, []string{"-f", file, "--shard", "3/3", "--out", t.TempDir()}},
 		{"say --out DIR", []string{"-f", file, "--shard", "0/3"}},

@@ -33,8 +33,9 @@ func editable(t *testing.T) (dir string) {
 	}
 	for name, text := range map[string]string{
 		"grid.csv": grid.String(), "weather.csv": weather.String(), "jobs.csv": jobs.String(),
-		"nodes.csv":  "name,cpu,idle_watts,max_watts\nn1,4,100,300\n",
-		"prices.csv": strings.ReplaceAll(strings.ReplaceAll(grid.String(), ",", ",0."), ",0.ci_lifecycle_g_per_kwh", ",price"),
+		"nodes.csv": "name,cpu,idle_watts,max_watts\nn1,4,100,300\n",
+		"prices.csv": strings.ReplaceAll(strings.ReplaceAll(grid.String(), ",", ",0."), ",0.ci_lifecycle_g_per_kwh",
+			",price"),
 		"comparison.yaml": `apiVersion: kubenergy.io/v1alpha1
 kind: Comparison
 name: edited
@@ -57,8 +58,8 @@ restartCosts: [0s]
 	return dir
 }
 
-// Whatever is edited, the folder of results serves as a fresh one does: what is reused is what would come out again, under
-// the names that it has now.
+// Whatever is edited, the folder of results serves as a fresh one does: what is reused is what would come out again,
+// under the names that it has now.
 func TestCompareAfterEdits(t *testing.T) {
 	if Slower > 1 {
 		t.Skip("takes minutes with the race detector: make test runs it without as well")
@@ -68,14 +69,15 @@ func TestCompareAfterEdits(t *testing.T) {
 		same           bool // nothing that is reported changes
 		reused         int  // trials of nine
 	}{
-		"grid":            {"grid.csv", "05T03:00:00Z,", "05T03:00:00Z,9", false, 0},
-		"jobs":            {"jobs.csv", "j3,", "jobs3,", true, 0},
-		"long jobs":       {"jobs.csv", "j11,39600,5100", "j11,39600,7200", false, 0},
-		"weather":         {"weather.csv", ",280,", ",281,", true, 0},
-		"preset":          {"comparison.yaml", "nodes: unlimited", "nodes: demo24", false, 0},
-		"price":           {"comparison.yaml", "price: 0.3", "price: 0.4", false, 0},
-		"pue":             {"comparison.yaml", "price: 0.3", "price: 0.3, pue: 1.4", false, 0},
-		"first start":     {"comparison.yaml", "first: 2022-01-05", "first: 2022-01-06", false, 1}, // of what looks at no forecast, and is not drawn
+		"grid":      {"grid.csv", "05T03:00:00Z,", "05T03:00:00Z,9", false, 0},
+		"jobs":      {"jobs.csv", "j3,", "jobs3,", true, 0},
+		"long jobs": {"jobs.csv", "j11,39600,5100", "j11,39600,7200", false, 0},
+		"weather":   {"weather.csv", ",280,", ",281,", true, 0},
+		"preset":    {"comparison.yaml", "nodes: unlimited", "nodes: demo24", false, 0},
+		"price":     {"comparison.yaml", "price: 0.3", "price: 0.4", false, 0},
+		"pue":       {"comparison.yaml", "price: 0.3", "price: 0.3, pue: 1.4", false, 0},
+		// of what looks at no forecast, and is not drawn
+		"first start":     {"comparison.yaml", "first: 2022-01-05", "first: 2022-01-06", false, 1},
 		"fewer starts":    {"comparison.yaml", "count: 3", "count: 2", false, 6},
 		"step":            {"comparison.yaml", "step: 24h", "step: 48h", false, 6},
 		"short names":     {"comparison.yaml", "[now, lowest-window", "[carbon+now, carbon+lowest-window", false, 9},
@@ -126,7 +128,8 @@ func TestCompareAfterEdits(t *testing.T) {
 	}
 }
 
-// played returns the table of a comparison whose trials are kept in a folder, without the figures that take long to draw.
+// played returns the table of a comparison whose trials are kept in a folder, without the figures that take long to
+// draw.
 func played(t *testing.T, path, out string) string {
 	t.Helper()
 	file, err := readComparison(path)
@@ -153,7 +156,8 @@ func played(t *testing.T, path, out string) string {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := finishComparison(terminal{out: &b, err: &b, now: time.Now}, c.book(report.Manifest{}), trials, "", "csv"); err != nil {
+	if err := finishComparison(terminal{out: &b, err: &b, now: time.Now}, c.book(report.Manifest{}), trials, "",
+		"csv"); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -208,12 +212,14 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 	grid.WriteString("datetime_utc,ci_lifecycle_g_per_kwh\n")
 	begin := time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 	for h := range 24 * 110 {
-		fmt.Fprintf(&grid, "%s,%d\n", begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339), 300+100*(h/12%2)+h*h%83+h%31*3)
+		fmt.Fprintf(&grid, "%s,%d\n", begin.Add(time.Duration(h)*time.Hour).Format(time.RFC3339),
+			300+100*(h/12%2)+h*h%83+h%31*3)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "grid.csv"), []byte(grid.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := edited(t, dir, "comparison.yaml", "learnt.yaml", "[yesterday]", "[history]", "first: 2022-01-05, step: 24h", "first: 2022-03-05, step: 400h")
+	file := edited(t, dir, "comparison.yaml", "learnt.yaml", "[yesterday]", "[history]", "first: 2022-01-05, step: 24h",
+		"first: 2022-03-05, step: 400h")
 	trials := func(starts string) map[string]report.Trial {
 		out := t.TempDir()
 		mustCompare(t, "-f", file, "--strategies", "lowest-window", "--starts", starts, "--out", out)
@@ -256,7 +262,8 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 // Empty nodes draw power, and strategies end at different times: all are charged up to the same one.
 func TestCompareAlignsTrials(t *testing.T) {
 	dir := editable(t)
-	file := edited(t, dir, "comparison.yaml", "few.yaml", "nodes: unlimited", "nodes: nodes.csv", "count: 3", "count: 1",
+	file := edited(t, dir, "comparison.yaml", "few.yaml", "nodes: unlimited", "nodes: nodes.csv", "count: 3",
+		"count: 1",
 		"[now, lowest-window, wait-awhile]", "[now, lowest-window, lowest-slot]", "[yesterday]", "[perfect]")
 	// One runs at a time, and those that wait for the clean hours after midnight are done hours later than the others.
 	var jobs strings.Builder
@@ -272,7 +279,8 @@ func TestCompareAlignsTrials(t *testing.T) {
 	// A strategy that runs the same jobs on the same nodes uses the same energy, whenever it is done.
 	for _, r := range s.Strategies {
 		if r.EnergyKWh < 0.999999*s.Strategies[0].EnergyKWh || r.EnergyKWh > 1.000001*s.Strategies[0].EnergyKWh {
-			t.Errorf("%s uses %v kWh, %s %v", r.Strategy, r.EnergyKWh, s.Strategies[0].Strategy, s.Strategies[0].EnergyKWh)
+			t.Errorf("%s uses %v kWh, %s %v", r.Strategy, r.EnergyKWh, s.Strategies[0].Strategy,
+				s.Strategies[0].EnergyKWh)
 		}
 	}
 	store := &trialStore{done: map[string]report.Trial{}}
@@ -302,9 +310,11 @@ func TestManifestNamesInputs(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		edited(t, dir, "grid.csv", sub+"/carbon.csv", "05T03:00:00Z,", map[string]string{"DE": "05T03:00:00Z,1", "FR": "05T03:00:00Z,2"}[sub])
+		edited(t, dir, "grid.csv", sub+"/carbon.csv", "05T03:00:00Z,",
+			map[string]string{"DE": "05T03:00:00Z,1", "FR": "05T03:00:00Z,2"}[sub])
 	}
-	file := edited(t, dir, "comparison.yaml", "two.yaml", "- {name: one, grid: {file: grid.csv}, weather: weather.csv, price: 0.3}",
+	file := edited(t, dir, "comparison.yaml", "two.yaml",
+		"- {name: one, grid: {file: grid.csv}, weather: weather.csv, price: 0.3}",
 		"- {name: DE, grid: {file: DE/carbon.csv}}\n- {name: FR, grid: {file: ./FR/carbon.csv}}")
 	out := filepath.Join(dir, "out")
 	mustCompare(t, "-f", file, "--out", out)
@@ -316,25 +326,45 @@ func TestManifestNamesInputs(t *testing.T) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		t.Fatal(err)
 	}
-	if m.Inputs["DE/carbon.csv"] == "" || m.Inputs["DE/carbon.csv"] == m.Inputs["FR/carbon.csv"] || m.Inputs["jobs.csv"] == "" || len(m.Inputs) != 3 {
+	if m.Inputs["DE/carbon.csv"] == "" || m.Inputs["DE/carbon.csv"] == m.Inputs["FR/carbon.csv"] ||
+		m.Inputs["jobs.csv"] == "" || len(m.Inputs) != 3 {
 		t.Errorf("inputs: %v", m.Inputs)
 	}
 }
 
-// What a comparison says for every trial is not said by its scenario as well, nor are its parts of different comparisons.
+// What a comparison says for every trial is not said by its scenario as well, nor are its parts of different
+// comparisons.
 func TestCompareRefusesBefore(t *testing.T) {
 	dir := editable(t)
 	for want, replace := range map[string][]string{
-		"says restartCosts instead":         {"nodes: unlimited", "nodes: unlimited\n  interruptible: true\n  restartCost: 10m"},
-		"says lengths instead":              {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
-		"says forecasts, and":               {"nodes: unlimited", "nodes: unlimited\n  sites: [{grid: {file: x}, forecast: {model: yesterday}}]"},
-		"says interruptible instead":        {"nodes: unlimited", "nodes: unlimited\n  interruptible: true", "interruptible: true", "interruptible: false"},
-		"some have none":                    {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
-		"carbon+now and now are one":        {"[now,", "[carbon+now, now,"},
-		"whose start is quoted":             {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
-		`published figure "watts"`:          {"restartCosts", "published: [{strategy: now, figure: watts, value: 1, source: me}]\nrestartCosts"},
-		`restartCost "soon"`:                {"restartCosts", "published: [{strategy: now, restartCost: soon, figure: eta, value: 1, source: me}]\nrestartCosts"},
-		"comes under several forecasts":     {"[yesterday]", "[yesterday, perfect]", "restartCosts", "baseline: lowest-window\nrestartCosts"},
+		"says restartCosts instead": {
+			"nodes: unlimited",
+			"nodes: unlimited\n  interruptible: true\n  restartCost: 10m",
+		},
+		"says lengths instead": {"nodes: unlimited", "nodes: unlimited\n  learner: survival"},
+		"says forecasts, and": {
+			"nodes: unlimited",
+			"nodes: unlimited\n  sites: [{grid: {file: x}, forecast: {model: yesterday}}]",
+		},
+		"says interruptible instead": {
+			"nodes: unlimited", "nodes: unlimited\n  interruptible: true",
+			"interruptible: true", "interruptible: false",
+		},
+		"some have none":             {"price: 0.3}", "price: 0.3}\n- {name: two, grid: {file: grid.csv}}"},
+		"carbon+now and now are one": {"[now,", "[carbon+now, now,"},
+		"whose start is quoted":      {"count: 3", "count: 1", "restartCosts", "quote: odd\nrestartCosts"},
+		`published figure "watts"`: {
+			"restartCosts",
+			"published: [{strategy: now, figure: watts, value: 1, source: me}]\nrestartCosts",
+		},
+		`restartCost "soon"`: {
+			"restartCosts",
+			"published: [{strategy: now, restartCost: soon, figure: eta, value: 1, source: me}]\nrestartCosts",
+		},
+		"comes under several forecasts": {
+			"[yesterday]", "[yesterday, perfect]", "restartCosts",
+			"baseline: lowest-window\nrestartCosts",
+		},
 		"DIR/sites/nodes.csv: no such file": {"nodes: unlimited", "sites: [{nodes: sites/nodes.csv}]"},
 	} {
 		file := edited(t, dir, "comparison.yaml", "wrong.yaml", replace...)
@@ -358,7 +388,8 @@ func TestMergeRefusesOtherOptions(t *testing.T) {
 	for i, f := range []string{file, other} {
 		mustCompare(t, "-f", f, "--shard", fmt.Sprintf("%d/2", i), "--out", parts[i])
 	}
-	if _, messages, code := compared(t, "compare", "merge", parts[0], parts[1]); code != 2 || !strings.Contains(messages, "of different comparisons") {
+	if _, messages, code := compared(t, "compare", "merge", parts[0], parts[1]); code != 2 ||
+		!strings.Contains(messages, "of different comparisons") {
 		t.Errorf("exit code %d: %s", code, messages)
 	}
 }
@@ -392,10 +423,12 @@ func TestCompareWithShortPrices(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(string(text), "\n")
-	if err := os.WriteFile(filepath.Join(dir, "prices.csv"), []byte(strings.Join(lines[:1+4*24+20], "")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "prices.csv"), []byte(strings.Join(lines[:1+4*24+20], "")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := edited(t, dir, "comparison.yaml", "priced.yaml", "price: 0.3", "prices: {file: prices.csv, column: price}", "count: 3", "count: 1", "[now, lowest-window, wait-awhile]", "[now]")
+	file := edited(t, dir, "comparison.yaml", "priced.yaml", "price: 0.3", "prices: {file: prices.csv, column: price}",
+		"count: 3", "count: 1", "[now, lowest-window, wait-awhile]", "[now]")
 	if s := sweepOf(t, "-f", file); len(s.Strategies) != 1 || !s.Strategies[0].Priced {
 		t.Errorf("%+v", s.Strategies)
 	}

@@ -88,7 +88,8 @@ func readComparison(path string) (*comparisonFile, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if f.APIVersion != sim.APIVersion || f.Kind != comparisonKind {
-		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, sim.APIVersion, comparisonKind)
+		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, sim.APIVersion,
+			comparisonKind)
 	}
 	return f, nil
 }
@@ -190,7 +191,8 @@ func (f *comparisonFile) check() error {
 	if len(f.Seeds) == 0 {
 		f.Seeds = []uint64{0}
 	}
-	return errors.Join(f.checkRestarts(), unique("strategy", f.Strategies), unique("forecast", f.Forecasts), unique("seed", f.Seeds))
+	return errors.Join(f.checkRestarts(), unique("strategy", f.Strategies), unique("forecast", f.Forecasts),
+		unique("seed", f.Seeds))
 }
 
 func (f *comparisonFile) checkZones() error {
@@ -288,7 +290,8 @@ func (f *comparisonFile) base() (*sim.File, baseFiles, error) {
 	}
 	names.dir = ""
 	found := *file
-	found.Workload.File, found.Nodes, found.Sites = f.path(file.Workload.File), f.nodes(file.Nodes), slices.Clone(file.Sites)
+	found.Workload.File, found.Nodes, found.Sites = f.path(file.Workload.File), f.nodes(file.Nodes),
+		slices.Clone(file.Sites)
 	for i := range found.Sites {
 		found.Sites[i].Nodes = f.nodes(found.Sites[i].Nodes)
 	}
@@ -314,7 +317,8 @@ func (f *comparisonFile) checkBase(file *sim.File) error {
 		return fmt.Errorf(instead, "a learner", "lengths")
 	case file.Interruptible && !f.Interruptible:
 		return fmt.Errorf(instead, "interruptible jobs", "interruptible")
-	case len(file.Sites) == 1 && file.Sites[0].Forecast != (sim.ForecastFile{}) && file.Sites[0].Forecast != (sim.ForecastFile{Model: perfectForecast}):
+	case len(file.Sites) == 1 && file.Sites[0].Forecast != (sim.ForecastFile{}) &&
+		file.Sites[0].Forecast != (sim.ForecastFile{Model: perfectForecast}):
 		return fmt.Errorf(instead, "a forecast", "forecasts, and weather for each zone")
 	}
 	return nil

@@ -21,7 +21,8 @@ func checkForecast(name string) error {
 	if name == perfectForecast || slices.Contains(forecast.Models(), name) {
 		return nil
 	}
-	return fmt.Errorf("unknown forecast %q: want one of %s, %s", name, perfectForecast, strings.Join(forecast.Models(), ", "))
+	return fmt.Errorf("unknown forecast %q: want one of %s, %s", name, perfectForecast,
+		strings.Join(forecast.Models(), ", "))
 }
 
 // make issues the forecasts of the zone, hour by hour, from what was known in each.
@@ -31,7 +32,10 @@ func (f *issued) make(ctx context.Context, cache string) (sim.Foresight, error) 
 		return nil, err
 	}
 	// Models are learnt at times that follow from the file, whichever of its starts are run.
-	o := forecast.Issuance{History: f.zone.series, Model: f.model, From: spans[0].From, Until: spans[0].Until, Only: spans, Since: f.zone.first}
+	o := forecast.Issuance{
+		History: f.zone.series, Model: f.model, From: spans[0].From, Until: spans[0].Until, Only: spans,
+		Since: f.zone.first,
+	}
 	for _, s := range spans {
 		if s.Until.After(o.Until) {
 			o.Until = s.Until
@@ -82,8 +86,8 @@ func (z *comparedZone) until(index int) (time.Time, error) {
 	return last, nil
 }
 
-// untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were made,
-// need not be among those that are run.
+// untilThen are forecasts of which those after the span of a start are not seen: another start, from which they were
+// made, need not be among those that are run.
 type untilThen struct {
 	sim.Foresight
 	last time.Time
@@ -97,8 +101,8 @@ func (f untilThen) At(now time.Time) grid.Signal {
 	return f.Foresight.At(now)
 }
 
-// forecastFolder is where forecasts are kept that this build of the program makes: another may make others from the same
-// inputs.
+// forecastFolder is where forecasts are kept that this build of the program makes: another may make others from the
+// same inputs.
 func (c *study) forecastFolder(out string) string {
 	sum := sha256.Sum256([]byte(c.program))
 	return filepath.Join(out, "forecasts", hex.EncodeToString(sum[:6]))

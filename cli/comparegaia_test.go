@@ -38,7 +38,8 @@ func noneViolated(t *testing.T, s *report.Sweep) {
 	t.Helper()
 	for _, r := range s.Strategies {
 		if r.Violations != 0 || r.Unplaced != 0 {
-			t.Errorf("%s, forecast %s, restart cost %v: %d delays violated, %d jobs unplaced", r.Strategy, r.Forecast, r.RestartCost, r.Violations, r.Unplaced)
+			t.Errorf("%s, forecast %s, restart cost %v: %d delays violated, %d jobs unplaced", r.Strategy, r.Forecast,
+				r.RestartCost, r.Violations, r.Unplaced)
 		}
 	}
 }
@@ -60,7 +61,8 @@ func TestGAIAInShort(t *testing.T) {
 			t.Errorf("%s: eta %v with a perfect forecast, %v with yesterday's curve", name, perfect, naive)
 		}
 	}
-	if residual, ecovisor := rowOf(t, s, "residual", "perfect").Eta.Value, rowOf(t, s, "ecovisor", "perfect").Eta.Value; residual < ecovisor {
+	if residual, ecovisor := rowOf(t, s, "residual", "perfect").Eta.Value,
+		rowOf(t, s, "ecovisor", "perfect").Eta.Value; residual < ecovisor {
 		t.Errorf("residual saves %v, ecovisor %v", residual, ecovisor)
 	}
 }
@@ -77,7 +79,8 @@ func TestCompareGAIA(t *testing.T) {
 		least              float64
 	}{{"residual", "weather", 0.75}, {"residual", "history", 0.68}, {"rolling", "weather", 0.70}} {
 		r := rowOf(t, s, c.strategy, c.forecast)
-		t.Logf("%s, %s: eta %.3f [%.3f, %.3f], mean of zones %.3f, worst %s %.3f, odd starts %.3f", c.strategy, c.forecast, r.Eta.Value, *r.Eta.Low, *r.Eta.High,
+		t.Logf("%s, %s: eta %.3f [%.3f, %.3f], mean of zones %.3f, worst %s %.3f, odd starts %.3f", c.strategy,
+			c.forecast, r.Eta.Value, *r.Eta.Low, *r.Eta.High,
 			r.EtaMean.Value, r.WorstZone, *r.WorstEta, *r.EtaOther)
 		if r.Eta.Value < c.least {
 			t.Errorf("%s under %s: eta %v, want at least %v", c.strategy, c.forecast, r.Eta.Value, c.least)
@@ -87,7 +90,8 @@ func TestCompareGAIA(t *testing.T) {
 	noneViolated(t, restarts)
 	for _, r := range restarts.Strategies {
 		if r.Strategy == "residual" {
-			t.Logf("restart cost %v: eta %.3f [%.3f, %.3f], %d jobs late by a restart", r.RestartCost, r.Eta.Value, *r.Eta.Low, *r.Eta.High, r.Tolerated)
+			t.Logf("restart cost %v: eta %.3f [%.3f, %.3f], %d jobs late by a restart", r.RestartCost, r.Eta.Value,
+				*r.Eta.Low, *r.Eta.High, r.Tolerated)
 		}
 	}
 }

@@ -53,11 +53,12 @@ type comparedZone struct {
 
 // plannedTrial is a trial that is to be run.
 type plannedTrial struct {
-	Key   string       `json:"key"`            // of all that it depends on
-	Trial report.Trial `json:"trial"`          // what names it
-	Tail  *report.Tail `json:"tail,omitempty"` // until the end of the longest trial of its cell; it depends on which ones there are
-	cell  *trialCell
-	day   bool // it is drawn
+	Key   string       `json:"key"`   // of all that it depends on
+	Trial report.Trial `json:"trial"` // what names it
+	// until the end of the longest trial of its cell; it depends on which ones there are
+	Tail *report.Tail `json:"tail,omitempty"`
+	cell *trialCell
+	day  bool // it is drawn
 }
 
 // trialCell is what the trials of a zone, a start and a seed have in common.
@@ -75,7 +76,9 @@ func (f *comparisonFile) plan() (*study, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	c := &study{file: f, strategies: map[string]sched.Strategy{}, fullNames: map[string]string{}, inputs: map[string]string{}}
+	c := &study{
+		file: f, strategies: map[string]sched.Strategy{}, fullNames: map[string]string{}, inputs: map[string]string{},
+	}
 	for _, name := range f.Strategies {
 		s, full, err := f.strategy(name)
 		if err != nil {
@@ -134,8 +137,9 @@ func (c *study) digestAll() error {
 func (c *study) options() report.SweepOptions {
 	f := c.file
 	o := report.SweepOptions{
-		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed, Strategies: f.Strategies,
-		Published: f.Published,
+		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed,
+		Strategies: f.Strategies,
+		Published:  f.Published,
 	}
 	if o.Quote == report.QuoteAll {
 		o.Quote = ""
@@ -178,7 +182,8 @@ func (c *study) addZone(z *zoneFile) error {
 	return nil
 }
 
-// hash returns that of a file's content, "" for none. dir, from the comparison's folder, is what its name is relative to.
+// hash returns that of a file's content, "" for none. dir, from the comparison's folder, is what its name is relative
+// to.
 func (c *study) hash(name, dir string) (string, error) {
 	if name == "" {
 		return "", nil
@@ -216,7 +221,10 @@ type dependence struct {
 
 // shared fills in what the trials of a zone depend on alike.
 func (c *study) shared(z *comparedZone) (*dependence, error) {
-	d := &dependence{Format: trialsFormat, Program: c.program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths, Interruptible: c.file.Interruptible}
+	d := &dependence{
+		Format: trialsFormat, Program: c.program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths,
+		Interruptible: c.file.Interruptible,
+	}
 	var err error
 	if d.Workload, err = c.hash(c.baseFiles.workload, c.baseFiles.dir); err != nil {
 		return nil, err
@@ -228,7 +236,8 @@ func (c *study) shared(z *comparedZone) (*dependence, error) {
 	}
 	site := z.file.Sites[0]
 	site.Grid.File, site.Prices.File, site.Nodes = "", "", ""
-	d.Scenario.Sites, d.Scenario.Name, d.Scenario.Nodes, d.Scenario.Workload.File, d.Scenario.Start = []sim.SiteFile{site}, "", "", "", ""
+	d.Scenario.Sites, d.Scenario.Name, d.Scenario.Nodes, d.Scenario.Workload.File,
+		d.Scenario.Start = []sim.SiteFile{site}, "", "", "", ""
 	return d, nil
 }
 
@@ -253,8 +262,8 @@ func (c *study) list() error {
 	return nil
 }
 
-// listCell makes the trials of a cell. What looks at no forecast is run once, and so is what never suspends a job, whatever
-// restarts would cost.
+// listCell makes the trials of a cell. What looks at no forecast is run once, and so is what never suspends a job,
+// whatever restarts would cost.
 func (c *study) listCell(cell *trialCell, d dependence) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
 	first := c.firstQuoted()
@@ -276,10 +285,12 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 		for i, model := range forecasts {
 			for k, cost := range costs {
 				t := &plannedTrial{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
-					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name, Forecast: model,
+					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
+					Forecast:    model,
 					RestartCost: cost, Family: family,
 				}}
-				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since = c.fullNames[name], model, cost, t.day, time.Time{}
+				d.Strategy, d.Forecast, d.RestartCost, d.Day, d.Since = c.fullNames[name], model, cost, t.day,
+					time.Time{}
 				if forecasts := cell.zone.forecasts[model]; forecasts != nil {
 					d.Since = cell.zone.first.UTC()
 				}
@@ -299,7 +310,8 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 // firstQuoted is the first cell whose start is quoted, of those that there are; -1: none. It is drawn.
 func (c *study) firstQuoted() int {
 	return slices.IndexFunc(c.cells, func(cell *trialCell) bool {
-		return c.file.Quote == "" || c.file.Quote == report.QuoteAll || (cell.index%2 == 0) == (c.file.Quote == report.QuoteEven)
+		return c.file.Quote == "" || c.file.Quote == report.QuoteAll ||
+			(cell.index%2 == 0) == (c.file.Quote == report.QuoteEven)
 	})
 }
 
@@ -321,8 +333,8 @@ func holds(s sched.Strategy) bool {
 	return !ok || h.Holds()
 }
 
-// programHash is what tells one build of this program from another: the commit, or the program itself where it was built
-// from something that is no commit.
+// programHash is what tells one build of this program from another: the commit, or the program itself where it was
+// built from something that is no commit.
 func programHash() (string, error) {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		setting := func(key string) string {

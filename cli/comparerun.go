@@ -71,7 +71,9 @@ func (s *sharedScenario) load() {
 		return
 	}
 	s.optima = map[string]float64{}
-	families := map[string]oracle.Family{report.NonPreemptive: oracle.FamilyNonPreemptive, report.Interruptible: oracle.FamilyInterruptible}
+	families := map[string]oracle.Family{
+		report.NonPreemptive: oracle.FamilyNonPreemptive, report.Interruptible: oracle.FamilyInterruptible,
+	}
 	if s.cell.zone.elastic {
 		families[report.Elastic] = oracle.FamilyElastic
 	}
@@ -129,8 +131,8 @@ func (c *study) run(ctx context.Context, t *plannedTrial) error {
 	if err != nil {
 		return err
 	}
-	// Trials run apart, and nodes may draw power without jobs: all of a cell are accounted up to one end at least. Those of
-	// few nodes may take longer: see align.
+	// Trials run apart, and nodes may draw power without jobs: all of a cell are accounted up to one end at least.
+	// Those of few nodes may take longer: see align.
 	if err := result.AccountUntil(shared.end); err != nil {
 		return err
 	}
@@ -170,7 +172,9 @@ type shard struct{ index, count int }
 
 // runAll runs the trials that the store does not have on so many workers, and fills in all. Which worker runs what does
 // not matter to the results.
-func (c *study) runAll(ctx context.Context, store *trialStore, part shard, workers int, tell func(done, all int)) ([]*plannedTrial, error) {
+func (c *study) runAll(ctx context.Context, store *trialStore, part shard, workers int,
+	tell func(done, all int),
+) ([]*plannedTrial, error) {
 	var mine, missing []*plannedTrial
 	for _, t := range c.trials {
 		if part.count > 1 && t.cell.order%part.count != part.index {
@@ -215,7 +219,8 @@ func (c *study) runAll(ctx context.Context, store *trialStore, part shard, worke
 		}
 	}
 	if int(done.Load()) < len(missing) {
-		return nil, fmt.Errorf("stopped after %d of %d trials: %w", len(mine)-len(missing)+int(done.Load()), len(mine), context.Canceled)
+		return nil, fmt.Errorf("stopped after %d of %d trials: %w", len(mine)-len(missing)+int(done.Load()), len(mine),
+			context.Canceled)
 	}
 	return mine, align(mine)
 }
@@ -246,7 +251,8 @@ func (p *progress) tell(done, all int) {
 	p.last = now
 	const width = 30
 	full := width * done / max(1, all)
-	line := fmt.Sprintf("\r[%s%s] %d of %d trials", strings.Repeat("█", full), strings.Repeat("·", width-full), done, all)
+	line := fmt.Sprintf("\r[%s%s] %d of %d trials", strings.Repeat("█", full), strings.Repeat("·", width-full), done,
+		all)
 	if elapsed := now.Sub(p.begun); done > p.first+1 && done < all {
 		left := time.Duration(float64(elapsed) / float64(done-p.first-1) * float64(all-done))
 		line += fmt.Sprintf(", %v left", left.Round(time.Second))

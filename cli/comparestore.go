@@ -20,8 +20,8 @@ import (
 )
 
 // trialStore is a folder of results, in which an interrupted comparison finds what it has done already: files of one
-// line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that are
-// damaged, as the last one is after a crash, are as good as absent. The nil store keeps nothing.
+// line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that
+// are damaged, as the last one is after a crash, are as good as absent. The nil store keeps nothing.
 type trialStore struct {
 	dir     string
 	own     string // the file that this process writes
@@ -101,7 +101,8 @@ func (s *trialStore) read(path string) error {
 		}
 		var line storedTrial
 		var t report.Trial
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Sum != line.checksum() || json.Unmarshal(line.Trial, &t) != nil {
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Sum != line.checksum() ||
+			json.Unmarshal(line.Trial, &t) != nil {
 			s.damaged++
 			continue
 		}

@@ -134,12 +134,15 @@ func (d *doctor) examine(ctx context.Context) {
 }
 
 func (d *doctor) say(s status, advice, format string, args ...any) {
-	d.findings = append(d.findings, finding{Check: d.check, Status: s, Message: fmt.Sprintf(format, args...), Advice: advice})
+	d.findings = append(d.findings, finding{
+		Check: d.check, Status: s, Message: fmt.Sprintf(format, args...), Advice: advice,
+	})
 }
 
 func (d *doctor) ok(format string, args ...any) { d.say(statusOK, "", format, args...) }
 
-// unseen says that something could not be looked at. That is a matter of the user's rights, not of the cluster's health.
+// unseen says that something could not be looked at. That is a matter of the user's rights, not of the cluster's
+// health.
 func (d *doctor) unseen(what string, err error) {
 	if apierrors.IsForbidden(err) {
 		d.say(statusWarn, "ask somebody who may, or use another --context", "you may not read %s", what)
@@ -171,7 +174,9 @@ func (d *doctor) report(t terminal, output string) error {
 	if output == "json" {
 		enc := json.NewEncoder(t.out)
 		enc.SetIndent("", "  ")
-		err = enc.Encode(map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "DoctorReport", "checks": d.findings})
+		err = enc.Encode(map[string]any{
+			"apiVersion": "kubenergy.io/v1alpha1", "kind": "DoctorReport", "checks": d.findings,
+		})
 	} else {
 		err = d.text(t, tally)
 	}
@@ -216,6 +221,7 @@ func (d *doctor) text(t terminal, tally map[status]int) error {
 		}
 		text = strings.Join(lines, "\n")
 	}
-	_, err := fmt.Fprintf(t.out, "%s\n%d ok, %d to look at, %d failed\n", text, tally[statusOK], tally[statusWarn], tally[statusFail])
+	_, err := fmt.Fprintf(t.out, "%s\n%d ok, %d to look at, %d failed\n", text, tally[statusOK], tally[statusWarn],
+		tally[statusFail])
 	return err
 }

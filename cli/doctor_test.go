@@ -37,7 +37,8 @@ type crd struct {
 
 func newCRD(name string) *crd {
 	c := &crd{Status: map[string]any{
-		"conditions": []any{map[string]any{"type": "Established", "status": "True"}}, "storedVersions": []any{"v1alpha1"},
+		"conditions":     []any{map[string]any{"type": "Established", "status": "True"}},
+		"storedVersions": []any{"v1alpha1"},
 	}}
 	c.Name = name
 	return c
@@ -48,7 +49,9 @@ func created(name string, at time.Time) metav1.ObjectMeta {
 }
 
 func deployment(name, image string) *appsv1.Deployment {
-	d := &appsv1.Deployment{ObjectMeta: created(name, testNow.Add(-48*time.Hour)), Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}}
+	d := &appsv1.Deployment{
+		ObjectMeta: created(name, testNow.Add(-48*time.Hour)), Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))},
+	}
 	d.Spec.Template.Spec.Containers = []v1.Container{{Name: "main", Image: image}}
 	d.Status.ReadyReplicas = 2
 	return d
@@ -58,7 +61,8 @@ func lease(name string, age time.Duration) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("pod-1"), LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(testNow.Add(-age))),
+			HolderIdentity: new("pod-1"), LeaseDurationSeconds: new(int32(15)),
+			RenewTime: new(metav1.NewMicroTime(testNow.Add(-age))),
 		},
 	}
 }
@@ -80,10 +84,13 @@ func zone(name string) *v1alpha1.GridZone {
 	}
 	z.Status.Carbon = &v1alpha1.SignalStatus{
 		Now: 300, Unit: "gCO2e/kWh", Quality: "measured", Source: "electricityMaps", ForecastSource: "blend",
-		AsOf: new(metav1.NewTime(testNow.Add(-10 * time.Minute))), Start: metav1.NewTime(start), Step: metav1.Duration{Duration: time.Hour},
+		AsOf: new(metav1.NewTime(testNow.Add(-10 * time.Minute))), Start: metav1.NewTime(start),
+		Step:   metav1.Duration{Duration: time.Hour},
 		Values: values, Low: low, High: high,
 	}
-	z.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Fresh"}}
+	z.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Fresh",
+	}}
 	return z
 }
 
@@ -127,7 +134,8 @@ func healthy(t *testing.T) *apiServer {
 		"validatingadmissionpolicies": guardPolicies, "validatingadmissionpolicybindings": guardPolicies,
 	} {
 		for _, name := range names {
-			a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: created(name, testNow.Add(-47*time.Hour))})
+			a.add(t, policyPath+kind, &metav1.PartialObjectMetadata{ObjectMeta: created(name,
+				testNow.Add(-47*time.Hour))})
 		}
 	}
 	policy := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -139,7 +147,9 @@ func healthy(t *testing.T) *apiServer {
 	a.add(t, jobsIn("ns"), waitingJob("held", time.Hour))
 	a.central = map[string]any{
 		"/api/v1/ledger/statistics": map[string]any{"journal": 0},
-		"/api/v1/nodes/power":       api.NodesPower{Nodes: []api.NodePower{{Node: "n1", AsOf: testNow.Add(-8 * time.Second)}}},
+		"/api/v1/nodes/power": api.NodesPower{Nodes: []api.NodePower{{
+			Node: "n1", AsOf: testNow.Add(-8 * time.Second),
+		}}},
 	}
 	return a
 }
@@ -198,18 +208,39 @@ func TestDoctorFinds(t *testing.T) {
 		status status
 		says   string
 	}{
-		"a server that is too old": {func(_ *testing.T, a *apiServer) { a.version = "35" }, "kubernetes version", statusFail, "Kubernetes v1.35.4: older than"},
-		"a server that is too new": {func(_ *testing.T, a *apiServer) { a.version = "38" }, "kubernetes version", statusFail, "one minor version older at most"},
-		"a version of a cloud":     {func(_ *testing.T, a *apiServer) { a.version = "37+" }, "kubernetes version", statusOK, "one minor version older, as it may be"},
-		"a clock that is ahead":    {func(_ *testing.T, a *apiServer) { a.date = testNow.Add(-9 * time.Second) }, "clock", statusWarn, "8s ahead of"},
-		"a clock that is behind":   {func(_ *testing.T, a *apiServer) { a.date = testNow.Add(9 * time.Second) }, "clock", statusWarn, "9s behind"},
-		"no admission policies":    {func(_ *testing.T, a *apiServer) { a.served["admissionregistration.k8s.io/v1"] = nil }, "admission policies", statusFail, "Jobs cannot be held"},
-		"a missing kind":           {func(_ *testing.T, a *apiServer) { a.delete(crdPath + "/gridzones.kubenergy.io") }, "custom resources", statusFail, "missing: gridzones.kubenergy.io"},
+		"a server that is too old": {
+			func(_ *testing.T, a *apiServer) { a.version = "35" }, "kubernetes version",
+			statusFail, "Kubernetes v1.35.4: older than",
+		},
+		"a server that is too new": {
+			func(_ *testing.T, a *apiServer) { a.version = "38" }, "kubernetes version",
+			statusFail, "one minor version older at most",
+		},
+		"a version of a cloud": {
+			func(_ *testing.T, a *apiServer) { a.version = "37+" }, "kubernetes version",
+			statusOK, "one minor version older, as it may be",
+		},
+		"a clock that is ahead": {
+			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(-9 * time.Second) },
+			"clock", statusWarn, "8s ahead of",
+		},
+		"a clock that is behind": {
+			func(_ *testing.T, a *apiServer) { a.date = testNow.Add(9 * time.Second) },
+			"clock", statusWarn, "9s behind",
+		},
+		"no admission policies": {func(_ *testing.T, a *apiServer) {
+			a.served["admissionregistration.k8s.io/v1"] = nil
+		}, "admission policies", statusFail, "Jobs cannot be held"},
+		"a missing kind": {
+			func(_ *testing.T, a *apiServer) { a.delete(crdPath + "/gridzones.kubenergy.io") },
+			"custom resources", statusFail, "missing: gridzones.kubenergy.io",
+		},
 		"a kind not established": {func(t *testing.T, a *apiServer) {
 			edit(t, a, crdPath+"/gridzones.kubenergy.io", func(c *crd) { c.Status["conditions"] = nil })
 		}, "custom resources", statusFail, "not established: gridzones"},
 		"a kind of an older version": {func(t *testing.T, a *apiServer) {
-			edit(t, a, crdPath+"/gridzones.kubenergy.io", func(c *crd) { c.Status["storedVersions"] = []any{"v1alpha0", "v1alpha1"} })
+			edit(t, a, crdPath+"/gridzones.kubenergy.io",
+				func(c *crd) { c.Status["storedVersions"] = []any{"v1alpha0", "v1alpha1"} })
 		}, "custom resources", statusWarn, "v1alpha0, v1alpha1"},
 		"a component that is down": {func(t *testing.T, a *apiServer) {
 			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 0 })
@@ -218,20 +249,32 @@ func TestDoctorFinds(t *testing.T) {
 			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) { d.Status.ReadyReplicas = 1 })
 		}, "components", statusWarn, "1 of 2"},
 		"an upgrade half done": {func(t *testing.T, a *apiServer) {
-			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "example.org:5000/c:1.3.0" })
+			edit(t, a, deploymentPath+"/"+controllerName, func(d *appsv1.Deployment) {
+				d.Spec.Template.Spec.Containers[0].Image = "example.org:5000/c:1.3.0"
+			})
 		}, "components", statusWarn, "kubenergy-controller 1.3.0, kubenergy-scheduler 1.2.0"},
-		"an abandoned lease": {func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(controllerName, time.Hour)) }, "leases", statusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
-		"nobody to release":  {func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(holdLease, time.Hour)) }, "hold policy", statusFail, "nobody holds the Lease kubenergy-hold"},
-		"a right too few":    {func(_ *testing.T, a *apiServer) { a.allowed = except(a.allowed, false, "patch", "jobs", schedulerName) }, "permissions", statusFail, "kubenergy-scheduler may not patch jobs.batch"},
+		"an abandoned lease": {func(t *testing.T, a *apiServer) {
+			a.add(t, leasePath, lease(controllerName, time.Hour))
+		}, "leases", statusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
+		"nobody to release": {
+			func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(holdLease, time.Hour)) },
+			"hold policy", statusFail, "nobody holds the Lease kubenergy-hold",
+		},
+		"a right too few": {func(_ *testing.T, a *apiServer) {
+			a.allowed = except(a.allowed, false, "patch", "jobs", schedulerName)
+		}, "permissions", statusFail, "kubenergy-scheduler may not patch jobs.batch"},
 		"a right too many": {func(_ *testing.T, a *apiServer) {
 			a.allowed = except(a.allowed, true, "get", "secrets", controllerName)
 		}, "permissions", statusWarn, "kubenergy-controller may get secrets"},
 		"no binding": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "mutatingadmissionpolicybindings/" + holdPolicy)
 		}, "hold policy", statusWarn, "has no binding: no Job is held"},
-		"a binding alone": {func(_ *testing.T, a *apiServer) { a.delete(policyPath + "mutatingadmissionpolicies/" + holdPolicy) }, "hold policy", statusWarn, "binds no policy"},
+		"a binding alone": {func(_ *testing.T, a *apiServer) {
+			a.delete(policyPath + "mutatingadmissionpolicies/" + holdPolicy)
+		}, "hold policy", statusWarn, "binds no policy"},
 		"a binding that came first": {func(t *testing.T, a *apiServer) {
-			a.add(t, policyPath+"mutatingadmissionpolicybindings", &metav1.PartialObjectMetadata{ObjectMeta: created(holdPolicy, testNow.Add(-72*time.Hour))})
+			a.add(t, policyPath+"mutatingadmissionpolicybindings",
+				&metav1.PartialObjectMetadata{ObjectMeta: created(holdPolicy, testNow.Add(-72*time.Hour))})
 		}, "hold policy", statusWarn, "older than the scheduler"},
 		"no guard": {func(_ *testing.T, a *apiServer) {
 			a.delete(policyPath + "validatingadmissionpolicybindings/" + guardPolicies[1])
@@ -239,27 +282,59 @@ func TestDoctorFinds(t *testing.T) {
 		"a policy of nonsense": {func(t *testing.T, a *apiServer) {
 			edit(t, a, policiesPath+"/default", func(p *v1alpha1.EnergyPolicy) { p.Spec.Mode = "sometimes" })
 		}, "mode", statusWarn, `mode is "sometimes"`},
-		"no zone":       {func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", statusWarn, "there is no GridZone"},
-		"an empty zone": {editZone(func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} }), "grid zones", statusFail, "nobody has filled its status"},
+		"no zone": {
+			func(_ *testing.T, a *apiServer) { a.delete(zonePath + "/DE") }, "grid zones", statusWarn,
+			"there is no GridZone",
+		},
+		"an empty zone": {
+			editZone(func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} }), "grid zones",
+			statusFail, "nobody has filled its status",
+		},
 		"a zone not ready": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Status, z.Status.Conditions[0].Message = "False", "all sources fail"
 		}), "grid zones", statusFail, "not ready: all sources fail"},
-		"an old signal": {editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.AsOf = new(metav1.NewTime(testNow.Add(-3 * time.Hour))) }), "grid zones", statusFail, "3 h old, which is older than 2h0m0s"},
+		"an old signal": {editZone(func(z *v1alpha1.GridZone) {
+			z.Status.Carbon.AsOf = new(metav1.NewTime(testNow.Add(-3 * time.Hour)))
+		}), "grid zones", statusFail, "3 h old, which is older than 2h0m0s"},
 		"a signal at its end": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Carbon.Start = metav1.NewTime(testNow.Add(-72 * time.Hour))
 		}), "grid zones", statusFail, "its last value ended 24 h ago"},
-		"a short forecast":    {editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.Values = z.Status.Carbon.Values[:2] }), "grid zones", statusWarn, "known for the next 1 h only"},
-		"an estimated signal": {editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.Quality = "estimated" }), "grid zones", statusWarn, "estimated"},
+		"a short forecast": {editZone(func(z *v1alpha1.GridZone) {
+			z.Status.Carbon.Values = z.Status.Carbon.Values[:2]
+		}), "grid zones", statusWarn, "known for the next 1 h only"},
+		"an estimated signal": {
+			editZone(func(z *v1alpha1.GridZone) { z.Status.Carbon.Quality = "estimated" }),
+			"grid zones", statusWarn, "estimated",
+		},
 		"a failing source": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Message = "known from typical; others did not answer well: electricityMaps: 401"
 		}), "grid zones", statusWarn, "GridZone DE: others did not answer well: electricityMaps: 401"},
-		"a node that nobody knows": {func(t *testing.T, a *apiServer) { a.add(t, nodePath, node("n2", nil)) }, "nodes", statusWarn, "1 of 2 nodes without a power profile: n2"},
-		"a Job that is overdue":    {func(t *testing.T, a *apiServer) { a.add(t, jobsIn("ns"), waitingJob("late", -2*time.Minute)) }, "held jobs", statusFail, "1 Job held past the latest start: ns/late"},
-		"a Job without a date":     {func(t *testing.T, a *apiServer) { a.add(t, jobsIn("ns"), heldJob("undated")) }, "held jobs", statusWarn, "ns/undated"},
-		"Jobs one may not see":     {func(_ *testing.T, a *apiServer) { a.refused["list jobs"] = true }, "held jobs", statusWarn, "you may not read Jobs"},
-		"nodes one may not see":    {func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes", statusWarn, "you may not read nodes"},
-		"rights one may not see":   {func(_ *testing.T, a *apiServer) { a.refused["create subjectaccessreviews"] = true }, "permissions", statusWarn, "you may not read the rights"},
-		"no metrics-server":        {func(_ *testing.T, a *apiServer) { delete(a.served, "metrics.k8s.io/v1beta1") }, "metrics", statusOK, "there is no metrics-server"},
+		"a node that nobody knows": {
+			func(t *testing.T, a *apiServer) { a.add(t, nodePath, node("n2", nil)) }, "nodes",
+			statusWarn, "1 of 2 nodes without a power profile: n2",
+		},
+		"a Job that is overdue": {func(t *testing.T, a *apiServer) {
+			a.add(t, jobsIn("ns"), waitingJob("late", -2*time.Minute))
+		}, "held jobs", statusFail, "1 Job held past the latest start: ns/late"},
+		"a Job without a date": {
+			func(t *testing.T, a *apiServer) { a.add(t, jobsIn("ns"), heldJob("undated")) },
+			"held jobs", statusWarn, "ns/undated",
+		},
+		"Jobs one may not see": {
+			func(_ *testing.T, a *apiServer) { a.refused["list jobs"] = true }, "held jobs",
+			statusWarn, "you may not read Jobs",
+		},
+		"nodes one may not see": {
+			func(_ *testing.T, a *apiServer) { a.refused["list nodes"] = true }, "nodes",
+			statusWarn, "you may not read nodes",
+		},
+		"rights one may not see": {func(_ *testing.T, a *apiServer) {
+			a.refused["create subjectaccessreviews"] = true
+		}, "permissions", statusWarn, "you may not read the rights"},
+		"no metrics-server": {
+			func(_ *testing.T, a *apiServer) { delete(a.served, "metrics.k8s.io/v1beta1") },
+			"metrics", statusOK, "there is no metrics-server",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := healthy(t)
@@ -282,7 +357,8 @@ func TestDoctorFinds(t *testing.T) {
 			if !found {
 				t.Errorf("no %s of %q that says %q in\n%s", c.status, c.check, c.says, stdout)
 			}
-			if want := fails > 0; (code == 1) != want || want && !strings.Contains(stderr, fmt.Sprintf("%s failed", count(fails, "check"))) {
+			if want := fails > 0; (code == 1) != want ||
+				want && !strings.Contains(stderr, fmt.Sprintf("%s failed", count(fails, "check"))) {
 				t.Errorf("exit code %d with %d failures: %s", code, fails, stderr)
 			}
 			if (c.status == statusFail) != (fails > 0) {
@@ -296,7 +372,9 @@ func editZone(change func(*v1alpha1.GridZone)) func(*testing.T, *apiServer) {
 	return func(t *testing.T, a *apiServer) { edit(t, a, zonePath+"/DE", change) }
 }
 
-func except(allowed func(string, *authorizationv1.ResourceAttributes) bool, answer bool, verb, resource, account string) func(string, *authorizationv1.ResourceAttributes) bool {
+func except(allowed func(string, *authorizationv1.ResourceAttributes) bool, answer bool, verb, resource,
+	account string,
+) func(string, *authorizationv1.ResourceAttributes) bool {
 	return func(user string, r *authorizationv1.ResourceAttributes) bool {
 		if strings.HasSuffix(user, account) && r.Verb == verb && r.Resource == resource {
 			return answer
@@ -322,7 +400,8 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	writeKubeconfig(t, edited, "http://127.0.0.1:1")
 	a.kubeconfig = edited
 	code, stdout, stderr := a.run(t, "doctor")
-	if code != 1 || !strings.HasPrefix(stdout, "fail  kubernetes version  the API server did not answer") || !strings.Contains(stderr, "1 check failed") {
+	if code != 1 || !strings.HasPrefix(stdout, "fail  kubernetes version  the API server did not answer") ||
+		!strings.Contains(stderr, "1 check failed") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 }
@@ -336,7 +415,8 @@ func TestClockSkew(t *testing.T) {
 		{5, 0, 0.1, -4.9},
 		{5, 0, 6, 0}, // the request took long enough
 	} {
-		if got := clockSkew(at(c.theirs), at(c.ours), time.Duration(c.took*float64(time.Second))); (got - time.Duration(c.want*float64(time.Second))).Abs() > time.Millisecond {
+		if got := clockSkew(at(c.theirs), at(c.ours), time.Duration(c.took*float64(time.Second))); (got -
+			time.Duration(c.want*float64(time.Second))).Abs() > time.Millisecond {
 			t.Errorf("theirs %v, ours %v, took %v: %v, want %v s", c.theirs, c.ours, c.took, got, c.want)
 		}
 	}

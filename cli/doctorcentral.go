@@ -15,7 +15,8 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 	c, err := throughProxy(ctx, d.config, d.namespace, "", d.now)
 	if err != nil {
 		hint := "use a kubeconfig with a token, or ask for the right"
-		if _, none := errors.AsType[*noTokenError](err); !none || ctx.Err() != nil { // it is not the right that is missing
+		// it is not the right that is missing
+		if _, none := errors.AsType[*noTokenError](err); !none || ctx.Err() != nil {
 			hint = "ask again when the API server answers"
 		}
 		d.say(statusWarn, hint, "the central unit cannot be asked: %s", oneLine(err))
@@ -34,15 +35,19 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 	case refused != nil && refused.status < http.StatusInternalServerError:
 		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)
 		return
-	case refused != nil && refused.status == http.StatusServiceUnavailable: // whether its pod is ready was looked at above
-		d.say(statusWarn, "look at the logs of "+controllerName+"; in the lab, and wherever that proxy reaches no pods, use --server", "%v", err)
+	// whether its pod is ready was looked at above
+	case refused != nil && refused.status == http.StatusServiceUnavailable:
+		d.say(statusWarn,
+			"look at the logs of "+controllerName+"; in the lab, and wherever that proxy reaches no pods, use --server",
+			"%v", err)
 		return
 	case err != nil:
 		d.say(statusFail, "look at the logs of "+controllerName, "%v", err)
 		return
 	case holds.Oldest != nil && now.Sub(*holds.Oldest) > foldLate:
 		d.say(statusFail, "look at the logs of "+controllerName+" and at the room on its volume",
-			"%s are not in the ledger's sums since %s: it cannot be written", count(holds.Journal, "booking"), holds.Oldest.UTC().Format(time.RFC3339))
+			"%s are not in the ledger's sums since %s: it cannot be written", count(holds.Journal, "booking"),
+			holds.Oldest.UTC().Format(time.RFC3339))
 	default:
 		d.ok("the central unit answers, and its ledger is up to date")
 	}
@@ -65,10 +70,12 @@ func (d *doctor) lookAtAges(ctx context.Context, c *central) {
 	}
 	switch {
 	case len(nodes) == 0:
-		d.say(statusWarn, "run agents (agent.enabled), or name meters; until then energy is estimated", "no node tells what it draws")
+		d.say(statusWarn, "run agents (agent.enabled), or name meters; until then energy is estimated",
+			"no node tells what it draws")
 	case stale > 0:
 		d.say(statusWarn, "look at the agents of those that kubenergy top nodes --sort age names first",
-			"%d of %s have not told what they draw for more than %v, one of them for %v", stale, count(len(nodes), "node"), liveFor, oldest)
+			"%d of %s have not told what they draw for more than %v, one of them for %v", stale,
+			count(len(nodes), "node"), liveFor, oldest)
 	default:
 		d.ok("%s told what they draw within the last %v", count(len(nodes), "node"), oldest)
 	}

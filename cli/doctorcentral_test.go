@@ -18,15 +18,23 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 		want string // all findings: status and the beginning of the message
 	}{
 		{"well", func(c *centralUnit) {
-			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{Node: "a", AsOf: testNow.Add(-10 * time.Second)}}}
+			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
+				Node: "a", AsOf: testNow.Add(-10 * time.Second),
+			}}}
 		}, "ok the central unit answers; ok 1 node told"},
 		{"late nodes", func(*centralUnit) {}, "ok the central unit answers; warn 1 of 3 nodes"},
-		{"no nodes", func(c *centralUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} }, "ok the central unit answers; warn no node tells"},
+		{
+			"no nodes", func(c *centralUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },
+			"ok the central unit answers; warn no node tells",
+		},
 		{"a disk that is full", func(c *centralUnit) {
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Hour)}
 		}, "fail 7 bookings are not in; warn 1 of 3 nodes"},
 		{"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, "warn the central unit is not installed"},
-		{"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, "warn the API server's proxy does not reach the central unit"},
+		{
+			"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 },
+			"warn the API server's proxy does not reach the central unit",
+		},
 		{"no right", func(c *centralUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
 		{"too old", func(c *centralUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
 	} {
@@ -35,7 +43,9 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 			c.draw()
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Minute)}
 			tc.set(c)
-			config := &rest.Config{Host: c.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+			config := &rest.Config{
+				Host: c.server.URL, BearerToken: "secret", TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+			}
 			d, err := newExamination(config, "kubenergy-system", func() time.Time { return testNow })
 			if err != nil {
 				t.Fatal(err)

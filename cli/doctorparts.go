@@ -48,7 +48,9 @@ func (d *doctor) lookAtCRDs(ctx context.Context) {
 			d.unseen("custom resource definitions", err)
 			d.lookForServedCRDs()
 			return
-		case !slices.ContainsFunc(crd.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "Established" && c.Status == metav1.ConditionTrue }):
+		case !slices.ContainsFunc(crd.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == "Established" && c.Status == metav1.ConditionTrue
+		}):
 			broken = append(broken, name)
 		case len(crd.Status.StoredVersions) != 1 || crd.Status.StoredVersions[0] != v1alpha1.GroupVersion.Version:
 			old = append(old, fmt.Sprintf("%s (%s)", name, strings.Join(crd.Status.StoredVersions, ", ")))
@@ -61,7 +63,8 @@ func (d *doctor) lookAtCRDs(ctx context.Context) {
 	case len(missing) > 0:
 		d.say(statusFail, install, "missing: %s", strings.Join(missing, ", "))
 	case len(broken) > 0:
-		d.say(statusFail, "look at its conditions: kubectl describe crd", "not established: %s", strings.Join(broken, ", "))
+		d.say(statusFail, "look at its conditions: kubectl describe crd", "not established: %s",
+			strings.Join(broken, ", "))
 	case len(old) > 0:
 		d.say(statusWarn, "rewrite the objects and drop the version from status.storedVersions before the version goes",
 			"stored in versions other than %s: %s", v1alpha1.GroupVersion.Version, strings.Join(old, ", "))
@@ -101,18 +104,22 @@ func (d *doctor) lookAtComponents(ctx context.Context) {
 		case want == 0:
 			d.say(statusWarn, "", "%s is scaled to 0", dep.Name)
 		case ready == 0:
-			d.say(statusFail, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name), "%s: none of %d replicas is ready", dep.Name, want)
+			d.say(statusFail, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name),
+				"%s: none of %d replicas is ready", dep.Name, want)
 		case ready < want:
-			d.say(statusWarn, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name), "%s: %d of %d replicas are ready", dep.Name, ready, want)
+			d.say(statusWarn, fmt.Sprintf("kubectl -n %s describe deployment %s", d.namespace, dep.Name),
+				"%s: %d of %d replicas are ready", dep.Name, ready, want)
 		default:
 			d.ok("%s %s: %d of %d replicas are ready", dep.Name, version, ready, want)
 		}
 	}
 	switch {
 	case len(versions) == 0:
-		d.say(statusWarn, "install the chart; a scheduler that runs elsewhere shows by its Lease", "not installed: no Deployment of ours in %s", d.namespace)
+		d.say(statusWarn, "install the chart; a scheduler that runs elsewhere shows by its Lease",
+			"not installed: no Deployment of ours in %s", d.namespace)
 	case len(versions) > 1:
-		d.say(statusWarn, "finish the upgrade: one minor version apart is supported", "components of %d versions run: %s", len(versions), named(versions))
+		d.say(statusWarn, "finish the upgrade: one minor version apart is supported",
+			"components of %d versions run: %s", len(versions), named(versions))
 	}
 }
 
@@ -168,7 +175,8 @@ func (d *doctor) lookAtLeases(ctx context.Context) {
 		case holder == "" || l.Spec.RenewTime == nil:
 			d.say(statusWarn, "look whether its component runs", "Lease %s has no holder", l.Name)
 		case age > 2*limit:
-			d.say(statusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name, round(age), holder)
+			d.say(statusWarn, "look whether its component runs", "Lease %s was last renewed %s ago by %s", l.Name,
+				round(age), holder)
 		default:
 			d.fresh[l.Name] = true
 			d.ok("Lease %s is held by %s", l.Name, holder)
@@ -259,15 +267,18 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 		if r.group == v1alpha1.GroupVersion.Group && !d.crds {
 			continue
 		}
-		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-			Spec: authorizationv1.SubjectAccessReviewSpec{
-				User:   user,
-				Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated"},
-				ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: r.in, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
+		review, err := d.client.AuthorizationV1().SubjectAccessReviews().Create(ctx,
+			&authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: user,
+					Groups: []string{
+						"system:serviceaccounts", "system:serviceaccounts:" + d.namespace, "system:authenticated",
+					},
+					ResourceAttributes: &authorizationv1.ResourceAttributes{
+						Namespace: r.in, Verb: r.verb, Group: r.group, Resource: r.resource, Subresource: r.subresource,
+					},
 				},
-			},
-		}, metav1.CreateOptions{})
+			}, metav1.CreateOptions{})
 		switch {
 		case err != nil:
 			d.unseen("the rights of other accounts (create subjectaccessreviews)", err)
@@ -279,10 +290,12 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 		}
 	}
 	if len(lacks) > 0 {
-		d.say(statusFail, "apply the rights that the chart, or deploy/kubenergy.yaml, gives", "%s may not %s", account, strings.Join(lacks, ", "))
+		d.say(statusFail, "apply the rights that the chart, or deploy/kubenergy.yaml, gives", "%s may not %s", account,
+			strings.Join(lacks, ", "))
 	}
 	if len(exceeds) > 0 {
-		d.say(statusWarn, "look for a binding that somebody added", "%s may %s, and needs none of it", account, strings.Join(exceeds, ", "))
+		d.say(statusWarn, "look for a binding that somebody added", "%s may %s, and needs none of it", account,
+			strings.Join(exceeds, ", "))
 	}
 	if len(lacks)+len(exceeds) == 0 {
 		d.ok("%s may do what it must, and neither read secrets nor create or delete work across namespaces", account)
@@ -306,17 +319,20 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		d.say(statusWarn, "", "not installed: Jobs are not held, bare pods are")
 		return
 	case errBinding != nil:
-		d.say(statusWarn, "create the binding, or remove the policy", "MutatingAdmissionPolicy %s has no binding: no Job is held", holdPolicy)
+		d.say(statusWarn, "create the binding, or remove the policy",
+			"MutatingAdmissionPolicy %s has no binding: no Job is held", holdPolicy)
 		return
 	case errPolicy != nil:
-		d.say(statusWarn, "create the policy, or remove the binding", "MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", holdPolicy)
+		d.say(statusWarn, "create the policy, or remove the binding",
+			"MutatingAdmissionPolicyBinding %s binds no policy: no Job is held", holdPolicy)
 		return
 	case !d.fresh[holdLease]:
 		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
 			"Jobs are suspended as they are created, and nobody holds the Lease %s: nobody releases them", holdLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
 		d.say(statusWarn, "install the binding last and remove it first",
-			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and nobody released them", holdPolicy)
+			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+
+				"nobody released them", holdPolicy)
 	default:
 		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s", holdLease)
 	}
@@ -325,7 +341,8 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		_, errBinding = policies.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(errPolicy) || apierrors.IsNotFound(errBinding) {
 			d.say(statusWarn, "apply deploy/hold/guard.yaml: RBAC cannot say which part of an object may be changed",
-				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change is not pinned", name)
+				"ValidatingAdmissionPolicy %s or its binding is missing: what our accounts may change is not pinned",
+				name)
 		}
 	}
 }

@@ -39,7 +39,8 @@ func (d *doctor) lookAtVersion(context.Context) {
 			"%s: older than the scheduler, which is kube-scheduler 1.%d, may be served by", version, oldestMinor)
 	case minor > newestMinor:
 		d.say(statusFail, "upgrade KubEnergy first",
-			"%s: the scheduler is kube-scheduler 1.%d, and may be one minor version older at most", version, oldestMinor)
+			"%s: the scheduler is kube-scheduler 1.%d, and may be one minor version older at most", version,
+			oldestMinor)
 	case minor == oldestMinor:
 		d.ok("%s; the scheduler is built on the same minor version", version)
 	default:
@@ -56,7 +57,8 @@ func (d *doctor) lookAtClock(ctx context.Context) {
 	if !strings.Contains(host, "://") {
 		host = "https://" + host
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, host+strings.TrimSuffix(d.config.APIPath, "/")+"/version", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		host+strings.TrimSuffix(d.config.APIPath, "/")+"/version", nil)
 	if err != nil {
 		d.unseen("the API server's clock", err)
 		return
@@ -77,7 +79,8 @@ func (d *doctor) lookAtClock(ctx context.Context) {
 	}
 	skew := clockSkew(theirs, sent, took)
 	if skew > maxSkew || skew < -maxSkew {
-		d.say(statusWarn, "synchronise the clocks (NTP): deadlines are instants", "this machine's clock is %s the API server's", ahead(skew))
+		d.say(statusWarn, "synchronise the clocks (NTP): deadlines are instants",
+			"this machine's clock is %s the API server's", ahead(skew))
 		return
 	}
 	d.ok("this machine and the API server agree to %v", maxSkew)
@@ -130,10 +133,14 @@ func (d *doctor) lookAtServedPolicies(context.Context) {
 // lookAtMetrics tells of what others may have installed. Nothing of ours needs it.
 func (d *doctor) lookAtMetrics(context.Context) {
 	for _, m := range []struct{ groupVersion, resource, there, absent string }{
-		{"metrics.k8s.io/v1beta1", "nodes", "metrics-server is there", "there is no metrics-server: kubectl top does not work; nothing of ours needs it"},
+		{
+			"metrics.k8s.io/v1beta1", "nodes", "metrics-server is there",
+			"there is no metrics-server: kubectl top does not work; nothing of ours needs it",
+		},
 		{
 			"monitoring.coreos.com/v1", "servicemonitors", "the Prometheus operator's ServiceMonitor is there",
-			"there is no ServiceMonitor kind: leave the chart's serviceMonitor off, and let Prometheus find pods by annotations",
+			"there is no ServiceMonitor kind: leave the chart's serviceMonitor off, and let Prometheus find pods by " +
+				"annotations",
 		},
 	} {
 		switch served, err := d.served(m.groupVersion, m.resource); {

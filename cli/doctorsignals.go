@@ -37,9 +37,12 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 			cluster = p
 		}
 		if err := kube.ReadPolicy(p); err != nil {
-			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace, p.Name, oneLine(err))
-		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil && c.Status == metav1.ConditionFalse {
-			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s is not valid: %s", p.Namespace, p.Name, c.Message)
+			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace,
+				p.Name, oneLine(err))
+		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil &&
+			c.Status == metav1.ConditionFalse {
+			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s is not valid: %s",
+				p.Namespace, p.Name, c.Message)
 		}
 	}
 	mode := v1alpha1.ModeShadow
@@ -48,7 +51,9 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 	}
 	own := ""
 	if n := d.namespacesOfTheirOwn(ctx, policies.Items); n > 0 {
-		own = fmt.Sprintf("; %s another one", count(n, "namespace")+map[bool]string{true: " has", false: " have"}[n == 1])
+		own = fmt.Sprintf("; %s another one", count(n, "namespace")+map[bool]string{
+			true: " has", false: " have",
+		}[n == 1])
 	}
 	d.ok("the cluster's mode is %s: %s%s", mode, modeMeans[mode], own)
 }
@@ -69,7 +74,8 @@ func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 			own[p.Namespace] = true
 		}
 	}
-	if list, err := d.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: kube.LabelMode}); err == nil {
+	if list, err := d.client.CoreV1().Namespaces().List(ctx,
+		metav1.ListOptions{LabelSelector: kube.LabelMode}); err == nil {
 		for i := range list.Items {
 			own[list.Items[i].Name] = true
 		}
@@ -97,7 +103,8 @@ func (d *doctor) lookAtZones(ctx context.Context) {
 		return
 	}
 	if len(zones) == 0 {
-		d.say(statusWarn, "create one for the place where the nodes are: kubectl explain gridzone.spec", "there is no GridZone: no work is held, nodes are told apart by energy alone")
+		d.say(statusWarn, "create one for the place where the nodes are: kubectl explain gridzone.spec",
+			"there is no GridZone: no work is held, nodes are told apart by energy alone")
 	}
 	for i := range zones {
 		d.lookAtZone(&zones[i])
@@ -111,7 +118,8 @@ func (d *doctor) lookAtZone(z *v1alpha1.GridZone) {
 		d.say(statusFail, "look whether kubenergy-controller runs", "GridZone %s: nobody has filled its status", z.Name)
 		return
 	case ready.Status != metav1.ConditionTrue:
-		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s", z.Name, ready.Message)
+		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s", z.Name,
+			ready.Message)
 		return
 	}
 	signals := []struct {
@@ -147,11 +155,14 @@ func (d *doctor) lookAtSignal(z *v1alpha1.GridZone, name string, s *v1alpha1.Sig
 	end := s.Start.Add(time.Duration(len(s.Values)) * s.Step.Duration)
 	switch {
 	case maxAge != nil && maxAge.Duration > 0 && age > maxAge.Duration:
-		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name, "%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
+		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name,
+			"%s, which is older than %v: it counts for nothing", what, maxAge.Duration)
 	case !end.After(now):
-		d.say(statusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what, round(now.Sub(end)))
+		d.say(statusFail, "look whether kubenergy-controller runs", "%s, and its last value ended %s ago", what,
+			round(now.Sub(end)))
 	case end.Sub(now) < 2*time.Hour:
-		d.say(statusWarn, "", "%s, and is known for the next %s only: little can wait for more", what, round(end.Sub(now)))
+		d.say(statusWarn, "", "%s, and is known for the next %s only: little can wait for more", what,
+			round(end.Sub(now)))
 	case s.Quality == "estimated":
 		d.say(statusWarn, "name a source of real data first in its spec", "%s", what)
 	default:
@@ -191,10 +202,12 @@ func (d *doctor) lookAtNodes(ctx context.Context) {
 	all := len(list.Items)
 	if n := len(noProfile); n > 0 && d.crds {
 		d.say(statusWarn, "label them (kubenergy profile --label-nodes), or give a PowerProfile a nodeSelector",
-			"%d of %s without a power profile: %s; where one fits, work is placed without regard to energy", n, count(all, "node"), firstOf(noProfile))
+			"%d of %s without a power profile: %s; where one fits, work is placed without regard to energy", n,
+			count(all, "node"), firstOf(noProfile))
 	}
 	if n := len(noSite); n > 0 && d.crds {
-		d.say(statusWarn, "create a GridZone with default: true, or label nodes with "+kube.LabelSite, "%d of %s in no grid zone: %s", n, count(all, "node"), firstOf(noSite))
+		d.say(statusWarn, "create a GridZone with default: true, or label nodes with "+kube.LabelSite,
+			"%d of %s in no grid zone: %s", n, count(all, "node"), firstOf(noSite))
 	}
 	switch {
 	case !d.crds:
@@ -246,7 +259,8 @@ func (d *doctor) lookAtHeldJobs(ctx context.Context) {
 		d.say(statusFail, advice, "%s held past the latest start: %s", count(n, "Job"), firstOf(late))
 	}
 	if n := len(overdueWithoutDate); n > 0 {
-		d.say(statusWarn, advice, "%s held, and nobody has said until when: %s", count(n, "Job"), firstOf(overdueWithoutDate))
+		d.say(statusWarn, advice, "%s held, and nobody has said until when: %s", count(n, "Job"),
+			firstOf(overdueWithoutDate))
 	}
 	if len(late)+len(overdueWithoutDate) == 0 {
 		d.ok("%s held, none past its latest start", count(held, "Job"))

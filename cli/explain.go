@@ -166,7 +166,9 @@ func (e *explainer) explain(ctx context.Context, kind, namespace, name string) (
 	if err != nil {
 		return nil, err
 	}
-	e.out = &explanation{APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: namespace, Name: name}
+	e.out = &explanation{
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "Explanation", Object: kind, Namespace: namespace, Name: name,
+	}
 	view, err := kube.ListView(ctx, e.config)
 	if view == nil {
 		return nil, fmt.Errorf("reading what the cluster knows of grids and hardware: %s", because(err))
@@ -241,7 +243,8 @@ func (e *explainer) unseen(what string) { e.out.Unseen = append(e.out.Unseen, wh
 func (e *explainer) warn(s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
-			e.out.Warnings = append(e.out.Warnings, strings.TrimSpace(line)+": it is treated as if nobody had marked it")
+			e.out.Warnings = append(e.out.Warnings,
+				strings.TrimSpace(line)+": it is treated as if nobody had marked it")
 		}
 	}
 	maps := []map[string]string{s.pod.Annotations}
@@ -250,7 +253,8 @@ func (e *explainer) warn(s *subject) {
 	}
 	for _, m := range maps {
 		for _, key := range aliasesIn(m) {
-			e.out.Warnings = append(e.out.Warnings, fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key))
+			e.out.Warnings = append(e.out.Warnings,
+				fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key))
 		}
 		for _, sentence := range kube.Unsupported(m) {
 			if !slices.Contains(e.out.Warnings, sentence) {
@@ -338,7 +342,8 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	case suspended:
 		e.say(stateSuspended, "It is suspended, but not by us: nobody of ours resumes it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
-		e.say(stateRunning, "It runs: %d of %s ready%s.", *job.Status.Ready, count(int(job.Status.Active), "pod"), since(released))
+		e.say(stateRunning, "It runs: %d of %s ready%s.", *job.Status.Ready, count(int(job.Status.Active), "pod"),
+			since(released))
 	case released != "":
 		e.say(stateReleased, "It was released at %s.", released)
 	default:
@@ -464,11 +469,14 @@ func (e *explainer) signals(ctx context.Context) {
 				age = round(max(0, e.now.Sub(s.AsOf.Time)))
 			}
 			e.out.Signals = append(e.out.Signals, signalSource{
-				Zone: z.Name, Quantity: quantity, Now: s.Now, Unit: s.Unit, Age: age, Source: s.Source, Forecast: s.ForecastSource, Quality: s.Quality,
+				Zone: z.Name, Quantity: quantity, Now: s.Now, Unit: s.Unit, Age: age, Source: s.Source,
+				Forecast: s.ForecastSource, Quality: s.Quality,
 			})
 		}
 	}
-	slices.SortFunc(e.out.Signals, func(a, b signalSource) int { return strings.Compare(a.Zone+" "+a.Quantity, b.Zone+" "+b.Quantity) })
+	slices.SortFunc(e.out.Signals, func(a, b signalSource) int {
+		return strings.Compare(a.Zone+" "+a.Quantity, b.Zone+" "+b.Quantity)
+	})
 }
 
 func (x *explanation) write(t terminal, output string) error {

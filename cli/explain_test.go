@@ -48,7 +48,9 @@ func twoSites(t *testing.T) *apiServer {
 	running.Spec.NodeName = "full"
 	running.Status.Phase = v1.PodRunning
 	a.add(t, podPath, running)
-	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{kube.LabelMode: "enforce"}}})
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "ns", Labels: map[string]string{kube.LabelMode: "enforce"},
+	}})
 	return a
 }
 
@@ -62,7 +64,9 @@ func markedPod(name string) *v1.Pod {
 
 func podSpec() v1.PodSpec {
 	return v1.PodSpec{SchedulerName: kube.SchedulerName, Containers: []v1.Container{{
-		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: quantity("2"), v1.ResourceMemory: quantity("1Gi")}},
+		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+			v1.ResourceCPU: quantity("2"), v1.ResourceMemory: quantity("1Gi"),
+		}},
 	}}}
 }
 
@@ -71,8 +75,9 @@ func workJob(name string) *batchv1.Job {
 	j.CreationTimestamp = metav1.NewTime(testNow.Add(-time.Hour))
 	j.Annotations = map[string]string{
 		kube.AnnotationAllowedDelay: "8h", kube.AnnotationExpectedDuration: "2h",
-		kube.AnnotationHeldUntil: testNow.Add(3 * time.Hour).Format(time.RFC3339), kube.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
-		kube.AnnotationHeldReason: "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
+		kube.AnnotationHeldUntil:   testNow.Add(3 * time.Hour).Format(time.RFC3339),
+		kube.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
+		kube.AnnotationHeldReason:  "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
 	}
 	j.Spec.Template.Spec = podSpec()
 	return j
@@ -101,7 +106,8 @@ func TestExplainAHeldJob(t *testing.T) {
 	golden(t, "explain_job.golden", stdout)
 
 	x := explained(t, a, "job/nightly")
-	if x.State != stateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) || !x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
+	if x.State != stateHeld || !x.HeldUntil.Equal(testNow.Add(3*time.Hour)) ||
+		!x.LatestStart.Equal(testNow.Add(7*time.Hour)) {
 		t.Errorf("%s until %v, latest %v", x.State, x.HeldUntil, x.LatestStart)
 	}
 	if d := x.Decision; !d.Held || !d.Until.Equal(testNow.Add(3*time.Hour)) || d.Saving < 0.6 {
@@ -121,10 +127,12 @@ func TestExplainAHeldJob(t *testing.T) {
 	if got, want := strings.Join(ranked, " "), "fr-small de-small de-big"; got != want {
 		t.Errorf("ranked %s, want %s", got, want)
 	}
-	if got, want := strings.Join(out, "; "), "cordoned: cordoned; full: not enough CPU; tainted: taint gpu=yes:NoSchedule"; got != want {
+	if got, want := strings.Join(out, "; "),
+		"cordoned: cordoned; full: not enough CPU; tainted: taint gpu=yes:NoSchedule"; got != want {
 		t.Errorf("out: %s, want %s", got, want)
 	}
-	if code, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns", "-o", "yaml"); code != 0 || yaml.UnmarshalStrict([]byte(stdout), new(explanation)) != nil {
+	if code, stdout, _ := a.run(t, "explain", "job", "nightly", "-n", "ns", "-o", "yaml"); code != 0 ||
+		yaml.UnmarshalStrict([]byte(stdout), new(explanation)) != nil {
 		t.Errorf("exit code %d, not YAML of ours:\n%s", code, stdout)
 	}
 	if a.writes > 0 {
@@ -151,7 +159,9 @@ func TestExplainAPod(t *testing.T) {
 
 func TestExplainStates(t *testing.T) {
 	a := twoSites(t)
-	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "quiet", Labels: map[string]string{kube.LabelMode: "shadow"}}})
+	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "quiet", Labels: map[string]string{kube.LabelMode: "shadow"},
+	}})
 	pod := func(change func(*v1.Pod)) metav1.Object {
 		p := markedPod("p")
 		change(p)
@@ -167,21 +177,42 @@ func TestExplainStates(t *testing.T) {
 		in          string
 		state, says string
 	}{
-		"bound":           {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", stateBound, "bound to n1"},
-		"running":         {pod(func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning }), "ns", stateRunning, "runs on n1"},
-		"finished pod":    {pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", stateFinished, "Succeeded"},
-		"gated by others": {pod(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "ns", stateSuspended, "not ours"},
-		"held pod":        {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
-		"shadow":          {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
-		"skipped":         {pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationSkip] = "true" }), "ns", stateWaiting, "it says so itself (kubenergy.io/skip)"},
-		"run now":         {pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationRunNow] = "true" }), "ns", stateWaiting, "it says so itself (kubenergy.io/run-now)"},
+		"bound": {pod(func(p *v1.Pod) { p.Spec.NodeName = "n1" }), "ns", stateBound, "bound to n1"},
+		"running": {
+			pod(func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "n1", v1.PodRunning }), "ns",
+			stateRunning, "runs on n1",
+		},
+		"finished pod": {
+			pod(func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), "ns", stateFinished,
+			"Succeeded",
+		},
+		"gated by others": {
+			pod(func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "x"}} }), "ns",
+			stateSuspended, "not ours",
+		},
+		"held pod": {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
+		"shadow":   {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
+		"skipped": {
+			pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationSkip] = "true" }), "ns", stateWaiting,
+			"it says so itself (kubenergy.io/skip)",
+		},
+		"run now": {
+			pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationRunNow] = "true" }), "ns", stateWaiting,
+			"it says so itself (kubenergy.io/run-now)",
+		},
 		"of a controller": {pod(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "rs", Controller: new(true)}}
 		}), "ns", stateWaiting, "it is run by ReplicaSet rs"},
-		"nobody's":           {pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }), "elsewhere", stateWaiting, "nobody marked it, and namespace elsewhere has not opted in"},
+		"nobody's": {
+			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
+			"elsewhere", stateWaiting, "nobody marked it, and namespace elsewhere has not opted in",
+		},
 		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
 		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by us"},
-		"no plan yet":        {job(func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationHeldUntil) }), "ns", stateHeld, "has not said yet"},
+		"no plan yet": {
+			job(func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationHeldUntil) }), "ns",
+			stateHeld, "has not said yet",
+		},
 		"past its window": {job(func(j *batchv1.Job) {
 			j.Annotations[kube.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
 		}), "ns", stateHeld, "ask kubenergy doctor"},
@@ -216,7 +247,10 @@ func TestExplainStates(t *testing.T) {
 }
 
 func held(p *v1.Pod) {
-	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated, Message: "cleaner at noon"}}
+	p.Status.Conditions = []v1.PodCondition{{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+		Message: "cleaner at noon",
+	}}
 }
 
 func TestExplainSaysWhatItMayNotSee(t *testing.T) {
@@ -242,7 +276,8 @@ func TestExplainSaysWhatItMayNotSee(t *testing.T) {
 		}
 	}
 	a := twoSites(t)
-	if code, _, stderr := a.run(t, "explain", "pod", "none", "-n", "ns"); code != 1 || stderr != "kubenergy: reading pod ns/none: not found\n" {
+	if code, _, stderr := a.run(t, "explain", "pod", "none", "-n", "ns"); code != 1 ||
+		stderr != "kubenergy: reading pod ns/none: not found\n" {
 		t.Errorf("exit code %d: %q", code, stderr)
 	}
 }
@@ -257,7 +292,8 @@ func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
 	if x.Decision.Held || x.Decision.Reason != "NoFreshSignal" || len(x.Compare) > 0 {
 		t.Errorf("decided %+v, compared %+v", x.Decision, x.Compare)
 	}
-	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Rank != 0 || x.Placement.Ranked[0].Cost != nil || !strings.Contains(x.Placement.Note, "no opinion") {
+	if len(x.Placement.Ranked) != 3 || x.Placement.Ranked[0].Rank != 0 || x.Placement.Ranked[0].Cost != nil ||
+		!strings.Contains(x.Placement.Note, "no opinion") {
 		t.Errorf("ranked %+v: %s", x.Placement.Ranked, x.Placement.Note)
 	}
 	if r := x.Placement.Ranked[0]; r.WattHours == nil || r.Grams != nil {
@@ -272,7 +308,8 @@ func TestExplainNonsense(t *testing.T) {
 	p.Annotations[kube.AnnotationStrategy] = "luck"
 	a.add(t, podPath, p)
 	x := explained(t, a, "pod", "train")
-	if len(x.Warnings) != 2 || !strings.Contains(strings.Join(x.Warnings, "\n"), `annotation kubenergy.io/allowed-delay is "soon"`) {
+	if len(x.Warnings) != 2 || !strings.Contains(strings.Join(x.Warnings, "\n"),
+		`annotation kubenergy.io/allowed-delay is "soon"`) {
 		t.Errorf("warnings %q", x.Warnings)
 	}
 	if !strings.Contains(x.Sentence, "its annotations make no sense") {

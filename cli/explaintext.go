@@ -43,7 +43,8 @@ func (x *explanation) text(t terminal) error {
 		for i, s := range x.Signals {
 			rows[i] = table.Row{s.Zone, s.Quantity, valueOf(s.Now, s.Unit), s.Age, s.Source, s.Forecast, s.Quality}
 		}
-		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Signals"), columns(table.Row{"zone", "quantity", "now", "age", "source", "forecast by", "quality"}, rows))
+		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Signals"),
+			columns(table.Row{"zone", "quantity", "now", "age", "source", "forecast by", "quality"}, rows))
 	}
 	if x.Placement != nil {
 		x.Placement.text(&b, bold)
@@ -67,7 +68,9 @@ func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 		priced = priced || c.PriceOver != nil
 	}
 	for _, c := range x.Compare {
-		row := table.Row{c.Site, figure(c.CarbonNow, "%.0f"), figure(c.CarbonOver, "%.0f"), figure(c.CarbonThen, "%.0f")}
+		row := table.Row{
+			c.Site, figure(c.CarbonNow, "%.0f"), figure(c.CarbonOver, "%.0f"), figure(c.CarbonThen, "%.0f"),
+		}
 		if priced {
 			row = append(row, figure(c.PriceOver, "%.4g"), figure(c.PriceThen, "%.4g"))
 		}
@@ -97,7 +100,10 @@ func (p *placement) text(b *strings.Builder, bold func(string) string) {
 		if r.Zone != "" && r.Zone != r.Site {
 			site += " (" + r.Zone + ")"
 		}
-		rows = append(rows, table.Row{rank, r.Node, site, figure(r.Cost, "%.4g"), figure(r.Grams, "%.1f"), figure(r.WattHours, "%.1f"), orDash(r.Profile)})
+		rows = append(rows, table.Row{
+			rank, r.Node, site, figure(r.Cost, "%.4g"), figure(r.Grams, "%.1f"), figure(r.WattHours, "%.1f"),
+			orDash(r.Profile),
+		})
 	}
 	if len(rows) > 0 {
 		fmt.Fprintln(b, columns(table.Row{"rank", "node", "site", "cost", "gCO2e", "Wh", "profile"}, rows))

@@ -52,13 +52,16 @@ before --start is looked at, and nothing after it. Times are in UTC.`,
 	}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.StringVar(&f.zone, "zone", "", "GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
+	flags.StringVar(&f.zone, "zone", "",
+		"GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
 	flags.StringVar(&f.quantity, "quantity", quantityCarbon, "carbon or price")
-	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)", offlineHours))
+	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)",
+		offlineHours))
 	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
 	flags.StringVar(&f.file, "file", "", "make a forecast from this file, without a cluster: CSV, gzip or not")
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
-	flags.StringVar(&f.start, "start", "", "when the forecast of a file begins, as 2022-06-01 or RFC 3339 (default: where the file ends)")
+	flags.StringVar(&f.start, "start", "",
+		"when the forecast of a file begins, as 2022-06-01 or RFC 3339 (default: where the file ends)")
 	flags.StringVarP(&f.output, "output", "o", "text", "text, svg, csv or json")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
 	cmd.AddCommand(newForecastBacktest(t))
@@ -78,7 +81,8 @@ type outlook struct {
 }
 
 func (f *forecastFlags) check(cmd *cobra.Command) error {
-	if ending := strings.TrimPrefix(filepath.Ext(f.out), "."); !cmd.Flags().Changed("output") && slices.Contains([]string{"svg", "csv", "json"}, ending) {
+	if ending := strings.TrimPrefix(filepath.Ext(f.out), "."); !cmd.Flags().Changed("output") &&
+		slices.Contains([]string{"svg", "csv", "json"}, ending) {
 		f.output = ending
 	}
 	switch {
@@ -192,7 +196,10 @@ func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &outlook{unit: s.Unit, source: s.Source, quality: s.Quality, asOf: signal.AsOf, model: s.ForecastSource, series: signal.Series}
+	o := &outlook{
+		unit: s.Unit, source: s.Source, quality: s.Quality, asOf: signal.AsOf, model: s.ForecastSource,
+		series: signal.Series,
+	}
 	if len(s.Low) != len(s.Values) || len(s.High) != len(s.Values) {
 		return o, nil // an interval for a part of it would be none
 	}
@@ -205,7 +212,9 @@ func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 
 // fromFile forecasts a recorded series.
 func (f *forecastFlags) fromFile() (*outlook, error) {
-	signal, zone, err := grid.ReadCSV(f.file, grid.CSVOptions{Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity == quantityPrice})
+	signal, zone, err := grid.ReadCSV(f.file, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity == quantityPrice,
+	})
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -245,7 +254,8 @@ func readStart(text string) (time.Time, error) {
 func cropped(o *outlook, hours int) (series, low, high *grid.Series, err error) {
 	s := o.series
 	if !s.Covers(o.now, o.now) {
-		return nil, nil, nil, fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs", o.zone, s.End().Format(time.RFC3339))
+		return nil, nil, nil, fmt.Errorf("zone %s: what is known ended at %s: look whether kubenergy-controller runs",
+			o.zone, s.End().Format(time.RFC3339))
 	}
 	first := int(o.now.Sub(s.Start()) / s.Step())
 	last := s.Len()
@@ -348,7 +358,9 @@ func (o *outlook) csv() ([]byte, error) {
 	rows := [][]string{header}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	for i := range o.series.Len() {
-		row := []string{o.series.Start().Add(time.Duration(i) * o.series.Step()).Format(time.RFC3339), number(o.series.Value(i))}
+		row := []string{
+			o.series.Start().Add(time.Duration(i) * o.series.Step()).Format(time.RFC3339), number(o.series.Value(i)),
+		}
 		if o.low != nil {
 			row = append(row, number(o.low.Value(i)), number(o.high.Value(i)))
 		}
@@ -385,8 +397,9 @@ func (o *outlook) json() ([]byte, error) {
 		Window     *window    `json:"cheapest,omitempty"`
 		Values     []value    `json:"values"`
 	}{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: "Forecast", Zone: o.zone, Quantity: o.quantity, Unit: o.unit, Quality: o.quality,
-		Source: o.source, Model: o.model, Step: o.series.Step().String(),
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "Forecast", Zone: o.zone, Quantity: o.quantity, Unit: o.unit,
+		Quality: o.quality,
+		Source:  o.source, Model: o.model, Step: o.series.Step().String(),
 	}
 	if !o.asOf.IsZero() {
 		doc.AsOf = &o.asOf

@@ -40,10 +40,12 @@ func TestForecastOfTheCluster(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Zone != "DE" || f.Unit != "gCO2e/kWh" || len(f.Values) != 47 || f.Values[3].Value != 100 || f.Values[3].Low != 90 || f.Values[3].High != 120 {
+	if f.Zone != "DE" || f.Unit != "gCO2e/kWh" || len(f.Values) != 47 || f.Values[3].Value != 100 ||
+		f.Values[3].Low != 90 || f.Values[3].High != 120 {
 		t.Errorf("read %+v", f)
 	}
-	if c := f.Cheapest; !c.Start.Equal(testNow.Add(3*time.Hour)) || c.End.Sub(c.Start) != 90*time.Minute || c.Mean != 100 || c.MeanIfStartedNow != 300 {
+	if c := f.Cheapest; !c.Start.Equal(testNow.Add(3*time.Hour)) || c.End.Sub(c.Start) != 90*time.Minute ||
+		c.Mean != 100 || c.MeanIfStartedNow != 300 {
 		t.Errorf("cheapest: %+v", c)
 	}
 }
@@ -67,11 +69,13 @@ func TestForecastErrors(t *testing.T) {
 		}
 	}
 	edit(t, a, zonePath+"/DE", func(z *v1alpha1.GridZone) { z.Status.Carbon.Values = z.Status.Carbon.Values[:1] })
-	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 || !strings.Contains(stderr, "what is known ended at 2026-03-02T09:00:00Z") {
+	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
+		!strings.Contains(stderr, "what is known ended at 2026-03-02T09:00:00Z") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	a.refused["list gridzones"] = true
-	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 || !strings.Contains(stderr, "reading GridZones: forbidden") {
+	if code, _, stderr := a.run(t, "forecast", "--zone", "DE"); code != 1 ||
+		!strings.Contains(stderr, "reading GridZones: forbidden") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

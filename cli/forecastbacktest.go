@@ -45,18 +45,23 @@ the file does.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.grids, "grid", nil, "carbon intensity over time, CSV, gzip or not; several, or a pattern in quotes, are joined in time")
-	flags.StringVar(&f.weather, "weather", "", "hourly weather, CSV, gzip or not: time, wind speed, temperature, dew point, radiation, precipitation")
+	flags.StringArrayVar(&f.grids, "grid", nil,
+		"carbon intensity over time, CSV, gzip or not; several, or a pattern in quotes, are joined in time")
+	flags.StringVar(&f.weather, "weather", "",
+		"hourly weather, CSV, gzip or not: time, wind speed, temperature, dew point, radiation, precipitation")
 	flags.StringVar(&f.zone, "zone", "", "grid zone, where the files have several")
-	flags.StringVar(&f.column, "column", "", "column of the files (default "+grid.DefaultColumn+", carbon_intensity, or their only one)")
+	flags.StringVar(&f.column, "column", "",
+		"column of the files (default "+grid.DefaultColumn+", carbon_intensity, or their only one)")
 	flags.DurationVar(&f.horizon, "horizon", forecast.LearntHorizon, "how far ahead")
 	flags.DurationVar(&f.stride, "stride", 24*time.Hour, "time from one forecast to the next")
 	flags.IntVar(&f.windows, "test-windows", 178, "how many forecasts; with --start, as many as the file has room for")
-	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01 or RFC 3339 (default: so that the last one ends --leave-out before the file)")
+	flags.StringVar(&f.start, "start", "", "when the first forecast begins, as 2023-01-01 or RFC 3339 (default: so "+
+		"that the last one ends --leave-out before the file)")
 	flags.DurationVar(&f.leaveOut, "leave-out", 24*time.Hour, "of the end of the file")
 	flags.DurationVar(&f.refit, "refit", 0, "learn models again after this time, as 672h; 0: learn them once")
 	flags.BoolVar(&f.calibrate, "calibrate", false, "shift the learnt models' forecasts by what their last errors say")
-	flags.StringSliceVar(&f.models, "models", nil, "models to compare (default: all): "+strings.Join(forecast.Models(), ", "))
+	flags.StringSliceVar(&f.models, "models", nil, "models to compare (default: all): "+strings.Join(forecast.Models(),
+		", "))
 	flags.Uint64Var(&f.seed, "seed", 0, "of the samples that trees are grown on")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
 	return cmd
@@ -114,10 +119,15 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 
 // evaluation reads the files.
 func (f *backtestFlags) evaluation(cmd *cobra.Command) (forecast.Evaluation, grid.Zone, error) {
-	e := forecast.Evaluation{Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed, Models: f.models}
+	e := forecast.Evaluation{
+		Stride: f.stride, Horizon: f.horizon, Windows: f.windows, Refit: f.refit, Calibrate: f.calibrate, Seed: f.seed,
+		Models: f.models,
+	}
 	var zone grid.Zone
 	var err error
-	if e.History, zone, err = readGrids(f.grids, grid.CSVOptions{Column: f.column, Zone: grid.Zone(f.zone)}); err != nil {
+	if e.History, zone, err = readGrids(f.grids, grid.CSVOptions{
+		Column: f.column, Zone: grid.Zone(f.zone),
+	}); err != nil {
 		return e, "", err
 	}
 	if f.weather != "" {
@@ -126,7 +136,10 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command) (forecast.Evaluation, gri
 		}
 	}
 	if len(e.Models) == 0 {
-		e.Models = slices.DeleteFunc(forecast.Models(), func(m string) bool { return m == forecast.WithWeather && e.Weather == nil })
+		e.Models = slices.DeleteFunc(forecast.Models(), func(m string) bool {
+			return m == forecast.WithWeather &&
+				e.Weather == nil
+		})
 	}
 	if f.stride <= 0 {
 		return e, "", fmt.Errorf("--stride is %v: want more than 0", f.stride)
@@ -138,7 +151,8 @@ func (f *backtestFlags) evaluation(cmd *cobra.Command) (forecast.Evaluation, gri
 	if e.First, err = readStart(f.start); err != nil {
 		return e, "", err
 	}
-	if room := int(e.History.End().Sub(e.First.Add(f.horizon))/f.stride) + 1; !cmd.Flags().Changed("test-windows") && room > 0 {
+	if room := int(e.History.End().Sub(e.First.Add(f.horizon))/f.stride) + 1; !cmd.Flags().Changed("test-windows") &&
+		room > 0 {
 		e.Windows = room
 	}
 	return e, zone, nil
@@ -178,7 +192,8 @@ func readGrids(names []string, o grid.CSVOptions) (*grid.Series, grid.Zone, erro
 	var values []float64
 	for i, p := range parts {
 		if i > 0 && (!p.series.Start().Equal(parts[i-1].series.End()) || p.series.Step() != parts[0].series.Step()) {
-			return nil, "", fmt.Errorf("%s, from %s every %v, does not follow %s, until %s every %v", p.path, p.series.Start().Format(time.RFC3339), p.series.Step(),
+			return nil, "", fmt.Errorf("%s, from %s every %v, does not follow %s, until %s every %v", p.path,
+				p.series.Start().Format(time.RFC3339), p.series.Step(),
 				parts[i-1].path, parts[i-1].series.End().Format(time.RFC3339), parts[0].series.Step())
 		}
 		for j := range p.series.Len() {
@@ -237,8 +252,9 @@ type (
 
 func writeBacktestJSON(w io.Writer, e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) error {
 	doc := backtestJSON{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: "ForecastBacktest", Zone: zone, First: e.First.UTC(), Windows: e.Windows,
-		Stride: e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "ForecastBacktest", Zone: zone, First: e.First.UTC(),
+		Windows: e.Windows,
+		Stride:  e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
 	}
 	if e.Refit > 0 {
 		doc.Refit = e.Refit.String()

@@ -25,7 +25,8 @@ func waves(t *testing.T, days ...int) string {
 			fmt.Fprintf(&b, "%s,XX,%d\n", at.Format(time.RFC3339), 300+100*(at.Hour()/12)+at.YearDay())
 			at = at.Add(time.Hour)
 		}
-		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("XX_%d.csv", i)), []byte(b.String()), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("XX_%d.csv", i)), []byte(b.String()),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,14 +69,16 @@ func TestForecastBacktest(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The last of five windows of two days ends a day before the 35 days do.
-	if want := time.Date(2023, 1, 29, 0, 0, 0, 0, time.UTC); doc.Kind != "ForecastBacktest" || doc.Zone != "XX" || doc.Windows != 5 || !doc.First.Equal(want) || len(doc.Models) != 2 {
+	if want := time.Date(2023, 1, 29, 0, 0, 0, 0, time.UTC); doc.Kind != "ForecastBacktest" || doc.Zone != "XX" ||
+		doc.Windows != 5 || !doc.First.Equal(want) || len(doc.Models) != 2 {
 		t.Errorf("read %+v", doc)
 	}
 	flat, yesterday := doc.Models[0], doc.Models[1]
 	if yesterday.MAPEPercent > 1 || flat.MAPEPercent < 10 || len(flat.MAPEPercentByDay) != 2 {
 		t.Errorf("errors of %+v", doc.Models)
 	}
-	if c := yesterday.CheapestHoursOfTheNext24; len(c) != 3 || c[1].Hours != 4 || c[1].RegretPercent != 0 || c[1].SavingKeptPercent != 100 {
+	if c := yesterday.CheapestHoursOfTheNext24; len(c) != 3 || c[1].Hours != 4 || c[1].RegretPercent != 0 ||
+		c[1].SavingKeptPercent != 100 {
 		t.Errorf("choices of %+v", c)
 	}
 	rows, err := csv.NewReader(strings.NewReader(run("--test-windows", "2", "--models", "best", "-o", "csv"))).ReadAll()
@@ -83,7 +86,9 @@ func TestForecastBacktest(t *testing.T) {
 		t.Errorf("%v, %v", err, rows)
 	}
 	table := run("--start", "2023-01-10", "--models", "yesterday,history", "--horizon", "24h")
-	for _, want := range []string{"XX: 26 forecasts over 24h0m0s, every 24h0m0s from 2023-01-10 00:00.", "day 1", "yesterday", "history"} {
+	for _, want := range []string{
+		"XX: 26 forecasts over 24h0m0s, every 24h0m0s from 2023-01-10 00:00.", "day 1", "yesterday", "history",
+	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%s\nlacks %q", table, want)
 		}

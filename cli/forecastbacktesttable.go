@@ -23,7 +23,8 @@ func writeBacktestTable(w io.Writer, e forecast.Evaluation, zone grid.Zone, scor
 	if name != "" {
 		name += ": "
 	}
-	fmt.Fprintf(w, "%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest 1/4/8 of the next 24 hours.\n\n",
+	fmt.Fprintf(w, "%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest 1/4/8 "+
+		"of the next 24 hours.\n\n",
 		name, count(e.Windows, "forecast"), e.Horizon, e.Stride, e.First.UTC().Format("2006-01-02 15:04"))
 	header := table.Row{"model", "MAPE"}
 	for d := range scores[0].ByDay {
@@ -49,7 +50,8 @@ func writeBacktestTable(w io.Writer, e forecast.Evaluation, zone grid.Zone, scor
 		if a.Learning > 0 {
 			learning = a.Learning.Round(100 * time.Millisecond).String()
 		}
-		rows = append(rows, append(row, orDash(strings.Join(regret, "/")), orDash(strings.Join(kept, "/")), orDash(strings.Join(inside, "/")), learning))
+		rows = append(rows, append(row, orDash(strings.Join(regret, "/")), orDash(strings.Join(kept, "/")),
+			orDash(strings.Join(inside, "/")), learning))
 	}
 	_, err := fmt.Fprintln(w, columns(header, rows))
 	return err

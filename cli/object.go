@@ -28,7 +28,8 @@ func oneObject(args []string, kinds ...string) (kind, name string, err error) {
 		words = strings.SplitN(args[0], "/", 2)
 	}
 	if len(words) != 2 || words[1] == "" {
-		return "", "", usageError{fmt.Errorf("want %s and a name, as in %s nightly-report", strings.Join(kinds, " or "), kinds[0])}
+		return "", "", usageError{fmt.Errorf("want %s and a name, as in %s nightly-report", strings.Join(kinds, " or "),
+			kinds[0])}
 	}
 	kind = kindNames[strings.ToLower(words[0])]
 	if slices.Contains(kinds, kind) {

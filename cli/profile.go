@@ -59,7 +59,8 @@ The scheduler recognises hardware without any of it: labels pin what it would fi
 	f.add(cmd.Flags())
 	flags := cmd.Flags()
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
-	flags.StringVar(&f.catalogue, "hardware-profiles", "", "file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
+	flags.StringVar(&f.catalogue, "hardware-profiles", "",
+		"file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json or yaml")
 	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of recognised hardware")
 	flags.BoolVar(&f.label, "label-nodes", false, "label nodes with their power profiles")
@@ -185,7 +186,8 @@ func (p *profiler) look(ctx context.Context) error {
 		var list v1alpha1.PowerProfileList
 		if err := getJSON(ctx, p.client, resourcePath+"powerprofiles", &list); err != nil {
 			if apierrors.IsNotFound(err) {
-				return errors.New("listing PowerProfiles: the cluster has no such kind: install KubEnergy's chart first")
+				return errors.New(
+					"listing PowerProfiles: the cluster has no such kind: install KubEnergy's chart first")
 			}
 			return fmt.Errorf("listing PowerProfiles: %s", because(err))
 		}
@@ -263,12 +265,14 @@ func (p *profiler) commonPUE(profile *energy.Profile) float64 {
 func (p *profiler) apply(ctx context.Context, object *v1alpha1.PowerProfile) error {
 	// A status that nobody has to say is left out: applying it would claim it.
 	body, err := json.Marshal(map[string]any{
-		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name}, "spec": object.Spec,
+		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name},
+		"spec": object.Spec,
 	})
 	if err != nil {
 		return err
 	}
-	request := p.client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(resourcePath+"powerprofiles", object.Name).
+	request := p.client.Discovery().RESTClient().Patch(types.ApplyPatchType).AbsPath(resourcePath+"powerprofiles",
+		object.Name).
 		Param("fieldManager", profileOwner).Param("force", strconv.FormatBool(p.overwrite)).Body(body)
 	if p.dryRunServer {
 		request = request.Param("dryRun", metav1.DryRunAll)
@@ -401,7 +405,8 @@ func (p *profiler) table(t terminal) error {
 			name, quality = row.Profile.Name, row.Profile.Quality.String()
 			idle, full = fmt.Sprintf("%.1f", row.IdleWatts), fmt.Sprintf("%.1f", row.MaxWatts)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s", row.Node, name, idle, full, row.Kind.Components.GPUs, quality, row.Kind)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s", row.Node, name, idle, full, row.Kind.Components.GPUs, quality,
+			row.Kind)
 		if changes {
 			fmt.Fprintf(w, "\t%s", cmp.Or(row.Change, "-"))
 		}

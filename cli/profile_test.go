@@ -43,15 +43,20 @@ type hardwareServer struct {
 
 func newHardwareServer(t *testing.T) *hardwareServer {
 	t.Helper()
-	s := &hardwareServer{nodes: map[string]*v1.Node{}, profiles: map[string]*v1alpha1.PowerProfile{}, owners: map[string]string{}}
+	s := &hardwareServer{
+		nodes: map[string]*v1.Node{}, profiles: map[string]*v1alpha1.PowerProfile{}, owners: map[string]string{},
+	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	writeKubeconfig(t, s.kubeconfig, server.URL)
 
-	s.node("m5a", "aws:///eu-central-1a/i-1", "4", "15.3Gi", 0, map[string]string{v1.LabelInstanceTypeStable: "m5.xlarge"})
-	s.node("m5b", "aws:///eu-central-1b/i-2", "4", "15.2Gi", 0, map[string]string{v1.LabelInstanceTypeStable: "m5.xlarge"})
-	s.node("gpu", "aws:///eu-central-1b/i-3", "16", "62Gi", 1, map[string]string{v1.LabelInstanceTypeStable: "g5.4xlarge"})
+	s.node("m5a", "aws:///eu-central-1a/i-1", "4", "15.3Gi", 0,
+		map[string]string{v1.LabelInstanceTypeStable: "m5.xlarge"})
+	s.node("m5b", "aws:///eu-central-1b/i-2", "4", "15.2Gi", 0,
+		map[string]string{v1.LabelInstanceTypeStable: "m5.xlarge"})
+	s.node("gpu", "aws:///eu-central-1b/i-3", "16", "62Gi", 1,
+		map[string]string{v1.LabelInstanceTypeStable: "g5.4xlarge"})
 	s.node("nuc", "", "4", "15.3Gi", 0, map[string]string{"kubernetes.io/arch": "amd64"})
 	return s
 }
@@ -60,7 +65,9 @@ func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, l
 	s.nodes[name] = &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, ResourceVersion: "1"},
 		Spec:       v1.NodeSpec{ProviderID: providerID},
-		Status:     v1.NodeStatus{Capacity: v1.ResourceList{v1.ResourceCPU: quantity(cpus), v1.ResourceMemory: quantity(memory)}},
+		Status: v1.NodeStatus{Capacity: v1.ResourceList{
+			v1.ResourceCPU: quantity(cpus), v1.ResourceMemory: quantity(memory),
+		}},
 	}
 	if gpus > 0 {
 		s.nodes[name].Status.Capacity["nvidia.com/gpu"] = quantity(strconv.Itoa(gpus))
@@ -69,7 +76,8 @@ func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, l
 
 // setLabel is what another one writes.
 func (s *hardwareServer) setLabel(node, value string) {
-	s.write(s.nodes[node], "kubectl-label", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, kube.LabelPowerProfile, value))
+	s.write(s.nodes[node], "kubectl-label", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, kube.LabelPowerProfile,
+		value))
 }
 
 func (s *hardwareServer) label(node string) string {
@@ -87,7 +95,8 @@ func (s *hardwareServer) labels(nodes ...string) string {
 func (s *hardwareServer) run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	code = run(t.Context(), append([]string{"profile", "--kubeconfig", s.kubeconfig}, args...), terminal{name: "kubenergy", out: &out, err: &err})
+	code = run(t.Context(), append([]string{"profile", "--kubeconfig", s.kubeconfig}, args...),
+		terminal{name: "kubenergy", out: &out, err: &err})
 	return code, out.String(), err.String()
 }
 
@@ -138,7 +147,8 @@ func (s *hardwareServer) apply(name string, q *http.Request, body []byte, dry bo
 		return failed(apierrors.NewBadRequest("want an apply"))
 	}
 	if owner := s.owners[name]; owner != "" && owner != manager && q.URL.Query().Get("force") != "true" {
-		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "powerprofiles"}, name, fmt.Errorf("conflict with %s", owner)))
+		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "powerprofiles"}, name,
+			fmt.Errorf("conflict with %s", owner)))
 	}
 	p := &v1alpha1.PowerProfile{}
 	if err := json.Unmarshal(body, p); err != nil {
@@ -168,7 +178,8 @@ func (s *hardwareServer) patch(name string, q *http.Request, body []byte, dry bo
 		}
 	}
 	if at.Metadata.ResourceVersion != n.ResourceVersion {
-		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name, errors.New("the object has been modified")))
+		return failed(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, name,
+			errors.New("the object has been modified")))
 	}
 	if dry {
 		return 200, n
@@ -193,7 +204,8 @@ func (s *hardwareServer) write(n *v1.Node, manager string, body []byte) {
 	if fresh.Labels[kube.LabelPowerProfile] != "" {
 		fresh.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:metadata":{"f:labels":{%q:{}}}}`, "f:"+kube.LabelPowerProfile)),
+			FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:metadata":{"f:labels":{%q:{}}}}`,
+				"f:"+kube.LabelPowerProfile)),
 		}}
 	}
 	*n = fresh
@@ -215,7 +227,8 @@ func TestProfileLists(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &listed); err != nil {
 		t.Fatal(err)
 	}
-	if len(listed.Nodes) != 4 || listed.Nodes[0].Node != "gpu" || listed.Nodes[0].Kind.Components.GPUs != 1 || listed.Nodes[3].Known {
+	if len(listed.Nodes) != 4 || listed.Nodes[0].Node != "gpu" || listed.Nodes[0].Kind.Components.GPUs != 1 ||
+		listed.Nodes[3].Known {
 		t.Errorf("%s", out)
 	}
 	if _, yamlOut, _ := s.run(t, "-o", "yaml"); !strings.Contains(yamlOut, "profile:\n") {
@@ -230,7 +243,8 @@ func TestProfileDryRun(t *testing.T) {
 	s := newHardwareServer(t)
 	s.setLabel("m5b", "theirs")
 	code, out, stderr := s.run(t, "--create", "--label-nodes", "--dry-run")
-	if code != 0 || s.label("m5a") != "" || len(s.profiles) > 0 || s.dryRuns != 4 { // two profiles, and two of three nodes
+	// two profiles, and two of three nodes
+	if code != 0 || s.label("m5a") != "" || len(s.profiles) > 0 || s.dryRuns != 4 {
 		t.Fatalf("code %d, %d dry runs, %q: %s%s", code, s.dryRuns, s.label("m5a"), out, stderr)
 	}
 	golden(t, "profile_dry_run.txt", out)
@@ -248,14 +262,16 @@ func TestProfileCreatesAndLabels(t *testing.T) {
 	if got := s.labels("gpu", "m5a", "m5b", "nuc"); got != "aws-g5-4xlarge,aws-m5-xlarge,theirs," {
 		t.Error(got)
 	}
-	if p := s.profiles["aws-g5-4xlarge"]; len(s.profiles) != 2 || p.Spec.GPUMaxWatts != 300 || p.Spec.Quality != "estimated" {
+	if p := s.profiles["aws-g5-4xlarge"]; len(s.profiles) != 2 || p.Spec.GPUMaxWatts != 300 ||
+		p.Spec.Quality != "estimated" {
 		t.Errorf("%+v", s.profiles)
 	}
 
 	// A second time there is nothing to do, and somebody may have corrected a profile.
 	s.owners["aws-m5-xlarge"] = "kubectl-edit"
 	code, out, _ = s.run(t, "--create", "--label-nodes")
-	if code != 1 || !strings.Contains(out, "aws-m5-xlarge: kept: others have changed it") || !strings.Contains(out, "has its label") || strings.Contains(out, "labelled\n") {
+	if code != 1 || !strings.Contains(out, "aws-m5-xlarge: kept: others have changed it") ||
+		!strings.Contains(out, "has its label") || strings.Contains(out, "labelled\n") {
 		t.Errorf("code %d: %s", code, out)
 	}
 }
@@ -281,11 +297,13 @@ func TestProfileRemovesItsOwnLabels(t *testing.T) {
 func TestProfileLabelsOnlyWhatExists(t *testing.T) {
 	s := newHardwareServer(t)
 	code, out, stderr := s.run(t, "--label-nodes")
-	if code != 1 || s.label("m5a") != "" || !strings.Contains(out, "there is no PowerProfile aws-m5-xlarge; add --create") {
+	if code != 1 || s.label("m5a") != "" || !strings.Contains(out,
+		"there is no PowerProfile aws-m5-xlarge; add --create") {
 		t.Errorf("code %d: %s%s", code, out, stderr)
 	}
 	s.noKind = true
-	if code, _, stderr = s.run(t, "--create"); code != 1 || !strings.Contains(stderr, "install KubEnergy's chart first") {
+	if code, _, stderr = s.run(t, "--create"); code != 1 ||
+		!strings.Contains(stderr, "install KubEnergy's chart first") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	if code, _, stderr = s.run(t); code != 0 {
@@ -315,7 +333,8 @@ cloudInstanceMapping: {aws: {m5.xlarge: {cpuModel: NUC, totalMemory: 1024, memCh
 		t.Fatal(err)
 	}
 	code, out, stderr := s.run(t, "--hardware-profiles", file)
-	if code != 0 || !strings.Contains(out, "aws-m5-xlarge") || !strings.Contains(out, "28.4") || !strings.Contains(stderr, "memChannels") {
+	if code != 0 || !strings.Contains(out, "aws-m5-xlarge") || !strings.Contains(out, "28.4") ||
+		!strings.Contains(stderr, "memChannels") {
 		t.Errorf("code %d: %s%s", code, out, stderr)
 	}
 	if code, _, stderr = s.run(t, "--hardware-profiles", file+"x"); code != 2 {
@@ -326,7 +345,12 @@ cloudInstanceMapping: {aws: {m5.xlarge: {cpuModel: NUC, totalMemory: 1024, memCh
 func TestProfileRefusesFlags(t *testing.T) {
 	s := newHardwareServer(t)
 	for _, args := range [][]string{
-		{"-o", "csv"}, {"--remove", "--label-nodes"}, {"--overwrite"}, {"--dry-run"}, {"node"}, {"--kubeconfig", "nowhere"},
+		{"-o", "csv"},
+		{"--remove", "--label-nodes"},
+		{"--overwrite"},
+		{"--dry-run"},
+		{"node"},
+		{"--kubeconfig", "nowhere"},
 	} {
 		if code, out, stderr := s.run(t, args...); code != 2 || out != "" || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%v: code %d, %s%s", args, code, out, stderr)

@@ -43,7 +43,8 @@ type nodeOut struct {
 	Why  string `json:"why"`
 }
 
-const modelNote = "a model of feasibility: requests, node selector, affinity, taints and our own limits; the real scheduler checks more"
+const modelNote = "a model of feasibility: requests, node selector, affinity, taints and our own limits; the real " +
+	"scheduler checks more"
 
 // rank puts the nodes that could take the pod in order.
 func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *kube.Settings) {
@@ -82,7 +83,9 @@ type load struct {
 // requested adds up what is bound to each node.
 func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 	used := map[string]load{}
-	options := metav1.ListOptions{FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", Limit: releasePage}
+	options := metav1.ListOptions{
+		FieldSelector: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed", Limit: releasePage,
+	}
 	for {
 		page, err := e.client.CoreV1().Pods(v1.NamespaceAll).List(ctx, options)
 		if err != nil {
@@ -107,7 +110,9 @@ func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 }
 
 // consider returns the node as the core sees it, or why the pod cannot run there.
-func (e *explainer) consider(n *v1.Node, used map[string]load, pod *v1.Pod, job *sched.Job, settings *kube.Settings) (node *sched.Node, why string) {
+func (e *explainer) consider(n *v1.Node, used map[string]load, pod *v1.Pod, job *sched.Job,
+	settings *kube.Settings,
+) (node *sched.Node, why string) {
 	capacity, l := kube.Allocatable(n), used[n.Name]
 	found, _ := e.view.Node(n, capacity, capacity.Sub(l.requests), l.pods)
 	if w, ok := kube.LiveWatts(n, e.now); ok {
@@ -137,7 +142,8 @@ func refuses(n *v1.Node, pod *v1.Pod) string {
 	hard := func(t *v1.Taint) bool {
 		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 	}
-	if taint, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, hard, true); found {
+	if taint, found := corev1.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, pod.Spec.Tolerations, hard,
+		true); found {
 		return "taint " + taint.ToString()
 	}
 	return ""
@@ -158,14 +164,17 @@ func lacks(want, free sched.Resources) string {
 
 // order ranks by the costs that the scheduler scores by.
 func (e *explainer) order(p *placement, nodes []*sched.Node, job *sched.Job, settings *kube.Settings) {
-	snapshot := &sched.Snapshot{Now: e.now, Queue: []sched.Job{*job}, Nodes: nodes, Sites: e.view.Sites(), Policy: settings.Policy()}
+	snapshot := &sched.Snapshot{
+		Now: e.now, Queue: []sched.Job{*job}, Nodes: nodes, Sites: e.view.Sites(), Policy: settings.Policy(),
+	}
 	var costs []float64
 	opinion := false
 	if strategy, err := sched.New(settings.Strategy()); err == nil {
 		costs, opinion = strategy.Costs(snapshot, job, nil)
 	}
 	if !opinion && len(nodes) > 0 {
-		p.Note = "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide; " + p.Note
+		p.Note = "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide; " +
+			p.Note
 	}
 	for i, n := range nodes {
 		r := nodeRank{Node: n.Name, Site: n.Site.Name, Zone: string(n.Site.Zone)}

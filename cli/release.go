@@ -60,7 +60,8 @@ Bare pods are not released by it: nothing but the scheduler that they name keeps
 	f.add(cmd.Flags())
 	f.addNamespace(cmd.Flags(), "namespace of the Job; with --all only Jobs of it (default: all)")
 	cmd.Flags().BoolVar(&f.all, "all", false, "all Jobs that are held")
-	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false, "first remove the admission policy that holds new Jobs")
+	cmd.Flags().BoolVar(&f.removePolicy, "remove-policy", false,
+		"first remove the admission policy that holds new Jobs")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Minute, "how long to try")
 	return cmd
 }
@@ -150,10 +151,12 @@ func (r *releaser) one(ctx context.Context, namespace, name string) error {
 // removePolicy lets new Jobs be. The binding goes first: a policy without one does nothing.
 func (r *releaser) removePolicy(ctx context.Context) error {
 	policies := r.client.AdmissionregistrationV1()
-	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, holdPolicy, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := policies.MutatingAdmissionPolicyBindings().Delete(ctx, holdPolicy, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing MutatingAdmissionPolicyBinding %s: %s", holdPolicy, because(err))
 	}
-	if err := policies.MutatingAdmissionPolicies().Delete(ctx, holdPolicy, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := policies.MutatingAdmissionPolicies().Delete(ctx, holdPolicy, metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("removing MutatingAdmissionPolicy %s: %s", holdPolicy, because(err))
 	}
 	return nil
@@ -207,13 +210,14 @@ type failure struct {
 // passes reports whether another try may succeed.
 func (f failure) passes() bool { return transient(f.err) }
 
-// transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid: the
-// Job has changed since it was listed.
+// transient reports whether the reason of an error may go by itself. A patch whose test fails is refused as invalid:
+// the Job has changed since it was listed.
 func transient(err error) bool {
 	if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 		return true // the network
 	}
-	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
+	return apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsResourceExpired(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsServerTimeout(err) ||
 		apierrors.IsTimeout(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err)
 }
 
@@ -227,7 +231,8 @@ func (p *pass) unfinished(err error, released int) error {
 	if len(p.failed) > 0 {
 		return p.error(released)
 	}
-	return fmt.Errorf("%s released, and whether others are still held is not known: %s", count(released, "Job"), oneLine(err))
+	return fmt.Errorf("%s released, and whether others are still held is not known: %s", count(released, "Job"),
+		oneLine(err))
 }
 
 const maxNamed = 10 // objects that a sentence names
@@ -313,7 +318,8 @@ func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 	}
 	if apierrors.IsInvalid(err) { // a test that failed
 		current, errGet := jobs.Get(ctx, job.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(errGet) || errGet == nil && (current.UID != job.UID || waitsBy(current) != waitsBy(job)) {
+		if apierrors.IsNotFound(errGet) || errGet == nil &&
+			(current.UID != job.UID || waitsBy(current) != waitsBy(job)) {
 			return true, nil
 		}
 	}
@@ -331,8 +337,8 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 	return kube.SeenJob(job).ReleasePatch(now)
 }
 
-// notePods tells of pods that wait for a scheduler of ours: nothing written on them holds them, but without one of these
-// schedulers they stay pending. Whoever may not list pods is not told.
+// notePods tells of pods that wait for a scheduler of ours: nothing written on them holds them, but without one of
+// these schedulers they stay pending. Whoever may not list pods is not told.
 func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) {
 	for _, scheduler := range []string{kube.SchedulerName, kube.GardenerSchedulerName, kube.HybridSchedulerName} {
 		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{

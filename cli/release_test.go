@@ -25,8 +25,11 @@ func jobsIn(namespace string) string { return "/apis/batch/v1/namespaces/" + nam
 
 func heldJob(name string) *batchv1.Job {
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kube.LabelHeld: "true", "app": "a"}, Annotations: map[string]string{kube.AnnotationAllowedDelay: "6h"}},
-		Spec:       batchv1.JobSpec{Suspend: new(true)},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{kube.LabelHeld: "true", "app": "a"},
+			Annotations: map[string]string{kube.AnnotationAllowedDelay: "6h"},
+		},
+		Spec: batchv1.JobSpec{Suspend: new(true)},
 	}
 }
 
@@ -96,17 +99,21 @@ func TestReleaseOfABudget(t *testing.T) {
 	a := newAPIServer(t)
 	of := func(name string, labels map[string]string) *batchv1.Job {
 		j := heldJob(name)
-		j.Labels, j.Annotations = labels, map[string]string{kube.AnnotationBudgetSuspendedTill: "2026-07-01T00:00:00Z", "a": "b"}
+		j.Labels, j.Annotations = labels, map[string]string{
+			kube.AnnotationBudgetSuspendedTill: "2026-07-01T00:00:00Z", "a": "b",
+		}
 		return j
 	}
 	for _, j := range []*batchv1.Job{
-		of("one", map[string]string{kube.LabelBudgetSuspended: "month"}), of("two", map[string]string{kube.LabelBudgetSuspended: "month", "app": "x"}),
+		of("one", map[string]string{kube.LabelBudgetSuspended: "month"}),
+		of("two", map[string]string{kube.LabelBudgetSuspended: "month", "app": "x"}),
 		of("both", map[string]string{kube.LabelBudgetSuspended: "month", kube.LabelHeld: "true"}), of("users-own", nil),
 		of("queued", map[string]string{kube.LabelBudgetSuspended: "month", kube.LabelKueueQueue: "q"}),
 	} {
 		a.add(t, jobsIn("ns"), j)
 	}
-	if code, stdout, stderr := a.run(t, "release", "job", "one", "-n", "ns"); code != 0 || stdout != "job ns/one: released\n" {
+	if code, stdout, stderr := a.run(t, "release", "job", "one", "-n", "ns"); code != 0 ||
+		stdout != "job ns/one: released\n" {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if !suspended(a.get(t, jobsIn("ns")+"/two")) {
@@ -121,7 +128,8 @@ func TestReleaseOfABudget(t *testing.T) {
 		_, budget := o.GetLabels()[kube.LabelBudgetSuspended]
 		_, till := o.GetAnnotations()[kube.AnnotationBudgetSuspendedTill]
 		if held || budget || till || suspended(o) != (name == "queued") {
-			t.Errorf("%s: labels %v, annotations %v, suspended %v", name, o.GetLabels(), o.GetAnnotations(), suspended(o))
+			t.Errorf("%s: labels %v, annotations %v, suspended %v", name, o.GetLabels(), o.GetAnnotations(),
+				suspended(o))
 		}
 		if o.GetAnnotations()[kube.AnnotationBudgetReleased] != "month" || o.GetAnnotations()["a"] != "b" {
 			t.Errorf("%s would be suspended again: %v", name, o.GetAnnotations())
@@ -136,7 +144,8 @@ func TestReleaseAllOfANamespace(t *testing.T) {
 	a := newAPIServer(t)
 	a.add(t, jobsIn("here"), heldJob("one"))
 	a.add(t, jobsIn("there"), heldJob("two"))
-	if code, stdout, stderr := a.run(t, "release", "--all", "-n", "here"); code != 0 || stdout != "1 Job released, none is held\n" {
+	if code, stdout, stderr := a.run(t, "release", "--all", "-n", "here"); code != 0 ||
+		stdout != "1 Job released, none is held\n" {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	wantFree(t, a.get(t, jobsIn("here")+"/one"))
@@ -161,7 +170,8 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 	if err := r.removePolicy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	late := time.AfterFunc(20*time.Millisecond, func() { a.add(t, jobsIn("ns"), heldJob("late")) }) // admitted by a server that had not noticed
+	// admitted by a server that had not noticed
+	late := time.AfterFunc(20*time.Millisecond, func() { a.add(t, jobsIn("ns"), heldJob("late")) })
 	defer late.Stop()
 	if err := r.all(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -170,7 +180,8 @@ func TestReleaseRemovesThePolicyFirst(t *testing.T) {
 		t.Errorf("said %q", out)
 	}
 	want := []string{
-		"DELETE mutatingadmissionpolicybindings/" + holdPolicy, "DELETE mutatingadmissionpolicies/" + holdPolicy, "PATCH jobs/one", "PATCH jobs/late",
+		"DELETE mutatingadmissionpolicybindings/" + holdPolicy, "DELETE mutatingadmissionpolicies/" + holdPolicy,
+		"PATCH jobs/one", "PATCH jobs/late",
 	}
 	if strings.Join(order, "\n") != strings.Join(want, "\n") {
 		t.Errorf("wrote\n%s\nwant\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
@@ -191,7 +202,9 @@ func releaserOf(t *testing.T, a *apiServer) (*releaser, *bytes.Buffer) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	return &releaser{client: client, out: &out, now: time.Now, settle: 100 * time.Millisecond, pause: 10 * time.Millisecond}, &out
+	return &releaser{
+		client: client, out: &out, now: time.Now, settle: 100 * time.Millisecond, pause: 10 * time.Millisecond,
+	}, &out
 }
 
 func TestReleaseTriesAgain(t *testing.T) {
@@ -259,13 +272,16 @@ func TestReleaseNamesWhatItCannot(t *testing.T) {
 	if code != 1 || stdout != "" {
 		t.Errorf("exit code %d, output %q", code, stdout)
 	}
-	for _, want := range []string{"0 Jobs released, 12 Jobs still held: ns/job-00, ", "ns/job-09, and 2 more", "forbidden"} {
+	for _, want := range []string{
+		"0 Jobs released, 12 Jobs still held: ns/job-00, ", "ns/job-09, and 2 more", "forbidden",
+	} {
 		if !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("error %q, want one line with %q", stderr, want)
 		}
 	}
 	a.refused["patch jobs"], a.refused["list jobs"] = false, true
-	if code, _, stderr = a.run(t, "release", "--all"); code != 1 || !strings.Contains(stderr, "listing held Jobs: forbidden") {
+	if code, _, stderr = a.run(t, "release", "--all"); code != 1 ||
+		!strings.Contains(stderr, "listing held Jobs: forbidden") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -309,15 +325,21 @@ func TestReleaseOneJob(t *testing.T) {
 func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	a := newAPIServer(t)
 	for _, p := range []struct{ name, scheduler, node string }{
-		{"waits", kube.SchedulerName, ""}, {"runs", kube.SchedulerName, "n1"}, {"others", "default-scheduler", ""}, {"old", kube.GardenerSchedulerName, ""},
+		{"waits", kube.SchedulerName, ""},
+		{"runs", kube.SchedulerName, "n1"},
+		{"others", "default-scheduler", ""},
+		{"old", kube.GardenerSchedulerName, ""},
 	} {
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: v1.PodSpec{SchedulerName: p.scheduler, NodeName: p.node}}
+		pod := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: v1.PodSpec{SchedulerName: p.scheduler, NodeName: p.node},
+		}
 		pod.Status.Phase = v1.PodPending
 		a.add(t, "/api/v1/namespaces/ns/pods", pod)
 	}
 	_, _, stderr := a.run(t, "release", "--all")
 	want := "1 pod wait for the scheduler kubenergy, and stay pending while no such scheduler runs: ns/waits\n" +
-		"1 pod wait for the scheduler compute-gardener-scheduler, and stay pending while no such scheduler runs: ns/old\n"
+		"1 pod wait for the scheduler compute-gardener-scheduler, and stay pending while no such scheduler runs: " +
+		"ns/old\n"
 	want = strings.ReplaceAll(want, "1 pod wait ", "1 pod waits ")
 	want = strings.ReplaceAll(want, "and stay pending", "and stays pending")
 	if stderr != want {
@@ -339,7 +361,9 @@ func TestRunNow(t *testing.T) {
 	free.Labels, free.Spec.Suspend = nil, nil
 	a.add(t, jobsIn("ns"), free)
 	a.add(t, "/api/v1/namespaces/ns/pods", &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "waits"}})
-	a.add(t, "/api/v1/namespaces/ns/pods", &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "bound"}, Spec: v1.PodSpec{NodeName: "n1"}})
+	a.add(t, "/api/v1/namespaces/ns/pods", &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "bound"}, Spec: v1.PodSpec{NodeName: "n1"},
+	})
 	for _, c := range []struct{ kind, name, want string }{
 		{"job", "held", "asked to start now"},
 		{"job", "own", "marked, but its user suspended it, so it stays suspended"},
@@ -353,10 +377,12 @@ func TestRunNow(t *testing.T) {
 		}
 	}
 	o := a.get(t, jobsIn("ns")+"/held")
-	if o.GetAnnotations()[kube.AnnotationRunNow] != "true" || o.GetAnnotations()[kube.AnnotationAllowedDelay] != "6h" || !suspended(o) {
+	if o.GetAnnotations()[kube.AnnotationRunNow] != "true" || o.GetAnnotations()[kube.AnnotationAllowedDelay] != "6h" ||
+		!suspended(o) {
 		t.Errorf("annotations %v, suspended %v", o.GetAnnotations(), suspended(o))
 	}
-	if code, _, stderr := a.run(t, "run-now", "pod", "none", "-n", "ns"); code != 1 || !strings.Contains(stderr, "annotating pod ns/none: not found") {
+	if code, _, stderr := a.run(t, "run-now", "pod", "none", "-n", "ns"); code != 1 ||
+		!strings.Contains(stderr, "annotating pod ns/none: not found") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
@@ -371,7 +397,8 @@ func TestReleasePatchTouchesOnlyOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range steps {
-			ours := strings.Contains(s.Path, "kubenergy.io~1") || s.Path == "/spec/suspend" || annotations == nil && s.Path == "/metadata/annotations"
+			ours := strings.Contains(s.Path, "kubenergy.io~1") || s.Path == "/spec/suspend" ||
+				annotations == nil && s.Path == "/metadata/annotations"
 			if s.Op != "test" && !ours {
 				t.Errorf("with annotations %v: %s %s", annotations, s.Op, s.Path)
 			}

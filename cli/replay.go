@@ -51,8 +51,10 @@ cannot be replayed are listed with their ID. Times are in UTC.`,
 	flags := cmd.Flags()
 	f.add(flags)
 	flags.StringSliceVar(&f.strategies, "strategy", nil, "strategies to decide by")
-	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or CSV with the same names as columns; gzip or not")
-	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h; of a file, all records unless it is given")
+	flags.StringVar(&f.file, "file", "", "read records from this file: JSON as the API gives it, with snapshots, or "+
+		"CSV with the same names as columns; gzip or not")
+	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or "+
+		"-36h; of a file, all records unless it is given")
 	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
 	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
@@ -91,7 +93,8 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 		return err
 	}
 	if r.Records == 0 && len(r.Refused) > 0 {
-		return fmt.Errorf("none of %d records can be replayed, as %s: %s", len(r.Refused), r.Refused[0].ID, r.Refused[0].Why)
+		return fmt.Errorf("none of %d records can be replayed, as %s: %s", len(r.Refused), r.Refused[0].ID,
+			r.Refused[0].Why)
 	}
 	return nil
 }
@@ -117,7 +120,8 @@ func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record,
 		return nil, err
 	}
 	if !since.IsZero() {
-		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n", len(records), since.UTC().Format(time.DateTime))
+		fmt.Fprintf(t.err, "there are more decisions than the youngest %d: those since %s UTC are replayed\n",
+			len(records), since.UTC().Format(time.DateTime))
 	}
 	// The API is asked for earlier holds as well, which are not asked for here.
 	return slices.DeleteFunc(records, func(r ledger.Record) bool { return r.At.Before(q.From) }), nil
@@ -130,7 +134,8 @@ func (f *replayFlags) recordsOfFile(q *ledger.Query) ([]ledger.Record, error) {
 		return nil, usageError{err}
 	}
 	records = slices.DeleteFunc(records, func(r ledger.Record) bool {
-		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) || f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
+		return len(q.Namespaces) > 0 && !slices.Contains(q.Namespaces, r.Namespace) ||
+			f.bounds["from"] && r.At.Before(q.From) || f.bounds["to"] && !r.At.Before(q.To)
 	})
 	return records[:min(len(records), f.decisions)], nil
 }
@@ -192,7 +197,8 @@ func recordTable(text []byte) ([]ledger.Record, error) {
 			return ""
 		}
 		r := ledger.Record{
-			ID: get("id"), Action: get("action"), Namespace: get("namespace"), OwnerKind: get("ownerKind"), Owner: get("owner"), UID: get("uid"),
+			ID: get("id"), Action: get("action"), Namespace: get("namespace"), OwnerKind: get("ownerKind"),
+			Owner: get("owner"), UID: get("uid"),
 			Strategy: get("strategy"), Node: get("node"), Reason: get("reason"), Digest: get("digest"),
 		}
 		wrong := func(name string, err error) error {

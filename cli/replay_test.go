@@ -37,8 +37,13 @@ func placedRecord(t *testing.T) ledger.Record {
 	ten := sched.Resources{MilliCPU: 10_000, Memory: 1 << 34}
 	data, err := sched.Encode(&sched.Snapshot{
 		Now: now, Sites: []*sched.Site{site},
-		Nodes: []*sched.Node{{Name: "n", Site: site, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 1100}}},
-		Queue: []sched.Job{{ID: "a/j", Submitted: now, Duration: time.Hour, AllowedDelay: 6 * time.Hour, Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30}}},
+		Nodes: []*sched.Node{{
+			Name: "n", Site: site, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 1100},
+		}},
+		Queue: []sched.Job{{
+			ID: "a/j", Submitted: now, Duration: time.Hour, AllowedDelay: 6 * time.Hour,
+			Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30},
+		}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +57,8 @@ func placedRecord(t *testing.T) ledger.Record {
 		t.Fatal(err)
 	}
 	return ledger.Record{
-		ID: "r1", At: now, Action: "place", Namespace: "a", OwnerKind: "Job", Owner: "j", Strategy: "energy", Node: "n", Digest: sched.Digest(data), Snapshot: b.Bytes(),
+		ID: "r1", At: now, Action: "place", Namespace: "a", OwnerKind: "Job", Owner: "j", Strategy: "energy", Node: "n",
+		Digest: sched.Digest(data), Snapshot: b.Bytes(),
 	}
 }
 
@@ -68,12 +74,16 @@ func TestReplayFromFiles(t *testing.T) {
 	var table bytes.Buffer
 	rows := [][]string{{"id", "at", "action", "node", "strategy", "digest", "snapshot"}}
 	for _, r := range records {
-		rows = append(rows, []string{r.ID, r.At.Format(time.RFC3339), r.Action, r.Node, r.Strategy, r.Digest, base64.StdEncoding.EncodeToString(r.Snapshot)})
+		rows = append(rows, []string{
+			r.ID, r.At.Format(time.RFC3339), r.Action, r.Node, r.Strategy, r.Digest,
+			base64.StdEncoding.EncodeToString(r.Snapshot),
+		})
 	}
 	if err := csv.NewWriter(&table).WriteAll(rows); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"list.json": string(list), "answer.json": `{"decisions":` + string(list) + `}`, "table.csv": table.String()} {
+	for name, text := range map[string]string{"list.json": string(list), "answer.json": `{"decisions":` + string(list) +
+		`}`, "table.csv": table.String()} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -83,15 +93,18 @@ func TestReplayFromFiles(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
 			t.Fatalf("%s: exit code %d: %s%v", name, code, messages, err)
 		}
-		if r.Records != 1 || len(r.Refused) != 1 || r.Refused[0].ID != "r2" || r.Strategies[0].Same != 1 || r.Strategies[1].Held != 1 {
+		if r.Records != 1 || len(r.Refused) != 1 || r.Refused[0].ID != "r2" || r.Strategies[0].Same != 1 ||
+			r.Strategies[1].Held != 1 {
 			t.Errorf("%s: %+v", name, r)
 			continue
 		}
 		// Held by three hours, it emits a fifth, at whatever power.
-		if s := r.Strategies[1]; s.Compared != 1 || s.Instead.Grams > 0.2001*s.Recorded.Grams || s.Instead.Grams < 0.1999*s.Recorded.Grams {
+		if s := r.Strategies[1]; s.Compared != 1 || s.Instead.Grams > 0.2001*s.Recorded.Grams ||
+			s.Instead.Grams < 0.1999*s.Recorded.Grams {
 			t.Errorf("%s: %+v instead of %+v", name, s.Instead, s.Recorded)
 		}
-		if out, _, code := compared(t, "replay", "--file", path, "--strategy", "energy+window"); code != 0 || !strings.Contains(out, "Not replayed: record r2: ") ||
+		if out, _, code := compared(t, "replay", "--file", path, "--strategy", "energy+window"); code != 0 ||
+			!strings.Contains(out, "Not replayed: record r2: ") ||
 			!strings.Contains(out, "held until 2026-06-01 11:00") {
 			t.Errorf("%s: exit code %d:\n%s", name, code, out)
 		}
@@ -121,13 +134,16 @@ func TestReplayPartOfAFile(t *testing.T) {
 		{1, []string{"--from", "2026-06-01T09:00:00Z", "--to", "2026-06-01T10:00:00Z"}},
 		{0, []string{"--to", "2026-06-01"}},
 	} {
-		out, messages, code := compared(t, append([]string{"replay", "--file", path, "--strategy", "energy", "-o", "json"}, c.args...)...)
+		out, messages, code := compared(t, append([]string{
+			"replay", "--file", path, "--strategy", "energy", "-o", "json",
+		}, c.args...)...)
 		var r report.Replay
 		if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil || r.Records != c.want {
 			t.Errorf("%v: exit code %d, %d records, want %d: %s%v", c.args, code, r.Records, c.want, messages, err)
 		}
 	}
-	if _, messages, code := compared(t, "replay", "--file", path, "--strategy", "energy", "--from", "soon"); code != 2 || !strings.Contains(messages, "--from") {
+	if _, messages, code := compared(t, "replay", "--file", path, "--strategy", "energy", "--from",
+		"soon"); code != 2 || !strings.Contains(messages, "--from") {
 		t.Errorf("exit code %d: %s", code, messages)
 	}
 }
@@ -143,8 +159,15 @@ func TestReplayRefuses(t *testing.T) {
 		{`[]`, `unknown strategy "greenest"`, 2, []string{"--strategy", "greenest"}},
 		{`{}`, "want decisions, as GET", 2, []string{"--strategy", "energy"}},
 		{"JobID,AssignedNode\nj,n\n", `no column "id"`, 2, []string{"--strategy", "energy"}},
-		{"id,at,action,digest,snapshot\nr7,yesterday,place,,\n", "record r7: at: ", 2, []string{"--strategy", "energy"}},
-		{`[{"id":"r8","at":"2026-06-01T08:00:00Z","action":"place"}]`, "none of 1 records can be replayed, as r8: no snapshot", 1, []string{"--strategy", "energy"}},
+		{
+			"id,at,action,digest,snapshot\nr7,yesterday,place,,\n", "record r7: at: ", 2,
+			[]string{"--strategy", "energy"},
+		},
+		{
+			`[{"id":"r8","at":"2026-06-01T08:00:00Z","action":"place"}]`,
+			"none of 1 records can be replayed, as r8: no snapshot", 1,
+			[]string{"--strategy", "energy"},
+		},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -39,7 +39,8 @@ type reportFlags struct {
 
 // reportGroups are what people group by, in the order of the help.
 var reportGroups = []ledger.Dimension{
-	ledger.ByNode, ledger.ByNamespace, ledger.ByOwner, ledger.ByStrategy, ledger.ByHour, ledger.ByDay, ledger.ByPod, ledger.ByTeam, ledger.BySite,
+	ledger.ByNode, ledger.ByNamespace, ledger.ByOwner, ledger.ByStrategy, ledger.ByHour, ledger.ByDay, ledger.ByPod,
+	ledger.ByTeam, ledger.BySite,
 	ledger.ByParent, ledger.ByKind,
 }
 
@@ -63,9 +64,11 @@ compared (--group-by strategy), or with --savings; they need the decisions that 
 	}
 	flags := cmd.Flags()
 	f.add(flags)
-	flags.StringVar(&f.from, "from", "-7d", "from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h")
+	flags.StringVar(&f.from, "from", "-7d",
+		"from when on: RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h")
 	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
-	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"}, "one or several of "+strings.Join(names, ", ")+"; empty: the sum alone")
+	flags.StringSliceVar(&f.groupBy, "group-by", []string{"namespace"},
+		"one or several of "+strings.Join(names, ", ")+"; empty: the sum alone")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
 	for _, filter := range []struct{ name, usage string }{
 		{"node", "only these nodes"},
@@ -157,7 +160,8 @@ func instant(flag, text string, now time.Time) (time.Time, error) {
 		units := map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
 		for unit, long := range units {
 			const most = 10_000
-			if n, err := strconv.Atoi(strings.TrimSuffix(ago, unit)); strings.HasSuffix(ago, unit) && err == nil && n > 0 && n <= most {
+			if n, err := strconv.Atoi(strings.TrimSuffix(ago, unit)); strings.HasSuffix(ago, unit) && err == nil &&
+				n > 0 && n <= most {
 				return now.Add(-time.Duration(n) * long).Truncate(time.Second), nil
 			}
 		}
@@ -165,7 +169,8 @@ func instant(flag, text string, now time.Time) (time.Time, error) {
 			return now.Add(-d).Truncate(time.Second), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag, text)
+	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag,
+		text)
 }
 
 func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {
@@ -236,14 +241,17 @@ func (f *reportFlags) statement(ctx context.Context, c *central, q *ledger.Query
 func (f *reportFlags) narrow(e *report.Evidence) (missing []string) {
 	keep := func(name string, of func(*ledger.Record) string) {
 		if values := *f.filters[name]; len(values) > 0 {
-			e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool { return !slices.Contains(values, of(&r)) })
+			e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
+				return !slices.Contains(values, of(&r))
+			})
 		}
 	}
 	keep("owner", (*ledger.Record).OwnerName)
 	for _, name := range []string{"strategy", "node"} { // holds have no node, and the strategy that holds
 		values := *f.filters[name]
 		e.Records = slices.DeleteFunc(e.Records, func(r ledger.Record) bool {
-			return len(values) > 0 && r.Action == "place" && !slices.Contains(values, map[string]string{"strategy": r.Strategy, "node": r.Node}[name])
+			return len(values) > 0 && r.Action == "place" &&
+				!slices.Contains(values, map[string]string{"strategy": r.Strategy, "node": r.Node}[name])
 		})
 	}
 	for _, name := range []string{"pod", "team", "site", "kind"} {
@@ -280,7 +288,10 @@ const mostRows = 100_000
 
 // ledger asks for sums.
 func (c *central) ledger(ctx context.Context, q *ledger.Query, filters map[string][]string) (*ledger.Answer, error) {
-	query := url.Values{"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "limit": {strconv.Itoa(mostRows)}, "format": {"json"}}
+	query := url.Values{
+		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "limit": {strconv.Itoa(mostRows)},
+		"format": {"json"},
+	}
 	if q.Limit > 0 {
 		query.Set("limit", strconv.Itoa(min(q.Limit, mostRows)))
 	}
@@ -311,9 +322,11 @@ func (e *evidence) all() *report.Evidence {
 	return &e.Evidence
 }
 
-// evidence collects what turnarounds and savings need. What cannot be had is said, and the rest goes on without it; nil:
-// there is nothing.
-func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, most int) (e *evidence, missing []string, err error) {
+// evidence collects what turnarounds and savings need. What cannot be had is said, and the rest goes on without it;
+// nil: there is nothing.
+func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool,
+	most int,
+) (e *evidence, missing []string, err error) {
 	lack := func(what string, err error) error {
 		refused, ok := errors.AsType[*refusedError](err)
 		if !ok || refused.status >= 500 {
@@ -333,12 +346,14 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, m
 	if len(e.Records) == 0 {
 		if savings {
 			missing = append(missing, "No decisions are recorded for this time, so nothing is known of savings. "+
-				"If there should be some, the scheduler's log says whether it can tell them to the central unit, and its metric kubenergy_records_total how many it told.")
+				"If there should be some, the scheduler's log says whether it can tell them to the central unit, and "+
+				"its metric kubenergy_records_total how many it told.")
 		}
 		return nil, missing, nil
 	}
 	if !since.IsZero() {
-		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings are of those since %s UTC alone. Ask for less time, or see --max-decisions.",
+		missing = append(missing, fmt.Sprintf("There are more decisions than the youngest %d: turnaround and savings "+
+			"are of those since %s UTC alone. Ask for less time, or see --max-decisions.",
 			len(e.Records), since.UTC().Format("2006-01-02 15:04:05")))
 	}
 	uids, owners, sites := report.Queries(q)
@@ -365,7 +380,9 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool, m
 }
 
 // recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
-func (c *central) recorded(ctx context.Context, q *ledger.Query, e *evidence, most int) (since time.Time, without string, err error) {
+func (c *central) recorded(ctx context.Context, q *ledger.Query, e *evidence,
+	most int,
+) (since time.Time, without string, err error) {
 	e.Records, since, err = c.decisions(ctx, q, e.snapshots, most)
 	refused, ok := errors.AsType[*refusedError](err)
 	if !e.snapshots || !ok || refused.status != http.StatusForbidden {
@@ -388,7 +405,9 @@ const (
 
 // decisions fetches records, the youngest first, page by page. since is the instant of the oldest one if there are more
 // than could be fetched, else zero.
-func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool, most int) (all []ledger.Record, since time.Time, err error) {
+func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool,
+	most int,
+) (all []ledger.Record, since time.Time, err error) {
 	seen := map[string]bool{}
 	to, full := q.To, pageOfRecords
 	if snapshots {
@@ -396,7 +415,8 @@ func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool
 	}
 	for len(all) <= most {
 		query := url.Values{
-			"from": {q.From.Add(-report.HoldsBefore).Format(time.RFC3339)}, "to": {to.Format(time.RFC3339Nano)}, "limit": {strconv.Itoa(full)},
+			"from": {q.From.Add(-report.HoldsBefore).Format(time.RFC3339)}, "to": {to.Format(time.RFC3339Nano)},
+			"limit": {strconv.Itoa(full)},
 		}
 		if snapshots {
 			query.Set("snapshots", "true")

@@ -50,7 +50,9 @@ scheduler of ours lets it go; where none runs, see release.`,
 
 // runNow annotates the object, and says what will come of it.
 func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string) (said string, err error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{kube.AnnotationRunNow: "true"}}})
+	patch,
+		err := json.Marshal(
+		map[string]any{"metadata": map[string]any{"annotations": map[string]string{kube.AnnotationRunNow: "true"}}})
 	if err != nil {
 		return "", err
 	}

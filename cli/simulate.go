@@ -49,23 +49,34 @@ often the queue is planned and for how many jobs at once.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "filename", "f", "", "scenario file")
 	flags.StringVar(&f.over.Workload, "workload", "", "trace of jobs, gzip or not")
-	flags.StringVar(&f.over.Format, "format", "", "format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
+	flags.StringVar(&f.over.Format, "format", "",
+		"format of the trace: csv, ecsched, swf, alibaba, openb, gaia or surf (default: by its content)")
 	flags.StringVar(&f.over.Nodes, "nodes", "", "file of nodes, or a preset: demo24, ecsched50 or unlimited")
 	flags.StringVar(&f.over.Grid, "grid", "", "carbon intensity over time, CSV, gzip or not")
 	flags.StringVar(&f.over.Column, "column", "", "column of the grid file (default ci_lifecycle_g_per_kwh)")
 	flags.StringVar(&f.over.Zone, "zone", "", "grid zone, where the grid file has several")
-	flags.StringVar(&f.over.Start, "start", "", "when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
-	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline (default: the file's, or least-allocated,energy,carbon+window)")
-	flags.StringVar(&f.over.MaxDelay, "max-delay", "", "longest allowed delay; also that of jobs whose trace gives none")
+	flags.StringVar(&f.over.Start, "start", "",
+		"when the trace starts, as 2022-06-01 or RFC 3339 (default: the start of the grid file)")
+	flags.StringSliceVar(&f.over.Strategies, "strategy", nil, "strategies to compare; the first one is the baseline "+
+		"(default: the file's, or least-allocated,energy,carbon+window)")
+	flags.StringVar(&f.over.MaxDelay, "max-delay", "",
+		"longest allowed delay; also that of jobs whose trace gives none")
 	flags.Float64Var(&f.price, "price", 0, "price of electricity per kWh")
-	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "", "what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
-	flags.BoolVar(&f.interrupt, "interruptible", false, "jobs may be suspended and resumed by the strategies that do that")
-	flags.StringVar(&f.over.RestartCost, "restart-cost", "", "work that an interruptible job does once more at each resume, as 5m")
-	flags.StringVar(&f.over.Learner, "learner", "", "what says how long jobs run: known, mean, siblings or survival (default known)")
-	flags.StringVar(&f.over.Power, "power", "", "what says what jobs draw: the power profiles of nodes, or learnt from jobs that ran before (default profiles)")
-	flags.StringVar(&f.over.Forecast, "forecast", "", "what strategies know of the intensity to come: perfect, or a model, as history or weather (default perfect)")
+	flags.StringVar(&f.over.EmptyNodes, "empty-nodes", "",
+		"what nodes without jobs do: sleep, as their power profile says, or idle (default sleep)")
+	flags.BoolVar(&f.interrupt, "interruptible", false,
+		"jobs may be suspended and resumed by the strategies that do that")
+	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
+		"work that an interruptible job does once more at each resume, as 5m")
+	flags.StringVar(&f.over.Learner, "learner", "",
+		"what says how long jobs run: known, mean, siblings or survival (default known)")
+	flags.StringVar(&f.over.Power, "power", "",
+		"what says what jobs draw: the power profiles of nodes, or learnt from jobs that ran before (default profiles)")
+	flags.StringVar(&f.over.Forecast, "forecast", "",
+		"what strategies know of the intensity to come: perfect, or a model, as history or weather (default perfect)")
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
-	flags.Uint64Var(&f.seed, "seed", 0, "breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
+	flags.Uint64Var(&f.seed, "seed", 0,
+		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
 	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
 	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
 	return cmd
@@ -117,7 +128,8 @@ func (f *simulateFlags) missing() error {
 	if f.file != "" || len(flags) == 0 {
 		return nil
 	}
-	return fmt.Errorf("want a scenario file (-f), or --workload, --nodes and --grid: there is no %s", strings.Join(flags, ", no "))
+	return fmt.Errorf("want a scenario file (-f), or --workload, --nodes and --grid: there is no %s",
+		strings.Join(flags, ", no "))
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
@@ -154,7 +166,9 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	return report.Write(t.out, summary, f.output, t.colours(t.out))
 }
 
-func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string, strategies []sched.Strategy) ([]*sim.Result, error) {
+func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string,
+	strategies []sched.Strategy,
+) ([]*sim.Result, error) {
 	results := make([]*sim.Result, len(names))
 	for i, name := range names {
 		if isTerminal(t.err) {

@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// strategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind commas. A flag
-// that is given and names nothing is an error: as a script's variable that is not set, it would mean something else.
+// strategyNames returns what a flag names, nil where it is not given: without the blanks that people put behind
+// commas. A flag that is given and names nothing is an error: as a script's variable that is not set, it would mean
+// something else.
 func strategyNames(cmd *cobra.Command, flag string) ([]string, error) {
 	if !cmd.Flags().Changed(flag) {
 		return nil, nil
@@ -25,7 +26,8 @@ func strategyNames(cmd *cobra.Command, flag string) ([]string, error) {
 		names[i] = strings.TrimSpace(names[i])
 	}
 	if len(names) == 0 || slices.Contains(names, "") {
-		return nil, fmt.Errorf("--%s names no strategy, or an empty one: want one or more, as energy,carbon+window (see kubenergy strategies)", flag)
+		return nil, fmt.Errorf("--%s names no strategy, or an empty one: want one or more, as energy,carbon+window "+
+			"(see kubenergy strategies)", flag)
 	}
 	return names, nil
 }

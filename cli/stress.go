@@ -122,7 +122,8 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 		select {
 		case <-ctx.Done():
 			total := time.Since(began)
-			_, err := fmt.Fprintf(out, "done after %s: %.2f of %.2f CPUs on average\n", total.Round(time.Second/10), (cpuTime()-used).Seconds()/total.Seconds(), s.cores)
+			_, err := fmt.Fprintf(out, "done after %s: %.2f of %.2f CPUs on average\n", total.Round(time.Second/10),
+				(cpuTime()-used).Seconds()/total.Seconds(), s.cores)
 			if errors.Is(ctx.Err(), context.Canceled) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return err
 			}
@@ -134,8 +135,10 @@ func (s *stress) regulate(ctx context.Context, out io.Writer) error {
 			s.share.Store(math.Float64bits(min(1, max(0, cores/float64(s.workers)))))
 		case now := <-line.C:
 			spent := cpuTime()
-			_, err := fmt.Fprintf(out, "%s: %.2f of %.2f CPUs, %.0f MiB held, %s left\n", now.UTC().Format(time.TimeOnly),
-				(spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores, float64(s.memory)/(1<<20), (s.duration - now.Sub(began)).Round(time.Second))
+			_, err := fmt.Fprintf(out, "%s: %.2f of %.2f CPUs, %.0f MiB held, %s left\n",
+				now.UTC().Format(time.TimeOnly),
+				(spent-lineUsed).Seconds()/now.Sub(lineAt).Seconds(), s.cores, float64(s.memory)/(1<<20),
+				(s.duration - now.Sub(began)).Round(time.Second))
 			if err != nil {
 				return err
 			}

@@ -36,8 +36,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The bounds are loose, and there are several attempts: other processes want the machine as well, and what this one uses
-// includes the race detector and the tests before. The regulator itself is held to its mean by TestPace.
+// The bounds are loose, and there are several attempts: other processes want the machine as well, and what this one
+// uses includes the race detector and the tests before. The regulator itself is held to its mean by TestPace.
 func TestStressUsesWhatItIsTold(t *testing.T) {
 	for _, cores := range []float64{0.1, 0.3} {
 		var got float64

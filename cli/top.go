@@ -138,7 +138,8 @@ func (c *central) nodes(ctx context.Context) ([]drawn, error) {
 	for i := range answer.Nodes {
 		n := &answer.Nodes[i]
 		all = append(all, aged(drawn{
-			Name: n.Node, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf, Implausible: n.Implausible,
+			Name: n.Node, Watts: n.Watts, Source: n.Source, Quality: n.Quality, AsOf: n.AsOf,
+			Implausible: n.Implausible,
 		}, now))
 	}
 	return all, nil
@@ -162,8 +163,9 @@ func (c *central) pods(ctx context.Context, everywhere bool) ([]drawn, error) {
 			owner = p.OwnerKind + "/" + p.Owner
 		}
 		all = append(all, aged(drawn{
-			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts, IdleWatts: new(p.IdleWatts),
-			Source: p.Source, Quality: p.Quality, AsOf: p.AsOf,
+			Namespace: p.Namespace, Name: cmp.Or(p.Pod, p.UID), Node: p.Node, Owner: owner, Watts: p.Watts,
+			IdleWatts: new(p.IdleWatts),
+			Source:    p.Source, Quality: p.Quality, AsOf: p.AsOf,
 		}, now))
 	}
 	return all, nil
@@ -192,7 +194,8 @@ func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
 	if len(all) == 0 {
 		text := "Nobody has told what nodes draw: is there an agent, or a meter?"
 		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
-			text = "Nobody has told what these pods draw: only agents do so live. What was booked for pods, estimates too, is in kubenergy report --group-by=pod."
+			text = "Nobody has told what these pods draw: only agents do so live. What was booked for pods, " +
+				"estimates too, is in kubenergy report --group-by=pod."
 		}
 		_, err := fmt.Fprintln(t.err, text)
 		return err
@@ -203,7 +206,8 @@ func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
 		fmt.Fprintln(w, "NODE\tWATTS\tSOURCE\tQUALITY\tAGE")
 		for i := range all {
 			d := &all[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(d.Name), watts(d.Watts), printable(d.Source), d.Quality, d.age())
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(d.Name), watts(d.Watts), printable(d.Source), d.Quality,
+				d.age())
 		}
 		return w.Flush()
 	}
@@ -217,7 +221,8 @@ func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
 		if namespaces {
 			fmt.Fprintf(w, "%s\t", printable(d.Namespace))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(d.Name), printable(d.Node), watts(d.Watts), watts(*d.IdleWatts), printable(d.Source), d.Quality, d.age())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(d.Name), printable(d.Node), watts(d.Watts),
+			watts(*d.IdleWatts), printable(d.Source), d.Quality, d.age())
 	}
 	return w.Flush()
 }
@@ -225,7 +230,10 @@ func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
 func topCSV(t terminal, all []drawn) error {
 	out := csv.NewWriter(t.out)
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	rows := [][]string{{"namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of", "age_s", "stale", "implausible"}}
+	rows := [][]string{{
+		"namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of", "age_s", "stale",
+		"implausible",
+	}}
 	for i := range all {
 		d := &all[i]
 		idle := ""
@@ -233,7 +241,8 @@ func topCSV(t terminal, all []drawn) error {
 			idle = number(*d.IdleWatts)
 		}
 		rows = append(rows, []string{
-			d.Namespace, cell(d.Name), cell(d.Node), cell(d.Owner), number(d.Watts), idle, cell(d.Source), d.Quality.String(), d.AsOf.UTC().Format(time.RFC3339),
+			d.Namespace, cell(d.Name), cell(d.Node), cell(d.Owner), number(d.Watts), idle, cell(d.Source),
+			d.Quality.String(), d.AsOf.UTC().Format(time.RFC3339),
 			number(d.AgeSeconds), strconv.FormatBool(d.Stale), strconv.FormatBool(d.Implausible),
 		})
 	}

@@ -44,7 +44,9 @@ func (darkness) Pods(string) api.PodsPower     { return api.PodsPower{} }
 // From the scheduler's recorder through the central unit's own routes to a report: both ends speak the same language.
 func TestTheWholeWay(t *testing.T) {
 	var store ledgertest.Store
-	handler, err := server.New(server.Config{Ledger: &store, Live: darkness{}, Gate: openGate{}, Now: func() time.Time { return testNow }})
+	handler, err := server.New(server.Config{
+		Ledger: &store, Live: darkness{}, Gate: openGate{}, Now: func() time.Time { return testNow },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,20 +64,34 @@ func TestTheWholeWay(t *testing.T) {
 		return &sched.Snapshot{
 			Now: at, Sites: []*sched.Site{site},
 			Nodes: []*sched.Node{
-				{Name: "thrifty", Site: site, Jobs: 1, Capacity: ten, Free: sched.Resources{MilliCPU: 5000, Memory: 32 << 30}, Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100}},
-				{Name: "wasteful", Site: site, Jobs: 1, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100}},
+				{
+					Name: "thrifty", Site: site, Jobs: 1, Capacity: ten,
+					Free:    sched.Resources{MilliCPU: 5000, Memory: 32 << 30},
+					Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100},
+				},
+				{
+					Name: "wasteful", Site: site, Jobs: 1, Capacity: ten, Free: ten,
+					Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100},
+				},
 			},
-			Queue: []sched.Job{{ID: "shop/nightly", Submitted: at, Duration: time.Hour, Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30}}},
+			Queue: []sched.Job{{
+				ID: "shop/nightly", Submitted: at, Duration: time.Hour,
+				Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30},
+			}},
 		}
 	}
 	recorder, err := record.New(record.Options{URL: unit.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	decision := record.Decision{Action: record.Hold, At: begin, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", UID: "the-job", Strategy: "carbon+window", Snapshot: snapshot(begin), Start: begin.Add(2 * time.Hour)}
+	decision := record.Decision{
+		Action: record.Hold, At: begin, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", UID: "the-job",
+		Strategy: "carbon+window", Snapshot: snapshot(begin), Start: begin.Add(2 * time.Hour),
+	}
 	recorder.Tell(&decision)
 	start := begin.Add(2 * time.Hour)
-	decision.Action, decision.At, decision.UID, decision.Strategy, decision.Node, decision.Snapshot, decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
+	decision.Action, decision.At, decision.UID, decision.Strategy, decision.Node, decision.Snapshot,
+		decision.Start = record.Place, start, "the-pod", "carbon", "thrifty", snapshot(start), time.Time{}
 	recorder.Tell(&decision)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // it delivers what is there and ends
@@ -88,8 +104,10 @@ func TestTheWholeWay(t *testing.T) {
 		amount := energy.Microjoules(kWh * 3.6e12)
 		_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
 			Batch: &batch.Batch{
-				Version: 1, Stream: batch.Stream{Node: "thrifty", Boot: boot, Epoch: boot}, First: 1, Last: 1, Start: from, End: from.Add(time.Hour),
-				EndSinceBoot: time.Hour, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart", Measured: amount, Shares: []energy.Share{{ID: share, Dynamic: amount}},
+				Version: 1, Stream: batch.Stream{Node: "thrifty", Boot: boot, Epoch: boot}, First: 1, Last: 1,
+				Start: from, End: from.Add(time.Hour),
+				EndSinceBoot: time.Hour, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart",
+				Measured: amount, Shares: []energy.Share{{ID: share, Dynamic: amount}},
 			},
 			Received: from.Add(time.Hour), Consumers: []*ledger.Consumer{{Key: share, Pod: "p", Account: account}},
 			Rates: ledger.Rates{Site: "de", PUE: 1, Carbon: intensity, Signal: "average", Price: 0.2, Currency: "EUR"},
@@ -99,7 +117,9 @@ func TestTheWholeWay(t *testing.T) {
 		}
 	}
 	book("a", begin, 5, 600, "system", ledger.Account{Kind: ledger.System})
-	book("b", start, 2, 300, "pod/the-pod", ledger.Account{Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", Strategy: "carbon"})
+	book("b", start, 2, 300, "pod/the-pod", ledger.Account{
+		Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", Strategy: "carbon",
+	})
 	book("c", testNow.Add(-time.Hour), 1, 300, "system", ledger.Account{Kind: ledger.System})
 
 	token := filepath.Join(t.TempDir(), "token")
@@ -107,7 +127,10 @@ func TestTheWholeWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, namespace := range [][]string{nil, {"-n", "shop"}} {
-		args := append([]string{"report", "--server", unit.URL, "--token-file", token, "--from", "-12h", "--group-by", "strategy", "-o", "json"}, namespace...)
+		args := append([]string{
+			"report", "--server", unit.URL, "--token-file", token, "--from", "-12h", "--group-by", "strategy", "-o",
+			"json",
+		}, namespace...)
 		code, stdout, stderr := runCentral(t, args...)
 		if code != 0 {
 			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
@@ -117,7 +140,8 @@ func TestTheWholeWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		row := s.Rows[len(s.Rows)-1]
-		if len(row.Key) != 1 || row.Key[0] != "carbon" || row.Saved == nil || row.Jobs != 1 || *row.TurnaroundHours < 2.99 || *row.TurnaroundHours > 3.01 {
+		if len(row.Key) != 1 || row.Key[0] != "carbon" || row.Saved == nil || row.Jobs != 1 ||
+			*row.TurnaroundHours < 2.99 || *row.TurnaroundHours > 3.01 {
 			t.Fatalf("%v: the row is %+v", args, row)
 		}
 		// 3 kWh at 600 g would have been 1.8 kg; 2 kWh at 300 g were 0.6 kg.
@@ -129,7 +153,13 @@ func TestTheWholeWay(t *testing.T) {
 			t.Errorf("%v: saved %v kg, %d by forecast, %d held", args, carbon, s.Savings.Forecast, s.Savings.Held)
 		}
 	}
-	for _, args := range [][]string{{"top", "nodes"}, {"top", "pods", "-A"}, {"top", "pods", "-n", "shop"}, {"report", "--group-by", "pod,hour"}, {"report", "--group-by", "node,day,site"}} {
+	for _, args := range [][]string{
+		{"top", "nodes"},
+		{"top", "pods", "-A"},
+		{"top", "pods", "-n", "shop"},
+		{"report", "--group-by", "pod,hour"},
+		{"report", "--group-by", "node,day,site"},
+	} {
 		if code, _, stderr := runCentral(t, append(args, "--server", unit.URL, "--token-file", token)...); code != 0 {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}

@@ -43,7 +43,8 @@ func newWorkload(t terminal) *cobra.Command {
 type traceFlags struct{ format string }
 
 func (f *traceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.format, "format", "", "format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: by its content)")
+	cmd.Flags().StringVar(&f.format, "format", "",
+		"format of the trace: "+strings.Join(workload.Formats(), ", ")+" (default: by its content)")
 }
 
 // oneFile wants the name of a file and nothing else.
@@ -133,7 +134,8 @@ func newFit(t terminal) *cobra.Command {
 }
 
 func fitted(jobs []sched.Job) (*workload.Model, error) {
-	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) }) // a table may have any order
+	// a table may have any order
+	slices.SortStableFunc(jobs, func(a, b sched.Job) int { return a.Submitted.Compare(b.Submitted) })
 	m, err := workload.Fit(jobs)
 	if err != nil {
 		return nil, usageError{err}
@@ -249,11 +251,13 @@ has a full queue.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Jobs (default: that of kubectl)")
-	flags.StringVar(&f.image, "image", "", "image of the pods (default: busybox; with --load stress that of this command line is needed)")
+	flags.StringVar(&f.image, "image", "",
+		"image of the pods (default: busybox; with --load stress that of this command line is needed)")
 	flags.StringVar(&f.scheduler, "scheduler", kube.SchedulerName, "scheduler of the pods")
 	flags.StringVar(&f.load, "load", loadSleep, "what the pods do: sleep, stress or lab")
 	flags.StringVar(&f.prefix, "name-prefix", "trace", "what the names of the Jobs begin with")
-	flags.Float64Var(&f.scale, "time-scale", 1, "how much faster than the trace it is played: run times and delays are divided by it")
+	flags.Float64Var(&f.scale, "time-scale", 1,
+		"how much faster than the trace it is played: run times and delays are divided by it")
 	flags.DurationVar(&f.delay, "max-delay", 0, "allowed delay of jobs whose trace gives none, before it is divided")
 	flags.IntVar(&f.limit, "limit", 0, "the first so many jobs (0: all)")
 	return cmd
@@ -274,7 +278,8 @@ func (f *manifestFlags) check() error {
 	case f.limit < 0:
 		return fmt.Errorf("--limit is %d: it is negative", f.limit)
 	case f.prefix == "" || len(f.prefix) > maxNamePrefix || labelName(f.prefix) != f.prefix:
-		return fmt.Errorf("--name-prefix is %q: want up to %d small letters, digits and dashes", f.prefix, maxNamePrefix)
+		return fmt.Errorf("--name-prefix is %q: want up to %d small letters, digits and dashes", f.prefix,
+			maxNamePrefix)
 	}
 	if f.image == "" {
 		f.image = "busybox"
@@ -341,7 +346,8 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 		container.Command = []string{"sleep", seconds}
 	case loadStress:
 		container.Args = []string{
-			"stress", fmt.Sprintf("--cpu=%dm", max(1, j.Request.MilliCPU)), fmt.Sprintf("--memory=%d", j.Request.Memory), "--duration=" + seconds + "s",
+			"stress", fmt.Sprintf("--cpu=%dm", max(1, j.Request.MilliCPU)),
+			fmt.Sprintf("--memory=%d", j.Request.Memory), "--duration=" + seconds + "s",
 		}
 	case loadLab:
 		pod.Annotations[labRunSeconds] = seconds

@@ -22,9 +22,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// accounts estimate what finished pods have used, where no meter says it: their share of what their node draws more than
-// asleep, for as long as they ran. Pods that ran beside each other share it: together they never pay for more than the
-// node can draw.
+// accounts estimate what finished pods have used, where no meter says it: their share of what their node draws more
+// than asleep, for as long as they ran. Pods that ran beside each other share it: together they never pay for more
+// than the node can draw.
 //
 // Nothing is guessed: a pod whose node, power profile or grid is not known is counted as such, and adds nothing.
 type accounts struct {
@@ -67,7 +67,9 @@ const (
 	lacksRoom    = "overload"
 )
 
-func newAccounts(c client.Client, view func() *kube.View, h *history, leads func() bool, m *instruments, log *slog.Logger) *accounts {
+func newAccounts(c client.Client, view func() *kube.View, h *history, leads func() bool, m *instruments,
+	log *slog.Logger,
+) *accounts {
 	return &accounts{
 		client: c, view: view, history: h, leads: leads, metrics: m, now: time.Now, log: log, began: time.Now(),
 		queue: make(chan finished, accountsQueue), past: newPastRuns(), known: map[types.UID]bool{},
@@ -76,8 +78,8 @@ func newAccounts(c client.Client, view func() *kube.View, h *history, leads func
 
 func over(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
 
-// saw is told of every pod that an informer adds or updates. A pod that has ended before we came was somebody else's. That
-// a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
+// saw is told of every pod that an informer adds or updates. A pod that has ended before we came was somebody else's.
+// That a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
 func (a *accounts) saw(p *v1.Pod) {
 	a.mu.Lock()
 	ended, known := a.known[p.UID]
@@ -123,7 +125,8 @@ func (a *accounts) put(p *v1.Pod, end time.Time) {
 	}
 }
 
-// unledFor is how long nobody may lead after a leader that died: a Lease's duration, and the pauses between looks at it.
+// unledFor is how long nobody may lead after a leader that died: a Lease's duration, and the pauses between looks at
+// it.
 const unledFor = 20 * time.Second
 
 // miss remembers a pod that ended while we did not lead, for as long as we may find that nobody else did.
@@ -280,7 +283,9 @@ func (a *accounts) estimate(c *charge, earlier time.Duration) bill {
 	b.units = a.history.units(past.Name)
 	burst := c.wakeUp
 	for _, p := range c.parts {
-		e := past.Account(p.power, burst, sched.Window{Start: p.window.Start.Add(-earlier), End: p.window.End.Add(-earlier)})
+		e := past.Account(p.power, burst, sched.Window{
+			Start: p.window.Start.Add(-earlier), End: p.window.End.Add(-earlier),
+		})
 		b.Energy += e.Energy
 		b.Carbon += e.Carbon
 		b.Cost += e.Cost
@@ -289,7 +294,8 @@ func (a *accounts) estimate(c *charge, earlier time.Duration) bill {
 	return b
 }
 
-// ran returns when the pod ran. A container that was started again tells its last start only, so the pod's is taken then.
+// ran returns when the pod ran. A container that was started again tells its last start only, so the pod's is taken
+// then.
 func ran(f finished) (sched.Window, bool) {
 	w := sched.Window{End: f.end}
 	if f.pod.Status.StartTime != nil {
@@ -320,7 +326,9 @@ func ran(f finished) (sched.Window, bool) {
 }
 
 // node returns the pod's node, and the runs of all other pods on it that are known.
-func (a *accounts) node(ctx context.Context, view *kube.View, pod *v1.Pod) (node *sched.Node, others []podRun, lacks string, err error) {
+func (a *accounts) node(ctx context.Context, view *kube.View,
+	pod *v1.Pod,
+) (node *sched.Node, others []podRun, lacks string, err error) {
 	var n v1.Node
 	if err := a.client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &n); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -329,7 +337,8 @@ func (a *accounts) node(ctx context.Context, view *kube.View, pod *v1.Pod) (node
 		return nil, nil, lacksNode, err
 	}
 	var pods v1.PodList
-	if err := a.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, lacksNode, err
 	}
 	seen := map[types.UID]bool{pod.UID: true}
@@ -384,7 +393,8 @@ func (a *accounts) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 		return 0
 	}
 	var job batchv1.Job
-	if err := a.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, &job); err != nil || job.UID != owner.UID {
+	if err := a.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, &job); err != nil ||
+		job.UID != owner.UID {
 		return 0
 	}
 	released, err := time.Parse(time.RFC3339, job.Annotations[kube.AnnotationReleasedAt])

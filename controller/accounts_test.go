@@ -61,8 +61,8 @@ type bookkeeping struct {
 	lead  bool
 }
 
-// books accounts on a site of 500 g/kWh and 0.30 EUR/kWh in its first two hours, 100 g/kWh and 0.10 EUR/kWh afterwards, which
-// have all been seen.
+// books accounts on a site of 500 g/kWh and 0.30 EUR/kWh in its first two hours, 100 g/kWh and 0.10 EUR/kWh
+// afterwards, which have all been seen.
 func books(t *testing.T, w *world) *bookkeeping {
 	t.Helper()
 	return booksOf(t, w, energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 100})
@@ -88,15 +88,18 @@ func booksOf(t *testing.T, w *world, profile energy.Profile) *bookkeeping {
 		Sites:          []*sched.Site{{Name: "home", Zone: "DE", Carbon: signal(carbon), Price: signal(price)}},
 		Profiles:       []*kube.NodeProfile{{Profile: profile, PUE: 1.5}},
 		DefaultProfile: "server",
-		Policies:       []*v1alpha1.EnergyPolicy{policy("team", v1alpha1.ModeEnforce, time.Hour), policy("off", v1alpha1.ModeOff, time.Hour)},
-		Defaults:       kube.Defaults{ExpectedDuration: time.Hour, MaxDelay: 24 * time.Hour},
+		Policies: []*v1alpha1.EnergyPolicy{
+			policy("team", v1alpha1.ModeEnforce, time.Hour), policy("off", v1alpha1.ModeOff, time.Hour),
+		},
+		Defaults: kube.Defaults{ExpectedDuration: time.Hour, MaxDelay: 24 * time.Hour},
 	}
 	view, err := contents.View()
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := &bookkeeping{t: t, clock: noon, lead: true}
-	b.accounts = newAccounts(w.Client, func() *kube.View { return view }, newHistory(), func() bool { return b.lead }, newInstruments(prometheus.NewRegistry()), silent)
+	b.accounts = newAccounts(w.Client, func() *kube.View { return view }, newHistory(), func() bool { return b.lead },
+		newInstruments(prometheus.NewRegistry()), silent)
 	b.now = func() time.Time { return b.clock }
 	b.began = noon
 	for at := noon; at.Before(noon.Add(8 * time.Hour)); at = at.Add(time.Minute) {
@@ -125,7 +128,8 @@ func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
 	}
 }
 
-// A Job of one core on a node of four ran for an hour after it had been held for three: 25 W more, 1.5 times at the meter.
+// A Job of one core on a node of four ran for an hour after it had been held for three: 25 W more, 1.5 times at the
+// meter.
 func TestHeldJobIsAccounted(t *testing.T) {
 	job := newJob("team", "job", noon)
 	job.Annotations = map[string]string{kube.AnnotationReleasedAt: noon.Add(3 * time.Hour).Format(time.RFC3339)}
@@ -136,7 +140,9 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	b := books(t, w)
 	b.history.zones["home"] = &zoneUnits{units: unitsOf(zone)}
 	pod := on(newPod("team", "job-1", noon.Add(3*time.Hour)), "n1", "1", noon.Add(3*time.Hour))
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: job.UID, Controller: new(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: job.UID, Controller: new(true),
+	}}
 	b.saw(pod)
 	b.clock = noon.Add(4 * time.Hour)
 	b.saw(ended(pod, noon.Add(3*time.Hour), noon.Add(4*time.Hour)))
@@ -147,13 +153,16 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	m := b.metrics
 	b.want("energy", m.energy.WithLabelValues("team"), joules)
 	b.want("emissions", m.carbon.WithLabelValues("team", signalMarginal), joules/3.6e6*100)
-	b.want("emissions without the hold", m.counterfactualCarbon.WithLabelValues("team", signalMarginal), joules/3.6e6*500)
+	b.want("emissions without the hold", m.counterfactualCarbon.WithLabelValues("team", signalMarginal),
+		joules/3.6e6*500)
 	b.want("cost", m.cost.WithLabelValues("team", "EUR"), joules/3.6e6*0.1)
 	b.want("cost without the hold", m.counterfactualCost.WithLabelValues("team", "EUR"), joules/3.6e6*0.3)
 	b.want("run time", m.runtime.WithLabelValues("team"), 3600)
 	b.want("pods", m.finished.WithLabelValues("team"), 1)
 	b.metrics.forget("team")
-	for _, c := range []prometheus.Collector{m.energy, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished} {
+	for _, c := range []prometheus.Collector{
+		m.energy, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished,
+	} {
 		if n := testutil.CollectAndCount(c); n != 0 {
 			t.Errorf("%d series of a namespace that is gone", n)
 		}
@@ -176,7 +185,8 @@ func TestIdlePowerIsNotChargedToEachPod(t *testing.T) {
 	b.settle()
 	b.want("energy", b.metrics.energy.WithLabelValues("team"), 100*1.5*3600)
 	b.want("emissions", b.metrics.carbon.WithLabelValues("team", signalAverage), 100*1.5*3600/3.6e6*500)
-	b.want("emissions without holds", b.metrics.counterfactualCarbon.WithLabelValues("team", signalAverage), 100*1.5*3600/3.6e6*500)
+	b.want("emissions without holds", b.metrics.counterfactualCarbon.WithLabelValues("team", signalAverage),
+		100*1.5*3600/3.6e6*500)
 }
 
 // endTogether lets ten pods of a core run for an hour on a node of ten, update by update as they come.
@@ -213,7 +223,8 @@ func (b *bookkeeping) endTogether(w *world, deleted bool) {
 	b.settle()
 }
 
-// A node that would sleep without them draws 200 W for ten pods that fill it, 195 W more than asleep, and was woken once.
+// A node that would sleep without them draws 200 W for ten pods that fill it, 195 W more than asleep, and was woken
+// once.
 func TestASleepyNodeIsPaidOnce(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		w := newWorld(t, newNode("n1", "10"))
@@ -226,13 +237,15 @@ func TestASleepyNodeIsPaidOnce(t *testing.T) {
 	}
 }
 
-// Whatever runs beside whatever, in whatever order it ends: together the pods pay for no more than the node can draw, and
-// on a node that was never empty for all that it drew more than asleep.
+// Whatever runs beside whatever, in whatever order it ends: together the pods pay for no more than the node can draw,
+// and on a node that was never empty for all that it drew more than asleep.
 func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		w := newWorld(t, newNode("n1", "8"))
-		profile := energy.Profile{Name: "server", Idle: 100, Max: 300, Sleep: 5, WakeUp: 500, Exponent: 1 + 2*random.Float64()}
+		profile := energy.Profile{
+			Name: "server", Idle: 100, Max: 300, Sleep: 5, WakeUp: 500, Exponent: 1 + 2*random.Float64(),
+		}
 		b := booksOf(t, w, profile)
 		const pods = 16
 		type planned struct {
@@ -244,7 +257,8 @@ func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 		for i := range pods {
 			start := noon.Add(time.Duration(random.IntN(50)) * time.Minute)
 			end := start.Add(time.Duration(1+random.IntN(60)) * time.Minute)
-			plan = append(plan, planned{on(newPod("team", fmt.Sprint("pod-", i), start), "n1", strconv.Itoa(1+random.IntN(3)), start), start, end})
+			plan = append(plan, planned{on(newPod("team", fmt.Sprint("pod-", i), start), "n1",
+				strconv.Itoa(1+random.IntN(3)), start), start, end})
 			if start.Before(first) {
 				first = start
 			}
@@ -383,8 +397,8 @@ func TestPastRunsAreBounded(t *testing.T) {
 	}
 }
 
-// When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any more,
-// and nothing is recorded until status and view are of that kind.
+// When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any
+// more, and nothing is recorded until status and view are of that kind.
 func TestHistoryNeverMixesUnits(t *testing.T) {
 	signalOf := func(value float64) grid.Signal {
 		s, err := grid.Constant(noon.Add(-time.Hour), 100*time.Hour, value)
@@ -394,7 +408,10 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 		return grid.Signal{Series: s}
 	}
 	viewOf := func(value float64) *kube.View {
-		v, err := (&kube.Contents{Sites: []*sched.Site{{Name: "home", Carbon: signalOf(value), Price: signalOf(value)}}}).View()
+		v,
+			err := (&kube.Contents{Sites: []*sched.Site{{
+			Name: "home", Carbon: signalOf(value), Price: signalOf(value),
+		}}}).View()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -464,12 +481,25 @@ func TestWhatIsNotAccounted(t *testing.T) {
 		lacks  string // "" as well where it is none of our business
 		joules float64
 	}{
-		{name: "of a namespace that never asked", pod: on(newPod("elsewhere", "p", noon), "n1", "1", noon), end: time.Hour},
+		{
+			name: "of a namespace that never asked", pod: on(newPod("elsewhere", "p", noon), "n1", "1", noon),
+			end: time.Hour,
+		},
 		{name: "of a namespace where we are off", pod: on(newPod("off", "p", noon), "n1", "1", noon), end: time.Hour},
-		{name: "of a node that is gone", pod: on(newPod("team", "p", noon), "n2", "1", noon), end: time.Hour, lacks: lacksNode},
-		{name: "of a node that nobody knows", pod: on(newPod("team", "p", noon), "unknown", "1", noon), end: time.Hour, lacks: lacksProfile},
+		{
+			name: "of a node that is gone", pod: on(newPod("team", "p", noon), "n2", "1", noon), end: time.Hour,
+			lacks: lacksNode,
+		},
+		{
+			name: "of a node that nobody knows", pod: on(newPod("team", "p", noon), "unknown", "1", noon),
+			end:   time.Hour,
+			lacks: lacksProfile,
+		},
 		{name: "without a duration", pod: on(newPod("team", "p", noon), "n1", "1", noon), lacks: lacksTime},
-		{name: "before anything was recorded", pod: on(newPod("team", "p", noon), "n1", "1", noon), end: -time.Hour, lacks: lacksGrid, joules: 25 * 1.5 * 3600},
+		{
+			name: "before anything was recorded", pod: on(newPod("team", "p", noon), "n1", "1", noon), end: -time.Hour,
+			lacks: lacksGrid, joules: 25 * 1.5 * 3600,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := books(t, w)
@@ -531,7 +561,8 @@ func TestHistory(t *testing.T) {
 		t.Errorf("known %v: %v", ok, got.Series)
 	}
 	for name, w := range map[string][2]time.Duration{
-		"before": {-time.Hour, time.Minute}, "after": {50 * time.Minute, 2 * time.Hour}, "reversed": {time.Minute * 30, time.Minute * 20},
+		"before": {-time.Hour, time.Minute}, "after": {50 * time.Minute, 2 * time.Hour},
+		"reversed": {time.Minute * 30, time.Minute * 20},
 	} {
 		if _, ok := track.during(noon.Add(w[0]), noon.Add(w[1])); ok {
 			t.Errorf("%s: known", name)

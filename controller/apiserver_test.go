@@ -15,7 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer is as much of an API server as the controller talks to: objects in JSON, lists, watches, statuses and clocks.
+// apiServer is as much of an API server as the controller talks to: objects in JSON, lists, watches, statuses and
+// clocks.
 type apiServer struct {
 	mu       sync.Mutex
 	version  int
@@ -35,18 +36,27 @@ type change struct {
 
 // served are the resources, by group and version.
 var served = map[string]map[string]string{
-	"v1":                       {"pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "configmaps": "ConfigMap", "events": "Event"},
+	"v1": {
+		"pods": "Pod", "nodes": "Node", "namespaces": "Namespace", "configmaps": "ConfigMap",
+		"events": "Event",
+	},
 	"batch/v1":                 {"jobs": "Job"},
 	"coordination.k8s.io/v1":   {"leases": "Lease"},
 	"events.k8s.io/v1":         {"events": "Event"},
 	"authentication.k8s.io/v1": {"selfsubjectreviews": "SelfSubjectReview"},
-	"kubenergy.io/v1alpha1":    {"gridzones": "GridZone", "powerprofiles": "PowerProfile", "energypolicies": "EnergyPolicy"},
+	"kubenergy.io/v1alpha1": {
+		"gridzones": "GridZone", "powerprofiles": "PowerProfile",
+		"energypolicies": "EnergyPolicy",
+	},
 }
 
 var clusterScoped = []string{"nodes", "namespaces", "gridzones", "powerprofiles", "selfsubjectreviews"}
 
 func newAPIServer(t testing.TB) *apiServer {
-	s := &apiServer{objects: map[string]map[string]any{}, watchers: map[chan change]string{}, statuses: map[string]int{}, ended: make(chan struct{})}
+	s := &apiServer{
+		objects: map[string]map[string]any{}, watchers: map[chan change]string{}, statuses: map[string]int{},
+		ended: make(chan struct{}),
+	}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(func() {
 		close(s.ended)
@@ -210,7 +220,8 @@ func (s *apiServer) discover(w http.ResponseWriter, r *http.Request) bool {
 	var all []any
 	for name, kind := range resources {
 		all = append(all, map[string]any{
-			"name": name, "kind": kind, "namespaced": !slices.Contains(clusterScoped, name), "verbs": []string{"get", "list", "watch", "create", "update", "patch"},
+			"name": name, "kind": kind, "namespaced": !slices.Contains(clusterScoped, name),
+			"verbs": []string{"get", "list", "watch", "create", "update", "patch"},
 		})
 	}
 	s.reply(w, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": gv, "resources": all})
@@ -220,7 +231,8 @@ func (s *apiServer) discover(w http.ResponseWriter, r *http.Request) bool {
 func kindOf(path string) (apiVersion, kind string) {
 	for gv, resources := range served {
 		for name, k := range resources {
-			if strings.Contains(path, "/"+gv+"/") && strings.Contains(path+"/", "/"+name+"/") && (k != "Namespace" || strings.Count(path, "/") < 5) {
+			if strings.Contains(path, "/"+gv+"/") && strings.Contains(path+"/", "/"+name+"/") &&
+				(k != "Namespace" || strings.Count(path, "/") < 5) {
 				return gv, k
 			}
 		}
@@ -238,7 +250,10 @@ func (s *apiServer) list(w http.ResponseWriter, path string) {
 		}
 	}
 	gv, kind := kindOf(path)
-	s.reply(w, map[string]any{"kind": kind + "List", "apiVersion": gv, "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)}, "items": items})
+	s.reply(w, map[string]any{
+		"kind": kind + "List", "apiVersion": gv, "metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)},
+		"items": items,
+	})
 }
 
 func (s *apiServer) one(w http.ResponseWriter, path string) {
@@ -281,7 +296,8 @@ func (s *apiServer) write(w http.ResponseWriter, r *http.Request, path string, c
 			s.refuse(w, http.StatusNotFound, "NotFound")
 			return
 		}
-		if version := meta["resourceVersion"]; version != nil && version != old["metadata"].(map[string]any)["resourceVersion"] {
+		if version := meta["resourceVersion"]; version != nil &&
+			version != old["metadata"].(map[string]any)["resourceVersion"] {
 			s.refuse(w, http.StatusConflict, "Conflict")
 			return
 		}
@@ -302,7 +318,8 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		changes <- change{"BOOKMARK", map[string]any{"kind": kind, "apiVersion": gv, "metadata": map[string]any{
-			"resourceVersion": strconv.Itoa(s.version), "annotations": map[string]any{"k8s.io/initial-events-end": "true"},
+			"resourceVersion": strconv.Itoa(s.version),
+			"annotations":     map[string]any{"k8s.io/initial-events-end": "true"},
 		}}}
 	}
 	s.watchers[changes] = r.URL.Path

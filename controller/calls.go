@@ -57,11 +57,14 @@ func newCalls(c client.Client, namespace string) *calls {
 	return k
 }
 
-// Reserve asks for one call. Those who ask while another write is under way share the next one: a hundred zones that start
-// at once cost a few writes.
-func (k *calls) Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error) {
+// Reserve asks for one call. Those who ask while another write is under way share the next one: a hundred zones that
+// start at once cost a few writes.
+func (k *calls) Reserve(ctx context.Context, source string, perHour int,
+	now time.Time,
+) (granted bool, next time.Time, err error) {
 	if perHour <= 0 {
-		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %d calls per hour: want more than 0", source, perHour)
+		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %d calls per hour: want more than 0", source,
+			perHour)
 	}
 	r := &reservation{key: callsKey(source), perHour: perHour, now: now}
 	if err := k.settle(ctx, r); err != nil {
@@ -131,7 +134,8 @@ func (k *calls) attempt(ctx context.Context, batch []*reservation) error {
 		} else {
 			r.granted, r.next = b.grant(r.now, r.perHour)
 		}
-		// Also where there is no room: a clock that ran ahead is corrected once, or it would silence the source for ever.
+		// Also where there is no room: a clock that ran ahead is corrected once, or it would silence the source for
+		// ever.
 		if text := b.String(); text != m.Data[r.key] {
 			m.Data[r.key], changed = text, true
 		}
@@ -187,8 +191,8 @@ func callsKey(name string) string {
 	return fmt.Sprintf("%.*s.%x", longest, key, h.Sum64())
 }
 
-// callLog is the calls of the last hour, oldest first, written as "second:count second:count", behind "until=second" where
-// there is a pause.
+// callLog is the calls of the last hour, oldest first, written as "second:count second:count", behind "until=second"
+// where there is a pause.
 type callLog struct {
 	until int64 // Unix seconds; 0: no pause
 	calls []callCount
@@ -201,8 +205,9 @@ type callCount struct {
 }
 
 const (
-	// Clocks of replicas may be apart by this. What another one has written is not moved for it, and a call counts for as
-	// much longer than an hour, so that those who see it early and late together stay within the limit of an hour.
+	// Clocks of replicas may be apart by this. What another one has written is not moved for it, and a call counts
+	// for as much longer than an hour, so that those who see it early and late together stay within the limit of an
+	// hour.
 	clockSkew = int64(time.Minute / time.Second)
 	// window is how long a call counts.
 	window = int64(time.Hour/time.Second) + clockSkew
@@ -217,8 +222,8 @@ const exactly = 60
 
 const untilPrefix = "until="
 
-// readCallLog leaves out what no longer counts, and what makes no sense. A call far in the future was written by a clock
-// that runs ahead: it counts from now on, for no longer than any other.
+// readCallLog leaves out what no longer counts, and what makes no sense. A call far in the future was written by a
+// clock that runs ahead: it counts from now on, for no longer than any other.
 func readCallLog(text string, now time.Time) callLog {
 	var b callLog
 	for entry := range strings.FieldsSeq(text) {

@@ -54,8 +54,8 @@ func (c *oneConfigMap) Update(_ context.Context, o client.Object, _ ...client.Up
 	return err
 }
 
-// Ten replicas that restart all the time, with clocks that are up to half a minute off, make no more calls in any hour than
-// allowed.
+// Ten replicas that restart all the time, with clocks that are up to half a minute off, make no more calls in any
+// hour than allowed.
 func TestCallsStayWithinTheLimit(t *testing.T) {
 	for _, perHour := range []int{1, 12, 60, 200} {
 		t.Run(strconv.Itoa(perHour), func(t *testing.T) {
@@ -67,7 +67,8 @@ func TestCallsStayWithinTheLimit(t *testing.T) {
 			for i := range off {
 				off[i] = time.Duration(random.IntN(61)-30) * time.Second
 			}
-			for now := noon; now.Before(noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) * time.Second) {
+			for now := noon; now.Before(noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) *
+				time.Second) {
 				i := random.IntN(len(replicas))
 				if replicas[i] == nil || random.IntN(5) == 0 {
 					replicas[i] = newCalls(api, "ns") // restarted
@@ -106,13 +107,19 @@ func TestNoCallThatIsNotWritten(t *testing.T) {
 		name  string
 		funcs interceptor.Funcs
 	}{
-		{"cannot be read", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		{"cannot be read", interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey,
+			client.Object, ...client.GetOption,
+		) error {
 			return errors.New("the server is away")
 		}}},
-		{"cannot be created", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		{"cannot be created", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object,
+			...client.CreateOption,
+		) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("no"))
 		}}},
-		{"somebody else is always faster", interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		{"somebody else is always faster", interceptor.Funcs{Create: func(context.Context, client.WithWatch,
+			client.Object, ...client.CreateOption,
+		) error {
 			return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, callsName, errors.New("changed"))
 		}}},
 	} {
@@ -154,14 +161,16 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 		t.Errorf("%d writes for 100 calls", writes)
 	}
 	var m v1.ConfigMap
-	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil || len(m.Data) != 100 {
+	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
+		len(m.Data) != 100 {
 		t.Errorf("%d keys, error %v", len(m.Data), err)
 	}
 	// What no longer counts is dropped by the next write.
 	if ok, _, err := k.Reserve(t.Context(), "another", 5, noon.Add(2*time.Hour)); !ok || err != nil {
 		t.Errorf("granted %v, error %v", ok, err)
 	}
-	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil || len(m.Data) != 1 {
+	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
+		len(m.Data) != 1 {
 		t.Errorf("%d keys, error %v", len(m.Data), err)
 	}
 }
@@ -173,7 +182,8 @@ func TestCallsOfAClockThatRanAhead(t *testing.T) {
 		t.Fatal("the first call was refused")
 	}
 	after := newCalls(k.client, "ns")
-	if ok, next, err := after.Reserve(t.Context(), "s", 1, noon); ok || err != nil || next.After(noon.Add(time.Hour+time.Minute+time.Second)) {
+	if ok, next, err := after.Reserve(t.Context(), "s", 1, noon); ok || err != nil ||
+		next.After(noon.Add(time.Hour+time.Minute+time.Second)) {
 		t.Errorf("granted %v until %v, error %v: want a refusal of an hour", ok, next, err)
 	}
 	if ok, _, _ := after.Reserve(t.Context(), "s", 1, noon.Add(time.Hour+time.Minute+time.Second)); !ok {
@@ -181,8 +191,8 @@ func TestCallsOfAClockThatRanAhead(t *testing.T) {
 	}
 }
 
-// A replica whose clock is behind leaves what others wrote as it is: moved to its own time, their calls would end to count
-// too early for everybody.
+// A replica whose clock is behind leaves what others wrote as it is: moved to its own time, their calls would end to
+// count too early for everybody.
 func TestCallsOfAClockThatIsBehind(t *testing.T) {
 	api := &oneConfigMap{}
 	ahead, behind := newCalls(api, "ns"), newCalls(api, "ns")
@@ -236,13 +246,17 @@ func TestPausesAreRemembered(t *testing.T) {
 
 func TestCallsKey(t *testing.T) {
 	seen := map[string]string{}
-	for _, name := range []string{"DE/carbon/http", "DE_carbon_http", "DE.carbon.http", "DE/carbon/http-2", strings.Repeat("x", 300), strings.Repeat("x", 301), "ü"} {
+	for _, name := range []string{
+		"DE/carbon/http", "DE_carbon_http", "DE.carbon.http", "DE/carbon/http-2", strings.Repeat("x", 300),
+		strings.Repeat("x", 301), "ü",
+	} {
 		key := callsKey(name)
 		if other, taken := seen[key]; taken {
 			t.Errorf("%q and %q have the same key", name, other)
 		}
 		seen[key] = name
-		if len(key) > 253 || strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
+		if len(key) > 253 ||
+			strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "" {
 			t.Errorf("%q is no key of a ConfigMap", key)
 		}
 	}
@@ -250,7 +264,8 @@ func TestCallsKey(t *testing.T) {
 
 func TestCallLogOfStrangers(t *testing.T) {
 	for _, text := range []string{
-		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", noon.Unix()), fmt.Sprintf("%d:0", noon.Unix()), fmt.Sprintf("%d:1/99999", noon.Unix()),
+		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", noon.Unix()),
+		fmt.Sprintf("%d:0", noon.Unix()), fmt.Sprintf("%d:1/99999", noon.Unix()),
 	} {
 		if b := readCallLog(text, noon); !b.empty() {
 			t.Errorf("%q reads as %v", text, b)

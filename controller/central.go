@@ -41,9 +41,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 )
 
-// central is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger it works
-// without the API server as far as that goes: agents that were known go on delivering for ten minutes, those outside of the
-// cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
+// central is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger
+// it works without the API server as far as that goes: agents that were known go on delivering for ten minutes, those
+// outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
 type central struct {
 	store   *lateStore
 	ledger  *ledger.Ledger
@@ -74,7 +74,9 @@ const agentAccount = "kubenergy-agent"
 const apiService = "kubenergy-controller"
 
 // newCentral builds it; nil where there is nowhere to keep a ledger. The caller closes the ledger.
-func newCentral(ctx context.Context, api *rest.Config, c *controller, registry prometheus.Registerer) (*central, error) {
+func newCentral(ctx context.Context, api *rest.Config, c *controller,
+	registry prometheus.Registerer,
+) (*central, error) {
 	o := &c.options
 	if o.State == "" && o.LedgerDSN == "" {
 		return nil, nil
@@ -143,8 +145,12 @@ func (u *central) addIngest(c *controller, registry prometheus.Registerer) error
 	envelope := ingest.Nodes(c.objects.View, u.nodes.node, u.hosts, energy.Watts(c.options.NodeMaxPower))
 	var err error
 	u.batches, err = ingest.New(ingest.Config{
-		Ledger: u.ledger, Gate: u.gate, Agents: u.hosts, AgentUser: "system:serviceaccount:" + c.options.Namespace + ":" + agentAccount,
-		Directory: u.pods, Ready: func() bool { return c.synced.Load() >= followed && u.nodesSynced.Load() > 0 && c.objects.Synced() },
+		Ledger: u.ledger, Gate: u.gate, Agents: u.hosts, AgentUser: "system:serviceaccount:" + c.options.Namespace +
+			":" + agentAccount,
+		Directory: u.pods, Ready: func() bool {
+			return c.synced.Load() >= followed && u.nodesSynced.Load() > 0 &&
+				c.objects.Synced()
+		},
 		Rates: u.rates.of, Envelope: envelope, Known: func(node string) bool { return u.nodes.node(node) != nil },
 		Now: time.Now, Log: c.log, Registerer: registry,
 	})
@@ -153,7 +159,8 @@ func (u *central) addIngest(c *controller, registry prometheus.Registerer) error
 	}
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: u.pods.Container,
-		// A meter at the wall is held against the hardware too; how little a node may draw, ingest knows, as guests draw less.
+		// A meter at the wall is held against the hardware too; how little a node may draw, ingest knows, as guests
+		// draw less.
 		Implausible: func(node string, power energy.Watts) bool {
 			l := envelope(node)
 			return l.Modelled && power > ingest.Tolerance*l.MaxPower || u.batches.Implausible(node)
@@ -170,10 +177,12 @@ func (u *central) addIngest(c *controller, registry prometheus.Registerer) error
 func (u *central) addEstimates(api *rest.Config, c *controller, registry prometheus.Registerer) error {
 	o := &c.options
 	estimates := agentless.Options{
-		Nodes: c.listNodes, Pods: c.listPods, View: c.objects.View, HasAgent: u.agents.last, Idle: energy.IdleByRequests, Log: u.log,
+		Nodes: c.listNodes, Pods: c.listPods, View: c.objects.View, HasAgent: u.agents.last,
+		Idle: energy.IdleByRequests, Log: u.log,
 		Book: func(ctx context.Context, b *batch.Batch) error { return u.batches.Local(ctx, b, true) },
 		Permanent: func(err error) bool {
-			return errors.Is(err, ingest.ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly)
+			return errors.Is(err, ingest.ErrRefused) || errors.Is(err, ledger.ErrOverlap) ||
+				errors.Is(err, ledger.ErrPartly)
 		},
 	}
 	if o.Meters != "" {
@@ -182,7 +191,8 @@ func (u *central) addEstimates(api *rest.Config, c *controller, registry prometh
 			return err
 		}
 		poller, err := meter.New(config, meter.Deps{
-			Keys: keys{folder: signal.KeyFolder(o.Keys), getenv: os.Getenv}, Wall: u.live.Wall, Agent: u.live.AgentWatts, Log: u.log,
+			Keys: keys{folder: signal.KeyFolder(o.Keys), getenv: os.Getenv}, Wall: u.live.Wall,
+			Agent: u.live.AgentWatts, Log: u.log,
 		})
 		if err != nil {
 			return err
@@ -233,8 +243,8 @@ func (c *controller) listPods(ctx context.Context, node string) ([]v1.Pod, error
 	return all.Items, err
 }
 
-// bookSidecar books what a sidecar tells of a node. It stands where no agent's batch does, or a node with both would count
-// twice; and where it stands, nothing is estimated.
+// bookSidecar books what a sidecar tells of a node. It stands where no agent's batch does, or a node with both would
+// count twice; and where it stands, nothing is estimated.
 func (u *central) bookSidecar(ctx context.Context, b *batch.Batch) error {
 	err := u.batches.Local(ctx, b, true)
 	if err == nil {
@@ -259,7 +269,9 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 	var recorded func([]ledger.Record)
 	if o.CSV != "" {
 		var err error
-		if u.folder, err = server.NewFolder(server.FolderOptions{Dir: o.CSV, Now: time.Now, Log: u.log, Registerer: registry}); err != nil {
+		if u.folder, err = server.NewFolder(server.FolderOptions{
+			Dir: o.CSV, Now: time.Now, Log: u.log, Registerer: registry,
+		}); err != nil {
 			return err
 		}
 		u.ledger.OnBooked(u.folder.Booked)
@@ -267,7 +279,8 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 	}
 	var err error
 	u.handler, err = server.New(server.Config{
-		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: c.objects.View, Client: c.manager.GetClient(), Recorded: recorded,
+		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: c.objects.View,
+		Client: c.manager.GetClient(), Recorded: recorded,
 		Jobs: server.JobsConfig{Namespaces: o.Ingest},
 		Sidecar: server.SidecarConfig{
 			Book:    u.bookSidecar,
@@ -283,7 +296,9 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 	cert, key := o.APICert, o.APIKey
 	if cert == "" {
 		// localhost is for those who come through a forwarded port.
-		names := append([]string{name, name + ".cluster.local", apiService + "." + o.Namespace, apiService, "localhost"}, o.APINames...)
+		names := append([]string{
+			name, name + ".cluster.local", apiService + "." + o.Namespace, apiService, "localhost",
+		}, o.APINames...)
 		if u.own, err = signOnce(o.State, names, time.Now()); err != nil {
 			return err
 		}
@@ -296,7 +311,8 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 	if u.tls, err = server.Certificates(cert, key, u.log); err != nil {
 		return err
 	}
-	// An SQLite file has one writer, which leads whatever Leases say. A database has several, one of which takes batches.
+	// An SQLite file has one writer, which leads whatever Leases say. A database has several, one of which takes
+	// batches.
 	if o.LedgerDSN != "" && o.LeaderElect {
 		u.relay(c, name)
 	}
@@ -308,7 +324,8 @@ func (u *central) relay(c *controller, name string) {
 	_, port, _ := net.SplitHostPort(c.options.API) // Validate has looked
 	own := u.handler
 	others := &relay{
-		client: c.direct, namespace: c.options.Namespace, port: port, name: name, trust: publishedAuthorities, now: time.Now, log: u.log,
+		client: c.direct, namespace: c.options.Namespace, port: port, name: name, trust: publishedAuthorities,
+		now: time.Now, log: u.log,
 	}
 	if c.options.APICA != "" {
 		others.trust = func(context.Context, client.Client, string) (*x509.CertPool, error) {

@@ -41,8 +41,8 @@ const (
 	maxAuthorities = 8
 )
 
-// selfSigned is the certificate that the HTTP API is served with where nobody gave it another. It is its own authority, and
-// is kept in a folder, so that a restart changes nothing for those who know it.
+// selfSigned is the certificate that the HTTP API is served with where nobody gave it another. It is its own
+// authority, and is kept in a folder, so that a restart changes nothing for those who know it.
 type selfSigned struct {
 	certFile, keyFile string
 	authority         []byte // PEM
@@ -90,7 +90,8 @@ func lasting(text []byte, names []string, now time.Time) bool {
 		return false
 	}
 	c, err := x509.ParseCertificate(block.Bytes)
-	return err == nil && slices.Equal(c.DNSNames, names) && now.Add(certificateRenew).Before(c.NotAfter) && !now.Before(c.NotBefore)
+	return err == nil && slices.Equal(c.DNSNames, names) && now.Add(certificateRenew).Before(c.NotAfter) &&
+		!now.Before(c.NotBefore)
 }
 
 func sign(names []string, now time.Time) (certificate, key []byte, err error) {
@@ -108,8 +109,9 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
 		NotBefore: now.Add(-slack), NotAfter: now.Add(certificateLife),
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA:        true, BasicConstraintsValid: true, MaxPathLenZero: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, pair.Public(), pair)
 	if err != nil {
@@ -119,10 +121,12 @@ func sign(names []string, now time.Time) (certificate, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), nil
 }
 
-// replaceFile puts a file in place as a whole, for our eyes only. Once it returns, a power cut changes nothing any more.
+// replaceFile puts a file in place as a whole, for our eyes only. Once it returns, a power cut changes nothing any
+// more.
 func replaceFile(name string, data []byte) error {
 	draft := name + ".new"
 	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -165,7 +169,8 @@ func (a *authority) run(ctx context.Context) error {
 			wait = retry
 			if err.Error() != told {
 				told = err.Error()
-				a.log.Warn("publishing the certificate of the HTTP API: trying again", "configMap", authorityName, "error", err)
+				a.log.Warn("publishing the certificate of the HTTP API: trying again", "configMap", authorityName,
+					"error", err)
 			}
 		}
 		select {
@@ -180,7 +185,10 @@ func (a *authority) publish(ctx context.Context) error {
 	var m v1.ConfigMap
 	err := a.client.Get(ctx, types.NamespacedName{Namespace: a.namespace, Name: authorityName}, &m)
 	if apierrors.IsNotFound(err) {
-		m = v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: authorityName}, Data: map[string]string{authorityKey: string(a.own)}}
+		m = v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: authorityName},
+			Data:       map[string]string{authorityKey: string(a.own)},
+		}
 		return a.client.Create(ctx, &m)
 	}
 	if err != nil {

@@ -29,7 +29,9 @@ func TestCertificateIsKept(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(first.authority)
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: apiNames[0], CurrentTime: now}); err != nil {
+	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
+		Roots: roots, DNSName: apiNames[0], CurrentTime: now,
+	}); err != nil {
 		t.Errorf("whoever has the bundle does not believe the certificate: %v", err)
 	}
 	if info, err := os.Stat(first.keyFile); err != nil || info.Mode().Perm() != 0o600 {
@@ -72,12 +74,16 @@ func TestAuthorityIsPublished(t *testing.T) {
 	api := fake.NewClientBuilder().Build()
 	publish := func(own []byte, at time.Time) []byte {
 		t.Helper()
-		a := &authority{client: api, namespace: "kubenergy-system", own: own, now: func() time.Time { return at }, log: slog.New(slog.DiscardHandler)}
+		a := &authority{
+			client: api, namespace: "kubenergy-system", own: own, now: func() time.Time { return at },
+			log: slog.New(slog.DiscardHandler),
+		}
 		if err := a.publish(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		var m v1.ConfigMap
-		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "kubenergy-system", Name: authorityName}, &m); err != nil {
+		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "kubenergy-system", Name: authorityName},
+			&m); err != nil {
 			t.Fatal(err)
 		}
 		return []byte(m.Data[authorityKey])
@@ -111,15 +117,17 @@ func TestAuthorityIsPublished(t *testing.T) {
 	}
 }
 
-// After a power cut a file may be there and empty, or be that of another pair. Then there is a new pair: a controller that
-// does not start is worse than a certificate that is told anew.
+// After a power cut a file may be there and empty, or be that of another pair. Then there is a new pair: a controller
+// that does not start is worse than a certificate that is told anew.
 func TestTornCertificate(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, stranger, err := sign(apiNames, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, key := range map[string][]byte{"an empty key": {}, "a torn key": stranger[:len(stranger)/2], "the key of another pair": stranger} {
+	for name, key := range map[string][]byte{
+		"an empty key": {}, "a torn key": stranger[:len(stranger)/2], "the key of another pair": stranger,
+	} {
 		folder := t.TempDir()
 		first, err := signOnce(folder, apiNames, now)
 		if err != nil {

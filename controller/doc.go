@@ -1,6 +1,6 @@
-// Package controller is the central unit: it keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts what
-// would have been held where nothing is touched yet, releases held Jobs that everybody else forgot, and estimates what
-// finished work has used.
+// Package controller is the central unit: it keeps the status of GridZones, PowerProfiles and EnergyPolicies, counts
+// what would have been held where nothing is touched yet, releases held Jobs that everybody else forgot, and
+// estimates what finished work has used.
 //
 // # What it does where
 //
@@ -10,8 +10,8 @@
 // # What it refuses
 //
 // It never holds anything and never decides where work runs. It writes the status of our own objects, Events, one
-// ConfigMap with the calls made to providers and the pauses that these asked for, and the patch that resumes a held Job. It has no finalizer, so
-// that our objects can be deleted while it is away.
+// ConfigMap with the calls made to providers and the pauses that these asked for, and the patch that resumes a held
+// Job. It has no finalizer, so that our objects can be deleted while it is away.
 //
 // # What becomes of others when it fails
 //

@@ -45,7 +45,8 @@ func (h *heldJobs) saw(j *batchv1.Job) {
 	}
 	seen := &heldJob{HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name}
 	seen.work, _ = kube.ReadJob(j) // what makes no sense counts as not said
-	if latest, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart]); err == nil && plausible(latest, j.CreationTimestamp.Time) {
+	if latest, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart]); err == nil &&
+		plausible(latest, j.CreationTimestamp.Time) {
 		seen.latest = latest
 	}
 	_, seen.queued = j.Labels[kube.LabelKueueQueue]

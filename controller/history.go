@@ -29,8 +29,8 @@ type units struct {
 	currency string
 }
 
-// zoneUnits are what a GridZone's spec says, and from when on what is known of the zone is that: its status, and our view
-// of it, follow the spec later. What comes in between is not remembered.
+// zoneUnits are what a GridZone's spec says, and from when on what is known of the zone is that: its status, and our
+// view of it, follow the spec later. What comes in between is not remembered.
 type zoneUnits struct {
 	units
 	carbonFrom, priceFrom time.Time
@@ -75,8 +75,8 @@ func unitsOf(z *v1alpha1.GridZone) units {
 	return u
 }
 
-// sawZone is told of every GridZone that an informer adds or updates. What was recorded in other units is forgotten: one
-// track never holds both.
+// sawZone is told of every GridZone that an informer adds or updates. What was recorded in other units is forgotten:
+// one track never holds both.
 func (h *history) sawZone(z *v1alpha1.GridZone, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,8 +11,9 @@ import (
 // electricityMapsKey is the name of the key that Compute Gardener's users have in their environment.
 const electricityMapsKey = "electricitymaps"
 
-// keys are a folder of key files and, for those who come from Compute Gardener, the environment: a GridZone that names the
-// key electricitymaps gets ELECTRICITY_MAP_API_KEY where there is no file of that name. Variables create no GridZone.
+// keys are a folder of key files and, for those who come from Compute Gardener, the environment: a GridZone that
+// names the key electricitymaps gets ELECTRICITY_MAP_API_KEY where there is no file of that name. Variables create no
+// GridZone.
 type keys struct {
 	folder signal.KeyFolder
 	getenv func(string) string
@@ -47,7 +48,8 @@ func unheeded(environ []string) (sentences []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if says, ok := saidByGridZones[name]; ok && value != "" {
-			sentences = append(sentences, fmt.Sprintf("environment variable %s has no effect: it is said by %s", name, says))
+			sentences = append(sentences, fmt.Sprintf("environment variable %s has no effect: it is said by %s", name,
+				says))
 		}
 	}
 	return sentences

@@ -12,8 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// lateStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored. Until
-// it is, nothing is acknowledged and no question answered; signals, holds and deadlines have nothing to do with it and go on.
+// lateStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored.
+// Until it is, nothing is acknowledged and no question answered; signals, holds and deadlines have nothing to do with
+// it and go on.
 type lateStore struct {
 	open func(context.Context) (ledger.Store, error)
 	log  *slog.Logger

@@ -30,7 +30,8 @@ func TestStoreThatComesLater(t *testing.T) {
 		if _, _, err := s.Book(ctx, nil); !errors.Is(err, ledger.ErrReadOnly) {
 			t.Errorf("booking fails with %v: agents are not told to wait", err)
 		}
-		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); !errors.Is(err, ledger.ErrReadOnly) {
+		if _, err := s.Query(ctx, &ledger.Query{From: time.Now().Add(-time.Hour), To: time.Now()}); !errors.Is(err,
+			ledger.ErrReadOnly) {
 			t.Errorf("asking fails with %v", err)
 		}
 		time.Sleep(3 * retryToOpen)

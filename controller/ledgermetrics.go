@@ -34,23 +34,33 @@ const gaugesEvery = time.Minute
 const staleAfter = 45 * time.Second
 
 var (
-	ledgerWritable = prometheus.NewDesc("kubenergy_ledger_writable", "1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.", nil, nil)
-	ledgerBookings = prometheus.NewDesc("kubenergy_ledger_bookings_total", "Batches that were to be booked, by what became of them.", []string{"result"}, nil)
-	ledgerGaps     = prometheus.NewDesc("kubenergy_ledger_gaps_total", "Batches before which numbers of their stream are missing: they were lost.", nil, nil)
-	ledgerCommits  = prometheus.NewDesc("kubenergy_ledger_commits_total", "Transactions of bookings.", []string{"result"}, nil)
-	ledgerWriting  = prometheus.NewDesc("kubenergy_ledger_commit_seconds_total", "Time spent in them.", nil, nil)
-	ledgerFolds    = prometheus.NewDesc("kubenergy_ledger_folds_total", "Transactions that move bookings from the journal into windows and sums.", nil, nil)
-	ledgerFolding  = prometheus.NewDesc("kubenergy_ledger_fold_seconds_total", "Time spent in them.", nil, nil)
-	ledgerWaiting  = prometheus.NewDesc("kubenergy_ledger_waiting_bookings", "Batches that wait to be written.", nil, nil)
-	ledgerJournal  = prometheus.NewDesc("kubenergy_ledger_journal_bookings", "Batches that are on disk and not in windows and sums yet.", nil, nil)
-	ledgerBytes    = prometheus.NewDesc("kubenergy_ledger_bytes", "Size of the ledger on disk.", nil, nil)
-	meteredNodes   = prometheus.NewDesc("kubenergy_metered_nodes", "Nodes that have been metered lately, by whether their watts are decided by.", []string{"state"}, nil)
+	ledgerWritable = prometheus.NewDesc("kubenergy_ledger_writable",
+		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.", nil,
+		nil)
+	ledgerBookings = prometheus.NewDesc("kubenergy_ledger_bookings_total",
+		"Batches that were to be booked, by what became of them.", []string{"result"}, nil)
+	ledgerGaps = prometheus.NewDesc("kubenergy_ledger_gaps_total",
+		"Batches before which numbers of their stream are missing: they were lost.", nil, nil)
+	ledgerCommits = prometheus.NewDesc("kubenergy_ledger_commits_total", "Transactions of bookings.",
+		[]string{"result"}, nil)
+	ledgerWriting = prometheus.NewDesc("kubenergy_ledger_commit_seconds_total", "Time spent in them.", nil, nil)
+	ledgerFolds   = prometheus.NewDesc("kubenergy_ledger_folds_total",
+		"Transactions that move bookings from the journal into windows and sums.", nil, nil)
+	ledgerFolding = prometheus.NewDesc("kubenergy_ledger_fold_seconds_total", "Time spent in them.", nil, nil)
+	ledgerWaiting = prometheus.NewDesc("kubenergy_ledger_waiting_bookings", "Batches that wait to be written.", nil,
+		nil)
+	ledgerJournal = prometheus.NewDesc("kubenergy_ledger_journal_bookings",
+		"Batches that are on disk and not in windows and sums yet.", nil, nil)
+	ledgerBytes  = prometheus.NewDesc("kubenergy_ledger_bytes", "Size of the ledger on disk.", nil, nil)
+	meteredNodes = prometheus.NewDesc("kubenergy_metered_nodes",
+		"Nodes that have been metered lately, by whether their watts are decided by.", []string{"state"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (m *ledgerMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		ledgerWritable, ledgerBookings, ledgerGaps, ledgerCommits, ledgerWriting, ledgerFolds, ledgerFolding, ledgerWaiting, ledgerJournal, ledgerBytes, meteredNodes,
+		ledgerWritable, ledgerBookings, ledgerGaps, ledgerCommits, ledgerWriting, ledgerFolds, ledgerFolding,
+		ledgerWaiting, ledgerJournal, ledgerBytes, meteredNodes,
 	} {
 		ch <- d
 	}

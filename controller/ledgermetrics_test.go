@@ -53,7 +53,9 @@ func TestLedgerMetrics(t *testing.T) {
 	t.Cleanup(func() { _ = l.Close() })
 	m := &ledgerMetrics{ledger: l, now: func() time.Time { return now }, nodes: func() api.NodesPower {
 		return api.NodesPower{Nodes: []api.NodePower{
-			{Node: "a", AsOf: now, Quality: energy.Measured}, {Node: "b", AsOf: now.Add(-time.Minute)}, {Node: "c", AsOf: now, Implausible: true},
+			{Node: "a", AsOf: now, Quality: energy.Measured},
+			{Node: "b", AsOf: now.Add(-time.Minute)},
+			{Node: "c", AsOf: now, Implausible: true},
 		}}
 	}}
 	registry := prometheus.NewRegistry()

@@ -7,8 +7,8 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// nodeBook holds the cluster's nodes for those who must never wait: a batch is booked whether or not the API server answers.
-// The nodes are those of the cache: read only.
+// nodeBook holds the cluster's nodes for those who must never wait: a batch is booked whether or not the API server
+// answers. The nodes are those of the cache: read only.
 type nodeBook struct {
 	byName  sync.Map
 	deleted func(name string) // nil: nobody is told

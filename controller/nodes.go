@@ -23,7 +23,8 @@ type cluster struct {
 
 var (
 	nodePower = prometheus.NewDesc("kubenergy_node_power_watts",
-		"Power that a node draws at the load that its pods request, by its power profile, without PUE.", []string{"node"}, nil)
+		"Power that a node draws at the load that its pods request, by its power profile, without PUE.",
+		[]string{"node"}, nil)
 	nodePUE = prometheus.NewDesc("kubenergy_node_pue",
 		"Energy of the facility per energy of the node.", []string{"node"}, nil)
 	nodeEfficiency = prometheus.NewDesc("kubenergy_node_efficiency",
@@ -58,7 +59,8 @@ func (c *cluster) Collect(ch chan<- prometheus.Metric) {
 		n := &nodes.Items[i]
 		// Node by node: a list of all pods of a large cluster takes more memory than all else here.
 		var pods v1.PodList
-		if err := c.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := c.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name},
+			client.UnsafeDisableDeepCopy); err != nil {
 			c.log.Warn("listing pods for metrics", "error", err)
 			return
 		}

@@ -29,15 +29,21 @@ func TestNodesComeAndGoTwice(t *testing.T) {
 	leads := true
 	held := newHeldJobs()
 	held.saw(heldUntilDeadline("team", "job", noon, noon))
-	c := &cluster{client: w.Client, view: func() *kube.View { return view }, held: held, leads: func() bool { return leads }, log: silent}
-	p := &profiles{client: w.Client, view: func() *kube.View { return view }, now: func() time.Time { return noon }, log: silent}
+	c := &cluster{
+		client: w.Client, view: func() *kube.View { return view }, held: held, leads: func() bool { return leads },
+		log: silent,
+	}
+	p := &profiles{
+		client: w.Client, view: func() *kube.View { return view }, now: func() time.Time { return noon }, log: silent,
+	}
 	nodes := func(want int32) {
 		t.Helper()
 		if _, err := p.Reconcile(t.Context(), request("server")); err != nil {
 			t.Fatal(err)
 		}
 		got := get(t, w.Client, client.ObjectKey{Name: "server"}, &v1alpha1.PowerProfile{}).Status
-		if got.Nodes != want || meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid).Status != metav1.ConditionTrue {
+		if got.Nodes != want || meta.FindStatusCondition(got.Conditions,
+			v1alpha1.ConditionValid).Status != metav1.ConditionTrue {
 			t.Errorf("status is %+v, want %d nodes", got, want)
 		}
 	}
@@ -67,7 +73,8 @@ kubenergy_node_pue{node="n2"} 1.5
 				t.Fatal(err)
 			}
 		}
-		if n := testutil.CollectAndCount(c, "kubenergy_node_power_watts", "kubenergy_node_pue", "kubenergy_node_efficiency"); n != 0 {
+		if n := testutil.CollectAndCount(c, "kubenergy_node_power_watts", "kubenergy_node_pue",
+			"kubenergy_node_efficiency"); n != 0 {
 			t.Errorf("%d series of nodes that are gone", n)
 		}
 		nodes(0)
@@ -94,7 +101,10 @@ func TestProfileConditions(t *testing.T) {
 	bad := &v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "bad", Generation: 4}}
 	bad.Spec.IdleWatts, bad.Spec.MaxWatts = 300, 200
 	w := newWorld(t, bad)
-	p := &profiles{client: w.Client, view: func() *kube.View { return &kube.View{} }, now: func() time.Time { return noon }, log: silent}
+	p := &profiles{
+		client: w.Client, view: func() *kube.View { return &kube.View{} }, now: func() time.Time { return noon },
+		log: silent,
+	}
 	for range 3 {
 		if _, err := p.Reconcile(t.Context(), request("bad")); err != nil {
 			t.Fatal(err)
@@ -102,10 +112,12 @@ func TestProfileConditions(t *testing.T) {
 	}
 	got := get(t, w.Client, client.ObjectKey{Name: "bad"}, &v1alpha1.PowerProfile{}).Status
 	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
-	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasonInvalid || got.ObservedGeneration != 4 || w.writes.Load() != 1 {
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != reasonInvalid || got.ObservedGeneration != 4 ||
+		w.writes.Load() != 1 {
 		t.Errorf("status is %+v after %d writes", got, w.writes.Load())
 	}
-	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil {
+	if _,
+		err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gone"}}); err != nil {
 		t.Error(err)
 	}
 }
@@ -126,7 +138,8 @@ func TestTrim(t *testing.T) {
 	if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) || errBefore != nil || errAfter != nil {
 		t.Errorf("a Job reads as %+v, was %+v", after, before)
 	}
-	if !kube.SeenJob(j).Annotated || j.ManagedFields != nil || len(j.Annotations["kubectl.kubernetes.io/last-applied-configuration"]) != 0 {
+	if !kube.SeenJob(j).Annotated || j.ManagedFields != nil ||
+		len(j.Annotations["kubectl.kubernetes.io/last-applied-configuration"]) != 0 {
 		t.Errorf("metadata is %+v", j.ObjectMeta)
 	}
 	p := on(newPod("team", "pod", noon), "n1", "1", noon)
@@ -150,7 +163,8 @@ func TestTrim(t *testing.T) {
 	if fmt.Sprintf("%+v", podBefore) != fmt.Sprintf("%+v", podAfter) || errBefore != nil || errAfter != nil {
 		t.Errorf("a pod reads as %+v, was %+v", podAfter, podBefore)
 	}
-	if p.Spec.Volumes != nil || p.Spec.Containers[0].Image != "" || p.Spec.NodeName != "n1" || p.Status.Phase != "Running" {
+	if p.Spec.Volumes != nil || p.Spec.Containers[0].Image != "" || p.Spec.NodeName != "n1" ||
+		p.Status.Phase != "Running" {
 		t.Errorf("the pod is %+v", p)
 	}
 }
@@ -168,11 +182,14 @@ func TestTrimmedPodsShare(t *testing.T) {
 		return p
 	}
 	a, b, other := trimmed("a", "web", "500m"), trimmed("b", "web", "500m"), trimmed("c", "db", "250m")
-	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] || reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
+	if &a.Spec.Containers[0] != &b.Spec.Containers[0] || &a.OwnerReferences[0] != &b.OwnerReferences[0] ||
+		reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
 		t.Error("two pods of one owner share nothing")
 	}
-	if have, want := kube.PodRequest(other).MilliCPU, int64(250+100+10); have != want || other.Labels["app"] != "db" || other.OwnerReferences[0].Name != "db" {
-		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels, other.OwnerReferences)
+	if have, want := kube.PodRequest(other).MilliCPU, int64(250+100+10); have != want || other.Labels["app"] != "db" ||
+		other.OwnerReferences[0].Name != "db" {
+		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels,
+			other.OwnerReferences)
 	}
 	var few pool[int]
 	for i := range 2*mostPooled + 1 {
@@ -185,13 +202,20 @@ func TestTrimmedPodsShare(t *testing.T) {
 func podTemplate() v1.PodTemplateSpec {
 	always := v1.ContainerRestartPolicyAlways
 	return v1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{kube.LabelWorkloadClass: "training"}, Annotations: map[string]string{kube.AnnotationExpectedDuration: "2h"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      map[string]string{kube.LabelWorkloadClass: "training"},
+			Annotations: map[string]string{kube.AnnotationExpectedDuration: "2h"},
+		},
 		Spec: v1.PodSpec{
 			SchedulerName: "kubenergy", PriorityClassName: "low", NodeSelector: map[string]string{"a": "b"},
-			Containers:     []v1.Container{{Name: "c", Image: "example.org/c:1", Resources: v1.ResourceRequirements{Requests: quantities("500m")}}},
-			InitContainers: []v1.Container{{Name: "i", RestartPolicy: &always, Resources: v1.ResourceRequirements{Requests: quantities("100m")}}},
-			Overhead:       quantities("10m"),
-			Volumes:        []v1.Volume{{Name: "v"}},
+			Containers: []v1.Container{{
+				Name: "c", Image: "example.org/c:1", Resources: v1.ResourceRequirements{Requests: quantities("500m")},
+			}},
+			InitContainers: []v1.Container{{
+				Name: "i", RestartPolicy: &always, Resources: v1.ResourceRequirements{Requests: quantities("100m")},
+			}},
+			Overhead: quantities("10m"),
+			Volumes:  []v1.Volume{{Name: "v"}},
 		},
 	}
 }

@@ -29,8 +29,10 @@ type Options struct {
 	Keys           string // folder of key files
 	Data           string // folder of files that GridZones name
 
-	State        string // folder of the ledger and of the API's certificate; "": neither is kept, and no batches are taken
-	LedgerDSN    string // of a PostgreSQL; "": SQLite in State. From the environment only: command lines are read by others
+	// folder of the ledger and of the API's certificate; "": neither is kept, and no batches are taken
+	State string
+	// of a PostgreSQL; "": SQLite in State. From the environment only: command lines are read by others
+	LedgerDSN    string
 	API          string // HTTPS, for agents, schedulers and people; "0": nowhere
 	APICert      string // files; "": a certificate of our own
 	APICA        string // what other replicas' certificates are verified by, where they were given
@@ -52,8 +54,9 @@ type Options struct {
 // DefaultOptions returns what holds where the command line says nothing.
 func DefaultOptions() Options {
 	return Options{
-		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), kube.Namespace), MetricsAddress: ":8443", ProbeAddress: ":8081", LeaderElect: true,
-		Keys: "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
+		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), kube.Namespace), MetricsAddress: ":8443", ProbeAddress: ":8081",
+		LeaderElect: true,
+		Keys:        "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
 		LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN"), API: ":9443", Agentless: true, NodeMaxPower: 2000,
 		Keep: ledger.Retention{
 			Windows: 14 * day, Hours: 400 * day, Records: 90 * day, Snapshots: 14 * day, Streams: 400 * day,
@@ -63,26 +66,38 @@ func DefaultOptions() Options {
 
 // AddFlags adds a flag for each option.
 func (o *Options) AddFlags(fs *flag.FlagSet) {
-	fs.StringVar(&o.Namespace, "namespace", o.Namespace, "`namespace` of the Lease and of the count of calls to providers")
-	fs.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress, "`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)")
-	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", o.ProbeAddress, "`address` of /healthz and /readyz (0: none)")
-	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect, "let one of several replicas ask providers and write statuses; not with an SQLite ledger, which has one process")
+	fs.StringVar(&o.Namespace, "namespace", o.Namespace,
+		"`namespace` of the Lease and of the count of calls to providers")
+	fs.StringVar(&o.MetricsAddress, "metrics-bind-address", o.MetricsAddress,
+		"`address` of /metrics, over HTTPS, for clients that the API server lets get it (0: none)")
+	fs.StringVar(&o.ProbeAddress, "health-probe-bind-address", o.ProbeAddress,
+		"`address` of /healthz and /readyz (0: none)")
+	fs.BoolVar(&o.LeaderElect, "leader-elect", o.LeaderElect,
+		"let one of several replicas ask providers and write statuses; not with an SQLite ledger, which has one process")
 	fs.StringVar(&o.Keys, "keys-dir", o.Keys, "`folder` with a file for each key that a GridZone names")
 	fs.StringVar(&o.Data, "data-dir", o.Data, "`folder` of the files that GridZones name")
-	fs.StringVar(&o.State, "state-dir", o.State, "`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
+	fs.StringVar(&o.State, "state-dir", o.State,
+		"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
 	fs.StringVar(&o.API, "api-bind-address", o.API, "`address` of the HTTP API, over HTTPS (0: none)")
-	fs.StringVar(&o.APICert, "api-cert-file", o.APICert, "`file` with the certificate of the HTTP API; by default one of its own, told in the ConfigMap "+authorityName)
+	fs.StringVar(&o.APICert, "api-cert-file", o.APICert,
+		"`file` with the certificate of the HTTP API; by default one of its own, told in the ConfigMap "+authorityName)
 	fs.StringVar(&o.APIKey, "api-key-file", o.APIKey, "`file` with its key")
-	fs.StringVar(&o.APICA, "api-ca-file", o.APICA, "`file` with what the certificates of other replicas are verified by, where they are not their own")
-	fs.Var(listFlag{&o.APINames}, "api-name", "further DNS `name` of the certificate of its own; may be given several times")
+	fs.StringVar(&o.APICA, "api-ca-file", o.APICA,
+		"`file` with what the certificates of other replicas are verified by, where they are not their own")
+	fs.Var(listFlag{&o.APINames}, "api-name",
+		"further DNS `name` of the certificate of its own; may be given several times")
 	fs.StringVar(&o.CSV, "csv-dir", o.CSV, "`folder` for raw metrics and decisions as CSV")
-	fs.StringVar(&o.HostTokens, "host-tokens-file", o.HostTokens, "`file` with the tokens of agents outside the cluster")
+	fs.StringVar(&o.HostTokens, "host-tokens-file", o.HostTokens,
+		"`file` with the tokens of agents outside the cluster")
 	fs.StringVar(&o.Meters, "meters-file", o.Meters, "`file` with the meters to poll over the network")
 	fs.BoolVar(&o.Agentless, "agentless", o.Agentless, "estimate what nodes use on which no agent runs")
-	fs.Var(listFlag{&o.Ingest}, "ingest-namespace", "`namespace` in which POST /ingest may create Jobs; may be given several times")
+	fs.Var(listFlag{&o.Ingest}, "ingest-namespace",
+		"`namespace` in which POST /ingest may create Jobs; may be given several times")
 	fs.StringVar(&o.Webhook, "budget-webhook", o.Webhook, "`URL` that budgets notify where they name none")
-	fs.Var(listFlag{&o.Webhooks}, "webhook-host", "`host` at a private address that budgets may notify, also without TLS; may be given several times")
-	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", o.NodeMaxPower, "`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
+	fs.Var(listFlag{&o.Webhooks}, "webhook-host",
+		"`host` at a private address that budgets may notify, also without TLS; may be given several times")
+	fs.Float64Var(&o.NodeMaxPower, "node-max-watts", o.NodeMaxPower,
+		"`watts` that a node may draw of whose hardware nothing is known; agents that claim more are refused")
 	for _, keep := range []struct {
 		what, help string
 		d          *time.Duration
@@ -106,7 +121,8 @@ func (o *Options) Validate() error {
 		errs = append(errs, fmt.Errorf("--namespace is %q: %s", o.Namespace, why[0]))
 	}
 	for name, address := range map[string]string{
-		"metrics-bind-address": o.MetricsAddress, "health-probe-bind-address": o.ProbeAddress, "api-bind-address": o.API,
+		"metrics-bind-address": o.MetricsAddress, "health-probe-bind-address": o.ProbeAddress,
+		"api-bind-address": o.API,
 	} {
 		if address == "0" {
 			continue

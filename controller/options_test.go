@@ -28,7 +28,9 @@ func TestOptionsAreRead(t *testing.T) {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
 	o := DefaultOptions()
 	o.AddFlags(fs)
-	if err := fs.Parse([]string{"--api-name=a", "--api-name=b", "--keep-windows=1h", "--keep-days=0", "--agentless=false"}); err != nil {
+	if err := fs.Parse([]string{
+		"--api-name=a", "--api-name=b", "--keep-windows=1h", "--keep-days=0", "--agentless=false",
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.Validate(); err != nil {

@@ -18,9 +18,9 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot reach
-// the API server. Nothing is to start more than a second late while one of them or of us lives, so there is little to wait
-// for. Every replica does so; the patch changes nothing for those who come second.
+// releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
+// reach the API server. Nothing is to start more than a second late while one of them or of us lives, so there is
+// little to wait for. Every replica does so; the patch changes nothing for those who come second.
 //
 // Its client must read from the API server, not from a cache.
 type releaser struct {
@@ -154,8 +154,8 @@ func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is 
 	return latest, now.After(latest.Add(overdue))
 }
 
-// latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that its
-// namespace allows.
+// latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that
+// its namespace allows.
 func latestStart(view *kube.View, work *kube.Work) time.Time {
 	job, settings := view.Settle(work)
 	if settings.MaxDelay > 0 {
@@ -173,7 +173,8 @@ func (r *releaser) release(ctx context.Context, j heldJob) {
 	now := r.clock.now()
 	if known := r.held.jobs[j.UID]; known != nil {
 		known.busy = false
-		known.retry = now.Add(min(releaseRetry<<min(known.attempts, 10), maxReleaseRetry)) // until the informer says that it is gone
+		// until the informer says that it is gone
+		known.retry = now.Add(min(releaseRetry<<min(known.attempts, 10), maxReleaseRetry))
 		known.attempts++
 	}
 	switch {
@@ -184,7 +185,8 @@ func (r *releaser) release(ctx context.Context, j heldJob) {
 		}
 	case ours:
 		r.metrics.overdue.WithLabelValues("released").Inc()
-		r.log.Warn("released a Job that no scheduler released in time", "namespace", j.namespace, "job", j.name, "latestStart", j.latest)
+		r.log.Warn("released a Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
+			"latestStart", j.latest)
 	}
 }
 
@@ -201,14 +203,15 @@ func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error)
 	// A failed test and a refusal by a policy look the same.
 	var current batchv1.Job
 	errGet := r.client.Get(ctx, client.ObjectKeyFromObject(job), &current)
-	if apierrors.IsNotFound(errGet) || errGet == nil && (current.UID != j.UID || current.Labels[kube.LabelHeld] != "true") {
+	if apierrors.IsNotFound(errGet) || errGet == nil &&
+		(current.UID != j.UID || current.Labels[kube.LabelHeld] != "true") {
 		return false, nil
 	}
 	return false, fmt.Errorf("releasing Job %s/%s: %w", j.namespace, j.name, err)
 }
 
-// serverClock tells the API server's time by the monotonic clock of this machine: steps of its wall clock do not move it.
-// It belongs to the releaser's goroutine, except for now.
+// serverClock tells the API server's time by the monotonic clock of this machine: steps of its wall clock do not move
+// it. It belongs to the releaser's goroutine, except for now.
 type serverClock struct {
 	local func() time.Time
 

@@ -35,32 +35,35 @@ type jobServer struct {
 
 func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
 	s := &jobServer{}
-	s.Client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(jobs...).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-			s.asked.Add(1)
-			if s.away.Load() {
-				return errors.New("the server is away")
-			}
-			if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
-				review.CreationTimestamp = metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second))
+	s.Client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(jobs...).WithInterceptorFuncs(
+		interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				s.asked.Add(1)
+				if s.away.Load() {
+					return errors.New("the server is away")
+				}
+				if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+					review.CreationTimestamp = metav1.NewTime(time.Now().Add(s.ahead).Truncate(time.Second))
+					return nil
+				}
+				return c.Create(ctx, o, opts...)
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption,
+			) error {
+				if s.away.Load() {
+					return errors.New("the server is away")
+				}
+				s.patches.Add(1)
+				if err := c.Patch(ctx, o, p, opts...); err != nil {
+					return err
+				}
+				if j, ok := o.(*batchv1.Job); ok {
+					go s.tell(j.DeepCopy())
+				}
 				return nil
-			}
-			return c.Create(ctx, o, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			if s.away.Load() {
-				return errors.New("the server is away")
-			}
-			s.patches.Add(1)
-			if err := c.Patch(ctx, o, p, opts...); err != nil {
-				return err
-			}
-			if j, ok := o.(*batchv1.Job); ok {
-				go s.tell(j.DeepCopy())
-			}
-			return nil
-		},
-	}).Build()
+			},
+		}).Build()
 	return s
 }
 
@@ -122,7 +125,8 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		server := newJobServer(t,
 			heldUntilDeadline("enforce", "minute", now, now.Add(time.Minute)),
 			heldUntilDeadline("enforce", "hour", now, now.Add(time.Hour)),
-			heldUntilDeadline("enforce", "silent", now, time.Time{}),             // 24 h, the longest that the cluster allows
+			// 24 h, the longest that the cluster allows
+			heldUntilDeadline("enforce", "silent", now, time.Time{}),
 			heldUntilDeadline("enforce", "absurd", now, now.Add(9999*time.Hour)), // counts as silent
 			kueued,
 		)
@@ -151,7 +155,8 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 		check(time.Minute+time.Second, "hour", "silent", "absurd", "kueued")
 		check(time.Hour+time.Second, "silent", "absurd", "kueued")
 		check(24*time.Hour+time.Second, "kueued")
-		released := testutil.ToFloat64(one.metrics.overdue.WithLabelValues("released")) + testutil.ToFloat64(two.metrics.overdue.WithLabelValues("released"))
+		released := testutil.ToFloat64(one.metrics.overdue.WithLabelValues("released")) +
+			testutil.ToFloat64(two.metrics.overdue.WithLabelValues("released"))
 		if released != 4 {
 			t.Errorf("%v releases were counted, want each once", released)
 		}
@@ -226,7 +231,8 @@ func TestOldestDeadlineFirst(t *testing.T) {
 		now := time.Now()
 		server := newJobServer(t)
 		r := &releaser{
-			client: server, held: newHeldJobs(), view: func() *kube.View { return valley(t, now) }, clock: newServerClock(time.Now),
+			client: server, held: newHeldJobs(), view: func() *kube.View { return valley(t, now) },
+			clock:   newServerClock(time.Now),
 			metrics: newInstruments(prometheus.NewRegistry()), log: silent,
 		}
 		for _, i := range []int{5, 2, 9, 1, 7, 3, 8, 4, 6} {

@@ -42,9 +42,12 @@ type policies struct {
 	built *rules
 }
 
-func newPolicies(c client.Client, d kube.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus, log *slog.Logger) *policies {
+func newPolicies(c client.Client, d kube.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus,
+	log *slog.Logger,
+) *policies {
 	return &policies{
-		client: c, defaults: d, held: held, shadow: shadow, now: time.Now, log: log, wrote: map[types.NamespacedName]time.Time{},
+		client: c, defaults: d, held: held, shadow: shadow, now: time.Now, log: log,
+		wrote:   map[types.NamespacedName]time.Time{},
 		inherit: func([]v1alpha1.EnergyPolicy) {},
 	}
 }
@@ -112,8 +115,8 @@ type rules struct {
 // maxNamespaces keeps the status of the cluster's policy, which every write sends whole, from outgrowing an object.
 const maxNamespaces = 2000
 
-// noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the same
-// change, so that whoever is queued for it meets new rules.
+// noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the
+// same change, so that whoever is queued for it meets new rules.
 func (p *policies) noticing(passes predicate.Predicate) predicate.Predicate {
 	notice := func(passed bool) bool {
 		if passed {
@@ -129,8 +132,8 @@ func (p *policies) noticing(passes predicate.Predicate) predicate.Predicate {
 	}
 }
 
-// rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be all
-// that we do.
+// rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be
+// all that we do.
 func (p *policies) rules(ctx context.Context) (*rules, error) {
 	if !p.changed.Swap(false) && p.built != nil {
 		return p.built, nil
@@ -159,7 +162,8 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 	}
 	for i := range namespaces.Items {
 		n := &namespaces.Items[i]
-		contents.Namespaces = append(contents.Namespaces, kube.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+		contents.Namespaces = append(contents.Namespaces,
+			kube.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 	}
 	view, err := contents.View()
 	if err != nil {
@@ -181,21 +185,26 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 
 // status returns what the status of a policy should say now.
 func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
-	status := &v1alpha1.EnergyPolicyStatus{ObservedGeneration: policy.Generation, Conditions: slices.Clone(policy.Status.Conditions)}
+	status := &v1alpha1.EnergyPolicyStatus{
+		ObservedGeneration: policy.Generation, Conditions: slices.Clone(policy.Status.Conditions),
+	}
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
 		ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(p.now()),
 	}
 	if err := kube.ReadPolicy(policy); err != nil {
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid, bounded("the policy counts as absent: "+err.Error())
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
+			bounded("the policy counts as absent: "+err.Error())
 	} else if policy.Name != kube.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
 		valid.Message = "the policy counts as absent: only the one named " + kube.PolicyName + " holds"
 	} else if err := rules.objections[policy.Namespace]; err != nil {
-		valid.Reason, valid.Message = reasonAnnotation, bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+		valid.Reason, valid.Message = reasonAnnotation,
+			bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
 	} else if rules.untold > 0 && client.ObjectKeyFromObject(policy) == clusterPolicy {
 		valid.Reason = reasonNamespaces
-		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d that come last by name are not held",
+		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d "+
+			"that come last by name are not held",
 			maxNamespaces, rules.untold)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)

@@ -40,7 +40,9 @@ func policy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.Energy
 }
 
 func testPolicies(w *world, held int, shadow *v1alpha1.ShadowStatus) *policies {
-	return newPolicies(w.Client, kube.Defaults{Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour},
+	return newPolicies(w.Client, kube.Defaults{
+		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+	},
 		func(string) int { return held }, func(string) *v1alpha1.ShadowStatus { return shadow.DeepCopy() }, silent)
 }
 
@@ -65,7 +67,8 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		namespace("own", nil, nil), policy("own", v1alpha1.ModeAdvise, 6*time.Hour),
 		namespace("inherits", nil, nil), policy("inherits", "", 0),
 		namespace("labelled", map[string]string{kube.LabelMode: "shadow"}, nil),
-		namespace("both", map[string]string{kube.LabelMode: "off"}, nil), policy("both", v1alpha1.ModeEnforce, time.Hour),
+		namespace("both", map[string]string{kube.LabelMode: "off"}, nil),
+		policy("both", v1alpha1.ModeEnforce, time.Hour),
 		namespace("gardener", map[string]string{gardener + "energy-policies": "enabled"},
 			map[string]string{gardener + "workload-batch-policy-max-scheduling-delay": "2h"}),
 		namespace("gardener-without-label", nil, map[string]string{gardener + "policy-max-scheduling-delay": "2h"}),
@@ -81,10 +84,13 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	if diff := cmp.Diff(want, got.Namespaces); diff != "" {
 		t.Error(diff)
 	}
-	if got.Mode != v1alpha1.ModeEnforce || got.Held != 7 || got.Shadow == nil || got.Shadow.Held != 2 || got.ObservedGeneration != 1 {
+	if got.Mode != v1alpha1.ModeEnforce || got.Held != 7 || got.Shadow == nil || got.Shadow.Held != 2 ||
+		got.ObservedGeneration != 1 {
 		t.Errorf("status is %+v", got)
 	}
-	for ns, mode := range map[string]v1alpha1.Mode{"own": v1alpha1.ModeAdvise, "inherits": v1alpha1.ModeEnforce, "both": v1alpha1.ModeOff} {
+	for ns, mode := range map[string]v1alpha1.Mode{
+		"own": v1alpha1.ModeAdvise, "inherits": v1alpha1.ModeEnforce, "both": v1alpha1.ModeOff,
+	} {
 		if s := statusOf(t, w, p, inNamespace(ns)); s.Mode != mode || s.Namespaces != nil {
 			t.Errorf("%s: status is %+v, want mode %s", ns, s, mode)
 		}
@@ -113,8 +119,11 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 // A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
 func TestDelayOfTheCluster(t *testing.T) {
 	w := newWorld(t, policy(kube.Namespace, v1alpha1.ModeEnforce, time.Hour),
-		namespace("silent", nil, nil), namespace("labelled", map[string]string{kube.LabelMode: "enforce"}, nil), namespace("own", nil, nil), policy("own", "", 0))
-	want := map[string]v1alpha1.NamespaceSummary{"labelled": {Mode: v1alpha1.ModeEnforce, Delays: true}, "own": {Delays: true}}
+		namespace("silent", nil, nil), namespace("labelled", map[string]string{kube.LabelMode: "enforce"}, nil),
+		namespace("own", nil, nil), policy("own", "", 0))
+	want := map[string]v1alpha1.NamespaceSummary{
+		"labelled": {Mode: v1alpha1.ModeEnforce, Delays: true}, "own": {Delays: true},
+	}
 	if diff := cmp.Diff(want, statusOf(t, w, testPolicies(w, 0, nil), clusterPolicy).Namespaces); diff != "" {
 		t.Error(diff)
 	}
@@ -125,7 +134,8 @@ func TestPolicyConditions(t *testing.T) {
 	misnamed := policy("misnamed", v1alpha1.ModeEnforce, time.Hour)
 	misnamed.Name = "other"
 	w := newWorld(t, policy("fine", "", 0), invalid, misnamed, policy("annotated", "", 0),
-		namespace("annotated", map[string]string{gardener + "energy-policies": "enabled"}, map[string]string{gardener + "policy-price-threshold": "cheap"}))
+		namespace("annotated", map[string]string{gardener + "energy-policies": "enabled"},
+			map[string]string{gardener + "policy-price-threshold": "cheap"}))
 	p := testPolicies(w, 0, nil)
 	for _, tc := range []struct {
 		key    types.NamespacedName
@@ -171,7 +181,8 @@ func TestPolicyWrites(t *testing.T) {
 	if err := w.Create(t.Context(), policy("team", v1alpha1.ModeOff, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if s := statusOf(t, w, p, clusterPolicy); s.Namespaces["team"].Mode != v1alpha1.ModeOff || w.writes.Load() != before+1 {
+	if s := statusOf(t, w, p, clusterPolicy); s.Namespaces["team"].Mode != v1alpha1.ModeOff ||
+		w.writes.Load() != before+1 {
 		t.Errorf("status is %+v after %d writes", s, w.writes.Load()-before)
 	}
 	if held := len(p.wrote); held != 1 {
@@ -180,7 +191,8 @@ func TestPolicyWrites(t *testing.T) {
 	if err := w.Delete(t.Context(), policy(kube.Namespace, "", 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil || len(p.wrote) != 0 {
+	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil ||
+		len(p.wrote) != 0 {
 		t.Errorf("%d policies are remembered after their end, error %v", len(p.wrote), err)
 	}
 }
@@ -231,7 +243,8 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 		},
 	})
 	p.changed.Store(true)
-	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err == nil || !p.changed.Load() {
+	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err == nil ||
+		!p.changed.Load() {
 		t.Errorf("error %v, changed %v: want the change to be remembered", err, p.changed.Load())
 	}
 }
@@ -240,12 +253,14 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 func TestNamespacesAreBounded(t *testing.T) {
 	objects := []client.Object{policy(kube.Namespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
-		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{kube.LabelMode: "enforce"}, nil))
+		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{kube.LabelMode: "enforce"},
+			nil))
 	}
 	w := newWorld(t, objects...)
 	got := statusOf(t, w, testPolicies(w, 0, nil), clusterPolicy)
 	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
-	if len(got.Namespaces) != maxNamespaces || c == nil || c.Reason != reasonNamespaces || !strings.Contains(c.Message, "the 3 that") {
+	if len(got.Namespaces) != maxNamespaces || c == nil || c.Reason != reasonNamespaces ||
+		!strings.Contains(c.Message, "the 3 that") {
 		t.Errorf("%d namespaces, condition %+v", len(got.Namespaces), c)
 	}
 	if _, first := got.Namespaces["ns-00000"]; !first {
@@ -261,14 +276,17 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
 	w := newWorld(t, cluster, team)
 	p := testPolicies(w, 0, nil)
-	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil, newInstruments(prometheus.NewRegistry()), silent)
+	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil,
+		newInstruments(prometheus.NewRegistry()), silent)
 	p.shadow, p.inherit = s.status, s.inherit
 	s.count("team", true, 7, noon.Add(time.Hour)) // before anything was written
 	for range 2 {
-		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 || got.SavedGrams != 207 || !got.Last.Time.Equal(noon.Add(time.Hour)) {
+		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 ||
+			got.SavedGrams != 207 || !got.Last.Time.Equal(noon.Add(time.Hour)) {
 			t.Errorf("all are %+v", got)
 		}
-		if got := statusOf(t, w, p, inNamespace("team")).Shadow; got.Decided != 11 || got.Held != 6 || got.SavedGrams != 57 {
+		if got := statusOf(t, w, p, inNamespace("team")).Shadow; got.Decided != 11 || got.Held != 6 ||
+			got.SavedGrams != 57 {
 			t.Errorf("those of the namespace are %+v", got)
 		}
 	}
@@ -285,7 +303,8 @@ func TestWhoFollowsWhom(t *testing.T) {
 			t.Errorf("%s wakes %v", tc.of.GetNamespace(), got)
 		}
 	}
-	if got := ofNamespace(t.Context(), namespace("a", nil, nil)); len(got) != 2 || got[0].NamespacedName != clusterPolicy || got[1].NamespacedName != inNamespace("a") {
+	if got := ofNamespace(t.Context(), namespace("a", nil, nil)); len(got) != 2 ||
+		got[0].NamespacedName != clusterPolicy || got[1].NamespacedName != inNamespace("a") {
 		t.Errorf("a namespace wakes %v", got)
 	}
 }

@@ -37,13 +37,17 @@ func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err := p.client.Get(ctx, request.NamespacedName, &profile); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	status := v1alpha1.PowerProfileStatus{ObservedGeneration: profile.Generation, Conditions: slices.Clone(profile.Status.Conditions)}
+	status := v1alpha1.PowerProfileStatus{
+		ObservedGeneration: profile.Generation, Conditions: slices.Clone(profile.Status.Conditions),
+	}
 	valid := metav1.Condition{
-		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the profile can be used",
+		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid,
+		Message:            "the profile can be used",
 		ObservedGeneration: profile.Generation, LastTransitionTime: metav1.NewTime(p.now()),
 	}
 	if _, _, err := hardware.FromPowerProfile(&profile); err != nil {
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid, bounded("the profile counts as absent: "+err.Error())
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
+			bounded("the profile counts as absent: "+err.Error())
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
 	nodes, err := p.nodes(ctx, profile.Name)
@@ -52,7 +56,8 @@ func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	status.Nodes = nodes
 	was := &profile.Status
-	if was.ObservedGeneration == status.ObservedGeneration && was.Nodes == status.Nodes && !conditionsChanged(was.Conditions, status.Conditions) {
+	if was.ObservedGeneration == status.ObservedGeneration && was.Nodes == status.Nodes &&
+		!conditionsChanged(was.Conditions, status.Conditions) {
 		return reconcile.Result{RequeueAfter: profileLook}, nil
 	}
 	profile.Status = status
@@ -78,7 +83,8 @@ func (p *profiles) nodes(ctx context.Context, name string) (int32, error) {
 	}
 	count := int32(0)
 	for i := range all.Items {
-		if n, ok := view.Node(&all.Items[i], sched.Resources{}, sched.Resources{}, 0); ok && n.Profile == &profile.Profile {
+		if n, ok := view.Node(&all.Items[i], sched.Resources{}, sched.Resources{}, 0); ok &&
+			n.Profile == &profile.Profile {
 			count++
 		}
 	}

@@ -34,7 +34,10 @@ func (r *rates) of(node string, from, to time.Time) ledger.Rates {
 		return ledger.Rates{PUE: max(1, pue), Carbon: math.NaN(), Price: math.NaN()}
 	}
 	is := r.history.units(site.Name)
-	b := ledger.Rates{Site: site.Name, PUE: max(1, pue), Carbon: math.NaN(), Signal: is.signal, Price: math.NaN(), Currency: is.currency}
+	b := ledger.Rates{
+		Site: site.Name, PUE: max(1, pue), Carbon: math.NaN(), Signal: is.signal, Price: math.NaN(),
+		Currency: is.currency,
+	}
 	if s, ok := r.history.carbon(site.Name, from, to); ok {
 		b.Carbon = mean(s, from, to)
 	} else {
@@ -58,8 +61,8 @@ func (r *rates) sample(v *kube.View) {
 	}
 }
 
-// site returns where a node stands, and the PUE of what feeds it. A machine that is no node of the cluster stands where its
-// token's entry says, else at the default site.
+// site returns where a node stands, and the PUE of what feeds it. A machine that is no node of the cluster stands
+// where its token's entry says, else at the default site.
 func (r *rates) site(v *kube.View, node string) (*sched.Site, float64) {
 	if n := r.nodes.node(node); n != nil {
 		capacity := kube.Allocatable(n)

@@ -32,15 +32,22 @@ func TestRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes := &nodeBook{}
-	nodes.handler().OnAdd(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{kube.LabelSite: "south"}}}, false)
-	r := &rates{view: func() *kube.View { return view }, history: newHistory(), nodes: nodes, now: func() time.Time { return start.Add(90 * time.Minute) }}
+	nodes.handler().OnAdd(&v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", Labels: map[string]string{kube.LabelSite: "south"},
+	}}, false)
+	r := &rates{
+		view: func() *kube.View { return view }, history: newHistory(), nodes: nodes, now: func() time.Time {
+			return start.Add(90 * time.Minute)
+		},
+	}
 
 	half := start.Add(30 * time.Minute)
 	got := r.of("a host", half, half.Add(time.Hour))
 	if got.Site != "north" || got.PUE != 1.2 || got.Carbon != 200 || !math.IsNaN(got.Price) {
 		t.Errorf("a host that nobody knows stands at the default site: %+v", got)
 	}
-	if got = r.of("n", half, half.Add(time.Hour)); got.Site != "south" || got.PUE != 1 || !math.IsNaN(got.Carbon) || math.Abs(got.Price-0.2) > 1e-12 {
+	if got = r.of("n", half, half.Add(time.Hour)); got.Site != "south" || got.PUE != 1 || !math.IsNaN(got.Carbon) ||
+		math.Abs(got.Price-0.2) > 1e-12 {
 		t.Errorf("a node stands where its label says: %+v", got)
 	}
 	for name, at := range map[string]time.Time{"before": start.Add(-time.Hour), "after": start.Add(150 * time.Minute)} {
@@ -52,7 +59,8 @@ func TestRates(t *testing.T) {
 		t.Errorf("at an instant it is %v", got.Carbon)
 	}
 	north.Carbon.AsOf, north.Carbon.MaxAge = start.Add(-3*time.Hour), time.Hour
-	if got = (&rates{view: r.view, history: newHistory(), nodes: nodes, now: r.now}).of("a host", half, half.Add(time.Minute)); !math.IsNaN(got.Carbon) {
+	if got = (&rates{view: r.view, history: newHistory(), nodes: nodes, now: r.now}).of("a host", half,
+		half.Add(time.Minute)); !math.IsNaN(got.Carbon) {
 		t.Errorf("a forecast that was too old then tells %v", got.Carbon)
 	}
 	empty, err := kube.NewView(nil, nil, "")

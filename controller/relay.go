@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// relay passes requests on to the replica that leads. What is drawn now is known where batches arrive, so they all arrive
-// at one replica; the others are there for when it dies. Who asks is found out by the one who answers.
+// relay passes requests on to the replica that leads. What is drawn now is known where batches arrive, so they all
+// arrive at one replica; the others are there for when it dies. Who asks is found out by the one who answers.
 type relay struct {
 	client    client.Client // reads from the API server, not from a cache
 	namespace string
@@ -86,8 +86,8 @@ func (r *relay) away(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte(`{"error":"the replica that leads does not answer"}` + "\n"))
 }
 
-// find returns the replica that holds the Lease. Nobody waits for another's question, nor for long for an API server that does not
-// answer; meanwhile the one that led goes on being asked, as it may go on leading.
+// find returns the replica that holds the Lease. Nobody waits for another's question, nor for long for an API server
+// that does not answer; meanwhile the one that led goes on being asked, as it may go on leading.
 func (r *relay) find(ctx context.Context) (*leader, error) {
 	if l, fresh, err := r.known(); fresh {
 		return l, err
@@ -191,7 +191,8 @@ func (r *relay) to(identity, address string, roots *x509.CertPool) *leader {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: leaderReachedIn}).DialContext,
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: r.name},
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: leaderReachedIn, ForceAttemptHTTP2: true,
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: leaderReachedIn,
+		ForceAttemptHTTP2: true,
 	}
 	target := &url.URL{Scheme: "https", Host: address}
 	return &leader{pod: identity, close: transport.CloseIdleConnections, proxy: &httputil.ReverseProxy{

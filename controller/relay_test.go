@@ -43,8 +43,8 @@ func replica(t *testing.T, h http.HandlerFunc) (server *httptest.Server, authori
 	return server, string(certificate)
 }
 
-// TestRelay checks that a replica that does not lead passes on what it is asked, with the caller's token, to the one that
-// does and to nobody else.
+// TestRelay checks that a replica that does not lead passes on what it is asked, with the caller's token, to the one
+// that does and to nobody else.
 func TestRelay(t *testing.T) {
 	leading, authority := replica(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -57,7 +57,10 @@ func TestRelay(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
 	api := fake.NewClientBuilder().WithObjects(lease, pod,
-		&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: authorityName}, Data: map[string]string{authorityKey: authority}},
+		&v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: authorityName},
+			Data:       map[string]string{authorityKey: authority},
+		},
 	).WithStatusSubresource(pod).Build()
 	pod.Status.PodIP = "127.0.0.1"
 	if err := api.Status().Update(t.Context(), pod); err != nil {
@@ -72,7 +75,8 @@ func TestRelay(t *testing.T) {
 		return port
 	}
 	ask := func(r *relay, headers ...string) (int, string) {
-		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/batches?x=1", strings.NewReader("joules"))
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/batches?x=1",
+			strings.NewReader("joules"))
 		q.Header.Set("Authorization", "Bearer secret")
 		for _, h := range headers {
 			q.Header.Set(h, "true")
@@ -123,19 +127,25 @@ func lead(t *testing.T, api client.Client, lease *coordinationv1.Lease, holder s
 	}
 }
 
-// An API server that does not answer keeps nobody waiting for long, nor one after the other, and the leader that was known
-// goes on being asked.
+// An API server that does not answer keeps nobody waiting for long, nor one after the other, and the leader that was
+// known goes on being asked.
 func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 	const ns = "kubenergy-system"
 	holder := "a_b8f1"
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
 	for name, known := range map[string]bool{"a leader was known": true, "no leader was known": false} {
 		synctest.Test(t, func(t *testing.T) {
 			var hangs atomic.Bool
 			var reads atomic.Int64
-			api := fake.NewClientBuilder().WithObjects(lease.DeepCopy(), pod.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			api := fake.NewClientBuilder().WithObjects(lease.DeepCopy(),
+				pod.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object,
+					options ...client.GetOption,
+				) error {
 					reads.Add(1)
 					if hangs.Load() {
 						<-ctx.Done()
@@ -145,8 +155,11 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 				},
 			}).Build()
 			r := &relay{
-				client: api, namespace: ns, port: "1", name: apiNames[0], now: time.Now, log: slog.New(slog.DiscardHandler),
-				trust: func(context.Context, client.Client, string) (*x509.CertPool, error) { return x509.NewCertPool(), nil },
+				client: api, namespace: ns, port: "1", name: apiNames[0], now: time.Now,
+				log: slog.New(slog.DiscardHandler),
+				trust: func(context.Context, client.Client, string) (*x509.CertPool, error) {
+					return x509.NewCertPool(), nil
+				},
 			}
 			if known {
 				if _, err := r.find(t.Context()); err != nil {
@@ -193,12 +206,16 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 func TestRelayForgetsWhoResigned(t *testing.T) {
 	const ns = "kubenergy-system"
 	holder := "a_b8f1"
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: leaseName},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
 	api := fake.NewClientBuilder().WithObjects(lease, pod).Build()
 	now := time.Now()
 	r := &relay{
-		client: api, namespace: ns, port: "1", name: apiNames[0], now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler),
+		client: api, namespace: ns, port: "1", name: apiNames[0], now: func() time.Time { return now },
+		log:   slog.New(slog.DiscardHandler),
 		trust: func(context.Context, client.Client, string) (*x509.CertPool, error) { return x509.NewCertPool(), nil },
 	}
 	if _, err := r.find(t.Context()); err != nil {

@@ -101,7 +101,9 @@ func defaults(environ []string, log *slog.Logger) kube.Defaults {
 	return d
 }
 
-func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger, registry prometheus.Registerer) (*controller, error) {
+func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
+	registry prometheus.Registerer,
+) (*controller, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -111,12 +113,17 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger, r
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
-	c := &controller{options: o, log: log, defaults: defaults(os.Environ(), log), metrics: newInstruments(registry), held: newHeldJobs(), history: newHistory()}
+	c := &controller{
+		options: o, log: log, defaults: defaults(os.Environ(), log), metrics: newInstruments(registry),
+		held: newHeldJobs(), history: newHistory(),
+	}
 	var err error
 	if c.manager, err = manager.New(api, managerOptions(o, scheme, c.sawWhole, log)); err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
-	if c.direct, err = client.New(api, client.Options{Scheme: scheme, Mapper: c.manager.GetRESTMapper(), HTTPClient: c.manager.GetHTTPClient()}); err != nil {
+	if c.direct, err = client.New(api, client.Options{
+		Scheme: scheme, Mapper: c.manager.GetRESTMapper(), HTTPClient: c.manager.GetHTTPClient(),
+	}); err != nil {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
 	if c.objects, err = kube.NewObjects(api, log); err != nil {
@@ -126,7 +133,9 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger, r
 	if c.central, err = newCentral(ctx, api, c, registry); err != nil {
 		return nil, fmt.Errorf("building the central unit: %w", err)
 	}
-	for _, add := range []func(prometheus.Registerer) error{c.addZones, c.addProfiles, c.addPolicies, c.addWork, c.addProbes} {
+	for _, add := range []func(prometheus.Registerer) error{
+		c.addZones, c.addProfiles, c.addPolicies, c.addWork, c.addProbes,
+	} {
 		if err := add(registry); err != nil {
 			return nil, errors.Join(fmt.Errorf("building the manager: %w", err), c.central.close())
 		}
@@ -149,7 +158,8 @@ func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *s
 		LeaderElectionReleaseOnCancel: true, // Run's caller ends the process when it returns
 		HealthProbeBindAddress:        o.ProbeAddress,
 		Metrics: metricsserver.Options{
-			BindAddress: o.MetricsAddress, SecureServing: true, FilterProvider: filters.WithAuthenticationAndAuthorization,
+			BindAddress: o.MetricsAddress, SecureServing: true,
+			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
 		Controller: config.Controller{
 			RecoverPanic: new(true),
@@ -161,8 +171,9 @@ func managerOptions(o Options, scheme *runtime.Scheme, saw func(*v1.Pod), log *s
 	}
 }
 
-// elects reports whether replicas elect a leader. An SQLite file is locked by the one process that has it: a Lease says nothing
-// more, and would end that process while the API server cannot renew it, though agents could go on delivering.
+// elects reports whether replicas elect a leader. An SQLite file is locked by the one process that has it: a Lease
+// says nothing more, and would end that process while the API server cannot renew it, though agents could go on
+// delivering.
 func elects(o *Options, log *slog.Logger) bool {
 	if o.LeaderElect && o.State != "" && o.LedgerDSN == "" {
 		log.Info("No leader is elected: the ledger is an SQLite file, and there is one replica")
@@ -177,7 +188,8 @@ func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{
 		meta.RESTScopeNamespace: {
-			v1.SchemeGroupVersion.WithKind("Pod"), v1.SchemeGroupVersion.WithKind("ConfigMap"), batchv1.SchemeGroupVersion.WithKind("Job"),
+			v1.SchemeGroupVersion.WithKind("Pod"), v1.SchemeGroupVersion.WithKind("ConfigMap"),
+			batchv1.SchemeGroupVersion.WithKind("Job"),
 			coordinationv1.SchemeGroupVersion.WithKind("Lease"), eventsv1.SchemeGroupVersion.WithKind("Event"),
 			v1alpha1.GroupVersion.WithKind("EnergyPolicy"), v1alpha1.GroupVersion.WithKind("EnergyBudget"),
 		},
@@ -231,7 +243,9 @@ func (c *controller) addProfiles(prometheus.Registerer) error {
 }
 
 func (c *controller) addPolicies(prometheus.Registerer) error {
-	p := newPolicies(c.manager.GetClient(), c.defaults, c.held.count, func(namespace string) *v1alpha1.ShadowStatus { return c.shadow.status(namespace) }, c.log)
+	p := newPolicies(c.manager.GetClient(), c.defaults, c.held.count, func(namespace string) *v1alpha1.ShadowStatus {
+		return c.shadow.status(namespace)
+	}, c.log)
 	p.inherit = func(all []v1alpha1.EnergyPolicy) { c.shadow.inherit(all) }
 	spec, whole := p.noticing(predicate.GenerationChangedPredicate{}), p.noticing(predicate.Funcs{})
 	return builder.ControllerManagedBy(c.manager).Named("energypolicy").
@@ -248,10 +262,15 @@ func (c *controller) addWork(registry prometheus.Registerer) error {
 	c.shadow.signal = c.history.signal
 	c.accounts = newAccounts(m.GetClient(), c.objects.View, c.history, c.leads, c.metrics, c.log)
 	c.accounts.elected = m.Elected()
-	if err := registry.Register(&cluster{client: m.GetClient(), view: c.objects.View, held: c.held, leads: c.leads, log: c.log}); err != nil {
+	if err := registry.Register(&cluster{
+		client: m.GetClient(), view: c.objects.View, held: c.held, leads: c.leads, log: c.log,
+	}); err != nil {
 		return err
 	}
-	overdue := &releaser{client: c.direct, held: c.held, view: c.objects.View, clock: newServerClock(time.Now), metrics: c.metrics, log: c.log}
+	overdue := &releaser{
+		client: c.direct, held: c.held, view: c.objects.View, clock: newServerClock(time.Now), metrics: c.metrics,
+		log: c.log,
+	}
 	for _, run := range []func(context.Context) error{
 		c.objects.Run, overdue.run, c.shadow.run, c.accounts.run,
 		func(ctx context.Context) error { return c.history.run(ctx, c.objects.View) },
@@ -284,7 +303,8 @@ func (c *controller) addProbes(prometheus.Registerer) error {
 	}
 	return c.manager.AddReadyzCheck("objects", func(*http.Request) error {
 		if c.synced.Load() < followed || !c.objects.Synced() {
-			return fmt.Errorf("waiting for the API server: Jobs, pods, namespaces, and the kinds of %s", v1alpha1.GroupVersion)
+			return fmt.Errorf("waiting for the API server: Jobs, pods, namespaces, and the kinds of %s",
+				v1alpha1.GroupVersion)
 		}
 		return nil
 	})
@@ -299,9 +319,11 @@ func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
 // NeedLeaderElection implements [manager.LeaderElectionRunnable].
 func (everywhere) NeedLeaderElection() bool { return false }
 
-// follow tells a handler of all objects of a kind until ctx ends. It goes on trying for as long as the API server is away
-// or refuses. Once the handler has been told of all that there were, synced is one more.
-func (c *controller) follow(ctx context.Context, kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) error {
+// follow tells a handler of all objects of a kind until ctx ends. It goes on trying for as long as the API server is
+// away or refuses. Once the handler has been told of all that there were, synced is one more.
+func (c *controller) follow(ctx context.Context, kind client.Object, h toolscache.ResourceEventHandler,
+	synced *atomic.Int32,
+) error {
 	const retry = 5 * time.Second
 	for told := ""; ; {
 		registration, err := c.handle(ctx, kind, h)
@@ -324,7 +346,9 @@ func (c *controller) follow(ctx context.Context, kind client.Object, h toolscach
 	}
 }
 
-func (c *controller) handle(ctx context.Context, kind client.Object, h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (c *controller) handle(ctx context.Context, kind client.Object,
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	if _, pods := kind.(*v1.Pod); pods {
 		err := c.manager.GetFieldIndexer().IndexField(ctx, kind, nodeIndex, podsByNode)
 		if err != nil {

@@ -78,14 +78,17 @@ func typical(name, zone string) *v1alpha1.GridZone {
 	z.Spec.Zone = zone
 	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{Typical: &v1alpha1.TypicalSource{}}}
 	z.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{Tariff: &v1alpha1.TariffSource{
-		Price: new(0.2), TimeZone: "UTC", Schedules: []v1alpha1.TariffSchedule{{Start: "16:00", End: "20:00", Price: 0.4}},
+		Price: new(0.2), TimeZone: "UTC", Schedules: []v1alpha1.TariffSchedule{{
+			Start: "16:00", End: "20:00", Price: 0.4,
+		}},
 	}}}}
 	return z
 }
 
 const ours = "/apis/kubenergy.io/v1alpha1/"
 
-// The wiring: zones get a status, policies follow namespaces within a second, and all of it is seen by the parts that decide.
+// The wiring: zones get a status, policies follow namespaces within a second, and all of it is seen by the parts that
+// decide.
 func TestController(t *testing.T) {
 	s := newAPIServer(t)
 	clusters := policy(kube.Namespace, v1alpha1.ModeShadow, time.Hour)
@@ -97,13 +100,16 @@ func TestController(t *testing.T) {
 	c, registry := start(t, s, quiet(t))
 	eventually(t, 30*time.Second, "the zone is ready", func() bool {
 		var z v1alpha1.GridZone
-		return s.read(ours+"gridzones/home", &z) && meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil && z.Status.Price != nil
+		return s.read(ours+"gridzones/home", &z) &&
+			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil &&
+			z.Status.Price != nil
 	})
 	eventually(t, 30*time.Second, "the view knows the zone", func() bool {
 		site := c.objects.View().Site("home")
 		return site != nil && site.Carbon.Fresh(time.Now(), 0)
 	})
-	team := namespace("team", map[string]string{gardener + "energy-policies": "enabled"}, map[string]string{gardener + "policy-max-scheduling-delay": "2h"})
+	team := namespace("team", map[string]string{gardener + "energy-policies": "enabled"},
+		map[string]string{gardener + "policy-max-scheduling-delay": "2h"})
 	summary := func() (n v1alpha1.NamespaceSummary, known bool) {
 		var p v1alpha1.EnergyPolicy
 		s.read(clustersPath, &p)
@@ -111,11 +117,14 @@ func TestController(t *testing.T) {
 		return n, known
 	}
 	s.put("/api/v1/namespaces/team", team)
-	eventually(t, time.Second, "admission is told of the namespace", func() bool { n, known := summary(); return known && n.Delays })
+	eventually(t, time.Second, "admission is told of the namespace",
+		func() bool { n, known := summary(); return known && n.Delays })
 	s.put("/apis/batch/v1/namespaces/team/jobs/job", newJob("team", "job", time.Now()))
-	eventually(t, 20*time.Second, "the Job is decided on for the record", func() bool { return c.shadow.status("team") != nil })
+	eventually(t, 20*time.Second, "the Job is decided on for the record",
+		func() bool { return c.shadow.status("team") != nil })
 	s.remove("/api/v1/namespaces/team")
-	eventually(t, time.Second, "admission is told that the namespace is gone", func() bool { _, known := summary(); return !known })
+	eventually(t, time.Second, "admission is told that the namespace is gone",
+		func() bool { _, known := summary(); return !known })
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +168,8 @@ func TestControllerWaitsForItsKinds(t *testing.T) {
 	s.mu.Unlock()
 	eventually(t, 60*time.Second, "the zone is ready", func() bool {
 		var z v1alpha1.GridZone
-		return s.read(ours+"gridzones/home", &z) && meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady)
+		return s.read(ours+"gridzones/home", &z) &&
+			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady)
 	})
 	eventually(t, 30*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
 }
@@ -170,7 +180,10 @@ func TestControllerWaitsForTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := &rest.Config{Host: "http://" + listener.Addr().String(), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	api := &rest.Config{
+		Host: "http://" + listener.Addr().String(), QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	}
 	listener.Close()
 	c, err := build(context.Background(), api, quiet(t), silent, prometheus.NewRegistry())
 	if err != nil {
@@ -216,9 +229,12 @@ func TestOneReplicaLeads(t *testing.T) {
 		return s.statuses[ours+"gridzones/home"]
 	}
 	eventually(t, 30*time.Second, "the zone is written", func() bool { return writes() > 0 })
-	eventually(t, 30*time.Second, "the second replica knows everything", func() bool { return two.objects.Synced() && two.synced.Load() == followed })
-	s.put("/apis/batch/v1/namespaces/team/jobs/job", heldUntilDeadline("team", "job", time.Now(), time.Now().Add(time.Hour)))
-	eventually(t, 10*time.Second, "both know of the held Job", func() bool { return one.held.count("") == 1 && two.held.count("") == 1 })
+	eventually(t, 30*time.Second, "the second replica knows everything",
+		func() bool { return two.objects.Synced() && two.synced.Load() == followed })
+	s.put("/apis/batch/v1/namespaces/team/jobs/job",
+		heldUntilDeadline("team", "job", time.Now(), time.Now().Add(time.Hour)))
+	eventually(t, 10*time.Second, "both know of the held Job",
+		func() bool { return one.held.count("") == 1 && two.held.count("") == 1 })
 	if two.leads() || writes() != 1 {
 		t.Errorf("the second replica leads: %v; the status was written %d times", two.leads(), writes())
 	}
@@ -229,14 +245,16 @@ func TestOneReplicaLeads(t *testing.T) {
 	eventually(t, 30*time.Second, "the second replica leads", two.leads)
 	eventually(t, 30*time.Second, "it keeps the zone", func() bool {
 		var z v1alpha1.GridZone
-		return s.read(ours+"gridzones/home", &z) && meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil
+		return s.read(ours+"gridzones/home", &z) &&
+			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil
 	})
 	if writes() != 1 {
 		t.Errorf("the status was written %d times although nothing changed", writes())
 	}
 }
 
-// An SQLite file has one writer: who holds it needs no Lease, and does not end when the API server keeps it from renewing one.
+// An SQLite file has one writer: who holds it needs no Lease, and does not end when the API server keeps it from
+// renewing one.
 func TestOnlyReplicasElectALeader(t *testing.T) {
 	for name, c := range map[string]struct {
 		options Options
@@ -256,7 +274,9 @@ func TestOnlyReplicasElectALeader(t *testing.T) {
 // heavy is a zone whose status holds two days in steps of five minutes, with percentiles, and whose source is away.
 func heavy(name string, now time.Time) *v1alpha1.GridZone {
 	z := typical(name, "DE")
-	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{HTTP: &v1alpha1.HTTPSource{URL: "https://127.0.0.1:1/", Value: "x"}}}
+	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{HTTP: &v1alpha1.HTTPSource{
+		URL: "https://127.0.0.1:1/", Value: "x",
+	}}}
 	asOf := metav1.NewTime(now)
 	s := &v1alpha1.SignalStatus{
 		Now: 300, Unit: "gCO2e/kWh", Quality: "measured", Source: "http", AsOf: &asOf, ForecastSource: "http",
@@ -317,7 +337,9 @@ func apiServerBeside(t *testing.T) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rest.Config{Host: strings.TrimSpace(url), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	return &rest.Config{
+		Host: strings.TrimSpace(url), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	}
 }
 
 // The budget for memory: 100 MB with 100 zones of all that a status may hold for two days, the whole process included.
@@ -329,7 +351,8 @@ func TestMemoryWith100Zones(t *testing.T) {
 	eventually(t, 60*time.Second, "all zones are ready", func() bool {
 		fresh := 0
 		for _, site := range c.objects.View().Sites() {
-			if site.Carbon.Fresh(time.Now(), 0) && site.Price.Fresh(time.Now(), 0) && site.Carbon.Series.Len() > heavyValues-20 {
+			if site.Carbon.Fresh(time.Now(), 0) && site.Price.Fresh(time.Now(), 0) &&
+				site.Carbon.Series.Len() > heavyValues-20 {
 				fresh++
 			}
 		}
@@ -395,7 +418,9 @@ func TestOptions(t *testing.T) {
 }
 
 func TestUnheededVariables(t *testing.T) {
-	got := unheeded([]string{"ELECTRICITY_MAP_API_REGION=DE", "CACHE_TTL=", "ELECTRICITY_MAP_API_KEY=secret", "PATH=/bin"})
+	got := unheeded([]string{
+		"ELECTRICITY_MAP_API_REGION=DE", "CACHE_TTL=", "ELECTRICITY_MAP_API_KEY=secret", "PATH=/bin",
+	})
 	if len(got) != 1 || !strings.Contains(got[0], "ELECTRICITY_MAP_API_REGION has no effect") {
 		t.Errorf("warnings are %q", got)
 	}

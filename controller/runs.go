@@ -92,8 +92,8 @@ func (r *pastRuns) beside(node string) []podRun {
 	return slices.Clone(r.byNode[node])
 }
 
-// settle notes that a pod is done with, and forgets the runs that no pod of the node shares any more. since is the start
-// of the first one of those that still run.
+// settle notes that a pod is done with, and forgets the runs that no pod of the node shares any more. since is the
+// start of the first one of those that still run.
 func (r *pastRuns) settle(node string, uid types.UID, since time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,9 +121,9 @@ type part struct {
 	power  energy.Watts
 }
 
-// share returns what a pod is charged of what its node draws more than asleep: at every moment an equal part of what being
-// awake costs, the part of the CPU's power that its request is of all requests, and its own GPUs. The charges of all pods
-// add up to what the node draws, whatever its power curve. Being woken costs those who started first.
+// share returns what a pod is charged of what its node draws more than asleep: at every moment an equal part of what
+// being awake costs, the part of the CPU's power that its request is of all requests, and its own GPUs. The charges
+// of all pods add up to what the node draws, whatever its power curve. Being woken costs those who started first.
 func share(n *sched.Node, job *sched.Job, own podRun, others []podRun) (parts []part, wakeUp energy.Joules) {
 	if own.awake {
 		wakeUp = wakingShare(n, own, others)
@@ -199,7 +199,8 @@ func (m moment) charge(n *sched.Node, job *sched.Job, own podRun) energy.Watts {
 	return power
 }
 
-// wakingShare returns what a pod is charged for waking its node. Timestamps have whole seconds, so several may be first.
+// wakingShare returns what a pod is charged for waking its node. Timestamps have whole seconds, so several may be
+// first.
 func wakingShare(n *sched.Node, own podRun, others []podRun) energy.Joules {
 	first := 1
 	for i := range others {

@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there before
-// this process, or before it led, was counted by another one or not at all.
+// shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there
+// before this process, or before it led, was counted by another one or not at all.
 type shadow struct {
 	view    func() *kube.View
 	leads   func() bool
@@ -62,7 +62,9 @@ const (
 	maxSeen      = 50_000
 )
 
-func newShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder, m *instruments, log *slog.Logger) *shadow {
+func newShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder, m *instruments,
+	log *slog.Logger,
+) *shadow {
 	return &shadow{
 		view: view, leads: leads, events: recorder, metrics: m, now: time.Now, log: log, began: time.Now(),
 		queue: make(chan newWork, shadowQueue), seen: map[types.UID]bool{}, counts: map[string]*v1alpha1.ShadowStatus{},
@@ -138,7 +140,8 @@ func (s *shadow) wait(ctx context.Context, w newWork) bool {
 func (s *shadow) decide(w newWork) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("deciding for the record panicked", "kind", w.kind, "namespace", w.meta.GetNamespace(), "name", w.meta.GetName(), "panic", r)
+			s.log.Error("deciding for the record panicked", "kind", w.kind, "namespace", w.meta.GetNamespace(), "name",
+				w.meta.GetName(), "panic", r)
 		}
 	}()
 	if _, never := w.unheld(); never {
@@ -150,7 +153,8 @@ func (s *shadow) decide(w newWork) {
 	}
 	view, now := s.view(), s.now()
 	job, settings := view.Settle(&work)
-	if !settings.Ours || settings.Mode != v1alpha1.ModeShadow && settings.Mode != v1alpha1.ModeAdvise || !s.first(w.meta.GetUID(), now) {
+	if !settings.Ours || settings.Mode != v1alpha1.ModeShadow && settings.Mode != v1alpha1.ModeAdvise ||
+		!s.first(w.meta.GetUID(), now) {
 		return
 	}
 	decision := view.Decide(now, job, settings)
@@ -162,10 +166,12 @@ func (s *shadow) decide(w newWork) {
 	}
 	s.metrics.shadowDecisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
 	s.count(work.Namespace, held, float64(decision.Reason.Carbon), now)
-	s.log.Info("decided for the record", "mode", settings.Mode, "kind", w.kind, "namespace", work.Namespace, "name", w.meta.GetName(),
+	s.log.Info("decided for the record", "mode", settings.Mode, "kind", w.kind, "namespace", work.Namespace, "name",
+		w.meta.GetName(),
 		"wouldHold", held, "start", decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
-		s.events.Eventf(w.object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s", bounded(decision.Reason.String()))
+		s.events.Eventf(w.object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
+			bounded(decision.Reason.String()))
 	}
 }
 
@@ -198,8 +204,8 @@ func (s *shadow) first(uid types.UID, now time.Time) bool {
 	return true
 }
 
-// inherit goes on from what earlier leaders have counted, as they wrote it to policies, before anything is written there.
-// That of the cluster's policy is the sum of all namespaces, most of which have no policy of their own.
+// inherit goes on from what earlier leaders have counted, as they wrote it to policies, before anything is written
+// there. That of the cluster's policy is the sum of all namespaces, most of which have no policy of their own.
 func (s *shadow) inherit(all []v1alpha1.EnergyPolicy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// valley is a view whose one site is dirty for an hour and clean from then on, in which every namespace named after a mode
-// is in that mode and lets work wait for six hours.
+// valley is a view whose one site is dirty for an hour and clean from then on, in which every namespace named after a
+// mode is in that mode and lets work wait for six hours.
 func valley(t testing.TB, now time.Time) *kube.View {
 	t.Helper()
 	values := []float64{500, 100, 100, 100, 100, 100, 100, 100, 100, 100}
@@ -33,12 +33,16 @@ func valley(t testing.TB, now time.Time) *kube.View {
 		t.Fatal(err)
 	}
 	contents := kube.Contents{
-		Sites:          []*sched.Site{{Name: "home", Zone: "DE", Carbon: grid.Signal{Series: series}}},
-		Profiles:       []*kube.NodeProfile{{Profile: energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 100}, PUE: 1.5}},
+		Sites: []*sched.Site{{Name: "home", Zone: "DE", Carbon: grid.Signal{Series: series}}},
+		Profiles: []*kube.NodeProfile{{
+			Profile: energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 100}, PUE: 1.5,
+		}},
 		DefaultProfile: "server",
 		Defaults:       kube.Defaults{Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour},
 	}
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce} {
+	for _, mode := range []v1alpha1.Mode{
+		v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce,
+	} {
 		contents.Policies = append(contents.Policies, policy(string(mode), mode, 6*time.Hour))
 	}
 	v, err := contents.View()
@@ -49,11 +53,15 @@ func valley(t testing.TB, now time.Time) *kube.View {
 }
 
 func newJob(ns, name string, created time.Time) *batchv1.Job {
-	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ns + "/" + name), CreationTimestamp: metav1.NewTime(created)}}
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: name, UID: types.UID(ns + "/" + name), CreationTimestamp: metav1.NewTime(created),
+	}}
 }
 
 func newPod(ns, name string, created time.Time) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, UID: types.UID(ns + "/" + name), CreationTimestamp: metav1.NewTime(created)}}
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: ns, Name: name, UID: types.UID(ns + "/" + name), CreationTimestamp: metav1.NewTime(created),
+	}}
 }
 
 // inShadow runs a test with a shadow that decides, on a fake clock.
@@ -62,7 +70,8 @@ func inShadow(t *testing.T, test func(t *testing.T, s *shadow, recorder *events.
 		view := valley(t, time.Now())
 		leads := true
 		recorder := events.NewFakeRecorder(100)
-		s := newShadow(func() *kube.View { return view }, func() bool { return leads }, recorder, newInstruments(prometheus.NewRegistry()), silent)
+		s := newShadow(func() *kube.View { return view }, func() bool { return leads }, recorder,
+			newInstruments(prometheus.NewRegistry()), silent)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -89,7 +98,9 @@ func TestShadowByMode(t *testing.T) {
 			s.sawPod(newPod(ns, "pod", time.Now()))
 		}
 		settle()
-		for ns, want := range map[string]bool{"off": false, "shadow": true, "advise": true, "enforce": false, "elsewhere": false} {
+		for ns, want := range map[string]bool{
+			"off": false, "shadow": true, "advise": true, "enforce": false, "elsewhere": false,
+		} {
 			got := s.status(ns)
 			if !want && got != nil {
 				t.Errorf("%s: %+v was counted", ns, got)
@@ -121,7 +132,8 @@ func TestShadowByMode(t *testing.T) {
 }
 
 func TestShadowLeavesAlone(t *testing.T) {
-	suspended, annotated, urgent := newJob("shadow", "suspended", time.Time{}), newJob("shadow", "nonsense", time.Time{}), newJob("shadow", "urgent", time.Time{})
+	suspended, annotated, urgent := newJob("shadow", "suspended", time.Time{}),
+		newJob("shadow", "nonsense", time.Time{}), newJob("shadow", "urgent", time.Time{})
 	suspended.Spec.Suspend = new(true)
 	annotated.Annotations = map[string]string{kube.AnnotationAllowedDelay: "soon"}
 	urgent.Annotations = map[string]string{kube.AnnotationRunNow: "true"}
@@ -171,7 +183,8 @@ func TestShadowCountsOnce(t *testing.T) {
 
 // More new work than is remembered is not decided on, and that is counted.
 func TestShadowSaysWhatItLost(t *testing.T) {
-	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil, newInstruments(prometheus.NewRegistry()), silent)
+	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil,
+		newInstruments(prometheus.NewRegistry()), silent)
 	for i := range maxSeen + 7 {
 		if first := s.first(types.UID(strconv.Itoa(i)), noon); first != (i < maxSeen) {
 			t.Fatalf("number %d is looked at: %v", i, first)

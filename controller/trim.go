@@ -21,10 +21,12 @@ func cacheOptions(saw func(*v1.Pod)) cache.Options {
 	return cache.Options{
 		DefaultTransform: transform(func(metav1.Object) {}),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:       {Transform: transform(pods.trim)},
-			&v1.Node{}:      {Transform: transform(trimNode)},
-			&v1.Namespace{}: {Transform: transform(func(n *v1.Namespace) { n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil })},
-			&batchv1.Job{}:  {Transform: transform(trimJob)},
+			&v1.Pod{}:  {Transform: transform(pods.trim)},
+			&v1.Node{}: {Transform: transform(trimNode)},
+			&v1.Namespace{}: {Transform: transform(func(n *v1.Namespace) {
+				n.Spec, n.Status.Conditions = v1.NamespaceSpec{}, nil
+			})},
+			&batchv1.Job{}: {Transform: transform(trimJob)},
 		},
 	}
 }
@@ -43,8 +45,8 @@ func transform[T metav1.Object](trim func(T)) func(any) (any, error) {
 	}
 }
 
-// shorten empties annotations that are longer than any that has a meaning here, as kubectl's copy of the whole object is.
-// Their keys stay: whether an object has annotations matters to patches.
+// shorten empties annotations that are longer than any that has a meaning here, as kubectl's copy of the whole object
+// is. Their keys stay: whether an object has annotations matters to patches.
 func shorten(annotations map[string]string) {
 	const longest = 1024
 	for key, value := range annotations {
@@ -54,8 +56,8 @@ func shorten(annotations map[string]string) {
 	}
 }
 
-// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. Nobody writes to what is
-// in the cache; readers of it get copies.
+// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. Nobody writes to
+// what is in the cache; readers of it get copies.
 type podTrimmer struct {
 	saw    func(*v1.Pod)
 	sizes  pool[[]v1.Container]
@@ -75,10 +77,14 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 		NodeName: unique.Make(p.Spec.NodeName).Value(), SchedulerName: unique.Make(p.Spec.SchedulerName).Value(),
 		PriorityClassName: p.Spec.PriorityClassName, NodeSelector: p.Spec.NodeSelector, Containers: t.size(p),
 	}
-	status := v1.PodStatus{Phase: v1.PodPhase(unique.Make(string(p.Status.Phase)).Value()), StartTime: p.Status.StartTime}
+	status := v1.PodStatus{
+		Phase: v1.PodPhase(unique.Make(string(p.Status.Phase)).Value()), StartTime: p.Status.StartTime,
+	}
 	for i := range p.Status.Conditions {
 		if c := &p.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime}}
+			status.Conditions = []v1.PodCondition{{
+				Type: c.Type, Status: c.Status, Reason: c.Reason, LastTransitionTime: c.LastTransitionTime,
+			}}
 		}
 	}
 	for i := range p.Status.ContainerStatuses {
@@ -86,7 +92,9 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 		if t := is.State.Terminated; t != nil { // the others have said all that they have to say to saw
 			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
 				Name: is.Name, RestartCount: is.RestartCount,
-				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{StartedAt: t.StartedAt, FinishedAt: t.FinishedAt}},
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{
+					StartedAt: t.StartedAt, FinishedAt: t.FinishedAt,
+				}},
 			})
 		}
 	}
@@ -156,17 +164,23 @@ func trimContainers(all []v1.Container) []v1.Container {
 	trimmed := make([]v1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		trimmed[i] = v1.Container{RestartPolicy: c.RestartPolicy, Resources: v1.ResourceRequirements{Requests: c.Resources.Requests}}
+		trimmed[i] = v1.Container{
+			RestartPolicy: c.RestartPolicy, Resources: v1.ResourceRequirements{Requests: c.Resources.Requests},
+		}
 	}
 	return trimmed
 }
 
 func trimJob(j *batchv1.Job) {
 	j.Finalizers = nil
-	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: j.Spec.Template.Labels, Annotations: j.Spec.Template.Annotations}}
+	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+		Labels: j.Spec.Template.Labels, Annotations: j.Spec.Template.Annotations,
+	}}
 	shorten(template.Annotations)
 	template.Spec = trimTemplate(&j.Spec.Template.Spec)
-	j.Spec = batchv1.JobSpec{Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template}
+	j.Spec = batchv1.JobSpec{
+		Suspend: j.Spec.Suspend, Parallelism: j.Spec.Parallelism, Completions: j.Spec.Completions, Template: template,
+	}
 	var ended []batchv1.JobCondition
 	for i := range j.Status.Conditions {
 		if c := &j.Status.Conditions[i]; c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed {

@@ -71,7 +71,9 @@ type knownSignal struct {
 	stop   context.CancelFunc
 }
 
-func newZones(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error), log *slog.Logger) *zones {
+func newZones(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error),
+	log *slog.Logger,
+) *zones {
 	return &zones{
 		client: c, view: view, carbon: carbon, price: price, now: time.Now, log: log,
 		launches: make(chan func(context.Context)), changes: make(chan event.GenericEvent, 1024),
@@ -108,7 +110,8 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	}
 	now := z.now()
 	if wait := known.began.Add(zonePatience).Sub(now); wait > 0 && known.waiting(now) {
-		return reconcile.Result{RequeueAfter: wait}, nil // for the first answers: what is in the status is better than nothing
+		// for the first answers: what is in the status is better than nothing
+		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	status := z.status(&zone, known, now)
 	status.Nodes = z.count(ctx, &zone)
@@ -130,8 +133,8 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 	return reconcile.Result{RequeueAfter: zoneLook}, nil
 }
 
-// count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where nobody can
-// say.
+// count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where
+// nobody can say.
 func (z *zones) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
 	var all v1.NodeList
 	view := z.view()
@@ -166,7 +169,9 @@ func (z *zones) settle(ctx context.Context, zone *v1alpha1.GridZone) (*knownZone
 		price = zone.Spec.Price
 	}
 	var runs []func(context.Context)
-	renew := func(s *knownSignal, spec any, build func(*v1alpha1.GridZone) (keeper, error), last *v1alpha1.SignalStatus) {
+	renew := func(s *knownSignal, spec any, build func(*v1alpha1.GridZone) (keeper, error),
+		last *v1alpha1.SignalStatus,
+	) {
 		if same && reflect.DeepEqual(s.spec, spec) {
 			return
 		}
@@ -271,6 +276,8 @@ func (z *zones) forget(name string) {
 }
 
 // handle lets keepers wake the reconciler.
-func (z *zones) handle(_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (z *zones) handle(_ context.Context, e event.GenericEvent,
+	q workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
 	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 }

@@ -52,7 +52,9 @@ func newWorld(t testing.TB, objects ...client.Object) *world {
 		WithStatusSubresource(&v1alpha1.GridZone{}, &v1alpha1.PowerProfile{}, &v1alpha1.EnergyPolicy{}).
 		WithIndex(podKind, nodeIndex, podsByNode).
 		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object,
+				opts ...client.SubResourceUpdateOption,
+			) error {
 				w.writes.Add(1)
 				if w.refuse != nil {
 					return w.refuse
@@ -116,7 +118,9 @@ func get[T client.Object](t testing.TB, c client.Client, key client.ObjectKey, i
 }
 
 // inZones runs a test with keepers running, on a fake clock.
-func inZones(t *testing.T, w *world, carbon, price func(*v1alpha1.GridZone) (keeper, error), test func(t *testing.T, z *zones)) {
+func inZones(t *testing.T, w *world, carbon, price func(*v1alpha1.GridZone) (keeper, error),
+	test func(t *testing.T, z *zones),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		z := newZones(w.Client, kube.Unsettled, carbon, price, silent)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -146,60 +150,65 @@ func TestZoneStatus(t *testing.T) {
 	w := newWorld(t, zoneNamed("home", 1))
 	k := &fakeKeeper{}
 	builds := 0
-	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { builds++; return k, nil }, refuseAll, func(t *testing.T, z *zones) {
-		now := time.Now().UTC().Truncate(time.Second)
-		reconcileZone(t, z, "home")
-		if n := w.writes.Load(); n != 0 {
-			t.Fatalf("%d writes before the first answer", n)
-		}
-		if event := <-z.changes; event.Object.GetName() != "home" {
-			t.Errorf("woken for %q", event.Object.GetName())
-		}
-		k.says = reading{status: signalNow(now, "fake", 300, 200, 100), fresh: true}
-		reconcileZone(t, z, "home")
-		zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
-		ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
-		if zone.Status.Carbon == nil || zone.Status.Carbon.Now != 300 || ready == nil || ready.Reason != reasonFresh || zone.Status.ObservedGeneration != 1 {
-			t.Fatalf("status is %+v, ready %+v", zone.Status, ready)
-		}
-		for range 10 {
-			time.Sleep(zoneLook)
+	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { builds++; return k, nil }, refuseAll,
+		func(t *testing.T, z *zones) {
+			now := time.Now().UTC().Truncate(time.Second)
 			reconcileZone(t, z, "home")
-		}
-		if n := w.writes.Load(); n != 1 {
-			t.Errorf("%d writes although nothing changed", n)
-		}
-		// A source that changes its mind every second is written every 30 s.
-		before := w.writes.Load()
-		for i := range 300 {
-			time.Sleep(time.Second)
-			k.says.status = signalNow(now, "fake", float64(i), 200, 100)
+			if n := w.writes.Load(); n != 0 {
+				t.Fatalf("%d writes before the first answer", n)
+			}
+			if event := <-z.changes; event.Object.GetName() != "home" {
+				t.Errorf("woken for %q", event.Object.GetName())
+			}
+			k.says = reading{status: signalNow(now, "fake", 300, 200, 100), fresh: true}
 			reconcileZone(t, z, "home")
-		}
-		if n := w.writes.Load() - before; n < 9 || n > 11 {
-			t.Errorf("%d writes in five minutes: want one in 30 s", n)
-		}
-		if builds != 1 || k.runs.Load() != 1 {
-			t.Errorf("%d keepers, %d runs", builds, k.runs.Load())
-		}
-		// It grows old.
-		k.says = reading{trouble: "the server is away"}
-		time.Sleep(time.Minute)
-		reconcileZone(t, z, "home")
-		zone = get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
-		if ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady); ready.Reason != reasonStale || ready.Status != metav1.ConditionFalse || zone.Status.Carbon != nil {
-			t.Errorf("ready is %+v, carbon %+v", ready, zone.Status.Carbon)
-		}
-		// And is deleted.
-		if err := w.Delete(t.Context(), zone); err != nil {
-			t.Fatal(err)
-		}
-		reconcileZone(t, z, "home")
-		synctest.Wait()
-		if k.running.Load() != 0 || len(z.known) != 0 {
-			t.Errorf("%d keepers run for %d zones after the zone is gone", k.running.Load(), len(z.known))
-		}
-	})
+			zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+			ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
+			if zone.Status.Carbon == nil || zone.Status.Carbon.Now != 300 || ready == nil ||
+				ready.Reason != reasonFresh ||
+				zone.Status.ObservedGeneration != 1 {
+				t.Fatalf("status is %+v, ready %+v", zone.Status, ready)
+			}
+			for range 10 {
+				time.Sleep(zoneLook)
+				reconcileZone(t, z, "home")
+			}
+			if n := w.writes.Load(); n != 1 {
+				t.Errorf("%d writes although nothing changed", n)
+			}
+			// A source that changes its mind every second is written every 30 s.
+			before := w.writes.Load()
+			for i := range 300 {
+				time.Sleep(time.Second)
+				k.says.status = signalNow(now, "fake", float64(i), 200, 100)
+				reconcileZone(t, z, "home")
+			}
+			if n := w.writes.Load() - before; n < 9 || n > 11 {
+				t.Errorf("%d writes in five minutes: want one in 30 s", n)
+			}
+			if builds != 1 || k.runs.Load() != 1 {
+				t.Errorf("%d keepers, %d runs", builds, k.runs.Load())
+			}
+			// It grows old.
+			k.says = reading{trouble: "the server is away"}
+			time.Sleep(time.Minute)
+			reconcileZone(t, z, "home")
+			zone = get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+			if ready := meta.FindStatusCondition(zone.Status.Conditions,
+				v1alpha1.ConditionReady); ready.Reason != reasonStale || ready.Status != metav1.ConditionFalse ||
+				zone.Status.Carbon != nil {
+				t.Errorf("ready is %+v, carbon %+v", ready, zone.Status.Carbon)
+			}
+			// And is deleted.
+			if err := w.Delete(t.Context(), zone); err != nil {
+				t.Fatal(err)
+			}
+			reconcileZone(t, z, "home")
+			synctest.Wait()
+			if k.running.Load() != 0 || len(z.known) != 0 {
+				t.Errorf("%d keepers run for %d zones after the zone is gone", k.running.Load(), len(z.known))
+			}
+		})
 }
 
 func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
@@ -219,7 +228,8 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 			}
 			reconcileZone(t, z, "home")
 			synctest.Wait()
-			if seen := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{}); seen.Status.ObservedGeneration != seen.Generation {
+			if seen := get(t, w.Client, client.ObjectKey{Name: "home"},
+				&v1alpha1.GridZone{}); seen.Status.ObservedGeneration != seen.Generation {
 				t.Errorf("observed generation is %d of %d", seen.Status.ObservedGeneration, seen.Generation)
 			}
 		}
@@ -246,7 +256,8 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 			t.Error("a keeper runs for a signal that nobody asks for")
 		}
 		zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
-		if ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady); ready.Reason != reasonNoSignal || zone.Status.Carbon != nil {
+		if ready := meta.FindStatusCondition(zone.Status.Conditions,
+			v1alpha1.ConditionReady); ready.Reason != reasonNoSignal || zone.Status.Carbon != nil {
 			t.Errorf("ready is %+v", ready)
 		}
 	})
@@ -256,23 +267,26 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 func TestZoneIsSeeded(t *testing.T) {
 	for _, observed := range []int64{3, 2} {
 		zone := zoneNamed("home", 3)
-		zone.Status = v1alpha1.GridZoneStatus{ObservedGeneration: observed, Carbon: signalNow(noon, "electricityMaps", 250)}
+		zone.Status = v1alpha1.GridZoneStatus{
+			ObservedGeneration: observed, Carbon: signalNow(noon, "electricityMaps", 250),
+		}
 		w := newWorld(t, zone)
 		k := &fakeKeeper{}
-		inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll, func(t *testing.T, z *zones) {
-			reconcileZone(t, z, "home")
-			if seeded := k.seeded != nil && k.seeded.Now == 250; seeded != (observed == 3) {
-				t.Errorf("observed generation %d: seeded %v", observed, seeded)
-			}
-			if w.writes.Load() != 0 {
-				t.Error("the status was overwritten before the first answer")
-			}
-			time.Sleep(zonePatience)
-			reconcileZone(t, z, "home")
-			if w.writes.Load() != 1 {
-				t.Error("the status was not written once patience had ended")
-			}
-		})
+		inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll,
+			func(t *testing.T, z *zones) {
+				reconcileZone(t, z, "home")
+				if seeded := k.seeded != nil && k.seeded.Now == 250; seeded != (observed == 3) {
+					t.Errorf("observed generation %d: seeded %v", observed, seeded)
+				}
+				if w.writes.Load() != 0 {
+					t.Error("the status was overwritten before the first answer")
+				}
+				time.Sleep(zonePatience)
+				reconcileZone(t, z, "home")
+				if w.writes.Load() != 1 {
+					t.Error("the status was not written once patience had ended")
+				}
+			})
 	}
 }
 
@@ -289,12 +303,15 @@ func TestZoneWithAnInvalidSpecOrAMadSource(t *testing.T) {
 	}, refuseAll, func(t *testing.T, z *zones) {
 		reconcileZone(t, z, "home")
 		zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
-		if ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady); ready.Reason != reasonInvalidSpec || ready.Message != "want a source" {
+		if ready := meta.FindStatusCondition(zone.Status.Conditions,
+			v1alpha1.ConditionReady); ready.Reason != reasonInvalidSpec || ready.Message != "want a source" {
 			t.Errorf("ready is %+v", ready)
 		}
 		reconcileZone(t, z, "priced")
 		zone = get(t, w.Client, client.ObjectKey{Name: "priced"}, &v1alpha1.GridZone{})
-		if ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady); ready.Reason != reasonFresh || ready.Message != "known from fake; price: not asked for" {
+		if ready := meta.FindStatusCondition(zone.Status.Conditions,
+			v1alpha1.ConditionReady); ready.Reason != reasonFresh ||
+			ready.Message != "known from fake; price: not asked for" {
 			t.Errorf("ready is %+v", ready)
 		}
 		time.Sleep(2 * time.Minute)
@@ -316,13 +333,16 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 		{apierrors.NewConflict(resource, "home", errors.New("changed")), false},
 		{apierrors.NewForbidden(resource, "home", errors.New("no")), true},
 	} {
-		w := newWorld(t, zoneNamed("home", 1), policy("team", "", 0), &v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "home"}})
+		w := newWorld(t, zoneNamed("home", 1), policy("team", "", 0),
+			&v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "home"}})
 		w.refuse = tc.refuse
 		view := &kube.View{}
 		for name, r := range map[string]reconcile.Reconciler{
 			"zones":    newZones(w.Client, kube.Unsettled, refuseAll, refuseAll, silent),
 			"policies": testPolicies(w, 0, nil),
-			"profiles": &profiles{client: w.Client, view: func() *kube.View { return view }, now: time.Now, log: silent},
+			"profiles": &profiles{
+				client: w.Client, view: func() *kube.View { return view }, now: time.Now, log: silent,
+			},
 		} {
 			about := request("home")
 			if name == "policies" {
@@ -357,8 +377,13 @@ func TestSignalChanged(t *testing.T) {
 	}{
 		{"nothing", at(nil), false},
 		{"gone", nil, true},
-		{"another value now", at(func(s *v1alpha1.SignalStatus) { s.Now, s.Values = 301, []float64{301, 300, 200, 100, 100, 100} }), true},
-		{"another future", at(func(s *v1alpha1.SignalStatus) { s.Values = []float64{300, 300, 200, 100, 100, 99} }), true},
+		{"another value now", at(func(s *v1alpha1.SignalStatus) {
+			s.Now, s.Values = 301, []float64{301, 300, 200, 100, 100, 100}
+		}), true},
+		{
+			"another future", at(func(s *v1alpha1.SignalStatus) { s.Values = []float64{300, 300, 200, 100, 100, 99} }),
+			true,
+		},
 		{"another percentile", at(func(s *v1alpha1.SignalStatus) { s.Low = []float64{1, 1, 1, 1, 1, 2} }), true},
 		{"percentiles lost", at(func(s *v1alpha1.SignalStatus) { s.Low, s.High = nil, nil }), true},
 		{"a step has passed", at(func(s *v1alpha1.SignalStatus) {
@@ -370,14 +395,24 @@ func TestSignalChanged(t *testing.T) {
 			s.Values, s.Low, s.High = append(s.Values[1:], 7), append(s.Low[1:], 1), append(s.High[1:], 9)
 		}), false},
 		{"an hour was added", at(func(s *v1alpha1.SignalStatus) {
-			s.Values, s.Low, s.High = append(s.Values, 1, 2, 3, 4), append(s.Low, 1, 1, 1, 1), append(s.High, 9, 9, 9, 9)
+			s.Values, s.Low, s.High = append(s.Values, 1, 2, 3, 4), append(s.Low, 1, 1, 1, 1),
+				append(s.High, 9, 9, 9, 9)
 		}), true},
-		{"a younger timestamp", at(func(s *v1alpha1.SignalStatus) { *s.AsOf = metav1.NewTime(noon.Add(5 * time.Minute)) }), true},
-		{"a timestamp younger by a moment", at(func(s *v1alpha1.SignalStatus) { *s.AsOf = metav1.NewTime(noon.Add(5 * time.Second)) }), false},
+		{"a younger timestamp", at(func(s *v1alpha1.SignalStatus) {
+			*s.AsOf = metav1.NewTime(noon.Add(5 * time.Minute))
+		}), true},
+		{"a timestamp younger by a moment", at(func(s *v1alpha1.SignalStatus) {
+			*s.AsOf = metav1.NewTime(noon.Add(5 * time.Second))
+		}), false},
 		{"another source", at(func(s *v1alpha1.SignalStatus) { s.Source = "other" }), true},
 		{"another forecaster", at(func(s *v1alpha1.SignalStatus) { s.ForecastSource = "other" }), true},
 		{"another quality", at(func(s *v1alpha1.SignalStatus) { s.Quality = "estimated" }), true},
-		{"earlier start", at(func(s *v1alpha1.SignalStatus) { s.Start = metav1.NewTime(noon.Add(-15 * time.Minute)) }), true},
+		{
+			"earlier start", at(func(s *v1alpha1.SignalStatus) {
+				s.Start = metav1.NewTime(noon.Add(-15 * time.Minute))
+			}),
+			true,
+		},
 	} {
 		if got := signalChanged(at(nil), tc.is); got != tc.want {
 			t.Errorf("%s: changed %v", tc.name, got)

@@ -26,7 +26,9 @@ func (z *zones) status(zone *v1alpha1.GridZone, known *knownZone, now time.Time)
 	status.Conditions = slices.Clone(zone.Status.Conditions)
 	carbon, price := known.carbon.look(now), known.price.look(now)
 	status.Carbon, status.Price = carbon.status, price.status
-	ready := metav1.Condition{Type: v1alpha1.ConditionReady, ObservedGeneration: zone.Generation, LastTransitionTime: metav1.NewTime(now)}
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, ObservedGeneration: zone.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
 	was := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
 	stale := was != nil && (was.Reason == reasonFresh || was.Reason == reasonStale)
 	switch {
@@ -40,7 +42,8 @@ func (z *zones) status(zone *v1alpha1.GridZone, known *knownZone, now time.Time)
 	case known.price.spec != nil:
 		ready.Status, ready.Reason, ready.Message = known.price.verdict(price, stale)
 	default:
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSignal, "the spec asks for neither carbon intensity nor price"
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSignal,
+			"the spec asks for neither carbon intensity nor price"
 	}
 	ready.Message = bounded(ready.Message)
 	meta.SetStatusCondition(&status.Conditions, ready)
@@ -91,12 +94,14 @@ func nodesChanged(was, is *int32) bool {
 
 // zoneChanged reports whether a status says something that the other one does not.
 func zoneChanged(was, is *v1alpha1.GridZoneStatus) bool {
-	return nodesChanged(was.Nodes, is.Nodes) || signalChanged(was.Carbon, is.Carbon) || signalChanged(was.Price, is.Price) || conditionsChanged(was.Conditions, is.Conditions)
+	return nodesChanged(was.Nodes, is.Nodes) || signalChanged(was.Carbon, is.Carbon) ||
+		signalChanged(was.Price, is.Price) || conditionsChanged(was.Conditions, is.Conditions)
 }
 
 func conditionsChanged(was, is []metav1.Condition) bool {
 	return !slices.EqualFunc(was, is, func(a, b metav1.Condition) bool {
-		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message && a.ObservedGeneration == b.ObservedGeneration
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
+			a.ObservedGeneration == b.ObservedGeneration
 	})
 }
 
@@ -106,13 +111,14 @@ const (
 	sameReach = time.Hour   // of the end of the forecast, which moves with the time that passes
 )
 
-// signalChanged reports whether a signal has another value now, or another future. That its past is cut off, and its end
-// has moved a little, is no change.
+// signalChanged reports whether a signal has another value now, or another future. That its past is cut off, and its
+// end has moved a little, is no change.
 func signalChanged(was, is *v1alpha1.SignalStatus) bool {
 	if was == nil || is == nil {
 		return was != is
 	}
-	if was.Now != is.Now || was.Unit != is.Unit || was.Quality != is.Quality || was.Source != is.Source || was.ForecastSource != is.ForecastSource {
+	if was.Now != is.Now || was.Unit != is.Unit || was.Quality != is.Quality || was.Source != is.Source ||
+		was.ForecastSource != is.ForecastSource {
 		return true
 	}
 	return ageChanged(was.AsOf, is.AsOf) || futureChanged(was, is)

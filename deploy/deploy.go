@@ -1,6 +1,6 @@
-// Package deploy holds the manifests that a cluster is given, for programs that set up one themselves. All of them are
-// generated from the Helm chart. What machines outside of clusters are given, units of systemd and a domain of libvirt, is
-// written by hand.
+// Package deploy holds the manifests that a cluster is given, for programs that set up one themselves. All of them
+// are generated from the Helm chart. What machines outside of clusters are given, units of systemd and a domain of
+// libvirt, is written by hand.
 package deploy
 
 import _ "embed"

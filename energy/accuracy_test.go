@@ -11,9 +11,10 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// The accuracy of attribution is measured against machines whose truth is known in steps of 100 ms: in each, the pods that
-// run share what the machine draws beyond its idle power by their CPU time of that step. Power is a convex curve of straight
-// pieces. The meter is read every second, up to 100 ms after the CPU times, and is wrong by up to 1 % in each interval.
+// The accuracy of attribution is measured against machines whose truth is known in steps of 100 ms: in each, the pods
+// that run share what the machine draws beyond its idle power by their CPU time of that step. Power is a convex curve
+// of straight pieces. The meter is read every second, up to 100 ms after the CPU times, and is wrong by up to 1 % in
+// each interval.
 const (
 	step      = 100 * time.Millisecond
 	tickSteps = 10
@@ -33,7 +34,9 @@ type demand struct {
 }
 
 func newDemand(r *rand.Rand, i int) *demand {
-	d := &demand{kind: []string{"steady", "bursty", "periodic", "batch", "idle"}[i%5], size: uniform(r, .2, 1.2), level: 1}
+	d := &demand{
+		kind: []string{"steady", "bursty", "periodic", "batch", "idle"}[i%5], size: uniform(r, .2, 1.2), level: 1,
+	}
 	switch d.kind {
 	case "steady", "bursty", "periodic":
 		d.size *= .6
@@ -91,7 +94,10 @@ var clockings = []clocking{
 	{"100 ms later", func(*rand.Rand) time.Duration { return step }, true, true},
 	{"0 to 100 ms later", func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(step))) }, true, true},
 	{"100 ms later, unknown", func(*rand.Rand) time.Duration { return step }, false, true},
-	{"0 to 100 ms later, unknown", func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(step))) }, false, false},
+	{
+		"0 to 100 ms later, unknown", func(r *rand.Rand) time.Duration { return time.Duration(r.Int64N(int64(step))) },
+		false, false,
+	},
 }
 
 // A history is what truly happened on a node.
@@ -181,12 +187,15 @@ func quotients(a, b *squares) (second, batch float64) {
 
 func compare(ours, ratio *squares) string {
 	second, batch := quotients(ours, ratio)
-	return fmt.Sprintf("%.2f W of %.2f W = %.3f (15 s: %.3f)", math.Sqrt(ours.sum/ours.n), math.Sqrt(ratio.sum/ratio.n), second, batch)
+	return fmt.Sprintf("%.2f W of %.2f W = %.3f (15 s: %.3f)", math.Sqrt(ours.sum/ours.n), math.Sqrt(ratio.sum/ratio.n),
+		second, batch)
 }
 
-// observe runs an Attributor and the ratio method over a history, and returns their errors from the first tick on, and from
-// a later one on.
-func observe(t *testing.T, r *rand.Rand, h *history, c clocking, ticks, warmUp int) (ours, ratio [2]squares, a *energy.Attributor) {
+// observe runs an Attributor and the ratio method over a history, and returns their errors from the first tick on,
+// and from a later one on.
+func observe(t *testing.T, r *rand.Rand, h *history, c clocking, ticks,
+	warmUp int,
+) (ours, ratio [2]squares, a *energy.Attributor) {
 	t.Helper()
 	add := func(to *[2]squares, tick int, errs []float64) {
 		to[0].add(errs)
@@ -252,11 +261,11 @@ func observe(t *testing.T, r *rand.Rand, h *history, c clocking, ticks, warmUp i
 	return ours, ratio, a
 }
 
-// After 200 ticks, the error of a pod's power is at most a quarter of that of the method that Kepler uses, on each machine;
-// and so it is from the first tick on, over all of them. (Of 60 machines it is on 57: on the others, the ratio method happens
-// to be right, or loads were never low enough to see the lowest bend.) If the meter's instants jitter and are not known, a
-// part of a second's energy is another second's, and of 15 seconds' less: these are as good over all machines, and nearly so
-// on each.
+// After 200 ticks, the error of a pod's power is at most a quarter of that of the method that Kepler uses, on each
+// machine; and so it is from the first tick on, over all of them. (Of 60 machines it is on 57: on the others, the
+// ratio method happens to be right, or loads were never low enough to see the lowest bend.) If the meter's instants
+// jitter and are not known, a part of a second's energy is another second's, and of 15 seconds' less: these are as
+// good over all machines, and nearly so on each.
 func TestPodPowerAgainstRatio(t *testing.T) {
 	const (
 		ticks  = 1800
@@ -276,7 +285,8 @@ func TestPodPowerAgainstRatio(t *testing.T) {
 			allRatio[i].join(&ratio[0])
 			w, settled := a.IdlePower()
 			text := fmt.Sprintf("%-26s from tick 0 %s; from tick %d %s; idle %+.1f %%, settled %v", c.name,
-				compare(&ours[0], &ratio[0]), warmUp, compare(&ours[1], &ratio[1]), 100*(float64(w)/h.curve.idle-1), settled)
+				compare(&ours[0], &ratio[0]), warmUp, compare(&ours[1], &ratio[1]), 100*(float64(w)/h.curve.idle-1),
+				settled)
 			t.Log("  " + text)
 			second, batch := quotients(&ours[1], &ratio[1])
 			limit := .25

@@ -9,9 +9,10 @@ import (
 // Usage is the CPU time of a consumer since it began. Its counter never falls: one that does is another consumer that
 // took the name.
 type Usage struct {
-	ID     string        `json:"id"`
-	CPU    time.Duration `json:"cpu"`
-	Weight uint64        `json:"weight,omitempty"` // requested CPU in thousandths; how idle energy is shared by requests
+	ID  string        `json:"id"`
+	CPU time.Duration `json:"cpu"`
+	// requested CPU in thousandths; how idle energy is shared by requests
+	Weight uint64 `json:"weight,omitempty"`
 }
 
 // An Observation is everything that is read of a node at one tick. The counters are read a little after the CPU times;
@@ -43,12 +44,13 @@ type Share struct {
 type Attribution struct {
 	Start, End time.Duration // on the node's clock since boot
 	Measured   Microjoules
-	Idle       Microjoules   // drawn anyway, and not shared
-	Platform   Microjoules   // of the root domain, outside of the domains that consumers are attributed to
-	Unknown    Microjoules   // measured, and nobody's: shown, never spread
-	Unmeasured time.Duration // part of the interval for which no meter gave a value; if one comes late, a later interval has it
-	Quality    Quality       // of Measured; shares are derived at best
-	Shares     []Share       // sorted by ID
+	Idle       Microjoules // drawn anyway, and not shared
+	Platform   Microjoules // of the root domain, outside of the domains that consumers are attributed to
+	Unknown    Microjoules // measured, and nobody's: shown, never spread
+	// part of the interval for which no meter gave a value; if one comes late, a later interval has it
+	Unmeasured time.Duration
+	Quality    Quality // of Measured; shares are derived at best
+	Shares     []Share // sorted by ID
 }
 
 // Check reports a breach of conservation, a negative amount or an interval that ends before it begins.

@@ -11,8 +11,8 @@ type AttributorOptions struct {
 	Idle  IdlePolicy
 	Prior *Profile // of the node's hardware; nil if there is none
 
-	// Patience is for how long a root domain is waited for that a meter does not refresh, or that is missing, before the
-	// time is reported as unmeasured. 0 reads as ten minutes: two of the slowest scrapes there are.
+	// Patience is for how long a root domain is waited for that a meter does not refresh, or that is missing, before
+	// the time is reported as unmeasured. 0 reads as ten minutes: two of the slowest scrapes there are.
 	Patience time.Duration
 }
 
@@ -20,34 +20,34 @@ const (
 	defaultPatience = 10 * time.Minute
 	anotherBoot     = time.Minute // a clock that is back by more began anew
 
-	// What is carried from interval to interval is bounded, so that a meter that is wrong for long, and then right, does not
-	// distort what comes for as long again.
+	// What is carried from interval to interval is bounded, so that a meter that is wrong for long, and then right,
+	// does not distort what comes for as long again.
 	platformCarried = 10 * time.Second // at the root's power
 	idleCarried     = 5 * time.Second  // at idle power
 )
 
-// An Attributor divides what the root domain of a node used among the consumers of the node, interval by interval. An interval
-// ends when the CPU times were read, or at the latest reading of the root's counters if that is earlier; the counters are
-// interpolated there, and what is left of a reading belongs to the next interval. So over a run the intervals add up to
-// what the counters counted, exactly.
+// An Attributor divides what the root domain of a node used among the consumers of the node, interval by interval. An
+// interval ends when the CPU times were read, or at the latest reading of the root's counters if that is earlier; the
+// counters are interpolated there, and what is left of a reading belongs to the next interval. So over a run the
+// intervals add up to what the counters counted, exactly.
 //
-// An interval's energy is divided in three steps. What the root measured beyond its parts is platform. Of the rest, idle is
-// what the node draws anyway (see [Fit]); if nothing ran, all of it is. What is left is dynamic, and is split by CPU time.
-// CPU time that the node spent and no consumer did makes its part of it unknown.
+// An interval's energy is divided in three steps. What the root measured beyond its parts is platform. Of the rest,
+// idle is what the node draws anyway (see [Fit]); if nothing ran, all of it is. What is left is dynamic, and is split
+// by CPU time. CPU time that the node spent and no consumer did makes its part of it unknown.
 //
 // The root is what counts. Parts that are larger than it for a while are made up for later. If they are for long, they
 // contradict it, platform stays 0, and what they claim beyond ten seconds of the root's power is forgotten.
 //
-// Parts are all or nothing. One that is missing goes on as before for a few seconds; from then on until all are back, what
-// the root measures is unknown: what is platform and what is not, nobody can tell, and consumers do not pay for a platform
-// because a meter failed. Where a part never comes back it stays so for as long as the process lives. One that takes over its
-// state expects only the parts that it sees itself.
+// Parts are all or nothing. One that is missing goes on as before for a few seconds; from then on until all are back,
+// what the root measures is unknown: what is platform and what is not, nobody can tell, and consumers do not pay for
+// a platform because a meter failed. Where a part never comes back it stays so for as long as the process lives. One
+// that takes over its state expects only the parts that it sees itself.
 //
-// A root that does not advance is waited for. Whenever Patience has passed, that time is reported as unmeasured, so that
-// somebody notices; but the energy is not lost. When the same run of the counters goes on, all that they counted meanwhile
-// is in the interval that this ends, late, and is divided by the CPU times since the last energy was. Only consumers
-// that ended before such a report are told of in it: their part of what comes late is unknown. The energy is lost if the
-// counters begin a new run or are others.
+// A root that does not advance is waited for. Whenever Patience has passed, that time is reported as unmeasured, so
+// that somebody notices; but the energy is not lost. When the same run of the counters goes on, all that they counted
+// meanwhile is in the interval that this ends, late, and is divided by the CPU times since the last energy was. Only
+// consumers that ended before such a report are told of in it: their part of what comes late is unknown. The energy
+// is lost if the counters begin a new run or are others.
 //
 // What was learned of idle power is of the root and its parts, and forgotten with them.
 //
@@ -96,10 +96,10 @@ func (a *Attributor) Readings(into []Reading) []Reading {
 	return into
 }
 
-// Observe takes what was read at a tick. If that completes an interval, it fills out, whose memory is used again, and is
-// true. It is false for the first observation and as long as the root's counters do not advance: CPU times then add up until
-// they do. An observation that is not later than the last, or before boot, is ignored. It does not keep o, except for the
-// strings in it.
+// Observe takes what was read at a tick. If that completes an interval, it fills out, whose memory is used again, and
+// is true. It is false for the first observation and as long as the root's counters do not advance: CPU times then
+// add up until they do. An observation that is not later than the last, or before boot, is ignored. It does not keep
+// o, except for the strings in it.
 func (a *Attributor) Observe(o *Observation, out *Attribution) bool {
 	if o.At < 0 {
 		return false // no time since boot; differences of others do not overflow
@@ -155,8 +155,8 @@ func (out *Attribution) begin(start time.Duration, root []Reading) {
 	}
 }
 
-// restart follows the counters from their present readings on; what they counted before is not known. Without any, nothing is
-// known until now.
+// restart follows the counters from their present readings on; what they counted before is not known. Without any,
+// nothing is known until now.
 func (a *Attributor) restart(root, parts []Reading) {
 	if !same(a.root, root) {
 		a.parts = a.parts[:0]
@@ -227,8 +227,8 @@ func (a *Attributor) attribute(o *Observation, seen bool, out *Attribution) bool
 	return true
 }
 
-// platform returns what the root used beyond its parts in the dt until an interval's end, nothing if it has none, and how well
-// that is known.
+// platform returns what the root used beyond its parts in the dt until an interval's end, nothing if it has none, and
+// how well that is known.
 func (a *Attributor) platform(readings []Reading, out *Attribution, dt time.Duration) (Microjoules, knowledge) {
 	parts, known := Microjoules(0), exact
 	kept := a.parts[:0]
@@ -272,8 +272,8 @@ func (a *Attributor) joinParts(readings []Reading) (joined bool) {
 	return joined
 }
 
-// divide gives what the parts used in dt, or the root where it has none, to the consumers. The fit learns only of what was
-// measured, not of what parts were taken to use.
+// divide gives what the parts used in dt, or the root where it has none, to the consumers. The fit learns only of
+// what was measured, not of what parts were taken to use.
 func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, known knowledge) {
 	energy := out.Measured - out.Platform
 	if known == exact {
@@ -323,8 +323,9 @@ func (a *Attributor) idle(energy Microjoules, dt time.Duration) Microjoules {
 	return idle
 }
 
-// list fills in the shares, without energy, and what each weighs in dividing dynamic and idle energy. A consumer that the
-// sweep missed is among them only if it has something to pay, and takes no part in idle energy; nor does one that ended.
+// list fills in the shares, without energy, and what each weighs in dividing dynamic and idle energy. A consumer that
+// the sweep missed is among them only if it has something to pay, and takes no part in idle energy; nor does one that
+// ended.
 func (a *Attributor) list(out *Attribution) {
 	a.weights, a.alive = a.weights[:0], a.alive[:0]
 	for i := range a.roster.entries {

@@ -15,7 +15,9 @@ import (
 
 // wall is a reading of the whole machine.
 func wall(at time.Duration, total energy.Microjoules) energy.Reading {
-	return energy.Reading{Domain: energy.Domain{Kind: energy.Wall, Name: "wall"}, At: at, Total: total, Quality: energy.Measured}
+	return energy.Reading{
+		Domain: energy.Domain{Kind: energy.Wall, Name: "wall"}, At: at, Total: total, Quality: energy.Measured,
+	}
 }
 
 func socket(i int, at time.Duration, total energy.Microjoules) energy.Reading {
@@ -39,7 +41,8 @@ func usage(lines ...string) []energy.Usage {
 	return list
 }
 
-// An idler is an attributor that has learned that the node draws 40 W with nothing to do, and 100 W with one CPU of two busy.
+// An idler is an attributor that has learned that the node draws 40 W with nothing to do, and 100 W with one CPU of
+// two busy.
 func idler(t testing.TB, policy energy.IdlePolicy) *energy.Attributor {
 	t.Helper()
 	a := energy.NewAttributor(energy.AttributorOptions{Idle: policy})
@@ -62,7 +65,9 @@ func idler(t testing.TB, policy energy.IdlePolicy) *energy.Attributor {
 }
 
 // then observes what comes after idler's 400 s, by seconds and joules since then.
-func then(a *energy.Attributor, s float64, joules float64, busy time.Duration, list []energy.Usage, out *energy.Attribution) bool {
+func then(a *energy.Attributor, s float64, joules float64, busy time.Duration, list []energy.Usage,
+	out *energy.Attribution,
+) bool {
 	at := 400*sec + time.Duration(s*float64(sec))
 	o := energy.Observation{At: at, CPUs: 2, Busy: 400*sec*19/20 + busy, Usage: list}
 	o.Root = []energy.Reading{wall(at, 7e12+400*97e6+energy.Joules(joules).Microjoules())}
@@ -80,11 +85,16 @@ func check(t testing.TB, out *energy.Attribution) {
 func TestFirstReadingCountsNothing(t *testing.T) {
 	var out energy.Attribution
 	a := energy.NewAttributor(energy.AttributorOptions{})
-	o := energy.Observation{At: sec, CPUs: 2, Busy: sec, Root: []energy.Reading{wall(sec, 5e15)}, Usage: usage("pod/a/1 1000 0")}
+	o := energy.Observation{
+		At: sec, CPUs: 2, Busy: sec, Root: []energy.Reading{wall(sec, 5e15)}, Usage: usage("pod/a/1 1000 0"),
+	}
 	if a.Observe(&o, &out) {
 		t.Fatalf("the first reading gave %+v", out)
 	}
-	o = energy.Observation{At: 2 * sec, CPUs: 2, Busy: 2 * sec, Root: []energy.Reading{wall(2*sec, 5e15+100e6)}, Usage: usage("pod/a/1 2000 0")}
+	o = energy.Observation{
+		At: 2 * sec, CPUs: 2, Busy: 2 * sec, Root: []energy.Reading{wall(2*sec, 5e15+100e6)},
+		Usage: usage("pod/a/1 2000 0"),
+	}
 	if !a.Observe(&o, &out) || out.Measured != 100e6 || out.Start != sec || out.End != 2*sec {
 		t.Fatalf("the second gave %+v", out)
 	}
@@ -108,7 +118,8 @@ func TestSymmetry(t *testing.T) {
 			}
 			check(t, &out)
 			x, y := out.Shares[0], out.Shares[1]
-			if x.CPU != y.CPU || (x.Dynamic-y.Dynamic).Joules() > 1e-6 || x.Dynamic < y.Dynamic || x.Idle-y.Idle > 1 || x.Idle < y.Idle {
+			if x.CPU != y.CPU || (x.Dynamic-y.Dynamic).Joules() > 1e-6 || x.Dynamic < y.Dynamic || x.Idle-y.Idle > 1 ||
+				x.Idle < y.Idle {
 				t.Fatalf("%v: equal pods pay %+v and %+v", policy, x, y)
 			}
 			if x.Dynamic < 20e6 {
@@ -142,7 +153,8 @@ func TestIdlePodsPayIdleEnergyOnce(t *testing.T) {
 				}
 			}
 			want := map[energy.IdlePolicy]energy.Microjoules{
-				energy.IdleApart: 0, energy.IdleByRequests: energy.Microjoules(min(n*100, 2000)) * 40e6 / 2000, energy.IdleEqually: 40e6,
+				energy.IdleApart: 0, energy.IdleByRequests: energy.Microjoules(min(n*100, 2000)) * 40e6 / 2000,
+				energy.IdleEqually: 40e6,
 			}[policy]
 			if shared != want || out.Idle+shared != 40e6 {
 				t.Errorf("%v: %d idle pods pay %v of 40 J, want %v; %v stay idle", policy, n, shared, want, out.Idle)
@@ -159,14 +171,30 @@ func TestIdlePolicies(t *testing.T) {
 		want   string // idle energy of each share, and of nobody
 	}{
 		{"apart", energy.IdleApart, usage("pod/a/1 0 500", "vm/x 0 500"), "0 0 40000000"},
-		{"requests", energy.IdleByRequests, usage("pod/a/1 0 500", "pod/b 0 0", "pod/b/1 0 100", "system 0 9", "vm/x 0 400"), "10000000 0 2000000 0 8000000 20000000"},
-		{"requests of all CPUs", energy.IdleByRequests, usage("pod/a/1 0 500", "pod/b/1 0 1500"), "10000000 30000000 0"},
+		{"requests", energy.IdleByRequests, usage("pod/a/1 0 500", "pod/b 0 0", "pod/b/1 0 100", "system 0 9",
+			"vm/x 0 400"), "10000000 0 2000000 0 8000000 20000000"},
+		{
+			"requests of all CPUs", energy.IdleByRequests, usage("pod/a/1 0 500", "pod/b/1 0 1500"),
+			"10000000 30000000 0",
+		},
 		{"requests of more", energy.IdleByRequests, usage("pod/a/1 0 3000", "pod/b/1 0 1000"), "30000000 10000000 0"},
 		{"no requests", energy.IdleByRequests, usage("pod/a/1 0 0", "system 0 0"), "0 0 40000000"},
-		{"other groups ask for nothing", energy.IdleByRequests, usage("cgroup//slurm/1 0 500", "pod/a/1 0 500"), "0 10000000 30000000"},
-		{"equally by pod, not by container", energy.IdleEqually, usage("pod/a 0 0", "pod/a/1 0 0", "pod/a/2 0 0", "vm/x 0 0"), "20000000 0 0 20000000 0"},
-		{"a pod of which only containers are known", energy.IdleEqually, usage("pod/a/1 0 0", "pod/a/2 0 0", "pod/a/3 0 0", "vm/x 0 0"), "6666667 6666667 6666666 20000000 0"},
-		{"remainders", energy.IdleEqually, usage("pod/a/1 0 0", "pod/b/1 0 0", "vm/x 0 0"), "13333334 13333333 13333333 0"},
+		{
+			"other groups ask for nothing", energy.IdleByRequests, usage("cgroup//slurm/1 0 500", "pod/a/1 0 500"),
+			"0 10000000 30000000",
+		},
+		{
+			"equally by pod, not by container", energy.IdleEqually,
+			usage("pod/a 0 0", "pod/a/1 0 0", "pod/a/2 0 0", "vm/x 0 0"), "20000000 0 0 20000000 0",
+		},
+		{
+			"a pod of which only containers are known", energy.IdleEqually,
+			usage("pod/a/1 0 0", "pod/a/2 0 0", "pod/a/3 0 0", "vm/x 0 0"), "6666667 6666667 6666666 20000000 0",
+		},
+		{
+			"remainders", energy.IdleEqually, usage("pod/a/1 0 0", "pod/b/1 0 0", "vm/x 0 0"),
+			"13333334 13333333 13333333 0",
+		},
 		{"equally among nobody", energy.IdleEqually, usage("cgroup//a 0 9", "system 0 0"), "0 0 40000000"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,7 +221,8 @@ func TestIdlePolicies(t *testing.T) {
 			t.Errorf("%v reads as %v, error %v", p, again, err)
 		}
 	}
-	if err := new(energy.IdlePolicy).UnmarshalText([]byte("fair")); err == nil || !strings.Contains(err.Error(), "fair") {
+	if err := new(energy.IdlePolicy).UnmarshalText([]byte("fair")); err == nil ||
+		!strings.Contains(err.Error(), "fair") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -301,7 +330,8 @@ func TestConsumersComeAndGo(t *testing.T) {
 		{1400, nil, []string{"pod/b/1 30 0", "pod/d/1 3600000 0"}, "pod/b/1 0 pod/d/1 0"},
 		{1500, nil, []string{"pod/b/1 30 0", "pod/d/1 3600100 0"}, "pod/b/1 0 pod/d/1 100"},
 	} {
-		if got := observe(float64(i+1), c.busy, c.ended, c.lines...); got != c.want && i > 0 { // the first is only where the others begin
+		// the first is only where the others begin
+		if got := observe(float64(i+1), c.busy, c.ended, c.lines...); got != c.want && i > 0 {
 			t.Errorf("tick %d: %q, want %q", i+1, got, c.want)
 		}
 	}
@@ -314,7 +344,10 @@ func TestSlowRoot(t *testing.T) {
 	var ended int
 	for s := range time.Duration(61) {
 		refreshed := (s - s%5) * sec
-		o := energy.Observation{At: s*sec + sec/2, CPUs: 4, Busy: s * sec, Root: []energy.Reading{wall(refreshed+3*sec/5, energy.Microjoules(refreshed/sec)*100e6)}}
+		o := energy.Observation{
+			At: s*sec + sec/2, CPUs: 4, Busy: s * sec,
+			Root: []energy.Reading{wall(refreshed+3*sec/5, energy.Microjoules(refreshed/sec)*100e6)},
+		}
 		o.Usage = usage(fmt.Sprintf("pod/a/1 %d 0", s*500), "system 0 0")
 		if s == 13 {
 			o.Ended = usage("pod/b/1 77 0") // came and went between two refreshes, and two sweeps
@@ -361,22 +394,78 @@ func TestUnmeasured(t *testing.T) {
 		name  string
 		steps []step
 	}{
-		{"a run changes", []step{{1, both(1), ""}, {2, both(2), "1 2 100 0"}, {3, []energy.Reading{root(3, 0, 1), root(3, 1, 0)}, "2 3 0 1"}, {4, []energy.Reading{root(4, 0, 1), root(4, 1, 0)}, "3 4 100 0"}}},
-		{"a counter is missing for a while", []step{{1, both(1), ""}, {2, both(2)[:1], ""}, {3, both(3)[1:], ""}, {4, both(4), "1 4 300 0"}}},
-		{"a counter is gone", []step{{1, both(1), ""}, {2, both(2), "1 2 100 0"}, {40, both(40)[:1], ""}, {63, both(63)[:1], "2 63 0 61"}, {64, both(64)[:1], "63 64 50 0"}}},
+		{"a run changes", []step{
+			{1, both(1), ""},
+			{2, both(2), "1 2 100 0"},
+			{3, []energy.Reading{root(3, 0, 1), root(3, 1, 0)}, "2 3 0 1"},
+			{4, []energy.Reading{root(4, 0, 1), root(4, 1, 0)}, "3 4 100 0"},
+		}},
+		{"a counter is missing for a while", []step{
+			{1, both(1), ""}, {2, both(2)[:1], ""}, {3, both(3)[1:], ""}, {4, both(4), "1 4 300 0"},
+		}},
+		{"a counter is gone", []step{
+			{1, both(1), ""},
+			{2, both(2), "1 2 100 0"},
+			{40, both(40)[:1], ""},
+			{63, both(63)[:1], "2 63 0 61"},
+			{64, both(64)[:1], "63 64 50 0"},
+		}},
 		{"a counter joins", []step{{1, both(1)[:1], ""}, {2, both(2), "1 2 0 1"}, {3, both(3), "2 3 100 0"}}},
-		{"another meter takes over", []step{{1, both(1)[:1], ""}, {2, []energy.Reading{wall(2*sec, 5)}, "1 2 0 1"}, {3, []energy.Reading{wall(3*sec, 1e6+5)}, "2 3 1 0"}}},
-		{"no meter at all", []step{{1, none, ""}, {2, none, "1 2 0 1"}, {3, both(3), "2 3 0 1"}, {4, both(4), "3 4 100 0"}}},
-		{"a meter that hangs", []step{{1, both(1), ""}, {2, both(2), "1 2 100 0"}, {30, both(2), ""}, {63, both(2), "2 63 0 61"}, {64, both(2), ""}, {65, both(65), "63 65 6300 0"}, {66, both(66), "65 66 100 0"}}},
-		{"a root that is gone", []step{{1, both(1), ""}, {2, both(2), "1 2 100 0"}, {63, none, "2 63 0 61"}, {64, none, ""}, {124, none, "63 124 0 61"}, {125, both(125), "124 125 12300 0"}}},
-		{"a root that comes back as another run", []step{{1, both(1), ""}, {2, both(2), "1 2 100 0"}, {63, none, "2 63 0 61"}, {64, []energy.Reading{root(64, 0, 1), root(64, 1, 1)}, "63 64 0 1"}, {65, []energy.Reading{root(65, 0, 1), root(65, 1, 1)}, "64 65 100 0"}}},
-		{"readings that fall", []step{{1, both(1), ""}, {2, []energy.Reading{{Domain: root(2, 0, 0).Domain, At: 2 * sec, Total: 5}, root(2, 1, 0)}, "1 2 0 1"}}},
-		{"readings of less than nothing", []step{{1, []energy.Reading{wall(sec, -5)}, ""}, {2, []energy.Reading{wall(2*sec, -4)}, "1 2 0 1"}}},
+		{"another meter takes over", []step{
+			{1, both(1)[:1], ""},
+			{2, []energy.Reading{wall(2*sec, 5)}, "1 2 0 1"},
+			{3, []energy.Reading{wall(3*sec, 1e6+5)}, "2 3 1 0"},
+		}},
+		{"no meter at all", []step{
+			{1, none, ""}, {2, none, "1 2 0 1"}, {3, both(3), "2 3 0 1"}, {4, both(4), "3 4 100 0"},
+		}},
+		{"a meter that hangs", []step{
+			{1, both(1), ""},
+			{2, both(2), "1 2 100 0"},
+			{30, both(2), ""},
+			{63, both(2), "2 63 0 61"},
+			{64, both(2), ""},
+			{65, both(65), "63 65 6300 0"},
+			{66, both(66), "65 66 100 0"},
+		}},
+		{"a root that is gone", []step{
+			{1, both(1), ""},
+			{2, both(2), "1 2 100 0"},
+			{63, none, "2 63 0 61"},
+			{64, none, ""},
+			{124, none, "63 124 0 61"},
+			{125, both(125), "124 125 12300 0"},
+		}},
+		{"a root that comes back as another run", []step{
+			{1, both(1), ""},
+			{2, both(2), "1 2 100 0"},
+			{63, none, "2 63 0 61"},
+			{64, []energy.Reading{root(64, 0, 1), root(64, 1, 1)}, "63 64 0 1"},
+			{65, []energy.Reading{root(65, 0, 1), root(65, 1, 1)}, "64 65 100 0"},
+		}},
+		{"readings that fall", []step{
+			{1, both(1), ""}, {2, []energy.Reading{
+				{Domain: root(2, 0, 0).Domain, At: 2 * sec, Total: 5}, root(2, 1, 0),
+			}, "1 2 0 1"},
+		}},
+		{"readings of less than nothing", []step{
+			{1, []energy.Reading{wall(sec, -5)}, ""}, {2, []energy.Reading{wall(2*sec, -4)}, "1 2 0 1"},
+		}},
 		{"a long sleep", []step{{1, both(1), ""}, {10_000, both(10_000), "1 10000 999900 0"}}},
-		{"readings before the sweep", []step{{1.1, both(1), ""}, {2.1, both(2), "1 2 100 0"}, {3.1, both(3), "2 3 100 0"}}},
-		{"readings after the sweep", []step{{1, both(1.5), ""}, {2, both(2.5), "1.5 2 50 0"}, {3, both(3.5), "2 3 100 0"}}},
-		{"a sweep before the last readings", []step{{1, both(1), ""}, {2, both(2.9), "1 2 100 0"}, {2.5, both(3.5), "2 2.5 50 0"}, {4, both(4), "2.5 4 150 0"}}},
-		{"counters that are read apart", []step{{1, []energy.Reading{root(1, 0, 0), root(1.5, 1, 0)}, ""}, {2, []energy.Reading{root(2, 0, 0), root(2.5, 1, 0)}, "1.5 2 50 0"}, {3, []energy.Reading{root(3, 0, 0), root(3.5, 1, 0)}, "2 3 100 0"}}},
+		{"readings before the sweep", []step{
+			{1.1, both(1), ""}, {2.1, both(2), "1 2 100 0"}, {3.1, both(3), "2 3 100 0"},
+		}},
+		{"readings after the sweep", []step{
+			{1, both(1.5), ""}, {2, both(2.5), "1.5 2 50 0"}, {3, both(3.5), "2 3 100 0"},
+		}},
+		{"a sweep before the last readings", []step{
+			{1, both(1), ""}, {2, both(2.9), "1 2 100 0"}, {2.5, both(3.5), "2 2.5 50 0"}, {4, both(4), "2.5 4 150 0"},
+		}},
+		{"counters that are read apart", []step{
+			{1, []energy.Reading{root(1, 0, 0), root(1.5, 1, 0)}, ""},
+			{2, []energy.Reading{root(2, 0, 0), root(2.5, 1, 0)}, "1.5 2 50 0"},
+			{3, []energy.Reading{root(3, 0, 0), root(3.5, 1, 0)}, "2 3 100 0"},
+		}},
 		{"the clock of another boot", []step{{1000, both(1000), ""}, {1, both(1), ""}, {2, both(2), "1 2 100 0"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -384,11 +473,14 @@ func TestUnmeasured(t *testing.T) {
 			var out energy.Attribution
 			for _, s := range c.steps {
 				at := time.Duration(s.s * float64(sec))
-				o := energy.Observation{At: at, CPUs: 2, Busy: at, Root: s.root, Usage: []energy.Usage{{ID: "system", CPU: at}}}
+				o := energy.Observation{
+					At: at, CPUs: 2, Busy: at, Root: s.root, Usage: []energy.Usage{{ID: "system", CPU: at}},
+				}
 				got := ""
 				if a.Observe(&o, &out) {
 					check(t, &out)
-					got = fmt.Sprintf("%v %v %v %v", out.Start.Seconds(), out.End.Seconds(), float64(out.Measured)/1e6, out.Unmeasured.Seconds())
+					got = fmt.Sprintf("%v %v %v %v", out.Start.Seconds(), out.End.Seconds(), float64(out.Measured)/1e6,
+						out.Unmeasured.Seconds())
 				}
 				if got != s.want {
 					t.Errorf("at %v s: %q, want %q", s.s, got, s.want)
@@ -408,7 +500,10 @@ func TestPlatform(t *testing.T) {
 		second++
 		rootTotal, partTotal = rootTotal+wallJoules*1e6, partTotal+partJoules*1e6
 		at := time.Duration(second) * sec
-		o := energy.Observation{At: at, CPUs: 2, Busy: at, Root: []energy.Reading{wall(at, rootTotal)}, Usage: []energy.Usage{{ID: "system", CPU: at}}}
+		o := energy.Observation{
+			At: at, CPUs: 2, Busy: at, Root: []energy.Reading{wall(at, rootTotal)},
+			Usage: []energy.Usage{{ID: "system", CPU: at}},
+		}
 		if read {
 			o.Parts = []energy.Reading{socket(0, at, partTotal)}
 		}
@@ -497,19 +592,25 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 	for i := range 5 {
 		g := &guest{vm: fmt.Sprint("vm-", i), first: -1}
 		g.a = energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdlePolicy(i % 3)})
-		g.counter = energy.NewCounter(energy.CounterOptions{Domain: energy.Domain{Kind: energy.Guest, Name: "guest"}, Quality: energy.Derived})
+		g.counter = energy.NewCounter(energy.CounterOptions{
+			Domain: energy.Domain{Kind: energy.Guest, Name: "guest"}, Quality: energy.Derived,
+		})
 		g.batch = batch.Batch{Stream: batch.Stream{Node: g.vm}, Parent: &batch.Parent{Host: "host", VM: g.vm}}
 		guests = append(guests, g)
 	}
 	book := func(b *batch.Batch, out *energy.Attribution) {
 		check(t, out)
-		b.Measured, b.Idle, b.Platform, b.Unknown = b.Measured+out.Measured, b.Idle+out.Idle, b.Platform+out.Platform, b.Unknown+out.Unknown
+		b.Measured, b.Idle, b.Platform, b.Unknown = b.Measured+out.Measured, b.Idle+out.Idle, b.Platform+out.Platform,
+			b.Unknown+out.Unknown
 		for _, s := range out.Shares {
-			i, found := slices.BinarySearchFunc(b.Shares, s, func(a, b energy.Share) int { return strings.Compare(a.ID, b.ID) })
+			i, found := slices.BinarySearchFunc(b.Shares, s, func(a, b energy.Share) int {
+				return strings.Compare(a.ID, b.ID)
+			})
 			if !found {
 				b.Shares = slices.Insert(b.Shares, i, energy.Share{ID: s.ID})
 			}
-			b.Shares[i].Dynamic, b.Shares[i].Idle, b.Shares[i].CPU = b.Shares[i].Dynamic+s.Dynamic, b.Shares[i].Idle+s.Idle, b.Shares[i].CPU+s.CPU
+			b.Shares[i].Dynamic, b.Shares[i].Idle, b.Shares[i].CPU = b.Shares[i].Dynamic+s.Dynamic,
+				b.Shares[i].Idle+s.Idle, b.Shares[i].CPU+s.CPU
 		}
 	}
 	meter, out := energy.NewCounter(pkg0(1000)), energy.Attribution{}
@@ -533,7 +634,8 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 		}
 		used := uint64(100e6 + rng.Int64N(300e6))
 		truth += used
-		// The host's interval ends with the sweep, a little before its reading; at the last tick, with the reading itself.
+		// The host's interval ends with the sweep, a little before its reading; at the last tick, with the reading
+		// itself.
 		o := energy.Observation{At: at, CPUs: 32, Busy: hostBusy, Usage: usages}
 		read := at + time.Duration(rng.Int64N(int64(10*ms)))
 		if tick == 999 {
@@ -562,7 +664,9 @@ func TestHostAndGuestsAreSummedOnce(t *testing.T) {
 			gat := at + time.Duration(i)*20*ms
 			go_ := energy.Observation{At: gat, CPUs: 4}
 			for p, cpu := range g.cpu {
-				go_.Usage = append(go_.Usage, energy.Usage{ID: energy.ContainerID(fmt.Sprint("uid-", p), "c"), CPU: cpu, Weight: 1000})
+				go_.Usage = append(go_.Usage, energy.Usage{
+					ID: energy.ContainerID(fmt.Sprint("uid-", p), "c"), CPU: cpu, Weight: 1000,
+				})
 				go_.Busy += cpu
 			}
 			reading := g.counter.Next(uint64(g.total), gat+ms)

@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// What may go wrong in a node that a test simulates. Skew between the sweep over CPU times and the meters, and consumers that
-// come and go, are no faults.
+// What may go wrong in a node that a test simulates. Skew between the sweep over CPU times and the meters, and
+// consumers that come and go, are no faults.
 type faults uint32
 
 const (
@@ -138,7 +138,8 @@ type simNode struct {
 	out     energy.Attribution
 	oracle  oracle
 
-	whole   bool               // parts are not missed: what is missing in a process's first interval, it does not expect
+	// parts are not missed: what is missing in a process's first interval, it does not expect
+	whole   bool
 	twin    *energy.Attributor // which was not restarted
 	twinOut energy.Attribution
 
@@ -158,7 +159,8 @@ type fataler interface {
 func newSimNode(t fataler, seed uint64, f faults, consumers int) *simNode {
 	rng := rand.New(rand.NewPCG(seed, uint64(f)))
 	n := &simNode{
-		t: t, rng: rng, faults: f, now: time.Duration(rng.Int64N(1e15)), cpus: float64(1 + rng.IntN(64)), shareCPU: map[string]time.Duration{}, past: map[string]time.Duration{},
+		t: t, rng: rng, faults: f, now: time.Duration(rng.Int64N(1e15)), cpus: float64(1 + rng.IntN(64)),
+		shareCPU: map[string]time.Duration{}, past: map[string]time.Duration{},
 	}
 	n.options.Idle, n.options.Patience = energy.IdlePolicy(rng.IntN(3)), time.Minute
 	if rng.IntN(2) == 0 {
@@ -199,7 +201,8 @@ func (n *simNode) bear() *simConsumer {
 	case 1:
 		c.id = energy.CgroupID(fmt.Sprintf("/step/%d", n.born))
 	default:
-		c.id = energy.ContainerID(fmt.Sprintf("uid-%d", n.rng.IntN(6)), []string{"", fmt.Sprint("c", n.born)}[n.rng.IntN(2)])
+		c.id = energy.ContainerID(fmt.Sprintf("uid-%d", n.rng.IntN(6)),
+			[]string{"", fmt.Sprint("c", n.born)}[n.rng.IntN(2)])
 	}
 	for _, other := range n.who {
 		if other.id == c.id {
@@ -392,7 +395,8 @@ func (n *simNode) attribute(o *energy.Observation) {
 	if n.twin != nil {
 		again := n.twin.Observe(o, &n.twinOut)
 		shares, twins := n.out.Shares, n.twinOut.Shares
-		if again != done || (done && (!slices.Equal(shares, twins) || n.out.Idle != n.twinOut.Idle || n.out.Platform != n.twinOut.Platform)) {
+		if again != done || (done && (!slices.Equal(shares, twins) || n.out.Idle != n.twinOut.Idle ||
+			n.out.Platform != n.twinOut.Platform)) {
 			n.t.Fatalf("restored from its state it gives %+v, otherwise %+v", n.out, n.twinOut)
 		}
 	}
@@ -488,7 +492,8 @@ func (k *oracle) check(n *simNode, o *energy.Observation, done bool) {
 		k.restart(n, o, n.out.End)
 	default:
 		if joined || missing || stale || reset {
-			n.t.Fatalf("an interval is measured by counters that joined %v, are missing %v, stale %v, were reset %v", joined, missing, stale, reset)
+			n.t.Fatalf("an interval is measured by counters that joined %v, are missing %v, stale %v, were reset %v",
+				joined, missing, stale, reset)
 		}
 		k.measured(n, o)
 	}
@@ -590,7 +595,9 @@ func (k *oracle) endSegment(n *simNode) {
 		high.Add(high, c.value)
 	}
 	if k.segment.Cmp(low) != 0 || k.segment.Cmp(high) > 0 {
-		n.t.Fatalf("all intervals since the last break measured %v µJ, the true counters say %v, and at their last reading %v", k.segment, low, high)
+		n.t.Fatalf(
+			"all intervals since the last break measured %v µJ, the true counters say %v, and at their last reading %v",
+			k.segment, low, high)
 	}
 }
 
@@ -601,8 +608,8 @@ func between(at time.Duration, value *big.Int, later time.Duration, then *big.In
 	return v.Add(v, value)
 }
 
-// P3: for every interval consumers + idle + platform + unknown = measured, in integer microjoules, and measured is what the
-// counters counted, whatever wraps, resets, churn, skew, lost ticks and restarts there are.
+// P3: for every interval consumers + idle + platform + unknown = measured, in integer microjoules, and measured is
+// what the counters counted, whatever wraps, resets, churn, skew, lost ticks and restarts there are.
 func TestConservation(t *testing.T) {
 	t.Run("drawn", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -636,7 +643,8 @@ func TestConservation(t *testing.T) {
 			n.oracle.endSegment(n)
 			intervals, unmeasured, all = intervals+n.intervals, unmeasured+n.unm, all+n.now-start
 		}
-		t.Logf("%d intervals over %v, of which %.1f %% unmeasured", intervals, all, 100*unmeasured.Seconds()/all.Seconds())
+		t.Logf("%d intervals over %v, of which %.1f %% unmeasured", intervals, all,
+			100*unmeasured.Seconds()/all.Seconds())
 	})
 	t.Run("without faults", func(t *testing.T) {
 		var measured, unknown energy.Microjoules

@@ -8,13 +8,15 @@ import (
 
 // CounterOptions say what a counter counts.
 type CounterOptions struct {
-	Domain             Domain
-	Quality            Quality
-	Range              uint64        // the highest value, after which the counter goes on at 0, in its own units; 0: it never wraps
-	MicrojoulesPerUnit uint64        // 0 reads as 1
-	Scale              int64         // calibration factor in millionths, as Millionths returns it; 0 reads as a million
-	Max                Watts         // the most that the domain can draw, after calibration; 0 if unknown
-	Period             time.Duration // how long the counter may stand still because nobody refreshes it; 0: it is always current
+	Domain  Domain
+	Quality Quality
+	// the highest value, after which the counter goes on at 0, in its own units; 0: it never wraps
+	Range              uint64
+	MicrojoulesPerUnit uint64 // 0 reads as 1
+	Scale              int64  // calibration factor in millionths, as Millionths returns it; 0 reads as a million
+	Max                Watts  // the most that the domain can draw, after calibration; 0 if unknown
+	// how long the counter may stand still because nobody refreshes it; 0: it is always current
+	Period time.Duration
 }
 
 // A Counter makes readings of the raw values of a cumulative counter. Between two values it counts what must have been
@@ -26,9 +28,9 @@ type CounterOptions struct {
 //     counter is refreshed at instants of its own.
 //   - After a gap in which that would be the whole Range, a wrap may hide: nothing is known.
 //
-// Without Max a step up is believed up to a megawatt. A step down is a wrap only if it needs at most twice the highest
-// power that this run showed in steps up, and a gap hides a wrap if the Range would be used up at that power; before any
-// such step, if it is longer than 10 s. An interval too many is lost that way, but none is invented.
+// Without Max a step up is believed up to a megawatt. A step down is a wrap only if it needs at most twice the
+// highest power that this run showed in steps up, and a gap hides a wrap if the Range would be used up at that power;
+// before any such step, if it is longer than 10 s. An interval too many is lost that way, but none is invented.
 //
 // What no rule can see: a reset that looks like a step which Max allows is counted as one.
 //
@@ -60,8 +62,8 @@ func NewCounter(o CounterOptions) *Counter {
 	return c
 }
 
-// Resume goes on from the last reading that a former process took of the same counter on the same boot. It comes before the
-// first Next; a reading of another domain is ignored.
+// Resume goes on from the last reading that a former process took of the same counter on the same boot. It comes
+// before the first Next; a reading of another domain is ignored.
 func (c *Counter) Resume(last Reading) {
 	if c.known || last.Domain != c.o.Domain || last.Total < 0 {
 		return
@@ -109,8 +111,8 @@ func (c *Counter) begin(raw uint64, at time.Duration, run uint32) Reading {
 	return c.last
 }
 
-// firstRun numbers the first run of a process such that a former process of the same boot, which broke off less than once a
-// millisecond, did not use the number: its readings are then never mistaken for ones of this run.
+// firstRun numbers the first run of a process such that a former process of the same boot, which broke off less than
+// once a millisecond, did not use the number: its readings are then never mistaken for ones of this run.
 func firstRun(at time.Duration) uint32 { return uint32(at / time.Millisecond) }
 
 // step returns what was used since the last value, and false if that is not known.

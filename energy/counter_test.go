@@ -22,7 +22,10 @@ const (
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
 func pkg0(most energy.Watts) energy.CounterOptions {
-	return energy.CounterOptions{Domain: energy.Domain{Kind: energy.Package, Name: "package-0"}, Quality: energy.Measured, Range: rapl, Max: most}
+	return energy.CounterOptions{
+		Domain: energy.Domain{Kind: energy.Package, Name: "package-0"}, Quality: energy.Measured, Range: rapl,
+		Max: most,
+	}
 }
 
 func TestCounter(t *testing.T) {
@@ -43,24 +46,57 @@ func TestCounter(t *testing.T) {
 		o      energy.CounterOptions
 		values []value
 	}{
-		{"the first value counts nothing, whatever it is", pkg0(200), []value{{200e9, sec, 0, 0}, {200e9 + 50e6, 2 * sec, 50e6, 0}}},
+		{
+			"the first value counts nothing, whatever it is", pkg0(200),
+			[]value{{200e9, sec, 0, 0}, {200e9 + 50e6, 2 * sec, 50e6, 0}},
+		},
 		{"wrap", pkg0(200), []value{{rapl - 10e6, sec, 0, 0}, {90e6 - 1, 2 * sec, 100e6, 0}}},
 		{"wrap of 16 bits", tiny, []value{{65535, sec, 0, 0}, {0, 2 * sec, 61_000, 0}, {9, 3 * sec, 610_000, 0}}},
 		{"wrap of 64 bits", full, []value{{math.MaxUint64 - 4, sec, 0, 0}, {5, 2 * sec, 10, 0}}},
-		{"reset", pkg0(200), []value{{200e9, sec, 0, 0}, {200e9 + 50e6, 2 * sec, 50e6, 0}, {10e6, 3 * sec, 50e6, 1}, {60e6, 4 * sec, 100e6, 1}}},
-		{"a small step back is no wrap", pkg0(200), []value{{1e9, sec, 0, 0}, {1e9 - 1, 2 * sec, 0, 1}, {1e9, 3 * sec, 1, 1}}},
+		{"reset", pkg0(200), []value{
+			{200e9, sec, 0, 0}, {200e9 + 50e6, 2 * sec, 50e6, 0}, {10e6, 3 * sec, 50e6, 1}, {60e6, 4 * sec, 100e6, 1},
+		}},
+		{
+			"a small step back is no wrap", pkg0(200),
+			[]value{{1e9, sec, 0, 0}, {1e9 - 1, 2 * sec, 0, 1}, {1e9, 3 * sec, 1, 1}},
+		},
 		{"without a range every step back is a reset", noRange, []value{{1e9, sec, 0, 0}, {1e9 - 1, 2 * sec, 0, 1}}},
 		{"a wrap may hide in a long gap", pkg0(200), []value{{1e9, sec, 0, 0}, {2e9, 1200 * sec, 0, 1}}},
 		{"none can in a shorter one", pkg0(200), []value{{1e9, sec, 0, 0}, {101e9, 1001 * sec, 100e9, 0}}},
-		{"the envelope", pkg0(200), []value{{1e9, sec, 0, 0}, {1e9 + 240e6, 2 * sec, 240e6, 0}, {1e9 + 490e6, 3 * sec, 240e6, 1}}},
-		{"two reads in a millisecond straddle a refresh", pkg0(200), []value{{1e9, sec, 0, 0}, {1e9 + 200e3, sec + ms/10, 200e3, 0}}},
-		{"the same instant, and an earlier one, are ignored", pkg0(200), []value{{1e9, sec, 0, 0}, {1e9 + 5, sec, 0, 0}, {1e9 + 9, ms, 0, 0}, {1e9 + 10, 2 * sec, 10, 0}}},
-		{"a value above the range is none", pkg0(200), []value{{1e9, sec, 0, 0}, {rapl + 1, 2 * sec, 0, 1}, {rapl, 3 * sec, 0, 2}, {9, 4 * sec, 10, 2}}},
+		{"the envelope", pkg0(200), []value{
+			{1e9, sec, 0, 0}, {1e9 + 240e6, 2 * sec, 240e6, 0}, {1e9 + 490e6, 3 * sec, 240e6, 1},
+		}},
+		{
+			"two reads in a millisecond straddle a refresh", pkg0(200),
+			[]value{{1e9, sec, 0, 0}, {1e9 + 200e3, sec + ms/10, 200e3, 0}},
+		},
+		{
+			"the same instant, and an earlier one, are ignored", pkg0(200),
+			[]value{{1e9, sec, 0, 0}, {1e9 + 5, sec, 0, 0}, {1e9 + 9, ms, 0, 0}, {1e9 + 10, 2 * sec, 10, 0}},
+		},
+		{
+			"a value above the range is none", pkg0(200),
+			[]value{{1e9, sec, 0, 0}, {rapl + 1, 2 * sec, 0, 1}, {rapl, 3 * sec, 0, 2}, {9, 4 * sec, 10, 2}},
+		},
 		{"unknown envelope: no wrap before a step up", unknown, []value{{rapl, sec, 0, 0}, {99e6, 2 * sec, 0, 1}}},
-		{"unknown envelope: a wrap like the steps before", unknown, []value{{rapl - 150e6, sec, 0, 0}, {rapl - 50e6, 2 * sec, 100e6, 0}, {50e6 - 1, 3 * sec, 200e6, 0}}},
-		{"unknown envelope: a wrap unlike them", unknown, []value{{rapl - 150e6, sec, 0, 0}, {rapl - 140e6, 2 * sec, 10e6, 0}, {50e6, 3 * sec, 10e6, 1}}},
+		{
+			"unknown envelope: a wrap like the steps before", unknown,
+			[]value{{rapl - 150e6, sec, 0, 0}, {rapl - 50e6, 2 * sec, 100e6, 0}, {50e6 - 1, 3 * sec, 200e6, 0}},
+		},
+		{
+			"unknown envelope: a wrap unlike them", unknown,
+			[]value{{rapl - 150e6, sec, 0, 0}, {rapl - 140e6, 2 * sec, 10e6, 0}, {50e6, 3 * sec, 10e6, 1}},
+		},
 		{"unknown envelope: a gap at first", unknown, []value{{1e9, sec, 0, 0}, {2e9, 12 * sec, 0, 1}}},
-		{"unknown envelope: a gap later", unknown, []value{{1e9, sec, 0, 0}, {1.1e9, 2 * sec, 100e6, 0}, {101e9, 1002 * sec, 100e9, 0}, {102e9, 3000 * sec, 100e9, 1}}},
+		{
+			"unknown envelope: a gap later", unknown,
+			[]value{
+				{1e9, sec, 0, 0},
+				{1.1e9, 2 * sec, 100e6, 0},
+				{101e9, 1002 * sec, 100e9, 0},
+				{102e9, 3000 * sec, 100e9, 1},
+			},
+		},
 		{"unknown envelope: a megawatt", unknown, []value{{1e9, sec, 0, 0}, {3e12 / 2, 2 * sec, 0, 1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,7 +108,8 @@ func TestCounter(t *testing.T) {
 					first = r
 				}
 				if r.Total-first.Total != v.total || r.Run-first.Run != v.run {
-					t.Errorf("value %d at %v: %d µJ in run %d, want %d in %d", v.raw, v.at, r.Total-first.Total, r.Run-first.Run, v.total, v.run)
+					t.Errorf("value %d at %v: %d µJ in run %d, want %d in %d", v.raw, v.at, r.Total-first.Total,
+						r.Run-first.Run, v.total, v.run)
 				}
 				if r.Domain != c.o.Domain || r.Quality != energy.Measured {
 					t.Errorf("reading of %v, %v", r.Domain, r.Quality)
@@ -260,8 +297,8 @@ func (w *counterWorld) envelope(dt time.Duration) float64 { // in units
 	return 1.2 * w.perMax * (dt + 20*ms).Seconds()
 }
 
-// Any width, any scale, wraps, resets, steps back and gaps: within a run a counter is exact, a fault in it is found unless it
-// looks exactly as work would, and in no case is more counted than the domain can draw.
+// Any width, any scale, wraps, resets, steps back and gaps: within a run a counter is exact, a fault in it is found
+// unless it looks exactly as work would, and in no case is more counted than the domain can draw.
 func TestCounterAgainstOracle(t *testing.T) {
 	sequences := 100_000
 	if long {
@@ -332,7 +369,8 @@ func TestCounterAgainstOracle(t *testing.T) {
 			last = r
 		}
 	}
-	t.Logf("%d sequences, %d steps: %d wraps counted exactly, %d new runs, %d faults that look like work", sequences, steps, wraps, breaks, missed)
+	t.Logf("%d sequences, %d steps: %d wraps counted exactly, %d new runs, %d faults that look like work", sequences,
+		steps, wraps, breaks, missed)
 	if wraps < sequences/4 || breaks < sequences/4 {
 		t.Error("the sequences hold too few wraps or breaks to show anything")
 	}
@@ -340,7 +378,8 @@ func TestCounterAgainstOracle(t *testing.T) {
 
 func FuzzCounterNext(f *testing.F) {
 	f.Add(uint64(rapl), uint64(61), int64(1e6), 200.0, int64(0), []byte("0123456789abcdef0123456789abcdef"))
-	f.Add(uint64(math.MaxUint64), uint64(0), int64(0), 0.0, int64(5e9), []byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
+	f.Add(uint64(math.MaxUint64), uint64(0), int64(0), 0.0, int64(5e9),
+		[]byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
 	f.Add(uint64(0), uint64(1e10), int64(1e9), 1e308, int64(math.MaxInt64), make([]byte, 64))
 	f.Fuzz(func(t *testing.T, rng, unit uint64, scale int64, most float64, period int64, data []byte) {
 		if unit > 1e10 || scale < 0 || scale > 1e9 || period < 0 || math.IsNaN(most) {
@@ -377,7 +416,8 @@ func FuzzCounterNext(f *testing.F) {
 				if most <= 0 || watts > 1.2e6 {
 					watts = 1.2e6
 				}
-				if joules, dt := (r.Total - last.Total).Joules(), (r.At-last.At).Seconds()+max(o.Period.Seconds(), 0.02); float64(joules) > watts*dt*(1+1e-9)+1e-5 {
+				if joules, dt := (r.Total - last.Total).Joules(),
+					(r.At-last.At).Seconds()+max(o.Period.Seconds(), 0.02); float64(joules) > watts*dt*(1+1e-9)+1e-5 {
 					t.Fatalf("%v in %v s with at most %v W", joules, dt, watts)
 				}
 			}

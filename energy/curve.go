@@ -2,8 +2,8 @@ package energy
 
 import "math"
 
-// curveEdges divide utilisation into bins, narrow where idle power is decided. A powerCurve may bend at them and nowhere
-// else.
+// curveEdges divide utilisation into bins, narrow where idle power is decided. A powerCurve may bend at them and
+// nowhere else.
 var curveEdges = [curveBins + 1]float64{
 	0, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1,
 }
@@ -64,13 +64,13 @@ func (m *moments) merge(o *moments) {
 //
 //	P(u) = a + b·u + Σ cⱼ·max(0, u − edgeⱼ)
 //
-// by weighted least squares. Bends are taken one by one, the one that explains most first, and only while one explains
-// more than noise does: with a bend at every edge the fit would follow the noise, and worst of all at its end near idle,
-// which is what it is for. Bends upwards are usual (frequency and voltage rise with load); downwards they occur (sleep
-// states), unless power would fall.
+// by weighted least squares. Bends are taken one by one, the one that explains most first, and only while one
+// explains more than noise does: with a bend at every edge the fit would follow the noise, and worst of all at its
+// end near idle, which is what it is for. Bends upwards are usual (frequency and voltage rise with load); downwards
+// they occur (sleep states), unless power would fall.
 //
-// Bends are at edges of bins, so sums by bin are all it needs. The Cholesky factor of the normal equations grows by a row
-// with each term, so that a try costs tens of operations.
+// Bends are at edges of bins, so sums by bin are all it needs. The Cholesky factor of the normal equations grows by a
+// row with each term, so that a try costs tens of operations.
 type bendRegression struct {
 	tail  [curveBins + 1]moments // tail[j]: of all samples at or above edge j
 	terms [maxTerms]int          // -1 is the constant, otherwise an edge
@@ -151,8 +151,8 @@ func (r *bendRegression) coefficients() (c [maxTerms]float64) {
 	return c
 }
 
-// run fits the samples that were summed, of which there must be one; variance is that of a sample of weight 1. It returns
-// false if the curve is flat, because utilisation hardly varied or power does not rise with it.
+// run fits the samples that were summed, of which there must be one; variance is that of a sample of weight 1. It
+// returns false if the curve is flat, because utilisation hardly varied or power does not rise with it.
 func (r *bendRegression) run(variance float64) bool {
 	r.n = 0
 	row, z := r.try(constant)

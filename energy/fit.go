@@ -77,9 +77,9 @@ func (r *sampleRing) at(k uint8) *sample { return &r.s[(r.next+ringSize-r.n+k)%r
 // the machines published with SPECpower between 2011 and 2026 is between 0.16 and 0.26, by year.
 const genericIdle = 0.25
 
-// NewFit returns a Fit that has seen nothing. The prior is the model of the node's hardware, nil if there is none; of it,
-// the shape is used rather than the level, because a profile of a whole machine may meet a meter of its processors. It is
-// not changed and must stay unchanged.
+// NewFit returns a Fit that has seen nothing. The prior is the model of the node's hardware, nil if there is none; of
+// it, the shape is used rather than the level, because a profile of a whole machine may meet a meter of its
+// processors. It is not changed and must stay unchanged.
 func NewFit(prior *Profile) *Fit {
 	f := &Fit{}
 	if prior == nil {
@@ -91,8 +91,8 @@ func NewFit(prior *Profile) *Fit {
 	return f
 }
 
-// Add takes a sample: mean power p at mean utilisation u (0 to 1) over dt. What cannot be a sample is ignored, and so is
-// one much shorter than usual, in which the meter's resolution would be most of it.
+// Add takes a sample: mean power p at mean utilisation u (0 to 1) over dt. What cannot be a sample is ignored, and so
+// is one much shorter than usual, in which the meter's resolution would be most of it.
 func (f *Fit) Add(u float64, p Watts, dt time.Duration) {
 	if !(u >= 0 && u <= math.MaxFloat64) || !(p >= leastPower && p <= megawatt) || dt <= 0 || dt > longest {
 		return
@@ -128,9 +128,9 @@ func (f *Fit) due() bool {
 	}
 }
 
-// notice finds out that the machine changed: most of the latest samples are off the curve, to one side, at loads at which
-// the curve was known. What was learned before then counts little, and idle power is unsettled until low loads were seen
-// again. If load visits all of its range, idle power is right again within 150 samples.
+// notice finds out that the machine changed: most of the latest samples are off the curve, to one side, at loads at
+// which the curve was known. What was learned before then counts little, and idle power is unsettled until low loads
+// were seen again. If load visits all of its range, idle power is right again within 150 samples.
 func (f *Fit) notice(s sample) (changed bool) {
 	if u := s.u(); !f.shaped || u < f.lo || u > f.hi {
 		return false
@@ -153,15 +153,15 @@ func (f *Fit) notice(s sample) (changed bool) {
 	return true
 }
 
-// Idle returns the power at no load, and if it is settled: known from samples, to about 5 %. It is settled once there were
-// samples at loads so low that what lies between them and none hardly matters, relative to what load costs; and no more
-// once the machine was found to have changed, until such samples came again. Nothing can tell of bends below the least load
-// seen, so a curve that has one there may be settled and off by more.
+// Idle returns the power at no load, and if it is settled: known from samples, to about 5 %. It is settled once there
+// were samples at loads so low that what lies between them and none hardly matters, relative to what load costs; and
+// no more once the machine was found to have changed, until such samples came again. Nothing can tell of bends below
+// the least load seen, so a curve that has one there may be settled and off by more.
 //
-// Until it is settled it is the best there is: what the prior, or without it a server of which nothing is known, would draw
-// at no load if it drew what was measured at the least load seen. As lower loads and a wider range of loads are seen, the
-// weight moves to what the fitted curve says. It is never above the power measured at the least load. Without prior and
-// samples it is 0.
+// Until it is settled it is the best there is: what the prior, or without it a server of which nothing is known,
+// would draw at no load if it drew what was measured at the least load seen. As lower loads and a wider range of
+// loads are seen, the weight moves to what the fitted curve says. It is never above the power measured at the least
+// load. Without prior and samples it is 0.
 func (f *Fit) Idle() (w Watts, settled bool) { return Watts(f.idle), f.settled }
 
 // shape returns the power of the prior at u, of a server in general if there is none, on a scale of its own.
@@ -230,8 +230,8 @@ func (f *Fit) appendResult(b []byte) []byte {
 	return b
 }
 
-// RestoreState takes up what AppendState of the same version wrote, and returns what follows it. On an error f stays as it
-// was. The prior is not part of the state.
+// RestoreState takes up what AppendState of the same version wrote, and returns what follows it. On an error f stays
+// as it was. The prior is not part of the state.
 func (f *Fit) RestoreState(b []byte) (rest []byte, err error) {
 	to := NewFit(f.prior)
 	if rest, err = to.restore(b); err != nil {
@@ -273,7 +273,8 @@ func (f *Fit) restoreHead(b []byte) (rest []byte, err error) {
 	f.mean = time.Duration(binary.LittleEndian.Uint64(b[9:]))
 	f.over = math.Float32frombits(binary.LittleEndian.Uint32(b[17:]))
 	f.under = math.Float32frombits(binary.LittleEndian.Uint32(b[21:]))
-	if f.since > f.seen || f.mean < 0 || f.mean > longest || !(f.over >= 0 && f.over <= 1) || !(f.under >= 0 && f.under <= 1) {
+	if f.since > f.seen || f.mean < 0 || f.mean > longest || !(f.over >= 0 && f.over <= 1) ||
+		!(f.under >= 0 && f.under <= 1) {
 		return nil, errFitState
 	}
 	return b[fitHeadBytes:], nil
@@ -322,7 +323,8 @@ func (f *Fit) restoreRing(bin int, b []byte) (rest []byte, err error) {
 	for range n {
 		age := binary.LittleEndian.Uint32(b[6:])
 		s := sample{
-			load: binary.LittleEndian.Uint16(b), p: math.Float32frombits(binary.LittleEndian.Uint32(b[2:])), seq: f.seen - age,
+			load: binary.LittleEndian.Uint16(b), p: math.Float32frombits(binary.LittleEndian.Uint32(b[2:])),
+			seq: f.seen - age,
 		}
 		if !(float64(s.p) >= leastPower/2 && s.p <= megawatt) || age == 0 || age > f.seen || binOf(s.u()) != bin {
 			return nil, errFitState

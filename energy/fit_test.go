@@ -34,9 +34,9 @@ func (c *truth) power(u float64) float64 {
 	return p
 }
 
-// newTruth draws a curve with two to five bends between the given utilisation and 0.9, whose last slope is up to 5 times
-// its first, idle at 0.15 to 0.6 of its power at full load, which is between 50 and 800 W. The extremes of both are drawn
-// more often than others.
+// newTruth draws a curve with two to five bends between the given utilisation and 0.9, whose last slope is up to 5
+// times its first, idle at 0.15 to 0.6 of its power at full load, which is between 50 and 800 W. The extremes of both
+// are drawn more often than others.
 func newTruth(r *rand.Rand, firstBend float64) *truth {
 	c := &truth{at: []float64{0}}
 	for range 2 + r.IntN(4) {
@@ -103,9 +103,9 @@ func off(f *energy.Fit, idle float64) (err float64, settled bool) {
 	return float64(w)/idle - 1, settled
 }
 
-// Idle power is recovered within 5 % from 200 samples. A curve that bends at 10 % of load shows its first piece to 11 of 200
-// samples, about, on average: there, one of 2,000 machines is off by 5.5 %. If noise is not within 1 % but has a standard
-// deviation of 1 %, it is 99 of 100 machines that are within 5 %.
+// Idle power is recovered within 5 % from 200 samples. A curve that bends at 10 % of load shows its first piece to 11
+// of 200 samples, about, on average: there, one of 2,000 machines is off by 5.5 %. If noise is not within 1 % but has
+// a standard deviation of 1 %, it is 99 of 100 machines that are within 5 %.
 func TestFitRecoversIdle(t *testing.T) {
 	gauss := func(r *rand.Rand) float64 { return .01 * r.NormFloat64() }
 	for _, c := range []struct {
@@ -171,14 +171,15 @@ func TestSettledMeansKnown(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("settled at %d ticks of 60,000, of these off by more than 5 %% at %d, at worst by %.1f %%", settled, wrong, 100*worst)
+	t.Logf("settled at %d ticks of 60,000, of these off by more than 5 %% at %d, at worst by %.1f %%", settled, wrong,
+		100*worst)
 	if !raced && settled < 30_000 || wrong > settled/100 || worst > .25 {
 		t.Errorf("settled at %d of 60,000 ticks, wrong at %d, at worst by %.1f %%", settled, wrong, 100*worst)
 	}
 }
 
-// A machine whose idle power rises or falls by a fifth, as when fans change, is known again after 150 samples. It takes some
-// tens of samples to notice; meanwhile, what was settled stays so.
+// A machine whose idle power rises or falls by a fifth, as when fans change, is known again after 150 samples. It
+// takes some tens of samples to notice; meanwhile, what was settled stays so.
 func TestFitFollowsDrift(t *testing.T) {
 	for _, factor := range []float64{1.2, 0.8} {
 		longest, claimed := 0, 0
@@ -203,7 +204,8 @@ func TestFitFollowsDrift(t *testing.T) {
 				t.Errorf("factor %v, seed %d: off by %.3f after 400 samples, settled: %v", factor, seed, err, ok)
 			}
 		}
-		t.Logf("idle power times %v: known to 5 %% again after at most %d samples; settled and wrong at %d ticks of 100 machines",
+		t.Logf("idle power times %v: known to 5 %% again after at most %d samples; settled and wrong at %d ticks of "+
+			"100 machines",
 			factor, longest, claimed)
 		if longest > 150 || claimed > 1500 {
 			t.Errorf("factor %v: known again after %d samples, settled and wrong at %d ticks", factor, longest, claimed)
@@ -257,7 +259,9 @@ func TestHighLoadClaimsNothing(t *testing.T) {
 	for seed := range fewer(100) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		curve := newTruth(r, .15)
-		profile := &energy.Profile{Exponent: 1.2, Idle: energy.Watts(.9 * curve.idle), Max: energy.Watts(.95 * curve.power(1))}
+		profile := &energy.Profile{
+			Exponent: 1.2, Idle: energy.Watts(.9 * curve.idle), Max: energy.Watts(.95 * curve.power(1)),
+		}
 		for _, prior := range []*energy.Profile{nil, profile} {
 			f := energy.NewFit(prior)
 			for range 50 {
@@ -305,15 +309,16 @@ func TestOtherWorkIsNotIdle(t *testing.T) {
 		curve := newTruth(r, .15)
 		f := energy.NewFit(nil)
 		learn(f, r, curve.power, 400, .05, .95, percent)
-		learn(f, r, func(u float64) float64 { return curve.idle + 1.2*(curve.power(u)-curve.idle) }, 600, .3, .95, percent)
+		learn(f, r, func(u float64) float64 { return curve.idle + 1.2*(curve.power(u)-curve.idle) }, 600, .3, .95,
+			percent)
 		if err, _ := off(f, curve.idle); math.Abs(err) > .15 {
 			t.Errorf("seed %d: off by %.3f", seed, err)
 		}
 	}
 }
 
-// Whatever it is shown, idle power is a number, not negative, and not above the power at the least loads; prediction is a
-// number and does not fall.
+// Whatever it is shown, idle power is a number, not negative, and not above the power at the least loads; prediction
+// is a number and does not fall.
 func checkFit(t interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -413,11 +418,13 @@ func TestFitIgnoresWhatIsNoSample(t *testing.T) {
 func TestFitBeginsWithPrior(t *testing.T) {
 	f := energy.NewFit(&energy.Profile{Idle: 50, Max: 250})
 	if w, settled := f.Idle(); w != 50 || settled || f.Predict(.5) != 150 {
-		t.Errorf("before any sample: idle %v W, settled %v, %v W at half load", float64(w), settled, float64(f.Predict(.5)))
+		t.Errorf("before any sample: idle %v W, settled %v, %v W at half load", float64(w), settled,
+			float64(f.Predict(.5)))
 	}
 	f.Add(.5, 300, time.Second) // twice what the profile says
 	if w, settled := f.Idle(); math.Abs(float64(w)-100) > .1 || settled {
-		t.Errorf("after 300 W at half load: idle %v W, settled %v; want 100 W, by the profile's shape", float64(w), settled)
+		t.Errorf("after 300 W at half load: idle %v W, settled %v; want 100 W, by the profile's shape", float64(w),
+			settled)
 	}
 	r := rand.New(rand.NewPCG(1, 17))
 	learn(f, r, func(u float64) float64 { return 200 + 100*u }, 200, .05, .95, percent)

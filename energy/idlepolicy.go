@@ -10,9 +10,10 @@ type IdlePolicy uint8
 
 // The policies. Only pods and virtual machines take part: the system and other control groups never do.
 const (
-	IdleApart      IdlePolicy = iota // nobody
-	IdleByRequests                   // who asked for CPUs, for the part of the node that was asked for; the rest stays idle
-	IdleEqually                      // each pod and each virtual machine alike, no matter how many containers it has
+	IdleApart IdlePolicy = iota // nobody
+	// who asked for CPUs, for the part of the node that was asked for; the rest stays idle
+	IdleByRequests
+	IdleEqually // each pod and each virtual machine alike, no matter how many containers it has
 )
 
 var idlePolicyNames = [...]string{"apart", "requests", "equal"}
@@ -44,8 +45,9 @@ func sharesIdle(consumer string) bool {
 	return strings.HasPrefix(consumer, podPrefix) || strings.HasPrefix(consumer, vmPrefix)
 }
 
-// idleByRequests gives each share the part of idle that its weight is of the node's CPUs, or of all weights if those are
-// more, and returns what nobody asked for. weights has an element for each share and one more, which is overwritten.
+// idleByRequests gives each share the part of idle that its weight is of the node's CPUs, or of all weights if those
+// are more, and returns what nobody asked for. weights has an element for each share and one more, which is
+// overwritten.
 func (s *Split) idleByRequests(
 	idle Microjoules, cpus float64, weights []uint64, parts []Microjoules, shares []Share,
 ) (rest Microjoules) {
@@ -68,9 +70,9 @@ func (s *Split) idleByRequests(
 	return parts[len(shares)]
 }
 
-// idleEqually gives each pod and each virtual machine that has a share with a weight the same; equal remainders go by ID. What
-// a pod gets is booked on the pod itself, or if that is not among the shares on its containers alike. It returns what is
-// left: all if there is nobody, else nothing.
+// idleEqually gives each pod and each virtual machine that has a share with a weight the same; equal remainders go by
+// ID. What a pod gets is booked on the pod itself, or if that is not among the shares on its containers alike. It
+// returns what is left: all if there is nobody, else nothing.
 func idleEqually(idle Microjoules, weights []uint64, shares []Share) (rest Microjoules) {
 	units := Microjoules(0)
 	for i := 0; i < len(shares); {
@@ -99,7 +101,8 @@ func idleEqually(idle Microjoules, weights []uint64, shares []Share) (rest Micro
 	return 0
 }
 
-// unit returns the index after the pod or the virtual machine that begins at i, and how many of its shares have a weight.
+// unit returns the index after the pod or the virtual machine that begins at i, and how many of its shares have a
+// weight.
 func unit(weights []uint64, shares []Share, i int) (end, members int) {
 	pod, _, isPod := PodOf(shares[i].ID)
 	for end = i; end < len(shares); end++ {

@@ -20,14 +20,14 @@ type Integrator struct {
 // halfFemto is how many half femtojoules, microwatts times nanoseconds over two, make a microjoule.
 const halfFemto = 2_000_000_000
 
-// NewIntegrator returns an integrator that has seen nothing. Samples that are further apart than maxGap say nothing of the
-// time in between: the later one begins a new run.
+// NewIntegrator returns an integrator that has seen nothing. Samples that are further apart than maxGap say nothing
+// of the time in between: the later one begins a new run.
 func NewIntegrator(domain Domain, quality Quality, maxGap time.Duration) *Integrator {
 	return &Integrator{domain: domain, quality: quality, maxGap: maxGap}
 }
 
-// Resume goes on from the last reading that a former process took of the same meter on the same boot. It comes before the
-// first Next; a reading of another domain is ignored.
+// Resume goes on from the last reading that a former process took of the same meter on the same boot. It comes before
+// the first Next; a reading of another domain is ignored.
 func (g *Integrator) Resume(last Reading) {
 	if g.known || last.Domain != g.domain || last.Total < 0 || last.Raw > megawatt*million || last.Rest >= halfFemto {
 		return
@@ -39,9 +39,9 @@ func (g *Integrator) Resume(last Reading) {
 // Break makes the next reading begin a new run.
 func (g *Integrator) Break() { g.broken = true }
 
-// Next returns the reading at an instant at which the meter shows w. Samples that are not later than the last are ignored:
-// the last reading comes again. So are samples that are no power, and the next good one begins a new run; a meter had
-// better leave such out.
+// Next returns the reading at an instant at which the meter shows w. Samples that are not later than the last are
+// ignored: the last reading comes again. So are samples that are no power, and the next good one begins a new run; a
+// meter had better leave such out.
 func (g *Integrator) Next(w Watts, at time.Duration) Reading {
 	good := w >= 0 && w <= megawatt // NaN is neither
 	resumed := g.resumed

@@ -66,7 +66,9 @@ func TestIntegratorAgainstOracle(t *testing.T) {
 }
 
 func TestIntegratorRefuses(t *testing.T) {
-	for _, bad := range []energy.Watts{energy.Watts(math.NaN()), energy.Watts(math.Inf(1)), energy.Watts(math.Inf(-1)), -1, 2e6} {
+	for _, bad := range []energy.Watts{
+		energy.Watts(math.NaN()), energy.Watts(math.Inf(1)), energy.Watts(math.Inf(-1)), -1, 2e6,
+	} {
 		g := energy.NewIntegrator(plug, energy.Measured, time.Minute)
 		a := g.Next(100, sec)
 		if r := g.Next(bad, 2*sec); r != a {

@@ -40,7 +40,8 @@ func (b *board) second(t *testing.T, u float64, read ...int) bool {
 	return done
 }
 
-// Without RAPL nobody can tell the platform of a node from its processors: it must become neither idle energy nor that of pods.
+// Without RAPL nobody can tell the platform of a node from its processors: it must become neither idle energy nor
+// that of pods.
 func TestLostPartIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		packages    []energy.Microjoules
@@ -62,8 +63,13 @@ func TestLostPartIsUnknown(t *testing.T) {
 					read = c.remain
 				}
 				if s == 260 { // the loss outlives the process's counters, not the process
-					b.a.Observe(&energy.Observation{At: b.at + sec/2, CPUs: 4, Root: []energy.Reading{{Domain: wall(0, 0).Domain, At: b.at + sec/2, Total: b.wall, Run: 1}}}, &b.out)
-					b.a.Observe(&energy.Observation{At: b.at + 3*sec/4, CPUs: 4, Root: []energy.Reading{wall(b.at+3*sec/4, b.wall)}}, &b.out)
+					b.a.Observe(&energy.Observation{
+						At: b.at + sec/2, CPUs: 4,
+						Root: []energy.Reading{{Domain: wall(0, 0).Domain, At: b.at + sec/2, Total: b.wall, Run: 1}},
+					}, &b.out)
+					b.a.Observe(&energy.Observation{
+						At: b.at + 3*sec/4, CPUs: 4, Root: []energy.Reading{wall(b.at+3*sec/4, b.wall)},
+					}, &b.out)
 				}
 				if !b.second(t, u, read...) || s < 100 {
 					continue
@@ -76,7 +82,8 @@ func TestLostPartIsUnknown(t *testing.T) {
 				}
 				switch {
 				case s < 200 || s > 330: // as ever
-					if math.Abs(float64(idle)-20) > 1 || math.Abs(float64(pod)-60*u) > 1 || b.out.Platform.Joules() < 99 {
+					if math.Abs(float64(idle)-20) > 1 || math.Abs(float64(pod)-60*u) > 1 ||
+						b.out.Platform.Joules() < 99 {
 						t.Fatalf("at %d s, utilisation %v: %+v", s, u, b.out)
 					}
 				case s < 204: // as before
@@ -152,7 +159,8 @@ func TestSlowScrapesAreExact(t *testing.T) {
 			a := energy.NewAttributor(energy.AttributorOptions{})
 			var out energy.Attribution
 			busy, total, shown := time.Duration(0), energy.Microjoules(1e9), energy.Reading{}
-			sum, first, end, cpu, pod := energy.Microjoules(0), energy.Microjoules(0), time.Duration(0), time.Duration(0), energy.Microjoules(0)
+			sum, first, end, cpu, pod := energy.Microjoules(0), energy.Microjoules(0), time.Duration(0),
+				time.Duration(0), energy.Microjoules(0)
 			ended, unmeasured := 0, time.Duration(0)
 			for s := 0; s <= 6*every; s++ {
 				at := time.Duration(s) * sec
@@ -237,7 +245,9 @@ func TestIdlePowerBelongsToTheRoot(t *testing.T) {
 				u := float64(at/sec%20) / 20
 				at += sec
 				busy, total = busy+time.Duration(2*u*float64(sec)), total+energy.Microjoules((idle+work*u)*1e6)
-				o := energy.Observation{At: at, CPUs: 2, Busy: busy, Usage: []energy.Usage{{ID: energy.System, CPU: busy}}}
+				o := energy.Observation{
+					At: at, CPUs: 2, Busy: busy, Usage: []energy.Usage{{ID: energy.System, CPU: busy}},
+				}
 				o.Root = []energy.Reading{{Domain: s.root, At: at, Total: total, Run: s.run, Quality: energy.Estimated}}
 				for _, i := range s.parts {
 					o.Parts = append(o.Parts, socket(i, at, total/4))

@@ -55,9 +55,9 @@ func machineColumns(t *testing.T, name string, columns ...string) [][]float64 {
 	return rows
 }
 
-// A machineRow is 3 s of a machine: its CPU time, as utilisation of 32 CPUs (the column counts milliseconds per second, its
-// name notwithstanding: it goes up to 29,170 while the kubelet counts 32 CPUs), RAPL's power of packages and memory, and the
-// power of the platform by its ACPI meter.
+// A machineRow is 3 s of a machine: its CPU time, as utilisation of 32 CPUs (the column counts milliseconds per
+// second, its name notwithstanding: it goes up to 29,170 while the kubelet counts 32 CPUs), RAPL's power of packages
+// and memory, and the power of the platform by its ACPI meter.
 type machineRow struct{ load, rapl, platform float64 }
 
 const raplScale = 300 // W: more than it ever draws
@@ -121,7 +121,8 @@ func linearModel(rows []machineRow) func(machineRow) float64 {
 	return func(r machineRow) float64 { return b[0] + b[1]*r.rapl + b[2]*r.load }
 }
 
-// Our model is a Fit of platform power over RAPL's power, and what is left of it, without outliers, linear in utilisation.
+// Our model is a Fit of platform power over RAPL's power, and what is left of it, without outliers, linear in
+// utilisation.
 func fittedModel(rows []machineRow) func(machineRow) float64 {
 	fit := energy.NewFit(nil)
 	for _, r := range rows {
@@ -156,9 +157,9 @@ func (e *modelErrors) String() string {
 	return fmt.Sprintf("MAE %.2f W, RMSE %.2f W, MAPE %.2f %%", e.mae(), e.rmse(), e.mape())
 }
 
-// The platform power of a measured machine, out of sample: the 6,603 s are cut into blocks, and each is predicted by models
-// of the others. Most of what is left are rows in which the load changes: RAPL and the ACPI meter, which lags, don't mean the
-// same seconds there, and no model of one row can know.
+// The platform power of a measured machine, out of sample: the 6,603 s are cut into blocks, and each is predicted by
+// models of the others. Most of what is left are rows in which the load changes: RAPL and the ACPI meter, which lags,
+// don't mean the same seconds there, and no model of one row can know.
 func TestMeasuredMachine(t *testing.T) {
 	rows := machineRows(t)
 	for _, blocks := range []int{2, 5, 10} {

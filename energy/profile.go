@@ -22,8 +22,8 @@ type Point struct {
 //
 //	P(u) = Idle + (Max − Idle)·u^Exponent
 //
-// (Exponent 1 is the linear model, 1.4 in the mirrored form and 3 are the usual anchors of the literature; 0 reads as 1).
-// A node without any job draws Sleep, not P(0): an empty node may be suspended or switched off. A node that never
+// (Exponent 1 is the linear model, 1.4 in the mirrored form and 3 are the usual anchors of the literature; 0 reads as
+// 1). A node without any job draws Sleep, not P(0): an empty node may be suspended or switched off. A node that never
 // sleeps has Sleep equal to P(0); a zero Sleep means that an empty node is off.
 type Profile struct {
 	Name     string  `json:"name"`
@@ -36,8 +36,8 @@ type Profile struct {
 	GPUIdle  Watts   `json:"gpuIdleWatts,omitempty"` // of each GPU that no job holds
 	GPUMax   Watts   `json:"gpuMaxWatts,omitempty"`  // of each GPU that a job holds
 
-	// GPUClasses is, by class of work, the share of the way from GPUIdle to GPUMax that a held GPU draws: inference keeps a
-	// GPU less busy than training does. A class that is absent, "generic" among them, draws all of it.
+	// GPUClasses is, by class of work, the share of the way from GPUIdle to GPUMax that a held GPU draws: inference
+	// keeps a GPU less busy than training does. A class that is absent, "generic" among them, draws all of it.
 	GPUClasses map[string]float64 `json:"gpuClasses,omitempty"`
 
 	Quality Quality `json:"quality"`
@@ -133,7 +133,8 @@ func (p *Profile) Validate() error {
 		errs = append(errs, fmt.Errorf("sleep %v W is above idle %v W", float64(p.Sleep), float64(idle)))
 	}
 	if p.WakeUp > 0 && p.Sleep == p.Power(0) {
-		errs = append(errs, fmt.Errorf("wakeUp is %v J, but it never sleeps: sleep is its idle power", float64(p.WakeUp)))
+		errs = append(errs, fmt.Errorf("wakeUp is %v J, but it never sleeps: sleep is its idle power",
+			float64(p.WakeUp)))
 	}
 	if p.Power(1) > megawatt {
 		errs = append(errs, fmt.Errorf("max %v W is beyond a megawatt", float64(p.Power(1))))
@@ -162,7 +163,8 @@ func (p *Profile) checkCurve() (errs []error) {
 			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want 0 to 1", i, point.Utilisation))
 		}
 		if i > 0 && !(point.Utilisation > p.Curve[i-1].Utilisation) {
-			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want more than the point before", i, point.Utilisation))
+			errs = append(errs, fmt.Errorf("curve[%d].utilisation is %v: want more than the point before", i,
+				point.Utilisation))
 		}
 	}
 	return errs

@@ -60,7 +60,8 @@ func TestPowerIsMonotone(t *testing.T) {
 
 func TestProfileJSON(t *testing.T) {
 	var p energy.Profile
-	if err := json.Unmarshal([]byte(`{"name":"n","idleWatts":60,"maxWatts":160,"quality":"measured"}`), &p); err != nil {
+	if err := json.Unmarshal([]byte(`{"name":"n","idleWatts":60,"maxWatts":160,"quality":"measured"}`),
+		&p); err != nil {
 		t.Fatal(err)
 	}
 	if p.Sleep != 60 {
@@ -89,7 +90,9 @@ func TestGPUPower(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatal(err)
 	}
-	for class, want := range map[string]energy.Watts{"inference": 200, "idle": 50, "burst": 380, "training": 350, "generic": 350, "": 350} {
+	for class, want := range map[string]energy.Watts{
+		"inference": 200, "idle": 50, "burst": 380, "training": 350, "generic": 350, "": 350,
+	} {
 		if got := p.GPUPower(class); math.Abs(float64(got-want)) > 1e-9 {
 			t.Errorf("%q: %v W, want %v W", class, float64(got), float64(want))
 		}
@@ -98,7 +101,8 @@ func TestGPUPower(t *testing.T) {
 
 func TestBenchmarkJSON(t *testing.T) {
 	var b energy.Benchmark
-	if err := json.Unmarshal([]byte(`{"rate":12.5,"watts":6,"idleWatts":7}`), &b); err != nil || b != (energy.Benchmark{Rate: 12.5, Power: 6, Idle: 7}) {
+	if err := json.Unmarshal([]byte(`{"rate":12.5,"watts":6,"idleWatts":7}`), &b); err != nil ||
+		b != (energy.Benchmark{Rate: 12.5, Power: 6, Idle: 7}) {
 		t.Fatalf("%+v, error %v", b, err)
 	}
 	for text, want := range map[string]string{
@@ -114,7 +118,8 @@ func TestBenchmarkJSON(t *testing.T) {
 		`{"rate":-1,"watts":-1,"idleWatts":-1}`:       "idleWatts",
 		`{"rate":1,"watts":6,"idleWatts":3,"unit":1}`: "unknown field",
 	} {
-		if err := json.Unmarshal([]byte(text), &energy.Benchmark{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := json.Unmarshal([]byte(text), &energy.Benchmark{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one that says %q", text, err, want)
 		}
 	}

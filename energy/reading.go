@@ -56,8 +56,10 @@ type Reading struct {
 	Domain Domain        `json:"domain"`
 	At     time.Duration `json:"at"`    // when the value was true, on the node's clock since boot
 	Total  Microjoules   `json:"total"` // since an arbitrary origin; never falls within a run
-	Run    uint32        `json:"run"`   // another after each break: a reset, a gap that a wrap may hide in, a change of meter
-	Raw    uint64        `json:"raw"`   // the counter's own value, from which a restarted agent goes on; 0 if it has none
+	// another after each break: a reset, a gap that a wrap may hide in, a change of meter
+	Run uint32 `json:"run"`
+	// the counter's own value, from which a restarted agent goes on; 0 if it has none
+	Raw uint64 `json:"raw"`
 	// Rest is what Total leaves out, less than a microjoule, in fractions of the meter's own: a restarted agent goes on
 	// from it too.
 	Rest    uint64  `json:"rest,omitempty"`

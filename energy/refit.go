@@ -23,8 +23,8 @@ const (
 
 	leastSpan = 1e-3 // of utilisation: less is no range of loads at all
 
-	// The curve may bend where nothing was seen. If that is below a utilisation of u, what the fitted curve says that the
-	// power between none and u is may be off by bendDoubt·u parts of it.
+	// The curve may bend where nothing was seen. If that is below a utilisation of u, what the fitted curve says that
+	// the power between none and u is may be off by bendDoubt·u parts of it.
 	bendDoubt = 2.5
 
 	// In parts of what lies between the power at the least load and at none: how far the shape of a profile may be off
@@ -131,8 +131,8 @@ func lowerMedian(bin []weighed, mass float64) float64 {
 	return p[i]
 }
 
-// spread estimates the noise by the median of the distances from the curve, in parts of power. The median is taken from a
-// histogram over the leading bits of a floating-point number, steps of a twelfth at most.
+// spread estimates the noise by the median of the distances from the curve, in parts of power. The median is taken
+// from a histogram over the leading bits of a floating-point number, steps of a twelfth at most.
 func (f *Fit) spread(samples []weighed) float64 {
 	const (
 		drop  = 20 // bits: three of the mantissa are kept
@@ -158,8 +158,8 @@ func (f *Fit) spread(samples []weighed) float64 {
 	return leastNoise
 }
 
-// conclude derives idle power and its certainty from the curve; deviation is the standard error of its lowest point. The
-// curve's idle power and the prior's are averaged, each with the weight of its certainty.
+// conclude derives idle power and its certainty from the curve; deviation is the standard error of its lowest point.
+// The curve's idle power and the prior's are averaged, each with the weight of its certainty.
 func (f *Fit) conclude(samples []weighed, deviation float64) {
 	f.lo, f.hi = support(samples, false)
 	lo, _ := support(samples, true)
@@ -207,8 +207,8 @@ func (f *Fit) priorDoubt() float64 {
 	return genericDoubt
 }
 
-// support returns between which utilisations there are samples near the curve, in whole bins' means, leaving out the few
-// at either end.
+// support returns between which utilisations there are samples near the curve, in whole bins' means, leaving out the
+// few at either end.
 func support(samples []weighed, late bool) (lo, hi float64) {
 	var n, u [curveBins]float64
 	total := 0.0
@@ -237,8 +237,8 @@ func support(samples []weighed, late bool) (lo, hi float64) {
 	return lo, hi
 }
 
-// envelope returns the least mean power of a bin of samples near the curve; as long as no bin has enough of them, the least
-// power of one.
+// envelope returns the least mean power of a bin of samples near the curve; as long as no bin has enough of them, the
+// least power of one.
 func envelope(samples []weighed) float64 {
 	var n, w, p [curveBins]float64
 	first := math.Inf(1)

@@ -37,8 +37,8 @@ const (
 	newcomerSlack = 50 * time.Millisecond
 )
 
-// sweep books the CPU times of an observation and says if they tell who used what since the last ones. If the sweep failed,
-// or makes no sense, only ended consumers are booked, or nothing.
+// sweep books the CPU times of an observation and says if they tell who used what since the last ones. If the sweep
+// failed, or makes no sense, only ended consumers are booked, or nothing.
 func (r *roster) sweep(o *Observation) bool {
 	if o.Usage == nil {
 		if r.begun {
@@ -125,8 +125,8 @@ func (r *roster) merge(usage, ended []Usage, most time.Duration, blind bool) boo
 	return true
 }
 
-// firstOf returns the lowest ID at the head of the lists. Mostly the entry and the usage have the same, and even share its
-// memory, which makes comparing cheap.
+// firstOf returns the lowest ID at the head of the lists. Mostly the entry and the usage have the same, and even
+// share its memory, which makes comparing cheap.
 func firstOf(old []entry, usage, ended []Usage) string {
 	var id string
 	switch {
@@ -145,8 +145,8 @@ func firstOf(old []entry, usage, ended []Usage) string {
 	return id
 }
 
-// take books the CPU time of a consumer and returns how much is new. A fresh one began since the last sweep, and so did one
-// whose counter fell: it is another that took the name.
+// take books the CPU time of a consumer and returns how much is new. A fresh one began since the last sweep, and so
+// did one whose counter fell: it is another that took the name.
 func (r *roster) take(e *entry, u *Usage, fresh bool, most time.Duration) time.Duration {
 	used := u.CPU - e.cpu
 	if fresh || used < 0 {

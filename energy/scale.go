@@ -24,15 +24,16 @@ func Millionths(factor float64) (int64, error) {
 	return int64(v), nil
 }
 
-// A Scale turns the units of a counter into microjoules. What is left over, less than a microjoule, is carried to the next
-// amount, so that the sum of all amounts is off by less than a microjoule for ever.
+// A Scale turns the units of a counter into microjoules. What is left over, less than a microjoule, is carried to the
+// next amount, so that the sum of all amounts is off by less than a microjoule for ever.
 type Scale struct {
 	num  uint64 // microjoules per unit, times the calibration factor in millionths
 	rest uint64 // carried, in millionths of a microjoule
 }
 
 // NewScale returns a scale of so many microjoules per unit (0 reads as 1) times a calibration factor in millionths (0
-// reads as a million: none). It panics if they are out of range: a factor that a person chose is checked by [Millionths].
+// reads as a million: none). It panics if they are out of range: a factor that a person chose is checked by
+// [Millionths].
 func NewScale(unit uint64, factor int64) Scale {
 	if unit == 0 {
 		unit = 1

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Smoothed is a mean of power and its deviation in which what was measured t ago weighs e^(−t/τ), for samples that come at
-// any time, of any length and from any number of replicas. Of samples that come every Δt, the newest weighs
-// 1 − e^(−Δt/τ), as in an exponentially weighted moving average; the first few are averaged plainly. Samples of one time
-// weigh the same, in whatever order they come. The zero Smoothed has no samples.
+// Smoothed is a mean of power and its deviation in which what was measured t ago weighs e^(−t/τ), for samples that
+// come at any time, of any length and from any number of replicas. Of samples that come every Δt, the newest weighs 1
+// − e^(−Δt/τ), as in an exponentially weighted moving average; the first few are averaged plainly. Samples of one
+// time weigh the same, in whatever order they come. The zero Smoothed has no samples.
 //
-// Power that goes to another level is followed at once: where all samples of one interval lie beyond what the deviation
-// explains, and the next one agrees with them, what was before is forgotten. Replicas of unlike load are no change: those
-// that are as before contradict it.
+// Power that goes to another level is followed at once: where all samples of one interval lie beyond what the
+// deviation explains, and the next one agrees with them, what was before is forgotten. Replicas of unlike load are no
+// change: those that are as before contradict it.
 type Smoothed struct {
 	at                   int64   // what the sums are as of, in nanoseconds since 1970
 	weight, sum, squares float64 // seconds; times watts; times their squares
@@ -24,8 +24,8 @@ type Smoothed struct {
 	count int32
 }
 
-// What makes a sample odd: so many deviations, and so much of the mean, away from it, once there are so many samples. What
-// is less, the mean follows soon enough.
+// What makes a sample odd: so many deviations, and so much of the mean, away from it, once there are so many samples.
+// What is less, the mean follows soon enough.
 const (
 	oddDeviations = 3
 	oddShare      = 0.3
@@ -131,8 +131,8 @@ func (s *Smoothed) Samples() int { return int(s.count) }
 // At returns the end of the latest sample.
 func (s *Smoothed) At() time.Time { return time.Unix(0, s.at).UTC() }
 
-// Shrink returns what to expect of something after n samples of the given mean: closer to a prior, which weighs as much as
-// so many samples, the fewer there are. Without either it is the prior.
+// Shrink returns what to expect of something after n samples of the given mean: closer to a prior, which weighs as
+// much as so many samples, the fewer there are. Without either it is the prior.
 func Shrink(mean Watts, n float64, prior Watts, weight float64) Watts {
 	if !(n+weight > 0) {
 		return prior

@@ -50,13 +50,14 @@ func TestSmoothedFollowsSteps(t *testing.T) {
 			}
 		}
 		if taken++; taken > 5 {
-			t.Errorf("from %v W to %v W, noise %v: %d samples until the mean stays within 5 %%, want 5 at most", tc.from, tc.to, tc.noise, taken)
+			t.Errorf("from %v W to %v W, noise %v: %d samples until the mean stays within 5 %%, want 5 at most",
+				tc.from, tc.to, tc.noise, taken)
 		}
 	}
 }
 
-// The mean is the integral of the past weighted by e^(−t/τ), however it is cut into samples: here in steady intervals of
-// one, two and seven, and at random, which would each give something else if a sample always weighed the same.
+// The mean is the integral of the past weighted by e^(−t/τ), however it is cut into samples: here in steady intervals
+// of one, two and seven, and at random, which would each give something else if a sample always weighed the same.
 func TestSmoothedDoesNotDependOnSampling(t *testing.T) {
 	const tau = 5 * time.Minute
 	power := func(at time.Duration) float64 { return 100 + 20*math.Sin(at.Minutes()) }
@@ -138,7 +139,8 @@ func TestSmoothedStaysSensible(t *testing.T) {
 		var s energy.Smoothed
 		least, most := math.Inf(1), 0.0
 		for range rapid.IntRange(0, 40).Draw(t, "samples") {
-			x := rapid.OneOf(rapid.Float64Range(0, 1e5), rapid.SampledFrom([]float64{-1, math.NaN(), math.Inf(1), 0})).Draw(t, "watts")
+			x := rapid.OneOf(rapid.Float64Range(0, 1e5),
+				rapid.SampledFrom([]float64{-1, math.NaN(), math.Inf(1), 0})).Draw(t, "watts")
 			over := time.Duration(rapid.Int64Range(-1e9, 1e12).Draw(t, "over"))
 			tau := time.Duration(rapid.SampledFrom([]int64{-1, 0, 1e9, 3e11}).Draw(t, "tau"))
 			s.Add(energy.Watts(x), over, dawn.Add(time.Duration(rapid.Int64Range(-1e13, 1e13).Draw(t, "end"))), tau)
@@ -150,7 +152,8 @@ func TestSmoothedStaysSensible(t *testing.T) {
 		if s.Samples() == 0 {
 			least = 0
 		}
-		if !(mean >= least*(1-1e-6)-1e-6 && mean <= most*(1+1e-6)+1e-6) || !(deviation >= 0) || deviation > most*(1+1e-6)+1 {
+		if !(mean >= least*(1-1e-6)-1e-6 && mean <= most*(1+1e-6)+1e-6) || !(deviation >= 0) ||
+			deviation > most*(1+1e-6)+1 {
 			t.Fatalf("mean %v ± %v of samples between %v and %v", mean, deviation, least, most)
 		}
 	})
@@ -162,7 +165,8 @@ func TestShrink(t *testing.T) {
 	}{
 		{50, 0, 10, 3, 10}, {50, 1, 10, 3, 20}, {50, 3, 10, 3, 30}, {50, 1e6, 10, 3, 50}, {0, 0, 7, 0, 7},
 	} {
-		if got := energy.Shrink(energy.Watts(tc.mean), tc.n, energy.Watts(tc.prior), tc.weight); math.Abs(float64(got)-tc.want) > 1e-3 {
+		if got := energy.Shrink(energy.Watts(tc.mean), tc.n, energy.Watts(tc.prior),
+			tc.weight); math.Abs(float64(got)-tc.want) > 1e-3 {
 			t.Errorf("%+v: got %v", tc, got)
 		}
 	}

@@ -5,12 +5,13 @@ import (
 	"slices"
 )
 
-// A Split divides amounts in proportion to weights. It is a value only to keep its memory from one division to the next.
+// A Split divides amounts in proportion to weights. It is a value only to keep its memory from one division to the
+// next.
 type Split struct{ rests, ranked []uint64 }
 
-// Parts sets into[i] to the part of total that weights[i] has in the sum of weights, as an integer by largest remainder: no
-// part is off by a whole microjoule, and they add up to total exactly. Equal remainders go by index, lowest first. A weight
-// of 0 gets nothing.
+// Parts sets into[i] to the part of total that weights[i] has in the sum of weights, as an integer by largest
+// remainder: no part is off by a whole microjoule, and they add up to total exactly. Equal remainders go by index,
+// lowest first. A weight of 0 gets nothing.
 //
 // It is false, and into is not touched, if total is negative or all weights are 0. Weights whose sum is above 64 bits
 // lose their lowest bits. It panics if into is shorter than weights.
@@ -40,8 +41,8 @@ func (s *Split) Parts(total Microjoules, weights []uint64, into []Microjoules) b
 	return true
 }
 
-// quotient returns v/by and v%by, given 1/by, for a v of 63 bits and a quotient of 50: then the product of floats is off by
-// less than 1. It takes a tenth of the time of a division, which processors of some years ago do in 90 cycles.
+// quotient returns v/by and v%by, given 1/by, for a v of 63 bits and a quotient of 50: then the product of floats is
+// off by less than 1. It takes a tenth of the time of a division, which processors of some years ago do in 90 cycles.
 func quotient(v, by uint64, inverse float64) (q, rest uint64) {
 	q = uint64(int64(float64(int64(v)) * inverse))
 	rest = v - q*by
@@ -54,12 +55,13 @@ func quotient(v, by uint64, inverse float64) (q, rest uint64) {
 	return q, rest
 }
 
-// Remainders are ranked by their highest bits first, which is a count; only those that share the bits of the last one to
-// get something are sorted.
+// Remainders are ranked by their highest bits first, which is a count; only those that share the bits of the last one
+// to get something are sorted.
 const bucketBits = 8
 
-// handOut gives a microjoule to each of the left largest remainders, the first bits of which are those above shift. The
-// remainders add up to left times the sum of weights and each is less than that sum, so more than left of them are above 0.
+// handOut gives a microjoule to each of the left largest remainders, the first bits of which are those above shift.
+// The remainders add up to left times the sum of weights and each is less than that sum, so more than left of them
+// are above 0.
 func (s *Split) handOut(left uint64, into []Microjoules, shift uint) {
 	if left == 0 {
 		return

@@ -26,7 +26,11 @@ func TestSplit(t *testing.T) {
 		{7, []uint64{0, 0}, nil},
 		{7, nil, nil},
 		{-1, []uint64{1}, nil},
-		{math.MaxInt64, []uint64{math.MaxUint64, math.MaxUint64}, []energy.Microjoules{math.MaxInt64/2 + 1, math.MaxInt64 / 2}},
+		{
+			math.MaxInt64,
+			[]uint64{math.MaxUint64, math.MaxUint64},
+			[]energy.Microjoules{math.MaxInt64/2 + 1, math.MaxInt64 / 2},
+		},
 	} {
 		var s energy.Split
 		got := make([]energy.Microjoules, len(c.weights))
@@ -42,10 +46,12 @@ func bigSplit(total energy.Microjoules, weights []uint64) []energy.Microjoules {
 	for _, w := range weights {
 		sum.Add(sum, new(big.Int).SetUint64(w))
 	}
-	parts, rests, order := make([]energy.Microjoules, len(weights)), make([]*big.Int, len(weights)), make([]int, len(weights))
+	parts, rests, order := make([]energy.Microjoules, len(weights)), make([]*big.Int, len(weights)),
+		make([]int, len(weights))
 	left := int64(total)
 	for i, w := range weights {
-		q, r := new(big.Int).QuoRem(new(big.Int).Mul(big.NewInt(int64(total)), new(big.Int).SetUint64(w)), sum, new(big.Int))
+		q, r := new(big.Int).QuoRem(new(big.Int).Mul(big.NewInt(int64(total)), new(big.Int).SetUint64(w)), sum,
+			new(big.Int))
 		parts[i], rests[i], order[i] = energy.Microjoules(q.Int64()), r, i
 		left -= q.Int64()
 	}
@@ -59,7 +65,8 @@ func bigSplit(total energy.Microjoules, weights []uint64) []energy.Microjoules {
 func TestSplitAgainstOracle(t *testing.T) {
 	var s energy.Split // with the memory of former splits
 	rapid.Check(t, func(t *rapid.T) {
-		weights := rapid.SliceOfN(rapid.OneOf(rapid.Uint64Range(0, 3), rapid.Uint64Range(0, math.MaxUint64>>12)), 1, 300).Draw(t, "weights")
+		weights := rapid.SliceOfN(rapid.OneOf(rapid.Uint64Range(0, 3), rapid.Uint64Range(0, math.MaxUint64>>12)), 1,
+			300).Draw(t, "weights")
 		total := energy.Microjoules(rapid.Int64Range(0, math.MaxInt64).Draw(t, "total"))
 		checkSplit(t, &s, total, weights)
 	})
@@ -99,7 +106,9 @@ func checkSplit(t interface {
 func TestSplitOfOrderedWeights(t *testing.T) {
 	var s energy.Split
 	for _, shape := range []func(i int) uint64{
-		func(i int) uint64 { return uint64(i) }, func(i int) uint64 { return uint64(5000 - i) }, func(i int) uint64 { return uint64(i ^ 0x555) },
+		func(i int) uint64 { return uint64(i) }, func(i int) uint64 { return uint64(5000 - i) }, func(i int) uint64 {
+			return uint64(i ^ 0x555)
+		},
 		func(int) uint64 { return 3 }, func(i int) uint64 { return uint64(min(i, 5000-i)) },
 	} {
 		weights := make([]uint64, 5000)

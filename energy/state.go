@@ -13,8 +13,9 @@ const stateVersion = 2
 
 const longestName = 4096 // of a domain or a consumer; a control group's path is shorter
 
-// AppendState appends what the attributor knows, so that another one goes on as this one would. The state is of one boot
-// and one node, and its options are not part of it. What was learned of idle power belongs to the counters in the state.
+// AppendState appends what the attributor knows, so that another one goes on as this one would. The state is of one
+// boot and one node, and its options are not part of it. What was learned of idle power belongs to the counters in
+// the state.
 func (a *Attributor) AppendState(b []byte) []byte {
 	b = append(b, stateVersion)
 	b = appendBool(b, a.begun)
@@ -37,8 +38,8 @@ func (a *Attributor) AppendState(b []byte) []byte {
 	return a.fit.AppendState(b)
 }
 
-// RestoreState makes a as it was when the state was appended. If the state is damaged or of another version, it returns an
-// error and leaves a as it is.
+// RestoreState makes a as it was when the state was appended. If the state is damaged or of another version, it
+// returns an error and leaves a as it is.
 func (a *Attributor) RestoreState(state []byte) error {
 	if len(state) == 0 || state[0] != stateVersion {
 		return errors.New("restoring attribution: not a state of this version")
@@ -53,7 +54,8 @@ func (a *Attributor) RestoreState(state []byte) error {
 	}
 	for range d.count(leastTrack) {
 		n.parts = append(n.parts, part{
-			track: d.track(), rise: Microjoules(d.varint()), over: d.duration(), known: knowledge(d.byte()), restored: true,
+			track: d.track(), rise: Microjoules(d.varint()), over: d.duration(), known: knowledge(d.byte()),
+			restored: true,
 		})
 	}
 	d.roster(&n.roster)
@@ -94,7 +96,8 @@ func (a *Attributor) checkState() error {
 func (a *Attributor) checkCounters() error {
 	for i := range a.root {
 		t := &a.root[i]
-		if t.booked < 0 || t.booked > t.last.Total || t.fresh != (t.last.At < a.since) || tracked(a.root[:i], t.last.Domain) {
+		if t.booked < 0 || t.booked > t.last.Total || t.fresh != (t.last.At < a.since) ||
+			tracked(a.root[:i], t.last.Domain) {
 			return fmt.Errorf("counter %q contradicts what is booked", t.last.Domain.Name)
 		}
 	}
@@ -260,7 +263,8 @@ func (d *decoder) roster(r *roster) {
 	r.entries = make([]entry, 0, n)
 	for range n {
 		r.entries = append(r.entries, entry{
-			id: d.string(), cpu: d.duration(), used: d.duration(), weight: d.uvarint(), absent: d.byte(), ended: d.bool(),
+			id: d.string(), cpu: d.duration(), used: d.duration(), weight: d.uvarint(), absent: d.byte(),
+			ended: d.bool(),
 		})
 	}
 }

@@ -39,8 +39,10 @@ func TestStateIsAllThereIs(t *testing.T) {
 			}
 		}
 		x, y := a.Observe(&o, &out), b.Observe(&p, &same)
-		if x != y || out.Measured != same.Measured || out.Idle != same.Idle || out.Platform != same.Platform || !slices.Equal(out.Shares, same.Shares) {
-			t.Fatalf("tick %d: the interval is another from the restored state: idle energy is %v, want %v", i, same.Idle, out.Idle)
+		if x != y || out.Measured != same.Measured || out.Idle != same.Idle || out.Platform != same.Platform ||
+			!slices.Equal(out.Shares, same.Shares) {
+			t.Fatalf("tick %d: the interval is another from the restored state: idle energy is %v, want %v", i,
+				same.Idle, out.Idle)
 		}
 	}
 }
@@ -81,7 +83,8 @@ func FuzzRestoreState(f *testing.F) {
 			return
 		}
 		b := energy.NewAttributor(energy.AttributorOptions{})
-		if err := b.RestoreState(a.AppendState(nil)); err != nil || !bytes.Equal(a.AppendState(nil), b.AppendState(nil)) {
+		if err := b.RestoreState(a.AppendState(nil)); err != nil ||
+			!bytes.Equal(a.AppendState(nil), b.AppendState(nil)) {
 			t.Fatalf("a state that was restored cannot be again: %v", err)
 		}
 		observeAll(t, a, data)
@@ -135,8 +138,9 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 			for range take() % 4 {
 				total += energy.Microjoules(wide() * 1e5)
 				list = append(list, energy.Reading{
-					Domain: energy.Domain{Kind: energy.DomainKind(take() % 3), Name: "x"}, At: at + time.Duration(int8(take()))*ms,
-					Total: total, Run: uint32(take() / 250),
+					Domain: energy.Domain{Kind: energy.DomainKind(take() % 3), Name: "x"},
+					At:     at + time.Duration(int8(take()))*ms,
+					Total:  total, Run: uint32(take() / 250),
 				})
 			}
 			return list
@@ -144,7 +148,9 @@ func observeAll(t *testing.T, a *energy.Attributor, data []byte) {
 		o.Root, o.Parts = readings(), readings()
 		usages := func() (list []energy.Usage) {
 			for range take() % 6 {
-				list = append(list, energy.Usage{ID: []string{"", "cgroup//a", "pod/a", "pod/a/1", "pod/b/1", "system", "vm/x"}[take()%7], CPU: time.Duration(wide()) * ms, Weight: uint64(wide())})
+				list = append(list, energy.Usage{ID: []string{
+					"", "cgroup//a", "pod/a", "pod/a/1", "pod/b/1", "system", "vm/x",
+				}[take()%7], CPU: time.Duration(wide()) * ms, Weight: uint64(wide())})
 			}
 			if take()%8 > 0 {
 				slices.SortFunc(list, func(a, b energy.Usage) int { return strings.Compare(a.ID, b.ID) })

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A track follows one counter from interval to interval. Of what it counted, everything up to booked is in an attribution.
+// A track follows one counter from interval to interval. Of what it counted, everything up to booked is in an
+// attribution.
 type track struct {
 	last   Reading
 	booked Microjoules // its value at the end of the last interval, interpolated
@@ -104,8 +105,9 @@ func tracked(tracks []track, d Domain) bool {
 	return false
 }
 
-// A part is a track of a domain inside the root. What it used decides only how the root's energy is divided, so where a
-// part's counter is late, or missing for a moment, it is taken to have gone on as before; what it then says is made up for.
+// A part is a track of a domain inside the root. What it used decides only how the root's energy is divided, so where
+// a part's counter is late, or missing for a moment, it is taken to have gone on as before; what it then says is made
+// up for.
 type part struct {
 	track
 	rise     Microjoules // what it used from its last reading but one to its last
@@ -148,8 +150,8 @@ func (p *part) forecast(dt time.Duration) Microjoules {
 	return project(p.rise, int64(dt), int64(p.over))
 }
 
-// to moves the part to the end of the root's interval, given its reading if there is one, and returns by how much it rose.
-// That can be negative, where more was foreseen than came.
+// to moves the part to the end of the root's interval, given its reading if there is one, and returns by how much it
+// rose. That can be negative, where more was foreseen than came.
 func (p *part) to(end, before time.Duration, r *Reading) (Microjoules, knowledge) {
 	was, run := p.known, p.last.Run
 	p.restored = p.restored && r == nil

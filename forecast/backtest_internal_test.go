@@ -25,7 +25,8 @@ const BestModel = "best"
 // percentage error means something for positive values only.
 func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration) ([]Score, error) {
 	if every <= 0 || horizon <= 0 || horizon > MaxHorizon {
-		return nil, fmt.Errorf("a forecast over %v every %v: want more than 0, and at most %v ahead", horizon, every, MaxHorizon)
+		return nil, fmt.Errorf("a forecast over %v every %v: want more than 0, and at most %v ahead", horizon, every,
+			MaxHorizon)
 	}
 	// Of the plain models all is prepared once: at looks at nothing beyond what is known.
 	p, err := newPast(series, series.End(), series.End().Sub(series.Start()))
@@ -54,7 +55,8 @@ func Backtest(series *grid.Series, from time.Time, every, horizon time.Duration)
 		windows++
 	}
 	if windows == 0 {
-		return nil, fmt.Errorf("no window of %v from %s lies in a series that ends at %s", horizon, from.Format(time.RFC3339), series.End().Format(time.RFC3339))
+		return nil, fmt.Errorf("no window of %v from %s lies in a series that ends at %s", horizon,
+			from.Format(time.RFC3339), series.End().Format(time.RFC3339))
 	}
 	scores := make([]Score, 0, len(b.tallies))
 	for m := range b.tallies {

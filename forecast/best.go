@@ -24,8 +24,9 @@ const (
 	// probesPerDay is at how many leads of a day persistence is tried. The others depend on the time alone.
 	probesPerDay = 8
 
-	// margin is the part of the blend's error that another model must stay below to be chosen. On two weeks of history the
-	// best is often best by chance, and the blend is rarely bad: without a margin, choosing does worse than not choosing.
+	// margin is the part of the blend's error that another model must stay below to be chosen. On two weeks of
+	// history the best is often best by chance, and the blend is rarely bad: without a margin, choosing does worse
+	// than not choosing.
 	margin = 0.95
 
 	// errorsPerDay is how many errors of a day count for the percentiles.
@@ -36,11 +37,11 @@ const (
 var groupStarts = [...]int{0, 6, 24, 48}
 
 // Best forecasts a signal from its history alone: with the model that would have erred least on that history, over a
-// horizon as long. Nothing that begins at from or later is looked at. The step that from lies in comes first, with its
-// known value if the history has it. The percentiles are those of the model's own errors on the history, in ratios for a
-// signal that stays clear of zero and in differences otherwise; they are absent where the history, which must have 24
-// hours, does not allow a test over 6 hours more. Days ahead that the history is too short to test get those of the
-// longest lead that it could.
+// horizon as long. Nothing that begins at from or later is looked at. The step that from lies in comes first, with
+// its known value if the history has it. The percentiles are those of the model's own errors on the history, in
+// ratios for a signal that stays clear of zero and in differences otherwise; they are absent where the history, which
+// must have 24 hours, does not allow a test over 6 hours more. Days ahead that the history is too short to test get
+// those of the longest lead that it could.
 func Best(history *grid.Series, from time.Time, horizon time.Duration) (grid.Forecast, error) {
 	switch {
 	case history == nil:
@@ -54,7 +55,8 @@ func Best(history *grid.Series, from time.Time, horizon time.Duration) (grid.For
 	}
 	end := p.start.Add(time.Duration(len(p.values)) * p.step)
 	if gap := from.Sub(end); gap > maxGap {
-		return grid.Forecast{}, fmt.Errorf("history ends at %s, %v before %s: want at most %v", end.Format(time.RFC3339), gap, from.Format(time.RFC3339), maxGap)
+		return grid.Forecast{}, fmt.Errorf("history ends at %s, %v before %s: want at most %v",
+			end.Format(time.RFC3339), gap, from.Format(time.RFC3339), maxGap)
 	}
 	first := int(from.Sub(p.start) / p.step)
 	leads := int((from.Add(horizon).Sub(p.start)+p.step-1)/p.step) - len(p.values)
@@ -150,8 +152,8 @@ func (t *test) choose(leads int) model {
 	return best
 }
 
-// firstFair returns the first value that the models are compared on, d days ahead: one for which the mean is over as many
-// days as it is now, if that leaves a day to compare on.
+// firstFair returns the first value that the models are compared on, d days ahead: one for which the mean is over as
+// many days as it is now, if that leaves a day to compare on.
 func (t *test) firstFair(d int) int {
 	days := min(week, len(t.values)/t.perDay)
 	if fair := (d + days) * t.perDay; fair+t.perDay <= len(t.values) {
@@ -245,10 +247,12 @@ func (t *test) spreads(m model, leads int) []spread {
 			break
 		}
 		slices.Sort(errs)
-		// A new error is as likely to be the largest as any of those known, so that a percentile of few lies further out
-		// than their own. As the errors of one day go together, there are as many as there are days.
+		// A new error is as likely to be the largest as any of those known, so that a percentile of few lies further
+		// out than their own. As the errors of one day go together, there are as many as there are days.
 		high := min(1, 0.9*(1+1/days))
-		result[g] = spread{low: quantile(errs, 1-high), high: quantile(errs, high), ratio: t.ratio, nonNegative: t.nonNegative}
+		result[g] = spread{
+			low: quantile(errs, 1-high), high: quantile(errs, high), ratio: t.ratio, nonNegative: t.nonNegative,
+		}
 		have++
 	}
 	if have == 0 {

@@ -57,8 +57,10 @@ func mix(t testing.TB, zone string) *grid.Series {
 // The published rows of the plain models, over 96 hours: persistence, 24 hours, seven days, half and half.
 func TestBacktestGivesThePublishedErrors(t *testing.T) {
 	for zone, want := range map[string][4]float64{
-		"CISO": {25.60, 11.28, 11.67, 10.64}, "PJM": {6.13, 5.18, 5.19, 4.82}, "ERCO": {16.14, 16.14, 14.85, 14.54}, "DE": {28.29, 26.80, 23.29, 23.46},
-		"SE": {7.78, 7.80, 6.92, 6.85}, "PL": {9.14, 8.97, 7.71, 7.82}, "NL": {12.02, 11.80, 10.33, 10.40}, "ES": {25.07, 26.31, 25.38, 24.17},
+		"CISO": {25.60, 11.28, 11.67, 10.64}, "PJM": {6.13, 5.18, 5.19, 4.82}, "ERCO": {16.14, 16.14, 14.85, 14.54},
+		"DE": {28.29, 26.80, 23.29, 23.46},
+		"SE": {7.78, 7.80, 6.92, 6.85}, "PL": {9.14, 8.97, 7.71, 7.82}, "NL": {12.02, 11.80, 10.33, 10.40},
+		"ES": {25.07, 26.31, 25.38, 24.17},
 	} {
 		s := mix(t, zone)
 		from := s.End().Add(-(48 + 4344 - 24) * time.Hour)
@@ -66,7 +68,8 @@ func TestBacktestGivesThePublishedErrors(t *testing.T) {
 		scores := backtest(t, cut(t, s, s.End().Add(-24*time.Hour)), from, 24*time.Hour, 96*time.Hour)
 		for i, model := range []string{forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend} {
 			if got := scores[model]; math.Abs(got.MAPE-want[i]) > 0.1 || got.Windows != 178 || len(got.ByDay) != 4 {
-				t.Errorf("%s: %s has an error of %.2f %% over %d windows, want %.2f %% over 178", zone, model, got.MAPE, got.Windows, want[i])
+				t.Errorf("%s: %s has an error of %.2f %% over %d windows, want %.2f %% over 178", zone, model, got.MAPE,
+					got.Windows, want[i])
 			}
 		}
 		// Choosing costs little where it does not help.
@@ -88,12 +91,14 @@ func TestCoverage(t *testing.T) {
 			t.Errorf("%s: a model by itself has coverage %v", zone, got)
 		}
 	}
-	prices, _, err := grid.ReadCSV(data(t, "price/day_ahead_or_spot/DE-LU_2023.csv.gz"), grid.CSVOptions{Price: true, Column: "price_usd_per_mwh"})
+	prices, _, err := grid.ReadCSV(data(t, "price/day_ahead_or_spot/DE-LU_2023.csv.gz"),
+		grid.CSVOptions{Price: true, Column: "price_usd_per_mwh"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s, inside, all := prices.Series, 0, 0
-	for from := s.Start().Add(15 * 24 * time.Hour); !from.Add(48 * time.Hour).After(s.End()); from = from.Add(24 * time.Hour) {
+	for from := s.Start().Add(15 * 24 * time.Hour); !from.Add(48 * time.Hour).After(s.End()); from = from.Add(24 *
+		time.Hour) {
 		f := best(t, s, from, 48*time.Hour)
 		for i := range f.Series.Len() {
 			if v := s.At(from.Add(time.Duration(i) * time.Hour)); v >= f.Low.Value(i) && v <= f.High.Value(i) {
@@ -169,12 +174,17 @@ func TestBestChooses(t *testing.T) {
 		value func(i int) float64
 		want  string
 	}{
-		"a walk without rhythm": {func(int) float64 { walk = max(50, walk+noise.NormFloat64()); return walk }, forecast.Persistence},
+		"a walk without rhythm": {
+			func(int) float64 { walk = max(50, walk+noise.NormFloat64()); return walk },
+			forecast.Persistence,
+		},
 		"noise around a rhythm": {func(i int) float64 {
 			return 300 + 100*math.Sin(2*math.Pi*float64(i)/24) + 20*noise.NormFloat64()
 		}, forecast.WeekMean},
-		"a rhythm that drifts": {func(i int) float64 { return 200 + 2*float64(i) + 100*math.Sin(2*math.Pi*float64(i)/24) }, forecast.Yesterday},
-		"a constant":           {func(int) float64 { return 300 }, forecast.Blend},
+		"a rhythm that drifts": {func(i int) float64 {
+			return 200 + 2*float64(i) + 100*math.Sin(2*math.Pi*float64(i)/24)
+		}, forecast.Yesterday},
+		"a constant": {func(int) float64 { return 300 }, forecast.Blend},
 	} {
 		s := made(t, time.Hour, 24*35, c.value)
 		if f := best(t, s, s.End(), 48*time.Hour); f.Model != c.want {
@@ -186,11 +196,13 @@ func TestBestChooses(t *testing.T) {
 func TestBestByHand(t *testing.T) {
 	s := made(t, time.Hour, 24*10, func(i int) float64 { return 1000 + 100*float64(i%24) + 10*float64(i/24) })
 	f := best(t, s, s.End(), 30*time.Hour)
-	if f.Model != forecast.Yesterday || f.Series.Len() != 30 || !f.Series.Start().Equal(s.End()) || !f.IssuedAt.Equal(s.End()) {
+	if f.Model != forecast.Yesterday || f.Series.Len() != 30 || !f.Series.Start().Equal(s.End()) ||
+		!f.IssuedAt.Equal(s.End()) {
 		t.Fatalf("%s, %d values from %v", f.Model, f.Series.Len(), f.Series.Start())
 	}
 	if f.Series.Value(5) != 1590 || f.Series.Value(29) != 1590 {
-		t.Errorf("at 05:00 of the next days it is %v and %v, want the 1590 of the last", f.Series.Value(5), f.Series.Value(29))
+		t.Errorf("at 05:00 of the next days it is %v and %v, want the 1590 of the last", f.Series.Value(5),
+			f.Series.Value(29))
 	}
 	// On the history it was too low: by 10 a day ahead and 20 two days ahead, which are 0.3 to 1 % and 0.6 to 2 %.
 	for i, want := range map[int][2]float64{5: {1.003, 1.01}, 29: {1.006, 1.02}} {
@@ -245,13 +257,17 @@ func TestBestFromWithinAStepAndAfterTheEnd(t *testing.T) {
 	s := made(t, time.Hour, 24*8, wave(3, 24))
 	// Within the last step: its value is known, and comes first.
 	f := best(t, s, s.End().Add(-20*time.Minute), 2*time.Hour)
-	if last := s.Value(s.Len() - 1); f.Series.Value(0) != last || f.Low.Value(0) != last || f.High.Value(0) != last || f.Series.Len() != 3 {
-		t.Errorf("the present is %v from %v to %v of %d, want %v", f.Series.Value(0), f.Low.Value(0), f.High.Value(0), f.Series.Len(), last)
+	if last := s.Value(s.Len() - 1); f.Series.Value(0) != last || f.Low.Value(0) != last || f.High.Value(0) != last ||
+		f.Series.Len() != 3 {
+		t.Errorf("the present is %v from %v to %v of %d, want %v", f.Series.Value(0), f.Low.Value(0), f.High.Value(0),
+			f.Series.Len(), last)
 	}
 	// Three hours after the end of what is known: as the same hours of a forecast from that end.
 	early, late := best(t, s, s.End(), 12*time.Hour), best(t, s, s.End().Add(3*time.Hour+time.Minute), 8*time.Hour)
-	if late.Series.Start() != s.End().Add(3*time.Hour) || late.Series.Len() != 9 || late.Series.Value(2) != early.Series.Value(5) || late.Low.Value(2) != early.Low.Value(5) {
-		t.Errorf("a late forecast has %v at %v, an early one %v", late.Series.Value(2), late.Series.Start(), early.Series.Value(5))
+	if late.Series.Start() != s.End().Add(3*time.Hour) || late.Series.Len() != 9 ||
+		late.Series.Value(2) != early.Series.Value(5) || late.Low.Value(2) != early.Low.Value(5) {
+		t.Errorf("a late forecast has %v at %v, an early one %v", late.Series.Value(2), late.Series.Start(),
+			early.Series.Value(5))
 	}
 }
 
@@ -279,11 +295,17 @@ func TestBestRefuses(t *testing.T) {
 		horizon time.Duration
 		want    string
 	}{
-		"no history":     {nil, t0, time.Hour, "no history"},
-		"too short":      {made(t, time.Hour, 23, wave(3, 24)), t0.Add(23 * time.Hour), time.Hour, "knows 23h0m0s before"},
-		"before it":      {good, t0.Add(-time.Hour), time.Hour, "knows 0s before"},
-		"coarse":         {made(t, 2*time.Hour, 24, wave(3, 12)), t0.Add(48 * time.Hour), time.Hour, "step of 2h0m0s"},
-		"an odd step":    {made(t, 7*time.Minute, 900, wave(3, 200)), t0.Add(99 * time.Hour), time.Hour, "step of 7m0s"},
+		"no history": {nil, t0, time.Hour, "no history"},
+		"too short": {
+			made(t, time.Hour, 23, wave(3, 24)), t0.Add(23 * time.Hour), time.Hour,
+			"knows 23h0m0s before",
+		},
+		"before it": {good, t0.Add(-time.Hour), time.Hour, "knows 0s before"},
+		"coarse":    {made(t, 2*time.Hour, 24, wave(3, 12)), t0.Add(48 * time.Hour), time.Hour, "step of 2h0m0s"},
+		"an odd step": {
+			made(t, 7*time.Minute, 900, wave(3, 200)), t0.Add(99 * time.Hour), time.Hour,
+			"step of 7m0s",
+		},
 		"long ended":     {good, good.End().Add(25 * time.Hour), time.Hour, "25h0m0s before"},
 		"no horizon":     {good, good.End(), 0, "horizon is 0s"},
 		"a long horizon": {good, good.End(), 1000 * time.Hour, "horizon is 1000h0m0s"},
@@ -331,14 +353,15 @@ func TestBacktestRefuses(t *testing.T) {
 		"negative":     {negative, t0.Add(48 * time.Hour), time.Hour, time.Hour, "want positive values"},
 		"long horizon": {good, t0.Add(48 * time.Hour), time.Hour, 999 * time.Hour, "999h"},
 	} {
-		if scores, err := forecast.Backtest(c.s, c.from, c.every, c.horizon); err == nil || !strings.Contains(err.Error(), c.want) {
+		if scores, err := forecast.Backtest(c.s, c.from, c.every, c.horizon); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, %v; want %q", name, scores, err, c.want)
 		}
 	}
 }
 
-// The whole fleet of the largest installation that is budgeted for: 100 zones, two weeks of history and two days ahead in
-// steps of five minutes.
+// The whole fleet of the largest installation that is budgeted for: 100 zones, two weeks of history and two days
+// ahead in steps of five minutes.
 func BenchmarkBest100Zones(b *testing.B) {
 	zones := make([]*grid.Series, 100)
 	for z := range zones {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Calibration shifts the forecasts of a day ahead by one factor, which would have made those of the last weeks, and what
-// the training got wrong, least wrong. It does not change which hours are the cleaner ones.
+// Calibration shifts the forecasts of a day ahead by one factor, which would have made those of the last weeks, and
+// what the training got wrong, least wrong. It does not change which hours are the cleaner ones.
 const (
 	calibrationDays  = 28
 	calibrationTrust = 0.85 // of the factor
@@ -36,8 +36,8 @@ func newPrior(errs [][]float64) prior {
 // weighted is a ratio of the intensity to its forecast.
 type weighted struct{ ratio, weight float64 }
 
-// calibrateAll shifts forecasts, day by day ahead, by what the errors of those that were issued before at the same time of
-// day say once all their hours of that day ahead are known.
+// calibrateAll shifts forecasts, day by day ahead, by what the errors of those that were issued before at the same
+// time of day say once all their hours of that day ahead are known.
 func (is *issuing) calibrateAll(origins []int, values []float32, terms []term) {
 	raw := slices.Clone(values)
 	place := make(map[int]int, len(origins))

@@ -76,8 +76,11 @@ func Evaluate(ctx context.Context, e Evaluation) ([]Accuracy, error) {
 	var runs []*issuing
 	for _, name := range e.Models {
 		is := &issuing{
-			record: r, model: name, horizon: horizon, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate, now: e.Now,
-			options: LearnOptions{Horizon: time.Duration(horizon) * time.Hour, Daily: e.stride()%day == 0, Seed: e.Seed},
+			record: r, model: name, horizon: horizon, refit: int(e.Refit / time.Hour), calibrate: e.Calibrate,
+			now: e.Now,
+			options: LearnOptions{
+				Horizon: time.Duration(horizon) * time.Hour, Daily: e.stride()%day == 0, Seed: e.Seed,
+			},
 		}
 		if name != WithWeather && r.weather != nil {
 			without := *r
@@ -129,7 +132,8 @@ func (e *Evaluation) prepare() (r *record, origins []int, horizon int, err error
 		origins = append(origins, r.hourOf(e.First.Add(time.Duration(i)*e.stride())))
 	}
 	if last := origins[len(origins)-1]; last+horizon > len(r.values) {
-		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows, r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
+		return nil, nil, 0, fmt.Errorf("the last of %d windows ends at %s, the history at %s", e.Windows,
+			r.timeOf(last+horizon).Format(time.RFC3339), e.History.End().Format(time.RFC3339))
 	}
 	return r, origins, horizon, e.checkWeather(r.timeOf(0), r.timeOf(origins[len(origins)-1]+horizon))
 }

@@ -34,8 +34,8 @@ func long(t testing.TB) {
 	}
 }
 
-// A protocolRow is what is published for a grid: the plain models to a hundredth, and the learnt ones, of which those with
-// weather were told the generation by source as well.
+// A protocolRow is what is published for a grid: the plain models to a hundredth, and the learnt ones, of which those
+// with weather were told the generation by source as well.
 type protocolRow struct {
 	zone             string
 	plain            [4]float64 // persistence, 24 hours, seven days, half and half
@@ -53,7 +53,10 @@ var (
 		{"NL", [4]float64{12.02, 11.80, 10.33, 10.40}, 10.37, 6.70},
 		{"ES", [4]float64{25.07, 26.31, 25.38, 24.17}, 19.19, 13.64},
 	}
-	protocolModels = []string{forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend, forecast.History, forecast.WithWeather}
+	protocolModels = []string{
+		forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend, forecast.History,
+		forecast.WithWeather,
+	}
 )
 
 // TestEnsembleProtocol holds the learnt models against the best results known, over EnsembleCI's 178 windows.
@@ -65,7 +68,8 @@ func TestEnsembleProtocol(t *testing.T) {
 	for _, row := range protocolRows {
 		scores := protocol(t, row.zone, protocolModels)
 		for i, a := range scores {
-			t.Logf("%-5s %-20s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", row.zone, a.Model, a.MAPE, a.ByDay, choices(a), a.Learning.Seconds())
+			t.Logf("%-5s %-20s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", row.zone, a.Model, a.MAPE,
+				a.ByDay, choices(a), a.Learning.Seconds())
 			if i < 4 {
 				if math.Abs(a.MAPE-row.plain[i]) > .01 {
 					t.Errorf("%s, %s: %.2f %%, want %.2f", row.zone, a.Model, a.MAPE, row.plain[i])
@@ -78,7 +82,8 @@ func TestEnsembleProtocol(t *testing.T) {
 			learning[i-4] += a.Learning.Seconds()
 			// Generation by source, which we are not told, is worth something on two of the grids.
 			if limit := []float64{1.03, 1.07}[i-4]; a.MAPE > limit*best {
-				t.Errorf("%s, %s: %.2f %%, want at most %.0f %% more than %.2f", row.zone, a.Model, a.MAPE, 100*(limit-1), best)
+				t.Errorf("%s, %s: %.2f %%, want at most %.0f %% more than %.2f", row.zone, a.Model, a.MAPE,
+					100*(limit-1), best)
 			}
 			for j, c := range a.Coverage {
 				if c.Level == 90 {
@@ -88,7 +93,8 @@ func TestEnsembleProtocol(t *testing.T) {
 		}
 	}
 	for i, model := range protocolModels[4:] {
-		t.Logf("mean of %s: %.3f %%, best known %.3f; 90 %% intervals cover %.1f; learnt in %.1f s", model, got[i], want[i], inside[i], learning[i])
+		t.Logf("mean of %s: %.3f %%, best known %.3f; 90 %% intervals cover %.1f; learnt in %.1f s", model, got[i],
+			want[i], inside[i], learning[i])
 		if got[i] > 1.03*want[i] {
 			t.Errorf("%s: %.2f %% on average, want at most 3 %% more than %.2f", model, got[i], want[i])
 		}
@@ -131,14 +137,21 @@ func TestHistoryOfOneGrid(t *testing.T) {
 // TestElectricityMaps2023 forecasts a year of ten zones from their history alone, learnt from the two years before.
 func TestElectricityMaps2023(t *testing.T) {
 	long(t)
-	zones := []string{"AU-NSW", "BR-CS", "CA-ON", "DE", "GB", "IN-WE", "US-CAL-CISO", "US-MIDA-PJM", "US-TEX-ERCO", "ZA"}
-	want := map[string]float64{forecast.Persistence: 25.18, forecast.Yesterday: 18.34, forecast.WeekMean: 17.09, forecast.Blend: 16.62, forecast.History: 15.67}
+	zones := []string{
+		"AU-NSW", "BR-CS", "CA-ON", "DE", "GB", "IN-WE", "US-CAL-CISO", "US-MIDA-PJM", "US-TEX-ERCO", "ZA",
+	}
+	want := map[string]float64{
+		forecast.Persistence: 25.18, forecast.Yesterday: 18.34, forecast.WeekMean: 17.09, forecast.Blend: 16.62,
+		forecast.History: 15.67,
+	}
 	got := map[string]float64{}
 	for _, zone := range zones {
 		s := years(t, zone, "2021", "2022", "2023")
 		first := time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)
 		e := forecast.Evaluation{
-			History: s, Models: []string{forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend, forecast.History},
+			History: s, Models: []string{
+				forecast.Persistence, forecast.Yesterday, forecast.WeekMean, forecast.Blend, forecast.History,
+			},
 			First: first, Windows: 362, Now: time.Now,
 		}
 		for _, calibrate := range []bool{false, true} {
@@ -155,7 +168,8 @@ func TestElectricityMaps2023(t *testing.T) {
 					name += ", calibrated"
 				}
 				got[name] += a.MAPE / float64(len(zones))
-				t.Logf("%-12s %-22s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", zone, name, a.MAPE, a.ByDay, choices(a), a.Learning.Seconds())
+				t.Logf("%-12s %-22s %6.2f by day %.2f, regret and kept %.2f, learnt in %.1f s", zone, name, a.MAPE,
+					a.ByDay, choices(a), a.Learning.Seconds())
 			}
 		}
 	}

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// view is a record seen through its structure: what the structure expects of each hour, how far the intensity was from it
-// (the residual), and running means of both. What it says of an origin depends on hours before that origin only.
+// view is a record seen through its structure: what the structure expects of each hour, how far the intensity was
+// from it (the residual), and running means of both. What it says of an origin depends on hours before that origin
+// only.
 type view struct {
 	*record
 	shape           *structure
@@ -37,7 +38,9 @@ const (
 
 func newView(r *record, s *structure) *view {
 	n := len(r.values)
-	v := &view{record: r, shape: s, weathered: s.weathered, width: historyFeatures, expected: make([]float64, len(r.days))}
+	v := &view{
+		record: r, shape: s, weathered: s.weathered, width: historyFeatures, expected: make([]float64, len(r.days)),
+	}
 	if s.weathered {
 		v.width = weatherFeatures
 	}
@@ -65,7 +68,9 @@ func sums(values []float64) []float64 {
 }
 
 func newTrack(values []float64, odd []bool) track {
-	t := track{values: values, sums: sums(values), week: make([]float64, len(values)), month: make([]float64, len(values))}
+	t := track{
+		values: values, sums: sums(values), week: make([]float64, len(values)), month: make([]float64, len(values)),
+	}
 	t.latest = slices.Clone(values)
 	for i := range values {
 		if odd[i] {
@@ -89,8 +94,8 @@ func newTrack(values []float64, odd []bool) track {
 // mean returns the mean over the hours [a, b).
 func (t *track) mean(a, b int) float64 { return (t.sums[b] - t.sums[a]) / float64(b-a) }
 
-// features fills in what is known at origin t, the first hour that is not known, of the hour h hours later: first 1, which
-// is the constant of the regressions. t must be reach or more.
+// features fills in what is known at origin t, the first hour that is not known, of the hour h hours later: first 1,
+// which is the constant of the regressions. t must be reach or more.
 func (v *view) features(x []float64, t, h int) {
 	x = x[:v.width]
 	hour := t + h
@@ -104,7 +109,8 @@ func (v *view) features(x []float64, t, h int) {
 	s := v.expected[hour]
 	x[0] = 1
 	x[1], x[2], x[3] = e.latest[t-1], e.latest[t-2], e.latest[t-3]
-	x[4], x[5], x[6], x[7], x[8], x[9] = e.mean(t-6, t), e.mean(t-12, t), e.mean(t-24, t), e.mean(t-72, t), e.mean(t-168, t), e.mean(t-672, t)
+	x[4], x[5], x[6], x[7], x[8], x[9] = e.mean(t-6, t), e.mean(t-12, t), e.mean(t-24, t), e.mean(t-72, t),
+		e.mean(t-168, t), e.mean(t-672, t)
 	x[10] = e.mean(t-48, t-24)
 	x[11], x[12], x[13], x[14], x[15] = e.values[k], e.values[k-24], e.week[k], e.month[k], e.values[k7]
 	x[16] = (e.values[k-1] + e.values[after]) / 2
@@ -115,7 +121,8 @@ func (v *view) features(x []float64, t, h int) {
 	copy(x[32:36], c.day[:4])
 	x[36], x[37], x[38] = c.weekend(), indicator(c.weekday == 1), indicator(c.weekday == 0)
 	n := plainFeatures
-	// What the last hours were off by says more of some times of day than of others: a dull noon says little of the night.
+	// What the last hours were off by says more of some times of day than of others: a dull noon says little of the
+	// night.
 	for _, off := range [...]float64{e.latest[t-1], e.mean(t-6, t), e.mean(t-24, t), e.values[k], s - v.expected[k]} {
 		for _, day := range c.day[:4] {
 			x[n] = off * day
@@ -127,7 +134,8 @@ func (v *view) features(x []float64, t, h int) {
 	}
 }
 
-// lastKnown returns the last known hour that is a multiple of a period before the one of a number, which is h hours ahead.
+// lastKnown returns the last known hour that is a multiple of a period before the one of a number, which is h hours
+// ahead.
 func lastKnown(h, period, hour int) int { return hour - period*(h/period+1) }
 
 // offsets bring the weather near zero, so that sums of squares keep their digits.
@@ -137,7 +145,8 @@ func (v *view) weatherFeatures(x []float64, t, hour, k int) {
 	w := v.weather
 	for i := range variables {
 		o := offsets[i]
-		x[4*i], x[4*i+1], x[4*i+2], x[4*i+3] = w.at(i, hour)-o, w.mean(i, hour-3, hour+4)-o, w.mean(i, t-24, t)-o, w.at(i, k)-o
+		x[4*i], x[4*i+1], x[4*i+2], x[4*i+3] = w.at(i, hour)-o, w.mean(i, hour-3, hour+4)-o, w.mean(i, t-24, t)-o,
+			w.at(i, k)-o
 	}
 	n := 4 * variables
 	x[n] = w.mean(wind, t, hour+1)
@@ -145,15 +154,15 @@ func (v *view) weatherFeatures(x []float64, t, hour, k int) {
 	x[n+2] = w.mean(temperature, hour-23, hour+1) - offsets[temperature]
 }
 
-// What sticks out, at a time of day, from the hours before and after, so many times as much as is usual and as at the times
-// beside it, is odd.
+// What sticks out, at a time of day, from the hours before and after, so many times as much as is usual and as at the
+// times beside it, is odd.
 const (
 	oddness       = 4
 	oddnessBeside = 1.5
 )
 
-// oddHours tells for each hour whether on the seven days before the values stuck out at its time of day, as those of the
-// first hour of a day do where a provider joins its days badly. Such an hour says little about the next ones.
+// oddHours tells for each hour whether on the seven days before the values stuck out at its time of day, as those of
+// the first hour of a day do where a provider joins its days badly. Such an hour says little about the next ones.
 func oddHours(logs []float64) []bool {
 	n := len(logs)
 	bends, odd := make([]float64, n), make([]bool, n)

@@ -14,22 +14,24 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// Issuance says which forecasts to make over a span of a recorded history: one each hour, each knowing only what was before.
+// Issuance says which forecasts to make over a span of a recorded history: one each hour, each knowing only what was
+// before.
 type Issuance struct {
 	History *grid.Series // hourly
-	Weather *Weather     // for model WithWeather, of all hours of the history up to those that the last forecast looks ahead
-	Model   string       // one of Models
+	// for model WithWeather, of all hours of the history up to those that the last forecast looks ahead
+	Weather *Weather
+	Model   string // one of Models
 
 	From, Until time.Time     // span of the moments at which somebody asks
 	Only        []Span        // the parts of it in which somebody asks, in order of their starts; none: all of it
 	Horizon     time.Duration // 0: 96 h
-	// Lag is how long after its end the value of an hour becomes known, in full hours. The hour that a forecast is asked in
-	// is known if it is 0, and is forecast itself if it is an hour.
+	// Lag is how long after its end the value of an hour becomes known, in full hours. The hour that a forecast is
+	// asked in is known if it is 0, and is forecast itself if it is an hour.
 	Lag time.Duration
 	// Refit is after how long a learnt model is learnt again. 0: 28 days; less: never, only before Since.
 	Refit time.Duration
-	// Since is from when on models are learnt again every Refit, each from what is known then, whenever From is: what is
-	// forecast at a moment does not depend on what else is asked. Zero: From.
+	// Since is from when on models are learnt again every Refit, each from what is known then, whenever From is: what
+	// is forecast at a moment does not depend on what else is asked. Zero: From.
 	Since time.Time
 	Seed  uint64
 }
@@ -37,7 +39,8 @@ type Issuance struct {
 // Span is a time from From until just before Until.
 type Span struct{ From, Until time.Time }
 
-// Issued are forecasts as they would have been issued over a span. It is immutable, and may be asked from many goroutines.
+// Issued are forecasts as they would have been issued over a span. It is immutable, and may be asked from many
+// goroutines.
 type Issued struct {
 	model   string
 	key     [sha256.Size]byte
@@ -71,13 +74,15 @@ func (o *Issuance) check() error {
 	case o.History == nil:
 		return errors.New("no history to forecast from")
 	case o.History.Step() != time.Hour || o.History.Start().UnixNano()%int64(time.Hour) != 0:
-		return fmt.Errorf("history has a step of %v from %s: want full hours", o.History.Step(), o.History.Start().Format(time.RFC3339))
+		return fmt.Errorf("history has a step of %v from %s: want full hours", o.History.Step(),
+			o.History.Start().Format(time.RFC3339))
 	case length < 0 || length > LearntHorizon || length%time.Hour != 0:
 		return fmt.Errorf("horizon is %v: want full hours, at most %v", length, LearntHorizon)
 	case !o.Until.After(o.From):
 		return fmt.Errorf("span from %s until %s is empty", o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case !o.History.Covers(o.From, o.Until):
-		return fmt.Errorf("history, from %s until %s, does not cover %s to %s", o.History.Start().Format(time.RFC3339), o.History.End().Format(time.RFC3339), o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
+		return fmt.Errorf("history, from %s until %s, does not cover %s to %s", o.History.Start().Format(time.RFC3339),
+			o.History.End().Format(time.RFC3339), o.From.Format(time.RFC3339), o.Until.Format(time.RFC3339))
 	case o.Model == WithWeather && o.Weather == nil:
 		return fmt.Errorf("model %q needs weather", o.Model)
 	}
@@ -98,13 +103,16 @@ func (o *Issuance) checkWeather() error {
 
 func (o *Issuance) checkTimes() error {
 	for i, s := range o.Only {
-		if s.From.Before(o.From) || s.Until.After(o.Until) || !s.Until.After(s.From) || i > 0 && s.From.Before(o.Only[i-1].From) {
-			return fmt.Errorf("part from %s until %s is empty, not in order or outside of the span", s.From.Format(time.RFC3339), s.Until.Format(time.RFC3339))
+		if s.From.Before(o.From) || s.Until.After(o.Until) || !s.Until.After(s.From) ||
+			i > 0 && s.From.Before(o.Only[i-1].From) {
+			return fmt.Errorf("part from %s until %s is empty, not in order or outside of the span",
+				s.From.Format(time.RFC3339), s.Until.Format(time.RFC3339))
 		}
 	}
 	switch {
 	case o.Since.After(o.From):
-		return fmt.Errorf("models are learnt since %s only, and asked from %s on", o.Since.Format(time.RFC3339), o.From.Format(time.RFC3339))
+		return fmt.Errorf("models are learnt since %s only, and asked from %s on", o.Since.Format(time.RFC3339),
+			o.From.Format(time.RFC3339))
 	case o.Lag < 0 || o.Lag%time.Hour != 0 || o.Lag > day:
 		return fmt.Errorf("lag is %v: want full hours, at most a day", o.Lag)
 	case o.Refit > 0 && o.Refit < time.Hour:
@@ -166,11 +174,14 @@ func Issue(ctx context.Context, o Issuance) (*Issued, error) {
 	}
 	refit := cmp.Or(o.Refit, defaultRefit)
 	is := &issuing{
-		record: r, model: o.Model, horizon: horizon, refit: max(0, int(refit/time.Hour)), anchor: new(int(o.anchor() - r.start)),
+		record: r, model: o.Model, horizon: horizon, refit: max(0, int(refit/time.Hour)),
+		anchor:  new(int(o.anchor() - r.start)),
 		options: LearnOptions{Horizon: time.Duration(horizon) * time.Hour, Seed: o.Seed},
 	}
 	origins := make([]int, len(hours))
-	f := &Issued{model: o.Model, key: o.key(), horizon: horizon, lag: int(o.Lag / time.Hour), known: make([]float64, len(hours))}
+	f := &Issued{
+		model: o.Model, key: o.key(), horizon: horizon, lag: int(o.Lag / time.Hour), known: make([]float64, len(hours)),
+	}
 	for i, hour := range hours {
 		if i == 0 || hour != hours[i-1]+1 {
 			f.pieces = append(f.pieces, piece{start: hour, first: i})
@@ -197,7 +208,8 @@ func (o *Issuance) key() (key [sha256.Size]byte) {
 		}
 	}
 	hours, _ := o.origins()
-	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), hours, o.anchor(), int64(o.length()), int64(o.Lag), int64(cmp.Or(o.Refit, defaultRefit)), o.Seed)
+	put([]byte(fmt.Sprintf("%d %s", methodVersion, o.Model)), hours, o.anchor(), int64(o.length()), int64(o.Lag),
+		int64(cmp.Or(o.Refit, defaultRefit)), o.Seed)
 	put(o.History.Start().Unix(), int64(o.History.Step()))
 	values := make([]float64, o.History.Len())
 	for i := range values {
@@ -246,8 +258,8 @@ func (f *Issued) origin(now time.Time) (number int, hour int64) {
 	return p.first + int(ahead), p.start + ahead
 }
 
-// At returns what is known at now: the value of the present hour, unless it comes too late, and then what is forecast. It
-// is absent before the span; after a part in which somebody asks it is what was known at its end.
+// At returns what is known at now: the value of the present hour, unless it comes too late, and then what is
+// forecast. It is absent before the span; after a part in which somebody asks it is what was known at its end.
 func (f *Issued) At(now time.Time) grid.Signal {
 	i, start := f.origin(now)
 	if i < 0 {

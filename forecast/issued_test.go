@@ -24,7 +24,9 @@ func TestIssuedAtAllHours(t *testing.T) {
 		until := from.Add(56 * 24 * time.Hour)
 		for _, model := range []string{forecast.History} {
 			begin := time.Now()
-			f, err := forecast.Issue(t.Context(), forecast.Issuance{History: s, Weather: w, Model: model, From: from, Until: until})
+			f, err := forecast.Issue(t.Context(), forecast.Issuance{
+				History: s, Weather: w, Model: model, From: from, Until: until,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,14 +57,18 @@ func TestIssuedAtAllHours(t *testing.T) {
 			for h := range byHour {
 				byHour[h] /= n
 			}
-			t.Logf("%-5s %-20s %.2f, by day %.2f, first day by hour %.1f (%.0f s)", zone, model, mean, byDay, byHour, took.Seconds())
+			t.Logf("%-5s %-20s %.2f, by day %.2f, first day by hour %.1f (%.0f s)", zone, model, mean, byDay, byHour,
+				took.Seconds())
 		}
 	}
 }
 
 func issuance(t testing.TB, model string) forecast.Issuance {
 	s, text := windy(t, learntDays, t0)
-	o := forecast.Issuance{History: s, Model: model, From: t0.Add(65 * 24 * time.Hour), Until: t0.Add(67*24*time.Hour + time.Hour), Horizon: ahead * time.Hour, Refit: 36 * time.Hour}
+	o := forecast.Issuance{
+		History: s, Model: model, From: t0.Add(65 * 24 * time.Hour), Until: t0.Add(67*24*time.Hour + time.Hour),
+		Horizon: ahead * time.Hour, Refit: 36 * time.Hour,
+	}
 	if model == forecast.WithWeather {
 		o.Weather = weather(t, text)
 	}
@@ -147,8 +153,8 @@ func TestIssuedOnAnyNumberOfProcessors(t *testing.T) {
 	}
 }
 
-// What is forecast at a moment does not depend on which other moments are asked about, and what is learnt is learnt in the
-// same hours.
+// What is forecast at a moment does not depend on which other moments are asked about, and what is learnt is learnt
+// in the same hours.
 func TestIssuedInParts(t *testing.T) {
 	for _, model := range forecast.Models() {
 		if raced && model == forecast.WithWeather {
@@ -156,7 +162,8 @@ func TestIssuedInParts(t *testing.T) {
 		}
 		o := issuance(t, model)
 		whole := issue(t, o)
-		// The first term is of 36 hours; nobody asks in the hours before the ninth, and between the fourteenth and the fortieth.
+		// The first term is of 36 hours; nobody asks in the hours before the ninth, and between the fourteenth and
+		// the fortieth.
 		begin := o.From
 		from := func(hours int) time.Time { return begin.Add(time.Duration(hours) * time.Hour) }
 		o.Since = o.From
@@ -183,7 +190,8 @@ func TestIssuedInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := &forecast.Issued{}
-		if err := again.UnmarshalBinary(data); err != nil || !slices.Equal(values(again.At(from(41))), values(parts.At(from(41)))) || !again.End().Equal(parts.End()) {
+		if err := again.UnmarshalBinary(data); err != nil ||
+			!slices.Equal(values(again.At(from(41))), values(parts.At(from(41)))) || !again.End().Equal(parts.End()) {
 			t.Errorf("%s: %v, or read again another forecast", model, err)
 		}
 	}
@@ -198,13 +206,16 @@ func TestIssueNeedsAllTheWeather(t *testing.T) {
 		"the forecast": lines[:1+int(o.Until.Sub(t0)/time.Hour)],
 	} {
 		o.Weather = weather(t, strings.Join(kept, "\n")+"\n")
-		if _, err := forecast.Issue(t.Context(), o); err == nil || !strings.Contains(err.Error(), "the weather is known from") {
+		if _, err := forecast.Issue(t.Context(), o); err == nil ||
+			!strings.Contains(err.Error(), "the weather is known from") {
 			t.Errorf("weather that lacks hours of %s: %v", name, err)
 		}
 		e := forecast.Evaluation{
-			History: o.History, Weather: o.Weather, Models: []string{forecast.WithWeather}, First: o.Until, Windows: 1, Horizon: o.Horizon,
+			History: o.History, Weather: o.Weather, Models: []string{forecast.WithWeather}, First: o.Until, Windows: 1,
+			Horizon: o.Horizon,
 		}
-		if _, err := forecast.Evaluate(t.Context(), e); err == nil || !strings.Contains(err.Error(), "the weather is known from") {
+		if _, err := forecast.Evaluate(t.Context(), e); err == nil ||
+			!strings.Contains(err.Error(), "the weather is known from") {
 			t.Errorf("evaluated with weather that lacks hours of %s: %v", name, err)
 		}
 	}
@@ -218,13 +229,15 @@ func TestIssuedLagAndEnds(t *testing.T) {
 		t.Errorf("from %s until %s, want %s until %s", f.Start(), f.End(), o.From, o.Until)
 	}
 	late := f.At(o.From).Series
-	if !late.Start().Equal(o.From) || late.Len() != ahead || late.Value(0) != float64(float32(o.History.At(o.From.Add(-24*time.Hour)))) {
+	if !late.Start().Equal(o.From) || late.Len() != ahead ||
+		late.Value(0) != float64(float32(o.History.At(o.From.Add(-24*time.Hour)))) {
 		t.Errorf("with a lag: %d values from %s", late.Len(), late.Start())
 	}
 	if before := f.At(o.From.Add(-time.Minute)); before.Series != nil {
 		t.Error("before the span there is a forecast")
 	}
-	if after := f.At(o.Until.Add(90 * 24 * time.Hour)).Series; after == nil || !after.Start().Equal(o.Until.Add(-time.Hour)) {
+	if after := f.At(o.Until.Add(90 * 24 * time.Hour)).Series; after == nil ||
+		!after.Start().Equal(o.Until.Add(-time.Hour)) {
 		t.Error("after the span the last forecast does not stay")
 	}
 }
@@ -252,13 +265,15 @@ func TestIssueCached(t *testing.T) {
 		t.Fatalf("%d files", len(files))
 	}
 	again, err := forecast.IssueCached(t.Context(), folder, o)
-	if err != nil || again.Model() != forecast.Blend || !slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
+	if err != nil || again.Model() != forecast.Blend ||
+		!slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
 		t.Errorf("read again: %v, or another forecast", err)
 	}
 	if err := os.WriteFile(files[0], []byte("half a file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if again, err = forecast.IssueCached(t.Context(), folder, o); err != nil || !slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
+	if again, err = forecast.IssueCached(t.Context(), folder, o); err != nil ||
+		!slices.Equal(values(first.At(o.From)), values(again.At(o.From))) {
 		t.Errorf("after damage: %v, or another forecast", err)
 	}
 	o.Seed++
@@ -282,7 +297,9 @@ func TestIssueRefuses(t *testing.T) {
 		"at least 24h of history": func(o *forecast.Issuance) { o.From = t0.Add(2 * time.Hour) },
 		"want an hour or more":    func(o *forecast.Issuance) { o.Refit = time.Minute },
 		"are learnt since":        func(o *forecast.Issuance) { o.Since = o.From.Add(time.Hour) },
-		"outside of the span":     func(o *forecast.Issuance) { o.Only = []forecast.Span{{o.From, o.Until.Add(time.Hour)}} },
+		"outside of the span": func(o *forecast.Issuance) {
+			o.Only = []forecast.Span{{o.From, o.Until.Add(time.Hour)}}
+		},
 	} {
 		o := issuance(t, forecast.History)
 		change(&o)

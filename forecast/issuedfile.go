@@ -47,10 +47,12 @@ func (f *Issued) UnmarshalBinary(data []byte) error {
 	if err := gob.NewDecoder(bytes.NewReader(data)).Decode(&file); err != nil {
 		return fmt.Errorf("reading forecasts: %w", err)
 	}
-	if file.Horizon <= 0 || len(file.Known) == 0 || len(file.Values) != file.Horizon*len(file.Known) || len(file.Starts) == 0 || len(file.Starts) != len(file.Firsts) {
+	if file.Horizon <= 0 || len(file.Known) == 0 || len(file.Values) != file.Horizon*len(file.Known) ||
+		len(file.Starts) == 0 || len(file.Starts) != len(file.Firsts) {
 		return errors.New("reading forecasts: the parts do not fit together")
 	}
-	f.key, f.model, f.horizon, f.lag, f.known, f.values = file.Key, file.Model, file.Horizon, file.Lag, file.Known, file.Values
+	f.key, f.model, f.horizon, f.lag, f.known, f.values = file.Key, file.Model, file.Horizon, file.Lag, file.Known,
+		file.Values
 	f.pieces = nil
 	for i, start := range file.Starts {
 		f.pieces = append(f.pieces, piece{start: start, first: file.Firsts[i]})
@@ -58,8 +60,8 @@ func (f *Issued) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// IssueCached is [Issue], except that forecasts that were made before from the same inputs are read from the folder, and
-// new ones are kept there. A file that cannot be read is made again.
+// IssueCached is [Issue], except that forecasts that were made before from the same inputs are read from the folder,
+// and new ones are kept there. A file that cannot be read is made again.
 func IssueCached(ctx context.Context, folder string, o Issuance) (*Issued, error) {
 	if err := o.check(); err != nil {
 		return nil, err

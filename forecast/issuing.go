@@ -21,10 +21,11 @@ func Models() []string {
 // issuing is how a model is made to forecast from many origins, knowing at each only what was before.
 type issuing struct {
 	*record
-	model     string
-	horizon   int
-	refit     int  // hours after which it is learnt again; 0: never
-	anchor    *int // hour in which it is learnt first, from when on refits are counted; nil: at the first origin of a term
+	model   string
+	horizon int
+	refit   int // hours after which it is learnt again; 0: never
+	// hour in which it is learnt first, from when on refits are counted; nil: at the first origin of a term
+	anchor    *int
 	calibrate bool
 	options   LearnOptions
 	now       func() time.Time // nil: learning is not timed
@@ -46,7 +47,8 @@ func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term,
 		return nil, nil, errors.New("no moment to forecast from")
 	}
 	if first := origins[0]; first < 24 {
-		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before", is.timeOf(first).Format(time.RFC3339))
+		return nil, nil, fmt.Errorf("first forecast at %s: want at least 24h of history before",
+			is.timeOf(first).Format(time.RFC3339))
 	}
 	values := make([]float32, len(origins)*is.horizon)
 	terms := is.terms(origins)

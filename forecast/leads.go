@@ -14,8 +14,8 @@ type regressions struct {
 	priors    []prior // by day ahead
 }
 
-// margins are the quantiles of the errors of the training, in logarithms, by lead group: in equal steps from the least error to the
-// largest.
+// margins are the quantiles of the errors of the training, in logarithms, by lead group: in equal steps from the
+// least error to the largest.
 type margins [len(groupStarts)][]float64
 
 // marginSteps is into how many steps the quantiles are divided.
@@ -27,11 +27,12 @@ type regression struct {
 	withoutFold [folds][]float64
 }
 
-// tried are the penalties among which cross-validation chooses, by day ahead. Long histories want little, a year much: what
-// is yearly cannot be learnt from one year.
+// tried are the penalties among which cross-validation chooses, by day ahead. Long histories want little, a year
+// much: what is yearly cannot be learnt from one year.
 var tried = [...]float64{.003, .01, .03, .1, .3, 1}
 
-// origins are the moments from which the training forecasts, and to which fold each belongs: a fold is a fifth of the time.
+// origins are the moments from which the training forecasts, and to which fold each belongs: a fold is a fifth of the
+// time.
 type origins struct {
 	hours []int
 	from  int // first hour of the first fold

@@ -27,7 +27,8 @@ const (
 // LearnOptions say how to learn. The zero value learns to forecast 96 hours at any hour.
 type LearnOptions struct {
 	Horizon time.Duration // 0: LearntHorizon
-	// Daily says that forecasts will be issued once a day, at the hour at which the training ends: the training leans to it.
+	// Daily says that forecasts will be issued once a day, at the hour at which the training ends: the training leans
+	// to it.
 	Daily bool
 	Seed  uint64 // of the samples that trees are grown on
 }
@@ -62,8 +63,8 @@ type Learnt struct {
 // history is what its step says, or the mean of its steps.
 //
 // The model has three tiers: a ridge regression of the logarithm on calendar and weather; for each hour ahead a ridge
-// regression of what is left, on its own past; and boosted trees on what is left of that, for the percentage error. Without
-// weather, what they say is averaged with a second opinion, a regression of the intensity itself.
+// regression of what is left, on its own past; and boosted trees on what is left of that, for the percentage error.
+// Without weather, what they say is averaged with a second opinion, a regression of the intensity itself.
 func Learn(history *grid.Series, weather *Weather, until time.Time, o LearnOptions) (*Learnt, error) {
 	horizon, err := o.hours()
 	if err != nil {
@@ -112,8 +113,8 @@ func learn(r *record, until, horizon int, o LearnOptions) (*Learnt, error) {
 	return l, nil
 }
 
-// trainingOrigins returns the moments to learn to forecast from: some of each time of day or, for forecasts that are issued
-// daily, those of that time and some others.
+// trainingOrigins returns the moments to learn to forecast from: some of each time of day or, for forecasts that are
+// issued daily, those of that time and some others.
 func trainingOrigins(until int, daily bool) *origins {
 	o := &origins{from: reach, until: until}
 	// A stride that has no divisor in common with a day or a week, so that all times of both come up.
@@ -183,8 +184,8 @@ func (l *Learnt) at(v *view, x []float64, t, h int) float64 {
 	return y + levelWeight*(level-y)
 }
 
-// Forecast forecasts what comes after the part of the history that begins before from. Weather must be given if the model
-// was learnt with it; up to 12 hours of it beyond the horizon are looked at.
+// Forecast forecasts what comes after the part of the history that begins before from. Weather must be given if the
+// model was learnt with it; up to 12 hours of it beyond the horizon are looked at.
 func (l *Learnt) Forecast(history *grid.Series, weather *Weather, from time.Time) (grid.Forecast, error) {
 	if (weather != nil) != (l.name == WithWeather) {
 		return grid.Forecast{}, fmt.Errorf("model %q and weather do not go together", l.name)
@@ -199,9 +200,11 @@ func (l *Learnt) Forecast(history *grid.Series, weather *Weather, from time.Time
 	t := r.hourOf(from)
 	switch {
 	case t < reach:
-		return grid.Forecast{}, fmt.Errorf("%w: %d hours before %s, want %d", ErrShort, max(t, 0), from.Format(time.RFC3339), reach)
+		return grid.Forecast{}, fmt.Errorf("%w: %d hours before %s, want %d", ErrShort, max(t, 0),
+			from.Format(time.RFC3339), reach)
 	case t > len(r.values):
-		return grid.Forecast{}, fmt.Errorf("history ends at %s, before %s", r.timeOf(len(r.values)).Format(time.RFC3339), from.Format(time.RFC3339))
+		return grid.Forecast{}, fmt.Errorf("history ends at %s, before %s",
+			r.timeOf(len(r.values)).Format(time.RFC3339), from.Format(time.RFC3339))
 	}
 	r.values, r.days = r.values[:t], r.days[:t+l.horizon]
 	v := newView(r, l.shape)
@@ -209,7 +212,8 @@ func (l *Learnt) Forecast(history *grid.Series, weather *Weather, from time.Time
 	mid, low, high := make([]float64, l.horizon), make([]float64, l.horizon), make([]float64, l.horizon)
 	for h := range mid {
 		mid[h] = l.at(v, x, t, h)
-		low[h], high[h] = min(1, math.Exp(l.leads.margins.at(h, .1)))*mid[h], max(1, math.Exp(l.leads.margins.at(h, .9)))*mid[h]
+		low[h], high[h] = min(1, math.Exp(l.leads.margins.at(h, .1)))*mid[h],
+			max(1, math.Exp(l.leads.margins.at(h, .9)))*mid[h]
 	}
 	f := grid.Forecast{IssuedAt: from, Model: l.name}
 	for i, values := range [][]float64{mid, low, high} {

@@ -53,7 +53,9 @@ func TestLeastWrong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seen := make([]weighted, rapid.IntRange(1, 30).Draw(t, "errors"))
 		for i := range seen {
-			seen[i] = weighted{math.Exp(rapid.Float64Range(-.3, .3).Draw(t, "error")), rapid.Float64Range(.01, 1).Draw(t, "weight")}
+			seen[i] = weighted{
+				math.Exp(rapid.Float64Range(-.3, .3).Draw(t, "error")), rapid.Float64Range(.01, 1).Draw(t, "weight"),
+			}
 		}
 		wrong := func(b float64) (sum float64) {
 			for _, s := range seen {
@@ -88,7 +90,10 @@ func TestTreesLearnAStep(t *testing.T) {
 }
 
 func TestCalendar(t *testing.T) {
-	for _, at := range []time.Time{time.Date(2024, 2, 29, 23, 0, 0, 0, time.UTC), time.Date(1969, 12, 30, 5, 0, 0, 0, time.UTC), time.Unix(0, 0).UTC()} {
+	for _, at := range []time.Time{
+		time.Date(2024, 2, 29, 23, 0, 0, 0, time.UTC), time.Date(1969, 12, 30, 5, 0, 0, 0, time.UTC),
+		time.Unix(0, 0).UTC(),
+	} {
 		hour := at.Unix() / 3600
 		if c := calendarAt(hour); c.hour != at.Hour() || c.weekday != int(at.Weekday()) {
 			t.Errorf("%s: hour %d of weekday %d", at, c.hour, c.weekday)

@@ -20,8 +20,8 @@ const (
 	ahead      = 8 // hours: the arithmetic is the same for four days
 )
 
-// windy makes a history that depends on time of day, weekend and wind, and the weather that it depends on, which goes on
-// for five days after.
+// windy makes a history that depends on time of day, weekend and wind, and the weather that it depends on, which goes
+// on for five days after.
 func windy(t testing.TB, days int, start time.Time) (*grid.Series, string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -82,7 +82,8 @@ func TestWeatherHelpsWhereThereIsWind(t *testing.T) {
 	var errs [2]float64
 	for i, w := range []*forecast.Weather{nil, w} {
 		f := learnt(t, s, w, at)
-		if want := []string{forecast.History, forecast.WithWeather}[i]; f.Model != want || !f.IssuedAt.Equal(at) || f.Series.Len() != ahead || !f.Series.Start().Equal(at) {
+		if want := []string{forecast.History, forecast.WithWeather}[i]; f.Model != want || !f.IssuedAt.Equal(at) ||
+			f.Series.Len() != ahead || !f.Series.Start().Equal(at) {
 			t.Fatalf("%s: %d values from %s", f.Model, f.Series.Len(), f.Series.Start())
 		}
 		for h := range ahead {
@@ -95,7 +96,8 @@ func TestWeatherHelpsWhereThereIsWind(t *testing.T) {
 	}
 }
 
-// A forecast depends on nothing that comes at its origin or later, except for the weather in its window and 12 hours more.
+// A forecast depends on nothing that comes at its origin or later, except for the weather in its window and 12 hours
+// more.
 func TestLearntDoesNotPeek(t *testing.T) {
 	s, text := windy(t, learntDays+3, t0)
 	at := t0.Add(learntDays * 24 * time.Hour)
@@ -181,7 +183,8 @@ func TestLearntInAnotherTimeZone(t *testing.T) {
 func TestLearnRefuses(t *testing.T) {
 	s, text := windy(t, 62, t0)
 	w := weather(t, text)
-	if _, err := forecast.Learn(s, nil, t0.Add(59*24*time.Hour), forecast.LearnOptions{}); !errors.Is(err, forecast.ErrShort) {
+	if _, err := forecast.Learn(s, nil, t0.Add(59*24*time.Hour), forecast.LearnOptions{}); !errors.Is(err,
+		forecast.ErrShort) {
 		t.Errorf("59 days: %v", err)
 	}
 	if _, err := forecast.Learn(nil, nil, t0, forecast.LearnOptions{}); !errors.Is(err, forecast.ErrShort) {
@@ -190,7 +193,8 @@ func TestLearnRefuses(t *testing.T) {
 	if _, err := forecast.Learn(s, nil, s.End(), forecast.LearnOptions{Horizon: 97 * time.Hour}); err == nil {
 		t.Error("97 hours ahead: no error")
 	}
-	if _, err := forecast.Learn(made(t, 7*time.Minute, 10000, func(int) float64 { return 1 }), nil, t0, forecast.LearnOptions{}); err == nil {
+	if _, err := forecast.Learn(made(t, 7*time.Minute, 10000, func(int) float64 { return 1 }), nil, t0,
+		forecast.LearnOptions{}); err == nil {
 		t.Error("steps of 7 minutes: no error")
 	}
 	l, err := forecast.Learn(s, nil, s.End(), forecast.LearnOptions{Horizon: time.Hour})
@@ -215,7 +219,8 @@ func TestParseWeather(t *testing.T) {
 		fmt.Fprintf(&b, "2019-1-1 %d:00:00+00:00,%d,280,270,0,0\n", h, h)
 	}
 	w := weather(t, b.String()+"2019-01-02 0:00,0,0,0,0,0\n")
-	if want := time.Date(2019, 1, 2, 1, 0, 0, 0, time.UTC); !w.End().Equal(want) || !w.Start().Equal(want.Add(-25*time.Hour)) {
+	if want := time.Date(2019, 1, 2, 1, 0, 0, 0, time.UTC); !w.End().Equal(want) ||
+		!w.Start().Equal(want.Add(-25*time.Hour)) {
 		t.Errorf("from %s until %s", w.Start(), w.End())
 	}
 	for name, text := range map[string]string{

@@ -2,9 +2,10 @@ package forecast
 
 import "fmt"
 
-// levelRegressions are the second opinion: for each lead a ridge regression of the intensity itself, not of its logarithm, on what was
-// before. It is right on average where the three tiers are right in percent, knows the last day hour by hour, and is wrong at other
-// times: half of each is less wrong than either. Where the weather is known, that says more, and there is none.
+// levelRegressions are the second opinion: for each lead a ridge regression of the intensity itself, not of its
+// logarithm, on what was before. It is right on average where the three tiers are right in percent, knows the last
+// day hour by hour, and is wrong at other times: half of each is less wrong than either. Where the weather is known,
+// that says more, and there is none.
 type levelRegressions [][]float64
 
 const (
@@ -38,8 +39,8 @@ func (v *view) regressLevels(o *origins, horizon int) (levelRegressions, error) 
 	return all, err
 }
 
-// levelFeatures appends what is known at origin t of the hour h hours later, in the units of the intensity: first 1, which is
-// the constant.
+// levelFeatures appends what is known at origin t of the hour h hours later, in the units of the intensity: first 1,
+// which is the constant.
 func (v *view) levelFeatures(x []float64, t, h int) []float64 {
 	hour := t + h
 	k := lastKnown(h, 24, hour)

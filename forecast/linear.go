@@ -93,8 +93,8 @@ func (s *solver) solve(g []float64, penalty float64) ([]float64, error) {
 // standard is how columns are brought to mean 0 and deviation 1. A column that does not vary becomes 0.
 type standard struct{ centre, scale []float64 }
 
-// standardise brings all but the first of the columns of rows, of width w, to mean 0 and deviation 1, and leaves the last
-// columns from p on as they are.
+// standardise brings all but the first of the columns of rows, of width w, to mean 0 and deviation 1, and leaves the
+// last columns from p on as they are.
 func standardise(rows []float64, w, p int) standard {
 	s := standard{centre: make([]float64, p), scale: make([]float64, p)}
 	n := float64(len(rows) / w)

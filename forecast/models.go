@@ -17,8 +17,8 @@ const (
 
 type model uint8
 
-// In the order in which they are preferred where they do equally well, or where too little is known to tell: on year-long
-// series of real grids the blend is the best of them on average.
+// In the order in which they are preferred where they do equally well, or where too little is known to tell: on
+// year-long series of real grids the blend is the best of them on average.
 const (
 	blend model = iota
 	weekMean
@@ -53,10 +53,14 @@ func newPast(history *grid.Series, from time.Time, memory time.Duration) (*past,
 	known := min(int((from.Sub(history.Start())+step-1)/step), history.Len())
 	perDay := int(day / step)
 	if known < perDay {
-		return nil, fmt.Errorf("history knows %v before %s: want at least 24h", max(0, time.Duration(known))*step, from.Format(time.RFC3339))
+		return nil, fmt.Errorf("history knows %v before %s: want at least 24h", max(0, time.Duration(known))*step,
+			from.Format(time.RFC3339))
 	}
 	skip := max(0, known-int(memory/step))
-	p := &past{start: history.Start().Add(time.Duration(skip) * step), step: step, perDay: perDay, values: make([]float64, known-skip)}
+	p := &past{
+		start: history.Start().Add(time.Duration(skip) * step), step: step, perDay: perDay,
+		values: make([]float64, known-skip),
+	}
 	for i := range p.values {
 		p.values[i] = history.Value(skip + i)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// record is a history by the hour, with what is needed of the calendar and of the weather beside it. Its hours are counted
-// from its start; those of calendar and weather go on beyond the last value.
+// record is a history by the hour, with what is needed of the calendar and of the weather beside it. Its hours are
+// counted from its start; those of calendar and weather go on beyond the last value.
 type record struct {
 	start   int64 // hours since the epoch
 	values  []float64
@@ -33,7 +33,8 @@ const (
 // newRecord prepares the hours of a history, and of the weather if there is any, up to ahead hours beyond its end.
 func newRecord(history *grid.Series, weather *Weather, ahead int) (*record, error) {
 	if history.Step() > time.Hour || time.Hour%history.Step() != 0 {
-		return nil, fmt.Errorf("history has a step of %v: want an hour or less, of which an hour is a multiple", history.Step())
+		return nil, fmt.Errorf("history has a step of %v: want an hour or less, of which an hour is a multiple",
+			history.Step())
 	}
 	first := history.Start().Truncate(time.Hour)
 	if first.Before(history.Start()) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// structure is the first tier: what the logarithm of the intensity should be in an hour, given calendar and weather, by one
-// ridge regression over all hours of the training.
+// structure is the first tier: what the logarithm of the intensity should be in an hour, given calendar and weather,
+// by one ridge regression over all hours of the training.
 type structure struct {
 	weathered    bool
 	mean         float64 // of the logarithm
@@ -21,7 +21,8 @@ type structure struct {
 }
 
 const (
-	// folds is into how many parts the training is divided, so that each can be judged by what was learnt from the others.
+	// folds is into how many parts the training is divided, so that each can be judged by what was learnt from the
+	// others.
 	folds = 5
 	// structurePenalty is the ridge penalty for each hour of training.
 	structurePenalty = 0.03
@@ -192,8 +193,8 @@ func (s *structure) weatherRow(row []float64, w *sky, c *calendar, i int) {
 	}
 }
 
-// expect fills in what the structure expects of each hour from the first on: of hours of the training by what was learnt
-// without their fold, so that its errors there are like those of hours to come.
+// expect fills in what the structure expects of each hour from the first on: of hours of the training by what was
+// learnt without their fold, so that its errors there are like those of hours to come.
 func (s *structure) expect(into []float64, r *record) {
 	row := make([]float64, s.columns())
 	shift := int(r.start - s.start)

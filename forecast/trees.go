@@ -62,7 +62,10 @@ type examples struct {
 // newExamples sorts the rows, of the given width, into bins.
 func newExamples(rows []float64, width int, targets, scores []float64) *examples {
 	n := len(targets)
-	e := &examples{features: width, targets: targets, scores: scores, bins: make([][]uint8, width), edges: make([][]float64, width)}
+	e := &examples{
+		features: width, targets: targets, scores: scores, bins: make([][]uint8, width),
+		edges: make([][]float64, width),
+	}
 	// The edges are quantiles of a part of the rows, which are in random order.
 	sample := make([]float64, min(n, 6000))
 	for j := range width {

@@ -42,8 +42,8 @@ var seasonMiddles = [seasons]float64{15, 105, 197, 288}
 
 const daysPerYear = 365.2425
 
-// TypicalDay returns the curve of a zone, or, where there is none, of the zone that its name extends: of CA for CA-XX. Where
-// there is neither it returns the world's, which is flat, and false.
+// TypicalDay returns the curve of a zone, or, where there is none, of the zone that its name extends: of CA for
+// CA-XX. Where there is neither it returns the world's, which is flat, and false.
 func TypicalDay(zone grid.Zone) (Curve, bool) {
 	t := loadTypical()
 	for name := zone; name != ""; name = parent(name) {
@@ -104,13 +104,13 @@ func (c Curve) Mean() grid.Intensity {
 // halfLife is how long until half of a deviation from the typical day is expected to be gone.
 const halfLife = day
 
-// mostOff is the logarithm of what the curve is scaled by at most: a present value further off is of another day than any, and
-// the hours around it are not as far off.
+// mostOff is the logarithm of what the curve is scaled by at most: a present value further off is of another day than
+// any, and the hours around it are not as far off.
 var mostOff = math.Log(4)
 
-// Typical forecasts, hour by hour from that of from on, the curve scaled so that it fits the present value, by up to four times; further ahead it
-// comes back to what is typical. A present value of 0 or less is not known, and the curve is left as it is. There are no
-// percentiles: without a history nothing says how wrong it will be.
+// Typical forecasts, hour by hour from that of from on, the curve scaled so that it fits the present value, by up to
+// four times; further ahead it comes back to what is typical. A present value of 0 or less is not known, and the
+// curve is left as it is. There are no percentiles: without a history nothing says how wrong it will be.
 func Typical(c Curve, present float64, from time.Time, horizon time.Duration) (grid.Forecast, error) {
 	if horizon <= 0 || horizon > MaxHorizon {
 		return grid.Forecast{}, fmt.Errorf("horizon is %v: want more than 0 and at most %v", horizon, MaxHorizon)
@@ -138,15 +138,15 @@ type solar struct {
 }
 
 const (
-	// displaced is by how much the intensity falls for each part of the electricity that the sun makes. It is less than 1
-	// because neighbours and pumps take some of it, and because what makes the rest in the evening is dirtier.
+	// displaced is by how much the intensity falls for each part of the electricity that the sun makes. It is less
+	// than 1 because neighbours and pumps take some of it, and because what makes the rest in the evening is dirtier.
 	displaced = 0.6
 	// mostSolar is the share of an hour's electricity beyond which panels are switched off or feed others.
 	mostSolar = 0.75
 )
 
-// shape returns curves that are lower by day in proportion to the height of the sun. Those of a zone without solar power
-// are flat: whether its intensity falls or rises at night depends on what is not known of it here.
+// shape returns curves that are lower by day in proportion to the height of the sun. Those of a zone without solar
+// power are flat: whether its intensity falls or rises at night depends on what is not known of it here.
 func (s solar) shape() (values [seasons][hours]float64) {
 	var height [seasons][hours]float64
 	for season := range seasons {
@@ -196,7 +196,9 @@ var loadTypical = sync.OnceValue(func() *typical {
 })
 
 func readTypical() (*typical, error) {
-	t := &typical{means: map[grid.Zone]float64{}, curves: map[grid.Zone][seasons][hours]float64{}, solar: map[grid.Zone]solar{}}
+	t := &typical{
+		means: map[grid.Zone]float64{}, curves: map[grid.Zone][seasons][hours]float64{}, solar: map[grid.Zone]solar{},
+	}
 	for name, use := range map[string]func(zone grid.Zone, row []float64) error{
 		"typical/means.csv":  t.addMean,
 		"typical/curves.csv": t.addCurve,

@@ -146,7 +146,8 @@ func TestTypicalTablesAreWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(tables.means) < 300 || len(tables.curves) == 0 || len(tables.solar) == 0 {
-		t.Errorf("there are %d means, %d curves and %d solar shares", len(tables.means), len(tables.curves), len(tables.solar))
+		t.Errorf("there are %d means, %d curves and %d solar shares", len(tables.means), len(tables.curves),
+			len(tables.solar))
 	}
 	for zone := range tables.curves {
 		if _, ok := tables.means[zone]; !ok {
@@ -172,7 +173,9 @@ func TestTypicalTablesAreWhole(t *testing.T) {
 }
 
 func TestEachRowRefuses(t *testing.T) {
-	table := &typical{means: map[grid.Zone]float64{}, curves: map[grid.Zone][seasons][hours]float64{}, solar: map[grid.Zone]solar{}}
+	table := &typical{
+		means: map[grid.Zone]float64{}, curves: map[grid.Zone][seasons][hours]float64{}, solar: map[grid.Zone]solar{},
+	}
 	for name, c := range map[string]struct {
 		text string
 		use  func(grid.Zone, []float64) error

@@ -18,8 +18,8 @@ func hourly(t testing.TB, zone string, year string) *grid.Series {
 	return s.Series
 }
 
-// Against a year that none of the tables was made from: a curve is closer to the real intensity than its own mean, where
-// there is sun, and on average over all zones that there are data of.
+// Against a year that none of the tables was made from: a curve is closer to the real intensity than its own mean,
+// where there is sun, and on average over all zones that there are data of.
 func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 	sunny := map[string]bool{"US-CAL-CISO": true, "AU-NSW": true, "DE": true, "ZA": true}
 	var gain float64
@@ -42,7 +42,8 @@ func TestTypicalDayBeatsAFlatMean(t *testing.T) {
 		t.Logf("%s: mean error %.1f %% of that of a flat mean", zone, 100*off/flat)
 		gain += 1 - off/flat
 		if sunny[zone] && off >= flat {
-			t.Errorf("%s: a flat mean is better: error %.1f against %.1f g", zone, flat/float64(actual.Len()), off/float64(actual.Len()))
+			t.Errorf("%s: a flat mean is better: error %.1f against %.1f g", zone, flat/float64(actual.Len()),
+				off/float64(actual.Len()))
 		}
 	}
 	if gain/float64(len(zones)) < 0.1 {
@@ -90,7 +91,8 @@ func TestTypical(t *testing.T) {
 	if err := f.Validate(); err != nil {
 		t.Error(err)
 	}
-	if !f.Series.Covers(from, from.Add(48*time.Hour)) || f.Series.Start() != from.Truncate(time.Hour) || f.Model != forecast.TypicalModel || f.Low != nil {
+	if !f.Series.Covers(from, from.Add(48*time.Hour)) || f.Series.Start() != from.Truncate(time.Hour) ||
+		f.Model != forecast.TypicalModel || f.Low != nil {
 		t.Errorf("the forecast is from %v to %v, of %q", f.Series.Start(), f.Series.End(), f.Model)
 	}
 	if got := f.Series.Value(0); math.Abs(got-600) > 1e-9 {
@@ -112,7 +114,9 @@ func TestTypical(t *testing.T) {
 }
 
 func TestTypicalDayOfZonesWithoutACurve(t *testing.T) {
-	for zone, want := range map[grid.Zone]grid.Zone{"DE-XX": "DE", "CA-NL-LB": "CA-NL", "US-HI-OA": "US-HI", "XX": "", "": "", "-": ""} {
+	for zone, want := range map[grid.Zone]grid.Zone{
+		"DE-XX": "DE", "CA-NL-LB": "CA-NL", "US-HI-OA": "US-HI", "XX": "", "": "", "-": "",
+	} {
 		c, ok := forecast.TypicalDay(zone)
 		if c.Zone != want || ok != (want != "") {
 			t.Errorf("the curve of %q is of %q, %v; want %q", zone, c.Zone, ok, want)

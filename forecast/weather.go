@@ -35,11 +35,13 @@ const (
 const freezing = 100
 
 // weatherLayouts are the spellings of time that occur, often two in one set of files.
-var weatherLayouts = []string{"2006-1-2 15:04:05-07:00", "2006-1-2 15:04:05", "2006-1-2 15:04", "2006-01-02T15:04Z07:00", time.RFC3339}
+var weatherLayouts = []string{
+	"2006-1-2 15:04:05-07:00", "2006-1-2 15:04:05", "2006-1-2 15:04", "2006-01-02T15:04Z07:00", time.RFC3339,
+}
 
-// ReadWeather reads a file of hourly weather, CSV, gzip or not: time (UTC where it has no offset), wind speed, temperature,
-// dew point, downward short-wave radiation and precipitation, with a header. Hours must follow each other without a gap.
-// Rows without weather, which such files write as all zeros, get the values of a day before.
+// ReadWeather reads a file of hourly weather, CSV, gzip or not: time (UTC where it has no offset), wind speed,
+// temperature, dew point, downward short-wave radiation and precipitation, with a header. Hours must follow each
+// other without a gap. Rows without weather, which such files write as all zeros, get the values of a day before.
 func ReadWeather(path string) (*Weather, error) {
 	text, err := grid.ReadFile(path)
 	if err != nil {
@@ -60,7 +62,9 @@ func ParseWeather(name string, text []byte) (*Weather, error) {
 		}
 		line, _ := rows.FieldPos(0)
 		if err != nil {
-			return nil, &grid.RowError{File: name, Line: line, Err: fmt.Errorf("want a time and %d values: %w", variables, err)}
+			return nil, &grid.RowError{
+				File: name, Line: line, Err: fmt.Errorf("want a time and %d values: %w", variables, err),
+			}
 		}
 		if line == 1 {
 			continue
@@ -86,11 +90,13 @@ func (w *Weather) add(row []string) error {
 		w.start = hour
 	}
 	if want := w.start + int64(n); hour != want || t.Unix()%3600 != 0 {
-		return fmt.Errorf("%s does not follow the row before: want %s", row[0], time.Unix(want*3600, 0).UTC().Format(time.DateTime))
+		return fmt.Errorf("%s does not follow the row before: want %s", row[0],
+			time.Unix(want*3600, 0).UTC().Format(time.DateTime))
 	}
 	var values [variables]float64
 	for v := range values {
-		if values[v], err = strconv.ParseFloat(strings.TrimSpace(row[1+v]), 64); err != nil || math.IsNaN(values[v]) || math.IsInf(values[v], 0) {
+		if values[v], err = strconv.ParseFloat(strings.TrimSpace(row[1+v]), 64); err != nil || math.IsNaN(values[v]) ||
+			math.IsInf(values[v], 0) {
 			return fmt.Errorf("%q is no number", row[1+v])
 		}
 	}
@@ -128,8 +134,10 @@ func (w *Weather) End() time.Time {
 // covers refuses a time that is not known; some hours more may be looked at, those next to it are taken for them.
 func (w *Weather) covers(from, until time.Time) error {
 	if from.Before(w.Start()) || until.After(w.End()) {
-		return fmt.Errorf("the weather is known from %s until %s, and does not cover %s to %s: what is learnt from and the hours that are forecast",
-			w.Start().Format(time.RFC3339), w.End().Format(time.RFC3339), from.UTC().Format(time.RFC3339), until.UTC().Format(time.RFC3339))
+		return fmt.Errorf("the weather is known from %s until %s, and does not cover %s to %s: what is learnt from "+
+			"and the hours that are forecast",
+			w.Start().Format(time.RFC3339), w.End().Format(time.RFC3339), from.UTC().Format(time.RFC3339),
+			until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -24,12 +24,12 @@ type CSVOptions struct {
 
 	Currency string // of prices, if it is known: what is too much for a price depends on it
 
-	// From and Until, unless zero, are which values to keep: those that begin from the first on and before the second. Those
-	// outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
+	// From and Until, unless zero, are which values to keep: those that begin from the first on and before the
+	// second. Those outside are read and checked, but take no memory. Where all are outside the error is ErrOutside.
 	From, Until time.Time
 
-	// Every, unless zero, is the step to read the file in, where its own is a fraction of it: of the values, only those are
-	// kept that begin at a multiple of it. The others are checked as numbers, and may be absent.
+	// Every, unless zero, is the step to read the file in, where its own is a fraction of it: of the values, only
+	// those are kept that begin at a multiple of it. The others are checked as numbers, and may be absent.
 	Every time.Duration
 }
 
@@ -45,12 +45,12 @@ const mixColumn = "carbon_intensity"
 // maxIntensity is above the dirtiest oil-fired grid by far; beyond it a file has another unit than it seems.
 const maxIntensity = 10_000
 
-// ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the start
-// of each interval, RFC 3339 or close to it, in UTC where it has no offset; a column without a name may stand before it, as
-// pandas writes one that counts the rows. A column "zone" tells zones apart; in a file
-// without, zones may be columns instead. A series is derived from what power plants
-// reported; a column "estimated" other than 0 says that its provider filled some of it in, and marks it as estimated. Gaps,
-// duplicates and values that cannot be are errors that name their line.
+// ReadCSV reads one column of hourly or finer values of one zone. The file has a header; its first column is the
+// start of each interval, RFC 3339 or close to it, in UTC where it has no offset; a column without a name may stand
+// before it, as pandas writes one that counts the rows. A column "zone" tells zones apart; in a file without, zones
+// may be columns instead. A series is derived from what power plants reported; a column "estimated" other than 0 says
+// that its provider filled some of it in, and marks it as estimated. Gaps, duplicates and values that cannot be are
+// errors that name their line.
 func ReadCSV(path string, o CSVOptions) (Signal, Zone, error) {
 	text, err := ReadFile(path)
 	if err != nil {
@@ -261,7 +261,8 @@ func (r *csvReader) number(text string) (float64, error) {
 	case !r.options.Price && v > maxIntensity:
 		return 0, r.fail(r.name, "%q is beyond %d gCO2e per kWh: is the unit another one?", text, maxIntensity)
 	case r.options.Price && math.Abs(v*r.scale) > float64(MaxPriceOf(r.options.Currency)):
-		return 0, r.fail(r.name, "%q is beyond %v per kWh: is it per MWh, and the column's name does not say so?", text, MaxPriceOf(r.options.Currency))
+		return 0, r.fail(r.name, "%q is beyond %v per kWh: is it per MWh, and the column's name does not say so?", text,
+			MaxPriceOf(r.options.Currency))
 	}
 	return v, nil
 }
@@ -278,7 +279,8 @@ func (r *csvReader) follow(t time.Time) error {
 			return r.fail("time", "%s does not come after %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339))
 		}
 		if r.step > time.Hour {
-			return r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339), r.step)
+			return r.fail("time", "%s comes %v after the row before: want an hour or less", t.Format(time.RFC3339),
+				r.step)
 		}
 		return nil
 	}
@@ -287,9 +289,11 @@ func (r *csvReader) follow(t time.Time) error {
 	case t.Equal(want):
 		return nil
 	case t.After(want):
-		return r.fail("time", "a gap: %s follows %s, want %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339), want.Format(time.RFC3339))
+		return r.fail("time", "a gap: %s follows %s, want %s", t.Format(time.RFC3339), r.last.Format(time.RFC3339),
+			want.Format(time.RFC3339))
 	}
-	return r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339), want.Format(time.RFC3339))
+	return r.fail("time", "%s is out of order or comes twice: want %s", t.Format(time.RFC3339),
+		want.Format(time.RFC3339))
 }
 
 func (r *csvReader) finish() (Signal, Zone, error) {
@@ -299,7 +303,10 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 	}
 	switch {
 	case r.rows == 0 && r.zone >= 0 && len(r.zones) > 0:
-		return Signal{}, "", &RowError{File: r.file, Field: "zone", Err: fmt.Errorf("no zone %q: the file has %s", zone, strings.Join(r.zones, ", "))}
+		return Signal{}, "", &RowError{
+			File: r.file, Field: "zone", Err: fmt.Errorf("no zone %q: the file has %s", zone,
+				strings.Join(r.zones, ", ")),
+		}
 	case r.rows == 0:
 		return Signal{}, "", &RowError{File: r.file, Err: errors.New("the file has no values")}
 	case len(r.signal) == 0:
@@ -316,7 +323,10 @@ func (r *csvReader) finish() (Signal, Zone, error) {
 
 // parseTime reads the forms in which public data give the start of an interval.
 func parseTime(text string) (time.Time, error) {
-	for _, layout := range []string{"2006-01-02T15:04Z07:00", time.RFC3339, time.DateTime, "2006-01-02 15:04:05-07:00", "2006-01-02 15:04", "2006-01-02T15:04"} {
+	for _, layout := range []string{
+		"2006-01-02T15:04Z07:00", time.RFC3339, time.DateTime, "2006-01-02 15:04:05-07:00", "2006-01-02 15:04",
+		"2006-01-02T15:04",
+	} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), nil
 		}

@@ -13,8 +13,8 @@ type Forecast struct {
 	Model     string // who forecast: a provider's name, or that of one of our models
 }
 
-// Validate says what is wrong with a forecast that somebody wants to rely on: the three series must be of the same steps,
-// with every value between its percentiles.
+// Validate says what is wrong with a forecast that somebody wants to rely on: the three series must be of the same
+// steps, with every value between its percentiles.
 func (f Forecast) Validate() error {
 	switch {
 	case f.Series == nil:
@@ -31,13 +31,17 @@ func (f Forecast) Validate() error {
 	for i, s := range []*Series{f.Low, f.High} {
 		name := [...]string{"low", "high"}[i]
 		if s.start != f.Series.start || s.step != f.Series.step || len(s.values) != len(f.Series.values) {
-			return fmt.Errorf("forecast of model %q: the %s series has %d values every %v from %s, the forecast %d every %v from %s", f.Model, name,
-				s.Len(), s.Step(), s.Start().Format(time.RFC3339), f.Series.Len(), f.Series.Step(), f.Series.Start().Format(time.RFC3339))
+			return fmt.Errorf(
+				"forecast of model %q: the %s series has %d values every %v from %s, the forecast %d every %v from %s",
+				f.Model, name,
+				s.Len(), s.Step(), s.Start().Format(time.RFC3339), f.Series.Len(), f.Series.Step(),
+				f.Series.Start().Format(time.RFC3339))
 		}
 	}
 	for i, v := range f.Series.values {
 		if low, high := f.Low.values[i], f.High.values[i]; low > v || v > high {
-			return fmt.Errorf("forecast of model %q: value %d is %v, outside of its percentiles %v and %v", f.Model, i, v, low, high)
+			return fmt.Errorf("forecast of model %q: value %d is %v, outside of its percentiles %v and %v", f.Model, i,
+				v, low, high)
 		}
 	}
 	return nil

@@ -3,8 +3,8 @@ package grid
 // MaxPrice is above any price per kWh in a currency of the usual size; spot prices per MWh are above it.
 const MaxPrice = 20
 
-// MaxPriceOf returns what no price per kWh in a currency, by its ISO 4217 code, is beyond. Where the currency is not known,
-// "", it is taken for one of the usual size.
+// MaxPriceOf returns what no price per kWh in a currency, by its ISO 4217 code, is beyond. Where the currency is not
+// known, "", it is taken for one of the usual size.
 func MaxPriceOf(currency string) Price {
 	if scale, ok := small[currency]; ok {
 		return Price(MaxPrice * scale)
@@ -14,7 +14,9 @@ func MaxPriceOf(currency string) Price {
 
 // small are currencies in which electricity costs much more than in those of the usual size, and how much.
 var small = map[string]float64{
-	"CZK": 10, "DKK": 10, "INR": 10, "MXN": 10, "NOK": 10, "PHP": 10, "SEK": 10, "THB": 10, "TRY": 10, "TWD": 10, "UAH": 10,
-	"HUF": 100, "ISK": 100, "JPY": 100, "KES": 100, "NGN": 100, "PKR": 100, "RSD": 100, "ARS": 1000, "CLP": 1000, "COP": 1000,
+	"CZK": 10, "DKK": 10, "INR": 10, "MXN": 10, "NOK": 10, "PHP": 10, "SEK": 10, "THB": 10, "TRY": 10, "TWD": 10,
+	"UAH": 10,
+	"HUF": 100, "ISK": 100, "JPY": 100, "KES": 100, "NGN": 100, "PKR": 100, "RSD": 100, "ARS": 1000, "CLP": 1000,
+	"COP": 1000,
 	"KRW": 1000, "IDR": 10_000, "VND": 10_000,
 }

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// ZoneOfRegion returns the grid zone that feeds a region of a public cloud: of aws, azure or gcp, or, where the provider is
-// "", of whichever has such a region, if they agree. Of a region with sites on several grids it is the one that feeds the
-// first of them. The nodes of a cluster say which region they are in with the label topology.kubernetes.io/region.
+// ZoneOfRegion returns the grid zone that feeds a region of a public cloud: of aws, azure or gcp, or, where the
+// provider is "", of whichever has such a region, if they agree. Of a region with sites on several grids it is the
+// one that feeds the first of them. The nodes of a cluster say which region they are in with the label
+// topology.kubernetes.io/region.
 func ZoneOfRegion(provider, region string) (Zone, bool) {
 	provider, region = strings.ToLower(provider), strings.ToLower(region)
 	if provider == "gce" { // as in the provider ID of a node

@@ -78,7 +78,9 @@ func TestZoneOfRegion(t *testing.T) {
 func TestZoneOfRegionThatTwoProvidersHave(t *testing.T) {
 	old := cloudRegions
 	defer func() { cloudRegions = old }()
-	cloudRegions = []cloudRegion{{"aws", "north", "SE"}, {"aws", "south", "ES"}, {"azure", "north", "SE"}, {"azure", "south", "IT"}}
+	cloudRegions = []cloudRegion{
+		{"aws", "north", "SE"}, {"aws", "south", "ES"}, {"azure", "north", "SE"}, {"azure", "south", "IT"},
+	}
 	if zone, ok := ZoneOfRegion("", "north"); zone != "SE" || !ok {
 		t.Errorf("both say SE, got %q, %v", zone, ok)
 	}

@@ -10,7 +10,8 @@ import (
 
 // A file of quarters of an hour, two of which are missing between full hours, is regular in steps of half an hour.
 func TestReadCSVInCoarserSteps(t *testing.T) {
-	text := "Time,Carbon Intensity\n2020-01-01 00:00:00,1\n2020-01-01 00:15:00,2\n2020-01-01 00:30:00,3\n2020-01-01 01:00:00,5\n2020-01-01 01:15:00,6\n2020-01-01 01:30:00,7\n"
+	text := "Time,Carbon Intensity\n2020-01-01 00:00:00,1\n2020-01-01 00:15:00,2\n2020-01-01 00:30:00,3\n2020-01-01 " +
+		"01:00:00,5\n2020-01-01 01:15:00,6\n2020-01-01 01:30:00,7\n"
 	read := func(text string, every time.Duration) (grid.Signal, error) {
 		signal, _, err := grid.ParseCSV("grid.csv", []byte(text), grid.CSVOptions{Every: every})
 		return signal, err
@@ -31,10 +32,12 @@ func TestReadCSVInCoarserSteps(t *testing.T) {
 			t.Errorf("value %d is %v, want %v", i, signal.Series.Value(i), v)
 		}
 	}
-	if _, err := read(strings.Replace(text, ",2\n", ",many\n", 1), 30*time.Minute); err == nil || !strings.Contains(err.Error(), "grid.csv:3") {
+	if _, err := read(strings.Replace(text, ",2\n", ",many\n", 1), 30*time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "grid.csv:3") {
 		t.Errorf("a value between that is no number: error %v, want one that names its line", err)
 	}
-	if _, err := read(strings.Replace(text, "2020-01-01 01:00:00,5\n", "", 1), 30*time.Minute); err == nil || !strings.Contains(err.Error(), "a gap") {
+	if _, err := read(strings.Replace(text, "2020-01-01 01:00:00,5\n", "", 1), 30*time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "a gap") {
 		t.Errorf("a half-hour is missing: error %v, want one that says there is a gap", err)
 	}
 }

@@ -33,7 +33,8 @@ func NewSeries(start time.Time, step time.Duration, values []float64) (*Series, 
 	}
 	for i, v := range values {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("value %d of the series, at %s, is %v", i, start.Add(time.Duration(i)*step).Format(time.RFC3339), v)
+			return nil, fmt.Errorf("value %d of the series, at %s, is %v", i,
+				start.Add(time.Duration(i)*step).Format(time.RFC3339), v)
 		}
 		s.sums[i+1] = s.sums[i] + v
 	}

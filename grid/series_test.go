@@ -40,7 +40,8 @@ func TestIntegral(t *testing.T) {
 		if math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
 			t.Fatalf("integral is %v, the sum over seconds %v", got, want)
 		}
-		if parts := s.Integral(moment(0), moment(1)) + s.Integral(moment(1), moment(2)); math.Abs(got-parts) > 1e-6*(1+math.Abs(got)) {
+		if parts := s.Integral(moment(0), moment(1)) + s.Integral(moment(1),
+			moment(2)); math.Abs(got-parts) > 1e-6*(1+math.Abs(got)) {
 			t.Fatalf("integral is %v, in two parts %v", got, parts)
 		}
 	})
@@ -51,7 +52,8 @@ func TestIntegralBelowASecondIsExact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Integral(t0.Add(time.Hour-time.Nanosecond), t0.Add(time.Hour+time.Nanosecond)); math.Abs(got-400e-9) > 1e-12 {
+	if got := s.Integral(t0.Add(time.Hour-time.Nanosecond),
+		t0.Add(time.Hour+time.Nanosecond)); math.Abs(got-400e-9) > 1e-12 {
 		t.Errorf("integral over two nanoseconds around a step is %v, want 400e-9", got)
 	}
 	if got := s.Integral(t0.Add(time.Hour), t0); got != 0 {
@@ -134,10 +136,13 @@ func TestSignalJSON(t *testing.T) {
 	if err := json.Unmarshal(text, &back); err != nil {
 		t.Fatal(err)
 	}
-	if back.Series.Value(1) != 2.5 || back.Series.Step() != 30*time.Minute || !back.AsOf.Equal(t0) || back.Quality != energy.Measured {
+	if back.Series.Value(1) != 2.5 || back.Series.Step() != 30*time.Minute || !back.AsOf.Equal(t0) ||
+		back.Quality != energy.Measured {
 		t.Errorf("%s came back as %+v", text, back)
 	}
-	for _, bad := range []string{`{"step":"x"}`, `{"start":"2022-01-01T00:00:00Z","step":"1h","values":[]}`, `{"stepp":"1h"}`, `7`} {
+	for _, bad := range []string{
+		`{"step":"x"}`, `{"start":"2022-01-01T00:00:00Z","step":"1h","values":[]}`, `{"stepp":"1h"}`, `7`,
+	} {
 		if err := json.Unmarshal([]byte(bad), &back); err == nil {
 			t.Errorf("%s was accepted", bad)
 		}

@@ -68,7 +68,9 @@ func (s Signal) MarshalJSON() ([]byte, error) {
 	if s.Series == nil {
 		return []byte("null"), nil
 	}
-	text := signalText{Start: s.Series.Start(), Step: s.Series.Step().String(), Values: s.Series.values, Quality: s.Quality}
+	text := signalText{
+		Start: s.Series.Start(), Step: s.Series.Step().String(), Values: s.Series.values, Quality: s.Quality,
+	}
 	if !s.AsOf.IsZero() {
 		text.AsOf = &s.AsOf
 	}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Tariff is a price of electricity by the time of use: that of the first schedule that matches, or Price where none does.
-// What the clock on the wall shows decides: the hour that comes twice when summer time ends is priced alike both times, and
-// the one that is left out in spring has no price.
+// Tariff is a price of electricity by the time of use: that of the first schedule that matches, or Price where none
+// does. What the clock on the wall shows decides: the hour that comes twice when summer time ends is priced alike
+// both times, and the one that is left out in spring has no price.
 type Tariff struct {
 	Price     Price
 	Schedules []Schedule
@@ -22,10 +22,11 @@ type Tariff struct {
 
 // Schedule is a price at some hours of some days.
 type Schedule struct {
-	Days     Weekdays // 0: all
-	Months   Months   // 0: all
-	Start    Clock
-	End      Clock // first minute that no longer counts; not after Start: on the next day, which belongs to the day of the start
+	Days   Weekdays // 0: all
+	Months Months   // 0: all
+	Start  Clock
+	// first minute that no longer counts; not after Start: on the next day, which belongs to the day of the start
+	End      Clock
 	Location *time.Location
 	Price    Price
 }
@@ -79,7 +80,8 @@ func ParseMonths(text string) (Months, error) {
 // Has reports whether the set has the month; the empty set stands for all months.
 func (s Months) Has(m time.Month) bool { return s == 0 || s>>uint(m)&1 == 1 }
 
-// parseSet calls add for every number of a list of numbers and ranges. A range may run over the end, as in Friday to Monday.
+// parseSet calls add for every number of a list of numbers and ranges. A range may run over the end, as in Friday to
+// Monday.
 func parseSet(text string, least, most int, add func(int)) error {
 	if text == "" {
 		return nil
@@ -194,14 +196,15 @@ func (s Schedule) on(wall time.Time, later int, holiday func(time.Time) bool) bo
 // maxTariffSpan bounds a series of a tariff.
 const maxTariffSpan = 400 * 24 * time.Hour
 
-// Series returns the price from from to until exactly, in steps of step where all changes fall on one and in shorter ones
-// otherwise, down to a minute. It starts at the multiple of step at or before from, and ends at or after until.
+// Series returns the price from from to until exactly, in steps of step where all changes fall on one and in shorter
+// ones otherwise, down to a minute. It starts at the multiple of step at or before from, and ends at or after until.
 func (t *Tariff) Series(from, until time.Time, step time.Duration) (*Series, error) {
 	switch {
 	case step < time.Minute || step > time.Hour || time.Hour%step != 0 || step%time.Minute != 0:
 		return nil, fmt.Errorf("step is %v: want whole minutes of which an hour is a multiple", step)
 	case !until.After(from) || until.Sub(from) > maxTariffSpan:
-		return nil, fmt.Errorf("from %s until %s: want a later end, by at most %v", from.Format(time.RFC3339), until.Format(time.RFC3339), maxTariffSpan)
+		return nil, fmt.Errorf("from %s until %s: want a later end, by at most %v", from.Format(time.RFC3339),
+			until.Format(time.RFC3339), maxTariffSpan)
 	}
 	if err := t.Validate(); err != nil {
 		return nil, fmt.Errorf("tariff: %w", err)

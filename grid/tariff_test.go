@@ -91,10 +91,13 @@ func TestTariff(t *testing.T) {
 		"the first schedule that matches wins": {
 			[]grid.Schedule{window(t, "1-5", "17:00", "19:00", berlin, 3), window(t, "", "16:00", "21:00", berlin, 2)},
 			berlin, "2026-03-06", 2,
-			"Fri 00:00+01=1 Fri 16:00+01=2 Fri 17:00+01=3 Fri 19:00+01=2 Fri 21:00+01=1 Sat 16:00+01=2 Sat 21:00+01=1", time.Hour,
+			"Fri 00:00+01=1 Fri 16:00+01=2 Fri 17:00+01=3 Fri 19:00+01=2 Fri 21:00+01=1 Sat 16:00+01=2 Sat 21:00+01=1",
+			time.Hour,
 		},
 		"each in its time zone": {
-			[]grid.Schedule{window(t, "", "10:00", "11:00", "Asia/Kolkata", 3), window(t, "", "10:00", "11:00", berlin, 2)},
+			[]grid.Schedule{
+				window(t, "", "10:00", "11:00", "Asia/Kolkata", 3), window(t, "", "10:00", "11:00", berlin, 2),
+			},
 			berlin, "2026-03-02", 1,
 			"Mon 00:00+01=1 Mon 05:30+01=3 Mon 06:30+01=1 Mon 10:00+01=2 Mon 11:00+01=1", 30 * time.Minute,
 		},
@@ -104,7 +107,9 @@ func TestTariff(t *testing.T) {
 			"Sun 00:00+01=1 Sun 01:00+01=2 Sun 04:00+02=1", time.Hour,
 		},
 		"spring in Berlin: a window within the hour that is left out": {
-			[]grid.Schedule{window(t, "", "02:00", "03:00", berlin, 2)}, berlin, "2026-03-29", 1, "Sun 00:00+01=1", time.Hour,
+			[]grid.Schedule{window(t, "", "02:00", "03:00", berlin, 2)},
+			berlin, "2026-03-29", 1, "Sun 00:00+01=1",
+			time.Hour,
 		},
 		"autumn in Berlin: the hour from 02:00 comes twice": {
 			[]grid.Schedule{window(t, "", "02:00", "03:00", berlin, 2)},
@@ -205,12 +210,14 @@ func TestTariffSeriesIsExact(t *testing.T) {
 				t.Fatal(err)
 			}
 			tariff.Schedules = append(tariff.Schedules, grid.Schedule{
-				Days:  grid.Weekdays(rapid.IntRange(0, 127).Draw(t, "days")),
-				Start: grid.Clock(rapid.IntRange(0, 1439).Draw(t, "start")), End: grid.Clock(rapid.IntRange(0, 1440).Draw(t, "end")),
+				Days:     grid.Weekdays(rapid.IntRange(0, 127).Draw(t, "days")),
+				Start:    grid.Clock(rapid.IntRange(0, 1439).Draw(t, "start")),
+				End:      grid.Clock(rapid.IntRange(0, 1440).Draw(t, "end")),
 				Location: l, Price: grid.Price(i + 2),
 			})
 		}
-		from := time.Date(2026, 10, 23, 0, 0, 0, 0, time.UTC).Add(time.Duration(rapid.IntRange(0, 100_000).Draw(t, "from")) * time.Second)
+		from := time.Date(2026, 10, 23, 0, 0, 0, 0,
+			time.UTC).Add(time.Duration(rapid.IntRange(0, 100_000).Draw(t, "from")) * time.Second)
 		until := from.Add(time.Duration(rapid.IntRange(1, 260_000).Draw(t, "span")) * time.Second)
 		step := rapid.SampledFrom([]time.Duration{time.Minute, 15 * time.Minute, time.Hour}).Draw(t, "step")
 		s, err := tariff.Series(from, until, step)
@@ -221,7 +228,8 @@ func TestTariffSeriesIsExact(t *testing.T) {
 			t.Fatalf("the series is from %v to %v, want %v to %v", s.Start(), s.End(), from, until)
 		}
 		for range 200 {
-			at := from.Add(time.Duration(rapid.IntRange(0, int(until.Sub(from)/time.Second)-1).Draw(t, "at")) * time.Second)
+			at := from.Add(time.Duration(rapid.IntRange(0, int(until.Sub(from)/time.Second)-1).Draw(t, "at")) *
+				time.Second)
 			if got, want := grid.Price(s.At(at)), tariff.At(at); got != want {
 				t.Fatalf("at %v the series has %v, the tariff %v", at, got, want)
 			}
@@ -231,13 +239,16 @@ func TestTariffSeriesIsExact(t *testing.T) {
 
 func TestParseWeekdaysAndMonths(t *testing.T) {
 	for text, want := range map[string]grid.Weekdays{
-		"": 0, "0": 1, "7": 1, "1-5": 0b0111110, "0,6": 0b1000001, "5-1": 0b1100011, "5-0": 0b1100001, "0-6": 127, "0-7": 127, "6,7": 0b1000001,
+		"": 0, "0": 1, "7": 1, "1-5": 0b0111110, "0,6": 0b1000001, "5-1": 0b1100011, "5-0": 0b1100001, "0-6": 127,
+		"0-7": 127, "6,7": 0b1000001,
 	} {
 		if got, err := grid.ParseWeekdays(text); err != nil || got != want {
 			t.Errorf("weekdays %q are %b, %v; want %b", text, got, err, want)
 		}
 	}
-	for text, want := range map[string]grid.Months{"": 0, "1": 2, "6-9": 0b1111000000, "11-2": 0b1100000000110, "12": 1 << 12} {
+	for text, want := range map[string]grid.Months{
+		"": 0, "1": 2, "6-9": 0b1111000000, "11-2": 0b1100000000110, "12": 1 << 12,
+	} {
 		if got, err := grid.ParseMonths(text); err != nil || got != want {
 			t.Errorf("months %q are %b, %v; want %b", text, got, err, want)
 		}
@@ -297,7 +308,14 @@ func TestTariffRefuses(t *testing.T) {
 	tariff := grid.Tariff{Schedules: []grid.Schedule{good}}
 	for _, c := range []struct {
 		span, step time.Duration
-	}{{time.Hour, 0}, {time.Hour, 7 * time.Minute}, {time.Hour, time.Second}, {time.Hour, 2 * time.Hour}, {0, time.Hour}, {500 * 24 * time.Hour, time.Hour}} {
+	}{
+		{time.Hour, 0},
+		{time.Hour, 7 * time.Minute},
+		{time.Hour, time.Second},
+		{time.Hour, 2 * time.Hour},
+		{0, time.Hour},
+		{500 * 24 * time.Hour, time.Hour},
+	} {
 		if s, err := tariff.Series(t0, t0.Add(c.span), c.step); err == nil {
 			t.Errorf("over %v every %v: got %d values", c.span, c.step, s.Len())
 		}

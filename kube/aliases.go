@@ -28,7 +28,8 @@ const (
 
 // Serves reports whether pods that ask for a scheduler of this name are ours to place, as a second scheduler.
 func Serves(schedulerName string) bool {
-	return schedulerName == SchedulerName || schedulerName == GardenerSchedulerName || schedulerName == HybridSchedulerName
+	return schedulerName == SchedulerName || schedulerName == GardenerSchedulerName ||
+		schedulerName == HybridSchedulerName
 }
 
 // alias is a pod annotation of another system that stands for one of ours.
@@ -41,19 +42,40 @@ type alias struct {
 
 // podAliases is the table: our annotation → theirs.
 var podAliases = map[string]alias{
-	AnnotationSkip:              {key: gardener + "skip", effect: "neither held nor placed by us"},
-	AnnotationCarbonCounts:      {key: gardener + "carbon-enabled", holds: true, effect: "false: carbon intensity does not hold it"},
-	AnnotationCarbonThreshold:   {key: gardener + "carbon-intensity-threshold", holds: true, effect: "held while carbon intensity is above"},
-	AnnotationPriceThreshold:    {key: gardener + "price-threshold", holds: true, effect: "held while the price is above"},
-	AnnotationAllowedDelay:      {key: gardener + "max-scheduling-delay", holds: true, effect: "longest hold"},
-	AnnotationExpectedDuration:  {key: gardener + "estimated-runtime-hours", translate: hours, effect: "expected run time, for the window and for estimates"},
-	AnnotationMaxPower:          {key: gardener + "max-power-watts", effect: "nodes of more power are filtered out"},
-	AnnotationMinEfficiency:     {key: gardener + "min-efficiency", effect: "less efficient nodes are filtered out"},
-	AnnotationGPUWorkloadType:   {key: gardener + "gpu-workload-type", effect: "share of the GPUs' power range that it draws"},
-	AnnotationPUE:               {key: gardener + "pue", effect: "facility energy per node energy in its estimates"},
-	AnnotationBudgetKWh:         {key: gardener + "energy-budget-kwh", effect: "energy that it may use over its lifetime"},
-	AnnotationBudgetAction:      {key: gardener + "energy-budget-action", effect: "what happens when that is used up"},
-	AnnotationPerformanceWeight: {key: hybrid + "performance-weight", effect: "weight of speed against energy in the strategy hybrid"},
+	AnnotationSkip: {key: gardener + "skip", effect: "neither held nor placed by us"},
+	AnnotationCarbonCounts: {
+		key: gardener + "carbon-enabled", holds: true,
+		effect: "false: carbon intensity does not hold it",
+	},
+	AnnotationCarbonThreshold: {
+		key: gardener + "carbon-intensity-threshold", holds: true,
+		effect: "held while carbon intensity is above",
+	},
+	AnnotationPriceThreshold: {
+		key: gardener + "price-threshold", holds: true,
+		effect: "held while the price is above",
+	},
+	AnnotationAllowedDelay: {key: gardener + "max-scheduling-delay", holds: true, effect: "longest hold"},
+	AnnotationExpectedDuration: {
+		key: gardener + "estimated-runtime-hours", translate: hours,
+		effect: "expected run time, for the window and for estimates",
+	},
+	AnnotationMaxPower:      {key: gardener + "max-power-watts", effect: "nodes of more power are filtered out"},
+	AnnotationMinEfficiency: {key: gardener + "min-efficiency", effect: "less efficient nodes are filtered out"},
+	AnnotationGPUWorkloadType: {
+		key:    gardener + "gpu-workload-type",
+		effect: "share of the GPUs' power range that it draws",
+	},
+	AnnotationPUE: {key: gardener + "pue", effect: "facility energy per node energy in its estimates"},
+	AnnotationBudgetKWh: {
+		key:    gardener + "energy-budget-kwh",
+		effect: "energy that it may use over its lifetime",
+	},
+	AnnotationBudgetAction: {key: gardener + "energy-budget-action", effect: "what happens when that is used up"},
+	AnnotationPerformanceWeight: {
+		key:    hybrid + "performance-weight",
+		effect: "weight of speed against energy in the strategy hybrid",
+	},
 }
 
 // labelAliases is the same for labels of pods.
@@ -96,21 +118,24 @@ func lookUpLabel(labels map[string]string, key string) string {
 var ours = map[string]bool{
 	AnnotationAllowedDelay: true, AnnotationFinishBy: true, AnnotationExpectedDuration: true, AnnotationRunNow: true,
 	AnnotationSkip: true, AnnotationStrategy: true, AnnotationCarbonThreshold: true, AnnotationCarbonPercentile: true,
-	AnnotationPriceThreshold: true, AnnotationCarbonCounts: true, AnnotationMaxPower: true, AnnotationMinEfficiency: true,
+	AnnotationPriceThreshold: true, AnnotationCarbonCounts: true, AnnotationMaxPower: true,
+	AnnotationMinEfficiency:   true,
 	AnnotationGPUWorkloadType: true, AnnotationPUE: true, AnnotationPerformanceWeight: true,
-	AnnotationBudgetKWh: true, AnnotationBudgetAction: true, AnnotationBudgetExceeded: true, AnnotationBudgetExceededBy: true,
-	AnnotationBudgetActions: true, AnnotationBudgetSuspendedTill: true, AnnotationBudgetReleased: true,
+	AnnotationBudgetKWh: true, AnnotationBudgetAction: true, AnnotationBudgetExceeded: true,
+	AnnotationBudgetExceededBy: true,
+	AnnotationBudgetActions:    true, AnnotationBudgetSuspendedTill: true, AnnotationBudgetReleased: true,
 	AnnotationHeldUntil: true, AnnotationHeldReason: true, AnnotationLatestStart: true, AnnotationReleasedAt: true,
 	prefix + "lab-run-seconds": true, prefix + "lab-ports": true, // the lab's
 }
 
-// Unsupported returns what is written on an object that another system would obey and we do not, and what looks like ours
-// and is not, as sentences.
+// Unsupported returns what is written on an object that another system would obey and we do not, and what looks like
+// ours and is not, as sentences.
 func Unsupported(annotations ...map[string]string) (sentences []string) {
 	for _, a := range annotations {
 		for key := range a {
 			if strings.HasPrefix(key, prefix) && !ours[key] {
-				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name", key))
+				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name",
+					key))
 			}
 		}
 	}
@@ -164,8 +189,8 @@ const (
 	KnowledgeBaseKey       = "profiles.yaml"
 )
 
-// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not believed for
-// longer than the monitor's own period allows.
+// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not
+// believed for longer than the monitor's own period allows.
 func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
 	text, ok := n.Annotations[thesisWatts]
 	if !ok {

@@ -21,8 +21,8 @@ import (
 // matters is that manifests written for it keep working.
 const cg = "compute-gardener-scheduler.kubernetes.io/"
 
-// gridOf is a grid of two tariffs and two intensities: dirty and dear now, clean from the second hour on, cheap from the
-// fourth.
+// gridOf is a grid of two tariffs and two intensities: dirty and dear now, clean from the second hour on, cheap from
+// the fourth.
 func gridOf(t *testing.T) []*sched.Site {
 	t.Helper()
 	hourly := func(values ...float64) grid.Signal {
@@ -35,7 +35,9 @@ func gridOf(t *testing.T) []*sched.Site {
 		}
 		return grid.Signal{Series: series}
 	}
-	return []*sched.Site{{Name: "here", Zone: "DE", Carbon: hourly(400, 400, 120), Price: hourly(0.4, 0.4, 0.4, 0.4, 0.1)}}
+	return []*sched.Site{{
+		Name: "here", Zone: "DE", Carbon: hourly(400, 400, 120), Price: hourly(0.4, 0.4, 0.4, 0.4, 0.1),
+	}}
 }
 
 func gardenerView(t *testing.T, c Contents) *View {
@@ -87,7 +89,8 @@ func TestGardenerThreshold(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "400"}, forGardener), 0)
 	})
 	t.Run("never below", func(t *testing.T) {
-		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "100"}, forGardener), 24*time.Hour)
+		wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-intensity-threshold": "100"}, forGardener),
+			24*time.Hour)
 	})
 }
 
@@ -115,25 +118,32 @@ func TestGardenerPriceThreshold(t *testing.T) {
 		noPrice := gridOf(t)
 		noPrice[0].Price = grid.Signal{}
 		v := gardenerView(t, Contents{Sites: noPrice})
-		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-intensity-threshold": "150"}), 2*time.Hour)
-		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-enabled": "false"}), 0)
+		wantHeld(t, v, podIn("team", map[string]string{
+			cg + "price-threshold": "0.15", cg + "carbon-intensity-threshold": "150",
+		}), 2*time.Hour)
+		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-enabled": "false"}),
+			0)
 	})
 	t.Run("price only", func(t *testing.T) {
 		noCarbon := gridOf(t)
 		noCarbon[0].Carbon = grid.Signal{}
 		v := gardenerView(t, Contents{Sites: noCarbon})
-		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-enabled": "false"}, forGardener), 4*time.Hour)
+		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-enabled": "false"},
+			forGardener), 4*time.Hour)
 	})
 }
 
 func TestGardenerMaxSchedulingDelay(t *testing.T) {
 	v := gardenerView(t, Contents{})
 	wantHeld(t, v, podIn("team", map[string]string{cg + "max-scheduling-delay": "90m"}, forGardener), 90*time.Minute)
-	wantHeld(t, v, podIn("team", map[string]string{cg + "max-scheduling-delay": "90m", cg + "carbon-intensity-threshold": "10"}), 90*time.Minute)
+	wantHeld(t, v, podIn("team", map[string]string{
+		cg + "max-scheduling-delay": "90m", cg + "carbon-intensity-threshold": "10",
+	}), 90*time.Minute)
 }
 
 func TestGardenerEstimatedRuntime(t *testing.T) {
-	job, _ := gardenerView(t, Contents{}).ofPod(t, podIn("team", map[string]string{cg + "estimated-runtime-hours": "2.5"}))
+	job, _ := gardenerView(t, Contents{}).ofPod(t,
+		podIn("team", map[string]string{cg + "estimated-runtime-hours": "2.5"}))
 	if job.Duration != 150*time.Minute {
 		t.Errorf("expected to run for %v", job.Duration)
 	}
@@ -143,7 +153,10 @@ func TestGardenerPUE(t *testing.T) {
 	v := gardenerView(t, Contents{})
 	energyOf := func(annotations map[string]string) energy.Joules {
 		job, _ := v.ofPod(t, podIn("team", annotations))
-		node := &sched.Node{Site: v.Sites()[0], Capacity: sched.Resources{MilliCPU: 4000}, Free: sched.Resources{MilliCPU: 4000}, Profile: &energy.Profile{Idle: 50, Max: 100}}
+		node := &sched.Node{
+			Site: v.Sites()[0], Capacity: sched.Resources{MilliCPU: 4000}, Free: sched.Resources{MilliCPU: 4000},
+			Profile: &energy.Profile{Idle: 50, Max: 100},
+		}
 		s := sched.Snapshot{Now: noon}
 		return s.Estimate(&job, node, sched.Window{Start: noon, End: noon.Add(time.Hour)}).Energy
 	}
@@ -154,14 +167,19 @@ func TestGardenerPUE(t *testing.T) {
 
 func TestGardenerMaxPowerAndMinEfficiency(t *testing.T) {
 	v := gardenerView(t, Contents{})
-	frugal := &sched.Node{Name: "a", Capacity: sched.Resources{MilliCPU: 32000}, Profile: &energy.Profile{Idle: 40, Max: 150}}
-	hungry := &sched.Node{Name: "b", Capacity: sched.Resources{MilliCPU: 8000}, Profile: &energy.Profile{Idle: 200, Max: 500}}
+	frugal := &sched.Node{
+		Name: "a", Capacity: sched.Resources{MilliCPU: 32000}, Profile: &energy.Profile{Idle: 40, Max: 150},
+	}
+	hungry := &sched.Node{
+		Name: "b", Capacity: sched.Resources{MilliCPU: 8000}, Profile: &energy.Profile{Idle: 200, Max: 500},
+	}
 	unknown := &sched.Node{Name: "c", Capacity: sched.Resources{MilliCPU: 8000}}
 	for key, values := range map[string]string{"max-power-watts": "300", "min-efficiency": "0.1"} {
 		pod := podIn("team", map[string]string{cg + key: values})
 		job, s := v.ofPod(t, pod)
 		if !s.admits(&job, frugal) || s.admits(&job, hungry) || !s.admits(&job, unknown) {
-			t.Errorf("%s: frugal %v, hungry %v, unknown %v", key, s.admits(&job, frugal), s.admits(&job, hungry), s.admits(&job, unknown))
+			t.Errorf("%s: frugal %v, hungry %v, unknown %v", key, s.admits(&job, frugal), s.admits(&job, hungry),
+				s.admits(&job, unknown))
 		}
 	}
 }
@@ -169,9 +187,13 @@ func TestGardenerMaxPowerAndMinEfficiency(t *testing.T) {
 func TestGardenerGPUWorkloadType(t *testing.T) {
 	v := gardenerView(t, Contents{})
 	node := &sched.Node{
-		Site: v.Sites()[0], Capacity: sched.Resources{MilliCPU: 8000, GPU: 2}, Free: sched.Resources{MilliCPU: 8000, GPU: 2},
-		Profile: &energy.Profile{Idle: 100, Max: 100, GPUIdle: 50, GPUMax: 350, GPUClasses: map[string]float64{"inference": 0.5, "training": 1}},
-		Jobs:    1,
+		Site: v.Sites()[0], Capacity: sched.Resources{MilliCPU: 8000, GPU: 2},
+		Free: sched.Resources{MilliCPU: 8000, GPU: 2},
+		Profile: &energy.Profile{
+			Idle: 100, Max: 100, GPUIdle: 50, GPUMax: 350,
+			GPUClasses: map[string]float64{"inference": 0.5, "training": 1},
+		},
+		Jobs: 1,
 	}
 	joules := func(class string) energy.Joules {
 		job, _ := v.ofPod(t, podIn("team", map[string]string{cg + "gpu-workload-type": class}))
@@ -219,7 +241,8 @@ func TestGardenerNamespacePolicy(t *testing.T) {
 		{"batch by label", podIn("team", nil, forGardener, typed("batch")), 100},
 		{"batch by owner", podIn("team", nil, forGardener, owned("Job")), 100},
 		{"service by owner", podIn("team", nil, forGardener, owned("ReplicaSet")), 500},
-		{"pod first", podIn("team", map[string]string{cg + "carbon-intensity-threshold": "42"}, forGardener, typed("batch")), 42},
+		{"pod first", podIn("team", map[string]string{cg + "carbon-intensity-threshold": "42"}, forGardener,
+			typed("batch")), 42},
 		{"elsewhere", podIn("not-enabled", nil, forGardener), 200},
 	} {
 		_, s := v.ofPod(t, tc.pod)
@@ -234,7 +257,8 @@ func TestGardenerNamespacePolicy(t *testing.T) {
 
 func TestGardenerEnvironment(t *testing.T) {
 	schedules := filepath.Join(t.TempDir(), "schedules.yaml")
-	text := "schedules:\n- {name: peak, dayOfWeek: \"1-5\", startTime: \"16:00\", endTime: \"21:00\", timezone: UTC, peakRate: 0.3, offPeakRate: 0.15}\n"
+	text := "schedules:\n- {name: peak, dayOfWeek: \"1-5\", startTime: \"16:00\", endTime: \"21:00\", timezone: UTC, " +
+		"peakRate: 0.3, offPeakRate: 0.15}\n"
 	if err := os.WriteFile(schedules, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -252,17 +276,32 @@ func TestGardenerEnvironment(t *testing.T) {
 		{name: "threshold", environ: []string{"CARBON_INTENSITY_THRESHOLD=500"}},
 		{name: "delay", environ: []string{"MAX_SCHEDULING_DELAY=30m"}, want: 30 * time.Minute},
 		{name: "no carbon", environ: []string{"CARBON_ENABLED=false"}},
-		{name: "prices only", environ: []string{"CARBON_ENABLED=false", "PRICING_ENABLED=true", "PRICING_SCHEDULES_PATH=" + schedules}, want: 4 * time.Hour},
-		{name: "prices without schedules", environ: []string{"PRICING_ENABLED=true"}, want: 2 * time.Hour, warning: "PRICING_SCHEDULES_PATH"},
-		{name: "schedules without an off-peak rate", environ: []string{"PRICING_SCHEDULES_PATH=" + incomplete}, want: 2 * time.Hour, warning: "schedules[1]: offPeakRate is missing"},
-		{name: "nonsense changes nothing", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour, warning: `CARBON_INTENSITY_THRESHOLD is "NaN"`},
-		{name: "without effect", environ: []string{"ENABLE_POD_PRIORITIES=true"}, want: 2 * time.Hour, warning: "has no effect"},
+		{name: "prices only", environ: []string{
+			"CARBON_ENABLED=false", "PRICING_ENABLED=true", "PRICING_SCHEDULES_PATH=" + schedules,
+		}, want: 4 * time.Hour},
+		{
+			name: "prices without schedules", environ: []string{"PRICING_ENABLED=true"}, want: 2 * time.Hour,
+			warning: "PRICING_SCHEDULES_PATH",
+		},
+		{
+			name: "schedules without an off-peak rate", environ: []string{"PRICING_SCHEDULES_PATH=" + incomplete},
+			want: 2 * time.Hour, warning: "schedules[1]: offPeakRate is missing",
+		},
+		{
+			name: "nonsense changes nothing", environ: []string{"CARBON_INTENSITY_THRESHOLD=NaN"}, want: 2 * time.Hour,
+			warning: `CARBON_INTENSITY_THRESHOLD is "NaN"`,
+		},
+		{
+			name: "without effect", environ: []string{"ENABLE_POD_PRIORITIES=true"}, want: 2 * time.Hour,
+			warning: "has no effect",
+		},
 		{name: "others' variables", environ: []string{"PATH=/bin", "LOG_LEVEL=4"}, want: 2 * time.Hour},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, warnings := AliasEnvironment(tc.environ, Defaults{})
 			wantHeld(t, gardenerView(t, Contents{Defaults: d}), podIn("team", nil, forGardener), tc.want)
-			if all := strings.Join(warnings, "\n"); tc.warning == "" && all != "" || !strings.Contains(all, tc.warning) {
+			if all := strings.Join(warnings, "\n"); tc.warning == "" && all != "" ||
+				!strings.Contains(all, tc.warning) {
 				t.Errorf("warnings %q do not say %q", all, tc.warning)
 			}
 		})
@@ -270,7 +309,9 @@ func TestGardenerEnvironment(t *testing.T) {
 }
 
 func TestEnvironmentGivesNodesTheirPower(t *testing.T) {
-	d, warnings := AliasEnvironment([]string{"NODE_DEFAULT_IDLE_POWER=100", "NODE_DEFAULT_MAX_POWER=400", "NODE_POWER_CONFIG_node1=idle:50,max:300"}, Defaults{})
+	d, warnings := AliasEnvironment([]string{
+		"NODE_DEFAULT_IDLE_POWER=100", "NODE_DEFAULT_MAX_POWER=400", "NODE_POWER_CONFIG_node1=idle:50,max:300",
+	}, Defaults{})
 	if len(warnings) > 0 {
 		t.Error(warnings)
 	}
@@ -311,8 +352,10 @@ func TestOneHalfOfTheDefaultPower(t *testing.T) {
 // TestEveryAliasHasAnEffect keeps the table honest: each annotation in it changes what is decided.
 func TestEveryAliasHasAnEffect(t *testing.T) {
 	values := map[string]string{
-		AnnotationSkip: "true", AnnotationCarbonCounts: "false", AnnotationCarbonThreshold: "100", AnnotationPriceThreshold: "0.1",
-		AnnotationAllowedDelay: "1h", AnnotationExpectedDuration: "3", AnnotationMaxPower: "100", AnnotationMinEfficiency: "0.5",
+		AnnotationSkip: "true", AnnotationCarbonCounts: "false", AnnotationCarbonThreshold: "100",
+		AnnotationPriceThreshold: "0.1",
+		AnnotationAllowedDelay:   "1h", AnnotationExpectedDuration: "3", AnnotationMaxPower: "100",
+		AnnotationMinEfficiency:   "0.5",
 		AnnotationGPUWorkloadType: "inference", AnnotationPUE: "1.5", AnnotationPerformanceWeight: "0.9",
 		AnnotationBudgetKWh: "2.5", AnnotationBudgetAction: "suspend",
 	}
@@ -347,7 +390,8 @@ func asks(j sched.Job) [6]any {
 }
 
 func TestUnsupportedAnnotations(t *testing.T) {
-	got := Unsupported(map[string]string{cg + "energy-budget-kwh": "5", "a": "b"}, map[string]string{"kubenergy.io/delay-allowed": "6h", AnnotationRunNow: "true"})
+	got := Unsupported(map[string]string{cg + "energy-budget-kwh": "5", "a": "b"},
+		map[string]string{"kubenergy.io/delay-allowed": "6h", AnnotationRunNow: "true"})
 	if len(got) != 1 || !strings.Contains(got[0], "delay-allowed has no effect") {
 		t.Error(got)
 	}

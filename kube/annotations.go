@@ -42,7 +42,8 @@ const (
 
 // What the hold loop writes.
 const (
-	LabelHeld             = "kubenergy.io/held" // "true" on Jobs that we suspended: what is selected, checked and uninstalled by
+	// "true" on Jobs that we suspended: what is selected, checked and uninstalled by
+	LabelHeld             = "kubenergy.io/held"
 	AnnotationHeldUntil   = "kubenergy.io/held-until"
 	AnnotationHeldReason  = "kubenergy.io/held-reason"
 	AnnotationLatestStart = "kubenergy.io/latest-start" // the deadline of the hold
@@ -85,8 +86,8 @@ type Marks struct {
 	Gardener bool // a mark of Compute Gardener asks for a hold: what that system does by default is expected
 }
 
-// longest bounds every duration that a stranger may write. Nothing waits or runs for a year in a cluster, and sums of two
-// such durations stay far from overflowing.
+// longest bounds every duration that a stranger may write. Nothing waits or runs for a year in a cluster, and sums of
+// two such durations stay far from overflowing.
 const longest = 366 * 24 * time.Hour
 
 // ReadMarks reads annotations. Where several maps have a key, the first one wins: those of a Job come before those of
@@ -235,8 +236,8 @@ func (r *markReader) readPlacement() {
 
 var gpuClasses = []string{"inference", "training", "rendering", "generic"}
 
-// readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value, which
-// may be 256 KiB long, so it is replaced.
+// readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value,
+// which may be 256 KiB long, so it is replaced.
 func readDuration(value string) (time.Duration, error) {
 	if len(value) > maxValue {
 		return 0, errors.New("want a duration such as 90m or 6h")

@@ -20,23 +20,37 @@ func TestReadMarks(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "other people's", job: map[string]string{"team": "a"}},
-		{name: "delay", job: map[string]string{AnnotationAllowedDelay: "6h"}, want: Marks{AllowedDelay: 6 * time.Hour, HasAllowedDelay: true}},
+		{
+			name: "delay", job: map[string]string{AnnotationAllowedDelay: "6h"},
+			want: Marks{AllowedDelay: 6 * time.Hour, HasAllowedDelay: true},
+		},
 		{name: "plain zero", job: map[string]string{AnnotationAllowedDelay: "0"}, want: Marks{HasAllowedDelay: true}},
-		{name: "finish", job: map[string]string{AnnotationFinishBy: "2026-06-01T18:00:00Z"}, want: Marks{FinishBy: six}},
-		{name: "expected", job: map[string]string{AnnotationExpectedDuration: "90m"}, want: Marks{ExpectedDuration: 90 * time.Minute}},
+		{
+			name: "finish", job: map[string]string{AnnotationFinishBy: "2026-06-01T18:00:00Z"},
+			want: Marks{FinishBy: six},
+		},
+		{
+			name: "expected", job: map[string]string{AnnotationExpectedDuration: "90m"},
+			want: Marks{ExpectedDuration: 90 * time.Minute},
+		},
 		{name: "run now", job: map[string]string{AnnotationRunNow: "true"}, want: Marks{RunNow: true}},
 		{name: "not now", job: map[string]string{AnnotationRunNow: "false"}},
 		{name: "released", job: map[string]string{AnnotationReleasedAt: "whenever"}, want: Marks{ReleasedBefore: true}},
-		{name: "strategy", job: map[string]string{AnnotationStrategy: "carbon+window"}, want: Marks{Strategy: "carbon+window"}},
 		{
-			name: "the Job before its template",
-			job:  map[string]string{AnnotationAllowedDelay: "1h"}, template: map[string]string{AnnotationAllowedDelay: "2h", AnnotationStrategy: "energy"},
-			want: Marks{AllowedDelay: time.Hour, HasAllowedDelay: true, Strategy: "energy"},
+			name: "strategy", job: map[string]string{AnnotationStrategy: "carbon+window"},
+			want: Marks{Strategy: "carbon+window"},
 		},
 		{
-			name: "nonsense on the Job is not repaired by the template",
-			job:  map[string]string{AnnotationAllowedDelay: "x"}, template: map[string]string{AnnotationAllowedDelay: "2h"},
-			wantErr: `annotation kubenergy.io/allowed-delay is "x"`,
+			name:     "the Job before its template",
+			job:      map[string]string{AnnotationAllowedDelay: "1h"},
+			template: map[string]string{AnnotationAllowedDelay: "2h", AnnotationStrategy: "energy"},
+			want:     Marks{AllowedDelay: time.Hour, HasAllowedDelay: true, Strategy: "energy"},
+		},
+		{
+			name:     "nonsense on the Job is not repaired by the template",
+			job:      map[string]string{AnnotationAllowedDelay: "x"},
+			template: map[string]string{AnnotationAllowedDelay: "2h"},
+			wantErr:  `annotation kubenergy.io/allowed-delay is "x"`,
 		},
 		{name: "number", job: map[string]string{AnnotationAllowedDelay: "10"}, wantErr: "want a duration"},
 		{name: "NaN", job: map[string]string{AnnotationAllowedDelay: "NaNh"}, wantErr: "want a duration"},
@@ -44,17 +58,33 @@ func TestReadMarks(t *testing.T) {
 		{name: "for ever", job: map[string]string{AnnotationAllowedDelay: "9999h"}, wantErr: "want at most 8784h"},
 		{name: "overflow", job: map[string]string{AnnotationAllowedDelay: "99999999999h"}, wantErr: "want a duration"},
 		{name: "other digits", job: map[string]string{AnnotationAllowedDelay: "٣h"}, wantErr: "want a duration"},
-		{name: "endless", job: map[string]string{AnnotationAllowedDelay: strings.Repeat("1h", 1<<17)}, wantErr: "…: want a duration"},
+		{
+			name: "endless", job: map[string]string{AnnotationAllowedDelay: strings.Repeat("1h", 1<<17)},
+			wantErr: "…: want a duration",
+		},
 		{name: "takes no time", job: map[string]string{AnnotationExpectedDuration: "0"}, wantErr: "want more than 0"},
-		{name: "a day without a time", job: map[string]string{AnnotationFinishBy: "2026-06-01"}, wantErr: "want a time"},
-		{name: "the zero time", job: map[string]string{AnnotationFinishBy: "0001-01-01T00:00:00Z"}, wantErr: "want a year"},
-		{name: "the end of days", job: map[string]string{AnnotationFinishBy: "9999-01-01T00:00:00Z"}, wantErr: "want a year"},
+		{
+			name: "a day without a time", job: map[string]string{AnnotationFinishBy: "2026-06-01"},
+			wantErr: "want a time",
+		},
+		{
+			name: "the zero time", job: map[string]string{AnnotationFinishBy: "0001-01-01T00:00:00Z"},
+			wantErr: "want a year",
+		},
+		{
+			name: "the end of days", job: map[string]string{AnnotationFinishBy: "9999-01-01T00:00:00Z"},
+			wantErr: "want a year",
+		},
 		{name: "perhaps now", job: map[string]string{AnnotationRunNow: "soon"}, wantErr: `want "true" or "false"`},
-		{name: "unknown strategy", job: map[string]string{AnnotationStrategy: "best"}, wantErr: "want one of balanced, carbon"},
+		{
+			name: "unknown strategy", job: map[string]string{AnnotationStrategy: "best"},
+			wantErr: "want one of balanced, carbon",
+		},
 		{name: "empty strategy", job: map[string]string{AnnotationStrategy: ""}, wantErr: "want one of balanced"},
 		{
 			name: "all mistakes at once", job: map[string]string{AnnotationStrategy: "best", AnnotationRunNow: "soon"},
-			wantErr: "annotation kubenergy.io/run-now is \"soon\": want \"true\" or \"false\"\nannotation kubenergy.io/strategy",
+			wantErr: "annotation kubenergy.io/run-now is \"soon\": want \"true\" or \"false\"\nannotation " +
+				"kubenergy.io/strategy",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -76,7 +106,10 @@ func TestReadMarks(t *testing.T) {
 }
 
 func FuzzReadMarks(f *testing.F) {
-	for _, s := range []string{"", "0", "6h", "9999h", "-1h", "NaN", "1e309h", "2026-06-01T18:00:00Z", "true", "carbon+window", "٣h", "\xff\xfe", "0001-01-01T00:00:00Z"} {
+	for _, s := range []string{
+		"", "0", "6h", "9999h", "-1h", "NaN", "1e309h", "2026-06-01T18:00:00Z", "true", "carbon+window", "٣h",
+		"\xff\xfe", "0001-01-01T00:00:00Z",
+	} {
 		f.Add(s, s, s, s, s)
 	}
 	f.Fuzz(func(t *testing.T, delay, finish, expected, now, strategy string) {

@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// item is what is kept of an object: the part of a view that it makes, or what is wrong with it. Objects are read one by
-// one, so that one that makes no sense costs that one.
+// item is what is kept of an object: the part of a view that it makes, or what is wrong with it. Objects are read one
+// by one, so that one that makes no sense costs that one.
 type item struct {
 	metav1.ObjectMeta // what a cache needs, and no more
 	kind              string
@@ -78,7 +78,8 @@ type assembly struct {
 // assemble returns the contents that items make.
 func assemble(items []*item, defaults Defaults) *Contents {
 	a := assembly{
-		Contents: Contents{Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}}, marginal: map[string]bool{},
+		Contents: Contents{Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}},
+		marginal: map[string]bool{},
 	}
 	for _, it := range items {
 		if it.kind == kindZone {

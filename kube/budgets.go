@@ -20,18 +20,22 @@ import (
 
 // What people write on a pod, on a Job or on its pod template to give it a budget of its own.
 const (
-	AnnotationBudgetKWh    = prefix + "energy-budget-kwh"    // energy at its nodes, over its lifetime
-	AnnotationBudgetAction = prefix + "energy-budget-action" // log, notify, annotate, label, event or suspend; by default log
+	AnnotationBudgetKWh = prefix + "energy-budget-kwh" // energy at its nodes, over its lifetime
+	// log, notify, annotate, label, event or suspend; by default log
+	AnnotationBudgetAction = prefix + "energy-budget-action"
 )
 
 // What is written on Jobs and pods when a budget is used up.
 const (
 	AnnotationBudgetExceeded   = prefix + "energy-budget-exceeded"    // "true"; the same as a label
 	AnnotationBudgetExceededBy = prefix + "energy-budget-exceeded-by" // kWh
-	AnnotationBudgetActions    = prefix + "energy-budget-actions"     // what was done about a budget of its own, and when it was begun
+	// what was done about a budget of its own, and when it was begun
+	AnnotationBudgetActions = prefix + "energy-budget-actions"
 
-	LabelBudgetSuspended          = prefix + "budget-suspended" // on Jobs that a budget suspended: its name, or OwnBudget
-	AnnotationBudgetReleased      = prefix + "budget-released"  // the value of that label: that budget does not suspend this Job again
+	// on Jobs that a budget suspended: its name, or OwnBudget
+	LabelBudgetSuspended = prefix + "budget-suspended"
+	// the value of that label: that budget does not suspend this Job again
+	AnnotationBudgetReleased      = prefix + "budget-released"
 	AnnotationBudgetSuspendedTill = prefix + "budget-suspended-until"
 )
 
@@ -65,7 +69,8 @@ func BudgetLabel(name string) string {
 
 // ownDeeds are what a budget of one workload can ask for, as Compute Gardener calls it.
 var ownDeeds = map[string]v1alpha1.BudgetDeed{
-	"log": v1alpha1.DeedLog, "notify": v1alpha1.DeedNotify, "annotate": v1alpha1.DeedAnnotate, "label": v1alpha1.DeedLabel,
+	"log": v1alpha1.DeedLog, "notify": v1alpha1.DeedNotify, "annotate": v1alpha1.DeedAnnotate,
+	"label": v1alpha1.DeedLabel,
 	"event": v1alpha1.DeedEvent, "suspend": v1alpha1.DeedSuspend,
 }
 
@@ -101,9 +106,11 @@ type Allowance struct {
 	Gardener bool // it was said in the words of Compute Gardener, whose keys are then written too
 }
 
-// ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods. What the
-// namespace says comes last; nil: nothing. ok is false if nobody says anything.
-func ReadAllowance(n *NamespaceMarks, workloadType string, annotations ...map[string]string) (a Allowance, ok bool, err error) {
+// ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods.
+// What the namespace says comes last; nil: nothing. ok is false if nobody says anything.
+func ReadAllowance(n *NamespaceMarks, workloadType string,
+	annotations ...map[string]string,
+) (a Allowance, ok bool, err error) {
 	r := markReader{}
 	for _, m := range annotations {
 		if len(m) > 0 {
@@ -156,8 +163,8 @@ func JobOwners(j *batchv1.Job) Owners {
 	return o
 }
 
-// PodOwners returns whom a pod's energy is charged to, as far as the pod itself says so: a ReplicaSet's name is that of its
-// Deployment and a hash.
+// PodOwners returns whom a pod's energy is charged to, as far as the pod itself says so: a ReplicaSet's name is that
+// of its Deployment and a hash.
 func PodOwners(p *v1.Pod) Owners {
 	kind, name := OwnerOf(p)
 	return Owners{Owner: kind + "/" + name, Team: TeamOf(p.Labels)}
@@ -165,18 +172,20 @@ func PodOwners(p *v1.Pod) Owners {
 
 // InScope reports whether a budget counts what is charged to these.
 func (o *Owners) InScope(s *v1alpha1.BudgetScope) bool {
-	return (len(s.Owners) == 0 || slices.Contains(s.Owners, o.Owner) || o.Parent != "" && slices.Contains(s.Owners, o.Parent)) &&
+	return (len(s.Owners) == 0 || slices.Contains(s.Owners, o.Owner) ||
+		o.Parent != "" && slices.Contains(s.Owners, o.Parent)) &&
 		(len(s.Teams) == 0 || slices.Contains(s.Teams, o.Team))
 }
 
-// NotSuspended reports why a running Job must not be suspended by a budget; "" if it may be. It is the list of what is never
-// held.
+// NotSuspended reports why a running Job must not be suspended by a budget; "" if it may be. It is the list of what
+// is never held.
 func NotSuspended(j *batchv1.Job) string {
 	if j.Spec.Suspend != nil && *j.Spec.Suspend {
 		return "it is suspended"
 	}
 	for i := range j.Status.Conditions {
-		if c := &j.Status.Conditions[i]; (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
+		if c := &j.Status.Conditions[i]; (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) &&
+			c.Status == v1.ConditionTrue {
 			return "it has ended"
 		}
 	}
@@ -187,24 +196,27 @@ func NotSuspended(j *batchv1.Job) string {
 	return why
 }
 
-// BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period; zero:
-// there is none.
+// BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period;
+// zero: there is none.
 func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
-	ops := append(asSeen(j), put("/metadata/labels", j.Labels, LabelBudgetSuspended, budget), op("add", "/spec/suspend", true))
+	ops := append(asSeen(j), put("/metadata/labels", j.Labels, LabelBudgetSuspended, budget),
+		op("add", "/spec/suspend", true))
 	if !until.IsZero() {
-		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetSuspendedTill, until.UTC().Format(time.RFC3339)))
+		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetSuspendedTill,
+			until.UTC().Format(time.RFC3339)))
 	} else if _, old := j.Annotations[AnnotationBudgetSuspendedTill]; old {
 		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
 	}
 	return render(ops)
 }
 
-// BudgetResumePatch resumes a Job that a budget suspended, if it is as it was seen, and takes off the label. One in a queue
-// of Kueue stays suspended, since Kueue resumes it itself. With final, that budget does not suspend it again.
+// BudgetResumePatch resumes a Job that a budget suspended, if it is as it was seen, and takes off the label. One in a
+// queue of Kueue stays suspended, since Kueue resumes it itself. With final, that budget does not suspend it again.
 func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
 	ops := append(asSeen(j), drop("/metadata/labels", LabelBudgetSuspended))
 	if final {
-		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetReleased, j.Labels[LabelBudgetSuspended]))
+		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetReleased,
+			j.Labels[LabelBudgetSuspended]))
 	}
 	if _, ok := j.Annotations[AnnotationBudgetSuspendedTill]; ok {
 		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
@@ -215,8 +227,8 @@ func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
 	return render(ops)
 }
 
-// put sets one entry of a map, which has to be made where there is none. Others are left alone: what was seen of them may
-// have been shortened.
+// put sets one entry of a map, which has to be made where there is none. Others are left alone: what was seen of them
+// may have been shortened.
 func put(path string, have map[string]string, key, value string) patchOp {
 	if len(have) == 0 {
 		return op("add", path, map[string]string{key: value})
@@ -228,11 +240,13 @@ func drop(path, key string) patchOp { return patchOp{Op: "remove", Path: path + 
 
 // asSeen makes a patch fail unless it meets the very object that was seen, unchanged.
 func asSeen(o metav1.Object) []patchOp {
-	return []patchOp{op("test", "/metadata/uid", o.GetUID()), op("test", "/metadata/resourceVersion", o.GetResourceVersion())}
+	return []patchOp{
+		op("test", "/metadata/uid", o.GetUID()), op("test", "/metadata/resourceVersion", o.GetResourceVersion()),
+	}
 }
 
-// MarkPatch is a merge patch that writes annotations and labels of ours on an object, if it is as it was seen, and may suspend
-// it in the same step.
+// MarkPatch is a merge patch that writes annotations and labels of ours on an object, if it is as it was seen, and
+// may suspend it in the same step.
 func MarkPatch(o metav1.Object, annotations, labels map[string]string, suspend bool) []byte {
 	metadata := map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}
 	if len(annotations) > 0 { // null would take off all that there are
@@ -256,15 +270,17 @@ type closing struct {
 	asOf  time.Time // when that was known
 }
 
-// budgetBelief is for how long a budget's status counts: when the controller is dead, nobody is held for what it last said.
+// budgetBelief is for how long a budget's status counts: when the controller is dead, nobody is held for what it last
+// said.
 const budgetBelief = 6 * time.Minute
 
-// BudgetClosed returns the end of the longest time for which budgets that are used up keep new work of these owners from
-// starting, and the name of that budget.
+// BudgetClosed returns the end of the longest time for which budgets that are used up keep new work of these owners
+// from starting, and the name of that budget.
 func (v *View) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
 	for i := range v.closings[namespace] {
 		c := &v.closings[namespace][i]
-		if age := now.Sub(c.asOf); age > budgetBelief || age < -budgetBelief || !c.until.IsZero() && !c.until.After(now) || !o.InScope(&c.scope) {
+		if age := now.Sub(c.asOf); age > budgetBelief || age < -budgetBelief ||
+			!c.until.IsZero() && !c.until.After(now) || !o.InScope(&c.scope) {
 			continue
 		}
 		end := c.until
@@ -286,8 +302,11 @@ const kindBudget = "EnergyBudget"
 // closingOf returns what a budget's status says of new work, if it says that it is to wait.
 func closingOf(b *v1alpha1.EnergyBudget) (c closing, ok bool) {
 	s := &b.Status
-	holds := slices.ContainsFunc(b.Spec.Actions, func(a v1alpha1.BudgetAction) bool { return a.Do == v1alpha1.DeedHoldNewWork })
-	if s.ClosedUntil == nil || s.AsOf == nil || !holds || s.ObservedGeneration != b.Generation || b.DeletionTimestamp != nil {
+	holds := slices.ContainsFunc(b.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
+		return a.Do == v1alpha1.DeedHoldNewWork
+	})
+	if s.ClosedUntil == nil || s.AsOf == nil || !holds || s.ObservedGeneration != b.Generation ||
+		b.DeletionTimestamp != nil {
 		return closing{}, false
 	}
 	c = closing{name: b.Name, scope: b.Spec.Scope, until: s.ClosedUntil.Time, asOf: s.AsOf.Time}

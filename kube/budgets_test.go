@@ -22,8 +22,12 @@ func closedBudget(change func(*v1alpha1.EnergyBudget)) *v1alpha1.EnergyBudget {
 	until, asOf := metav1.NewTime(noon.Add(6*time.Hour)), metav1.NewTime(noon)
 	b := &v1alpha1.EnergyBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "month", Generation: 2},
-		Spec:       v1alpha1.EnergyBudgetSpec{Actions: []v1alpha1.BudgetAction{{At: 100, Do: v1alpha1.DeedHoldNewWork}}},
-		Status:     v1alpha1.EnergyBudgetStatus{ObservedGeneration: 2, Exhausted: true, ClosedUntil: &until, AsOf: &asOf},
+		Spec: v1alpha1.EnergyBudgetSpec{Actions: []v1alpha1.BudgetAction{{
+			At: 100, Do: v1alpha1.DeedHoldNewWork,
+		}}},
+		Status: v1alpha1.EnergyBudgetStatus{
+			ObservedGeneration: 2, Exhausted: true, ClosedUntil: &until, AsOf: &asOf,
+		},
 	}
 	if change != nil {
 		change(b)
@@ -62,22 +66,41 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 		at     time.Duration // after noon
 		want   time.Duration // after noon; 0: not held
 	}{
-		"until the period ends":        {pod: pod(delay), want: 6 * time.Hour},
-		"until its latest start":       {pod: pod(map[string]string{AnnotationAllowedDelay: "2h"}), want: 2 * time.Hour},
-		"for good: its latest start":   {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Status.ClosedUntil.Time = endOfTime }, want: 12 * time.Hour},
-		"what may not wait":            {pod: pod(nil)},
-		"what is to run now":           {pod: pod(map[string]string{AnnotationAllowedDelay: "12h", AnnotationRunNow: "true"})},
-		"another namespace":            {pod: podIn("others", delay)},
-		"nobody has looked for long":   {pod: pod(delay), at: budgetBelief + time.Second},
-		"the period has ended":         {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Status.ClosedUntil.Time = noon }},
-		"the budget was changed since": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Generation++ }},
-		"the action is gone":           {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }},
-		"the budget is not used up":    {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Status.ClosedUntil = nil }},
-		"another owner":                {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Owners = []string{"CronJob/nightly"} }},
-		"its owner": {
-			pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Owners = []string{"CronJob/nightly", "Pod/p"} }, want: 6 * time.Hour,
+		"until the period ends": {pod: pod(delay), want: 6 * time.Hour},
+		"until its latest start": {
+			pod:  pod(map[string]string{AnnotationAllowedDelay: "2h"}),
+			want: 2 * time.Hour,
 		},
-		"another team": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Spec.Scope.Teams = []string{"red"} }},
+		"for good: its latest start": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+			b.Status.ClosedUntil.Time = endOfTime
+		}, want: 12 * time.Hour},
+		"what may not wait": {pod: pod(nil)},
+		"what is to run now": {pod: pod(map[string]string{
+			AnnotationAllowedDelay: "12h", AnnotationRunNow: "true",
+		})},
+		"another namespace":          {pod: podIn("others", delay)},
+		"nobody has looked for long": {pod: pod(delay), at: budgetBelief + time.Second},
+		"the period has ended": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+			b.Status.ClosedUntil.Time = noon
+		}},
+		"the budget was changed since": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) { b.Generation++ }},
+		"the action is gone": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+			b.Spec.Actions = nil
+		}},
+		"the budget is not used up": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+			b.Status.ClosedUntil = nil
+		}},
+		"another owner": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+			b.Spec.Scope.Owners = []string{"CronJob/nightly"}
+		}},
+		"its owner": {
+			pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+				b.Spec.Scope.Owners = []string{"CronJob/nightly", "Pod/p"}
+			}, want: 6 * time.Hour,
+		},
+		"another team": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
+			b.Spec.Scope.Teams = []string{"red"}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.pod.Name, tc.pod.CreationTimestamp.Time = "p", noon
@@ -91,7 +114,8 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 			switch {
 			case tc.want == 0 && (d.Held(now) || d.Reason.Kind == sched.BudgetUsedUp):
 				t.Errorf("held until %v: %v", d.Window.Start, d.Reason)
-			case tc.want > 0 && (d.Reason.Kind != sched.BudgetUsedUp || !d.Window.Start.Equal(noon.Add(tc.want)) || d.Reason.Budget != "month"):
+			case tc.want > 0 && (d.Reason.Kind != sched.BudgetUsedUp || !d.Window.Start.Equal(noon.Add(tc.want)) ||
+				d.Reason.Budget != "month"):
 				t.Errorf("start at %v: %v, want %v after noon", d.Window.Start, d.Reason, tc.want)
 			}
 		})
@@ -99,7 +123,10 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 }
 
 func TestLatestOfSeveralBudgets(t *testing.T) {
-	other := closedBudget(func(b *v1alpha1.EnergyBudget) { b.Name = "week"; b.Status.ClosedUntil.Time = noon.Add(9 * time.Hour) })
+	other := closedBudget(func(b *v1alpha1.EnergyBudget) {
+		b.Name = "week"
+		b.Status.ClosedUntil.Time = noon.Add(9 * time.Hour)
+	})
 	v := viewOfBudgets(t, closedBudget(nil), other)
 	until, budget, closed := v.BudgetClosed(noon, "team", Owners{})
 	if !closed || budget != "week" || !until.Equal(noon.Add(9*time.Hour)) {
@@ -109,7 +136,8 @@ func TestLatestOfSeveralBudgets(t *testing.T) {
 
 func TestReadAllowance(t *testing.T) {
 	theirs := &NamespaceMarks{Labels: map[string]string{gardenerPolicies: "enabled"}, Annotations: map[string]string{
-		gardenerPolicy + "energy-budget-kwh": "7", gardenerWorkload + "batch" + gardenerWorkloadPolicy + "energy-budget-kwh": "3",
+		gardenerPolicy + "energy-budget-kwh": "7", gardenerWorkload + "batch" + gardenerWorkloadPolicy +
+			"energy-budget-kwh": "3",
 		gardenerPolicy + "energy-budget-action": "label",
 	}}
 	for name, tc := range map[string]struct {
@@ -119,19 +147,44 @@ func TestReadAllowance(t *testing.T) {
 		want      Allowance
 		none, bad bool
 	}{
-		"nothing":           {none: true},
-		"only an action":    {maps: []map[string]string{{AnnotationBudgetAction: "log"}}, none: true},
-		"ours":              {maps: []map[string]string{{AnnotationBudgetKWh: "0.5"}}, want: Allowance{KWh: 0.5, Deed: v1alpha1.DeedLog}},
-		"suspend":           {maps: []map[string]string{nil, {AnnotationBudgetKWh: "2", AnnotationBudgetAction: "suspend"}}, want: Allowance{KWh: 2, Deed: v1alpha1.DeedSuspend}},
-		"theirs":            {maps: []map[string]string{{cg + "energy-budget-kwh": "2", cg + "energy-budget-action": "annotate"}}, want: Allowance{KWh: 2, Deed: v1alpha1.DeedAnnotate, Gardener: true}},
-		"of its type":       {namespace: theirs, workload: TypeBatch, want: Allowance{KWh: 3, Deed: v1alpha1.DeedLabel, Gardener: true}},
-		"of all types":      {namespace: theirs, workload: TypeService, want: Allowance{KWh: 7, Deed: v1alpha1.DeedLabel, Gardener: true}},
-		"before namespaces": {namespace: theirs, workload: TypeBatch, maps: []map[string]string{{AnnotationBudgetKWh: "1"}}, want: Allowance{KWh: 1, Deed: v1alpha1.DeedLabel}},
-		"not enabled":       {namespace: &NamespaceMarks{Annotations: theirs.Annotations}, workload: TypeBatch, none: true},
-		"no number":         {maps: []map[string]string{{AnnotationBudgetKWh: "much"}}, bad: true},
-		"zero":              {maps: []map[string]string{{AnnotationBudgetKWh: "0"}}, bad: true},
-		"no action":         {maps: []map[string]string{{AnnotationBudgetKWh: "1", AnnotationBudgetAction: "explode"}}, bad: true},
-		"hold":              {maps: []map[string]string{{AnnotationBudgetKWh: "1", AnnotationBudgetAction: "hold"}}, bad: true},
+		"nothing":        {none: true},
+		"only an action": {maps: []map[string]string{{AnnotationBudgetAction: "log"}}, none: true},
+		"ours": {
+			maps: []map[string]string{{AnnotationBudgetKWh: "0.5"}},
+			want: Allowance{KWh: 0.5, Deed: v1alpha1.DeedLog},
+		},
+		"suspend": {maps: []map[string]string{
+			nil, {AnnotationBudgetKWh: "2", AnnotationBudgetAction: "suspend"},
+		}, want: Allowance{KWh: 2, Deed: v1alpha1.DeedSuspend}},
+		"theirs": {maps: []map[string]string{{
+			cg + "energy-budget-kwh": "2", cg + "energy-budget-action": "annotate",
+		}}, want: Allowance{KWh: 2, Deed: v1alpha1.DeedAnnotate, Gardener: true}},
+		"of its type": {
+			namespace: theirs, workload: TypeBatch,
+			want: Allowance{KWh: 3, Deed: v1alpha1.DeedLabel, Gardener: true},
+		},
+		"of all types": {
+			namespace: theirs, workload: TypeService,
+			want: Allowance{KWh: 7, Deed: v1alpha1.DeedLabel, Gardener: true},
+		},
+		"before namespaces": {
+			namespace: theirs, workload: TypeBatch,
+			maps: []map[string]string{{AnnotationBudgetKWh: "1"}}, want: Allowance{KWh: 1, Deed: v1alpha1.DeedLabel},
+		},
+		"not enabled": {
+			namespace: &NamespaceMarks{Annotations: theirs.Annotations}, workload: TypeBatch,
+			none: true,
+		},
+		"no number": {maps: []map[string]string{{AnnotationBudgetKWh: "much"}}, bad: true},
+		"zero":      {maps: []map[string]string{{AnnotationBudgetKWh: "0"}}, bad: true},
+		"no action": {
+			maps: []map[string]string{{AnnotationBudgetKWh: "1", AnnotationBudgetAction: "explode"}},
+			bad:  true,
+		},
+		"hold": {
+			maps: []map[string]string{{AnnotationBudgetKWh: "1", AnnotationBudgetAction: "hold"}},
+			bad:  true,
+		},
 	} {
 		got, ok, err := ReadAllowance(tc.namespace, tc.workload, tc.maps...)
 		if got != tc.want || ok == (tc.none || tc.bad) || (err != nil) != tc.bad {
@@ -142,8 +195,10 @@ func TestReadAllowance(t *testing.T) {
 
 func runningJob(change func(*batchv1.Job)) *batchv1.Job {
 	j := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"app": "x"}},
-		Spec:       batchv1.JobSpec{Suspend: new(false)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "j", UID: "u", ResourceVersion: "7", Labels: map[string]string{"app": "x"},
+		},
+		Spec: batchv1.JobSpec{Suspend: new(false)},
 	}
 	if change != nil {
 		change(j)
@@ -180,7 +235,8 @@ func TestSuspendAndResume(t *testing.T) {
 	} {
 		before := runningJob(change)
 		stopped := patched(t, before, BudgetSuspendPatch(before, "month", noon))
-		if !*stopped.Spec.Suspend || stopped.Labels[LabelBudgetSuspended] != "month" || stopped.Annotations[AnnotationBudgetSuspendedTill] == "" ||
+		if !*stopped.Spec.Suspend || stopped.Labels[LabelBudgetSuspended] != "month" ||
+			stopped.Annotations[AnnotationBudgetSuspendedTill] == "" ||
 			stopped.Labels["app"] != before.Labels["app"] || stopped.Annotations["a"] != before.Annotations["a"] {
 			t.Errorf("%s: %+v", name, stopped)
 		}
@@ -188,13 +244,16 @@ func TestSuspendAndResume(t *testing.T) {
 			t.Errorf("%s: it would be suspended again", name)
 		}
 		resumed := patched(t, stopped, BudgetResumePatch(stopped, false))
-		if *resumed.Spec.Suspend || len(resumed.Labels) != len(before.Labels) || len(resumed.Annotations) != len(before.Annotations) {
+		if *resumed.Spec.Suspend || len(resumed.Labels) != len(before.Labels) ||
+			len(resumed.Annotations) != len(before.Annotations) {
 			t.Errorf("%s: %+v", name, resumed)
 		}
-		if !strings.Contains(string(BudgetResumePatch(stopped, false)), `"op":"test","path":"/metadata/resourceVersion","value":"7"`) {
+		if !strings.Contains(string(BudgetResumePatch(stopped, false)),
+			`"op":"test","path":"/metadata/resourceVersion","value":"7"`) {
 			t.Errorf("%s: it would resume what has changed", name)
 		}
-		if final := patched(t, stopped, BudgetResumePatch(stopped, true)); *final.Spec.Suspend || final.Annotations[AnnotationBudgetReleased] != "month" {
+		if final := patched(t, stopped, BudgetResumePatch(stopped, true)); *final.Spec.Suspend ||
+			final.Annotations[AnnotationBudgetReleased] != "month" {
 			t.Errorf("%s: %+v", name, final)
 		}
 	}
@@ -203,7 +262,9 @@ func TestSuspendAndResume(t *testing.T) {
 func TestNotSuspended(t *testing.T) {
 	owned := func(apiVersion, kind string) func(*batchv1.Job) {
 		return func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "o", Controller: new(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: apiVersion, Kind: kind, Name: "o", Controller: new(true),
+			}}
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -224,7 +285,10 @@ func TestNotSuspended(t *testing.T) {
 		"not over": {func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionFalse}}
 		}, true},
-		"system-critical": {func(j *batchv1.Job) { j.Spec.Template.Spec.PriorityClassName = "system-node-critical" }, false},
+		"system-critical": {
+			func(j *batchv1.Job) { j.Spec.Template.Spec.PriorityClassName = "system-node-critical" },
+			false,
+		},
 	} {
 		if why := NotSuspended(runningJob(tc.change)); (why == "") != tc.may {
 			t.Errorf("%s: %q", name, why)
@@ -246,7 +310,9 @@ func TestBudgetLabel(t *testing.T) {
 }
 
 func TestPodOwners(t *testing.T) {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "shop-1", Labels: map[string]string{"pod-template-hash": "5d8", LabelTeam: "red"}}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop-1", Labels: map[string]string{"pod-template-hash": "5d8", LabelTeam: "red"},
+	}}
 	if o := PodOwners(p); o != (Owners{Owner: "Pod/shop-1", Team: "red"}) {
 		t.Error(o)
 	}
@@ -274,7 +340,8 @@ func TestTeamOf(t *testing.T) {
 	} {
 		pod, job := &v1.Pod{}, &batchv1.Job{}
 		pod.Labels, job.Spec.Template.Labels = tc.labels, tc.labels
-		if got := TeamOf(tc.labels); got != tc.want || PodOwners(pod).Team != tc.want || JobOwners(job).Team != tc.want {
+		if got := TeamOf(tc.labels); got != tc.want || PodOwners(pod).Team != tc.want ||
+			JobOwners(job).Team != tc.want {
 			t.Errorf("%v: %q", tc.labels, got)
 		}
 	}

@@ -58,7 +58,10 @@ var variables = map[string]func(e *environment, value string) error{
 		e.pricing, err = readBool(value)
 		return err
 	},
-	"PRICING_SCHEDULES_PATH": func(e *environment, value string) (err error) { e.offPeak, err = offPeakRate(value); return err },
+	"PRICING_SCHEDULES_PATH": func(e *environment, value string) (err error) {
+		e.offPeak, err = offPeakRate(value)
+		return err
+	},
 	"NODE_DEFAULT_IDLE_POWER": func(e *environment, value string) error {
 		return readWatts(&e.idle, value)
 	},
@@ -133,7 +136,8 @@ func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
 		if e.offPeak != nil {
 			e.gardener.Hold.PriceThreshold = e.offPeak
 		} else {
-			e.warn("PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with a price threshold of their own wait for prices")
+			e.warn("PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with a price threshold of their " +
+				"own wait for prices")
 		}
 	}
 	if e.idle != nil || e.max != nil {
@@ -220,7 +224,8 @@ func offPeakRate(path string) (*float64, error) {
 		case s.OffPeakRate == nil:
 			return nil, fmt.Errorf("schedules[%d]: offPeakRate is missing", i)
 		case !(math.Abs(*s.OffPeakRate) <= maxPrice):
-			return nil, fmt.Errorf("schedules[%d]: offPeakRate is %v: want %v to %v", i, *s.OffPeakRate, -maxPrice, maxPrice)
+			return nil, fmt.Errorf("schedules[%d]: offPeakRate is %v: want %v to %v", i, *s.OffPeakRate, -maxPrice,
+				maxPrice)
 		}
 		rate = max(rate, *s.OffPeakRate)
 	}

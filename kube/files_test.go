@@ -131,13 +131,16 @@ func TestFilesRefuse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var log bytes.Buffer
-			f := &Files{SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.NewTextHandler(&log, nil))}
+			f := &Files{
+				SignalsFile: filepath.Join(t.TempDir(), "signals.yaml"), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			}
 			write(t, f.SignalsFile, tc.text)
 			f.Refresh()
 			if n := len(f.View().Sites()); n != 0 {
 				t.Errorf("%d sites came of it", n)
 			}
-			if !strings.Contains(log.String(), "cannot be used") || !strings.Contains(log.String(), strings.ReplaceAll(tc.want, `"`, `\"`)) {
+			if !strings.Contains(log.String(), "cannot be used") ||
+				!strings.Contains(log.String(), strings.ReplaceAll(tc.want, `"`, `\"`)) {
 				t.Errorf("log does not say %q: %s", tc.want, &log)
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// KeptWork is a [Work] for those who keep a hundred thousand: what is the same in many, as runs of one CronJob and Jobs of
-// one template are, is there once. It is made with [Work.Keep].
+// KeptWork is a [Work] for those who keep a hundred thousand: what is the same in many, as runs of one CronJob and
+// Jobs of one template are, is there once. It is made with [Work.Keep].
 type KeptWork struct {
 	alike     unique.Handle[alike]
 	name      string
@@ -29,8 +29,8 @@ type alike struct {
 	selector                          string // as labels are written: key=value, sorted
 }
 
-// ownName stands for the object's own name in the name of its owner: most objects are charged to themselves. No name holds
-// such a byte.
+// ownName stands for the object's own name in the name of its owner: most objects are charged to themselves. No name
+// holds such a byte.
 const ownName = "\x00"
 
 // Keep returns w in little space.
@@ -60,7 +60,8 @@ func (k KeptWork) Work() Work {
 		Namespace: a.namespace, Type: a.kind, Scheduler: a.scheduler, Class: a.class, Marks: a.marks,
 		Owners: Owners{Owner: strings.Replace(a.owner, ownName, k.name, 1), Parent: a.parent, Team: a.team},
 		job: sched.Job{
-			ID: a.namespace + "/" + k.name, Submitted: k.submitted, Request: a.request, Selector: splitSelector(a.selector),
+			ID: a.namespace + "/" + k.name, Submitted: k.submitted, Request: a.request,
+			Selector: splitSelector(a.selector),
 		},
 	}
 }

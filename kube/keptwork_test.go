@@ -18,17 +18,22 @@ import (
 func keptPod(name string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team-a", Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+			Namespace: "team-a", Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0,
+				time.UTC)),
 			Labels: map[string]string{LabelWorkloadType: TypeBatch, LabelWorkloadClass: "training"},
 			Annotations: map[string]string{
-				AnnotationAllowedDelay: "3h", AnnotationExpectedDuration: "20m", AnnotationCarbonThreshold: "200", AnnotationStrategy: "carbon+window",
+				AnnotationAllowedDelay: "3h", AnnotationExpectedDuration: "20m", AnnotationCarbonThreshold: "200",
+				AnnotationStrategy: "carbon+window",
 				AnnotationFinishBy: "2026-03-02T12:00:00Z", AnnotationMaxPower: "250",
 			},
 		},
 		Spec: v1.PodSpec{
-			SchedulerName: "kubenergy", NodeSelector: map[string]string{"zone": "b", "disk": "", "kubernetes.io/arch": "arm64"},
+			SchedulerName: "kubenergy", NodeSelector: map[string]string{
+				"zone": "b", "disk": "", "kubernetes.io/arch": "arm64",
+			},
 			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-				v1.ResourceCPU: resource.MustParse("1500m"), v1.ResourceMemory: resource.MustParse("2Gi"), nvidiaGPU: resource.MustParse("2"),
+				v1.ResourceCPU: resource.MustParse("1500m"), v1.ResourceMemory: resource.MustParse("2Gi"),
+				nvidiaGPU: resource.MustParse("2"),
 			}}}},
 		},
 	}
@@ -39,13 +44,22 @@ func TestKeptWorkIsTheWork(t *testing.T) {
 	three := int32(3)
 	pod := keptPod("p")
 	charged := keptPod("of-a-set")
-	charged.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "set", Controller: new(true)}}
+	charged.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "StatefulSet", Name: "set", Controller: new(true),
+	}}
 	run := &batchv1.Job{
 		ObjectMeta: pod.ObjectMeta,
-		Spec:       batchv1.JobSpec{Parallelism: &three, Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelTeam: "red"}}, Spec: pod.Spec}},
+		Spec: batchv1.JobSpec{
+			Parallelism: &three,
+			Template: v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelTeam: "red"}}, Spec: pod.Spec,
+			},
+		},
 	}
 	run.Name = "nightly-1"
-	run.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", Controller: new(true)}}
+	run.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", Controller: new(true),
+	}}
 	read := func(w Work, err error) Work {
 		t.Helper()
 		if err != nil {
@@ -58,10 +72,12 @@ func TestKeptWorkIsTheWork(t *testing.T) {
 		"nothing said": read(ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})),
 	} {
 		k := w.Keep()
-		if diff := cmp.Diff(w, k.Work(), cmp.AllowUnexported(Work{}), cmp.AllowUnexported(sched.Runtimes{})); diff != "" {
+		if diff := cmp.Diff(w, k.Work(), cmp.AllowUnexported(Work{}),
+			cmp.AllowUnexported(sched.Runtimes{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if k.Namespace() != w.Namespace || k.Namespace()+"/"+k.Name() != w.job.ID || !k.Submitted().Equal(w.Submitted()) {
+		if k.Namespace() != w.Namespace || k.Namespace()+"/"+k.Name() != w.job.ID ||
+			!k.Submitted().Equal(w.Submitted()) {
 			t.Errorf("%s is kept as %s/%s of %v", name, k.Namespace(), k.Name(), k.Submitted())
 		}
 	}

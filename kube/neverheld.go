@@ -27,7 +27,8 @@ func NeverHeldPod(pod *v1.Pod) (why string, never bool) {
 	if why, never := neverHeldObject(pod, pod.Spec.PriorityClassName); never {
 		return why, true
 	}
-	// A pod of a Job was held as that Job, or must not be; all others serve somebody who waits: DaemonSets, Deployments.
+	// A pod of a Job was held as that Job, or must not be; all others serve somebody who waits: DaemonSets,
+	// Deployments.
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return "it is run by " + describe(owner), true
 	}

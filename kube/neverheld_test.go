@@ -36,14 +36,23 @@ var neverHeldObjects = []struct {
 }{
 	{name: "kube-system", meta: inNamespace("kube-system"), want: "it is in namespace kube-system"},
 	{name: "our own namespace", meta: inNamespace("kubenergy-system"), want: "it is in namespace kubenergy-system"},
-	{name: "cluster critical", priority: "system-cluster-critical", want: "its priority class is system-cluster-critical"},
+	{
+		name: "cluster critical", priority: "system-cluster-critical",
+		want: "its priority class is system-cluster-critical",
+	},
 	{name: "node critical", priority: "system-node-critical", want: "its priority class is system-node-critical"},
 	{name: "high priority is not system priority", priority: "my-critical", want: ""},
 	{name: "Kueue", meta: labelled("kueue.x-k8s.io/queue-name", "q"), want: "Kueue decides when it runs"},
 	{name: "Helm hook", meta: annotated("helm.sh/hook", "pre-install"), want: "it is a Helm hook"},
 	{name: "Argo CD hook", meta: annotated("argocd.argoproj.io/hook", "Sync"), want: "it is an Argo CD hook"},
-	{name: "Argo workflow", meta: labelled("workflows.argoproj.io/workflow", "w"), want: "it is a step of an Argo workflow"},
-	{name: "Argo workflow by annotation", meta: annotated("workflows.argoproj.io/node-name", "w"), want: "it is a step of an Argo workflow"},
+	{
+		name: "Argo workflow", meta: labelled("workflows.argoproj.io/workflow", "w"),
+		want: "it is a step of an Argo workflow",
+	},
+	{
+		name: "Argo workflow by annotation", meta: annotated("workflows.argoproj.io/node-name", "w"),
+		want: "it is a step of an Argo workflow",
+	},
 	{name: "nothing special", want: ""},
 }
 
@@ -79,13 +88,17 @@ func TestNeverHeldPod(t *testing.T) {
 			},
 		},
 		{
-			name:      "unschedulable",
-			condition: v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable},
-			want:      "the scheduler tried it before and found no room",
+			name: "unschedulable",
+			condition: v1.PodCondition{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			},
+			want: "the scheduler tried it before and found no room",
 		},
 		{
-			name:      "gated, as we say of a pod that we hold",
-			condition: v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated},
+			name: "gated, as we say of a pod that we hold",
+			condition: v1.PodCondition{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+			},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -124,10 +137,16 @@ func TestNeverHeldJob(t *testing.T) {
 	}{
 		{name: "suspended by its user", suspend: &yes, want: "its user suspended it"},
 		{name: "suspended by us", suspend: &yes, meta: labelled(LabelHeld, "true")},
-		{name: "our label with another value", suspend: &yes, meta: labelled(LabelHeld, "yes"), want: "its user suspended it"},
+		{
+			name: "our label with another value", suspend: &yes, meta: labelled(LabelHeld, "yes"),
+			want: "its user suspended it",
+		},
 		{name: "not suspended", suspend: &no},
 		{name: "of a CronJob", meta: ownedBy("batch/v1", "CronJob")},
-		{name: "of somebody else's CronJob", meta: ownedBy("example.com/v1", "CronJob"), want: "it belongs to CronJob x"},
+		{
+			name: "of somebody else's CronJob", meta: ownedBy("example.com/v1", "CronJob"),
+			want: "it belongs to CronJob x",
+		},
 		{name: "of a workflow", meta: ownedBy("example.com/v1", "Workflow"), want: "it belongs to Workflow x"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

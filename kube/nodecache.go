@@ -51,8 +51,8 @@ func (v *View) site(f *nodeFacts) *sched.Site {
 	return v.sites[f.site]
 }
 
-// adopt takes over what an earlier view has found out about nodes if it would find out the same: signals change every few
-// minutes, hardware hardly ever.
+// adopt takes over what an earlier view has found out about nodes if it would find out the same: signals change every
+// few minutes, hardware hardly ever.
 func (v *View) adopt(before *View) {
 	if before != nil && before.nodes != nil && v.sameHardware(before) {
 		v.nodes = before.nodes

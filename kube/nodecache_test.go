@@ -18,7 +18,9 @@ func nodesOf(n int) []*v1.Node {
 	nodes := make([]*v1.Node, n)
 	for i := range nodes {
 		nodes[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprint("node-", i), Labels: map[string]string{LabelSite: "north", v1.LabelInstanceTypeStable: "m5.large"},
+			Name: fmt.Sprint("node-", i), Labels: map[string]string{
+				LabelSite: "north", v1.LabelInstanceTypeStable: "m5.large",
+			},
 		}}
 	}
 	return nodes
@@ -80,7 +82,12 @@ func TestFactsOutliveASignal(t *testing.T) {
 		"benchmark": func(c *Contents) {
 			c.Benchmarks = map[string]map[string]energy.Benchmark{"training": {n.Name: {Rate: 1, Power: 20}}}
 		},
-		"node power": func(c *Contents) { c.Defaults.NodePower = map[string]*energy.Profile{n.Name: {Name: "own", Max: 5}} },
+		"node power": func(c *Contents) {
+			c.Defaults.NodePower = map[string]*energy.Profile{n.Name: {
+				Name: "own",
+				Max:  5,
+			}}
+		},
 	} {
 		c := hardwareContents(t, 300)
 		change(&c)
@@ -116,7 +123,9 @@ func TestFactsOfNodesThatAreGone(t *testing.T) {
 // A node's own PUE counts whoever tells its watts.
 func TestPUEOfANode(t *testing.T) {
 	own := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{gardener + "pue": "1.7"}}}
-	absurd := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{gardener + "pue": "0.5"}}}
+	absurd := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n1", Annotations: map[string]string{gardener + "pue": "0.5"},
+	}}
 	selected := func(n *v1.Node) *v1.Node {
 		n = n.DeepCopy()
 		n.Labels = map[string]string{LabelPowerProfile: "server"}

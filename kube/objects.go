@@ -22,8 +22,8 @@ import (
 )
 
 // Objects keeps a [View] up to date with what the API server holds: GridZones, PowerProfiles, EnergyPolicies, what
-// namespaces say of themselves, EnergyBudgets that are used up, and the hybrid scheduler's knowledge base. What cannot be watched, be it for want of
-// rights or because nobody installed it, counts as absent, and is tried again.
+// namespaces say of themselves, EnergyBudgets that are used up, and the hybrid scheduler's knowledge base. What
+// cannot be watched, be it for want of rights or because nobody installed it, counts as absent, and is tried again.
 //
 // Set Defaults, at first those of [BuiltIn], before Run.
 type Objects struct {
@@ -64,9 +64,18 @@ type kind struct {
 var kinds = []kind{
 	{resource: v1alpha1.GroupVersion.WithResource("gridzones"), read: reading(kindZone, readZone)},
 	{resource: v1alpha1.GroupVersion.WithResource("powerprofiles"), read: reading("PowerProfile", readProfile)},
-	{resource: v1alpha1.GroupVersion.WithResource("energypolicies"), policies: true, read: reading("EnergyPolicy", readPolicy)},
-	{resource: v1.SchemeGroupVersion.WithResource("namespaces"), policies: true, read: reading("Namespace", readNamespace)},
-	{resource: v1alpha1.GroupVersion.WithResource("energybudgets"), optional: true, read: reading(kindBudget, readBudget)},
+	{
+		resource: v1alpha1.GroupVersion.WithResource("energypolicies"), policies: true,
+		read: reading("EnergyPolicy", readPolicy),
+	},
+	{
+		resource: v1.SchemeGroupVersion.WithResource("namespaces"), policies: true,
+		read: reading("Namespace", readNamespace),
+	},
+	{
+		resource: v1alpha1.GroupVersion.WithResource("energybudgets"), optional: true,
+		read: reading(kindBudget, readBudget),
+	},
 	{
 		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: KnowledgeBaseNamespace, name: KnowledgeBaseName,
 		read: reading("ConfigMap", readKnowledge),
@@ -98,7 +107,8 @@ func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 		if k.name != "" {
 			selector = fields.OneTermEqualSelector(metav1.ObjectNameField, k.name).String()
 		}
-		o.watches = append(o.watches, newWatched(client.Resource(k.resource).Namespace(k.in), k.resource.Resource, selector, k.policies))
+		o.watches = append(o.watches, newWatched(client.Resource(k.resource).Namespace(k.in), k.resource.Resource,
+			selector, k.policies))
 	}
 	return o, nil
 }

@@ -108,18 +108,26 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"type": "ERROR", "object": status})
 		}
 	default:
-		kind := map[string]string{"gridzones": "GridZoneList", "powerprofiles": "PowerProfileList", "energypolicies": "EnergyPolicyList", "namespaces": "NamespaceList", "configmaps": "ConfigMapList"}[resource]
+		kind := map[string]string{
+			"gridzones": "GridZoneList", "powerprofiles": "PowerProfileList", "energypolicies": "EnergyPolicyList",
+			"namespaces": "NamespaceList", "configmaps": "ConfigMapList",
+		}[resource]
 		version := "v1"
 		if strings.Contains(r.URL.Path, v1alpha1.GroupVersion.Group) {
 			version = v1alpha1.GroupVersion.String()
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"kind": kind, "apiVersion": version, "metadata": map[string]string{"resourceVersion": "1"}, "items": objects})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"kind": kind, "apiVersion": version, "metadata": map[string]string{"resourceVersion": "1"},
+			"items": objects,
+		})
 	}
 }
 
 // stream sends objects as the beginning of a watch.
 func (s *objectServer) stream(w http.ResponseWriter, resource string, objects []any) {
-	version, kind := "v1", map[string]string{"gridzones": kindZone, "energypolicies": "EnergyPolicy", "namespaces": "Namespace"}[resource]
+	version, kind := "v1", map[string]string{
+		"gridzones": kindZone, "energypolicies": "EnergyPolicy", "namespaces": "Namespace",
+	}[resource]
 	if kind != "Namespace" {
 		version = v1alpha1.GroupVersion.String()
 	}
@@ -131,7 +139,9 @@ func (s *objectServer) stream(w http.ResponseWriter, resource string, objects []
 		m := o.(map[string]any)
 		send("ADDED", m["metadata"], m["spec"])
 	}
-	send("BOOKMARK", map[string]any{"resourceVersion": "9", "annotations": map[string]string{metav1.InitialEventsAnnotationKey: "true"}}, nil)
+	send("BOOKMARK", map[string]any{
+		"resourceVersion": "9", "annotations": map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}, nil)
 	w.(http.Flusher).Flush()
 }
 
@@ -139,10 +149,13 @@ func TestObjectsFromAStream(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
 	object := func(name string, labels map[string]string, spec any) map[string]any {
-		return map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "8", "uid": name, "labels": labels}, "spec": spec}
+		return map[string]any{"metadata": map[string]any{
+			"name": name, "resourceVersion": "8", "uid": name, "labels": labels,
+		}, "spec": spec}
 	}
 	server.streams = true // before anybody asks
-	server.set("gridzones", object("de", nil, map[string]any{"zone": "DE"}), object("broken", nil, map[string]any{"carbon": map[string]any{"maxAge": "2 hours"}}))
+	server.set("gridzones", object("de", nil, map[string]any{"zone": "DE"}),
+		object("broken", nil, map[string]any{"carbon": map[string]any{"maxAge": "2 hours"}}))
 	server.set("energypolicies")
 	server.set("namespaces", object("team", map[string]string{LabelMode: "enforce"}, nil))
 	o, log := watching(t, config, quick)
@@ -162,7 +175,8 @@ func TestObjectsFromAStream(t *testing.T) {
 
 func zoneObject(name string, isDefault bool, values ...float64) *v1alpha1.GridZone {
 	z := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GridZoneSpec{
-		Zone: strings.ToUpper(name), Default: isDefault, Carbon: &v1alpha1.CarbonSpec{MaxAge: &metav1.Duration{Duration: 3 * time.Hour}},
+		Zone: strings.ToUpper(name), Default: isDefault,
+		Carbon: &v1alpha1.CarbonSpec{MaxAge: &metav1.Duration{Duration: 3 * time.Hour}},
 	}}
 	if len(values) > 0 {
 		now := metav1.NewTime(time.Now().Truncate(time.Hour))
@@ -240,7 +254,10 @@ func TestOneUnreadableObjectCostsItself(t *testing.T) {
 	server.set("energypolicies")
 	server.set("powerprofiles")
 	o, log := watching(t, config, quick)
-	untilView(t, o, "the zone that can be read", func(v *View) bool { return len(v.Sites()) == 1 && v.Site("de") != nil })
+	untilView(t, o, "the zone that can be read", func(v *View) bool {
+		return len(v.Sites()) == 1 &&
+			v.Site("de") != nil
+	})
 	if got := o.View().SiteOfNode(&v1.Node{}); got.Name != "" {
 		t.Errorf("a node of the broken default zone is in %q", got.Name)
 	}
@@ -262,7 +279,9 @@ func TestARefusalIsBelievedWhenItLasts(t *testing.T) {
 	server, config := newObjectServer(t)
 	server.set("gridzones")
 	server.set("powerprofiles")
-	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) }))
+	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
+		s.AllowedDelay = delay(time.Hour)
+	}))
 	server.refuse("energypolicies", true)
 	o, log := watching(t, config, limits{patience: time.Minute, belief: 4 * time.Second, grace: time.Minute})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil && log.count("cannot be watched") > 0 })
@@ -290,7 +309,8 @@ func TestRefusedForGood(t *testing.T) {
 	if n := log.count("resource=energypolicies"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
-	if v, err := ListView(t.Context(), config); v == nil || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "reading gridzones") {
+	if v, err := ListView(t.Context(), config); v == nil || !apierrors.IsNotFound(err) ||
+		!strings.Contains(err.Error(), "reading gridzones") {
 		t.Errorf("one look shows %v, %v", v, err) // of what is refused, the first is named
 	}
 }
@@ -298,11 +318,14 @@ func TestRefusedForGood(t *testing.T) {
 func TestARefusalAfterASync(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
-	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) }))
+	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
+		s.AllowedDelay = delay(time.Hour)
+	}))
 	o, log := watching(t, config, limits{patience: time.Minute, belief: 50 * time.Millisecond, grace: 2 * time.Second})
 	untilView(t, o, "the policy", func(v *View) bool { return v.Settled() && v.Delays("team") })
 	server.refuse("energypolicies", true)
-	for end := time.Now().Add(10 * time.Second); log.count("resource=energypolicies") == 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); log.count("resource=energypolicies") == 0; time.Sleep(10 *
+		time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("nobody heard the refusal")
 		}
@@ -322,7 +345,9 @@ func TestPatienceRunsOut(t *testing.T) {
 	t.Parallel()
 	server, config := newObjectServer(t)
 	server.slow["energypolicies"] = true // before anybody asks
-	o, _ := watching(t, config, limits{patience: 700 * time.Millisecond, belief: 50 * time.Millisecond, grace: time.Minute})
+	o, _ := watching(t, config, limits{
+		patience: 700 * time.Millisecond, belief: 50 * time.Millisecond, grace: time.Minute,
+	})
 	untilView(t, o, "a view", func(*View) bool { return o.view.Load() != nil })
 	if o.View().Settled() {
 		t.Error("settled while the server is still thinking")
@@ -419,7 +444,8 @@ func TestDefaultZone(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-		if got, _ := v.Node(n, sched.Resources{}, sched.Resources{}, 0); got.Site.Name != tc.want || v.SiteOfNode(n).Name != tc.want {
+		if got, _ := v.Node(n, sched.Resources{}, sched.Resources{}, 0); got.Site.Name != tc.want ||
+			v.SiteOfNode(n).Name != tc.want {
 			t.Errorf("%s: the node is in %q, want %q", tc.name, got.Site.Name, tc.want)
 		}
 	}
@@ -430,7 +456,9 @@ func manyNamespaces(t testing.TB, n int) []*item {
 	var items []*item
 	for i := range n {
 		items = append(items, read(t, "Namespace", readNamespace, &v1.Namespace{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("team-", i), Labels: map[string]string{LabelMode: "enforce"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("team-", i), Labels: map[string]string{LabelMode: "enforce"},
+			},
 		}))
 	}
 	return items
@@ -475,21 +503,31 @@ func TestObjectsFollowTheServer(t *testing.T) {
 	}
 
 	server.set("gridzones", zoneObject("de", false, 300, 200), zoneObject("fr", true, 50), zoneObject("bad", false, -1))
-	server.set("powerprofiles", &v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "big"}, Spec: v1alpha1.PowerProfileSpec{
-		Default: true, IdleWatts: 100, MaxWatts: 300, Quality: "estimated",
+	server.set("powerprofiles", &v1alpha1.PowerProfile{
+		ObjectMeta: metav1.ObjectMeta{Name: "big"},
+		Spec: v1alpha1.PowerProfileSpec{
+			Default: true, IdleWatts: 100, MaxWatts: 300, Quality: "estimated",
+		},
+	})
+	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
+		s.AllowedDelay = delay(time.Hour)
+	}))
+	server.set("namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "team", Labels: map[string]string{LabelMode: "enforce"},
 	}})
-	server.set("energypolicies", policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) }))
-	server.set("namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{LabelMode: "enforce"}}})
 	server.set("configmaps", &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: KnowledgeBaseName, Namespace: KnowledgeBaseNamespace, ResourceVersion: "7"},
-		Data:       map[string]string{KnowledgeBaseKey: "training:\n- {nodeName: n1, performanceRate: 10, powerConsumptionWatts: 90, idlePowerWatts: 50}\n"},
+		Data: map[string]string{KnowledgeBaseKey: "training:\n- {nodeName: n1, performanceRate: 10, " +
+			"powerConsumptionWatts: 90, idlePowerWatts: 50}\n"},
 	})
 	until("everything", func(v *View) bool {
 		mode, _ := v.Mode("team")
-		return len(v.Sites()) == 2 && v.Profile("big") != nil && mode == v1alpha1.ModeEnforce && v.Delays("team") && len(v.benchmarks) == 1
+		return len(v.Sites()) == 2 && v.Profile("big") != nil && mode == v1alpha1.ModeEnforce && v.Delays("team") &&
+			len(v.benchmarks) == 1
 	})
 	v := o.View()
-	if v.Sites()[0].Name != "fr" || v.Sites()[1].Carbon.MaxAge != 3*time.Hour || v.Sites()[1].Carbon.Series.Value(1) != 200 {
+	if v.Sites()[0].Name != "fr" || v.Sites()[1].Carbon.MaxAge != 3*time.Hour ||
+		v.Sites()[1].Carbon.Series.Value(1) != 200 {
 		t.Errorf("sites are %+v", v.Sites())
 	}
 	// Counts in a status are no news.
@@ -501,7 +539,10 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		t.Error("another view came of a count")
 	}
 	server.set("gridzones", zoneObject("fr", true, 60))
-	until("the new signal", func(v *View) bool { return len(v.Sites()) == 1 && v.Sites()[0].Carbon.Series.Value(0) == 60 })
+	until("the new signal", func(v *View) bool {
+		return len(v.Sites()) == 1 &&
+			v.Sites()[0].Carbon.Series.Value(0) == 60
+	})
 
 	listed, err := ListView(t.Context(), config)
 	if err != nil || len(listed.Sites()) != 1 || !listed.Delays("team") || len(listed.benchmarks) != 1 {

@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where it has
-// none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, which nobody knows it by.
+// OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where
+// it has none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, which
+// nobody knows it by.
 func OwnerOf(pod *v1.Pod) (kind, name string) {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind == "Node" {

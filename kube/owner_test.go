@@ -10,7 +10,9 @@ import (
 func TestOwnerOf(t *testing.T) {
 	owned := func(kind, name string, labels map[string]string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Name: "pod", Labels: labels, OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}},
+			Name: "pod", Labels: labels, OwnerReferences: []metav1.OwnerReference{{
+				Kind: kind, Name: name, Controller: new(true),
+			}},
 		}}
 	}
 	for _, c := range []struct {

@@ -44,7 +44,9 @@ func (j HeldJob) guard() []patchOp {
 // meanwhile: then the patch is for the version that was seen.
 func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 	if !j.Annotated {
-		return []patchOp{op("test", "/metadata/resourceVersion", j.Version), op("add", "/metadata/annotations", annotations)}
+		return []patchOp{
+			op("test", "/metadata/resourceVersion", j.Version), op("add", "/metadata/annotations", annotations),
+		}
 	}
 	var ops []patchOp
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
@@ -53,8 +55,8 @@ func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 	return ops
 }
 
-// ReleasePatch resumes the Job and takes off our label. It changes nothing if somebody else released it, or took it over
-// by removing the label.
+// ReleasePatch resumes the Job and takes off our label. It changes nothing if somebody else released it, or took it
+// over by removing the label.
 func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	ops := append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath})
 	ops = append(ops, j.annotate(map[string]string{AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)

@@ -128,7 +128,8 @@ func ReadNamespace(n *NamespaceMarks) (map[string]v1alpha1.WorkloadSettings, err
 	var errs []error
 	for t, annotations := range gardenerKeys(n.Annotations) {
 		if t != "" && !slices.Contains(workloadTypes, t) {
-			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t, gardenerWorkloadPolicy, t))
+			errs = append(errs, fmt.Errorf("annotations %s%s%s…: there is no workload type %q", gardenerWorkload, t,
+				gardenerWorkloadPolicy, t))
 			continue
 		}
 		good := map[string]string{} // one value that makes no sense must not silence the others
@@ -227,7 +228,8 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 	if cluster != nil {
 		r.setMode(cluster.Spec.Mode, "cluster")
 		if limit := cluster.Spec.MaxDelay; limit != nil {
-			r.maxDelay, r.never, r.maxFrom = limit.Duration, limit.Duration <= 0, "cluster" // in place of what is built in
+			// in place of what is built in
+			r.maxDelay, r.never, r.maxFrom = limit.Duration, limit.Duration <= 0, "cluster"
 		}
 	}
 	for _, t := range workloadTypes {
@@ -272,7 +274,9 @@ func (r *rules) clamp(limit *metav1.Duration, from string) {
 }
 
 // add appends what a policy, and annotations beside it, say of a workload type: for all types first.
-func (r *rules) add(workloadType string, p *v1alpha1.EnergyPolicy, from string, beside map[string]v1alpha1.WorkloadSettings) {
+func (r *rules) add(workloadType string, p *v1alpha1.EnergyPolicy, from string,
+	beside map[string]v1alpha1.WorkloadSettings,
+) {
 	say := func(from string, says v1alpha1.WorkloadSettings) {
 		r.layers[workloadType] = append(r.layers[workloadType], layer{from, says})
 	}

@@ -63,8 +63,8 @@ type Defaults struct {
 	Weights          sched.Weights
 	MinSaving        float64
 	MaxSignalAge     time.Duration // 0: any age
-	// Schedulers are the settings of pods that name a scheduler, which stand between those of the cluster and those of a
-	// namespace.
+	// Schedulers are the settings of pods that name a scheduler, which stand between those of the cluster and those
+	// of a namespace.
 	Schedulers map[string]v1alpha1.WorkloadSettings
 	NodePower  map[string]*energy.Profile // by node; "": of nodes of which nothing else is known
 	Hardware   *hardware.Catalog          // nil: the bundled one alone
@@ -125,7 +125,9 @@ func (s *Settings) apply(l layer, r recorder) {
 		s.applyHold(w.Hold, l.from, r)
 	}
 	if w.Weights != nil {
-		s.Weights = sched.Weights{Carbon: w.Weights.Carbon, Wait: w.Weights.Wait, Price: w.Weights.Price, Utilisation: w.Weights.Utilisation}
+		s.Weights = sched.Weights{
+			Carbon: w.Weights.Carbon, Wait: w.Weights.Wait, Price: w.Weights.Price, Utilisation: w.Weights.Utilisation,
+		}
 		r.note("weights", l.from, fmt.Sprintf("%+v", s.Weights))
 	}
 	if w.Strategy != "" {
@@ -330,7 +332,8 @@ func (v *View) applicable(l sched.Limits) sched.Limits {
 	return l
 }
 
-// Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its business.
+// Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its
+// business.
 func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
 	strategy := strategies()[s.Strategy()]
 	if strategy == nil {
@@ -339,7 +342,8 @@ func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
 	return strategy.Plan(v.Question(now, job, s))[0]
 }
 
-// Saving returns what a start saves on the forecast, as a share of the cost of starting at once, and whether that is known.
+// Saving returns what a start saves on the forecast, as a share of the cost of starting at once, and whether that is
+// known.
 func (v *View) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, ok bool) {
 	q := v.Question(now, job, s)
 	return q.Saving(&q.Queue[0], start)
@@ -348,7 +352,8 @@ func (v *View) Saving(now time.Time, job sched.Job, s Settings, start time.Time)
 // Question returns what [View.Decide] decides on.
 func (v *View) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
 	job.Limits = v.applicable(job.Limits)
-	job.Interruptible, job.Running = false, false // here, what runs is never suspended: only the simulator does that yet
+	// here, what runs is never suspended: only the simulator does that yet
+	job.Interruptible, job.Running = false, false
 	policy := s.Policy()
 	policy.Closed, policy.Budget, _ = v.BudgetClosed(now, s.namespace, s.owners)
 	return &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.waitedFor, Policy: policy}

@@ -34,7 +34,9 @@ func viewOf(t *testing.T, c Contents) *View {
 }
 
 func podIn(namespace string, annotations map[string]string, change ...func(*v1.Pod)) *v1.Pod {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p", Annotations: annotations, CreationTimestamp: metav1.NewTime(noon)}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "p", Annotations: annotations, CreationTimestamp: metav1.NewTime(noon),
+	}}
 	for _, f := range change {
 		f(pod)
 	}
@@ -70,10 +72,25 @@ func TestPrecedence(t *testing.T) {
 		want     time.Duration
 		from     string
 	}{
-		{"annotation", []*v1alpha1.EnergyPolicy{cluster, team}, podIn("team", annotated, batch), 6 * time.Hour, "annotation"},
-		{"workload type", []*v1alpha1.EnergyPolicy{cluster, team}, podIn("team", nil, batch), 5 * time.Hour, "namespace, workload type batch"},
+		{
+			"annotation",
+			[]*v1alpha1.EnergyPolicy{cluster, team},
+			podIn("team", annotated, batch), 6 * time.Hour,
+			"annotation",
+		},
+		{
+			"workload type",
+			[]*v1alpha1.EnergyPolicy{cluster, team},
+			podIn("team", nil, batch), 5 * time.Hour,
+			"namespace, workload type batch",
+		},
 		{"namespace", []*v1alpha1.EnergyPolicy{cluster, team}, podIn("team", nil), 4 * time.Hour, "namespace"},
-		{"workload type of the cluster", []*v1alpha1.EnergyPolicy{cluster}, podIn("team", nil, batch), 3 * time.Hour, "cluster, workload type batch"},
+		{
+			"workload type of the cluster",
+			[]*v1alpha1.EnergyPolicy{cluster},
+			podIn("team", nil, batch), 3 * time.Hour,
+			"cluster, workload type batch",
+		},
 		{"cluster", []*v1alpha1.EnergyPolicy{cluster}, podIn("team", nil), 2 * time.Hour, "cluster"},
 		{"built in", nil, podIn("team", nil), time.Hour, ""},
 	} {
@@ -114,7 +131,11 @@ func TestMaximumDelays(t *testing.T) {
 		{"cluster", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour)}, 12 * time.Hour},
 		{"namespace", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", time.Hour)}, time.Hour},
 		{"more than what is built in", []*v1alpha1.EnergyPolicy{limit(Namespace, 72*time.Hour)}, 72 * time.Hour},
-		{"a namespace cannot allow more than the cluster", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", 100*time.Hour)}, 12 * time.Hour},
+		{
+			"a namespace cannot allow more than the cluster",
+			[]*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", 100*time.Hour)},
+			12 * time.Hour,
+		},
 		{"nothing at all", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
 	} {
 		v := viewOf(t, Contents{Policies: tc.policies, Defaults: Defaults{MaxDelay: 24 * time.Hour}})
@@ -144,7 +165,9 @@ func TestModes(t *testing.T) {
 		{"label alone", nil, labelled("enforce"), v1alpha1.ModeEnforce, true},
 		{"nonsense is not a mode", nil, labelled("full"), v1alpha1.ModeShadow, false},
 	} {
-		v := viewOf(t, Contents{Policies: tc.policies, Namespaces: tc.namespaces, Defaults: Defaults{Mode: v1alpha1.ModeShadow}})
+		v := viewOf(t, Contents{
+			Policies: tc.policies, Namespaces: tc.namespaces, Defaults: Defaults{Mode: v1alpha1.ModeShadow},
+		})
 		if mode, optedIn := v.Mode("team"); mode != tc.mode || optedIn != tc.optedIn {
 			t.Errorf("%s: %s, opted in: %v; want %s, %v", tc.name, mode, optedIn, tc.mode, tc.optedIn)
 		}
@@ -172,7 +195,8 @@ func TestOurs(t *testing.T) {
 		{"our scheduler alone", podIn("other", nil, named(SchedulerName)), false},
 		{"Compute Gardener's", podIn("other", nil, named(GardenerSchedulerName)), true},
 		{"the hybrid one without a class", podIn("other", nil, named(HybridSchedulerName)), false},
-		{"the hybrid one", podIn("other", nil, named(HybridSchedulerName), func(p *v1.Pod) { p.Labels = map[string]string{"workload-profile": "training"} }), true},
+		{"the hybrid one", podIn("other", nil, named(HybridSchedulerName),
+			func(p *v1.Pod) { p.Labels = map[string]string{"workload-profile": "training"} }), true},
 		{"skipped", podIn("team", map[string]string{gardener + "skip": "true"}), false},
 	} {
 		if _, s := v.ofPod(t, tc.pod); s.Ours != tc.want {
@@ -203,10 +227,12 @@ func TestDelays(t *testing.T) {
 
 func TestReadPolicyRefuses(t *testing.T) {
 	for want, change := range map[string]func(*v1alpha1.EnergyPolicySpec){
-		"maxDelay is":          func(s *v1alpha1.EnergyPolicySpec) { s.MaxDelay = delay(-1) },
-		"allowedDelay is":      func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(10 * longest) },
-		`workload type "jobs"`: func(s *v1alpha1.EnergyPolicySpec) { s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{"jobs": {}} },
-		`mode is "full"`:       func(s *v1alpha1.EnergyPolicySpec) { s.Mode = "full" },
+		"maxDelay is":     func(s *v1alpha1.EnergyPolicySpec) { s.MaxDelay = delay(-1) },
+		"allowedDelay is": func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(10 * longest) },
+		`workload type "jobs"`: func(s *v1alpha1.EnergyPolicySpec) {
+			s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{"jobs": {}}
+		},
+		`mode is "full"`: func(s *v1alpha1.EnergyPolicySpec) { s.Mode = "full" },
 		"workloadTypes.batch.exp": func(s *v1alpha1.EnergyPolicySpec) {
 			s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{"batch": {ExpectedDuration: delay(-1)}}
 		},
@@ -227,11 +253,14 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 		policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) {
 			s.Hold = &v1alpha1.HoldSettings{CarbonPercentile: new(25.0), PriceThreshold: new(0.2)}
 		}),
-		policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = &v1alpha1.HoldSettings{CarbonThreshold: new(150.0)} }),
+		policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
+			s.Hold = &v1alpha1.HoldSettings{CarbonThreshold: new(150.0)}
+		}),
 		policyIn("windows", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = &v1alpha1.HoldSettings{Rule: "Window"} }),
 	}})
 	_, team := v.ofPod(t, podIn("team", nil))
-	if diff := cmp.Diff(sched.Limits{Carbon: 150, Price: 0.2, HasPrice: true}, team.Limits); diff != "" || team.When != "threshold" {
+	if diff := cmp.Diff(sched.Limits{Carbon: 150, Price: 0.2, HasPrice: true}, team.Limits); diff != "" ||
+		team.When != "threshold" {
 		t.Errorf("%s %s", team.When, diff)
 	}
 	_, windows := v.ofPod(t, podIn("windows", nil))
@@ -275,13 +304,19 @@ func TestThresholdWithoutDelay(t *testing.T) {
 
 // Who asks for a kind of node does not ask to wait.
 func TestPlacementIsNoHold(t *testing.T) {
-	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(6 * time.Hour) })}})
-	for _, annotations := range []map[string]string{{AnnotationMaxPower: "200"}, {AnnotationMinEfficiency: "0.1"}, {AnnotationStrategy: "carbon"}} {
+	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) {
+		s.AllowedDelay = delay(6 * time.Hour)
+	})}})
+	for _, annotations := range []map[string]string{
+		{AnnotationMaxPower: "200"}, {AnnotationMinEfficiency: "0.1"}, {AnnotationStrategy: "carbon"},
+	} {
 		if job, s := v.ofPod(t, podIn("team", annotations)); !s.Ours || job.AllowedDelay != 0 {
 			t.Errorf("%v: ours: %v, may wait %v", annotations, s.Ours, job.AllowedDelay)
 		}
 	}
-	if job, _ := v.ofPod(t, podIn("team", map[string]string{AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
+	if job,
+		_ := v.ofPod(t,
+		podIn("team", map[string]string{AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
 		t.Errorf("a window is asked for: it may wait %v", job.AllowedDelay)
 	}
 }
@@ -294,7 +329,9 @@ func BenchmarkSettle(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for name, pod := range map[string]*v1.Pod{"not ours": podIn("other", map[string]string{"a": "b"}), "ours": podIn("team", nil)} {
+	for name, pod := range map[string]*v1.Pod{
+		"not ours": podIn("other", map[string]string{"a": "b"}), "ours": podIn("team", nil),
+	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -12,9 +12,10 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// TraceJob returns a job of a trace as a Kubernetes Job of one pod, which is not tried again: requests, the labels that a node must
-// carry, and in annotations of both how long it is expected to run. The caller says what the pod runs, and what else is to
-// be said of the Job. Durations are those of the trace; shrink makes them shorter where a trace is played faster than it was.
+// TraceJob returns a job of a trace as a Kubernetes Job of one pod, which is not tried again: requests, the labels
+// that a node must carry, and in annotations of both how long it is expected to run. The caller says what the pod
+// runs, and what else is to be said of the Job. Durations are those of the trace; shrink makes them shorter where a
+// trace is played faster than it was.
 func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duration) *batchv1.Job {
 	marks := map[string]string{AnnotationExpectedDuration: shrink(j.Duration).String()}
 	requests := corev1.ResourceList{
@@ -36,8 +37,11 @@ func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duratio
 				ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(marks)},
 				Spec: corev1.PodSpec{
 					SchedulerName: SchedulerName, NodeSelector: maps.Clone(j.Selector),
-					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool), TerminationGracePeriodSeconds: new(int64),
-					Containers: []corev1.Container{{Name: "job", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits}}},
+					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
+					TerminationGracePeriodSeconds: new(int64),
+					Containers: []corev1.Container{{
+						Name: "job", Resources: corev1.ResourceRequirements{Requests: requests, Limits: limits},
+					}},
 				},
 			},
 		},

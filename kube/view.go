@@ -55,8 +55,9 @@ type NodeProfile struct {
 
 // Contents is what a View is made of.
 type Contents struct {
-	Sites          []*sched.Site
-	DefaultSite    string                   // of nodes that nothing maps to a site; by default the only one, if there is one
+	Sites []*sched.Site
+	// of nodes that nothing maps to a site; by default the only one, if there is one
+	DefaultSite    string
 	Unused         map[string]bool          // sites without nodes: nobody is held for what happens there
 	Regions        map[string]string        // cloud region → name of a site, besides the well-known ones
 	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
@@ -98,8 +99,9 @@ func firstSite(sites []*sched.Site) string {
 // View builds a view of everything. The error names all sites and profiles that cannot be used.
 func (c *Contents) View() (*View, error) {
 	v := &View{
-		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled, closings: closings(c.Budgets),
-		nodes: new(nodeCache),
+		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
+		closings: closings(c.Budgets),
+		nodes:    new(nodeCache),
 	}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err
@@ -216,7 +218,8 @@ func (v *View) settlePolicies(c *Contents) {
 		voice := voiceOf(n, book.policies[n.Name])
 		r := shared[voice]
 		if r == nil {
-			own, _ := ReadNamespace(n) // what makes no sense there counts as not written; the policy's conditions say so
+			// what makes no sense there counts as not written; the policy's conditions say so
+			own, _ := ReadNamespace(n)
 			r = book.of(n.Name, n, own)
 			shared[voice] = r
 		}
@@ -282,7 +285,8 @@ func (v *View) Concerns(pod *v1.Pod) bool {
 	if r, ok := v.rules[pod.Namespace]; ok && r.optedIn {
 		return true
 	}
-	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName || Marked(pod)
+	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName ||
+		Marked(pod)
 }
 
 // The dirtiest grids emit about 1,200 g/kWh at the margin; what is ten times worse was written in another unit.
@@ -316,7 +320,8 @@ func checkSeries(what string, series *grid.Series, least, most float64, unit str
 	return nil
 }
 
-// Sites returns all sites; the default one, if there is one, comes first. The slice and the sites are shared: read only.
+// Sites returns all sites; the default one, if there is one, comes first. The slice and the sites are shared: read
+// only.
 func (v *View) Sites() []*sched.Site { return v.sites }
 
 // DefaultSite returns the site of what nothing maps to another one, or nil.
@@ -359,12 +364,14 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	}
 	capacity := n.Status.Capacity
 	gpus := quantity(capacity, nvidiaGPU) + quantity(capacity, amdGPU)
-	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(), capacity.Memory().Value(), gpus)
+	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
+		capacity.Memory().Value(), gpus)
 	switch {
 	case ok:
 		return detected, kind.PUE, kind.String()
 	case v.defaultProfile != nil:
-		return &v.defaultProfile.Profile, cmp.Or(kind.PUE, v.defaultProfile.PUE), "default PowerProfile " + v.defaultProfile.Name
+		return &v.defaultProfile.Profile, cmp.Or(kind.PUE, v.defaultProfile.PUE),
+			"default PowerProfile " + v.defaultProfile.Name
 	case v.nodePower[""] != nil:
 		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
 	}
@@ -407,8 +414,8 @@ func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node 
 	}, f.profile != nil
 }
 
-// SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then the
-// default site. A node that nothing maps to a site is nowhere, whose site has no name.
+// SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then
+// the default site. A node that nothing maps to a site is nowhere, whose site has no name.
 func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
 	for _, key := range [...]string{LabelSite, v1.LabelTopologyZone} {
 		if name := n.Labels[key]; name != "" {

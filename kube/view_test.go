@@ -35,12 +35,27 @@ func TestNewViewRefuses(t *testing.T) {
 		{name: "site twice", sites: []*sched.Site{{Name: "a"}, {Name: "a"}}, want: `site "a" appears twice`},
 		{name: "PUE below 1", sites: []*sched.Site{{Name: "a", PUE: 0.5}}, want: "pue is 0.5"},
 		{name: "PUE of a megawatt", sites: []*sched.Site{{Name: "a", PUE: 1e6}}, want: "pue is 1e+06"},
-		{name: "negative intensity", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 300, -1)}}, want: "carbon value 1 is -1"},
-		{name: "intensity per MWh", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 400_000)}}, want: "carbon value 0 is 400000"},
-		{name: "price of nobody", sites: []*sched.Site{{Name: "a", Price: carbonOf(t, -2e6)}}, want: "price value 0 is -2e+06"},
+		{
+			name: "negative intensity", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 300, -1)}},
+			want: "carbon value 1 is -1",
+		},
+		{
+			name: "intensity per MWh", sites: []*sched.Site{{Name: "a", Carbon: carbonOf(t, 400_000)}},
+			want: "carbon value 0 is 400000",
+		},
+		{
+			name: "price of nobody", sites: []*sched.Site{{Name: "a", Price: carbonOf(t, -2e6)}},
+			want: "price value 0 is -2e+06",
+		},
 		{name: "profile without a name", profiles: []*energy.Profile{{}}, want: "profile 0 has no name"},
-		{name: "profile twice", profiles: []*energy.Profile{{Name: "a"}, {Name: "a"}}, want: `profile "a" appears twice`},
-		{name: "profile that makes no sense", profiles: []*energy.Profile{{Name: "a", Idle: 9, Max: 3}}, want: "is below idle"},
+		{
+			name: "profile twice", profiles: []*energy.Profile{{Name: "a"}, {Name: "a"}},
+			want: `profile "a" appears twice`,
+		},
+		{
+			name: "profile that makes no sense", profiles: []*energy.Profile{{Name: "a", Idle: 9, Max: 3}},
+			want: "is below idle",
+		},
 		{name: "unknown default", profiles: []*energy.Profile{{Name: "a"}}, fallback: "b", want: `default profile "b"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -74,10 +89,21 @@ func TestViewNode(t *testing.T) {
 		wantProfile, site string
 	}{
 		{name: "defaults", view: full, wantProfile: "small", site: "home"},
-		{name: "by label", view: full, labels: map[string]string{LabelPowerProfile: "large", LabelSite: "north"}, wantProfile: "large", site: "north"},
-		{name: "by zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "north"}, wantProfile: "small", site: "north"},
-		{name: "label before zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "north", LabelSite: "home"}, wantProfile: "small", site: "home"},
-		{name: "unknown zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "eu-1a"}, wantProfile: "small", site: "home"},
+		{
+			name: "by label", view: full, labels: map[string]string{LabelPowerProfile: "large", LabelSite: "north"},
+			wantProfile: "large", site: "north",
+		},
+		{
+			name: "by zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "north"}, wantProfile: "small",
+			site: "north",
+		},
+		{name: "label before zone", view: full, labels: map[string]string{
+			v1.LabelTopologyZone: "north", LabelSite: "home",
+		}, wantProfile: "small", site: "home"},
+		{
+			name: "unknown zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "eu-1a"},
+			wantProfile: "small", site: "home",
+		},
 		{name: "unknown profile", view: full, labels: map[string]string{LabelPowerProfile: "huge"}, site: "home"},
 		{name: "no default profile", view: noDefault, site: "home"},
 		{name: "no sites", view: noSites, wantProfile: "small", site: ""},

@@ -26,9 +26,10 @@ type watched struct {
 	policies bool
 	informer cache.SharedIndexInformer
 
-	mu      sync.Mutex
-	refused time.Time // since when the server has no such kind, or we may not read it; zero: it answers, or fails otherwise
-	told    string    // the last error
+	mu sync.Mutex
+	// since when the server has no such kind, or we may not read it; zero: it answers, or fails otherwise
+	refused time.Time
+	told    string // the last error
 }
 
 func newWatched(client dynamic.ResourceInterface, name, selector string, policies bool) *watched {
@@ -54,12 +55,13 @@ func newWatched(client dynamic.ResourceInterface, name, selector string, policie
 			return events, nil
 		},
 	}
-	w.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client), &unstructured.Unstructured{}, 0, cache.Indexers{})
+	w.informer = cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(lw, client),
+		&unstructured.Unstructured{}, 0, cache.Indexers{})
 	return w
 }
 
-// heard takes note of an answer. A failure that is no refusal, such as that of a server which restarts, says nothing about
-// what it holds, and a refusal must last to be believed.
+// heard takes note of an answer. A failure that is no refusal, such as that of a server which restarts, says nothing
+// about what it holds, and a refusal must last to be believed.
 func (w *watched) heard(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +133,8 @@ func (w *watched) prepare(read func(*unstructured.Unstructured) *item, poke func
 
 // complain logs why a watch ended, unless watches end so, or it was the same the last time.
 func (w *watched) complain(err error, log *slog.Logger) {
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return
 	}
 	w.mu.Lock()

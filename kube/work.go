@@ -57,8 +57,8 @@ func ReadPod(pod *v1.Pod) (Work, error) {
 	}, err
 }
 
-// ReadJob reads a Job: one job whose request is that of all pods that it runs at once. Annotations are read from the Job,
-// and where it has none from its pod template.
+// ReadJob reads a Job: one job whose request is that of all pods that it runs at once. Annotations are read from the
+// Job, and where it has none from its pod template.
 func ReadJob(j *batchv1.Job) (Work, error) {
 	marks, err := ReadMarks(j.Annotations, j.Spec.Template.Annotations)
 	template := &v1.Pod{Spec: j.Spec.Template.Spec}

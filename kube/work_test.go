@@ -42,10 +42,15 @@ func TestPodJob(t *testing.T) {
 			want: sched.Job{Duration: time.Hour},
 		},
 		{
-			name:        "everything said",
-			annotations: map[string]string{AnnotationAllowedDelay: "6h", AnnotationExpectedDuration: "2h", AnnotationFinishBy: "2026-06-01T20:00:00Z"},
-			defaults:    Defaults{AllowedDelay: time.Minute, ExpectedDuration: time.Minute, MaxDelay: 24 * time.Hour},
-			want:        sched.Job{AllowedDelay: 6 * time.Hour, Duration: 2 * time.Hour, FinishBy: noon.Add(8 * time.Hour)},
+			name: "everything said",
+			annotations: map[string]string{
+				AnnotationAllowedDelay: "6h", AnnotationExpectedDuration: "2h",
+				AnnotationFinishBy: "2026-06-01T20:00:00Z",
+			},
+			defaults: Defaults{AllowedDelay: time.Minute, ExpectedDuration: time.Minute, MaxDelay: 24 * time.Hour},
+			want: sched.Job{
+				AllowedDelay: 6 * time.Hour, Duration: 2 * time.Hour, FinishBy: noon.Add(8 * time.Hour),
+			},
 		},
 		{
 			name:        "delay clamped",
@@ -103,8 +108,10 @@ func TestPodJob(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			pod := &v1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "p", CreationTimestamp: metav1.NewTime(noon), Annotations: tc.annotations},
-				Spec:       tc.spec,
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "lab", Name: "p", CreationTimestamp: metav1.NewTime(noon), Annotations: tc.annotations,
+				},
+				Spec: tc.spec,
 			}
 			tc.want.ID, tc.want.Submitted = "lab/p", noon
 			work, err := ReadPod(pod)
@@ -127,7 +134,10 @@ func TestBatchJob(t *testing.T) {
 		want sched.Resources
 	}{
 		{name: "one pod", want: sched.Resources{MilliCPU: 500, Memory: 1 << 30}},
-		{name: "all pods at once", spec: batchv1.JobSpec{Parallelism: &many}, want: sched.Resources{MilliCPU: 4000, Memory: 8 << 30}},
+		{
+			name: "all pods at once", spec: batchv1.JobSpec{Parallelism: &many},
+			want: sched.Resources{MilliCPU: 4000, Memory: 8 << 30},
+		},
 		{
 			name: "no more than are to complete", spec: batchv1.JobSpec{Parallelism: &many, Completions: &few},
 			want: sched.Resources{MilliCPU: 1500, Memory: 3 << 30},
@@ -139,7 +149,9 @@ func TestBatchJob(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.spec.Template.Spec = podSpec(container("cpu", "500m", "memory", "1Gi"))
-			tc.spec.Template.Annotations = map[string]string{AnnotationAllowedDelay: "2h", AnnotationExpectedDuration: "10m"}
+			tc.spec.Template.Annotations = map[string]string{
+				AnnotationAllowedDelay: "2h", AnnotationExpectedDuration: "10m",
+			}
 			job := &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: "lab", Name: "j", CreationTimestamp: metav1.NewTime(noon),
@@ -152,7 +164,9 @@ func TestBatchJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, _ := viewOf(t, Contents{}).Settle(&work)
-			want := sched.Job{ID: "lab/j", Submitted: noon, AllowedDelay: 3 * time.Hour, Duration: 10 * time.Minute, Request: tc.want}
+			want := sched.Job{
+				ID: "lab/j", Submitted: noon, AllowedDelay: 3 * time.Hour, Duration: 10 * time.Minute, Request: tc.want,
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -50,9 +50,10 @@ func (c *Cluster) AdmitHolds(ctx context.Context) error {
 			return err
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true, func(ctx context.Context) (bool, error) {
-		return admitsHolds(ctx, c.client)
-	})
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			return admitsHolds(ctx, c.client)
+		})
 	if err != nil {
 		return fmt.Errorf("waiting for the hold policy to work: %w", err)
 	}
@@ -65,7 +66,9 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	definitions := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
 	for _, document := range charts.CRDs() {
 		crds, err := objects(document)
 		if err != nil {
@@ -75,10 +78,11 @@ func (c *Cluster) AddKinds(ctx context.Context) error {
 			if err := c.create(ctx, crd); err != nil {
 				return err
 			}
-			err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-				got, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
-				return err == nil && established(got), err
-			})
+			err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true,
+				func(ctx context.Context) (bool, error) {
+					got, err := definitions.Get(ctx, crd.GetName(), metav1.GetOptions{})
+					return err == nil && established(got), err
+				})
 			if err != nil {
 				return fmt.Errorf("waiting for the kind %s: %w", crd.GetName(), err)
 			}
@@ -132,7 +136,8 @@ func (c *Cluster) Apply(ctx context.Context, manifests []byte, skip func(*unstru
 	return nil
 }
 
-// create creates an object that need not be new. Its resource is told from its kind, as far as those go that are used here.
+// create creates an object that need not be new. Its resource is told from its kind, as far as those go that are used
+// here.
 func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured) error {
 	client, err := dynamic.NewForConfig(c.config)
 	if err != nil {
@@ -140,7 +145,8 @@ func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured)
 	}
 	kind := object.GroupVersionKind()
 	resource, _ := meta.UnsafeGuessKindToResource(kind)
-	_, err = client.Resource(resource).Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
+	_, err = client.Resource(resource).Namespace(object.GetNamespace()).Create(ctx, object,
+		metav1.CreateOptions{FieldValidation: "Strict"})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating the %s %s: %w", strings.ToLower(kind.Kind), object.GetName(), err)
 	}
@@ -150,12 +156,16 @@ func (c *Cluster) create(ctx context.Context, object *unstructured.Unstructured)
 // admitsHolds asks what would become of a Job that may wait.
 func admitsHolds(ctx context.Context, client kubernetes.Interface) (bool, error) {
 	probe := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault, Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "probe", Namespace: metav1.NamespaceDefault,
+			Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"},
+		},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "probe", Image: "probe"}},
 		}}},
 	}
-	got, err := client.BatchV1().Jobs(probe.Namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	got, err := client.BatchV1().Jobs(probe.Namespace).Create(ctx, probe,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return false, err
 	}

@@ -21,7 +21,9 @@ const KubernetesVersion = "v1.36.4"
 
 // runAPIServer starts the API server on the given listener, which it takes over. The cobra command is
 // avoided because it installs the process-wide signal handler.
-func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *credentials, extra []string) (*component, error) {
+func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *credentials,
+	extra []string,
+) (*component, error) {
 	s := options.NewServerRunOptions()
 	args := append([]string{
 		"--etcd-servers=" + etcd,
@@ -31,8 +33,8 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 		"--tls-cert-file=" + creds.servingCert,
 		"--tls-private-key-file=" + creds.servingKey,
 		"--token-auth-file=" + creds.tokenFile,
-		// Nobody has such certificates, but components that authenticate their callers look for the ConfigMap that tells
-		// of the authorities.
+		// Nobody has such certificates, but components that authenticate their callers look for the ConfigMap that
+		// tells of the authorities.
 		"--client-ca-file=" + creds.servingCert,
 		"--requestheader-client-ca-file=" + creds.servingCert,
 		"--requestheader-allowed-names=front-proxy-client",

@@ -30,8 +30,8 @@ func (c Clock) Shrink(d time.Duration) time.Duration {
 	return time.Duration(float64(d) / c.Factor)
 }
 
-// Profile returns p with what is not proportional to time compressed like time: one wake-up must weigh as much against a
-// compressed run as it does against a real one.
+// Profile returns p with what is not proportional to time compressed like time: one wake-up must weigh as much
+// against a compressed run as it does against a real one.
 func (c Clock) Profile(p *energy.Profile) *energy.Profile {
 	compressed := *p
 	compressed.WakeUp /= energy.Joules(c.Factor)
@@ -45,7 +45,8 @@ func (c Clock) Policy(p sched.Policy) sched.Policy {
 	return p
 }
 
-// Signal returns the part of a signal in [from, until), compressed. What it was issued at does not matter: it is recorded.
+// Signal returns the part of a signal in [from, until), compressed. What it was issued at does not matter: it is
+// recorded.
 func (c Clock) Signal(s grid.Signal, from, until time.Time) (grid.Signal, error) {
 	if s.Series == nil {
 		return grid.Signal{}, nil
@@ -54,7 +55,8 @@ func (c Clock) Signal(s grid.Signal, from, until time.Time) (grid.Signal, error)
 	first := max(0, int(from.Sub(s.Series.Start())/step))
 	last := min(s.Series.Len(), int((until.Sub(s.Series.Start())+step-1)/step))
 	if first >= last {
-		return grid.Signal{}, fmt.Errorf("the signal has no value between %s and %s", from.Format(time.RFC3339), until.Format(time.RFC3339))
+		return grid.Signal{}, fmt.Errorf("the signal has no value between %s and %s", from.Format(time.RFC3339),
+			until.Format(time.RFC3339))
 	}
 	values := make([]float64, 0, last-first)
 	for i := first; i < last; i++ {

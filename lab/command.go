@@ -109,8 +109,8 @@ func (o *commandFlags) bundled(dir string) (*sim.File, error) {
 	return file, nil
 }
 
-// makeRoom removes what an earlier cluster left in its folder, and nothing else: not a folder of somebody else's, and not
-// one that a cluster is running in.
+// makeRoom removes what an earlier cluster left in its folder, and nothing else: not a folder of somebody else's, and
+// not one that a cluster is running in.
 func makeRoom(home string) error {
 	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -125,7 +125,9 @@ func makeRoom(home string) error {
 }
 
 // withCluster runs f on a fresh cluster below dir and stops it afterwards. processes may be nil.
-func withCluster(cmd *cobra.Command, dir string, processes *Processes, f func(context.Context, *Cluster) error) (err error) {
+func withCluster(cmd *cobra.Command, dir string, processes *Processes,
+	f func(context.Context, *Cluster) error,
+) (err error) {
 	home := filepath.Join(dir, "cluster")
 	if err := makeRoom(home); err != nil {
 		return err
@@ -135,7 +137,8 @@ func withCluster(cmd *cobra.Command, dir string, processes *Processes, f func(co
 	fmt.Fprintln(cmd.ErrOrStderr(), "starting the control plane …")
 	// The Job controller's own limits are those of a cluster where a day takes a day.
 	c, err := Start(ctx, Options{
-		Dir: home, ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=2000"}, Processes: processes,
+		Dir: home, ControllerManagerArgs: []string{"--kube-api-qps=1000", "--kube-api-burst=2000"},
+		Processes: processes,
 	})
 	if err != nil {
 		return err

@@ -54,7 +54,8 @@ func (c *component) wait(ctx context.Context, ready func(context.Context) bool) 
 			return cmp.Or(c.err, errEnded)
 		case <-ctx.Done():
 			if outer.Err() == nil {
-				return fmt.Errorf("waiting for %s: not ready after %v, try again when the machine is less busy: %w", c.name, readyTimeout, context.Cause(ctx))
+				return fmt.Errorf("waiting for %s: not ready after %v, try again when the machine is less busy: %w",
+					c.name, readyTimeout, context.Cause(ctx))
 			}
 			return fmt.Errorf("waiting for %s: %w", c.name, context.Cause(ctx))
 		case <-tick.C:

@@ -14,7 +14,9 @@ import (
 // startControllerManager runs kube-controller-manager with its default set of controllers and its
 // default client limits; extra is parsed last and wins. It opens no port of its own: its metrics stand
 // on the API server's page.
-func startControllerManager(ctx context.Context, client kubernetes.Interface, creds *credentials, extra []string) (*component, error) {
+func startControllerManager(ctx context.Context, client kubernetes.Interface, creds *credentials,
+	extra []string,
+) (*component, error) {
 	s, err := options.NewKubeControllerManagerOptions()
 	if err != nil {
 		return nil, err

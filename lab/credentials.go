@@ -90,10 +90,12 @@ func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
 	}, nil
 }
 
-// KubeconfigOf writes a kubeconfig for a service account, so that a process of this machine has its rights and no others.
+// KubeconfigOf writes a kubeconfig for a service account, so that a process of this machine has its rights and no
+// others.
 func (c *Cluster) KubeconfigOf(ctx context.Context, namespace, account, path string) error {
 	token, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("asking for a token of %s: %w", account, err)
 	}

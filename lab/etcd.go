@@ -18,7 +18,8 @@ const maxSocketPath = 103
 func startEtcd(ctx context.Context, dir string, logs *sink) (*component, string, error) {
 	socket := filepath.Join(dir, "etcd.sock")
 	if len(socket) > maxSocketPath {
-		return nil, "", fmt.Errorf("path of etcd's socket, %s, is longer than %d bytes: choose a shorter folder", socket, maxSocketPath)
+		return nil, "", fmt.Errorf("path of etcd's socket, %s, is longer than %d bytes: choose a shorter folder",
+			socket, maxSocketPath)
 	}
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(dir, "etcd")

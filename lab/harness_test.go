@@ -112,7 +112,8 @@ func listeners(t *testing.T) map[string]bool {
 		}
 		for s := bufio.NewScanner(f); s.Scan(); {
 			w := strings.Fields(s.Text())
-			if len(w) > col.addr && len(w) > col.inode && w[col.state] == col.listening && mine["socket:["+w[col.inode]+"]"] {
+			if len(w) > col.addr && len(w) > col.inode && w[col.state] == col.listening &&
+				mine["socket:["+w[col.inode]+"]"] {
 				found[file+" "+w[col.addr]] = true
 			}
 		}

@@ -147,9 +147,12 @@ func loadStages(processes *kubelet.Options) (map[internalversion.StageResourceRe
 			return nil, fmt.Errorf("reading stage %s: %w", external.Name, err)
 		}
 		if processes != nil && stage.Spec.ResourceRef.Kind == "Pod" {
-			stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions, internalversion.MatchExpression{
-				JQ: &internalversion.SelectorJQ{Key: processes.Expression(), Operator: internalversion.SelectorOpDoesNotExist},
-			})
+			stage.Spec.Selector.MatchExpressions = append(stage.Spec.Selector.MatchExpressions,
+				internalversion.MatchExpression{
+					JQ: &internalversion.SelectorJQ{
+						Key: processes.Expression(), Operator: internalversion.SelectorOpDoesNotExist,
+					},
+				})
 		}
 		stages[stage.Spec.ResourceRef] = append(stages[stage.Spec.ResourceRef], stage)
 	}

@@ -50,8 +50,8 @@ type Options struct {
 	// --kube-api-qps=1000 --kube-api-burst=1000; its own defaults (20 and 30) are what limits bursts
 	// of Jobs.
 	ControllerManagerArgs []string
-	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were created, and
-	// nobody else asks the API server anything.
+	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were
+	// created, and nobody else asks the API server anything.
 	ControlPlaneOnly bool
 	// Processes, if set, says which pods run as processes of this machine; all others are simulated.
 	Processes *Processes
@@ -197,9 +197,9 @@ func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
 // Kubeconfig returns the path of the administrator's kubeconfig, for kubectl.
 func (c *Cluster) Kubeconfig() string { return c.creds.kubeconfig }
 
-// Stop ends the schedulers, the pods that are processes, the nodes, the controllers, the API server and etcd, in this order, and
-// waits for each. It returns the errors of those that had ended before they were told to. Further
-// calls return the same.
+// Stop ends the schedulers, the pods that are processes, the nodes, the controllers, the API server and etcd, in this
+// order, and waits for each. It returns the errors of those that had ended before they were told to. Further calls
+// return the same.
 func (c *Cluster) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

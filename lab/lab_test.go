@@ -197,7 +197,8 @@ func checkKubeconfig(t *testing.T, c *Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
+	if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Namespaces().Get(t.Context(), "default",
+		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 	config.BearerToken = ""
@@ -226,7 +227,8 @@ func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interfac
 	eventually(ctx, t, "the endless Job runs", func() bool { return ptr.Deref(status().Ready, 0) == 1 })
 	suspend := []byte(`{"spec":{"suspend":true}}`)
 	lap := stopwatch(t)
-	if _, err := jobs.Patch(ctx, "endless", "application/strategic-merge-patch+json", suspend, metav1.PatchOptions{}); err != nil {
+	if _, err := jobs.Patch(ctx, "endless", "application/strategic-merge-patch+json", suspend,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(ctx, t, "the suspended Job's pod is gone", func() bool {
@@ -255,11 +257,20 @@ func TestStartFails(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"apiserver flag":   {Options{APIServerArgs: []string{"--no-such-flag"}}, "starting kube-apiserver: unknown flag"},
+		"apiserver flag": {
+			Options{APIServerArgs: []string{"--no-such-flag"}},
+			"starting kube-apiserver: unknown flag",
+		},
 		"apiserver option": {Options{APIServerArgs: []string{"--authorization-mode=None"}}, "running kube-apiserver"},
-		"manager flag":     {Options{ControllerManagerArgs: []string{"--no-such-flag"}}, "starting kube-controller-manager: unknown flag"},
-		"scheduler config": {Options{Schedulers: []Scheduler{{Name: "s", ConfigFile: "no-such-file"}}}, "starting s: open no-such-file"},
-		"long path":        {Options{Dir: strings.Repeat("long", 30)}, "shorter folder"},
+		"manager flag": {
+			Options{ControllerManagerArgs: []string{"--no-such-flag"}},
+			"starting kube-controller-manager: unknown flag",
+		},
+		"scheduler config": {
+			Options{Schedulers: []Scheduler{{Name: "s", ConfigFile: "no-such-file"}}},
+			"starting s: open no-such-file",
+		},
+		"long path": {Options{Dir: strings.Repeat("long", 30)}, "shorter folder"},
 	}
 	if name := os.Getenv("LAB_TEST_START_FAILS"); name != "" {
 		o := cases[name].o
@@ -296,7 +307,8 @@ func TestStartRefusesAnEarlierCluster(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "etcd"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil || !strings.Contains(err.Error(), "earlier cluster") {
+	if _, err := Start(t.Context(), Options{Dir: dir}); err == nil ||
+		!strings.Contains(err.Error(), "earlier cluster") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -23,9 +23,10 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// Meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the pods that
-// run on it, each of which computes as much as it requested. From there on all is as on real nodes: the energy is attributed
-// by package energy, numbered and pushed by the agent's own queue, and says that it is estimated.
+// Meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the
+// pods that run on it, each of which computes as much as it requested. From there on all is as on real nodes: the
+// energy is attributed by package energy, numbered and pushed by the agent's own queue, and says that it is
+// estimated.
 type Meters struct {
 	Cluster   *Cluster
 	URL       string                   // that takes batches
@@ -177,7 +178,9 @@ func (m *Meters) agent(ctx context.Context, node string) (*simulatedAgent, error
 }
 
 // meter adds what a node used since the last tick.
-func (m *Meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods []*corev1.Pod, now time.Duration) error {
+func (m *Meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods []*corev1.Pod,
+	now time.Duration,
+) error {
 	capacity := kube.Allocatable(n)
 	free := capacity
 	for _, p := range pods {

@@ -64,7 +64,8 @@ func (c *Cluster) AddNodes(ctx context.Context, specs []NodeSpec) error {
 	// A node whose lease KWOK does not hold yet has its pods listed when it does: pods that are bound
 	// meanwhile start late, and some of them twice.
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
-		leases, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		leases, err := c.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx,
+			metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return false, err
 		}
@@ -123,7 +124,9 @@ func (s NodeSpec) node(now time.Time) *corev1.Node {
 	}
 }
 
-func condition(t corev1.NodeConditionType, status corev1.ConditionStatus, reason string, now time.Time) corev1.NodeCondition {
+func condition(t corev1.NodeConditionType, status corev1.ConditionStatus, reason string,
+	now time.Time,
+) corev1.NodeCondition {
 	at := metav1.NewTime(now)
 	return corev1.NodeCondition{Type: t, Status: status, Reason: reason, LastHeartbeatTime: at, LastTransitionTime: at}
 }

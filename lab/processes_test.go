@@ -33,7 +33,8 @@ var testImages = []string{"process", "absent"}
 
 func buildProcess(t *testing.T, dir string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "process"), "./testdata/process").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "process"),
+		"./testdata/process").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -136,7 +137,9 @@ func (p *processPods) port(name string) int {
 // replicas listen on one port, see what they mount, and have their account.
 func (p *processPods) replicas() {
 	t, ctx := p.t, p.t.Context()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string]string{"greeting": "hello"}}
+	config := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "app"}, Data: map[string]string{"greeting": "hello"},
+	}
 	if _, err := p.client.CoreV1().ConfigMaps("default").Create(ctx, config, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -145,15 +148,22 @@ func (p *processPods) replicas() {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"replica-1", "replica-2"} {
-		pod := p.pod(name, "--show=/etc/app/greeting,"+accountPath+"/namespace", "--env=POD,IP,KEY,FILE,KUBECONFIG", "--", "$(POD)", "/etc/apple")
+		pod := p.pod(name, "--show=/etc/app/greeting,"+accountPath+"/namespace", "--env=POD,IP,KEY,FILE,KUBECONFIG",
+			"--", "$(POD)", "/etc/apple")
 		mounted := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}}
 		pod.Spec.Volumes = []corev1.Volume{{Name: "app", VolumeSource: corev1.VolumeSource{ConfigMap: mounted}}}
 		main := &pod.Spec.Containers[0]
 		main.VolumeMounts = []corev1.VolumeMount{{Name: "app", MountPath: "/etc/app"}}
 		key := &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "app"}, Key: "key"}
 		main.Env = []corev1.EnvVar{
-			{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
-			{Name: "IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+			{
+				Name:      "POD",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}},
+			},
+			{
+				Name:      "IP",
+				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}},
+			},
 			{Name: "KEY", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: key}},
 			{Name: "FILE", Value: "/etc/app/greeting"},
 		}
@@ -161,11 +171,15 @@ func (p *processPods) replicas() {
 	}
 	for _, name := range []string{"replica-1", "replica-2"} {
 		p.eventually(name+" is ready", func() bool { return isReady(p.get(name)) })
-		if got := p.get(name); got.Status.Phase != corev1.PodRunning || got.Status.PodIP != "127.0.0.1" || got.Status.ContainerStatuses[0].RestartCount != 0 {
+		if got := p.get(name); got.Status.Phase != corev1.PodRunning || got.Status.PodIP != "127.0.0.1" ||
+			got.Status.ContainerStatuses[0].RestartCount != 0 {
 			t.Errorf("%s has status %+v", name, got.Status)
 		}
 		log := p.log(name)
-		for _, want := range []string{`: "hello" <nil>`, `: "default" <nil>`, "env POD=" + name, "env IP=127.0.0.1", "env KEY=hidden", "args [" + name + " /etc/apple]"} {
+		for _, want := range []string{
+			`: "hello" <nil>`, `: "default" <nil>`, "env POD=" + name, "env IP=127.0.0.1", "env KEY=hidden",
+			"args [" + name + " /etc/apple]",
+		} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the log of %s is without %q:\n%s", name, want, log)
 			}
@@ -176,7 +190,8 @@ func (p *processPods) replicas() {
 		t.Errorf("both replicas listen on port %d", a)
 	}
 	file := p.logged("replica-1", "env FILE=")
-	if _, err := p.client.CoreV1().ConfigMaps("default").Patch(ctx, "app", "application/merge-patch+json", []byte(`{"data":{"greeting":"bye"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := p.client.CoreV1().ConfigMaps("default").Patch(ctx, "app", "application/merge-patch+json",
+		[]byte(`{"data":{"greeting":"bye"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.eventually("the mounted file follows its ConfigMap", func() bool {
@@ -210,7 +225,8 @@ func (p *processPods) account(name, log string) {
 		p.t.Fatal(err)
 	}
 	user := review.Status.UserInfo
-	if user.Username != "system:serviceaccount:default:default" || user.Extra["authentication.kubernetes.io/pod-name"][0] != name {
+	if user.Username != "system:serviceaccount:default:default" ||
+		user.Extra["authentication.kubernetes.io/pod-name"][0] != name {
 		p.t.Errorf("%s is %+v\n%s", name, user, log)
 	}
 }
@@ -298,7 +314,8 @@ func (p *processPods) jobs() {
 			return false
 		})
 		pod := podsOf(ctx, p.t, p.client, j.Name)[0]
-		if got := pod.Status.ContainerStatuses[0].State.Terminated; got == nil || strconv.Itoa(int(got.ExitCode)) != code {
+		if got := pod.Status.ContainerStatuses[0].State.Terminated; got == nil ||
+			strconv.Itoa(int(got.ExitCode)) != code {
 			p.t.Errorf("the pod of %s ended with %+v", j.Name, pod.Status.ContainerStatuses)
 		}
 		p.remove(pod.Name, metav1.DeleteOptions{})
@@ -335,7 +352,9 @@ func (p *processPods) absent() {
 
 func (p *processPods) refused() {
 	pod := p.pod("refused")
-	pod.Spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
+	pod.Spec.Volumes = []corev1.Volume{{
+		Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
+	}}
 	p.create(pod)
 	if message := p.waiting("refused", "ContainerCreating"); !strings.Contains(message, "volume host: only configMap") {
 		p.t.Errorf("message is %q", message)

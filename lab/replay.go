@@ -150,13 +150,14 @@ func (t *Trial) nodeName(name string) string {
 
 func (r *Replay) waitForServiceAccounts(ctx context.Context) error {
 	for _, t := range r.Trials {
-		err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true, func(ctx context.Context) (bool, error) {
-			_, err := r.client.CoreV1().ServiceAccounts(t.namespace).Get(ctx, "default", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return false, nil
-			}
-			return err == nil, err
-		})
+		err := wait.PollUntilContextTimeout(ctx, pollInterval, readyTimeout, true,
+			func(ctx context.Context) (bool, error) {
+				_, err := r.client.CoreV1().ServiceAccounts(t.namespace).Get(ctx, "default", metav1.GetOptions{})
+				if apierrors.IsNotFound(err) {
+					return false, nil
+				}
+				return err == nil, err
+			})
 		if err != nil {
 			return fmt.Errorf("waiting for the service account of %s: %w", t.Strategy, err)
 		}
@@ -267,7 +268,8 @@ func (p Progress) String() string {
 	var b strings.Builder
 	b.WriteString(p.Trace.Format("Jan 02 15:04"))
 	for _, t := range p.Trials {
-		fmt.Fprintf(&b, " | %s: %d held, %d pending, %d running, %d done", t.Strategy, t.Held, t.Pending, t.Running, t.Finished)
+		fmt.Fprintf(&b, " | %s: %d held, %d pending, %d running, %d done", t.Strategy, t.Held, t.Pending, t.Running,
+			t.Finished)
 	}
 	return b.String()
 }
@@ -288,7 +290,8 @@ func (r *Replay) results(w *watch) ([]*sim.Result, error) {
 			name := strings.TrimPrefix(seen.node, t.namespace+"-")
 			n := byName[name]
 			if n == nil {
-				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy, seen.node)
+				return nil, fmt.Errorf("job %s of %s ran on %q, which is none of its nodes", j.ID, t.Strategy,
+					seen.node)
 			}
 			p := sim.Placement{Job: i, Node: name, Start: later(r.clock.ToTrace(seen.bound), j.Submitted)}
 			p.Released, p.Finish = j.Submitted, p.Start.Add(n.Runtime(j))

@@ -22,7 +22,8 @@ import (
 
 func (o *commandFlags) replayFlags(cmd *cobra.Command, minutes float64) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.over.Strategies, "strategy", nil, "strategies to compare, stock among them; the first one is the baseline")
+	f.StringSliceVar(&o.over.Strategies, "strategy", nil,
+		"strategies to compare, stock among them; the first one is the baseline")
 	f.IntVar(&o.jobs, "jobs", 300, "replay at most so many jobs, evenly spaced over the trace")
 	f.Float64Var(&o.hours, "hours", 12, "replay jobs of the first hours of the trace")
 	f.Float64Var(&o.minutes, "minutes", minutes, "how long the replay may take, if there is room for every job")
@@ -106,7 +107,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	if err != nil {
 		return usageError{err}
 	}
-	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no meters.
+	// A real scheduler is told the true series here, whatever the file says, and pods of simulated nodes have no
+	// meters.
 	scenario.Foresight, scenario.Power, scenario.Use = nil, nil, nil
 	trials, err := Trials(file.Strategies)
 	if err != nil {
@@ -131,7 +133,10 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	scenario.Slack = time.Duration(factor * float64(time.Second))
 	var results []*sim.Result
 	err = withCluster(cmd, dir, nil, func(ctx context.Context, c *Cluster) error {
-		r := &Replay{Cluster: c, Scenario: scenario, Factor: factor, Trials: trials, Progress: progressTo(stderr, len(scenario.Jobs))}
+		r := &Replay{
+			Cluster: c, Scenario: scenario, Factor: factor, Trials: trials,
+			Progress: progressTo(stderr, len(scenario.Jobs)),
+		}
 		results, err = r.play(ctx, dir, stderr)
 		return err
 	})
@@ -140,7 +145,8 @@ func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir str
 	}
 	summary := report.New(file, results)
 	summary.Kind = "LabReport"
-	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits hold Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
+	summary.Note = fmt.Sprintf("Placed by a real kube-scheduler %s, %.0f times faster than the trace; waits hold "+
+		"Kubernetes' latencies so many times over. Energy is modelled from the placements, not metered.",
 		KubernetesVersion, factor)
 	written, err := report.WriteDir(filepath.Join(dir, "report"), summary, results)
 	if err != nil {
@@ -170,11 +176,13 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 		names = append(names, t.Strategy)
 	}
 	length := clock.Shrink(span(r.Scenario))
-	fmt.Fprintf(stderr, "replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
+	fmt.Fprintf(stderr,
+		"replaying %d jobs on %d nodes under each of %s, %.0f times faster than the trace, about %.0f s\n",
 		len(r.Scenario.Jobs), len(r.Scenario.Nodes), strings.Join(names, ", "), r.Factor, length.Seconds())
 	// Room may be lacking and the machine slow, but a demo ends by itself.
 	limit := 3*length + 2*time.Minute
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("not all jobs have finished after %v", limit.Round(time.Second)))
 	defer cancel()
 	return r.Run(ctx, clock)
 }
@@ -184,7 +192,9 @@ func (r *Replay) play(ctx context.Context, dir string, stderr io.Writer) ([]*sim
 func rehearse(ctx context.Context, s *sim.Scenario) error {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Speed != 0 && n.Speed != 1 {
-			return fmt.Errorf("node %s has speed %v: Kubernetes' nodes have none, so the lab replays nodes of speed 1 only", n.Name, n.Speed)
+			return fmt.Errorf(
+				"node %s has speed %v: Kubernetes' nodes have none, so the lab replays nodes of speed 1 only", n.Name,
+				n.Speed)
 		}
 	}
 	profiles := map[string]*energy.Profile{}

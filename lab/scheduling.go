@@ -45,9 +45,11 @@ type Scheduling struct {
 // Start writes the configuration, admits held Jobs and runs the scheduler with the hold loop. stop ends both.
 func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err error) {
 	files := &kube.Files{
-		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"), Log: s.Log,
+		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"),
+		Log: s.Log,
 		Defaults: kube.Defaults{
-			MaxDelay: s.MaxDelay, When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving, MaxSignalAge: s.Policy.MaxSignalAge,
+			MaxDelay: s.MaxDelay, When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving,
+			MaxSignalAge: s.Policy.MaxSignalAge,
 		},
 	}
 	if err := s.writeKnowledge(files); err != nil {
@@ -157,7 +159,9 @@ func withArgs(pluginConfig any, args map[string]any) []any {
 }
 
 // startScheduling starts our scheduler with the scenario's signals on the clock.
-func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenario, clock Clock, trials []Trial) (func(), error) {
+func startScheduling(ctx context.Context, c *Cluster, dir string, s *sim.Scenario, clock Clock,
+	trials []Trial,
+) (func(), error) {
 	scheduling := &Scheduling{
 		Dir: dir, Policy: clock.Policy(s.Policy), Strategies: map[string]string{},
 		MaxDelay: 7 * 24 * time.Hour,

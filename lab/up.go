@@ -38,7 +38,8 @@ stand beside this one. All other pods are simulated.`,
 		},
 	}
 	o.inputFlags(cmd)
-	cmd.Flags().BoolVar(&stock, "stock", false, "nodes and the stock scheduler only; KubEnergy can then be installed with Helm")
+	cmd.Flags().BoolVar(&stock, "stock", false,
+		"nodes and the stock scheduler only; KubEnergy can then be installed with Helm")
 	return cmd
 }
 
@@ -71,7 +72,8 @@ func (o *commandFlags) up(cmd *cobra.Command) error {
 		}
 		defer stop()
 		out := cmd.OutOrStdout()
-		fmt.Fprintf(out, "%d nodes are ready. Pods with schedulerName: kubenergy are scheduled by KubEnergy.\n", len(scenario.Nodes))
+		fmt.Fprintf(out, "%d nodes are ready. Pods with schedulerName: kubenergy are scheduled by KubEnergy.\n",
+			len(scenario.Nodes))
 		fmt.Fprintf(out, "  kubectl --kubeconfig %s get nodes\n", c.Kubeconfig())
 		fmt.Fprintf(out, "Signals and power profiles: %s, %s\nInterrupt to stop.\n",
 			filepath.Join(dir, "signals.yaml"), filepath.Join(dir, "profiles.yaml"))
@@ -136,7 +138,8 @@ func CloudNodes() []NodeSpec {
 				Name:     fmt.Sprintf("ip-10-0-%d-%d.%s.compute.internal", i, kind.cpus, region),
 				Capacity: Capacity(kind.cpus, kind.memoryGiBs),
 				Labels: map[string]string{
-					corev1.LabelTopologyRegion: region, corev1.LabelTopologyZone: region + zone, corev1.LabelInstanceTypeStable: kind.name,
+					corev1.LabelTopologyRegion: region, corev1.LabelTopologyZone: region + zone,
+					corev1.LabelInstanceTypeStable: kind.name,
 				},
 			})
 		}

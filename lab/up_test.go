@@ -19,7 +19,9 @@ func TestCloudNodes(t *testing.T) {
 	names := map[string]bool{}
 	for _, n := range CloudNodes() {
 		names[n.Name] = true
-		for _, key := range []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type"} {
+		for _, key := range []string{
+			"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "node.kubernetes.io/instance-type",
+		} {
 			if n.Labels[key] == "" {
 				t.Errorf("%s has no label %s", n.Name, key)
 			}

@@ -38,13 +38,17 @@ type observed struct {
 
 func newWatch(ctx context.Context, r *Replay) (*watch, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watch{replay: r, cancel: cancel, factory: informers.NewSharedInformerFactory(r.client, 0), index: map[string]int{}}
+	w := &watch{
+		replay: r, cancel: cancel, factory: informers.NewSharedInformerFactory(r.client, 0), index: map[string]int{},
+	}
 	for k, t := range r.Trials {
 		w.index[t.namespace] = k
 		w.trials = append(w.trials, map[int]*observed{})
 	}
 	handler := cache.ResourceEventHandlerFuncs{AddFunc: w.see, UpdateFunc: func(_, o any) { w.see(o) }}
-	for _, informer := range []cache.SharedIndexInformer{w.factory.Core().V1().Pods().Informer(), w.factory.Batch().V1().Jobs().Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{
+		w.factory.Core().V1().Pods().Informer(), w.factory.Batch().V1().Jobs().Informer(),
+	} {
 		if _, err := informer.AddEventHandler(handler); err != nil {
 			cancel()
 			return nil, err

@@ -15,8 +15,8 @@ const (
 	VM                   // a virtual machine, as its host sees it
 	Cgroup               // another control group, as a Slurm step
 	Foreign              // what a node said of pods that do not run there: it is booked as the node's own
-	// Transfer takes from a host what its guest tells in more detail: it is negative, and counts if the host's energy of that
-	// hour is booked. If it is not, the guest counts by itself.
+	// Transfer takes from a host what its guest tells in more detail: it is negative, and counts if the host's energy
+	// of that hour is booked. If it is not, the guest counts by itself.
 	Transfer
 )
 
@@ -48,13 +48,15 @@ func (k *Kind) UnmarshalText(text []byte) error {
 type Account struct {
 	Kind      Kind   `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
-	OwnerKind string `json:"ownerKind,omitempty"` // of Workload: Job, Deployment, StatefulSet, DaemonSet, Pod, …; the controller nearest to people
-	Owner     string `json:"owner,omitempty"`     // its name; of VM and Cgroup: the name or path
-	Parent    string `json:"parent,omitempty"`    // what made the owner, as the CronJob of a Job
+	// of Workload: Job, Deployment, StatefulSet, DaemonSet, Pod, …; the controller nearest to people
+	OwnerKind string `json:"ownerKind,omitempty"`
+	Owner     string `json:"owner,omitempty"`  // its name; of VM and Cgroup: the name or path
+	Parent    string `json:"parent,omitempty"` // what made the owner, as the CronJob of a Job
 	Team      string `json:"team,omitempty"`
 	Strategy  string `json:"strategy,omitempty"` // that placed it; "": kube-scheduler alone
-	Host      string `json:"host,omitempty"`     // of accounts of a virtual machine that is a node: the node that it runs on
-	Site      string `json:"site,omitempty"`
-	Signal    string `json:"signal,omitempty"`   // kind of the carbon intensity: average or marginal
-	Currency  string `json:"currency,omitempty"` // of costs
+	// of accounts of a virtual machine that is a node: the node that it runs on
+	Host     string `json:"host,omitempty"`
+	Site     string `json:"site,omitempty"`
+	Signal   string `json:"signal,omitempty"`   // kind of the carbon intensity: average or marginal
+	Currency string `json:"currency,omitempty"` // of costs
 }

@@ -19,11 +19,12 @@ type Nanos int64
 // Money converts n to whole units of its currency.
 func (n Nanos) Money() float64 { return float64(n) / 1e9 }
 
-// An Amount is what is summed. Energy is at the node, Facility at the site's meter: with PUE. Times of 292 years, the most that can be
-// told, may be more.
+// An Amount is what is summed. Energy is at the node, Facility at the site's meter: with PUE. Times of 292 years, the
+// most that can be told, may be more.
 type Amount struct {
-	Dynamic  energy.Microjoules // because it computed
-	Idle     energy.Microjoules // its part of what is drawn anyway; all of it for the accounts idle, platform and unknown is Dynamic
+	Dynamic energy.Microjoules // because it computed
+	// its part of what is drawn anyway; all of it for the accounts idle, platform and unknown is Dynamic
+	Idle     energy.Microjoules
 	CPU      time.Duration
 	Facility energy.Microjoules
 	Carbon   Micrograms
@@ -52,7 +53,8 @@ func (a *Amount) Add(o *Amount) {
 	a.Unmeasured += o.Unmeasured
 }
 
-// plus is like Add, but what is more than can be counted stays at that. It reports whether everything but times was less.
+// plus is like Add, but what is more than can be counted stays at that. It reports whether everything but times was
+// less.
 func (a *Amount) plus(o *Amount) bool {
 	plus(&a.CPU, o.CPU)
 	plus(&a.Unmeasured, o.Unmeasured)

@@ -10,16 +10,17 @@ import (
 type Booking struct {
 	Batch    *batch.Batch
 	Received time.Time
-	// Consumers say who the batch's shares are, in their order. Shares of one pod may point to one: it must not be changed.
+	// Consumers say who the batch's shares are, in their order. Shares of one pod may point to one: it must not be
+	// changed.
 	Consumers []*Consumer
 	Rates     Rates
-	// Agentless says that the batch was not sent by an agent: the central unit estimated it or read a meter itself. Such a
-	// window counts as long as no agent's is booked for the node and window.
+	// Agentless says that the batch was not sent by an agent: the central unit estimated it or read a meter itself.
+	// Such a window counts as long as no agent's is booked for the node and window.
 	Agentless bool
 }
 
-// A Consumer is who used a share: what batches call it, and whom it is charged to. Host, Site, Signal and Currency of its
-// account need not be set: they follow from the booking.
+// A Consumer is who used a share: what batches call it, and whom it is charged to. Host, Site, Signal and Currency of
+// its account need not be set: they follow from the booking.
 type Consumer struct {
 	Key     string // pod/UID of all containers of a pod; vm/NAME, cgroup/PATH, system
 	Pod     string // the pod's name

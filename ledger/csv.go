@@ -13,22 +13,24 @@ import (
 // rest is what the row of all that a limit left out is called.
 const rest = "(rest)"
 
-// WriteCSV writes an answer as a table: what it is grouped by, then sums, with units in the names of the columns. Emissions have a column
-// for each signal, costs one for each currency. Numbers are exact. The total is not in it.
+// WriteCSV writes an answer as a table: what it is grouped by, then sums, with units in the names of the columns.
+// Emissions have a column for each signal, costs one for each currency. Numbers are exact. The total is not in it.
 func (a *Answer) WriteCSV(w io.Writer) error {
 	signals, currencies := a.named()
 	head := []string{}
 	for _, d := range a.GroupBy {
 		head = append(head, string(d))
 	}
-	head = append(head, "energy_joules", "energy_kwh", "dynamic_joules", "idle_joules", "cpu_seconds", "facility_joules")
+	head = append(head, "energy_joules", "energy_kwh", "dynamic_joules", "idle_joules", "cpu_seconds",
+		"facility_joules")
 	for _, signal := range signals {
 		head = append(head, "carbon_grams_"+orUnknown(signal))
 	}
 	for _, currency := range currencies {
 		head = append(head, "cost_"+orUnknown(currency))
 	}
-	head = append(head, "estimated_joules", "estimated_share", "uncharted_joules", "unpriced_joules", "unmeasured_seconds", "quality", "first", "last")
+	head = append(head, "estimated_joules", "estimated_share", "uncharted_joules", "unpriced_joules",
+		"unmeasured_seconds", "quality", "first", "last")
 	out := csv.NewWriter(w)
 	if err := out.Write(quoted(head)); err != nil {
 		return fmt.Errorf("writing a table: %w", err)
@@ -90,8 +92,10 @@ func (a *Answer) cells(r *Row, signals, currencies []string) []string {
 		}
 		cells = append(cells, cell)
 	}
-	return append(cells, decimal(int64(r.Estimated), microPlaces), short(r.EstimatedShare()), decimal(int64(r.Uncharted), microPlaces),
-		decimal(int64(r.Unpriced), microPlaces), decimal(int64(r.Unmeasured), nanoPlaces), r.Quality().String(), instant(r.First), instant(r.Last))
+	return append(cells, decimal(int64(r.Estimated), microPlaces), short(r.EstimatedShare()),
+		decimal(int64(r.Uncharted), microPlaces),
+		decimal(int64(r.Unpriced), microPlaces), decimal(int64(r.Unmeasured), nanoPlaces), r.Quality().String(),
+		instant(r.First), instant(r.Last))
 }
 
 func instant(t time.Time) string {

@@ -26,7 +26,9 @@ func (r *Record) Validate() error {
 		return fmt.Errorf("record %s is of the year %d", r.ID, r.At.Year())
 	}
 	texts := len(r.Reason) + len(r.Message)
-	for _, text := range []string{r.ID, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Digest} {
+	for _, text := range []string{
+		r.ID, r.Action, r.Namespace, r.OwnerKind, r.Owner, r.UID, r.Strategy, r.Node, r.Digest,
+	} {
 		if len(text) > maxLabel {
 			return fmt.Errorf("record %s: a name of %d bytes: %w", r.ID, len(text), ErrTooLarge)
 		}
@@ -64,6 +66,7 @@ func (q *RecordQuery) Rows() int {
 
 // Selects reports whether a query is for a record.
 func (q *RecordQuery) Selects(r *Record) bool {
-	return !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To)) && passes(q.Namespaces, r.Namespace) && passes(q.Strategies, r.Strategy) &&
+	return !r.At.Before(q.From) && (q.To.IsZero() || r.At.Before(q.To)) && passes(q.Namespaces, r.Namespace) &&
+		passes(q.Strategies, r.Strategy) &&
 		(q.Owner == "" || q.Owner == r.OwnerName()) && (q.UID == "" || q.UID == r.UID)
 }

@@ -17,18 +17,22 @@ const (
 // fewest is how many points there can be at least: the first and the last one.
 const fewest = 2
 
-// Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they are; values that
-// are no numbers are left out. The points it is given are not changed.
+// Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they
+// are; values that are no numbers are left out. The points it is given are not changed.
 func Downsample(points []Point, n int, how string) ([]Point, error) {
 	ways := map[string]func([]Point, int) []Point{LTTB: lttb, TimeBased: timeBased, MinMax: minMax}
 	way, ok := ways[how]
 	if !ok {
-		return nil, fmt.Errorf("%w: no way to downsample is called %q: have %s, %s, %s", ErrQuery, how, LTTB, TimeBased, MinMax)
+		return nil, fmt.Errorf("%w: no way to downsample is called %q: have %s, %s, %s", ErrQuery, how, LTTB, TimeBased,
+			MinMax)
 	}
 	if n < fewest {
 		return nil, fmt.Errorf("%w: a series of %d points: it takes %d at least", ErrQuery, n, fewest)
 	}
-	all := slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0) })
+	all := slices.DeleteFunc(slices.Clone(points), func(p Point) bool {
+		return math.IsNaN(p.Watts) ||
+			math.IsInf(p.Watts, 0)
+	})
 	if len(all) <= n {
 		return all, nil
 	}
@@ -40,8 +44,8 @@ func Downsample(points []Point, n int, how string) ([]Point, error) {
 	return append(out, all[len(all)-1]), nil
 }
 
-// lttb picks k of the points between the first and the last: from each of as many buckets the one that spans the largest
-// triangle with the one picked before and the mean of the next bucket (Steinarsson 2013).
+// lttb picks k of the points between the first and the last: from each of as many buckets the one that spans the
+// largest triangle with the one picked before and the mean of the next bucket (Steinarsson 2013).
 func lttb(all []Point, k int) []Point {
 	inner := all[1 : len(all)-1]
 	out := make([]Point, 0, k)
@@ -82,8 +86,8 @@ func triangle(a, b Point, x, y float64, since time.Time) float64 {
 	return math.Abs((ax-x)*(b.Watts-a.Watts) - (ax-bx)*(y-a.Watts))
 }
 
-// timeBased replaces the points between the first and the last by the mean power of k equal times. A point holds until the next:
-// what is under the steps stays the same.
+// timeBased replaces the points between the first and the last by the mean power of k equal times. A point holds
+// until the next: what is under the steps stays the same.
 func timeBased(all []Point, k int) []Point {
 	from, to := all[1].At, all[len(all)-1].At
 	width := max((to.Sub(from)+time.Duration(k)-1)/time.Duration(k), 1)

@@ -29,7 +29,10 @@ func series(t *rapid.T) []ledger.Point {
 }
 
 func finite(points []ledger.Point) []ledger.Point {
-	return slices.DeleteFunc(slices.Clone(points), func(p ledger.Point) bool { return math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0) })
+	return slices.DeleteFunc(slices.Clone(points), func(p ledger.Point) bool {
+		return math.IsNaN(p.Watts) ||
+			math.IsInf(p.Watts, 0)
+	})
 }
 
 // steps is the energy under a series whose points hold until the next.
@@ -51,7 +54,8 @@ func TestDownsample(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i := range points {
-					if points[i].At != before[i].At || points[i].Watts != before[i].Watts && !math.IsNaN(before[i].Watts) {
+					if points[i].At != before[i].At || points[i].Watts != before[i].Watts &&
+						!math.IsNaN(before[i].Watts) {
 						t.Fatal("it changed what it was given")
 					}
 				}
@@ -80,7 +84,8 @@ func TestDownsample(t *testing.T) {
 				}
 				if how == ledger.MinMax && n > 3 && len(all) > 0 {
 					byWatts := func(a, b ledger.Point) int { return int(math.Copysign(1, a.Watts-b.Watts)) }
-					if slices.MaxFunc(all, byWatts).Watts != slices.MaxFunc(got, byWatts).Watts || slices.MinFunc(all, byWatts).Watts != slices.MinFunc(got, byWatts).Watts {
+					if slices.MaxFunc(all, byWatts).Watts != slices.MaxFunc(got, byWatts).Watts ||
+						slices.MinFunc(all, byWatts).Watts != slices.MinFunc(got, byWatts).Watts {
 						t.Fatal("a peak is lost")
 					}
 				}

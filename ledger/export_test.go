@@ -23,12 +23,18 @@ func answer() *ledger.Answer {
 		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByHour},
 	}
 	row := ledger.Row{
-		Key: []string{"shop", "2026-11-03T10:00:00Z"}, First: begin.Add(10 * time.Hour), Last: begin.Add(11 * time.Hour),
-		Amount: ledger.Amount{Dynamic: 123_456_789, Idle: 1, CPU: 1500 * time.Millisecond, Facility: 150_000_000, Estimated: 61_728_395},
+		Key: []string{"shop", "2026-11-03T10:00:00Z"}, First: begin.Add(10 * time.Hour),
+		Last: begin.Add(11 * time.Hour),
+		Amount: ledger.Amount{
+			Dynamic: 123_456_789, Idle: 1, CPU: 1500 * time.Millisecond, Facility: 150_000_000, Estimated: 61_728_395,
+		},
 	}
 	row.Emit("average", 12_345_678)
 	row.Charge("EUR", 1_234_567_890)
-	evil := ledger.Row{Key: []string{`=cmd|' /C calc'!A0, "x" \`, "2026-11-03T11:00:00Z"}, Amount: ledger.Amount{Dynamic: -5, Uncharted: 7}}
+	evil := ledger.Row{
+		Key:    []string{`=cmd|' /C calc'!A0, "x" \`, "2026-11-03T11:00:00Z"},
+		Amount: ledger.Amount{Dynamic: -5, Uncharted: 7},
+	}
 	evil.Emit("marginal", 3)
 	evil.Charge("SEK", -1)
 	a.Rows = []ledger.Row{row, evil, {Amount: ledger.Amount{Dynamic: 9}}}
@@ -44,8 +50,10 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		`"resolutionSeconds":3600`, `"energyJoules":123.45679,`, `"dynamicJoules":123.456789`, `"cpuSeconds":1.5`, `"emissionsGramsCO2e":{"average":12.345678}`,
-		`"costs":{"EUR":1.23456789}`, `"quality":"estimated"`, `"key":null`, `"dynamicJoules":-0.000005`, `"estimatedShare":0.5`,
+		`"resolutionSeconds":3600`, `"energyJoules":123.45679,`, `"dynamicJoules":123.456789`, `"cpuSeconds":1.5`,
+		`"emissionsGramsCO2e":{"average":12.345678}`,
+		`"costs":{"EUR":1.23456789}`, `"quality":"estimated"`, `"key":null`, `"dynamicJoules":-0.000005`,
+		`"estimatedShare":0.5`,
 	} {
 		if !strings.Contains(string(data), part) {
 			t.Errorf("no %s in %s", part, data)
@@ -59,8 +67,10 @@ func TestJSON(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, bad := range []string{
-		`{"rows":[{"energyJoules":1,"dynamicJoules":1e3}]}`, `{"rows":[{"dynamicJoules":0.0000001}]}`, `{"rows":[{"dynamicJoules":9223372036854.775808}]}`,
-		`{"rows":[{"emissionsGramsCO2e":{"average":1e999999999}}]}`, `{"resolutionSeconds":0.0000000001}`, `{"rows":7}`, `[]`,
+		`{"rows":[{"energyJoules":1,"dynamicJoules":1e3}]}`, `{"rows":[{"dynamicJoules":0.0000001}]}`,
+		`{"rows":[{"dynamicJoules":9223372036854.775808}]}`,
+		`{"rows":[{"emissionsGramsCO2e":{"average":1e999999999}}]}`, `{"resolutionSeconds":0.0000000001}`, `{"rows":7}`,
+		`[]`,
 	} {
 		if err := json.Unmarshal([]byte(bad), new(ledger.Answer)); err == nil {
 			t.Errorf("read %s", bad)
@@ -73,8 +83,10 @@ func anyRow(t *rapid.T) ledger.Row {
 	r := ledger.Row{
 		Key: rapid.SliceOfN(rapid.String(), 2, 2).Draw(t, "key"),
 		Amount: ledger.Amount{
-			Dynamic: energy.Microjoules(n("dynamic")), Idle: energy.Microjoules(n("idle")), CPU: time.Duration(n("cpu")), Facility: energy.Microjoules(n("facility")),
-			Estimated: energy.Microjoules(n("estimated")), Uncharted: energy.Microjoules(n("uncharted")), Unpriced: energy.Microjoules(n("unpriced")),
+			Dynamic: energy.Microjoules(n("dynamic")), Idle: energy.Microjoules(n("idle")),
+			CPU: time.Duration(n("cpu")), Facility: energy.Microjoules(n("facility")),
+			Estimated: energy.Microjoules(n("estimated")), Uncharted: energy.Microjoules(n("uncharted")),
+			Unpriced:   energy.Microjoules(n("unpriced")),
 			Unmeasured: time.Duration(n("unmeasured")),
 		},
 	}
@@ -174,7 +186,8 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// parse reads a line as InfluxDB does: a backslash escapes a comma, an equals sign or a space, and is itself before anything else.
+// parse reads a line as InfluxDB does: a backslash escapes a comma, an equals sign or a space, and is itself before
+// anything else.
 func parse(t interface{ Fatalf(string, ...any) }, line string) (tags, fields map[string]string, at int64) {
 	var parts []string
 	var part strings.Builder
@@ -244,12 +257,14 @@ func TestInflux(t *testing.T) {
 	}
 	want := `kubenergy_energy,namespace=shop energy_microjoules=123456790i,dynamic_microjoules=123456789i,idle_microjoules=1i,cpu_nanoseconds=1500000000i,` +
 		`facility_microjoules=150000000i,estimated_microjoules=61728395i,uncharted_microjoules=0i,unpriced_microjoules=0i,unmeasured_nanoseconds=0i,` +
-		`carbon_micrograms_average=12345678i,cost_nanos_EUR=1234567890i ` + strconv.FormatInt(begin.Add(10*time.Hour).UnixNano(), 10)
+		`carbon_micrograms_average=12345678i,cost_nanos_EUR=1234567890i ` +
+		strconv.FormatInt(begin.Add(10*time.Hour).UnixNano(), 10)
 	if lines[0] != want {
 		t.Errorf("have %s\nwant %s", lines[0], want)
 	}
 	tags, fields, at := parse(t, lines[1])
-	if tags["namespace"] != `=cmd|' /C calc'!A0, "x" _` || fields["energy_microjoules"] != "-5i" || at != begin.Add(11*time.Hour).UnixNano() {
+	if tags["namespace"] != `=cmd|' /C calc'!A0, "x" _` || fields["energy_microjoules"] != "-5i" ||
+		at != begin.Add(11*time.Hour).UnixNano() {
 		t.Errorf("%v %v %v", tags, fields, at)
 	}
 	if tags, _, at := parse(t, lines[2]); len(tags) != 1 || tags["rest"] != "true" || at != begin.UnixNano() {

@@ -14,8 +14,9 @@ import (
 // measurement is what InfluxDB calls the table.
 const measurement = "kubenergy_energy"
 
-// WriteInflux writes an answer in InfluxDB's line protocol: one point a row, at the beginning of its window, hour or day, or of the answer
-// where it is not grouped by time. What it is grouped by are tags, sums are integer fields in the smallest units.
+// WriteInflux writes an answer in InfluxDB's line protocol: one point a row, at the beginning of its window, hour or
+// day, or of the answer where it is not grouped by time. What it is grouped by are tags, sums are integer fields in
+// the smallest units.
 func (a *Answer) WriteInflux(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	for i := range a.Rows {
@@ -102,8 +103,8 @@ func (a *Answer) tags(r *Row) (at time.Time, tags []string, err error) {
 
 var escapes = strings.NewReplacer(",", `\,`, "=", `\=`, " ", `\ `)
 
-// escaped writes the name or value of a tag, or the name of a field. Commas, equals signs and spaces are escaped. A backslash at the end would
-// escape what follows, and there is no way to write it; nor is there one for line breaks.
+// escaped writes the name or value of a tag, or the name of a field. Commas, equals signs and spaces are escaped. A
+// backslash at the end would escape what follows, and there is no way to write it; nor is there one for line breaks.
 func escaped(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -68,7 +68,8 @@ func (a *Answer) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("reading the resolution of an answer: %w", err)
 	}
 	*a = Answer{
-		From: v.From, To: v.To, AsOf: v.AsOf, Resolution: time.Duration(resolution), GroupBy: v.GroupBy, Rows: v.Rows, Total: v.Total,
+		From: v.From, To: v.To, AsOf: v.AsOf, Resolution: time.Duration(resolution), GroupBy: v.GroupBy, Rows: v.Rows,
+		Total: v.Total,
 	}
 	return nil
 }
@@ -95,8 +96,9 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	kWh := func(v energy.Microjoules) json.Number { return json.Number(short(float64(v) / microjoulesPerKWh)) }
 	seconds := func(d time.Duration) json.Number { return json.Number(decimal(int64(d), nanoPlaces)) }
 	v := rowJSON{
-		Key: r.Key, Energy: micro(r.Energy()), EnergyKWh: kWh(r.Energy()), Dynamic: micro(r.Dynamic), Idle: micro(r.Idle),
-		CPU: seconds(r.CPU), Facility: micro(r.Facility), FacilityKWh: kWh(r.Facility),
+		Key: r.Key, Energy: micro(r.Energy()), EnergyKWh: kWh(r.Energy()), Dynamic: micro(r.Dynamic),
+		Idle: micro(r.Idle),
+		CPU:  seconds(r.CPU), Facility: micro(r.Facility), FacilityKWh: kWh(r.Facility),
 		Emissions: map[string]json.Number{}, Costs: map[string]json.Number{},
 		Estimated: micro(r.Estimated), EstimatedShare: json.Number(short(r.EstimatedShare())),
 		Uncharted: micro(r.Uncharted), Unpriced: micro(r.Unpriced), Unmeasured: seconds(r.Unmeasured),

@@ -11,8 +11,8 @@ import (
 // day is a day of UTC.
 const day = 24 * time.Hour
 
-// OwnerName is how owners are called in keys and filters: kind/name. Accounts without a kind of owner take their own, as
-// vm/worker1; those without an owner have no name.
+// OwnerName is how owners are called in keys and filters: kind/name. Accounts without a kind of owner take their own,
+// as vm/worker1; those without an owner have no name.
 func (a *Account) OwnerName() string {
 	switch {
 	case a.Owner == "":
@@ -39,8 +39,8 @@ func (a *Account) shown() Kind {
 	return a.Kind
 }
 
-// Key returns the account's value of a dimension; ok is false for the dimensions that accounts do not have: node, pod and those
-// of time.
+// Key returns the account's value of a dimension; ok is false for the dimensions that accounts do not have: node, pod
+// and those of time.
 func (a *Account) Key(d Dimension) (value string, ok bool) {
 	switch d {
 	case ByKind:
@@ -74,8 +74,8 @@ func passes(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }
 
-// PodName is how pods are called in keys: namespace/name, and what batches call them as long as their names are not known,
-// as everything that is no pod.
+// PodName is how pods are called in keys: namespace/name, and what batches call them as long as their names are not
+// known, as everything that is no pod.
 func PodName(key, namespace, pod string) string {
 	if pod == "" {
 		return key
@@ -142,7 +142,8 @@ func wholeDays(from, to time.Time) bool {
 // validate finds what makes no sense.
 func (q *Query) validate() error {
 	if !q.From.Before(q.To) {
-		return fmt.Errorf("%w: from %v to %v is no time", ErrQuery, q.From.Format(time.RFC3339), q.To.Format(time.RFC3339))
+		return fmt.Errorf("%w: from %v to %v is no time", ErrQuery, q.From.Format(time.RFC3339),
+			q.To.Format(time.RFC3339))
 	}
 	if q.From.Year() < firstYear || q.To.Year() > lastYear {
 		return fmt.Errorf("%w: only the years %d to %d are kept", ErrQuery, firstYear, lastYear)

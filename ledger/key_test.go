@@ -14,7 +14,10 @@ func TestPlan(t *testing.T) {
 		q    ledger.Query
 		want ledger.Plan
 	}{
-		"whole days": {ledger.Query{From: begin, To: begin.Add(48 * time.Hour)}, ledger.Plan{Resolution: 24 * time.Hour, Nodes: true}},
+		"whole days": {
+			ledger.Query{From: begin, To: begin.Add(48 * time.Hour)},
+			ledger.Plan{Resolution: 24 * time.Hour, Nodes: true},
+		},
 		"hours of them": {
 			ledger.Query{From: begin, To: begin.Add(48 * time.Hour), GroupBy: []ledger.Dimension{ledger.ByHour}},
 			ledger.Plan{Resolution: time.Hour, Nodes: true},
@@ -28,11 +31,16 @@ func TestPlan(t *testing.T) {
 			ledger.Plan{From: hour, To: hour.Add(5 * time.Minute), Resolution: 5 * time.Minute, Windows: true},
 		},
 		"namespaces of a node": {
-			ledger.Query{From: begin, To: begin.Add(time.Hour), Nodes: []string{"n"}, GroupBy: []ledger.Dimension{ledger.ByNamespace}},
+			ledger.Query{
+				From: begin, To: begin.Add(time.Hour), Nodes: []string{"n"},
+				GroupBy: []ledger.Dimension{ledger.ByNamespace},
+			},
 			ledger.Plan{Resolution: 5 * time.Minute, Windows: true},
 		},
 		"sites of a node": {
-			ledger.Query{From: begin, To: begin.Add(time.Hour), Nodes: []string{"n"}, GroupBy: []ledger.Dimension{ledger.BySite}},
+			ledger.Query{
+				From: begin, To: begin.Add(time.Hour), Nodes: []string{"n"}, GroupBy: []ledger.Dimension{ledger.BySite},
+			},
 			ledger.Plan{Resolution: time.Hour, Nodes: true},
 		},
 	} {

@@ -116,17 +116,17 @@ func New(s Store, o Options) *Ledger {
 	return l
 }
 
-// OnBooked has f called for each booking that is newly booked, after it is on disk and before [Ledger.Book] returns. The
-// next bookings wait for it.
+// OnBooked has f called for each booking that is newly booked, after it is on disk and before [Ledger.Book] returns.
+// The next bookings wait for it.
 func (l *Ledger) OnBooked(f func(*Booking, Receipt)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.onBooked = append(slices.Clone(l.onBooked), f)
 }
 
-// Book returns when b is safe on disk. Errors say that it is not acknowledged; it may be booked all the same, which is
-// found out by its numbers when it is sent again. An error that is none of [ErrOverlap], [ErrPartly] and [ErrInvalid] says
-// that it should be.
+// Book returns when b is safe on disk. Errors say that it is not acknowledged; it may be booked all the same, which
+// is found out by its numbers when it is sent again. An error that is none of [ErrOverlap], [ErrPartly] and
+// [ErrInvalid] says that it should be.
 func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	r := &request{booking: b, done: make(chan result, 1)}
 	select {
@@ -208,8 +208,8 @@ func (l *Ledger) write() {
 	}
 }
 
-// next waits until something is to be booked and the rest since the last commit is over, or there is as much as fits into
-// one transaction. It returns nil when the ledger is being closed.
+// next waits until something is to be booked and the rest since the last commit is over, or there is as much as fits
+// into one transaction. It returns nil when the ledger is being closed.
 func (l *Ledger) next(rest *time.Timer) []*request {
 	var group []*request
 	shares, rested := 0, false
@@ -344,7 +344,8 @@ func (l *Ledger) outcome(err error, took time.Duration) {
 	l.retry = time.Now().Add(l.pause)
 }
 
-// Run folds and drops what is old until ctx is done, and tries if an unwritable ledger can be written again. It returns nil.
+// Run folds and drops what is old until ctx is done, and tries if an unwritable ledger can be written again. It
+// returns nil.
 func (l *Ledger) Run(ctx context.Context) error {
 	fold, probe := time.NewTimer(0), time.NewTicker(firstPause)
 	defer fold.Stop()

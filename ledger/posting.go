@@ -48,9 +48,9 @@ func (b *Booking) charged(a Account) Account {
 	return a
 }
 
-// Postings returns what was used over the whole of the booking, by consumer and account, not yet priced: the batch's shares,
-// those of one consumer together, then what is nobody's. Their energy is what was measured. What a guest takes from its
-// host is not in it: see [Booking.Transfer].
+// Postings returns what was used over the whole of the booking, by consumer and account, not yet priced: the batch's
+// shares, those of one consumer together, then what is nobody's. Their energy is what was measured. What a guest
+// takes from its host is not in it: see [Booking.Transfer].
 func (b *Booking) Postings() []Posting {
 	different := 3 // idle, platform, unknown
 	for i, c := range b.Consumers {
@@ -78,7 +78,11 @@ func (b *Booking) Postings() []Posting {
 		kind Kind
 		key  string
 		used energy.Microjoules
-	}{{Idle, IdleKey, b.Batch.Idle}, {Platform, PlatformKey, b.Batch.Platform}, {Unknown, UnknownKey, b.Batch.Unknown}} {
+	}{
+		{Idle, IdleKey, b.Batch.Idle},
+		{Platform, PlatformKey, b.Batch.Platform},
+		{Unknown, UnknownKey, b.Batch.Unknown},
+	} {
 		if own.used != 0 {
 			all = append(all, Posting{Consumer{Key: own.key, Account: b.Account(own.kind)}, Amount{Dynamic: own.used}})
 		}
@@ -90,7 +94,10 @@ func (b *Booking) Postings() []Posting {
 func posted(all []Posting, index map[string]int, c *Consumer) int {
 	at, ok := index[c.Key]
 	if ok && all[at].Consumer.Account != c.Account { // one of several
-		at = slices.IndexFunc(all, func(p Posting) bool { return p.Consumer.Key == c.Key && p.Consumer.Account == c.Account })
+		at = slices.IndexFunc(all, func(p Posting) bool {
+			return p.Consumer.Key == c.Key &&
+				p.Consumer.Account == c.Account
+		})
 		ok = at >= 0
 	}
 	if !ok {
@@ -99,8 +106,8 @@ func posted(all []Posting, index map[string]int, c *Consumer) int {
 	return at
 }
 
-// Transfer returns who takes from a host what its guest tells in more detail; false if the node is no guest. Its account
-// names the virtual machine as its owner and the host.
+// Transfer returns who takes from a host what its guest tells in more detail; false if the node is no guest. Its
+// account names the virtual machine as its owner and the host.
 func (b *Booking) Transfer() (Consumer, bool) {
 	if b.Batch.Parent == nil {
 		return Consumer{}, false
@@ -113,8 +120,8 @@ func (b *Booking) Transfer() (Consumer, bool) {
 // Estimated says that the booking's energy comes from a model.
 func (b *Booking) Estimated() bool { return b.Batch.Quality == energy.Estimated }
 
-// Windows returns the postings of b by window, priced, and with what is transferred from a host. Sums over the windows are
-// those of the whole, exactly, and in each window the transfer is the sum of the others.
+// Windows returns the postings of b by window, priced, and with what is transferred from a host. Sums over the
+// windows are those of the whole, exactly, and in each window the transfer is the sum of the others.
 func (b *Booking) Windows() []Window {
 	all := b.Postings()
 	for i := range all {
@@ -212,14 +219,14 @@ type Piece struct {
 	before, until, length uint64 // nanoseconds since the booking's start, and how long it is
 }
 
-// A booking is cut into at most so many postings: one of months, or of thousands of consumers, is cut into hours or days,
-// which are booked in the windows in which they begin, and if even that is too fine, it is not cut.
+// A booking is cut into at most so many postings: one of months, or of thousands of consumers, is cut into hours or
+// days, which are booked in the windows in which they begin, and if even that is too fine, it is not cut.
 const maxPostings = 200_000
 
 var steps = [...]time.Duration{WindowLength, time.Hour, 24 * time.Hour}
 
-// Pieces cuts an interval by windows. One of no length is a piece of the window that it is in. An interval that has so many
-// postings that each window would cost too much is cut by hours or days.
+// Pieces cuts an interval by windows. One of no length is a piece of the window that it is in. An interval that has
+// so many postings that each window would cost too much is cut by hours or days.
 func Pieces(start, end time.Time, postings int) iter.Seq[Piece] {
 	return func(yield func(Piece) bool) {
 		length := max(end.Sub(start), 0)

@@ -78,7 +78,8 @@ func TestPostingsBalance(t *testing.T) {
 }
 
 func checkWindow(t *rapid.T, b *ledger.Booking, w *ledger.Window, last time.Time) {
-	if !w.First.Equal(last) || w.Last.Before(w.First) || w.Start.After(w.First) || w.First.Sub(w.Start) > ledger.WindowLength ||
+	if !w.First.Equal(last) || w.Last.Before(w.First) || w.Start.After(w.First) ||
+		w.First.Sub(w.Start) > ledger.WindowLength ||
 		w.Start.Unix()%int64(ledger.WindowLength/time.Second) != 0 {
 		t.Fatalf("after %v comes %v: %v to %v", last, w.Start, w.First, w.Last)
 	}
@@ -100,7 +101,8 @@ func TestCharge(t *testing.T) {
 	rates := ledger.Rates{PUE: 1.5, Carbon: 400, Price: 0.3}
 	a := ledger.Amount{Dynamic: kWh, Idle: kWh}
 	rates.Charge(&a, true)
-	if a.Facility != 3*kWh || a.Carbon.Grams() != 1200 || math.Abs(a.Cost.Money()-0.9) > 1e-9 || a.Estimated != 2*kWh || a.Uncharted != 0 || a.Unpriced != 0 {
+	if a.Facility != 3*kWh || a.Carbon.Grams() != 1200 || math.Abs(a.Cost.Money()-0.9) > 1e-9 || a.Estimated != 2*kWh ||
+		a.Uncharted != 0 || a.Unpriced != 0 {
 		t.Errorf("have %+v", a)
 	}
 	for _, pue := range []float64{math.NaN(), 0, 0.99, -3, 51, math.Inf(1)} {
@@ -140,7 +142,8 @@ func TestLongBookings(t *testing.T) {
 		}
 	}
 	n := 0
-	for p := range ledger.Pieces(time.Date(1900, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(1900, 1, 1, 0, 6, 0, 0, time.UTC), 1) {
+	for p := range ledger.Pieces(time.Date(1900, 1, 1, 0, 0, 1, 0, time.UTC),
+		time.Date(1900, 1, 1, 0, 6, 0, 0, time.UTC), 1) {
 		if n++; p.Window.Second() != 0 || p.Window.After(p.From) {
 			t.Errorf("before 1970, a window at %v from %v", p.Window, p.From)
 		}

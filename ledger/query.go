@@ -24,8 +24,8 @@ const (
 	ByDay       Dimension = "day" // UTC
 )
 
-// A Query asks for sums over [From, To). What is kept is as fine as its age allows: From and To are moved outwards to whole
-// windows, hours or days, and the answer says to what.
+// A Query asks for sums over [From, To). What is kept is as fine as its age allows: From and To are moved outwards to
+// whole windows, hours or days, and the answer says to what.
 type Query struct {
 	From, To time.Time
 	GroupBy  []Dimension
@@ -42,8 +42,8 @@ type Query struct {
 	Limit int
 }
 
-// An Answer holds sums. Each joule counts once: where a guest tells of what its host has counted, the host's account of the
-// virtual machine is less by that.
+// An Answer holds sums. Each joule counts once: where a guest tells of what its host has counted, the host's account
+// of the virtual machine is less by that.
 type Answer struct {
 	From, To   time.Time
 	AsOf       time.Time     // end of what was booked when it was asked

@@ -72,14 +72,16 @@ func (r *Row) Empty() bool {
 	return r.Amount == (Amount{}) && len(r.Emissions)+len(r.Costs) == 0
 }
 
-// Trim leaves the rows with the most energy, limit at most, and sums the others in one more row, the last one, whose Key is nil.
-// It fails if their sum is more than can be told.
+// Trim leaves the rows with the most energy, limit at most, and sums the others in one more row, the last one, whose
+// Key is nil. It fails if their sum is more than can be told.
 func (a *Answer) Trim(limit int) error {
 	if limit <= 0 || len(a.Rows) <= limit {
 		return nil
 	}
 	most := slices.Clone(a.Rows)
-	slices.SortStableFunc(most, func(x, y Row) int { return cmp.Or(cmp.Compare(y.Energy(), x.Energy()), slices.Compare(x.Key, y.Key)) })
+	slices.SortStableFunc(most, func(x, y Row) int {
+		return cmp.Or(cmp.Compare(y.Energy(), x.Energy()), slices.Compare(x.Key, y.Key))
+	})
 	var rest Row
 	for i := range most[limit:] {
 		if err := rest.include(&most[limit+i]); err != nil {

@@ -9,13 +9,13 @@ import (
 
 // A Store keeps a ledger. Several processes may use one store at once; its transactions keep them apart.
 type Store interface {
-	// Book writes bookings in one transaction. The errors are those of single bookings, nil for those that are booked; err
-	// says that none is. Book of nothing writes too: it tells if that is possible.
+	// Book writes bookings in one transaction. The errors are those of single bookings, nil for those that are
+	// booked; err says that none is. Book of nothing writes too: it tells if that is possible.
 	Book(ctx context.Context, all []*Booking) (receipts []Receipt, errs []error, err error)
 	// Acked returns the highest number of a stream that is booked, and if any is.
 	Acked(ctx context.Context, of batch.Stream) (acked uint64, known bool, err error)
-	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many bookings
-	// are left of those that there were when it began.
+	// Fold moves what the journal holds, some of it if there is much, into windows and sums. It returns how many
+	// bookings are left of those that there were when it began.
 	Fold(ctx context.Context) (left int, err error)
 	Query(ctx context.Context, q *Query) (*Answer, error)
 	// Series returns the power of what a query selects, window by window; GroupBy is ignored.
@@ -24,7 +24,8 @@ type Store interface {
 	Records(ctx context.Context, q *RecordQuery) ([]Record, error)
 	// Keep drops what is older than it is kept for. A clock that is far ahead of what was booked is not believed.
 	Keep(ctx context.Context, r Retention, now time.Time) error
-	// Audit compares what was booked by consumer with what was booked by node, and checks sums of bytes, from an instant on.
+	// Audit compares what was booked by consumer with what was booked by node, and checks sums of bytes, from an
+	// instant on.
 	Audit(ctx context.Context, from time.Time) (*Findings, error)
 	Statistics(ctx context.Context) (Statistics, error)
 	Close() error

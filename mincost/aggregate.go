@@ -2,13 +2,13 @@ package mincost
 
 import "slices"
 
-// Classes is a transport in which rows that are alike have become one, and columns that are alike one: whatever solves it
-// solves the original, at the same cost.
+// Classes is a transport in which rows that are alike have become one, and columns that are alike one: whatever
+// solves it solves the original, at the same cost.
 //
-// Rows are alike that cost the same in every column and alone; their counts add up. Columns are alike in which every row
-// costs the same; their rooms add up. Where a limit binds, the limits must be the same as well, and the counts or rooms:
-// q such rows, or columns, share what the one in their place is given so that none gets more than the others by more than
-// one unit, which keeps limits that are q times as wide.
+// Rows are alike that cost the same in every column and alone; their counts add up. Columns are alike in which every
+// row costs the same; their rooms add up. Where a limit binds, the limits must be the same as well, and the counts or
+// rooms: q such rows, or columns, share what the one in their place is given so that none gets more than the others
+// by more than one unit, which keeps limits that are q times as wide.
 //
 // Where nothing is alike, nothing is copied: what Transport holds is then the original's.
 type Classes struct {
@@ -54,8 +54,8 @@ type groups struct {
 // crowded is how many groups may look alike at a glance before a closer look is taken.
 const crowded = 4
 
-// group puts together what is the same. What is the same has equal keys, both at a glance and on a closer look, which is
-// only taken where many look alike at a glance.
+// group puts together what is the same. What is the same has equal keys, both at a glance and on a closer look, which
+// is only taken where many look alike at a glance.
 func group(size int, glance, key func(i int) uint64, same func(i, j int) bool) groups {
 	g := groups{of: make([]int, size), members: make([][]int, 0, size)}
 	alone := make([]int, size)                           // the members of groups of one
@@ -147,14 +147,16 @@ func (t *Transport) colKeys() []uint64 {
 
 func (t *Transport) sameRows(a, b int) bool {
 	cols := len(t.Room)
-	if t.Alone != nil && t.Alone[a] != t.Alone[b] || !slices.Equal(t.Cost[a*cols:(a+1)*cols], t.Cost[b*cols:(b+1)*cols]) {
+	if t.Alone != nil && t.Alone[a] != t.Alone[b] ||
+		!slices.Equal(t.Cost[a*cols:(a+1)*cols], t.Cost[b*cols:(b+1)*cols]) {
 		return false
 	}
 	if t.Limit == nil {
 		return true
 	}
 	for col := range cols {
-		if limit := t.limit(a*cols + col); limit != t.limit(b*cols+col) || limit != Unlimited && t.Count[a] != t.Count[b] {
+		if limit := t.limit(a*cols + col); limit != t.limit(b*cols+col) ||
+			limit != Unlimited && t.Count[a] != t.Count[b] {
 			return false
 		}
 	}
@@ -181,7 +183,9 @@ func (t *Transport) mergeRows(g groups) *Transport {
 	if g.single() {
 		return &Transport{Count: t.Count, Room: t.Room, Cost: t.Cost, Limit: t.Limit, Alone: t.Alone}
 	}
-	merged := &Transport{Count: make([]int64, len(g.members)), Room: t.Room, Cost: make([]int64, 0, len(g.members)*cols)}
+	merged := &Transport{
+		Count: make([]int64, len(g.members)), Room: t.Room, Cost: make([]int64, 0, len(g.members)*cols),
+	}
 	for i, rows := range g.members {
 		first := rows[0]
 		merged.Cost = append(merged.Cost, t.Cost[first*cols:(first+1)*cols]...)
@@ -206,7 +210,10 @@ func (t *Transport) mergeCols(g groups) *Transport {
 		return t
 	}
 	rows, cols := len(t.Count), len(t.Room)
-	merged := &Transport{Count: t.Count, Room: make([]int64, len(g.members)), Cost: make([]int64, 0, rows*len(g.members)), Alone: t.Alone, most: t.most}
+	merged := &Transport{
+		Count: t.Count, Room: make([]int64, len(g.members)), Cost: make([]int64, 0, rows*len(g.members)),
+		Alone: t.Alone, most: t.most,
+	}
 	for i, members := range g.members {
 		for _, col := range members {
 			merged.Room[i] = plus(merged.Room[i], t.Room[col])

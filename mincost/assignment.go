@@ -43,10 +43,10 @@ type Assignment struct {
 // maxSide keeps sums of costs within int64.
 const maxSide = 1 << 16
 
-// Assign solves the assignment problem by shortest augmenting paths: rows enter one by one, each on the cheapest path of
-// exchanges that ends in a free column, or leaves some row without one. It takes O(rows²·cols) steps at most. The same
-// matrix always gives the same assignment; where several are optimal, rows and columns of lower numbers come first, as
-// far as the paths go.
+// Assign solves the assignment problem by shortest augmenting paths: rows enter one by one, each on the cheapest path
+// of exchanges that ends in a free column, or leaves some row without one. It takes O(rows²·cols) steps at most. The
+// same matrix always gives the same assignment; where several are optimal, rows and columns of lower numbers come
+// first, as far as the paths go.
 func Assign(m Matrix) (*Assignment, error) {
 	alone, err := m.check()
 	if err != nil {
@@ -69,7 +69,10 @@ func Assign(m Matrix) (*Assignment, error) {
 // check returns what a row without a column has to cost.
 func (m *Matrix) check() (alone int64, err error) {
 	if m.Rows < 0 || m.Cols < 0 || m.Rows > maxSide || m.Cols > maxSide || len(m.Cost) != m.Rows*m.Cols {
-		return 0, fmt.Errorf("assigning %d rows to %d columns with %d costs: want at most %d of each, and a cost for every pair", m.Rows, m.Cols, len(m.Cost), maxSide)
+		return 0,
+			fmt.Errorf(
+				"assigning %d rows to %d columns with %d costs: want at most %d of each, and a cost for every pair",
+				m.Rows, m.Cols, len(m.Cost), maxSide)
 	}
 	least, most := int64(math.MaxInt64), int64(math.MinInt64)
 	for i, c := range m.Cost {
@@ -77,7 +80,8 @@ func (m *Matrix) check() (alone int64, err error) {
 			continue
 		}
 		if c < -MaxCost || c > MaxCost {
-			return 0, fmt.Errorf("assigning: row %d and column %d cost %d: want at most %d either way", i/m.Cols, i%m.Cols, c, int64(MaxCost))
+			return 0, fmt.Errorf("assigning: row %d and column %d cost %d: want at most %d either way", i/m.Cols,
+				i%m.Cols, c, int64(MaxCost))
 		}
 		least, most = min(least, c), max(most, c)
 	}
@@ -89,8 +93,8 @@ func (m *Matrix) check() (alone int64, err error) {
 	return (max(most, 0)-min(least, 0))*size + most - least + 1, nil
 }
 
-// solver holds a partial assignment of rows that have entered, and dual values under which every edge has a reduced cost
-// cost − u − v ≥ 0, and 0 where it is matched.
+// solver holds a partial assignment of rows that have entered, and dual values under which every edge has a reduced
+// cost cost − u − v ≥ 0, and 0 where it is matched.
 type solver struct {
 	m     Matrix
 	alone int64
@@ -107,8 +111,9 @@ type solver struct {
 
 func newSolver(m Matrix, alone int64) *solver {
 	s := &solver{
-		m: m, alone: alone, u: make([]int64, m.Rows), v: make([]int64, m.Cols), colOf: make([]int, m.Rows), rowOf: make([]int, m.Cols),
-		dist: make([]int64, m.Cols), from: make([]int, m.Cols), done: make([]bool, m.Cols),
+		m: m, alone: alone, u: make([]int64, m.Rows), v: make([]int64, m.Cols), colOf: make([]int, m.Rows),
+		rowOf: make([]int, m.Cols),
+		dist:  make([]int64, m.Cols), from: make([]int, m.Cols), done: make([]bool, m.Cols),
 	}
 	for row := range s.colOf {
 		s.colOf[row] = -1
@@ -231,7 +236,8 @@ func (a *Assignment) Certify(m Matrix) error {
 		}
 		if col < 0 {
 			if u != alone {
-				return fmt.Errorf("certifying an assignment: row %d is alone at a price of %d, which is not %d", row, u, alone)
+				return fmt.Errorf("certifying an assignment: row %d is alone at a price of %d, which is not %d", row, u,
+					alone)
 			}
 			continue
 		}
@@ -244,7 +250,8 @@ func (a *Assignment) Certify(m Matrix) error {
 		total += cost
 	}
 	if size != a.Size || total != a.Total {
-		return fmt.Errorf("certifying an assignment: %d edges cost %d, said to be %d at %d", size, total, a.Size, a.Total)
+		return fmt.Errorf("certifying an assignment: %d edges cost %d, said to be %d at %d", size, total, a.Size,
+			a.Total)
 	}
 	return a.feasible(m, used)
 }
@@ -276,7 +283,8 @@ func (a *Assignment) feasible(m Matrix, used []bool) error {
 	for i, cost := range m.Cost {
 		row, col := i/m.Cols, i%m.Cols
 		if cost != Missing && cost < a.row[row]+a.col[col] {
-			return fmt.Errorf("certifying an assignment: row %d and column %d cost %d, less than their prices %d", row, col, cost, a.row[row]+a.col[col])
+			return fmt.Errorf("certifying an assignment: row %d and column %d cost %d, less than their prices %d", row,
+				col, cost, a.row[row]+a.col[col])
 		}
 	}
 	return nil

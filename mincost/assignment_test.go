@@ -140,7 +140,9 @@ func TestCertifyRefuses(t *testing.T) {
 func TestAssignRefuses(t *testing.T) {
 	over := mincost.NewMatrix(1, 1)
 	over.Set(0, 0, mincost.MaxCost+1)
-	for _, m := range []mincost.Matrix{over, {Rows: 1, Cols: 2, Cost: make([]int64, 3)}, {Rows: -1, Cols: -1, Cost: make([]int64, 1)}} {
+	for _, m := range []mincost.Matrix{
+		over, {Rows: 1, Cols: 2, Cost: make([]int64, 3)}, {Rows: -1, Cols: -1, Cost: make([]int64, 1)},
+	} {
 		if _, err := mincost.Assign(m); err == nil {
 			t.Errorf("%+v was solved", m)
 		}

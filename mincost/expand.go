@@ -1,6 +1,7 @@
 package mincost
 
-// Expand gives a solution of the classes back to rows and columns: optimal if it is. Where nothing is alike that is the solution itself.
+// Expand gives a solution of the classes back to rows and columns: optimal if it is. Where nothing is alike that is
+// the solution itself.
 func (c *Classes) Expand(s *Shipment) *Shipment {
 	return c.expandRows(c.expandCols(s))
 }

@@ -8,7 +8,8 @@ import (
 // Unlimited is the capacity of an arc that takes whatever comes.
 const Unlimited = math.MaxInt64
 
-// What keeps sums within int64: of supplies and limited capacities, and of costs along a path that visits no node twice.
+// What keeps sums within int64: of supplies and limited capacities, and of costs along a path that visits no node
+// twice.
 const (
 	maxFlow = 1 << 60
 	maxPath = 1 << 60
@@ -32,8 +33,8 @@ type Network struct {
 	units   int     // counts changes of supplies, capacities and arcs
 }
 
-// NewNetwork returns a network of nodes 0 to nodes−1 without supplies and without arcs. It panics if there are fewer than
-// none or more than 67 million.
+// NewNetwork returns a network of nodes 0 to nodes−1 without supplies and without arcs. It panics if there are fewer
+// than none or more than 67 million.
 func NewNetwork(nodes int) *Network {
 	if nodes < 0 || nodes > maxNodes {
 		panic(fmt.Sprintf("mincost: a network of %d nodes", nodes))
@@ -58,7 +59,8 @@ func (n *Network) Arcs() int { return len(n.tail) }
 // capacities may be is checked by Solve.
 func (n *Network) AddArc(from, to int, capacity, cost int64) int {
 	if uint(from) >= uint(len(n.supply)) || uint(to) >= uint(len(n.supply)) || len(n.tail) == maxArcs {
-		panic(fmt.Sprintf("mincost: an arc from node %d to node %d of %d, after %d arcs", from, to, len(n.supply), len(n.tail)))
+		panic(fmt.Sprintf("mincost: an arc from node %d to node %d of %d, after %d arcs", from, to, len(n.supply),
+			len(n.tail)))
 	}
 	n.tail = append(n.tail, int32(from))
 	n.head = append(n.head, int32(to))
@@ -127,7 +129,8 @@ func (n *Network) check() (longest int64, err error) {
 	total, balance := int64(0), int64(0)
 	for node, units := range n.supply {
 		if units < -maxFlow || units > maxFlow || total > maxFlow {
-			return 0, fmt.Errorf("checking a network: the supply of node %d is %d: want at most %d of all together", node, units, int64(maxFlow))
+			return 0, fmt.Errorf("checking a network: the supply of node %d is %d: want at most %d of all together",
+				node, units, int64(maxFlow))
 		}
 		balance += units
 		total += max(units, -units)
@@ -162,7 +165,8 @@ func (n *Network) checkCapacities(total int64) error {
 			continue
 		}
 		if units < 0 || units > maxFlow {
-			return fmt.Errorf("checking a network: arc %d has a capacity of %d: want 0 to %d, or Unlimited", arc, units, int64(maxFlow))
+			return fmt.Errorf("checking a network: arc %d has a capacity of %d: want 0 to %d, or Unlimited", arc, units,
+				int64(maxFlow))
 		}
 		if total += units; total > maxFlow {
 			return fmt.Errorf("checking a network: supplies and capacities add up to more than %d", int64(maxFlow))
@@ -180,8 +184,8 @@ func (n *Network) noteCosts() {
 	}
 }
 
-// longest bounds the cost of a path that visits no node twice. It touches a node with two arcs at most, so it costs at most
-// twice the sum over nodes of the dearest arc that leaves each; and twice that of the dearest that enters.
+// longest bounds the cost of a path that visits no node twice. It touches a node with two arcs at most, so it costs
+// at most twice the sum over nodes of the dearest arc that leaves each; and twice that of the dearest that enters.
 func (n *Network) longest() int64 {
 	return 2 * min(sumUpTo(n.out, maxPath/2), sumUpTo(n.in, maxPath/2))
 }

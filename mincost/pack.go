@@ -7,24 +7,25 @@ import (
 	"slices"
 )
 
-// Packing is a problem of several resources: items are put into bins, none of whose resources is overdrawn, at the least cost. Items
-// that are alike count as one class, and bins that are alike as one group.
+// Packing is a problem of several resources: items are put into bins, none of whose resources is overdrawn, at the
+// least cost. Items that are alike count as one class, and bins that are alike as one group.
 type Packing struct {
 	Items []Items
 	Bins  []Bins
 	Cost  Matrix // of one item of a class (row) in a bin of a group (column); Missing: it may not be there
 
-	// Room reports whether a bin of a group has room for all that it is to hold, where capacities do not say it all: of devices
-	// whose parts are given away, for one, no part can come from two. Nothing that has room may lose it by holding less. Nil:
-	// capacities say it all.
+	// Room reports whether a bin of a group has room for all that it is to hold, where capacities do not say it all:
+	// of devices whose parts are given away, for one, no part can come from two. Nothing that has room may lose it by
+	// holding less. Nil: capacities say it all.
 	Room func(group int, held []Held) bool
 }
 
 // Items are so many items that are alike.
 type Items struct {
-	Count   int64
-	Demand  []int64 // by resource
-	LeftOut int64   // what it costs to leave one out; if that is more than any exchange can save, most items are placed first
+	Count  int64
+	Demand []int64 // by resource
+	// what it costs to leave one out; if that is more than any exchange can save, most items are placed first
+	LeftOut int64
 }
 
 // Bins are so many bins that are alike.
@@ -67,8 +68,10 @@ const (
 )
 
 func (p *Packing) check() error {
-	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) || len(p.Cost.Cost) > maxPairs {
-		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs", len(p.Items), len(p.Bins), maxPairs)
+	if p.Cost.Rows != len(p.Items) || p.Cost.Cols != len(p.Bins) || len(p.Cost.Cost) != len(p.Items)*len(p.Bins) ||
+		len(p.Cost.Cost) > maxPairs {
+		return fmt.Errorf("packing %d classes in %d groups: want a cost for each of at most %d pairs", len(p.Items),
+			len(p.Bins), maxPairs)
 	}
 	for _, c := range p.Cost.Cost {
 		if c != Missing && (c < -MaxCost || c > MaxCost) {
@@ -105,7 +108,8 @@ func (p *Packing) checkBins(dims *int) (most float64, err error) {
 			return 0, fmt.Errorf("packing in group %d: %w", j, err)
 		}
 		if group.Opening < 0 || group.Opening > MaxCost {
-			return 0, fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening, int64(MaxCost))
+			return 0, fmt.Errorf("packing in group %d: opening costs %d, want 0 to %d", j, group.Opening,
+				int64(MaxCost))
 		}
 		most += float64(group.Count) * float64(group.Opening)
 		if count += float64(group.Count); count > maxBins {
@@ -127,14 +131,15 @@ func checkAmounts(dims *int, amounts []int64, count int64) error {
 	}
 	for _, a := range amounts {
 		if a < 0 || a > maxAmount || float64(a)*float64(count) >= maxTotal {
-			return fmt.Errorf("%d of a resource, %d times: want 0 to %d, and less than %.4g in all", a, count, int64(maxAmount), float64(maxTotal))
+			return fmt.Errorf("%d of a resource, %d times: want 0 to %d, and less than %.4g in all", a, count,
+				int64(maxAmount), float64(maxTotal))
 		}
 	}
 	return nil
 }
 
-// Certify checks that a is a placement of p that costs what it says, and no less than its bound. That the bound holds is for
-// [Pack] to know.
+// Certify checks that a is a placement of p that costs what it says, and no less than its bound. That the bound holds
+// is for [Pack] to know.
 func (a *Packed) Certify(p *Packing) error {
 	if err := p.check(); err != nil {
 		return err
@@ -164,8 +169,10 @@ func (a *Packed) Certify(p *Packing) error {
 	for i, n := range left {
 		cost += n * p.Items[i].LeftOut
 	}
-	if bin != len(a.Bins) || cost != a.Cost || placed != a.Placed || !slices.Equal(left, a.LeftOut) || a.Cost < a.Bound {
-		return fmt.Errorf("certifying a packing: %d placed at %d, said to be %d at %d, and at least %d", placed, cost, a.Placed, a.Cost, a.Bound)
+	if bin != len(a.Bins) || cost != a.Cost || placed != a.Placed || !slices.Equal(left, a.LeftOut) ||
+		a.Cost < a.Bound {
+		return fmt.Errorf("certifying a packing: %d placed at %d, said to be %d at %d, and at least %d", placed, cost,
+			a.Placed, a.Cost, a.Bound)
 	}
 	return nil
 }

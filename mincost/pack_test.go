@@ -159,8 +159,10 @@ func TestPackStops(t *testing.T) {
 func TestPackOpensFewBins(t *testing.T) {
 	p := mincost.Packing{
 		Items: []mincost.Items{{Count: 40, Demand: []int64{1, 2}, LeftOut: 1000}},
-		Bins:  []mincost.Bins{{Count: 20, Capacity: []int64{10, 100}, Opening: 50}, {Count: 20, Capacity: []int64{10, 16}, Opening: 50}},
-		Cost:  mincost.NewMatrix(1, 2),
+		Bins: []mincost.Bins{
+			{Count: 20, Capacity: []int64{10, 100}, Opening: 50}, {Count: 20, Capacity: []int64{10, 16}, Opening: 50},
+		},
+		Cost: mincost.NewMatrix(1, 2),
 	}
 	p.Cost.Set(0, 0, 3)
 	p.Cost.Set(0, 1, 3)
@@ -173,7 +175,8 @@ func TestPackOpensFewBins(t *testing.T) {
 func TestPackRefuses(t *testing.T) {
 	one := func(change func(p *mincost.Packing)) error {
 		p := mincost.Packing{
-			Items: []mincost.Items{{Count: 1, Demand: []int64{1}}}, Bins: []mincost.Bins{{Count: 1, Capacity: []int64{1}}}, Cost: mincost.NewMatrix(1, 1),
+			Items: []mincost.Items{{Count: 1, Demand: []int64{1}}},
+			Bins:  []mincost.Bins{{Count: 1, Capacity: []int64{1}}}, Cost: mincost.NewMatrix(1, 1),
 		}
 		p.Cost.Set(0, 0, 1)
 		change(&p)
@@ -204,8 +207,10 @@ func TestPackRefuses(t *testing.T) {
 func TestCertifyPackedRefuses(t *testing.T) {
 	one := func(change func(p *mincost.Packing, a *mincost.Packed)) error {
 		p := mincost.Packing{
-			Items: []mincost.Items{{Count: 3, Demand: []int64{2}, LeftOut: 90}, {Count: 1, Demand: []int64{1}, LeftOut: 90}},
-			Bins:  []mincost.Bins{{Count: 2, Capacity: []int64{4}, Opening: 5}}, Cost: mincost.NewMatrix(2, 1),
+			Items: []mincost.Items{
+				{Count: 3, Demand: []int64{2}, LeftOut: 90}, {Count: 1, Demand: []int64{1}, LeftOut: 90},
+			},
+			Bins: []mincost.Bins{{Count: 2, Capacity: []int64{4}, Opening: 5}}, Cost: mincost.NewMatrix(2, 1),
 		}
 		p.Cost.Set(0, 0, 7)
 		a, err := mincost.Pack(p, nil)
@@ -219,18 +224,20 @@ func TestCertifyPackedRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(p *mincost.Packing, a *mincost.Packed){
-		"a cost":                  func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
-		"a number":                func(_ *mincost.Packing, a *mincost.Packed) { a.Placed++ },
-		"a bound":                 func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
-		"what is left":            func(_ *mincost.Packing, a *mincost.Packed) { a.LeftOut[1] = 0 },
-		"a bin less":              func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
-		"a bin more":              func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
-		"more than there are":     func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
-		"fewer than none":         func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
-		"a class that is none":    func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
-		"what may not be there":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
-		"an overdrawn bin":        func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
-		"a bin without room":      func(p *mincost.Packing, _ *mincost.Packed) { p.Room = func(int, []mincost.Held) bool { return false } },
+		"a cost":                func(_ *mincost.Packing, a *mincost.Packed) { a.Cost-- },
+		"a number":              func(_ *mincost.Packing, a *mincost.Packed) { a.Placed++ },
+		"a bound":               func(_ *mincost.Packing, a *mincost.Packed) { a.Bound = a.Cost + 1 },
+		"what is left":          func(_ *mincost.Packing, a *mincost.Packed) { a.LeftOut[1] = 0 },
+		"a bin less":            func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = a.Bins[:1] },
+		"a bin more":            func(_ *mincost.Packing, a *mincost.Packed) { a.Bins = append(a.Bins, nil) },
+		"more than there are":   func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = 2 },
+		"fewer than none":       func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[1][0].Count = -1 },
+		"a class that is none":  func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 2 },
+		"what may not be there": func(_ *mincost.Packing, a *mincost.Packed) { a.Bins[0][0].Class = 1 },
+		"an overdrawn bin":      func(p *mincost.Packing, _ *mincost.Packed) { p.Bins[0].Capacity[0] = 3 },
+		"a bin without room": func(p *mincost.Packing, _ *mincost.Packed) {
+			p.Room = func(int, []mincost.Held) bool { return false }
+		},
 		"numbers without sense":   func(p *mincost.Packing, _ *mincost.Packed) { p.Items[0].LeftOut = math.MaxInt64 },
 		"a packing of other size": func(p *mincost.Packing, _ *mincost.Packed) { p.Items = p.Items[:1] },
 	} {

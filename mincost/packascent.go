@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// ascent looks for the best prices by the primal-dual hybrid gradient method (Chambolle and Pock 2011) with diagonal steps and restarts
-// from the mean (Applegate et al. 2021). It solves the linear relaxation, in shares from 0 to 1: of what a group could hold of
-// a class, of a class that is left out, and of a group's bins that are open,
+// ascent looks for the best prices by the primal-dual hybrid gradient method (Chambolle and Pock 2011) with diagonal
+// steps and restarts from the mean (Applegate et al. 2021). It solves the linear relaxation, in shares from 0 to 1:
+// of what a group could hold of a class, of a class that is left out, and of a group's bins that are open,
 //
 //	Σ part·share + out = 1              for each class:    a worth
 //	Σ load·share − open ≤ 0             for each resource: a price ≥ 0
@@ -47,7 +47,10 @@ type shares struct {
 }
 
 func newShares(pairs, rows, groups, dims int) shares {
-	return shares{make([]float64, pairs), make([]float64, rows), make([]float64, groups), make([]float64, rows), make([]float64, groups*dims)}
+	return shares{
+		make([]float64, pairs), make([]float64, rows), make([]float64, groups), make([]float64, rows),
+		make([]float64, groups*dims),
+	}
 }
 
 func (s *shares) all() [5][]float64 { return [...][]float64{s.pair, s.out, s.open, s.worth, s.price} }
@@ -59,7 +62,10 @@ func (s *shares) set(to *shares) {
 }
 
 func newAscent(d *dual) *ascent {
-	a := &ascent{d: d, row: make([]int, d.rows+1), out: make([]float64, d.rows), opening: make([]float64, d.groups), count: make([]float64, d.groups)}
+	a := &ascent{
+		d: d, row: make([]int, d.rows+1), out: make([]float64, d.rows), opening: make([]float64, d.groups),
+		count: make([]float64, d.groups),
+	}
 	for i := range d.p.Items {
 		count := float64(d.p.Items[i].Count)
 		a.out[i] = count * float64(d.p.Items[i].LeftOut)
@@ -68,7 +74,9 @@ func newAscent(d *dual) *ascent {
 			if most == 0 {
 				continue
 			}
-			a.pairs = append(a.pairs, pair{group: j, part: most / count, cost: most * float64(d.p.Cost.Cost[i*d.groups+j])})
+			a.pairs = append(a.pairs, pair{
+				group: j, part: most / count, cost: most * float64(d.p.Cost.Cost[i*d.groups+j]),
+			})
 			for k := range d.dims {
 				load := 0.0
 				if need := d.demand[i*d.dims+k]; need > 0 {
@@ -84,7 +92,8 @@ func newAscent(d *dual) *ascent {
 		a.opening[j] = a.count[j] * float64(d.p.Bins[j].Opening)
 	}
 	a.steps()
-	a.x, a.mean, a.start = newShares(len(a.pairs), d.rows, d.groups, d.dims), newShares(len(a.pairs), d.rows, d.groups, d.dims), newShares(len(a.pairs), d.rows, d.groups, d.dims)
+	a.x, a.mean, a.start = newShares(len(a.pairs), d.rows, d.groups, d.dims),
+		newShares(len(a.pairs), d.rows, d.groups, d.dims), newShares(len(a.pairs), d.rows, d.groups, d.dims)
 	a.balance, a.overdraw = make([]float64, d.rows), make([]float64, d.groups*d.dims)
 	return a
 }
@@ -122,9 +131,9 @@ func (a *ascent) steps() {
 	a.weight = math.Sqrt(max(squares, 1e-6) / float64(d.rows+1))
 }
 
-// Limits of an ascent: how many coefficients it goes through, how often it looks where it is, and how near the bound has to come to what a
-// placement costs, or to what the relaxation does, to be good enough; and over how many looks it has to rise by how much for it to be any
-// use to go on.
+// Limits of an ascent: how many coefficients it goes through, how often it looks where it is, and how near the bound
+// has to come to what a placement costs, or to what the relaxation does, to be good enough; and over how many looks
+// it has to rise by how much for it to be any use to go on.
 const (
 	ascentWork = 1 << 29
 	ascentLook = 40
@@ -139,7 +148,8 @@ const (
 	restartShare = 0.4
 )
 
-// run raises the bound, as far as what a known placement costs, and leaves the best prices and a fractional placement in d.
+// run raises the bound, as far as what a known placement costs, and leaves the best prices and a fractional placement
+// in d.
 func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 	d := a.d
 	d.solve()
@@ -152,7 +162,8 @@ func (a *ascent) run(cost int64, stop func() bool) (bound int64, whole bool) {
 			break
 		}
 		from, e, near := a.look()
-		if near || look%settling == 0 && a.bound > first && float64(a.bound-before) < stalled*math.Abs(float64(a.bound)) {
+		if near || look%settling == 0 && a.bound > first &&
+			float64(a.bound-before) < stalled*math.Abs(float64(a.bound)) {
 			break
 		}
 		if look%settling == 0 {
@@ -190,7 +201,8 @@ func (a *ascent) walk(stop func() bool) bool {
 	return true
 }
 
-// look raises the bound by the prices at hand, and returns the better one of the last point and the mean of all since the restart.
+// look raises the bound by the prices at hand, and returns the better one of the last point and the mean of all since
+// the restart.
 func (a *ascent) look() (best *shares, e float64, near bool) {
 	last, _ := a.error(&a.x)
 	e, near = a.error(&a.mean)

@@ -5,7 +5,8 @@ import "testing"
 // One step over millions of pairs takes long enough to be asked after.
 func TestAscentStopsWithinAStep(t *testing.T) {
 	p := Packing{
-		Items: []Items{{Count: 9, Demand: []int64{1}, LeftOut: 100}}, Bins: []Bins{{Count: 2, Capacity: []int64{3}}}, Cost: NewMatrix(1, 1),
+		Items: []Items{{Count: 9, Demand: []int64{1}, LeftOut: 100}}, Bins: []Bins{{Count: 2, Capacity: []int64{3}}},
+		Cost: NewMatrix(1, 1),
 	}
 	p.Cost.Set(0, 0, 7)
 	a, asked := newAscent(newDual(&p)), 0

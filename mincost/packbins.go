@@ -62,7 +62,9 @@ func (b *bins) fits(bin, class int) bool {
 
 // change adds so many items of a class to what is held.
 func change(held []Held, class int, count int64) []Held {
-	at, found := slices.BinarySearchFunc(held, class, func(h Held, class int) int { return cmp.Compare(h.Class, class) })
+	at, found := slices.BinarySearchFunc(held, class, func(h Held, class int) int {
+		return cmp.Compare(h.Class, class)
+	})
 	if !found {
 		return slices.Insert(held, at, Held{class, count})
 	}

@@ -2,23 +2,25 @@ package mincost
 
 import "math"
 
-// dual is the Lagrangian dual of a packing: every resource of a group of bins has a price ≥ 0, and may be overdrawn at that price.
-// What is left are classes that do not know of each other,
+// dual is the Lagrangian dual of a packing: every resource of a group of bins has a price ≥ 0, and may be overdrawn
+// at that price. What is left are classes that do not know of each other,
 //
 //	L(π) = Σ classes min Σ x·(cost + π·demand) + left out
 //	     + Σ groups count·min(0, opening − π·capacity),   x ≤ count·⌊capacity/demand⌋, as many as one class alone could have there,
 //
-// and no placement costs less, whatever the prices. The best of them are as good as the linear relaxation; [ascent] looks for them.
+// and no placement costs less, whatever the prices. The best of them are as good as the linear relaxation; [ascent]
+// looks for them.
 type dual struct {
-	p                   *Packing
-	rows, groups, dims  int
-	demand, capacity    []float64 // in units that are powers of 2, so that they are exact
-	most                []float64 // by row and group
-	price               []float64
-	mean, meanOpened    []float64 // a fractional placement, by row and group, and how many bins it opens, by group
-	reduced             []float64 // by group, of one row
-	order               []int32
-	value, terms, total float64 // of L, how many terms it has, and what their absolute values may add up to, of which the error is a part
+	p                  *Packing
+	rows, groups, dims int
+	demand, capacity   []float64 // in units that are powers of 2, so that they are exact
+	most               []float64 // by row and group
+	price              []float64
+	mean, meanOpened   []float64 // a fractional placement, by row and group, and how many bins it opens, by group
+	reduced            []float64 // by group, of one row
+	order              []int32
+	// of L, how many terms it has, and what their absolute values may add up to, of which the error is a part
+	value, terms, total float64
 }
 
 func newDual(p *Packing) *dual {
@@ -138,8 +140,8 @@ func (d *dual) row(i int) {
 	d.total += float64(items.Count) * greatest // rounding may choose any of them
 }
 
-// cheapestFirst moves those groups to the front that hold so many of a class at the least cost, the last of them perhaps in part.
-// It looks for that last one without sorting the rest.
+// cheapestFirst moves those groups to the front that hold so many of a class at the least cost, the last of them
+// perhaps in part. It looks for that last one without sorting the rest.
 func cheapestFirst(order []int32, reduced, most []float64, count float64) []int32 {
 	less := func(a, b int32) bool { return reduced[a] < reduced[b] || reduced[a] == reduced[b] && a < b }
 	low, high := 0, len(order)
@@ -168,9 +170,9 @@ func cheapestFirst(order []int32, reduced, most []float64, count float64) []int3
 	return order[:high]
 }
 
-// bound returns the least integer that is certainly not above the optimum: costs are integers, so what is above the integer below it is at
-// least that next one. Each term of L has been rounded a few times, and each addition once, by 2⁻⁵³ of the sum of absolute values at
-// most; twice that is taken off before.
+// bound returns the least integer that is certainly not above the optimum: costs are integers, so what is above the
+// integer below it is at least that next one. Each term of L has been rounded a few times, and each addition once, by
+// 2⁻⁵³ of the sum of absolute values at most; twice that is taken off before.
 func (d *dual) bound() int64 {
 	safe := math.Ceil(d.value - d.total*(d.terms+float64(2*d.dims)+8)*0x1p-52)
 	if !(math.Abs(safe) < maxTotal) {

@@ -6,10 +6,11 @@ import (
 	"slices"
 )
 
-// Pack places items in bins at little cost, and proves how much less it might be: prices of resources give a lower bound and a
-// fractional placement, which is rounded, filled up and improved by moving, exchanging and evicting items. It does not claim to
-// find the optimum. The same packing always gives the same placement, if time is not up before: stop is asked from time to time,
-// and once it says true the best placement so far is returned; it may be nil. All of them keep to all capacities.
+// Pack places items in bins at little cost, and proves how much less it might be: prices of resources give a lower
+// bound and a fractional placement, which is rounded, filled up and improved by moving, exchanging and evicting
+// items. It does not claim to find the optimum. The same packing always gives the same placement, if time is not up
+// before: stop is asked from time to time, and once it says true the best placement so far is returned; it may be
+// nil. All of them keep to all capacities.
 func Pack(p Packing, stop func() bool) (*Packed, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -61,8 +62,8 @@ func (d *dual) sizes() []float64 {
 	return sizes
 }
 
-// fill puts what is left where it fits: large items first, each where it costs least at the present prices, and in the first bin
-// of such a group.
+// fill puts what is left where it fits: large items first, each where it costs least at the present prices, and in
+// the first bin of such a group.
 func (b *bins) fill(d *dual, stop func() bool) (whole bool) {
 	sizes := d.sizes()
 	classes := ordered(len(sizes), func(x, y int) int { return cmp.Compare(sizes[y], sizes[x]) })
@@ -109,9 +110,9 @@ func ordered(n int, compare func(x, y int) int) []int {
 	return order
 }
 
-// round makes a placement of the mean of fractional ones. The bins of a group are filled one after the other with the same mixture,
-// so that no resource is used up by items that need little of the others: of what the group is to hold, that comes next which is
-// farthest behind its share.
+// round makes a placement of the mean of fractional ones. The bins of a group are filled one after the other with the
+// same mixture, so that no resource is used up by items that need little of the others: of what the group is to hold,
+// that comes next which is farthest behind its share.
 func (b *bins) round(d *dual) {
 	sizes := d.sizes()
 	for j := range b.p.Bins {
@@ -133,8 +134,8 @@ func (b *bins) round(d *dual) {
 	}
 }
 
-// portion is what each bin of a group is to hold of a class, and how much of that was due and is not there yet. Size is how much it counts
-// to be behind with a large item, in full for none of them.
+// portion is what each bin of a group is to hold of a class, and how much of that was due and is not there yet. Size
+// is how much it counts to be behind with a large item, in full for none of them.
 type portion struct {
 	class           int
 	each, due, size float64

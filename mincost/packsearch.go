@@ -11,8 +11,8 @@ const (
 	searchPasses = 12
 )
 
-// search improves a placement step by step until nothing helps, the cost is no more than the bound, or work is used up. It
-// reports whether it was let go on to its end.
+// search improves a placement step by step until nothing helps, the cost is no more than the bound, or work is used
+// up. It reports whether it was let go on to its end.
 type search struct {
 	*bins
 	bound int64
@@ -54,8 +54,8 @@ func (s *search) tries(bin, class int) bool {
 	return s.fits(bin, class)
 }
 
-// target returns the bin where an item of a class costs least, if that is less than so much, and not some bin. Bins that hold nothing
-// are as good as each other.
+// target returns the bin where an item of a class costs least, if that is less than so much, and not some bin. Bins
+// that hold nothing are as good as each other.
 func (s *search) target(class int, below int64, except int) int {
 	bin := -1
 	for j := range s.p.Bins {
@@ -87,7 +87,8 @@ func (s *search) move(from int) {
 	}
 }
 
-// admit puts items that are left out into a bin, in the place of some or all that it holds if that costs less: those may find another bin.
+// admit puts items that are left out into a bin, in the place of some or all that it holds if that costs less: those
+// may find another bin.
 func (s *search) admit(bin int) {
 	if !s.fills(bin) {
 		return
@@ -102,8 +103,8 @@ func (s *search) admit(bin int) {
 	s.replace(bin, slices.Clone(s.held[bin]))
 }
 
-// fills puts as many items into a bin as fit of those that are left out, the ones that save most for what they take first, and reports whether
-// any are left for which the bin would do.
+// fills puts as many items into a bin as fit of those that are left out, the ones that save most for what they take
+// first, and reports whether any are left for which the bin would do.
 func (s *search) fills(bin int) (some bool) {
 	for _, class := range s.worthiest[s.group[bin]] {
 		if s.left[class] == 0 {
@@ -121,8 +122,8 @@ func (s *search) fills(bin int) (some bool) {
 // moved is an item that was put into a bin.
 type moved struct{ bin, class int }
 
-// replace takes items out of a bin, fills it with others, and looks for room for the ones taken out; if that saves nothing it takes
-// everything back.
+// replace takes items out of a bin, fills it with others, and looks for room for the ones taken out; if that saves
+// nothing it takes everything back.
 func (s *search) replace(bin int, out []Held) bool {
 	before := s.cost
 	s.done = s.done[:0]
@@ -169,7 +170,8 @@ func (s *search) settle(items Held) {
 	}
 }
 
-// rank sorts the classes that a group may hold by what it saves to have one there and not left out, for what that takes.
+// rank sorts the classes that a group may hold by what it saves to have one there and not left out, for what that
+// takes.
 func (s *search) rank(sizes []float64) {
 	for j := range s.p.Bins {
 		var classes []int
@@ -193,7 +195,8 @@ func (s *search) exchange(bin int) {
 	for at := 0; at < len(s.held[bin]); at++ {
 		out := s.held[bin][at].Class
 		for in := range s.p.Items {
-			if in == out || s.price(in, s.group[bin]) == Missing || at >= len(s.held[bin]) || s.held[bin][at].Class != out {
+			if in == out || s.price(in, s.group[bin]) == Missing || at >= len(s.held[bin]) ||
+				s.held[bin][at].Class != out {
 				continue
 			}
 			s.exchangeFor(bin, out, in)

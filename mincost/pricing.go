@@ -2,15 +2,16 @@ package mincost
 
 import "math"
 
-// A candidate is an arc that pivots may take into the tree, turned the way in which it would be used: an arc at capacity
-// the other way round. It saves something if its reduced cost is negative; that of an arc in the tree is 0.
+// A candidate is an arc that pivots may take into the tree, turned the way in which it would be used: an arc at
+// capacity the other way round. It saves something if its reduced cost is negative; that of an arc in the tree is 0.
 type candidate struct {
 	cost       int64
 	tail, head int32
 }
 
 // perNode is how many arcs of a run become candidates in one pass over the network. Runs are cut to a length of about
-// shortRun at least, and otherwise so that there are about as many as nodes: a pass then finds arcs for all parts of the tree.
+// shortRun at least, and otherwise so that there are about as many as nodes: a pass then finds arcs for all parts of
+// the tree.
 const (
 	perNode  = 4
 	shortRun = 16
@@ -22,9 +23,9 @@ const mostMissed = 12
 // leastBlock is the least number of candidates that are compared before the best of them is taken.
 const leastBlock = 32
 
-// candidates are the arcs that pivots choose from. Most arcs of a large network never carry anything, so pivots look at
-// the few that are promising; only when those have nothing left to save does a pass over all arcs find more, or the proof
-// that there are none.
+// candidates are the arcs that pivots choose from. Most arcs of a large network never carry anything, so pivots look
+// at the few that are promising; only when those have nothing left to save does a pass over all arcs find more, or
+// the proof that there are none.
 type candidates struct {
 	list   []candidate
 	arc    []int32 // by number in the list
@@ -74,9 +75,9 @@ func (c *candidates) search(price []int64) int32 {
 	return none
 }
 
-// begin makes the first candidates: of each run those that cost least. That is all that most networks need, if these arcs
-// lead everywhere. Where all nodes have the same favourites they do not, and what is best on them says little about the
-// whole: then all arcs are candidates from the start.
+// begin makes the first candidates: of each run those that cost least. That is all that most networks need, if these
+// arcs lead everywhere. Where all nodes have the same favourites they do not, and what is best on them says little
+// about the whole: then all arcs are candidates from the start.
 func (s *Solver) begin() {
 	n := s.network
 	s.collect(s.cheapest)
@@ -230,8 +231,8 @@ func (s *Solver) refresh() {
 	}
 }
 
-// shuffle puts arcs in an order without a pattern, always the same for as many. Pivots from blocks of neighbours crowd a
-// few nodes and take several times as many steps.
+// shuffle puts arcs in an order without a pattern, always the same for as many. Pivots from blocks of neighbours
+// crowd a few nodes and take several times as many steps.
 func shuffle(arcs []int32) {
 	state := uint64(len(arcs))
 	for i := len(arcs) - 1; i > 0; i-- {

@@ -1,8 +1,8 @@
 package mincost
 
-// repair makes the spanning tree a strongly feasible basis of the network as it is now, whatever was changed: what tree
-// arcs carry follows from supplies and from the arcs at capacity, and where that is more or less than an arc can, the arc
-// leaves the tree and what hung there hangs at the root, by an artificial arc that carries the rest.
+// repair makes the spanning tree a strongly feasible basis of the network as it is now, whatever was changed: what
+// tree arcs carry follows from supplies and from the arcs at capacity, and where that is more or less than an arc
+// can, the arc leaves the tree and what hung there hangs at the root, by an artificial arc that carries the rest.
 func (s *Solver) repair() {
 	t := s.tree.place
 	s.order = s.tree.sorted(s.order)

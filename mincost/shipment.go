@@ -90,8 +90,10 @@ func (s *Shipment) certifyCells(t *Transport, units []int64) error {
 	for cell, cost := range t.Cost {
 		row, col := cell/len(t.Room), cell%len(t.Room)
 		reduced := cost + s.col[col] - s.row[row]
-		if cost != Missing && (reduced > 0 && units[cell] > 0 || reduced < 0 && (t.Limit == nil || units[cell] < t.Limit[cell])) {
-			return fmt.Errorf("%d units of row %d in column %d are not at their price: %d too dear", units[cell], row, col, reduced)
+		if cost != Missing && (reduced > 0 && units[cell] > 0 ||
+			reduced < 0 && (t.Limit == nil || units[cell] < t.Limit[cell])) {
+			return fmt.Errorf("%d units of row %d in column %d are not at their price: %d too dear", units[cell], row,
+				col, reduced)
 		}
 	}
 	return nil
@@ -106,7 +108,8 @@ func (s *Shipment) certifyEnds(t *Transport, span span, used []int64) error {
 			return fmt.Errorf("row %d costs %d alone", row, alone)
 		}
 		if worth > alone && left < t.Count[row] || worth < alone && left > 0 || absolute(worth) > 2*maxPath {
-			return fmt.Errorf("row %d leaves %d units at a price of %d, and being alone costs %d", row, left, worth, alone)
+			return fmt.Errorf("row %d leaves %d units at a price of %d, and being alone costs %d", row, left, worth,
+				alone)
 		}
 	}
 	for col, worth := range s.col {
@@ -134,7 +137,8 @@ func (s *Shipment) tally(t *Transport) (units, used []int64, err error) {
 	left := slices.Clone(t.Count)
 	placed, cost := int64(0), int64(0)
 	for _, lot := range s.Lots {
-		if uint(lot.Row) >= uint(len(left)) || uint(lot.Col) >= uint(len(used)) || lot.Units <= 0 || lot.Units > left[lot.Row] {
+		if uint(lot.Row) >= uint(len(left)) || uint(lot.Col) >= uint(len(used)) || lot.Units <= 0 ||
+			lot.Units > left[lot.Row] {
 			return nil, nil, fmt.Errorf("%d units of row %d in column %d", lot.Units, lot.Row, lot.Col)
 		}
 		cell := lot.Row*len(used) + lot.Col
@@ -147,7 +151,8 @@ func (s *Shipment) tally(t *Transport) (units, used []int64, err error) {
 		case t.Cost[cell] == Missing:
 			return nil, nil, fmt.Errorf("row %d cannot be in column %d", lot.Row, lot.Col)
 		case t.Limit != nil && units[cell] > t.Limit[cell], used[lot.Col] > t.Room[lot.Col]:
-			return nil, nil, fmt.Errorf("column %d holds %d units of row %d, and %d in all, which is too many", lot.Col, units[cell], lot.Row, used[lot.Col])
+			return nil, nil, fmt.Errorf("column %d holds %d units of row %d, and %d in all, which is too many", lot.Col,
+				units[cell], lot.Row, used[lot.Col])
 		}
 	}
 	for row := range left {

@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// Solver finds flows of least cost in one network by the primal network simplex method. It keeps its spanning tree: after
-// changes of the network Solve starts from the tree of the last one, which for few changes takes a small part of the time.
-// Equal calls in equal order give equal flows.
+// Solver finds flows of least cost in one network by the primal network simplex method. It keeps its spanning tree:
+// after changes of the network Solve starts from the tree of the last one, which for few changes takes a small part
+// of the time. Equal calls in equal order give equal flows.
 //
 // A Solver is for one caller at a time.
 type Solver struct {
@@ -40,8 +40,8 @@ func NewSolver(n *Network) *Solver {
 	return &Solver{network: n, tree: newTree(nodes), price: make([]int64, nodes+1), units: -1}
 }
 
-// seed proposes an arc of the first tree: it hangs a node, which hung at the root, at the other end of the arc. Arcs that
-// cannot be part of a strongly feasible tree are repaired.
+// seed proposes an arc of the first tree: it hangs a node, which hung at the root, at the other end of the arc. Arcs
+// that cannot be part of a strongly feasible tree are repaired.
 func (s *Solver) seed(node, arc int) {
 	s.extend()
 	parent := s.network.tail[arc] + s.network.head[arc] - int32(node)
@@ -135,9 +135,9 @@ func (s *Solver) improve(stop func() bool) error {
 	}
 }
 
-// pivot pushes as much as possible around the cycle that an arc closes in the tree, and exchanges the arc for the one that
-// allows no more. Of several it is the last one on the way round from the top of the cycle: that keeps the tree strongly
-// feasible. It returns false if the cycle has no limit.
+// pivot pushes as much as possible around the cycle that an arc closes in the tree, and exchanges the arc for the one
+// that allows no more. Of several it is the last one on the way round from the top of the cycle: that keeps the tree
+// strongly feasible. It returns false if the cycle has no limit.
 func (s *Solver) pivot(entry int32) bool {
 	n, t := s.network, s.tree.place
 	// The cycle runs from its top down to from, over the arc to to, and up again.

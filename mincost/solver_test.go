@@ -54,7 +54,8 @@ func drawGraph(t *rapid.T, nodes, arcs int, capacity int64) *graph {
 	for range rapid.IntRange(0, arcs).Draw(t, "arcs") {
 		g.arcs = append(g.arcs, arc{
 			tail: node.Draw(t, "tail"), head: node.Draw(t, "head"),
-			capacity: rapid.Int64Range(0, capacity).Draw(t, "capacity"), cost: rapid.Int64Range(-span, span).Draw(t, "cost"),
+			capacity: rapid.Int64Range(0, capacity).Draw(t, "capacity"),
+			cost:     rapid.Int64Range(-span, span).Draw(t, "cost"),
 		})
 	}
 	return g
@@ -133,14 +134,16 @@ func TestSolveAgain(t *testing.T) {
 						n.SetSupply(i, units)
 					}
 				case 1:
-					n.AddArc(node.Draw(t, "tail"), node.Draw(t, "head"), rapid.Int64Range(0, 6).Draw(t, "capacity"), rapid.Int64Range(-5, 5).Draw(t, "cost"))
+					n.AddArc(node.Draw(t, "tail"), node.Draw(t, "head"), rapid.Int64Range(0, 6).Draw(t, "capacity"),
+						rapid.Int64Range(-5, 5).Draw(t, "cost"))
 				case 2:
 					if n.Arcs() > 0 {
 						n.SetCost(rapid.IntRange(0, n.Arcs()-1).Draw(t, "arc"), rapid.Int64Range(-5, 5).Draw(t, "cost"))
 					}
 				case 3:
 					if n.Arcs() > 0 {
-						n.SetCapacity(rapid.IntRange(0, n.Arcs()-1).Draw(t, "arc"), rapid.Int64Range(0, 6).Draw(t, "capacity"))
+						n.SetCapacity(rapid.IntRange(0, n.Arcs()-1).Draw(t, "arc"),
+							rapid.Int64Range(0, 6).Draw(t, "capacity"))
 					}
 				}
 			}
@@ -156,7 +159,8 @@ func TestSolveAssignments(t *testing.T) {
 		n := mincost.NewNetwork(m.Rows + m.Cols + 1)
 		sink := m.Rows + m.Cols
 		alone := int64(0)
-		if most := slices.Max(append(slices.DeleteFunc(slices.Clone(m.Cost), func(c int64) bool { return c == mincost.Missing }), 0)); len(m.Cost) > 0 {
+		if most := slices.Max(append(slices.DeleteFunc(slices.Clone(m.Cost),
+			func(c int64) bool { return c == mincost.Missing }), 0)); len(m.Cost) > 0 {
 			alone = 20 * (most + mincost.MaxCost)
 		}
 		for row := range m.Rows {
@@ -207,22 +211,26 @@ func TestSolveHard(t *testing.T) {
 	ladder := &graph{supply: make([]int64, 62)} // Zadeh's: capacities that double
 	ladder.send(0, 61, 1<<20)
 	for node := range 61 {
-		ladder.arcs = append(ladder.arcs, arc{node, node + 1, 1 << 20, 1 << node % 40}, arc{node, 61, 1 << (node % 20), 1 << (node % 50)})
+		ladder.arcs = append(ladder.arcs, arc{node, node + 1, 1 << 20, 1 << node % 40},
+			arc{node, 61, 1 << (node % 20), 1 << (node % 50)})
 	}
 	for name, g := range map[string]*graph{
-		"no node":             {},
-		"nodes without arcs":  {supply: make([]int64, 5)},
-		"all costs equal":     crowd(r, 40, 40, 400, func() int64 { return 7 }),
-		"all costs 0":         crowd(r, 40, 40, 400, func() int64 { return 0 }),
-		"no supply":           crowd(r, 20, 20, 0, func() int64 { return r.Int64N(100) }),
-		"more sinks":          crowd(r, 3, 100, 1000, func() int64 { return r.Int64N(100) }),
-		"more sources":        crowd(r, 100, 3, 1000, func() int64 { return r.Int64N(100) }),
-		"costs at the limit":  crowd(r, 30, 30, 200, func() int64 { return 1<<52 - r.Int64N(2)<<53 }),
-		"a ring":              ring,
-		"a chain":             chain,
-		"a ladder":            ladder,
-		"a cycle that saves":  {supply: make([]int64, 3), arcs: []arc{{0, 1, 4, -1}, {1, 2, 9, -1}, {2, 0, 5, -1}}},
-		"an arc to itself":    {supply: make([]int64, 1), arcs: []arc{{0, 0, 9, -5}, {0, 0, 9, 5}, {0, 0, mincost.Unlimited, 0}}},
+		"no node":            {},
+		"nodes without arcs": {supply: make([]int64, 5)},
+		"all costs equal":    crowd(r, 40, 40, 400, func() int64 { return 7 }),
+		"all costs 0":        crowd(r, 40, 40, 400, func() int64 { return 0 }),
+		"no supply":          crowd(r, 20, 20, 0, func() int64 { return r.Int64N(100) }),
+		"more sinks":         crowd(r, 3, 100, 1000, func() int64 { return r.Int64N(100) }),
+		"more sources":       crowd(r, 100, 3, 1000, func() int64 { return r.Int64N(100) }),
+		"costs at the limit": crowd(r, 30, 30, 200, func() int64 { return 1<<52 - r.Int64N(2)<<53 }),
+		"a ring":             ring,
+		"a chain":            chain,
+		"a ladder":           ladder,
+		"a cycle that saves": {supply: make([]int64, 3), arcs: []arc{{0, 1, 4, -1}, {1, 2, 9, -1}, {2, 0, 5, -1}}},
+		"an arc to itself": {
+			supply: make([]int64, 1),
+			arcs:   []arc{{0, 0, 9, -5}, {0, 0, 9, 5}, {0, 0, mincost.Unlimited, 0}},
+		},
 		"capacities of 0":     {supply: make([]int64, 2), arcs: []arc{{0, 1, 0, -5}, {1, 0, 0, 5}}},
 		"the greatest supply": {supply: []int64{1 << 58, -1 << 58}, arcs: []arc{{0, 1, mincost.Unlimited, 3}}},
 	} {
@@ -236,11 +244,12 @@ func TestSolveHard(t *testing.T) {
 func TestSolveRefuses(t *testing.T) {
 	one := func(supply []int64, arcs ...arc) *graph { return &graph{supply: supply, arcs: arcs} }
 	for name, g := range map[string]*graph{
-		"unbalanced":               one([]int64{2, -1}, arc{0, 1, 5, 1}),
-		"no way":                   one([]int64{1, -1}, arc{1, 0, 5, 1}),
-		"too narrow":               one([]int64{3, -3}, arc{0, 1, 2, 1}),
-		"two parts":                one([]int64{1, 1, -1, -1}, arc{0, 2, 9, 1}),
-		"no limit":                 one([]int64{0, 0}, arc{0, 1, mincost.Unlimited, -1}, arc{1, 0, mincost.Unlimited, 0}),
+		"unbalanced": one([]int64{2, -1}, arc{0, 1, 5, 1}),
+		"no way":     one([]int64{1, -1}, arc{1, 0, 5, 1}),
+		"too narrow": one([]int64{3, -3}, arc{0, 1, 2, 1}),
+		"two parts":  one([]int64{1, 1, -1, -1}, arc{0, 2, 9, 1}),
+		"no limit": one([]int64{0, 0}, arc{0, 1, mincost.Unlimited, -1},
+			arc{1, 0, mincost.Unlimited, 0}),
 		"no limit at one node":     one([]int64{0}, arc{0, 0, mincost.Unlimited, -1}),
 		"a negative capacity":      one([]int64{0, 0}, arc{0, 1, -1, 0}),
 		"capacities that overflow": one([]int64{0, 0}, arc{0, 1, 1 << 60, 0}, arc{0, 1, 1 << 60, 0}),
@@ -342,13 +351,20 @@ func TestSolveIsDeterministic(t *testing.T) {
 func TestCertifyFlowRefuses(t *testing.T) {
 	g := &graph{supply: []int64{2, 0, -2}, arcs: []arc{{0, 1, 1, 1}, {0, 1, 2, 3}, {1, 2, 2, 0}, {0, 2, 5, 9}}}
 	for name, spoil := range map[string]func(f *mincost.Flow, n *mincost.Network){
-		"a unit less":         func(f *mincost.Flow, _ *mincost.Network) { f.Units[0]-- },
-		"a dearer way":        func(f *mincost.Flow, _ *mincost.Network) { f.Units[1]--; f.Units[2]--; f.Units[3]++; f.Cost += 6 },
-		"more than it can":    func(f *mincost.Flow, _ *mincost.Network) { f.Units[0]++; f.Units[1]--; f.Cost -= 2 },
-		"less than nothing":   func(f *mincost.Flow, _ *mincost.Network) { f.Units[0] = -1 },
-		"another cost":        func(f *mincost.Flow, _ *mincost.Network) { f.Cost-- },
-		"another price":       func(f *mincost.Flow, _ *mincost.Network) { f.Price[1] += 5 },
-		"prices that wrap":    func(f *mincost.Flow, _ *mincost.Network) { f.Price[0], f.Price[2] = math.MaxInt64, math.MinInt64 },
+		"a unit less": func(f *mincost.Flow, _ *mincost.Network) { f.Units[0]-- },
+		"a dearer way": func(f *mincost.Flow, _ *mincost.Network) {
+			f.Units[1]--
+			f.Units[2]--
+			f.Units[3]++
+			f.Cost += 6
+		},
+		"more than it can":  func(f *mincost.Flow, _ *mincost.Network) { f.Units[0]++; f.Units[1]--; f.Cost -= 2 },
+		"less than nothing": func(f *mincost.Flow, _ *mincost.Network) { f.Units[0] = -1 },
+		"another cost":      func(f *mincost.Flow, _ *mincost.Network) { f.Cost-- },
+		"another price":     func(f *mincost.Flow, _ *mincost.Network) { f.Price[1] += 5 },
+		"prices that wrap": func(f *mincost.Flow, _ *mincost.Network) {
+			f.Price[0], f.Price[2] = math.MaxInt64, math.MinInt64
+		},
 		"a cheaper arc":       func(_ *mincost.Flow, n *mincost.Network) { n.SetCost(3, 1) },
 		"an arc that is gone": func(_ *mincost.Flow, n *mincost.Network) { n.SetCapacity(0, 0) },
 		"another supply":      func(_ *mincost.Flow, n *mincost.Network) { n.SetSupply(0, 1) },

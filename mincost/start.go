@@ -6,15 +6,18 @@ import (
 	"slices"
 )
 
-// start makes the first tree. Where it is thought to be known what units are worth, columns are filled, those first in which a row
-// gains most, with units of the row that gains most there and has some left, and of the next if these were its last. A full
-// column hangs at the row that filled it, one that is not full at the sink, and a row at the column that took its last units:
-// so two rows that share a column hang together, at prices at which neither would rather have all of it. Only how many pivots are
-// left to do depends on what units are thought to be worth.
+// start makes the first tree. Where it is thought to be known what units are worth, columns are filled, those first
+// in which a row gains most, with units of the row that gains most there and has some left, and of the next if these
+// were its last. A full column hangs at the row that filled it, one that is not full at the sink, and a row at the
+// column that took its last units: so two rows that share a column hang together, at prices at which neither would
+// rather have all of it. Only how many pivots are left to do depends on what units are thought to be worth.
 func (s *TransportSolver) start(t *Transport, worth []int64) {
 	s.solver.extend()
 	s.solver.near = worth != nil
-	f := filling{s: s, t: t, worth: worth, left: slices.Clone(t.Count), hung: make([]bool, s.rows+s.cols), owner: make([]int32, s.cols)}
+	f := filling{
+		s: s, t: t, worth: worth, left: slices.Clone(t.Count), hung: make([]bool, s.rows+s.cols),
+		owner: make([]int32, s.cols),
+	}
 	if worth != nil {
 		for _, g := range f.order() {
 			f.fill(g.col)
@@ -120,8 +123,8 @@ func (f *filling) fill(col int32) {
 	}
 }
 
-// share hangs a row whose last units have filled a column at one where it would take part at least cost. At the sink it would seem
-// to cost as much as units that are left alone, and any column would look better.
+// share hangs a row whose last units have filled a column at one where it would take part at least cost. At the sink
+// it would seem to cost as much as units that are left alone, and any column would look better.
 func (f *filling) share(row int) {
 	if f.hung[row] || f.left[row] > 0 {
 		return

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Transport is the problem of placing units of several kinds, the rows, into rooms, the columns. Units of a row are alike,
-// as are the places of a column, so ten thousand equal jobs are one row with a count.
+// Transport is the problem of placing units of several kinds, the rows, into rooms, the columns. Units of a row are
+// alike, as are the places of a column, so ten thousand equal jobs are one row with a count.
 type Transport struct {
 	Count []int64 // by row: how many units there are
 	Room  []int64 // by column: how many units of any rows it holds
@@ -31,8 +31,9 @@ type Lot struct {
 // maxUnits keeps sums of what a transport has to place within int64.
 const maxUnits = 1 << 40
 
-// SolveTransport solves a transport from scratch, after exact aggregation of rows that are alike and of columns that are.
-// When stop, which may be nil, says so, the best solution so far is returned, which is never worse than Greedy's.
+// SolveTransport solves a transport from scratch, after exact aggregation of rows that are alike and of columns that
+// are. When stop, which may be nil, says so, the best solution so far is returned, which is never worse than
+// Greedy's.
 func SolveTransport(t *Transport, stop func() bool) (*Shipment, error) {
 	classes, err := Aggregate(t)
 	if err != nil {
@@ -62,7 +63,8 @@ func (t *Transport) check() (s span, err error) {
 	}
 	for row, cost := range t.Alone {
 		if absolute(cost) > MaxCost {
-			return s, fmt.Errorf("checking a transport: row %d costs %d where it is alone: want at most %d either way", row, cost, int64(MaxCost))
+			return s, fmt.Errorf("checking a transport: row %d costs %d where it is alone: want at most %d either way",
+				row, cost, int64(MaxCost))
 		}
 	}
 	for _, cost := range t.Cost {
@@ -71,7 +73,8 @@ func (t *Transport) check() (s span, err error) {
 		}
 	}
 	if limit := min(MaxCost, math.MaxInt64/max(s.units, 1)); s.least < -limit || s.most > limit {
-		return s, fmt.Errorf("checking a transport: costs go from %d to %d: want at most %d either way, for %d units", s.least, s.most, limit, s.units)
+		return s, fmt.Errorf("checking a transport: costs go from %d to %d: want at most %d either way, for %d units",
+			s.least, s.most, limit, s.units)
 	}
 	return s, nil
 }
@@ -79,8 +82,11 @@ func (t *Transport) check() (s span, err error) {
 // checkSizes refuses what does not belong together, or is too large.
 func (t *Transport) checkSizes() error {
 	rows, cols := len(t.Count), len(t.Room)
-	if rows > maxNodes/4 || cols > maxNodes/4 || rows*cols > maxArcs/2 || len(t.Cost) != rows*cols || t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
-		return fmt.Errorf("checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone", rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
+	if rows > maxNodes/4 || cols > maxNodes/4 || rows*cols > maxArcs/2 || len(t.Cost) != rows*cols ||
+		t.Limit != nil && len(t.Limit) != len(t.Cost) || t.Alone != nil && len(t.Alone) != rows {
+		return fmt.Errorf(
+			"checking a transport of %d rows and %d columns: it has %d costs, %d limits and %d costs of being alone",
+			rows, cols, len(t.Cost), len(t.Limit), len(t.Alone))
 	}
 	return nil
 }
@@ -89,7 +95,8 @@ func (t *Transport) checkSizes() error {
 func (t *Transport) checkUnits() (units int64, err error) {
 	for row, count := range t.Count {
 		if count < 0 || count > maxUnits-units {
-			return 0, fmt.Errorf("checking a transport: row %d has %d units: want at most %d of all rows together", row, count, int64(maxUnits))
+			return 0, fmt.Errorf("checking a transport: row %d has %d units: want at most %d of all rows together", row,
+				count, int64(maxUnits))
 		}
 		units += count
 	}
@@ -100,7 +107,8 @@ func (t *Transport) checkUnits() (units int64, err error) {
 	}
 	for cell, limit := range t.Limit {
 		if limit < 0 {
-			return 0, fmt.Errorf("checking a transport: row %d has a limit of %d in column %d", cell/len(t.Room), limit, cell%len(t.Room))
+			return 0, fmt.Errorf("checking a transport: row %d has a limit of %d in column %d", cell/len(t.Room), limit,
+				cell%len(t.Room))
 		}
 	}
 	return units, nil

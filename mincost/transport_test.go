@@ -154,7 +154,9 @@ func TestAggregationIsExact(t *testing.T) {
 // Rows that differ in a few costs are told apart, however alike they look.
 func TestAggregateLooksClosely(t *testing.T) {
 	const rows, cols = 60, 100
-	transport := &mincost.Transport{Count: make([]int64, rows), Room: make([]int64, cols), Cost: make([]int64, rows*cols)}
+	transport := &mincost.Transport{
+		Count: make([]int64, rows), Room: make([]int64, cols), Cost: make([]int64, rows*cols),
+	}
 	for row := range transport.Count {
 		transport.Cost[row*cols+1+row%20] = 5
 		transport.Cost[row*cols+50] = int64(row % 2)
@@ -166,7 +168,8 @@ func TestAggregateLooksClosely(t *testing.T) {
 	if got := len(classes.Transport.Count); got != 20 {
 		t.Errorf("%d classes of rows", got)
 	}
-	if got := len(classes.Transport.Room); got != 20+2 { // those that are dear to one kind, that to every second, the others
+	// those that are dear to one kind, that to every second, the others
+	if got := len(classes.Transport.Room); got != 20+2 {
 		t.Errorf("%d classes of columns", got)
 	}
 }
@@ -199,7 +202,10 @@ func TestTransportSolvedAgain(t *testing.T) {
 		for range 5 {
 			next := drawTransport(t, 6, 5)
 			if len(next.Count) != rows || len(next.Room) != cols { // take what fits
-				next = &mincost.Transport{Count: first.Count, Room: slices.Clone(first.Room), Cost: slices.Clone(first.Cost), Limit: first.Limit, Alone: first.Alone}
+				next = &mincost.Transport{
+					Count: first.Count, Room: slices.Clone(first.Room), Cost: slices.Clone(first.Cost),
+					Limit: first.Limit, Alone: first.Alone,
+				}
 				for cell := range next.Cost {
 					switch rapid.IntRange(0, 5).Draw(t, "change") {
 					case 0:
@@ -246,7 +252,8 @@ func TestTransportStopped(t *testing.T) {
 			if err != nil || s.Check(transport) != nil {
 				t.Fatal(err, s.Check(transport))
 			}
-			if worthOf(transport, greedy).better(worthOf(transport, s)) || worthOf(transport, s).better(worthOf(transport, best)) {
+			if worthOf(transport, greedy).better(worthOf(transport, s)) ||
+				worthOf(transport, s).better(worthOf(transport, best)) {
 				t.Fatalf("%+v, greedy %+v, best %+v", s, greedy, best)
 			}
 			if s.Optimal {
@@ -300,18 +307,21 @@ func TestTransportStoppedIsNearTheLast(t *testing.T) {
 
 func TestTransportRefuses(t *testing.T) {
 	for name, transport := range map[string]*mincost.Transport{
-		"too few costs":              {Count: []int64{1}, Room: []int64{1, 1}, Cost: []int64{1}},
-		"too many limits":            {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Limit: []int64{1, 1}},
-		"alone of other rows":        {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Alone: []int64{1, 1}},
-		"a hidden negative count":    {Count: []int64{-1, 2}, Room: []int64{1}, Cost: []int64{1, 1}},
-		"a negative count":           {Count: []int64{-1}, Room: []int64{1}, Cost: []int64{1}},
-		"counts that overflow":       {Count: []int64{1 << 40, 1 << 40}, Room: []int64{1}, Cost: []int64{1, 1}},
-		"a negative room":            {Count: []int64{1}, Room: []int64{-1}, Cost: []int64{1}},
-		"a negative limit":           {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Limit: []int64{-1}},
-		"a cost that is too high":    {Count: []int64{1}, Room: []int64{1}, Cost: []int64{mincost.MaxCost + 1}},
-		"a cost that is too low":     {Count: []int64{1}, Room: []int64{1}, Cost: []int64{math.MinInt64}},
-		"a total that overflows":     {Count: []int64{1 << 30}, Room: []int64{1 << 30}, Cost: []int64{1 << 34}},
-		"a high cost of being alone": {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Alone: []int64{math.MinInt64}},
+		"too few costs":           {Count: []int64{1}, Room: []int64{1, 1}, Cost: []int64{1}},
+		"too many limits":         {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Limit: []int64{1, 1}},
+		"alone of other rows":     {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Alone: []int64{1, 1}},
+		"a hidden negative count": {Count: []int64{-1, 2}, Room: []int64{1}, Cost: []int64{1, 1}},
+		"a negative count":        {Count: []int64{-1}, Room: []int64{1}, Cost: []int64{1}},
+		"counts that overflow":    {Count: []int64{1 << 40, 1 << 40}, Room: []int64{1}, Cost: []int64{1, 1}},
+		"a negative room":         {Count: []int64{1}, Room: []int64{-1}, Cost: []int64{1}},
+		"a negative limit":        {Count: []int64{1}, Room: []int64{1}, Cost: []int64{1}, Limit: []int64{-1}},
+		"a cost that is too high": {Count: []int64{1}, Room: []int64{1}, Cost: []int64{mincost.MaxCost + 1}},
+		"a cost that is too low":  {Count: []int64{1}, Room: []int64{1}, Cost: []int64{math.MinInt64}},
+		"a total that overflows":  {Count: []int64{1 << 30}, Room: []int64{1 << 30}, Cost: []int64{1 << 34}},
+		"a high cost of being alone": {
+			Count: []int64{1}, Room: []int64{1}, Cost: []int64{1},
+			Alone: []int64{math.MinInt64},
+		},
 	} {
 		if s, err := mincost.SolveTransport(transport, nil); err == nil {
 			t.Errorf("%s: solved: %+v", name, s)
@@ -327,18 +337,36 @@ func TestTransportRefuses(t *testing.T) {
 
 func TestTransportAtItsLimits(t *testing.T) {
 	for name, transport := range map[string]*mincost.Transport{
-		"nothing":                        {},
-		"no room":                        {Count: []int64{5}},
-		"no units":                       {Room: []int64{5}},
-		"all missing":                    {Count: []int64{5}, Room: []int64{5}, Cost: []int64{mincost.Missing}},
-		"endless room":                   {Count: []int64{5, 7}, Room: []int64{mincost.Unlimited, mincost.Unlimited}, Cost: []int64{1, 2, 1, 2}},
-		"dearest units":                  {Count: []int64{1 << 22}, Room: []int64{1 << 22}, Cost: []int64{mincost.MaxCost}},
-		"most units":                     {Count: []int64{1 << 40}, Room: []int64{1 << 39}, Cost: []int64{-(1 << 22)}},
-		"limits of 0":                    {Count: []int64{5}, Room: []int64{5}, Cost: []int64{1}, Limit: []int64{0}},
-		"rooms that overflow":            {Count: []int64{1, 1}, Room: []int64{1 << 60, 1 << 60}, Cost: []int64{1, 2, 2, 1}},
-		"rows alike that limits bind":    {Count: []int64{2, 2}, Room: []int64{2, 2}, Cost: []int64{1, 2, 1, 2}, Limit: []int64{1, 1, 1, 1}},
-		"columns alike that limits bind": {Count: []int64{3, 2}, Room: []int64{3, 3}, Cost: []int64{1, 1, 2, 2}, Limit: []int64{2, 2, 1, 1}},
-		"endless limits":                 {Count: []int64{5}, Room: []int64{5}, Cost: []int64{1}, Limit: []int64{mincost.Unlimited}},
+		"nothing":     {},
+		"no room":     {Count: []int64{5}},
+		"no units":    {Room: []int64{5}},
+		"all missing": {Count: []int64{5}, Room: []int64{5}, Cost: []int64{mincost.Missing}},
+		"endless room": {
+			Count: []int64{5, 7}, Room: []int64{mincost.Unlimited, mincost.Unlimited},
+			Cost: []int64{1, 2, 1, 2},
+		},
+		"dearest units": {
+			Count: []int64{1 << 22}, Room: []int64{1 << 22},
+			Cost: []int64{mincost.MaxCost},
+		},
+		"most units":  {Count: []int64{1 << 40}, Room: []int64{1 << 39}, Cost: []int64{-(1 << 22)}},
+		"limits of 0": {Count: []int64{5}, Room: []int64{5}, Cost: []int64{1}, Limit: []int64{0}},
+		"rooms that overflow": {
+			Count: []int64{1, 1}, Room: []int64{1 << 60, 1 << 60},
+			Cost: []int64{1, 2, 2, 1},
+		},
+		"rows alike that limits bind": {
+			Count: []int64{2, 2}, Room: []int64{2, 2}, Cost: []int64{1, 2, 1, 2},
+			Limit: []int64{1, 1, 1, 1},
+		},
+		"columns alike that limits bind": {
+			Count: []int64{3, 2}, Room: []int64{3, 3}, Cost: []int64{1, 1, 2, 2},
+			Limit: []int64{2, 2, 1, 1},
+		},
+		"endless limits": {
+			Count: []int64{5}, Room: []int64{5}, Cost: []int64{1},
+			Limit: []int64{mincost.Unlimited},
+		},
 	} {
 		s, err := mincost.SolveTransport(transport, nil)
 		if err != nil {

@@ -6,11 +6,12 @@ import (
 	"math"
 )
 
-// TransportSolver solves transports exactly. It keeps its last basis: a transport of as many rows and columns as the last
-// one is solved from there, whatever else changed. The zero value is ready.
+// TransportSolver solves transports exactly. It keeps its last basis: a transport of as many rows and columns as the
+// last one is solved from there, whatever else changed. The zero value is ready.
 //
-// Where it can be told roughly what units are worth, most cells have no arc in the network: they cost too much to be taken. A solution
-// of the others is one of all if the cells that have none would save nothing either; those that would get one.
+// Where it can be told roughly what units are worth, most cells have no arc in the network: they cost too much to be
+// taken. A solution of the others is one of all if the cells that have none would save nothing either; those that
+// would get one.
 type TransportSolver struct {
 	rows, cols int
 	solver     *Solver
@@ -19,9 +20,9 @@ type TransportSolver struct {
 	cells      []int32 // by arc: its cell, none if it leads to the sink
 }
 
-// Solve solves a transport: most units placed first if t.Alone is nil, and then least cost. When stop, which may be nil,
-// says so, it returns the best solution so far, which is not marked optimal and never worse than Greedy's; the next Solve
-// goes on from there.
+// Solve solves a transport: most units placed first if t.Alone is nil, and then least cost. When stop, which may be
+// nil, says so, it returns the best solution so far, which is not marked optimal and never worse than Greedy's; the
+// next Solve goes on from there.
 func (s *TransportSolver) Solve(t *Transport, stop func() bool) (*Shipment, error) {
 	span, err := t.check()
 	if err != nil {
@@ -117,8 +118,8 @@ const (
 	doubt    = 64 // the part of what a unit gains at best by which its worth may well be wrong
 )
 
-// connectFew makes arcs of the cells that may be taken if units are worth about so much: those of the row that gains most in a column,
-// and of others that would gain more if what their units are worth were a little wrong.
+// connectFew makes arcs of the cells that may be taken if units are worth about so much: those of the row that gains
+// most in a column, and of others that would gain more if what their units are worth were a little wrong.
 func (s *TransportSolver) connectFew(t *Transport, worth []int64) {
 	best := make([]int64, s.cols) // a column is not needed where nobody gains
 	slack := make([]int64, s.rows)
@@ -199,8 +200,8 @@ func (s *TransportSolver) shipment(t *Transport, alone []int64) *Shipment {
 	return shipment
 }
 
-// prove adds the dual solution: prices against the sink's. A column that nothing is in may have any price below 0, and is
-// as well off without.
+// prove adds the dual solution: prices against the sink's. A column that nothing is in may have any price below 0,
+// and is as well off without.
 func (s *TransportSolver) prove(shipment *Shipment) {
 	price := s.solver.price
 	sink := price[s.rows+s.cols]

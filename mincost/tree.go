@@ -2,8 +2,8 @@ package mincost
 
 // A place is where a node hangs in the spanning tree, and what its arc to the parent can still carry.
 //
-// Residuals stand here, by direction in the tree, rather than with the arc by direction of the arc: walking a cycle then
-// touches one record a node and needs no case for which way an arc points.
+// Residuals stand here, by direction in the tree, rather than with the arc by direction of the arc: walking a cycle
+// then touches one record a node and needs no case for which way an arc points.
 type place struct {
 	hook
 	parent int32
@@ -23,8 +23,8 @@ func (h hook) turned() hook {
 	return h
 }
 
-// The artificial arcs between a node and the root, which take what no arc of the network carries. They are numbered alike:
-// there is at most one at a node, and once out of the tree it is gone.
+// The artificial arcs between a node and the root, which take what no arc of the network carries. They are numbered
+// alike: there is at most one at a node, and once out of the tree it is gone.
 const (
 	surplus = -1 // to the root
 	deficit = -2 // from the root
@@ -35,15 +35,16 @@ const none = -1
 // endless is what unlimited arcs can carry: no sum of supplies and capacities comes near.
 const endless = 1 << 62
 
-// A tree is a spanning tree over the nodes of a network and a root above them, which has the last number. It is strongly
-// feasible: from each node a unit can be pushed to the root through it. Pivots that keep it so never cycle.
+// A tree is a spanning tree over the nodes of a network and a root above them, which has the last number. It is
+// strongly feasible: from each node a unit can be pushed to the root through it. Pivots that keep it so never cycle.
 type tree struct {
 	place []place
 	kin   []kin
 	prev  []int32 // sibling
 }
 
-// kin is what it takes to visit all that hangs at a node, apart from the rest so that much of it fits a processor's cache.
+// kin is what it takes to visit all that hangs at a node, apart from the rest so that much of it fits a processor's
+// cache.
 type kin struct{ child, next int32 } // the first child, and the next sibling
 
 // newTree returns a tree in which all nodes hang at the root, by artificial arcs that carry nothing.

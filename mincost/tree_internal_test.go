@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// check says what is wrong with the basis: links, sizes, prices, or a node from which nothing can be pushed to the root.
+// check says what is wrong with the basis: links, sizes, prices, or a node from which nothing can be pushed to the
+// root.
 func (s *Solver) checkBasis(t *testing.T) {
 	t.Helper()
 	size := make([]int32, len(s.tree.place))
@@ -31,7 +32,8 @@ func (s *Solver) checkBasis(t *testing.T) {
 		}
 		tail, head := s.network.tail[p.arc], s.network.head[p.arc]
 		if tail+head != node+p.parent || s.state[p.arc] != inTree {
-			t.Fatalf("node %d hangs at node %d by arc %d, from %d to %d, in state %d", node, p.parent, p.arc, tail, head, s.state[p.arc])
+			t.Fatalf("node %d hangs at node %d by arc %d, from %d to %d, in state %d", node, p.parent, p.arc, tail,
+				head, s.state[p.arc])
 		}
 		if reduced := s.network.cost[p.arc] + s.price[tail] - s.price[head]; reduced != 0 {
 			t.Fatalf("arc %d of the tree has a reduced cost of %d", p.arc, reduced)
@@ -42,8 +44,8 @@ func (s *Solver) checkBasis(t *testing.T) {
 	}
 }
 
-// Pivots, and repairs after changes, keep the basis what it should be: strongly feasible above all, without which pivots
-// could go round for ever on the degenerate networks that placements are.
+// Pivots, and repairs after changes, keep the basis what it should be: strongly feasible above all, without which
+// pivots could go round for ever on the degenerate networks that placements are.
 func TestBasisStaysStronglyFeasible(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	pivots := 0

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// What a unit of each row is worth can be told roughly, where there are several times as many columns as rows, before anything
-// is solved: a sample of the columns, each with the room of those that it stands for, is solved in the same way; and then
-// one row after the other outbids the rest, twice, with the price at which it gets as much room as it has units. That leaves the
-// solver few pivots to do, and only how many depends on it.
+// What a unit of each row is worth can be told roughly, where there are several times as many columns as rows, before
+// anything is solved: a sample of the columns, each with the room of those that it stands for, is solved in the same
+// way; and then one row after the other outbids the rest, twice, with the price at which it gets as much room as it
+// has units. That leaves the solver few pivots to do, and only how many depends on it.
 const (
 	sampled  = 8  // one in how many columns is in the sample
 	broad    = 4  // how many times as many columns as rows are worth one
@@ -18,7 +18,8 @@ const (
 	narrow   = 64 // the part of what a unit gains at best by which most bids differ from the one before
 )
 
-// worth returns roughly what a unit of each row is worth; nil if there are too few columns to tell. It may be ErrStopped.
+// worth returns roughly what a unit of each row is worth; nil if there are too few columns to tell. It may be
+// ErrStopped.
 func (t *Transport) worth(alone []int64, stop func() bool) ([]int64, error) {
 	rows, cols := len(t.Count), len(t.Room)
 	if cols < broad*rows || cols < smallest {
@@ -44,8 +45,9 @@ func (t *Transport) worth(alone []int64, stop func() bool) ([]int64, error) {
 	return a.worth, nil
 }
 
-// sample returns a transport with one in so many columns, in place of those that cost about the same. With columns drawn at random
-// all rows together would seem worth too much, or too little, which bids of one after the other mend only slowly.
+// sample returns a transport with one in so many columns, in place of those that cost about the same. With columns
+// drawn at random all rows together would seem worth too much, or too little, which bids of one after the other mend
+// only slowly.
 func (t *Transport) sample(alone []int64) *Transport {
 	cols := len(t.Room)
 	order := t.alike()
@@ -73,8 +75,8 @@ func (t *Transport) sample(alone []int64) *Transport {
 	return small
 }
 
-// alike lists the columns so that those that cost about the same stand next to each other: by how dear they are for all rows
-// together, each between its cheapest and its dearest.
+// alike lists the columns so that those that cost about the same stand next to each other: by how dear they are for
+// all rows together, each between its cheapest and its dearest.
 func (t *Transport) alike() []int32 {
 	cols := len(t.Room)
 	type priced struct {
@@ -151,8 +153,8 @@ func newAuction(t *Transport, worth []int64) *auction {
 	return a
 }
 
-// gain returns what a unit of a row gains at best. One that is worth more than it costs anywhere may well be left alone, and that says
-// nothing about how dear its columns are.
+// gain returns what a unit of a row gains at best. One that is worth more than it costs anywhere may well be left
+// alone, and that says nothing about how dear its columns are.
 func (a *auction) gain(row int) int64 {
 	return max(0, min(a.worth[row], a.most[row])-a.least[row])
 }
@@ -210,8 +212,8 @@ func (a *auction) bid(row int, alone int64) {
 	}
 }
 
-// offers lists the columns whose price for a row lies in a range, and returns how many of its units do not find room at a lower one.
-// found is false if the last of them does not find it in the range.
+// offers lists the columns whose price for a row lies in a range, and returns how many of its units do not find room
+// at a lower one. found is false if the last of them does not find it in the range.
 func (a *auction) offers(row int, low, high, units int64) (within int64, found bool) {
 	lots, n, room := a.lots[:len(a.best)], 0, int64(0)
 	for col, cost := range a.costs(row) {
@@ -238,8 +240,8 @@ func (a *auction) offers(row int, low, high, units int64) (within int64, found b
 // offered is the room of a column, and the price at which a row gets it.
 type offered struct{ price, room int64 }
 
-// marginal returns the price of the last that is needed, cheapest first, for room for so many units; or otherwise, if all
-// of it is not enough. It changes the order of lots.
+// marginal returns the price of the last that is needed, cheapest first, for room for so many units; or otherwise, if
+// all of it is not enough. It changes the order of lots.
 func marginal(lots []offered, units, otherwise int64) int64 {
 	for len(lots) > 0 {
 		pivot := lots[len(lots)/2].price

@@ -64,8 +64,8 @@ func TestWideTransports(t *testing.T) {
 	}
 }
 
-// TestWideTransportsAgain: cells that had no arc, or were missing, are taken when they become cheap, and a solve that was stopped
-// is gone on with.
+// TestWideTransportsAgain: cells that had no arc, or were missing, are taken when they become cheap, and a solve that
+// was stopped is gone on with.
 func TestWideTransportsAgain(t *testing.T) {
 	r := rand.New(rand.NewPCG(27, 28))
 	admitted := 0
@@ -127,7 +127,8 @@ func crammed(r *rand.Rand, rows, cols int, units int64) *Transport {
 	return t
 }
 
-// TestFewCellsHaveArcs: also where there is too little room, or just enough, and being alone costs much more than any column.
+// TestFewCellsHaveArcs: also where there is too little room, or just enough, and being alone costs much more than any
+// column.
 func TestFewCellsHaveArcs(t *testing.T) {
 	for _, units := range []int64{50, 75, 100} {
 		transport := crammed(rand.New(rand.NewPCG(29, 30)), 24, 600, units)
@@ -144,7 +145,8 @@ func TestFewCellsHaveArcs(t *testing.T) {
 				t.Fatal(err)
 			}
 			if arcs := len(solver.cells) - 24 - 600; 3*arcs > len(transport.Cost) {
-				t.Errorf("%d units of each row, alone they cost %d: %d of %d cells have an arc", units, alone, arcs, len(transport.Cost))
+				t.Errorf("%d units of each row, alone they cost %d: %d of %d cells have an arc", units, alone, arcs,
+					len(transport.Cost))
 			}
 		}
 	}
@@ -211,7 +213,8 @@ func TestWorthSparesPivots(t *testing.T) {
 				pivots += s.solver.pivots
 				if !s.admit(transport) {
 					if arcs := len(s.cells) - 12 - 600; start && 4*arcs > len(transport.Cost) {
-						t.Errorf("favourites are shared: %v: %d of %d cells have an arc", shared, arcs, len(transport.Cost))
+						t.Errorf("favourites are shared: %v: %d of %d cells have an arc", shared, arcs,
+							len(transport.Cost))
 					}
 					return pivots
 				}

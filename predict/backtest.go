@@ -34,10 +34,10 @@ func (s *Score) MeanPinball() float64 {
 	return sum / float64(max(1, len(s.Pinball)))
 }
 
-// Backtest asks a learner at the submission of every job what it expects, when it has seen those that had ended by then, and
-// scores that against what the job ran. Jobs stand in order of submission, and run from then on: how long they waited in the
-// system that they come from is not known here. The first of them, warm, are not scored. What a learner expects without a
-// distribution counts as every quantile.
+// Backtest asks a learner at the submission of every job what it expects, when it has seen those that had ended by
+// then, and scores that against what the job ran. Jobs stand in order of submission, and run from then on: how long
+// they waited in the system that they come from is not known here. The first of them, warm, are not scored. What a
+// learner expects without a distribution counts as every quantile.
 func Backtest(jobs []sched.Job, l Learner, quantiles []float64, warm int) Score {
 	s := Score{Pinball: make([]float64, len(quantiles)), Coverage: make([]float64, len(quantiles))}
 	running := &endings{jobs: jobs}

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// baseline is what all that predict a single number from jobs that have ended have in common. Of an owner or queue that has not
-// been seen it says the mean of all.
+// baseline is what all that predict a single number from jobs that have ended have in common. Of an owner or queue
+// that has not been seen it says the mean of all.
 type baseline struct {
 	key func(*sched.Job) string
 	all exposure
@@ -33,8 +33,8 @@ func (b *baseline) mean() time.Duration {
 func byOwner(j *sched.Job) string { return j.Owner }
 func byQueue(j *sched.Job) string { return j.Queue }
 
-// LastTwo expects of a job the mean of the last two that its owner ran (Tsafrir, Etsion and Feitelson, "Backfilling using
-// system-generated predictions rather than user runtime estimates"), which is hard to beat with one number.
+// LastTwo expects of a job the mean of the last two that its owner ran (Tsafrir, Etsion and Feitelson, "Backfilling
+// using system-generated predictions rather than user runtime estimates"), which is hard to beat with one number.
 type LastTwo struct {
 	baseline
 	last map[string][2]time.Duration

@@ -29,7 +29,8 @@ const (
 	levels
 )
 
-// group returns the histogram of the group of j at a level, nil where j says nothing of the owner that the level is about.
+// group returns the histogram of the group of j at a level, nil where j says nothing of the owner that the level is
+// about.
 func (g *Groups) group(j *sched.Job, level int) (h *histogram, ok bool) {
 	if level >= levelOwner && j.Owner == "" {
 		return nil, false
@@ -55,28 +56,28 @@ func keyOf(j *sched.Job, level int) groupKey {
 	return key
 }
 
-// keeps are how much of their weight run times keep for every one that comes after them in their group: people change what they
-// do, all of them together much less. shrinkage is how many run times of a group outweigh the wider ones.
+// keeps are how much of their weight run times keep for every one that comes after them in their group: people change
+// what they do, all of them together much less. shrinkage is how many run times of a group outweigh the wider ones.
 var (
 	keeps     = [levels]float64{levelAll: 0.999, levelClass: 0.998, levelOwner: 0.9, levelOwnerClass: 0.8}
 	shrinkage = [levels]float64{levelAll: 2, levelClass: 4, levelOwner: 2, levelOwnerClass: 1}
 )
 
-// Of how the shares that were predicted came out: so many outcomes, evenly spread, are taken for granted, and of what follows each
-// keeps so much of its weight for every later one.
+// Of how the shares that were predicted came out: so many outcomes, evenly spread, are taken for granted, and of what
+// follows each keeps so much of its weight for every later one.
 const (
 	calibrationBins  = 50
 	calibrationPrior = 20
 	calibrationKeep  = 0.999
 )
 
-// Groups predicts how long a job runs, with quantiles, from what its likes ran before it: those of the same owner and request
-// class, the owner's, the class's and all, each one leaning on the wider ones where it has seen little. The distribution of a
-// group is a mixture of its own histogram and that of the next wider group with the weights n/(n+k) and k/(n+k), of which n
-// are the run times that it has seen, the older ones counting less.
+// Groups predicts how long a job runs, with quantiles, from what its likes ran before it: those of the same owner and
+// request class, the owner's, the class's and all, each one leaning on the wider ones where it has seen little. The
+// distribution of a group is a mixture of its own histogram and that of the next wider group with the weights n/(n+k)
+// and k/(n+k), of which n are the run times that it has seen, the older ones counting less.
 //
-// What was predicted is held against what came: where fewer than nine of ten run times lie below what nine of ten were said to, the
-// quantiles move until they do not.
+// What was predicted is held against what came: where fewer than nine of ten run times lie below what nine of ten
+// were said to, the quantiles move until they do not.
 type Groups struct {
 	groups   [levels]map[groupKey]*histogram
 	prior    [binCount]float64
@@ -89,7 +90,8 @@ type Groups struct {
 	told    map[string]*[binCount + 1]float64 // by job: what was first expected of it
 }
 
-// expectation is what is known of one group of jobs, as long as none of them and nobody of their owner's has ended since.
+// expectation is what is known of one group of jobs, as long as none of them and nobody of their owner's has ended
+// since.
 type expectation struct {
 	round, seen int
 	below       *[binCount + 1]float64 // share of run times below each edge, as histograms say it

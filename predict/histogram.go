@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Run times are counted in bins of equal ratio: from a second to two months, each a twentieth longer than the one before. Within
-// a bin they are taken to be spread evenly.
+// Run times are counted in bins of equal ratio: from a second to two months, each a twentieth longer than the one
+// before. Within a bin they are taken to be spread evenly.
 const (
 	binRatio = 1.05
 	binCount = 320

@@ -52,8 +52,10 @@ func TestAccuracyTable(t *testing.T) {
 		t.Skip("set KUBENERGY_LONG=1: it takes a minute")
 	}
 	for _, name := range []string{
-		"swf/hpc2n_first3171.swf.gz", "swf/NASA-iPSC-1993-3.1-cln.swf.gz", "gaia/pai_1k.csv.gz", "gaia/pai-100k.csv.gz", "gaia/azure-100k.csv.gz",
-		"alibaba_2018_batch_cloudsimpy.csv.gz", "alibaba_openb_2023/openb_pod_list_default.csv.gz", "surf_lisa_2022_week_tasks.csv.gz",
+		"swf/hpc2n_first3171.swf.gz", "swf/NASA-iPSC-1993-3.1-cln.swf.gz", "gaia/pai_1k.csv.gz", "gaia/pai-100k.csv.gz",
+		"gaia/azure-100k.csv.gz",
+		"alibaba_2018_batch_cloudsimpy.csv.gz", "alibaba_openb_2023/openb_pod_list_default.csv.gz",
+		"surf_lisa_2022_week_tasks.csv.gz",
 	} {
 		jobs := published(t, name)
 		if len(jobs) > 40000 && strings.HasPrefix(name, "gaia") {
@@ -70,7 +72,8 @@ func TestAccuracyTable(t *testing.T) {
 				continue // it looks at all that run whenever one ends, and here that is thousands
 			}
 			s := predict.Backtest(jobs, l.new(), quantiles, 100)
-			t.Logf("| %-14s | %7.0f | %5.1f %% | %7.0f | %.3f |", l.name, s.MeanPinball(), 100*s.Coverage[4], s.Error, s.Accuracy)
+			t.Logf("| %-14s | %7.0f | %5.1f %% | %7.0f | %.3f |", l.name, s.MeanPinball(), 100*s.Coverage[4], s.Error,
+				s.Accuracy)
 		}
 	}
 }

@@ -16,8 +16,8 @@ const (
 // meanShrinkage is how many jobs of its own shape outweigh the mean of all shapes.
 const meanShrinkage = 2
 
-// Mean learns one expected length for every shape of request, in which the jobs that run count for the time that they have
-// run so far:
+// Mean learns one expected length for every shape of request, in which the jobs that run count for the time that they
+// have run so far:
 //
 //	d = (Σ ended + Σ elapsed + k·g) / (number ended + k),   g = (Σ all + 5·300 s) / (number of all + 5)
 //
@@ -35,7 +35,8 @@ type exposure struct {
 	elapsed float64 // seconds of those that run
 }
 
-// NewMean returns a learner that has not seen any job. Shrinkage is k, how many jobs the mean of all shapes weighs as; 0: 2.
+// NewMean returns a learner that has not seen any job. Shrinkage is k, how many jobs the mean of all shapes weighs
+// as; 0: 2.
 func NewMean(shrinkage float64) *Mean {
 	if !(shrinkage > 0) {
 		shrinkage = meanShrinkage

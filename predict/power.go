@@ -13,16 +13,18 @@ const powerShrinkage = 2
 // unknownDeviation is the deviation of jobs of which nothing is known, as a share of what they are taken to draw.
 const unknownDeviation = 0.5
 
-// Power predicts what a job draws, idle power left out, from what its likes were measured to draw: those of the same owner and
-// request class, the owner's, the class's and all, each one shrunk to the wider ones where it has seen little, and all of them to
-// the nominal power of requests. Groups are [energy.Smoothed], so that measurements may come at any time and be of any length,
-// and what is older counts less. Wide groups mix jobs of all sizes: what they know is per core.
+// Power predicts what a job draws, idle power left out, from what its likes were measured to draw: those of the same
+// owner and request class, the owner's, the class's and all, each one shrunk to the wider ones where it has seen
+// little, and all of them to the nominal power of requests. Groups are [energy.Smoothed], so that measurements may
+// come at any time and be of any length, and what is older counts less. Wide groups mix jobs of all sizes: what they
+// know is per core.
 type Power struct {
 	memory time.Duration
 	groups [levels]map[groupKey]*energy.Smoothed
 }
 
-// NewPower returns a predictor that has seen no measurement. What was measured so long ago weighs 1/e of what is new; 0: a day.
+// NewPower returns a predictor that has seen no measurement. What was measured so long ago weighs 1/e of what is new;
+// 0: a day.
 func NewPower(memory time.Duration) *Power {
 	if memory <= 0 {
 		memory = 24 * time.Hour
@@ -53,8 +55,8 @@ func (p *Power) Measured(j *sched.Job, drew energy.Watts, over time.Duration, en
 // perCore is what the power of j is divided by.
 func perCore(j *sched.Job) energy.Watts { return energy.Watts(max(1, j.Request.MilliCPU)) / 1000 }
 
-// Predict returns what j is expected to draw, and the standard deviation of it. ok is false where nothing was measured yet: it is
-// the nominal power then.
+// Predict returns what j is expected to draw, and the standard deviation of it. ok is false where nothing was
+// measured yet: it is the nominal power then.
 func (p *Power) Predict(j *sched.Job) (mean, deviation energy.Watts, ok bool) {
 	mean = j.Nominal() / perCore(j)
 	deviation = unknownDeviation * mean

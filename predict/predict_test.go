@@ -75,7 +75,9 @@ func TestSurvival(t *testing.T) {
 	}
 	s.Refresh(t0, stillRunning(all...))
 	s.Expect(&job)
-	for _, at := range []time.Duration{3 * time.Minute, 12 * time.Minute, time.Hour, 5 * time.Hour, 39 * time.Hour, 60 * time.Hour} {
+	for _, at := range []time.Duration{
+		3 * time.Minute, 12 * time.Minute, time.Hour, 5 * time.Hour, 39 * time.Hour, 60 * time.Hour,
+	} {
 		if got, want := job.Runtimes.Longer(at), survivalByHand(ended, going, at); math.Abs(got-want) > 1e-12 {
 			t.Errorf("a share of %v runs for longer than %v, want %v", got, at, want)
 		}
@@ -94,19 +96,21 @@ func TestSurvival(t *testing.T) {
 	}
 	s.Refresh(t0.Add(time.Hour), stillRunning())
 	s.Expect(&again)
-	if got, want := again.Runtimes.Longer(5*time.Hour), survivalByHand(ended, nil, 5*time.Hour); math.Abs(got-want) > 1e-12 {
+	if got, want := again.Runtimes.Longer(5*time.Hour),
+		survivalByHand(ended, nil, 5*time.Hour); math.Abs(got-want) > 1e-12 {
 		t.Errorf("once nothing runs, a share of %v runs for longer than 5 h, want %v", got, want)
 	}
 }
 
-// Of many jobs the estimate comes to be what they ran, whether or not some are cut off; and jobs that are cut off never make it
-// shorter.
+// Of many jobs the estimate comes to be what they ran, whether or not some are cut off; and jobs that are cut off
+// never make it shorter.
 func TestSurvivalConverges(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s, job := predict.NewSurvival(nil), sched.Job{}
 	var all []running
 	for range 4000 {
-		length, cut := time.Duration(random.ExpFloat64()*float64(4*time.Hour)), time.Duration(random.ExpFloat64()*float64(24*time.Hour))
+		length, cut := time.Duration(random.ExpFloat64()*float64(4*time.Hour)),
+			time.Duration(random.ExpFloat64()*float64(24*time.Hour))
 		if length <= cut {
 			s.Ended(&job, length)
 		} else {
@@ -132,7 +136,8 @@ func TestSurvivalConverges(t *testing.T) {
 
 func TestMean(t *testing.T) {
 	m := predict.NewMean(0)
-	small, large := sched.Job{Request: sched.Resources{MilliCPU: 1000}}, sched.Job{Request: sched.Resources{MilliCPU: 8000}}
+	small, large := sched.Job{Request: sched.Resources{MilliCPU: 1000}},
+		sched.Job{Request: sched.Resources{MilliCPU: 8000}}
 	expect := func(j sched.Job, want float64) {
 		t.Helper()
 		if m.Expect(&j); math.Abs(j.Duration.Seconds()-want) > 1e-6 || j.Runtimes != nil {
@@ -189,9 +194,10 @@ func manyUsers(seed uint64, n int) []sched.Job {
 		user := random.IntN(20)
 		scale := math.Exp(float64(user)/3) * 60
 		jobs[i] = sched.Job{
-			ID: strconv.Itoa(i), Owner: fmt.Sprint("user-", user), Submitted: t0.Add(time.Duration(i) * 10 * time.Minute),
-			Duration: time.Duration(scale * math.Exp(0.8*random.NormFloat64()) * float64(time.Second)),
-			Request:  sched.Resources{MilliCPU: int64(1+user%4) * 1000},
+			ID: strconv.Itoa(i), Owner: fmt.Sprint("user-", user),
+			Submitted: t0.Add(time.Duration(i) * 10 * time.Minute),
+			Duration:  time.Duration(scale * math.Exp(0.8*random.NormFloat64()) * float64(time.Second)),
+			Request:   sched.Resources{MilliCPU: int64(1+user%4) * 1000},
 		}
 	}
 	return jobs
@@ -243,7 +249,10 @@ func TestGroupsAreDistributions(t *testing.T) {
 		g := predict.NewGroups()
 		owners := rapid.SampledFrom([]string{"", "ann", "bob"})
 		for i := range rapid.IntRange(0, 60).Draw(t, "jobs") {
-			j := sched.Job{ID: strconv.Itoa(i), Owner: owners.Draw(t, "owner"), Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue")}
+			j := sched.Job{
+				ID: strconv.Itoa(i), Owner: owners.Draw(t, "owner"),
+				Queue: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "queue"),
+			}
 			if rapid.Bool().Draw(t, "asked") {
 				g.Expect(&j)
 			}
@@ -311,8 +320,8 @@ type heedless struct{ predict.Learner }
 
 func (heedless) Expect(*sched.Job) {}
 
-// No learner can see the future: what is expected of a job does not depend on how long it runs, nor on how long those run
-// that have not ended when it comes.
+// No learner can see the future: what is expected of a job does not depend on how long it runs, nor on how long those
+// run that have not ended when it comes.
 func TestLearnersKnowOnlyThePast(t *testing.T) {
 	const asked = 200
 	jobs := manyUsers(2, asked+1)
@@ -393,7 +402,8 @@ func TestPublishedTraceIsPredicted(t *testing.T) {
 	groups := predict.Backtest(jobs, predict.NewGroups(), quantiles, 100)
 	last := predict.Backtest(jobs, predict.NewLastTwo(), quantiles, 100)
 	if groups.MeanPinball() > 0.8*last.MeanPinball() || groups.Accuracy < last.Accuracy {
-		t.Errorf("pinball loss %.0f s and accuracy %.3f, of last-2 %.0f s and %.3f", groups.MeanPinball(), groups.Accuracy, last.MeanPinball(), last.Accuracy)
+		t.Errorf("pinball loss %.0f s and accuracy %.3f, of last-2 %.0f s and %.3f", groups.MeanPinball(),
+			groups.Accuracy, last.MeanPinball(), last.Accuracy)
 	}
 	if c := groups.Coverage[4]; c < 0.88 || c > 0.92 {
 		t.Errorf("%.1f %% end within the quantile of 90 %%", 100*c)

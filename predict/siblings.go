@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// What [Siblings] takes for granted: how far apart jobs are submitted that still belong together, how many siblings the mean
-// of the shape weighs as, and how many jobs of the shape the mean of all shapes does.
+// What [Siblings] takes for granted: how far apart jobs are submitted that still belong together, how many siblings
+// the mean of the shape weighs as, and how many jobs of the shape the mean of all shapes does.
 const (
 	siblingNearness  = 2 * time.Minute
 	siblingShrinkage = 2
@@ -21,9 +21,9 @@ const (
 	leastWeight = 0.01
 )
 
-// Siblings learns one expected length for every job from those of the same shape of request that were submitted shortly
-// before or after it. Work comes in groups, and the tasks of a group are alike: once the first of them have ended, or have
-// run for long without ending, it is known of the others that wait. Weighted by nearness,
+// Siblings learns one expected length for every job from those of the same shape of request that were submitted
+// shortly before or after it. Work comes in groups, and the tasks of a group are alike: once the first of them have
+// ended, or have run for long without ending, it is known of the others that wait. Weighted by nearness,
 //
 //	d = (Σ w·ran + k·m) / (Σ w·ended + k),   w = e^(−|difference of submissions| / nearness)
 //
@@ -60,7 +60,9 @@ func NewSiblings(nearness time.Duration, shrinkage float64) *Siblings {
 	if !(shrinkage > 0) {
 		shrinkage = siblingShrinkage
 	}
-	return &Siblings{nearness: nearness.Seconds(), k: shrinkage, shapes: NewMean(shapeShrinkage), kin: map[sched.Resources]*kin{}}
+	return &Siblings{
+		nearness: nearness.Seconds(), k: shrinkage, shapes: NewMean(shapeShrinkage), kin: map[sched.Resources]*kin{},
+	}
 }
 
 // Every implements [Learner].
@@ -109,7 +111,9 @@ func (s *Siblings) Expect(j *sched.Job) {
 func (s *Siblings) weigh(all []sibling, j *sched.Job) (ran, weight float64) {
 	at := j.Submitted.Unix()
 	reach := int64(math.Ceil(s.nearness * -math.Log(leastWeight)))
-	first, _ := slices.BinarySearchFunc(all, at-reach, func(one sibling, t int64) int { return cmp.Compare(one.submitted, t) })
+	first, _ := slices.BinarySearchFunc(all, at-reach, func(one sibling, t int64) int {
+		return cmp.Compare(one.submitted, t)
+	})
 	last, w := int64(math.MinInt64), 0.0
 	for _, one := range all[first:] {
 		if one.submitted > at+reach {

@@ -17,7 +17,9 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func shaped(id string, after time.Duration, cores int64) *sched.Job {
-	return &sched.Job{ID: id, Submitted: noon.Add(after), Request: sched.Resources{MilliCPU: 1000 * cores}, Duration: 77 * time.Hour}
+	return &sched.Job{
+		ID: id, Submitted: noon.Add(after), Request: sched.Resources{MilliCPU: 1000 * cores}, Duration: 77 * time.Hour,
+	}
 }
 
 // observed is a job of which something was seen.
@@ -37,16 +39,19 @@ func unfinished(all []observed) iter.Seq2[*sched.Job, time.Duration] {
 	}
 }
 
-// The estimate is the formula, over all pairs, whatever the order in which jobs are seen; and what a job says of its own
-// duration does not count.
+// The estimate is the formula, over all pairs, whatever the order in which jobs are seen; and what a job says of its
+// own duration does not count.
 func TestSiblingsAreTheFormula(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nearness := time.Duration(rapid.IntRange(10, 600).Draw(t, "nearness")) * time.Second
 		k := rapid.Float64Range(0.5, 5).Draw(t, "k")
 		var all []observed
 		for i := range rapid.IntRange(0, 30).Draw(t, "jobs") {
-			j := shaped(strconv.Itoa(i), time.Duration(rapid.IntRange(0, 1000).Draw(t, "submitted"))*time.Second, rapid.Int64Range(1, 3).Draw(t, "shape"))
-			all = append(all, observed{j, time.Duration(rapid.IntRange(0, 5000).Draw(t, "ran")) * time.Second, rapid.Bool().Draw(t, "ended")})
+			j := shaped(strconv.Itoa(i), time.Duration(rapid.IntRange(0, 1000).Draw(t, "submitted"))*time.Second,
+				rapid.Int64Range(1, 3).Draw(t, "shape"))
+			all = append(all, observed{
+				j, time.Duration(rapid.IntRange(0, 5000).Draw(t, "ran")) * time.Second, rapid.Bool().Draw(t, "ended"),
+			})
 		}
 		s := predict.NewSiblings(nearness, k)
 		for _, o := range rapid.Permutation(all).Draw(t, "order") {
@@ -90,7 +95,9 @@ func TestSiblingsKnowTheGroup(t *testing.T) {
 		s.Ended(shaped(fmt.Sprint("old", i), -time.Duration(i)*time.Hour, 1), time.Minute)
 	}
 	going := []observed{
-		{job: shaped("a", 0, 1), ran: 3 * time.Hour}, {job: shaped("b", time.Second, 1), ran: 2 * time.Hour}, {job: shaped("c", time.Second, 1), ran: 2 * time.Hour},
+		{job: shaped("a", 0, 1), ran: 3 * time.Hour},
+		{job: shaped("b", time.Second, 1), ran: 2 * time.Hour},
+		{job: shaped("c", time.Second, 1), ran: 2 * time.Hour},
 	}
 	s.Refresh(noon.Add(3*time.Hour), unfinished(going))
 	in, out := shaped("in", 5*time.Second, 1), shaped("out", 10*time.Hour, 1)

@@ -18,14 +18,15 @@ const (
 	priorLongest  = 72 * time.Hour
 )
 
-// Survival learns for every wait class how long its jobs run, as a discrete Kaplan–Meier estimate: of the jobs that have run
-// for b steps, h_b end within the next one, and
+// Survival learns for every wait class how long its jobs run, as a discrete Kaplan–Meier estimate: of the jobs that
+// have run for b steps, h_b end within the next one, and
 //
 //	h_b = (e_b + n₀·(P_b − P_b+1)) / (R_b − c_b/2 + n₀·P_b),   S_b+1 = S_b·(1 − h_b)
 //
-// where e_b jobs ended in step b, c_b have not ended and run for so long so far, R_b ran for at least so long, and P is the
-// survival of n₀ = 5 jobs of the prior, whose lengths are log-uniform between a minute and three days. Jobs that have not
-// ended count for what they have run: statistics of those that ended alone are biased to the short ones.
+// where e_b jobs ended in step b, c_b have not ended and run for so long so far, R_b ran for at least so long, and P
+// is the survival of n₀ = 5 jobs of the prior, whose lengths are log-uniform between a minute and three days. Jobs
+// that have not ended count for what they have run: statistics of those that ended alone are biased to the short
+// ones.
 type Survival struct {
 	key     func(*sched.Job) string
 	prior   []float64 // P, at the beginning of every step and at the end of the last one
@@ -42,7 +43,8 @@ type class struct {
 	runtimes *sched.Runtimes
 }
 
-// NewSurvival returns a learner that has not seen any job. The key tells kinds of jobs apart; nil: by [sched.Job].Queue.
+// NewSurvival returns a learner that has not seen any job. The key tells kinds of jobs apart; nil: by
+// [sched.Job].Queue.
 func NewSurvival(key func(*sched.Job) string) *Survival {
 	if key == nil {
 		key = func(j *sched.Job) string { return j.Queue }
@@ -131,8 +133,8 @@ func (s *Survival) estimate(c *class) *sched.Runtimes {
 	for b, ended := range c.ended {
 		going := c.going[b]
 		exposure := float64(atRisk) - float64(going)/2 + priorJobs*s.prior[b]
-		// Where nothing is known, neither of jobs nor from the prior, what has run for so long runs for as long again with a
-		// chance of one half.
+		// Where nothing is known, neither of jobs nor from the prior, what has run for so long runs for as long again
+		// with a chance of one half.
 		hazard := 1 / float64(b+1)
 		if exposure > 0 {
 			hazard = (float64(ended) + priorJobs*(s.prior[b]-s.prior[b+1])) / exposure

@@ -16,7 +16,8 @@ const (
 	mostDraws     = 20_000_000 // of all resamples together: a second
 )
 
-// total adds differences up. Its interval is that of sums over as many jobs drawn at random from these, with replacement.
+// total adds differences up. Its interval is that of sums over as many jobs drawn at random from these, with
+// replacement.
 func total(all []Difference, seed uint64) (sum Difference) {
 	for _, d := range all {
 		sum.Used += d.Used

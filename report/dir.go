@@ -88,13 +88,14 @@ func stage(dir string, content []byte) (path string, err error) {
 	return f.Name(), nil
 }
 
-// decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was placed;
-// the idle power of nodes that were awake anyway is nobody's, so the sums are below the totals.
+// decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was
+// placed; the idle power of nodes that were awake anyway is nobody's, so the sums are below the totals.
 func decisions(results []*sim.Result) ([]byte, error) {
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)
 	rows := [][]string{{
-		"JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode", "MarginalEnergyJ", "MarginalEmissionsG", "Reason",
+		"JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
+		"MarginalEnergyJ", "MarginalEmissionsG", "Reason",
 	}}
 	for _, r := range results {
 		for i := range r.Outcomes {
@@ -108,8 +109,10 @@ func decisions(results []*sim.Result) ([]byte, error) {
 				why = ""
 			}
 			rows = append(rows, []string{
-				j.ID, r.Strategy, stamp(j.Submitted), stamp(o.HeldUntil()), stamp(o.Released), stamp(o.Start), stamp(o.Finish), o.Placed.Node,
-				strconv.FormatFloat(float64(o.Placed.Cost.Energy), 'f', 0, 64), strconv.FormatFloat(float64(o.Placed.Cost.Carbon), 'f', 3, 64), why,
+				j.ID, r.Strategy, stamp(j.Submitted), stamp(o.HeldUntil()), stamp(o.Released), stamp(o.Start),
+				stamp(o.Finish), o.Placed.Node,
+				strconv.FormatFloat(float64(o.Placed.Cost.Energy), 'f', 0, 64),
+				strconv.FormatFloat(float64(o.Placed.Cost.Carbon), 'f', 3, 64), why,
 			})
 		}
 	}

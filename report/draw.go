@@ -26,8 +26,8 @@ type tick struct {
 	lines []string
 }
 
-// numberAxis is an axis with about as many marks as told, from 0, or the last one that is not above lo, to the first one that
-// is not below hi.
+// numberAxis is an axis with about as many marks as told, from 0, or the last one that is not above lo, to the first
+// one that is not below hi.
 func numberAxis(lo, hi float64, most int) axis {
 	lo, hi = min(lo, 0), max(hi, 0)
 	if hi == lo {
@@ -51,13 +51,14 @@ func numberAxis(lo, hi float64, most int) axis {
 	return a
 }
 
-// timeTicks marks round instants of the span, given in seconds: at most nine. The date, or the year, stands below the first
-// mark and wherever it is new.
+// timeTicks marks round instants of the span, given in seconds: at most nine. The date, or the year, stands below the
+// first mark and wherever it is new.
 func timeTicks(start time.Time, span float64) (ticks []tick) {
 	const day = 24 * time.Hour
 	const most = 8 // intervals
 	for _, step := range []time.Duration{
-		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute,
+		15 * time.Minute, 30 * time.Minute,
 		time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 7 * day, 14 * day,
 	} {
 		if span > most*step.Seconds() {
@@ -70,7 +71,9 @@ func timeTicks(start time.Time, span float64) (ticks []tick) {
 		case step >= day:
 			small, large = "2 Jan", "2006"
 		}
-		return marks(start, span, small, large, start.Truncate(step), func(t time.Time) time.Time { return t.Add(step) })
+		return marks(start, span, small, large, start.Truncate(step), func(t time.Time) time.Time {
+			return t.Add(step)
+		})
 	}
 	months := 1
 	for _, months = range []int{1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200} {
@@ -82,7 +85,9 @@ func timeTicks(start time.Time, span float64) (ticks []tick) {
 	return marks(start, span, "Jan", "2006", january, func(t time.Time) time.Time { return t.AddDate(0, months, 0) })
 }
 
-func marks(start time.Time, span float64, small, large string, t time.Time, next func(time.Time) time.Time) (ticks []tick) {
+func marks(start time.Time, span float64, small, large string, t time.Time,
+	next func(time.Time) time.Time,
+) (ticks []tick) {
 	var last string
 	for ; ; t = next(t) {
 		at := t.Sub(start).Seconds()
@@ -118,7 +123,9 @@ func newPen(c draw.Canvas) pen {
 	c.SetColor(color.White)
 	c.Fill(c.Path()) // or it would be black on black where the viewer's page is dark
 	c.Rectangle = draw.Crop(c, padding, -padding, padding, -padding).Rectangle
-	return pen{c, plot.DefaultTextHandler.Cache().Lookup(font.Font{Typeface: plot.DefaultFont.Typeface, Variant: "Sans"}, fontSize)}
+	return pen{c, plot.DefaultTextHandler.Cache().Lookup(font.Font{
+		Typeface: plot.DefaultFont.Typeface, Variant: "Sans",
+	}, fontSize)}
 }
 
 // text writes s with its baseline through (x, y), there the left end if align is 0 and the right end if it is 1.
@@ -393,7 +400,8 @@ func (f *frame) bars(values []float64, slot vg.Length) {
 	for i, v := range values {
 		x := f.Min.X + (vg.Length(i)+0.5)*slot
 		zero, end, half := f.at(xy{0, 0}).Y, f.at(xy{0, v}).Y, 0.34*slot
-		f.FillPolygon(strategyStyle(i, len(values)).Color, []vg.Point{{X: x - half, Y: zero}, {X: x - half, Y: end}, {X: x + half, Y: end}, {X: x + half, Y: zero}})
+		f.FillPolygon(strategyStyle(i, len(values)).Color,
+			[]vg.Point{{X: x - half, Y: zero}, {X: x - half, Y: end}, {X: x + half, Y: end}, {X: x + half, Y: zero}})
 		switch {
 		case upright && v < 0:
 			f.turned(x+fontSize/3, end-4, 1, math.Pi/2, figures[i])

@@ -70,7 +70,8 @@ func (e *Evidence) index() *found {
 	return f
 }
 
-// measured returns what a job used: the sum over its pods, or what was charged to it by name where pods are not remembered.
+// measured returns what a job used: the sum over its pods, or what was charged to it by name where pods are not
+// remembered.
 func (f *found) measured(j *job) (sum ledger.Row, ok bool) {
 	for _, p := range j.places {
 		if row := f.uids[p.UID]; row != nil {
@@ -115,10 +116,12 @@ func readRates(a *ledger.Answer) *rates {
 		}
 		// With several signals or currencies it is not known what part of the energy each is about.
 		if signals := row.Signals(); len(signals) == 1 && row.Facility > row.Uncharted {
-			r.carbon[rateKey{row.Key[0], signals[0], hour.Unix()}] = float64(row.Emissions[signals[0]].Grams()) / kWh(row.Facility-row.Uncharted)
+			r.carbon[rateKey{row.Key[0], signals[0], hour.Unix()}] = float64(row.Emissions[signals[0]].Grams()) /
+				kWh(row.Facility-row.Uncharted)
 		}
 		if currencies := row.Currencies(); len(currencies) == 1 && row.Facility > row.Unpriced {
-			r.price[rateKey{row.Key[0], currencies[0], hour.Unix()}] = row.Costs[currencies[0]].Money() / kWh(row.Facility-row.Unpriced)
+			r.price[rateKey{row.Key[0], currencies[0], hour.Unix()}] = row.Costs[currencies[0]].Money() /
+				kWh(row.Facility-row.Unpriced)
 		}
 	}
 	return r

@@ -33,7 +33,8 @@ func (o *Outlook) SVG() ([]byte, error) {
 		return nil, errors.New("a band needs both percentiles")
 	}
 	for name, s := range map[string]*grid.Series{"low": o.Low, "high": o.High} {
-		if s != nil && (s.Len() != o.Series.Len() || !s.Start().Equal(o.Series.Start()) || s.Step() != o.Series.Step()) {
+		if s != nil && (s.Len() != o.Series.Len() || !s.Start().Equal(o.Series.Start()) ||
+			s.Step() != o.Series.Step()) {
 			return nil, fmt.Errorf("the %s percentile has other steps than the forecast", name)
 		}
 	}

@@ -30,7 +30,8 @@ func TestOutlookIsDrawn(t *testing.T) {
 	start := time.Date(2026, 3, 1, 5, 0, 0, 0, time.UTC)
 	o := &Outlook{
 		Title: "Zone <DE> & others", Label: []string{"Carbon intensity", "(gCO2e/kWh)"},
-		Series: outlookSeries(t, time.Hour, 24, 0), Low: outlookSeries(t, time.Hour, 24, -50), High: outlookSeries(t, time.Hour, 24, 60),
+		Series: outlookSeries(t, time.Hour, 24, 0), Low: outlookSeries(t, time.Hour, 24, -50),
+		High:   outlookSeries(t, time.Hour, 24, 60),
 		Band:   "80 % interval",
 		Window: sched.Window{Start: start.Add(7 * time.Hour), End: start.Add(9 * time.Hour)},
 	}
@@ -39,7 +40,9 @@ func TestOutlookIsDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkXML(t, svg)
-	for _, want := range []string{"Zone &lt;DE&gt; &amp; others", "80 % interval", "cheapest 2 h, from 1 Mar 12:00", "gCO2e/kWh"} {
+	for _, want := range []string{
+		"Zone &lt;DE&gt; &amp; others", "80 % interval", "cheapest 2 h, from 1 Mar 12:00", "gCO2e/kWh",
+	} {
 		if !bytes.Contains(svg, []byte(want)) {
 			t.Errorf("no %q in the picture", want)
 		}
@@ -55,7 +58,8 @@ func TestOutlookIsDrawn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if filled == 0 || strings.Contains(string(bare), "#D6E6F2") || strings.Contains(string(bare), "80 % interval") {
-		t.Errorf("the band is drawn %d times with percentiles; without them the picture has it: %v", filled, strings.Contains(string(bare), "#D6E6F2"))
+		t.Errorf("the band is drawn %d times with percentiles; without them the picture has it: %v", filled,
+			strings.Contains(string(bare), "#D6E6F2"))
 	}
 }
 

@@ -29,8 +29,8 @@ type job struct {
 // short reports whether the work begins and ends: what was charged to it is then what its placements used.
 func (j *job) short() bool { return j.kind == "Job" || j.kind == "Pod" }
 
-// held returns the first decision to hold the work: when it would have started otherwise. Of a name that was used again,
-// only the holds of the last object before the placement count.
+// held returns the first decision to hold the work: when it would have started otherwise. Of a name that was used
+// again, only the holds of the last object before the placement count.
 func (j *job) held(place *ledger.Record) *ledger.Record {
 	var first *ledger.Record
 	for _, h := range j.holds { // in the order of time
@@ -44,8 +44,8 @@ func (j *job) held(place *ledger.Record) *ledger.Record {
 	return first
 }
 
-// lastOfEach leaves the last placement of each pod, of those in the order of time. A pod runs once: where it was placed before,
-// its binding failed.
+// lastOfEach leaves the last placement of each pod, of those in the order of time. A pod runs once: where it was
+// placed before, its binding failed.
 func lastOfEach(places []*ledger.Record) []*ledger.Record {
 	seen := make(map[string]bool, len(places))
 	var last []*ledger.Record
@@ -66,7 +66,9 @@ func group(records []ledger.Record) []*job {
 	for i := range records {
 		sorted = append(sorted, &records[i])
 	}
-	slices.SortFunc(sorted, func(a, b *ledger.Record) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(sorted, func(a, b *ledger.Record) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+	})
 	seen := map[string]bool{}
 	for _, r := range sorted {
 		if seen[r.ID] {
@@ -101,8 +103,8 @@ func group(records []ledger.Record) []*job {
 	return jobs
 }
 
-// turnaround returns the time from a job's creation to the end of the energy that was booked for it. ok is false while it
-// may still run, and for what is not meant to end.
+// turnaround returns the time from a job's creation to the end of the energy that was booked for it. ok is false
+// while it may still run, and for what is not meant to end.
 func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool) {
 	row, known := f.measured(j)
 	if !known || !j.short() || f.asOf.Sub(row.Last) < stillRuns {
@@ -116,7 +118,8 @@ func (j *job) turnaround(f *found) (took time.Duration, ended time.Time, ok bool
 		if len(r.Snapshot) == 0 {
 			continue
 		}
-		if s, err := readSnapshot(r); err == nil && s.Queue[0].Submitted.Before(created) && !s.Queue[0].Submitted.IsZero() {
+		if s, err := readSnapshot(r); err == nil && s.Queue[0].Submitted.Before(created) &&
+			!s.Queue[0].Submitted.IsZero() {
 			created = s.Queue[0].Submitted
 		}
 	}

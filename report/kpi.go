@@ -1,5 +1,5 @@
-// Package report turns results of the simulator and of the lab into figures that people and programs read: tables, JSON,
-// CSV and plots. Every figure of energy is modelled and says so; savings name their baseline.
+// Package report turns results of the simulator and of the lab into figures that people and programs read: tables,
+// JSON, CSV and plots. Every figure of energy is modelled and says so; savings name their baseline.
 package report
 
 import (
@@ -39,10 +39,11 @@ type Scenario struct {
 	Accounted  time.Time `json:"accountedUntil"` // for all runs: also for one that has finished before
 	MaxDelay   string    `json:"maxDelay,omitempty"`
 	EmptyNodes string    `json:"emptyNodes"`
-	Forecast   string    `json:"forecast"`          // what strategies knew of the intensity to come: "perfect", or a model
-	Learner    string    `json:"learner,omitempty"` // and of run times; "": the truth
-	Power      string    `json:"power,omitempty"`   // and of the power of jobs; "": the power profiles of nodes
-	Seed       uint64    `json:"seed"`
+	// what strategies knew of the intensity to come: "perfect", or a model
+	Forecast string `json:"forecast"`
+	Learner  string `json:"learner,omitempty"` // and of run times; "": the truth
+	Power    string `json:"power,omitempty"`   // and of the power of jobs; "": the power profiles of nodes
+	Seed     uint64 `json:"seed"`
 }
 
 // Site is a site of the scenario.
@@ -55,29 +56,34 @@ type Site struct {
 
 // Run is one strategy's figures. Energy is counted at the sites' meters, PUE included.
 type Run struct {
-	Strategy              string         `json:"strategy"`
-	Jobs                  int            `json:"jobs"`
-	EnergyKWh             float64        `json:"energyKWh"`
-	EmissionsKg           float64        `json:"emissionsKg"`
-	Cost                  float64        `json:"cost"`
-	Priced                bool           `json:"priced"`          // false: no site has a price, and the cost of 0 says nothing
-	MeanWaitSeconds       float64        `json:"meanWaitSeconds"` // between submission and finish without running
-	P95WaitSeconds        float64        `json:"p95WaitSeconds"`
-	MeanCompletionSeconds float64        `json:"meanCompletionSeconds"` // from submission to finish
-	MakespanSeconds       float64        `json:"makespanSeconds"`
-	Utilisation           float64        `json:"utilisation"`     // of the CPU of all nodes over the makespan
-	DelayViolations       int            `json:"delayViolations"` // jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
-	Tolerated             int            `json:"tolerated"`       // jobs that only the work done again after their last suspension kept for longer, which are not counted above
-	Suspensions           int            `json:"suspensions"`
-	LateStarts            int            `json:"lateStarts"`      // jobs that started past their allowed delay, for whatever reason
-	MissedDeadlines       int            `json:"missedDeadlines"` // of the finish
-	HeldJobs              int            `json:"heldJobs"`
-	MeanHoldSeconds       float64        `json:"meanHoldSeconds"` // of the held jobs
-	UnplacedJobs          int            `json:"unplacedJobs"`    // that never ran: those that fit nowhere, and those for which there never was room; not counted in the means
-	Decisions             int            `json:"decisions"`
-	DecisionsPerSecond    float64        `json:"decisionsPerSecond"` // of wall clock, all work of the run included
-	Savings               Savings        `json:"savings"`
-	Quality               energy.Quality `json:"quality"`
+	Strategy    string  `json:"strategy"`
+	Jobs        int     `json:"jobs"`
+	EnergyKWh   float64 `json:"energyKWh"`
+	EmissionsKg float64 `json:"emissionsKg"`
+	Cost        float64 `json:"cost"`
+	// false: no site has a price, and the cost of 0 says nothing
+	Priced                bool    `json:"priced"`
+	MeanWaitSeconds       float64 `json:"meanWaitSeconds"` // between submission and finish without running
+	P95WaitSeconds        float64 `json:"p95WaitSeconds"`
+	MeanCompletionSeconds float64 `json:"meanCompletionSeconds"` // from submission to finish
+	MakespanSeconds       float64 `json:"makespanSeconds"`
+	Utilisation           float64 `json:"utilisation"` // of the CPU of all nodes over the makespan
+	// jobs that holds and suspensions, not lack of room, kept from useful work for longer than allowed
+	DelayViolations int `json:"delayViolations"`
+	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	Tolerated   int `json:"tolerated"`
+	Suspensions int `json:"suspensions"`
+	// jobs that started past their allowed delay, for whatever reason
+	LateStarts      int     `json:"lateStarts"`
+	MissedDeadlines int     `json:"missedDeadlines"` // of the finish
+	HeldJobs        int     `json:"heldJobs"`
+	MeanHoldSeconds float64 `json:"meanHoldSeconds"` // of the held jobs
+	// that never ran: those that fit nowhere, and those for which there never was room; not counted in the means
+	UnplacedJobs       int            `json:"unplacedJobs"`
+	Decisions          int            `json:"decisions"`
+	DecisionsPerSecond float64        `json:"decisionsPerSecond"` // of wall clock, all work of the run included
+	Savings            Savings        `json:"savings"`
+	Quality            energy.Quality `json:"quality"`
 }
 
 // Savings are shares of the baseline's figures; negative where the baseline did better.
@@ -98,7 +104,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,
-			EmptyNodes: file.EmptyNodes, Forecast: forecastOf(file, s), Learner: file.Learner, Power: file.Power, Seed: s.Policy.Seed,
+			EmptyNodes: file.EmptyNodes, Forecast: forecastOf(file, s), Learner: file.Learner, Power: file.Power,
+			Seed: s.Policy.Seed,
 		},
 	}
 	for i := range s.Jobs {
@@ -115,7 +122,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 		if pue == 0 {
 			pue = 1
 		}
-		r.Scenario.Sites = append(r.Scenario.Sites, Site{Name: site.Name, Zone: string(site.Zone), PUE: pue, Quality: site.Carbon.Quality})
+		r.Scenario.Sites = append(r.Scenario.Sites,
+			Site{Name: site.Name, Zone: string(site.Zone), PUE: pue, Quality: site.Carbon.Quality})
 	}
 	for _, result := range results {
 		run := summarise(result)
@@ -132,7 +140,8 @@ func New(file *sim.File, results []*sim.Result) *Report {
 	return r
 }
 
-// fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has left.
+// fitNowhere counts the jobs that fit on no empty node. No run places them, so it is enough to look at what one has
+// left.
 func fitNowhere(r *sim.Result) (count int) {
 	nodes := r.Scenario.Nodes // which are empty, see [sim.Scenario]
 	for i := range r.Outcomes {

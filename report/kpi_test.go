@@ -19,15 +19,17 @@ var t0 = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
 
 func at(minutes int) time.Time { return t0.Add(time.Duration(minutes) * time.Minute) }
 
-// scenario has 20 jobs of 10 minutes, submitted a minute apart, each of which may be put off by half an hour, and 8 cores
-// on two nodes.
+// scenario has 20 jobs of 10 minutes, submitted a minute apart, each of which may be put off by half an hour, and 8
+// cores on two nodes.
 func scenario(t testing.TB, priced bool) *sim.Scenario {
 	t.Helper()
 	series, err := grid.NewSeries(t0, time.Hour, []float64{400, 200, 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := &sched.Site{Name: "home", Zone: "DE", PUE: 1.25, Carbon: grid.Signal{Series: series, Quality: energy.Derived}}
+	site := &sched.Site{
+		Name: "home", Zone: "DE", PUE: 1.25, Carbon: grid.Signal{Series: series, Quality: energy.Derived},
+	}
 	if priced {
 		site.Price = grid.Signal{Series: series}
 	}
@@ -35,7 +37,9 @@ func scenario(t testing.TB, priced bool) *sim.Scenario {
 	profile := &energy.Profile{Name: "p", Idle: 50, Max: 150}
 	for i := range 2 {
 		capacity := sched.Resources{MilliCPU: 4000}
-		s.Nodes = append(s.Nodes, sched.Node{Name: fmt.Sprint("node-", i), Site: site, Capacity: capacity, Free: capacity, Profile: profile})
+		s.Nodes = append(s.Nodes, sched.Node{
+			Name: fmt.Sprint("node-", i), Site: site, Capacity: capacity, Free: capacity, Profile: profile,
+		})
 	}
 	for i := range 20 {
 		s.Jobs = append(s.Jobs, sched.Job{
@@ -54,7 +58,9 @@ func result(s *sim.Scenario, name string, putOff int, held bool) *sim.Result {
 		End:    at(60), Accounted: at(90), BusyCPU: 4 * 3600, Decisions: 40, Elapsed: 20 * time.Millisecond,
 	}
 	for k := range 9 {
-		r.Timeline = append(r.Timeline, sim.Sample{Time: at(10 * k), Power: energy.Watts(100 + 10*k), Intensity: 400, Running: k})
+		r.Timeline = append(r.Timeline, sim.Sample{
+			Time: at(10 * k), Power: energy.Watts(100 + 10*k), Intensity: 400, Running: k,
+		})
 	}
 	for i := range r.Outcomes {
 		start := s.Jobs[i].Submitted.Add(time.Duration(putOff) * time.Minute)
@@ -86,8 +92,9 @@ func TestRunFigures(t *testing.T) {
 		MeanWaitSeconds:       (18*600 + 4200) / 19.,
 		P95WaitSeconds:        4200, // the 19th of 19
 		MeanCompletionSeconds: (18*1200 + 4800) / 19.,
-		MakespanSeconds:       3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1, LateStarts: 1,
-		Decisions: 40, DecisionsPerSecond: 2000, Quality: energy.Estimated,
+		MakespanSeconds:       3600, Utilisation: 0.5, HeldJobs: 19, MeanHoldSeconds: 600, UnplacedJobs: 1,
+		LateStarts: 1,
+		Decisions:  40, DecisionsPerSecond: 2000, Quality: energy.Estimated,
 	}
 	if diff := cmp.Diff(want, figures(r), cmpopts.EquateApprox(1e-12, 0)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -161,8 +168,8 @@ func TestNothingPlaced(t *testing.T) {
 	}
 }
 
-// What a job did not run for is its wait, and what decisions kept it from is judged, suspensions included; the figures of a
-// comparison are the same.
+// What a job did not run for is its wait, and what decisions kept it from is judged, suspensions included; the
+// figures of a comparison are the same.
 func TestSuspensionsCount(t *testing.T) {
 	s := scenario(t, false)
 	s.Jobs = s.Jobs[:3]
@@ -173,7 +180,9 @@ func TestSuspensionsCount(t *testing.T) {
 	suspend := func(i int, pause, redone time.Duration) {
 		o := &r.Outcomes[i]
 		at := o.Start.Add(5 * time.Minute)
-		o.Runs = []sched.Window{{Start: o.Start, End: at}, {Start: at.Add(pause), End: at.Add(pause + redone + 5*time.Minute)}}
+		o.Runs = []sched.Window{
+			{Start: o.Start, End: at}, {Start: at.Add(pause), End: at.Add(pause + redone + 5*time.Minute)},
+		}
 		o.Finish, o.Suspensions, o.Lost, o.Redone, o.Delayed = o.Runs[1].End, 1, redone, redone, pause+redone
 	}
 	suspend(0, 5*time.Hour, 0)
@@ -183,13 +192,17 @@ func TestSuspensionsCount(t *testing.T) {
 	trial.Measure(r)
 	run := figures(r)
 	if run.DelayViolations != 1 || run.Tolerated != 1 || run.Suspensions != 2 {
-		t.Errorf("%d violations, %d tolerated, %d suspensions: want 1, 1 and 2", run.DelayViolations, run.Tolerated, run.Suspensions)
+		t.Errorf("%d violations, %d tolerated, %d suspensions: want 1, 1 and 2", run.DelayViolations, run.Tolerated,
+			run.Suspensions)
 	}
 	if want := (5 * time.Hour).Seconds(); run.P95WaitSeconds != want || run.MeanWaitSeconds != (3*time.Hour).Seconds() {
-		t.Errorf("waits of %v s at most and %v s on average, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds, want, want*3/5)
+		t.Errorf("waits of %v s at most and %v s on average, want %v and %v", run.P95WaitSeconds, run.MeanWaitSeconds,
+			want, want*3/5)
 	}
-	if run.DelayViolations != trial.Violations || run.Tolerated != trial.Tolerated || run.Suspensions != trial.Suspensions ||
-		run.MeanWaitSeconds != trial.MeanWait || run.P95WaitSeconds != trial.P95Wait || run.MeanCompletionSeconds != trial.Turnaround {
+	if run.DelayViolations != trial.Violations || run.Tolerated != trial.Tolerated ||
+		run.Suspensions != trial.Suspensions ||
+		run.MeanWaitSeconds != trial.MeanWait || run.P95WaitSeconds != trial.P95Wait ||
+		run.MeanCompletionSeconds != trial.Turnaround {
 		t.Errorf("a run says %+v, a trial of it %+v", run, trial)
 	}
 }

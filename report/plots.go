@@ -53,9 +53,10 @@ func (f *figure) svg() ([]byte, error) {
 	if _, err := canvas.WriteTo(&b); err != nil {
 		return nil, err
 	}
-	// Liberation Sans is what texts were measured with, but few systems besides Linux have it. Arial is exactly as wide;
-	// without a name to fall back to, viewers would take a serif font.
-	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
+	// Liberation Sans is what texts were measured with, but few systems besides Linux have it. Arial is exactly as
+	// wide; without a name to fall back to, viewers would take a serif font.
+	return bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")), nil
 }
 
 // timelineFigure stacks power, the grids' carbon intensity and running jobs over one axis of time.
@@ -71,7 +72,8 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 		watts, jobs := make([]level, len(r.Timeline)), make([]level, len(r.Timeline))
 		for k, s := range r.Timeline {
 			if !finite(float64(s.Power)) {
-				return figure{}, fmt.Errorf("strategy %s: the power at %s is %v", r.Strategy, s.Time.Format(time.RFC3339), float64(s.Power))
+				return figure{}, fmt.Errorf("strategy %s: the power at %s is %v", r.Strategy,
+					s.Time.Format(time.RFC3339), float64(s.Power))
 			}
 			at := s.Time.Sub(start).Seconds()
 			watts[k], jobs[k] = level{at, float64(s.Power) / 1000}, level{at, float64(s.Running)}
@@ -90,12 +92,13 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 		panels = []panel{power, carbon, running}
 	}
 	return figure{figureWidth, 6.5 * vg.Inch, func(p pen) {
-		p.stack(panels, axis{max: span, ticks: timeTicks(start, span), label: "Time (UTC)"}, strategyKeys(results), siteKeys)
+		p.stack(panels, axis{max: span, ticks: timeTicks(start, span), label: "Time (UTC)"}, strategyKeys(results),
+			siteKeys)
 	}}, nil
 }
 
-// waitsFigure draws which share of the jobs has started by how long after submission. Jobs that never start count: their
-// curve ends below 100 %.
+// waitsFigure draws which share of the jobs has started by how long after submission. Jobs that never start count:
+// their curve ends below 100 %.
 func waitsFigure(results []*sim.Result) (figure, error) {
 	started := panel{label: []string{"Jobs started (% of all)"}, top: 100}
 	var longest, shortest float64
@@ -118,9 +121,12 @@ func waitsFigure(results []*sim.Result) (figure, error) {
 	x.label = "Wait from submission to start (h)"
 	for i, r := range results {
 		style := strategyStyle(i, len(results))
-		started.lines = append(started.lines, line{style, distribution(all[i], len(r.Outcomes), x, resolution(len(results)))})
+		started.lines = append(started.lines, line{
+			style, distribution(all[i], len(r.Outcomes), x, resolution(len(results))),
+		})
 	}
-	return figure{figureWidth, 5 * vg.Inch, func(p pen) { p.stack([]panel{started}, x, strategyKeys(results), nil) }}, nil
+	return figure{figureWidth, 5 * vg.Inch, func(p pen) { p.stack([]panel{started}, x, strategyKeys(results), nil) }},
+		nil
 }
 
 // barsFigure draws the totals of every run side by side. What no site has a signal for is left out: its total of 0 says
@@ -133,10 +139,15 @@ func barsFigure(results []*sim.Result) (figure, error) {
 	}
 	charts := []chart{{"Energy, estimated (kWh)", each(results, func(r *sim.Result) float64 { return r.Energy.KWh() })}}
 	if charted {
-		charts = append(charts, chart{"Emissions, estimated (kgCO2e)", each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() })})
+		charts = append(charts, chart{
+			"Emissions, estimated (kgCO2e)", each(results, func(r *sim.Result) float64 { return r.Carbon.Kg() }),
+		})
 	}
 	if priced {
-		charts = append(charts, chart{"Cost, estimated (in the prices' currency)", each(results, func(r *sim.Result) float64 { return float64(r.Cost) })})
+		charts = append(charts, chart{
+			"Cost, estimated (in the prices' currency)",
+			each(results, func(r *sim.Result) float64 { return float64(r.Cost) }),
+		})
 	}
 	for _, c := range charts {
 		for i, v := range c.values {
@@ -221,7 +232,8 @@ func (s *signal) steps(start time.Time, span float64, most int) []xy {
 // level is a value that holds from a time, in seconds on the axis, until the next level.
 type level struct{ from, value float64 }
 
-// staircase draws levels, the last one up to end. If there are more than most, neighbours give way to their mean over time.
+// staircase draws levels, the last one up to end. If there are more than most, neighbours give way to their mean over
+// time.
 func staircase(levels []level, end float64, most int) []xy {
 	var stairs []xy
 	group := (len(levels) + most - 1) / most
@@ -261,14 +273,15 @@ func average(levels []level, until float64) float64 {
 	return sum / (until - from)
 }
 
-// distribution draws the share, in percent of all, of values that are at most x, up to the end of the axis. Steps that are
-// smaller than the resolution in both directions are drawn together.
+// distribution draws the share, in percent of all, of values that are at most x, up to the end of the axis. Steps
+// that are smaller than the resolution in both directions are drawn together.
 func distribution(sorted []float64, all int, x axis, most int) []xy {
 	var stairs []xy
 	var at, share float64 // of the last step drawn
 	for i, v := range sorted {
 		reached := 100 * float64(i+1) / float64(all)
-		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (x.max-x.min)/float64(most) && reached-share < 100/float64(most)) {
+		if i+1 < len(sorted) && (sorted[i+1] == v || v-at < (x.max-x.min)/float64(most) &&
+			reached-share < 100/float64(most)) {
 			continue
 		}
 		stairs = append(stairs, xy{v, share}, xy{v, reached})
@@ -317,8 +330,8 @@ func strategyKeys(results []*sim.Result) []key {
 	return keys
 }
 
-// palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left out:
-// it is too pale for a line on white.
+// palette is Okabe and Ito's, whose colours people with any kind of colour vision can tell apart. Its yellow is left
+// out: it is too pale for a line on white.
 var palette = [...]color.RGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
 	{0xE6, 0x9F, 0x00, 0xFF}, // orange
@@ -344,5 +357,7 @@ func strategyStyle(i, n int) draw.LineStyle {
 
 // siteStyle is grey: colours are the strategies'.
 func siteStyle(i int) draw.LineStyle {
-	return draw.LineStyle{Color: color.Gray{Y: uint8(0x30 + 0x58*(i/len(dashes)%2))}, Width: 1.4, Dashes: dashes[i%len(dashes)]}
+	return draw.LineStyle{
+		Color: color.Gray{Y: uint8(0x30 + 0x58*(i/len(dashes)%2))}, Width: 1.4, Dashes: dashes[i%len(dashes)],
+	}
 }

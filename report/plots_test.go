@@ -53,8 +53,9 @@ func plotScenario(t testing.TB, jobs int, sites ...*sched.Site) *sim.Scenario {
 	for i := range jobs {
 		s.Jobs = append(s.Jobs, sched.Job{
 			ID: fmt.Sprint("j", i), Submitted: start.Add(time.Duration(rng.Float64() * float64(20*time.Hour))),
-			Duration: time.Duration(10+rng.IntN(110)) * time.Minute, AllowedDelay: time.Duration(rng.IntN(2)*(2+rng.IntN(5))) * time.Hour,
-			Request: sched.Resources{MilliCPU: 1000 * (1 + rng.Int64N(8)), Memory: 1 << 30},
+			Duration:     time.Duration(10+rng.IntN(110)) * time.Minute,
+			AllowedDelay: time.Duration(rng.IntN(2)*(2+rng.IntN(5))) * time.Hour,
+			Request:      sched.Resources{MilliCPU: 1000 * (1 + rng.Int64N(8)), Memory: 1 << 30},
 		})
 	}
 	return s
@@ -148,7 +149,8 @@ func TestPlots(t *testing.T) {
 	dark := plotScenario(t, 10, &sched.Site{Name: "dark", Zone: "DE"})
 	dark.Sites[0].Carbon.Series = nil
 	many := []string{
-		"least-allocated", "energy", "carbon", "round-robin", "least-allocated+window", "energy+window", "carbon+window", "round-robin+window",
+		"least-allocated", "energy", "carbon", "round-robin", "least-allocated+window", "energy+window",
+		"carbon+window", "round-robin+window",
 	}
 	for _, test := range []struct {
 		name             string
@@ -156,8 +158,18 @@ func TestPlots(t *testing.T) {
 		strategies, text []string
 		absent           string
 	}{
-		{"comparison", plotScenario(t, 400, home()), []string{"least-allocated", "energy", "carbon+window"}, []string{"grid of home (DE)", "06:00", "1 Jun 2026"}, "Cost"},
-		{"prices, some below zero", priced, []string{"least-allocated", "carbon+window"}, []string{"Cost, estimated (in the prices' currency)", "grid of lyon (FR)"}, "no job"},
+		{
+			"comparison", plotScenario(t, 400, home()),
+			[]string{"least-allocated", "energy", "carbon+window"},
+			[]string{"grid of home (DE)", "06:00", "1 Jun 2026"},
+			"Cost",
+		},
+		{
+			"prices, some below zero", priced,
+			[]string{"least-allocated", "carbon+window"},
+			[]string{"Cost, estimated (in the prices' currency)", "grid of lyon (FR)"},
+			"no job",
+		},
 		{"all strategies", plotScenario(t, 600, home()), many, nil, "no job"},
 		{"no waits", idle, []string{"energy"}, []string{"100", "Running jobs"}, "no job"},
 		{"one job of two fits", full, []string{"energy"}, []string{"100"}, "no job"},
@@ -217,7 +229,8 @@ func containsBroken(content []string, name string) bool {
 	return true
 }
 
-// checkApart fails if texts on one line overlap or leave the figure. Turned texts are at the origin of systems of their own.
+// checkApart fails if texts on one line overlap or leave the figure. Turned texts are at the origin of systems of
+// their own.
 func checkApart(t *testing.T, name string, svg []byte) {
 	t.Helper()
 	var width float64
@@ -254,9 +267,15 @@ func TestPlotsAreSmall(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var results []*sim.Result
 	for i := range 20 {
-		r := &sim.Result{Strategy: fmt.Sprint("strategy-", i), Scenario: s, Accounted: s.Start.Add(200 * 24 * time.Hour), Outcomes: make([]sim.Outcome, len(s.Jobs))}
+		r := &sim.Result{
+			Strategy: fmt.Sprint("strategy-", i), Scenario: s, Accounted: s.Start.Add(200 * 24 * time.Hour),
+			Outcomes: make([]sim.Outcome, len(s.Jobs)),
+		}
 		for k := range 4800 {
-			r.Timeline = append(r.Timeline, sim.Sample{Time: s.Start.Add(time.Duration(k) * time.Hour), Power: energy.Watts(1e4 * rng.Float64()), Running: rng.IntN(100)})
+			r.Timeline = append(r.Timeline, sim.Sample{
+				Time: s.Start.Add(time.Duration(k) * time.Hour), Power: energy.Watts(1e4 * rng.Float64()),
+				Running: rng.IntN(100),
+			})
 		}
 		for k := range r.Outcomes {
 			r.Outcomes[k].Placed.Node = "n"
@@ -280,7 +299,8 @@ func TestPlotsKeepLongNamesApart(t *testing.T) {
 	s := plotScenario(t, 50, &sched.Site{Name: strings.Repeat("far away, ", 20), Zone: "<DE & FR>"})
 	results := plotRuns(t, s, "energy", "carbon", "least-allocated")
 	for i, r := range results {
-		r.Strategy = fmt.Sprintf("%d: %s <&> as observed on a real control plane", i, strings.Repeat("a-very-long-name+", 8))
+		r.Strategy = fmt.Sprintf("%d: %s <&> as observed on a real control plane", i,
+			strings.Repeat("a-very-long-name+", 8))
 	}
 	files, err := plots(results)
 	if err != nil {
@@ -306,9 +326,18 @@ func TestPlotsRefuse(t *testing.T) {
 		name, want string
 		spoil      func(*sim.Result)
 	}{
-		{"power", "timeline.svg: strategy energy: the power at 2026-06-01T06:00:00Z is NaN", func(r *sim.Result) { r.Timeline[0].Power = energy.Watts(math.NaN()) }},
-		{"energy", "bars.svg: strategy energy: Energy, estimated (kWh) is +Inf", func(r *sim.Result) { r.Energy = energy.Joules(math.Inf(1)) }},
-		{"emissions", "bars.svg: strategy energy: Emissions, estimated (kgCO2e) is NaN", func(r *sim.Result) { r.Carbon = energy.Grams(math.NaN()) }},
+		{
+			"power", "timeline.svg: strategy energy: the power at 2026-06-01T06:00:00Z is NaN",
+			func(r *sim.Result) { r.Timeline[0].Power = energy.Watts(math.NaN()) },
+		},
+		{
+			"energy", "bars.svg: strategy energy: Energy, estimated (kWh) is +Inf",
+			func(r *sim.Result) { r.Energy = energy.Joules(math.Inf(1)) },
+		},
+		{
+			"emissions", "bars.svg: strategy energy: Emissions, estimated (kgCO2e) is NaN",
+			func(r *sim.Result) { r.Carbon = energy.Grams(math.NaN()) },
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			results := plotRuns(t, s, "carbon", "energy")
@@ -389,7 +418,10 @@ func TestTimeTicks(t *testing.T) {
 		{time.Minute, "21:10:00/30 Dec 2025 21:10:10 21:10:20 21:10:30 21:10:40 21:10:50 21:11:00"},
 		{5 * time.Hour, "22:00/30 Dec 2025 23:00 00:00/31 Dec 2025 01:00 02:00"},
 		{36 * time.Hour, "00:00/31 Dec 2025 06:00 12:00 18:00 00:00/1 Jan 2026 06:00"},
-		{96 * time.Hour, "00:00/31 Dec 2025 12:00 00:00/1 Jan 2026 12:00 00:00/2 Jan 2026 12:00 00:00/3 Jan 2026 12:00"},
+		{
+			96 * time.Hour,
+			"00:00/31 Dec 2025 12:00 00:00/1 Jan 2026 12:00 00:00/2 Jan 2026 12:00 00:00/3 Jan 2026 12:00",
+		},
 		{100 * time.Hour, "31 Dec/2025 1 Jan/2026 2 Jan 3 Jan 4 Jan"},
 		{365 * 24 * time.Hour, "Jan/2026 Mar May Jul Sep Nov"},
 		{20 * 365 * 24 * time.Hour, "Jan/2030 Jan/2035 Jan/2040 Jan/2045"},

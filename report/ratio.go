@@ -14,8 +14,8 @@ type Ratio struct {
 	Pairs  int     `json:"pairs"`
 }
 
-// MedianOf returns the median of ratios. Its interval is that of medians over as many pairs drawn at random from these, with
-// replacement. There must be at least one.
+// MedianOf returns the median of ratios. Its interval is that of medians over as many pairs drawn at random from
+// these, with replacement. There must be at least one.
 func MedianOf(ratios []float64, seed uint64) Ratio {
 	r := rand.New(rand.NewPCG(seed, uint64(len(ratios))))
 	medians, drawn := make([]float64, mostResamples), make([]float64, len(ratios))

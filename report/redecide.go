@@ -24,8 +24,8 @@ import (
 // ReplayKind is the kind of a [Replay].
 const ReplayKind = "ReplayReport"
 
-// Replay is what other strategies would have decided on what recorded decisions were made on, and what that would have come
-// to, as estimated on the recorded snapshot.
+// Replay is what other strategies would have decided on what recorded decisions were made on, and what that would
+// have come to, as estimated on the recorded snapshot.
 type Replay struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`
@@ -101,7 +101,9 @@ func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
 		r.Strategies = append(r.Strategies, Redecided{Strategy: name, Decisions: []Redecision{}})
 	}
 	sorted := slices.Clone(records)
-	slices.SortStableFunc(sorted, func(a, b ledger.Record) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(sorted, func(a, b ledger.Record) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.ID, b.ID))
+	})
 	for i := range sorted {
 		record := &sorted[i]
 		s, err := replayable(record)
@@ -134,7 +136,8 @@ func replayable(r *ledger.Record) (*sched.Snapshot, error) {
 
 func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *sched.Greedy) {
 	decision := g.Plan(s)[0]
-	recorded, instead := Choice{Node: r.Node, Reason: r.Reason}, Choice{Node: decision.Node, Reason: decision.Reason.Kind.String()}
+	recorded, instead := Choice{Node: r.Node, Reason: r.Reason},
+		Choice{Node: decision.Node, Reason: decision.Reason.Kind.String()}
 	start, other := s.Now, s.Now
 	if r.Action == actionHold {
 		recorded.Until, recorded.Node, start = r.Start, "", r.Start
@@ -155,13 +158,14 @@ func (d *Redecided) decide(r *ledger.Record, s *sched.Snapshot, g *sched.Greedy)
 	}
 	if differs {
 		d.Decisions = append(d.Decisions, Redecision{
-			ID: r.ID, At: r.At.UTC(), Namespace: r.Namespace, Owner: r.OwnerName(), By: r.Strategy, Recorded: recorded, Instead: instead,
+			ID: r.ID, At: r.At.UTC(), Namespace: r.Namespace, Owner: r.OwnerName(), By: r.Strategy, Recorded: recorded,
+			Instead: instead,
 		})
 	}
 }
 
-// count says how two choices differ. Decisions to hold are made without nodes: what is not held has none then, and is the
-// same.
+// count says how two choices differ. Decisions to hold are made without nodes: what is not held has none then, and is
+// the same.
 func (d *Redecided) count(recorded, instead *Choice, nodes bool) (differs bool) {
 	switch held, holds := !recorded.Until.IsZero(), !instead.Until.IsZero(); {
 	case held && holds && recorded.Until.Equal(instead.Until), !held && !holds && recorded.Node == instead.Node:
@@ -181,8 +185,9 @@ func (d *Redecided) count(recorded, instead *Choice, nodes bool) (differs bool) 
 	return true
 }
 
-// estimated is what the job of a snapshot adds on a node from a time on. Where either of two choices names no node, both are
-// at the nominal power of the request: a node's own would make holds look good or bad that are compared with it.
+// estimated is what the job of a snapshot adds on a node from a time on. Where either of two choices names no node,
+// both are at the nominal power of the request: a node's own would make holds look good or bad that are compared with
+// it.
 func estimated(s *sched.Snapshot, node, other string, start time.Time) (e sched.Estimate, ok bool) {
 	j := &s.Queue[0]
 	covers := func(site *sched.Site, w sched.Window) bool {
@@ -227,7 +232,8 @@ func WriteReplay(w io.Writer, r *Replay, format string, colours bool) error {
 
 func replayCSV(w io.Writer, r *Replay) error {
 	rows := [][]string{{
-		"strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason", "recordedKWh", "recordedGrams", "recordedCost",
+		"strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
+		"recordedKWh", "recordedGrams", "recordedCost",
 		"insteadNode", "insteadUntil", "insteadReason", "insteadKWh", "insteadGrams", "insteadCost",
 	}}
 	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
@@ -250,7 +256,8 @@ func replayCSV(w io.Writer, r *Replay) error {
 
 func replayTable(w io.Writer, r *Replay, colours bool) error {
 	c := cells{header: []string{
-		"strategy", "same", "other\nnode", "held\ninstead", "started\ninstead", "held\notherwise", "no\nchoice", "compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n",
+		"strategy", "same", "other\nnode", "held\ninstead", "started\ninstead", "held\notherwise", "no\nchoice",
+		"compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n",
 	}, names: 1}
 	signed := func(v float64) string {
 		if v > 0 {
@@ -261,13 +268,16 @@ func replayTable(w io.Writer, r *Replay, colours bool) error {
 	for i := range r.Strategies {
 		s := &r.Strategies[i]
 		c.rows = append(c.rows, []string{
-			s.Strategy, strconv.Itoa(s.Same), strconv.Itoa(s.OtherNode), strconv.Itoa(s.Held), strconv.Itoa(s.Started), strconv.Itoa(s.OtherHold),
-			strconv.Itoa(s.NoChoice), strconv.Itoa(s.Compared), signed(s.Instead.EnergyKWh - s.Recorded.EnergyKWh), signed(s.Instead.Grams - s.Recorded.Grams),
+			s.Strategy, strconv.Itoa(s.Same), strconv.Itoa(s.OtherNode), strconv.Itoa(s.Held), strconv.Itoa(s.Started),
+			strconv.Itoa(s.OtherHold),
+			strconv.Itoa(s.NoChoice), strconv.Itoa(s.Compared), signed(s.Instead.EnergyKWh - s.Recorded.EnergyKWh),
+			signed(s.Instead.Grams - s.Recorded.Grams),
 			signed(s.Instead.Cost - s.Recorded.Cost),
 		})
 	}
 	lines := []string{
-		fmt.Sprintf("%d recorded decisions under %d strategies; energy, emissions and cost: difference from what was recorded, estimated", r.Records, len(r.Strategies)),
+		fmt.Sprintf("%d recorded decisions under %d strategies; energy, emissions and cost: difference from what was "+
+			"recorded, estimated", r.Records, len(r.Strategies)),
 		c.render(colours),
 	}
 	for i := range r.Strategies {
@@ -299,7 +309,10 @@ func (d *Redecided) table(colours bool) (lines []string) {
 		if r.Instead.Sums != nil {
 			grams = fmt.Sprintf("%+.3g", r.Instead.Sums.Grams-r.Recorded.Sums.Grams)
 		}
-		t.AppendRow(table.Row{r.ID, r.At.Format("2006-01-02 15:04:05"), r.Namespace + "/" + r.Owner, r.By, r.Recorded.shown(), r.Instead.shown(), grams})
+		t.AppendRow(table.Row{
+			r.ID, r.At.Format("2006-01-02 15:04:05"), r.Namespace + "/" + r.Owner, r.By, r.Recorded.shown(),
+			r.Instead.shown(), grams,
+		})
 	}
 	lines = append(lines, t.Render())
 	if left := len(d.Decisions) - most; left > 0 {

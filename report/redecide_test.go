@@ -22,7 +22,8 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Records != 1 || len(r.Refused) != 2 || r.Refused[0].ID != damaged.ID || r.Refused[1].ID != bare.ID || r.Refused[1].Why != leftNoSnapshot {
+	if r.Records != 1 || len(r.Refused) != 2 || r.Refused[0].ID != damaged.ID || r.Refused[1].ID != bare.ID ||
+		r.Refused[1].Why != leftNoSnapshot {
 		t.Fatalf("%d records, refused %+v", r.Records, r.Refused)
 	}
 	if s := r.Strategies[0]; s.Same != 1 || len(s.Decisions) != 0 || s.Recorded != s.Instead {
@@ -33,7 +34,8 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 		t.Fatalf("under another strategy: %+v", s)
 	}
 	// Five of ten cores for an hour: 1 kWh here, 1.5 kWh there, at 400 g and 0.30.
-	if diff := cmp.Diff([2]Sums{{1, 400, 0.3}, {1.5, 600, 0.45}}, [2]Sums{s.Recorded, s.Instead}, cmp.Comparer(equal)); diff != "" {
+	if diff := cmp.Diff([2]Sums{{1, 400, 0.3}, {1.5, 600, 0.45}}, [2]Sums{s.Recorded, s.Instead},
+		cmp.Comparer(equal)); diff != "" {
 		t.Error(diff)
 	}
 	for _, format := range []string{"table", "csv", "json"} {
@@ -68,12 +70,14 @@ func TestReplayOfHolds(t *testing.T) {
 	if d := r.Strategies[0]; d.Started != 1 || d.Compared != 1 || !equal(d.Instead.Grams/d.Recorded.Grams, 400./300) {
 		t.Errorf("started at once: %+v", d)
 	}
-	if d := r.Strategies[1]; d.OtherHold != 1 || d.Compared != 1 || !equal(d.Instead.Grams/d.Recorded.Grams, 200./300) ||
+	if d := r.Strategies[1]; d.OtherHold != 1 || d.Compared != 1 ||
+		!equal(d.Instead.Grams/d.Recorded.Grams, 200./300) ||
 		!d.Decisions[0].Instead.Until.Equal(morning.Add(2*time.Hour)) {
 		t.Errorf("held until another time: %+v", d)
 	}
 	hold.Start = morning.Add(2 * time.Hour)
-	if r, err = NewReplay([]ledger.Record{hold}, []string{"energy+window"}); err != nil || r.Strategies[0].Same != 1 || r.Strategies[0].Recorded != r.Strategies[0].Instead {
+	if r, err = NewReplay([]ledger.Record{hold}, []string{"energy+window"}); err != nil || r.Strategies[0].Same != 1 ||
+		r.Strategies[0].Recorded != r.Strategies[0].Instead {
 		t.Errorf("held as it was: %v, %+v", err, r)
 	}
 	if _, err := NewReplay(nil, []string{"greenest"}); err == nil {

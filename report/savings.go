@@ -16,14 +16,15 @@ import (
 // DefaultBaseline is a model of what stock kube-scheduler would have done.
 const DefaultBaseline = "least-allocated"
 
-// Comparison is what decisions have saved against a baseline: the same work, decided by another strategy on the recorded
-// snapshot. docs/reports.md has the formulas. Negative savings are losses.
+// Comparison is what decisions have saved against a baseline: the same work, decided by another strategy on the
+// recorded snapshot. docs/reports.md has the formulas. Negative savings are losses.
 type Comparison struct {
-	Baseline   string             `json:"baseline"`
-	Method     string             `json:"method"`
-	Jobs       int                `json:"jobs"`       // compared
-	Held       int                `json:"held"`       // of them
-	Forecast   int                `json:"forecast"`   // of them: some intensity or price of the baseline is as it was forecast, nobody having booked it
+	Baseline string `json:"baseline"`
+	Method   string `json:"method"`
+	Jobs     int    `json:"jobs"` // compared
+	Held     int    `json:"held"` // of them
+	// of them: some intensity or price of the baseline is as it was forecast, nobody having booked it
+	Forecast   int                `json:"forecast"`
 	NoCarbon   int                `json:"noCarbon"`   // of them: without a comparison of emissions
 	NoCost     int                `json:"noCost"`     // of them: without one of costs
 	Left       map[string]int     `json:"left"`       // jobs that are not compared, by why
@@ -88,8 +89,10 @@ const (
 	leftNoChoice   = "the baseline has no node for it"
 )
 
-const savingsMethod = "used: as booked. baseline: the same snapshot decided by the baseline; its estimated energy times measured by estimated energy " +
-	"of the job, at the carbon intensities and prices that were booked at that site and time. interval: 95 %, of totals by bootstrap over jobs, of a job " +
+const savingsMethod = "used: as booked. baseline: the same snapshot decided by the baseline; its estimated energy " +
+	"times measured by estimated energy " +
+	"of the job, at the carbon intensities and prices that were booked at that site and time. interval: 95 %, of " +
+	"totals by bootstrap over jobs, of a job " +
 	"from the spread of measured by estimated energy"
 
 // Compare computes savings against a baseline. Jobs that cannot be compared are counted, not guessed.
@@ -105,9 +108,14 @@ func Compare(e *Evidence, baseline string, from time.Time, seed uint64) (*Compar
 			return nil, err
 		}
 	}
-	s := &Comparison{Baseline: baseline, Method: savingsMethod, Left: map[string]int{}, ByStrategy: map[string]*Saved{}, Quality: energy.Estimated}
+	s := &Comparison{
+		Baseline: baseline, Method: savingsMethod, Left: map[string]int{}, ByStrategy: map[string]*Saved{},
+		Quality: energy.Estimated,
+	}
 	for _, j := range group(e.Records) {
-		if j.places = slices.DeleteFunc(j.places, func(r *ledger.Record) bool { return r.At.Before(from) }); len(j.places) == 0 {
+		if j.places = slices.DeleteFunc(j.places, func(r *ledger.Record) bool {
+			return r.At.Before(from)
+		}); len(j.places) == 0 {
 			continue
 		}
 		saved, why := b.compare(j)
@@ -216,7 +224,9 @@ func (b *comparison) option(j *job, place *ledger.Record) (o option, why string)
 	}
 	runtime := o.instead.Runtime(job)
 	o.window = sched.Window{Start: start, End: start.Add(runtime)}
-	o.energy = float64(s.Estimate(job, o.chosen, sched.Window{Start: s.Now, End: s.Now.Add(o.chosen.Runtime(job))}).Energy)
+	o.energy = float64(s.Estimate(job, o.chosen, sched.Window{
+		Start: s.Now, End: s.Now.Add(o.chosen.Runtime(job)),
+	}).Energy)
 	o.baseline = float64(s.Estimate(job, o.instead, o.window).Energy)
 	o.forecast = o.instead.Site
 	for _, site := range forecasts.Sites {
@@ -246,10 +256,14 @@ func (o *option) moved(place time.Duration) bool {
 	return place != 0 || o.chosen.Site.Name != o.instead.Site.Name
 }
 
-// rate is the mean rate of what the baseline would have used, weighted by energy. Where choice and baseline run at one site
-// and time, it is the one that was booked for the job itself.
-func rate(options []option, instead, own float64, booked, forecast func(*option) (float64, bool)) (rate float64, guessed, ok bool) {
-	sameSite := !slices.ContainsFunc(options, func(o option) bool { return o.chosen.Site.Name != options[0].chosen.Site.Name })
+// rate is the mean rate of what the baseline would have used, weighted by energy. Where choice and baseline run at
+// one site and time, it is the one that was booked for the job itself.
+func rate(options []option, instead, own float64, booked,
+	forecast func(*option) (float64, bool),
+) (rate float64, guessed, ok bool) {
+	sameSite := !slices.ContainsFunc(options, func(o option) bool {
+		return o.chosen.Site.Name != options[0].chosen.Site.Name
+	})
 	for i := range options {
 		o := &options[i]
 		value := own
@@ -377,8 +391,8 @@ func (t *Saved) total(seed uint64) {
 	}
 }
 
-// spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far may it
-// be off for the baseline's node.
+// spread gives each job its interval: as far as measured by estimated energy is from its median over all jobs, so far
+// may it be off for the baseline's node.
 func (s *Comparison) spread() {
 	if len(s.PerJob) < leastJobs {
 		return

@@ -19,8 +19,9 @@ import (
 
 var morning = time.Date(2026, 6, 1, 8, 0, 0, 0, time.UTC)
 
-// cluster is a thrifty node that is half full, which least-allocated would not take, and a wasteful one that is empty: five
-// cores for an hour are 1 kWh on the one and 1.5 kWh on the other. The forecast is 400 g/kWh and 0.30 per kWh.
+// cluster is a thrifty node that is half full, which least-allocated would not take, and a wasteful one that is
+// empty: five cores for an hour are 1 kWh on the one and 1.5 kWh on the other. The forecast is 400 g/kWh and 0.30 per
+// kWh.
 func cluster(t testing.TB, now time.Time, otherSite string) *sched.Snapshot {
 	t.Helper()
 	constant := func(v float64) grid.Signal {
@@ -38,10 +39,20 @@ func cluster(t testing.TB, now time.Time, otherSite string) *sched.Snapshot {
 	return &sched.Snapshot{
 		Now: now, Sites: sites,
 		Nodes: []*sched.Node{
-			{Name: "thrifty", Site: sites[0], Jobs: 1, Capacity: ten, Free: sched.Resources{MilliCPU: 5000, Memory: 32 << 30}, Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100}},
-			{Name: "wasteful", Site: sites[len(sites)-1], Jobs: 1, Capacity: ten, Free: ten, Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100}},
+			{
+				Name: "thrifty", Site: sites[0], Jobs: 1, Capacity: ten,
+				Free:    sched.Resources{MilliCPU: 5000, Memory: 32 << 30},
+				Profile: &energy.Profile{Idle: 100, Max: 2100, Sleep: 100},
+			},
+			{
+				Name: "wasteful", Site: sites[len(sites)-1], Jobs: 1, Capacity: ten, Free: ten,
+				Profile: &energy.Profile{Idle: 100, Max: 3100, Sleep: 100},
+			},
 		},
-		Queue: []sched.Job{{ID: "a/j", Submitted: now.Add(-time.Minute), Duration: time.Hour, Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30}}},
+		Queue: []sched.Job{{
+			ID: "a/j", Submitted: now.Add(-time.Minute), Duration: time.Hour,
+			Request: sched.Resources{MilliCPU: 5000, Memory: 1 << 30},
+		}},
 	}
 }
 
@@ -51,7 +62,8 @@ func record(t testing.TB, action, name string, at time.Time, node string, s *sch
 	t.Helper()
 	records++
 	r := ledger.Record{
-		ID: fmt.Sprint("r", records), At: at, Action: action, Namespace: "a", OwnerKind: "Job", Owner: name, UID: "pod-of-" + name, Strategy: "energy", Node: node,
+		ID: fmt.Sprint("r", records), At: at, Action: action, Namespace: "a", OwnerKind: "Job", Owner: name,
+		UID: "pod-of-" + name, Strategy: "energy", Node: node,
 	}
 	if s == nil {
 		return r
@@ -77,7 +89,8 @@ const microjoulesPerKWh = 3.6e12
 // booked is a row of a job that used so much, at these rates.
 func booked(key []string, facility, intensity, price float64, last time.Time) ledger.Row {
 	r := ledger.Row{Key: key, Amount: ledger.Amount{
-		Dynamic: energy.Microjoules(facility * microjoulesPerKWh), Facility: energy.Microjoules(facility * microjoulesPerKWh),
+		Dynamic:  energy.Microjoules(facility * microjoulesPerKWh),
+		Facility: energy.Microjoules(facility * microjoulesPerKWh),
 	}, First: last.Add(-time.Hour), Last: last}
 	r.Emit("average", ledger.Micrograms(facility*intensity*1e6))
 	r.Charge("EUR", ledger.Nanos(facility*price*1e9))
@@ -89,7 +102,9 @@ func siteRow(site string, hour time.Time, intensity, price float64) ledger.Row {
 }
 
 func answer(by []ledger.Dimension, rows ...ledger.Row) *ledger.Answer {
-	return &ledger.Answer{From: morning, To: morning.Add(24 * time.Hour), AsOf: morning.Add(12 * time.Hour), GroupBy: by, Rows: rows}
+	return &ledger.Answer{
+		From: morning, To: morning.Add(24 * time.Hour), AsOf: morning.Add(12 * time.Hour), GroupBy: by, Rows: rows,
+	}
 }
 
 func byUID(rows ...ledger.Row) *ledger.Answer {
@@ -144,7 +159,8 @@ func TestAnotherNode(t *testing.T) {
 // A pod whose binding failed is placed again: it ran once, where it was placed last.
 func TestAFailedBindingCountsOnce(t *testing.T) {
 	first := record(t, actionPlace, "j", morning, "wasteful", cluster(t, morning, "here"))
-	second := record(t, actionPlace, "j", morning.Add(time.Minute), "thrifty", cluster(t, morning.Add(time.Minute), "here"))
+	second := record(t, actionPlace, "j", morning.Add(time.Minute), "thrifty",
+		cluster(t, morning.Add(time.Minute), "here"))
 	first.ID, second.ID = "first", "second"
 	e := &Evidence{
 		Records: []ledger.Record{second, first},
@@ -189,9 +205,11 @@ func TestHeldJobs(t *testing.T) {
 			hold := record(t, actionHold, "j", morning, "", cluster(t, morning, "here"))
 			hold.UID = "the-job"
 			e := &Evidence{
-				Records: []ledger.Record{record(t, actionPlace, "j", later, "wasteful", cluster(t, later, "here")), hold},
-				UIDs:    byUID(booked([]string{"pod-of-j"}, 1, c.now, 0.3, later.Add(time.Hour))),
-				Sites:   bySite(siteRow("here", morning, c.then, 0.2), siteRow("here", later, c.now, 0.3)),
+				Records: []ledger.Record{
+					record(t, actionPlace, "j", later, "wasteful", cluster(t, later, "here")), hold,
+				},
+				UIDs:  byUID(booked([]string{"pod-of-j"}, 1, c.now, 0.3, later.Add(time.Hour))),
+				Sites: bySite(siteRow("here", morning, c.then, 0.2), siteRow("here", later, c.now, 0.3)),
 			}
 			got := compare(t, e, DefaultBaseline)
 			if got.Jobs != 1 || got.Held != 1 || got.Forecast != 0 {
@@ -277,22 +295,26 @@ func TestJobsThatCannotBeCompared(t *testing.T) {
 	}
 	near(t, "saved energy", c.Total.Energy.Saved, 1)
 	notes := strings.Join(c.notes(), "\n")
-	for _, why := range []string{leftDamaged, leftNoSnapshot, "least-allocated", "2 jobs emissions are not compared", "fewer than 10"} {
+	for _, why := range []string{
+		leftDamaged, leftNoSnapshot, "least-allocated", "2 jobs emissions are not compared", "fewer than 10",
+	} {
 		if !strings.Contains(notes, why) {
 			t.Errorf("the notes do not say %q:\n%s", why, notes)
 		}
 	}
 }
 
-// Of a job with several pods all are counted, whether pods are remembered or only their owner is; and told twice they are
-// the same.
+// Of a job with several pods all are counted, whether pods are remembered or only their owner is; and told twice they
+// are the same.
 func TestJobsOfSeveralPods(t *testing.T) {
 	one := record(t, actionPlace, "j", morning, "thrifty", cluster(t, morning, "here"))
 	two := record(t, actionPlace, "j", morning.Add(time.Minute), "wasteful", cluster(t, morning, "here"))
 	one.UID, two.UID = "1", "2"
 	for _, e := range []*Evidence{
-		{Records: []ledger.Record{two, one, one}, UIDs: byUID(booked([]string{"1"}, 1, 300, 0.2, morning), booked([]string{"2"}, 1.5, 300, 0.2, morning))},
-		{Records: []ledger.Record{one, two}, Owners: answer([]ledger.Dimension{ledger.ByNamespace, ledger.ByOwner}, booked([]string{"a", "Job/j"}, 2.5, 300, 0.2, morning))},
+		{Records: []ledger.Record{two, one, one}, UIDs: byUID(booked([]string{"1"}, 1, 300, 0.2, morning),
+			booked([]string{"2"}, 1.5, 300, 0.2, morning))},
+		{Records: []ledger.Record{one, two}, Owners: answer([]ledger.Dimension{ledger.ByNamespace, ledger.ByOwner},
+			booked([]string{"a", "Job/j"}, 2.5, 300, 0.2, morning))},
 	} {
 		c := compare(t, e, DefaultBaseline)
 		if c.Jobs != 1 {
@@ -310,7 +332,8 @@ func many(t *testing.T, n int) *Evidence {
 	for i := range n {
 		name := fmt.Sprint("j", i)
 		e.Records = append(e.Records, record(t, actionPlace, name, morning, "thrifty", cluster(t, morning, "here")))
-		e.UIDs.Rows = append(e.UIDs.Rows, booked([]string{"pod-of-" + name}, 0.8+0.4*float64(i)/float64(n-1), 400, 0.3, morning))
+		e.UIDs.Rows = append(e.UIDs.Rows, booked([]string{"pod-of-" + name}, 0.8+0.4*float64(i)/float64(n-1), 400, 0.3,
+			morning))
 	}
 	return e
 }

@@ -31,10 +31,11 @@ type Statement struct {
 
 // StatementRow is one line of a statement.
 type StatementRow struct {
-	Key             []string           `json:"key"` // null: the total, or what a limit left out
-	EnergyKWh       float64            `json:"energyKWh"`
-	FacilityKWh     float64            `json:"facilityKWh"`           // at the site's meter: with PUE
-	Intensity       *float64           `json:"gramsPerKWh,omitempty"` // mean over the facility's energy of which it is known
+	Key         []string `json:"key"` // null: the total, or what a limit left out
+	EnergyKWh   float64  `json:"energyKWh"`
+	FacilityKWh float64  `json:"facilityKWh"` // at the site's meter: with PUE
+	// mean over the facility's energy of which it is known
+	Intensity       *float64           `json:"gramsPerKWh,omitempty"`
 	EmissionsKg     map[string]float64 `json:"emissionsKg,omitempty"` // by signal
 	Costs           map[string]float64 `json:"costs,omitempty"`       // by currency
 	CPUHours        float64            `json:"cpuHours"`              //
@@ -50,12 +51,13 @@ type StatementRow struct {
 	Last            time.Time          `json:"last,omitzero"`
 }
 
-// NewStatement turns an answer of the ledger into a statement. Evidence and savings may be nil: then it says nothing about
-// them.
+// NewStatement turns an answer of the ledger into a statement. Evidence and savings may be nil: then it says nothing
+// about them.
 func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement {
 	s := &Statement{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: StatementKind, From: a.From, To: a.To, AsOf: a.AsOf, Resolution: a.Resolution.Seconds(),
-		Rows: []StatementRow{}, Savings: savings, GroupBy: []string{},
+		APIVersion: "kubenergy.io/v1alpha1", Kind: StatementKind, From: a.From, To: a.To, AsOf: a.AsOf,
+		Resolution: a.Resolution.Seconds(),
+		Rows:       []StatementRow{}, Savings: savings, GroupBy: []string{},
 	}
 	for _, d := range a.GroupBy {
 		s.GroupBy = append(s.GroupBy, string(d))
@@ -77,9 +79,11 @@ func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement
 
 func statementRow(r *ledger.Row) StatementRow {
 	out := StatementRow{
-		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), CPUHours: r.CPU.Hours(), EstimatedShare: r.EstimatedShare(),
-		UnchartedShare: part(r.Uncharted, r.Facility), UnpricedShare: part(r.Unpriced, r.Facility), Unmeasured: r.Unmeasured.Seconds(),
-		Quality: r.Quality(), First: r.First, Last: r.Last,
+		Key: r.Key, EnergyKWh: kWh(r.Energy()), FacilityKWh: kWh(r.Facility), CPUHours: r.CPU.Hours(),
+		EstimatedShare: r.EstimatedShare(),
+		UnchartedShare: part(r.Uncharted, r.Facility), UnpricedShare: part(r.Unpriced, r.Facility),
+		Unmeasured: r.Unmeasured.Seconds(),
+		Quality:    r.Quality(), First: r.First, Last: r.Last,
 	}
 	for signal, carbon := range r.Emissions {
 		if out.EmissionsKg == nil {
@@ -113,8 +117,12 @@ var jobKeys = map[string]func(*job, time.Time) string{
 	string(ledger.ByOwner):     func(j *job, _ time.Time) string { return j.key.owner },
 	string(ledger.ByStrategy):  func(j *job, _ time.Time) string { return j.strategy },
 	string(ledger.ByNode):      func(j *job, _ time.Time) string { return j.places[len(j.places)-1].Node },
-	string(ledger.ByHour):      func(_ *job, t time.Time) string { return t.UTC().Truncate(time.Hour).Format(time.RFC3339) },
-	string(ledger.ByDay):       func(_ *job, t time.Time) string { return t.UTC().Truncate(24 * time.Hour).Format(time.RFC3339) },
+	string(ledger.ByHour): func(_ *job, t time.Time) string {
+		return t.UTC().Truncate(time.Hour).Format(time.RFC3339)
+	},
+	string(ledger.ByDay): func(_ *job, t time.Time) string {
+		return t.UTC().Truncate(24 * time.Hour).Format(time.RFC3339)
+	},
 }
 
 // turnarounds adds how long jobs took from their creation to their end, on average.
@@ -181,9 +189,11 @@ func (s *Statement) save(c *Comparison) {
 // explain says what figures mean, and what is missing.
 func (s *Statement) explain() {
 	note := func(text string) { s.Notes = append(s.Notes, text) }
-	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
+	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. " +
+		"Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
 	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {
-		note("– stands where there is no such value, as for idle nodes, systems and what nobody knows, which are of no pod; or of pods without that label.")
+		note("– stands where there is no such value, as for idle nodes, systems and what nobody knows, which are of " +
+			"no pod; or of pods without that label.")
 	}
 	if s.Total.UnchartedShare > 0 {
 		note(percent(s.Total.UnchartedShare) + " of the energy has no carbon intensity: its emissions are not in here.")
@@ -198,7 +208,8 @@ func (s *Statement) explain() {
 		note("Meters gave no value for " + span(s.Total.Unmeasured) + " of the nodes' time.")
 	}
 	if s.Total.Jobs > 0 {
-		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have ended; derived.")
+		note("Turnaround is from a job's creation to the end of its energy, for jobs that were placed by us and have " +
+			"ended; derived.")
 	}
 	if s.Savings != nil {
 		s.Notes = append(s.Notes, s.Savings.notes()...)
@@ -207,16 +218,20 @@ func (s *Statement) explain() {
 
 // notes say what savings are of.
 func (c *Comparison) notes() []string {
-	notes := []string{"Saved: against " + c.Baseline + " on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
-		"In brackets the 95 % interval. " + plural(c.Jobs, "job is", "jobs are") + " compared, " + plural(c.Held, "was held", "were held") + "."}
+	notes := []string{"Saved: against " + c.Baseline +
+		" on the recorded snapshots, corrected with measured energy; estimated; negative is a loss. " +
+		"In brackets the 95 % interval. " + plural(c.Jobs, "job is", "jobs are") + " compared, " +
+		plural(c.Held, "was held", "were held") + "."}
 	for _, why := range slices.Sorted(maps.Keys(c.Left)) {
 		notes = append(notes, plural(c.Left[why], "job is", "jobs are")+" not compared: "+why+".")
 	}
 	if c.Forecast > 0 {
-		notes = append(notes, "Of "+plural(c.Forecast, "job", "jobs")+" the baseline is priced with forecasts: nobody booked energy at that site and time.")
+		notes = append(notes, "Of "+plural(c.Forecast, "job",
+			"jobs")+" the baseline is priced with forecasts: nobody booked energy at that site and time.")
 	}
 	if c.NoCarbon > 0 {
-		notes = append(notes, "Of "+plural(c.NoCarbon, "job", "jobs")+" emissions are not compared: some intensity is not known.")
+		notes = append(notes, "Of "+plural(c.NoCarbon, "job",
+			"jobs")+" emissions are not compared: some intensity is not known.")
 	}
 	if c.Jobs > 0 && c.Jobs < leastJobs {
 		notes = append(notes, "Of fewer than 10 jobs no interval is given.")

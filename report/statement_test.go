@@ -29,7 +29,8 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-var rewriteStatements = flag.Bool("rewrite-statements", false, "write the golden files of statements anew; read the diff before committing it")
+var rewriteStatements = flag.Bool("rewrite-statements", false,
+	"write the golden files of statements anew; read the diff before committing it")
 
 // recorder is a strategy that records what it decides, as the scheduler does.
 type recorder struct {
@@ -54,10 +55,13 @@ func (r *recorder) Plan(s *sched.Snapshot) sched.Plan {
 	return plan
 }
 
-// From the simulator's snapshots to records, from its jobs to joules in a ledger, and from there to a report: nothing is
-// lost on the way, and savings are those of the estimates, times what the meters say.
+// From the simulator's snapshots to records, from its jobs to joules in a ledger, and from there to a report: nothing
+// is lost on the way, and savings are those of the estimates, times what the meters say.
 func TestFromDecisionsToAReport(t *testing.T) {
-	day := []float64{300, 280, 250, 240, 260, 320, 400, 450, 420, 350, 250, 180, 150, 140, 150, 200, 300, 400, 480, 500, 460, 420, 380, 330}
+	day := []float64{
+		300, 280, 250, 240, 260, 320, 400, 450, 420, 350, 250, 180, 150, 140, 150, 200, 300, 400, 480, 500, 460, 420,
+		380, 330,
+	}
 	series := func(shift int) *grid.Series {
 		var values []float64
 		for i := range 72 {
@@ -69,19 +73,27 @@ func TestFromDecisionsToAReport(t *testing.T) {
 		}
 		return s
 	}
-	sites := []*sched.Site{{Name: "north", PUE: 1.2, Carbon: grid.Signal{Series: series(0)}}, {Name: "south", PUE: 1.5, Carbon: grid.Signal{Series: series(5)}}}
+	sites := []*sched.Site{
+		{Name: "north", PUE: 1.2, Carbon: grid.Signal{Series: series(0)}},
+		{Name: "south", PUE: 1.5, Carbon: grid.Signal{Series: series(5)}},
+	}
 	scenario := &sim.Scenario{Start: morning, Sites: sites}
 	for i := range 8 {
 		room := sched.Resources{MilliCPU: 16000, Memory: 64 << 30}
 		scenario.Nodes = append(scenario.Nodes, sched.Node{
 			Name: fmt.Sprint("n", i), Site: sites[i%2], Capacity: room, Free: room,
-			Profile: &energy.Profile{Idle: energy.Watts(60 + 10*i), Max: energy.Watts(200 + 60*i), Exponent: 1.2, Sleep: 20},
+			Profile: &energy.Profile{
+				Idle: energy.Watts(60 + 10*i), Max: energy.Watts(200 + 60*i), Exponent: 1.2, Sleep: 20,
+			},
 		})
 	}
 	for i := range 60 {
 		scenario.Jobs = append(scenario.Jobs, sched.Job{
-			ID: fmt.Sprintf("j%02d", i), Submitted: morning.Add(time.Duration(i) * 5 * time.Minute), Duration: time.Duration(20+i%5*25) * time.Minute,
-			AllowedDelay: time.Duration(i%3) * 3 * time.Hour, Request: sched.Resources{MilliCPU: int64(1000 + i%4*1000), Memory: 1 << 30},
+			ID: fmt.Sprintf("j%02d", i), Submitted: morning.Add(time.Duration(i) * 5 * time.Minute),
+			Duration:     time.Duration(20+i%5*25) * time.Minute,
+			AllowedDelay: time.Duration(i%3) * 3 * time.Hour, Request: sched.Resources{
+				MilliCPU: int64(1000 + i%4*1000), Memory: 1 << 30,
+			},
 		})
 	}
 	strategy, err := sched.New("carbon+window")
@@ -102,8 +114,10 @@ func TestFromDecisionsToAReport(t *testing.T) {
 	late := result.End.Add(time.Hour) // something is booked later, so that the last job is known to have ended
 	_, errs, err := store.Book(t.Context(), []*ledger.Booking{{
 		Batch: &batch.Batch{
-			Version: 1, Stream: batch.Stream{Node: "n0", Boot: "b", Epoch: "e"}, First: 1, Last: 1, Start: late, End: late.Add(time.Minute),
-			EndSinceBoot: time.Minute, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart", Measured: 60e6, Idle: 60e6,
+			Version: 1, Stream: batch.Stream{Node: "n0", Boot: "b", Epoch: "e"}, First: 1, Last: 1, Start: late,
+			End:          late.Add(time.Minute),
+			EndSinceBoot: time.Minute, Source: "psys", Quality: energy.Measured, IdlePolicy: "apart", Measured: 60e6,
+			Idle: 60e6,
 		},
 		Rates: ledger.Rates{Site: "north", PUE: 1.2, Carbon: math.NaN(), Price: math.NaN()},
 	}})
@@ -129,8 +143,10 @@ func TestFromDecisionsToAReport(t *testing.T) {
 		t.Fatalf("%d jobs are compared, %d were held, left are %v", c.Jobs, c.Held, c.Left)
 	}
 	const joule = 1 / 3.6e6
-	if math.Abs(s.Rows[1].FacilityKWh-facility) > 60*joule || math.Abs(c.Total.Energy.Used-s.Rows[1].FacilityKWh) > joule {
-		t.Errorf("%v kWh were booked, %v are in the statement, %v in its savings", facility, s.Rows[1].FacilityKWh, c.Total.Energy.Used)
+	if math.Abs(s.Rows[1].FacilityKWh-facility) > 60*joule ||
+		math.Abs(c.Total.Energy.Used-s.Rows[1].FacilityKWh) > joule {
+		t.Errorf("%v kWh were booked, %v are in the statement, %v in its savings", facility, s.Rows[1].FacilityKWh,
+			c.Total.Energy.Used)
 	}
 	if used := c.Total.Emissions["average"].Used; math.Abs(used-s.Total.EmissionsKg["average"]) > 1e-6 {
 		t.Errorf("%v kg in savings, %v in the statement", used, s.Total.EmissionsKg["average"])
@@ -193,14 +209,18 @@ func bookJob(t *testing.T, store *ledgertest.Store, scenario *sim.Scenario, o *s
 		b := &ledger.Booking{
 			Batch: &batch.Batch{
 				Version: 1, Stream: stream, First: number, Last: number, Start: from, End: to,
-				StartSinceBoot: from.Sub(o.Start), EndSinceBoot: to.Sub(o.Start), Source: "psys", Quality: energy.Measured, IdlePolicy: "apart",
+				StartSinceBoot: from.Sub(o.Start), EndSinceBoot: to.Sub(o.Start), Source: "psys",
+				Quality: energy.Measured, IdlePolicy: "apart",
 				Measured: share, Shares: []energy.Share{{ID: "pod/pod-of-" + id, Dynamic: share}},
 			},
 			Received: to,
 			Consumers: []*ledger.Consumer{{Key: "pod/pod-of-" + id, Pod: id, Account: ledger.Account{
 				Kind: ledger.Workload, Namespace: "a", OwnerKind: "Job", Owner: id, Strategy: "carbon",
 			}}},
-			Rates: ledger.Rates{Site: node.Site.Name, PUE: node.Facility(), Carbon: node.Site.Carbon.Series.Mean(from, to), Signal: "average", Price: math.NaN()},
+			Rates: ledger.Rates{
+				Site: node.Site.Name, PUE: node.Facility(), Carbon: node.Site.Carbon.Series.Mean(from, to),
+				Signal: "average", Price: math.NaN(),
+			},
 		}
 		_, errs, err := store.Book(context.Background(), []*ledger.Booking{b})
 		if err != nil || errs[0] != nil {
@@ -260,7 +280,8 @@ func TestStatementFormats(t *testing.T) {
 			}
 		})
 	}
-	if err := WriteStatement(io.Discard, s, "xml", false); err == nil || !strings.Contains(err.Error(), "table, wide, csv, json, html") {
+	if err := WriteStatement(io.Discard, s, "xml", false); err == nil ||
+		!strings.Contains(err.Error(), "table, wide, csv, json, html") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -274,7 +295,8 @@ func TestStatementPageIsSelfContained(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.String()
-	if m := regexp.MustCompile(`(?i)<script|src=|href=|url\(|https?://|@import|javascript:alert\(1\)"`).FindString(strings.ReplaceAll(page, `javascript:alert(1)<`, "<")); m != "" {
+	if m := regexp.MustCompile(`(?i)<script|src=|href=|url\(|https?://|@import|javascript:alert\(1\)"`).FindString(
+		strings.ReplaceAll(page, `javascript:alert(1)<`, "<")); m != "" {
 		t.Errorf("the page has %q", m)
 	}
 	d := xml.NewDecoder(strings.NewReader(strings.Replace(page, "<!DOCTYPE html>", "", 1)))
@@ -337,7 +359,8 @@ func TestStatementJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if back.Kind != StatementKind || back.Savings.Baseline != DefaultBaseline || len(back.Rows) != 3 || back.Total.Saved == nil {
+	if back.Kind != StatementKind || back.Savings.Baseline != DefaultBaseline || len(back.Rows) != 3 ||
+		back.Total.Saved == nil {
 		t.Errorf("%+v", back)
 	}
 }

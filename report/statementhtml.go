@@ -83,7 +83,10 @@ func (p *page) addJobs(c *Comparison) {
 	}
 	for i := range c.PerJob[:min(len(c.PerJob), mostJobs)] {
 		j := &c.PerJob[i]
-		row := pageJob{Job: j.Namespace + "/" + j.Owner, Strategy: j.Strategy, Nodes: names(j.Nodes), Instead: names(j.Instead), Energy: j.Energy.String()}
+		row := pageJob{
+			Job: j.Namespace + "/" + j.Owner, Strategy: j.Strategy, Nodes: names(j.Nodes), Instead: names(j.Instead),
+			Energy: j.Energy.String(),
+		}
 		if j.Held > 0 {
 			row.Held = span(j.Held)
 		}

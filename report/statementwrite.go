@@ -107,8 +107,10 @@ func (s *Statement) columns() []column {
 	}
 	all := []column{
 		plain("energy", "kWh", "energy_kwh", false, func(r *StatementRow) float64 { return r.EnergyKWh }, significant),
-		plain("facility", "kWh", "facility_kwh", true, func(r *StatementRow) float64 { return r.FacilityKWh }, significant),
-		optional("intensity", "g/kWh", "intensity_g_per_kwh", func(r *StatementRow) *float64 { return r.Intensity }, func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }),
+		plain("facility", "kWh", "facility_kwh", true, func(r *StatementRow) float64 { return r.FacilityKWh },
+			significant),
+		optional("intensity", "g/kWh", "intensity_g_per_kwh", func(r *StatementRow) *float64 { return r.Intensity },
+			func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }),
 	}
 	signals := slices.Sorted(maps.Keys(s.Total.EmissionsKg))
 	for _, signal := range signals {
@@ -116,20 +118,32 @@ func (s *Statement) columns() []column {
 		if len(signals) > 1 {
 			name = signal + " emissions"
 		}
-		all = append(all, optional(name, "kgCO2e", "emissions_kg_"+word(signal), lookUp(func(r *StatementRow) map[string]float64 { return r.EmissionsKg }, signal), significant))
+		all = append(all, optional(name, "kgCO2e", "emissions_kg_"+word(signal),
+			lookUp(func(r *StatementRow) map[string]float64 { return r.EmissionsKg }, signal), significant))
 	}
 	for _, currency := range slices.Sorted(maps.Keys(s.Total.Costs)) {
-		all = append(all, optional("cost", currency, "cost_"+word(currency), lookUp(func(r *StatementRow) map[string]float64 { return r.Costs }, currency), significant))
+		all = append(all, optional("cost", currency, "cost_"+word(currency),
+			lookUp(func(r *StatementRow) map[string]float64 { return r.Costs }, currency), significant))
 	}
-	all = append(all, column{"jobs", "ended", "jobs", true, func(r *StatementRow) string { return blank(r.Jobs) }, func(r *StatementRow) string { return strconv.Itoa(r.Jobs) }})
-	all = append(all, optional("turnaround", "mean", "turnaround_hours", func(r *StatementRow) *float64 { return r.TurnaroundHours }, func(v float64) string { return span(v * time.Hour.Seconds()) }))
+	all = append(all, column{
+		"jobs", "ended", "jobs", true, func(r *StatementRow) string { return blank(r.Jobs) },
+		func(r *StatementRow) string { return strconv.Itoa(r.Jobs) },
+	})
+	all = append(all, optional("turnaround", "mean", "turnaround_hours", func(r *StatementRow) *float64 {
+		return r.TurnaroundHours
+	}, func(v float64) string { return span(v * time.Hour.Seconds()) }))
 	all = append(all, s.savedColumns()...)
 	return append(all,
 		plain("CPU", "hours", "cpu_hours", true, func(r *StatementRow) float64 { return r.CPUHours }, significant),
-		plain("est.", "%", "estimated_share", false, func(r *StatementRow) float64 { return r.EstimatedShare }, percent),
-		plain("no intensity", "%", "uncharted_share", true, func(r *StatementRow) float64 { return r.UnchartedShare }, zero),
+		plain("est.", "%", "estimated_share", false, func(r *StatementRow) float64 { return r.EstimatedShare },
+			percent),
+		plain("no intensity", "%", "uncharted_share", true, func(r *StatementRow) float64 { return r.UnchartedShare },
+			zero),
 		plain("no price", "%", "unpriced_share", true, func(r *StatementRow) float64 { return r.UnpricedShare }, zero),
-		column{"quality", "", "quality", false, func(r *StatementRow) string { return r.Quality.String() }, func(r *StatementRow) string { return r.Quality.String() }},
+		column{
+			"quality", "", "quality", false, func(r *StatementRow) string { return r.Quality.String() },
+			func(r *StatementRow) string { return r.Quality.String() },
+		},
 	)
 }
 
@@ -162,12 +176,15 @@ func (s *Statement) savedColumns() (all []column) {
 		}
 		none := func(*StatementRow) string { return "" }
 		all = append(all,
-			column{name: "saved", unit: unit, field: field, exact: bound(func(d *Difference) *float64 { return &d.Saved }), text: func(r *StatementRow) string {
-				if d := difference(r); d != nil {
-					return d.String()
-				}
-				return ""
-			}},
+			column{
+				name: "saved", unit: unit, field: field,
+				exact: bound(func(d *Difference) *float64 { return &d.Saved }), text: func(r *StatementRow) string {
+					if d := difference(r); d != nil {
+						return d.String()
+					}
+					return ""
+				},
+			},
 			column{field: field + "_low", exact: bound(func(d *Difference) *float64 { return d.Low }), text: none},
 			column{field: field + "_high", exact: bound(func(d *Difference) *float64 { return d.High }), text: none},
 		)
@@ -235,7 +252,9 @@ func (s *Statement) shown(wide bool) []column {
 		if c.name == "" || c.wide && !wide {
 			return true
 		}
-		return c.text(&s.Total) == "" && !slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return c.text(&r) != "" })
+		return c.text(&s.Total) == "" && !slices.ContainsFunc(s.Rows, func(r StatementRow) bool {
+			return c.text(&r) != ""
+		})
 	})
 }
 
@@ -272,7 +291,9 @@ func statementTable(w io.Writer, s *Statement, wide, colours bool) error {
 	}
 	for _, c := range columns {
 		header, footer = append(header, strings.TrimSuffix(c.name+"\n"+c.unit, "\n")), append(footer, c.text(&s.Total))
-		configs = append(configs, table.ColumnConfig{Number: len(header), Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight})
+		configs = append(configs, table.ColumnConfig{
+			Number: len(header), Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight,
+		})
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(configs)

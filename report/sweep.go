@@ -55,16 +55,21 @@ type SweepRow struct {
 	Family      string        `json:"family"`
 	Trials      int           `json:"trials"`
 
-	Grams            float64   `json:"gramsCO2e"`
-	BaselineGrams    float64   `json:"baselineGramsCO2e"`
-	Saving           Interval  `json:"saving"`                     // mean over trials of the share of the baseline's emissions
-	Eta              *Interval `json:"eta,omitempty"`              // ratio of sums of savings, each as a share of its trial's baseline
-	EtaGrams         *Interval `json:"etaGrams,omitempty"`         // ratio of sums of savings in grams
-	EtaMean          *Interval `json:"etaMean,omitempty"`          // mean of the η of the zones in which something can be saved
-	EtaInterruptible *Interval `json:"etaInterruptible,omitempty"` // of strategies that do not suspend: what others publish
-	EtaOther         *float64  `json:"etaOther,omitempty"`         // η on the starts that are not quoted, where parameters may be chosen
-	WorstZone        string    `json:"worstZone,omitempty"`        // of least η
-	WorstEta         *float64  `json:"worstEta,omitempty"`
+	Grams         float64 `json:"gramsCO2e"`
+	BaselineGrams float64 `json:"baselineGramsCO2e"`
+	// mean over trials of the share of the baseline's emissions
+	Saving Interval `json:"saving"`
+	// ratio of sums of savings, each as a share of its trial's baseline
+	Eta      *Interval `json:"eta,omitempty"`
+	EtaGrams *Interval `json:"etaGrams,omitempty"` // ratio of sums of savings in grams
+	// mean of the η of the zones in which something can be saved
+	EtaMean *Interval `json:"etaMean,omitempty"`
+	// of strategies that do not suspend: what others publish
+	EtaInterruptible *Interval `json:"etaInterruptible,omitempty"`
+	// η on the starts that are not quoted, where parameters may be chosen
+	EtaOther  *float64 `json:"etaOther,omitempty"`
+	WorstZone string   `json:"worstZone,omitempty"` // of least η
+	WorstEta  *float64 `json:"worstEta,omitempty"`
 
 	EnergyKWh       float64  `json:"energyKWh"`
 	Cost            float64  `json:"cost"`
@@ -161,7 +166,8 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 		return nil, err
 	}
 	s := &Sweep{
-		APIVersion: sim.APIVersion, Kind: SweepKind, Name: o.Name, Baseline: o.Baseline, Trials: len(trials), Zones: c.zones, Starts: c.starts,
+		APIVersion: sim.APIVersion, Kind: SweepKind, Name: o.Name, Baseline: o.Baseline, Trials: len(trials),
+		Zones: c.zones, Starts: c.starts,
 		Quoted: cmp.Or(o.Quote, QuoteAll), Seed: o.Seed, CarbonPrice: o.CarbonPrice,
 	}
 	c.resample()
@@ -211,14 +217,19 @@ func (s *Sweep) notes() []string {
 	notes := []string{
 		simulated,
 		fmt.Sprintf("Savings are compared with %s on the same jobs, zone, start and seed.", s.Baseline),
-		"eta is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums over zones and starts, each " +
-			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over starts, the same resample in every zone.",
+		"eta is what was saved over what the clairvoyant optimum of the family saves; figures are ratios of sums " +
+			"over zones and starts, each " +
+			"trial's saving being a share of its baseline. Intervals: 95 %, by bootstrap over starts, the same " +
+			"resample in every zone.",
 	}
 	if s.Quoted != QuoteAll {
-		notes = append(notes, "Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the others.")
+		notes = append(notes,
+			"Figures are of the starts of "+s.Quoted+" index alone, counted from 0; parameters may be chosen on the "+
+				"others.")
 	}
 	if !slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil }) {
-		notes = append(notes, "No optimum is known for these nodes, so there is no eta: it takes one node whose power is proportional to the cores in use.")
+		notes = append(notes, "No optimum is known for these nodes, so there is no eta: it takes one node whose "+
+			"power is proportional to the cores in use.")
 	}
 	return notes
 }
@@ -263,7 +274,8 @@ func (i *Interval) value() *float64 {
 // check returns the restart cost that the figure is of.
 func (p *Published) check() (restart time.Duration, err error) {
 	if publishedFigures[p.Figure] == nil {
-		return 0, fmt.Errorf("published figure %q of %s: want %s", p.Figure, p.Strategy, strings.Join(slices.Sorted(maps.Keys(publishedFigures)), ", "))
+		return 0, fmt.Errorf("published figure %q of %s: want %s", p.Figure, p.Strategy,
+			strings.Join(slices.Sorted(maps.Keys(publishedFigures)), ", "))
 	}
 	if p.Restart == "" {
 		return 0, nil
@@ -315,16 +327,21 @@ func (c *sweeper) baseline(t *Trial) (*Trial, error) {
 			return b, nil
 		}
 	}
-	return nil, fmt.Errorf("the baseline %s comes under several forecasts or restart costs, and none of them is that of %s: choose a baseline "+
-		"that neither holds nor suspends, or compare under one forecast and one restart cost", c.options.Baseline, t.ID())
+	return nil, fmt.Errorf("the baseline %s comes under several forecasts or restart costs, and none of them is that "+
+		"of %s: choose a baseline "+
+		"that neither holds nor suspends, or compare under one forecast and one restart cost", c.options.Baseline,
+		t.ID())
 }
 
 // checkQuoted refuses rows without any trial whose start is quoted.
 func (c *sweeper) checkQuoted() error {
 	for _, key := range c.order() {
 		for _, zone := range c.zones {
-			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool { return t.Zone == zone && c.options.quotes(t.StartIndex) }) {
-				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts", key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
+			if !slices.ContainsFunc(c.rows[key], func(t *Trial) bool {
+				return t.Zone == zone && c.options.quotes(t.StartIndex)
+			}) {
+				return fmt.Errorf("there is no trial of %s in %s whose start is quoted: figures are of %s starts",
+					key.strategy, zone, cmp.Or(c.options.Quote, QuoteAll))
 			}
 		}
 	}
@@ -359,7 +376,8 @@ func (c *sweeper) order() []rowKey {
 		return len(c.options.Strategies)
 	}
 	slices.SortFunc(keys, func(a, b rowKey) int {
-		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy), cmp.Compare(a.forecast, b.forecast),
+		return cmp.Or(cmp.Compare(at(a.strategy), at(b.strategy)), cmp.Compare(a.strategy, b.strategy),
+			cmp.Compare(a.forecast, b.forecast),
 			cmp.Compare(a.restart, b.restart))
 	})
 	return keys

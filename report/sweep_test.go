@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// someTrials are of two zones and five starts: the policy saves half of what can be saved in the first zone, and a quarter
-// in the second.
+// someTrials are of two zones and five starts: the policy saves half of what can be saved in the first zone, and a
+// quarter in the second.
 func someTrials() []Trial {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	var all []Trial
@@ -27,12 +27,16 @@ func someTrials() []Trial {
 			most := 0.1 * float64(1+i)  // share that can be saved
 			name := func(strategy, forecast string, saved float64) Trial {
 				return Trial{
-					Zone: zone, Start: begin.AddDate(0, 0, i), StartIndex: i, Strategy: strategy, Forecast: forecast, Family: NonPreemptive, Jobs: 10,
-					Grams: base * (1 - saved), Optima: map[string]float64{NonPreemptive: base * (1 - most), Interruptible: base * (1 - 2*most)},
+					Zone: zone, Start: begin.AddDate(0, 0, i), StartIndex: i, Strategy: strategy, Forecast: forecast,
+					Family: NonPreemptive, Jobs: 10,
+					Grams: base * (1 - saved), Optima: map[string]float64{
+						NonPreemptive: base * (1 - most), Interruptible: base * (1 - 2*most),
+					},
 					EnergyKWh: 2, MeanWait: 3600 * saved, NodeEnergy: map[string]float64{"old": 1, "new": 1},
 				}
 			}
-			all = append(all, name("now", "", 0), name("wait", "perfect", most/math.Pow(2, float64(1+z))), name("wait", "naive", most/8))
+			all = append(all, name("now", "", 0), name("wait", "perfect", most/math.Pow(2, float64(1+z))),
+				name("wait", "naive", most/8))
 		}
 	}
 	return all
@@ -50,7 +54,9 @@ func sweep(t testing.TB, trials []Trial, o SweepOptions) *Sweep {
 func equal(a, b float64) bool { return math.Abs(a-b) < 1e-12 }
 
 func TestSweepByHand(t *testing.T) {
-	s := sweep(t, someTrials(), SweepOptions{Baseline: "now", Quote: QuoteEven, Seed: 1, Strategies: []string{"now", "wait"}, CarbonPrice: 100})
+	s := sweep(t, someTrials(), SweepOptions{
+		Baseline: "now", Quote: QuoteEven, Seed: 1, Strategies: []string{"now", "wait"}, CarbonPrice: 100,
+	})
 	if len(s.Strategies) != 3 || s.Strategies[0].Strategy != "now" || s.Strategies[1].Forecast != "naive" {
 		t.Fatalf("rows: %+v", s.Strategies)
 	}
@@ -126,11 +132,17 @@ func TestSweepRefuses(t *testing.T) {
 	if _, err := NewSweep(nil, SweepOptions{}); err == nil {
 		t.Error("no trials at all are compared")
 	}
-	trials := slices.DeleteFunc(someTrials(), func(t Trial) bool { return t.Strategy == "now" && t.Zone == "B" && t.StartIndex == 3 })
-	if _, err := NewSweep(trials, SweepOptions{Baseline: "now"}); err == nil || !strings.Contains(err.Error(), "no trial of the baseline now for wait in B") {
+	trials := slices.DeleteFunc(someTrials(), func(t Trial) bool {
+		return t.Strategy == "now" && t.Zone == "B" &&
+			t.StartIndex == 3
+	})
+	if _, err := NewSweep(trials, SweepOptions{Baseline: "now"}); err == nil ||
+		!strings.Contains(err.Error(), "no trial of the baseline now for wait in B") {
 		t.Errorf("without a baseline: %v", err)
 	}
-	_, err := NewSweep(someTrials(), SweepOptions{Baseline: "now", Published: []Published{{Strategy: "wait", Forecast: "naive", Figure: "watts"}}})
+	_, err := NewSweep(someTrials(), SweepOptions{
+		Baseline: "now", Published: []Published{{Strategy: "wait", Forecast: "naive", Figure: "watts"}},
+	})
 	if err == nil || !strings.Contains(err.Error(), `"watts"`) {
 		t.Errorf("an unknown figure: %v", err)
 	}
@@ -138,7 +150,9 @@ func TestSweepRefuses(t *testing.T) {
 
 func TestWriteSweepDir(t *testing.T) {
 	trials := someTrials()
-	trials[1].Day = &Day{Start: trials[1].Start, Step: time.Hour, Intensity: []float64{200, 300}, Cores: []float64{4, 0}}
+	trials[1].Day = &Day{
+		Start: trials[1].Start, Step: time.Hour, Intensity: []float64{200, 300}, Cores: []float64{4, 0},
+	}
 	published := []Published{{Strategy: "wait", Forecast: "naive", Figure: "eta", Value: 0.13, Source: "<a paper>"}}
 	s := sweep(t, trials, SweepOptions{Name: "test & try", Baseline: "now", CarbonPrice: 80, Published: published})
 	m := &Manifest{CommandLine: []string{"kubenergy", "compare"}}
@@ -177,7 +191,8 @@ func TestWriteSweepDir(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	if n := bytes.Count(page, []byte("<svg")); n != 5 || bytes.Contains(page, []byte("<script")) || bytes.Contains(page, []byte("<?xml")) {
+	if n := bytes.Count(page, []byte("<svg")); n != 5 || bytes.Contains(page, []byte("<script")) ||
+		bytes.Contains(page, []byte("<?xml")) {
 		t.Errorf("the page has %d drawings, or what no page may have", n)
 	}
 	var again Sweep
@@ -185,7 +200,8 @@ func TestWriteSweepDir(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &again); err != nil || again.Kind != SweepKind || len(again.Published) != 1 || again.Published[0].Measured != 0.125 {
+	if err := json.Unmarshal(text, &again); err != nil || again.Kind != SweepKind || len(again.Published) != 1 ||
+		again.Published[0].Measured != 0.125 {
 		t.Errorf("%v: %+v", err, again.Published)
 	}
 }

@@ -35,11 +35,13 @@ func TestPublishedOfRestartCosts(t *testing.T) {
 	if err := WriteSweep(&b, s, "table", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, table, _ := strings.Cut(b.String(), "published figures"); !strings.Contains(table, "restart cost") || !strings.Contains(table, "5m0s") {
+	if _, table, _ := strings.Cut(b.String(), "published figures"); !strings.Contains(table, "restart cost") ||
+		!strings.Contains(table, "5m0s") {
 		t.Errorf("the table does not tell restart costs apart:\n%s", table)
 	}
 	published[0].Restart = "soon"
-	if _, err := NewSweep(trials, SweepOptions{Baseline: "now", Published: published}); err == nil || !strings.Contains(err.Error(), `"soon"`) {
+	if _, err := NewSweep(trials, SweepOptions{Baseline: "now", Published: published}); err == nil ||
+		!strings.Contains(err.Error(), `"soon"`) {
 		t.Errorf("a restart cost that is no duration: %v", err)
 	}
 }
@@ -58,13 +60,17 @@ func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 	if r.ByZone[1].Eta != nil || r.ByZone[1].OptimumSaving != nil || r.WorstZone != "A" {
 		t.Errorf("zone B: %+v; worst zone %s", r.ByZone[1], r.WorstZone)
 	}
-	if r.EtaMean == nil || r.ByZone[0].Eta == nil || !equal(r.EtaMean.Value, r.ByZone[0].Eta.Value) || !equal(*r.WorstEta, 0.5) {
+	if r.EtaMean == nil || r.ByZone[0].Eta == nil || !equal(r.EtaMean.Value, r.ByZone[0].Eta.Value) ||
+		!equal(*r.WorstEta, 0.5) {
 		t.Errorf("mean over zones: %+v", r.EtaMean)
 	}
 	for i := range trials {
-		trials[i].Grams, trials[i].Optima = 2000, map[string]float64{NonPreemptive: 2000 * (1 - 1e-14), Interruptible: 2000 * (1 - 1e-14)}
+		trials[i].Grams, trials[i].Optima = 2000, map[string]float64{
+			NonPreemptive: 2000 * (1 - 1e-14), Interruptible: 2000 * (1 - 1e-14),
+		}
 	}
-	if r := sweep(t, trials, SweepOptions{Baseline: "now", Quote: QuoteEven}).Strategies[0]; r.Eta != nil || r.EtaMean != nil || r.EtaOther != nil || r.WorstEta != nil {
+	if r := sweep(t, trials, SweepOptions{Baseline: "now", Quote: QuoteEven}).Strategies[0]; r.Eta != nil ||
+		r.EtaMean != nil || r.EtaOther != nil || r.WorstEta != nil {
 		t.Errorf("where rounding is all that can be saved: %+v", r)
 	}
 }
@@ -73,10 +79,14 @@ func TestSweepWhereNothingCanBeSaved(t *testing.T) {
 func TestBaselineThatHolds(t *testing.T) {
 	begin := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	trial := func(strategy, forecast string, grams float64) Trial {
-		return Trial{Zone: "A", Start: begin, Strategy: strategy, Forecast: forecast, Family: NonPreemptive, Jobs: 1, Grams: grams}
+		return Trial{
+			Zone: "A", Start: begin, Strategy: strategy, Forecast: forecast, Family: NonPreemptive, Jobs: 1,
+			Grams: grams,
+		}
 	}
 	trials := []Trial{
-		trial("rolling", "perfect", 100), trial("rolling", "naive", 200), trial("residual", "perfect", 90), trial("residual", "naive", 190),
+		trial("rolling", "perfect", 100), trial("rolling", "naive", 200), trial("residual", "perfect", 90),
+		trial("residual", "naive", 190),
 	}
 	for range 2 {
 		s := sweep(t, trials, SweepOptions{Baseline: "rolling"})
@@ -85,13 +95,16 @@ func TestBaselineThatHolds(t *testing.T) {
 			if r.Strategy == "residual" {
 				want = map[string]float64{"perfect": 0.1, "naive": 0.05}[r.Forecast]
 			}
-			if !equal(r.Saving.Value, want) || !equal(r.ByZone[0].BaselineGrams, map[string]float64{"perfect": 100, "naive": 200}[r.Forecast]) {
-				t.Errorf("%s, forecast %s, saves %v of %v, want %v", r.Strategy, r.Forecast, r.Saving.Value, r.ByZone[0].BaselineGrams, want)
+			if !equal(r.Saving.Value, want) || !equal(r.ByZone[0].BaselineGrams,
+				map[string]float64{"perfect": 100, "naive": 200}[r.Forecast]) {
+				t.Errorf("%s, forecast %s, saves %v of %v, want %v", r.Strategy, r.Forecast, r.Saving.Value,
+					r.ByZone[0].BaselineGrams, want)
 			}
 		}
 		slices.Reverse(trials)
 	}
-	if _, err := NewSweep(append(trials, trial("now", "", 300)), SweepOptions{Baseline: "rolling"}); err == nil || !strings.Contains(err.Error(), "several forecasts") {
+	if _, err := NewSweep(append(trials, trial("now", "", 300)), SweepOptions{Baseline: "rolling"}); err == nil ||
+		!strings.Contains(err.Error(), "several forecasts") {
 		t.Errorf("what looks at no forecast is compared with either: %v", err)
 	}
 }
@@ -108,7 +121,8 @@ func TestCheckSweep(t *testing.T) {
 	odd := slices.DeleteFunc(slices.Clone(names), func(t Trial) bool { return t.StartIndex%2 == 0 })
 	for want, err := range map[string]error{
 		"whose start is quoted": CheckSweep(odd, SweepOptions{Baseline: "now", Quote: QuoteEven}),
-		`"watts"`:               CheckSweep(names, SweepOptions{Baseline: "now", Published: []Published{{Strategy: "none", Figure: "watts"}}}),
+		`"watts"`: CheckSweep(names,
+			SweepOptions{Baseline: "now", Published: []Published{{Strategy: "none", Figure: "watts"}}}),
 		"of the baseline stock": CheckSweep(names, SweepOptions{Baseline: "stock"}),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -120,7 +134,9 @@ func TestCheckSweep(t *testing.T) {
 // Figures of a run go to whatever name asks for them.
 func TestTakeFigures(t *testing.T) {
 	name := Trial{Zone: "A", StartIndex: 3, Strategy: "rolling", Family: NonPreemptive}
-	name.TakeFigures(&Trial{Zone: "A", StartIndex: 0, Strategy: "carbon+rolling", Family: NonPreemptive, Grams: 7, Jobs: 2})
+	name.TakeFigures(&Trial{
+		Zone: "A", StartIndex: 0, Strategy: "carbon+rolling", Family: NonPreemptive, Grams: 7, Jobs: 2,
+	})
 	if name.StartIndex != 3 || name.Strategy != "rolling" || name.Grams != 7 || name.Jobs != 2 {
 		t.Errorf("%+v", name)
 	}
@@ -129,7 +145,9 @@ func TestTakeFigures(t *testing.T) {
 // Only what is of one day in one zone is drawn in one figure.
 func TestDayFigureIsOfOneDay(t *testing.T) {
 	trials := someTrials()
-	for i, start := range map[int]time.Time{0: trials[0].Start, 1: trials[0].Start, 2: trials[0].Start.AddDate(0, 0, 1)} {
+	for i, start := range map[int]time.Time{
+		0: trials[0].Start, 1: trials[0].Start, 2: trials[0].Start.AddDate(0, 0, 1),
+	} {
 		trials[i].Day = &Day{Start: start, Step: time.Hour, Intensity: []float64{200, 300}, Cores: []float64{4, 0}}
 	}
 	s := sweep(t, trials, SweepOptions{Baseline: "now", Strategies: []string{"now", "wait"}})

@@ -12,17 +12,19 @@ import (
 
 // Manifest says what a comparison was made of, so that others can make it again.
 type Manifest struct {
-	APIVersion  string            `json:"apiVersion"`
-	Kind        string            `json:"kind"`
-	Program     string            `json:"program"` // its version
-	Go          string            `json:"go"`
-	Platform    string            `json:"platform"`
-	CommandLine []string          `json:"commandLine"`
-	Comparison  string            `json:"comparisonSHA256"` // of all trials' names and keys, and of how they are summed up
-	Inputs      map[string]string `json:"inputsSHA256"`     // by the file's path, as the comparison or its scenario gives it
-	Seed        uint64            `json:"seed"`             // of the resamples
-	Seeds       []uint64          `json:"seeds"`            // of the trials
-	Split       Split             `json:"parameterSplit"`
+	APIVersion  string   `json:"apiVersion"`
+	Kind        string   `json:"kind"`
+	Program     string   `json:"program"` // its version
+	Go          string   `json:"go"`
+	Platform    string   `json:"platform"`
+	CommandLine []string `json:"commandLine"`
+	// of all trials' names and keys, and of how they are summed up
+	Comparison string `json:"comparisonSHA256"`
+	// by the file's path, as the comparison or its scenario gives it
+	Inputs map[string]string `json:"inputsSHA256"`
+	Seed   uint64            `json:"seed"`  // of the resamples
+	Seeds  []uint64          `json:"seeds"` // of the trials
+	Split  Split             `json:"parameterSplit"`
 }
 
 // ManifestKind is the kind of a [Manifest].
@@ -35,15 +37,17 @@ type Split struct {
 	Others []int  `json:"otherStarts"`
 }
 
-// WriteSweepDir writes the comparison, its manifest, a page that shows it, and every figure as SVG and PNG into dir, and
-// returns the paths.
+// WriteSweepDir writes the comparison, its manifest, a page that shows it, and every figure as SVG and PNG into dir,
+// and returns the paths.
 func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error) {
 	files := map[string][]byte{}
 	figures, err := s.figures()
 	if err != nil {
 		return nil, fmt.Errorf("drawing the comparison: %w", err)
 	}
-	page := sweepPage{Title: s.headline(), Notes: s.Notes, Command: strings.Join(m.CommandLine, " "), Program: m.Program}
+	page := sweepPage{
+		Title: s.headline(), Notes: s.Notes, Command: strings.Join(m.CommandLine, " "), Program: m.Program,
+	}
 	for _, f := range figures {
 		svg, err := f.svg()
 		if err != nil {
@@ -72,7 +76,8 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 	if err != nil {
 		return nil, fmt.Errorf("writing the manifest: %w", err)
 	}
-	files["report.html"], files["comparison.json"], files["comparison.csv"] = html.Bytes(), summary.Bytes(), sheet.Bytes()
+	files["report.html"], files["comparison.json"], files["comparison.csv"] = html.Bytes(), summary.Bytes(),
+		sheet.Bytes()
 	files["manifest.json"] = append(manifest, '\n')
 	var names []string
 	for name := range files {

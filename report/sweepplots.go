@@ -36,13 +36,18 @@ func (s *Sweep) figures() ([]sweepFigure, error) {
 	}
 	all := []sweepFigure{
 		{"strategies", "Emissions, turnaround and cost with emissions priced, by strategy.", s.barsFigure()},
-		{"pareto", "What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over starts.", s.paretoFigure()},
+		{
+			"pareto",
+			"What is saved against how long jobs wait: the best is at the upper left. Bars: 95 % interval over starts.",
+			s.paretoFigure(),
+		},
 		{"zones", "Savings by zone, with intervals of 95 %; grey lines: the clairvoyant optima.", s.zonesFigure()},
 		{"nodes", "Energy by type of node.", s.nodesFigure()},
 	}
 	if len(s.days) > 0 {
 		t := &s.days[0]
-		caption := fmt.Sprintf("The carbon intensity of a day in %s, and the cores that the jobs of every strategy keep busy.", t.Zone)
+		caption := fmt.Sprintf(
+			"The carbon intensity of a day in %s, and the cores that the jobs of every strategy keep busy.", t.Zone)
 		all = append(all, sweepFigure{"day", caption, s.dayFigure()})
 	}
 	return all, nil
@@ -63,7 +68,10 @@ func (f *figure) png() ([]byte, error) {
 // label names a row as briefly as tells it apart.
 func (s *Sweep) label(r *SweepRow) string {
 	label := r.Strategy
-	if r.Forecast != "" && slices.ContainsFunc(s.Strategies, func(o SweepRow) bool { return o.Forecast != "" && o.Forecast != r.Forecast }) {
+	if r.Forecast != "" && slices.ContainsFunc(s.Strategies, func(o SweepRow) bool {
+		return o.Forecast != "" &&
+			o.Forecast != r.Forecast
+	}) {
 		label += " " + r.Forecast
 	}
 	if slices.ContainsFunc(s.Strategies, func(o SweepRow) bool {
@@ -109,7 +117,16 @@ type mark struct {
 
 // shapes of marks, as corners around the origin.
 var shapes = [...][]vg.Point{
-	{{X: 1, Y: 0}, {X: 0.7, Y: 0.7}, {X: 0, Y: 1}, {X: -0.7, Y: 0.7}, {X: -1, Y: 0}, {X: -0.7, Y: -0.7}, {X: 0, Y: -1}, {X: 0.7, Y: -0.7}},
+	{
+		{X: 1, Y: 0},
+		{X: 0.7, Y: 0.7},
+		{X: 0, Y: 1},
+		{X: -0.7, Y: 0.7},
+		{X: -1, Y: 0},
+		{X: -0.7, Y: -0.7},
+		{X: 0, Y: -1},
+		{X: 0.7, Y: -0.7},
+	},
 	{{X: 0.9, Y: 0.9}, {X: -0.9, Y: 0.9}, {X: -0.9, Y: -0.9}, {X: 0.9, Y: -0.9}},
 	{{X: 0, Y: 1.2}, {X: -1.1, Y: -0.8}, {X: 1.1, Y: -0.8}},
 	{{X: 0, Y: 1.25}, {X: -1.25, Y: 0}, {X: 0, Y: -1.25}, {X: 1.25, Y: 0}},
@@ -291,7 +308,12 @@ func (s *Sweep) nodesFigure() figure {
 			for i, name := range types {
 				top := base + s.Strategies[k].NodeEnergy[name]
 				lower, upper, half := f.at(xy{0, base}).Y, f.at(xy{0, top}).Y, 0.34*slot
-				f.FillPolygon(marks[i].colour, []vg.Point{{X: middle - half, Y: lower}, {X: middle - half, Y: upper}, {X: middle + half, Y: upper}, {X: middle + half, Y: lower}})
+				f.FillPolygon(marks[i].colour, []vg.Point{
+					{X: middle - half, Y: lower},
+					{X: middle - half, Y: upper},
+					{X: middle + half, Y: upper},
+					{X: middle + half, Y: lower},
+				})
 				base = top
 			}
 			write(middle, f.Min.Y-tickLength)
@@ -310,7 +332,11 @@ func (s *Sweep) dayFigure() figure {
 	}
 	slices.SortStableFunc(days, func(a, b Trial) int { return cmp.Compare(rank(a), rank(b)) })
 	first := days[0].Day
-	days = slices.DeleteFunc(days, func(t Trial) bool { return t.Zone != days[0].Zone || !t.Day.Start.Equal(first.Start) }) // one day, in one zone
+	// one day, in one zone
+	days = slices.DeleteFunc(days, func(t Trial) bool {
+		return t.Zone != days[0].Zone ||
+			!t.Day.Start.Equal(first.Start)
+	})
 	span := first.Step.Seconds() * float64(len(first.Intensity))
 	stairs := func(values []float64) []xy {
 		levels := make([]level, len(values))
@@ -319,7 +345,9 @@ func (s *Sweep) dayFigure() figure {
 		}
 		return staircase(levels, span, math.MaxInt32)
 	}
-	carbon := panel{label: []string{"Carbon intensity", "(gCO2e/kWh)"}, lines: []line{{siteStyle(0), stairs(first.Intensity)}}}
+	carbon := panel{
+		label: []string{"Carbon intensity", "(gCO2e/kWh)"}, lines: []line{{siteStyle(0), stairs(first.Intensity)}},
+	}
 	cores := panel{label: []string{"Busy cores"}}
 	var keys []key
 	for i := range days {

@@ -32,7 +32,8 @@ func (s *sums) ofOther() float64  { return share(s.saved, s.suspending, float64(
 // possible reports whether there is something to save.
 func (s *sums) possible() bool { return !math.IsNaN(s.eta()) }
 
-// leastPossible is the share of a baseline below which a possible saving is but the rounding error of sums over many jobs.
+// leastPossible is the share of a baseline below which a possible saving is but the rounding error of sums over many
+// jobs.
 const leastPossible = 1e-10
 
 // share is what was saved of what could be; NaN where nothing could be.
@@ -71,7 +72,8 @@ func (g sumGrid) meanEta(starts []int) float64 {
 	return sum / zones
 }
 
-// interval is a figure of the quoted starts, and how it varies with them. Resamples in which it has no value do not count.
+// interval is a figure of the quoted starts, and how it varies with them. Resamples in which it has no value do not
+// count.
 func (c *sweeper) interval(of func(starts []int) float64) Interval {
 	i := Interval{Value: of(c.quoted)}
 	if len(c.drawn) == 0 {
@@ -93,7 +95,9 @@ func (c *sweeper) interval(of func(starts []int) float64) Interval {
 
 // row sums up the trials of one strategy under one forecast and one restart cost.
 func (c *sweeper) row(key rowKey) (*SweepRow, error) {
-	row := &SweepRow{Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, NodeEnergy: map[string]float64{}}
+	row := &SweepRow{
+		Strategy: key.strategy, Forecast: key.forecast, RestartCost: key.restart, NodeEnergy: map[string]float64{},
+	}
 	cells := make(sumGrid, len(c.zones))
 	for z := range cells {
 		cells[z] = make([]sums, c.starts)
@@ -104,7 +108,9 @@ func (c *sweeper) row(key rowKey) (*SweepRow, error) {
 		if err != nil {
 			return nil, err
 		}
-		cell := sums{trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams, base: math.Abs(base.Grams)}
+		cell := sums{
+			trials: 1, saved: saving(base.Grams, t.Grams), grams: base.Grams - t.Grams, base: math.Abs(base.Grams),
+		}
 		if least, ok := t.Optima[t.Family]; ok {
 			cell.optimum, cell.best = saving(base.Grams, least), base.Grams-least
 			cell.suspending = saving(base.Grams, t.Optima[Interruptible])

@@ -45,9 +45,12 @@ func sweepCSV(w io.Writer, s *Sweep) error {
 		return []string{number(i.Value), optional(i.Low), optional(i.High)}
 	}
 	rows := [][]string{{
-		"strategy", "forecast", "restartCostSeconds", "family", "zone", "trials", "gramsCO2e", "baselineGramsCO2e", "saving", "savingLow", "savingHigh",
-		"optimumSaving", "eta", "etaLow", "etaHigh", "etaGrams", "etaMean", "etaInterruptible", "etaOther", "energyKWh", "cost", "priced", "adjustedCost", "meanWaitHours",
-		"p95WaitHours", "meanTurnaroundHours", "suspensionsPerJob", "lostHours", "delayViolations", "tolerated", "unplacedJobs", "baseline", "quoted",
+		"strategy", "forecast", "restartCostSeconds", "family", "zone", "trials", "gramsCO2e", "baselineGramsCO2e",
+		"saving", "savingLow", "savingHigh",
+		"optimumSaving", "eta", "etaLow", "etaHigh", "etaGrams", "etaMean", "etaInterruptible", "etaOther", "energyKWh",
+		"cost", "priced", "adjustedCost", "meanWaitHours",
+		"p95WaitHours", "meanTurnaroundHours", "suspensionsPerJob", "lostHours", "delayViolations", "tolerated",
+		"unplacedJobs", "baseline", "quoted",
 	}}
 	for i := range s.Strategies {
 		r := &s.Strategies[i]
@@ -55,8 +58,10 @@ func sweepCSV(w io.Writer, s *Sweep) error {
 		row := append(slices.Clone(head), "", strconv.Itoa(r.Trials), number(r.Grams), number(r.BaselineGrams))
 		row = append(row, three(&r.Saving)...)
 		row = append(append(row, ""), three(r.Eta)...)
-		row = append(row, three(r.EtaGrams)[0], three(r.EtaMean)[0], three(r.EtaInterruptible)[0], optional(r.EtaOther), number(r.EnergyKWh), number(r.Cost), strconv.FormatBool(r.Priced),
-			optional(r.AdjustedCost), number(r.MeanWaitHours), number(r.P95WaitHours), number(r.TurnaroundHours), number(r.Suspensions), number(r.LostHours),
+		row = append(row, three(r.EtaGrams)[0], three(r.EtaMean)[0], three(r.EtaInterruptible)[0], optional(r.EtaOther),
+			number(r.EnergyKWh), number(r.Cost), strconv.FormatBool(r.Priced),
+			optional(r.AdjustedCost), number(r.MeanWaitHours), number(r.P95WaitHours), number(r.TurnaroundHours),
+			number(r.Suspensions), number(r.LostHours),
 			strconv.Itoa(r.Violations), strconv.Itoa(r.Tolerated), strconv.Itoa(r.Unplaced), s.Baseline, s.Quoted)
 		rows = append(rows, row)
 		for k := range r.ByZone {
@@ -145,7 +150,8 @@ func (s *Sweep) overall() cells {
 		}
 		cell(restarts, r.RestartCost.String())
 		cell(true, significant(r.Grams/1000), shownInterval(&r.Saving, 100, 2))
-		cell(rated, shownInterval(r.Eta, 1, 3), valueOf(r.EtaMean), worst(r), shownShare(r.EtaOther), valueOf(r.EtaInterruptible))
+		cell(rated, shownInterval(r.Eta, 1, 3), valueOf(r.EtaMean), worst(r), shownShare(r.EtaOther),
+			valueOf(r.EtaInterruptible))
 		cell(true, span(3600*r.MeanWaitHours), span(3600*r.P95WaitHours), span(3600*r.TurnaroundHours))
 		cell(priced, significant(r.Cost))
 		if r.AdjustedCost != nil {

@@ -42,7 +42,8 @@ func writeTable(w io.Writer, r *Report, colours bool) error {
 	if priced {
 		header = append(header, "cost\n", "saved\n%")
 	}
-	header = append(header, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs", "delay\nviolations")
+	header = append(header, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs",
+		"delay\nviolations")
 	// Columns of zeros cost the width that a terminal does not have.
 	rare := slices.DeleteFunc(slices.Clone(rareColumns), func(c rareColumn) bool {
 		return !slices.ContainsFunc(r.Runs, func(run Run) bool { return c.value(&run) > 0 })
@@ -65,11 +66,15 @@ func writeTable(w io.Writer, r *Report, colours bool) error {
 			}
 			return fmt.Sprintf("%.1f", 100*v)
 		}
-		row := table.Row{run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg), share(run.Savings.Emissions)}
+		row := table.Row{
+			run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
+			share(run.Savings.Emissions),
+		}
 		if priced {
 			row = append(row, significant(run.Cost), share(run.Savings.Cost))
 		}
-		row = append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds), span(run.MakespanSeconds),
+		row = append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds),
+			span(run.MakespanSeconds),
 			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations)
 		for _, c := range rare {
 			row = append(row, fmt.Sprintf("%.0f", c.value(run)))
@@ -89,7 +94,8 @@ func title(r *Report) string {
 		}
 		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
 	}
-	return fmt.Sprintf("%s on %s from %s; grid %s", plural(r.Scenario.Jobs, "job", "jobs"), plural(r.Scenario.Nodes, "node", "nodes"),
+	return fmt.Sprintf("%s on %s from %s; grid %s", plural(r.Scenario.Jobs, "job", "jobs"),
+		plural(r.Scenario.Nodes, "node", "nodes"),
 		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
 }
 
@@ -115,10 +121,12 @@ func footnotes(r *Report) []string {
 	}
 	notes = append(notes, unplacedNotes(r)...)
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
-		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only where holds and suspensions, not lack of room, are to blame.")
+		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only "+
+			"where holds and suspensions, not lack of room, are to blame.")
 	}
 	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
-		notes = append(notes, "Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
+		notes = append(notes,
+			"Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
 	}
 	if len(r.Runs) > 0 && !r.Runs[0].Priced {
 		notes = append(notes, "No price was given, so there is no cost.")

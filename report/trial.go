@@ -19,16 +19,17 @@ const (
 	Elastic       = "elastic" // and may choose the replicas of elastic jobs
 )
 
-// Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds, one in
-// a line, so that everything a report says follows from its trials.
+// Trial is one run of a comparison: one strategy in one zone from one start. It is what a folder of results holds,
+// one in a line, so that everything a report says follows from its trials.
 type Trial struct {
-	Zone        string        `json:"zone"`
-	Start       time.Time     `json:"start"`
-	StartIndex  int           `json:"startIndex"`
-	Seed        uint64        `json:"seed"`
-	Strategy    string        `json:"strategy"`
-	Forecast    string        `json:"forecast,omitempty"`    // "": the strategy looks at none
-	RestartCost time.Duration `json:"restartCost,omitempty"` // nanoseconds of work that are done once more at each resume
+	Zone       string    `json:"zone"`
+	Start      time.Time `json:"start"`
+	StartIndex int       `json:"startIndex"`
+	Seed       uint64    `json:"seed"`
+	Strategy   string    `json:"strategy"`
+	Forecast   string    `json:"forecast,omitempty"` // "": the strategy looks at none
+	// nanoseconds of work that are done once more at each resume
+	RestartCost time.Duration `json:"restartCost,omitempty"`
 	Family      string        `json:"family"`
 
 	Accounted  time.Time `json:"accounted"` // up to when figures are of; see [Trial.Extend]
@@ -44,10 +45,12 @@ type Trial struct {
 	Optima map[string]float64 `json:"optimumGramsCO2e,omitempty"`
 
 	Suspensions int           `json:"suspensions"`
-	Lost        time.Duration `json:"lost"`            // nanoseconds of work that was done again
-	Violations  int           `json:"delayViolations"` // jobs that holds, suspensions and work done again kept from useful work for longer than allowed
-	Tolerated   int           `json:"tolerated"`       // jobs that only the work done again after their last suspension kept for longer, which are not counted above
-	Unplaced    int           `json:"unplacedJobs"`
+	Lost        time.Duration `json:"lost"` // nanoseconds of work that was done again
+	// jobs that holds, suspensions and work done again kept from useful work for longer than allowed
+	Violations int `json:"delayViolations"`
+	// jobs that only the work done again after their last suspension kept for longer, which are not counted above
+	Tolerated int `json:"tolerated"`
+	Unplaced  int `json:"unplacedJobs"`
 
 	NodeEnergy map[string]float64 `json:"nodeEnergyKWh"` // by power profile
 	Day        *Day               `json:"day,omitempty"` // of the trials that are drawn
@@ -64,7 +67,8 @@ type Day struct {
 // Name returns what names the trial alone, without any figure.
 func (t *Trial) Name() Trial {
 	return Trial{
-		Zone: t.Zone, Start: t.Start, StartIndex: t.StartIndex, Seed: t.Seed, Strategy: t.Strategy, Forecast: t.Forecast, RestartCost: t.RestartCost,
+		Zone: t.Zone, Start: t.Start, StartIndex: t.StartIndex, Seed: t.Seed, Strategy: t.Strategy,
+		Forecast: t.Forecast, RestartCost: t.RestartCost,
 		Family: t.Family,
 	}
 }
@@ -78,7 +82,8 @@ func (t *Trial) TakeFigures(of *Trial) {
 	t.Strategy, t.Forecast, t.RestartCost, t.Family = name.Strategy, name.Forecast, name.RestartCost, name.Family
 }
 
-// Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and seed.
+// Tail is what empty nodes draw between the end of a trial and that of the longest one of the same zone, start and
+// seed.
 type Tail struct {
 	EnergyKWh  float64            `json:"energyKWh"`
 	Grams      float64            `json:"gramsCO2e"`
@@ -96,7 +101,8 @@ func NewTail(nodes []sched.Node, from, until time.Time) (*Tail, error) {
 		}
 		for _, signal := range [...]*grid.Series{n.Site.Carbon.Series, n.Site.Price.Series} {
 			if signal != nil && !signal.Covers(from, until) {
-				return nil, fmt.Errorf("site %s: no signal covers %s to %s", n.Site.Name, from.Format(time.RFC3339), until.Format(time.RFC3339))
+				return nil, fmt.Errorf("site %s: no signal covers %s to %s", n.Site.Name, from.Format(time.RFC3339),
+					until.Format(time.RFC3339))
 			}
 		}
 		e := n.Site.Account(n.Profile.Sleep, 0, sched.Window{Start: from, End: until})

@@ -36,12 +36,18 @@ func TestUnplacedJobs(t *testing.T) {
 			"never got one",
 		},
 		"no room alone": {
-			map[int]func(*sched.Job){4: func(*sched.Job) {}}, 0, []string{"\nUnplaced jobs fit on an empty node, but never got one"}, "no node even",
+			map[int]func(*sched.Job){4: func(*sched.Job) {}},
+			0,
+			[]string{"\nUnplaced jobs fit on an empty node, but never got one"},
+			"no node even",
 		},
 		"both": {
 			map[int]func(*sched.Job){3: large, 4: func(*sched.Job) {}},
 			1,
-			[]string{"1 job fits on no node even when all are empty", "\nOther unplaced jobs fit on an empty node, but never got one"},
+			[]string{
+				"1 job fits on no node even when all are empty",
+				"\nOther unplaced jobs fit on an empty node, but never got one",
+			},
 			"\nUnplaced jobs",
 		},
 	} {

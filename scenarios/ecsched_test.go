@@ -49,7 +49,8 @@ func ecsched(t *testing.T, name, strategy string) completion {
 		t.Fatal(err)
 	}
 	c := completionOf(r)
-	t.Logf("%-17s %-24s mean %7.1f s, p95 %6.0f s, makespan %6.0f s", name, strategy, c.mean, c.p95, r.End.Sub(scenario.Start).Seconds())
+	t.Logf("%-17s %-24s mean %7.1f s, p95 %6.0f s, makespan %6.0f s", name, strategy, c.mean, c.p95,
+		r.End.Sub(scenario.Start).Seconds())
 	return c
 }
 
@@ -67,8 +68,8 @@ func traceOrSkip(t *testing.T) {
 // long is whether all rows are to be played, and not only those that something is claimed of.
 var long = os.Getenv("KUBENERGY_LONG") != ""
 
-// ECSched's own trace. Published are the mean completions that the authors stored; others have been measured on the same
-// trace before, by a replay of one's own.
+// ECSched's own trace. Published are the mean completions that the authors stored; others have been measured on the
+// same trace before, by a replay of one's own.
 func TestECSched(t *testing.T) {
 	traceOrSkip(t)
 	for _, c := range []struct {
@@ -87,7 +88,8 @@ func TestECSched(t *testing.T) {
 		}
 		got := ecsched(t, c.scenario, c.strategy)
 		if math.Abs(got.mean/c.want-1) > c.within {
-			t.Errorf("%s, %s: a mean completion of %.1f s, want %.1f s to %v %%", c.scenario, c.strategy, got.mean, c.want, 100*c.within)
+			t.Errorf("%s, %s: a mean completion of %.1f s, want %.1f s to %v %%", c.scenario, c.strategy, got.mean,
+				c.want, 100*c.within)
 		}
 	}
 }

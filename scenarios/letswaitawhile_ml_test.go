@@ -16,8 +16,9 @@ import (
 
 const slotOfTraining = 30 * time.Minute
 
-// trainings are jobs as those of scenario II of Let's Wait Awhile: they start at a half hour of a working day of 2020 from
-// 9:00 to 16:30 and run for 4 to 90 hours. Ours are drawn by another generator, so they are not the very jobs of the authors.
+// trainings are jobs as those of scenario II of Let's Wait Awhile: they start at a half hour of a working day of 2020
+// from 9:00 to 16:30 and run for 4 to 90 hours. Ours are drawn by another generator, so they are not the very jobs of
+// the authors.
 func trainings(seed uint64) []sched.Job {
 	const jobs = 3387
 	r := rand.New(rand.NewPCG(seed, jobs))
@@ -30,7 +31,8 @@ func trainings(seed uint64) []sched.Job {
 	list := make([]sched.Job, jobs)
 	for i := range list {
 		list[i] = sched.Job{
-			ID: strconv.Itoa(i), Submitted: days[r.IntN(len(days))].Add(9*time.Hour + time.Duration(r.IntN(16))*slotOfTraining),
+			ID: strconv.Itoa(i), Submitted: days[r.IntN(len(days))].Add(9*time.Hour +
+				time.Duration(r.IntN(16))*slotOfTraining),
 			Duration: 4*time.Hour + time.Duration(r.IntN(172))*slotOfTraining, Request: sched.Resources{MilliCPU: 1000},
 		}
 	}
@@ -78,9 +80,11 @@ func TestLetsWaitAwhileTrainings(t *testing.T) {
 			suspended += oracle.Interruptible(signal.Series, &j)
 		}
 		gotOnce, gotSuspended := 100*(1-once/now), 100*(1-suspended/now)
-		t.Logf("%s: %.2f %% without suspending (%.2f), %.2f %% with (%.2f)", c.file, gotOnce, c.once, gotSuspended, c.suspended)
+		t.Logf("%s: %.2f %% without suspending (%.2f), %.2f %% with (%.2f)", c.file, gotOnce, c.once, gotSuspended,
+			c.suspended)
 		if math.Abs(gotOnce-c.once) > 1 || math.Abs(gotSuspended-c.suspended) > 1 {
-			t.Errorf("%s saves %.2f and %.2f %%, want %.2f and %.2f", c.file, gotOnce, gotSuspended, c.once, c.suspended)
+			t.Errorf("%s saves %.2f and %.2f %%, want %.2f and %.2f", c.file, gotOnce, gotSuspended, c.once,
+				c.suspended)
 		}
 	}
 }

@@ -40,8 +40,8 @@ func simulate(t *testing.T, name string) *sim.Result {
 	return r
 }
 
-// Scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned for 1:00, that may begin so many hours earlier
-// or later. The savings are those that the authors' own procedure gives on their own data, in per cent.
+// Scenario I of Let's Wait Awhile: 365 nightly jobs of half an hour, planned for 1:00, that may begin so many hours
+// earlier or later. The savings are those that the authors' own procedure gives on their own data, in per cent.
 func TestLetsWaitAwhileNightly(t *testing.T) {
 	shared := filepath.FromSlash("../../shared/data/carbon/lets_wait_awhile")
 	if _, err := os.Stat(shared); err != nil {

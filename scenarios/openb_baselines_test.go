@@ -7,8 +7,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// oneByOne places pods as they come, each on the node of least cost that has room for it by then; the first of equals. A pod that fits
-// nowhere is left out for good. Devices are those with least left, unless the cost says which.
+// oneByOne places pods as they come, each on the node of least cost that has room for it by then; the first of
+// equals. A pod that fits nowhere is left out for good. Devices are those with least left, unless the cost says
+// which.
 func (c *openbCluster) oneByOne(cost openbCost) openbPlacement {
 	p := openbPlacement{node: make([]int, len(c.pods)), devices: make([][]int, len(c.pods))}
 	nodes := c.empty()
@@ -68,7 +69,10 @@ func (c *openbCluster) dotProduct() openbCost {
 	var largest sched.Resources
 	for k := range c.nodes {
 		room := c.nodes[k].Capacity
-		largest = sched.Resources{MilliCPU: max(largest.MilliCPU, room.MilliCPU), Memory: max(largest.Memory, room.Memory>>20), GPU: max(largest.GPU, room.GPU*device)}
+		largest = sched.Resources{
+			MilliCPU: max(largest.MilliCPU, room.MilliCPU), Memory: max(largest.Memory, room.Memory>>20),
+			GPU: max(largest.GPU, room.GPU*device),
+		}
 	}
 	product := func(free, requested, most int64) float64 {
 		return float64(free) / float64(most) * float64(requested) / float64(most)
@@ -78,7 +82,8 @@ func (c *openbCluster) dotProduct() openbCost {
 		for _, free := range n.devices {
 			gpu += free
 		}
-		return -product(n.milliCPU, s.milliCPU, largest.MilliCPU) - product(n.memory, s.memory, largest.Memory) - product(gpu, s.gpu(), largest.GPU), nil
+		return -product(n.milliCPU, s.milliCPU, largest.MilliCPU) - product(n.memory, s.memory, largest.Memory) -
+			product(gpu, s.gpu(), largest.GPU), nil
 	}
 }
 

@@ -33,7 +33,8 @@ type openbShape struct {
 
 // before puts those first that need the largest part of a device.
 func (s openbShape) before(than openbShape) int {
-	return cmp.Or(cmp.Compare(than.share, s.share), cmp.Compare(than.gpus, s.gpus), cmp.Compare(than.milliCPU, s.milliCPU),
+	return cmp.Or(cmp.Compare(than.share, s.share), cmp.Compare(than.gpus, s.gpus),
+		cmp.Compare(than.milliCPU, s.milliCPU),
 		cmp.Compare(than.memory, s.memory), cmp.Compare(s.models, than.models))
 }
 
@@ -119,7 +120,8 @@ func (c *openbCluster) until(share float64) *openbCluster {
 	return &cut
 }
 
-// draws is what a pod adds to what a node draws that is awake. A share of a GPU draws that share of what a whole one does.
+// draws is what a pod adds to what a node draws that is awake. A share of a GPU draws that share of what a whole one
+// does.
 func (c *openbCluster) draws(shape, node int) energy.Watts {
 	s, n := &c.shapes[shape], &c.nodes[node]
 	p := n.Profile
@@ -133,7 +135,8 @@ func (c *openbCluster) idles(node int) energy.Watts {
 	return n.Profile.Power(0) + n.Profile.GPUIdle*energy.Watts(n.Capacity.GPU)
 }
 
-// unserved is what it counts as to leave a pod out: more than it could draw anywhere, so that none is left out to save energy.
+// unserved is what it counts as to leave a pod out: more than it could draw anywhere, so that none is left out to
+// save energy.
 func (c *openbCluster) unserved(shape int) energy.Watts {
 	const kilowatt = 1000
 	return kilowatt + kilowatt*energy.Watts(c.shapes[shape].gpu())/device
@@ -150,12 +153,15 @@ func (c *openbCluster) empty() []openbNode {
 	nodes := make([]openbNode, len(c.nodes))
 	for k := range nodes {
 		room := c.nodes[k].Capacity
-		nodes[k] = openbNode{milliCPU: room.MilliCPU, memory: room.Memory >> 20, devices: slices.Repeat([]int64{device}, int(room.GPU))}
+		nodes[k] = openbNode{
+			milliCPU: room.MilliCPU, memory: room.Memory >> 20, devices: slices.Repeat([]int64{device}, int(room.GPU)),
+		}
 	}
 	return nodes
 }
 
-// takes returns the devices that a pod is given: of those that have room for it the one with least left, or so many whole ones.
+// takes returns the devices that a pod is given: of those that have room for it the one with least left, or so many
+// whole ones.
 func (n *openbNode) takes(s *openbShape) (devices []int, fits bool) {
 	if s.milliCPU > n.milliCPU || s.memory > n.memory || int(s.gpus) > len(n.devices) {
 		return nil, false

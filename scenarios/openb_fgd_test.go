@@ -1,9 +1,10 @@
 package scenarios_test
 
-// fragmentation is fragmentation gradient descent (Weng et al., "Beware of Fragmentation", ATC 2023), from its published description.
-// What is free of the GPUs of a node is a fragment for a shape if the shape does not fit there, or asks for no GPU: all of it; else
-// what is free of those devices that are too small for it. A node's fragmentation is the mean of that over the shapes of the
-// whole trace, by how often they come. A pod goes to the node, and there to the devices, where it grows least.
+// fragmentation is fragmentation gradient descent (Weng et al., "Beware of Fragmentation", ATC 2023), from its
+// published description. What is free of the GPUs of a node is a fragment for a shape if the shape does not fit
+// there, or asks for no GPU: all of it; else what is free of those devices that are too small for it. A node's
+// fragmentation is the mean of that over the shapes of the whole trace, by how often they come. A pod goes to the
+// node, and there to the devices, where it grows least.
 type fragmentation struct {
 	c      *openbCluster
 	weight []float64 // by shape
@@ -27,7 +28,10 @@ type growth struct {
 
 // descent is the cost of that. The shapes of all are those of the whole trace.
 func (c *openbCluster) descent(all *openbCluster) openbCost {
-	f := &fragmentation{c: c, weight: make([]float64, len(c.shapes)), fragments: make([]fragments, len(c.nodes)), growths: make([][]growth, len(c.shapes))}
+	f := &fragmentation{
+		c: c, weight: make([]float64, len(c.shapes)), fragments: make([]fragments, len(c.nodes)),
+		growths: make([][]growth, len(c.shapes)),
+	}
 	for _, shape := range all.pods {
 		f.weight[shape] += 1 / float64(len(all.pods))
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/kubenergy/kubenergy/mincost"
 )
 
-// sizings are what a share of a device may count as when a whole one counts as 6,000: of no set of shares that fit on one device
-// together do these exceed it (they are dual feasible functions, of Fekete and Schepers), so capacities in them hold for all
-// placements. A share of more than half a device counts as a whole one in the second: no other like it fits beside it. Bounds see
-// only capacities, and are the higher for them.
+// sizings are what a share of a device may count as when a whole one counts as 6,000: of no set of shares that fit on
+// one device together do these exceed it (they are dual feasible functions, of Fekete and Schepers), so capacities in
+// them hold for all placements. A share of more than half a device counts as a whole one in the second: no other like
+// it fits beside it. Bounds see only capacities, and are the higher for them.
 var sizings = []func(share int64) int64{
 	func(s int64) int64 { return 6 * s },
 	steps(1), steps(2), steps(3),
@@ -101,8 +101,8 @@ func (c *openbCluster) packing() (p mincost.Packing, members [][]int) {
 
 func milliwatts(w energy.Watts) int64 { return int64(math.Round(1000 * float64(w))) }
 
-// onDevices gives devices to all that a node holds, the largest shares first, each where least is left; where that finds no room, it
-// tries all other ways. It returns the devices one after the other, a number for each.
+// onDevices gives devices to all that a node holds, the largest shares first, each where least is left; where that
+// finds no room, it tries all other ways. It returns the devices one after the other, a number for each.
 func (c *openbCluster) onDevices(held []mincost.Held, devices int, given []int) ([]int, bool) {
 	var free [8]int64
 	for k := range devices {

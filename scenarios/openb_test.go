@@ -7,9 +7,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// The pods of openb as one batch, as they come until they ask for so much of its GPUs: placed by prices, and one by one by what
-// stock scores, by dot product, by fragmentation and by energy. Every placement is checked on empty nodes, device by device. The
-// last of the loads are all the pods there are, which ask for 98 % of the GPUs.
+// The pods of openb as one batch, as they come until they ask for so much of its GPUs: placed by prices, and one by
+// one by what stock scores, by dot product, by fragmentation and by energy. Every placement is checked on empty
+// nodes, device by device. The last of the loads are all the pods there are, which ask for 98 % of the GPUs.
 func TestOpenB(t *testing.T) {
 	all := openb(t, "openb_pod_list_default")
 	if raced && !long {
@@ -44,8 +44,10 @@ func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 	}
 	start := time.Now()
 	p, bound := c.byPrices(t)
-	t.Logf("%d pods that ask for %.1f GPUs, %.1f %% of all; %s; at least %.1f kW", len(c.pods), float64(asked)/device, 100*float64(asked)/float64(c.gpus*device), nodes, bound/1000)
-	t.Logf("| %-26s | %6s | %8s | %8s | %8s | %9s | %6s | %7s |", "placed by", "placed", "kW", "cost, kW", "gap, %", "GPUs left", "awake", "seconds")
+	t.Logf("%d pods that ask for %.1f GPUs, %.1f %% of all; %s; at least %.1f kW", len(c.pods), float64(asked)/device,
+		100*float64(asked)/float64(c.gpus*device), nodes, bound/1000)
+	t.Logf("| %-26s | %6s | %8s | %8s | %8s | %9s | %6s | %7s |", "placed by", "placed", "kW", "cost, kW", "gap, %",
+		"GPUs left", "awake", "seconds")
 	best := c.row(t, "prices", &p, bound, start)
 	if got := float64(best.cost()/bound) - 1; got < 0 || got > gap {
 		t.Errorf("a gap of %.3f %%, want at most %.3f %%", 100*got, 100*gap)
@@ -68,7 +70,9 @@ func (c *openbCluster) compare(t *testing.T, all *openbCluster, gap float64) {
 }
 
 // row checks and prints one placement.
-func (c *openbCluster) row(t *testing.T, name string, p *openbPlacement, bound energy.Watts, start time.Time) openbResult {
+func (c *openbCluster) row(t *testing.T, name string, p *openbPlacement, bound energy.Watts,
+	start time.Time,
+) openbResult {
 	t.Helper()
 	took := time.Since(start)
 	r, err := c.verify(p)
@@ -76,6 +80,7 @@ func (c *openbCluster) row(t *testing.T, name string, p *openbPlacement, bound e
 		t.Fatalf("%s: %v", name, err)
 	}
 	t.Logf("| %-26s | %6d | %8.1f | %8.1f | %8.2f | %9.1f | %6d | %7.1f |",
-		name, r.placed, r.watts/1000, r.cost()/1000, 100*float64(r.cost()/bound-1), r.unallocated, r.awake, took.Seconds())
+		name, r.placed, r.watts/1000, r.cost()/1000, 100*float64(r.cost()/bound-1), r.unallocated, r.awake,
+		took.Seconds())
 	return r
 }

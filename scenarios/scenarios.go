@@ -10,7 +10,8 @@ import (
 )
 
 // DemoNote says what the bundled input is.
-const DemoNote = "bundled input: a synthetic working day of batch jobs and a synthetic grid with a solar valley and an evening peak; " +
+const DemoNote = "bundled input: a synthetic working day of batch jobs and a synthetic grid with a solar valley and " +
+	"an evening peak; " +
 	"replace it with --workload, --grid and --zone"
 
 //go:embed demo

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// allotment gives an elastic job replicas in pieces of time, in the order of what the next block of them costs for what it
-// gets done.
+// allotment gives an elastic job replicas in pieces of time, in the order of what the next block of them costs for
+// what it gets done.
 type allotment struct {
 	scaling *Scaling
 	pieces  []piece
@@ -33,11 +33,12 @@ type increment struct {
 	rest                    float64 // share of the piece that is not given yet
 }
 
-// fill gives replicas until so many seconds of work are done, those of due(i) by the end of piece i. It returns what is left
-// because all replicas, all the time, are not enough.
+// fill gives replicas until so many seconds of work are done, those of due(i) by the end of piece i. It returns what
+// is left because all replicas, all the time, are not enough.
 //
-// Of what can be had until a piece ends the cheapest is taken that work due by then needs. That is optimal for all of it: what
-// is due early can be done by nothing later, and what was taken for it is what anything due later would take first, too.
+// Of what can be had until a piece ends the cheapest is taken that work due by then needs. That is optimal for all of
+// it: what is due early can be done by nothing later, and what was taken for it is what anything due later would take
+// first, too.
 func (a *allotment) fill(due func(i int) float64, work float64) (left float64) {
 	a.got = make([]given, len(a.pieces))
 	done := 0.0
@@ -52,7 +53,8 @@ func (a *allotment) fill(due func(i int) float64, work float64) (left float64) {
 	return max(0, work-done)
 }
 
-// offer makes what a piece has to give available. Units of a piece are taken one after the other, since gains do not rise.
+// offer makes what a piece has to give available. Units of a piece are taken one after the other, since gains do not
+// rise.
 func (a *allotment) offer(i int) {
 	value, most := a.pieces[i].rate, a.scaling.Most()
 	if i == 0 {
@@ -100,15 +102,16 @@ func (a *allotment) take(done, need float64) float64 {
 	return done
 }
 
-// stretches returns what was given as times of so many replicas. Parts of pieces end later by so much, so that nothing is left
-// over from rounding.
+// stretches returns what was given as times of so many replicas. Parts of pieces end later by so much, so that
+// nothing is left over from rounding.
 func (a *allotment) stretches(spare time.Duration) (plan []Stretch) {
 	for i, p := range a.pieces {
 		got := a.got[i]
 		if got.more > 0 {
 			length := p.end.Sub(p.start)
 			if cut := p.start.Add(time.Duration(math.Ceil(got.share*float64(length))) + spare); cut.Before(p.end) {
-				plan = append(plan, Stretch{Window{p.start, cut}, got.replicas + got.more}, Stretch{Window{cut, p.end}, got.replicas})
+				plan = append(plan, Stretch{Window{p.start, cut}, got.replicas + got.more},
+					Stretch{Window{cut, p.end}, got.replicas})
 				continue
 			}
 			got.replicas += got.more

@@ -44,8 +44,8 @@ type Optimality struct {
 	HasGap bool    // the strategy knows a bound, and it is not 0
 }
 
-// Batches reports whether g is to be given the whole queue with all nodes at once: its decision on one job depends on the
-// others.
+// Batches reports whether g is to be given the whole queue with all nodes at once: its decision on one job depends on
+// the others.
 func (g *Greedy) Batches() bool { return g.match != nil || g.order != nil }
 
 // Alone returns the strategy that decides on a job by itself as g does, at the same cost, and matches no queue.
@@ -59,10 +59,10 @@ func (g *Greedy) Alone() *Greedy {
 	return &alone
 }
 
-// PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [Job.Fits] even if it is the
-// only one. Stop is asked from time to time whether time is up; then what is left of the queue is placed job by job at the same
-// cost, on what is left of the nodes, by strategies that match a whole queue, unless its jobs have too little in common for that to be
-// fast; others leave it without an opinion.
+// PlanWithin is [Greedy.Plan] for who has all nodes and little time. Whether a job fits is asked of [Job.Fits] even
+// if it is the only one. Stop is asked from time to time whether time is up; then what is left of the queue is placed
+// job by job at the same cost, on what is left of the nodes, by strategies that match a whole queue, unless its jobs
+// have too little in common for that to be fast; others leave it without an opinion.
 func (g *Greedy) PlanWithin(s *Snapshot, stop func() bool) (Plan, Optimality) {
 	if g.match == nil {
 		return g.planInOrder(s, stop)
@@ -95,7 +95,8 @@ func (g *Greedy) planBatch(s *Snapshot, b *batch) {
 
 func newBatch(s *Snapshot, cost nodeCost, stop func() bool) *batch {
 	b := &batch{
-		snapshot: *s, nodes: make([]Node, len(s.Nodes)), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop, proof: Optimality{Whole: true},
+		snapshot: *s, nodes: make([]Node, len(s.Nodes)), cost: cost, plan: make(Plan, len(s.Queue)), stop: stop,
+		proof:     Optimality{Whole: true},
 		mostPairs: mostPairs,
 	}
 	b.snapshot.Nodes = make([]*Node, len(s.Nodes))

@@ -18,7 +18,9 @@ import (
 
 // batches are the strategies that look at a whole queue, and some that serve one in another order.
 var batches = []string{
-	"ecsched-dp", "ecsched-ml", "ecsched-energy", "ecsched-carbon", "flow-dp", "flow-ml", "flow-energy", "flow-carbon", "min-min", "max-min", "balanced+now/shortest", "ecsched-k8s+now/fifo", "energy+now/smallest", "random+now/least-work",
+	"ecsched-dp", "ecsched-ml", "ecsched-energy", "ecsched-carbon", "flow-dp", "flow-ml", "flow-energy", "flow-carbon",
+	"min-min", "max-min", "balanced+now/shortest", "ecsched-k8s+now/fifo", "energy+now/smallest",
+	"random+now/least-work",
 }
 
 // drawQueue draws more jobs than there is room for, many of them alike.
@@ -27,11 +29,13 @@ func drawQueue(t *rapid.T) *sched.Snapshot {
 	s.Queue = nil
 	for i := range rapid.IntRange(2, 24).Draw(t, "jobs") {
 		s.Queue = append(s.Queue, sched.Job{
-			ID: fmt.Sprintf("job%02d", i), Submitted: s.Now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Minute),
+			ID: fmt.Sprintf("job%02d", i), Submitted: s.Now.Add(-time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) *
+				time.Minute),
 			Duration: time.Duration(rapid.IntRange(1, 5).Draw(t, "duration")) * time.Minute,
 			Request: sched.Resources{
-				MilliCPU: rapid.Int64Range(0, 8).Draw(t, "cpu") * 1000, Memory: rapid.Int64Range(0, 16).Draw(t, "memory") << 30,
-				GPU: int64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "gpu")),
+				MilliCPU: rapid.Int64Range(0, 8).Draw(t, "cpu") * 1000,
+				Memory:   rapid.Int64Range(0, 16).Draw(t, "memory") << 30,
+				GPU:      int64(rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "gpu")),
 			},
 		})
 	}
@@ -53,7 +57,9 @@ func TestBatches(t *testing.T) {
 			t.Errorf("%s: wants the whole queue, %v", name, err)
 		}
 	}
-	for _, name := range []string{"energy/shortest", "energy+now/", "energy+now/tallest", "min-min+now/shortest", "energy+/shortest"} {
+	for _, name := range []string{
+		"energy/shortest", "energy+now/", "energy+now/tallest", "min-min+now/shortest", "energy+/shortest",
+	} {
 		if _, err := sched.New(name); err == nil {
 			t.Errorf("%s is a strategy", name)
 		}
@@ -63,8 +69,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Every job is placed at most once and where it fits, nothing is overcommitted, what stays fits nowhere, and no order of
-// nodes or jobs changes the plan.
+// Every job is placed at most once and where it fits, nothing is overcommitted, what stays fits nowhere, and no order
+// of nodes or jobs changes the plan.
 func TestBatchKeepsToCapacityAndOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, name := drawQueue(t), rapid.SampledFrom(batches).Draw(t, "strategy")
@@ -112,11 +118,14 @@ func flowCost(name string, s *sched.Snapshot, j *sched.Job, n *sched.Node) (cost
 	var most sched.Resources
 	for _, n := range s.Nodes {
 		most = sched.Resources{
-			MilliCPU: max(most.MilliCPU, n.Capacity.MilliCPU), Memory: max(most.Memory, n.Capacity.Memory), GPU: max(most.GPU, n.Capacity.GPU),
+			MilliCPU: max(most.MilliCPU, n.Capacity.MilliCPU), Memory: max(most.Memory, n.Capacity.Memory),
+			GPU: max(most.GPU, n.Capacity.GPU),
 		}
 	}
 	for _, k := range [][3]int64{
-		{j.Request.MilliCPU, n.Free.MilliCPU, most.MilliCPU}, {j.Request.Memory, n.Free.Memory, most.Memory}, {j.Request.GPU, n.Free.GPU, most.GPU},
+		{j.Request.MilliCPU, n.Free.MilliCPU, most.MilliCPU},
+		{j.Request.Memory, n.Free.Memory, most.Memory},
+		{j.Request.GPU, n.Free.GPU, most.GPU},
 	} {
 		switch {
 		case k[0] == 0 || k[2] == 0:
@@ -220,7 +229,8 @@ func TestMinMinAndMaxMinAreTheTextbooks(t *testing.T) {
 						best, least = &choice{i, n, runs}, joules
 					}
 				}
-				if best != nil && (next == nil || !greatest && best.runs < next.runs || greatest && best.runs > next.runs) {
+				if best != nil && (next == nil || !greatest && best.runs < next.runs ||
+					greatest && best.runs > next.runs) {
 					next = best
 				}
 			}
@@ -249,7 +259,10 @@ func TestOrders(t *testing.T) {
 	for i := range jobs {
 		jobs[i].Submitted = day.Add(time.Duration(i) * time.Second)
 	}
-	node := &sched.Node{Name: "n", Site: &sched.Site{}, Capacity: sched.Resources{MilliCPU: 16000, Memory: 64 << 30}, Free: sched.Resources{MilliCPU: 4000, Memory: 40 << 30}}
+	node := &sched.Node{
+		Name: "n", Site: &sched.Site{}, Capacity: sched.Resources{MilliCPU: 16000, Memory: 64 << 30},
+		Free: sched.Resources{MilliCPU: 4000, Memory: 40 << 30},
+	}
 	first := map[string]string{"fifo": "first", "shortest": "short", "smallest": "small", "least-work": "light"}
 	if orders := sched.Orders(); len(orders) != len(first) {
 		t.Fatalf("orders are %v", orders)
@@ -284,11 +297,13 @@ func TestBatchHolds(t *testing.T) {
 		for i := range s.Queue {
 			s.Queue[i].AllowedDelay = time.Duration(rapid.IntRange(0, 8).Draw(t, "delay")) * time.Hour
 		}
-		name := rapid.SampledFrom([]string{"ecsched-ml+window", "min-min+window", "energy+window/shortest"}).Draw(t, "strategy")
+		name := rapid.SampledFrom([]string{"ecsched-ml+window", "min-min+window", "energy+window/shortest"}).Draw(t,
+			"strategy")
 		for i, d := range plan(t, name, s) {
 			alone := *s
 			alone.Queue = s.Queue[i : i+1]
-			if one := plan(t, "energy+window", &alone)[0]; one.Held(s.Now) != d.Held(s.Now) || d.Held(s.Now) && d.Node != "" {
+			if one := plan(t, "energy+window", &alone)[0]; one.Held(s.Now) != d.Held(s.Now) ||
+				d.Held(s.Now) && d.Node != "" {
 				t.Fatalf("%s: %+v, alone %+v", name, d, one)
 			}
 		}

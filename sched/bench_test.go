@@ -27,7 +27,9 @@ func twoDays(b *testing.B, zone int) *grid.Series {
 
 func zones(b *testing.B, n int) *sched.Snapshot {
 	b.Helper()
-	s := &sched.Snapshot{Now: day.Add(10 * time.Minute), Policy: sched.Policy{Weights: sched.Weights{Carbon: 1, Price: 1}}}
+	s := &sched.Snapshot{
+		Now: day.Add(10 * time.Minute), Policy: sched.Policy{Weights: sched.Weights{Carbon: 1, Price: 1}},
+	}
 	for i := range n {
 		series := twoDays(b, i)
 		s.Sites = append(s.Sites, &sched.Site{
@@ -35,8 +37,10 @@ func zones(b *testing.B, n int) *sched.Snapshot {
 		})
 	}
 	s.Queue = []sched.Job{{
-		ID: "j", Submitted: s.Now, Duration: 3 * time.Hour, AllowedDelay: 40 * time.Hour, Request: sched.Resources{MilliCPU: 4000},
-		Limits: sched.Limits{Carbon: 10, Percentile: 0.2, Price: 10, HasPrice: true}, // never kept: the whole forecast is searched
+		ID: "j", Submitted: s.Now, Duration: 3 * time.Hour, AllowedDelay: 40 * time.Hour,
+		Request: sched.Resources{MilliCPU: 4000},
+		// never kept: the whole forecast is searched
+		Limits: sched.Limits{Carbon: 10, Percentile: 0.2, Price: 10, HasPrice: true},
 	}}
 	return s
 }
@@ -109,7 +113,8 @@ func BenchmarkBatch(b *testing.B) {
 			capacity := sched.Resources{MilliCPU: 32000, Memory: 64 << 30}
 			used := sched.Resources{MilliCPU: int64(i * 7919 % 28000), Memory: int64(i*104729%40000) << 20}
 			s.Nodes = append(s.Nodes, &sched.Node{
-				Name: fmt.Sprintf("n%04d", i), Site: s.Sites[i%3], Capacity: capacity, Free: capacity.Sub(used), Jobs: i % 3,
+				Name: fmt.Sprintf("n%04d", i), Site: s.Sites[i%3], Capacity: capacity, Free: capacity.Sub(used),
+				Jobs:    i % 3,
 				Profile: &energy.Profile{Idle: energy.Watts(60 + i%5), Max: energy.Watts(300 - i%50), Sleep: 10},
 			})
 		}

@@ -2,8 +2,8 @@ package sched
 
 import "time"
 
-// closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than until
-// its latest start, which comes before every budget. No signal is needed for that.
+// closed holds a job that may wait while its budget is used up: until new work may start again, and no longer than
+// until its latest start, which comes before every budget. No signal is needed for that.
 func (s *Snapshot) closed(j *Job) (w Window, r Reason, held bool) {
 	until, latest := s.Policy.Closed, s.latest(j)
 	if !until.After(s.Now) || j.Released || j.AllowedDelay <= 0 || !latest.After(s.Now) {

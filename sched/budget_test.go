@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// TestADeadlineBeatsEveryBudget: whatever the rule, the signals and the budget, what may wait starts no later than its latest
-// start, not before the budget is open again unless that is later, and what may not wait starts now.
+// TestADeadlineBeatsEveryBudget: whatever the rule, the signals and the budget, what may wait starts no later than
+// its latest start, not before the budget is open again unless that is later, and what may not wait starts now.
 func TestADeadlineBeatsEveryBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawThreshold(t)

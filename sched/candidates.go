@@ -7,9 +7,9 @@ import (
 )
 
 // Candidates returns at most about the given number of a snapshot's nodes such that a job which is decided on them is
-// decided as on all of them, under every strategy: the nodes that any of them would choose, or has no opinion because of,
-// and the one that is named. The rest is filled up with the nodes of least cost under the strategy given. They are in the
-// order of their names. The snapshot has one job.
+// decided as on all of them, under every strategy: the nodes that any of them would choose, or has no opinion because
+// of, and the one that is named. The rest is filled up with the nodes of least cost under the strategy given. They
+// are in the order of their names. The snapshot has one job.
 func Candidates(s *Snapshot, keep string, strategy *Greedy, most int) []*Node {
 	nodes := byName(s.Nodes)
 	if len(nodes) <= most || len(s.Queue) != 1 {
@@ -76,8 +76,8 @@ func decisive(s *Snapshot, j *Job, cost nodeCost) int {
 	return best
 }
 
-// benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the largest,
-// one that has a meter and one that has a power model.
+// benchmarks returns the nodes that costs of others are relative to: the fastest and the most efficient ones, the
+// largest, one that has a meter and one that has a power model.
 func benchmarks(nodes []*Node, class string) (those []int) {
 	readers := [...]func(*Node, string) (rate, efficiency float64, ok bool){(*Node).measured, (*Node).rated}
 	for _, read := range readers {
@@ -96,7 +96,11 @@ func benchmarks(nodes []*Node, class string) (those []int) {
 	}
 	those = append(those,
 		slices.IndexFunc(nodes, func(n *Node) bool { _, ok := n.drawn(); return ok }),
-		slices.IndexFunc(nodes, func(n *Node) bool { _, ok := exponential(n.Profile); return ok && n.Capacity.MilliCPU > 0 }))
+		slices.IndexFunc(nodes, func(n *Node) bool {
+			_, ok := exponential(n.Profile)
+			return ok &&
+				n.Capacity.MilliCPU > 0
+		}))
 	for k, most := range largest(nodes).vector() {
 		those = append(those, slices.IndexFunc(nodes, func(n *Node) bool { return n.Capacity.vector()[k] == most }))
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// Cap throttles another strategy by the present intensity (CAP, carbon-aware provisioning): jobs start only while fewer
-// cores run than a quota, which is all of them where the intensity is as low as it will be, and a few where it is as high.
+// Cap throttles another strategy by the present intensity (CAP, carbon-aware provisioning): jobs start only while
+// fewer cores run than a quota, which is all of them where the intensity is as low as it will be, and a few where it
+// is as high.
 //
-// The quota follows the thresholds of k-search, which needs no forecast but the least and the greatest intensity that is to
-// be expected: unit i of capacity is used while the intensity is at most Φᵢ. What runs is never stopped; a job whose allowed
-// delay is used up starts whatever the quota says. It wants all nodes and the whole queue at once, at one site; where there
-// are several sites, or no fresh intensity, it throttles nothing.
+// The quota follows the thresholds of k-search, which needs no forecast but the least and the greatest intensity that
+// is to be expected: unit i of capacity is used while the intensity is at most Φᵢ. What runs is never stopped; a job
+// whose allowed delay is used up starts whatever the quota says. It wants all nodes and the whole queue at once, at
+// one site; where there are several sites, or no fresh intensity, it throttles nothing.
 type Cap struct {
 	inner       *Greedy
 	most, least int64 // cores
@@ -26,19 +27,22 @@ type Cap struct {
 // capAhead is how far the bounds of the intensity are looked for, as its authors do.
 const capAhead = 48 * time.Hour
 
-// NewCap throttles a strategy to between least and most cores. It asks the strategy about one job after the other, so it takes
-// none that matches the whole queue at once.
+// NewCap throttles a strategy to between least and most cores. It asks the strategy about one job after the other, so
+// it takes none that matches the whole queue at once.
 func NewCap(inner *Greedy, most, least int64) (*Cap, error) {
 	switch {
 	case least < 1 || most < least:
 		return nil, fmt.Errorf("cap of %d to %d cores: want 1 or more, and not more at least than at most", least, most)
 	case inner.match != nil:
-		return nil, fmt.Errorf("cap of %s: it matches the whole queue at once, and a quota lets in one job after the other", inner)
+		return nil,
+			fmt.Errorf("cap of %s: it matches the whole queue at once, and a quota lets in one job after the other",
+				inner)
 	}
 	return &Cap{inner: inner, most: most, least: least}, nil
 }
 
-// ByName returns what [New] does, and for names such as "cap(20-200):carbon+now" that strategy throttled to 20 to 200 cores.
+// ByName returns what [New] does, and for names such as "cap(20-200):carbon+now" that strategy throttled to 20 to 200
+// cores.
 func ByName(name string) (Strategy, error) {
 	limits, ok := strings.CutPrefix(name, "cap(")
 	if !ok {
@@ -49,7 +53,9 @@ func ByName(name string) (Strategy, error) {
 	least, errLeast := strconv.ParseInt(left, 10, 64)
 	most, errMost := strconv.ParseInt(right, 10, 64)
 	if !closed || !two || errMost != nil || errLeast != nil {
-		return nil, fmt.Errorf("unknown strategy %q: want cap(LEAST-MOST):strategy with numbers of cores, as in cap(20-200):carbon+now", name)
+		return nil,
+			fmt.Errorf(
+				"unknown strategy %q: want cap(LEAST-MOST):strategy with numbers of cores, as in cap(20-200):carbon+now", name)
 	}
 	inner, err := New(rest)
 	if err != nil {
@@ -89,8 +95,8 @@ func Holds(name string) bool {
 	return ok && holder.Holds()
 }
 
-// Plan implements [Strategy]. Jobs that the quota keeps waiting are held until it may change, and stay in line until then: what
-// becomes free before goes to those who stand first.
+// Plan implements [Strategy]. Jobs that the quota keeps waiting are held until it may change, and stay in line until
+// then: what becomes free before goes to those who stand first.
 func (c *Cap) Plan(s *Snapshot) Plan {
 	quota, known := c.quota(s)
 	plan := make(Plan, len(s.Queue))
@@ -138,7 +144,8 @@ func (s *Snapshot) throttled(j *Job, quota int64) Decision {
 		break
 	}
 	return Decision{Job: j.ID, Window: j.window(until), Again: until, Reason: Reason{
-		Kind: QuotaUsedUp, Until: until, Latest: latest, Cores: quota / 1000, Present: series.At(s.Now), Unit: unitCarbon,
+		Kind: QuotaUsedUp, Until: until, Latest: latest, Cores: quota / 1000, Present: series.At(s.Now),
+		Unit: unitCarbon,
 	}}
 }
 
@@ -175,16 +182,16 @@ func fitting(nodes []Node, j *Job) []*Node {
 	return feasible
 }
 
-// KSearch are the thresholds of the k-min search of Lorenz, Panagiotou and Steger: how to buy so many units at prices that
-// come one after the other, of which only the least and the greatest are known. It pays at most [KSearch.Ratio] times what
-// it would have with all prices known.
+// KSearch are the thresholds of the k-min search of Lorenz, Panagiotou and Steger: how to buy so many units at prices
+// that come one after the other, of which only the least and the greatest are known. It pays at most [KSearch.Ratio]
+// times what it would have with all prices known.
 type KSearch struct {
 	Least, Greatest float64
 	Units           int64
 }
 
-// Ratio returns α, the competitive ratio: the solution above 1 of 1−L/U = (1−1/α)(1+1/(αk))ᵏ. For many units it is that of
-// Lambert's W, 1/(1+W(−(1−L/U)/e)).
+// Ratio returns α, the competitive ratio: the solution above 1 of 1−L/U = (1−1/α)(1+1/(αk))ᵏ. For many units it is
+// that of Lambert's W, 1/(1+W(−(1−L/U)/e)).
 func (k KSearch) Ratio() float64 {
 	if k.Units < 1 || k.Least <= 0 || k.Least >= k.Greatest {
 		return 1
@@ -208,8 +215,8 @@ func (k KSearch) Threshold(i int64) float64 {
 	return k.Greatest * (1 - (1-1/alpha)*math.Exp(float64(i-1)*math.Log1p(1/(alpha*float64(k.Units)))))
 }
 
-// Admitted returns how many units are bought at a price: those whose threshold is not below it. Prices that hardly differ
-// admit all.
+// Admitted returns how many units are bought at a price: those whose threshold is not below it. Prices that hardly
+// differ admit all.
 func (k KSearch) Admitted(price float64) int64 {
 	if k.Units < 1 || k.Greatest-k.Least <= tolerance*math.Abs(k.Greatest) || price <= k.Least {
 		return max(k.Units, 0)

@@ -13,11 +13,13 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// Prices as an adversary may make them: whoever buys by the thresholds, and the rest at the end at the greatest price, pays
-// at most Ratio times what he would have paid at the least price that came.
+// Prices as an adversary may make them: whoever buys by the thresholds, and the rest at the end at the greatest
+// price, pays at most Ratio times what he would have paid at the least price that came.
 func TestKSearchIsCompetitive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		k := sched.KSearch{Least: rapid.Float64Range(1, 100).Draw(t, "least"), Units: rapid.Int64Range(1, 30).Draw(t, "units")}
+		k := sched.KSearch{
+			Least: rapid.Float64Range(1, 100).Draw(t, "least"), Units: rapid.Int64Range(1, 30).Draw(t, "units"),
+		}
 		k.Greatest = k.Least * rapid.Float64Range(1.01, 20).Draw(t, "spread")
 		best, bought, paid := k.Greatest, int64(0), 0.0
 		for _, share := range rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 40).Draw(t, "prices") {
@@ -30,7 +32,8 @@ func TestKSearchIsCompetitive(t *testing.T) {
 		}
 		paid += float64(k.Units-bought) * k.Greatest
 		if limit := k.Ratio() * float64(k.Units) * best; paid > limit*(1+1e-9) {
-			t.Fatalf("%+v: paid %v, more than %v times the %v that the least price would have cost", k, paid, k.Ratio(), float64(k.Units)*best)
+			t.Fatalf("%+v: paid %v, more than %v times the %v that the least price would have cost", k, paid, k.Ratio(),
+				float64(k.Units)*best)
 		}
 	})
 }
@@ -67,8 +70,8 @@ func TestKSearchThresholds(t *testing.T) {
 	}
 }
 
-// Twelve single cores want to run on a node of ten. At the dearest hour only as many may as the least is; at the cheapest
-// one, all that there is room for. Who must start, does.
+// Twelve single cores want to run on a node of ten. At the dearest hour only as many may as the least is; at the
+// cheapest one, all that there is room for. Who must start, does.
 func TestCapThrottles(t *testing.T) {
 	inner, err := sched.New("fcfs+now")
 	if err != nil {
@@ -83,12 +86,16 @@ func TestCapThrottles(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(hours int) (started int, woken time.Time) {
-		s := &sched.Snapshot{Now: day.Add(time.Duration(hours) * time.Hour), Sites: []*sched.Site{{Name: "site", Carbon: grid.Signal{Series: series}}}}
+		s := &sched.Snapshot{
+			Now:   day.Add(time.Duration(hours) * time.Hour),
+			Sites: []*sched.Site{{Name: "site", Carbon: grid.Signal{Series: series}}},
+		}
 		room := sched.Resources{MilliCPU: 10_000, Memory: 1 << 40}
 		s.Nodes = []*sched.Node{{Name: "n", Site: s.Sites[0], Capacity: room, Free: room}}
 		for i := range 12 {
 			s.Queue = append(s.Queue, sched.Job{
-				ID: fmt.Sprintf("%02d", i), Submitted: day, Duration: time.Hour, AllowedDelay: 24 * time.Hour, Request: sched.Resources{MilliCPU: 1000},
+				ID: fmt.Sprintf("%02d", i), Submitted: day, Duration: time.Hour, AllowedDelay: 24 * time.Hour,
+				Request: sched.Resources{MilliCPU: 1000},
 			})
 		}
 		s.Queue[11].AllowedDelay = 90 * time.Minute // must start first of all, when it must
@@ -102,7 +109,8 @@ func TestCapThrottles(t *testing.T) {
 			if woken.IsZero() || d.Again.Before(woken) {
 				woken = d.Again
 			}
-			if text := d.Reason.String(); d.Reason.Kind != sched.QuotaUsedUp || !d.InLine() || strings.Contains(text, "0001") || strings.Contains(text, " 0 ") {
+			if text := d.Reason.String(); d.Reason.Kind != sched.QuotaUsedUp || !d.InLine() ||
+				strings.Contains(text, "0001") || strings.Contains(text, " 0 ") {
 				t.Errorf("job %s waits in line %v: %s", d.Job, d.InLine(), text)
 			}
 		}
@@ -112,14 +120,17 @@ func TestCapThrottles(t *testing.T) {
 		t.Errorf("at the dearest hour %d start, and it looks again at %v; want 2 and an hour later", started, woken)
 	}
 	if started, woken := at(1); started <= 2 || started >= 10 || !woken.Equal(day.Add(90*time.Minute)) {
-		t.Errorf("between, %d start, and it looks again at %v; want 3 to 9, and as the job with the least delay must start", started, woken)
+		t.Errorf(
+			"between, %d start, and it looks again at %v; want 3 to 9, and as the job with the least delay must start",
+			started, woken)
 	}
 	if started, _ := at(2); started != 10 {
 		t.Errorf("at the cheapest hour %d start, want the 10 that there is room for", started)
 	}
 }
 
-// What throttled strategies do themselves, they go on doing; those that match a queue as a whole would not be themselves.
+// What throttled strategies do themselves, they go on doing; those that match a queue as a whole would not be
+// themselves.
 func TestCapForwards(t *testing.T) {
 	for name, want := range map[string][3]bool{ // interrupts, is clairvoyant, reads live watts
 		"cap(5-50):carbon+now": {}, "cap(5-50):exec+window": {false, false, true},
@@ -130,7 +141,8 @@ func TestCapForwards(t *testing.T) {
 			t.Fatal(err)
 		}
 		throttled := c.(*sched.Cap)
-		if got := [3]bool{throttled.Interrupts(), throttled.Clairvoyant(), throttled.ReadsLive()}; got != want || !throttled.Holds() {
+		if got := [3]bool{throttled.Interrupts(), throttled.Clairvoyant(), throttled.ReadsLive()}; got != want ||
+			!throttled.Holds() {
 			t.Errorf("%s: %v, holds %v, want %v", name, got, throttled.Holds(), want)
 		}
 	}
@@ -140,7 +152,8 @@ func TestCapForwards(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{
-		"carbon": false, "carbon+window": true, "cap(5-50):carbon+now": true, "cap(5-50):carbon": true, "fcfs+now/shortest": false, "nothing": false,
+		"carbon": false, "carbon+window": true, "cap(5-50):carbon+now": true, "cap(5-50):carbon": true,
+		"fcfs+now/shortest": false, "nothing": false,
 	} {
 		if got := sched.Holds(name); got != want {
 			t.Errorf("%s holds: %v", name, got)
@@ -155,7 +168,10 @@ func TestByName(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, strategy, err)
 		}
 	}
-	for _, name := range []string{"cap(200-20):carbon+now", "cap(0-2):carbon+now", "cap(1-x):carbon", "cap(5):carbon", "cap(1-5)carbon", "cap(1-5):nothing"} {
+	for _, name := range []string{
+		"cap(200-20):carbon+now", "cap(0-2):carbon+now", "cap(1-x):carbon", "cap(5):carbon", "cap(1-5)carbon",
+		"cap(1-5):nothing",
+	} {
 		if strategy, err := sched.ByName(name); err == nil {
 			t.Errorf("%s: got %v, want an error", name, strategy)
 		} else if text := err.Error(); strings.HasPrefix(text, " ") {

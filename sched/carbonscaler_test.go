@@ -13,12 +13,16 @@ import (
 )
 
 func drawElastic(t *rapid.T) (*grid.Series, *sched.Elastic) {
-	values := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 50), func(v int) float64 { return float64(10 * v) }), 1, 4).Draw(t, "intensity")
+	values := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 50), func(v int) float64 { return float64(10 * v) }), 1,
+		4).Draw(t, "intensity")
 	c, err := grid.NewSeries(day, time.Hour, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &sched.Elastic{From: day, Until: day.Add(time.Duration(len(values)) * time.Hour), Least: rapid.IntRange(1, 3).Draw(t, "least"), Throughput: []float64{1}}
+	e := &sched.Elastic{
+		From: day, Until: day.Add(time.Duration(len(values)) * time.Hour), Least: rapid.IntRange(1, 3).Draw(t, "least"),
+		Throughput: []float64{1},
+	}
 	gain := 1 / float64(e.Least)
 	for range rapid.IntRange(0, 3).Draw(t, "replicas") {
 		gain *= rapid.Float64Range(0, 1).Draw(t, "fall")
@@ -29,8 +33,8 @@ func drawElastic(t *rapid.T) (*grid.Series, *sched.Elastic) {
 	return c, e
 }
 
-// leastCarbon tries every number of replicas in every hour, and in one of them a mixture of two. It is a linear programme
-// of one constraint, so one of these is the optimum.
+// leastCarbon tries every number of replicas in every hour, and in one of them a mixture of two. It is a linear
+// programme of one constraint, so one of these is the optimum.
 func leastCarbon(c *grid.Series, e *sched.Elastic) float64 {
 	levels := append([]float64{0}, e.Throughput...)
 	replicas := func(level int) float64 {
@@ -135,7 +139,9 @@ func TestScaleRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := sched.Elastic{From: day, Until: day.Add(4 * time.Hour), Work: 3 * time.Hour, Throughput: []float64{1, 1.8}, Least: 1}
+	good := sched.Elastic{
+		From: day, Until: day.Add(4 * time.Hour), Work: 3 * time.Hour, Throughput: []float64{1, 1.8}, Least: 1,
+	}
 	for name, change := range map[string]func(*sched.Elastic){
 		"too much work": func(e *sched.Elastic) { e.Work = 8 * time.Hour },
 		"gains rise":    func(e *sched.Elastic) { e.Throughput = []float64{1, 1.2, 1.9} },
@@ -163,8 +169,15 @@ func TestScaleWantsAllOfTheIntensity(t *testing.T) {
 	for _, c := range []struct {
 		from, until time.Duration
 		ok          bool
-	}{{0, 3 * time.Hour, true}, {0, 4 * time.Hour, false}, {-time.Hour, 2 * time.Hour, false}, {3 * time.Hour, 5 * time.Hour, false}} {
-		e := &sched.Elastic{From: day.Add(c.from), Until: day.Add(c.until), Work: time.Hour, Throughput: []float64{1}, Least: 1}
+	}{
+		{0, 3 * time.Hour, true},
+		{0, 4 * time.Hour, false},
+		{-time.Hour, 2 * time.Hour, false},
+		{3 * time.Hour, 5 * time.Hour, false},
+	} {
+		e := &sched.Elastic{
+			From: day.Add(c.from), Until: day.Add(c.until), Work: time.Hour, Throughput: []float64{1}, Least: 1,
+		}
 		plan, _, err := sched.Scale(series, e)
 		if (err == nil) != c.ok || !c.ok && !strings.Contains(err.Error(), "intensity is known") {
 			t.Errorf("from %v until %v: %v, error %v", c.from, c.until, plan, err)

@@ -54,5 +54,6 @@ func (c *costing) visit(n *Node) {
 	c.site, c.runtime, c.pue = n.Site, runtime, pue
 	c.rates = n.Site.rates(Window{c.snapshot.Now, c.snapshot.Now.Add(runtime)}, pue)
 	now, age := c.snapshot.Now, c.snapshot.Policy.MaxSignalAge
-	c.fresh = n.Site != nil && (!c.weights.countCarbon() || n.Site.Carbon.Fresh(now, age)) && (!c.weights.countPrice() || n.Site.Price.Fresh(now, age))
+	c.fresh = n.Site != nil && (!c.weights.countCarbon() || n.Site.Carbon.Fresh(now, age)) &&
+		(!c.weights.countPrice() || n.Site.Price.Fresh(now, age))
 }

@@ -18,16 +18,17 @@ type Decision struct {
 	Window Window // a Start at the snapshot's Now means: run now
 	// Replicas are those of an elastic job from now on; 0: as many as it asks for by itself.
 	Replicas int
-	Again    time.Time // not zero: the decision stands until then, and the job is to be asked about again; zero: it is final
-	Cost     Estimate
-	Reason   Reason
+	// not zero: the decision stands until then, and the job is to be asked about again; zero: it is final
+	Again  time.Time
+	Cost   Estimate
+	Reason Reason
 }
 
 // Held reports whether the job is to be kept until Window.Start.
 func (d *Decision) Held(now time.Time) bool { return d.Window.Start.After(now) }
 
-// InLine reports whether the job is held by nothing but others that run: whoever serves the queue keeps it in its place there and
-// asks again whenever something ends, and at Again at the latest.
+// InLine reports whether the job is held by nothing but others that run: whoever serves the queue keeps it in its
+// place there and asks again whenever something ends, and at Again at the latest.
 func (d *Decision) InLine() bool { return d.Reason.Kind == QuotaUsedUp }
 
 // ReasonKind names why a decision fell as it did.
@@ -51,11 +52,13 @@ const (
 	Suspended                         // ran, and waits again: what is left costs less later
 	QuotaUsedUp                       // held, and stays in line: as many cores run as may at the present intensity
 	SuspendedAbove                    // ran, and waits again: the signal is above a limit
-	Planned                           // runs now, where a plan over all that waited had put it; whoever carries such plans out says so
+	// runs now, where a plan over all that waited had put it; whoever carries such plans out says so
+	Planned
 )
 
 var reasonNames = [...]string{
-	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal", "BeyondForecast", "NoRoom",
+	"NoOpinion", "Cheapest", "NothingToSave", "CheaperLater", "DelayUsedUp", "AlreadyReleased", "NoFreshSignal",
+	"BeyondForecast", "NoRoom",
 	"AboveThreshold", "WithinThreshold", "NoBenchmark", "BudgetUsedUp",
 	"Suspended", "QuotaUsedUp", "SuspendedAboveThreshold", "Planned",
 }
@@ -70,12 +73,18 @@ func (k ReasonKind) String() string {
 
 // Reason says why, with the numbers that the decision turned on.
 type Reason struct {
-	Kind   ReasonKind
-	Until  time.Time    // of all that is held or suspended: when the window opens; where a limit is exceeded: when it is kept, zero if nobody knows
-	Latest time.Time    // of all that is held or suspended: the job's latest start, or when it goes on at the latest
-	Saving float64      // CheaperLater, Suspended: share of the cost of starting now that is saved
-	Carbon energy.Grams // CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its request, where carbon counts
-	Money  grid.Money   // CheaperLater, Suspended: price avoided likewise, where the price counts; where both do, only "window" tells them apart
+	Kind ReasonKind
+	// of all that is held or suspended: when the window opens; where a limit is exceeded: when it is kept, zero if
+	// nobody knows
+	Until  time.Time
+	Latest time.Time // of all that is held or suspended: the job's latest start, or when it goes on at the latest
+	Saving float64   // CheaperLater, Suspended: share of the cost of starting now that is saved
+	// CheaperLater, Suspended: emissions avoided at the expected power of the job, else the nominal one of its
+	// request, where carbon counts
+	Carbon energy.Grams
+	// CheaperLater, Suspended: price avoided likewise, where the price counts; where both do, only "window" tells
+	// them apart
+	Money grid.Money
 
 	Present   float64 // AboveThreshold, SuspendedAbove, QuotaUsedUp, WithinThreshold: the signal now
 	Threshold float64 // and the limit of it
@@ -162,7 +171,8 @@ func (r *Reason) above() string {
 	if until.IsZero() {
 		until, comment = r.Latest, ", and the forecast does not fall below it before then"
 	}
-	return fmt.Sprintf(" until %s: %s, above the limit of %s%s", until.UTC().Format(time.RFC3339), r.present(), r.quantity(r.Threshold), comment)
+	return fmt.Sprintf(" until %s: %s, above the limit of %s%s", until.UTC().Format(time.RFC3339), r.present(),
+		r.quantity(r.Threshold), comment)
 }
 
 func (r *Reason) present() string {

@@ -3,8 +3,9 @@ package sched
 // A line for people on every strategy.
 var (
 	whereSays = map[string]string{
-		"balanced":        "free shares of CPU and memory nearest to each other afterwards",
-		"carbon":          "least emissions over the run: energy × carbon intensity × PUE, with weighted terms for price, wait and load",
+		"balanced": "free shares of CPU and memory nearest to each other afterwards",
+		"carbon": "least emissions over the run: energy × carbon intensity × PUE, with weighted terms for " +
+			"price, wait and load",
 		"ecsched-carbon":  "the whole queue in rounds of min-cost flow, by the cost of carbon",
 		"ecsched-dp":      "the whole queue in rounds of min-cost flow, by dot product of request and room (ECSched)",
 		"ecsched-energy":  "the whole queue in rounds of min-cost flow, by the cost of energy",
@@ -36,15 +37,19 @@ var (
 		"lowest-slot":   "the slot of lowest intensity (GAIA)",
 		"lowest-window": "the window of lowest emissions over the mean length, tried every hour (GAIA)",
 		"carbon-time":   "the start that saves most per time until completion (GAIA)",
-		"rolling":       "every slot anew: start unless a later start is expected to cost less over all lengths that the job may have",
-		"ecovisor":      "run while intensity is below the 30th percentile of the next day, or no delay is left (suspends)",
+		"rolling": "every slot anew: start unless a later start is expected to cost less over all lengths that " +
+			"the job may have",
+		"ecovisor": "run while intensity is below the 30th percentile of the next day, or no delay is left " +
+			"(suspends)",
 		"wait-awhile":   "the cheapest slots, for a length that is told (suspends)",
 		"carbon-scaler": "elastic jobs: replicas and times by work done per emission; all others as residual (suspends)",
-		"residual":      "every slot anew: run unless a pause is expected to save more than a restart costs, over the residual life (suspends)",
+		"residual": "every slot anew: run unless a pause is expected to save more than a restart costs, over " +
+			"the residual life (suspends)",
 	}
 )
 
-// Describe returns a line on what a where or a when does, or on "cap", which [ByName] knows; "" for names that are none of these.
+// Describe returns a line on what a where or a when does, or on "cap", which [ByName] knows; "" for names that are
+// none of these.
 func Describe(name string) string {
 	if name == "cap" {
 		return "throttle what follows to so many cores, the fewer the higher intensity is in its range (CAP)"

@@ -17,8 +17,8 @@ func (d *draft) better(than *draft) bool {
 	return d.cost < than.cost
 }
 
-// try places the open jobs in order, each where choose says for its position among them (-1: nowhere) as far as it fits there, and takes
-// everything back. It tells which nodes were chosen, as long as anybody asks.
+// try places the open jobs in order, each where choose says for its position among them (-1: nowhere) as far as it
+// fits there, and takes everything back. It tells which nodes were chosen, as long as anybody asks.
 func (b *batch) try(choose func(k int) int, chosen func(node int)) draft {
 	before := append([]Node(nil), b.nodes...)
 	defer copy(b.nodes, before)

@@ -2,11 +2,12 @@ package sched
 
 import "time"
 
-// ecovisor is the when "ecovisor", as GAIA has it (after Souza et al., ASPLOS 2023): a job runs while the signal, carbon
-// intensity if that has a weight and else the price, is below its 30th percentile of the next 24 hours; else it uses up its
-// delay, and when that is gone it runs. It is asked again at every step of the signal. The percentile is that of the day
-// from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower than now, the job runs. It
-// goes by a limit and reckons no saving, so there is none that [Policy].MinSaving could be compared with.
+// ecovisor is the when "ecovisor", as GAIA has it (after Souza et al., ASPLOS 2023): a job runs while the signal,
+// carbon intensity if that has a weight and else the price, is below its 30th percentile of the next 24 hours; else
+// it uses up its delay, and when that is gone it runs. It is asked again at every step of the signal. The percentile
+// is that of the day from then on, where GAIA keeps the one of the submission; and where nothing in that day is lower
+// than now, the job runs. It goes by a limit and reckons no saving, so there is none that [Policy].MinSaving could be
+// compared with.
 func ecovisor(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	o, why, ok := s.outlook(j)
 	series := o.signal()

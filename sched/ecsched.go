@@ -7,8 +7,8 @@ import (
 )
 
 // The wheres of ECSched (Hu et al., "Concurrent container scheduling on heterogeneous clusters with multi-resource
-// constraints"), as its authors coded them. Resources are CPU and memory, and GPUs for jobs that ask for some; d is what
-// the job asks for, a what the node has free.
+// constraints"), as its authors coded them. Resources are CPU and memory, and GPUs for jobs that ask for some; d is
+// what the job asks for, a what the node has free.
 
 // dotProduct is the where "ecsched-dp": cost = −Σ a·d/R², with R the largest capacity of any candidate.
 func dotProduct(c *costing, n *Node) (float64, bool) {
@@ -96,9 +96,9 @@ const (
 	flowRounds = 50
 )
 
-// matchInRounds places a queue as ECSched does: source → job → node → sink, an edge where the job fits, and room for one
-// job of a round on each node; most jobs, and then the least cost. Rounds are solved until one places nothing. A node's
-// resources are no part of the flow, which is why a round gives it one job: the next round sees what is left.
+// matchInRounds places a queue as ECSched does: source → job → node → sink, an edge where the job fits, and room for
+// one job of a round on each node; most jobs, and then the least cost. Rounds are solved until one places nothing. A
+// node's resources are no part of the flow, which is why a round gives it one job: the next round sees what is left.
 func matchInRounds(b *batch) {
 	b.group()
 	for range flowRounds {

@@ -20,9 +20,9 @@ type Estimate struct {
 }
 
 // Estimate predicts what j adds when it runs on n during w: the power that the node draws more, times the time, plus
-// the wake-up of an empty node. It is the only place that knows physics and tariffs. Emissions and cost are zero where
-// the site has no such signal or the node no site, and everything is where the node has no power profile; strategies that need one ask for
-// it first.
+// the wake-up of an empty node. It is the only place that knows physics and tariffs. Emissions and cost are zero
+// where the site has no such signal or the node no site, and everything is where the node has no power profile;
+// strategies that need one ask for it first.
 func (s *Snapshot) Estimate(j *Job, n *Node, w Window) Estimate {
 	if n.Profile == nil {
 		return Estimate{Finish: w.End}
@@ -96,5 +96,7 @@ func (r *rates) cost(power energy.Watts, burst energy.Joules) grid.Money {
 }
 
 func (r *rates) of(power energy.Watts, burst energy.Joules) Estimate {
-	return Estimate{Energy: r.energy(power, burst), Carbon: r.carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end}
+	return Estimate{
+		Energy: r.energy(power, burst), Carbon: r.carbon(power, burst), Cost: r.cost(power, burst), Finish: r.end,
+	}
 }

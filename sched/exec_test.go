@@ -55,7 +55,9 @@ func TestExecFallsBackToEnergy(t *testing.T) {
 			n.HasLive = false
 			if rapid.Bool().Draw(t, "nonsense") {
 				n.HasLive = true
-				n.Live = rapid.SampledFrom([]energy.Watts{-1, energy.Watts(math.NaN()), energy.Watts(math.Inf(1))}).Draw(t, "reading")
+				n.Live = rapid.SampledFrom([]energy.Watts{
+					-1, energy.Watts(math.NaN()), energy.Watts(math.Inf(1)),
+				}).Draw(t, "reading")
 			}
 		}
 		if rapid.Bool().Draw(t, "unknown hardware") {
@@ -94,7 +96,8 @@ func TestStaleWattsNeitherAttractNorRepel(t *testing.T) {
 		}
 		after, _ := costsOf(t, "exec", s, job)
 		if last := len(after) - 1; math.Abs(after[last]-before[last]) > 1e-9 {
-			t.Fatalf("costs %v without a reading, %v with one that says the same as its profile", before[last], after[last])
+			t.Fatalf("costs %v without a reading, %v with one that says the same as its profile", before[last],
+				after[last])
 		}
 	})
 }
@@ -104,7 +107,10 @@ func TestExecOnNothing(t *testing.T) {
 	if costs, ok := costsOf(t, "exec", &sched.Snapshot{Now: day}, &sched.Job{ID: "j"}); !ok || len(costs) != 0 {
 		t.Errorf("no nodes: %v, %v", costs, ok)
 	}
-	s := &sched.Snapshot{Now: day, Nodes: []*sched.Node{{Name: "a", Profile: &energy.Profile{}, HasLive: true}}, Queue: []sched.Job{{ID: "j"}}}
+	s := &sched.Snapshot{
+		Now: day, Nodes: []*sched.Node{{Name: "a", Profile: &energy.Profile{}, HasLive: true}},
+		Queue: []sched.Job{{ID: "j"}},
+	}
 	s.Nodes[0].Site = &sched.Site{}
 	if costs, ok := costsOf(t, "exec", s, &s.Queue[0]); !ok || costs[0] != 0 {
 		t.Errorf("a node that draws nothing: %v, %v", costs, ok)
@@ -127,7 +133,10 @@ func plan1(t *testing.T, s *sched.Snapshot) sched.Decision {
 func TestSenselessWattsDoNotCount(t *testing.T) {
 	for _, w := range []float64{-1, math.NaN(), math.Inf(1)} {
 		s := &sched.Snapshot{Now: day, Nodes: []*sched.Node{
-			{Name: "a", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1, HasLive: true, Live: 60, Capacity: sched.Resources{MilliCPU: 1000}},
+			{
+				Name: "a", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1, HasLive: true,
+				Live: 60, Capacity: sched.Resources{MilliCPU: 1000},
+			},
 		}}
 		job := sched.Job{ID: "j"}
 		want, _ := costsOf(t, "exec", s, &job)
@@ -143,8 +152,14 @@ func TestReadsLive(t *testing.T) {
 	wheres, _ := sched.Names()
 	for _, name := range wheres {
 		s := &sched.Snapshot{Now: day, Nodes: []*sched.Node{
-			{Name: "a", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1, Benchmarks: map[string]energy.Benchmark{"c": {Rate: 1, Power: 90, Idle: 50}}},
-			{Name: "b", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1, Benchmarks: map[string]energy.Benchmark{"c": {Rate: 1, Power: 90, Idle: 50}}},
+			{
+				Name: "a", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1,
+				Benchmarks: map[string]energy.Benchmark{"c": {Rate: 1, Power: 90, Idle: 50}},
+			},
+			{
+				Name: "b", Site: &sched.Site{}, Profile: &energy.Profile{Idle: 50, Max: 100}, Jobs: 1,
+				Benchmarks: map[string]energy.Benchmark{"c": {Rate: 1, Power: 90, Idle: 50}},
+			},
 		}}
 		job := sched.Job{ID: "j", Class: "c"}
 		before, _ := costsOf(t, name, s, &job)
@@ -155,7 +170,8 @@ func TestReadsLive(t *testing.T) {
 			t.Fatal(err)
 		}
 		if changed := !slices.Equal(before, after); strategy.ReadsLive() != changed {
-			t.Errorf("%s says that it reads live watts: %v, but they change its costs: %v", name, strategy.ReadsLive(), changed)
+			t.Errorf("%s says that it reads live watts: %v, but they change its costs: %v", name, strategy.ReadsLive(),
+				changed)
 		}
 	}
 }

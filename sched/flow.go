@@ -9,11 +9,11 @@ import (
 	"github.com/kubenergy/kubenergy/mincost"
 )
 
-// matchByPrices places a whole queue at once: jobs that are alike as one class, nodes that cost the same as one group, and a price on
-// every resource of a group (package mincost). In that problem a job costs on a node what it does before any is placed, once the
-// node is awake; what waking an empty node costs is paid once. Its placement is one draft, and that of serving job by job is
-// another: of the two the one that places more jobs is taken, or as many at less cost, when they are carried out one after the
-// other and each costs what it does by then.
+// matchByPrices places a whole queue at once: jobs that are alike as one class, nodes that cost the same as one
+// group, and a price on every resource of a group (package mincost). In that problem a job costs on a node what it
+// does before any is placed, once the node is awake; what waking an empty node costs is paid once. Its placement is
+// one draft, and that of serving job by job is another: of the two the one that places more jobs is taken, or as many
+// at less cost, when they are carried out one after the other and each costs what it does by then.
 func matchByPrices(b *batch) {
 	b.group()
 	if len(b.open) == 0 {
@@ -50,8 +50,8 @@ func (b *batch) byPrices(best *draft) {
 	b.proof.Gap, b.proof.HasGap = f.gap(best, packed.Bound)
 }
 
-// inParts is a draft for jobs and nodes that have too little in common for one problem: some jobs are placed by prices, then the next ones,
-// on what is left. How far that is from the optimum nobody says.
+// inParts is a draft for jobs and nodes that have too little in common for one problem: some jobs are placed by
+// prices, then the next ones, on what is left. How far that is from the optimum nobody says.
 func (b *batch) inParts() draft {
 	work := newBatch(&b.snapshot, b.cost, b.stop)
 	work.mostPairs = b.mostPairs
@@ -75,8 +75,8 @@ func (b *batch) inParts() draft {
 	}, nil)
 }
 
-// byStake returns the open jobs, first those for which most depends on where they go, for the room that they take. Who chooses
-// last gets what is left, and should be the one who loses least by it.
+// byStake returns the open jobs, first those for which most depends on where they go, for the room that they take.
+// Who chooses last gets what is left, and should be the one who loses least by it.
 func (b *batch) byStake() []int {
 	var free [3]float64
 	for k := range b.nodes {
@@ -191,8 +191,8 @@ func (f *flowProblem) state() {
 	f.leaveOut(costs, scale)
 }
 
-// ask fills in what jobs ask for, and returns what they do all together. Jobs that fit nowhere are no part of the problem: they might
-// ask for more than can be added up.
+// ask fills in what jobs ask for, and returns what they do all together. Jobs that fit nowhere are no part of the
+// problem: they might ask for more than can be added up.
 func (f *flowProblem) ask(costs [][]float64) (all [3]int64) {
 	for k, row := range costs {
 		items := &f.packing.Items[k]
@@ -219,11 +219,12 @@ func plusTimes(sum, amount, count int64) int64 {
 	return sum + amount*count
 }
 
-// flowShare is how much smaller integers of a flow are than they may be, so that sums over many jobs are integers as well.
+// flowShare is how much smaller integers of a flow are than they may be, so that sums over many jobs are integers as
+// well.
 const flowShare = 1 << 10
 
-// costs returns, by kind of job and group of nodes, what a job costs on a node that is awake, and by group what it costs on
-// average to wake one. NaN where it does not fit.
+// costs returns, by kind of job and group of nodes, what a job costs on a node that is awake, and by group what it
+// costs on average to wake one. NaN where it does not fit.
 func (f *flowProblem) costs() (costs [][]float64, openings []float64) {
 	b := f.b
 	openings = make([]float64, len(f.members))

@@ -150,8 +150,8 @@ func TestPlanWithin(t *testing.T) {
 	})
 }
 
-// With no time at all a queue is served job by job, as by the where that says the same of one job; and a strategy that serves jobs one by
-// one leaves the rest without an opinion.
+// With no time at all a queue is served job by job, as by the where that says the same of one job; and a strategy
+// that serves jobs one by one leaves the rest without an opinion.
 func TestNoTimeAtAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawQueue(t)
@@ -161,7 +161,8 @@ func TestNoTimeAtAll(t *testing.T) {
 			got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return true })
 			for i := range got {
 				if got[i].Node != want[i].Node {
-					t.Fatalf("%s: %s is on %q, one by one on %q (%+v)", name, got[i].Job, got[i].Node, want[i].Node, proof)
+					t.Fatalf("%s: %s is on %q, one by one on %q (%+v)", name, got[i].Job, got[i].Node, want[i].Node,
+						proof)
 				}
 			}
 		}
@@ -177,7 +178,9 @@ func TestNoTimeAtAll(t *testing.T) {
 // A queue of one job is planned on all nodes: it is not taken for granted that it fits.
 func TestPlanWithinAsksWhatFits(t *testing.T) {
 	nodes := threeNodes()
-	s := &sched.Snapshot{Now: day, Nodes: nodes, Queue: []sched.Job{{ID: "j", Request: sched.Resources{MilliCPU: 12000}}}}
+	s := &sched.Snapshot{Now: day, Nodes: nodes, Queue: []sched.Job{{
+		ID: "j", Request: sched.Resources{MilliCPU: 12000},
+	}}}
 	for name := range flows {
 		if strings.HasSuffix(name, "carbon") {
 			continue // there is no signal
@@ -195,7 +198,10 @@ func TestCostsBeyondMeasure(t *testing.T) {
 		s, name := drawQueue(t), drawFlow(t)
 		for _, n := range s.Nodes {
 			value := func(label string) energy.Watts { return energy.Watts(rapid.SampledFrom(odd).Draw(t, label)) }
-			n.Profile = &energy.Profile{Idle: value("idle"), Max: value("max"), Sleep: value("sleep"), WakeUp: energy.Joules(value("wake-up")), GPUMax: value("gpu")}
+			n.Profile = &energy.Profile{
+				Idle: value("idle"), Max: value("max"), Sleep: value("sleep"), WakeUp: energy.Joules(value("wake-up")),
+				GPUMax: value("gpu"),
+			}
 			n.Speed = rapid.SampledFrom([]float64{0, 1, 2}).Draw(t, "speed")
 		}
 		got, proof := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
@@ -206,11 +212,15 @@ func TestCostsBeyondMeasure(t *testing.T) {
 	})
 }
 
-// What nobody could run is no part of the problem, however much it asks for: the others are bounded as if it were not there.
+// What nobody could run is no part of the problem, however much it asks for: the others are bounded as if it were not
+// there.
 func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	s := &sched.Snapshot{Now: day, Nodes: threeNodes()}
 	for i := range 6 {
-		s.Queue = append(s.Queue, sched.Job{ID: fmt.Sprint("j", i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: 3000, Memory: 1 << 20}})
+		s.Queue = append(s.Queue, sched.Job{
+			ID: fmt.Sprint("j", i), Submitted: day, Duration: time.Hour,
+			Request: sched.Resources{MilliCPU: 3000, Memory: 1 << 20},
+		})
 	}
 	g := mustStrategy(t, "flow-energy")
 	want, proof := g.PlanWithin(s, func() bool { return false })
@@ -218,7 +228,10 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 		t.Fatalf("%+v", proof)
 	}
 	for i := range 2 {
-		s.Queue = append(s.Queue, sched.Job{ID: fmt.Sprint("absurd", i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: 1 << 62, Memory: 1 << 62, GPU: 1 << 62}})
+		s.Queue = append(s.Queue, sched.Job{
+			ID: fmt.Sprint("absurd", i), Submitted: day, Duration: time.Hour,
+			Request: sched.Resources{MilliCPU: 1 << 62, Memory: 1 << 62, GPU: 1 << 62},
+		})
 	}
 	got, proof2 := g.PlanWithin(s, func() bool { return false })
 	if diff := gocmp.Diff(want, got[:6]); diff != "" || proof2 != proof {
@@ -226,8 +239,8 @@ func TestAbsurdRequestsChangeNothing(t *testing.T) {
 	}
 }
 
-// Further nodes of a planned job have room for it once the plan is carried out, the cheapest first, or before; and those with room come
-// before those without.
+// Further nodes of a planned job have room for it once the plan is carried out, the cheapest first, or before; and
+// those with room come before those without.
 func TestOptions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, g := drawQueue(t), mustStrategy(t, drawFlow(t))
@@ -255,7 +268,8 @@ func TestOptions(t *testing.T) {
 				t.Fatalf("%s: %v, of %v and before %v", job.ID, names, room, before)
 			}
 			for k, name := range names {
-				if hasRoom := slices.Contains(room, name); hasRoom != (k < len(room)) || !slices.Contains(before, name) || slices.Contains(names[:k], name) {
+				if hasRoom := slices.Contains(room, name); hasRoom != (k < len(room)) ||
+					!slices.Contains(before, name) || slices.Contains(names[:k], name) {
 					t.Fatalf("%s: %v, of %v and before %v", job.ID, names, room, before)
 				}
 			}
@@ -267,11 +281,21 @@ func TestOptions(t *testing.T) {
 func TestOptionsKnowNoOrder(t *testing.T) {
 	thrifty, awake := energy.Profile{Max: 90, WakeUp: 850}, energy.Profile{Max: 110}
 	s := &sched.Snapshot{Now: day, Nodes: []*sched.Node{
-		{Name: "asleep", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7}, Profile: &thrifty},
-		{Name: "awake", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7}, Profile: &awake, Jobs: 1},
+		{
+			Name: "asleep", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7},
+			Profile: &thrifty,
+		},
+		{
+			Name: "awake", Capacity: sched.Resources{MilliCPU: 1e7}, Free: sched.Resources{MilliCPU: 1e7},
+			Profile: &awake,
+			Jobs:    1,
+		},
 	}}
 	for i := range 300 {
-		s.Queue = append(s.Queue, sched.Job{ID: strconv.Itoa(i), Submitted: day, Duration: time.Hour + time.Duration(i*i)*time.Second, Request: sched.Resources{MilliCPU: 10000}})
+		s.Queue = append(s.Queue, sched.Job{
+			ID: strconv.Itoa(i), Submitted: day, Duration: time.Hour + time.Duration(i*i)*time.Second,
+			Request: sched.Resources{MilliCPU: 10000},
+		})
 	}
 	g := mustStrategy(t, "energy")
 	options := func() map[string][]string {
@@ -302,7 +326,9 @@ func TestManyKinds(t *testing.T) {
 		})
 	}
 	const inRounds = 50 * 3 // ECSched's rounds, a job for each node
-	for name, want := range map[string]int{"energy": 600, "flow-energy": 600, "flow-dp": 600, "ecsched-energy": inRounds} {
+	for name, want := range map[string]int{
+		"energy": 600, "flow-energy": 600, "flow-dp": 600, "ecsched-energy": inRounds,
+	} {
 		got, _ := mustStrategy(t, name).PlanWithin(s, func() bool { return false })
 		if placed, _ := carriedOut(t, s, got); placed != want {
 			t.Errorf("%s places %d of 600 jobs, want %d", name, placed, want)
@@ -310,8 +336,8 @@ func TestManyKinds(t *testing.T) {
 	}
 }
 
-// Where jobs have so little in common that serving them one by one takes long, no more of them are served than there is time for; on the
-// rest there is no opinion.
+// Where jobs have so little in common that serving them one by one takes long, no more of them are served than there
+// is time for; on the rest there is no opinion.
 func TestManyKindsWithinATime(t *testing.T) {
 	const jobs, placed = 2100, 10
 	s := &sched.Snapshot{Now: day}
@@ -321,7 +347,9 @@ func TestManyKindsWithinATime(t *testing.T) {
 		s.Nodes = append(s.Nodes, &n)
 	}
 	for i := range jobs {
-		s.Queue = append(s.Queue, sched.Job{ID: strconv.Itoa(i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: int64(i + 1)}})
+		s.Queue = append(s.Queue, sched.Job{
+			ID: strconv.Itoa(i), Submitted: day, Duration: time.Hour, Request: sched.Resources{MilliCPU: int64(i + 1)},
+		})
 	}
 	for _, name := range []string{"flow-energy", "ecsched-energy"} {
 		for limit, want := range map[int]int{0: 0, jobs + placed: placed} { // each kind is asked about once before

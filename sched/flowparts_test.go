@@ -16,11 +16,15 @@ func unlike(jobs, nodes, kinds int) *Snapshot {
 	var profiles []*energy.Profile
 	for range kinds {
 		idle := energy.Watts(40 + random.IntN(80))
-		profiles = append(profiles, &energy.Profile{Idle: idle, Max: idle + energy.Watts(60+random.IntN(250)), Sleep: 5})
+		profiles = append(profiles, &energy.Profile{
+			Idle: idle, Max: idle + energy.Watts(60+random.IntN(250)), Sleep: 5,
+		})
 	}
 	for k := range nodes {
 		capacity := Resources{MilliCPU: 32000, Memory: 64 << 30}
-		s.Nodes = append(s.Nodes, &Node{Name: fmt.Sprintf("n%04d", k), Capacity: capacity, Free: capacity, Profile: profiles[k%kinds]})
+		s.Nodes = append(s.Nodes, &Node{
+			Name: fmt.Sprintf("n%04d", k), Capacity: capacity, Free: capacity, Profile: profiles[k%kinds],
+		})
 	}
 	for k := range jobs {
 		s.Queue = append(s.Queue, Job{
@@ -66,8 +70,8 @@ func byPrices(t *testing.T, s *Snapshot, pairs int) (Plan, Optimality) {
 	return b.plan, b.proof
 }
 
-// A queue that has too little in common for one problem is placed by prices all the same, part by part: one job more must not
-// make of it a queue that is served job by job.
+// A queue that has too little in common for one problem is placed by prices all the same, part by part: one job more
+// must not make of it a queue that is served job by job.
 func TestPricesOfAQueueInParts(t *testing.T) {
 	const jobs, nodes = 400, 60
 	s := unlike(jobs, nodes, nodes)
@@ -89,7 +93,8 @@ func TestPricesOfAQueueInParts(t *testing.T) {
 			t.Errorf("%d parts: %+v", parts, proof)
 		}
 		if placed < all || joules-whole > (oneByOne-whole)/2 {
-			t.Errorf("%d parts: %d placed for %.0f J; as a whole %.0f, one by one %d for %.0f", parts, placed, joules, whole, all, oneByOne)
+			t.Errorf("%d parts: %d placed for %.0f J; as a whole %.0f, one by one %d for %.0f", parts, placed, joules,
+				whole, all, oneByOne)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// The start-time policies of GAIA (Hanafy et al., ASPLOS 2024). They choose once, and know of a job's length only the mean
-// of its kind; starts are tried every hour from now on. Costs and lengths are exact, where GAIA counts slots of five
-// seconds.
+// The start-time policies of GAIA (Hanafy et al., ASPLOS 2024). They choose once, and know of a job's length only the
+// mean of its kind; starts are tried every hour from now on. Costs and lengths are exact, where GAIA counts slots of
+// five seconds.
 
 // lowestSlot is the when "lowest-slot": the first instant of least intensity, of all until the latest start.
 func lowestSlot(s *Snapshot, j *Job) (Window, Reason) {
@@ -30,19 +30,22 @@ func lowestSlot(s *Snapshot, j *Job) (Window, Reason) {
 	return o.choose(s, j, start, o.at(s.Now)*length, least*length)
 }
 
-// lowestWindow is the when "lowest-window": of the starts every hour, the first of least emissions over the mean length.
+// lowestWindow is the when "lowest-window": of the starts every hour, the first of least emissions over the mean
+// length.
 func lowestWindow(s *Snapshot, j *Job) (Window, Reason) {
 	return hourly(s, j, func(now, later float64, _ time.Duration) float64 { return now - later })
 }
 
-// carbonTime is the when "carbon-time": of the starts every hour, the first that saves most for each hour until it would
-// be done.
+// carbonTime is the when "carbon-time": of the starts every hour, the first that saves most for each hour until it
+// would be done.
 func carbonTime(s *Snapshot, j *Job) (Window, Reason) {
-	return hourly(s, j, func(now, later float64, until time.Duration) float64 { return (now - later) / until.Seconds() })
+	return hourly(s, j, func(now, later float64, until time.Duration) float64 {
+		return (now - later) / until.Seconds()
+	})
 }
 
-// hourly tries to start now, in an hour, and so on until the latest start. The merit of a start is that of the emissions
-// now and then, and the time until it is done.
+// hourly tries to start now, in an hour, and so on until the latest start. The merit of a start is that of the
+// emissions now and then, and the time until it is done.
 func hourly(s *Snapshot, j *Job, merit func(now, later float64, until time.Duration) float64) (Window, Reason) {
 	o, why, ok := s.outlook(j)
 	if !ok {
@@ -92,7 +95,8 @@ func (o *outlook) later(s *Snapshot, j *Job, until time.Time, was, is float64) R
 	if j.Running {
 		r.Kind = Suspended
 	}
-	// Where both have a weight, what is planned with is their sum: which part of it is carbon and which money is not known.
+	// Where both have a weight, what is planned with is their sum: which part of it is carbon and which money is not
+	// known.
 	amount := o.pue * float64(expectedPower(j)) * (was - is) / energy.JoulesPerKWh
 	switch {
 	case o.price == nil:

@@ -16,7 +16,8 @@ func (s *Snapshot) horizon() time.Time {
 		length := max(j.Duration, j.remaining())
 		longest := time.Duration(min(float64(length)/slowest, float64(maxDuration)))
 		for _, t := range [...]time.Time{
-			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(aDay), // what a percentile looks at, and what makes an outlook long
+			// what a percentile looks at, and what makes an outlook long
+			latest.Add(length), s.latest(j).Add(length), s.Now.Add(longest), s.Now.Add(aDay),
 			s.latest(j).Add(j.planned(slot)),
 		} {
 			if t.After(until) {
@@ -52,8 +53,8 @@ func (s *Snapshot) longestSlot() time.Duration {
 	return longest
 }
 
-// planned is how far strategies look beyond the end of the slack: as long as the job may run, rounded up to whole slots at
-// both ends, and its mean.
+// planned is how far strategies look beyond the end of the slack: as long as the job may run, rounded up to whole
+// slots at both ends, and its mean.
 func (j *Job) planned(slot time.Duration) time.Duration {
 	const bothEnds = 4
 	life := j.lifetime(slot)

@@ -20,11 +20,11 @@ import "github.com/kubenergy/kubenergy/energy"
 // the scores of measured nodes, and a score of 0 says "unknown" and nothing else.
 func hybrid(c *costing, n *Node) (float64, bool) { return c.benchmarked(n, (*Node).measured) }
 
-// hybridIdle is the where "hybrid-idle": the hard form of the same score. It takes benchmarks as they are, and what a meter
-// reads only says whether a node is busy: above its measured idle power by more than 5 W, jobs that no meter has seen yet
-// included. Such a node costs 1 and next to nothing more: it scores 0 beside any node that is idle, is preferred to one that
-// was never measured, and is taken if there is nothing else; among several, the soft form decides. Where no meter says
-// anything, no node is busy.
+// hybridIdle is the where "hybrid-idle": the hard form of the same score. It takes benchmarks as they are, and what a
+// meter reads only says whether a node is busy: above its measured idle power by more than 5 W, jobs that no meter
+// has seen yet included. Such a node costs 1 and next to nothing more: it scores 0 beside any node that is idle, is
+// preferred to one that was never measured, and is taken if there is nothing else; among several, the soft form
+// decides. Where no meter says anything, no node is busy.
 func hybridIdle(c *costing, n *Node) (float64, bool) {
 	cost, ok := c.benchmarked(n, (*Node).rated)
 	if !ok {

@@ -10,15 +10,16 @@ import (
 // costScale makes integers of costs.
 type costScale float64
 
-// finest is the scale of costs that are at most 16 either way, as those of ECSched are: they lie between −3 and 0 where nodes have
-// no more free than they have. A unit is far below what could tell two of them apart.
+// finest is the scale of costs that are at most 16 either way, as those of ECSched are: they lie between −3 and 0
+// where nodes have no more free than they have. A unit is far below what could tell two of them apart.
 const finest costScale = 1 << 36
 
-// outlying is how many times the median a cost may be until it counts as no greater than that. It leaves 2²⁶ units for the median.
+// outlying is how many times the median a cost may be until it counts as no greater than that. It leaves 2²⁶ units
+// for the median.
 const outlying = 1 << 14
 
-// scaleOf returns a scale for costs, of which those that are no number do not count. A few that are beyond all measure are clamped;
-// the others remain as distinct as they were.
+// scaleOf returns a scale for costs, of which those that are no number do not count. A few that are beyond all
+// measure are clamped; the others remain as distinct as they were.
 func scaleOf(costs []float64) costScale {
 	sizes := make([]float64, 0, len(costs))
 	greatest := 0.0

@@ -64,8 +64,8 @@ type Job struct {
 	Worked        time.Duration // time that this took; 0: Done, as on nodes of speed 1
 }
 
-// Slack returns how much longer j may be kept from working: the allowed delay, less the time since submission in which no
-// work was done. It is never negative.
+// Slack returns how much longer j may be kept from working: the allowed delay, less the time since submission in
+// which no work was done. It is never negative.
 func (j *Job) Slack(now time.Time) time.Duration { return max(0, j.AllowedDelay-j.idle(now)) }
 
 // idle returns the time since submission in which no work was done, what was done once more included.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// jobKind is all of a job that batch costs and feasibility depend on. How long a job has waited already is none of it: that is the
-// same on every node.
+// jobKind is all of a job that batch costs and feasibility depend on. How long a job has waited already is none of
+// it: that is the same on every node.
 type jobKind struct {
 	request  Resources
 	selector string
@@ -42,8 +42,8 @@ func rounded(d time.Duration) time.Duration {
 	return d >> unit << unit
 }
 
-// group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is no opinion, nor
-// on those that there is no time to ask that of: they are not open any more.
+// group finds out which of the open jobs are alike. On those for which some node that fits cannot be priced there is
+// no opinion, nor on those that there is no time to ask that of: they are not open any more.
 func (b *batch) group() {
 	if b.sort(func(d time.Duration) time.Duration { return d }); len(b.kinds) > mostKinds {
 		b.sort(rounded)

@@ -3,9 +3,9 @@ package sched
 import "math"
 
 // leastAllocated is the where "least-allocated": a model of how stock kube-scheduler 1.36 scores, its plugins
-// NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation at their default weights over CPU and memory, in
-// its own integer arithmetic. Stock's other scorers are left out; they say the same of all nodes unless pods ask for
-// affinity, spreading or images. Stock breaks ties at random, and so does this with a seed.
+// NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation at their default weights over CPU and memory,
+// in its own integer arithmetic. Stock's other scorers are left out; they say the same of all nodes unless pods ask
+// for affinity, spreading or images. Stock breaks ties at random, and so does this with a seed.
 func leastAllocated(c *costing, n *Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
 	request := stockRequest(c.job.Request)
@@ -62,7 +62,8 @@ func balance(used, capacity Resources) int64 {
 	return int64((1 - math.Abs(cpu-memory)/2) * maxNodeScore)
 }
 
-// tieBreak returns a number in [0, 1), less than the distance of two scores, from FNV-1a over what identifies the choice.
+// tieBreak returns a number in [0, 1), less than the distance of two scores, from FNV-1a over what identifies the
+// choice.
 func tieBreak(seed uint64, job, node string) float64 {
 	const prime = 1099511628211
 	h := seed ^ 14695981039346656037

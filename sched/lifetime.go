@@ -12,7 +12,8 @@ type lifetime struct {
 	most     float64 // work that is planned for, in seconds since the job began
 }
 
-// Planning stops where hardly any of the work is left that a job is expected to have left, or after so many slots of it.
+// Planning stops where hardly any of the work is left that a job is expected to have left, or after so many slots of
+// it.
 const (
 	negligible   = 0.004
 	mostRunSlots = 120
@@ -60,8 +61,8 @@ func (l *lifetime) work(dst []float64, done, slot time.Duration) []float64 {
 	return dst
 }
 
-// costFrom is the expected cost of running on without a pause from when so much of the first slot is left, at these prices
-// of slots.
+// costFrom is the expected cost of running on without a pause from when so much of the first slot is left, at these
+// prices of slots.
 func (l *lifetime) costFrom(z []float64, done, rest, slot time.Duration) float64 {
 	before, at := l.executed(done), done+rest
 	cost := 0.0

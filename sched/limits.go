@@ -37,7 +37,8 @@ func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why
 	if maxPower > 0 {
 		full := cpu + energy.Watts(pue*float64(n.Capacity.GPU))*n.Profile.GPUPower(j.GPUClass)
 		if full > maxPower {
-			return fmt.Sprintf("draws up to %.4g W, PUE of %.4g included: want at most %.4g W", float64(full), pue, float64(maxPower)), false
+			return fmt.Sprintf("draws up to %.4g W, PUE of %.4g included: want at most %.4g W", float64(full), pue,
+				float64(maxPower)), false
 		}
 	}
 	if minEfficiency > 0 {
@@ -49,8 +50,8 @@ func (j *Job) Admits(n *Node, maxPower energy.Watts, minEfficiency float64) (why
 	return "", true
 }
 
-// Efficiency returns the cores per watt of n at full load, PUE included, which the limit of efficiency is compared with.
-// ok is false where it is not known: n has no power profile, or one that draws nothing, or no cores.
+// Efficiency returns the cores per watt of n at full load, PUE included, which the limit of efficiency is compared
+// with. ok is false where it is not known: n has no power profile, or one that draws nothing, or no cores.
 func (n *Node) Efficiency() (coresPerWatt float64, ok bool) { return n.efficiency(n.Facility()) }
 
 func (n *Node) efficiency(pue float64) (coresPerWatt float64, ok bool) {

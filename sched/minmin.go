@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// The batch wheres "min-min" and "max-min" are the classic heuristics for independent jobs on unlike machines: of every job
-// that fits somewhere, the least time to completion over the nodes is found; min-min places the job of which that is least,
-// max-min the one of which it is greatest, and then all is looked at again. Of nodes on which a job ends as soon, the one
-// that needs the least energy for it is taken, where power profiles are known; then the first by name.
+// The batch wheres "min-min" and "max-min" are the classic heuristics for independent jobs on unlike machines: of
+// every job that fits somewhere, the least time to completion over the nodes is found; min-min places the job of
+// which that is least, max-min the one of which it is greatest, and then all is looked at again. Of nodes on which a
+// job ends as soon, the one that needs the least energy for it is taken, where power profiles are known; then the
+// first by name.
 func minMin(b *batch) { matchByFinish(b, func(a, b time.Duration) bool { return a < b }) }
 
 func maxMin(b *batch) { matchByFinish(b, func(a, b time.Duration) bool { return a > b }) }
@@ -40,8 +41,8 @@ func (o *offer) replaces(than *offer) bool {
 	return than.worse(o) || o.node >= 0 && !o.worse(than) && o.node < than.node
 }
 
-// matchByFinish places jobs one by one. After a placement only the node that was taken is another one: the offers of other
-// nodes stand, and a job is compared with that node alone unless its own offer came from there.
+// matchByFinish places jobs one by one. After a placement only the node that was taken is another one: the offers of
+// other nodes stand, and a job is compared with that node alone unless its own offer came from there.
 func matchByFinish(b *batch, before func(a, b time.Duration) bool) {
 	jobs := b.fitting(b.open)
 	offers := make([]offer, len(jobs))

@@ -1,8 +1,8 @@
 package sched
 
-// mostAllocated is the where "most-allocated": stock kube-scheduler 1.36 with the scoring strategy MostAllocated in its
-// plugin NodeResourcesFit, which fills nodes up, beside NodeResourcesBalancedAllocation at its default weight. Arithmetic
-// and ties are those of "least-allocated".
+// mostAllocated is the where "most-allocated": stock kube-scheduler 1.36 with the scoring strategy MostAllocated in
+// its plugin NodeResourcesFit, which fills nodes up, beside NodeResourcesBalancedAllocation at its default weight.
+// Arithmetic and ties are those of "least-allocated".
 func mostAllocated(c *costing, n *Node) (float64, bool) {
 	used := n.Capacity.Sub(n.Free)
 	request := stockRequest(c.job.Request)
@@ -16,8 +16,8 @@ func mostAllocated(c *costing, n *Node) (float64, bool) {
 	return cost, true
 }
 
-// mostRequestedScore takes more than everything as everything: what is assumed of containers without a request may exceed
-// a small node.
+// mostRequestedScore takes more than everything as everything: what is assumed of containers without a request may
+// exceed a small node.
 func mostRequestedScore(requested, capacity int64) int64 {
 	if capacity == 0 {
 		return 0

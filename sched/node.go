@@ -42,7 +42,8 @@ type Node struct {
 	Provisional energy.Watts // of jobs that were placed here and are not in Live yet; means nothing without Live
 }
 
-// Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site, else 1.
+// Facility returns what the power of n is multiplied with at the site's meter: its own PUE, else that of its site,
+// else 1.
 func (n *Node) Facility() float64 {
 	switch {
 	case n.PUE > 0:

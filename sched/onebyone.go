@@ -2,14 +2,15 @@ package sched
 
 import "math"
 
-// placeInOrder places what is open job by job, each on the node of least cost, as strategies do that do not look at a whole queue.
+// placeInOrder places what is open job by job, each on the node of least cost, as strategies do that do not look at a
+// whole queue.
 func (b *batch) placeInOrder() {
 	d := b.inOrder()
 	b.carryOut(&d)
 }
 
-// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little time. Where they
-// have too little in common for that, there is no opinion on those that time does not suffice for.
+// inOrder is the same as a draft. Jobs that are alike share what their nodes cost, so that a long queue takes little
+// time. Where they have too little in common for that, there is no opinion on those that time does not suffice for.
 func (b *batch) inOrder() draft {
 	g := greedy{batch: b, of: make([]*ranking, len(b.kinds))}
 	return b.try(
@@ -30,8 +31,9 @@ func (b *batch) hurried() bool { return b.varied() && b.stopped() }
 // varied reports whether there are too many kinds of jobs to remember what each of them costs on each node.
 func (b *batch) varied() bool { return len(b.kinds)*len(b.nodes) > b.mostPairs }
 
-// mostPairs is how many pairs of a kind of job and a node are remembered at most, and of a kind and a group of nodes priced at once. Beyond
-// that nothing is shared where jobs are served one by one, and prices are found for one part of the queue after the other.
+// mostPairs is how many pairs of a kind of job and a node are remembered at most, and of a kind and a group of nodes
+// priced at once. Beyond that nothing is shared where jobs are served one by one, and prices are found for one part
+// of the queue after the other.
 const mostPairs = 1 << 22
 
 // greedy keeps the node of least cost for every kind of job, while nodes fill up.

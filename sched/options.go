@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Options returns, for every job that a plan of g for s places, further nodes that have room for it once the plan is carried out:
-// at most so many, those of least cost by then first. Where that leaves some over, nodes follow that only have room before anything
-// is placed: they may be taken. Jobs that are alike share theirs, so the planned node may be among them, and no one may change them.
+// Options returns, for every job that a plan of g for s places, further nodes that have room for it once the plan is
+// carried out: at most so many, those of least cost by then first. Where that leaves some over, nodes follow that
+// only have room before anything is placed: they may be taken. Jobs that are alike share theirs, so the planned node
+// may be among them, and no one may change them.
 func (g *Greedy) Options(s *Snapshot, plan Plan, most int) [][]string {
 	options := make([][]string, len(plan))
 	before, after := newBatch(s, g.cost, never), newBatch(s, g.cost, never)

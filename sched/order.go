@@ -9,8 +9,8 @@ import (
 // queueOrder returns what jobs of a queue are served by, the least first.
 type queueOrder func(s *Snapshot) func(j *Job) float64
 
-// orders are what may follow a strategy's when, as in "balanced+now/shortest". Durations are those that are expected of what is left:
-// an order never knows more of a job than the snapshot says.
+// orders are what may follow a strategy's when, as in "balanced+now/shortest". Durations are those that are expected
+// of what is left: an order never knows more of a job than the snapshot says.
 var orders = map[string]queueOrder{
 	"fifo": func(*Snapshot) func(*Job) float64 { return func(*Job) float64 { return 0 } },
 	"shortest": func(*Snapshot) func(*Job) float64 {
@@ -59,7 +59,8 @@ func (s *Snapshot) inOrder(by queueOrder) []int {
 	}
 	slices.SortFunc(positions, func(a, b int) int {
 		x, y := &s.Queue[a], &s.Queue[b]
-		return cmp.Or(cmp.Compare(keys[a], keys[b]), x.Submitted.Compare(y.Submitted), cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
+		return cmp.Or(cmp.Compare(keys[a], keys[b]), x.Submitted.Compare(y.Submitted),
+			cmp.Compare(len(x.ID), len(y.ID)), cmp.Compare(x.ID, y.ID))
 	})
 	return positions
 }

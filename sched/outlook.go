@@ -6,9 +6,9 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have a
-// weight. Beyond the end of their forecast they are taken to be what they are 24 hours earlier; where less than a day is
-// known, their mean, since what nobody knows is no reason to wait.
+// outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have
+// a weight. Beyond the end of their forecast they are taken to be what they are 24 hours earlier; where less than a
+// day is known, their mean, since what nobody knows is no reason to wait.
 //
 // Where there are several sites, it is the one that is cheapest over the next day, or the one that the job runs at.
 type outlook struct {
@@ -123,7 +123,8 @@ func (o *outlook) signal() *grid.Series {
 	return o.price
 }
 
-// nextStep returns the first instant after t, and not after until, at which something that has a weight changes; else until.
+// nextStep returns the first instant after t, and not after until, at which something that has a weight changes; else
+// until.
 func (o *outlook) nextStep(t, until time.Time) time.Time {
 	for _, series := range [2]*grid.Series{o.carbon, o.price} {
 		if series == nil {
@@ -137,8 +138,8 @@ func (o *outlook) nextStep(t, until time.Time) time.Time {
 	return until
 }
 
-// change is the first instant after t, and not after until, at which the cost may change, in what is forecast and beyond: there
-// it changes as it does whole days before, or not at all where less than a day is known.
+// change is the first instant after t, and not after until, at which the cost may change, in what is forecast and
+// beyond: there it changes as it does whole days before, or not at all where less than a day is known.
 func (o *outlook) change(t, until time.Time) time.Time {
 	switch {
 	case t.Before(o.end):
@@ -150,8 +151,8 @@ func (o *outlook) change(t, until time.Time) time.Time {
 	return earlierOf(until, o.nextStep(t.Add(-back), o.end).Add(back))
 }
 
-// slotLength is how often policies that look at a job again do so, and how finely they plan: that of the signals, but not
-// more often than this, so that what they cost does not depend on the signals.
+// slotLength is how often policies that look at a job again do so, and how finely they plan: that of the signals, but
+// not more often than this, so that what they cost does not depend on the signals.
 const slotLength = time.Hour
 
 // slots returns when the present slot ends, and how long slots are. They lie on steps of the signal and are the same
@@ -187,7 +188,8 @@ func (o *outlook) prices(dst []float64, next time.Time, length time.Duration, n 
 	return dst
 }
 
-// slack is how much longer j may be kept from working, by its own word, by the deadline of its finish and by the policy.
+// slack is how much longer j may be kept from working, by its own word, by the deadline of its finish and by the
+// policy.
 func (s *Snapshot) slack(j *Job) time.Duration {
 	allowed := j.AllowedDelay
 	if s.Policy.MaxDelay > 0 {
@@ -200,8 +202,8 @@ func (s *Snapshot) slack(j *Job) time.Duration {
 	return max(0, slack)
 }
 
-// latest is the last instant to which j may be put off, if it does nothing until then. Of one that has begun, as much slack is
-// kept as going on costs on the slowest node: that is done on top of what is left.
+// latest is the last instant to which j may be put off, if it does nothing until then. Of one that has begun, as much
+// slack is kept as going on costs on the slowest node: that is done on top of what is left.
 func (s *Snapshot) latest(j *Job) time.Time {
 	slack := s.slack(j)
 	if j.Running || j.Done > 0 {

@@ -13,12 +13,15 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// What a hold is said to save is what the job would not have caused, at the site's meter; where two signals make one cost,
-// nobody knows what of it is carbon and what is money.
+// What a hold is said to save is what the job would not have caused, at the site's meter; where two signals make one
+// cost, nobody knows what of it is carbon and what is money.
 func TestSavingsAreInTheirUnits(t *testing.T) {
 	values := slices.Concat(slices.Repeat([]float64{500}, 4), slices.Repeat([]float64{100}, 30))
 	site := &sched.Site{Name: "s", PUE: 1.5, Carbon: hourly(t, values...), Price: hourly(t, values...)}
-	j := sched.Job{ID: "j", Submitted: day, Duration: 2 * time.Hour, AllowedDelay: 10 * time.Hour, Request: sched.Resources{MilliCPU: 1000}}
+	j := sched.Job{
+		ID: "j", Submitted: day, Duration: 2 * time.Hour, AllowedDelay: 10 * time.Hour,
+		Request: sched.Resources{MilliCPU: 1000},
+	}
 	const want = 1.5 * 4 * 2 * (500 - 100) / 1000 // PUE, watts of a core, hours, difference
 	for _, when := range []string{"window", "rolling", "lowest-window", "carbon-time", "wait-awhile", "residual"} {
 		for _, c := range []struct {
@@ -31,7 +34,9 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 			{sched.Weights{Carbon: 1, Price: 100}, 0, 0},
 		} {
 			j.Interruptible = when == "residual" || when == "wait-awhile"
-			s := &sched.Snapshot{Now: day, Queue: []sched.Job{j}, Sites: []*sched.Site{site}, Policy: sched.Policy{Weights: c.weights}}
+			s := &sched.Snapshot{
+				Now: day, Queue: []sched.Job{j}, Sites: []*sched.Site{site}, Policy: sched.Policy{Weights: c.weights},
+			}
 			share := "80%"
 			if when == "residual" { // its yardstick may pause later as well
 				share = "67%"
@@ -42,11 +47,14 @@ func TestSavingsAreInTheirUnits(t *testing.T) {
 				c.carbon, c.money = want, want // it prices windows, each in its own unit
 			}
 			d := plan(t, "energy+"+when, s)[0]
-			if !d.Held(day) || math.Abs(float64(d.Reason.Carbon)-c.carbon) > 1e-9 || math.Abs(float64(d.Reason.Money)-c.money) > 1e-9 {
-				t.Errorf("%s with weights %+v: held %v, saves %v g and %v in money, want %v and %v", when, c.weights, d.Held(day), float64(d.Reason.Carbon),
+			if !d.Held(day) || math.Abs(float64(d.Reason.Carbon)-c.carbon) > 1e-9 ||
+				math.Abs(float64(d.Reason.Money)-c.money) > 1e-9 {
+				t.Errorf("%s with weights %+v: held %v, saves %v g and %v in money, want %v and %v", when, c.weights,
+					d.Held(day), float64(d.Reason.Carbon),
 					float64(d.Reason.Money), c.carbon, c.money)
 			}
-			if text := d.Reason.String(); !strings.Contains(text, share) || (c.carbon == 0 && c.money == 0) == strings.Contains(text, "(") {
+			if text := d.Reason.String(); !strings.Contains(text, share) ||
+				(c.carbon == 0 && c.money == 0) == strings.Contains(text, "(") {
 				t.Errorf("%s with weights %+v: %s", when, c.weights, text)
 			}
 		}
@@ -64,9 +72,11 @@ func TestRunningJobsGoByTheirOwnSite(t *testing.T) {
 	other := &sched.Site{Name: "other", Carbon: hourly(t, falling...)}
 	other.Carbon.AsOf = day
 	s := &sched.Snapshot{
-		Now: day, Sites: []*sched.Site{own, other}, Nodes: []*sched.Node{{Name: "n", Site: own}}, Policy: sched.Policy{MaxSignalAge: time.Hour},
+		Now: day, Sites: []*sched.Site{own, other}, Nodes: []*sched.Node{{Name: "n", Site: own}},
+		Policy: sched.Policy{MaxSignalAge: time.Hour},
 		Queue: []sched.Job{{
-			ID: "j", Submitted: day.Add(-time.Hour), Duration: 2 * time.Hour, Done: time.Hour, Running: true, Interruptible: true, AllowedDelay: 24 * time.Hour,
+			ID: "j", Submitted: day.Add(-time.Hour), Duration: 2 * time.Hour, Done: time.Hour, Running: true,
+			Interruptible: true, AllowedDelay: 24 * time.Hour,
 		}},
 	}
 	_, suspending := sched.Families()
@@ -100,10 +110,14 @@ func TestRollingIsExactBeyondTheForecast(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := sched.Job{
-			ID: "j", Submitted: day.Add(drawMinutes(t, 0, 29, "submitted")), Duration: drawMinutes(t, 300, 1300, "length"),
+			ID: "j", Submitted: day.Add(drawMinutes(t, 0, 29, "submitted")),
+			Duration:     drawMinutes(t, 300, 1300, "length"),
 			AllowedDelay: drawMinutes(t, 1, 1440, "delay"),
 		}
-		s := &sched.Snapshot{Now: j.Submitted, Queue: []sched.Job{j}, Sites: []*sched.Site{{Name: "s", Carbon: grid.Signal{Series: series}}}}
+		s := &sched.Snapshot{
+			Now: j.Submitted, Queue: []sched.Job{j},
+			Sites: []*sched.Site{{Name: "s", Carbon: grid.Signal{Series: series}}},
+		}
 		least := math.Inf(1)
 		for start := j.Submitted; !start.After(j.LatestStart()); start = start.Add(time.Minute) {
 			least = min(least, repeated.Integral(start, start.Add(j.Duration)))
@@ -130,7 +144,8 @@ func TestJobsOfNoLength(t *testing.T) {
 
 // What is said of a job that ecovisor keeps from running: whether it ran, and from when on the forecast is low.
 func TestReasonsOfEcovisor(t *testing.T) {
-	values := slices.Concat([]float64{500, 500, 500, 90, 80, 70, 60, 50}, slices.Repeat([]float64{500}, 12), []float64{20, 20, 20, 20})
+	values := slices.Concat([]float64{500, 500, 500, 90, 80, 70, 60, 50}, slices.Repeat([]float64{500}, 12),
+		[]float64{20, 20, 20, 20})
 	s := &sched.Snapshot{Now: day, Sites: []*sched.Site{{Name: "s", Carbon: hourly(t, values...)}}}
 	for _, c := range []struct {
 		running bool
@@ -139,11 +154,24 @@ func TestReasonsOfEcovisor(t *testing.T) {
 		until   time.Time
 		text    []string
 	}{
-		{false, 12 * time.Hour, sched.AboveThreshold, day.Add(5 * time.Hour), []string{"held until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "starts by"}},
-		{true, 12 * time.Hour, sched.SuspendedAbove, day.Add(5 * time.Hour), []string{"suspended until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "goes on by"}},
-		{true, 2 * time.Hour, sched.SuspendedAbove, time.Time{}, []string{"suspended until 2", "02:00:00Z: 500", "does not fall below it before then"}},
+		{
+			false, 12 * time.Hour, sched.AboveThreshold, day.Add(5 * time.Hour),
+			[]string{"held until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "starts by"},
+		},
+		{
+			true, 12 * time.Hour, sched.SuspendedAbove, day.Add(5 * time.Hour),
+			[]string{"suspended until 2", "05:00:00Z: 500 gCO2e/kWh now, above", "goes on by"},
+		},
+		{
+			true, 2 * time.Hour, sched.SuspendedAbove,
+			time.Time{},
+			[]string{"suspended until 2", "02:00:00Z: 500", "does not fall below it before then"},
+		},
 	} {
-		s.Queue = []sched.Job{{ID: "j", Submitted: day, Duration: time.Hour, Running: c.running, Interruptible: true, AllowedDelay: c.delay}}
+		s.Queue = []sched.Job{{
+			ID: "j", Submitted: day, Duration: time.Hour, Running: c.running, Interruptible: true,
+			AllowedDelay: c.delay,
+		}}
 		d := plan(t, "fcfs+ecovisor", s)[0]
 		if d.Reason.Kind != c.kind || !d.Reason.Until.Equal(c.until) || !d.Again.Equal(day.Add(time.Hour)) {
 			t.Errorf("%+v: %v until %v, asked again at %v", c, d.Reason.Kind, d.Reason.Until, d.Again)
@@ -160,7 +188,9 @@ func TestReasonsOfEcovisor(t *testing.T) {
 func TestWaitAwhileSavesEnough(t *testing.T) {
 	values := slices.Concat([]float64{100}, slices.Repeat([]float64{95}, 30))
 	s := &sched.Snapshot{Now: day, Sites: []*sched.Site{{Name: "s", Carbon: hourly(t, values...)}}}
-	s.Queue = []sched.Job{{ID: "j", Submitted: day, Duration: time.Hour, Interruptible: true, AllowedDelay: 5 * time.Hour}}
+	s.Queue = []sched.Job{{
+		ID: "j", Submitted: day, Duration: time.Hour, Interruptible: true, AllowedDelay: 5 * time.Hour,
+	}}
 	for saving, held := range map[float64]bool{0: true, 0.04: true, 0.06: false} {
 		s.Policy.MinSaving = saving
 		if d := plan(t, "energy+wait-awhile", s)[0]; d.Held(day) != held {

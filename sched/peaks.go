@@ -12,14 +12,14 @@ import (
 //	P(x) = K0 + K1·e^(K2·x),   x the CPU utilisation in per cent
 //	cost = K1·(e^(K2·p) − e^(K2·x)),   p = 100·(used + requested)/capacity
 //
-// The original reads K0, K1 and K2 of every node from its configuration. Here the curve goes through what the node's power
-// profile says of idle, half and full load; a profile that is linear has a straight line for it.
+// The original reads K0, K1 and K2 of every node from its configuration. Here the curve goes through what the node's
+// power profile says of idle, half and full load; a profile that is linear has a straight line for it.
 //
-// In the original whatever it does not know costs 0, which is the best score: a node without a model, one without a reading,
-// one that the job would overload. Here such a node costs more than any that is known, and is only taken if there is no
-// other: first one that is not known, then one that would be overloaded. Waking a node is free of charge in the original;
-// here it costs the rise from sleep to idle, which is 0 where profiles say that nodes never sleep. Where no candidate has a
-// model there is no opinion.
+// In the original whatever it does not know costs 0, which is the best score: a node without a model, one without a
+// reading, one that the job would overload. Here such a node costs more than any that is known, and is only taken if
+// there is no other: first one that is not known, then one that would be overloaded. Waking a node is free of charge
+// in the original; here it costs the rise from sleep to idle, which is 0 where profiles say that nodes never sleep.
+// Where no candidate has a model there is no opinion.
 func peaks(c *costing, n *Node) (float64, bool) {
 	if !c.peak.known {
 		c.peak = scalePeaks(c.snapshot.Nodes, c.job)

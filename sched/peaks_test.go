@@ -16,9 +16,12 @@ func peaksNode(name string, k0, k1, k2 float64, cores, used int64) *sched.Node {
 	at := func(x float64) energy.Watts { return energy.Watts(k0 + k1*math.Exp(k2*x)) }
 	capacity := sched.Resources{MilliCPU: 1000 * cores, Memory: 64 << 30}
 	return &sched.Node{
-		Name: name, Site: &sched.Site{Name: "s"}, Capacity: capacity, Free: capacity.Sub(sched.Resources{MilliCPU: 1000 * used}), Jobs: 1,
+		Name: name, Site: &sched.Site{Name: "s"}, Capacity: capacity,
+		Free: capacity.Sub(sched.Resources{MilliCPU: 1000 * used}), Jobs: 1,
 		Profile: &energy.Profile{
-			Curve: []energy.Point{{Utilisation: 0, Power: at(0)}, {Utilisation: 0.5, Power: at(50)}, {Utilisation: 1, Power: at(100)}}, Sleep: at(0),
+			Curve: []energy.Point{
+				{Utilisation: 0, Power: at(0)}, {Utilisation: 0.5, Power: at(50)}, {Utilisation: 1, Power: at(100)},
+			}, Sleep: at(0),
 		},
 	}
 }
@@ -47,7 +50,8 @@ func TestPeaksIsTheExponentialModel(t *testing.T) {
 		request := rapid.Int64Range(1, cores-used).Draw(t, "request")
 		before, after := 100*float64(used)/float64(cores), 100*float64(used+request)/float64(cores)
 		want := k1 * (math.Exp(k2*after) - math.Exp(k2*before))
-		if got := peaksCosts(t, request, peaksNode("n", k0, k1, k2, cores, used))[0]; math.Abs(got-want) > 1e-6*math.Abs(want) {
+		if got := peaksCosts(t, request, peaksNode("n", k0, k1, k2, cores,
+			used))[0]; math.Abs(got-want) > 1e-6*math.Abs(want) {
 			t.Fatalf("costs %v W, want %v", got, want)
 		}
 	})
@@ -66,7 +70,9 @@ func TestPeaksOnALine(t *testing.T) {
 func TestPeaksUnknownNodeIsNeverBest(t *testing.T) {
 	known := peaksNode("z", 50, 100, 0.02, 4, 3) // as dear as it gets
 	for name, profile := range map[string]*energy.Profile{
-		"none": nil, "zeros": {}, "falling": {Curve: []energy.Point{{Power: 100}, {Utilisation: 0.5, Power: 90}, {Utilisation: 1, Power: 120}}},
+		"none": nil, "zeros": {}, "falling": {Curve: []energy.Point{
+			{Power: 100}, {Utilisation: 0.5, Power: 90}, {Utilisation: 1, Power: 120},
+		}},
 		"infinite": {Idle: 1, Max: energy.Watts(math.Inf(1))}, "no number": {Idle: energy.Watts(math.NaN()), Max: 100},
 	} {
 		unknown := *known
@@ -106,14 +112,15 @@ func TestPeaksOverloadedNodeIsNeverBest(t *testing.T) {
 	}
 }
 
-// Published defect: without a reading the utilisation is 0, or the cost is. Here utilisation is what requests say, and what
-// a meter says or fails to say changes nothing.
+// Published defect: without a reading the utilisation is 0, or the cost is. Here utilisation is what requests say,
+// and what a meter says or fails to say changes nothing.
 func TestPeaksNeedsNoReading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, anyIntensity)
 		before, ok := costsOf(t, "peaks", s, &s.Queue[0])
 		for _, n := range s.Nodes {
-			n.HasLive, n.Live = rapid.Bool().Draw(t, "metered"), energy.Watts(rapid.Float64Range(-1, 1e6).Draw(t, "reading"))
+			n.HasLive, n.Live = rapid.Bool().Draw(t, "metered"),
+				energy.Watts(rapid.Float64Range(-1, 1e6).Draw(t, "reading"))
 		}
 		after, okAfter := costsOf(t, "peaks", s, &s.Queue[0])
 		if ok != okAfter || !slices.Equal(before, after) {

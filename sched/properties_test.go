@@ -44,11 +44,15 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 			t.Fatal(err)
 		}
 		s.Sites = append(s.Sites, &sched.Site{
-			Name: fmt.Sprint("site", i), PUE: rapid.Float64Range(1, 2).Draw(t, "pue"), Carbon: grid.Signal{Series: series},
+			Name: fmt.Sprint("site", i), PUE: rapid.Float64Range(1, 2).Draw(t, "pue"),
+			Carbon: grid.Signal{Series: series},
 		})
 	}
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
-		capacity := sched.Resources{MilliCPU: 1000 * rapid.Int64Range(1, 32).Draw(t, "cpu"), Memory: rapid.Int64Range(1, 64).Draw(t, "memory") << 30}
+		capacity := sched.Resources{
+			MilliCPU: 1000 * rapid.Int64Range(1, 32).Draw(t, "cpu"),
+			Memory:   rapid.Int64Range(1, 64).Draw(t, "memory") << 30,
+		}
 		used := sched.Resources{
 			MilliCPU: rapid.Int64Range(0, capacity.MilliCPU).Draw(t, "usedCPU"),
 			Memory:   rapid.Int64Range(0, capacity.Memory).Draw(t, "usedMemory"),
@@ -57,12 +61,15 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 		s.Nodes = append(s.Nodes, &sched.Node{
 			Name: fmt.Sprint("node", i), Site: rapid.SampledFrom(s.Sites).Draw(t, "site"),
 			Capacity: capacity, Free: capacity.Sub(used), Jobs: rapid.IntRange(0, 2).Draw(t, "jobs"),
-			Speed: rapid.SampledFrom([]float64{0, 1, 2}).Draw(t, "speed"), PUE: rapid.SampledFrom([]float64{0, 1, 1.7}).Draw(t, "nodePUE"),
-			Benchmarks: drawBenchmarks(t), HasLive: rapid.Bool().Draw(t, "hasLive"), Live: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "live")),
+			Speed:      rapid.SampledFrom([]float64{0, 1, 2}).Draw(t, "speed"),
+			PUE:        rapid.SampledFrom([]float64{0, 1, 1.7}).Draw(t, "nodePUE"),
+			Benchmarks: drawBenchmarks(t), HasLive: rapid.Bool().Draw(t, "hasLive"),
+			Live:        energy.Watts(rapid.Float64Range(0, 500).Draw(t, "live")),
 			Provisional: energy.Watts(rapid.Float64Range(0, 100).Draw(t, "provisional")),
 			Profile: &energy.Profile{
 				Idle: energy.Watts(idle), Max: energy.Watts(idle + rapid.Float64Range(0, 400).Draw(t, "dynamic")),
-				Exponent: rapid.SampledFrom([]float64{0, 0.7, 1, 1.4, 3}).Draw(t, "exponent"), Sleep: energy.Watts(idle * rapid.Float64Range(0, 1).Draw(t, "sleep")),
+				Exponent: rapid.SampledFrom([]float64{0, 0.7, 1, 1.4, 3}).Draw(t, "exponent"),
+				Sleep:    energy.Watts(idle * rapid.Float64Range(0, 1).Draw(t, "sleep")),
 			},
 		})
 	}
@@ -72,13 +79,18 @@ func drawSnapshot(t *rapid.T, intensity func(t *rapid.T, label string) []float64
 			Submitted:    s.Now.Add(-time.Duration(rapid.IntRange(0, 3600).Draw(t, "age")) * time.Second),
 			Duration:     time.Duration(rapid.IntRange(1, 6*3600).Draw(t, "duration")) * time.Second,
 			AllowedDelay: time.Duration(rapid.IntRange(0, 12*3600).Draw(t, "delay")) * time.Second,
-			Request:      sched.Resources{MilliCPU: rapid.Int64Range(0, 16000).Draw(t, "requestCPU"), Memory: rapid.Int64Range(0, 16).Draw(t, "requestMemory") << 30},
-			Released:     rapid.Bool().Draw(t, "released"),
-			Class:        rapid.SampledFrom([]string{"", "training"}).Draw(t, "class"),
-			PUE:          rapid.SampledFrom([]float64{0, 1.1}).Draw(t, "jobPUE"),
+			Request: sched.Resources{
+				MilliCPU: rapid.Int64Range(0, 16000).Draw(t, "requestCPU"),
+				Memory:   rapid.Int64Range(0, 16).Draw(t, "requestMemory") << 30,
+			},
+			Released: rapid.Bool().Draw(t, "released"),
+			Class:    rapid.SampledFrom([]string{"", "training"}).Draw(t, "class"),
+			PUE:      rapid.SampledFrom([]float64{0, 1.1}).Draw(t, "jobPUE"),
 
-			PerformanceWeight: rapid.Float64Range(0, 1).Draw(t, "weight"), HasPerformanceWeight: rapid.Bool().Draw(t, "hasWeight"),
-			Expected: energy.Watts(rapid.Float64Range(0, 50).Draw(t, "expected")), HasExpected: rapid.Bool().Draw(t, "hasExpected"),
+			PerformanceWeight:    rapid.Float64Range(0, 1).Draw(t, "weight"),
+			HasPerformanceWeight: rapid.Bool().Draw(t, "hasWeight"),
+			Expected:             energy.Watts(rapid.Float64Range(0, 50).Draw(t, "expected")),
+			HasExpected:          rapid.Bool().Draw(t, "hasExpected"),
 		}
 		if rapid.Bool().Draw(t, "hasFinishBy") {
 			j.FinishBy = s.Now.Add(time.Duration(rapid.IntRange(-3600, 12*3600).Draw(t, "finishBy")) * time.Second)
@@ -95,7 +107,8 @@ func drawBenchmarks(t *rapid.T) map[string]energy.Benchmark {
 	}
 	return map[string]energy.Benchmark{"training": {
 		Rate:  rapid.Float64Range(1e-3, 1e3).Draw(t, "rate"),
-		Power: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "loaded")), Idle: energy.Watts(rapid.Float64Range(0, 300).Draw(t, "benchmarkIdle")),
+		Power: energy.Watts(rapid.Float64Range(0, 500).Draw(t, "loaded")),
+		Idle:  energy.Watts(rapid.Float64Range(0, 300).Draw(t, "benchmarkIdle")),
 	}}
 }
 
@@ -143,7 +156,8 @@ func drawLimits(t *rapid.T) sched.Limits {
 // addPrices gives every site prices, whose steps are not those of the intensities.
 func addPrices(t *rapid.T, s *sched.Snapshot) {
 	for _, site := range s.Sites {
-		series, err := grid.NewSeries(day.Add(-7*time.Minute), 20*time.Minute, rapid.SliceOfN(rapid.Float64Range(-0.2, 0.6), 1, 90).Draw(t, "prices"))
+		series, err := grid.NewSeries(day.Add(-7*time.Minute), 20*time.Minute,
+			rapid.SliceOfN(rapid.Float64Range(-0.2, 0.6), 1, 90).Draw(t, "prices"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +228,8 @@ func TestNoJobIsHeldPastItsAllowedDelay(t *testing.T) {
 				continue
 			}
 			if d.Window.Start.After(j.LatestStart()) {
-				t.Fatalf("%s: %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start, j.LatestStart())
+				t.Fatalf("%s: %s is held until %v, after its latest start %v", name, j.ID, d.Window.Start,
+					j.LatestStart())
 			}
 			if limit := j.Submitted.Add(s.Policy.MaxDelay); s.Policy.MaxDelay > 0 && d.Window.Start.After(limit) {
 				t.Fatalf("%s: %s is held until %v, after the policy's limit %v", name, j.ID, d.Window.Start, limit)

@@ -20,8 +20,8 @@ import (
 // recordVersion is that of the written form. A decision stays replayable for as long as its version can be read.
 const recordVersion = 1
 
-// The written form of a Snapshot. Nodes are in the order of their names; sites and profiles stand once and are referred to
-// by their position, whoever shares them.
+// The written form of a Snapshot. Nodes are in the order of their names; sites and profiles stand once and are
+// referred to by their position, whoever shares them.
 type (
 	writtenSnapshot struct {
 		Version  int               `json:"version"`
@@ -118,14 +118,19 @@ type (
 	}
 )
 
-// Encode writes a snapshot so that whoever reads it plans the same under every strategy. What no decision can depend on is
-// left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now and after
-// the latest finish. Snapshots that differ only in the order of their nodes have the same written form. What [Decode] would refuse
-// for its own sake is an error: a node without a site, a time below zero; but a delay below zero allows none.
+// Encode writes a snapshot so that whoever reads it plans the same under every strategy. What no decision can depend
+// on is left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now
+// and after the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
+// What [Decode] would refuse for its own sake is an error: a node without a site, a time below zero; but a delay
+// below zero allows none.
 func Encode(s *Snapshot) ([]byte, error) {
-	w := writer{snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{}, lives: map[*Runtimes]int{}, same: map[string]int{}}
+	w := writer{
+		snapshot: s, until: s.horizon(), sites: map[*Site]int{}, profiles: map[*energy.Profile]int{},
+		lives: map[*Runtimes]int{}, same: map[string]int{},
+	}
 	w.out = writtenSnapshot{Version: recordVersion, Now: s.Now.UTC(), Last: s.Last, Policy: writtenPolicy{
-		MaxDelay: s.Policy.MaxDelay, MaxSignalAge: s.Policy.MaxSignalAge, MinSaving: s.Policy.MinSaving, Seed: s.Policy.Seed,
+		MaxDelay: s.Policy.MaxDelay, MaxSignalAge: s.Policy.MaxSignalAge, MinSaving: s.Policy.MinSaving,
+		Seed:   s.Policy.Seed,
 		Budget: s.Policy.Budget,
 	}}
 	if !s.Policy.Closed.IsZero() {
@@ -266,7 +271,8 @@ func (w *writer) node(n *Node) {
 		w.err = errors.Join(w.err, fmt.Errorf("node %q has no site", n.Name))
 	}
 	out := writtenNode{
-		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Capacity: n.Capacity, Free: n.Free, Jobs: n.Jobs,
+		Name: n.Name, Site: w.site(n.Site), Profile: w.profile(n.Profile), Capacity: n.Capacity, Free: n.Free,
+		Jobs:  n.Jobs,
 		Speed: n.Speed, PUE: n.PUE,
 	}
 	for i := range w.snapshot.Queue {
@@ -301,7 +307,8 @@ func (w *writer) job(j *Job) writtenJob {
 	out := writtenJob{
 		ID: j.ID, Submitted: j.Submitted.UTC(), Duration: j.Duration, Request: j.Request, Selector: j.Selector,
 		AllowedDelay: max(0, j.AllowedDelay), Released: j.Released, Class: j.Class, GPUClass: j.GPUClass, PUE: j.PUE,
-		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost, Running: j.Running, Done: j.Done, Worked: j.Worked,
+		Owner: j.Owner, JobQueue: j.Queue, Interruptible: j.Interruptible, RestartCost: j.RestartCost,
+		Running: j.Running, Done: j.Done, Worked: j.Worked,
 		Scaling: j.Scaling, RoomAssured: j.RoomAssured,
 	}
 	for _, d := range [...]struct {
@@ -330,7 +337,8 @@ func (w *writer) job(j *Job) writtenJob {
 	return out
 }
 
-// What a written snapshot may be at most. A cluster has 5,000 nodes, and batch strategies plan a few thousand jobs at once.
+// What a written snapshot may be at most. A cluster has 5,000 nodes, and batch strategies plan a few thousand jobs at
+// once.
 const (
 	maxSnapshotBytes = 16 << 20
 	maxNodes         = 20_000
@@ -403,14 +411,17 @@ func (r *reader) text(what, s string) { r.want(len(s) <= maxText, "%s has %d byt
 func (r *reader) read() *Snapshot {
 	in := r.in
 	r.want(in.Version == recordVersion, "it is of version %d, this program reads %d", in.Version, recordVersion)
-	r.want(len(in.Nodes) <= maxNodes && len(in.Queue) <= maxQueue && len(in.Sites) <= maxSites && len(in.Offered) <= maxSites &&
+	r.want(len(in.Nodes) <= maxNodes && len(in.Queue) <= maxQueue && len(in.Sites) <= maxSites &&
+		len(in.Offered) <= maxSites &&
 		len(in.Profiles) <= maxNodes, "it has %d nodes, %d jobs, %d sites", len(in.Nodes), len(in.Queue), len(in.Sites))
 	if r.err != nil {
 		return nil
 	}
 	s := &Snapshot{Now: r.instant("now", in.Now), Last: in.Last, Policy: Policy{
-		MaxDelay: r.duration("maxDelay", in.Policy.MaxDelay), MaxSignalAge: r.duration("maxSignalAge", in.Policy.MaxSignalAge),
-		MinSaving: in.Policy.MinSaving, Seed: in.Policy.Seed, Closed: r.instant("closed", in.Policy.Closed), Budget: in.Policy.Budget,
+		MaxDelay:     r.duration("maxDelay", in.Policy.MaxDelay),
+		MaxSignalAge: r.duration("maxSignalAge", in.Policy.MaxSignalAge),
+		MinSaving:    in.Policy.MinSaving, Seed: in.Policy.Seed, Closed: r.instant("closed", in.Policy.Closed),
+		Budget: in.Policy.Budget,
 	}}
 	r.text("a budget", in.Policy.Budget)
 	r.want(!s.Now.IsZero(), "now is missing")
@@ -463,18 +474,23 @@ func (r *reader) site(in *writtenSite) *Site {
 	r.text("the zone of a site", string(in.Zone))
 	const maxPUE = 100
 	r.want(in.PUE >= 0 && in.PUE <= maxPUE, "site %q has a PUE of %v", in.Name, in.PUE)
-	return &Site{Name: in.Name, Zone: in.Zone, PUE: in.PUE, Carbon: r.signal(in.Carbon, 0), Price: r.signal(in.Price, -maxNumber)}
+	return &Site{
+		Name: in.Name, Zone: in.Zone, PUE: in.PUE, Carbon: r.signal(in.Carbon, 0),
+		Price: r.signal(in.Price, -maxNumber),
+	}
 }
 
 func (r *reader) signal(in *writtenSignal, least float64) (s grid.Signal) {
 	if in == nil {
 		return s
 	}
-	r.want(in.Step > 0 && in.Step <= maxDuration && len(in.Values) > 0 && len(in.Values) <= maxValues, "a signal has %d values of %v each", len(in.Values), in.Step)
+	r.want(in.Step > 0 && in.Step <= maxDuration && len(in.Values) > 0 && len(in.Values) <= maxValues,
+		"a signal has %d values of %v each", len(in.Values), in.Step)
 	if r.err != nil {
 		return s
 	}
-	r.want(time.Duration(len(in.Values)) <= maxDuration/in.Step || len(in.Values) == 1, "a signal of %d times %v is too long", len(in.Values), in.Step)
+	r.want(time.Duration(len(in.Values)) <= maxDuration/in.Step ||
+		len(in.Values) == 1, "a signal of %d times %v is too long", len(in.Values), in.Step)
 	for _, v := range in.Values {
 		r.want(v >= least && v <= maxNumber, "a value of a signal is %v", v)
 	}
@@ -504,7 +520,8 @@ func (r *reader) node(in *writtenNode, sites []*Site, profiles []*energy.Profile
 	r.pairs(in.Labels)
 	r.want(len(in.Benchmarks) <= maxPairs, "node %q has %d benchmarks", in.Name, len(in.Benchmarks))
 	n := &Node{
-		Name: in.Name, Site: at(r, "site", sites, in.Site), Profile: at(r, "profile", profiles, in.Profile), Labels: in.Labels,
+		Name: in.Name, Site: at(r, "site", sites, in.Site), Profile: at(r, "profile", profiles, in.Profile),
+		Labels:   in.Labels,
 		Capacity: in.Capacity, Free: in.Free, Jobs: in.Jobs, Speed: in.Speed, PUE: in.PUE,
 	}
 	for class, b := range in.Benchmarks {
@@ -549,11 +566,15 @@ func (r *reader) job(in *writtenJob, runtimes []*Runtimes) Job {
 	r.resources("what a job asks for", in.Request)
 	r.pairs(in.Selector)
 	j := Job{
-		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration), Request: in.Request,
-		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay), FinishBy: r.instant("finishBy", in.FinishBy),
+		ID: in.ID, Submitted: r.instant("submitted", in.Submitted), Duration: r.duration("duration", in.Duration),
+		Request:  in.Request,
+		Selector: in.Selector, AllowedDelay: r.duration("allowedDelay", in.AllowedDelay),
+		FinishBy: r.instant("finishBy", in.FinishBy),
 		Released: in.Released, Class: in.Class, GPUClass: in.GPUClass, PUE: in.PUE,
-		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible, RestartCost: r.duration("restartCost", in.RestartCost),
-		Running: in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked), Scaling: in.Scaling, RoomAssured: in.RoomAssured,
+		Owner: in.Owner, Queue: in.JobQueue, Interruptible: in.Interruptible,
+		RestartCost: r.duration("restartCost", in.RestartCost),
+		Running:     in.Running, Done: r.duration("done", in.Done), Worked: r.duration("worked", in.Worked),
+		Scaling: in.Scaling, RoomAssured: in.RoomAssured,
 	}
 	if in.Scaling != nil {
 		err := in.Scaling.Validate()

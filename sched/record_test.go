@@ -39,10 +39,12 @@ func drawRecorded(t *rapid.T) *sched.Snapshot {
 		n.Provisional = energy.Watts(rapid.Float64Range(0, 50).Draw(t, "provisionalWatts"))
 	}
 	for i := range s.Queue {
-		s.Queue[i].Expected, s.Queue[i].HasExpected = energy.Watts(rapid.Float64Range(0, 50).Draw(t, "expectedWatts")), rapid.Bool().Draw(t, "hasExpectedWatts")
+		s.Queue[i].Expected, s.Queue[i].HasExpected = energy.Watts(rapid.Float64Range(0, 50).Draw(t, "expectedWatts")),
+			rapid.Bool().Draw(t, "hasExpectedWatts")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "budget") == 0 {
-		s.Policy.Closed, s.Policy.Budget = s.Now.Add(time.Duration(rapid.IntRange(-1, 8).Draw(t, "closed"))*time.Hour), "b"
+		s.Policy.Closed, s.Policy.Budget = s.Now.Add(time.Duration(rapid.IntRange(-1, 8).Draw(t, "closed"))*time.Hour),
+			"b"
 	}
 	s.Policy.MaxSignalAge = time.Duration(rapid.IntRange(0, 3).Draw(t, "maxAge")) * time.Hour
 	for i := range s.Queue {
@@ -90,7 +92,8 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 		if again := encode(t, back); !bytes.Equal(data, again) {
 			t.Fatalf("written again it is\n%s\nand was\n%s", again, data)
 		}
-		rand.New(rand.NewPCG(1, 2)).Shuffle(len(s.Nodes), func(i, k int) { s.Nodes[i], s.Nodes[k] = s.Nodes[k], s.Nodes[i] })
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(s.Nodes),
+			func(i, k int) { s.Nodes[i], s.Nodes[k] = s.Nodes[k], s.Nodes[i] })
 		if sched.Digest(encode(t, s)) != sched.Digest(data) {
 			t.Fatal("the digest depends on the order of nodes")
 		}
@@ -204,26 +207,36 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	n := 0
 	site := &sched.Site{Name: "x", Zone: "DE", PUE: 1.5, Carbon: hourly(t, 1, 2, 3), Price: hourly(t, 4, 5, 6)}
 	site.Carbon.AsOf, site.Carbon.MaxAge, site.Carbon.Quality = day, time.Hour, energy.Measured
-	profile := &energy.Profile{Name: "p", Idle: 10, Max: 20, Exponent: 1.4, Sleep: 1, WakeUp: 5, GPUIdle: 1, GPUMax: 2, GPUClasses: map[string]float64{"a": 0.5}}
+	profile := &energy.Profile{
+		Name: "p", Idle: 10, Max: 20, Exponent: 1.4, Sleep: 1, WakeUp: 5, GPUIdle: 1, GPUMax: 2,
+		GPUClasses: map[string]float64{"a": 0.5},
+	}
 	node := sched.Node{
 		Site: site, Profile: profile, Labels: map[string]string{"key": "value", "other": "left out"},
 		Benchmarks: map[string]energy.Benchmark{"class": {Rate: 1, Power: 2, Idle: 1}},
 	}
-	job := sched.Job{Submitted: day, FinishBy: day.Add(time.Hour), Selector: map[string]string{"key": "value"}, Class: "class"}
+	job := sched.Job{
+		Submitted: day, FinishBy: day.Add(time.Hour), Selector: map[string]string{"key": "value"}, Class: "class",
+	}
 	runtimes, err := sched.NewRuntimes(time.Minute, []float64{1, 0.7, 0.1, 0})
 	if err != nil {
 		t.Fatal(err)
 	}
 	job.Runtimes, job.Scaling = runtimes, &sched.Scaling{Least: 2, Throughput: []float64{1, 1.4}}
 	policy := sched.Policy{Closed: day.Add(2 * time.Hour)}
-	for _, one := range []reflect.Value{reflect.ValueOf(&node).Elem(), reflect.ValueOf(&job).Elem(), reflect.ValueOf(&policy).Elem()} {
+	for _, one := range []reflect.Value{
+		reflect.ValueOf(&node).Elem(), reflect.ValueOf(&job).Elem(), reflect.ValueOf(&policy).Elem(),
+	} {
 		for _, f := range one.Fields() {
 			if f.IsZero() {
 				fill(t, f, &n)
 			}
 		}
 	}
-	s := &sched.Snapshot{Now: day, Queue: []sched.Job{job}, Nodes: []*sched.Node{&node}, Sites: []*sched.Site{site}, Policy: policy, Last: "last"}
+	s := &sched.Snapshot{
+		Now: day, Queue: []sched.Job{job}, Nodes: []*sched.Node{&node}, Sites: []*sched.Site{site}, Policy: policy,
+		Last: "last",
+	}
 	back, err := sched.Decode(encode(t, s))
 	if err != nil {
 		t.Fatal(err)
@@ -263,10 +276,14 @@ func large(t testing.TB, nodes int) *sched.Snapshot {
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, &sched.Node{
 			Name: fmt.Sprintf("n%05d", i*7919%nodes), Site: s.Sites[i%2], Profile: profile, Jobs: 1,
-			Capacity: sched.Resources{MilliCPU: 32000, Memory: 128 << 30}, Free: sched.Resources{MilliCPU: int64(1000 + i%30000), Memory: 64 << 30},
+			Capacity: sched.Resources{MilliCPU: 32000, Memory: 128 << 30},
+			Free:     sched.Resources{MilliCPU: int64(1000 + i%30000), Memory: 64 << 30},
 		})
 	}
-	s.Queue = []sched.Job{{ID: "a/b", Submitted: s.Now, Duration: 2 * time.Hour, AllowedDelay: 6 * time.Hour, Request: sched.Resources{MilliCPU: 500, Memory: 1 << 30}}}
+	s.Queue = []sched.Job{{
+		ID: "a/b", Submitted: s.Now, Duration: 2 * time.Hour, AllowedDelay: 6 * time.Hour,
+		Request: sched.Resources{MilliCPU: 500, Memory: 1 << 30},
+	}}
 	return s
 }
 
@@ -328,7 +345,9 @@ func TestDecodeRefuses(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, large(f, 3)))
 	f.Add([]byte(`{"version":1,"now":"2026-01-01T00:00:00Z","policy":{},"queue":[]}`))
-	f.Add([]byte(`{"version":1,"now":"2026-01-01T00:00:00Z","policy":{"seed":3},"sites":[{"name":"a","carbon":{"start":"1970-01-01T00:00:00Z","step":1,"values":[1,2,3]}}],"offered":[0],"queue":[{"id":"x","submitted":"2026-01-01T00:00:00Z","duration":1,"request":{},"allowedDelay":900000000000000000,"limits":{"Percentile":0.5}}]}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"now":"2026-01-01T00:00:00Z","policy":{"seed":3},"sites":[{"name":"a","carbon":{"start":"1970-01-01T00:00:00Z","step":1,"values":[1,2,3]}}],"offered":[0],"queue":[{"id":"x","submitted":"2026-01-01T00:00:00Z","duration":1,"request":{},"allowedDelay":900000000000000000,"limits":{"Percentile":0.5}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := sched.Decode(data)
 		if err != nil {

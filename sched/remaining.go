@@ -2,9 +2,9 @@ package sched
 
 import "time"
 
-// left is how much work is expected to be left of j: its duration less what is done, or the mean of what those that ran for so
-// long run further. What has outlived all that was known of it is taken to run for as long again: nothing that still runs is
-// about to end for having run too long.
+// left is how much work is expected to be left of j: its duration less what is done, or the mean of what those that
+// ran for so long run further. What has outlived all that was known of it is taken to run for as long again: nothing
+// that still runs is about to end for having run too long.
 func (j *Job) left() time.Duration {
 	if j.Done <= 0 {
 		return j.Duration
@@ -19,8 +19,8 @@ func (j *Job) left() time.Duration {
 	return left
 }
 
-// remaining is how long j is expected to run from now on on a node of speed 1 if nobody suspends it: what is left of it, and
-// what has to be done once more where it is resumed.
+// remaining is how long j is expected to run from now on on a node of speed 1 if nobody suspends it: what is left of
+// it, and what has to be done once more where it is resumed.
 func (j *Job) remaining() time.Duration {
 	if j.Done > 0 && !j.Running {
 		return j.left() + j.RestartCost

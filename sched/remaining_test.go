@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// What has run for longer than jobs do on average is not about to end for that: the deadline of its finish counts with what
-// is to be expected of one that has run for so long.
+// What has run for longer than jobs do on average is not about to end for that: the deadline of its finish counts
+// with what is to be expected of one that has run for so long.
 func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 	// Four of five end within an hour, the others run for seven to nine.
 	survival := slices.Concat([]float64{1}, slices.Repeat([]float64{0.2}, 7), []float64{0.1, 0})
@@ -25,14 +25,20 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 		duration time.Duration
 		left     time.Duration
 	}{
-		"of a distribution": {lives(t, time.Hour, survival...), 2 * time.Hour, lives(t, time.Hour, survival...).Residual(3 * time.Hour)},
-		"beyond all of it":  {lives(t, time.Hour, 1, 0.5, 0), time.Hour, 3 * time.Hour},
-		"of a mean alone":   {nil, 2 * time.Hour, 3 * time.Hour},
+		"of a distribution": {
+			lives(t, time.Hour, survival...), 2 * time.Hour,
+			lives(t, time.Hour, survival...).Residual(3 * time.Hour),
+		},
+		"beyond all of it": {lives(t, time.Hour, 1, 0.5, 0), time.Hour, 3 * time.Hour},
+		"of a mean alone":  {nil, 2 * time.Hour, 3 * time.Hour},
 	} {
-		s := &sched.Snapshot{Now: day.Add(3 * time.Hour), Sites: []*sched.Site{{Name: "s", Carbon: hourly(t, falling...)}}}
+		s := &sched.Snapshot{
+			Now: day.Add(3 * time.Hour), Sites: []*sched.Site{{Name: "s", Carbon: hourly(t, falling...)}},
+		}
 		s.Queue = []sched.Job{{
-			ID: "j", Submitted: day, Duration: c.duration, Runtimes: c.runtimes, Done: 3 * time.Hour, Running: true, Interruptible: true,
-			AllowedDelay: 24 * time.Hour, FinishBy: s.Now.Add(c.left + time.Hour),
+			ID: "j", Submitted: day, Duration: c.duration, Runtimes: c.runtimes, Done: 3 * time.Hour, Running: true,
+			Interruptible: true,
+			AllowedDelay:  24 * time.Hour, FinishBy: s.Now.Add(c.left + time.Hour),
 		}}
 		for _, when := range []string{"ecovisor", "residual", "wait-awhile"} {
 			d := plan(t, "energy+"+when, s)[0]
@@ -50,17 +56,21 @@ func TestDeadlineOfOneThatOutlivedItsMean(t *testing.T) {
 func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 	soon, later := slices.Repeat([]float64{900}, 30), slices.Repeat([]float64{300}, 30)
 	soon[0] = 100
-	sites := []*sched.Site{{Name: "clean for an hour", Carbon: hourly(t, soon...)}, {Name: "cleaner by day", Carbon: hourly(t, later...)}}
+	sites := []*sched.Site{
+		{Name: "clean for an hour", Carbon: hourly(t, soon...)}, {Name: "cleaner by day", Carbon: hourly(t, later...)},
+	}
 	s := &sched.Snapshot{Now: day, Sites: sites}
 	for i, site := range sites {
 		s.Nodes = append(s.Nodes, &sched.Node{
-			Name: []string{"a", "b"}[i], Site: site, Capacity: sched.Resources{MilliCPU: 8000, Memory: 1 << 40}, Free: sched.Resources{MilliCPU: 8000, Memory: 1 << 40},
+			Name: []string{"a", "b"}[i], Site: site, Capacity: sched.Resources{MilliCPU: 8000, Memory: 1 << 40},
+			Free:    sched.Resources{MilliCPU: 8000, Memory: 1 << 40},
 			Profile: &energy.Profile{Idle: 100, Max: 300, Sleep: 100},
 		})
 	}
 	long := sched.Job{
-		ID: "long", Submitted: day.Add(-30 * time.Hour), Duration: 24 * time.Hour, Done: 23*time.Hour + 30*time.Minute, Interruptible: true,
-		RestartCost: 10 * time.Minute, Request: sched.Resources{MilliCPU: 1000},
+		ID: "long", Submitted: day.Add(-30 * time.Hour), Duration: 24 * time.Hour, Done: 23*time.Hour + 30*time.Minute,
+		Interruptible: true,
+		RestartCost:   10 * time.Minute, Request: sched.Resources{MilliCPU: 1000},
 	}
 	s.Queue = []sched.Job{long}
 	end := day.Add(40 * time.Minute)
@@ -70,7 +80,8 @@ func TestResumedJobsArePricedByWhatIsLeft(t *testing.T) {
 		}
 		d := plan(t, "carbon+"+when, s)[0]
 		if d.Node != "a" || !d.Window.End.Equal(end) || !d.Cost.Finish.Equal(end) {
-			t.Errorf("%s: on %s until %v, priced until %v: want a, for 40 minutes", when, d.Node, d.Window.End.Sub(day), d.Cost.Finish.Sub(day))
+			t.Errorf("%s: on %s until %v, priced until %v: want a, for 40 minutes", when, d.Node, d.Window.End.Sub(day),
+				d.Cost.Finish.Sub(day))
 		}
 		if want := 25.0 * 100 * (40.0 / 60) / 1000; math.Abs(float64(d.Cost.Carbon)-want) > 1e-9 {
 			t.Errorf("%s: priced at %v g, want %v", when, float64(d.Cost.Carbon), want)
@@ -103,7 +114,8 @@ func TestDeadlinesWithRestarts(t *testing.T) {
 		suspensions := 0
 		for i := range 40 {
 			j := sched.Job{
-				ID: "j", Submitted: day.Add(time.Duration(i) * 7 * time.Minute), Duration: 5*time.Hour + time.Duration(i)*time.Minute,
+				ID: "j", Submitted: day.Add(time.Duration(i) * 7 * time.Minute),
+				Duration:     5*time.Hour + time.Duration(i)*time.Minute,
 				AllowedDelay: 12 * time.Hour, Interruptible: true, RestartCost: 25 * time.Minute,
 			}
 			if j.FinishBy = j.Submitted.Add(j.Duration + 6*time.Hour); i%2 == 0 {

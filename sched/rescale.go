@@ -5,17 +5,19 @@ import (
 	"time"
 )
 
-// scalingRule returns from when on an elastic job runs, on how many replicas, and when it is to be asked about again. So many
-// have room just now.
+// scalingRule returns from when on an elastic job runs, on how many replicas, and when it is to be asked about again.
+// So many have room just now.
 type scalingRule func(s *Snapshot, j *Job, room int) (w Window, r Reason, again time.Time, replicas int)
 
-// carbonScaler is the when "carbon-scaler" for elastic jobs (Hanafy et al., SIGMETRICS 2024): what is left of a job is given
-// replicas and times by [Scale]'s rule, on the forecast as it is now and with no more replicas for the present than have room;
-// it does what that says of the present, and is asked again when that changes, in the next slot at the latest.
+// carbonScaler is the when "carbon-scaler" for elastic jobs (Hanafy et al., SIGMETRICS 2024): what is left of a job
+// is given replicas and times by [Scale]'s rule, on the forecast as it is now and with no more replicas for the
+// present than have room; it does what that says of the present, and is asked again when that changes, in the next
+// slot at the latest.
 //
-// A job ends within its allowed delay and its run time on the least replicas. Where there is room for all that it may ever
-// want, it can count on more replicas to be done in time, and pause for longer than its delay; elsewhere others may take that
-// room, so that it never falls back behind what the least replicas, begun as late as allowed, would have done.
+// A job ends within its allowed delay and its run time on the least replicas. Where there is room for all that it may
+// ever want, it can count on more replicas to be done in time, and pause for longer than its delay; elsewhere others
+// may take that room, so that it never falls back behind what the least replicas, begun as late as allowed, would
+// have done.
 func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int) {
 	least := j.Scaling.Least
 	left := j.workLeft()
@@ -65,8 +67,8 @@ func carbonScaler(s *Snapshot, j *Job, room int) (Window, Reason, time.Time, int
 	return Window{change, change.Add(left)}, why, earlierOf(next, change), 0
 }
 
-// spareTime is by how much more than it needs a part of a slot is used, so that nothing is left at the end for having been
-// rounded.
+// spareTime is by how much more than it needs a part of a slot is used, so that nothing is left at the end for having
+// been rounded.
 const spareTime = 2 * time.Millisecond
 
 // workLeft is how much longer j is going to run on its least replicas, as far as that is known.
@@ -77,8 +79,8 @@ func (j *Job) workLeft() time.Duration {
 	return max(0, j.Duration-j.Done)
 }
 
-// promise returns what an elastic job is to do, by when, and for how long it may do nothing if it then runs on its least
-// replicas. What going on costs after a pause is kept in hand.
+// promise returns what an elastic job is to do, by when, and for how long it may do nothing if it then runs on its
+// least replicas. What going on costs after a pause is kept in hand.
 func (s *Snapshot) promise(j *Job, left time.Duration) (work time.Duration, until time.Time, slack time.Duration) {
 	allowed := j.AllowedDelay
 	if s.Policy.MaxDelay > 0 {

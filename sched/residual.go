@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// residual is the when "residual", for jobs that may be suspended and of which only a distribution of lengths is known. At
-// the beginning of every slot it plans as if forecasts were certain, by dynamic programming over the slots of work and of
-// pause to come, and runs the job unless a pause is expected to cost less. With x of the work done, running through slot k
-// costs
+// residual is the when "residual", for jobs that may be suspended and of which only a distribution of lengths is
+// known. At the beginning of every slot it plans as if forecasts were certain, by dynamic programming over the slots
+// of work and of pause to come, and runs the job unless a pause is expected to cost less. With x of the work done,
+// running through slot k costs
 //
 //	z_k · ∫ S(y) dy   over y from x to x + 1 slot,
 //
-// that is the forecast times the work that is expected to be executed at all; going on after a pause costs z_k·β·S(x) more,
-// for the work β that is then done once more. A job that has no delay left runs. What is left of it is planned on its
-// residual life, given how long it has run.
+// that is the forecast times the work that is expected to be executed at all; going on after a pause costs z_k·β·S(x)
+// more, for the work β that is then done once more. A job that has no delay left runs. What is left of it is planned
+// on its residual life, given how long it has run.
 //
 // The state is how many slots were paused and worked, and whether the job runs. The last pause may be a part of a slot,
 // after which the job must run. The plan is exact for a known length if pauses begin with slots.
@@ -45,9 +45,9 @@ func residual(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	return j.window(start), o.later(s, j, start, run, pause), earlierOf(next, latest)
 }
 
-// leastRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the plan
-// takes them, and a pause that hardly saves anything is not worth the trouble: on GAIA's trace this leaves well under half
-// of the suspensions and costs about half a point of what is saved.
+// leastRestart is what going on after a pause is taken to cost at least, in work. Forecasts are not as certain as the
+// plan takes them, and a pause that hardly saves anything is not worth the trouble: on GAIA's trace this leaves well
+// under half of the suspensions and costs about half a point of what is saved.
 const leastRestart = 3 * time.Minute
 
 // pausePlan is the dynamic programme of one decision.
@@ -63,8 +63,8 @@ type pausePlan struct {
 	on, off     [mostRunSlots + 3]float64 // least cost from here, if the job runs and if it does not
 }
 
-// compare returns the expected cost of running and of pausing in what is left of the present slot, of this price, and after
-// how many slots more a paused job would go on.
+// compare returns the expected cost of running and of pausing in what is left of the present slot, of this price, and
+// after how many slots more a paused job would go on.
 func (p *pausePlan) compare(j *Job, slack, rest time.Duration, price float64) (run, pause float64, resume int) {
 	done := j.Done
 	runs := price * (p.life.executed(done+rest) - p.life.executed(done))
@@ -87,8 +87,8 @@ func (p *pausePlan) compare(j *Job, slack, rest time.Duration, price float64) (r
 	return run, pause, resume
 }
 
-// solve returns the least expected cost from the next slot on if the job runs until then and if it does not, and after how
-// many slots it goes on in the latter case.
+// solve returns the least expected cost from the next slot on if the job runs until then and if it does not, and
+// after how many slots it goes on in the latter case.
 func (p *pausePlan) solve(done, slack time.Duration) (on, off float64, resume int) {
 	n := len(p.life.work(p.work[:0], done, p.slot))
 	pauses := int(slack / p.slot)

@@ -2,15 +2,15 @@ package sched
 
 import "time"
 
-// rolling is the when "rolling", for jobs of which only a distribution of lengths is known and that run to their end once
-// they have started: at the beginning of every slot, a job starts unless a later start is expected to cost less, over all
-// lengths that it may have. A start at t costs
+// rolling is the when "rolling", for jobs of which only a distribution of lengths is known and that run to their end
+// once they have started: at the beginning of every slot, a job starts unless a later start is expected to cost less,
+// over all lengths that it may have. A start at t costs
 //
 //	∫ z(t+x)·S(x) dx
 //
-// for the forecast z and the share S(x) of jobs that run for longer than x. Starts are tried at the beginning of every slot
-// and at the end of the delay; a job whose length is known also such that it ends with a slot, which makes the choice
-// exact for the signals given.
+// for the forecast z and the share S(x) of jobs that run for longer than x. Starts are tried at the beginning of
+// every slot and at the end of the delay; a job whose length is known also such that it ends with a slot, which makes
+// the choice exact for the signals given.
 func rolling(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	if j.Runtimes == nil {
 		return rollingKnown(s, j)
@@ -56,8 +56,8 @@ func rolling(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	return w, r, earlierOf(next, s.latest(j))
 }
 
-// rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As [cheapestWindow] it
-// only tries windows one end of which meets a step.
+// rollingKnown chooses the window of least cost for a job whose length is known, anew at every slot. As
+// [cheapestWindow] it only tries windows one end of which meets a step.
 func rollingKnown(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	length := j.remaining()
 	o, why, ok := s.outlook(j)

@@ -6,19 +6,21 @@ import (
 	"time"
 )
 
-// Runtimes is what is known of how long jobs of a kind run: the share of them that runs for longer than a time, on equal
-// steps and linear in between. It is immutable, so that the jobs of many snapshots can share it.
+// Runtimes is what is known of how long jobs of a kind run: the share of them that runs for longer than a time, on
+// equal steps and linear in between. It is immutable, so that the jobs of many snapshots can share it.
 type Runtimes struct {
 	step     time.Duration
 	survival []float64 // survival[i] is the share that runs for longer than i·step; survival[0] is 1
 	executed []float64 // executed[i] is the integral of survival up to i·step, in seconds
 }
 
-// NewRuntimes copies the shares of jobs that run for longer than 0, step, 2·step and so on. They begin with 1 and do not
-// rise. What runs longer than the last one is taken to end there.
+// NewRuntimes copies the shares of jobs that run for longer than 0, step, 2·step and so on. They begin with 1 and do
+// not rise. What runs longer than the last one is taken to end there.
 func NewRuntimes(step time.Duration, survival []float64) (*Runtimes, error) {
 	if step <= 0 || len(survival) < 2 || survival[0] != 1 {
-		return nil, fmt.Errorf("runtimes in %d steps of %v: want two or more of a length above 0, and the first to be 1", len(survival), step)
+		return nil,
+			fmt.Errorf("runtimes in %d steps of %v: want two or more of a length above 0, and the first to be 1",
+				len(survival), step)
 	}
 	r := &Runtimes{step: step, survival: append([]float64(nil), survival...), executed: make([]float64, len(survival))}
 	for i, v := range survival {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Saving returns what a start of j saves on the forecast, as a share of the cost of starting at once: of the start that the
-// when "window" chooses it is the saving that its reason names. It is negative where the start costs more. ok is false where
-// a forecast that counts does not tell of it.
+// Saving returns what a start of j saves on the forecast, as a share of the cost of starting at once: of the start
+// that the when "window" chooses it is the saving that its reason names. It is negative where the start costs more.
+// ok is false where a forecast that counts does not tell of it.
 func (s *Snapshot) Saving(j *Job, start time.Time) (share float64, ok bool) {
 	now := j.window(s.Now)
 	search := windowSearch{s: s, j: j, weights: s.weights(j), power: expectedPower(j)}

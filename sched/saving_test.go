@@ -27,7 +27,10 @@ func TestSavingIsTheReasons(t *testing.T) {
 			ID: "j", Submitted: begin, AllowedDelay: time.Duration(random.IntN(10)) * time.Hour,
 			Duration: time.Duration(1+random.IntN(200)) * time.Minute, Request: Resources{MilliCPU: 1000},
 		}
-		s := &Snapshot{Now: begin.Add(time.Minute), Queue: []Job{j}, Sites: []*Site{{Name: "here", Carbon: grid.Signal{Series: series}}}}
+		s := &Snapshot{
+			Now: begin.Add(time.Minute), Queue: []Job{j},
+			Sites: []*Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
+		}
 		w, reason := cheapestWindow(s, &j)
 		if reason.Kind != CheaperLater {
 			continue

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// Scaling says that a job may run on more or fewer replicas, what that gives, and that it may be told anew as it goes. All
-// of them run on one node.
+// Scaling says that a job may run on more or fewer replicas, what that gives, and that it may be told anew as it
+// goes. All of them run on one node.
 type Scaling struct {
 	Least int `json:"least"` // replicas: what the job's Request and Duration are for
 
-	// Throughput is how much is done per time on Least replicas, on one more, and so on, relative to that on Least: it
-	// begins with 1. The gain of each replica must not exceed that of the one before, nor the average of the first ones.
+	// Throughput is how much is done per time on Least replicas, on one more, and so on, relative to that on Least:
+	// it begins with 1. The gain of each replica must not exceed that of the one before, nor the average of the first
+	// ones.
 	Throughput []float64 `json:"throughput"`
 }
 
@@ -36,15 +37,17 @@ func (s *Scaling) Validate() error {
 	for i := 1; i < len(s.Throughput); i++ {
 		next := s.Throughput[i] - s.Throughput[i-1]
 		if !(next >= 0) || next > gain*(1+tolerance) {
-			return fmt.Errorf("elastic job: replica %d gains %v, the one before %v: want gains that do not rise, and none below 0", s.Least+i, next, gain)
+			return fmt.Errorf(
+				"elastic job: replica %d gains %v, the one before %v: want gains that do not rise, and none below 0",
+				s.Least+i, next, gain)
 		}
 		gain = next
 	}
 	return nil
 }
 
-// Amdahl returns the scaling of a job from a least to a largest number of replicas, if so much of its work, 0 to 1, can be
-// shared among any number of them and the rest is done by one.
+// Amdahl returns the scaling of a job from a least to a largest number of replicas, if so much of its work, 0 to 1,
+// can be shared among any number of them and the rest is done by one.
 func Amdahl(least, most int, parallel float64) *Scaling {
 	s := &Scaling{Least: least}
 	took := func(n int) float64 { return 1 - parallel + parallel/float64(n) }
@@ -59,8 +62,8 @@ func (g *Greedy) chooses(j *Job) bool {
 	return g.when.scale != nil && j.Scaling != nil && j.Interruptible
 }
 
-// On returns j as it is on so many replicas: with their request. Its Duration stays the work that it is, in time on the least
-// number of them. 0 replicas are as many as j asks for by itself.
+// On returns j as it is on so many replicas: with their request. Its Duration stays the work that it is, in time on
+// the least number of them. 0 replicas are as many as j asks for by itself.
 func (j *Job) On(replicas int) Job {
 	sized := *j
 	if j.Scaling == nil || replicas == 0 {

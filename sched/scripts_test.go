@@ -88,7 +88,8 @@ func (w *world) run(t *testing.T, d *datadriven.TestData) string {
 				Carbon: a.number("carbon", 1), Wait: a.number("wait", 0),
 				Price: a.number("price", 0), Utilisation: a.number("utilisation", 0),
 			},
-			MaxDelay: a.duration("max-delay", 0), MaxSignalAge: a.duration("max-age", 0), MinSaving: a.number("min-saving", 0),
+			MaxDelay: a.duration("max-delay", 0), MaxSignalAge: a.duration("max-age", 0),
+			MinSaving: a.number("min-saving", 0),
 		}
 	case "plan":
 		strategy, err := sched.New(name)
@@ -112,7 +113,8 @@ func (w *world) profile(t *testing.T, a args, name string) *energy.Profile {
 	p := &energy.Profile{
 		Name: name, Idle: energy.Watts(a.number("idle", 0)), Max: energy.Watts(a.number("max", 0)),
 		Exponent: a.number("exponent", 1), Sleep: energy.Watts(a.number("sleep", a.number("idle", 0))),
-		WakeUp: energy.Joules(a.number("wake-up", 0)), GPUIdle: energy.Watts(a.number("gpu-idle", 0)), GPUMax: energy.Watts(a.number("gpu-max", 0)),
+		WakeUp: energy.Joules(a.number("wake-up", 0)), GPUIdle: energy.Watts(a.number("gpu-idle", 0)),
+		GPUMax:     energy.Watts(a.number("gpu-max", 0)),
 		GPUClasses: map[string]float64{},
 	}
 	for line := range strings.Lines(a.d.Input) {
@@ -126,12 +128,18 @@ func (w *world) profile(t *testing.T, a args, name string) *energy.Profile {
 }
 
 func (w *world) node(t *testing.T, a args, name string) *sched.Node {
-	capacity := sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 0)), Memory: int64(a.number("memory", 0)) << 30, GPU: int64(a.number("gpu", 0))}
-	used := sched.Resources{MilliCPU: int64(1000 * a.number("used-cpu", 0)), Memory: int64(a.number("used-memory", 0)) << 30}
+	capacity := sched.Resources{
+		MilliCPU: int64(1000 * a.number("cpu", 0)), Memory: int64(a.number("memory", 0)) << 30,
+		GPU: int64(a.number("gpu", 0)),
+	}
+	used := sched.Resources{
+		MilliCPU: int64(1000 * a.number("used-cpu", 0)), Memory: int64(a.number("used-memory", 0)) << 30,
+	}
 	n := &sched.Node{
 		Name: name, Site: w.sites[a.text("site", "")], Profile: w.profiles[a.text("profile", "")],
 		Capacity: capacity, Free: capacity.Sub(used), Jobs: int(a.number("jobs", 0)), Speed: a.number("speed", 1),
-		PUE: a.number("pue", 0), Benchmarks: map[string]energy.Benchmark{}, Live: energy.Watts(a.number("live", 0)), HasLive: a.has("live"),
+		PUE: a.number("pue", 0), Benchmarks: map[string]energy.Benchmark{}, Live: energy.Watts(a.number("live", 0)),
+		HasLive:     a.has("live"),
 		Provisional: energy.Watts(a.number("provisional", 0)),
 	}
 	for line := range strings.Lines(a.d.Input) {
@@ -144,9 +152,14 @@ func (w *world) node(t *testing.T, a args, name string) *sched.Node {
 
 func (a args) job(name string) sched.Job {
 	job := sched.Job{
-		ID: name, Submitted: a.clock("submitted"), Duration: a.duration("duration", time.Hour), AllowedDelay: a.duration("delay", 0),
-		Request:  sched.Resources{MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30, GPU: int64(a.number("gpu", 0))},
-		Released: a.has("released"), Class: a.text("class", ""), GPUClass: a.text("gpu-class", ""), PUE: a.number("pue", 0),
+		ID: name, Submitted: a.clock("submitted"), Duration: a.duration("duration", time.Hour),
+		AllowedDelay: a.duration("delay", 0),
+		Request: sched.Resources{
+			MilliCPU: int64(1000 * a.number("cpu", 1)), Memory: int64(a.number("memory", 1)) << 30,
+			GPU: int64(a.number("gpu", 0)),
+		},
+		Released: a.has("released"), Class: a.text("class", ""), GPUClass: a.text("gpu-class", ""),
+		PUE:               a.number("pue", 0),
 		PerformanceWeight: a.number("weight", 0), HasPerformanceWeight: a.has("weight"),
 		Expected: energy.Watts(a.number("expected", 0)), HasExpected: a.has("expected"),
 		Limits: sched.Limits{

@@ -21,16 +21,18 @@ type Policy struct {
 	MaxSignalAge time.Duration // an older signal is no signal; 0: signals do not age
 	MinSaving    float64       // share of the cost of starting now that a hold must save; 0: anything
 	Seed         uint64        // breaks ties of least-allocated as stock does, at random; 0: by node name
-	Closed       time.Time     // a budget is used up: what may wait starts no earlier, or at its latest start; zero: none is
-	Budget       string        // and which one
+	// a budget is used up: what may wait starts no earlier, or at its latest start; zero: none is
+	Closed time.Time
+	Budget string // and which one
 }
 
 // Weights turn an estimate into one number, in grams of CO2e. The zero Weights count carbon alone.
 type Weights struct {
-	Carbon      float64 `json:"carbon"`      // per gram emitted
-	Wait        float64 `json:"wait"`        // grams per hour between submission and finish
-	Price       float64 `json:"price"`       // grams per unit of money
-	Utilisation float64 `json:"utilisation"` // grams at a fully used node: spreads load where it is positive, packs where it is negative
+	Carbon float64 `json:"carbon"` // per gram emitted
+	Wait   float64 `json:"wait"`   // grams per hour between submission and finish
+	Price  float64 `json:"price"`  // grams per unit of money
+	// grams at a fully used node: spreads load where it is positive, packs where it is negative
+	Utilisation float64 `json:"utilisation"`
 }
 
 // The median power of a busy virtual core over current server generations is 3.5 to 4.2 W in the Cloud Carbon Footprint

@@ -12,7 +12,8 @@ type Strategy interface {
 }
 
 // nodeCost returns the cost of running c.job on n now; the node of least cost is chosen, ties go by name. ok is false
-// where the snapshot lacks what the cost depends on: then the strategy has no opinion, and c.why may say what is missing.
+// where the snapshot lacks what the cost depends on: then the strategy has no opinion, and c.why may say what is
+// missing.
 type nodeCost func(c *costing, n *Node) (cost float64, ok bool)
 
 var where = map[string]nodeCost{
@@ -57,8 +58,8 @@ func Names() (wheres, whens []string) {
 	return wheres, whens
 }
 
-// When returns the when of a strategy's name, "now" where it names none. Whether a strategy ever puts off a start is what [Holds]
-// says: one that is throttled does under every when.
+// When returns the when of a strategy's name, "now" where it names none. Whether a strategy ever puts off a start is
+// what [Holds] says: one that is throttled does under every when.
 func When(name string) string {
 	_, when, _ := parts(name)
 	return when
@@ -77,9 +78,9 @@ func parts(name string) (where, when, order string) {
 	return where, when, order
 }
 
-// New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now. After a
-// when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs are served as
-// they come.
+// New returns the strategy of a name: a where, or where+when as in "carbon+window". Without a when, jobs start now.
+// After a when there may be the order in which a queue is served, as in "balanced+now/shortest"; without one, jobs
+// are served as they come.
 func New(name string) (*Greedy, error) {
 	left, right, last := parts(name)
 	whole, matches := matchers[left]
@@ -98,8 +99,8 @@ func New(name string) (*Greedy, error) {
 	return &Greedy{name: name, cost: cost, when: rule, live: readLive[left], match: whole.match, order: order}, nil
 }
 
-// Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue with
-// the nodes as a whole instead.
+// Greedy serves a queue job by job: a start rule says when, a cost over nodes says where. A few wheres match a queue
+// with the nodes as a whole instead.
 type Greedy struct {
 	name  string
 	cost  nodeCost
@@ -115,8 +116,8 @@ func (g *Greedy) String() string { return g.name }
 // ReadsLive reports whether g looks at what nodes draw just now.
 func (g *Greedy) ReadsLive() bool { return g.live }
 
-// Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their order in
-// the queue.
+// Plan implements [Strategy]. Jobs are served by submission time and then ID, or as g's order says, whatever their
+// order in the queue.
 func (g *Greedy) Plan(s *Snapshot) Plan {
 	if len(s.Queue) == 1 {
 		return Plan{g.decide(s, &s.Queue[0])}

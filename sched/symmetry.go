@@ -10,18 +10,21 @@ type Symmetry uint8
 const (
 	// Asymmetric strategies are offered every node that fits.
 	Asymmetric Symmetry = iota
-	// Interchangeable are nodes of the same site, power profile, capacity, free resources, speed, PUE and benchmarks that all
-	// run something or all run nothing, where no meter is looked at. Of these the first by name is taken, or none.
+	// Interchangeable are nodes of the same site, power profile, capacity, free resources, speed, PUE and benchmarks
+	// that all run something or all run nothing, where no meter is looked at. Of these the first by name is taken, or
+	// none.
 	Interchangeable
-	// InTurn is the order of the names: the first node after [Snapshot.Last] is taken, and the first of all if there is none.
-	// What a job keeps of its slack for going on again depends on the slowest node, so this holds only where nothing is put off.
+	// InTurn is the order of the names: the first node after [Snapshot.Last] is taken, and the first of all if there
+	// is none. What a job keeps of its slack for going on again depends on the slowest node, so this holds only where
+	// nothing is put off.
 	InTurn
 )
 
 // interchangeable are the wheres whose cost depends on nothing else of a node than what the symmetry names.
 var interchangeable = map[string]bool{
-	"balanced": true, "carbon": true, "ecsched-k8s": true, "energy": true, "fcfs": true, "least-allocated": true, "most-allocated": true,
-	"peaks": true, "profile": true,
+	"balanced": true, "carbon": true, "ecsched-k8s": true, "energy": true, "fcfs": true, "least-allocated": true,
+	"most-allocated": true,
+	"peaks":          true, "profile": true,
 }
 
 // Symmetry returns the symmetry of g under a policy.
@@ -38,14 +41,15 @@ func (g *Greedy) Symmetry(p *Policy) Symmetry {
 	return Asymmetric
 }
 
-// relative are the wheres whose costs depend on more than the job's request and the node: on who else is a candidate, on the
-// job's name, on the decision before, or on what is drawn just now.
+// relative are the wheres whose costs depend on more than the job's request and the node: on who else is a candidate,
+// on the job's name, on the decision before, or on what is drawn just now.
 var relative = map[string]bool{
-	"ecsched-dp": true, "exec": true, "hybrid": true, "hybrid-idle": true, "profile": true, "random": true, "round-robin": true,
+	"ecsched-dp": true, "exec": true, "hybrid": true, "hybrid-idle": true, "profile": true, "random": true,
+	"round-robin": true,
 }
 
-// NodeLocal reports whether g, under a policy, orders two nodes for a job as it orders them for any job that asks for the
-// same, as long as nothing happens on either: whoever remembers the order may use it again for the next job.
+// NodeLocal reports whether g, under a policy, orders two nodes for a job as it orders them for any job that asks for
+// the same, as long as nothing happens on either: whoever remembers the order may use it again for the next job.
 func (g *Greedy) NodeLocal(p *Policy) bool {
 	left, _, _ := strings.Cut(g.name, "+")
 	seeded := p.Seed != 0 && (left == "least-allocated" || left == "most-allocated")

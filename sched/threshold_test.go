@@ -23,7 +23,8 @@ func drawThreshold(t *rapid.T) *sched.Snapshot {
 		return halfRate * time.Duration(rapid.IntRange(0, most).Draw(t, label))
 	}
 	series := func(step time.Duration, value *rapid.Generator[float64], label string) grid.Signal {
-		s, err := grid.NewSeries(day.Add(-minutes(5, label+"Start")), step, rapid.SliceOfN(value, 20, 60).Draw(t, label))
+		s, err := grid.NewSeries(day.Add(-minutes(5, label+"Start")), step,
+			rapid.SliceOfN(value, 20, 60).Draw(t, label))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +92,8 @@ func TestThresholdStartsAtTheFirstInstantWithinLimits(t *testing.T) {
 		if !d.Window.Start.Equal(want) {
 			t.Fatalf("starts at %v, want %v: %v", d.Window.Start, want, d.Reason)
 		}
-		if named := !d.Reason.Until.IsZero(); d.Reason.Kind == sched.AboveThreshold && named != keeps(s, &job.Limits, want) {
+		if named := !d.Reason.Until.IsZero(); d.Reason.Kind == sched.AboveThreshold &&
+			named != keeps(s, &job.Limits, want) {
 			t.Fatalf("names %v, but the limits are kept then: %v", d.Reason.Until, !named)
 		}
 		if d.Held(s.Now) && !(d.Reason.Present > d.Reason.Threshold) {
@@ -106,7 +108,8 @@ func TestPercentileIsInvariantToScaling(t *testing.T) {
 		s := drawThreshold(t)
 		s.Queue[0].Limits = sched.Limits{Percentile: rapid.Float64Range(0.01, 0.99).Draw(t, "share")}
 		want := plan(t, "energy+threshold", s)[0]
-		factor := rapid.SampledFrom([]float64{1.0 / 1024, 0.5, 2, 4096}).Draw(t, "factor") // exact, so that nothing becomes equal
+		// exact, so that nothing becomes equal
+		factor := rapid.SampledFrom([]float64{1.0 / 1024, 0.5, 2, 4096}).Draw(t, "factor")
 		for _, site := range s.Sites {
 			old := site.Carbon.Series
 			values := make([]float64, old.Len())
@@ -120,8 +123,10 @@ func TestPercentileIsInvariantToScaling(t *testing.T) {
 			site.Carbon.Series = scaled
 		}
 		got := plan(t, "energy+threshold", s)[0]
-		if !got.Window.Start.Equal(want.Window.Start) || got.Reason.Kind != want.Reason.Kind || got.Reason.Threshold != factor*want.Reason.Threshold {
-			t.Fatalf("times %v it starts at %v (%v), and at %v (%v) as it was", factor, got.Window.Start, got.Reason, want.Window.Start, want.Reason)
+		if !got.Window.Start.Equal(want.Window.Start) || got.Reason.Kind != want.Reason.Kind ||
+			got.Reason.Threshold != factor*want.Reason.Threshold {
+			t.Fatalf("times %v it starts at %v (%v), and at %v (%v) as it was", factor, got.Window.Start, got.Reason,
+				want.Window.Start, want.Reason)
 		}
 	})
 }
@@ -161,8 +166,8 @@ func TestPriceAloneIgnoresCarbon(t *testing.T) {
 	})
 }
 
-// A site of which nothing is known, as every new one, decides for nobody else; and where nothing is known of any, nobody is
-// held.
+// A site of which nothing is known, as every new one, decides for nobody else; and where nothing is known of any,
+// nobody is held.
 func TestUnknownSitesAreLeftOut(t *testing.T) {
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 	series, err := grid.NewSeries(now, time.Hour, []float64{400, 400, 100, 100, 100, 100, 100, 100})
@@ -172,7 +177,9 @@ func TestUnknownSitesAreLeftOut(t *testing.T) {
 	known := &sched.Site{Name: "known", Carbon: grid.Signal{Series: series}}
 	silent := &sched.Site{Name: "silent"}
 	stale := &sched.Site{Name: "stale", Carbon: grid.Signal{Series: series, AsOf: now.Add(-5 * time.Hour)}}
-	job := sched.Job{ID: "j", Submitted: now, Duration: time.Hour, AllowedDelay: 4 * time.Hour, Limits: sched.Limits{Carbon: 200}}
+	job := sched.Job{
+		ID: "j", Submitted: now, Duration: time.Hour, AllowedDelay: 4 * time.Hour, Limits: sched.Limits{Carbon: 200},
+	}
 	for _, name := range []string{"carbon+window", "carbon+threshold"} {
 		strategy, err := sched.New(name)
 		if err != nil {
@@ -185,7 +192,8 @@ func TestUnknownSitesAreLeftOut(t *testing.T) {
 		}
 		alone, beside := decide(known), decide(silent, known, stale)
 		if !alone.Window.Start.Equal(now.Add(2*time.Hour)) || !beside.Window.Start.Equal(alone.Window.Start) {
-			t.Errorf("%s: held until %v alone and until %v beside unknown sites", name, alone.Window.Start, beside.Window.Start)
+			t.Errorf("%s: held until %v alone and until %v beside unknown sites", name, alone.Window.Start,
+				beside.Window.Start)
 		}
 		if d := decide(silent, stale); d.Held(now) || d.Reason.Kind != sched.NoFreshSignal {
 			t.Errorf("%s: of nothing known comes %v", name, d.Reason)

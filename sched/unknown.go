@@ -13,7 +13,8 @@ func unknown(name string) error {
 	rest := name[len(left):]
 	switch {
 	case !slices.Contains(wheres, left):
-		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) && slices.Contains(Orders(), order) {
+		if plain, order, ordered := strings.Cut(left, "/"); ordered && slices.Contains(wheres, plain) &&
+			slices.Contains(Orders(), order) {
 			return orderWithoutWhen(name, plain, order)
 		}
 		return fmt.Errorf("unknown strategy %q%s: want one of %s, which may be followed by + and when",

@@ -10,11 +10,12 @@ import (
 // TestUnknownStrategies: who mistypes a name is told which part is wrong, and what was meant where that is plain.
 func TestUnknownStrategies(t *testing.T) {
 	for name, want := range map[string]string{
-		"greenest":                `unknown strategy "greenest": want one of balanced, `,
-		"":                        `unknown strategy "": want one of balanced, `,
-		"x":                       `unknown strategy "x": want one of balanced, `,
-		"flow-enrgy":              `unknown strategy "flow-enrgy" (did you mean flow-energy?): want one of balanced, `,
-		"flow-ex":                 `unknown strategy "flow-ex": want one of balanced, `, // as near to flow-dp as to flow-ml
+		"greenest":   `unknown strategy "greenest": want one of balanced, `,
+		"":           `unknown strategy "": want one of balanced, `,
+		"x":          `unknown strategy "x": want one of balanced, `,
+		"flow-enrgy": `unknown strategy "flow-enrgy" (did you mean flow-energy?): want one of balanced, `,
+		// as near to flow-dp as to flow-ml
+		"flow-ex":                 `unknown strategy "flow-ex": want one of balanced, `,
 		"Carbon":                  `unknown strategy "Carbon" (did you mean carbon?): want one of`,
 		"carbn+window/fifo":       `unknown strategy "carbn+window/fifo" (did you mean carbon+window/fifo?): want one of`,
 		"carbon+windwo":           `unknown strategy "carbon+windwo" (did you mean carbon+window?): after the + want one of carbon-scaler, `,

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// waitAwhile is the when "wait-awhile" (Wiesner et al., Middleware 2021; GAIA's WaitAwhile): the work that is left of a job
-// of known length goes into the cheapest parts of the time that its delay leaves for it, of equally cheap ones into the
-// earliest. With a perfect forecast that is what a clairvoyant who may suspend at no cost does. A job that may not be
-// suspended gets its cheapest window instead.
+// waitAwhile is the when "wait-awhile" (Wiesner et al., Middleware 2021; GAIA's WaitAwhile): the work that is left of
+// a job of known length goes into the cheapest parts of the time that its delay leaves for it, of equally cheap ones
+// into the earliest. With a perfect forecast that is what a clairvoyant who may suspend at no cost does. A job that
+// may not be suspended gets its cheapest window instead.
 func waitAwhile(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	if !j.Interruptible {
 		return rollingKnown(s, j)
@@ -27,7 +27,9 @@ func waitAwhile(s *Snapshot, j *Job) (Window, Reason, time.Time) {
 	deadline := s.latest(j).Add(left)
 	var buffer [128]piece
 	pieces := o.pieces(buffer[:0], deadline)
-	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Or(cmp.Compare(a.rate, b.rate), a.start.Compare(b.start)) })
+	slices.SortFunc(pieces, func(a, b piece) int {
+		return cmp.Or(cmp.Compare(a.rate, b.rate), a.start.Compare(b.start))
+	})
 	// The dearest piece that is needed is used from its beginning.
 	n, cost := 0, 0.0
 	for rest := left; rest > 0 && n < len(pieces); n++ {

@@ -8,8 +8,8 @@ import (
 // startRule returns when a job should start. A start after s.Now holds it. It is asked once.
 type startRule func(s *Snapshot, j *Job) (Window, Reason)
 
-// rollingRule returns when a job should start or go on, and when it is to be asked about again if that is later than now.
-// The answer holds until then.
+// rollingRule returns when a job should start or go on, and when it is to be asked about again if that is later than
+// now. The answer holds until then.
 type rollingRule func(s *Snapshot, j *Job) (w Window, r Reason, again time.Time)
 
 // rule is a when: either start or roll is set.
@@ -38,8 +38,8 @@ var when = map[string]rule{
 	"carbon-scaler": {roll: residual, scale: carbonScaler, holds: true, interrupts: true},
 }
 
-// ask returns what the rule says of a job. What the rule would say of the time after a budget is asked then, on the signals
-// that are known then. What runs goes on, unless the rule may suspend it and the job allows that.
+// ask returns what the rule says of a job. What the rule would say of the time after a budget is asked then, on the
+// signals that are known then. What runs goes on, unless the rule may suspend it and the job allows that.
 func (u *rule) ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Time) {
 	suspends := u.interrupts && j.Interruptible
 	if j.Running && !suspends {
@@ -68,8 +68,8 @@ func (u *rule) ask(s *Snapshot, j *Job) (w Window, r Reason, again time.Time) {
 // Holds reports whether g ever puts off a start.
 func (g *Greedy) Holds() bool { return g.when.holds }
 
-// Interrupts reports whether g may suspend jobs that run and are interruptible. The others start when it says and run to
-// their end.
+// Interrupts reports whether g may suspend jobs that run and are interruptible. The others start when it says and run
+// to their end.
 func (g *Greedy) Interrupts() bool { return g.when.interrupts }
 
 // Scales reports whether g chooses, anew as they go, on how many replicas elastic jobs run.

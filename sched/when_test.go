@@ -41,7 +41,8 @@ func TestFamilies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if g.Holds() != want.holds || g.Interrupts() != want.interrupts || g.Clairvoyant() != want.clairvoyant {
-			t.Errorf("%s: holds %v, interrupts %v, is clairvoyant %v: want %v", name, g.Holds(), g.Interrupts(), g.Clairvoyant(), want)
+			t.Errorf("%s: holds %v, interrupts %v, is clairvoyant %v: want %v", name, g.Holds(), g.Interrupts(),
+				g.Clairvoyant(), want)
 		}
 	}
 }
@@ -59,7 +60,8 @@ func TestWhoMayBeKeptFromWorking(t *testing.T) {
 		for i, d := range plan(t, name, s) {
 			j := &s.Queue[i]
 			if !d.Again.IsZero() && (!d.Again.After(s.Now) || d.Held(s.Now) && d.Again.After(d.Window.Start)) {
-				t.Fatalf("%s: %s is asked again at %v: now is %v, its window opens at %v", name, j.ID, d.Again, s.Now, d.Window.Start)
+				t.Fatalf("%s: %s is asked again at %v: now is %v, its window opens at %v", name, j.ID, d.Again, s.Now,
+					d.Window.Start)
 			}
 			if j.Running && d.Node != "" {
 				t.Fatalf("%s: %s runs and is placed on %s", name, j.ID, d.Node)
@@ -133,7 +135,8 @@ func live(t rapid.TB, when string, series *grid.Series, j sched.Job) (l life) {
 }
 
 func drawDay(t *rapid.T) *grid.Series {
-	series, err := grid.NewSeries(day, time.Hour, rapid.SliceOfN(rapid.Float64Range(1, 900), 48, 60).Draw(t, "intensity"))
+	series, err := grid.NewSeries(day, time.Hour, rapid.SliceOfN(rapid.Float64Range(1, 900), 48, 60).Draw(t,
+		"intensity"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +164,8 @@ func TestWaitAwhileIsTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
 		j := sched.Job{
-			ID: "j", Submitted: day.Add(drawMinutes(t, 0, 600, "submitted")), Duration: drawMinutes(t, 1, 900, "length"),
+			ID: "j", Submitted: day.Add(drawMinutes(t, 0, 600, "submitted")),
+			Duration:     drawMinutes(t, 1, 900, "length"),
 			AllowedDelay: drawMinutes(t, 0, 600, "delay"), Interruptible: true,
 		}
 		want, got := leastInterruptible(series, &j), live(t, "wait-awhile", series, j)
@@ -176,7 +180,8 @@ func TestRollingStartsBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
 		j := sched.Job{
-			ID: "j", Submitted: day.Add(drawMinutes(t, 0, 600, "submitted")), Duration: drawMinutes(t, 1, 900, "length"),
+			ID: "j", Submitted: day.Add(drawMinutes(t, 0, 600, "submitted")),
+			Duration:     drawMinutes(t, 1, 900, "length"),
 			AllowedDelay: drawMinutes(t, 0, 600, "delay"),
 		}
 		least := math.Inf(1)
@@ -196,8 +201,8 @@ func TestRollingStartsBest(t *testing.T) {
 	})
 }
 
-// With whole hours of work and delay, the plan of residual is that of a clairvoyant whose restarts cost three minutes, so
-// that it costs at most these more than the optimum.
+// With whole hours of work and delay, the plan of residual is that of a clairvoyant whose restarts cost three
+// minutes, so that it costs at most these more than the optimum.
 func TestResidualIsNearTheOptimum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		series := drawDay(t)
@@ -205,7 +210,8 @@ func TestResidualIsNearTheOptimum(t *testing.T) {
 			return time.Duration(rapid.IntRange(least, most).Draw(t, label)) * time.Hour
 		}
 		j := sched.Job{
-			ID: "j", Submitted: day.Add(hours(0, 10, "submitted")), Duration: hours(1, 14, "length"), AllowedDelay: hours(0, 10, "delay"),
+			ID: "j", Submitted: day.Add(hours(0, 10, "submitted")), Duration: hours(1, 14, "length"),
+			AllowedDelay:  hours(0, 10, "delay"),
 			Interruptible: true,
 		}
 		got, least := live(t, "residual", series, j), leastInterruptible(series, &j)
@@ -238,7 +244,8 @@ func TestRestartCostsAreMinded(t *testing.T) {
 		suspensions := 0
 		for i, series := range days {
 			j := sched.Job{
-				ID: "j", Submitted: day.Add(time.Duration(i) * 7 * time.Minute), Duration: 9*time.Hour + time.Duration(i)*time.Minute,
+				ID: "j", Submitted: day.Add(time.Duration(i) * 7 * time.Minute),
+				Duration:     9*time.Hour + time.Duration(i)*time.Minute,
 				AllowedDelay: 12 * time.Hour, Interruptible: true, RestartCost: cost,
 			}
 			l := live(t, "residual", series, j)
@@ -274,7 +281,8 @@ func TestLengthsThatAreNotKnown(t *testing.T) {
 		{"residual", long, 0}, // four hours of delay: two pauses are not worth the last hours
 	} {
 		s.Queue = []sched.Job{{
-			ID: "j", Submitted: day, Duration: test.runtimes.Mean(), Runtimes: test.runtimes, AllowedDelay: 2 * time.Hour, Interruptible: true,
+			ID: "j", Submitted: day, Duration: test.runtimes.Mean(), Runtimes: test.runtimes,
+			AllowedDelay: 2 * time.Hour, Interruptible: true,
 		}}
 		strategy, err := sched.New("energy+" + test.when)
 		if err != nil {
@@ -319,7 +327,8 @@ func TestGAIAChoices(t *testing.T) {
 			Queue: []sched.Job{{ID: "j", Submitted: day, Duration: 2 * time.Hour, AllowedDelay: 6 * time.Hour}},
 		})[0]
 		if got := d.Window.Start.Sub(day); got != want || !d.Again.IsZero() {
-			t.Errorf("%s starts after %v, asked again at %v: want %v, and never (%v)", when, got, d.Again, want, d.Reason)
+			t.Errorf("%s starts after %v, asked again at %v: want %v, and never (%v)", when, got, d.Again, want,
+				d.Reason)
 		}
 	}
 }
@@ -389,10 +398,13 @@ func BenchmarkWhen(b *testing.B) {
 				b.Fatal(err)
 			}
 			s := &sched.Snapshot{
-				Now: day.Add(5*time.Hour + 20*time.Minute), Sites: []*sched.Site{{Name: "s", Carbon: grid.Signal{Series: series}}},
+				Now:   day.Add(5*time.Hour + 20*time.Minute),
+				Sites: []*sched.Site{{Name: "s", Carbon: grid.Signal{Series: series}}},
 				Queue: []sched.Job{{
-					ID: "j", Submitted: day.Add(2 * time.Hour), Duration: runtimes.Mean(), Runtimes: runtimes, AllowedDelay: 24 * time.Hour,
-					Interruptible: true, Running: name == "residual", Done: cmp.Or(map[string]time.Duration{"residual": time.Hour}[name], 0),
+					ID: "j", Submitted: day.Add(2 * time.Hour), Duration: runtimes.Mean(), Runtimes: runtimes,
+					AllowedDelay:  24 * time.Hour,
+					Interruptible: true, Running: name == "residual",
+					Done: cmp.Or(map[string]time.Duration{"residual": time.Hour}[name], 0),
 				}},
 			}
 			b.ReportAllocs()
@@ -430,8 +442,9 @@ func TestResidualKeepsTimeToRestart(t *testing.T) {
 	}
 	site := &sched.Site{Name: "s", Carbon: hourly(t, valley...)}
 	s := &sched.Snapshot{Now: day.Add(time.Hour), Sites: []*sched.Site{site}, Queue: []sched.Job{{
-		ID: "j", Submitted: day, Duration: 3 * time.Hour, AllowedDelay: 70 * time.Minute, RestartCost: 30 * time.Minute, Interruptible: true,
-		Running: true, Done: 30 * time.Minute, Worked: time.Hour,
+		ID: "j", Submitted: day, Duration: 3 * time.Hour, AllowedDelay: 70 * time.Minute, RestartCost: 30 * time.Minute,
+		Interruptible: true,
+		Running:       true, Done: 30 * time.Minute, Worked: time.Hour,
 	}}}
 	strategy, err := sched.New("energy+residual")
 	if err != nil {
@@ -440,7 +453,8 @@ func TestResidualKeepsTimeToRestart(t *testing.T) {
 	for speed, latest := range map[float64]time.Duration{1: 40 * time.Minute, 0.5: 10 * time.Minute} {
 		s.Nodes = []*sched.Node{{Name: "n", Site: site, Speed: speed}}
 		if d := strategy.Plan(s)[0]; d.Held(s.Now) && d.Window.Start.After(s.Now.Add(latest)) {
-			t.Errorf("at speed %v it is suspended for %v, and has %v to spare", speed, d.Window.Start.Sub(s.Now), latest)
+			t.Errorf("at speed %v it is suspended for %v, and has %v to spare", speed, d.Window.Start.Sub(s.Now),
+				latest)
 		}
 	}
 }
@@ -452,7 +466,10 @@ func TestWindowCountsExpectedPower(t *testing.T) {
 	s := &sched.Snapshot{
 		Now: day, Sites: []*sched.Site{{Name: "s", Carbon: hourly(t, valley...)}},
 		// An hour of the nominal 8 W three hours later saves 3.2 g, and three hours of waiting are worth 6 g.
-		Queue:  []sched.Job{{ID: "j", Submitted: day, Duration: time.Hour, AllowedDelay: 6 * time.Hour, Request: sched.Resources{MilliCPU: 2000}}},
+		Queue: []sched.Job{{
+			ID: "j", Submitted: day, Duration: time.Hour, AllowedDelay: 6 * time.Hour,
+			Request: sched.Resources{MilliCPU: 2000},
+		}},
 		Policy: sched.Policy{Weights: sched.Weights{Carbon: 1, Wait: 2}},
 	}
 	strategy, err := sched.New("energy+window")

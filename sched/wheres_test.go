@@ -25,7 +25,8 @@ func threeNodes() []*sched.Node {
 	node := func(name string, cpu, memory int64) *sched.Node {
 		return &sched.Node{
 			Name: name, Site: &sched.Site{Name: "s"}, Capacity: capacity,
-			Free: sched.Resources{MilliCPU: 1000 * cpu, Memory: memory << 30}, Profile: &energy.Profile{Idle: 50, Max: 150, Sleep: 50}, Jobs: 1,
+			Free:    sched.Resources{MilliCPU: 1000 * cpu, Memory: memory << 30},
+			Profile: &energy.Profile{Idle: 50, Max: 150, Sleep: 50}, Jobs: 1,
 		}
 	}
 	return []*sched.Node{node("a", 16, 64), node("b", 8, 32), node("c", 2, 28)}
@@ -47,7 +48,11 @@ func TestWheres(t *testing.T) {
 		{"peaks", 1, 1, "a"}, // a line: the same everywhere
 		{"min-min", 1, 1, "a"},
 	} {
-		s := &sched.Snapshot{Now: day, Nodes: threeNodes(), Queue: []sched.Job{{ID: "j", Request: sched.Resources{MilliCPU: 1000 * c.cpu, Memory: c.memory << 30}}}}
+		s := &sched.Snapshot{
+			Now: day, Nodes: threeNodes(), Queue: []sched.Job{{
+				ID: "j", Request: sched.Resources{MilliCPU: 1000 * c.cpu, Memory: c.memory << 30},
+			}},
+		}
 		if got := plan2(t, c.strategy, s)[0].Node; got != c.want {
 			t.Errorf("%s places %d cores and %d GiB on %s, want %s", c.strategy, c.cpu, c.memory, got, c.want)
 		}
@@ -74,7 +79,9 @@ func TestECSchedCosts(t *testing.T) {
 func TestRandomIsPure(t *testing.T) {
 	count := map[string]int{}
 	for seed := range uint64(3000) {
-		s := &sched.Snapshot{Now: day, Nodes: threeNodes(), Queue: []sched.Job{{ID: "j"}}, Policy: sched.Policy{Seed: seed}}
+		s := &sched.Snapshot{
+			Now: day, Nodes: threeNodes(), Queue: []sched.Job{{ID: "j"}}, Policy: sched.Policy{Seed: seed},
+		}
 		first := plan2(t, "random", s)[0].Node
 		count[first]++
 		for i := range s.Nodes {
@@ -94,8 +101,8 @@ func TestRandomIsPure(t *testing.T) {
 	}
 }
 
-// Profile looks at benchmarks and nothing else: neither live watts nor load change a cost, and where no meter says anything
-// hybrid-idle says the same.
+// Profile looks at benchmarks and nothing else: neither live watts nor load change a cost, and where no meter says
+// anything hybrid-idle says the same.
 func TestProfileIsStatic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSnapshot(t, anyIntensity)
@@ -111,7 +118,8 @@ func TestProfileIsStatic(t *testing.T) {
 			t.Fatalf("opinions: %v, %v, hybrid-idle %v", ok, okAfter, okIdle)
 		}
 		for i := range before {
-			if _, measured := s.Nodes[i].Benchmarks["training"]; before[i] != after[i] || measured && before[i] != idle[i] || !measured && before[i] != 1 {
+			if _, measured := s.Nodes[i].Benchmarks["training"]; before[i] != after[i] ||
+				measured && before[i] != idle[i] || !measured && before[i] != 1 {
 				t.Fatalf("node %d costs %v, with nothing on it %v, as hybrid-idle %v", i, before[i], after[i], idle[i])
 			}
 		}

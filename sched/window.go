@@ -17,9 +17,10 @@ func startNow(s *Snapshot, j *Job) (Window, Reason) {
 // the job's whole duration, on the forecast of every site. The job starts at once where waiting saves nothing. Only
 // signals that have a weight are looked at.
 //
-// The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its minimum
-// therefore lies where one end of the window meets a step of a signal of that site, or at either limit. Trying just these
-// is exact, and as the best site of the best start is sought, no site need be tried at the steps of another.
+// The cost of a start at one site is piecewise linear in the start, because signals are piecewise constant; its
+// minimum therefore lies where one end of the window meets a step of a signal of that site, or at either limit.
+// Trying just these is exact, and as the best site of the best start is sought, no site need be tried at the steps of
+// another.
 func cheapestWindow(s *Snapshot, j *Job) (Window, Reason) { return cheapest(s, j, s.weights(j)) }
 
 func cheapest(s *Snapshot, j *Job, weights Weights) (Window, Reason) {
@@ -77,11 +78,12 @@ func (s *Snapshot) mayWait(j *Job, latest time.Time) (why ReasonKind, ok bool) {
 	return NoOpinion, true
 }
 
-// known returns the sites that have the signals that matter, none of them too old. One site of which nothing is known must
-// not decide for all the others: it is left out, and the job may still be placed there.
+// known returns the sites that have the signals that matter, none of them too old. One site of which nothing is known
+// must not decide for all the others: it is left out, and the job may still be placed there.
 func (s *Snapshot) known(carbon, price bool) []*Site {
 	return sitesThat(s.Sites, func(site *Site) bool {
-		return (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) && (!price || site.Price.Fresh(s.Now, s.Policy.MaxSignalAge))
+		return (!carbon || site.Carbon.Fresh(s.Now, s.Policy.MaxSignalAge)) &&
+			(!price || site.Price.Fresh(s.Now, s.Policy.MaxSignalAge))
 	})
 }
 
@@ -106,9 +108,10 @@ func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
 // their last digits, and nobody is to wait for those.
 const tolerance = 1e-9
 
-// expectedPower stands in for the node that is not chosen yet: what is expected of jobs like this one, else the nominal power
-// of the request. Only ratios between windows depend on a signal, so any positive number gives the same order, unless time
-// has a weight of its own; then it says what waiting is worth. This one also makes the reported savings plausible.
+// expectedPower stands in for the node that is not chosen yet: what is expected of jobs like this one, else the
+// nominal power of the request. Only ratios between windows depend on a signal, so any positive number gives the same
+// order, unless time has a weight of its own; then it says what waiting is worth. This one also makes the reported
+// savings plausible.
 func expectedPower(j *Job) energy.Watts {
 	const leastCores = 0.1
 	if j.HasExpected && sensible(j.Expected) {

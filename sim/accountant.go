@@ -31,7 +31,8 @@ type bin struct {
 
 func newAccountant(start time.Time, nodes []sched.Node, u *use, step time.Duration) *accountant {
 	a := &accountant{
-		start: start, use: u, sites: make([]*sched.Site, len(nodes)), since: make([]time.Time, len(nodes)), nodes: make([]energy.Joules, len(nodes)), step: step,
+		start: start, use: u, sites: make([]*sched.Site, len(nodes)), since: make([]time.Time, len(nodes)),
+		nodes: make([]energy.Joules, len(nodes)), step: step,
 	}
 	for i := range a.since {
 		a.since[i], a.sites[i] = start, nodes[i].Site
@@ -49,13 +50,16 @@ func (a *accountant) settle(i int, n *sched.Node, t time.Time) error {
 	a.since[i] = t
 	for _, signal := range [2]*grid.Series{site.Carbon.Series, site.Price.Series} {
 		if signal != nil && !signal.Covers(window.Start, window.End) {
-			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier or give a longer series",
-				site.Name, site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339), window.End.Format(time.RFC3339))
+			return fmt.Errorf("site %s, zone %s: the signal covers %s to %s, but the run reaches %s: start earlier "+
+				"or give a longer series",
+				site.Name, site.Zone, signal.Start().Format(time.RFC3339), signal.End().Format(time.RFC3339),
+				window.End.Format(time.RFC3339))
 		}
 	}
 	e := site.Account(power, 0, window)
 	a.book(i, e)
-	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) { // it mostly lies in one interval
+	// it mostly lies in one interval
+	if k := window.Start.Sub(a.start) / a.step; !t.After(a.start.Add((k + 1) * a.step)) {
 		b := a.bin(window.Start)
 		b.energy += e.Energy
 		b.carbon += e.Carbon

@@ -17,9 +17,11 @@ type batch struct {
 	kept    []bool      // and whether the last plan held them in line
 	inLine  int         // how many of them it did
 	nodes   []*sched.Node
-	ticking bool  // a tick is to come, and nothing is planned before
-	wake    int64 // when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked for
-	all     bool  // the strategy counts what runs on all nodes: it gets those without room for a single job as well
+	ticking bool // a tick is to come, and nothing is planned before
+	// when a tick comes because of jobs that are held in line, and may have been planned before; 0: none was asked
+	// for
+	wake int64
+	all  bool // the strategy counts what runs on all nodes: it gets those without room for a single job as well
 }
 
 // newBatch returns nil where jobs are to be decided on one by one.
@@ -123,7 +125,8 @@ func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error)
 	return plan, ctx.Err()
 }
 
-// carryOutAll does what a plan says of the head of the queue, as far as the rules allow, and reports whether that changed anything.
+// carryOutAll does what a plan says of the head of the queue, as far as the rules allow, and reports whether that
+// changed anything.
 func (e *engine) carryOutAll(now time.Time, plan sched.Plan) (changed bool, err error) {
 	b, size := e.batch, len(plan)
 	left, placed := 0, 0
@@ -155,7 +158,8 @@ func (e *engine) offerAll(now time.Time, size int) {
 	b := e.batch
 	b.nodes = b.nodes[:0]
 	for i := range e.nodes {
-		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for several.
+		// Strategies take it that one job alone fits wherever they are asked about it, and see to that themselves for
+		// several.
 		if n := &e.nodes[i]; b.all || size > 1 || e.scenario.Jobs[b.jobs[0]].Fits(n) {
 			e.meters.read(i, n, now)
 			b.nodes = append(b.nodes, n)
@@ -188,13 +192,15 @@ func (e *engine) carryOut(now time.Time, k int, d *sched.Decision) (stays bool, 
 	return false, e.place(now, job, d)
 }
 
-// keepInLine holds a job in its place in the queue, which is planned again when something ends and when the decision says.
+// keepInLine holds a job in its place in the queue, which is planned again when something ends and when the decision
+// says.
 func (e *engine) keepInLine(now time.Time, k int, d *sched.Decision) error {
 	b := e.batch
 	job := int(b.jobs[k])
 	j := &e.scenario.Jobs[job]
 	if b.queue[k].Released {
-		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID, now.Format(time.RFC3339))
+		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID,
+			now.Format(time.RFC3339))
 	}
 	if err := checkAgain(now, j, d); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// firstFit plans a whole queue: every job that fits goes to the first node with room. It writes down when it is asked about
-// how many jobs.
+// firstFit plans a whole queue: every job that fits goes to the first node with room. It writes down when it is asked
+// about how many jobs.
 type firstFit struct {
 	batches bool
 	asked   []string
@@ -120,7 +120,8 @@ func TestQueueRules(t *testing.T) {
 func TestRulesHoldForEveryStrategy(t *testing.T) {
 	s := crowd(t, 1, 1, 1, 1)
 	s.Queue = sim.QueueRules{PerStep: 1, Step: time.Second}
-	if diff := cmp.Diff([]string{"j0 1s", "j1 2s", "j2 3s", "j3 4s"}, starts(run(t, s, "least-allocated"))); diff != "" {
+	if diff := cmp.Diff([]string{"j0 1s", "j1 2s", "j2 3s", "j3 4s"},
+		starts(run(t, s, "least-allocated"))); diff != "" {
 		t.Errorf("starts (-want +got):\n%s", diff)
 	}
 }
@@ -156,7 +157,10 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 		s := bench(t, 4, 60)
 		s.Queue = rules
 		for i := range s.Nodes {
-			s.Nodes[i].Benchmarks = map[string]energy.Benchmark{"training": {Rate: float64(1 + i), Power: 300, Idle: 80}}
+			s.Nodes[i].Benchmarks = map[string]energy.Benchmark{"training": {
+				Rate: float64(1 + i), Power: 300,
+				Idle: 80,
+			}}
 		}
 		for i := range s.Jobs {
 			s.Jobs[i].Class = "training"
@@ -164,7 +168,8 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 		for _, name := range wheres {
 			r := run(t, s, name)
 			for i, o := range r.Outcomes {
-				if o.Placed.Node == "" || o.Finish.Sub(o.Start) != s.Jobs[i].Duration || o.Start.Before(s.Jobs[i].Submitted) {
+				if o.Placed.Node == "" || o.Finish.Sub(o.Start) != s.Jobs[i].Duration ||
+					o.Start.Before(s.Jobs[i].Submitted) {
 					t.Errorf("rules %d: %s: %+v", k, name, o)
 				}
 				if rules.Step > 0 && o.Start.Sub(start)%rules.Step != 0 {
@@ -187,8 +192,9 @@ func TestBatchesOfEveryStrategy(t *testing.T) {
 	}
 }
 
-// A quota of two cores is used by two jobs when two more come: the first, which has little delay, and one that has a day. What
-// becomes free before the intensity changes is for who is first in line, and nobody waits longer than he may.
+// A quota of two cores is used by two jobs when two more come: the first, which has little delay, and one that has a
+// day. What becomes free before the intensity changes is for who is first in line, and nobody waits longer than he
+// may.
 func TestThrottledJobsStayInLine(t *testing.T) {
 	hours := append([]float64{500, 500, 500, 100}, slices.Repeat([]float64{500}, 60)...)
 	for name, c := range map[string]struct {
@@ -196,14 +202,32 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 		brief time.Duration // how long the first one runs
 		want  []string
 	}{
-		"a core becomes free":        {sim.QueueRules{}, 10 * time.Minute, []string{"r0 0s", "r1 0s", "a 10m0s", "b 2h10m0s"}},
-		"in steps":                   {sim.QueueRules{Step: 4 * time.Minute}, 10 * time.Minute, []string{"r0 0s", "r1 0s", "a 12m0s", "b 2h12m0s"}},
-		"none becomes free in time":  {sim.QueueRules{}, 20 * time.Hour, []string{"r0 0s", "r1 0s", "a 1h31m0s", "b 3h0m0s"}},
-		"the delay ends at no event": {sim.QueueRules{Step: 40 * time.Minute}, 20 * time.Hour, []string{"r0 0s", "r1 0s", "a 2h0m0s", "b 3h20m0s"}},
+		"a core becomes free": {
+			sim.QueueRules{},
+			10 * time.Minute,
+			[]string{"r0 0s", "r1 0s", "a 10m0s", "b 2h10m0s"},
+		},
+		"in steps": {
+			sim.QueueRules{Step: 4 * time.Minute},
+			10 * time.Minute,
+			[]string{"r0 0s", "r1 0s", "a 12m0s", "b 2h12m0s"},
+		},
+		"none becomes free in time": {
+			sim.QueueRules{},
+			20 * time.Hour,
+			[]string{"r0 0s", "r1 0s", "a 1h31m0s", "b 3h0m0s"},
+		},
+		"the delay ends at no event": {
+			sim.QueueRules{Step: 40 * time.Minute},
+			20 * time.Hour,
+			[]string{"r0 0s", "r1 0s", "a 2h0m0s", "b 3h20m0s"},
+		},
 	} {
 		p := &energy.Profile{Idle: 100, Max: 300}
 		home := site(t, "home", 1, hours...)
-		s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 8, p)}, Queue: c.rules}
+		s := &sim.Scenario{
+			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 8, p)}, Queue: c.rules,
+		}
 		s.Jobs = append(s.Jobs, job("r0", 0, c.brief, 1, 0), job("r1", 0, 20*time.Hour, 1, 0),
 			job("a", time.Minute, 2*time.Hour, 1, 90*time.Minute), job("b", 2*time.Minute, time.Hour, 1, 24*time.Hour))
 		strategy, err := sched.ByName("cap(2-6):carbon+now")
@@ -215,14 +239,17 @@ func TestThrottledJobsStayInLine(t *testing.T) {
 			t.Errorf("%s: starts (-want +got):\n%s", name, diff)
 		}
 		for i, o := range r.Outcomes {
-			if held := i >= 2; o.Held() != held || held && (o.Hold.Reason.Kind != sched.QuotaUsedUp || o.Released != o.Start) {
-				t.Errorf("%s: %s is held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(), o.Released.Sub(start), o.Start.Sub(start))
+			if held := i >= 2; o.Held() != held ||
+				held && (o.Hold.Reason.Kind != sched.QuotaUsedUp || o.Released != o.Start) {
+				t.Errorf("%s: %s is held %v, released at %v, starts at %v", name, s.Jobs[i].ID, o.Held(),
+					o.Released.Sub(start), o.Start.Sub(start))
 			}
 		}
 		for _, sample := range r.Timeline {
 			planned := sample.Time.Sub(start) >= c.rules.Step // nobody was asked before
 			if planned && sample.Queued != 0 || sample.Held < 0 || sample.Held > 2 {
-				t.Errorf("%s: %d wait for room and %d for the quota at %v", name, sample.Queued, sample.Held, sample.Time.Sub(start))
+				t.Errorf("%s: %d wait for room and %d for the quota at %v", name, sample.Queued, sample.Held,
+					sample.Time.Sub(start))
 			}
 		}
 	}

@@ -30,7 +30,12 @@ func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 	profiles := []*energy.Profile{
 		{Idle: 90, Max: 250, Sleep: 10},
 		{Idle: 60, Max: 350, Sleep: 10},
-		{Curve: []energy.Point{{Utilisation: 0, Power: 100}, {Utilisation: 0.1, Power: 180}, {Utilisation: 0.5, Power: 300}, {Utilisation: 1, Power: 520}}, Sleep: 10},
+		{Curve: []energy.Point{
+			{Utilisation: 0, Power: 100},
+			{Utilisation: 0.1, Power: 180},
+			{Utilisation: 0.5, Power: 300},
+			{Utilisation: 1, Power: 520},
+		}, Sleep: 10},
 	}
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, node(fmt.Sprintf("n%05d", i), home, 32, profiles[i%len(profiles)]))
@@ -38,7 +43,8 @@ func bench(t testing.TB, nodes, jobs int) *sim.Scenario {
 	var at time.Duration
 	for i := range jobs {
 		at += time.Duration(rng.ExpFloat64() * float64(3*time.Hour) / float64(8*nodes))
-		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i), at, time.Duration(1+rng.IntN(3*3600))*time.Second, 1+rng.Int64N(4), 6*time.Hour))
+		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i), at, time.Duration(1+rng.IntN(3*3600))*time.Second,
+			1+rng.Int64N(4), 6*time.Hour))
 	}
 	return s
 }

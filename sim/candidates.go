@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// candidates finds the nodes that a strategy has to be asked about. Where the strategy cannot tell some of them apart, it
-// is offered only the one that it would take of them; see [sched.Symmetry].
+// candidates finds the nodes that a strategy has to be asked about. Where the strategy cannot tell some of them
+// apart, it is offered only the one that it would take of them; see [sched.Symmetry].
 type candidates struct {
 	symmetry sched.Symmetry
 	nodes    []sched.Node

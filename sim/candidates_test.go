@@ -67,7 +67,9 @@ func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ignore := cmp.Options{cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario")}
+		ignore := cmp.Options{
+			cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
+		}
 		if diff := cmp.Diff(want, got, ignore); diff != "" {
 			t.Fatalf("%s (-all nodes +narrowed):\n%s", name, diff)
 		}
@@ -77,8 +79,10 @@ func TestNarrowedCandidatesChangeNothing(t *testing.T) {
 // Which strategies are narrowed at all: the property test above must not pass because none is.
 func TestSymmetry(t *testing.T) {
 	for name, want := range map[string]sched.Symmetry{
-		"energy": sched.Interchangeable, "carbon+window": sched.Interchangeable, "least-allocated": sched.Interchangeable,
-		"round-robin": sched.InTurn, "round-robin+wait-awhile": sched.Asymmetric, "exec": sched.Asymmetric, "hybrid": sched.Asymmetric,
+		"energy": sched.Interchangeable, "carbon+window": sched.Interchangeable,
+		"least-allocated": sched.Interchangeable,
+		"round-robin":     sched.InTurn, "round-robin+wait-awhile": sched.Asymmetric, "exec": sched.Asymmetric,
+		"hybrid": sched.Asymmetric,
 	} {
 		strategy, err := sched.New(name)
 		if err != nil {
@@ -132,7 +136,9 @@ func TestRunDoesNotDependOnProcessors(t *testing.T) {
 			results[i] = run(t, s, name)
 			runtime.GOMAXPROCS(before)
 		}
-		ignore := cmp.Options{cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario")}
+		ignore := cmp.Options{
+			cmpopts.IgnoreUnexported(sim.Result{}), cmpopts.IgnoreFields(sim.Result{}, "Elapsed", "Scenario"),
+		}
 		if diff := cmp.Diff(results[0], results[1], ignore); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}

@@ -2,6 +2,6 @@
 // carries the decisions out, and an accountant integrates the power of every node over the grid's signals, exactly.
 //
 // It is one driver of the core among several; the strategies cannot tell it from a real cluster. What it knows better
-// than reality is said in the result: energy is modelled (quality estimated), and unless the scenario says otherwise, forecasts
-// are perfect and run times known; see [Foresight] and [Scenario].
+// than reality is said in the result: energy is modelled (quality estimated), and unless the scenario says otherwise,
+// forecasts are perfect and run times known; see [Foresight] and [Scenario].
 package sim

@@ -24,8 +24,8 @@ func newElastic(s *Scenario, strategy sched.Strategy, sure bool) elastic {
 	if slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return n.Speed != 0 && n.Speed != 1 }) {
 		return elastic{}
 	}
-	// Of what is left of a job of unknown length nobody is sure that it fits into what is left of its time, nor that what waits
-	// for its turn in a queue begins when it says.
+	// Of what is left of a job of unknown length nobody is sure that it fits into what is left of its time, nor that
+	// what waits for its turn in a queue begins when it says.
 	return elastic{scales: true, assured: sure && s.roomForAll()}
 }
 
@@ -43,20 +43,24 @@ func (s *Scenario) roomForAll() bool {
 			j = j.On(j.Scaling.Most())
 		}
 		// Whoever is resumed at the last moment takes a restart longer.
-		changes = append(changes, change{j.Submitted, j.Request}, change{j.LatestStart().Add(j.Duration + j.RestartCost), none.Sub(j.Request)})
+		changes = append(changes, change{j.Submitted, j.Request},
+			change{j.LatestStart().Add(j.Duration + j.RestartCost), none.Sub(j.Request)})
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return a.at.Compare(b.at) })
 	for k, c := range changes {
 		used = used.Add(c.by)
 		if k+1 == len(changes) || !changes[k+1].at.Equal(c.at) {
-			most = sched.Resources{MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory), GPU: max(most.GPU, used.GPU)}
+			most = sched.Resources{
+				MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory),
+				GPU: max(most.GPU, used.GPU),
+			}
 		}
 	}
 	return !slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return !most.Within(n.Capacity) })
 }
 
-// catchUp returns how much sooner than on its least replicas a job can be done with what is left, if it is sure to have room
-// for more.
+// catchUp returns how much sooner than on its least replicas a job can be done with what is left, if it is sure to
+// have room for more.
 func (e *elastic) catchUp(j *sched.Job, done time.Duration) time.Duration {
 	if !e.assured || j.Scaling == nil || !j.Interruptible {
 		return 0
@@ -133,8 +137,8 @@ func (k *task) more(j *sched.Job, d time.Duration) time.Duration {
 // gained is how much longer a run would have taken on the least replicas.
 func (k *task) gained(j *sched.Job, d time.Duration) time.Duration { return k.more(j, d) - d }
 
-// resize has a running job go on, on another number of replicas, on the node where it is. That is not a restart: nothing is
-// done once more, and the node stays awake.
+// resize has a running job go on, on another number of replicas, on the node where it is. That is not a restart:
+// nothing is done once more, and the node stays awake.
 func (e *engine) resize(now time.Time, job, replicas int) error {
 	k, i, j := &e.tasks.of[job], int(e.on[job]), &e.scenario.Jobs[job]
 	if replicas == k.replicas {

@@ -30,9 +30,9 @@ const scaler = "energy+carbon-scaler"
 // proportional draws one watt per busy core of 1000.
 var proportional = &energy.Profile{Max: 1000}
 
-// A job of 4 h on one replica of 2 cores, of two that do 1.5 times as much, by noon at the latest. The cheapest hours of one
-// replica are 100, 200 and 300 g; the second replica gets half as much done for as much: at 100 g it is as good as the first
-// at 200. 1.5 + 1.5 h are done at 100 and 200 g, the rest at 300 g.
+// A job of 4 h on one replica of 2 cores, of two that do 1.5 times as much, by noon at the latest. The cheapest hours
+// of one replica are 100, 200 and 300 g; the second replica gets half as much done for as much: at 100 g it is as
+// good as the first at 200. 1.5 + 1.5 h are done at 100 and 200 g, the rest at 300 g.
 //
 //	00:00–01:00  500 g  held
 //	01:00–02:00  100 g  2 replicas   1½ h done
@@ -40,7 +40,8 @@ var proportional = &energy.Profile{Max: 1000}
 //	03:00–04:00  900 g  suspended
 //	04:00–05:00  200 g  2 replicas   4 h
 //
-// The node has 10 cores, draws 100 to 300 W when awake and 10 W asleep, and 36 kJ = 0.01 kWh to wake up; the PUE is 1.2.
+// The node has 10 cores, draws 100 to 300 W when awake and 10 W asleep, and 36 kJ = 0.01 kWh to wake up; the PUE is
+// 1.2.
 func TestScalingByHand(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300, Sleep: 10, WakeUp: 36000}
 	home := site(t, "home", 1.2, 500, 100, 300, 900, 200, 1000)
@@ -52,7 +53,8 @@ func TestScalingByHand(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	o := r.Outcomes[0]
 	want := sim.Outcome{
-		Hold: o.Hold, Placed: o.Placed, Released: at(1), Start: at(1), Finish: at(5), Suspensions: 1, Delayed: time.Hour,
+		Hold: o.Hold, Placed: o.Placed, Released: at(1), Start: at(1), Finish: at(5), Suspensions: 1,
+		Delayed:  time.Hour,
 		Runs:     []sched.Window{{Start: at(1), End: at(2)}, {Start: at(2), End: at(3)}, {Start: at(4), End: at(5)}},
 		Replicas: []int{2, 1, 2},
 	}
@@ -75,8 +77,8 @@ func TestScalingByHand(t *testing.T) {
 	}
 }
 
-// Where others may take the room, a job does not wait for longer than the least replicas can make up for; it takes what room
-// there is, and no more.
+// Where others may take the room, a job does not wait for longer than the least replicas can make up for; it takes
+// what room there is, and no more.
 func TestScalingTakesTheRoomThereIs(t *testing.T) {
 	home := site(t, "home", 1, 900, 800, 100, 900, 900, 900, 900, 900, 900, 900)
 	s := &sim.Scenario{
@@ -119,11 +121,14 @@ func drawElastic(t *rapid.T, intensity func(label string) float64) (*sim.Scenari
 		t.Fatal(err)
 	}
 	home := &sched.Site{Name: "home", Carbon: grid.Signal{Series: series}}
-	return &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)}, Jobs: []sched.Job{j}}, &j
+	return &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+		Jobs: []sched.Job{j},
+	}, &j
 }
 
-// leastGrams tries every number of replicas in every hour that a job has, and in one of them a mixture of two: the work is one
-// constraint of a linear programme, so one of these is the optimum.
+// leastGrams tries every number of replicas in every hour that a job has, and in one of them a mixture of two: the
+// work is one constraint of a linear programme, so one of these is the optimum.
 func leastGrams(c *grid.Series, j *sched.Job) float64 {
 	hours := int((j.AllowedDelay + j.Duration) / time.Hour)
 	levels := append([]float64{0}, j.Scaling.Throughput...)
@@ -184,8 +189,8 @@ func TestScalingIsOptimal(t *testing.T) {
 	})
 }
 
-// A job that may not be late waits for the cleanest hours all the same, up to the last moment at which all of its replicas are
-// done in time.
+// A job that may not be late waits for the cleanest hours all the same, up to the last moment at which all of its
+// replicas are done in time.
 func TestScalingWaitsForItsPlan(t *testing.T) {
 	for name, c := range map[string]struct {
 		work   time.Duration
@@ -205,15 +210,20 @@ func TestScalingWaitsForItsPlan(t *testing.T) {
 		home := site(t, "home", 1, values...)
 		j := elastic(job("a", 0, c.work, 1, c.delay), 1)
 		j.Scaling = sched.Amdahl(1, c.most, 1)
-		s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)}, Jobs: []sched.Job{j}}
+		s := &sim.Scenario{
+			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+			Jobs: []sched.Job{j},
+		}
 		o := run(t, s, scaler).Outcomes[0]
 		if end := start.Add(c.work + c.delay); !o.Start.Equal(start.Add(c.starts)) || o.Finish.After(end) {
-			t.Errorf("%s: it ran from %v to %v, want from %v on and no longer than %v", name, o.Start.Sub(start), o.Finish.Sub(start), c.starts, end.Sub(start))
+			t.Errorf("%s: it ran from %v to %v, want from %v on and no longer than %v", name, o.Start.Sub(start),
+				o.Finish.Sub(start), c.starts, end.Sub(start))
 		}
 	}
 }
 
-// A pause that is too short to save anything is not made; that must not cost the replicas that the job counts on after it.
+// A pause that is too short to save anything is not made; that must not cost the replicas that the job counts on
+// after it.
 func TestScalingAfterAPauseOfNothing(t *testing.T) {
 	series, err := grid.NewSeries(start, 30*time.Minute, slices.Repeat([]float64{1.5, 1.5, 1, 0.5}, 20))
 	if err != nil {
@@ -221,7 +231,10 @@ func TestScalingAfterAPauseOfNothing(t *testing.T) {
 	}
 	home := &sched.Site{Name: "home", Carbon: grid.Signal{Series: series}}
 	j := elastic(job("a", 0, 40844*time.Second, 1, 565*time.Second), 1, sched.Amdahl(1, 2, 0.9).Throughput...)
-	s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)}, Jobs: []sched.Job{j}}
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+		Jobs: []sched.Job{j},
+	}
 	if o, end := run(t, s, scaler).Outcomes[0], start.Add(j.Duration+j.AllowedDelay); o.Finish.After(end) {
 		t.Errorf("it ended at %v, and had until %v: %+v", o.Finish, end, o)
 	}
@@ -284,7 +297,8 @@ func drawCluster(t *rapid.T) *sim.Scenario {
 		least := 1 + i%2
 		j.Request.MilliCPU *= int64(least)
 		j.Request.Memory *= int64(least)
-		j.Scaling = sched.Amdahl(least, least+rapid.IntRange(0, 7).Draw(t, "more"), rapid.SampledFrom([]float64{1, 0.9, 0.5}).Draw(t, "parallel"))
+		j.Scaling = sched.Amdahl(least, least+rapid.IntRange(0, 7).Draw(t, "more"),
+			rapid.SampledFrom([]float64{1, 0.9, 0.5}).Draw(t, "parallel"))
 	}
 	if rapid.Bool().Draw(t, "ample") {
 		for i := range s.Nodes {
@@ -303,13 +317,14 @@ func drawCluster(t *rapid.T) *sim.Scenario {
 	return s
 }
 
-// Whatever is forecast, and however little room there is: elastic jobs do all of their work, on as many replicas as they may
-// have; decisions keep none of them for longer than it allows; and the same run again gives the same.
+// Whatever is forecast, and however little room there is: elastic jobs do all of their work, on as many replicas as
+// they may have; decisions keep none of them for longer than it allows; and the same run again gives the same.
 func TestScalingKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawCluster(t)
 		strategy, err := sched.New(rapid.SampledFrom([]string{
-			scaler, "least-allocated+carbon-scaler", "round-robin+carbon-scaler/shortest", "min-min+carbon-scaler", "ecsched-dp+carbon-scaler",
+			scaler, "least-allocated+carbon-scaler", "round-robin+carbon-scaler/shortest", "min-min+carbon-scaler",
+			"ecsched-dp+carbon-scaler",
 		}).Draw(t, "strategy"))
 		if err != nil {
 			t.Fatal(err)
@@ -325,7 +340,8 @@ func TestScalingKeepsItsInvariants(t *testing.T) {
 				continue // no node is large enough
 			}
 			busy += checkScaled(t, o, j, s.Nodes[0].Speed)
-			// Where machines are not of speed 1, nobody chooses replicas, and jobs are suspended as those are that have none.
+			// Where machines are not of speed 1, nobody chooses replicas, and jobs are suspended as those are that
+			// have none.
 			scaled := j.Scaling != nil && j.Interruptible && (s.Nodes[0].Speed == 0 || s.Nodes[0].Speed == 1)
 			if over := o.Overdue(j); over > j.RestartCost || over > 0 && scaled {
 				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
@@ -353,7 +369,8 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 	if runs == nil {
 		runs = []sched.Window{{Start: o.Start, End: o.Finish}}
 	}
-	if scaled := j.Scaling != nil && j.Interruptible && speed == 1; scaled != (o.Replicas != nil) || scaled && len(o.Replicas) != len(runs) {
+	if scaled := j.Scaling != nil && j.Interruptible && speed == 1; scaled != (o.Replicas != nil) ||
+		scaled && len(o.Replicas) != len(runs) {
 		t.Fatalf("job %s: %+v", j.ID, o)
 	}
 	work := 0.0
@@ -372,7 +389,8 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 		work += speed * rate * w.End.Sub(w.Start).Seconds()
 		busy += cores * w.End.Sub(w.Start).Seconds()
 	}
-	if math.Abs(work-(j.Duration+o.Lost).Seconds()) > 1e-3 || !runs[0].Start.Equal(o.Start) || !runs[len(runs)-1].End.Equal(o.Finish) {
+	if math.Abs(work-(j.Duration+o.Lost).Seconds()) > 1e-3 || !runs[0].Start.Equal(o.Start) ||
+		!runs[len(runs)-1].End.Equal(o.Finish) {
 		t.Fatalf("job %s of %v did %v s: %+v", j.ID, j.Duration, work, o)
 	}
 	if o.Lost > time.Duration(o.Suspensions)*j.RestartCost {
@@ -381,7 +399,8 @@ func checkScaled(t *rapid.T, o *sim.Outcome, j *sched.Job, speed float64) (busy 
 	return busy
 }
 
-// No node is ever overfull, and energy is what a node with these jobs draws: one node, whose load follows from the runs.
+// No node is ever overfull, and energy is what a node with these jobs draws: one node, whose load follows from the
+// runs.
 func TestScalingConservesEnergy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawCluster(t)
@@ -406,7 +425,8 @@ func TestScalingConservesEnergy(t *testing.T) {
 		// What wakes a node up is drawn a whole number of times, at most once for each run.
 		pue := n.Site.PUE
 		wakes := (float64(r.Energy) - pue*joules) / (pue * float64(n.Profile.WakeUp))
-		if math.Abs(wakes-math.Round(wakes)) > 1e-6*max(1, float64(r.Energy)/1000) || math.Round(wakes) < 1 || int(math.Round(wakes)) > len(changes)/2 {
+		if math.Abs(wakes-math.Round(wakes)) > 1e-6*max(1, float64(r.Energy)/1000) || math.Round(wakes) < 1 ||
+			int(math.Round(wakes)) > len(changes)/2 {
 			t.Fatalf("%v J, the runs make %v J and %v wake-ups", r.Energy, pue*joules, wakes)
 		}
 	})
@@ -435,7 +455,8 @@ func loadOf(r *sim.Result) (changes []loadChange) {
 			if o.Replicas != nil {
 				sized = j.On(o.Replicas[k])
 			}
-			changes = append(changes, loadChange{w.Start, sized.Request.MilliCPU, 1}, loadChange{w.End, -sized.Request.MilliCPU, -1})
+			changes = append(changes, loadChange{w.Start, sized.Request.MilliCPU, 1},
+				loadChange{w.End, -sized.Request.MilliCPU, -1})
 		}
 	}
 	slices.SortStableFunc(changes, func(a, b loadChange) int { return a.at.Compare(b.at) })
@@ -461,8 +482,8 @@ func drawnBy(t *rapid.T, n *sched.Node, changes []loadChange) (joules float64) {
 	return joules
 }
 
-// What Hanafy et al. find: the more a job can scale, the more it saves; and both more than running it at once, and more than
-// suspending and resuming it on a fixed number of replicas.
+// What Hanafy et al. find: the more a job can scale, the more it saves; and both more than running it at once, and
+// more than suspending and resuming it on a fixed number of replicas.
 func TestMoreScalingSavesMore(t *testing.T) {
 	values := make([]float64, 24*12)
 	for i := range values {
@@ -470,9 +491,12 @@ func TestMoreScalingSavesMore(t *testing.T) {
 	}
 	home := site(t, "home", 1, values...)
 	grams := func(strategy string, most int, parallel float64) float64 {
-		s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)}}
+		s := &sim.Scenario{
+			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 1000, proportional)},
+		}
 		for i := range 24 {
-			s.Jobs = append(s.Jobs, elastic(job(strconv.Itoa(i), time.Duration(7*i)*time.Hour, 12*time.Hour, 1, 12*time.Hour), 1))
+			s.Jobs = append(s.Jobs, elastic(job(strconv.Itoa(i), time.Duration(7*i)*time.Hour, 12*time.Hour, 1,
+				12*time.Hour), 1))
 			s.Jobs[i].Scaling = sched.Amdahl(1, most, parallel)
 		}
 		return float64(run(t, s, strategy).Carbon)

@@ -12,8 +12,8 @@ import (
 // Run plays the scenario under a strategy until the last job has finished.
 //
 // The queue is served as kube-scheduler serves it: in order of arrival, a job that fits nowhere does not block those
-// behind it, and it is tried again when a completion makes room. Strategies that plan the queue as a whole, and scenarios
-// with queue rules, are served by those rules instead.
+// behind it, and it is tried again when a completion makes room. Strategies that plan the queue as a whole, and
+// scenarios with queue rules, are served by those rules instead.
 func Run(ctx context.Context, s *Scenario, name string, strategy sched.Strategy) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -168,8 +168,8 @@ func (e *engine) instant(ctx context.Context, at int64) error {
 	return nil
 }
 
-// collect carries out the completions of an instant and gathers what else happens at it. It reports whether the queue is
-// to be planned as a whole.
+// collect carries out the completions of an instant and gathers what else happens at it. It reports whether the queue
+// is to be planned as a whole.
 func (e *engine) collect(now time.Time, at int64) (ticked bool, err error) {
 	for len(e.events) > 0 && e.events[0].at == at {
 		ev := e.events.pop()
@@ -225,7 +225,8 @@ func (e *engine) admit(now time.Time, job int, kind eventKind) error {
 	return e.place(now, job, d)
 }
 
-// final reports whether a job must not be held any more: it was released for good, or has no slack left for another hold.
+// final reports whether a job must not be held any more: it was released for good, or has no slack left for another
+// hold.
 func (e *engine) final(now time.Time, job int, released bool) bool {
 	if released {
 		return true
@@ -238,7 +239,8 @@ func (e *engine) final(now time.Time, job int, released bool) bool {
 func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) error {
 	j := &e.scenario.Jobs[job]
 	if final {
-		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID, now.Format(time.RFC3339))
+		return fmt.Errorf("strategy holds job %s at %s, which was released already or has no slack left", j.ID,
+			now.Format(time.RFC3339))
 	}
 	e.held++
 	if out := &e.result.Outcomes[job]; out.Placed.Node == "" {
@@ -255,7 +257,8 @@ func (e *engine) hold(now time.Time, job int, d *sched.Decision, final bool) err
 			until = d.Again
 		}
 	}
-	if latest := now.Add(e.slack(now, job)); latest.Before(until) && (kind == again || e.result.Outcomes[job].Suspensions > 0) {
+	if latest := now.Add(e.slack(now, job)); latest.Before(until) &&
+		(kind == again || e.result.Outcomes[job].Suspensions > 0) {
 		until = latest
 	}
 	e.events.push(event{at: e.since(until), kind: kind, job: int32(job)})
@@ -267,7 +270,8 @@ func checkAgain(now time.Time, j *sched.Job, d *sched.Decision) error {
 	if d.Again.After(now) {
 		return nil
 	}
-	return fmt.Errorf("strategy wants to be asked about job %s again at %s, and it is %s already", j.ID, d.Again.Format(time.RFC3339), now.Format(time.RFC3339))
+	return fmt.Errorf("strategy wants to be asked about job %s again at %s, and it is %s already", j.ID,
+		d.Again.Format(time.RFC3339), now.Format(time.RFC3339))
 }
 
 // letGo notes that from now on only room is lacking for a job.

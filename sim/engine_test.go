@@ -164,7 +164,8 @@ func TestRunRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sim.Run(context.Background(), s, name, strategy); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := sim.Run(context.Background(), s, name, strategy); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
 		}
 	}
@@ -182,28 +183,39 @@ func drawScenario(t *rapid.T, intensity func(i int) float64) *sim.Scenario {
 	}
 	s := &sim.Scenario{Start: start, Policy: sched.Policy{Seed: rapid.Uint64Range(0, 2).Draw(t, "seed")}}
 	for i := range rapid.IntRange(1, 2).Draw(t, "sites") {
-		s.Sites = append(s.Sites, &sched.Site{Name: fmt.Sprint("s", i), PUE: 1 + float64(i)/10, Carbon: grid.Signal{Series: series}})
+		s.Sites = append(s.Sites, &sched.Site{
+			Name: fmt.Sprint("s", i), PUE: 1 + float64(i)/10, Carbon: grid.Signal{Series: series},
+		})
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "nodes") {
 		idle := energy.Watts(rapid.IntRange(20, 150).Draw(t, "idle"))
-		n := node(fmt.Sprint("n", i), rapid.SampledFrom(s.Sites).Draw(t, "site"), rapid.Int64Range(4, 16).Draw(t, "cores"),
+		n := node(fmt.Sprint("n", i), rapid.SampledFrom(s.Sites).Draw(t, "site"),
+			rapid.Int64Range(4, 16).Draw(t, "cores"),
 			&energy.Profile{Idle: idle, Max: idle * 3, Sleep: idle / 10, WakeUp: 1000})
 		n.Speed = rapid.SampledFrom([]float64{0, 1, 0.5, 2, 1.7}).Draw(t, "speed")
-		n.Benchmarks = map[string]energy.Benchmark{"training": {Rate: rapid.Float64Range(1, 9).Draw(t, "rate"), Power: 2 * idle, Idle: idle}}
+		n.Benchmarks = map[string]energy.Benchmark{"training": {
+			Rate:  rapid.Float64Range(1, 9).Draw(t, "rate"),
+			Power: 2 * idle, Idle: idle,
+		}}
 		s.Nodes = append(s.Nodes, n)
 	}
 	for i := range rapid.IntRange(1, 40).Draw(t, "jobs") {
-		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i), time.Duration(rapid.IntRange(0, 36*3600).Draw(t, "submit"))*time.Second,
-			time.Duration(rapid.IntRange(1, 20000).Draw(t, "duration"))*time.Second, rapid.Int64Range(1, 4).Draw(t, "request"),
+		s.Jobs = append(s.Jobs, job(fmt.Sprint("j", i),
+			time.Duration(rapid.IntRange(0, 36*3600).Draw(t, "submit"))*time.Second,
+			time.Duration(rapid.IntRange(1, 20000).Draw(t, "duration"))*time.Second,
+			rapid.Int64Range(1, 4).Draw(t, "request"),
 			time.Duration(rapid.IntRange(0, 12).Draw(t, "delay"))*time.Hour))
 		s.Jobs[i].Class = "training"
-		s.Jobs[i].Limits = sched.Limits{Carbon: grid.Intensity(rapid.IntRange(0, 500).Draw(t, "limit")), Percentile: rapid.Float64Range(0, 0.9).Draw(t, "share")}
+		s.Jobs[i].Limits = sched.Limits{
+			Carbon:     grid.Intensity(rapid.IntRange(0, 500).Draw(t, "limit")),
+			Percentile: rapid.Float64Range(0, 0.9).Draw(t, "share"),
+		}
 	}
 	return s
 }
 
-// Whatever the strategy: every job runs once, for as long as it takes there, on a node with room, never before it was submitted or
-// released; and energy is what the nodes drew, summed over a fine clock.
+// Whatever the strategy: every job runs once, for as long as it takes there, on a node with room, never before it was
+// submitted or released; and energy is what the nodes drew, summed over a fine clock.
 func TestRunKeepsItsInvariants(t *testing.T) {
 	wheres, whens := sched.Names()
 	rapid.Check(t, func(t *rapid.T) {
@@ -226,13 +238,16 @@ func TestRunKeepsItsInvariants(t *testing.T) {
 		for i, o := range r.Outcomes {
 			j := &s.Jobs[i]
 			on := slices.IndexFunc(s.Nodes, func(n sched.Node) bool { return n.Name == o.Placed.Node })
-			if on < 0 || o.Finish.Sub(o.Start) != s.Nodes[on].Runtime(j) || o.Start.Before(o.Released) || o.Released.Before(j.Submitted) {
+			if on < 0 || o.Finish.Sub(o.Start) != s.Nodes[on].Runtime(j) || o.Start.Before(o.Released) ||
+				o.Released.Before(j.Submitted) {
 				t.Fatalf("%s: job %s: %+v", name, j.ID, o)
 			}
 			if o.Released.After(j.LatestStart()) {
-				t.Fatalf("%s: job %s was released at %v, after its latest start %v", name, j.ID, o.Released, j.LatestStart())
+				t.Fatalf("%s: job %s was released at %v, after its latest start %v", name, j.ID, o.Released,
+					j.LatestStart())
 			}
-			changes = append(changes, change{o.Start, o.Placed.Node, j.Request.MilliCPU}, change{o.Finish, o.Placed.Node, -j.Request.MilliCPU})
+			changes = append(changes, change{o.Start, o.Placed.Node, j.Request.MilliCPU},
+				change{o.Finish, o.Placed.Node, -j.Request.MilliCPU})
 		}
 		slices.SortFunc(changes, func(a, b change) int {
 			if c := a.at.Compare(b.at); c != 0 {
@@ -319,13 +334,16 @@ func TestReplayAgreesWithRun(t *testing.T) {
 		}
 		var placements []sim.Placement
 		for _, o := range want.Outcomes {
-			placements = append(placements, sim.Placement{Job: o.Job, Node: o.Placed.Node, Released: o.Released, Start: o.Start, Finish: o.Finish})
+			placements = append(placements, sim.Placement{
+				Job: o.Job, Node: o.Placed.Node, Released: o.Released, Start: o.Start, Finish: o.Finish,
+			})
 		}
 		got, err := sim.Replay(s, "replay", placements)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(float64(got.Energy-want.Energy)) > 1e-6*float64(want.Energy) || math.Abs(float64(got.Carbon-want.Carbon)) > 1e-6*float64(want.Carbon) {
+		if math.Abs(float64(got.Energy-want.Energy)) > 1e-6*float64(want.Energy) ||
+			math.Abs(float64(got.Carbon-want.Carbon)) > 1e-6*float64(want.Carbon) {
 			t.Fatalf("replay accounts %v and %v, the run %v and %v", got.Energy, got.Carbon, want.Energy, want.Carbon)
 		}
 	})

@@ -1,7 +1,7 @@
 package sim
 
-// event is a moment at which the state of the cluster changes or a strategy is asked. What happens at one instant happens
-// in this order, and within each kind in the order of the jobs, so that runs are reproducible:
+// event is a moment at which the state of the cluster changes or a strategy is asked. What happens at one instant
+// happens in this order, and within each kind in the order of the jobs, so that runs are reproducible:
 //
 //	completions                      what ends makes room for what begins
 //	checks                           running jobs go on or are suspended, which makes room too
@@ -11,8 +11,8 @@ package sim
 //	arrivals
 //	ticks                            the queue is planned as a whole
 //
-// What is learnt from completions and arrivals is learnt before anybody is asked. What an instant causes at the very same
-// instant, as the completion of a job of next to no length, comes after all of it.
+// What is learnt from completions and arrivals is learnt before anybody is asked. What an instant causes at the very
+// same instant, as the completion of a job of next to no length, comes after all of it.
 type event struct {
 	at   int64 // nanoseconds since the start of the scenario
 	kind eventKind

@@ -23,7 +23,10 @@ func TestEventHeapSorts(t *testing.T) {
 		var h eventHeap
 		var want []event
 		for i := range rapid.IntRange(0, 200).Draw(t, "n") {
-			e := event{at: rapid.Int64Range(0, 20).Draw(t, "at"), kind: eventKind(rapid.IntRange(0, 2).Draw(t, "kind")), job: int32(i)}
+			e := event{
+				at: rapid.Int64Range(0, 20).Draw(t, "at"), kind: eventKind(rapid.IntRange(0, 2).Draw(t, "kind")),
+				job: int32(i),
+			}
 			h.push(e)
 			want = append(want, e)
 		}

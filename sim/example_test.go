@@ -21,9 +21,12 @@ func Example() {
 	room := sched.Resources{MilliCPU: 8000}
 	scenario := &sim.Scenario{
 		Start: start, Sites: []*sched.Site{site},
-		Nodes: []sched.Node{{Name: "n1", Site: site, Capacity: room, Free: room, Profile: &energy.Profile{Idle: 60, Max: 160}}},
+		Nodes: []sched.Node{{
+			Name: "n1", Site: site, Capacity: room, Free: room, Profile: &energy.Profile{Idle: 60, Max: 160},
+		}},
 		Jobs: []sched.Job{{
-			ID: "report", Submitted: start, Duration: time.Hour, AllowedDelay: 3 * time.Hour, Request: sched.Resources{MilliCPU: 8000},
+			ID: "report", Submitted: start, Duration: time.Hour, AllowedDelay: 3 * time.Hour,
+			Request: sched.Resources{MilliCPU: 8000},
 		}},
 	}
 	for _, name := range []string{"energy", "energy+window"} {

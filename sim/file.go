@@ -33,16 +33,19 @@ type File struct {
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
 	Live       LiveFile      `json:"live,omitzero"`
-	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. Where nothing
-	// is said of a node, its benchmark follows from its power profile.
+	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. Where
+	// nothing is said of a node, its benchmark follows from its power profile.
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
-	EmptyNodes string                      `json:"emptyNodes,omitempty"` // "sleep" (default): as their profiles say; "idle": they never sleep
+	// "sleep" (default): as their profiles say; "idle": they never sleep
+	EmptyNodes string `json:"emptyNodes,omitempty"`
 
-	Interruptible bool      `json:"interruptible,omitempty"` // jobs may be suspended and resumed
-	RestartCost   string    `json:"restartCost,omitempty"`   // work that an interruptible job does once more at each resume
-	Learner       string    `json:"learner,omitempty"`       // what says how long jobs run; default: the truth
-	Power         string    `json:"power,omitempty"`         // what says what jobs draw: "profiles" of nodes (default), or "learnt"
-	Queue         QueueFile `json:"queue,omitzero"`
+	Interruptible bool `json:"interruptible,omitempty"` // jobs may be suspended and resumed
+	// work that an interruptible job does once more at each resume
+	RestartCost string `json:"restartCost,omitempty"`
+	Learner     string `json:"learner,omitempty"` // what says how long jobs run; default: the truth
+	// what says what jobs draw: "profiles" of nodes (default), or "learnt"
+	Power string    `json:"power,omitempty"`
+	Queue QueueFile `json:"queue,omitzero"`
 
 	dir   string            // file names are relative to it
 	flags map[string]string // by field: the flag that it was given with instead, if any
@@ -64,7 +67,8 @@ type SiteFile struct {
 	Price  *float64 `json:"price,omitempty"` // per kWh, constant
 	Prices GridFile `json:"prices,omitzero"`
 
-	Forecast ForecastFile `json:"forecast,omitzero"` // what strategies know of the intensity to come; default: all of it
+	// what strategies know of the intensity to come; default: all of it
+	Forecast ForecastFile `json:"forecast,omitzero"`
 }
 
 // GridFile names one column of a file of hourly or finer values.
@@ -138,7 +142,8 @@ func ReadFile(path string) (*File, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if f.APIVersion != APIVersion || f.Kind != ScenarioKind {
-		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, APIVersion, ScenarioKind)
+		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, APIVersion,
+			ScenarioKind)
 	}
 	return f, nil
 }
@@ -150,7 +155,9 @@ func (f *File) site() (*SiteFile, error) {
 		f.Sites = []SiteFile{{}}
 	case 1:
 	default:
-		return nil, fmt.Errorf("grid, column, zone, price and forecast speak of one site, and the scenario has %d: change its file instead", len(f.Sites))
+		return nil,
+			fmt.Errorf("grid, column, zone, price and forecast speak of one site, and the scenario has %d: change "+
+				"its file instead", len(f.Sites))
 	}
 	return &f.Sites[0], nil
 }
@@ -231,7 +238,8 @@ func (f *File) checkPrices(priced int) error {
 		return errors.New("limits.price is given, and no site has a price")
 	case priced == 0:
 		if i := slices.IndexFunc(f.Strategies, func(name string) bool { return sched.When(name) == "price" }); i >= 0 {
-			return fmt.Errorf("strategy %q holds by prices, and no site has any: give the site a price or prices", f.Strategies[i])
+			return fmt.Errorf("strategy %q holds by prices, and no site has any: give the site a price or prices",
+				f.Strategies[i])
 		}
 	}
 	return nil
@@ -243,7 +251,8 @@ func (f *File) checkStrategies() error {
 			return fmt.Errorf("strategy %q comes twice", name)
 		}
 		if sched.When(name) == "threshold" && f.Limits == (LimitsFile{}) {
-			return fmt.Errorf("strategy %q waits for limits, and the scenario has none: give its file limits, as {carbon: 200}", name)
+			return fmt.Errorf(
+				"strategy %q waits for limits, and the scenario has none: give its file limits, as {carbon: 200}", name)
 		}
 	}
 	return nil
@@ -295,7 +304,8 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
 	if err != nil {
 		return nil, fmt.Errorf("site %q: grid: %w", in.Name, err)
 	}
-	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File), grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone), Every: every})
+	signal, zone, err := grid.ReadCSV(f.path(in.Grid.File),
+		grid.CSVOptions{Column: in.Grid.Column, Zone: grid.Zone(in.Zone), Every: every})
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +323,8 @@ func (f *File) loadSite(in *SiteFile) (*sched.Site, error) {
 		}
 		site.Price = grid.Signal{Series: series}
 	case in.Prices.File != "":
-		prices, _, err := grid.ReadCSV(f.path(in.Prices.File), grid.CSVOptions{Column: in.Prices.Column, Zone: grid.Zone(in.Prices.Zone), Price: true})
+		prices, _, err := grid.ReadCSV(f.path(in.Prices.File),
+			grid.CSVOptions{Column: in.Prices.Column, Zone: grid.Zone(in.Prices.Zone), Price: true})
 		if err != nil {
 			return nil, err
 		}
@@ -338,7 +349,8 @@ func (f *File) loadStart(s *Scenario) error {
 
 func (f *File) loadNodes(s *Scenario) error {
 	if f.EmptyNodes != "" && f.EmptyNodes != EmptyNodesSleep && f.EmptyNodes != EmptyNodesIdle {
-		return fmt.Errorf("%s: %q: want %s or %s", f.called("emptyNodes"), f.EmptyNodes, EmptyNodesSleep, EmptyNodesIdle)
+		return fmt.Errorf("%s: %q: want %s or %s", f.called("emptyNodes"), f.EmptyNodes, EmptyNodesSleep,
+			EmptyNodesIdle)
 	}
 	for i := range f.Sites {
 		source := f.Sites[i].Nodes
@@ -346,7 +358,8 @@ func (f *File) loadNodes(s *Scenario) error {
 			source = f.Nodes
 		}
 		if source == "" {
-			return errors.New("the scenario has no nodes: give a file or one of the presets " + fmt.Sprint(workload.Presets()))
+			return errors.New("the scenario has no nodes: give a file or one of the presets " +
+				fmt.Sprint(workload.Presets()))
 		}
 		// Nodes that stand with a site are of that site; one list for all sites says itself where each node is.
 		own := f.Sites[i].Nodes != ""

@@ -36,7 +36,8 @@ func newKnowledge(s *Scenario, strategy sched.Strategy, nodes []sched.Node) know
 		return k
 	}
 	k.hideFuture(s, nodes)
-	if clairvoyant, ok := strategy.(interface{ Clairvoyant() bool }); s.Learner == nil || ok && clairvoyant.Clairvoyant() {
+	if clairvoyant, ok := strategy.(interface{ Clairvoyant() bool }); s.Learner == nil ||
+		ok && clairvoyant.Clairvoyant() {
 		return k
 	}
 	k.learner, k.over = s.Learner(), make([]bool, len(s.Jobs))

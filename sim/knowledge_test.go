@@ -41,7 +41,8 @@ func (g *guess) At(now time.Time) grid.Signal {
 	return grid.Signal{Series: series, AsOf: now}
 }
 
-// Strategies see of a signal what was known at the time, at the sites and at the nodes, and the accountant sees what came.
+// Strategies see of a signal what was known at the time, at the sites and at the nodes, and the accountant sees what
+// came.
 func TestForesight(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 400, poison, poison, poison, poison)
@@ -51,7 +52,10 @@ func TestForesight(t *testing.T) {
 		Start: start, Sites: []*sched.Site{home, known},
 		Nodes:     []sched.Node{node("n", home, 10, p), node("o", known, 10, p)},
 		Foresight: []sim.Foresight{g, nil},
-		Jobs:      []sched.Job{job("a", 10*time.Minute, time.Hour, 5, 0), job("b", 20*time.Minute, time.Minute, 1, 0), job("c", 65*time.Minute, time.Minute, 5, 0)},
+		Jobs: []sched.Job{
+			job("a", 10*time.Minute, time.Hour, 5, 0), job("b", 20*time.Minute, time.Minute, 1, 0),
+			job("c", 65*time.Minute, time.Minute, 5, 0),
+		},
 	}
 	r := play(t, s, &scripted{seen: func(s *sched.Snapshot) {
 		carbon := s.Sites[0].Carbon.Series
@@ -75,7 +79,8 @@ func TestForesight(t *testing.T) {
 	if want := []time.Time{start.Add(10 * time.Minute), start.Add(65 * time.Minute)}; !cmp.Equal(g.asked, want) {
 		t.Errorf("foresight was asked at %v, want once an hour: %v", g.asked, want)
 	}
-	if got, want := float64(r.Carbon), 0.2*(50./60*500+10./60*400)+0.02*1./60*500+0.1*1./60*400; math.Abs(got-want) > 1e-9 {
+	if got, want := float64(r.Carbon), 0.2*(50./60*500+10./60*400)+0.02*1./60*500+0.1*1./60*400; math.Abs(
+		got-want) > 1e-9 {
 		t.Errorf("emissions are %v g, want %v by the truth", got, want)
 	}
 	if s.Nodes[0].Site != home || s.Nodes[1].Site != known {
@@ -196,12 +201,16 @@ func TestLearner(t *testing.T) {
 	if asked < 5 {
 		t.Errorf("asked %d times", asked)
 	}
-	for i, want := range []time.Duration{3 * time.Hour, 40 * time.Minute, 100 * time.Minute, 4*time.Hour + time.Minute} {
+	for i, want := range []time.Duration{
+		3 * time.Hour, 40 * time.Minute, 100 * time.Minute, 4*time.Hour + time.Minute,
+	} {
 		if got := r.Outcomes[i].Finish.Sub(start); got != want {
 			t.Errorf("job %s finished after %v, want %v: true lengths count", s.Jobs[i].ID, got, want)
 		}
 	}
-	if want := map[string]time.Duration{"a": 2 * time.Hour, "b": 30 * time.Minute, "waits": time.Hour, "late": time.Minute}; !cmp.Equal(n.ended, want) {
+	if want := map[string]time.Duration{
+		"a": 2 * time.Hour, "b": 30 * time.Minute, "waits": time.Hour, "late": time.Minute,
+	}; !cmp.Equal(n.ended, want) {
 		t.Errorf("ended: %v, want %v", n.ended, want)
 	}
 	// At 1:00 a has run for an hour, and is suspended then; at 2:00 it has still run for an hour.
@@ -218,14 +227,16 @@ func TestLearner(t *testing.T) {
 	play(t, s, clairvoyant)
 }
 
-// A learner that wants to know of every change is told of what runs whenever a job arrives or ends, before anybody is asked.
+// A learner that wants to know of every change is told of what runs whenever a job arrives or ends, before anybody is
+// asked.
 func TestLearnerOfEveryChange(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500)
 	n := &notes{t: t, ended: map[string]time.Duration{}}
 	s := &sim.Scenario{
-		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 4, p)}, Learner: func() predict.Learner { return n },
-		Jobs: []sched.Job{job("a", 0, 10*time.Minute, 1, 0), job("b", 5*time.Minute, 10*time.Minute, 1, 0)},
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 4, p)},
+		Learner: func() predict.Learner { return n },
+		Jobs:    []sched.Job{job("a", 0, 10*time.Minute, 1, 0), job("b", 5*time.Minute, 10*time.Minute, 1, 0)},
 	}
 	if _, err := sim.Run(context.Background(), s, "x", &scripted{}); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,8 @@ type QueueFile struct {
 	Step    string `json:"step,omitempty"`
 }
 
-// ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the time.
+// ForecastFile is what strategies know of the intensity to come: forecasts, each issued from what was known at the
+// time.
 type ForecastFile struct {
 	Model   string `json:"model,omitempty"`   // "perfect" (default): the truth
 	Weather string `json:"weather,omitempty"` // file, for the model of that name
@@ -51,7 +52,8 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	if err != nil {
 		return err
 	}
-	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs, func(j sched.Job) bool { return j.Scaling != nil }) {
+	if restart > 0 && !f.Interruptible && !slices.ContainsFunc(s.Jobs,
+		func(j sched.Job) bool { return j.Scaling != nil }) {
 		return fmt.Errorf("%s is %s, and jobs are not interruptible", f.called("restartCost"), f.RestartCost)
 	}
 	for i := range s.Jobs {
@@ -60,7 +62,8 @@ func (f *File) loadKnowledge(ctx context.Context, s *Scenario) error {
 	}
 	if f.Learner != "" && f.Learner != knownRuntimes {
 		if s.Learner = learners[f.Learner]; s.Learner == nil {
-			return fmt.Errorf("%s: %q: want %s, %s", f.called("learner"), f.Learner, knownRuntimes, strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
+			return fmt.Errorf("%s: %q: want %s, %s", f.called("learner"), f.Learner, knownRuntimes,
+				strings.Join(slices.Sorted(maps.Keys(learners)), ", "))
 		}
 	}
 	switch f.Power {
@@ -120,9 +123,11 @@ func (in *ForecastFile) check() error {
 	case in.perfect() && *in != (ForecastFile{Model: in.Model}):
 		return errors.New("forecast: weather, refit and lag are of a model, and none is given")
 	case !in.perfect() && !slices.Contains(forecast.Models(), in.Model):
-		return fmt.Errorf("forecast.model: %q: want %s, %s", in.Model, perfectForecast, strings.Join(forecast.Models(), ", "))
+		return fmt.Errorf("forecast.model: %q: want %s, %s", in.Model, perfectForecast,
+			strings.Join(forecast.Models(), ", "))
 	case (in.Model == forecast.WithWeather) != (in.Weather != ""):
-		return fmt.Errorf("forecast.weather: the model %q needs a weather file, and no other takes one", forecast.WithWeather)
+		return fmt.Errorf("forecast.weather: the model %q needs a weather file, and no other takes one",
+			forecast.WithWeather)
 	}
 	return nil
 }

@@ -26,7 +26,8 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		for name, text := range map[string]string{
 			"grid.csv": "time,ci_lifecycle_g_per_kwh\n" + hours.String(),
 			"jobs.csv": "id,submit_time,duration,cpu,memory\na,0,600,1,1Gi\n",
-			"scenario.yaml": "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: ecsched50\nstart: 2022-06-10\n" +
+			"scenario.yaml": "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: " +
+				"ecsched50\nstart: 2022-06-10\n" +
 				"sites: [{grid: {file: grid.csv}" + site + "}]\n" + extra,
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -47,7 +48,8 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 	if s.Learner != nil || s.Foresight != nil || s.Queue != (sim.QueueRules{}) || s.Jobs[0].Interruptible {
 		t.Errorf("a file that says nothing loads as %+v", s)
 	}
-	s, err = load(", forecast: {model: yesterday, lag: 0s}", "interruptible: true\nrestartCost: 5m\nlearner: survival\nqueue: {window: 100, perStep: 1, step: 1s}\n")
+	s, err = load(", forecast: {model: yesterday, lag: 0s}",
+		"interruptible: true\nrestartCost: 5m\nlearner: survival\nqueue: {window: 100, perStep: 1, step: 1s}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,8 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		t.Errorf("power of profiles: %v, %v", s, err)
 	}
 	busy := filepath.Join(dir, "busy.csv")
-	if err := os.WriteFile(busy, []byte("id,submit_time,duration,cpu,cpu_use\na,0,600,1,0.2\nb,0,600,1,\n"), 0o600); err != nil {
+	if err := os.WriteFile(busy, []byte("id,submit_time,duration,cpu,cpu_use\na,0,600,1,0.2\nb,0,600,1,\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	f, err := sim.ReadFile(filepath.Join(dir, "scenario.yaml"))

@@ -15,8 +15,8 @@ type Live struct {
 	MaxAge time.Duration // an older reading is none; 0: any age
 }
 
-// meters are those of all nodes. What a node draws is constant between two changes, so the energy at the ends of periods
-// is exact, and is only computed when somebody asks.
+// meters are those of all nodes. What a node draws is constant between two changes, so the energy at the ends of
+// periods is exact, and is only computed when somebody asks.
 type meters struct {
 	live  Live
 	start time.Time
@@ -48,7 +48,9 @@ func newMeters(s *Scenario, strategy sched.Strategy, u *use) *meters {
 	if !ok || !reader.ReadsLive() || s.Live.Off {
 		return nil
 	}
-	m := &meters{live: s.Live, start: s.Start, use: u, nodes: make([]meter, len(s.Nodes)), of: make([]reserved, len(s.Jobs))}
+	m := &meters{
+		live: s.Live, start: s.Start, use: u, nodes: make([]meter, len(s.Nodes)), of: make([]reserved, len(s.Jobs)),
+	}
 	for i := range m.nodes {
 		m.nodes[i] = meter{at: s.Start, power: s.Nodes[i].Power()}
 	}

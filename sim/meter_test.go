@@ -50,7 +50,8 @@ func TestMeters(t *testing.T) {
 		Start: start, Sites: []*sched.Site{home}, Live: sim.Live{Period: at(15), MaxAge: at(45)},
 		Nodes: []sched.Node{node("n", home, 10, &energy.Profile{Idle: 60, Max: 160, Sleep: 60})},
 		Jobs: []sched.Job{
-			job("load", at(5), at(60), 4, 0), job("soon", at(6), at(1), 1, 0), job("then", at(20), at(1), 1, 0), job("later", at(44), at(1), 1, 0),
+			job("load", at(5), at(60), 4, 0), job("soon", at(6), at(1), 1, 0), job("then", at(20), at(1), 1, 0),
+			job("later", at(44), at(1), 1, 0),
 			job("after", at(80), at(1), 1, 0), job("idle", at(100), at(1), 1, 0),
 		},
 	}
@@ -93,17 +94,20 @@ func TestMeters(t *testing.T) {
 	}
 }
 
-// Without provisional watts all jobs of a burst would go to the node that was least loaded before it; without meters exec
-// is energy.
+// Without provisional watts all jobs of a burst would go to the node that was least loaded before it; without meters
+// exec is energy.
 func TestABurstBetweenTwoReadings(t *testing.T) {
 	home := site(t, "home", 1, 300, 300)
 	p := &energy.Profile{Idle: 60, Max: 160, Sleep: 60}
-	s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Live: sim.Live{Period: 15 * time.Second, MaxAge: 45 * time.Second}}
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Live: sim.Live{Period: 15 * time.Second, MaxAge: 45 * time.Second},
+	}
 	for _, name := range []string{"a", "b", "c", "d"} {
 		s.Nodes = append(s.Nodes, node(name, home, 10, p))
 	}
 	for i := range 8 {
-		s.Jobs = append(s.Jobs, job(string('1'+rune(i)), 20*time.Second+time.Duration(i)*time.Millisecond, time.Minute, 1, 0))
+		s.Jobs = append(s.Jobs, job(string('1'+rune(i)), 20*time.Second+time.Duration(i)*time.Millisecond, time.Minute,
+			1, 0))
 	}
 	on := map[string]int{}
 	for _, o := range run(t, s, "exec").Outcomes {
@@ -119,7 +123,8 @@ func TestABurstBetweenTwoReadings(t *testing.T) {
 	blind, plain := run(t, s, "exec"), run(t, s, "energy")
 	for i := range blind.Outcomes {
 		if blind.Outcomes[i].Placed.Node != plain.Outcomes[i].Placed.Node {
-			t.Errorf("job %d on %s without meters, on %s with energy", i, blind.Outcomes[i].Placed.Node, plain.Outcomes[i].Placed.Node)
+			t.Errorf("job %d on %s without meters, on %s with energy", i, blind.Outcomes[i].Placed.Node,
+				plain.Outcomes[i].Placed.Node)
 		}
 	}
 }
@@ -132,7 +137,8 @@ func TestHybridIdleTakesIdleNodesFirst(t *testing.T) {
 			"grid.csv":  "time,ci_lifecycle_g_per_kwh\n2022-06-01T00:00:00Z,500\n2022-06-01T01:00:00Z,300\n2022-06-01T02:00:00Z,300\n",
 			"jobs.csv":  "id,submit_time,duration,cpu,memory\na,0,600,1,1Gi\nb,20,600,1,1Gi\nc,40,600,1,1Gi\nd,60,600,1,1Gi\n",
 			"nodes.csv": "name,cpu,memory,idle_watts,max_watts\nbig,32,64Gi,60,300\nmid,16,64Gi,60,300\nold,8,64Gi,60,300\n",
-			"scenario.yaml": "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: nodes.csv\n" +
+			"scenario.yaml": "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: " +
+				"nodes.csv\n" +
 				"sites: [{grid: {file: grid.csv}}]\nstrategies: [hybrid-idle, exec]\n" + extra,
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

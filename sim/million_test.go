@@ -12,14 +12,16 @@ import (
 	"time"
 )
 
-// A million jobs on a thousand nodes of twelve kinds take less than 120 s and 2 GB, the trace included. It is the processor's
-// time that counts, that of the collector included: on a machine that is busy with other things the clock says nothing.
+// A million jobs on a thousand nodes of twelve kinds take less than 120 s and 2 GB, the trace included. It is the
+// processor's time that counts, that of the collector included: on a machine that is busy with other things the clock
+// says nothing.
 func TestAMillionJobs(t *testing.T) {
 	if os.Getenv("KUBENERGY_LONG") == "" {
 		t.Skip("set KUBENERGY_LONG=1 to run a million jobs")
 	}
 	const jobs = 1_000_000
-	// The limit makes the collector work harder instead of letting the heap double; what is in use is checked by itself.
+	// The limit makes the collector work harder instead of letting the heap double; what is in use is checked by
+	// itself.
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(1800 << 20))
 	s := fleet(t, 1000, 12, jobs)
 	for _, name := range []string{"round-robin", "energy"} {
@@ -29,7 +31,8 @@ func TestAMillionJobs(t *testing.T) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		runtime.KeepAlive(r)
-		t.Logf("%s: %.1f s of processor time, %.1f s by the clock, %.0f jobs a second of processor time, %d MB from the system",
+		t.Logf("%s: %.1f s of processor time, %.1f s by the clock, %.0f jobs a second of processor time, %d MB from "+
+			"the system",
 			name, took.Seconds(), clock.Seconds(), jobs/took.Seconds(), m.Sys>>20)
 		if took > 120*time.Second {
 			t.Errorf("%s took %v, want less than 120 s", name, took)

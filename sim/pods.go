@@ -8,13 +8,13 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// pods are virtual meters of jobs, which tell a learner what each of them draws beyond what its node draws anyway. As an agent
-// does it on a real node, what the CPUs of a node draw beyond idle is divided among its jobs by the CPU time that they use;
-// GPUs are read one by one. A nil *pods tells nobody anything.
+// pods are virtual meters of jobs, which tell a learner what each of them draws beyond what its node draws anyway. As
+// an agent does it on a real node, what the CPUs of a node draw beyond idle is divided among its jobs by the CPU time
+// that they use; GPUs are read one by one. A nil *pods tells nobody anything.
 //
-// A job is read when it ends or is suspended, and while it runs: at the first instant after a period of the nodes' meters at
-// which anything happens, whenever it has run for twice as long since, and once an hour in the end. So nothing is known before
-// it was drawn, and what is new is known soon.
+// A job is read when it ends or is suspended, and while it runs: at the first instant after a period of the nodes'
+// meters at which anything happens, whenever it has run for twice as long since, and once an hour in the end. So
+// nothing is known before it was drawn, and what is new is known soon.
 type pods struct {
 	learner predict.PowerLearner
 	start   time.Time

@@ -22,8 +22,8 @@ type measured struct {
 	Over, End time.Duration // since the start
 }
 
-// listener is a learner of power that writes down what it is told, and expects of every job as many watts as it was told of
-// measurements.
+// listener is a learner of power that writes down what it is told, and expects of every job as many watts as it was
+// told of measurements.
 type listener struct {
 	t     *testing.T
 	heard []measured
@@ -44,8 +44,9 @@ func (l *listener) Expect(j *sched.Job) {
 
 func (l *listener) scenario(s *sim.Scenario) { s.Power = func() predict.PowerLearner { return l } }
 
-// Two jobs on a node of 10 cores at 60 to 160 W, by hand: "a" keeps 4 of 4 cores busy from 0 to 60 s, "b" 1 of 4 from 20 s on,
-// for 60 s. Jobs pay for what CPUs draw beyond idle by the time that they use of them, 10 W a core if power is linear.
+// Two jobs on a node of 10 cores at 60 to 160 W, by hand: "a" keeps 4 of 4 cores busy from 0 to 60 s, "b" 1 of 4 from
+// 20 s on, for 60 s. Jobs pay for what CPUs draw beyond idle by the time that they use of them, 10 W a core if power
+// is linear.
 func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	for name, c := range map[string]struct {
@@ -69,15 +70,21 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 		}},
 		// 4 of 10 cores draw 16 W, 5 draw 25 W of which the jobs pay 4 and 1 parts, and 1 draws 1 W.
 		"power that is not linear": {2, sim.Live{Off: true}, 0, []measured{
-			{"a", (20*16 + 40*20) / 60., seconds(60), seconds(60)}, {"b", (40*5 + 20*1) / 60., seconds(60), seconds(80)},
+			{"a", (20*16 + 40*20) / 60., seconds(60), seconds(60)},
+			{"b", (40*5 + 20*1) / 60., seconds(60), seconds(80)},
 		}},
 	} {
 		home := site(t, "home", 1.5, 300)
-		n := node("n", home, 10, &energy.Profile{Idle: 60, Max: 160, Sleep: 5, WakeUp: 1000, Exponent: c.exponent, GPUIdle: 50, GPUMax: 250})
+		n := node("n", home, 10, &energy.Profile{
+			Idle: 60, Max: 160, Sleep: 5, WakeUp: 1000, Exponent: c.exponent, GPUIdle: 50, GPUMax: 250,
+		})
 		n.Capacity.GPU, n.Free.GPU = 2, 2
 		s := &sim.Scenario{
 			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{n}, Live: c.live, Use: []float64{1, 0.25, 0},
-			Jobs: []sched.Job{job("a", 0, seconds(60), 4, 0), job("b", seconds(20), seconds(60), 4, 0), job("c", seconds(40), seconds(1), 9, 0)},
+			Jobs: []sched.Job{
+				job("a", 0, seconds(60), 4, 0), job("b", seconds(20), seconds(60), 4, 0),
+				job("c", seconds(40), seconds(1), 9, 0),
+			},
 		}
 		s.Jobs[0].Request.GPU, s.Jobs[1].Request.GPU = c.gpu, c.gpu
 		s.Jobs[2].Selector = map[string]string{"of": "no node"}
@@ -94,7 +101,8 @@ func TestWhatJobsAreMeasuredToDraw(t *testing.T) {
 func TestLongJobsAreReadLessOften(t *testing.T) {
 	home := site(t, "home", 1, 300, 300, 300, 300, 300, 300)
 	s := &sim.Scenario{
-		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10, &energy.Profile{Idle: 60, Max: 160})},
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10,
+			&energy.Profile{Idle: 60, Max: 160})},
 		Live: sim.Live{Period: 15 * time.Second}, Jobs: []sched.Job{job("long", 0, 5*time.Hour, 1, 0)},
 	}
 	for i := range 5 * 60 { // things happen every minute
@@ -122,7 +130,8 @@ func TestLongJobsAreReadLessOften(t *testing.T) {
 func TestJobsThatUseLess(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	s := &sim.Scenario{
-		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10, &energy.Profile{Idle: 60, Max: 160})},
+		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10,
+			&energy.Profile{Idle: 60, Max: 160})},
 		Jobs: []sched.Job{job("a", 0, time.Hour, 10, 0)}, Use: []float64{0.3},
 	}
 	if got := run(t, s, "energy").Energy.KWh(); math.Abs(got-0.09) > 1e-12 {
@@ -150,8 +159,12 @@ func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 	home := site(t, "home", 1, 300)
 	for _, batch := range []bool{false, true} {
 		s := &sim.Scenario{
-			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10, &energy.Profile{Idle: 60, Max: 160})},
-			Jobs: []sched.Job{job("a", 0, time.Minute, 1, 0), job("b", 30*time.Second, time.Minute, 1, 0), job("c", time.Minute, time.Minute, 1, 0)},
+			Start: start, Sites: []*sched.Site{home},
+			Nodes: []sched.Node{node("n", home, 10, &energy.Profile{Idle: 60, Max: 160})},
+			Jobs: []sched.Job{
+				job("a", 0, time.Minute, 1, 0), job("b", 30*time.Second, time.Minute, 1, 0),
+				job("c", time.Minute, time.Minute, 1, 0),
+			},
 			Live: sim.Live{Off: true},
 		}
 		if batch {
@@ -172,13 +185,15 @@ func TestStrategiesAreToldWhatJobsDraw(t *testing.T) {
 	}
 }
 
-// mixed is a scenario of two owners whose jobs ask for the same: those of "hot" keep a core busy, those of "cold" a tenth of it. A few
-// of each come first, then bursts in which they take turns.
+// mixed is a scenario of two owners whose jobs ask for the same: those of "hot" keep a core busy, those of "cold" a
+// tenth of it. A few of each come first, then bursts in which they take turns.
 func mixed(t testing.TB) *sim.Scenario {
 	t.Helper()
 	home := site(t, "home", 1, 300, 300, 300, 300)
 	p := &energy.Profile{Idle: 60, Max: 160, Sleep: 60, Exponent: 2}
-	s := &sim.Scenario{Start: start, Sites: []*sched.Site{home}, Live: sim.Live{Period: 15 * time.Second, MaxAge: 45 * time.Second}}
+	s := &sim.Scenario{
+		Start: start, Sites: []*sched.Site{home}, Live: sim.Live{Period: 15 * time.Second, MaxAge: 45 * time.Second},
+	}
 	for i := range 2 {
 		s.Nodes = append(s.Nodes, node(fmt.Sprint("n", i), home, 12, p))
 	}
@@ -215,8 +230,8 @@ func highest(s *sim.Scenario, r *sim.Result) (most energy.Watts) {
 	return most
 }
 
-// Where jobs of equal requests draw unlike power, knowing that spreads them better: no node is as hot, and where power rises
-// faster than load, less energy is used.
+// Where jobs of equal requests draw unlike power, knowing that spreads them better: no node is as hot, and where
+// power rises faster than load, less energy is used.
 func TestLearntPowerPlacesBetter(t *testing.T) {
 	s := mixed(t)
 	plain := run(t, s, "exec")
@@ -235,8 +250,8 @@ func TestLearntPowerPlacesBetter(t *testing.T) {
 	}
 }
 
-// What jobs draw changes nothing before it was drawn: of two scenarios in which jobs draw the same until an instant, decisions
-// are the same until then, and so are those at that very instant.
+// What jobs draw changes nothing before it was drawn: of two scenarios in which jobs draw the same until an instant,
+// decisions are the same until then, and so are those at that very instant.
 func TestPowerIsNotKnownBefore(t *testing.T) {
 	at := time.Hour + 20*time.Minute // of the second burst
 	results := map[float64]*sim.Result{}
@@ -255,7 +270,8 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 		a, b := &results[0].Outcomes[i], &results[1].Outcomes[i]
 		if a.Start.Sub(start) < at+15*time.Second { // when the meters are read
 			if a.Placed.Node != b.Placed.Node {
-				t.Errorf("job %d, which starts at %v, runs on %s or on %s by what is drawn from %v on", i, a.Start, a.Placed.Node, b.Placed.Node, at)
+				t.Errorf("job %d, which starts at %v, runs on %s or on %s by what is drawn from %v on", i, a.Start,
+					a.Placed.Node, b.Placed.Node, at)
 			}
 			continue
 		}
@@ -266,8 +282,8 @@ func TestPowerIsNotKnownBefore(t *testing.T) {
 	}
 }
 
-// Of jobs that nobody knows, the nominal power stays what is expected as long as nothing was measured, and then what others draw
-// for each core.
+// Of jobs that nobody knows, the nominal power stays what is expected as long as nothing was measured, and then what
+// others draw for each core.
 func TestPowerOfUnknownOwners(t *testing.T) {
 	s := mixed(t)
 	s.Jobs, s.Use = s.Jobs[:4], s.Use[:4]
@@ -282,7 +298,8 @@ func TestPowerOfUnknownOwners(t *testing.T) {
 	if j := told["first"]; j.HasExpected {
 		t.Errorf("%v expected before anything was measured", j.Expected)
 	}
-	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of one next to nothing: all of them less than the nominal 12 W.
+	// One core draws 100·(1/12)² = 0.7 W beyond idle, and a tenth of one next to nothing: all of them less than the
+	// nominal 12 W.
 	if j := told["stranger"]; !j.HasExpected || j.Expected <= 0 || j.Expected >= j.Nominal() {
 		t.Errorf("%v expected of a stranger, %v", j.Expected, j.HasExpected)
 	}

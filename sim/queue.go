@@ -7,9 +7,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// waitingQueue holds the jobs that lack room, in the order in which they came to it. Jobs that ask for the same fit or do
-// not fit alike, so they stand in line behind one another, and only the heads of the lines are looked at when there is
-// room: in a long queue, most jobs are not touched.
+// waitingQueue holds the jobs that lack room, in the order in which they came to it. Jobs that ask for the same fit
+// or do not fit alike, so they stand in line behind one another, and only the heads of the lines are looked at when
+// there is room: in a long queue, most jobs are not touched.
 type waitingQueue struct {
 	lines  []line
 	byKey  map[lineKey]int32 // position in lines
@@ -76,8 +76,8 @@ func (q *waitingQueue) begin(room sched.Resources) {
 	}
 }
 
-// next returns the line of the next job of the pass, -1 if there is none. Room only shrinks during a pass, so lines that
-// do not fit any more are dropped from it.
+// next returns the line of the next job of the pass, -1 if there is none. Room only shrinks during a pass, so lines
+// that do not fit any more are dropped from it.
 func (q *waitingQueue) next(room sched.Resources) (k int32) {
 	k = -1
 	left := q.alive[:0]
@@ -136,8 +136,8 @@ func (q *waitingQueue) end() {
 	}
 }
 
-// retry offers the nodes that have just become freer to the waiting jobs. What did not fit elsewhere before does not fit
-// there now, so only those nodes are looked at.
+// retry offers the nodes that have just become freer to the waiting jobs. What did not fit elsewhere before does not
+// fit there now, so only those nodes are looked at.
 func (e *engine) retry(now time.Time) error {
 	if len(e.freed) == 0 || e.waiting.length == 0 {
 		return nil

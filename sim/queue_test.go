@@ -17,7 +17,9 @@ func TestWaitingQueueIsAListInOrder(t *testing.T) {
 		var jobs []sched.Job
 		for range rapid.IntRange(1, 12).Draw(t, "passes") {
 			for range rapid.IntRange(0, 8).Draw(t, "arrivals") {
-				j := sched.Job{Request: sched.Resources{MilliCPU: rapid.Int64Range(1, 4).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 2).Draw(t, "memory")}}
+				j := sched.Job{Request: sched.Resources{
+					MilliCPU: rapid.Int64Range(1, 4).Draw(t, "cpu"), Memory: rapid.Int64Range(0, 2).Draw(t, "memory"),
+				}}
 				if rapid.Bool().Draw(t, "selects") {
 					j.Selector = map[string]string{"a": "b"}
 				}
@@ -25,8 +27,11 @@ func TestWaitingQueueIsAListInOrder(t *testing.T) {
 				list = append(list, len(jobs))
 				jobs = append(jobs, j)
 			}
-			room := sched.Resources{MilliCPU: rapid.Int64Range(0, 12).Draw(t, "room"), Memory: rapid.Int64Range(0, 6).Draw(t, "space")}
-			refused := rapid.IntRange(0, 5).Draw(t, "refused")    // jobs whose number it divides are left where they are
+			room := sched.Resources{
+				MilliCPU: rapid.Int64Range(0, 12).Draw(t, "room"), Memory: rapid.Int64Range(0, 6).Draw(t, "space"),
+			}
+			// jobs whose number it divides are left where they are
+			refused := rapid.IntRange(0, 5).Draw(t, "refused")
 			selected := rapid.Bool().Draw(t, "selected jobs fit") // else their line is dropped
 			fits := func(job int) bool { return selected || jobs[job].Selector == nil }
 			stays := func(job int) bool { return refused > 0 && job%refused == 0 }

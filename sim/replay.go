@@ -18,8 +18,8 @@ type Placement struct {
 	Finish   time.Time
 }
 
-// Replay accounts placements that something else decided, such as a real scheduler, with the same model that [Run] uses.
-// Observed times may overlap by the latency of the observer, so room is not checked.
+// Replay accounts placements that something else decided, such as a real scheduler, with the same model that [Run]
+// uses. Observed times may overlap by the latency of the observer, so room is not checked.
 func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -36,7 +36,10 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		out.Released, out.Start, out.Finish = p.Released, p.Start, p.Finish
 		out.Placed = Placed{Node: p.Node}
 		if !p.Hold.IsZero() {
-			out.Hold = &sched.Decision{Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold}, Reason: sched.Reason{Kind: sched.CheaperLater}}
+			out.Hold = &sched.Decision{
+				Job: s.Jobs[p.Job].ID, Window: sched.Window{Start: p.Hold},
+				Reason: sched.Reason{Kind: sched.CheaperLater},
+			}
 		}
 		e.events.push(event{at: e.since(p.Start), kind: arrival, job: int32(p.Job)})
 		e.events.push(event{at: e.since(p.Finish), kind: completion, job: int32(p.Job)})
@@ -52,7 +55,8 @@ func Replay(s *Scenario, name string, placements []Placement) (*Result, error) {
 		} else {
 			placed := &e.result.Outcomes[ev.job].Placed
 			i := e.byName[placed.Node]
-			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i], sched.Window{Start: e.result.Outcomes[ev.job].Start, End: e.result.Outcomes[ev.job].Finish})
+			placed.Cost = e.snapshot.Estimate(&s.Jobs[ev.job], &e.nodes[i],
+				sched.Window{Start: e.result.Outcomes[ev.job].Start, End: e.result.Outcomes[ev.job].Finish})
 			err = e.begin(now, int(ev.job), i)
 		}
 		if err != nil {

@@ -11,28 +11,30 @@ import (
 
 // Scenario is what a run depends on. Runs do not change it, so several strategies can share one.
 type Scenario struct {
-	Name   string
-	Start  time.Time // when the trace begins; jobs are submitted at or after it
-	Sites  []*sched.Site
-	Nodes  []sched.Node // empty, with Free equal to Capacity
-	Jobs   []sched.Job  // with their true durations
-	Use    []float64    // by index of Jobs: the share of its CPU request that a job keeps busy; nil: all of it. Strategies are never told
+	Name  string
+	Start time.Time // when the trace begins; jobs are submitted at or after it
+	Sites []*sched.Site
+	Nodes []sched.Node // empty, with Free equal to Capacity
+	Jobs  []sched.Job  // with their true durations
+	// by index of Jobs: the share of its CPU request that a job keeps busy; nil: all of it. Strategies are never told
+	Use    []float64
 	Policy sched.Policy
 	Live   Live          // what strategies see of meters
 	Slack  time.Duration // how late a release may be observed before it counts as late; 0 in simulation
 
-	Foresight []Foresight            // by index of Sites: what strategies see of intensity; nil, or a nil entry: the truth
+	// by index of Sites: what strategies see of intensity; nil, or a nil entry: the truth
+	Foresight []Foresight
 	Learner   func() predict.Learner // makes what strategies are told of run times, anew for each run; nil: the truth
-	// Power makes what strategies are told of the power of jobs, from what virtual meters have read of others, anew for each run;
-	// nil: nothing, so that they go by the power profiles of nodes.
+	// Power makes what strategies are told of the power of jobs, from what virtual meters have read of others, anew
+	// for each run; nil: nothing, so that they go by the power profiles of nodes.
 	Power func() predict.PowerLearner
 	Queue QueueRules // how the queue is served; zero: as kube-scheduler serves it
 }
 
 // Foresight is what could be known of a site's carbon intensity at any time.
 type Foresight interface {
-	// At returns the signal as it is known at now: its series begins at or before now with the present value, and goes on
-	// with what is forecast.
+	// At returns the signal as it is known at now: its series begins at or before now with the present value, and
+	// goes on with what is forecast.
 	At(now time.Time) grid.Signal
 }
 
@@ -58,8 +60,8 @@ type Outcome struct {
 	Suspensions int
 	Lost        time.Duration // work that was done once more after suspensions, on a node of speed 1
 	Redone      time.Duration // time of its last run in which work was done once more
-	// Time in which decisions kept it from useful work: holds, suspensions and work done once more; less what it gained on
-	// more replicas than its least.
+	// Time in which decisions kept it from useful work: holds, suspensions and work done once more; less what it
+	// gained on more replicas than its least.
 	Delayed time.Duration
 }
 
@@ -89,7 +91,8 @@ func (o *Outcome) Windows() []sched.Window {
 	return []sched.Window{{Start: o.Start, End: o.Finish}}
 }
 
-// Idle returns for how much of the time between its submission and its finish j did not run, whatever kept it from that.
+// Idle returns for how much of the time between its submission and its finish j did not run, whatever kept it from
+// that.
 func (o *Outcome) Idle(j *sched.Job) time.Duration {
 	idle := o.Start.Sub(j.Submitted)
 	for k := 1; k < len(o.Runs); k++ {
@@ -98,9 +101,9 @@ func (o *Outcome) Idle(j *sched.Job) time.Duration {
 	return idle
 }
 
-// Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time in
-// which there was no room does not count. A job that was suspended may be overdue by up to what restarting took it last
-// (Redone), if it was resumed when its slack was used up already: that comes on top.
+// Overdue returns for how much longer than j allows decisions kept it from working; negative if they kept to it. Time
+// in which there was no room does not count. A job that was suspended may be overdue by up to what restarting took it
+// last (Redone), if it was resumed when its slack was used up already: that comes on top.
 func (o *Outcome) Overdue(j *sched.Job) time.Duration {
 	if o.Suspensions > 0 || o.Replicas != nil {
 		return o.Delayed - j.AllowedDelay

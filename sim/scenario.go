@@ -11,7 +11,8 @@ func (s *Scenario) Validate() error {
 	errs := append(s.checkNodes(), s.checkSites()...)
 	errs = append(errs, s.checkJobs()...)
 	if s.Live.Period < 0 || s.Live.MaxAge < 0 {
-		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period, s.Live.MaxAge))
+		errs = append(errs, fmt.Errorf("live watts every %v, believed for %v: want 0 or more", s.Live.Period,
+			s.Live.MaxAge))
 	}
 	errs = append(errs, s.Queue.check()...)
 	if n := len(s.Use); n != 0 && n != len(s.Jobs) {
@@ -71,7 +72,8 @@ func (s *Scenario) checkSites() (errs []error) {
 	for _, site := range s.Sites {
 		if c := site.Carbon.Series; c != nil && !c.Covers(s.Start, s.Start) {
 			errs = append(errs, fmt.Errorf("site %s, zone %s: the series covers %s to %s, not the start %s",
-				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339), s.Start.Format(time.RFC3339)))
+				site.Name, site.Zone, c.Start().Format(time.RFC3339), c.End().Format(time.RFC3339),
+				s.Start.Format(time.RFC3339)))
 		}
 	}
 	return errs
@@ -84,8 +86,10 @@ func (s *Scenario) checkJobs() (errs []error) {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.Duration <= 0 || j.Submitted.Before(s.Start) || j.AllowedDelay < 0 || j.RestartCost < 0 {
-			errs = append(errs, fmt.Errorf("job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
-				j.ID, s.Start.Format(time.RFC3339)))
+			errs = append(errs,
+				fmt.Errorf(
+					"job %s: wants a duration above 0, a submission at or after %s and an allowed delay of 0 or more",
+					j.ID, s.Start.Format(time.RFC3339)))
 		}
 		if err := checkScaling(j); err != nil {
 			errs = append(errs, fmt.Errorf("job %s: %w", j.ID, err))

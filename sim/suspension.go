@@ -6,16 +6,16 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// tasks follow the jobs of a strategy that interrupts them. A nil *tasks is of one that does not: a job that began runs to
-// its end.
+// tasks follow the jobs of a strategy that interrupts them. A nil *tasks is of one that does not: a job that began
+// runs to its end.
 type tasks struct {
 	start time.Time
 	of    []task
 	own   sched.Node // that of a running job which is asked about, without it
 }
 
-// task is how far a job has come. Work is counted as the time that it takes on a node of speed 1; how long it really took
-// is told apart, since that is what uses up no slack.
+// task is how far a job has come. Work is counted as the time that it takes on a node of speed 1; how long it really
+// took is told apart, since that is what uses up no slack.
 type task struct {
 	running bool
 	idle    bool          // held or suspended by a decision, since

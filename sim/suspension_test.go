@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// scripted is a strategy that does what a test wants of each job, and puts jobs that run on the first node of those that
-// fit.
+// scripted is a strategy that does what a test wants of each job, and puts jobs that run on the first node of those
+// that fit.
 type scripted struct {
 	hold       func(now time.Time, j *sched.Job) (until, again time.Time) // the first one zero: it runs
 	interrupts bool
@@ -77,8 +77,8 @@ func interruptible(j sched.Job, restart time.Duration) sched.Job {
 	return j
 }
 
-// One job of 2 h on one node that is suspended twice, by hand; each resume repeats half an hour. 5 of 10 cores at 100 to
-// 300 W are 200 W, a sleeping node draws 10 W, a wake-up is 36 kJ = 0.01 kWh, and the PUE is 1.2.
+// One job of 2 h on one node that is suspended twice, by hand; each resume repeats half an hour. 5 of 10 cores at 100
+// to 300 W are 200 W, a sleeping node draws 10 W, a wake-up is 36 kJ = 0.01 kWh, and the PUE is 1.2.
 //
 //	00:00–01:00 runs       1 h done      500 g
 //	01:00–03:00 suspended                400 g, 300 g
@@ -96,7 +96,8 @@ func TestSuspensionByHand(t *testing.T) {
 	at := func(hours int) time.Time { return start.Add(time.Duration(hours) * time.Hour) }
 	o := r.Outcomes[0]
 	want := sim.Outcome{
-		Placed: o.Placed, Released: start, Start: start, Finish: at(6), Suspensions: 2, Lost: time.Hour, Redone: 30 * time.Minute, Delayed: 4 * time.Hour,
+		Placed: o.Placed, Released: start, Start: start, Finish: at(6), Suspensions: 2, Lost: time.Hour,
+		Redone: 30 * time.Minute, Delayed: 4 * time.Hour,
 		Runs: []sched.Window{{Start: at(0), End: at(1)}, {Start: at(3), End: at(4)}, {Start: at(5), End: at(6)}},
 	}
 	if diff := cmp.Diff(want, o); diff != "" {
@@ -138,12 +139,17 @@ func TestWithoutSlackJobsRun(t *testing.T) {
 	}
 	r := play(t, s, &scripted{hold: never, interrupts: true})
 	for i, want := range []sim.Outcome{
-		{Start: start, Finish: start.Add(160 * time.Minute), Suspensions: 1, Lost: 10 * time.Minute, Delayed: 100 * time.Minute},
+		{
+			Start: start, Finish: start.Add(160 * time.Minute), Suspensions: 1, Lost: 10 * time.Minute,
+			Delayed: 100 * time.Minute,
+		},
 		{Start: start.Add(90 * time.Minute), Finish: start.Add(150 * time.Minute), Delayed: 90 * time.Minute},
 		{Start: start, Finish: start.Add(time.Hour)},
 	} {
 		o := r.Outcomes[i]
-		got := sim.Outcome{Start: o.Start, Finish: o.Finish, Suspensions: o.Suspensions, Lost: o.Lost, Delayed: o.Delayed}
+		got := sim.Outcome{
+			Start: o.Start, Finish: o.Finish, Suspensions: o.Suspensions, Lost: o.Lost, Delayed: o.Delayed,
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", s.Jobs[i].ID, diff)
 		}
@@ -175,7 +181,8 @@ func TestSuspendedJobsMakeRoom(t *testing.T) {
 	}, interrupts: true})
 	var got []string
 	for i, o := range r.Outcomes {
-		got = append(got, fmt.Sprint(s.Jobs[i].ID, " on ", o.Placed.Node, " ", o.Start.Sub(start), " ", o.Finish.Sub(start), " ", o.Suspensions))
+		got = append(got, fmt.Sprint(s.Jobs[i].ID, " on ", o.Placed.Node, " ", o.Start.Sub(start), " ",
+			o.Finish.Sub(start), " ", o.Suspensions))
 	}
 	want := []string{"moves on a 0s 3h0m0s 1", "fills on a 0s 20h0m0s 0", "waits on a 1h0m0s 6h0m0s 0"}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -193,7 +200,9 @@ func TestOnlyInterruptibleJobsAreAskedAgain(t *testing.T) {
 	for _, interrupts := range []bool{false, true} {
 		s := &sim.Scenario{
 			Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 10, p)},
-			Jobs: []sched.Job{interruptible(job("may", 0, 3*time.Hour, 1, time.Hour), 0), job("must", 0, 3*time.Hour, 1, time.Hour)},
+			Jobs: []sched.Job{
+				interruptible(job("may", 0, 3*time.Hour, 1, time.Hour), 0), job("must", 0, 3*time.Hour, 1, time.Hour),
+			},
 		}
 		asked := map[string]int{}
 		play(t, s, &scripted{interrupts: interrupts, hold: dirty(), seen: func(s *sched.Snapshot) {
@@ -265,16 +274,17 @@ func TestAgainMustBeLater(t *testing.T) {
 		Start: start, Sites: []*sched.Site{home}, Nodes: []sched.Node{node("n", home, 5, p)},
 		Jobs: []sched.Job{job("a", 0, time.Minute, 1, time.Hour)},
 	}
-	_, err := sim.Run(context.Background(), s, "x", &scripted{hold: func(now time.Time, _ *sched.Job) (until, again time.Time) {
-		return now.Add(time.Minute), now
-	}})
+	_, err := sim.Run(context.Background(), s, "x",
+		&scripted{hold: func(now time.Time, _ *sched.Job) (until, again time.Time) {
+			return now.Add(time.Minute), now
+		}})
 	if err == nil || !strings.Contains(err.Error(), "again") {
 		t.Errorf("error %v, want one about asking again", err)
 	}
 }
 
-// What a job allows is time in which it does not work, on fast nodes and on slow ones: running uses up none of it, and work
-// that is done fast leaves no more of it.
+// What a job allows is time in which it does not work, on fast nodes and on slow ones: running uses up none of it,
+// and work that is done fast leaves no more of it.
 func TestSlackIsOfTime(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500, 500)
@@ -293,7 +303,8 @@ func TestSlackIsOfTime(t *testing.T) {
 		}})
 		o := &r.Outcomes[0]
 		hour := func(h int) time.Time { return start.Add(time.Duration(h) * time.Hour) }
-		if want := []sched.Window{{Start: start, End: hour(2)}, {Start: hour(3), End: hour(4)}}; !slices.Equal(o.Runs, want) || o.Delayed != time.Hour {
+		if want := []sched.Window{{Start: start, End: hour(2)}, {Start: hour(3), End: hour(4)}}; !slices.Equal(o.Runs,
+			want) || o.Delayed != time.Hour {
 			t.Errorf("at speed %v it runs in %v, kept from it for %v: want %v and 1h", speed, o.Runs, o.Delayed, want)
 		}
 		if want := []time.Duration{time.Hour, time.Hour, time.Hour, 0}; !slices.Equal(slack, want) {
@@ -302,7 +313,8 @@ func TestSlackIsOfTime(t *testing.T) {
 	}
 }
 
-// Work that is done once more takes longer where nodes are slow, and so may a job that is resumed at its last moment be overdue.
+// Work that is done once more takes longer where nodes are slow, and so may a job that is resumed at its last moment
+// be overdue.
 func TestRestartsOnSlowNodes(t *testing.T) {
 	p := &energy.Profile{Idle: 100, Max: 300}
 	home := site(t, "home", 1, 500, 500, 500, 500, 500, 500)
@@ -313,13 +325,16 @@ func TestRestartsOnSlowNodes(t *testing.T) {
 		Jobs: []sched.Job{interruptible(job("a", 0, time.Hour, 1, time.Hour), 10*time.Minute)},
 	}
 	o := play(t, s, &scripted{interrupts: true, hold: dirty(1)}).Outcomes[0]
-	if o.Lost != 10*time.Minute || o.Redone != 20*time.Minute || o.Overdue(&s.Jobs[0]) != o.Redone || o.Finish.Sub(start) != 200*time.Minute {
-		t.Errorf("%v of work done once more in %v, overdue by %v, ends after %v", o.Lost, o.Redone, o.Overdue(&s.Jobs[0]), o.Finish.Sub(start))
+	if o.Lost != 10*time.Minute || o.Redone != 20*time.Minute || o.Overdue(&s.Jobs[0]) != o.Redone ||
+		o.Finish.Sub(start) != 200*time.Minute {
+		t.Errorf("%v of work done once more in %v, overdue by %v, ends after %v", o.Lost, o.Redone,
+			o.Overdue(&s.Jobs[0]), o.Finish.Sub(start))
 	}
 }
 
-// Whatever is suspended when, on nodes of any speed: jobs do all of their work and what restarts cost, no node is overfull, no
-// job is kept from work for longer than it allows but for one restart, and energy is what the nodes drew.
+// Whatever is suspended when, on nodes of any speed: jobs do all of their work and what restarts cost, no node is
+// overfull, no job is kept from work for longer than it allows but for one restart, and energy is what the nodes
+// drew.
 func TestSuspensionKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t, func(i int) float64 { return 300 + 200*math.Sin(float64(i)/24*2*math.Pi) })
@@ -337,7 +352,8 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 		}
 		seed := rapid.Uint64().Draw(t, "whims")
 		whims := func(now time.Time, j *sched.Job) (until, again time.Time) {
-			h := seed ^ uint64(now.Sub(start)/time.Minute)*0x9e3779b97f4a7c15 ^ uint64(len(j.ID)*31+int(j.ID[len(j.ID)-1]))*0xbf58476d1ce4e5b9
+			h := seed ^ uint64(now.Sub(start)/time.Minute)*0x9e3779b97f4a7c15 ^ uint64(
+				len(j.ID)*31+int(j.ID[len(j.ID)-1]))*0xbf58476d1ce4e5b9
 			h ^= h >> 29
 			again = now.Add(time.Duration(1+h%7200) * time.Second)
 			if h>>32&1 == 0 && j.Slack(now) > 0 {
@@ -369,7 +385,8 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			busy += ran.Seconds() * float64(j.Request.MilliCPU) / 1000
 			// Every run is cut to whole nanoseconds.
 			cut := time.Duration(2 * len(runs))
-			if work := (j.Duration + o.Lost).Seconds(); ran.Seconds() > work/slowest+cut.Seconds() || ran.Seconds() < work/fastest-cut.Seconds() {
+			if work := (j.Duration + o.Lost).Seconds(); ran.Seconds() > work/slowest+cut.Seconds() ||
+				ran.Seconds() < work/fastest-cut.Seconds() {
 				t.Fatalf("job %s of %v ran for %v, and did %v once more", j.ID, j.Duration, ran, o.Lost)
 			}
 			if slowest == fastest && ran-o.Lost != j.Duration {
@@ -381,7 +398,8 @@ func TestSuspensionKeepsItsInvariants(t *testing.T) {
 			if o.Lost > time.Duration(o.Suspensions)*restart {
 				t.Fatalf("job %s lost %v in %d suspensions", j.ID, o.Lost, o.Suspensions)
 			}
-			if over := o.Overdue(j); over > 0 && over > o.Redone || o.Redone.Seconds() > j.RestartCost.Seconds()/slowest {
+			if over := o.Overdue(j); over > 0 && over > o.Redone ||
+				o.Redone.Seconds() > j.RestartCost.Seconds()/slowest {
 				t.Fatalf("job %s is overdue by %v: %+v", j.ID, over, o)
 			}
 			if most := o.Idle(j).Seconds() + o.Lost.Seconds()/slowest; o.Delayed.Seconds() > most+cut.Seconds() {

@@ -53,8 +53,9 @@ limits: {carbon: 200, percentile: 0.75, price: 0.3}
 		"{price: 1e9}":     "limits.price is 1e+09",
 		"{intensity: 200}": "intensity",
 	} {
-		write("scenario.yaml", "apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: ecsched50\n"+
-			"sites: [{grid: {file: grid.csv}, price: 0.3}]\nlimits: "+limits+"\n")
+		write("scenario.yaml",
+			"apiVersion: kubenergy.io/v1alpha1\nkind: Scenario\nworkload: {file: jobs.csv}\nnodes: ecsched50\n"+
+				"sites: [{grid: {file: grid.csv}, price: 0.3}]\nlimits: "+limits+"\n")
 		f, err := sim.ReadFile(filepath.Join(dir, "scenario.yaml"))
 		if err == nil {
 			_, err = f.Load()
@@ -72,9 +73,12 @@ func TestThresholdOnTheGermanGrid(t *testing.T) {
 		t.Skip("the shared data folder is not here: ", err)
 	}
 	f := &sim.File{
-		Workload: sim.WorkloadFile{File: filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), Format: "ecsched"},
-		Nodes:    "ecsched50", Start: "2022-06-01", MaxDelay: "6h",
-		Sites: []sim.SiteFile{{Zone: "DE", Grid: sim.GridFile{File: filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz")}}},
+		Workload: sim.WorkloadFile{
+			File: filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), Format: "ecsched",
+		},
+		Nodes: "ecsched50", Start: "2022-06-01", MaxDelay: "6h",
+		Sites: []sim.SiteFile{{Zone: "DE", Grid: sim.GridFile{File: filepath.Join(shared,
+			"carbon/em_hourly/DE_2022.csv.gz")}}},
 	}
 	emissions := map[string]float64{}
 	for _, c := range []struct {
@@ -103,7 +107,8 @@ func TestThresholdOnTheGermanGrid(t *testing.T) {
 				held++
 			}
 			if c.name == "never kept" && !o.Released.Equal(j.LatestStart()) {
-				t.Fatalf("%s: job %s was let go at %v, want its latest start %v", c.name, j.ID, o.Released, j.LatestStart())
+				t.Fatalf("%s: job %s was let go at %v, want its latest start %v", c.name, j.ID, o.Released,
+					j.LatestStart())
 			}
 		}
 		if late > 0 {

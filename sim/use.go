@@ -7,8 +7,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// use is how much of their CPU jobs keep busy, and how much of each node that is. Amounts are whole thousandths of a core, so
-// that what comes and goes leaves nothing behind. A nil *use is of jobs that keep all busy that they request.
+// use is how much of their CPU jobs keep busy, and how much of each node that is. Amounts are whole thousandths of a
+// core, so that what comes and goes leaves nothing behind. A nil *use is of jobs that keep all busy that they
+// request.
 type use struct {
 	of []int64 // by job
 	on []int64 // by node

@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// UnmarshalYAML reads a YAML document strictly, unknown fields are errors, and says what is wrong with it in the words of
-// who wrote it: the decoder's own are those of Go and of JSON.
+// UnmarshalYAML reads a YAML document strictly, unknown fields are errors, and says what is wrong with it in the
+// words of who wrote it: the decoder's own are those of Go and of JSON.
 func UnmarshalYAML(text []byte, to any) error {
 	err := yaml.UnmarshalStrict(text, to)
 	if err == nil {
@@ -20,7 +20,10 @@ func UnmarshalYAML(text []byte, to any) error {
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		said = strings.Replace(said, kind.Error(), wrongType(kind), 1)
 	}
-	for _, how := range [...]string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: ", "unmarshal errors:\n"} {
+	for _, how := range [...]string{
+		"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "json: ", "yaml: ",
+		"unmarshal errors:\n",
+	} {
 		said = strings.TrimPrefix(said, how)
 	}
 	lines := strings.Split(said, "\n")
@@ -38,7 +41,9 @@ func wrongType(e *json.UnmarshalTypeError) string {
 	if number, ok := strings.CutPrefix(is, "number "); ok {
 		is = number
 	}
-	if words, ok := map[string]string{"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean"}[is]; ok {
+	if words, ok := map[string]string{
+		"number": "a number", "string": "text", "array": "a list", "object": "a set of fields", "bool": "a boolean",
+	}[is]; ok {
 		is = words
 	}
 	return field + " is " + is + ": want " + inWords(e.Type)

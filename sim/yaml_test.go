@@ -31,7 +31,8 @@ func TestUnmarshalYAML(t *testing.T) {
 		}
 	}
 	var f sim.File
-	if err := sim.UnmarshalYAML([]byte("seed: 3\nmaxDelay: 6h\n"), &f); err != nil || f.Seed != 3 || f.MaxDelay != "6h" {
+	if err := sim.UnmarshalYAML([]byte("seed: 3\nmaxDelay: 6h\n"), &f); err != nil || f.Seed != 3 ||
+		f.MaxDelay != "6h" {
 		t.Errorf("%+v, %v", f, err)
 	}
 }

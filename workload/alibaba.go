@@ -17,19 +17,22 @@ const (
 	alibabaDisk      = "disk"
 )
 
-// Alibaba's machines have 96 cores. How much memory they have was not published: 4 GiB a core are taken for it, as their other
-// traces have it.
+// Alibaba's machines have 96 cores. How much memory they have was not published: 4 GiB a core are taken for it, as
+// their other traces have it.
 const alibabaMachineMemory = 96 * 4 << 30
 
-// alibabaCores is how many cores the instances of a task are packed into. A task has up to tens of thousands of instances that
-// run independently for about as long. One job for each are millions that all look the same, one for all fits no machine:
-// so they come in jobs of up to so many cores, and no more memory than a machine has; core-hours are those of the trace.
+// alibabaCores is how many cores the instances of a task are packed into. A task has up to tens of thousands of
+// instances that run independently for about as long. One job for each are millions that all look the same, one for
+// all fits no machine: so they come in jobs of up to so many cores, and no more memory than a machine has; core-hours
+// are those of the trace.
 const alibabaCores = 16
 
 const maxInstances = 1 << 20
 
 func (t *Trace) readAlibaba(file string, text []byte, start time.Time) error {
-	return t.readTable(file, text, []string{columnSubmit, columnDuration, columnCPU, alibabaMemory, alibabaJob, alibabaTask, alibabaInstances},
+	return t.readTable(file, text, []string{
+		columnSubmit, columnDuration, columnCPU, alibabaMemory, alibabaJob, alibabaTask, alibabaInstances,
+	},
 		[]string{alibabaDisk}, func(in *rows) (string, error) { return t.alibabaTask(in, start) })
 }
 
@@ -78,9 +81,11 @@ func (t *Trace) alibabaTask(in *rows, start time.Time) (field string, err error)
 	return alibabaTask, nil
 }
 
-// readTable reads a table row by row. What add appends to the jobs gets IDs of its own: the field that add returns is the one
-// that they are taken from, if the row makes any.
-func (t *Trace) readTable(file string, text []byte, required, optional []string, add func(*rows) (field string, err error)) error {
+// readTable reads a table row by row. What add appends to the jobs gets IDs of its own: the field that add returns is
+// the one that they are taken from, if the row makes any.
+func (t *Trace) readTable(file string, text []byte, required, optional []string,
+	add func(*rows) (field string, err error),
+) error {
 	in, err := newRows(file, text, required, optional)
 	if err != nil {
 		return err

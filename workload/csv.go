@@ -31,13 +31,15 @@ const (
 	columnUse          = "cpu_use"  // share of its cores that it keeps busy, 0 to 1; empty: all of them
 	columnMinReplicas  = "min_replicas"
 	columnMaxReplicas  = "max_replicas"
-	columnThroughput   = "throughput" // Amdahl's parallel fraction, or of min_replicas, one more, and so on, as 1;1.9;2.6
+	// Amdahl's parallel fraction, or of min_replicas, one more, and so on, as 1;1.9;2.6
+	columnThroughput = "throughput"
 )
 
 var (
 	requiredColumns = []string{columnID, columnSubmit, columnDuration, columnCPU}
 	optionalColumns = []string{
-		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector, columnUse,
+		columnMemory, columnGPU, columnAllowedDelay, columnDeadline, columnOwner, columnQueue, columnSelector,
+		columnUse,
 		columnMinReplicas, columnMaxReplicas, columnThroughput,
 	}
 )
@@ -180,7 +182,8 @@ func duration(text string) (time.Duration, error) {
 	return ParseDuration(text, "seconds, or a duration such as 90m")
 }
 
-// ParseDuration parses a duration as Go writes it: not negative, and at most a hundred years. Errors say that want is wanted.
+// ParseDuration parses a duration as Go writes it: not negative, and at most a hundred years. Errors say that want is
+// wanted.
 func ParseDuration(text, want string) (time.Duration, error) {
 	// Go does not tell what is too long from what is no duration; with zeros for digits nothing is too long.
 	_, wrong := time.ParseDuration(strings.Map(func(r rune) rune {
@@ -321,7 +324,9 @@ func WriteCSV(w io.Writer, jobs []sched.Job, start time.Time) error {
 // WriteCSV writes t as [Load] reads it: times in seconds since start.
 func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 	out := csv.NewWriter(w)
-	header := []string{columnID, columnSubmit, columnDuration, columnCPU, columnMemory, columnGPU, columnAllowedDelay, columnDeadline}
+	header := []string{
+		columnID, columnSubmit, columnDuration, columnCPU, columnMemory, columnGPU, columnAllowedDelay, columnDeadline,
+	}
 	var more []csvColumn
 	for _, c := range csvColumns {
 		for i := range t.Jobs {

@@ -23,9 +23,9 @@ const (
 // Requests in thousandths of a core; small ones are common, as in published traces.
 var demoCPU = []int64{500, 1000, 1000, 2000, 2000, 4000, 4000, 8000, 8000, 16000}
 
-// Demo returns a synthetic trace of 280 jobs that arrive over twelve hours from start on. It imitates no real system: it
-// is small, it fits the preset demo24, and its jobs differ in all that strategies look at. A third must start at once;
-// the others may be put off by two to six hours. The same seed gives the same trace.
+// Demo returns a synthetic trace of 280 jobs that arrive over twelve hours from start on. It imitates no real system:
+// it is small, it fits the preset demo24, and its jobs differ in all that strategies look at. A third must start at
+// once; the others may be put off by two to six hours. The same seed gives the same trace.
 func Demo(seed uint64, start time.Time) []sched.Job {
 	random := rand.New(rand.NewPCG(seed, 0))
 	jobs := make([]sched.Job, demoJobs)

@@ -11,13 +11,14 @@ import (
 // maxReplicas is more than anybody asks for: the throughput of each is kept.
 const maxReplicas = 10_000
 
-// scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its duration that
-// on the least number of them; the job asks for all of these.
+// scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its
+// duration that on the least number of them; the job asks for all of these.
 func scaling(in *rows, j *sched.Job) (field string, err error) {
 	low, high, text := in.text(columnMinReplicas), in.text(columnMaxReplicas), in.text(columnThroughput)
 	if low == "" && high == "" {
 		if text != "" {
-			return columnThroughput, fmt.Errorf("%q is of a job that may run on several numbers of replicas: want %s", text, columnMaxReplicas)
+			return columnThroughput, fmt.Errorf("%q is of a job that may run on several numbers of replicas: want %s",
+				text, columnMaxReplicas)
 		}
 		return "", nil
 	}
@@ -52,8 +53,8 @@ func replicas(text string) (int, error) {
 	return n, nil
 }
 
-// throughput parses what more replicas give: nothing at all for all that they can, a fraction of the work that is shared among
-// them, or a list.
+// throughput parses what more replicas give: nothing at all for all that they can, a fraction of the work that is
+// shared among them, or a list.
 func throughput(text string, least, most int) (*sched.Scaling, error) {
 	if text == "" {
 		return sched.Amdahl(least, most, 1), nil
@@ -61,7 +62,9 @@ func throughput(text string, least, most int) (*sched.Scaling, error) {
 	if !strings.Contains(text, ";") {
 		parallel, err := number(text)
 		if err != nil || parallel < 0 || parallel > 1 {
-			return nil, fmt.Errorf("%q: want the share of the work that replicas can do side by side, 0 to 1, or throughputs, as 1;1.9;2.6", text)
+			return nil,
+				fmt.Errorf("%q: want the share of the work that replicas can do side by side, 0 to 1, or "+
+					"throughputs, as 1;1.9;2.6", text)
 		}
 		return sched.Amdahl(least, most, parallel), nil
 	}

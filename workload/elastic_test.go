@@ -19,7 +19,8 @@ import (
 func readElastic(t *testing.T, rows string) ([]sched.Job, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jobs.csv")
-	if err := os.WriteFile(path, []byte("id,submit_time,duration,cpu,memory,min_replicas,max_replicas,throughput\n"+rows), 0o600); err != nil {
+	if err := os.WriteFile(path,
+		[]byte("id,submit_time,duration,cpu,memory,min_replicas,max_replicas,throughput\n"+rows), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return workload.Read(path, "", time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC))
@@ -43,7 +44,8 @@ fixed,0,1h,1,,,,
 		{Least: 2, Throughput: []float64{1, 0.55 / 0.4, 0.55 / 0.325}}, // 0.1 + 0.9/n of the time on one
 		nil,
 	} {
-		if diff := cmp.Diff(want, jobs[i].Scaling, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })); diff != "" {
+		if diff := cmp.Diff(want, jobs[i].Scaling,
+			cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", jobs[i].ID, diff)
 		}
 	}
@@ -76,7 +78,8 @@ func TestElasticJobsThatAreWrong(t *testing.T) {
 		"a,0,1h,1,,1,2,1;x":     {"throughput", "no finite number"},
 	} {
 		_, err := readElastic(t, row+"\n")
-		if err == nil || slices.ContainsFunc(want, func(part string) bool { return !strings.Contains(err.Error(), part) }) {
+		if err == nil || slices.ContainsFunc(want,
+			func(part string) bool { return !strings.Contains(err.Error(), part) }) {
 			t.Errorf("%s: error %v, want one about %v", row, err, want)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// The columns of the traces of GAIA (Hanafy et al., "Going Green for Less Green"), and what its jobs may be put off by. A job
-// is submitted to a queue by its length, and nothing else is told of it.
+// The columns of the traces of GAIA (Hanafy et al., "Going Green for Less Green"), and what its jobs may be put off
+// by. A job is submitted to a queue by its length, and nothing else is told of it.
 const (
 	gaiaArrival = "arrival_time"
 	gaiaLength  = "length"
@@ -22,8 +22,8 @@ const (
 	queueBoundary          = 2 * time.Hour
 )
 
-// The authors cut their traces to lengths of five minutes to three days: a file with nothing above 72 is in hours, and one with
-// nothing below 300 in seconds.
+// The authors cut their traces to lengths of five minutes to three days: a file with nothing above 72 is in hours,
+// and one with nothing below 300 in seconds.
 const (
 	gaiaMostHours    = 72
 	gaiaLeastSeconds = 300
@@ -67,14 +67,17 @@ func (t *Trace) readGAIA(file string, text []byte, start time.Time) error {
 			v      float64
 		}{{gaiaArrival, arrival}, {gaiaLength, length}} {
 			if f.v > maxSeconds {
-				return &grid.RowError{File: file, Line: row.line, Field: f.column, Err: errors.New("is more than a hundred years")}
+				return &grid.RowError{
+					File: file, Line: row.line, Field: f.column, Err: errors.New("is more than a hundred years"),
+				}
 			}
 		}
 		if job.Duration <= 0 {
 			return &grid.RowError{File: file, Line: row.line, Field: gaiaLength, Err: errors.New("must be more than 0")}
 		}
 		job.Submitted = start.Add(time.Duration(arrival * float64(time.Second)).Round(time.Microsecond))
-		job.Duration = max(time.Microsecond, job.Duration.Round(time.Microsecond)) // hours are written with rounded digits
+		// hours are written with rounded digits
+		job.Duration = max(time.Microsecond, job.Duration.Round(time.Microsecond))
 		if job.Duration >= queueBoundary {
 			job.Queue, job.AllowedDelay = queueLong, delayLong
 		}
@@ -116,6 +119,7 @@ func gaiaUnit(format string, all []gaiaRow) (time.Duration, error) {
 	case inSeconds:
 		return time.Second, nil
 	}
-	return 0, fmt.Errorf("lengths are neither all in hours, up to %d, nor all in seconds, from %d: name the format %s or %s",
-		gaiaMostHours, gaiaLeastSeconds, formatGAIAHours, formatGAIASeconds)
+	return 0,
+		fmt.Errorf("lengths are neither all in hours, up to %d, nor all in seconds, from %d: name the format %s or %s",
+			gaiaMostHours, gaiaLeastSeconds, formatGAIAHours, formatGAIASeconds)
 }

@@ -18,9 +18,10 @@ import (
 
 const hoursOfWeek = 7 * 24
 
-// Model is what a trace is like, so that others like it can be made: how often jobs come by hour of the week, how many at once,
-// what they ask for, how long they run by what they ask for, and whose they are. Owners are drawn apart from requests, and run
-// times one by one: of what the jobs of an owner or of one batch have in common, it knows nothing else.
+// Model is what a trace is like, so that others like it can be made: how often jobs come by hour of the week, how
+// many at once, what they ask for, how long they run by what they ask for, and whose they are. Owners are drawn apart
+// from requests, and run times one by one: of what the jobs of an owner or of one batch have in common, it knows
+// nothing else.
 type Model struct {
 	// Rate is how many batches come in an hour, by hour of the week in UTC, Monday first.
 	Rate [hoursOfWeek]float64 `json:"batchesPerHour"`
@@ -33,7 +34,8 @@ type Model struct {
 	Zipf   float64 `json:"zipf,omitempty"`
 }
 
-// ModelBatch is a size of batches. Sizes are counted rather than sampled: a burst of thousands is rare, and most of the jobs.
+// ModelBatch is a size of batches. Sizes are counted rather than sampled: a burst of thousands is rare, and most of
+// the jobs.
 type ModelBatch struct {
 	Size  int `json:"size"`
 	Count int `json:"count"` // that it was made from: its weight
@@ -121,7 +123,8 @@ func (m *Model) fitClasses(jobs []sched.Job) {
 	for i := range jobs {
 		j := &jobs[i]
 		k := key{
-			j.Request.MilliCPU, j.Request.GPU, bits.Len64(uint64(max(0, j.Request.Memory))), j.Queue, selectorText(j.Selector), j.AllowedDelay,
+			j.Request.MilliCPU, j.Request.GPU, bits.Len64(uint64(max(0, j.Request.Memory))), j.Queue,
+			selectorText(j.Selector), j.AllowedDelay,
 		}
 		members[k] = append(members[k], j)
 	}
@@ -219,8 +222,8 @@ func fromSeconds(s float64) time.Duration {
 	return time.Duration(math.Round(s*1000)) * time.Millisecond
 }
 
-// next draws when the next batch comes after t: the rate changes from hour to hour, and what is left of an exponential gap is
-// carried over.
+// next draws when the next batch comes after t: the rate changes from hour to hour, and what is left of an
+// exponential gap is carried over.
 func (m *Model) next(random *rand.Rand, t time.Time) time.Time {
 	gap := random.ExpFloat64()
 	for {
@@ -302,7 +305,10 @@ func (m *Model) Validate() error {
 	if !(sum > 1e-6) {
 		bad("batchesPerHour: nothing ever comes")
 	}
-	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, func(b ModelBatch) bool { return b.Size < 1 || b.Count < 1 }) {
+	if len(m.Batches) == 0 || slices.ContainsFunc(m.Batches, func(b ModelBatch) bool {
+		return b.Size < 1 ||
+			b.Count < 1
+	}) {
 		bad("batches: want sizes and counts from 1")
 	}
 	if m.Owners < 0 || m.Owners > maxOwners || !(math.Abs(m.Zipf) <= maxZipf) {
@@ -326,11 +332,13 @@ func (c *ModelClass) validate() error {
 	switch {
 	case c.Jobs < 1:
 		return fmt.Errorf("jobs is %d: want 1 or more", c.Jobs)
-	case c.MilliCPU < 0 || c.MilliCPU > maxCores*1000 || c.Memory < 0 || c.Memory > maxMemory || c.GPU < 0 || c.GPU > maxGPUs:
+	case c.MilliCPU < 0 || c.MilliCPU > maxCores*1000 || c.Memory < 0 || c.Memory > maxMemory || c.GPU < 0 ||
+		c.GPU > maxGPUs:
 		return errors.New("the request is out of range")
 	case c.AllowedDelay != nil && !(*c.AllowedDelay >= 0 && *c.AllowedDelay <= maxSeconds):
 		return fmt.Errorf("allowedDelaySeconds is %v: want 0 or more", *c.AllowedDelay)
-	case len(c.Seconds) == 0 || !slices.IsSorted(c.Seconds) || !(c.Seconds[0] > 0 && c.Seconds[len(c.Seconds)-1] <= maxSeconds):
+	case len(c.Seconds) == 0 || !slices.IsSorted(c.Seconds) ||
+		!(c.Seconds[0] > 0 && c.Seconds[len(c.Seconds)-1] <= maxSeconds):
 		return errors.New("seconds: want run times above 0, the shortest first")
 	}
 	return nil

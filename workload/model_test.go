@@ -55,7 +55,8 @@ func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 		{"surf_lisa_2022_week_tasks.csv.gz", 0.15, 0.15},
 		{"alibaba_openb_2023/openb_pod_list_gpuspec33.csv.gz", 0.08, 0.35},
 	} {
-		if (strings.Contains(c.file, "NASA") || strings.Contains(c.file, "openb")) && os.Getenv("KUBENERGY_LONG") == "" {
+		if (strings.Contains(c.file, "NASA") || strings.Contains(c.file, "openb")) &&
+			os.Getenv("KUBENERGY_LONG") == "" {
 			continue // they take seconds
 		}
 		jobs, err := workload.Read(shared(t, "workload/"+c.file), "", t0)
@@ -102,7 +103,8 @@ func TestModelIsDeterministicAndReadsBack(t *testing.T) {
 	if other, _ := m.Generate(8, 500, t0); reflect.DeepEqual(a, other) {
 		t.Error("another seed gives the same jobs")
 	}
-	if !slices.IsSortedFunc(a, func(x, y sched.Job) int { return x.Submitted.Compare(y.Submitted) }) || a[0].Submitted.Before(t0) {
+	if !slices.IsSortedFunc(a, func(x, y sched.Job) int { return x.Submitted.Compare(y.Submitted) }) ||
+		a[0].Submitted.Before(t0) {
 		t.Error("jobs are not in order from the start on")
 	}
 }
@@ -143,7 +145,8 @@ func TestModelFindsWhatIsThere(t *testing.T) {
 	}
 }
 
-// Bursts that come seldom are most of the jobs: the largest of them stays what it was, and as many jobs come in an hour.
+// Bursts that come seldom are most of the jobs: the largest of them stays what it was, and as many jobs come in an
+// hour.
 func TestModelKeepsBursts(t *testing.T) {
 	var jobs []sched.Job
 	hours := 0

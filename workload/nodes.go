@@ -30,9 +30,12 @@ const (
 )
 
 var (
-	nodeColumns      = []string{columnName, columnCPU}
-	powerColumns     = []string{columnIdle, columnMax, columnExponent, columnSleep, columnWakeUp, columnGPUIdle, columnGPUMax}
-	otherNodeColumns = append([]string{columnSite, columnMemory, columnGPU, columnSpeed, columnCount, columnProfile}, powerColumns...)
+	nodeColumns  = []string{columnName, columnCPU}
+	powerColumns = []string{
+		columnIdle, columnMax, columnExponent, columnSleep, columnWakeUp, columnGPUIdle, columnGPUMax,
+	}
+	otherNodeColumns = append([]string{columnSite, columnMemory, columnGPU, columnSpeed, columnCount, columnProfile},
+		powerColumns...)
 )
 
 const maxNodes = 1 << 20
@@ -192,7 +195,8 @@ func nodeProfile(in *rows, node string, known profiles) (p *energy.Profile, fiel
 	}
 	p = &energy.Profile{Name: node, Quality: energy.Estimated, Source: "node file"}
 	if in.text(columnMax) == "" || in.text(columnIdle) == "" {
-		return nil, columnProfile, fmt.Errorf("is empty: want the name of a profile, or %s and %s", columnIdle, columnMax)
+		return nil, columnProfile, fmt.Errorf("is empty: want the name of a profile, or %s and %s", columnIdle,
+			columnMax)
 	}
 	for _, f := range []struct {
 		column string

@@ -22,23 +22,27 @@ import (
 var north, south = &sched.Site{Name: "north"}, &sched.Site{Name: "south"}
 
 func TestNodesFromFile(t *testing.T) {
-	path := write(t, "name,site,cpu,memory,gpu,speed,profile,idle_watts,max_watts,exponent,sleep_watts,wakeup_joules,gpu_idle_watts,gpu_max_watts,count\n"+
-		"web,south,8,16Gi,,,sr655-2021,,,,,,,,12\n"+
-		"gpu,,500m,1G,2,1.5,,100,300,1.4,10,5000,30,250,\n"+
-		"cold,,4,1Gi,,,,40,80,,,,,,1\n")
+	path := write(t,
+		"name,site,cpu,memory,gpu,speed,profile,idle_watts,max_watts,exponent,sleep_watts,wakeup_joules,gpu_idle_watts,gpu_max_watts,count\n"+
+			"web,south,8,16Gi,,,sr655-2021,,,,,,,,12\n"+
+			"gpu,,500m,1G,2,1.5,,100,300,1.4,10,5000,30,250,\n"+
+			"cold,,4,1Gi,,,,40,80,,,,,,1\n")
 	nodes, err := workload.Nodes(path, north, south)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(nodes) != 14 || nodes[0].Name != "web-00" || nodes[11].Name != "web-11" || nodes[12].Name != "gpu" || nodes[13].Name != "cold" {
+	if len(nodes) != 14 || nodes[0].Name != "web-00" || nodes[11].Name != "web-11" || nodes[12].Name != "gpu" ||
+		nodes[13].Name != "cold" {
 		t.Fatalf("%d nodes: %v", len(nodes), names(nodes))
 	}
-	if nodes[0].Profile != nodes[11].Profile || nodes[0].Profile.Name != "sr655-2021" || nodes[0].Site != south || nodes[0].Free != nodes[0].Capacity {
+	if nodes[0].Profile != nodes[11].Profile || nodes[0].Profile.Name != "sr655-2021" || nodes[0].Site != south ||
+		nodes[0].Free != nodes[0].Capacity {
 		t.Errorf("%+v and %+v should share one profile at site south, and be empty", nodes[0], nodes[11])
 	}
 	want := sched.Node{
 		Name: "gpu", Site: north, Speed: 1.5,
-		Capacity: sched.Resources{MilliCPU: 500, Memory: 1e9, GPU: 2}, Free: sched.Resources{MilliCPU: 500, Memory: 1e9, GPU: 2},
+		Capacity: sched.Resources{MilliCPU: 500, Memory: 1e9, GPU: 2},
+		Free:     sched.Resources{MilliCPU: 500, Memory: 1e9, GPU: 2},
 		Profile: &energy.Profile{
 			Name: "gpu", Idle: 100, Max: 300, Exponent: 1.4, Sleep: 10, WakeUp: 5000, GPUIdle: 30, GPUMax: 250,
 			Quality: energy.Estimated, Source: "node file",
@@ -63,23 +67,44 @@ func names(nodes []sched.Node) []string {
 func TestNodesRefuses(t *testing.T) {
 	const header = "name,site,cpu,memory,profile,idle_watts,max_watts,sleep_watts,wakeup_joules,gpu,count,speed\n"
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":            {"", "the file is empty"},
-		"header only":      {header, "workload.csv: the file has no nodes"},
-		"no cpu column":    {"name,profile\na,dl360-2018\n", `workload.csv:1: column "cpu" is missing`},
-		"unknown column":   {"name,cpu,cores\na,1,1\n", `workload.csv:1: unknown column "cores"`},
-		"truncated":        {header + "a,,1\n", "workload.csv:2: the row has 3 fields"},
-		"no name":          {header + ",,1,0,dl360-2018,,,,,,,\n", "workload.csv:2: name: is empty"},
-		"same name":        {header + "a,,1,0,dl360-2018,,,,,,,\na,,1,0,dl360-2018,,,,,,,\n", `workload.csv:3: name: "a" is used twice`},
-		"unknown site":     {header + "a,west,1,0,dl360-2018,,,,,,,\n", `workload.csv:2: site: unknown site "west": have north, south`},
-		"no cpu":           {header + "a,,0,0,dl360-2018,,,,,,,\n", `workload.csv:2: cpu: "0" must be more than 0`},
-		"unknown profile":  {header + "a,,1,0,cray,,,,,,,\n", `workload.csv:2: profile: unknown power profile "cray": have r610-2010`},
-		"no power":         {header + "a,,1,0,,,,,,,,\n", "workload.csv:2: profile: is empty: want the name of a profile, or idle_watts and max_watts"},
-		"both":             {header + "a,,1,0,dl360-2018,5,,,,,,\n", `workload.csv:2: idle_watts: stands beside the profile "dl360-2018"`},
-		"NaN watts":        {header + "a,,1,0,,NaN,5,,,,,\n", `workload.csv:2: idle_watts: "NaN" is no finite number`},
-		"negative watts":   {header + "a,,1,0,,-1,5,,,,,\n", `workload.csv:2: idle_watts: "-1" is negative`},
-		"max below idle":   {header + "a,,1,0,,9,5,,,,,\n", "workload.csv:2: power profile \"a\": max 5 W is below idle 9 W"},
-		"wakes unslept":    {header + "a,,1,0,,5,9,,100,,,\n", "but it never sleeps"},
-		"unpriced GPUs":    {header + "a,,1,0,dl360-2018,,,,,2,,\n", "workload.csv:2: gpu: the node has GPUs: want gpu_idle_watts"},
+		"empty":          {"", "the file is empty"},
+		"header only":    {header, "workload.csv: the file has no nodes"},
+		"no cpu column":  {"name,profile\na,dl360-2018\n", `workload.csv:1: column "cpu" is missing`},
+		"unknown column": {"name,cpu,cores\na,1,1\n", `workload.csv:1: unknown column "cores"`},
+		"truncated":      {header + "a,,1\n", "workload.csv:2: the row has 3 fields"},
+		"no name":        {header + ",,1,0,dl360-2018,,,,,,,\n", "workload.csv:2: name: is empty"},
+		"same name": {
+			header + "a,,1,0,dl360-2018,,,,,,,\na,,1,0,dl360-2018,,,,,,,\n",
+			`workload.csv:3: name: "a" is used twice`,
+		},
+		"unknown site": {
+			header + "a,west,1,0,dl360-2018,,,,,,,\n",
+			`workload.csv:2: site: unknown site "west": have north, south`,
+		},
+		"no cpu": {header + "a,,0,0,dl360-2018,,,,,,,\n", `workload.csv:2: cpu: "0" must be more than 0`},
+		"unknown profile": {
+			header + "a,,1,0,cray,,,,,,,\n",
+			`workload.csv:2: profile: unknown power profile "cray": have r610-2010`,
+		},
+		"no power": {
+			header + "a,,1,0,,,,,,,,\n",
+			"workload.csv:2: profile: is empty: want the name of a profile, or idle_watts and max_watts",
+		},
+		"both": {
+			header + "a,,1,0,dl360-2018,5,,,,,,\n",
+			`workload.csv:2: idle_watts: stands beside the profile "dl360-2018"`,
+		},
+		"NaN watts":      {header + "a,,1,0,,NaN,5,,,,,\n", `workload.csv:2: idle_watts: "NaN" is no finite number`},
+		"negative watts": {header + "a,,1,0,,-1,5,,,,,\n", `workload.csv:2: idle_watts: "-1" is negative`},
+		"max below idle": {
+			header + "a,,1,0,,9,5,,,,,\n",
+			"workload.csv:2: power profile \"a\": max 5 W is below idle 9 W",
+		},
+		"wakes unslept": {header + "a,,1,0,,5,9,,100,,,\n", "but it never sleeps"},
+		"unpriced GPUs": {
+			header + "a,,1,0,dl360-2018,,,,,2,,\n",
+			"workload.csv:2: gpu: the node has GPUs: want gpu_idle_watts",
+		},
 		"count zero":       {header + "a,,1,0,dl360-2018,,,,,,0,\n", `workload.csv:2: count: "0" must be more than 0`},
 		"count of a crowd": {header + "a,,1,0,dl360-2018,,,,,,99999999,\n", "workload.csv:2: count: "},
 		"speed zero":       {header + "a,,1,0,dl360-2018,,,,,,,0\n", `workload.csv:2: speed: "0" must be more than 0`},
@@ -137,7 +162,8 @@ func TestProfilesAreUsable(t *testing.T) {
 			t.Error(err)
 		}
 		if p.Sleep >= p.Power(0) || p.WakeUp <= 0 || !strings.Contains(p.Source, "SPECpower_ssj2008") {
-			t.Errorf("%s: sleep %v W, idle %v W, wake-up %v, source %q", p.Name, float64(p.Sleep), float64(p.Power(0)), p.WakeUp, p.Source)
+			t.Errorf("%s: sleep %v W, idle %v W, wake-up %v, source %q", p.Name, float64(p.Sleep), float64(p.Power(0)),
+				p.WakeUp, p.Source)
 		}
 	}
 }
@@ -165,7 +191,8 @@ func TestProfilesAreThePublishedOnes(t *testing.T) {
 				strings.Contains(p.Source, date) && strings.Contains(p.Source, size)
 		})
 		if !found {
-			t.Errorf("%s: no published result with %v W idle, %v W at full load: %s", p.Name, float64(p.Idle), float64(p.Max), p.Source)
+			t.Errorf("%s: no published result with %v W idle, %v W at full load: %s", p.Name, float64(p.Idle),
+				float64(p.Max), p.Source)
 		}
 	}
 }
@@ -184,7 +211,8 @@ func TestDemo(t *testing.T) {
 	patient := 0
 	for i := range jobs {
 		j := &jobs[i]
-		if d := j.Submitted.Sub(t0); d < 0 || d > 12*time.Hour || j.Duration < 5*time.Minute || j.Duration > 3*time.Hour {
+		if d := j.Submitted.Sub(t0); d < 0 || d > 12*time.Hour || j.Duration < 5*time.Minute ||
+			j.Duration > 3*time.Hour {
 			t.Errorf("job %s arrives after %v and runs for %v", j.ID, d, j.Duration)
 		}
 		if c := j.Request.MilliCPU; c < 500 || c > 16000 || j.Request.Memory < c<<30/1000 {
@@ -220,7 +248,8 @@ func TestDemo(t *testing.T) {
 
 func TestExampleNodesFileIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nodes.csv")
-	if err := os.WriteFile(path, []byte("name,cpu,memory,profile,count\nnode,16,64Gi,rx2540-2014,3\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("name,cpu,memory,profile,count\nnode,16,64Gi,rx2540-2014,3\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	nodes, err := workload.Nodes(path, north)

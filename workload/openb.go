@@ -36,14 +36,19 @@ var openbModels = []string{"A10", "G2", "G3", "P100", "T4", "V100M16", "V100M32"
 
 func (t *Trace) readOpenB(file string, text []byte, start time.Time) error {
 	return t.readTable(file, text,
-		[]string{columnName, openbMilliCPU, openbMemory, openbGPUs, openbMilliGPU, openbCreated, openbDeleted, openbScheduled},
+		[]string{
+			columnName, openbMilliCPU, openbMemory, openbGPUs, openbMilliGPU, openbCreated, openbDeleted,
+			openbScheduled,
+		},
 		[]string{openbSpec, openbQoS, openbPhase}, func(in *rows) (string, error) { return t.openbPod(in, start) })
 }
 
-// openbPod parses the present row. With an error it names the field that is wrong. A part of a GPU is a whole one here: no two
-// jobs share a device, which is what Kubernetes does without further help.
+// openbPod parses the present row. With an error it names the field that is wrong. A part of a GPU is a whole one
+// here: no two jobs share a device, which is what Kubernetes does without further help.
 func (t *Trace) openbPod(in *rows, start time.Time) (field string, err error) {
-	job := sched.Job{ID: strings.Clone(in.text(columnName)), AllowedDelay: NoDelayGiven, Queue: strings.Clone(in.text(openbQoS))}
+	job := sched.Job{
+		ID: strings.Clone(in.text(columnName)), AllowedDelay: NoDelayGiven, Queue: strings.Clone(in.text(openbQoS)),
+	}
 	created, err := seconds(in.text(openbCreated))
 	if err != nil {
 		return openbCreated, err
@@ -118,7 +123,8 @@ func openbSelector(spec string) map[string]string {
 // labelOneOf is the label of nodes whose GPUs are of any of several models: a selector can ask for one value only.
 func labelOneOf(models []string) string { return labelGPUModel + "-of." + strings.Join(models, "_") }
 
-// openbLabels returns the labels of a node with GPUs of one model: itself, and every choice of models that it is one of.
+// openbLabels returns the labels of a node with GPUs of one model: itself, and every choice of models that it is one
+// of.
 func openbLabels(model string) map[string]string {
 	labels := map[string]string{labelGPUModel: model}
 	for chosen := range 1 << len(openbModels) {
@@ -142,16 +148,16 @@ const (
 	openbModel = "model"
 )
 
-// The nodes of openb are not named: what a virtual core of a present server draws stands in for them, with nothing running and
-// with all of it busy, as the Cloud Carbon Footprint coefficients have it on average. They do not sleep.
+// The nodes of openb are not named: what a virtual core of a present server draws stands in for them, with nothing
+// running and with all of it busy, as the Cloud Carbon Footprint coefficients have it on average. They do not sleep.
 const (
 	openbIdlePerCore = energy.Watts(0.74)
 	openbFullPerCore = energy.Watts(3.5)
 )
 
-// gpuModels are idle power and that at full load. Full load is the board power of the vendor's data sheet, and idle about a
-// tenth of it, as published measurements of such cards have it. G2 and G3 are taken for cards of the size of a V100 and an
-// A100, of which nodes of that time have eight.
+// gpuModels are idle power and that at full load. Full load is the board power of the vendor's data sheet, and idle
+// about a tenth of it, as published measurements of such cards have it. G2 and G3 are taken for cards of the size of
+// a V100 and an A100, of which nodes of that time have eight.
 var gpuModels = map[string]struct{ idle, full energy.Watts }{
 	"A10":     {15, 150},
 	"G2":      {30, 300},
@@ -188,13 +194,16 @@ func (known openbKinds) node(in *rows, site *sched.Site) (n sched.Node, field st
 	kind.model = strings.Clone(in.text(openbModel))
 	model, ok := gpuModels[kind.model]
 	if !ok && kind.model != "" || kind.model == "" && kind.capacity.GPU > 0 {
-		return n, openbModel, fmt.Errorf("unknown GPU %q: have %s", kind.model, strings.Join(slices.Sorted(maps.Keys(gpuModels)), ", "))
+		return n, openbModel, fmt.Errorf("unknown GPU %q: have %s", kind.model,
+			strings.Join(slices.Sorted(maps.Keys(gpuModels)), ", "))
 	}
 	if known[kind] == nil {
 		cores := energy.Watts(kind.capacity.MilliCPU) / 1000
 		p := &energy.Profile{
-			Name: fmt.Sprintf("openb-%d-cores", kind.capacity.MilliCPU/1000), Idle: openbIdlePerCore * cores, Max: openbFullPerCore * cores, Exponent: 1,
-			Quality: energy.Estimated, Source: "mean power of virtual cores by Cloud Carbon Footprint, board power of GPUs by their data sheets",
+			Name: fmt.Sprintf("openb-%d-cores", kind.capacity.MilliCPU/1000), Idle: openbIdlePerCore * cores,
+			Max: openbFullPerCore * cores, Exponent: 1,
+			Quality: energy.Estimated,
+			Source:  "mean power of virtual cores by Cloud Carbon Footprint, board power of GPUs by their data sheets",
 		}
 		p.Sleep = p.Idle
 		made := &sched.Node{Site: site, Capacity: kind.capacity, Free: kind.capacity, Profile: p, Speed: 1}

@@ -19,10 +19,10 @@ type group struct {
 }
 
 var presets = map[string][]group{
-	// The 50 machines of the ECSched experiment: 20 of 25 CPU and memory slots, 20 of 50, 10 of 100. The experiment names
-	// no hardware. Each size gets a server of about as many hardware threads, the smallest ones being the oldest, as in a
-	// fleet that grew: a busy slot then adds 7.6, 4.0 and 1.8 W, and it matters which machines are kept awake. All run
-	// at the same speed, since the trace gives one duration for all.
+	// The 50 machines of the ECSched experiment: 20 of 25 CPU and memory slots, 20 of 50, 10 of 100. The experiment
+	// names no hardware. Each size gets a server of about as many hardware threads, the smallest ones being the
+	// oldest, as in a fleet that grew: a busy slot then adds 7.6, 4.0 and 1.8 W, and it matters which machines are
+	// kept awake. All run at the same speed, since the trace gives one duration for all.
 	"ecsched50": {
 		{"small", 20, 25, 25, "r620-2012"},
 		{"medium", 20, 50, 50, "dl360-2018"},
@@ -35,15 +35,15 @@ var presets = map[string][]group{
 		{"mid", 4, 28, 112, "dl360-2018"},
 		{"big", 6, 64, 256, "sr655-2021"},
 	},
-	// One node with room for everything, whose power is in proportion to its busy cores: for experiments in which only when a
-	// job runs counts, as those of Let's Wait Awhile and GAIA.
+	// One node with room for everything, whose power is in proportion to its busy cores: for experiments in which
+	// only when a job runs counts, as those of Let's Wait Awhile and GAIA.
 	"unlimited": {
 		{"unlimited", 1, unlimitedCores, unlimitedMemory >> 30, unlimitedProfile},
 	},
 }
 
-// The power of the preset "unlimited": a watt per core and nothing else. With no other node to compare with, its size is of
-// no consequence.
+// The power of the preset "unlimited": a watt per core and nothing else. With no other node to compare with, its size
+// is of no consequence.
 const (
 	unlimitedCores   = 1_000_000
 	unlimitedProfile = "watt-per-core"

@@ -49,7 +49,8 @@ func (s *server) profile() *energy.Profile {
 		Sleep:    max(sleepLeast, sleepShare*s.full),
 		WakeUp:   ((s.idle + s.full) / 2).For(wakeUpTime),
 		Quality:  energy.Estimated,
-		Source: fmt.Sprintf("SPECpower_ssj2008, %s, %s, %d cores, %d threads: idle and full load are measured; linear in between, sleep and wake-up are estimates",
+		Source: fmt.Sprintf("SPECpower_ssj2008, %s, %s, %d cores, %d threads: idle and full load are measured; "+
+			"linear in between, sleep and wake-up are estimates",
 			s.system, s.published, s.cores, s.threads),
 	}
 }

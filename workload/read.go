@@ -36,20 +36,22 @@ const (
 // Formats lists the formats that [Read] knows.
 func Formats() []string {
 	return []string{
-		formatCSV, formatECSched, formatSWF, formatAlibaba, formatOpenB, formatGAIA, formatGAIAHours, formatGAIASeconds, formatSURF,
+		formatCSV, formatECSched, formatSWF, formatAlibaba, formatOpenB, formatGAIA, formatGAIAHours, formatGAIASeconds,
+		formatSURF,
 	}
 }
 
 // Trace is what a file says of jobs.
 type Trace struct {
-	Format  string
-	Jobs    []sched.Job // by submission
-	Use     []float64   // by index of Jobs: the share of its cores that a job keeps busy; nil: all of them, nobody says otherwise
-	Skipped []Skipped   // rows that are no jobs to run again, by what is the matter with them
+	Format string
+	Jobs   []sched.Job // by submission
+	// by index of Jobs: the share of its cores that a job keeps busy; nil: all of them, nobody says otherwise
+	Use     []float64
+	Skipped []Skipped // rows that are no jobs to run again, by what is the matter with them
 }
 
-// Skipped counts rows that a trace is known to have and that say nothing which could be run again, such as jobs that were
-// cancelled before they ran. A row that is wrong is an error instead.
+// Skipped counts rows that a trace is known to have and that say nothing which could be run again, such as jobs that
+// were cancelled before they ran. A row that is wrong is an error instead.
 type Skipped struct {
 	Why   string
 	Count int
@@ -131,7 +133,8 @@ func (t *Trace) read(file string, text []byte, start time.Time) (err error) {
 	return err
 }
 
-// bySubmission returns jobs in order, those of one instant as they stood. Jobs are large, so that each is moved but once.
+// bySubmission returns jobs in order, those of one instant as they stood. Jobs are large, so that each is moved but
+// once.
 func bySubmission(jobs []sched.Job) []sched.Job {
 	earlier := func(a, b *sched.Job) int { return a.Submitted.Compare(b.Submitted) }
 	order := make([]*sched.Job, len(jobs))
@@ -173,7 +176,8 @@ func guess(text []byte) (string, error) {
 		case isNumbers(fields):
 			return formatECSched, nil
 		}
-		return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s", strings.Join(Formats(), ", "))
+		return "", fmt.Errorf("the first line is neither a header nor a job of a known format: want %s",
+			strings.Join(Formats(), ", "))
 	}
 	return "", errors.New("the file is empty")
 }

@@ -60,13 +60,18 @@ func TestReadCSV(t *testing.T) {
 		"b,1.5,1h30m,500m,1000000000,,6h,2022-06-01T12:00:00Z\n" +
 		"c,2022-06-01T02:00:00+02:00,0.25,0.5,512M,0,,86400\n"
 	want := []sched.Job{
-		{ID: "a", Submitted: at(0), Duration: time.Minute, Request: sched.Resources{MilliCPU: 2000, Memory: 4 << 30, GPU: 1}},
 		{
-			ID: "b", Submitted: at(1.5), Duration: 90 * time.Minute, Request: sched.Resources{MilliCPU: 500, Memory: 1e9},
+			ID: "a", Submitted: at(0), Duration: time.Minute,
+			Request: sched.Resources{MilliCPU: 2000, Memory: 4 << 30, GPU: 1},
+		},
+		{
+			ID: "b", Submitted: at(1.5), Duration: 90 * time.Minute,
+			Request:      sched.Resources{MilliCPU: 500, Memory: 1e9},
 			AllowedDelay: 6 * time.Hour, FinishBy: at(12 * 3600),
 		},
 		{
-			ID: "c", Submitted: at(0), Duration: 250 * time.Millisecond, Request: sched.Resources{MilliCPU: 500, Memory: 512e6},
+			ID: "c", Submitted: at(0), Duration: 250 * time.Millisecond,
+			Request:      sched.Resources{MilliCPU: 500, Memory: 512e6},
 			AllowedDelay: workload.NoDelayGiven, FinishBy: at(86400),
 		},
 	}
@@ -106,7 +111,10 @@ func TestReadECSched(t *testing.T) {
 			Request: sched.Resources{MilliCPU: 1000, Memory: 2 << 30},
 		},
 	}
-	for _, text := range []string{"1 88 34 7 1\n2 107 22 1 2\n", "1 88 34 7 1\r\n 2\t107  22 1 2", pack(t, "\xef\xbb\xbf1 88 34 7 1\n\n2 107 22 1 2\n")} {
+	for _, text := range []string{
+		"1 88 34 7 1\n2 107 22 1 2\n", "1 88 34 7 1\r\n 2\t107  22 1 2",
+		pack(t, "\xef\xbb\xbf1 88 34 7 1\n\n2 107 22 1 2\n"),
+	} {
 		for _, format := range []string{"", "ecsched"} {
 			got, err := workload.Read(write(t, text), format, t0)
 			if err != nil {
@@ -122,16 +130,25 @@ func TestReadRefuses(t *testing.T) {
 	const header = "id,submit_time,duration,cpu,memory,gpu,allowed_delay,deadline\n"
 	row := func(fields string) string { return header + "ok,0,60,1,0,0,0,\n" + fields + "\n" }
 	for name, c := range map[string]struct{ text, format, want string }{
-		"empty file":          {"", "", "workload.csv: the file is empty"},
-		"empty file, as CSV":  {"", "csv", "workload.csv: the file is empty: want a header and rows"},
-		"empty, as ECSched":   {"", "ecsched", "workload.csv: the file has no jobs"},
-		"only a mark":         {"\xef\xbb\xbf", "", "workload.csv: the file is empty"},
-		"header only":         {header, "", "workload.csv: the file has no jobs"},
-		"unknown format":      {header, "ods", `unknown workload format "ods": have csv, ecsched`},
-		"neither format":      {"hello world\n", "", "neither a header nor a job of a known format: want csv, ecsched, swf"},
-		"missing column":      {"id,submit_time,cpu\na,0,1\n", "", `workload.csv:1: column "duration" is missing`},
-		"unknown column":      {"id,submit_time,duration,cpu,colour\na,0,1,1,red\n", "", `workload.csv:1: unknown column "colour": have id,`},
-		"column twice":        {"id,submit_time,duration,cpu,cpu\na,0,1,1,1\n", "", `workload.csv:1: column "cpu" stands twice`},
+		"empty file":         {"", "", "workload.csv: the file is empty"},
+		"empty file, as CSV": {"", "csv", "workload.csv: the file is empty: want a header and rows"},
+		"empty, as ECSched":  {"", "ecsched", "workload.csv: the file has no jobs"},
+		"only a mark":        {"\xef\xbb\xbf", "", "workload.csv: the file is empty"},
+		"header only":        {header, "", "workload.csv: the file has no jobs"},
+		"unknown format":     {header, "ods", `unknown workload format "ods": have csv, ecsched`},
+		"neither format": {
+			"hello world\n", "",
+			"neither a header nor a job of a known format: want csv, ecsched, swf",
+		},
+		"missing column": {"id,submit_time,cpu\na,0,1\n", "", `workload.csv:1: column "duration" is missing`},
+		"unknown column": {
+			"id,submit_time,duration,cpu,colour\na,0,1,1,red\n", "",
+			`workload.csv:1: unknown column "colour": have id,`,
+		},
+		"column twice": {
+			"id,submit_time,duration,cpu,cpu\na,0,1,1,1\n", "",
+			`workload.csv:1: column "cpu" stands twice`,
+		},
 		"truncated row":       {row("b,1,60"), "", "workload.csv:3: the row has 3 fields: want 8"},
 		"too many fields":     {row("b,1,60,1,0,0,0,,"), "", "workload.csv:3: the row has 9 fields: want 8"},
 		"open quote":          {row(`"b,1,60,1,0,0,0,`), "", "workload.csv:3: "},
@@ -143,30 +160,60 @@ func TestReadRefuses(t *testing.T) {
 		"duration negative h": {row("b,1,-5h,1,0,0,0,"), "", `workload.csv:3: duration: "-5h" is negative`},
 		"duration NaN":        {row("b,1,NaN,1,0,0,0,"), "", `workload.csv:3: duration: "NaN" is no finite number`},
 		"duration infinite":   {row("b,1,1e999,1,0,0,0,"), "", `workload.csv:3: duration: "1e999" is no finite number`},
-		"duration an age":     {row("b,1,1e12,1,0,0,0,"), "", "workload.csv:3: duration: \"1e12\" is more than a hundred years"},
-		"duration words":      {row("b,1,long,1,0,0,0,"), "", `workload.csv:3: duration: "long" is no duration: want seconds, or a duration such as 90m`},
-		"submit empty":        {row("b,,60,1,0,0,0,"), "", "workload.csv:3: submit_time: "},
-		"submit negative":     {row("b,-1,60,1,0,0,0,"), "", `workload.csv:3: submit_time: "-1" is negative`},
-		"submit before start": {row("b,2021-01-01T00:00:00Z,60,1,0,0,0,"), "", "workload.csv:3: submit_time: 2021-01-01T00:00:00Z is before the start"},
-		"submit words":        {row("b,yesterday,60,1,0,0,0,"), "", "workload.csv:3: submit_time: \"yesterday\": want seconds since"},
-		"cpu NaN":             {row("b,1,60,nan,0,0,0,"), "", `workload.csv:3: cpu: "nan"`},
-		"cpu negative":        {row("b,1,60,-1,0,0,0,"), "", `workload.csv:3: cpu: "-1" is negative`},
-		"cpu absurd":          {row("b,1,60,1e18,0,0,0,"), "", "workload.csv:3: cpu: \"1e18\" is more than 1000000 cores"},
-		"memory unit":         {row("b,1,60,1,4Qi,0,0,"), "", `workload.csv:3: memory: "4Qi": want bytes`},
-		"memory negative":     {row("b,1,60,1,-4Gi,0,0,"), "", `workload.csv:3: memory: "-4Gi" is negative`},
-		"memory absurd":       {row("b,1,60,1,1e30Gi,0,0,"), "", "workload.csv:3: memory: \"1e30Gi\" is more than any machine has"},
-		"gpu fraction":        {row("b,1,60,1,0,0.5,0,"), "", `workload.csv:3: gpu: "0.5": want a whole number`},
-		"delay negative":      {row("b,1,60,1,0,0,-1,"), "", `workload.csv:3: allowed_delay: "-1" is negative`},
-		"deadline too early":  {row("b,100,60,1,0,0,0,50"), "", `workload.csv:3: deadline: "50" is not after the submission`},
-		"not really gzip":     {"\x1f\x8bnonsense", "", "workload.csv: unpacking"},
-		"truncated gzip":      {pack(t, header)[:20], "", "workload.csv: unpacking: unexpected EOF"},
+		"duration an age": {
+			row("b,1,1e12,1,0,0,0,"), "",
+			"workload.csv:3: duration: \"1e12\" is more than a hundred years",
+		},
+		"duration words": {
+			row("b,1,long,1,0,0,0,"), "",
+			`workload.csv:3: duration: "long" is no duration: want seconds, or a duration such as 90m`,
+		},
+		"submit empty":    {row("b,,60,1,0,0,0,"), "", "workload.csv:3: submit_time: "},
+		"submit negative": {row("b,-1,60,1,0,0,0,"), "", `workload.csv:3: submit_time: "-1" is negative`},
+		"submit before start": {
+			row("b,2021-01-01T00:00:00Z,60,1,0,0,0,"), "",
+			"workload.csv:3: submit_time: 2021-01-01T00:00:00Z is before the start",
+		},
+		"submit words": {
+			row("b,yesterday,60,1,0,0,0,"), "",
+			"workload.csv:3: submit_time: \"yesterday\": want seconds since",
+		},
+		"cpu NaN":      {row("b,1,60,nan,0,0,0,"), "", `workload.csv:3: cpu: "nan"`},
+		"cpu negative": {row("b,1,60,-1,0,0,0,"), "", `workload.csv:3: cpu: "-1" is negative`},
+		"cpu absurd": {
+			row("b,1,60,1e18,0,0,0,"), "",
+			"workload.csv:3: cpu: \"1e18\" is more than 1000000 cores",
+		},
+		"memory unit":     {row("b,1,60,1,4Qi,0,0,"), "", `workload.csv:3: memory: "4Qi": want bytes`},
+		"memory negative": {row("b,1,60,1,-4Gi,0,0,"), "", `workload.csv:3: memory: "-4Gi" is negative`},
+		"memory absurd": {
+			row("b,1,60,1,1e30Gi,0,0,"), "",
+			"workload.csv:3: memory: \"1e30Gi\" is more than any machine has",
+		},
+		"gpu fraction":   {row("b,1,60,1,0,0.5,0,"), "", `workload.csv:3: gpu: "0.5": want a whole number`},
+		"delay negative": {row("b,1,60,1,0,0,-1,"), "", `workload.csv:3: allowed_delay: "-1" is negative`},
+		"deadline too early": {
+			row("b,100,60,1,0,0,0,50"), "",
+			`workload.csv:3: deadline: "50" is not after the submission`,
+		},
+		"not really gzip": {"\x1f\x8bnonsense", "", "workload.csv: unpacking"},
+		"truncated gzip":  {pack(t, header)[:20], "", "workload.csv: unpacking: unexpected EOF"},
 
-		"ECSched truncated":  {"1 0 5 1 1\n2 0 5 1\n", "", "workload.csv:2: the row has 4 fields: want id submit duration cpu memory"},
-		"ECSched duplicate":  {"1 0 5 1 1\n1 0 5 1 1\n", "", `workload.csv:2: id: "1" is used twice`},
-		"ECSched no time":    {"1 0 5 1 1\n2 0 0 1 1\n", "", `workload.csv:2: duration: "0" must be more than 0`},
-		"ECSched NaN":        {"1 0 5 1 1\n2 NaN 5 1 1\n", "", `workload.csv:2: submit: "NaN" is no finite number`},
-		"ECSched negative":   {"1 0 5 1 1\n2 0 5 -1 1\n", "", `workload.csv:2: cpu: "-1": want a whole number of slots`},
-		"ECSched half slot":  {"1 0 5 1 1\n2 0 5 1 0.5\n", "", `workload.csv:2: memory: "0.5": want a whole number of slots`},
+		"ECSched truncated": {
+			"1 0 5 1 1\n2 0 5 1\n", "",
+			"workload.csv:2: the row has 4 fields: want id submit duration cpu memory",
+		},
+		"ECSched duplicate": {"1 0 5 1 1\n1 0 5 1 1\n", "", `workload.csv:2: id: "1" is used twice`},
+		"ECSched no time":   {"1 0 5 1 1\n2 0 0 1 1\n", "", `workload.csv:2: duration: "0" must be more than 0`},
+		"ECSched NaN":       {"1 0 5 1 1\n2 NaN 5 1 1\n", "", `workload.csv:2: submit: "NaN" is no finite number`},
+		"ECSched negative": {
+			"1 0 5 1 1\n2 0 5 -1 1\n", "",
+			`workload.csv:2: cpu: "-1": want a whole number of slots`,
+		},
+		"ECSched half slot": {
+			"1 0 5 1 1\n2 0 5 1 0.5\n", "",
+			`workload.csv:2: memory: "0.5": want a whole number of slots`,
+		},
 		"ECSched and a word": {"1 0 5 1 1\n\n2 0 5 one 1\n", "", `workload.csv:3: cpu: "one" is no finite number`},
 	} {
 		jobs, err := workload.Read(write(t, c.text), c.format, t0)
@@ -280,7 +327,9 @@ func fuzzRead(f *testing.F, format string) {
 }
 
 func FuzzReadCSV(f *testing.F) {
-	f.Add([]byte("id,submit_time,duration,cpu,memory,gpu,allowed_delay,deadline\na,0,60,1.5,4Gi,1,2h,2022-06-02T00:00:00Z\nb,1,1m,500m,,,,\n"))
+	f.Add(
+		[]byte(
+			"id,submit_time,duration,cpu,memory,gpu,allowed_delay,deadline\na,0,60,1.5,4Gi,1,2h,2022-06-02T00:00:00Z\nb,1,1m,500m,,,,\n"))
 	f.Add([]byte("\xef\xbb\xbfid,submit_time,duration,cpu\r\n\"a\"\"\",1e3,NaN,-0\r\n"))
 	f.Add([]byte("# c\nid,submit_time,duration,cpu\n\"a,1"))
 	fuzzRead(f, "csv")

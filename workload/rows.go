@@ -43,14 +43,16 @@ func newRows(file string, text []byte, required, optional []string) (*rows, erro
 		case twice:
 			return nil, r.wrap("", fmt.Errorf("column %q stands twice in the header", name))
 		case !slices.Contains(required, name) && !slices.Contains(optional, name):
-			return nil, r.wrap("", fmt.Errorf("unknown column %q: have %s, %s", name, strings.Join(required, ", "), strings.Join(optional, ", ")))
+			return nil, r.wrap("", fmt.Errorf("unknown column %q: have %s, %s", name, strings.Join(required, ", "),
+				strings.Join(optional, ", ")))
 		}
 		r.index[name] = i
 		r.columns = append(r.columns, name)
 	}
 	for _, name := range required {
 		if _, ok := r.index[name]; !ok {
-			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s; may have %s", name, strings.Join(required, ", "), strings.Join(optional, ", ")))
+			return nil, r.wrap("", fmt.Errorf("column %q is missing: want %s; may have %s", name,
+				strings.Join(required, ", "), strings.Join(optional, ", ")))
 		}
 	}
 	return r, nil

@@ -19,7 +19,8 @@ const (
 )
 
 func (t *Trace) readSURF(file string, text []byte, start time.Time) error {
-	return t.readTable(file, text, []string{columnID, surfSubmit, surfDuration, surfCPUs}, []string{surfSpeed, surfMemory},
+	return t.readTable(file, text, []string{columnID, surfSubmit, surfDuration, surfCPUs},
+		[]string{surfSpeed, surfMemory},
 		func(in *rows) (string, error) { return t.surfJob(in, start) })
 }
 
@@ -32,7 +33,8 @@ func (t *Trace) surfJob(in *rows, start time.Time) (field string, err error) {
 	}
 	job.Submitted = time.UnixMilli(unix).UTC()
 	if job.Submitted.Before(start) {
-		return surfSubmit, fmt.Errorf("%s is before the start, %s", job.Submitted.Format(time.RFC3339), start.Format(time.RFC3339))
+		return surfSubmit, fmt.Errorf("%s is before the start, %s", job.Submitted.Format(time.RFC3339),
+			start.Format(time.RFC3339))
 	}
 	length, err := milliseconds(in.text(surfDuration))
 	if err != nil {

@@ -13,15 +13,17 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by space. In every one of
-// them −1 means: not known.
+// The columns of the Standard Workload Format 2.2 of the Parallel Workloads Archive, separated by space. In every one
+// of them −1 means: not known.
 var swfColumns = [...]string{
-	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory", "requested processors",
-	"requested time", "requested memory", "status", "user", "group", "executable", "queue", "partition", "preceding job", "think time",
+	"job number", "submit time", "wait time", "run time", "allocated processors", "average CPU time", "used memory",
+	"requested processors",
+	"requested time", "requested memory", "status", "user", "group", "executable", "queue", "partition",
+	"preceding job", "think time",
 }
 
-// The columns that say something of a job that is to be run again. How long it waited and how much CPU it used there says
-// nothing of here.
+// The columns that say something of a job that is to be run again. How long it waited and how much CPU it used there
+// says nothing of here.
 const (
 	swfID           = 0
 	swfSubmit       = 1
@@ -35,8 +37,8 @@ const (
 	swfQueue        = 14
 )
 
-// A job that was checkpointed stands in the log as a whole, and once more for each of its parts, which have one of these
-// statuses.
+// A job that was checkpointed stands in the log as a whole, and once more for each of its parts, which have one of
+// these statuses.
 const (
 	swfFirstPart = 2
 	swfLastPart  = 4
@@ -97,7 +99,10 @@ func swfJob(fields []string, start time.Time) (job sched.Job, skip, field string
 	if why := swfSkips(&v, processors); why != "" {
 		return job, why, "", nil
 	}
-	job = sched.Job{ID: fields[swfID], AllowedDelay: NoDelayGiven, Owner: swfName(fields[swfUser], v[swfUser]), Queue: swfName(fields[swfQueue], v[swfQueue])}
+	job = sched.Job{
+		ID: fields[swfID], AllowedDelay: NoDelayGiven, Owner: swfName(fields[swfUser], v[swfUser]),
+		Queue: swfName(fields[swfQueue], v[swfQueue]),
+	}
 	submit, err := seconds(fields[swfSubmit])
 	if err != nil {
 		return job, "", swfColumns[swfSubmit], err

@@ -47,7 +47,8 @@ func TestReadTraces(t *testing.T) {
 	packed := make([]sched.Job, 17)
 	for i := range packed {
 		packed[i] = sched.Job{
-			ID: fmt.Sprint("9-23-", i), Submitted: at(7448), Duration: 73597 * time.Millisecond, Request: sched.Resources{MilliCPU: 2000, Memory: 4 * 96 * gib},
+			ID: fmt.Sprint("9-23-", i), Submitted: at(7448), Duration: 73597 * time.Millisecond,
+			Request:      sched.Resources{MilliCPU: 2000, Memory: 4 * 96 * gib},
 			AllowedDelay: workload.NoDelayGiven,
 		}
 	}
@@ -58,7 +59,10 @@ func TestReadTraces(t *testing.T) {
 		skipped      []workload.Skipped
 	}{
 		"SWF": {swfText, "swf", []sched.Job{
-			{ID: "1", Submitted: at(0), Duration: time.Minute, Request: sched.Resources{MilliCPU: 30000, Memory: 30 << 20}, AllowedDelay: workload.NoDelayGiven},
+			{
+				ID: "1", Submitted: at(0), Duration: time.Minute,
+				Request: sched.Resources{MilliCPU: 30000, Memory: 30 << 20}, AllowedDelay: workload.NoDelayGiven,
+			},
 			{
 				ID: "3", Submitted: at(12), Duration: 30978 * time.Second, Request: sched.Resources{MilliCPU: 40000},
 				AllowedDelay: workload.NoDelayGiven, Owner: "7", Queue: "2",
@@ -70,31 +74,55 @@ func TestReadTraces(t *testing.T) {
 			{Why: "part of a job that stands there as a whole", Count: 1},
 		}},
 		"Alibaba": {alibabaText, "alibaba", append([]sched.Job{
-			{ID: "1-1-0", Submitted: at(539), Duration: 116382 * time.Millisecond, Request: sched.Resources{MilliCPU: 20000, Memory: 41231686041}, AllowedDelay: workload.NoDelayGiven},
-			{ID: "1-1-1", Submitted: at(539), Duration: 116382 * time.Millisecond, Request: sched.Resources{MilliCPU: 20000, Memory: 41231686041}, AllowedDelay: workload.NoDelayGiven},
-			{ID: "1-2", Submitted: at(540), Duration: 5 * time.Second, Request: sched.Resources{MilliCPU: 16000}, AllowedDelay: workload.NoDelayGiven},
+			{
+				ID: "1-1-0", Submitted: at(539), Duration: 116382 * time.Millisecond,
+				Request: sched.Resources{MilliCPU: 20000, Memory: 41231686041}, AllowedDelay: workload.NoDelayGiven,
+			},
+			{
+				ID: "1-1-1", Submitted: at(539), Duration: 116382 * time.Millisecond,
+				Request: sched.Resources{MilliCPU: 20000, Memory: 41231686041}, AllowedDelay: workload.NoDelayGiven,
+			},
+			{
+				ID: "1-2", Submitted: at(540), Duration: 5 * time.Second, Request: sched.Resources{MilliCPU: 16000},
+				AllowedDelay: workload.NoDelayGiven,
+			},
 		}, packed...), nil},
 		"openb": {openbText, "openb", []sched.Job{
 			{
-				ID: "p4", Submitted: at(0), Duration: 4 * time.Second, Request: sched.Resources{MilliCPU: 6500, Memory: 1 << 20, GPU: 8}, Queue: "BE",
+				ID: "p4", Submitted: at(0), Duration: 4 * time.Second,
+				Request: sched.Resources{MilliCPU: 6500, Memory: 1 << 20, GPU: 8}, Queue: "BE",
 				Selector: map[string]string{"gpu-model-of.T4_V100M32": "true"}, AllowedDelay: workload.NoDelayGiven,
 			},
 			{
-				ID: "p5", Submitted: at(0), Duration: 4 * time.Second, Request: sched.Resources{MilliCPU: 6500, Memory: 1 << 20, GPU: 2}, Queue: "BE",
+				ID: "p5", Submitted: at(0), Duration: 4 * time.Second,
+				Request: sched.Resources{MilliCPU: 6500, Memory: 1 << 20, GPU: 2}, Queue: "BE",
 				Selector: map[string]string{"gpu-model": "T4"}, AllowedDelay: workload.NoDelayGiven,
 			},
 			{
 				ID: "p1", Submitted: at(427061), Duration: (12902960 - 427062) * time.Second,
-				Request: sched.Resources{MilliCPU: 6000, Memory: 12 * gib, GPU: 1}, Queue: "LS", AllowedDelay: workload.NoDelayGiven,
+				Request: sched.Resources{MilliCPU: 6000, Memory: 12 * gib, GPU: 1}, Queue: "LS",
+				AllowedDelay: workload.NoDelayGiven,
 			},
 		}, []workload.Skipped{{Why: "was never scheduled", Count: 1}, {Why: "ran for no time", Count: 1}}},
 		"GAIA in seconds": {"arrival_time,length,cpus\n0.0,303.0,1\n68.0,7200.0,3\n", "gaia", []sched.Job{
-			{ID: "1", Submitted: at(0), Duration: 303 * time.Second, Request: sched.Resources{MilliCPU: 1000}, Queue: "short", AllowedDelay: 6 * time.Hour},
-			{ID: "2", Submitted: at(68), Duration: 2 * time.Hour, Request: sched.Resources{MilliCPU: 3000}, Queue: "long", AllowedDelay: 24 * time.Hour},
+			{
+				ID: "1", Submitted: at(0), Duration: 303 * time.Second, Request: sched.Resources{MilliCPU: 1000},
+				Queue: "short", AllowedDelay: 6 * time.Hour,
+			},
+			{
+				ID: "2", Submitted: at(68), Duration: 2 * time.Hour, Request: sched.Resources{MilliCPU: 3000},
+				Queue: "long", AllowedDelay: 24 * time.Hour,
+			},
 		}, nil},
 		"GAIA in hours": {"arrival_time,length,cpus\n0.5,0.08361111111111111,1\n1,72,3\n", "gaia", []sched.Job{
-			{ID: "1", Submitted: at(1800), Duration: 301 * time.Second, Request: sched.Resources{MilliCPU: 1000}, Queue: "short", AllowedDelay: 6 * time.Hour},
-			{ID: "2", Submitted: at(3600), Duration: 72 * time.Hour, Request: sched.Resources{MilliCPU: 3000}, Queue: "long", AllowedDelay: 24 * time.Hour},
+			{
+				ID: "1", Submitted: at(1800), Duration: 301 * time.Second, Request: sched.Resources{MilliCPU: 1000},
+				Queue: "short", AllowedDelay: 6 * time.Hour,
+			},
+			{
+				ID: "2", Submitted: at(3600), Duration: 72 * time.Hour, Request: sched.Resources{MilliCPU: 3000},
+				Queue: "long", AllowedDelay: 24 * time.Hour,
+			},
 		}, nil},
 		"SURF": {surfText, "surf", []sched.Job{
 			{
@@ -126,32 +154,96 @@ func TestReadTracesRefuses(t *testing.T) {
 	table := func(text, row string) string { return text + row + "\n" }
 	const gaia = "arrival_time,length,cpus\n"
 	for name, c := range map[string]struct{ text, format, want string }{
-		"SWF too short":         {swf("9 1 2 3"), "", "workload.csv:10: the row has 4 fields: want 18"},
-		"SWF word":              {swf("9 x 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "", `workload.csv:10: submit time: "x" is no finite number`},
-		"SWF less than unknown": {swf("9 1 0 -2 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "", `workload.csv:10: run time: "-2" is negative: want -1`},
-		"SWF twice":             {swf("3 1 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "", `workload.csv:10: job number: "3" is used twice`},
-		"SWF no number":         {swf("-1 1 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "", "workload.csv:10: job number: is not given"},
-		"SWF too large":         {swf("9 1 0 9 1 9 -1 1e9 9 -1 1 5 1 -1 -1 1 -1 -1"), "", "workload.csv:10: requested processors: 1e+09 are more than 1000000"},
-		"SWF memory":            {swf("9 1 0 9 1 9 -1 1 9 1e18 1 5 1 -1 -1 1 -1 -1"), "", "workload.csv:10: requested memory: "},
-		"SWF of no runs":        {"; x\n1 0 0 -1 1 9 -1 1 9 -1 5 5 1 -1 -1 1 -1 -1\n", "", "the file has no jobs to run: all did not run, or not known for how long"},
-		"SWF of comments":       {"; x\n", "", "the file has no jobs"},
-		"Alibaba instances":     {table(alibabaText, "1,5,1,0,7,2,0,0"), "", `workload.csv:5: instances_num: "0": want a whole number, 1 to`},
-		"Alibaba memory":        {table(alibabaText, "1,5,1,1.5,7,2,1,0"), "", `workload.csv:5: memory: "1.5" is more than a machine has`},
-		"Alibaba twice":         {table(alibabaText, "1,5,1,0,1,2,1,0"), "", `workload.csv:5: task_id: "1-2" is used twice`},
-		"Alibaba no time":       {table(alibabaText, "1,0,1,0,7,2,1,0"), "", `workload.csv:5: duration: "0" must be more than 0`},
-		"Alibaba no job":        {table(alibabaText, "1,5,1,0,,2,1,0"), "", `workload.csv:5: job_id: "": want a whole number`},
-		"openb share":           {table(openbText, "p9,1,1,1,1001,,,,0,9,0"), "", `workload.csv:7: gpu_milli: "1001" is more than a GPU`},
-		"openb share of none":   {table(openbText, "p9,1,1,0,10,,,,0,9,0"), "", `workload.csv:7: gpu_milli: "10" of no GPU`},
-		"openb back in time":    {table(openbText, "p9,1,1,0,0,,,,5,9,4"), "", `workload.csv:7: scheduled_time: "4" is before the creation`},
-		"openb deleted early":   {table(openbText, "p9,1,1,0,0,,,,5,7,8"), "", `workload.csv:7: deletion_time: "7" is before it was scheduled`},
-		"GAIA mixed":            {gaia + "0,5,1\n1,4000,1\n", "", "workload.csv: lengths are neither all in hours, up to 72, nor all in seconds, from 300: name the format gaia-hours or gaia-seconds"},
-		"GAIA no length":        {gaia + "0,5,1\n1,0,1\n", "", "workload.csv:3: length: must be more than 0"},
-		"GAIA too late":         {gaia + "0,5,1\n1e9,1,1\n", "", "workload.csv:3: arrival_time: is more than a hundred years"},
-		"GAIA no CPUs":          {gaia + "0,5,\n", "", "workload.csv:2: cpus: "},
-		"SURF too early":        {table(surfText, "9,1000,5,16,1,1"), "", "workload.csv:4: submit_unix_ms: 1970-01-01T00:00:01Z is before the start"},
-		"SURF duration":         {table(surfText, "9,1665093600000,-5,16,1,1"), "", `workload.csv:4: duration_ms: "-5": want a whole number of milliseconds`},
-		"SURF twice":            {table(surfText, "2132819,1665093600000,5,16,1,1"), "", `workload.csv:4: id: "2132819" is used twice`},
-		"selector":              {"id,submit_time,duration,cpu,selector\na,0,1,1,gpu\n", "", `workload.csv:2: selector: "gpu": want key=value`},
+		"SWF too short": {swf("9 1 2 3"), "", "workload.csv:10: the row has 4 fields: want 18"},
+		"SWF word": {
+			swf("9 x 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
+			`workload.csv:10: submit time: "x" is no finite number`,
+		},
+		"SWF less than unknown": {
+			swf("9 1 0 -2 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
+			`workload.csv:10: run time: "-2" is negative: want -1`,
+		},
+		"SWF twice": {
+			swf("3 1 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
+			`workload.csv:10: job number: "3" is used twice`,
+		},
+		"SWF no number": {
+			swf("-1 1 0 9 1 9 -1 1 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
+			"workload.csv:10: job number: is not given",
+		},
+		"SWF too large": {
+			swf("9 1 0 9 1 9 -1 1e9 9 -1 1 5 1 -1 -1 1 -1 -1"), "",
+			"workload.csv:10: requested processors: 1e+09 are more than 1000000",
+		},
+		"SWF memory": {
+			swf("9 1 0 9 1 9 -1 1 9 1e18 1 5 1 -1 -1 1 -1 -1"), "",
+			"workload.csv:10: requested memory: ",
+		},
+		"SWF of no runs": {
+			"; x\n1 0 0 -1 1 9 -1 1 9 -1 5 5 1 -1 -1 1 -1 -1\n", "",
+			"the file has no jobs to run: all did not run, or not known for how long",
+		},
+		"SWF of comments": {"; x\n", "", "the file has no jobs"},
+		"Alibaba instances": {
+			table(alibabaText, "1,5,1,0,7,2,0,0"), "",
+			`workload.csv:5: instances_num: "0": want a whole number, 1 to`,
+		},
+		"Alibaba memory": {
+			table(alibabaText, "1,5,1,1.5,7,2,1,0"), "",
+			`workload.csv:5: memory: "1.5" is more than a machine has`,
+		},
+		"Alibaba twice": {
+			table(alibabaText, "1,5,1,0,1,2,1,0"), "",
+			`workload.csv:5: task_id: "1-2" is used twice`,
+		},
+		"Alibaba no time": {
+			table(alibabaText, "1,0,1,0,7,2,1,0"), "",
+			`workload.csv:5: duration: "0" must be more than 0`,
+		},
+		"Alibaba no job": {
+			table(alibabaText, "1,5,1,0,,2,1,0"), "",
+			`workload.csv:5: job_id: "": want a whole number`,
+		},
+		"openb share": {
+			table(openbText, "p9,1,1,1,1001,,,,0,9,0"), "",
+			`workload.csv:7: gpu_milli: "1001" is more than a GPU`,
+		},
+		"openb share of none": {
+			table(openbText, "p9,1,1,0,10,,,,0,9,0"), "",
+			`workload.csv:7: gpu_milli: "10" of no GPU`,
+		},
+		"openb back in time": {
+			table(openbText, "p9,1,1,0,0,,,,5,9,4"), "",
+			`workload.csv:7: scheduled_time: "4" is before the creation`,
+		},
+		"openb deleted early": {
+			table(openbText, "p9,1,1,0,0,,,,5,7,8"), "",
+			`workload.csv:7: deletion_time: "7" is before it was scheduled`,
+		},
+		"GAIA mixed": {gaia + "0,5,1\n1,4000,1\n", "", "workload.csv: lengths are neither all in hours, " +
+			"up to 72, nor all in seconds, from 300: name the format gaia-hours or gaia-seconds"},
+		"GAIA no length": {gaia + "0,5,1\n1,0,1\n", "", "workload.csv:3: length: must be more than 0"},
+		"GAIA too late": {
+			gaia + "0,5,1\n1e9,1,1\n", "",
+			"workload.csv:3: arrival_time: is more than a hundred years",
+		},
+		"GAIA no CPUs": {gaia + "0,5,\n", "", "workload.csv:2: cpus: "},
+		"SURF too early": {
+			table(surfText, "9,1000,5,16,1,1"), "",
+			"workload.csv:4: submit_unix_ms: 1970-01-01T00:00:01Z is before the start",
+		},
+		"SURF duration": {
+			table(surfText, "9,1665093600000,-5,16,1,1"), "",
+			`workload.csv:4: duration_ms: "-5": want a whole number of milliseconds`,
+		},
+		"SURF twice": {
+			table(surfText, "2132819,1665093600000,5,16,1,1"), "",
+			`workload.csv:4: id: "2132819" is used twice`,
+		},
+		"selector": {
+			"id,submit_time,duration,cpu,selector\na,0,1,1,gpu\n", "",
+			`workload.csv:2: selector: "gpu": want key=value`,
+		},
 	} {
 		got, err := workload.Load(write(t, c.text), c.format, t0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -178,11 +270,24 @@ func TestReadPublishedTraces(t *testing.T) {
 		gpus         int64
 	}{
 		{"swf/hpc2n_first3171.swf.gz", "swf", 3145, "25 did not run, or not known for how long", 139620.6, 17, 0},
-		{"swf/NASA-iPSC-1993-3.1-cln.swf.gz", "swf", 18066, "173 did not run, or not known for how long", 131732.8, 69, 0},
+		{
+			"swf/NASA-iPSC-1993-3.1-cln.swf.gz", "swf", 18066, "173 did not run, or not known for how long", 131732.8,
+			69,
+			0,
+		},
 		{"alibaba_2018_batch_cloudsimpy.csv.gz", "alibaba", 128995, "", 31331.6, 1, 0},
-		{"alibaba_openb_2023/openb_pod_list_default.csv.gz", "openb", 7255, "897 was never scheduled", 696260.4, 1, 6571},
-		{"alibaba_openb_2023/openb_pod_list_cpu100.csv.gz", "openb", 6970, "883 was never scheduled", 693442.6, 1, 6571},
-		{"alibaba_openb_2023/openb_pod_list_gpuspec33.csv.gz", "openb", 7255, "897 was never scheduled", 696260.4, 1, 6571},
+		{
+			"alibaba_openb_2023/openb_pod_list_default.csv.gz", "openb", 7255, "897 was never scheduled", 696260.4, 1,
+			6571,
+		},
+		{
+			"alibaba_openb_2023/openb_pod_list_cpu100.csv.gz", "openb", 6970, "883 was never scheduled", 693442.6, 1,
+			6571,
+		},
+		{
+			"alibaba_openb_2023/openb_pod_list_gpuspec33.csv.gz", "openb", 7255, "897 was never scheduled", 696260.4, 1,
+			6571,
+		},
 		{"gaia/pai_1k.csv.gz", "gaia", 1000, "", 3192.6, 1, 0},
 		{"gaia/pai-100k.csv.gz", "gaia", 99998, "", 1011245.9, 1, 0},
 		{"gaia/azure-100k.csv.gz", "gaia", 99988, "", 1407948.0, 1, 0},
@@ -211,7 +316,8 @@ func TestReadPublishedTraces(t *testing.T) {
 		}
 		skipped := strings.Join(why, ", ")
 		if got.Format != c.format || len(got.Jobs) != c.jobs || skipped != c.skipped || len(owners) != c.owners {
-			t.Errorf("%s: format %s, %d jobs, skipped %q, %d owners; want %+v", c.file, got.Format, len(got.Jobs), skipped, len(owners), c)
+			t.Errorf("%s: format %s, %d jobs, skipped %q, %d owners; want %+v", c.file, got.Format, len(got.Jobs),
+				skipped, len(owners), c)
 		}
 		if math.Abs(busy-c.coreHours) > 0.06 || gpus != c.gpus {
 			t.Errorf("%s: %.1f core-hours and %d GPUs, want %.1f and %d", c.file, busy, gpus, c.coreHours, c.gpus)

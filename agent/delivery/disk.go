@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// A disk is the state directory: two slots that are written in turn, so that the one before is whole while one is being
-// written, and a file for each sealed batch, put in place by rename. Nothing has to reach the medium for what is written
-// to survive the process.
+// A disk is the state directory: two slots that are written in turn, so that the one before is whole while one is
+// being written, and a file for each sealed batch, put in place by rename. Nothing has to reach the medium for what
+// is written to survive the process.
 type disk struct {
 	dir   string
 	lock  *os.File
@@ -190,7 +190,8 @@ func (d *disk) slotRecord(log *slog.Logger) (*record, error) {
 		}
 	}
 	if damaged == len(d.slots) {
-		log.Warn("both slots are damaged: the agent's state and the open batch are lost, and a new epoch begins", "dir", d.dir)
+		log.Warn("both slots are damaged: the agent's state and the open batch are lost, and a new epoch begins", "dir",
+			d.dir)
 		return nil, d.setSlotsAside(log)
 	}
 	return newest, nil
@@ -218,7 +219,8 @@ func (d *disk) setAside(name string, log *slog.Logger) bool {
 	return err == nil
 }
 
-// batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are set aside.
+// batchRecords returns the sealed batches with their files' names, in no order. Files that cannot be read are set
+// aside.
 func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -228,7 +230,8 @@ func (d *disk) batchRecords(log *slog.Logger) (map[string]*record, error) {
 	for _, entry := range entries {
 		var generation, first, last uint64
 		name := entry.Name()
-		if n, _ := fmt.Sscanf(name, "batch-%d-%d-%d", &generation, &first, &last); n != 3 || name != batchName(generation, first, last) {
+		if n, _ := fmt.Sscanf(name, "batch-%d-%d-%d", &generation, &first, &last); n != 3 ||
+			name != batchName(generation, first, last) {
 			continue
 		}
 		r, err := d.batchRecord(name)

@@ -151,10 +151,15 @@ func (n *node) add(fatal func(...any), parent *batch.Parent) {
 		case i == consumers:
 			a.Unknown = e
 		case e > 0:
-			a.Shares = append(a.Shares, energy.Share{ID: consumer(i), Dynamic: e - e/3, Idle: e / 3, CPU: time.Duration(e)})
+			a.Shares = append(a.Shares, energy.Share{
+				ID: consumer(i), Dynamic: e - e/3, Idle: e / 3, CPU: time.Duration(e),
+			})
 		}
 	}
-	m := Meta{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(n.now), Source: "package (rapl)", IdlePolicy: "requests", Parent: parent}
+	m := Meta{
+		Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(n.now), Source: "package (rapl)", IdlePolicy: "requests",
+		Parent: parent,
+	}
 	if err := n.queue.Add(&a, m); err != nil {
 		fatal(err)
 	}
@@ -213,7 +218,9 @@ func exactness(t *rapid.T, full, dead bool) {
 	n.start(t.Fatal, false)
 	defer func() { n.abandon() }()
 	var parent *batch.Parent
-	operations := []string{"tick", "tick", "tick", "add", "save", "seal", "seal", "send", "send", "kill later", "parent"}
+	operations := []string{
+		"tick", "tick", "tick", "add", "save", "seal", "seal", "send", "send", "kill later", "parent",
+	}
 	if full || dead {
 		operations = append(operations, "fail", "fail", "heal")
 	}
@@ -235,7 +242,8 @@ func exactness(t *rapid.T, full, dead bool) {
 		case "send":
 			n.send(t.Fatal, rapid.Bool().Draw(t, "request lost"), rapid.Bool().Draw(t, "answer lost"))
 		case "kill later":
-			n.trouble.kill, n.trouble.torn = rapid.IntRange(0, 6).Draw(t, "changes"), rapid.IntRange(0, 400).Draw(t, "torn")
+			n.trouble.kill, n.trouble.torn = rapid.IntRange(0, 6).Draw(t, "changes"),
+				rapid.IntRange(0, 400).Draw(t, "torn")
 		case "parent":
 			if parent == nil {
 				parent = &batch.Parent{Host: "host", VM: "vm"}

@@ -10,8 +10,10 @@ import (
 //     disk; it must not claim that their energy was dealt with before.
 //   - A batch file written after a slot holds the slot's open batch; then it counts, and its state.
 //   - The newest of them stays until a newer one is there, even if its batch was acknowledged.
-//   - A batch that could not be written is sent from memory, but a mark is left in the slot before that: what is on disk
-//     is then older than what was delivered, and the stream ends with the process. The mark is short and overwrites what
+//   - A batch that could not be written is sent from memory, but a mark is left in the slot before that: what is on
+//     disk
+//     is then older than what was delivered, and the stream ends with the process. The mark is short and overwrites
+//     what
 //     is there, so it also succeeds where the disk is full.
 
 // persist writes the sealed batches that are not on disk yet, then a slot.
@@ -27,7 +29,9 @@ func (q *Queue) persist() error {
 			return err
 		}
 	}
-	err := q.disk.writeSlot(&record{seq: q.seq, generation: q.generation, empty: q.empty, end: q.end, batch: &q.open, state: q.state})
+	err := q.disk.writeSlot(&record{
+		seq: q.seq, generation: q.generation, empty: q.empty, end: q.end, batch: &q.open, state: q.state,
+	})
 	if err != nil {
 		q.report(err)
 		return err
@@ -81,7 +85,9 @@ func (q *Queue) breakOff() {
 	}
 	q.seq++
 	mark := batch.Batch{Version: batch.Version, Stream: q.stream, First: q.open.First, Last: q.open.Last}
-	err := q.disk.writeSlot(&record{seq: q.seq, generation: q.generation, empty: true, broken: true, end: q.end, batch: &mark})
+	err := q.disk.writeSlot(&record{
+		seq: q.seq, generation: q.generation, empty: true, broken: true, end: q.end, batch: &mark,
+	})
 	if err != nil {
 		q.report(err)
 		return
@@ -157,8 +163,8 @@ func (q *Queue) over() (over, all bool) {
 	return all || count > q.opts.MaxBatches || size > q.opts.MaxBytes, all
 }
 
-// pair returns the index of the first of the two neighbours that are to become one: those that cover the fewest numbers,
-// of these the oldest. It is -1 if there is no pair.
+// pair returns the index of the first of the two neighbours that are to become one: those that cover the fewest
+// numbers, of these the oldest. It is -1 if there is no pair.
 func (q *Queue) pair(all bool) int {
 	best, span := -1, uint64(0)
 	for i := range len(q.pending) - 1 {

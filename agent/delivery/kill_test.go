@@ -41,7 +41,10 @@ func TestKill(t *testing.T) {
 		memory  bool
 		method  string
 	}{
-		{name: "the sink is up", fault: func(int) sinktest.Fault { return sinktest.Fault{} }, batches: 64, method: "bands"},
+		{
+			name: "the sink is up", fault: func(int) sinktest.Fault { return sinktest.Fault{} }, batches: 64,
+			method: "bands",
+		},
 		{name: "the sink fails at random points", fault: randomFault, batches: 64, method: "bands"},
 		{name: "batches are folded", fault: mostlyDown, batches: 3, method: "bands"},
 		{name: "attribution", fault: randomFault, batches: 8, method: "attributor"},
@@ -109,7 +112,9 @@ func (k *killed) run(t *testing.T, kills int) {
 	defer k.power.Close()
 	killer := &killtest.Killer{Longest: 100 * time.Millisecond, Command: func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "KUBENERGY_KILLED="+strings.Join([]string{k.dir, k.power.Energy(), server.URL, strconv.Itoa(k.batches), k.method}, ","))
+		cmd.Env = append(os.Environ(), "KUBENERGY_KILLED="+strings.Join([]string{
+			k.dir, k.power.Energy(), server.URL, strconv.Itoa(k.batches), k.method,
+		}, ","))
 		return cmd
 	}}
 	defer killer.Close()
@@ -167,8 +172,10 @@ func (k *killed) await(t *testing.T, done func() bool) {
 
 func (k *killed) compare(t *testing.T, kills int, memory bool) {
 	used, total := k.power.Used(), k.sink.Totals()
-	t.Logf("%d kills: used %d µJ, booked %d in %d batches, %d of them unknown; %v unmeasured; %d requests, %d batches came again",
-		kills, used, total.Measured, total.Batches, total.Unknown, total.Unmeasured, k.sink.Requests(), total.Duplicates)
+	t.Logf("%d kills: used %d µJ, booked %d in %d batches, %d of them unknown; %v unmeasured; %d requests, %d "+
+		"batches came again",
+		kills, used, total.Measured, total.Batches, total.Unknown, total.Unmeasured, k.sink.Requests(),
+		total.Duplicates)
 	if breaches := k.sink.Breaches(); breaches != nil {
 		t.Error(breaches)
 	}
@@ -234,12 +241,15 @@ func live(args []string) error {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stdout, nil))
-	queue, err := delivery.OpenQueue(delivery.QueueOptions{Dir: dir, Node: "node1", Boot: "boot", MaxBatches: batches}, log)
+	queue, err := delivery.OpenQueue(delivery.QueueOptions{Dir: dir, Node: "node1", Boot: "boot", MaxBatches: batches},
+		log)
 	if err != nil {
 		return err
 	}
 	defer queue.Close()
-	pusher, err := delivery.NewPusher(delivery.PushOptions{URL: url, Interval: 20 * time.Millisecond, Timeout: time.Second}, queue, log)
+	pusher, err := delivery.NewPusher(delivery.PushOptions{
+		URL: url, Interval: 20 * time.Millisecond, Timeout: time.Second,
+	}, queue, log)
 	if err != nil {
 		return err
 	}
@@ -263,7 +273,9 @@ func live(args []string) error {
 			return err
 		}
 		if attribution := a.tick(counter, sinceBoot()); attribution != nil {
-			if err := queue.Add(attribution, delivery.Meta{Wall: time.Now(), Source: "package (test)", IdlePolicy: "apart"}); err != nil {
+			if err := queue.Add(attribution, delivery.Meta{
+				Wall: time.Now(), Source: "package (test)", IdlePolicy: "apart",
+			}); err != nil {
 				return err
 			}
 		}
@@ -328,7 +340,9 @@ func (b *bandAgent) tick(counter uint64, now time.Duration) *energy.Attribution 
 	if from == 0 {
 		return nil
 	}
-	a := &energy.Attribution{Start: start, End: now, Measured: energy.Microjoules(counter - from), Quality: energy.Measured}
+	a := &energy.Attribution{
+		Start: start, End: now, Measured: energy.Microjoules(counter - from), Quality: energy.Measured,
+	}
 	for i, e := range bands(killtest.Since(from), killtest.Since(counter)) {
 		if e > 0 {
 			a.Shares = append(a.Shares, energy.Share{ID: band(i), Dynamic: energy.Microjoules(e)})
@@ -375,7 +389,9 @@ func (a *attributing) tick(counter uint64, now time.Duration) *energy.Attributio
 	a.last = a.meter.Next(counter, now)
 	o := &energy.Observation{At: now, CPUs: 2, Busy: now, Root: []energy.Reading{a.last}}
 	if !a.restarted {
-		o.Usage = []energy.Usage{{ID: "pod/a/1", CPU: now / 2}, {ID: "pod/b/1", CPU: now / 4}, {ID: energy.System, CPU: now / 4}}
+		o.Usage = []energy.Usage{
+			{ID: "pod/a/1", CPU: now / 2}, {ID: "pod/b/1", CPU: now / 4}, {ID: energy.System, CPU: now / 4},
+		}
 	}
 	a.restarted = false
 	if !a.attributor.Observe(o, &a.out) {

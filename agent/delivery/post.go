@@ -27,7 +27,8 @@ type poster struct {
 	client *http.Client
 	ca     []byte // what the client trusts
 	zip    *gzip.Writer
-	until  atomic.Pointer[time.Time] // when the central unit wants to be asked again; a clock that is set does not move it
+	// when the central unit wants to be asked again; a clock that is set does not move it
+	until atomic.Pointer[time.Time]
 }
 
 const (
@@ -48,7 +49,8 @@ func checkURL(opts *PushOptions) error {
 		return errors.New("the URL holds a password: use a token file")
 	case (opts.CertFile == "") != (opts.KeyFile == ""):
 		return errors.New("a client certificate needs both its file and its key's")
-	case u.Scheme == "http" && (opts.TokenFile != "" || opts.CertFile != "" || opts.CAFile != "") && !loopback(u.Hostname()):
+	case u.Scheme == "http" && (opts.TokenFile != "" || opts.CertFile != "" || opts.CAFile != "") &&
+		!loopback(u.Hostname()):
 		return fmt.Errorf("URL %q: tokens and certificates need https", u.Redacted())
 	}
 	return nil
@@ -180,7 +182,10 @@ func (p *poster) paused() error {
 		return nil
 	}
 	if left := time.Until(*until); left > 0 {
-		return &failure{reason: reasonBusy, after: left, err: fmt.Errorf("the central unit wants to be asked again in %v", left.Round(time.Second))}
+		return &failure{
+			reason: reasonBusy, after: left, err: fmt.Errorf("the central unit wants to be asked again in %v",
+				left.Round(time.Second)),
+		}
 	}
 	return nil
 }

@@ -77,7 +77,16 @@ func TestIntervals(t *testing.T) {
 	for _, c := range []struct {
 		start, end time.Duration
 		want       bool
-	}{{10, 20, true}, {15, 15, true}, {10, 10, true}, {20, 20, true}, {20, 30, true}, {5, 10, true}, {4, 6, false}, {19, 21, false}} {
+	}{
+		{10, 20, true},
+		{15, 15, true},
+		{10, 10, true},
+		{20, 20, true},
+		{20, 30, true},
+		{5, 10, true},
+		{4, 6, false},
+		{19, 21, false},
+	} {
 		number++
 		b := &batch.Batch{
 			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "b", Epoch: "e"}, First: number, Last: number,

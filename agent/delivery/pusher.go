@@ -26,8 +26,8 @@ type PushOptions struct {
 	Timeout  time.Duration // of a request; 10 s
 	Shutdown time.Duration // how long the last batches may take after the context is done; 5 s
 
-	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the goroutine
-	// that runs the pusher.
+	// OnNames, if set, is told the names of pods that an acknowledgement brought, by pod UID. It is called by the
+	// goroutine that runs the pusher.
 	OnNames func(map[string]batch.Names)
 
 	transport http.RoundTripper // of tests
@@ -72,7 +72,9 @@ const (
 )
 
 // Reasons lists what deliveries fail for.
-var Reasons = []string{reasonConnection, reasonCredentials, reasonRefused, reasonConflict, reasonBusy, reasonServer, reasonAnswer}
+var Reasons = []string{
+	reasonConnection, reasonCredentials, reasonRefused, reasonConflict, reasonBusy, reasonServer, reasonAnswer,
+}
 
 // NewPusher checks the options. Files are read when they are needed: a token may come later.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
@@ -174,8 +176,8 @@ func (p *Pusher) calls() []chan error {
 }
 
 // drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries
-// the resting ones too. It returns the first failure, and stops at one that concerns all streams. While the central unit
-// wants to be left alone, nothing is sent, whoever asks for it.
+// the resting ones too. It returns the first failure, and stops at one that concerns all streams. While the central
+// unit wants to be left alone, nothing is sent, whoever asks for it.
 func (p *Pusher) drain(ctx context.Context, all bool) error {
 	if err := p.post.paused(); err != nil {
 		return err
@@ -221,11 +223,15 @@ func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
 		return err
 	}
 	if ack.Epoch != b.Stream.Epoch {
-		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q", ack.Epoch, b.Stream.Epoch)}
+		return &failure{reason: reasonAnswer, err: fmt.Errorf("an acknowledgement of epoch %.40q for one of epoch %q",
+			ack.Epoch, b.Stream.Epoch)}
 	}
 	switch err := p.queue.acked(b, ack.Acked); {
 	case errors.Is(err, errNotSent):
-		return &failure{reason: reasonConflict, lasting: true, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked, err)}
+		return &failure{
+			reason: reasonConflict, lasting: true, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked,
+				err),
+		}
 	case err != nil:
 		return &failure{reason: reasonAnswer, err: fmt.Errorf("batch %d, acknowledged %d: %w", b.Last, ack.Acked, err)}
 	}

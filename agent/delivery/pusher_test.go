@@ -96,7 +96,10 @@ func (m *metered) run(during func(ctx context.Context)) {
 
 func (m *metered) tick() {
 	m.t.Helper()
-	a := &energy.Attribution{Start: m.at, End: m.at + time.Second, Measured: 1000, Unknown: 100, Shares: []energy.Share{{ID: "pod/a/1", Dynamic: 900}}}
+	a := &energy.Attribution{
+		Start: m.at, End: m.at + time.Second, Measured: 1000, Unknown: 100,
+		Shares: []energy.Share{{ID: "pod/a/1", Dynamic: 900}},
+	}
 	if err := m.queue.Add(a, Meta{Wall: time.Now(), Source: "package (rapl)", IdlePolicy: "requests"}); err != nil {
 		m.t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func (m *metered) seconds(n int) {
 func (m *metered) exact() {
 	m.t.Helper()
 	total := m.sink.Totals()
-	if total.Measured != m.used || total.Consumers["pod/a/1"] != m.used/10*9 || m.sink.Breaches() != nil || total.Gaps != 0 {
+	if total.Measured != m.used || total.Consumers["pod/a/1"] != m.used/10*9 || m.sink.Breaches() != nil ||
+		total.Gaps != 0 {
 		m.t.Errorf("used were %d µJ, booked %+v, breaches %v", m.used, total, m.sink.Breaches())
 	}
 }
@@ -126,7 +130,10 @@ func (m *metered) exact() {
 func TestPushEachInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{Dir: t.TempDir()}, PushOptions{})
-		m.sink.Names = map[string]batch.Names{"a": {Namespace: "shop", Pod: "web-0", Containers: map[string]string{"1": "web"}}}
+		m.sink.Names = map[string]batch.Names{"a": {
+			Namespace: "shop", Pod: "web-0",
+			Containers: map[string]string{"1": "web"},
+		}}
 		m.run(func(context.Context) { m.seconds(100) })
 		m.exact()
 		if n := m.sink.Requests(); n != 7 { // six intervals, and what was left at the end
@@ -177,28 +184,40 @@ func TestFailures(t *testing.T) {
 		within time.Duration // of the next try
 		after  time.Duration
 	}{
-		"no connection":      {sinktest.Fault{Cut: true}, reasonConnection, 2 * time.Second, 0},
-		"answer lost":        {sinktest.Fault{Cut: true, Booked: true}, reasonConnection, 2 * time.Second, 0},
-		"slow":               {sinktest.Fault{Delay: 30 * time.Second}, reasonConnection, 32 * time.Second, 0},
-		"500":                {sinktest.Fault{Status: 500}, reasonServer, 2 * time.Second, 0},
-		"500 after booking":  {sinktest.Fault{Status: 500, Booked: true}, reasonServer, 2 * time.Second, 0},
-		"408":                {sinktest.Fault{Status: 408}, reasonServer, 2 * time.Second, 0},
-		"429":                {sinktest.Fault{Status: 429, RetryAfter: 100}, reasonBusy, 126 * time.Second, 100 * time.Second},
-		"503":                {sinktest.Fault{Status: 503}, reasonBusy, 2 * time.Second, 0},
-		"503 for a day":      {sinktest.Fault{Status: 503, RetryAfter: 86400}, reasonBusy, 1126 * time.Second, 900 * time.Second},
-		"400":                {sinktest.Fault{Status: 400}, reasonRefused, 31 * time.Second, 15 * time.Second},
-		"413":                {sinktest.Fault{Status: 413}, reasonRefused, 31 * time.Second, 15 * time.Second},
-		"422":                {sinktest.Fault{Status: 422}, reasonRefused, 31 * time.Second, 15 * time.Second},
-		"409":                {sinktest.Fault{Status: 409}, reasonConflict, 31 * time.Second, 15 * time.Second},
-		"401":                {sinktest.Fault{Status: 401}, reasonCredentials, 31 * time.Second, 15 * time.Second},
-		"403":                {sinktest.Fault{Status: 403}, reasonCredentials, 31 * time.Second, 15 * time.Second},
-		"301":                {sinktest.Fault{Status: 301}, reasonServer, 31 * time.Second, 15 * time.Second},
-		"204":                {sinktest.Fault{Status: 204}, reasonServer, 2 * time.Second, 0},
-		"garbage":            {sinktest.Fault{Body: "<html>"}, reasonAnswer, 2 * time.Second, 0},
-		"much garbage":       {sinktest.Fault{Body: strings.Repeat(" ", 2<<20)}, reasonAnswer, 2 * time.Second, 0},
-		"other epoch":        {sinktest.Fault{Epoch: "other"}, reasonAnswer, 2 * time.Second, 0},
-		"nothing booked":     {sinktest.Fault{Epoch: "same"}, reasonAnswer, 2 * time.Second, 0},
-		"more than was sent": {sinktest.Fault{Booked: true, Ahead: 3}, reasonConflict, 31 * time.Second, 15 * time.Second},
+		"no connection":     {sinktest.Fault{Cut: true}, reasonConnection, 2 * time.Second, 0},
+		"answer lost":       {sinktest.Fault{Cut: true, Booked: true}, reasonConnection, 2 * time.Second, 0},
+		"slow":              {sinktest.Fault{Delay: 30 * time.Second}, reasonConnection, 32 * time.Second, 0},
+		"500":               {sinktest.Fault{Status: 500}, reasonServer, 2 * time.Second, 0},
+		"500 after booking": {sinktest.Fault{Status: 500, Booked: true}, reasonServer, 2 * time.Second, 0},
+		"408":               {sinktest.Fault{Status: 408}, reasonServer, 2 * time.Second, 0},
+		"429": {
+			sinktest.Fault{Status: 429, RetryAfter: 100},
+			reasonBusy, 126 * time.Second,
+			100 * time.Second,
+		},
+		"503": {sinktest.Fault{Status: 503}, reasonBusy, 2 * time.Second, 0},
+		"503 for a day": {
+			sinktest.Fault{Status: 503, RetryAfter: 86400},
+			reasonBusy, 1126 * time.Second,
+			900 * time.Second,
+		},
+		"400":            {sinktest.Fault{Status: 400}, reasonRefused, 31 * time.Second, 15 * time.Second},
+		"413":            {sinktest.Fault{Status: 413}, reasonRefused, 31 * time.Second, 15 * time.Second},
+		"422":            {sinktest.Fault{Status: 422}, reasonRefused, 31 * time.Second, 15 * time.Second},
+		"409":            {sinktest.Fault{Status: 409}, reasonConflict, 31 * time.Second, 15 * time.Second},
+		"401":            {sinktest.Fault{Status: 401}, reasonCredentials, 31 * time.Second, 15 * time.Second},
+		"403":            {sinktest.Fault{Status: 403}, reasonCredentials, 31 * time.Second, 15 * time.Second},
+		"301":            {sinktest.Fault{Status: 301}, reasonServer, 31 * time.Second, 15 * time.Second},
+		"204":            {sinktest.Fault{Status: 204}, reasonServer, 2 * time.Second, 0},
+		"garbage":        {sinktest.Fault{Body: "<html>"}, reasonAnswer, 2 * time.Second, 0},
+		"much garbage":   {sinktest.Fault{Body: strings.Repeat(" ", 2<<20)}, reasonAnswer, 2 * time.Second, 0},
+		"other epoch":    {sinktest.Fault{Epoch: "other"}, reasonAnswer, 2 * time.Second, 0},
+		"nothing booked": {sinktest.Fault{Epoch: "same"}, reasonAnswer, 2 * time.Second, 0},
+		"more than was sent": {
+			sinktest.Fault{Booked: true, Ahead: 3},
+			reasonConflict, 31 * time.Second,
+			15 * time.Second,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -366,8 +385,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// A Push that arrives while a request is answered with a pause does not lead to one within it. Nor do all nodes come back
-// at the end of it at once.
+// A Push that arrives while a request is answered with a pause does not lead to one within it. Nor do all nodes come
+// back at the end of it at once.
 func TestPauseHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := meter(t, QueueOptions{}, PushOptions{Interval: time.Hour})
@@ -459,7 +478,11 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, o := range []PushOptions{{URL: "http://localhost:1/x", TokenFile: "token"}, {URL: "http://[::1]/", TokenFile: "t"}, {URL: "https://sink/x", TokenFile: "t"}} {
+	for _, o := range []PushOptions{
+		{URL: "http://localhost:1/x", TokenFile: "token"},
+		{URL: "http://[::1]/", TokenFile: "t"},
+		{URL: "https://sink/x", TokenFile: "t"},
+	} {
 		if _, err := NewPusher(o, nil, quiet); err != nil {
 			t.Error(err)
 		}
@@ -491,7 +514,8 @@ func TestCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := NewPusher(PushOptions{
-		URL: server.URL, TokenFile: file("token"), CAFile: file("ca"), CertFile: file("cert"), KeyFile: file("key"), Timeout: 5 * time.Second,
+		URL: server.URL, TokenFile: file("token"), CAFile: file("ca"), CertFile: file("cert"), KeyFile: file("key"),
+		Timeout: 5 * time.Second,
 	}, q, quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -500,7 +524,8 @@ func TestCredentials(t *testing.T) {
 	at := time.Second
 	try := func(want string) {
 		t.Helper()
-		if err := q.Add(&energy.Attribution{Start: at, End: at + 1, Measured: 1, Unknown: 1}, Meta{Wall: time.Now(), Source: "s", IdlePolicy: "apart"}); err != nil {
+		if err := q.Add(&energy.Attribution{Start: at, End: at + 1, Measured: 1, Unknown: 1},
+			Meta{Wall: time.Now(), Source: "s", IdlePolicy: "apart"}); err != nil {
 			t.Fatal(err)
 		}
 		at++
@@ -550,7 +575,8 @@ func selfSigned(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }
 
 // A redirect would show the token to whoever it leads to.
@@ -569,7 +595,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.post.close()
-	if err := q.Add(&energy.Attribution{Start: 1, End: 2}, Meta{Wall: time.Now(), Source: "s", IdlePolicy: "apart"}); err != nil {
+	if err := q.Add(&energy.Attribution{Start: 1, End: 2},
+		Meta{Wall: time.Now(), Source: "s", IdlePolicy: "apart"}); err != nil {
 		t.Fatal(err)
 	}
 	q.Seal()

@@ -16,7 +16,9 @@ import (
 
 // QueueOptions say whose energy is queued, and how much may wait. Zero limits stand for the defaults.
 type QueueOptions struct {
-	Dir  string // the state directory; "" keeps everything in memory, and the death of the process loses what was not acknowledged
+	// the state directory; "" keeps everything in memory, and the death of the process loses what was not
+	// acknowledged
+	Dir  string
 	Node string
 	Boot string // the kernel's boot ID
 
@@ -136,7 +138,8 @@ func (q *Queue) Close() error {
 	return nil
 }
 
-// State returns what the agent had handed to Save last, on this boot, before the process began; nil if nothing is known.
+// State returns what the agent had handed to Save last, on this boot, before the process began; nil if nothing is
+// known.
 func (q *Queue) State() []byte { return q.recovered }
 
 // reset makes room for the batch of a number.
@@ -182,7 +185,8 @@ func (q *Queue) take(a *energy.Attribution, m Meta) error {
 
 // checkAttribution does what Check does, without its cost while there is nothing to complain about, and a little more.
 func checkAttribution(a *energy.Attribution) error {
-	if a.Start < 0 || a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start || a.End == a.Start && a.Measured != 0 {
+	if a.Start < 0 || a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start ||
+		a.End == a.Start && a.Measured != 0 {
 		return fmt.Errorf("interval of %v to %v, %v unmeasured", a.Start, a.End, a.Unmeasured)
 	}
 	sum := energy.Microjoules(0)
@@ -214,8 +218,8 @@ func (q *Queue) differs(m Meta) bool {
 	return m.Source != q.open.Source || m.IdlePolicy != q.open.IdlePolicy || !sameParent(m.Parent, q.open.Parent)
 }
 
-// usable leaves out what a node says of itself where no central unit would take it, as a host of the node's own name: the
-// energy counts without it.
+// usable leaves out what a node says of itself where no central unit would take it, as a host of the node's own name:
+// the energy counts without it.
 func (q *Queue) usable(m Meta) Meta {
 	if m.Source != q.given.Source || q.taken.Source == "" {
 		q.given.Source, q.taken.Source = m.Source, m.Source
@@ -323,8 +327,8 @@ func (q *Queue) Save(state []byte) error {
 	return err
 }
 
-// Seal ends the open batch, so that it can be sent, at once or at the next Save: it may hold only what the agent's saved
-// state covers, or a restart would count the rest twice. An empty batch stays open.
+// Seal ends the open batch, so that it can be sent, at once or at the next Save: it may hold only what the agent's
+// saved state covers, or a restart would count the rest twice. An empty batch stays open.
 func (q *Queue) Seal() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -435,9 +439,9 @@ func (q *Queue) acked(b *batch.Batch, number uint64) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// More than this batch may have been booked, if its file could not be removed when it was acknowledged first. Of a
-	// former stream it may even be more than is known here, if the disk failed or lost its latest changes: it does not go
-	// on, so that does no harm.
+	// More than this batch may have been booked, if its file could not be removed when it was acknowledged first. Of
+	// a former stream it may even be more than is known here, if the disk failed or lost its latest changes: it does
+	// not go on, so that does no harm.
 	if b.Stream == q.stream && number > q.sent {
 		return errNotSent
 	}

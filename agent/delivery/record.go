@@ -185,7 +185,8 @@ func (d *decoder) batch(parent bool) *batch.Batch {
 	}
 	seconds, nanoseconds := d.int(), d.uint()
 	b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
-	b.StartSinceBoot, b.EndSinceBoot, b.Unmeasured = time.Duration(d.int()), time.Duration(d.int()), time.Duration(d.int())
+	b.StartSinceBoot, b.EndSinceBoot, b.Unmeasured = time.Duration(d.int()), time.Duration(d.int()),
+		time.Duration(d.int())
 	b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
 	b.Source = d.text()
 	b.Quality = energy.Quality(d.byte())

@@ -25,7 +25,8 @@ func someBatch() *batch.Batch {
 		Version: batch.Version, Stream: batch.Stream{Node: "node1", Boot: "boot-0", Epoch: "epoch"}, First: 7, Last: 9,
 		Parent: &batch.Parent{Host: "rack1", VM: "worker"}, Start: end.Add(-15 * time.Second), End: end,
 		StartSinceBoot: 100 * time.Second, EndSinceBoot: 115 * time.Second, Unmeasured: time.Second,
-		Source: "guest (files)", Quality: energy.Derived, IdlePolicy: "equal", Measured: 1000, Idle: 100, Platform: 50, Unknown: 1,
+		Source: "guest (files)", Quality: energy.Derived, IdlePolicy: "equal", Measured: 1000, Idle: 100, Platform: 50,
+		Unknown: 1,
 		Shares: []energy.Share{
 			{ID: "pod/a/1", Dynamic: 500, Idle: 300, CPU: 12 * time.Second, Ended: true},
 			{ID: energy.System, Dynamic: 49, CPU: time.Second},
@@ -34,11 +35,16 @@ func someBatch() *batch.Batch {
 }
 
 func someRecord() *record {
-	return &record{seq: 300, generation: 2, end: 115 * time.Second, batch: someBatch(), state: []byte("what the agent knows")}
+	return &record{
+		seq: 300, generation: 2, end: 115 * time.Second, batch: someBatch(), state: []byte("what the agent knows"),
+	}
 }
 
 func TestRecord(t *testing.T) {
-	open := &record{seq: 1, generation: 1, empty: true, broken: true, batch: &batch.Batch{Version: 1, Stream: batch.Stream{Epoch: "e"}, First: 1, Last: 1}}
+	open := &record{
+		seq: 1, generation: 1, empty: true, broken: true,
+		batch: &batch.Batch{Version: 1, Stream: batch.Stream{Epoch: "e"}, First: 1, Last: 1},
+	}
 	for name, r := range map[string]*record{"sealed": someRecord(), "empty": open} {
 		data := r.append(nil, slotMagic)
 		got, err := decodeRecord(data, slotMagic, true)
@@ -80,7 +86,9 @@ func withChecksum(payload []byte) []byte {
 }
 
 func FuzzRecord(f *testing.F) {
-	for _, r := range []*record{someRecord(), {seq: 1, empty: true, batch: &batch.Batch{Version: 1, Stream: batch.Stream{Epoch: "e"}, First: 1, Last: 1}}} {
+	for _, r := range []*record{someRecord(), {
+		seq: 1, empty: true, batch: &batch.Batch{Version: 1, Stream: batch.Stream{Epoch: "e"}, First: 1, Last: 1},
+	}} {
 		f.Add(r.append(nil, slotMagic)[headerSize:], true)
 		f.Add(r.append(nil, slotMagic), false)
 	}
@@ -108,7 +116,8 @@ func FuzzStateDir(f *testing.F) {
 	f.Add(someRecord().append(nil, slotMagic), someRecord().append(nil, batchMagic), "batch-2-7-9")
 	f.Add([]byte("x"), []byte{}, "batch-1-1-18446744073709551615")
 	f.Fuzz(func(t *testing.T, slot, file []byte, name string) {
-		if strings.ContainsAny(name, "/\x00") || len(name) > 100 || strings.HasPrefix(name, ".") || name == "" || name == "lock" {
+		if strings.ContainsAny(name, "/\x00") || len(name) > 100 || strings.HasPrefix(name, ".") || name == "" ||
+			name == "lock" {
 			return
 		}
 		dir, err := os.MkdirTemp(memory, "kubenergy-fuzz")
@@ -116,7 +125,8 @@ func FuzzStateDir(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.RemoveAll(dir)
-		if err := errors.Join(os.WriteFile(filepath.Join(dir, "slot-1"), slot, 0o600), os.WriteFile(filepath.Join(dir, name), file, 0o600)); err != nil {
+		if err := errors.Join(os.WriteFile(filepath.Join(dir, "slot-1"), slot, 0o600),
+			os.WriteFile(filepath.Join(dir, name), file, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		q, err := OpenQueue(QueueOptions{Dir: dir, Node: "node1", Boot: "boot-0"}, quiet)
@@ -186,7 +196,8 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	q, err := OpenQueue(QueueOptions{Dir: n.dir, Node: "node1", Boot: "boot-0"}, slog.New(slog.NewTextHandler(&log, nil)))
+	q, err := OpenQueue(QueueOptions{Dir: n.dir, Node: "node1", Boot: "boot-0"},
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +264,11 @@ func TestAddRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := func() (*energy.Attribution, *Meta) {
-		return &energy.Attribution{Start: 10, End: 20, Measured: 5, Shares: []energy.Share{{ID: "pod/a/1", Dynamic: 2}, {ID: "pod/b/1", Dynamic: 3}}},
+		return &energy.Attribution{
+				Start: 10, End: 20, Measured: 5, Shares: []energy.Share{
+					{ID: "pod/a/1", Dynamic: 2}, {ID: "pod/b/1", Dynamic: 3},
+				},
+			},
 			&Meta{Wall: time.Unix(1e9, 0), Source: "s", IdlePolicy: "apart"}
 	}
 	for name, change := range map[string]func(*energy.Attribution, *Meta){
@@ -294,14 +309,23 @@ func TestWrongMeta(t *testing.T) {
 		meta  [2]Meta
 		warns int
 	}{
-		"a clock gone wrong":  {meta: [2]Meta{{Wall: now}, {Wall: year(2300)}}},
-		"a clock set right":   {meta: [2]Meta{{Wall: year(2300)}, {Wall: now}}},
-		"no clock":            {meta: [2]Meta{{}, {}}},
-		"just after 1900":     {meta: [2]Meta{{Wall: year(1900)}, {Wall: year(1900)}}},
-		"far away":            {meta: [2]Meta{{Wall: year(-1e6)}, {Wall: year(1e6)}}},
-		"its own host":        {meta: [2]Meta{{Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}}, {Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}}}, warns: 1},
-		"no text":             {meta: [2]Meta{{Wall: now, Parent: &batch.Parent{Host: "a\ufffd", VM: "v"}}, {Wall: now, Parent: &batch.Parent{Host: "h", VM: "a\u0085"}}}, warns: 2},
-		"a source of no text": {meta: [2]Meta{{Wall: now, Source: "psys \xff"}, {Wall: now, Source: "psys \xff"}}, warns: 1},
+		"a clock gone wrong": {meta: [2]Meta{{Wall: now}, {Wall: year(2300)}}},
+		"a clock set right":  {meta: [2]Meta{{Wall: year(2300)}, {Wall: now}}},
+		"no clock":           {meta: [2]Meta{{}, {}}},
+		"just after 1900":    {meta: [2]Meta{{Wall: year(1900)}, {Wall: year(1900)}}},
+		"far away":           {meta: [2]Meta{{Wall: year(-1e6)}, {Wall: year(1e6)}}},
+		"its own host": {meta: [2]Meta{
+			{Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}},
+			{Wall: now, Parent: &batch.Parent{Host: "node1", VM: "v"}},
+		}, warns: 1},
+		"no text": {meta: [2]Meta{
+			{Wall: now, Parent: &batch.Parent{Host: "a\ufffd", VM: "v"}},
+			{Wall: now, Parent: &batch.Parent{Host: "h", VM: "a\u0085"}},
+		}, warns: 2},
+		"a source of no text": {
+			meta:  [2]Meta{{Wall: now, Source: "psys \xff"}, {Wall: now, Source: "psys \xff"}},
+			warns: 1,
+		},
 	} {
 		var log strings.Builder
 		q, err := OpenQueue(QueueOptions{Node: "node1", Boot: "boot"}, slog.New(slog.NewTextHandler(&log, nil)))
@@ -311,7 +335,8 @@ func TestWrongMeta(t *testing.T) {
 		for i, m := range c.meta {
 			m.IdlePolicy = "apart"
 			at := time.Duration(i+1) * time.Hour
-			if err := q.Add(&energy.Attribution{Start: at, End: at + time.Hour, Measured: 1, Unknown: 1}, m); err != nil {
+			if err := q.Add(&energy.Attribution{Start: at, End: at + time.Hour, Measured: 1, Unknown: 1},
+				m); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -347,7 +372,8 @@ func TestFormerBatchesAreBounded(t *testing.T) {
 		n.abandon()
 		n.opts = limit
 		n.start(t.Fatal, true)
-		if s := n.queue.Stats(); n.queue.size > 4*n.queue.opts.MaxBytes || s.Pending > 4*n.queue.opts.MaxBatches || s.Pending < 3 {
+		if s := n.queue.Stats(); n.queue.size > 4*n.queue.opts.MaxBytes || s.Pending > 4*n.queue.opts.MaxBatches ||
+			s.Pending < 3 {
 			t.Errorf("%s: %+v, %d bytes", name, s, n.queue.size)
 		}
 		for n.send(t.Fatal, false, false) {
@@ -445,7 +471,8 @@ func TestSlotsDamaged(t *testing.T) {
 	}
 	for life, warnings := range []int{1, 0} {
 		var log strings.Builder
-		q, err := OpenQueue(QueueOptions{Dir: n.dir, Node: "node1", Boot: "boot-0"}, slog.New(slog.NewTextHandler(&log, nil)))
+		q, err := OpenQueue(QueueOptions{Dir: n.dir, Node: "node1", Boot: "boot-0"},
+			slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -499,7 +526,12 @@ func TestNames(t *testing.T) {
 		}
 	}
 	q.Seal()
-	want := []energy.Share{{ID: batch.Others, Dynamic: 1}, {ID: "pod/a", Dynamic: 12}, {ID: "pod/a/1", Dynamic: 2}, {ID: "vm/x", Dynamic: 16}}
+	want := []energy.Share{
+		{ID: batch.Others, Dynamic: 1},
+		{ID: "pod/a", Dynamic: 12},
+		{ID: "pod/a/1", Dynamic: 2},
+		{ID: "vm/x", Dynamic: 16},
+	}
 	b := q.next(nil)
 	if diff := cmp.Diff(want, b.Shares); diff != "" || b.Validate() != nil {
 		t.Errorf("%v%s", b.Validate(), diff)

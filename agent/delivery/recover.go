@@ -27,14 +27,16 @@ func (q *Queue) takeUp() error {
 		slotNumber = last.batch.First
 		last = supersede(last, pending)
 	}
-	resumed := last != nil && !last.broken && last.batch.Stream.Boot == q.opts.Boot && last.batch.Stream.Node == q.opts.Node
+	resumed := last != nil && !last.broken && last.batch.Stream.Boot == q.opts.Boot &&
+		last.batch.Stream.Node == q.opts.Node
 	if resumed {
 		q.resume(last)
 		q.slotNumber = slotNumber
 	}
 	for i, s := range pending {
-		// A stream's oldest may have been sent, and any other too: files whose batches were booked may be back, because the
-		// kernel had not yet written that they are removed when the power failed, or because they could not be removed.
+		// A stream's oldest may have been sent, and any other too: files whose batches were booked may be back,
+		// because the kernel had not yet written that they are removed when the power failed, or because they could
+		// not be removed.
 		s.frozen = true
 		s.sent = i == 0 || s.batch.Stream != pending[i-1].batch.Stream
 		if s.state != nil && s.batch.Stream == q.stream {
@@ -64,12 +66,13 @@ func (q *Queue) countUp(last *record, pending []*sealed) {
 	}
 }
 
-// closeFormer seals what the former stream's slot holds, and begins the new stream on disk, so that the slot is not found
-// again when its batch has been delivered. Where that fails, as on a full disk, the central unit is sent something again
-// that it has.
+// closeFormer seals what the former stream's slot holds, and begins the new stream on disk, so that the slot is not
+// found again when its batch has been delivered. Where that fails, as on a full disk, the central unit is sent
+// something again that it has.
 func (q *Queue) closeFormer(last *record) {
 	if last != nil && !last.broken && !last.empty {
-		q.log.Info("the open batch of a former boot is sealed", "stream", last.batch.Stream.Epoch, "number", last.batch.Last)
+		q.log.Info("the open batch of a former boot is sealed", "stream", last.batch.Stream.Epoch, "number",
+			last.batch.Last)
 		old := &sealed{record: *last, frozen: true}
 		old.state = nil
 		q.push(old)
@@ -96,14 +99,16 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 		all = append(all, &sealed{record: *r, file: name, safe: true})
 	}
 	slices.SortFunc(all, func(a, b *sealed) int {
-		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.batch.First, b.batch.First), cmp.Compare(b.batch.Last, a.batch.Last))
+		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.batch.First, b.batch.First),
+			cmp.Compare(b.batch.Last, a.batch.Last))
 	})
 	kept := all[:0]
 	for _, s := range all {
 		if len(kept) > 0 {
 			if before := kept[len(kept)-1]; before.generation == s.generation && s.batch.First <= before.batch.Last {
 				if s.batch.Last > before.batch.Last {
-					q.log.Error("two sealed batches overlap; the later one is left out", "file", s.file, "other", before.file)
+					q.log.Error("two sealed batches overlap; the later one is left out", "file", s.file, "other",
+						before.file)
 				}
 				q.trash = append(q.trash, leftover{s.file, 0})
 				continue
@@ -114,11 +119,12 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 	return kept
 }
 
-// supersede returns what the stream goes on from, given its newest slot: the sealed batch that the slot's open batch has
-// become since, if it has.
+// supersede returns what the stream goes on from, given its newest slot: the sealed batch that the slot's open batch
+// has become since, if it has.
 func supersede(slot *record, pending []*sealed) *record {
 	for _, s := range pending {
-		if s.generation != slot.generation || s.batch.Last < slot.batch.First || slot.broken && (s.state == nil || s.seq <= slot.seq) {
+		if s.generation != slot.generation || s.batch.Last < slot.batch.First ||
+			slot.broken && (s.state == nil || s.seq <= slot.seq) {
 			continue
 		}
 		after := *slot

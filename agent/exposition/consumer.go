@@ -105,9 +105,9 @@ func (c *consumer) appendLabels(b []byte, names map[string]batch.Names) []byte {
 // maxLabel is how many bytes of a foreign string a label shows.
 const maxLabel = 256
 
-// appendLabel appends name="value". Values are foreign: what is too long, not UTF-8 or a control character is replaced,
-// and then the value ends with a digest of what it was, so that two of them stay two. A value that already ends like that
-// gets another digest, lest it be taken for the one that it is shown as.
+// appendLabel appends name="value". Values are foreign: what is too long, not UTF-8 or a control character is
+// replaced, and then the value ends with a digest of what it was, so that two of them stay two. A value that already
+// ends like that gets another digest, lest it be taken for the one that it is shown as.
 func appendLabel(b []byte, name, value string) []byte {
 	b = append(append(b, name...), '=', '"')
 	if !presentable(value) {
@@ -124,7 +124,8 @@ func appendLabel(b []byte, name, value string) []byte {
 }
 
 func presentable(value string) bool {
-	return len(value) <= maxLabel && utf8.ValidString(value) && !strings.ContainsFunc(value, isControl) && !hasDigest(value)
+	return len(value) <= maxLabel && utf8.ValidString(value) && !strings.ContainsFunc(value, isControl) &&
+		!hasDigest(value)
 }
 
 // hasDigest reports whether a value ends like one that could not be shown as it is.

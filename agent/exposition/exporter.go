@@ -41,8 +41,8 @@ const (
 
 // An Exporter adds up attributions and shows the sums. The zero value is not ready: see New.
 //
-// Add and SetStatus are the metering loop's, once a tick; they take microseconds, and wait no longer for a scrape, which
-// renders a copy. Everything is safe for use by several goroutines.
+// Add and SetStatus are the metering loop's, once a tick; they take microseconds, and wait no longer for a scrape,
+// which renders a copy. Everything is safe for use by several goroutines.
 type Exporter struct {
 	options Options
 	node    []byte // the label
@@ -104,8 +104,8 @@ func New(o Options) *Exporter {
 	}
 }
 
-// Add books an interval. Source is the root domain that its energy was counted by, and its meter, as "psys (rapl)"; "" where
-// none was read.
+// Add books an interval. Source is the root domain that its energy was counted by, and its meter, as "psys (rapl)";
+// "" where none was read.
 func (e *Exporter) Add(a *energy.Attribution, source string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,8 +174,9 @@ func (e *Exporter) source(name string) *source {
 	return &e.sources[len(e.sources)-1]
 }
 
-// consumer returns the consumer of a share, and where it stands, or where it would stand; nil where it has to go without
-// series of its own. Shares and consumers are sorted alike, so that it nearly always stands where it is expected.
+// consumer returns the consumer of a share, and where it stands, or where it would stand; nil where it has to go
+// without series of its own. Shares and consumers are sorted alike, so that it nearly always stands where it is
+// expected.
 func (e *Exporter) consumer(s *energy.Share, expected int) (*consumer, int) {
 	at, found := e.position(s.ID, expected)
 	if found {
@@ -195,14 +196,17 @@ func (e *Exporter) position(id string, expected int) (at int, found bool) {
 	if expected < n && e.consumers[expected].id == id {
 		return expected, true
 	}
-	if expected <= n && (expected == 0 || e.consumers[expected-1].id < id) && (expected == n || id < e.consumers[expected].id) {
+	if expected <= n && (expected == 0 || e.consumers[expected-1].id < id) &&
+		(expected == n || id < e.consumers[expected].id) {
 		return expected, false
 	}
-	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int { return strings.Compare(c.id, id) })
+	return slices.BinarySearchFunc(e.consumers, id, func(c *consumer, id string) int {
+		return strings.Compare(c.id, id)
+	})
 }
 
-// admit returns a new consumer, nil if there is no room: then living ones take the place of those that ended longest ago.
-// The system always has room.
+// admit returns a new consumer, nil if there is no room: then living ones take the place of those that ended longest
+// ago. The system always has room.
 func (e *Exporter) admit(s *energy.Share) *consumer {
 	kind := kindOf(s.ID)
 	if kind == kindUnknown {
@@ -293,13 +297,14 @@ func (e *Exporter) has(uid string) bool {
 	return slices.ContainsFunc(e.ofPod(uid), func(c *consumer) bool { return c.isOf(uid) })
 }
 
-// SetNames tells what pods are called, by their UIDs. Those without series are left out: the next acknowledgement brings
-// them again. It keeps the maps.
+// SetNames tells what pods are called, by their UIDs. Those without series are left out: the next acknowledgement
+// brings them again. It keeps the maps.
 func (e *Exporter) SetNames(names map[string]batch.Names) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for uid, n := range names {
-		if was, known := e.names[uid]; known && was.Namespace == n.Namespace && was.Pod == n.Pod && maps.Equal(was.Containers, n.Containers) {
+		if was, known := e.names[uid]; known && was.Namespace == n.Namespace && was.Pod == n.Pod &&
+			maps.Equal(was.Containers, n.Containers) {
 			continue
 		}
 		if !e.has(uid) {
@@ -308,7 +313,8 @@ func (e *Exporter) SetNames(names map[string]batch.Names) {
 		e.names[uid] = n
 		for _, c := range e.ofPod(uid) {
 			if c.isOf(uid) {
-				c.labels = c.appendLabels(slices.Clone(e.node), e.names) // never in place: a page may be made of the old ones
+				// never in place: a page may be made of the old ones
+				c.labels = c.appendLabels(slices.Clone(e.node), e.names)
 			}
 		}
 		e.generation++

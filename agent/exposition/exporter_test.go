@@ -40,8 +40,10 @@ func drawShares(t *rapid.T) []energy.Share {
 	shares := make([]energy.Share, len(ids))
 	for i, id := range ids {
 		shares[i] = energy.Share{
-			ID: id, Dynamic: energy.Microjoules(amount.Draw(t, "dynamic")), Idle: energy.Microjoules(amount.Draw(t, "idle")),
-			CPU: time.Duration(amount.Draw(t, "cpu")) * time.Microsecond, Ended: rapid.IntRange(0, 4).Draw(t, "ended") == 0 && id != energy.System,
+			ID: id, Dynamic: energy.Microjoules(amount.Draw(t, "dynamic")),
+			Idle:  energy.Microjoules(amount.Draw(t, "idle")),
+			CPU:   time.Duration(amount.Draw(t, "cpu")) * time.Microsecond,
+			Ended: rapid.IntRange(0, 4).Draw(t, "ended") == 0 && id != energy.System,
 		}
 	}
 	return shares
@@ -59,7 +61,8 @@ func TestSumsAreExact(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "ticks") {
 			now += time.Duration(rapid.IntRange(1, 3).Draw(t, "seconds")) * time.Second
 			a := energy.Attribution{
-				End: now, Quality: energy.Quality(rapid.IntRange(0, 2).Draw(t, "quality")), Idle: energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "idle")),
+				End: now, Quality: energy.Quality(rapid.IntRange(0, 2).Draw(t, "quality")),
+				Idle:     energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "idle")),
 				Platform: 3, Unknown: 2, Shares: drawShares(t),
 			}
 			a.Measured = a.Idle + a.Platform + a.Unknown
@@ -74,7 +77,10 @@ func TestSumsAreExact(t *testing.T) {
 			e.Add(&a, fmt.Sprint("meter", rapid.IntRange(0, 11).Draw(t, "source")))
 			if rapid.Bool().Draw(t, "names come") {
 				uid := fmt.Sprint("uid", rapid.IntRange(0, 4).Draw(t, "uid"))
-				e.SetNames(map[string]batch.Names{uid: {Namespace: "ns", Pod: "pod" + uid, Containers: map[string]string{"c1": "one"}}})
+				e.SetNames(map[string]batch.Names{uid: {
+					Namespace: "ns", Pod: "pod" + uid,
+					Containers: map[string]string{"c1": "one"},
+				}})
 			}
 			if rapid.Bool().Draw(t, "nobody scrapes") {
 				continue
@@ -85,8 +91,10 @@ func TestSumsAreExact(t *testing.T) {
 				t.Fatalf("the node has %d µJ, measured were %d", got, measured)
 			}
 			seconds := []string{
-				"kubenergy_container_cpu_seconds_total", "kubenergy_vm_cpu_seconds_total", "kubenergy_cgroup_cpu_seconds_total",
-				"kubenergy_system_cpu_seconds_total", "kubenergy_other_cpu_seconds_total", "kubenergy_ended_cpu_seconds_total",
+				"kubenergy_container_cpu_seconds_total", "kubenergy_vm_cpu_seconds_total",
+				"kubenergy_cgroup_cpu_seconds_total",
+				"kubenergy_system_cpu_seconds_total", "kubenergy_other_cpu_seconds_total",
+				"kubenergy_ended_cpu_seconds_total",
 			}
 			if got := s.sum(seconds...); got != cpu.Microseconds() {
 				t.Fatalf("CPU time is %d µs, want %d", got, cpu.Microseconds())
@@ -134,7 +142,8 @@ func TestEndedStay(t *testing.T) {
 	tick(11*time.Second + 2*time.Minute)
 	s = parse(t, body(e, false))
 	if s["kubenergy_container_energy_joules_total"] != nil || s.sum("kubenergy_ended_energy_joules_total") != 7 {
-		t.Errorf("after two minutes: %v, ended %d µJ", s["kubenergy_container_energy_joules_total"], s.sum("kubenergy_ended_energy_joules_total"))
+		t.Errorf("after two minutes: %v, ended %d µJ", s["kubenergy_container_energy_joules_total"],
+			s.sum("kubenergy_ended_energy_joules_total"))
 	}
 	// A group that comes back under its name in time keeps its series, and is not taken away for its first end.
 	id = energy.CgroupID("step")
@@ -153,7 +162,8 @@ func TestEndedStay(t *testing.T) {
 	for i := range 20 * lostEvery {
 		e.Add(&energy.Attribution{End: time.Duration(400+i) * time.Second}, meterName)
 	}
-	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] != nil || s.sum("kubenergy_ended_energy_joules_total") != 19 {
+	if s = parse(t, body(e, false)); s["kubenergy_cgroup_energy_joules_total"] != nil ||
+		s.sum("kubenergy_ended_energy_joules_total") != 19 {
 		t.Errorf("a lost group still has series, or ended has %d µJ", s.sum("kubenergy_ended_energy_joules_total"))
 	}
 }
@@ -167,20 +177,28 @@ func TestRoom(t *testing.T) {
 	names := func() string {
 		var names []string
 		s := parse(t, body(e, false))
-		s.each("kubenergy_vm_cpu_seconds_total", func(l map[string]string, _ float64) { names = append(names, l["vm"]) })
+		s.each("kubenergy_vm_cpu_seconds_total", func(l map[string]string, _ float64) {
+			names = append(names, l["vm"])
+		})
 		wantConserved(t, s)
-		return fmt.Sprintf("%s %d %d", strings.Join(names, " "), s.sum("kubenergy_agent_folded_consumers")/1e6, s.sum("kubenergy_other_energy_joules_total"))
+		return fmt.Sprintf("%s %d %d", strings.Join(names, " "), s.sum("kubenergy_agent_folded_consumers")/1e6,
+			s.sum("kubenergy_other_energy_joules_total"))
 	}
 	for i, step := range []struct {
 		shares []energy.Share
 		want   string // names, folded, energy of others
 	}{
 		{[]energy.Share{share("a", false), share("b", true), share("c", false)}, "a c 0 0"},
-		{[]energy.Share{{ID: energy.System, Dynamic: 1}, share("a", false), share("b", false), share("c", false)}, "a c 1 1"},
+		{
+			[]energy.Share{{ID: energy.System, Dynamic: 1}, share("a", false), share("b", false), share("c", false)},
+			"a c 1 1",
+		},
 		{[]energy.Share{share("a", true), share("d", true)}, "a c 1 2"}, // who has ended displaces nobody
 		{[]energy.Share{share("b", false), share("c", false)}, "b c 0 2"},
 	} {
-		a := energy.Attribution{End: time.Duration(i) * time.Second, Shares: step.shares, Measured: energy.Microjoules(len(step.shares))}
+		a := energy.Attribution{
+			End: time.Duration(i) * time.Second, Shares: step.shares, Measured: energy.Microjoules(len(step.shares)),
+		}
 		e.Add(&a, meterName)
 		if got := names(); got != step.want {
 			t.Errorf("after step %d: %q, want %q", i, got, step.want)
@@ -213,7 +231,8 @@ func TestNames(t *testing.T) {
 	e := New(Options{Node: "n"})
 	add := func(at int, ended bool) {
 		e.Add(&energy.Attribution{End: time.Duration(at) * time.Second, Measured: 2, Shares: []energy.Share{
-			{ID: energy.ContainerID(uidA, ""), Dynamic: 1, Ended: ended}, {ID: energy.ContainerID(uidA, cidA), Dynamic: 1, Ended: ended},
+			{ID: energy.ContainerID(uidA, ""), Dynamic: 1, Ended: ended},
+			{ID: energy.ContainerID(uidA, cidA), Dynamic: 1, Ended: ended},
 		}}, meterName)
 	}
 	series := func() map[string]string {
@@ -260,7 +279,8 @@ func TestNodeNamesAreLabels(t *testing.T) {
 	})
 }
 
-// TestSourceIsTheIntervals checks that energy is booked under what counted it, whatever the status says, and has said so far.
+// TestSourceIsTheIntervals checks that energy is booked under what counted it, whatever the status says, and has said
+// so far.
 func TestSourceIsTheIntervals(t *testing.T) {
 	e := New(Options{Node: "n"})
 	e.Add(&energy.Attribution{End: 1, Measured: 1, Unknown: 1}, "psys (rapl)") // from before the first status
@@ -279,13 +299,18 @@ func TestSourceIsTheIntervals(t *testing.T) {
 // TestLabelsStayApart checks that foreign names that cannot be shown as they are neither break the page nor meet.
 func TestLabelsStayApart(t *testing.T) {
 	long := strings.Repeat("x", 5000)
-	ids := []string{"a\x00b", "a\x01b", "a\xffb", "a\xfeb", "a\ufffdb", long + "1", long + "2", "line\nbreak", "\u2028", `"`, `\`, `\"`, "é" + long, "{}", "a=b,c"}
+	ids := []string{
+		"a\x00b", "a\x01b", "a\xffb", "a\xfeb", "a\ufffdb", long + "1", long + "2", "line\nbreak", "\u2028", `"`, `\`,
+		`\"`, "é" + long, "{}", "a=b,c",
+	}
 	// What another is shown as.
 	digest := sha256.Sum256([]byte(ids[0]))
 	ids = append(ids, "a\ufffdb~"+hex.EncodeToString(digest[:8]))
 	e := New(Options{Node: "n"})
 	for i, id := range ids {
-		e.Add(&energy.Attribution{End: time.Duration(i), Measured: 1, Shares: []energy.Share{{ID: energy.CgroupID(id), Dynamic: 1}}}, meterName)
+		e.Add(&energy.Attribution{
+			End: time.Duration(i), Measured: 1, Shares: []energy.Share{{ID: energy.CgroupID(id), Dynamic: 1}},
+		}, meterName)
 	}
 	page := body(e, false)
 	s := parse(t, page)
@@ -318,7 +343,8 @@ func FuzzLabels(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id, namespace, pod, container string) {
 		e := New(Options{Node: container, Version: pod})
 		e.SetStatus(&Status{
-			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container}, Meters: []MeterStatus{{Name: pod}},
+			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},
+			Meters:   []MeterStatus{{Name: pod}},
 			Delivery: &DeliveryStatus{Failures: []Failure{{Reason: id}}},
 		})
 		ids := []string{id, energy.CgroupID(id), energy.VMID(id), energy.ContainerID(uidA, id)}
@@ -331,10 +357,12 @@ func FuzzLabels(f *testing.F) {
 		e.Add(&a, namespace)
 		uid, cid, _ := energy.PodOf(id)
 		e.SetNames(map[string]batch.Names{
-			uid: {Namespace: namespace, Pod: pod, Containers: map[string]string{cid: container}}, uidA: {Namespace: pod, Pod: container},
+			uid:  {Namespace: namespace, Pod: pod, Containers: map[string]string{cid: container}},
+			uidA: {Namespace: pod, Pod: container},
 		})
 		wantConserved(t, parse(t, body(e, false)))
-		if open := body(e, true); !strings.HasSuffix(open, "\n# EOF\n") || strings.Count(open, "\n") != strings.Count(body(e, false), "\n")+1 {
+		if open := body(e, true); !strings.HasSuffix(open, "\n# EOF\n") ||
+			strings.Count(open, "\n") != strings.Count(body(e, false), "\n")+1 {
 			t.Errorf("not OpenMetrics: %q", open)
 		}
 	})

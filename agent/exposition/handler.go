@@ -52,8 +52,8 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(p.body) // the client has gone, and nobody is to be told
 }
 
-// acceptsOpenMetrics reports whether a client names the version of OpenMetrics that we write. Its preferences do not matter: whoever
-// names it reads it.
+// acceptsOpenMetrics reports whether a client names the version of OpenMetrics that we write. Its preferences do not
+// matter: whoever names it reads it.
 func acceptsOpenMetrics(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		fields := strings.Split(part, ";")
@@ -79,10 +79,11 @@ type Routes struct {
 	Metrics http.Handler // GET /metrics
 	// Healthy returns why the agent is not well, nil while ticks happen: GET /healthz.
 	Healthy func() error
-	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil: nothing
-	// is pushed.
+	// Forward delivers everything metered so far and returns once that is acknowledged: POST /forward-metrics. nil:
+	// nothing is pushed.
 	Forward func(context.Context) error
-	// TokenFile holds the bearer token that all but /healthz asks for, and is read anew for each request. "": none is asked for.
+	// TokenFile holds the bearer token that all but /healthz asks for, and is read anew for each request. "": none is
+	// asked for.
 	TokenFile string
 	Log       *slog.Logger // nil: none
 }

@@ -56,11 +56,13 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s %s: %d allows %q", c.method, c.path, code, header.Get("Allow"))
 		}
 	}
-	unwell, undelivered = errors.New("no tick for 12 s"), errors.New("the central unit\r\nsays: "+strings.Repeat("no ", 500))
+	unwell, undelivered = errors.New("no tick for 12 s"),
+		errors.New("the central unit\r\nsays: "+strings.Repeat("no ", 500))
 	if code, body, _ := ask(routes.Handler(), "GET", "/healthz"); code != 503 || body != "no tick for 12 s\n" {
 		t.Errorf("not well: %d %q", code, body)
 	}
-	if code, body, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 503 || !strings.HasPrefix(body, "the central unit says: no no") || len(body) > 501 {
+	if code, body, _ := ask(routes.Handler(), "POST", "/forward-metrics"); code != 503 ||
+		!strings.HasPrefix(body, "the central unit says: no no") || len(body) > 501 {
 		t.Errorf("not delivered: %d %q", code, body)
 	}
 	routes.Forward = nil
@@ -76,7 +78,8 @@ func TestRoutes(t *testing.T) {
 func TestToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	h := Routes{
-		Metrics: fixture(), Healthy: func() error { return nil }, Forward: func(context.Context) error { return nil }, TokenFile: file,
+		Metrics: fixture(), Healthy: func() error { return nil }, Forward: func(context.Context) error { return nil },
+		TokenFile: file,
 	}.Handler()
 	ask := func(method, path, authorization string) int {
 		r := httptest.NewRequest(method, path, nil)
@@ -98,7 +101,8 @@ func TestToken(t *testing.T) {
 	refused := func(when string, authorizations ...string) {
 		t.Helper()
 		for _, a := range authorizations {
-			if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 401 || forward != 401 {
+			if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 401 ||
+				forward != 401 {
 				t.Errorf("%s, %q gets %d and %d", when, a, scrape, forward)
 			}
 		}
@@ -107,9 +111,11 @@ func TestToken(t *testing.T) {
 	write("\n")
 	refused("with an empty file", "", "Bearer", "Bearer ", "Bearer \n")
 	write("secret\n")
-	refused("with a file", "", "secret", "Basic secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets", "Bearer secret x", "Bearer SECRET")
+	refused("with a file", "", "secret", "Basic secret", "Bearer", "Bearer ", "Bearer secre", "Bearer secrets",
+		"Bearer secret x", "Bearer SECRET")
 	for _, a := range []string{"Bearer secret", "bearer secret", "Bearer  secret "} {
-		if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 200 || forward != 200 {
+		if scrape, forward := ask("GET", "/metrics", a), ask("POST", "/forward-metrics", a); scrape != 200 ||
+			forward != 200 {
 			t.Errorf("%q gets %d and %d", a, scrape, forward)
 		}
 	}
@@ -123,8 +129,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestTokenFileIsComplainedOf checks that who runs the agent hears of a file that lets nobody in: at once, and not for every
-// request.
+// TestTokenFileIsComplainedOf checks that who runs the agent hears of a file that lets nobody in: at once, and not
+// for every request.
 func TestTokenFileIsComplainedOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "token")
@@ -223,7 +229,8 @@ func TestFormat(t *testing.T) {
 		// Prometheus 3
 		"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=0.0.4;q=0.2,*/*;q=0.1": true,
 		// Prometheus 2
-		"application/openmetrics-text; version=1.0.0,application/openmetrics-text; version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1": true,
+		"application/openmetrics-text; version=1.0.0,application/openmetrics-text; " +
+			"version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1": true,
 		"application/openmetrics-text; version=0.0.1": false,
 		"application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.7,text/plain;q=0.3": false,
 	} {
@@ -231,7 +238,9 @@ func TestFormat(t *testing.T) {
 		r.Header.Set("Accept", accept)
 		w := httptest.NewRecorder()
 		fixture().ServeHTTP(w, r)
-		if got := strings.HasPrefix(w.Header().Get("Content-Type"), "application/openmetrics-text; version=1.0.0"); got != open || strings.HasSuffix(w.Body.String(), "# EOF\n") != open {
+		if got := strings.HasPrefix(w.Header().Get("Content-Type"),
+			"application/openmetrics-text; version=1.0.0"); got != open ||
+			strings.HasSuffix(w.Body.String(), "# EOF\n") != open {
 			t.Errorf("%q gets %q", accept, w.Header().Get("Content-Type"))
 		}
 	}

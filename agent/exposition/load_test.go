@@ -30,8 +30,13 @@ func busy(consumers int) (*Exporter, *energy.Attribution) {
 		if i%3 > 0 {
 			container = fmt.Sprintf("%064x", i)
 		}
-		names[uid] = batch.Names{Namespace: "team-a", Pod: fmt.Sprint("web-7d9c8f6b5d-", i/3), Containers: map[string]string{container: "server"}}
-		a.Shares = append(a.Shares, energy.Share{ID: energy.ContainerID(uid, container), Dynamic: 100_001, Idle: 20_002, CPU: 12_345_678})
+		names[uid] = batch.Names{
+			Namespace: "team-a", Pod: fmt.Sprint("web-7d9c8f6b5d-", i/3),
+			Containers: map[string]string{container: "server"},
+		}
+		a.Shares = append(a.Shares, energy.Share{
+			ID: energy.ContainerID(uid, container), Dynamic: 100_001, Idle: 20_002, CPU: 12_345_678,
+		})
 	}
 	a.Shares = append(a.Shares, energy.Share{ID: energy.System, Dynamic: 7_777_777, CPU: time.Second})
 	slices.SortFunc(a.Shares, func(x, y energy.Share) int { return strings.Compare(x.ID, y.ID) })
@@ -47,7 +52,10 @@ func busy(consumers int) (*Exporter, *energy.Attribution) {
 // TestTicksAllocateNothing: what a tick leaves behind, somebody has to clean up.
 func TestTicksAllocateNothing(t *testing.T) {
 	e, a := busy(300)
-	status := Status{Source: "psys (rapl)", Meters: []MeterStatus{{Name: "rapl"}}, Delivery: &DeliveryStatus{Failures: []Failure{{"timeout", 1}}}, Guests: &GuestsStatus{}}
+	status := Status{
+		Source: "psys (rapl)", Meters: []MeterStatus{{Name: "rapl"}},
+		Delivery: &DeliveryStatus{Failures: []Failure{{"timeout", 1}}}, Guests: &GuestsStatus{},
+	}
 	e.SetStatus(&status)
 	if n := testing.AllocsPerRun(200, func() {
 		a.End += time.Second
@@ -58,8 +66,8 @@ func TestTicksAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestScrapeIsQuick is the goal of 2 ms for 1,000 consumers, in CPU time of the quickest of many: others use this machine too.
-// What slows the CPU itself down is allowed for unless KUBENERGY_LONG is set.
+// TestScrapeIsQuick is the goal of 2 ms for 1,000 consumers, in CPU time of the quickest of many: others use this
+// machine too. What slows the CPU itself down is allowed for unless KUBENERGY_LONG is set.
 func TestScrapeIsQuick(t *testing.T) {
 	if testing.Short() || raceDetector {
 		t.Skip("measures time")

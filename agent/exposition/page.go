@@ -116,17 +116,24 @@ func (e *Exporter) appendNode(t *text) {
 		}
 	}
 	derived := min(e.quality, energy.Derived)
-	e.appendQualities(t, "kubenergy_node_idle_joules_total", "Energy that the node draws anyway and that is nobody's share.", &e.idle, derived)
-	e.appendQualities(t, "kubenergy_node_platform_joules_total", "Energy of the root domain outside of the domains that consumers are attributed to.", &e.platform, e.quality)
-	e.appendQualities(t, "kubenergy_node_unknown_joules_total", "Energy that was measured and could not be attributed.", &e.unknown, e.quality)
+	e.appendQualities(t, "kubenergy_node_idle_joules_total",
+		"Energy that the node draws anyway and that is nobody's share.", &e.idle, derived)
+	e.appendQualities(t, "kubenergy_node_platform_joules_total",
+		"Energy of the root domain outside of the domains that consumers are attributed to.", &e.platform, e.quality)
+	e.appendQualities(t, "kubenergy_node_unknown_joules_total", "Energy that was measured and could not be attributed.",
+		&e.unknown, e.quality)
 	t.head("kubenergy_node_unmeasured_seconds_total", "counter", "Time for which no meter gave a value.")
 	t.sample("kubenergy_node_unmeasured_seconds_total", e.node, "").seconds(e.unmeasured)
-	e.appendAccount(t, "kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total", "consumers beyond the limit of those with series of their own", &e.other)
-	e.appendAccount(t, "kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total", "consumers that ended and whose series are gone", &e.ended)
+	e.appendAccount(t, "kubenergy_other_energy_joules_total", "kubenergy_other_cpu_seconds_total",
+		"consumers beyond the limit of those with series of their own", &e.other)
+	e.appendAccount(t, "kubenergy_ended_energy_joules_total", "kubenergy_ended_cpu_seconds_total",
+		"consumers that ended and whose series are gone", &e.ended)
 }
 
 // appendQualities appends amounts by quality: at least that of the last interval.
-func (e *Exporter) appendQualities(t *text, name, help string, amounts *[qualities]energy.Microjoules, current energy.Quality) {
+func (e *Exporter) appendQualities(t *text, name, help string, amounts *[qualities]energy.Microjoules,
+	current energy.Quality,
+) {
 	t.head(name, "counter", help)
 	for q, v := range amounts {
 		if v > 0 || q == int(current) {
@@ -159,9 +166,15 @@ var families = [kindUnknown]struct{ joules, seconds, whose string }{
 		"kubenergy_container_energy_joules_total", "kubenergy_container_cpu_seconds_total",
 		"containers; with an empty container_id, of a pod beyond its living containers",
 	},
-	kindVM:     {"kubenergy_vm_energy_joules_total", "kubenergy_vm_cpu_seconds_total", "virtual machines"},
-	kindCgroup: {"kubenergy_cgroup_energy_joules_total", "kubenergy_cgroup_cpu_seconds_total", "other control groups that were asked for"},
-	kindSystem: {"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total", "everything that runs on the node outside of those: kernel, daemons, the kubelet"},
+	kindVM: {"kubenergy_vm_energy_joules_total", "kubenergy_vm_cpu_seconds_total", "virtual machines"},
+	kindCgroup: {
+		"kubenergy_cgroup_energy_joules_total", "kubenergy_cgroup_cpu_seconds_total",
+		"other control groups that were asked for",
+	},
+	kindSystem: {
+		"kubenergy_system_energy_joules_total", "kubenergy_system_cpu_seconds_total",
+		"everything that runs on the node outside of those: kernel, daemons, the kubelet",
+	},
 }
 
 func (e *Exporter) appendConsumers(t *text, k kind) {
@@ -187,7 +200,8 @@ func (e *Exporter) appendConsumers(t *text, k kind) {
 // appendStatus appends how the agent fares.
 func (e *Exporter) appendStatus(t *text) {
 	s := &e.status
-	t.head("kubenergy_node_info", "gauge", "What the node's numbers are made of, and the machine that it runs on if it is a virtual one.")
+	t.head("kubenergy_node_info", "gauge",
+		"What the node's numbers are made of, and the machine that it runs on if it is a virtual one.")
 	info := appendLabel(append(slices.Clone(e.node), ','), "source", sourceName(s.Source))
 	info = appendLabel(append(info, ','), "idle_policy", s.Idle)
 	var host, vm string
@@ -199,7 +213,8 @@ func (e *Exporter) appendStatus(t *text) {
 	t.sample("kubenergy_node_info", info, "").count(1)
 	t.head("kubenergy_node_idle_power_watts", "gauge", "What the node draws without load, as fitted.")
 	t.sample("kubenergy_node_idle_power_watts", e.node, "").float(float64(s.IdlePower))
-	t.head("kubenergy_node_idle_power_settled", "gauge", "Whether that fit has seen enough of the node (1) or not yet (0).")
+	t.head("kubenergy_node_idle_power_settled", "gauge",
+		"Whether that fit has seen enough of the node (1) or not yet (0).")
 	t.sample("kubenergy_node_idle_power_settled", e.node, "").flag(s.IdleSettled)
 
 	if len(e.temperatures) > 0 {
@@ -207,7 +222,8 @@ func (e *Exporter) appendStatus(t *text) {
 	}
 	for _, s := range e.temperatures {
 		labels := appendLabel(append(slices.Clone(e.node), ','), "chip", s.Chip)
-		t.sample("kubenergy_node_temperature_celsius", appendLabel(append(labels, ','), "sensor", s.Sensor), "").float(s.Celsius)
+		t.sample("kubenergy_node_temperature_celsius", appendLabel(append(labels, ','), "sensor", s.Sensor),
+			"").float(s.Celsius)
 	}
 
 	t.head("kubenergy_agent_build_info", "gauge", "Version of the agent.")
@@ -216,7 +232,8 @@ func (e *Exporter) appendStatus(t *text) {
 	t.sample("kubenergy_agent_build_info", build, "").count(1)
 	e.appendTicks(t)
 	e.appendHeld(t)
-	t.head("kubenergy_agent_meter_readable", "gauge", "Whether the last reading of a kind of meter succeeded (1) or not (0).")
+	t.head("kubenergy_agent_meter_readable", "gauge",
+		"Whether the last reading of a kind of meter succeeded (1) or not (0).")
 	for i := range s.Meters {
 		t.sample("kubenergy_agent_meter_readable", e.meter(s.Meters[i].Name), "").flag(s.Meters[i].Readable)
 	}
@@ -237,9 +254,11 @@ func (e *Exporter) appendGuests(t *text, g *GuestsStatus) {
 	t.sample("kubenergy_guests_published", e.node, "").count(g.Trees)
 	t.head("kubenergy_guests_failing", "gauge", "Of these, whose last publication failed.")
 	t.sample("kubenergy_guests_failing", e.node, "").count(g.Failing)
-	t.head("kubenergy_guests_refused_total", "counter", "Counters that were not published because of the name of the virtual machine.")
+	t.head("kubenergy_guests_refused_total", "counter",
+		"Counters that were not published because of the name of the virtual machine.")
 	t.sample("kubenergy_guests_refused_total", e.node, "").count(g.Refused)
-	t.head("kubenergy_guests_stuck_total", "counter", "Folders that virtual machines left behind and that cannot be removed.")
+	t.head("kubenergy_guests_stuck_total", "counter",
+		"Folders that virtual machines left behind and that cannot be removed.")
 	t.sample("kubenergy_guests_stuck_total", e.node, "").count(g.Stuck)
 }
 
@@ -249,7 +268,8 @@ func (e *Exporter) meter(name string) []byte {
 
 func (e *Exporter) appendTicks(t *text) {
 	const name = "kubenergy_agent_tick_duration_seconds"
-	t.head("kubenergy_agent_tick_duration_seconds", "histogram", "How long ticks took: reading, attributing, writing down.")
+	t.head("kubenergy_agent_tick_duration_seconds", "histogram",
+		"How long ticks took: reading, attributing, writing down.")
 	below := uint64(0)
 	for i, n := range e.health.buckets {
 		below += n
@@ -280,29 +300,36 @@ func (e *Exporter) appendHeld(t *text) {
 	t.head("kubenergy_agent_consumers", "gauge", "Consumers with series of their own.")
 	t.sample("kubenergy_agent_consumers", e.node, `,state="ended"`).count(uint64(ended))
 	t.sample("kubenergy_agent_consumers", e.node, `,state="living"`).count(uint64(len(e.consumers) - ended))
-	t.head("kubenergy_agent_folded_consumers", "gauge", "Consumers without series of their own in the last interval, for want of room.")
+	t.head("kubenergy_agent_folded_consumers", "gauge",
+		"Consumers without series of their own in the last interval, for want of room.")
 	t.sample("kubenergy_agent_folded_consumers", e.node, "").count(uint64(e.folded))
 	h := &e.status.Host
-	t.head("kubenergy_agent_groups_unwatched", "gauge", "Whether changes of control groups are found by walking only (1), as not all can be watched, or not (0).")
+	t.head("kubenergy_agent_groups_unwatched", "gauge",
+		"Whether changes of control groups are found by walking only (1), as not all can be watched, or not (0).")
 	t.sample("kubenergy_agent_groups_unwatched", e.node, "").flag(h.Blind)
-	t.head("kubenergy_agent_groups_folded", "gauge", "Control groups that are not told from their pod or the system, because there are too many.")
+	t.head("kubenergy_agent_groups_folded", "gauge",
+		"Control groups that are not told from their pod or the system, because there are too many.")
 	t.sample("kubenergy_agent_groups_folded", e.node, "").count(h.Folded)
-	t.head("kubenergy_agent_truncated_walks_total", "counter", "Walks through control groups that ended early because there were too many.")
+	t.head("kubenergy_agent_truncated_walks_total", "counter",
+		"Walks through control groups that ended early because there were too many.")
 	t.sample("kubenergy_agent_truncated_walks_total", e.node, "").count(h.Truncated)
 }
 
 func (e *Exporter) appendDelivery(t *text, d *DeliveryStatus) {
 	t.head("kubenergy_agent_delivery_pending_batches", "gauge", "Batches that are not acknowledged.")
 	t.sample("kubenergy_agent_delivery_pending_batches", e.node, "").count(uint64(max(d.Pending, 0)))
-	t.head("kubenergy_agent_delivery_oldest_age_seconds", "gauge", "Age of the oldest batch that is not acknowledged; 0 if there is none.")
+	t.head("kubenergy_agent_delivery_oldest_age_seconds", "gauge",
+		"Age of the oldest batch that is not acknowledged; 0 if there is none.")
 	t.sample("kubenergy_agent_delivery_oldest_age_seconds", e.node, "").seconds(d.Oldest)
 	t.head("kubenergy_agent_delivery_acked_batches_total", "counter", "Batches that were acknowledged.")
 	t.sample("kubenergy_agent_delivery_acked_batches_total", e.node, "").count(d.Acked)
-	t.head("kubenergy_agent_delivery_folds_total", "counter", "Batches folded into others for want of room; no energy is lost by it.")
+	t.head("kubenergy_agent_delivery_folds_total", "counter",
+		"Batches folded into others for want of room; no energy is lost by it.")
 	t.sample("kubenergy_agent_delivery_folds_total", e.node, "").count(d.Folds)
 	t.head("kubenergy_agent_state_failing", "gauge", "Whether the state folder cannot be written (1) or not (0).")
 	t.sample("kubenergy_agent_state_failing", e.node, "").flag(d.DiskFailing)
-	t.head("kubenergy_agent_refused_joules_total", "counter", "Energy that is on this page and could not be queued for delivery.")
+	t.head("kubenergy_agent_refused_joules_total", "counter",
+		"Energy that is on this page and could not be queued for delivery.")
 	t.sample("kubenergy_agent_refused_joules_total", e.node, "").joules(d.Refused)
 	t.head("kubenergy_agent_delivery_failures_total", "counter", "Attempts to deliver that failed.")
 	for i := range d.Failures {

@@ -79,8 +79,10 @@ func (s scraped) sum(names ...string) int64 {
 }
 
 var parts = []string{
-	"kubenergy_container_energy_joules_total", "kubenergy_vm_energy_joules_total", "kubenergy_cgroup_energy_joules_total",
-	"kubenergy_system_energy_joules_total", "kubenergy_other_energy_joules_total", "kubenergy_ended_energy_joules_total",
+	"kubenergy_container_energy_joules_total", "kubenergy_vm_energy_joules_total",
+	"kubenergy_cgroup_energy_joules_total",
+	"kubenergy_system_energy_joules_total", "kubenergy_other_energy_joules_total",
+	"kubenergy_ended_energy_joules_total",
 	"kubenergy_node_idle_joules_total", "kubenergy_node_platform_joules_total", "kubenergy_node_unknown_joules_total",
 }
 
@@ -109,9 +111,12 @@ const meterName = "psys (rapl)"
 func fixture() *Exporter {
 	e := New(Options{Node: "worker-1", Version: "v0.2.0", MaxConsumers: 5})
 	status := Status{
-		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5, IdleSettled: true,
-		Tick: 300 * time.Microsecond, Sweep: 100 * time.Microsecond, Lost: 1,
-		Host: HostStatus{Blind: true, Folded: 6, Truncated: 7}, Guests: &GuestsStatus{Trees: 8, Failing: 1, Refused: 9, Stuck: 10},
+		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
+		IdleSettled: true,
+		Tick:        300 * time.Microsecond, Sweep: 100 * time.Microsecond, Lost: 1,
+		Host: HostStatus{Blind: true, Folded: 6, Truncated: 7}, Guests: &GuestsStatus{
+			Trees: 8, Failing: 1, Refused: 9, Stuck: 10,
+		},
 		Meters: []MeterStatus{{"hwmon", false, 17}, {"rapl", true, 0}},
 		Delivery: &DeliveryStatus{
 			Pending: 3, Oldest: 48500 * time.Millisecond, Acked: 240, Folds: 2,
@@ -120,7 +125,8 @@ func fixture() *Exporter {
 	}
 	e.SetStatus(&status)
 	interval := energy.Attribution{
-		Start: 100 * time.Second, End: 101 * time.Second, Measured: 60_000_010, Idle: 10_000_001, Platform: 8_000_000, Unknown: 9,
+		Start: 100 * time.Second, End: 101 * time.Second, Measured: 60_000_010, Idle: 10_000_001, Platform: 8_000_000,
+		Unknown: 9,
 		Quality: energy.Measured,
 		Shares: []energy.Share{
 			{ID: energy.CgroupID("slurmstepd.scope/job_7"), Dynamic: 2_000_000, CPU: 50 * time.Millisecond},
@@ -140,9 +146,12 @@ func fixture() *Exporter {
 	status.Source, status.Tick = "model", 2*time.Second
 	e.SetStatus(&status)
 	e.Add(&energy.Attribution{
-		Start: 101 * time.Second, End: 102 * time.Second, Measured: 30_000_000, Idle: 25_000_000, Unmeasured: 250 * time.Millisecond,
-		Quality: energy.Estimated,
-		Shares:  []energy.Share{{ID: energy.ContainerID(uidA, cidA), Dynamic: 5_000_000, CPU: 100 * time.Millisecond}},
+		Start: 101 * time.Second, End: 102 * time.Second, Measured: 30_000_000, Idle: 25_000_000,
+		Unmeasured: 250 * time.Millisecond,
+		Quality:    energy.Estimated,
+		Shares: []energy.Share{{
+			ID: energy.ContainerID(uidA, cidA), Dynamic: 5_000_000, CPU: 100 * time.Millisecond,
+		}},
 	}, status.Source)
 	return e
 }
@@ -178,7 +187,8 @@ func TestPageIsWellFormed(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	// An exporter that has seen nothing is read without error too.
-	if problems, err = promlint.New(strings.NewReader(body(New(Options{Node: "n"}), false))).Lint(); err != nil || len(problems) > 0 {
+	if problems, err = promlint.New(strings.NewReader(body(New(Options{Node: "n"}), false))).Lint(); err != nil ||
+		len(problems) > 0 {
 		t.Errorf("empty: %v, %v", problems, err)
 	}
 }
@@ -263,8 +273,9 @@ func TestProfileInDocuments(t *testing.T) {
 // TestDecimals checks that amounts lose nothing on their way into the page.
 func TestDecimals(t *testing.T) {
 	for v, want := range map[int64]string{
-		0: "0", 1: "0.000001", 10: "0.00001", 1_000_000: "1", 1_500_000: "1.5", 123_456_789: "123.456789", 9_000_000_000_000_001: "9000000000.000001",
-		math.MaxInt64: "9223372036854.775807", -1: "-0.000001", math.MinInt64: "-9223372036854.775808",
+		0: "0", 1: "0.000001", 10: "0.00001", 1_000_000: "1", 1_500_000: "1.5", 123_456_789: "123.456789",
+		9_000_000_000_000_001: "9000000000.000001",
+		math.MaxInt64:         "9223372036854.775807", -1: "-0.000001", math.MinInt64: "-9223372036854.775808",
 	} {
 		if got := string(appendDecimal(nil, v, 6)); got != want {
 			t.Errorf("%d is %s, want %s", v, got, want)

@@ -16,8 +16,8 @@ import (
 // ServeOptions say where, and who may ask.
 type ServeOptions struct {
 	Listen string // host:port
-	// WebConfig is a file in the format of Prometheus' exporters: TLS, client certificates, passwords. It is read anew for
-	// each connection and request, and so are the files that it names. "": plain HTTP.
+	// WebConfig is a file in the format of Prometheus' exporters: TLS, client certificates, passwords. It is read
+	// anew for each connection and request, and so are the files that it names. "": plain HTTP.
 	WebConfig string
 }
 

@@ -67,7 +67,8 @@ func TestServe(t *testing.T) {
 	}
 	body, err := io.ReadAll(answer.Body)
 	answer.Body.Close()
-	if err != nil || answer.StatusCode != 200 || answer.ContentLength != int64(len(body)) || answer.Header.Get("Content-Type") != plainType {
+	if err != nil || answer.StatusCode != 200 || answer.ContentLength != int64(len(body)) ||
+		answer.Header.Get("Content-Type") != plainType {
 		t.Errorf("%d, %d bytes, %q, %v", answer.StatusCode, len(body), answer.Header.Get("Content-Type"), err)
 	}
 	wantConserved(t, parse(t, string(body)))
@@ -153,7 +154,8 @@ func TestServeRefuses(t *testing.T) {
 		{Listen: "127.0.0.1:0", WebConfig: password},
 		{Listen: "127.0.0.1:0", WebConfig: filepath.Join(dir, "absent")},
 	} {
-		if err := Serve(t.Context(), o, routes(), slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), "serving metrics") {
+		if err := Serve(t.Context(), o, routes(), slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.HasPrefix(err.Error(), "serving metrics") {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
@@ -179,7 +181,10 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{pool: x509.NewCertPool()}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	a.cert, a.key, a.pem = sign(t, template, nil)
 	a.pool.AddCert(a.cert)
 	return a
@@ -231,7 +236,8 @@ func TestAuthentication(t *testing.T) {
 	write(t, dir, "tls.key", key)
 	write(t, dir, "ca.crt", ours.pem)
 	const hash = "$2a$04$2ubv29t45liYOYEMrwmq2.X1hVNp1PipxOKAaR9cVsIr/6YButztW" // of fakepassword, at the least cost
-	config := write(t, dir, "web.yml", "tls_server_config: {cert_file: tls.crt, key_file: tls.key, min_version: TLS13}\nbasic_auth_users: {prometheus: "+hash+"}\n")
+	config := write(t, dir, "web.yml", "tls_server_config: {cert_file: tls.crt, key_file: tls.key, min_version: "+
+		"TLS13}\nbasic_auth_users: {prometheus: "+hash+"}\n")
 	address, _ := start(t, config, routes())
 
 	ask := func(a *authority, client *tls.Certificate, method, path, password string) string {
@@ -283,11 +289,13 @@ func TestAuthentication(t *testing.T) {
 		}
 		return &pair
 	}
-	write(t, dir, "web.yml", "tls_server_config: {cert_file: tls.crt, key_file: tls.key, client_auth_type: RequireAndVerifyClientCert, "+
-		"client_ca_file: ca.crt, client_allowed_sans: [prometheus]}\n")
+	write(t, dir, "web.yml",
+		"tls_server_config: {cert_file: tls.crt, key_file: tls.key, client_auth_type: RequireAndVerifyClientCert, "+
+			"client_ca_file: ca.crt, client_allowed_sans: [prometheus]}\n")
 	want(ask(nil, pair(ours, "prometheus"), "GET", "/metrics", ""), "200", "with a certificate")
 	want(ask(nil, pair(ours, "somebody"), "GET", "/metrics", ""), "no answer", "with a certificate for somebody else")
-	want(ask(nil, pair(theirs, "prometheus"), "GET", "/metrics", ""), "no answer", "with a certificate of another authority")
+	want(ask(nil, pair(theirs, "prometheus"), "GET", "/metrics", ""), "no answer",
+		"with a certificate of another authority")
 	want(ask(nil, nil, "GET", "/healthz", "fakepassword"), "no answer", "without a certificate")
 
 	// A certificate is renewed by replacing the files.

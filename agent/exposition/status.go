@@ -9,7 +9,8 @@ import (
 
 // Status is how the agent fares at one tick. What is called a count is one since the agent began.
 type Status struct {
-	Source string        // the root domain and its meter now, as "psys (rapl)"; "": none. What was counted has one of its own: see Add
+	// the root domain and its meter now, as "psys (rapl)"; "": none. What was counted has one of its own: see Add
+	Source string
 	Idle   string        // how idle energy is shared: apart, requests or equal
 	Parent *batch.Parent // the machine that this one runs on, where that is known
 
@@ -70,7 +71,8 @@ type DeliveryStatus struct {
 	Folds    uint64        // count of batches folded into others for want of room
 	Failures []Failure     // each reason once
 
-	DiskFailing bool               // the state folder cannot be written: what is not acknowledged is lost with the process
+	// the state folder cannot be written: what is not acknowledged is lost with the process
+	DiskFailing bool
 	Refused     energy.Microjoules // count of what is on the page and could not be queued for delivery
 }
 
@@ -89,7 +91,8 @@ type health struct {
 
 // tickBounds are upper bounds of ticks; a tick of a second is one that the agent cannot keep up with.
 var tickBounds = [...]time.Duration{
-	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
+	10 * time.Millisecond,
 	25 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
 }
 

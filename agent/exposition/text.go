@@ -8,7 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// text is a page of metrics that is being written, in Prometheus' text format or in OpenMetrics, which differ in little.
+// text is a page of metrics that is being written, in Prometheus' text format or in OpenMetrics, which differ in
+// little.
 type text struct {
 	b           []byte
 	openMetrics bool
@@ -49,8 +50,8 @@ func (t *text) float(v float64) {
 	t.b = append(strconv.AppendFloat(t.b, v, 'g', -1, 64), '\n')
 }
 
-// joules, seconds: decimal fractions, written exactly. Prometheus keeps 53 bits of them, which is every microjoule below
-// 9 GJ.
+// joules, seconds: decimal fractions, written exactly. Prometheus keeps 53 bits of them, which is every microjoule
+// below 9 GJ.
 func (t *text) joules(v energy.Microjoules) { t.micros(int64(v)) }
 func (t *text) seconds(v time.Duration)     { t.nanos(int64(v)) }
 

@@ -15,9 +15,10 @@ const (
 	maxName   = 253 // bytes of a virtual machine's, as its agent takes it back from kubenergy.json
 )
 
-// Folder returns the folder of a virtual machine below the one of all. It is the name itself if that consists of ASCII
-// letters, digits and any of "._+@=-", begins with none of ".-", and has at most 128 bytes. Other names are cut and
-// cleaned, and told apart by a part of their hash after a "~", which no plain name has. What is no name at all is refused.
+// Folder returns the folder of a virtual machine below the one of all. It is the name itself if that consists of
+// ASCII letters, digits and any of "._+@=-", begins with none of ".-", and has at most 128 bytes. Other names are cut
+// and cleaned, and told apart by a part of their hash after a "~", which no plain name has. What is no name at all is
+// refused.
 func Folder(name string) (string, error) {
 	switch {
 	case name == "":

@@ -31,9 +31,9 @@ func memory(t testing.TB) string {
 	return dir
 }
 
-// TestAge reads trees at random moments while they are published at the agent's cadence. The counters are the time when
-// they were true, so each reading tells its age. Others use this machine too: unless KUBENERGY_LONG is set, it is the best
-// of several seconds that counts.
+// TestAge reads trees at random moments while they are published at the agent's cadence. The counters are the time
+// when they were true, so each reading tells its age. Others use this machine too: unless KUBENERGY_LONG is set, it
+// is the best of several seconds that counts.
 func TestAge(t *testing.T) {
 	span := 3 * time.Second
 	if long() {
@@ -82,7 +82,8 @@ func TestAge(t *testing.T) {
 			done.Wait()
 			ages := slices.Concat(windows...)
 			p99 := quantile(ages, 0.99)
-			t.Logf("%d readings: age p50 %v, p99 %v, at most %v", len(ages), quantile(ages, 0.5), p99, quantile(ages, 1))
+			t.Logf("%d readings: age p50 %v, p99 %v, at most %v", len(ages), quantile(ages, 0.5), p99,
+				quantile(ages, 1))
 			if !long() {
 				for _, w := range windows[:len(windows)-1] { // the last one is hardly begun
 					if len(w) > 0 {
@@ -102,8 +103,8 @@ func quantile(ages []time.Duration, q float64) time.Duration {
 	return ages[int(q*float64(len(ages)-1))].Round(time.Millisecond)
 }
 
-// TestReadsBesideWrites reads while counters are published as fast as they can be: no reading is torn, empty, missing or
-// less than one before.
+// TestReadsBesideWrites reads while counters are published as fast as they can be: no reading is torn, empty, missing
+// or less than one before.
 func TestReadsBesideWrites(t *testing.T) {
 	reads, span := int64(1_000_000), 5*time.Second // as far as a busy machine comes
 	if long() {
@@ -150,7 +151,8 @@ func TestReadsBesideWrites(t *testing.T) {
 	}
 	done := min(count.Swap(reads), reads)
 	readers.Wait()
-	t.Logf("%d reads beside %d publications of 2 counters in %v", done, rounds, time.Since(begin).Round(time.Millisecond))
+	t.Logf("%d reads beside %d publications of 2 counters in %v", done, rounds,
+		time.Since(begin).Round(time.Millisecond))
 	if long() && done < reads {
 		t.Errorf("only %d reads", done)
 	}
@@ -166,7 +168,8 @@ func readOnce(path string, buf []byte) (int, error) {
 	return syscall.Read(fd, buf)
 }
 
-// TestCost holds the price of a hundred counters: 5 ms of CPU time on a machine of 64 bits; others are there to run at all.
+// TestCost holds the price of a hundred counters: 5 ms of CPU time on a machine of 64 bits; others are there to run
+// at all.
 func TestCost(t *testing.T) {
 	dir := memory(t)
 	p := open(t, Options{Dir: dir, Host: "h"})
@@ -186,7 +189,8 @@ func TestCost(t *testing.T) {
 		}
 		best = min(best, (cpuTime(t)-begin)/rounds)
 	}
-	t.Logf("publishing 100 counters takes %v of CPU time: %.2f %% of a core each second, %.2f %% at the agent's cadence",
+	t.Logf(
+		"publishing 100 counters takes %v of CPU time: %.2f %% of a core each second, %.2f %% at the agent's cadence",
 		best.Round(time.Microsecond), 100*best.Seconds(), 100*best.Seconds()*float64(time.Second/Cadence))
 	if !raceEnabled && bits.UintSize == 64 && best > 5*time.Millisecond {
 		t.Errorf("%v of CPU time", best)

@@ -7,9 +7,9 @@
 //	DIR/VM/intel-rapl:0:0/                    empty
 //	DIR/VM/kubenergy.json                     who the host is and what it calls the guest
 //
-// Scaphandre in a guest looks for a folder with two numbers and then reads the counter of the one with the first of them;
-// it would read the energy of a named domain too, so intel-rapl:0:0 has no name. Other readers of powercap want name and
-// max_energy_range_uj beside every counter, and skip a folder without a name.
+// Scaphandre in a guest looks for a folder with two numbers and then reads the counter of the one with the first of
+// them; it would read the energy of a named domain too, so intel-rapl:0:0 has no name. Other readers of powercap want
+// name and max_energy_range_uj beside every counter, and skip a folder without a name.
 //
 // A guest may write what is shared with it: not every virtiofsd can refuse. So nothing here reads what a guest may have
 // written. Files are completed in DIR/.staging, which is never shared, and renamed to their place; folders are
@@ -31,9 +31,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Cadence is how often an agent on a hypervisor should publish at least. What a guest reads is as old as the time since
-// the last publication, up to a whole interval: with an interval of a second, a hundredth of the readings would be older
-// than a second as soon as anything is late by 10 ms.
+// Cadence is how often an agent on a hypervisor should publish at least. What a guest reads is as old as the time
+// since the last publication, up to a whole interval: with an interval of a second, a hundredth of the readings would
+// be older than a second as soon as anything is late by 10 ms.
 const Cadence = 500 * time.Millisecond
 
 const (
@@ -94,7 +94,8 @@ func Open(o Options, log *slog.Logger) (*Publisher, error) {
 		p.grace = defaultGrace
 	}
 	if err := p.open(o.Dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err), p.Close())
+		return nil, errors.Join(fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err),
+			p.Close())
 	}
 	return p, nil
 }
@@ -167,9 +168,9 @@ func checkOwned(fd int) error {
 	return nil
 }
 
-// Publish writes the counter of every virtual machine that runs. The list is all of them: the tree of one that is missing
-// is removed after the grace time. What fails for one guest is logged and counted, and does not keep the others waiting;
-// the error is that the counters' continuity could not be saved.
+// Publish writes the counter of every virtual machine that runs. The list is all of them: the tree of one that is
+// missing is removed after the grace time. What fails for one guest is logged and counted, and does not keep the
+// others waiting; the error is that the counters' continuity could not be saved.
 //
 // The counter of a tree never falls, whatever totals do and however the agent restarts. A total that is lower than the
 // one before begins a new life of that name, and the counter goes on from where it stood.

@@ -97,7 +97,8 @@ func TestTree(t *testing.T) {
 		"intel-rapl:0/max_energy_range_uj": "-r--r--r-- 9223372036854775807",
 		"intel-rapl:0/name":                "-r--r--r-- package-0\n",
 		"intel-rapl:0:0":                   "drwxr-xr-x",
-		"kubenergy.json":                   `-r--r--r-- {"version":1,"host":"hv-1","vm":"web","quality":"derived"}` + "\n",
+		"kubenergy.json": `-r--r--r-- {"version":1,"host":"hv-1","vm":"web","quality":"derived"}` +
+			"\n",
 	}
 	if diff := cmp.Diff(want, list(t, filepath.Join(dir, "web"))); diff != "" {
 		t.Error(diff)
@@ -134,14 +135,16 @@ func TestReadersOfPowercap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Scaphandre: a folder with two numbers; the counter of the one with the first; a domain only where that has a name.
+	// Scaphandre: a folder with two numbers; the counter of the one with the first; a domain only where that has a
+	// name.
 	domain, found := regexp.MustCompile(`^intel-rapl:(\d+):\d+$`), 0
 	for _, e := range entries {
 		m := domain.FindStringSubmatch(e.Name())
 		if m == nil {
 			continue
 		}
-		if text, err := os.ReadFile(filepath.Join(base, "intel-rapl:"+m[1], "energy_uj")); err != nil || string(text) != "42" {
+		if text, err := os.ReadFile(filepath.Join(base, "intel-rapl:"+m[1], "energy_uj")); err != nil ||
+			string(text) != "42" {
 			t.Errorf("Scaphandre reads %q, error %v", text, err)
 		}
 		if _, err := os.Stat(filepath.Join(base, e.Name(), "name")); err == nil {
@@ -177,8 +180,8 @@ func TestReadersOfPowercap(t *testing.T) {
 	}
 }
 
-// Whatever the totals do, and however often the process is replaced, a counter never falls and never counts more than the
-// totals grew.
+// Whatever the totals do, and however often the process is replaced, a counter never falls and never counts more than
+// the totals grew.
 func TestCountersNeverFall(t *testing.T) {
 	parent, runs := memory(t), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -222,7 +225,8 @@ func TestCountersNeverFall(t *testing.T) {
 				got := int64(counter(t, dir, folder))
 				before, known := counters[vm.Name]
 				if known && got != before+grown[vm.Name] {
-					r.Fatalf("the counter of %q went from %d to %d when it used %d", vm.Name, before, got, grown[vm.Name])
+					r.Fatalf("the counter of %q went from %d to %d when it used %d", vm.Name, before, got,
+						grown[vm.Name])
 				}
 				counters[vm.Name] = got
 			}
@@ -302,11 +306,15 @@ func TestFolder(t *testing.T) {
 		strings.Repeat("x", 129): strings.Repeat("x", 64) + "~",
 	} {
 		got, err := Folder(name)
-		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "~") && got != want || len(got) > maxFolder {
+		if err != nil || !strings.HasPrefix(got, want) || !strings.HasSuffix(want, "~") && got != want ||
+			len(got) > maxFolder {
 			t.Errorf("%q: %q, error %v, want %q", name, got, err, want)
 		}
 	}
-	for _, name := range []string{"", ".", "..", "a/b", "../../etc", "/", "a\x00b", "a\nb", "\x7f", "a\u0085b", "\xff\xfe", strings.Repeat("x", 254)} {
+	for _, name := range []string{
+		"", ".", "..", "a/b", "../../etc", "/", "a\x00b", "a\nb", "\x7f", "a\u0085b", "\xff\xfe",
+		strings.Repeat("x", 254),
+	} {
 		if got, err := Folder(name); err == nil {
 			t.Errorf("%q became %q", name, got)
 		}
@@ -328,7 +336,8 @@ func FuzzFolder(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if folder == "" || len(folder) > maxFolder || folder[0] == '.' || folder[0] == '-' || strings.ContainsAny(folder, "/\x00") || filepath.Base(folder) != folder {
+		if folder == "" || len(folder) > maxFolder || folder[0] == '.' || folder[0] == '-' ||
+			strings.ContainsAny(folder, "/\x00") || filepath.Base(folder) != folder {
 			t.Errorf("%q became %q", name, folder)
 		}
 		if strings.Contains(folder, "~") == (folder == name) {
@@ -354,7 +363,9 @@ func FuzzLedger(f *testing.F) {
 }
 
 func FuzzLedgerEntry(f *testing.F) {
-	for _, line := range []string{"1 2 \"a\"\n", "0 9223372036854775807 \"\\u00e9 \\\" b\"\n", "-1 2 \"a\"", "1 2 a", "1  \"a\"", ""} {
+	for _, line := range []string{
+		"1 2 \"a\"\n", "0 9223372036854775807 \"\\u00e9 \\\" b\"\n", "-1 2 \"a\"", "1 2 a", "1  \"a\"", "",
+	} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -362,7 +373,8 @@ func FuzzLedgerEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := parseEntry(strconv.FormatInt(int64(e.base), 10) + " " + strconv.FormatInt(int64(e.last), 10) + " " + strconv.Quote(e.name) + "\n")
+		again, err := parseEntry(strconv.FormatInt(int64(e.base), 10) + " " + strconv.FormatInt(int64(e.last), 10) +
+			" " + strconv.Quote(e.name) + "\n")
 		if err != nil || again != e || e.base < 0 || e.last < 0 {
 			t.Errorf("%q: %+v, then %+v, error %v", line, e, again, err)
 		}
@@ -381,14 +393,16 @@ func TestRefusals(t *testing.T) {
 	if a, b := counter(t, dir, "a"), counter(t, dir, "b"); a != 2 || b != 5 {
 		t.Errorf("a %d, b %d", int64(a), int64(b))
 	}
-	if _, err := Open(Options{Dir: dir}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "another process") {
+	if _, err := Open(Options{Dir: dir}, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "another process") {
 		t.Errorf("two processes may publish in one folder: error %v", err)
 	}
 	open777 := t.TempDir()
 	if err := os.Chmod(open777, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(Options{Dir: open777}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "others may write") {
+	if _, err := Open(Options{Dir: open777}, slog.New(slog.DiscardHandler)); err == nil ||
+		!strings.Contains(err.Error(), "others may write") {
 		t.Errorf("a folder that anybody may write in: error %v", err)
 	}
 	linked := t.TempDir()
@@ -498,7 +512,8 @@ func TestDescriptors(t *testing.T) {
 	publish(t, p, time.Second, VMTotal{Name: "stays", Total: 1})
 	with := count()
 	for i := range 500 {
-		publish(t, p, time.Duration(i+2)*time.Second, VMTotal{Name: "stays", Total: 1}, VMTotal{Name: "vm-" + strconv.Itoa(i), Total: 1})
+		publish(t, p, time.Duration(i+2)*time.Second, VMTotal{Name: "stays", Total: 1},
+			VMTotal{Name: "vm-" + strconv.Itoa(i), Total: 1})
 	}
 	for i := range 5 {
 		publish(t, p, time.Duration(i+600)*time.Second, VMTotal{Name: "stays", Total: 1})

@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// A ledger remembers how far the counters are, for the process that comes after this one: in two files that are written in
-// turns, in place, so that one of them is whole whenever the process dies and that a full file system does not matter.
-// Nothing is flushed: virtual machines do not survive what would make that necessary.
+// A ledger remembers how far the counters are, for the process that comes after this one: in two files that are
+// written in turns, in place, so that one of them is whole whenever the process dies and that a full file system does
+// not matter. Nothing is flushed: virtual machines do not survive what would make that necessary.
 type ledger struct {
 	slots    [2]slot
 	sequence uint64

@@ -88,9 +88,9 @@ func (p *Publisher) sweep() {
 	}
 }
 
-// empty removes some of a tree in the staging folder, and the tree with the last of it. Folders deeper within are moved up
-// to its top, so that depth does not matter; never out of it, where a guest that lives after all, and has them open,
-// could find a way to what is not its own.
+// empty removes some of a tree in the staging folder, and the tree with the last of it. Folders deeper within are
+// moved up to its top, so that depth does not matter; never out of it, where a guest that lives after all, and has
+// them open, could find a way to what is not its own.
 func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 	*steps--
 	top, err := openFolder(p.staging, name)
@@ -137,7 +137,8 @@ func (p *Publisher) level(top int, name string, steps *int) error {
 	return err
 }
 
-// removeSome removes entries of a folder, and leaves those that are folders to a function. It reports if there were none.
+// removeSome removes entries of a folder, and leaves those that are folders to a function. It reports if there were
+// none.
 func (p *Publisher) removeSome(folder *os.File, steps *int, inner func(name string) error) (none bool, err error) {
 	names, err := folder.Readdirnames(entriesAtOnce)
 	if err != nil {

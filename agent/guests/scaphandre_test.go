@@ -12,9 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Scaphandre's QEMU exporter adds a power in microwatts to the counter, as if it were microjoules, once in a loop of five
-// seconds: the counter grows at a fifth of the truth. It truncates the file before it writes, so that a reader can
-// find it empty. What is published here is the energy, and always whole.
+// Scaphandre's QEMU exporter adds a power in microwatts to the counter, as if it were microjoules, once in a loop of
+// five seconds: the counter grows at a fifth of the truth. It truncates the file before it writes, so that a reader
+// can find it empty. What is published here is the energy, and always whole.
 func Example() {
 	dir, err := os.MkdirTemp("", "guests")
 	if err != nil {
@@ -23,7 +23,8 @@ func Example() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	const watts, loop = 40, 5 // a virtual machine that draws 40 W
 	theirs := filepath.Join(dir, "theirs")
-	publisher, err := guests.Open(guests.Options{Dir: filepath.Join(dir, "ours"), Host: "hv"}, slog.New(slog.DiscardHandler))
+	publisher, err := guests.Open(guests.Options{Dir: filepath.Join(dir, "ours"), Host: "hv"},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		panic(err)
 	}
@@ -32,7 +33,8 @@ func Example() {
 	empty, total := 0, energy.Microjoules(0)
 	for second := 1; second <= 600; second++ {
 		total += watts * 1e6
-		if err := publisher.Publish(time.Duration(second)*time.Second, []guests.VMTotal{{Name: "web", Total: total}}); err != nil {
+		if err := publisher.Publish(time.Duration(second)*time.Second,
+			[]guests.VMTotal{{Name: "web", Total: total}}); err != nil {
 			panic(err)
 		}
 		if second%loop != 0 {

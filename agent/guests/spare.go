@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spares let the counter of a tree go on when the file system is full, as a guest that may write can make it for all: two
-// files that have their blocks and their names already, and take turns at being the counter. Each keeps a name in the
-// staging folder, so that it is not freed when the other one takes its place, and nothing is allocated that others could
-// take first. A guest may hold one open for longer than a turn and read it while it is written; that, only here.
+// Spares let the counter of a tree go on when the file system is full, as a guest that may write can make it for all:
+// two files that have their blocks and their names already, and take turns at being the counter. Each keeps a name in
+// the staging folder, so that it is not freed when the other one takes its place, and nothing is allocated that
+// others could take first. A guest may hold one open for longer than a turn and read it while it is written; that,
+// only here.
 //
 // Nothing of the guest's ever comes back: the files are written by the descriptors they were made with, and not read.
 type spares struct {

@@ -56,8 +56,8 @@ func (p *Publisher) put(dir int, name string, content []byte) error {
 	return nil
 }
 
-// makeFolder makes a folder unless there is something of that name. It gets its mode before it gets to its place: there,
-// the name may already mean something else.
+// makeFolder makes a folder unless there is something of that name. It gets its mode before it gets to its place:
+// there, the name may already mean something else.
 func (p *Publisher) makeFolder(dir int, name string) error {
 	if err := unix.Mkdirat(p.staging, stagedFolder, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("making a folder: %w", err)

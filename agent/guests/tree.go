@@ -56,8 +56,8 @@ func (t *tree) close(staging int) {
 	}
 }
 
-// putCounter renames a complete file to the tree's counter. The folder that it goes to is entered anew each time: a guest
-// may have moved it, or put something else in its place.
+// putCounter renames a complete file to the tree's counter. The folder that it goes to is entered anew each time: a
+// guest may have moved it, or put something else in its place.
 func (p *Publisher) putCounter(t *tree, now time.Duration) error {
 	if t.renewed == 0 || now-t.renewed >= renewal {
 		closeFD(&t.dir) // the host's administrator may have replaced the folder

@@ -23,7 +23,8 @@ import (
 type trick struct {
 	name string
 	do   func(t *testing.T, g *stage)
-	// heals says that the guest's own counter is right again at the next publication; otherwise the failure must be counted.
+	// heals says that the guest's own counter is right again at the next publication; otherwise the failure must be
+	// counted.
 	heals bool
 	// either says that the trick's effect depends on the kernel, the file system or what this test may do.
 	either bool
@@ -170,7 +171,8 @@ var tricks = []trick{
 		must(t, os.Rename(g.path(packageFolder), g.path("a", "b", "c", packageFolder)))
 	}},
 	{name: "folders exchanged", heals: true, do: func(t *testing.T, g *stage) {
-		must(t, unix.Renameat2(unix.AT_FDCWD, g.path(packageFolder), unix.AT_FDCWD, g.path(domainFolder), unix.RENAME_EXCHANGE))
+		must(t, unix.Renameat2(unix.AT_FDCWD, g.path(packageFolder), unix.AT_FDCWD, g.path(domainFolder),
+			unix.RENAME_EXCHANGE))
 	}},
 	{name: "everything removed", heals: true, do: func(t *testing.T, g *stage) {
 		entries, err := os.ReadDir(g.bad)
@@ -253,7 +255,8 @@ func race(t *testing.T, g *stage) {
 			case <-stop:
 				return
 			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, g.path("link"), unix.AT_FDCWD, g.path(packageFolder), unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(unix.AT_FDCWD, g.path("link"), unix.AT_FDCWD, g.path(packageFolder),
+					unix.RENAME_EXCHANGE)
 			}
 		}
 	})
@@ -299,7 +302,10 @@ func (k *trick) run(t *testing.T) {
 	if os.Getenv(unprivileged) != "" {
 		root = t.TempDir()
 	}
-	g := &stage{dir: filepath.Join(root, "guests"), outside: filepath.Join(root, "outside"), names: []string{"good", "bad", "other good"}}
+	g := &stage{
+		dir: filepath.Join(root, "guests"), outside: filepath.Join(root, "outside"),
+		names: []string{"good", "bad", "other good"},
+	}
 	g.bad = filepath.Join(g.dir, "bad")
 	must(t, os.MkdirAll(filepath.Join(g.outside, "folder"), 0o755))
 	for _, name := range []string{"victim", counterName, "name", "folder/file"} {
@@ -440,7 +446,8 @@ func TestFullFileSystem(t *testing.T) {
 			failed := g.p.Stats().Failed
 			g.tick(t)
 			new(trick).checkGood(t, g)
-			if late, bad := counter(t, dir, "late"), counter(t, dir, "bad"); g.p.Stats().Failed > failed || late != bad || int64(bad) != g.total {
+			if late, bad := counter(t, dir, "late"), counter(t, dir, "bad"); g.p.Stats().Failed > failed ||
+				late != bad || int64(bad) != g.total {
 				t.Errorf("%d and %d, %+v", int64(late), int64(bad), g.p.Stats())
 			}
 		})

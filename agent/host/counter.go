@@ -94,8 +94,8 @@ type processStat struct {
 	start uint64        // tells processes apart that have one PID after the other
 }
 
-// parseProcess reads /proc/PID/stat. The second field is a name that may hold anything, brackets and line breaks too, but
-// nothing behind it holds a bracket.
+// parseProcess reads /proc/PID/stat. The second field is a name that may hold anything, brackets and line breaks too,
+// but nothing behind it holds a bracket.
 func parseProcess(text []byte) (processStat, bool) {
 	end := bytes.LastIndexByte(text, ')')
 	if end < 0 || len(text) == 0 || text[len(text)-1] != '\n' {
@@ -138,8 +138,8 @@ type nodeStat struct {
 	cpus int
 }
 
-// parseStat reads /proc/stat. Busy are user, nice, system, irq and softirq: what guests used is in user and nice already,
-// what was stolen was not used here, and waiting for a disk is idling.
+// parseStat reads /proc/stat. Busy are user, nice, system, irq and softirq: what guests used is in user and nice
+// already, what was stolen was not used here, and waiting for a disk is idling.
 func parseStat(text []byte) (nodeStat, bool) {
 	line, rest, ok := bytes.Cut(text, []byte("\n"))
 	if !ok || !bytes.HasPrefix(line, []byte("cpu ")) {

@@ -32,7 +32,10 @@ func TestCounters(t *testing.T) {
 		{"cpu.stat, too large", parseCPUStat, "usage_usec 9223372036854776\n", 0, false},
 		{"cpu.stat, largest", parseCPUStat, "usage_usec 9223372036854775\n", 9223372036854775 * time.Microsecond, true},
 		{"cpu.stat, negative", parseCPUStat, "usage_usec -1\n", 0, false},
-		{"root, with stolen time", parseRootCPUStat, "usage_usec 100\nuser_usec 7\nsystem_usec 5\n", 12 * time.Microsecond, true},
+		{
+			"root, with stolen time", parseRootCPUStat, "usage_usec 100\nuser_usec 7\nsystem_usec 5\n",
+			12 * time.Microsecond, true,
+		},
 		{"root, without the rest", parseRootCPUStat, "usage_usec 100\n", 100 * time.Microsecond, true},
 		{"cpuacct.usage", parseUsage, "123456789\n", 123456789, true},
 		{"cpuacct.usage, half", parseUsage, "1234", 0, false},
@@ -56,7 +59,9 @@ func TestCounters(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v, %v", tt.name, got, ok, tt.want, tt.ok)
 		}
 	}
-	for list, want := range map[string]int{"0": 1, "0-3": 4, "0-3,8,10-11": 7, "": 0, "3-1": 0, "a": 0, "0-99999999": 0} {
+	for list, want := range map[string]int{
+		"0": 1, "0-3": 4, "0-3,8,10-11": 7, "": 0, "3-1": 0, "a": 0, "0-99999999": 0,
+	} {
 		if got := parseCPUList(list); got != want {
 			t.Errorf("%q are %d CPUs, want %d", list, got, want)
 		}
@@ -102,7 +107,8 @@ func TestNames(t *testing.T) {
 	if a == b {
 		t.Errorf("two names became %q", a)
 	}
-	if long := sanitise(strings.Repeat("é", 5000), maxVMName, false); len(long) > maxVMName || !strings.Contains(long, "~") {
+	if long := sanitise(strings.Repeat("é", 5000), maxVMName, false); len(long) > maxVMName ||
+		!strings.Contains(long, "~") {
 		t.Errorf("a long name became %q", long)
 	}
 }
@@ -224,7 +230,8 @@ func FuzzCounters(f *testing.F) {
 
 func FuzzPaths(f *testing.F) {
 	f.Add("/kubepods/burstable/pod" + uidA + "/" + idA)
-	f.Add("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + under(uidA) + ".slice/cri-containerd-" + idA + ".scope")
+	f.Add("/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod" + under(uidA) + ".slice/cri-containerd-" + idA +
+		".scope")
 	f.Add(`/machine.slice/machine-qemu\x2d3\x2dweb.scope/libvirt`)
 	f.Add("/machine/qemu-3-web.libvirt-qemu")
 	f.Add("kubepods.slice/kubepods-pod.slice")

@@ -17,7 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// A kernel is a tree of files that looks like control groups, and counts as they do: what a group uses is in all around it.
+// A kernel is a tree of files that looks like control groups, and counts as they do: what a group uses is in all
+// around it.
 type kernel struct {
 	t       testing.TB
 	version int
@@ -41,7 +42,8 @@ func newKernel(t testing.TB, version int) *kernel {
 		k.write(filepath.Join(k.dir, "cgroup.controllers"), "cpu memory\n")
 	}
 	k.count("")
-	k.write(filepath.Join(k.proc, "stat"), "cpu  1 2 3 4 5 6 7 0 0 0\ncpu0 1 2 3 4 5 6 7 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 1\n")
+	k.write(filepath.Join(k.proc, "stat"),
+		"cpu  1 2 3 4 5 6 7 0 0 0\ncpu0 1 2 3 4 5 6 7 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\nintr 1\n")
 	return k
 }
 
@@ -130,7 +132,8 @@ func (k *kernel) remove(path string) {
 
 // pread reads as the kernel does: not from what was removed.
 func (k *kernel) pread(fd int, into []byte) (int, error) {
-	if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || strings.Contains(name, "/removed/") {
+	if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil ||
+		strings.Contains(name, "/removed/") {
 		return 0, unix.ENODEV
 	}
 	return unix.Pread(fd, into, 0)
@@ -185,7 +188,9 @@ func (k *kernel) open(o Options) *rig {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	r := &rig{Host: h, t: k.t, k: k, clock: time.Hour, credit: map[string]time.Duration{}, known: map[string]time.Duration{}}
+	r := &rig{
+		Host: h, t: k.t, k: k, clock: time.Hour, credit: map[string]time.Duration{}, known: map[string]time.Duration{},
+	}
 	h.io.pread = k.pread
 	h.vms.wait = time.Minute // machines are found by the sweep that looks for them
 	h.now = func() time.Duration { return r.clock }

@@ -24,8 +24,8 @@ func (h *hierarchy) counter() string {
 	return "/cpu.stat"
 }
 
-// hierarchies returns the trees below root, version 1 first: where a container is in both, that one is read, as it counts
-// nanoseconds and its root is exact.
+// hierarchies returns the trees below root, version 1 first: where a container is in both, that one is read, as it
+// counts nanoseconds and its root is exact.
 func hierarchies(root string) ([]*hierarchy, error) {
 	var found []*hierarchy
 	if one := versionOne(root); one != nil {

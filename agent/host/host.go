@@ -2,9 +2,9 @@
 // time. It needs no rights in Kubernetes, no capability and no foreign process: control groups tell all of it.
 //
 // Everything found is one tree, by the kernel's own nesting: the node, slices, pods, containers. What a member of the
-// tree used beyond its children is its own: the container runtime's processes of a pod, the daemons of the node. So each
-// nanosecond that the kernel counted belongs to exactly one consumer, and what is read a moment late is settled by a
-// signed carry, never twice.
+// tree used beyond its children is its own: the container runtime's processes of a pod, the daemons of the node. So
+// each nanosecond that the kernel counted belongs to exactly one consumer, and what is read a moment late is settled
+// by a signed carry, never twice.
 //
 // A Host is not safe for concurrent use.
 package host
@@ -27,11 +27,13 @@ import (
 
 // Options say where to look and for what.
 type Options struct {
-	Root   string   // where the control groups are mounted, or a bind mount of that; /sys/fs/cgroup if empty
-	Proc   string   // the proc file system; /proc if empty
-	Groups []string // patterns of further control groups, from the root of their hierarchy, as "slurm/uid_*/job_*/step_*"
-	VMs    bool     // look for QEMU processes that no control group tells of
-	Max    int      // how many consumers to tell apart at most; 5,000 if 0. The rest is part of its pod, or of the system
+	Root string // where the control groups are mounted, or a bind mount of that; /sys/fs/cgroup if empty
+	Proc string // the proc file system; /proc if empty
+	// patterns of further control groups, from the root of their hierarchy, as "slurm/uid_*/job_*/step_*"
+	Groups []string
+	VMs    bool // look for QEMU processes that no control group tells of
+	// how many consumers to tell apart at most; 5,000 if 0. The rest is part of its pod, or of the system
+	Max int
 }
 
 // A Sweep is the CPU time of everything that runs on a node, at one instant.
@@ -207,8 +209,8 @@ func (h *Host) Stats() Stats {
 	return s
 }
 
-// descriptorBudget raises the soft limit of descriptors and returns how many of them may be kept for counters: never more
-// than half, so that the rest of the process has room.
+// descriptorBudget raises the soft limit of descriptors and returns how many of them may be kept for counters: never
+// more than half, so that the rest of the process has room.
 func descriptorBudget(most int) int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -16,7 +16,9 @@ func under(uid string) string { return strings.ReplaceAll(uid, "-", "_") }
 
 // TestLayouts has each layout that kubelets, runtimes and libvirt make, with a second of CPU time in each leaf.
 func TestLayouts(t *testing.T) {
-	pods := map[string]time.Duration{"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0}
+	pods := map[string]time.Duration{
+		"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0,
+	}
 	burstable := "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + under(uidA) + ".slice/"
 	nested := "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" +
 		under(uidA) + ".slice/"
@@ -25,27 +27,49 @@ func TestLayouts(t *testing.T) {
 		groups []string
 		want   map[string]time.Duration
 	}{
-		"cgroupfs burstable":  {leaves: []string{"kubepods/burstable/pod" + uidA + "/" + idA, "kubepods/burstable/pod" + uidA + "/" + idB}, want: pods},
-		"cgroupfs guaranteed": {leaves: []string{"kubepods/pod" + uidA + "/" + idA, "kubepods/pod" + uidA + "/" + idB}, want: pods},
-		"cgroupfs below another": {
-			leaves: []string{"k8s/besteffort/x/kubepods/besteffort/pod" + uidA + "/" + idA, "k8s/besteffort/x/kubepods/besteffort/pod" + uidA + "/" + idB},
+		"cgroupfs burstable": {leaves: []string{
+			"kubepods/burstable/pod" + uidA + "/" + idA, "kubepods/burstable/pod" + uidA + "/" + idB,
+		}, want: pods},
+		"cgroupfs guaranteed": {
+			leaves: []string{"kubepods/pod" + uidA + "/" + idA, "kubepods/pod" + uidA + "/" + idB},
 			want:   pods,
 		},
-		"cgroupfs CRI-O": {
-			leaves: []string{"kubepods/burstable/pod" + uidA + "/crio-" + idA, "kubepods/burstable/pod" + uidA + "/crio-conmon-" + idA},
-			want:   map[string]time.Duration{"pod/" + uidA: s, "pod/" + uidA + "/" + idA: s, "system": 0},
+		"cgroupfs below another": {
+			leaves: []string{
+				"k8s/besteffort/x/kubepods/besteffort/pod" + uidA + "/" + idA,
+				"k8s/besteffort/x/kubepods/besteffort/pod" + uidA + "/" + idB,
+			},
+			want: pods,
 		},
-		"systemd containerd": {leaves: []string{burstable + "cri-containerd-" + idA + ".scope", burstable + "cri-containerd-" + idB + ".scope"}, want: pods},
-		"systemd docker":     {leaves: []string{burstable + "docker-" + idA + ".scope", burstable + "docker-" + idB + ".scope"}, want: pods},
+		"cgroupfs CRI-O": {
+			leaves: []string{
+				"kubepods/burstable/pod" + uidA + "/crio-" + idA, "kubepods/burstable/pod" + uidA + "/crio-conmon-" +
+					idA,
+			},
+			want: map[string]time.Duration{"pod/" + uidA: s, "pod/" + uidA + "/" + idA: s, "system": 0},
+		},
+		"systemd containerd": {leaves: []string{
+			burstable + "cri-containerd-" + idA + ".scope", burstable + "cri-containerd-" + idB + ".scope",
+		}, want: pods},
+		"systemd docker": {leaves: []string{
+			burstable + "docker-" + idA + ".scope", burstable + "docker-" + idB + ".scope",
+		}, want: pods},
 		"systemd CRI-O": {
-			leaves: []string{burstable + "crio-" + idA + ".scope/container", burstable + "crio-conmon-" + idA + ".scope", burstable + "crio-" + idB + ".scope"},
-			want:   map[string]time.Duration{"pod/" + uidA: s, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0},
+			leaves: []string{
+				burstable + "crio-" + idA + ".scope/container", burstable + "crio-conmon-" + idA + ".scope",
+				burstable + "crio-" + idB + ".scope",
+			},
+			want: map[string]time.Duration{
+				"pod/" + uidA: s, "pod/" + uidA + "/" + idA: s, "pod/" + uidA + "/" + idB: s, "system": 0,
+			},
 		},
 		"systemd guaranteed": {
 			leaves: []string{"kubepods.slice/kubepods-pod" + under(uidA) + ".slice/cri-containerd-" + idA + ".scope"},
 			want:   map[string]time.Duration{"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: s, "system": 0},
 		},
-		"systemd below another": {leaves: []string{nested + "cri-containerd-" + idA + ".scope", nested + "cri-containerd-" + idB + ".scope"}, want: pods},
+		"systemd below another": {leaves: []string{
+			nested + "cri-containerd-" + idA + ".scope", nested + "cri-containerd-" + idB + ".scope",
+		}, want: pods},
 		"kind": {
 			leaves: []string{
 				"system.slice/docker-" + idB + ".scope/" + nested + "cri-containerd-" + idA + ".scope",
@@ -53,28 +77,36 @@ func TestLayouts(t *testing.T) {
 			}, want: pods,
 		},
 		"static pod": {
-			leaves: []string{"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + hash + ".slice/cri-containerd-" + idA + ".scope"},
-			want:   map[string]time.Duration{"pod/" + hash: 0, "pod/" + hash + "/" + idA: s, "system": 0},
+			leaves: []string{"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + hash +
+				".slice/cri-containerd-" + idA + ".scope"},
+			want: map[string]time.Duration{"pod/" + hash: 0, "pod/" + hash + "/" + idA: s, "system": 0},
 		},
 		"systemd and docker inside a container": {
 			leaves: []string{
-				burstable + "cri-containerd-" + idA + ".scope/init.scope", burstable + "cri-containerd-" + idA + ".scope/system.slice/sshd.service",
+				burstable + "cri-containerd-" + idA + ".scope/init.scope", burstable + "cri-containerd-" + idA +
+					".scope/system.slice/sshd.service",
 				burstable + "cri-containerd-" + idA + ".scope/docker/" + idB,
 				burstable + "cri-containerd-" + idA + ".scope/kubepods/pod" + uidB + "/" + idB,
 			},
 			want: map[string]time.Duration{"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: 4 * s, "system": 0},
 		},
 		"what else is in a pod": {
-			leaves: []string{burstable + "init.scope", burstable + "kata_overhead", burstable + "cri-containerd-" + idA + ".scope"},
-			want:   map[string]time.Duration{"pod/" + uidA: 2 * s, "pod/" + uidA + "/" + idA: s, "system": 0},
+			leaves: []string{
+				burstable + "init.scope", burstable + "kata_overhead", burstable + "cri-containerd-" + idA + ".scope",
+			},
+			want: map[string]time.Duration{"pod/" + uidA: 2 * s, "pod/" + uidA + "/" + idA: s, "system": 0},
 		},
 		"services": {
-			leaves: []string{"system.slice/sshd.service", "init.scope", "user.slice/user-0.slice/session-1.scope", "kubepods.slice/garbage"},
-			want:   map[string]time.Duration{"system": 4 * s},
+			leaves: []string{
+				"system.slice/sshd.service", "init.scope", "user.slice/user-0.slice/session-1.scope",
+				"kubepods.slice/garbage",
+			},
+			want: map[string]time.Duration{"system": 4 * s},
 		},
 		"libvirt with systemd": {
 			leaves: []string{
-				`machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope/libvirt/emulator`, `machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope/libvirt/vcpu0`,
+				`machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope/libvirt/emulator`,
+				`machine.slice/machine-qemu\x2d3\x2dweb\x2d1.scope/libvirt/vcpu0`,
 				`machine.slice/machine-qemu\x2d4\x2d` + strings.Repeat("n", 40) + `\x2.scope`,
 			},
 			want: map[string]time.Duration{"vm/web-1": 2 * s, "vm/" + strings.Repeat("n", 40) + `\x2`: s, "system": 0},
@@ -84,8 +116,10 @@ func TestLayouts(t *testing.T) {
 			want:   map[string]time.Duration{"vm/web": s, "vm/db": s, "system": 0},
 		},
 		"two machines of one name": {
-			leaves: []string{`machine.slice/machine-qemu\x2d3\x2dweb.scope`, `machine.slice/machine-qemu\x2d4\x2dweb.scope`},
-			want:   map[string]time.Duration{"vm/web": s, "vm/web#qemu-4-web": s, "system": 0},
+			leaves: []string{
+				`machine.slice/machine-qemu\x2d3\x2dweb.scope`, `machine.slice/machine-qemu\x2d4\x2dweb.scope`,
+			},
+			want: map[string]time.Duration{"vm/web": s, "vm/web#qemu-4-web": s, "system": 0},
 		},
 		"KubeVirt": {
 			leaves: []string{burstable + "cri-containerd-" + idA + `.scope/machine/qemu-1-default_vm.libvirt-qemu`},
@@ -148,14 +182,17 @@ func TestHierarchies(t *testing.T) {
 	}{
 		"unified": {files: []string{"cgroup.controllers"}, want: []string{"2 ."}},
 		"version 1, apart": {
-			files: []string{"cpu/cpu.shares", "cpuacct/cpuacct.usage", "cpuacct/release_agent"}, want: []string{"1 cpuacct cpu whole"},
+			files: []string{"cpu/cpu.shares", "cpuacct/cpuacct.usage", "cpuacct/release_agent"},
+			want:  []string{"1 cpuacct cpu whole"},
 		},
 		"version 1, together": {
 			files: []string{"cpu,cpuacct/cpu.shares", "cpu,cpuacct/cpuacct.usage"},
-			links: map[string]string{"cpu": "cpu,cpuacct", "cpuacct": "cpu,cpuacct"}, want: []string{"1 cpu,cpuacct cpu,cpuacct"},
+			links: map[string]string{"cpu": "cpu,cpuacct", "cpuacct": "cpu,cpuacct"},
+			want:  []string{"1 cpu,cpuacct cpu,cpuacct"},
 		},
 		"hybrid": {
-			files: []string{"cpuacct/cpuacct.usage", "unified/cgroup.controllers", "unified/cgroup.type"}, want: []string{"1 cpuacct", "2 unified"},
+			files: []string{"cpuacct/cpuacct.usage", "unified/cgroup.controllers", "unified/cgroup.type"},
+			want:  []string{"1 cpuacct", "2 unified"},
 		},
 		"bind mount of one tree": {files: []string{"cpuacct.usage", "cpu.shares"}, want: []string{"1 . ."}},
 	} {

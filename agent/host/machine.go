@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// machineName returns libvirt's name of a virtual machine's group, its number and its name, as "qemu-3-web"; or nothing.
+// machineName returns libvirt's name of a virtual machine's group, its number and its name, as "qemu-3-web"; or
+// nothing.
 func machineName(name string) string {
 	if scope, ok := strings.CutSuffix(name, ".scope"); ok {
 		machine, ok := strings.CutPrefix(scope, "machine-")
@@ -36,7 +37,8 @@ func vmName(machine string) string {
 	if !ok {
 		return sanitise(machine, maxVMName, false)
 	}
-	if number, name, ok := strings.Cut(rest, "-"); ok && number != "" && strings.Trim(number, "0123456789") == "" && name != "" {
+	if number, name, ok := strings.Cut(rest, "-"); ok && number != "" && strings.Trim(number, "0123456789") == "" &&
+		name != "" {
 		rest = name
 	} else if strings.Trim(rest, "0123456789-") == "" {
 		rest = machine // there is a number only
@@ -76,8 +78,8 @@ func nibble(c byte) byte {
 	return 16
 }
 
-// sanitise makes a name that fits into a label, a file name and a log line. What had to be changed gets a hash behind it,
-// so that different names stay different.
+// sanitise makes a name that fits into a label, a file name and a log line. What had to be changed gets a hash behind
+// it, so that different names stay different.
 func sanitise(name string, most int, slashes bool) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == '/' && !slashes || r == utf8.RuneError || !unicode.IsPrint(r) {

@@ -42,8 +42,8 @@ type node struct {
 	base  time.Duration // used by others that had the same consumer's name
 	claim time.Duration // at the last settlement
 
-	// Of slices: what of total no child claimed, at the last settlement, and if all reads for it went well. What it grows by
-	// in a tick in which children ended is what these used after their last read.
+	// Of slices: what of total no child claimed, at the last settlement, and if all reads for it went well. What it
+	// grows by in a tick in which children ended is what these used after their last read.
 	rest  time.Duration
 	exact bool
 
@@ -164,8 +164,9 @@ func (n *node) lose() {
 	}
 }
 
-// fail books that the counter could not be read. Its time is kept: counters are sums, so the next good read has it. What
-// stays broken is given up, so that it does not hold up what is around it: from then on its time is counted there.
+// fail books that the counter could not be read. Its time is kept: counters are sums, so the next good read has it.
+// What stays broken is given up, so that it does not hold up what is around it: from then on its time is counted
+// there.
 func (n *node) fail(now time.Duration) {
 	n.failed = true
 	if n.failing == 0 {
@@ -204,8 +205,8 @@ func (n *node) settle() {
 	n.fresh, n.late, n.rebased, n.ghosts = false, false, false, 0
 }
 
-// settleSlice computes what a slice's children claim. What they do not is no consumer's here, but if some of them ended in
-// this tick, and nothing else can have grown it, it is theirs.
+// settleSlice computes what a slice's children claim. What they do not is no consumer's here, but if some of them
+// ended in this tick, and nothing else can have grown it, it is theirs.
 func (n *node) settleSlice(sum time.Duration, known, lost bool) {
 	rest := n.total - sum
 	if known && n.exact && !n.late && !n.folded && !lost {

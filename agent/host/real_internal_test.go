@@ -40,8 +40,8 @@ func cpuOf(sweep *Sweep) map[string]time.Duration {
 }
 
 // TestRealShare burns CPU time in real control groups, and compares it with what the kernel tells the processes
-// themselves; then what energy they get of a machine that draws 100 W for each CPU that is busy. One that draws the same at all
-// loads would be found to use nothing for work as soon as two loads were seen.
+// themselves; then what energy they get of a machine that draws 100 W for each CPU that is busy. One that draws the
+// same at all loads would be found to use nothing for work as soon as two loads were seen.
 func TestRealShare(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
@@ -193,7 +193,8 @@ func TestRealNotices(t *testing.T) {
 	}
 }
 
-// TestRealChurn makes and removes very many groups. No descriptor and no memory is kept, and no CPU time is credited twice.
+// TestRealChurn makes and removes very many groups. No descriptor and no memory is kept, and no CPU time is credited
+// twice.
 func TestRealChurn(t *testing.T) {
 	many := 5000
 	if os.Getenv(long) != "" {

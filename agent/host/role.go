@@ -29,8 +29,8 @@ const (
 	maxGroup     = 512
 )
 
-// below says what the group name is inside a group called base of role in, and what its consumer is called: the UID of a
-// pod, the ID of a container, the name of a machine with its number.
+// below says what the group name is inside a group called base of role in, and what its consumer is called: the UID
+// of a pod, the ID of a container, the name of a machine with its number.
 //
 // These are the layouts of the kubelet's two drivers, with any parent groups around them:
 //

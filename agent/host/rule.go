@@ -16,13 +16,14 @@ const (
 
 // kubeletsRule finds out which conversion the kubelet uses. What it knows of weights:
 //
-//   - All pods together get what is allocatable, which never exceeds the node's CPUs, and seldom is less than four fifths.
+//   - All pods together get what is allocatable, which never exceeds the node's CPUs, and seldom is less than four
+//     fifths.
 //   - What is inside the group of all pods requests no more than what is allocatable.
 //   - A guaranteed pod requests its limit, which the kernel has exactly.
 //   - The class burstable requests as much as its pods together.
 //
-// Without guaranteed pods that have a limit, large nodes may leave it open: 64 CPUs with 20 % reserved have by the new conversion
-// the weight that they have by the old one with nothing reserved. Then it is the new one.
+// Without guaranteed pods that have a limit, large nodes may leave it open: 64 CPUs with 20 % reserved have by the
+// new conversion the weight that they have by the old one with nothing reserved. Then it is the new one.
 func (h *Host) kubeletsRule() conversion {
 	var errs [2]float64
 	for _, n := range h.byDir {

@@ -18,7 +18,8 @@ func (c conversion) weightOf(milli float64) int {
 	return int(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
-// TestKubeletsRule finds out which conversion is used on nodes with guaranteed pods only, of which all is known or nothing.
+// TestKubeletsRule finds out which conversion is used on nodes with guaranteed pods only, of which all is known or
+// nothing.
 func TestKubeletsRule(t *testing.T) {
 	for _, limits := range []bool{true, false} {
 		open := 0
@@ -44,7 +45,8 @@ func TestKubeletsRule(t *testing.T) {
 					switch got := r.kubeletsRule(); {
 					case got == rule:
 					case limits || rule == quadratic || cpus < 64:
-						t.Errorf("%v CPUs, %v %% reserved, limits %v: rule %d was taken for %d", cpus, reserved, limits, rule, got)
+						t.Errorf("%v CPUs, %v %% reserved, limits %v: rule %d was taken for %d", cpus, reserved, limits,
+							rule, got)
 					default:
 						open++
 					}
@@ -79,7 +81,8 @@ func TestPodsFillTheNode(t *testing.T) {
 	}
 }
 
-// TestNoMoreThanTheNodeHas has small nodes with much reserved: by the old conversion they would have more than they have.
+// TestNoMoreThanTheNodeHas has small nodes with much reserved: by the old conversion they would have more than they
+// have.
 func TestNoMoreThanTheNodeHas(t *testing.T) {
 	for _, cpus := range []float64{2, 4, 8} {
 		k := newKernel(t, 2)
@@ -124,7 +127,8 @@ func TestVCPUs(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		k := newKernel(t, version)
 		old, libvirt := "machine/old.libvirt-qemu", `machine.slice/machine-qemu\x2d3\x2dweb.scope`
-		k.make(old+"/vcpu0", old+"/vcpu1", old+"/emulator", libvirt+"/libvirt/emulator", libvirt+"/libvirt/vcpux", "vms/own")
+		k.make(old+"/vcpu0", old+"/vcpu1", old+"/emulator", libvirt+"/libvirt/emulator", libvirt+"/libvirt/vcpux",
+			"vms/own")
 		for i := range 12 {
 			k.make(libvirt + "/libvirt/vcpu" + strconv.Itoa(i))
 		}
@@ -159,7 +163,8 @@ func TestVCPUsOf(t *testing.T) {
 	for line, want := range map[string]int{
 		"kvm": 1, "kvm\x00-smp\x004": 4, "kvm\x00--smp\x00cpus=3,maxcpus=8": 3, "kvm\x00-smp\x00maxcpus=8,sockets=2": 8,
 		"kvm\x00-smp\x00sockets=2,dies=1,cores=4,threads=2": 16, "kvm\x00-smp\x002\x00-smp\x006": 6, "kvm\x00-smp": 0,
-		"kvm\x00-smp\x00x": 0, "kvm\x00-smp\x00-4": 0, "kvm\x00-smp\x0099999": 0, "kvm\x00-smp\x00sockets=8192,cores=8192": 0,
+		"kvm\x00-smp\x00x": 0, "kvm\x00-smp\x00-4": 0, "kvm\x00-smp\x0099999": 0,
+		"kvm\x00-smp\x00sockets=8192,cores=8192": 0,
 	} {
 		if got := vcpusOf([]byte(line + "\x00")); got != want {
 			t.Errorf("%q: %d, want %d", line, got, want)

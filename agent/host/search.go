@@ -17,8 +17,8 @@ import (
 
 // search finds virtual machines by their processes, for hypervisors that give them no group of a known name.
 //
-// A process may hold up whoever reads its command line for as long as it likes, so that is done beside the sweeps, by one
-// goroutine at a time that hands over what it found. While one is held up, no other machine is found.
+// A process may hold up whoever reads its command line for as long as it likes, so that is done beside the sweeps, by
+// one goroutine at a time that hands over what it found. While one is held up, no other machine is found.
 type search struct {
 	next    time.Duration
 	started bool
@@ -90,7 +90,8 @@ func (h *Host) search(now time.Duration) {
 	default:
 		if now >= s.next && !s.told {
 			s.told = true
-			h.log.Warn("a process holds up the search for virtual machines: no others are found meanwhile", "pid", s.at.Load())
+			h.log.Warn("a process holds up the search for virtual machines: no others are found meanwhile", "pid",
+				s.at.Load())
 		}
 	}
 }

@@ -43,18 +43,21 @@ func TestProcesses(t *testing.T) {
 		r := k.open(Options{VMs: true})
 		r.sweep()
 		r.want(map[string]time.Duration{
-			"vm/own": 5 * s, "vm/shared": s, "vm/1234": 2 * s, "vm/web": 6 * s, "vm/pid-107": 3 * s, "vm/shared#pid-108": 4 * s,
-			"pod/" + uidA: 0, "pod/" + uidA + "/" + idA: 7 * s, "system": 6 * s,
+			"vm/own": 5 * s, "vm/shared": s, "vm/1234": 2 * s, "vm/web": 6 * s, "vm/pid-107": 3 * s,
+			"vm/shared#pid-108": 4 * s,
+			"pod/" + uidA:       0, "pod/" + uidA + "/" + idA: 7 * s, "system": 6 * s,
 		})
 		var names []string
 		for _, v := range r.VMs() {
 			names = append(names, fmt.Sprint(v.Name, " ", v.Cgroup, " ", v.PID))
 		}
-		if got, want := strings.Join(names, "; "), "1234  103; own vms/own 0; pid-107  107; shared  102; shared#pid-108  108; web "+known+" 0"; got != want {
+		if got, want := strings.Join(names, "; "),
+			"1234  103; own vms/own 0; pid-107  107; shared  102; shared#pid-108  108; web "+known+" 0"; got != want {
 			t.Errorf("machines are\n%s, want\n%s", got, want)
 		}
 
-		// A machine is found when it has run for a while, and counts from then on; another ends; a number is used again.
+		// A machine is found when it has run for a while, and counts from then on; another ends; a number is used
+		// again.
 		k.process(110, "kvm -name late", "/", 5*s)
 		if err := os.RemoveAll(filepath.Join(k.proc, "102")); err != nil {
 			t.Fatal(err)
@@ -193,7 +196,8 @@ func TestWeights(t *testing.T) {
 		r.sweep()
 		got := map[string]uint64{}
 		for _, u := range r.last.Usage {
-			got[strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(u.ID, idA, "a"), idB, "b"), uidA, "A")] = u.Weight
+			got[strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(u.ID, idA, "a"), idB, "b"), uidA,
+				"A")] = u.Weight
 		}
 		return got
 	}
@@ -207,7 +211,8 @@ func TestWeights(t *testing.T) {
 	k.shares(podA+"/"+idB, 2)
 	k.shares(vmDir, 2048)
 	got := weights(r)
-	if got["pod/A"] != 250 || got["pod/A/a"] != 500 || got["pod/A/b"] != 0 || got["vm/web"] != 2000 || got["system"] != 0 {
+	if got["pod/A"] != 250 || got["pod/A/a"] != 500 || got["pod/A/b"] != 0 || got["vm/web"] != 2000 ||
+		got["system"] != 0 {
 		t.Errorf("version 1: %v", got)
 	}
 	// What a runtime writes just after it made a group is read in the next tick; a later change within a minute.

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// The state is the tree with all its sums: what an agent that was killed goes on from. Groups that are gone when it comes
-// back end then, with what is left of their time; groups that are new began in between.
+// The state is the tree with all its sums: what an agent that was killed goes on from. Groups that are gone when it
+// comes back end then, with what is left of their time; groups that are new began in between.
 
 const stateVersion = 1
 
@@ -44,8 +44,8 @@ func (h *Host) complete() byte {
 	return 1
 }
 
-// appendChildren writes what is inside n, each node before its children. Nodes are numbered from 1 as they are written; 0
-// is the root.
+// appendChildren writes what is inside n, each node before its children. Nodes are numbered from 1 as they are
+// written; 0 is the root.
 func (h *Host) appendChildren(dst []byte, n *node, number uint64, next *uint64) []byte {
 	for _, c := range n.children {
 		*next++

@@ -35,7 +35,8 @@ func TestEnds(t *testing.T) {
 	r.sweep()
 	r.wantEnded(map[string]time.Duration{"pod/" + uidA + "/" + idA: 5 * s})
 	r.want(map[string]time.Duration{
-		"pod/" + uidA: s, "pod/" + uidA + "/" + idB: 6 * s, "pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 5 * s, "system": 0,
+		"pod/" + uidA: s, "pod/" + uidA + "/" + idB: 6 * s, "pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 5 * s,
+		"system": 0,
 	})
 
 	// A pod ends: its tail is its own, though only its class knows of it; daemons' time is the system's.
@@ -202,7 +203,8 @@ func TestFaults(t *testing.T) {
 			r.io.pread = good
 			r.sweep()
 			r.want(map[string]time.Duration{
-				"pod/" + uidA: s, "pod/" + uidA + "/" + idA: 3 * s, "pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 2 * s, "system": 0,
+				"pod/" + uidA: s, "pod/" + uidA + "/" + idA: 3 * s, "pod/" + uidB: 0, "pod/" + uidB + "/" + idB: 2 * s,
+				"system": 0,
 			})
 		})
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Sweep reads all CPU times. The children of a group are read before the group, and the node last, so that what is left
-// for what is around them is never less than nothing. If the CPU time of the node cannot be read there is an error and no
-// sweep; the next one has it all, as counters are sums.
+// Sweep reads all CPU times. The children of a group are read before the group, and the node last, so that what is
+// left for what is around them is never less than nothing. If the CPU time of the node cannot be read there is an
+// error and no sweep; the next one has it all, as counters are sums.
 func (h *Host) Sweep(into *Sweep) error {
 	if into.Usage == nil {
 		into.Usage = make([]energy.Usage, 0, 64) // nil is for sweeps that failed
@@ -49,8 +49,8 @@ func (h *Host) prepare(now time.Duration) {
 	h.reweigh(now)
 }
 
-// readTree reads a group and what is inside. Where nothing moved of late, one read of the whole tells that nothing inside
-// did either.
+// readTree reads a group and what is inside. Where nothing moved of late, one read of the whole tells that nothing
+// inside did either.
 func (h *Host) readTree(n *node, now time.Duration) {
 	switch {
 	case len(n.children) == 0:

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A watcher is told by the kernel which groups come and go. That works on both versions, and through bind mounts, as the
-// watch is on the directory itself.
+// A watcher is told by the kernel which groups come and go. That works on both versions, and through bind mounts, as
+// the watch is on the directory itself.
 type watcher struct {
 	fd     int
 	places map[int32]place

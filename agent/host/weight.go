@@ -15,11 +15,11 @@ import (
 //
 //	10^((l² + 125·l)/612 − 7/34)
 //
-// rounded up. The kubelet writes those of pods and classes, the runtime those of containers, so a node may use both. The
-// kubelet's is found out by [Host.kubeletsRule]. Of a pod's containers, the conversion counts by which they come closer to
-// their pod. Undoing the first one is right to ±13 thousandths of a CPU, whatever the request; of less than 26
-// thousandths it says nothing. Undoing the second is right to 5 % from 50 thousandths on, 1 % from one CPU on, and 17 % at
-// 10 thousandths. Version 1's shares are exact to one thousandth.
+// rounded up. The kubelet writes those of pods and classes, the runtime those of containers, so a node may use both.
+// The kubelet's is found out by [Host.kubeletsRule]. Of a pod's containers, the conversion counts by which they come
+// closer to their pod. Undoing the first one is right to ±13 thousandths of a CPU, whatever the request; of less than
+// 26 thousandths it says nothing. Undoing the second is right to 5 % from 50 thousandths on, 1 % from one CPU on, and
+// 17 % at 10 thousandths. Version 1's shares are exact to one thousandth.
 type conversion uint8
 
 const (

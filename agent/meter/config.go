@@ -37,22 +37,24 @@ const (
 
 // Config says which meters a node has and where they are.
 type Config struct {
-	// Meters are the kinds to open: "auto" alone, or a list. A meter of a list that cannot be opened is an error; auto takes
-	// what is there, and the model last.
+	// Meters are the kinds to open: "auto" alone, or a list. A meter of a list that cannot be opened is an error;
+	// auto takes what is there, and the model last.
 	Meters []string
 
 	PowercapRoot string // folder of RAPL's zones
 	HwmonRoot    string // folder of hwmon's devices
 
-	// WallSensors are hwmon sensors that cover the whole machine, as "ina3221/VDD_IN": device or chip, and sensor or label;
-	// those of several power supplies are added. Without any, only devices count that are known to cover all of it.
+	// WallSensors are hwmon sensors that cover the whole machine, as "ina3221/VDD_IN": device or chip, and sensor or
+	// label; those of several power supplies are added. Without any, only devices count that are known to cover all
+	// of it.
 	WallSensors []string
 
 	GuestDir string // what the host shares with a virtual machine
 
 	ScaphandreURL string // of its /metrics; "": none
-	// ScaphandreFactor is what counters that Scaphandre wrote are multiplied by, in its /metrics and in the tree of its qemu
-	// exporter, which counts too slowly by its loop's period (5 s and what a loop takes). 0: nothing is corrected.
+	// ScaphandreFactor is what counters that Scaphandre wrote are multiplied by, in its /metrics and in the tree of
+	// its qemu exporter, which counts too slowly by its loop's period (5 s and what a loop takes). 0: nothing is
+	// corrected.
 	ScaphandreFactor float64
 	KeplerURL        string        // of its /metrics; "": none
 	ScrapeInterval   time.Duration // how often either is asked
@@ -69,20 +71,24 @@ type Config struct {
 // DefaultConfig returns what holds where the command line says nothing.
 func DefaultConfig() Config {
 	return Config{
-		Meters: []string{auto}, PowercapRoot: defaultPowercap, HwmonRoot: "/sys/class/hwmon", GuestDir: "/var/scaphandre",
+		Meters: []string{auto}, PowercapRoot: defaultPowercap, HwmonRoot: "/sys/class/hwmon",
+		GuestDir:       "/var/scaphandre",
 		ScrapeInterval: 5 * time.Second, Interval: time.Second,
 	}
 }
 
 // AddFlags adds a flag for each option.
 func (c *Config) AddFlags(fs *flag.FlagSet) {
-	fs.Func("meters", "comma-separated `kinds` of meters: auto, or of "+strings.Join(kinds, ", ")+" (default auto)", func(s string) error {
-		c.Meters = strings.Split(s, ",")
-		return nil
-	})
-	fs.StringVar(&c.PowercapRoot, "powercap-root", c.PowercapRoot, "`folder` of RAPL's zones; instead of the default also "+classPowercap)
+	fs.Func("meters", "comma-separated `kinds` of meters: auto, or of "+strings.Join(kinds, ", ")+" (default auto)",
+		func(s string) error {
+			c.Meters = strings.Split(s, ",")
+			return nil
+		})
+	fs.StringVar(&c.PowercapRoot, "powercap-root", c.PowercapRoot,
+		"`folder` of RAPL's zones; instead of the default also "+classPowercap)
 	fs.StringVar(&c.HwmonRoot, "hwmon-root", c.HwmonRoot, "`folder` of hwmon's devices")
-	fs.Func("wall-sensor", "`device/sensor` of hwmon that covers the whole machine, as ina3221/VDD_IN; may be repeated, and is then added",
+	fs.Func("wall-sensor",
+		"`device/sensor` of hwmon that covers the whole machine, as ina3221/VDD_IN; may be repeated, and is then added",
 		func(s string) error {
 			c.WallSensors = append(c.WallSensors, s)
 			return nil
@@ -90,11 +96,15 @@ func (c *Config) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&c.GuestDir, "guest-dir", c.GuestDir, "`folder` that the host of this virtual machine shares")
 	fs.StringVar(&c.ScaphandreURL, "scaphandre-url", c.ScaphandreURL, "`URL` of Scaphandre's /metrics (default: none)")
 	fs.Float64Var(&c.ScaphandreFactor, "scaphandre-factor", c.ScaphandreFactor,
-		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: none)")
+		"`factor` that corrects Scaphandre's counters, also in a virtual machine: 5 to 7 for its qemu exporter (0: "+
+			"none)")
 	fs.StringVar(&c.KeplerURL, "kepler-url", c.KeplerURL, "`URL` of Kepler's /metrics (default: none)")
 	fs.DurationVar(&c.ScrapeInterval, "scrape-interval", c.ScrapeInterval, "how often Scaphandre or Kepler are asked")
-	fs.StringVar(&c.Profile, "profile", c.Profile, "`file` with this node's power profile in JSON (default: typical of servers)")
-	fs.Func("calibrate", "`name=factor` for a kind of meter or a domain, as rapl=1.05 or package-0=0.98; may be repeated", c.addCalibration)
+	fs.StringVar(&c.Profile, "profile", c.Profile,
+		"`file` with this node's power profile in JSON (default: typical of servers)")
+	fs.Func("calibrate",
+		"`name=factor` for a kind of meter or a domain, as rapl=1.05 or package-0=0.98; may be repeated",
+		c.addCalibration)
 }
 
 func (c *Config) addCalibration(s string) error {
@@ -121,7 +131,8 @@ const (
 )
 
 // domainName are the names that domains can have, so that a misspelt calibration does not go unnoticed.
-var domainName = regexp.MustCompile(`^((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?$`)
+var domainName = regexp.MustCompile(
+	`^((kepler|scaphandre)-)?(wall|psys|package|core|uncore|dram|guest|model|host)(-[a-z0-9-]+)?$`)
 
 // Validate reports everything that is wrong.
 func (c *Config) Validate() error {
@@ -132,7 +143,8 @@ func (c *Config) checkMeters() error {
 	var errs []error
 	for _, name := range c.Meters {
 		if !slices.Contains(kinds, name) && name != auto {
-			errs = append(errs, fmt.Errorf("--meters: there is no %q: have %s, %s", name, auto, strings.Join(kinds, ", ")))
+			errs = append(errs, fmt.Errorf("--meters: there is no %q: have %s, %s", name, auto,
+				strings.Join(kinds, ", ")))
 		}
 	}
 	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
@@ -153,7 +165,8 @@ func (c *Config) checkSources() error {
 		}
 	}
 	if c.ScrapeInterval < minScrapeInterval || c.ScrapeInterval > maxScrapeInterval {
-		errs = append(errs, fmt.Errorf("--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval, maxScrapeInterval))
+		errs = append(errs, fmt.Errorf("--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval,
+			maxScrapeInterval))
 	}
 	return errors.Join(errs...)
 }
@@ -161,11 +174,13 @@ func (c *Config) checkSources() error {
 func (c *Config) checkCalibration() error {
 	var errs []error
 	if f := c.ScaphandreFactor; f != 0 && !(f >= minCalibration && f <= maxScaphandreFactor) {
-		errs = append(errs, fmt.Errorf("--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration, maxScaphandreFactor))
+		errs = append(errs, fmt.Errorf("--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration,
+			maxScaphandreFactor))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
 		if f := c.Calibrate[name]; !(f >= minCalibration && f <= maxCalibration) {
-			errs = append(errs, fmt.Errorf("--calibrate %s=%v: want a factor of %v to %v", name, f, minCalibration, maxCalibration))
+			errs = append(errs, fmt.Errorf("--calibrate %s=%v: want a factor of %v to %v", name, f, minCalibration,
+				maxCalibration))
 		}
 		if !slices.Contains(kinds, name) && !domainName.MatchString(name) {
 			errs = append(errs, fmt.Errorf("--calibrate %s: want a kind of meter or a domain", name))

@@ -17,18 +17,19 @@ import (
 // Guest reads, inside a virtual machine, the counter that its host shares as files: Scaphandre's qemu exporter, or a
 // KubEnergy agent on the host, which also says whose machine this is.
 //
-// The file is opened anew each time: a descriptor that stays open shows for ever what the host replaced long ago. It may
-// be empty or half written, and the host may write it less often than it is read:
+// The file is opened anew each time: a descriptor that stays open shows for ever what the host replaced long ago. It
+// may be empty or half written, and the host may write it less often than it is read:
 //
 //   - As long as neither the value nor the time of writing changes, the last reading stays what is known; after 15 s it
 //     is unknown, and never zero. When the host writes again, the counter goes on: it holds what was used in between.
 //   - An unchanged value that is written again and again is zero use, after 15 s.
 //   - A lower value is half of one, or the counter began again: that is believed of the third in a row that was written
-//     since, and is a new run. Another one begins where it passes what it had reached: should it have been the halves of
+//     since, and is a new run. Another one begins where it passes what it had reached: should it have been the halves
+//     of
 //     three, nothing is counted that was not used.
 //
-// A machine may move to another host, whose counter is another one: kubenergy.json says so. It is read after each new value
-// and before that is counted, so that a value of the new host is never taken for one of the old.
+// A machine may move to another host, whose counter is another one: kubenergy.json says so. It is read after each new
+// value and before that is counted, so that a value of the new host is never taken for one of the old.
 //
 // When a value was true is the time of its writing, as far as that lies between the last read and this one.
 type Guest struct {
@@ -132,7 +133,8 @@ func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 		return batch.Parent{}, 0, err
 	}
 	for _, name := range []string{h.Host, h.VM} {
-		if name == "" || len(name) > maxNameInInfo || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		if name == "" || len(name) > maxNameInInfo ||
+			strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			return batch.Parent{}, 0, fmt.Errorf("%.64q is no name", name)
 		}
 	}
@@ -212,7 +214,8 @@ func (g *Guest) Read(t Tick, into []energy.Reading) ([]energy.Reading, error) {
 		return into, err
 	}
 	if age := now - g.fresh; age > g.stale {
-		return into, errors.Join(err, fmt.Errorf("reading %s: the host has not written it for %v", g.path, age.Round(time.Second)))
+		return into, errors.Join(err, fmt.Errorf("reading %s: the host has not written it for %v", g.path,
+			age.Round(time.Second)))
 	}
 	return append(into, g.last), err
 }
@@ -263,7 +266,8 @@ func (g *Guest) take(raw uint64, written time.Time, now time.Duration) {
 	if g.seen {
 		at = min(max(now-g.wall().Sub(written), g.looked, g.last.At), now)
 	} else if g.parent == nil && !g.factor {
-		g.log.Warn("the counter that this virtual machine is given seems to be Scaphandre's, which counts too slowly by its loop's period: "+
+		g.log.Warn("the counter that this virtual machine is given seems to be Scaphandre's, which counts too slowly "+
+			"by its loop's period: "+
 			"declare --scaphandre-factor", "file", g.path)
 	}
 	g.low = low{}

@@ -320,7 +320,8 @@ func TestGuestResume(t *testing.T) {
 	}
 }
 
-// TestGuestMoves has a machine go to another host, whose counter is higher by what this one's might have used, or lower.
+// TestGuestMoves has a machine go to another host, whose counter is higher by what this one's might have used, or
+// lower.
 func TestGuestMoves(t *testing.T) {
 	for i, far := range []int64{100_000_000_000, -100_000_000, 5_000_000} {
 		g := shareTree(t, "kubenergy")
@@ -331,7 +332,10 @@ func TestGuestMoves(t *testing.T) {
 		g.publish("210000000", 0)
 		before := read(t, m, g.c.tick())[NameGuest]
 
-		name := []string{`{"host":"hv-8","vm":"web-1","version":1}`, `{"host":"hv-7","vm":"web-2","version":1}`, `{"host":"hv-9","vm":"x","version":1}`}[i]
+		name := []string{
+			`{"host":"hv-8","vm":"web-1","version":1}`, `{"host":"hv-7","vm":"web-2","version":1}`,
+			`{"host":"hv-9","vm":"x","version":1}`,
+		}[i]
 		put(t, filepath.Join(g.dir, guestInfo), name)
 		raw := 210_000_000 + far
 		g.c.after(time.Second)
@@ -464,12 +468,14 @@ func TestGuestNeverCountsWhatWasNotUsed(t *testing.T) {
 	if all := energy.Microjoules(raw - begin); counted > all || counted < all/2 {
 		t.Errorf("%v were counted, %v were used", counted, all)
 	}
-	t.Logf("%d runs in 5000 reads, of which a third are torn or empty; %.3f is known", runs, counted.Joules()/energy.Microjoules(raw-begin).Joules())
+	t.Logf("%d runs in 5000 reads, of which a third are torn or empty; %.3f is known", runs,
+		counted.Joules()/energy.Microjoules(raw-begin).Joules())
 }
 
 func TestParseGuestInfo(t *testing.T) {
 	for _, text := range []string{
-		"", "{", "[]", `{"host":"h"}`, `{"host":"","vm":"v","version":1}`, `{"host":"h","vm":"v"}`, `{"host":"h","vm":"v","version":0}`,
+		"", "{", "[]", `{"host":"h"}`, `{"host":"","vm":"v","version":1}`, `{"host":"h","vm":"v"}`,
+		`{"host":"h","vm":"v","version":0}`,
 		`{"host":"h\n","vm":"v","version":1}`, `{"host":"h","vm":"v","version":1,"quality":"perfect"}`,
 		`{"host":"` + strings.Repeat("h", 300) + `","vm":"v","version":1}`,
 	} {
@@ -477,8 +483,11 @@ func TestParseGuestInfo(t *testing.T) {
 			t.Errorf("%.40q: %v, want an error", text, p)
 		}
 	}
-	for quality, want := range map[string]energy.Quality{"measured": energy.Derived, "derived": energy.Derived, "estimated": energy.Estimated, "": energy.Estimated} {
-		_, got, err := parseGuestInfo(fmt.Appendf(nil, `{"host":"h","vm":"v","version":2,"quality":%q,"more":{}}`, quality))
+	for quality, want := range map[string]energy.Quality{
+		"measured": energy.Derived, "derived": energy.Derived, "estimated": energy.Estimated, "": energy.Estimated,
+	} {
+		_, got, err := parseGuestInfo(fmt.Appendf(nil, `{"host":"h","vm":"v","version":2,"quality":%q,"more":{}}`,
+			quality))
 		if err != nil || got != want {
 			t.Errorf("%q: %v, %v, want %v", quality, got, err, want)
 		}

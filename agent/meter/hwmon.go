@@ -14,10 +14,10 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Hwmon reads the kernel's hardware monitors. Energy and power count only where a sensor covers the whole machine: of the
-// known devices those of ACPI's power meter and of OpenPOWER's "System" sensor, and others where the configuration names
-// them. A processor's sensor, a rail of a board or a graphics card is a part of nobody knows what: it is listed, and
-// not used.
+// Hwmon reads the kernel's hardware monitors. Energy and power count only where a sensor covers the whole machine: of
+// the known devices those of ACPI's power meter and of OpenPOWER's "System" sensor, and others where the
+// configuration names them. A processor's sensor, a rail of a board or a graphics card is a part of nobody knows
+// what: it is listed, and not used.
 //
 // A power that is read from time to time is integrated over time and therefore derived; a counter is measured.
 type Hwmon struct {
@@ -111,7 +111,8 @@ func newHwmon(c Config, log *slog.Logger, sys *calls) (*Hwmon, error) {
 		return nil, fmt.Errorf("opening hwmon: %w", err)
 	}
 	if len(walls) > 1 && len(c.WallSensors) == 0 {
-		log.Warn("several sensors may cover the whole machine: name those to be added with --wall-sensor", "sensors", len(walls))
+		log.Warn("several sensors may cover the whole machine: name those to be added with --wall-sensor", "sensors",
+			len(walls))
 		walls = nil
 	}
 	for n, i := range walls {
@@ -147,7 +148,9 @@ func (h *Hwmon) take(dir string) {
 		switch {
 		case kind == "temp":
 			if len(h.temps) < maxTemps {
-				h.temps = append(h.temps, tempSensor{chip: chip, sensor: h.unique(chip, firstOf(label, key)), path: path})
+				h.temps = append(h.temps, tempSensor{
+					chip: chip, sensor: h.unique(chip, firstOf(label, key)), path: path,
+				})
 			}
 		case attribute == "average" && slices.Contains(names, key+"_input"):
 			// The input is the fresher of the two; ACPI's power meter has only an average.
@@ -315,7 +318,8 @@ func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading,
 	if w.counter == nil {
 		power := energy.Watts(float64(v) / 1e6)
 		if power <= 0 || power > envelope[energy.Wall] {
-			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path, float64(power))
+			return energy.Reading{}, fmt.Errorf("reading %s: %v W: no running machine draws that", w.file.path,
+				float64(power))
 		}
 		return w.integrator.Next(power*energy.Watts(w.scale), at), nil
 	}
@@ -323,7 +327,8 @@ func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading,
 		return energy.Reading{}, fmt.Errorf("reading %s: %d: a machine does not feed its plug", w.file.path, v)
 	}
 	if age := w.pulse.beat(uint64(v), at); age > stale {
-		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v, age.Round(time.Second))
+		return energy.Reading{}, fmt.Errorf("reading %s: it does not count: %d for %v", w.file.path, v,
+			age.Round(time.Second))
 	}
 	if w.anew && w.begun { // what a device that came back counts is not what it counted
 		w.counter.Break()
@@ -335,14 +340,16 @@ func (w *wallSensor) next(text []byte, at, stale time.Duration) (energy.Reading,
 // unique tells sensors apart that are called the same, as "Core 0" of two sockets: the second one is "Core 0 #2".
 func (h *Hwmon) unique(chip, sensor string) string {
 	name := sensor
-	for n := 2; slices.ContainsFunc(h.temps, func(s tempSensor) bool { return s.chip == chip && s.sensor == name }); n++ {
+	for n := 2; slices.ContainsFunc(h.temps, func(s tempSensor) bool {
+		return s.chip == chip && s.sensor == name
+	}); n++ {
 		name = fmt.Sprintf("%s #%d", sensor, n)
 	}
 	return name
 }
 
-// Temperatures appends what all sensors show that can be read. Each costs a few microseconds, some, as those of disks, a
-// command to a device: ask seldom. It may be called beside Read.
+// Temperatures appends what all sensors show that can be read. Each costs a few microseconds, some, as those of
+// disks, a command to a device: ask seldom. It may be called beside Read.
 func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
 	for _, s := range h.temps {
 		text, err := readSmall(h.sys, s.path, maxNumber-1)

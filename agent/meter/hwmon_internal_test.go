@@ -55,7 +55,9 @@ func TestHwmonTakesOnlyWhatIsTheWholeMachine(t *testing.T) {
 func TestHwmonWallSensorMustMeanOne(t *testing.T) {
 	o := newClock().config()
 	o.HwmonRoot = plant(t, "hwmon/jetson.tree")
-	for spec, want := range map[string]string{"ina3221": "3 sensors", "ina3221/VDD": "no sensor", "ina/power1": "no sensor"} {
+	for spec, want := range map[string]string{
+		"ina3221": "3 sensors", "ina3221/VDD": "no sensor", "ina/power1": "no sensor",
+	} {
 		o.WallSensors = []string{spec}
 		_, err := NewHwmon(o, quiet())
 		mustFail(t, err, want, spec, "ina3221/power2", "ina3221/VDD_IN")
@@ -137,7 +139,10 @@ func TestHwmonCounter(t *testing.T) {
 	}
 	defer h.Close()
 	file := filepath.Join(o.HwmonRoot, "hwmon5/energy1_input")
-	last := energy.Reading{Domain: h.Domains()[0], At: c.now - 10*time.Second, Total: 77, Run: 3, Raw: 4_000_000_000, Quality: energy.Measured}
+	last := energy.Reading{
+		Domain: h.Domains()[0], At: c.now - 10*time.Second, Total: 77, Run: 3, Raw: 4_000_000_000,
+		Quality: energy.Measured,
+	}
 	h.Resume([]energy.Reading{last})
 	now := read(t, h, c.tick())["wall"]
 	if got := used(t, last, now); got != 1_100_000_000 || now.Quality != energy.Measured {
@@ -195,7 +200,9 @@ func TestHwmonBombs(t *testing.T) {
 }
 
 func FuzzSensorName(f *testing.F) {
-	for _, s := range []string{"power1_average", "energy65_input", "temp0_input", "power01_input", "temp1_label", "power1_cap_max"} {
+	for _, s := range []string{
+		"power1_average", "energy65_input", "temp0_input", "power01_input", "temp1_label", "power1_cap_max",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -53,7 +53,8 @@ func readKepler(body io.Reader) (page, error) {
 	var zones, old []keplerZone
 	node := ""
 	err := eachSample(body, func(name []byte) bool {
-		return string(name) == keplerNew || string(name) == startTime || keplerOld[string(name)] != 0 || string(name) == "kepler_node_platform_joules_total"
+		return string(name) == keplerNew || string(name) == startTime || keplerOld[string(name)] != 0 ||
+			string(name) == "kepler_node_platform_joules_total"
 	}, func(s *sample) error {
 		if string(s.name) == startTime {
 			p.start = string(s.value)
@@ -69,7 +70,9 @@ func readKepler(body io.Reader) (page, error) {
 			return err
 		}
 		if string(s.name) != keplerNew {
-			old = append(old, keplerZone{kind: keplerOld[string(s.name)], num: s.label("package"), mode: s.label("mode"), raw: raw})
+			old = append(old, keplerZone{
+				kind: keplerOld[string(s.name)], num: s.label("package"), mode: s.label("mode"), raw: raw,
+			})
 		} else if kind, ok := keplerKind(s.label("zone")); ok {
 			zones = append(zones, keplerZone{kind: kind, path: s.label("path"), raw: raw})
 		}
@@ -100,7 +103,9 @@ func keplerKind(zone string) (energy.DomainKind, bool) {
 // keplerSeries numbers the zones of a kind by their paths, and drops what MMIO counts again.
 func keplerSeries(zones []keplerZone) []series {
 	mmio := func(z keplerZone) bool { return strings.Contains(z.path, mmioPrefix) }
-	slices.SortFunc(zones, func(a, b keplerZone) int { return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.path, b.path)) })
+	slices.SortFunc(zones, func(a, b keplerZone) int {
+		return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.path, b.path))
+	})
 	var out []series
 	for i := 0; i < len(zones); {
 		same := zones[i:]
@@ -142,8 +147,10 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 	}
 	var out []series
 	for k, raw := range sums {
-		if slices.Sort(modes[k]); !slices.Equal(modes[k], []string{"dynamic", "idle"}) && !slices.Equal(modes[k], []string{""}) {
-			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, have %.32q", k.kind, k.num, modes[k])
+		if slices.Sort(modes[k]); !slices.Equal(modes[k], []string{"dynamic", "idle"}) &&
+			!slices.Equal(modes[k], []string{""}) {
+			return nil, fmt.Errorf("%s of package %.16q: want the modes dynamic and idle, have %.32q", k.kind, k.num,
+				modes[k])
 		}
 		number, ok := smallNumber(cmp.Or(k.num, "0"))
 		if !ok {
@@ -173,7 +180,8 @@ func oneOf(name []byte, names []string) bool {
 // distinct refuses a page that has a domain twice: which of the two is meant?
 func distinct(p page, err error) (page, error) {
 	slices.SortStableFunc(p.series, func(a, b series) int {
-		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind), bytes.Compare([]byte(a.domain.Name), []byte(b.domain.Name)))
+		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind),
+			bytes.Compare([]byte(a.domain.Name), []byte(b.domain.Name)))
 	})
 	for i := 1; i < len(p.series) && err == nil; i++ {
 		if p.series[i].domain == p.series[i-1].domain {

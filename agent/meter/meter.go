@@ -16,12 +16,12 @@ import (
 type Meter interface {
 	// Name is the kind of meter, as in "rapl".
 	Name() string
-	// Domains are what the meter covers; they do not change. A meter that asks over the network has none until the first
-	// answer came.
+	// Domains are what the meter covers; they do not change. A meter that asks over the network has none until the
+	// first answer came.
 	Domains() []energy.Domain
-	// Read appends the present reading of each domain that can be read; a domain that cannot is left out, and its next
-	// reading begins a new run where the value in between cannot be trusted. It returns what went wrong, for the log and
-	// the metrics, besides what could be read.
+	// Read appends the present reading of each domain that can be read; a domain that cannot is left out, and its
+	// next reading begins a new run where the value in between cannot be trusted. It returns what went wrong, for the
+	// log and the metrics, besides what could be read.
 	Read(t Tick, into []energy.Reading) ([]energy.Reading, error)
 	// Resume tells the meter, before its first Read, what a former process of this boot read last, so that its counters
 	// go on. Readings of other meters are ignored.
@@ -69,7 +69,8 @@ func find(readings []energy.Reading, d energy.Domain) (energy.Reading, bool) {
 	return energy.Reading{}, false
 }
 
-// mustMove reports if a running machine uses energy in every domain of a kind. Memory's may be zero where nobody counts it.
+// mustMove reports if a running machine uses energy in every domain of a kind. Memory's may be zero where nobody
+// counts it.
 func mustMove(k energy.DomainKind) bool {
 	return k == energy.Wall || k == energy.Psys || k == energy.Package
 }

@@ -41,8 +41,9 @@ const (
 
 var errMetricsTooLong = fmt.Errorf("the answer is longer than %d bytes", maxMetrics)
 
-// eachSample calls f with the samples whose names wanted accepts. Other lines, which may be any bytes of any length, are
-// skipped; so is a last line without an end, which may have been cut. Bad lines of wanted names are skipped and reported.
+// eachSample calls f with the samples whose names wanted accepts. Other lines, which may be any bytes of any length,
+// are skipped; so is a last line without an end, which may have been cut. Bad lines of wanted names are skipped and
+// reported.
 func eachSample(r io.Reader, wanted func(name []byte) bool, f func(*sample) error) error {
 	limited := &io.LimitedReader{R: r, N: maxMetrics + 1}
 	lines := bufio.NewReaderSize(limited, maxLine)

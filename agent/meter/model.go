@@ -15,8 +15,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Model estimates what the whole machine uses from how busy its CPUs are, by a power profile. It is no meter, and says so:
-// everything that comes from it is estimated.
+// Model estimates what the whole machine uses from how busy its CPUs are, by a power profile. It is no meter, and
+// says so: everything that comes from it is estimated.
 type Model struct {
 	profile *energy.Profile // nil: typical of a server with as many CPUs as there are
 	typical *energy.Profile
@@ -31,13 +31,14 @@ type Model struct {
 	maxGap  time.Duration
 }
 
-// The power of one hardware thread, idle and full, in the middle of 15 server architectures from Sandy Bridge to EPYC 4th Gen
-// in the coefficients of Cloud Carbon Footprint, which stand in kube/hardware. Half of them are within 0.65 and 1.1 W idle
-// and 2.6 and 5 W full; how far a node is from the middle nobody knows before it is measured.
+// The power of one hardware thread, idle and full, in the middle of 15 server architectures from Sandy Bridge to EPYC
+// 4th Gen in the coefficients of Cloud Carbon Footprint, which stand in kube/hardware. Half of them are within 0.65
+// and 1.1 W idle and 2.6 and 5 W full; how far a node is from the middle nobody knows before it is measured.
 const (
 	typicalIdle   energy.Watts = 0.7668
 	typicalFull   energy.Watts = 4.0632
-	typicalSource              = "Cloud Carbon Footprint from SPECpower_ssj2008, per hardware thread: median of 15 server architectures"
+	typicalSource              = "Cloud Carbon Footprint from SPECpower_ssj2008, per hardware thread: median of 15 " +
+		"server architectures"
 )
 
 // TypicalProfile returns the profile of a server of which nothing is known but its number of hardware threads.
@@ -97,7 +98,8 @@ func NewModel(c Config, log *slog.Logger) (*Model, error) {
 	if m.profile, err = ReadProfile(c.Profile); err != nil {
 		return nil, err
 	}
-	log.Info("power profile", "name", m.profile.Name, "idleWatts", float64(m.profile.Power(0)), "fullWatts", float64(m.profile.Power(1)))
+	log.Info("power profile", "name", m.profile.Name, "idleWatts", float64(m.profile.Power(0)), "fullWatts",
+		float64(m.profile.Power(1)))
 	return m, nil
 }
 

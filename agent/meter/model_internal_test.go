@@ -58,7 +58,8 @@ func TestModelFollowsTheProfile(t *testing.T) {
 		last = read(t, m, c.busy(cpu))[NameModel]
 	}
 	begin := energy.Joules((140 + 200 + 260 + 325 + 390 + 390) * 10)
-	if got, want := used(t, first, last).Joules(), begin+energy.Watts(220).For(20_000*777_777); math.Abs(float64(got-want)) > 0.001 {
+	if got, want := used(t, first, last).Joules(),
+		begin+energy.Watts(220).For(20_000*777_777); math.Abs(float64(got-want)) > 0.001 {
 		t.Errorf("in all %v, want %v", got, want)
 	}
 }
@@ -76,7 +77,12 @@ func TestModelIsOfWhenTheCPUTimesWereRead(t *testing.T) {
 func TestModelDoesNotGuess(t *testing.T) {
 	c := newClock()
 	m := openModel(t, c, nil)
-	for _, tick := range []Tick{{Now: c.Now}, {Now: c.Now, CPUs: 4}, {Now: c.Now, Busy: time.Hour}, {Now: c.Now, Busy: time.Hour, CPUs: math.NaN()}} {
+	for _, tick := range []Tick{
+		{Now: c.Now},
+		{Now: c.Now, CPUs: 4},
+		{Now: c.Now, Busy: time.Hour},
+		{Now: c.Now, Busy: time.Hour, CPUs: math.NaN()},
+	} {
 		readings, err := m.Read(tick, nil)
 		mustFail(t, err, "CPU time")
 		if len(readings) != 0 {
@@ -145,7 +151,8 @@ func TestTypicalProfileIsThatOfTheTables(t *testing.T) {
 		}
 	}
 	p := TypicalProfile(64)
-	if err := p.Validate(); err != nil || p.Power(0) != 64*typicalIdle || p.Source == "" || p.Quality != energy.Estimated {
+	if err := p.Validate(); err != nil || p.Power(0) != 64*typicalIdle || p.Source == "" ||
+		p.Quality != energy.Estimated {
 		t.Errorf("%+v: %v", p, err)
 	}
 }
@@ -153,7 +160,8 @@ func TestTypicalProfileIsThatOfTheTables(t *testing.T) {
 func TestReadProfile(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"empty": "", "trailing": `{"name":"a","idleWatts":5,"maxWatts":9} x`, "unknown": `{"idle":5}`, "zero": `{"name":"z"}`,
+		"empty": "", "trailing": `{"name":"a","idleWatts":5,"maxWatts":9} x`, "unknown": `{"idle":5}`,
+		"zero":     `{"name":"z"}`,
 		"negative": `{"idleWatts":-5,"maxWatts":9}`, "upside down": `{"idleWatts":9,"maxWatts":5}`,
 		"big": `{"name":"` + strings.Repeat("x", maxProfile) + `"}`,
 	} {

@@ -38,7 +38,8 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 		switch {
 		case err == nil:
 			meters = append(meters, m)
-		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0: // it was configured, and wrongly
+		// it was configured, and wrongly
+		case c.asked(name), name == NameModel, name == NameHwmon && len(c.WallSensors) > 0:
 			errs = append(errs, err)
 		default:
 			log.Warn("this meter is not used", "meter", name, "err", err)
@@ -55,7 +56,8 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 // warn tells of what is likely not meant.
 func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	if r := NewRoot(meters); c.asked(auto) && r.meter != nil && r.meter.Name() == NameModel {
-		log.Warn("no meter of this node's energy can be read: energy is estimated by a model", "hwmon", c.HwmonRoot, "rapl", c.PowercapRoot,
+		log.Warn("no meter of this node's energy can be read: energy is estimated by a model", "hwmon", c.HwmonRoot,
+			"rapl", c.PowercapRoot,
 			"guest", c.GuestDir)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
@@ -100,7 +102,9 @@ func open(name string, c Config, log *slog.Logger) (Meter, error) {
 	case NameHwmon:
 		h, err := NewHwmon(c, log)
 		if err == nil && c.asked(name) && len(h.Domains()) == 0 {
-			return nil, fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; have %s", h.choice())
+			return nil,
+				fmt.Errorf(
+					"opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; have %s", h.choice())
 		}
 		return orNil(h, err)
 	case NameRAPL:

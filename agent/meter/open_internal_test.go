@@ -17,7 +17,8 @@ import (
 // all plants a machine with everything.
 func all(t testing.TB, c *clock) Config {
 	o := c.config()
-	o.PowercapRoot, o.HwmonRoot, o.GuestDir = plant(t, "rapl/laptop.tree"), plant(t, "hwmon/server.tree"), plant(t, "guest/kubenergy.tree")
+	o.PowercapRoot, o.HwmonRoot, o.GuestDir = plant(t, "rapl/laptop.tree"), plant(t, "hwmon/server.tree"),
+		plant(t, "guest/kubenergy.tree")
 	return o
 }
 
@@ -59,7 +60,9 @@ func TestOpenTakesWhatIsThere(t *testing.T) {
 		t.Errorf("of those asked for: %s", got)
 	}
 	afterAll := descriptors(t)
-	for asked, want := range map[string]string{"rapl": "no zones", "hwmon": "wall-sensor", "model": "profile", "kepler": "kepler-url", "solar": "solar"} {
+	for asked, want := range map[string]string{
+		"rapl": "no zones", "hwmon": "wall-sensor", "model": "profile", "kepler": "kepler-url", "solar": "solar",
+	} {
 		o := c.config()
 		o.Meters = []string{"guest", asked}
 		if asked == "model" {
@@ -77,7 +80,10 @@ func TestAutoWithoutTheRight(t *testing.T) {
 	c := newClock() // root may read all files: links, which are not followed, stand for those it may not
 	o := all(t, c)
 	o.GuestDir = "/nowhere"
-	for _, path := range []string{"intel-rapl/intel-rapl:0", "intel-rapl/intel-rapl:1", "intel-rapl-mmio/intel-rapl-mmio:0", "intel-rapl/intel-rapl:0/intel-rapl:0:0", "intel-rapl/intel-rapl:0/intel-rapl:0:1"} {
+	for _, path := range []string{
+		"intel-rapl/intel-rapl:0", "intel-rapl/intel-rapl:1", "intel-rapl-mmio/intel-rapl-mmio:0",
+		"intel-rapl/intel-rapl:0/intel-rapl:0:0", "intel-rapl/intel-rapl:0/intel-rapl:0:1",
+	} {
 		file := filepath.Join(o.PowercapRoot, path, "energy_uj")
 		if err := os.Rename(file, file+".real"); err != nil {
 			t.Fatal(err)
@@ -133,7 +139,8 @@ func TestRootIsChosenWithoutOverlap(t *testing.T) {
 		r := NewRoot(openAll(t, o))
 		root, parts := r.Domains()
 		if r.Source() != test.source || names(root) != test.root || names(parts) != test.parts {
-			t.Errorf("%s: root %s, parts %s; want %s: %s, %s", r.Source(), names(root), names(parts), test.source, test.root, test.parts)
+			t.Errorf("%s: root %s, parts %s; want %s: %s, %s", r.Source(), names(root), names(parts), test.source,
+				test.root, test.parts)
 		}
 	}
 }
@@ -165,7 +172,8 @@ func TestRootWaitsForAnAnswer(t *testing.T) {
 		t.Errorf("the model took Kepler's place: %v", root)
 	}
 	kepler.domains = []energy.Domain{domain(energy.Package, "kepler-package-0"), domain(energy.Psys, "kepler-psys")}
-	readings = append(readings, energy.Reading{Domain: kepler.domains[0], At: 1}, energy.Reading{Domain: kepler.domains[1], At: 2})
+	readings = append(readings, energy.Reading{Domain: kepler.domains[0], At: 1},
+		energy.Reading{Domain: kepler.domains[1], At: 2})
 	root, parts := r.Split(readings, nil, nil)
 	if len(root) != 1 || root[0].At != 2 || len(parts) != 1 || r.Source() != "psys (kepler)" {
 		t.Errorf("%s: %v, %v", r.Source(), root, parts)
@@ -179,7 +187,8 @@ func TestRootWaitsForAnAnswer(t *testing.T) {
 
 func TestRootOfTwoPsysIsNotAdded(t *testing.T) {
 	rapl := &fixed{name: NameRAPL, domains: []energy.Domain{
-		domain(energy.Psys, "psys"), domain(energy.Psys, "psys-1"), domain(energy.Package, "package-0"), domain(energy.Package, "package-1"),
+		domain(energy.Psys, "psys"), domain(energy.Psys, "psys-1"), domain(energy.Package, "package-0"),
+		domain(energy.Package, "package-1"),
 	}}
 	if r := NewRoot([]Meter{rapl}); r.Source() != "package (rapl)" {
 		t.Errorf("it is %s", r.Source())
@@ -231,16 +240,20 @@ func TestConfig(t *testing.T) {
 	fs := flag.NewFlagSet("x", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	c.AddFlags(fs)
-	err := fs.Parse(strings.Fields("--meters rapl,kepler --kepler-url http://localhost:28282/metrics --calibrate rapl=1.05 --calibrate package-0=0.98 " +
-		"--wall-sensor a/b --wall-sensor c --scaphandre-factor 5 --scrape-interval 2s --powercap-root /p --hwmon-root /h --guest-dir /g --profile /f"))
+	err := fs.Parse(strings.Fields("--meters rapl,kepler --kepler-url http://localhost:28282/metrics --calibrate " +
+		"rapl=1.05 --calibrate package-0=0.98 " +
+		"--wall-sensor a/b --wall-sensor c --scaphandre-factor 5 --scrape-interval 2s --powercap-root /p " +
+		"--hwmon-root /h --guest-dir /g --profile /f"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(c.Meters, []string{"rapl", "kepler"}) || !slices.Equal(c.WallSensors, []string{"a/b", "c"}) || c.Profile != "/f" ||
-		c.scale("rapl", "package-0") != 980_000 || c.scale("rapl", "dram-0") != 1_050_000 || c.scaphandreScale(980_000) != 4_900_000 {
+	if !slices.Equal(c.Meters, []string{"rapl", "kepler"}) || !slices.Equal(c.WallSensors, []string{"a/b", "c"}) ||
+		c.Profile != "/f" ||
+		c.scale("rapl", "package-0") != 980_000 || c.scale("rapl", "dram-0") != 1_050_000 ||
+		c.scaphandreScale(980_000) != 4_900_000 {
 		t.Errorf("%+v", c)
 	}
 	mustFail(t, fs.Parse([]string{"--calibrate", "rapl"}), "want name=factor")
@@ -273,7 +286,10 @@ func TestOpenWarns(t *testing.T) {
 		{func(o *Config) { o.Calibrate = map[string]float64{"rapl": 1, "package-0": 1, "model": 1} }, nil},
 		{func(o *Config) { o.Calibrate = map[string]float64{"package-7": 1} }, []string{calibration, "package-7"}},
 		{func(o *Config) { o.Calibrate = map[string]float64{"kepler": 1} }, []string{calibration}},
-		{func(o *Config) { o.HwmonRoot, o.PowercapRoot, o.GuestDir = "/h", "/p", "/g" }, []string{estimated, "/h", "/p", "/g"}},
+		{
+			func(o *Config) { o.HwmonRoot, o.PowercapRoot, o.GuestDir = "/h", "/p", "/g" },
+			[]string{estimated, "/h", "/p", "/g"},
+		},
 		{func(o *Config) {
 			o.HwmonRoot, o.PowercapRoot, o.GuestDir, o.Meters = "/h", "/p", "/g", []string{"model"}
 		}, nil},

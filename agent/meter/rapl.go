@@ -12,11 +12,11 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// RAPL reads the energy counters of Intel's and AMD's processors through the kernel's powercap tree. It needs to own the
-// files: since CVE-2020-8694 the kernel lets nobody else read them.
+// RAPL reads the energy counters of Intel's and AMD's processors through the kernel's powercap tree. It needs to own
+// the files: since CVE-2020-8694 the kernel lets nobody else read them.
 //
-// Its domains overlap: psys covers packages, a package covers its core and uncore. Nothing is added here. A counter that
-// the tree offers twice, once by MSR and once by MMIO, is read once.
+// Its domains overlap: psys covers packages, a package covers its core and uncore. Nothing is added here. A counter
+// that the tree offers twice, once by MSR and once by MMIO, is read once.
 type RAPL struct {
 	sys     *calls
 	zones   []raplZone
@@ -41,12 +41,13 @@ const (
 	probes     = 3   // how often a zone is tried at the start
 	probePause = 20 * time.Millisecond
 
-	// maxStall is how long reading all zones may take before their common time says too little: the process was stopped.
+	// maxStall is how long reading all zones may take before their common time says too little: the process was
+	// stopped.
 	maxStall = 100 * time.Millisecond
 )
 
-// envelope is what no domain of a kind ever draws: more is not energy but another counter. It also says after what gap a
-// wrap may hide, so it must not be far off: AMD's counters hold 65 kJ, which is 68 s of it.
+// envelope is what no domain of a kind ever draws: more is not energy but another counter. It also says after what
+// gap a wrap may hide, so it must not be far off: AMD's counters hold 65 kJ, which is 68 s of it.
 var envelope = map[energy.DomainKind]energy.Watts{
 	energy.Wall:    20_000,
 	energy.Psys:    3000,
@@ -70,7 +71,9 @@ func newRAPL(c Config, log *slog.Logger, sys *calls) (*RAPL, error) {
 		return nil, fmt.Errorf("opening RAPL: %w", err)
 	}
 	if len(zones) == 0 {
-		return nil, fmt.Errorf("opening RAPL: no zones in %s: this machine has none, or its kernel module is not loaded", c.PowercapRoot)
+		return nil,
+			fmt.Errorf("opening RAPL: no zones in %s: this machine has none, or its kernel module is not loaded",
+				c.PowercapRoot)
 	}
 	r := &RAPL{sys: sys, stale: c.stale()}
 	err = r.open(c, zones)
@@ -111,15 +114,16 @@ func (r *RAPL) open(c Config, zones []zoneDir) error {
 	})
 	err := errors.Join(errs...)
 	if errors.Is(err, fs.ErrPermission) {
-		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any capability and not in a "+
+		err = fmt.Errorf("%w\nthe kernel lets only their owner read these files: run the agent as root, without any "+
+			"capability and not in a "+
 			"user namespace, or give the files to a group of the agent's with a udev or tmpfiles rule (mode 0440)", err)
 	}
 	return err
 }
 
-// openZone opens the first of several zones of one domain that can be read. It returns nil for a psys zone that does not
-// count: the kernel offers it where the board has no such counter, and one per socket where only one has it. A package
-// that shows 0 is one of a virtual machine, whose host answers for hardware that it does not show.
+// openZone opens the first of several zones of one domain that can be read. It returns nil for a psys zone that does
+// not count: the kernel offers it where the board has no such counter, and one per socket where only one has it. A
+// package that shows 0 is one of a virtual machine, whose host answers for hardware that it does not show.
 func openZone(c Config, sys *calls, same []zoneDir) (*raplZone, error) {
 	var errs []error
 	for _, dir := range same {

@@ -102,7 +102,9 @@ func TestRAPLTakesMMIOOnlyWithoutMSR(t *testing.T) {
 		t.Errorf("package-0 is %d, want what the MSR says", got)
 	}
 	c = newClock()
-	r, _ = openTree(t, c, "rapl/laptop.tree", failing(map[string]error{"intel-rapl/intel-rapl:0/energy_uj": syscall.EACCES}))
+	r,
+		_ = openTree(t, c, "rapl/laptop.tree",
+		failing(map[string]error{"intel-rapl/intel-rapl:0/energy_uj": syscall.EACCES}))
 	readings := read(t, r, c.tick())
 	if got := readings["package-0"].Raw; got != 99000000000 {
 		t.Errorf("package-0 is %d, want what MMIO says", got)
@@ -150,7 +152,8 @@ func TestRAPLZeroIsNoMeter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if got, want := names(r.Domains()), "package-0 core-0 uncore-0"; got != want || read(t, r, c.tick())["package-0"].Raw != 99000000000 {
+	if got, want := names(r.Domains()), "package-0 core-0 uncore-0"; got != want ||
+		read(t, r, c.tick())["package-0"].Raw != 99000000000 {
 		t.Errorf("domains %s, want %s, by MMIO", got, want)
 	}
 	o.PowercapRoot = plant(t, "rapl/epyc.tree")
@@ -180,7 +183,10 @@ func TestRAPLFaultsOfOneZone(t *testing.T) {
 	r, root := openTree(t, c, "rapl/two-sockets.tree", &realCalls)
 	file := filepath.Join(root, "intel-rapl:0/energy_uj")
 	before := read(t, r, c.tick())
-	for _, content := range []string{"", "\n", "12x", "-5", "1e9", " 5", "99999999999999999999999", "262143328851", strings.Repeat("1", 10_000), "1\n2\n"} {
+	for _, content := range []string{
+		"", "\n", "12x", "-5", "1e9", " 5", "99999999999999999999999", "262143328851", strings.Repeat("1", 10_000),
+		"1\n2\n",
+	} {
 		put(t, file, content)
 		readings, err := r.Read(c.after(time.Second), nil)
 		mustFail(t, err, file)
@@ -201,7 +207,8 @@ func TestRAPLFaultsOfOneZone(t *testing.T) {
 	}
 }
 
-// A counter that stands still is a counter of nothing: a processor without RAPL behind a hypervisor's tree shows a constant.
+// A counter that stands still is a counter of nothing: a processor without RAPL behind a hypervisor's tree shows a
+// constant.
 func TestRAPLDoesNotBelieveAStoppedCounter(t *testing.T) {
 	c := newClock()
 	r, root := openTree(t, c, "rapl/laptop.tree", &realCalls)
@@ -295,7 +302,8 @@ func TestRAPLGoesOnAfterARestart(t *testing.T) {
 	defer again.Close()
 	again.Resume(before)
 	after := read(t, again, c.tick())
-	if got, want := used(t, byName(t, before)["package-0"], after["package-0"]), energy.Microjoules(1_000_000_000); (got-want).Joules() > 0.001 || got < want {
+	if got, want := used(t, byName(t, before)["package-0"], after["package-0"]),
+		energy.Microjoules(1_000_000_000); (got-want).Joules() > 0.001 || got < want {
 		t.Errorf("over the restart %d µJ were used, want %d", got, want)
 	}
 	// But not after a gap that a wrap may hide in: AMD's counters hold 65 kJ.
@@ -323,10 +331,13 @@ func TestRAPLCalibration(t *testing.T) {
 	defer r.Close()
 	before := read(t, r, c.tick())
 	for i, path := range []string{"intel-rapl:0", "intel-rapl:1", "intel-rapl:0/intel-rapl:0:0"} {
-		put(t, filepath.Join(o.PowercapRoot, path, "energy_uj"), strconv.Itoa([]int{101_000_000, 103_000_000, 100_200_000}[i]))
+		put(t, filepath.Join(o.PowercapRoot, path, "energy_uj"),
+			strconv.Itoa([]int{101_000_000, 103_000_000, 100_200_000}[i]))
 	}
 	after := read(t, r, c.after(time.Second))
-	for name, want := range map[string]energy.Microjoules{"package-0": 105_000_000, "package-1": 98_000_000, "dram-0": 105_000_000, "dram-1": 0} {
+	for name, want := range map[string]energy.Microjoules{
+		"package-0": 105_000_000, "package-1": 98_000_000, "dram-0": 105_000_000, "dram-1": 0,
+	} {
 		if got := used(t, before[name], after[name]); got != want {
 			t.Errorf("%s used %d µJ, want %d", name, got, want)
 		}
@@ -389,8 +400,8 @@ func TestRAPLBombs(t *testing.T) {
 	}
 }
 
-// TestRAPLInjectedFaults gives one of four zones 10,000 faults of all kinds: it is unknown then, what it counts otherwise
-// is true, and the others never notice.
+// TestRAPLInjectedFaults gives one of four zones 10,000 faults of all kinds: it is unknown then, what it counts
+// otherwise is true, and the others never notice.
 func TestRAPLInjectedFaults(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	c := newClock()
@@ -403,7 +414,9 @@ func TestRAPLInjectedFaults(t *testing.T) {
 	sys := realCalls
 	sys.open = func(path string) (int, error) {
 		if victim := strings.HasSuffix(path, "intel-rapl:1/energy_uj"); victim && fault == "open" {
-			return -1, []error{syscall.EACCES, syscall.ENOENT, syscall.EMFILE, syscall.EIO, errNotRegular}[random.IntN(5)]
+			return -1, []error{
+				syscall.EACCES, syscall.ENOENT, syscall.EMFILE, syscall.EIO, errNotRegular,
+			}[random.IntN(5)]
 		}
 		fd, err := realCalls.open(path)
 		if err == nil {
@@ -433,7 +446,10 @@ func TestRAPLInjectedFaults(t *testing.T) {
 		full := copy(p, strconv.FormatUint(raw, 10)+"\n")
 		switch fault {
 		case "error":
-			return 0, []error{syscall.EIO, syscall.ENODEV, syscall.EAGAIN, syscall.EINTR, syscall.ENODATA, syscall.ENXIO, syscall.EBADF}[random.IntN(7)]
+			return 0, []error{
+				syscall.EIO, syscall.ENODEV, syscall.EAGAIN, syscall.EINTR, syscall.ENODATA, syscall.ENXIO,
+				syscall.EBADF,
+			}[random.IntN(7)]
 		case "empty":
 			return 0, nil
 		case "garbage":
@@ -495,7 +511,8 @@ func TestRAPLInjectedFaults(t *testing.T) {
 	if share := counted.Joules() / truth.Joules(); share < 0.02 {
 		t.Errorf("of the truth %.3f was counted: the test shows little", share)
 	}
-	t.Logf("%d faults; %.3f of the victim's energy is known, the rest is unknown", faults, counted.Joules()/truth.Joules())
+	t.Logf("%d faults; %.3f of the victim's energy is known, the rest is unknown", faults,
+		counted.Joules()/truth.Joules())
 	r.Close()
 	if len(open) != 0 {
 		t.Errorf("open descriptors: %v", open)
@@ -521,7 +538,9 @@ func TestParseUint(t *testing.T) {
 			t.Errorf("%q: %d, %v", text, v, err)
 		}
 	}
-	for _, text := range []string{"", "\n", "1\n\n", "18446744073709551616", "99999999999999999999", "+1", "-1", "0x1", "1 ", " 1", "1.5", "१"} {
+	for _, text := range []string{
+		"", "\n", "1\n\n", "18446744073709551616", "99999999999999999999", "+1", "-1", "0x1", "1 ", " 1", "1.5", "१",
+	} {
 		if v, err := parseUint([]byte(text)); err == nil {
 			t.Errorf("%q: %d, want an error", text, v)
 		}
@@ -529,7 +548,9 @@ func TestParseUint(t *testing.T) {
 }
 
 func FuzzNumber(f *testing.F) {
-	for _, s := range []string{"0", "262143328850\n", "18446744073709551615", "18446744073709551616", "-128000\n", "", "1 2"} {
+	for _, s := range []string{
+		"0", "262143328850\n", "18446744073709551615", "18446744073709551616", "-128000\n", "", "1 2",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -8,14 +8,14 @@ import (
 
 // Root is the root domain of a node: what its energy is, and which parts of it are known.
 //
-// It is chosen once, from what the meters cover when they are opened, in this order: the machine's own meters, by Wall, else
-// Psys, else all Packages with their DRAM; what a host says of its guest; the agents that are asked over the network, by
-// the same kinds; the model. Of an agent on the network that did not answer yet, the answer is waited for: what would be chosen
-// must not depend on who starts first.
+// It is chosen once, from what the meters cover when they are opened, in this order: the machine's own meters, by
+// Wall, else Psys, else all Packages with their DRAM; what a host says of its guest; the agents that are asked over
+// the network, by the same kinds; the model. Of an agent on the network that did not answer yet, the answer is waited
+// for: what would be chosen must not depend on who starts first.
 //
-// The choice stays for the life of the process. While the root cannot be read, the node is unmeasured; nothing else takes
-// its place, for two meters do not cover the same, and a series that jumps between them says nothing. A better root that comes
-// later, as a kernel module does, is chosen at the next start.
+// The choice stays for the life of the process. While the root cannot be read, the node is unmeasured; nothing else
+// takes its place, for two meters do not cover the same, and a series that jumps between them says nothing. A better
+// root that comes later, as a kernel module does, is chosen at the next start.
 type Root struct {
 	meters []Meter
 	meter  Meter // nil: not chosen yet
@@ -45,8 +45,8 @@ func (r *Root) Source() string {
 	return name + " (" + r.meter.Name() + ")"
 }
 
-// Split appends the readings of the root and of its parts. A root of several domains is all there or not there: half of it
-// is not what the node uses.
+// Split appends the readings of the root and of its parts. A root of several domains is all there or not there: half
+// of it is not what the node uses.
 func (r *Root) Split(readings, root, parts []energy.Reading) (_, _ []energy.Reading) {
 	if r.meter == nil {
 		if r.choose(); r.meter == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// NewScaphandre returns a meter of the counters in Scaphandre's /metrics: RAPL's of psys, else those of the sockets and of
-// their memory, else its sum for the host, which covers the same. The counters are as the hardware gave them, so that
-// each wrap is a break: how far they count is not told. No factor is applied but the one that was declared.
+// NewScaphandre returns a meter of the counters in Scaphandre's /metrics: RAPL's of psys, else those of the sockets
+// and of their memory, else its sum for the host, which covers the same. The counters are as the hardware gave them,
+// so that each wrap is a break: how far they count is not told. No factor is applied but the one that was declared.
 func NewScaphandre(c Config, log *slog.Logger) (*Scraped, error) {
 	scale := func(d energy.Domain) int64 { return c.scaphandreScale(c.scale(NameScaphandre, d.Name)) }
 	return newScraped(c, NameScaphandre, c.ScaphandreURL, readScaphandre, scale, log), nil
@@ -26,7 +26,9 @@ var scaphandreNames = []string{
 func readScaphandre(body io.Reader) (page, error) {
 	var p page
 	var host, rest []series
-	err := eachSample(body, func(name []byte) bool { return oneOf(bytes.TrimSuffix(name, []byte("_total")), scaphandreNames) },
+	err := eachSample(body, func(name []byte) bool {
+		return oneOf(bytes.TrimSuffix(name, []byte("_total")), scaphandreNames)
+	},
 		func(s *sample) error {
 			raw, err := s.microjoules(1)
 			if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Scraped reads the energy counters that another agent on this node serves as Prometheus metrics. A goroutine of its own
-// asks from time to time; Read returns what came last, and never waits. The goroutine ends at Close.
+// Scraped reads the energy counters that another agent on this node serves as Prometheus metrics. A goroutine of its
+// own asks from time to time; Read returns what came last, and never waits. The goroutine ends at Close.
 //
 // Domains are those of the first answer that has some. Counters that begin again begin a new run, also when the other
 // agent's start time says so.
@@ -75,10 +75,13 @@ const (
 var errNoAnswer = errors.New("no answer yet")
 
 // newScraped begins to ask for a page of metrics, whose reader is given.
-func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64, log *slog.Logger) *Scraped {
+func newScraped(c Config, name, url string, read func(io.Reader) (page, error), scale func(energy.Domain) int64,
+	log *slog.Logger,
+) *Scraped {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Scraped{
-		name: name, page: url, read: read, now: c.Now, interval: c.ScrapeInterval, stop: stop, done: make(chan struct{}),
+		name: name, page: url, read: read, now: c.Now, interval: c.ScrapeInterval, stop: stop,
+		done:  make(chan struct{}),
 		stale: max(c.stale(), 3*c.ScrapeInterval), scale: scale, failure: errNoAnswer,
 		client: &http.Client{
 			Timeout: scrapeTimeout,
@@ -142,7 +145,8 @@ func (s *Scraped) ask(ctx context.Context) (page, error) {
 		return page{}, err
 	}
 	defer func() {
-		_, _ = io.CopyN(io.Discard, response.Body, maxLine) // what is left of a good answer, so that the connection stays
+		// what is left of a good answer, so that the connection stays
+		_, _ = io.CopyN(io.Discard, response.Body, maxLine)
 		_ = response.Body.Close()
 	}()
 	if response.StatusCode != http.StatusOK {
@@ -180,8 +184,8 @@ func (s *Scraped) latest() (page, error) {
 	return s.answer, s.failure
 }
 
-// Failures returns how often the other agent was asked in vain. Most do no harm, as counters go on: Read tells of one only
-// when what came before is too old.
+// Failures returns how often the other agent was asked in vain. Most do no harm, as counters go on: Read tells of one
+// only when what came before is too old.
 func (s *Scraped) Failures() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +199,8 @@ func (s *Scraped) begin(answer page) {
 			continue
 		}
 		c := scrapedCounter{counter: energy.NewCounter(energy.CounterOptions{
-			Domain: x.domain, Quality: energy.Derived, MicrojoulesPerUnit: 1, Max: scrapedMax, Scale: s.scale(x.domain), Period: period(s.stale),
+			Domain: x.domain, Quality: energy.Derived, MicrojoulesPerUnit: 1, Max: scrapedMax, Scale: s.scale(x.domain),
+			Period: period(s.stale),
 		})}
 		if r, ok := find(s.resumed, x.domain); ok {
 			c.counter.Resume(r)

@@ -93,8 +93,9 @@ func scraped(t testing.TB, name, url string, change func(*Config)) *Scraped {
 func realTick() Tick { return Tick{Now: sinceBoot} }
 
 func keplerPage(path string, start string) string {
-	return fmt.Sprintf("kepler_node_cpu_joules_total{node_name=\"n\",path=\"/sys/class/powercap/intel-rapl:0\",zone=\"package\"} %s\n"+
-		"process_start_time_seconds %s\n", path, start)
+	return fmt.Sprintf(
+		"kepler_node_cpu_joules_total{node_name=\"n\",path=\"/sys/class/powercap/intel-rapl:0\",zone=\"package\"} %s\n"+
+			"process_start_time_seconds %s\n", path, start)
 }
 
 func TestScrapedReadsWithoutWaiting(t *testing.T) {
@@ -354,7 +355,9 @@ func fixture(t testing.TB, name string) string {
 
 func TestKeplerPage(t *testing.T) {
 	got := pageOf(t, readKepler, fixture(t, "kepler/new.prom"))
-	want(t, got, map[string]uint64{"kepler-package-0": 12345678901, "kepler-core-0": 4000500000, "kepler-psys": 240422366267})
+	want(t, got, map[string]uint64{
+		"kepler-package-0": 12345678901, "kepler-core-0": 4000500000, "kepler-psys": 240422366267,
+	})
 
 	two := strings.ReplaceAll(`K{path="/a/intel-rapl:0",zone="package"} 1
 K{path="/a/intel-rapl:1",zone="package"} 2
@@ -366,8 +369,10 @@ K{path="",zone="nonsense"} 5
 		"kepler-package-0": 1e6, "kepler-package-1": 2e6, "kepler-dram-0": 3e6, "kepler-dram-1": 4e6,
 	})
 	for bad, why := range map[string]string{
-		keplerNew + `{path="/a/intel-rapl:0",zone="package"} 1` + "\n" + keplerNew + `{path="/b/intel-rapl:0",zone="package"} 1` + "\n": "twice",
-		`kepler_node_package_joules_total{package="0",mode="dynamic"} 1` + "\n":                                                         "modes",
+		keplerNew + `{path="/a/intel-rapl:0",zone="package"} 1` + "\n" + keplerNew +
+			`{path="/b/intel-rapl:0",zone="package"} 1` + "\n": "twice",
+		`kepler_node_package_joules_total{package="0",mode="dynamic"} 1` +
+			"\n": "modes",
 		`kepler_node_package_joules_total{package="x",mode="dynamic"} 1` + "\n" +
 			`kepler_node_package_joules_total{package="x",mode="idle"} 1` + "\n": "number",
 	} {
@@ -408,8 +413,9 @@ func TestKeplerPageOfBefore(t *testing.T) {
 	}
 	first, second := pageOf(t, readKepler, at(0)), pageOf(t, readKepler, at(1))
 	want(t, first, map[string]uint64{
-		"kepler-wall": 34626_000_000, "kepler-package-0": 7150_525_000 + 14762_883_000, "kepler-package-1": 7326_768_000 + 14810_746_000,
-		"kepler-dram-0": 2980_770_000 + 6183_124_000, "kepler-dram-1": 3097_013_000 + 6357_637_000,
+		"kepler-wall": 34626_000_000, "kepler-package-0": 7150_525_000 + 14762_883_000,
+		"kepler-package-1": 7326_768_000 + 14810_746_000,
+		"kepler-dram-0":    2980_770_000 + 6183_124_000, "kepler-dram-1": 3097_013_000 + 6357_637_000,
 	})
 	watts := float64(second["kepler-wall"]-first["kepler-wall"]) / 1e6 / 15
 	if watts < 50 || watts > 500 {
@@ -440,9 +446,11 @@ func TestScaphandrePage(t *testing.T) {
 	if got["scaphandre-psys"] != 5 || len(got) != 5 {
 		t.Errorf("with psys: %v", got)
 	}
-	want(t, pageOf(t, readScaphandre, "scaph_host_energy_microjoules_total 7\nscaph_domain_energy_microjoules{domain_name=\"dram\",socket_id=\"0\"} 1\n"),
+	want(t, pageOf(t, readScaphandre, "scaph_host_energy_microjoules_total "+
+		"7\nscaph_domain_energy_microjoules{domain_name=\"dram\",socket_id=\"0\"} 1\n"),
 		map[string]uint64{"scaphandre-host": 7}) // which covers the memory
-	want(t, pageOf(t, readScaphandre, string(shared(t, "scaphandre_metrics_constructed.prom"))), map[string]uint64{"scaphandre-host": 240422366267})
+	want(t, pageOf(t, readScaphandre, string(shared(t, "scaphandre_metrics_constructed.prom"))),
+		map[string]uint64{"scaphandre-host": 240422366267})
 }
 
 func TestScaphandreFactor(t *testing.T) {
@@ -460,12 +468,14 @@ func TestScaphandreFactor(t *testing.T) {
 }
 
 func TestEachSample(t *testing.T) {
-	text := "# HELP a b\na 1\n" + strings.Repeat("long", maxLine) + "\na{x=\"1\",y=\"q\\\"\\\\\\n}\"} 2 1700000000\na {} 3\nb 9\n\n \na" + "\r 4\nabc 5\na{,} +Inf\na 6"
+	text := "# HELP a b\na 1\n" + strings.Repeat("long", maxLine) +
+		"\na{x=\"1\",y=\"q\\\"\\\\\\n}\"} 2 1700000000\na {} 3\nb 9\n\n \na" + "\r 4\nabc 5\na{,} +Inf\na 6"
 	var got []string
-	err := eachSample(strings.NewReader(text), func(name []byte) bool { return string(name) == "a" }, func(s *sample) error {
-		got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.label("x"), s.label("y"), s.value))
-		return nil
-	})
+	err := eachSample(strings.NewReader(text), func(name []byte) bool { return string(name) == "a" },
+		func(s *sample) error {
+			got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.label("x"), s.label("y"), s.value))
+			return nil
+		})
 	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may have been cut
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("have %q, %v, want %q", got, err, want)
@@ -474,7 +484,8 @@ func TestEachSample(t *testing.T) {
 
 func TestMicrojoules(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"0": 0, "1": 1e6, "12345.678901": 12345678901, "2.40422366267e+05": 240422366267, "1e-7": 0, "900000000.000001": 900000000000001,
+		"0": 0, "1": 1e6, "12345.678901": 12345678901, "2.40422366267e+05": 240422366267, "1e-7": 0,
+		"900000000.000001": 900000000000001,
 	} {
 		s := sample{value: []byte(text)}
 		if v, err := s.microjoules(1e6); err != nil || v != want {
@@ -497,7 +508,8 @@ func FuzzMetrics(f *testing.F) {
 	for _, name := range []string{"kepler/new.prom", "scaphandre/two-sockets.prom"} {
 		f.Add([]byte(fixture(f, name)))
 	}
-	f.Add([]byte("kepler_node_package_joules_total{package=\"0\",mode=\"dynamic\"} 1\nkepler_node_package_joules_total{mode=\"idle\",package=\"0\"} 1e3\n"))
+	f.Add([]byte("kepler_node_package_joules_total{package=\"0\",mode=\"dynamic\"} " +
+		"1\nkepler_node_package_joules_total{mode=\"idle\",package=\"0\"} 1e3\n"))
 	f.Add([]byte("scaph_host_energy_microjoules{a=\"\\\\\\\"\"} 1 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, read := range []func(io.Reader) (page, error){readKepler, readScaphandre} {
@@ -520,7 +532,8 @@ func BenchmarkKeplerPage(b *testing.B) {
 	var text strings.Builder
 	text.WriteString(fixture(b, "kepler/new.prom"))
 	for i := range 2000 { // a node with 500 containers
-		fmt.Fprintf(&text, "kepler_container_cpu_joules_total{container_id=\"%064d\",container_name=\"c\",node_name=\"n1\",pod_id=\"%036d\",zone=\"package\"} 12.5\n", i, i)
+		fmt.Fprintf(&text,
+			"kepler_container_cpu_joules_total{container_id=\"%064d\",container_name=\"c\",node_name=\"n1\",pod_id=\"%036d\",zone=\"package\"} 12.5\n", i, i)
 	}
 	page := text.String()
 	b.SetBytes(int64(len(page)))

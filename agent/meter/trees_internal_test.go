@@ -13,8 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// plant makes the files that a .tree lists, one a line: path, blank, content. A path that ends in a slash is a folder; one
-// that ends in a bar is a file without a newline. Zones have colons in their names, which Go modules must not.
+// plant makes the files that a .tree lists, one a line: path, blank, content. A path that ends in a slash is a
+// folder; one that ends in a bar is a file without a newline. Zones have colons in their names, which Go modules must
+// not.
 func plant(t testing.TB, tree string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", tree))
@@ -41,7 +42,8 @@ func plant(t testing.TB, tree string) string {
 	return root
 }
 
-// fast returns a folder in memory where there is one: files that are rewritten thousands of times take minutes on some disks.
+// fast returns a folder in memory where there is one: files that are rewritten thousands of times take minutes on
+// some disks.
 func fast(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "meter-test-")

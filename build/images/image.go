@@ -87,7 +87,10 @@ func archive(when time.Time, files []file) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.text)), ModTime: when, Format: tar.FormatPAX}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.text)), ModTime: when,
+			Format: tar.FormatPAX,
+		}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err
 		}

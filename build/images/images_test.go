@@ -120,7 +120,8 @@ func (l loaded) checkImage(t *testing.T, d v1.Descriptor) {
 	l.json(t, l.blob(t, d), &manifest)
 	l.json(t, l.blob(t, manifest.Config), &config)
 	c := config.Config
-	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/tiny"}) || config.Platform().String() != d.Platform.String() {
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/tiny"}) ||
+		config.Platform().String() != d.Platform.String() {
 		t.Errorf("config is %+v for %s", c, config.Platform())
 	}
 	if !config.Created.Equal(commit) || c.Labels["org.opencontainers.image.version"] != "1.2.3" {
@@ -159,7 +160,9 @@ func checkBinary(t *testing.T, text []byte, arch string) {
 	if err != nil {
 		t.Fatalf("tiny is no binary: %v", err)
 	}
-	if want := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM}[arch]; binary.Machine != want {
+	if want := map[string]elf.Machine{
+		"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "arm": elf.EM_ARM,
+	}[arch]; binary.Machine != want {
 		t.Errorf("for %s there is a binary for %s", arch, binary.Machine)
 	}
 }
@@ -167,7 +170,8 @@ func checkBinary(t *testing.T, text []byte, arch string) {
 // TestArchitectures: agents also run on boards.
 func TestArchitectures(t *testing.T) {
 	for name, want := range map[string][]string{
-		"kubenergy": {"amd64", "arm64"}, "kubenergy-scheduler": {"amd64", "arm64"}, "kubenergy-agent": {"amd64", "arm64", "arm/v7"},
+		"kubenergy": {"amd64", "arm64"}, "kubenergy-scheduler": {"amd64", "arm64"},
+		"kubenergy-agent": {"amd64", "arm64", "arm/v7"},
 	} {
 		if got := architectures(name); !slices.Equal(got, want) {
 			t.Errorf("%s is built for %v", name, got)

@@ -42,12 +42,16 @@ func writeArchive(path string, b blobs, image v1.Descriptor, reference string, w
 		"org.opencontainers.image.ref.name": reference,
 		"io.containerd.image.name":          reference,
 	}
-	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{image}})
+	index, err := json.Marshal(v1.IndexManifest{
+		SchemaVersion: 2, MediaType: types.OCIImageIndex, Manifests: []v1.Descriptor{image},
+	})
 	if err != nil {
 		return err
 	}
 	files := []file{{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", 0o644, index}}
-	digests := slices.SortedFunc(maps.Keys(b), func(x, y v1.Hash) int { return slices.Compare([]byte(x.Hex), []byte(y.Hex)) })
+	digests := slices.SortedFunc(maps.Keys(b), func(x, y v1.Hash) int {
+		return slices.Compare([]byte(x.Hex), []byte(y.Hex))
+	})
 	for _, digest := range digests {
 		files = append(files, file{"blobs/" + digest.Algorithm + "/" + digest.Hex, 0o644, b[digest]})
 	}

@@ -1,5 +1,5 @@
-// Command images builds the container images of KubEnergy from source: one image for each binary, for its architectures,
-// from scratch, without a container daemon. Run it in the root of the repository; see `make images`.
+// Command images builds the container images of KubEnergy from source: one image for each binary, for its
+// architectures, from scratch, without a container daemon. Run it in the root of the repository; see `make images`.
 //
 // It writes OCI layouts as tar archives, and the digests of what they hold, which depend on the source alone: whoever
 // builds the same commit with the same Go gets the same digests.
@@ -18,13 +18,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	out := flag.String("out", "out/images", "`folder` for the archives")
-	arches := flag.String("arch", "", "architectures, such as amd64,arm/v7 (default: amd64 and arm64, for the agent arm/v7 too)")
-	names := flag.String("images", "kubenergy,kubenergy-scheduler,kubenergy-controller,kubenergy-agent", "names of binaries in cmd")
+	arches := flag.String("arch", "",
+		"architectures, such as amd64,arm/v7 (default: amd64 and arm64, for the agent arm/v7 too)")
+	names := flag.String("images", "kubenergy,kubenergy-scheduler,kubenergy-controller,kubenergy-agent",
+		"names of binaries in cmd")
 	registry := flag.String("registry", "", "registry and path that the images will be pushed to, for their names")
 	tag := flag.String("tag", "", "tag (default: the chart's appVersion)")
 	ldflags := flag.String("ldflags", "", "further flags of the linker")
 	flag.Parse()
-	if err := run(ctx, *out, list(*names), list(*arches), source{registry: *registry, tag: *tag, ldflags: *ldflags}); err != nil {
+	if err := run(ctx, *out, list(*names), list(*arches),
+		source{registry: *registry, tag: *tag, ldflags: *ldflags}); err != nil {
 		fmt.Fprintln(os.Stderr, "images:", err)
 		os.Exit(1)
 	}

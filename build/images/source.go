@@ -26,8 +26,8 @@ type source struct {
 	created       time.Time // of everything in the images
 }
 
-// architectures are those that an image is built for where none are asked for. Agents also meter boards that run nothing
-// else of ours.
+// architectures are those that an image is built for where none are asked for. Agents also meter boards that run
+// nothing else of ours.
 func architectures(name string) []string {
 	if name == "kubenergy-agent" {
 		return []string{"amd64", "arm64", "arm/v7"}
@@ -118,7 +118,8 @@ func (s *source) compile(ctx context.Context, pkg, arch string) ([]byte, error) 
 	binary := filepath.Join(dir, "binary")
 	p := platform(arch)
 	environment := []string{
-		"CGO_ENABLED=0", "GOOS=" + p.OS, "GOARCH=" + p.Architecture, "GOAMD64=v1", "GOARM64=v8.0", "GOARM=" + strings.TrimPrefix(p.Variant, "v"),
+		"CGO_ENABLED=0", "GOOS=" + p.OS, "GOARCH=" + p.Architecture, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOARM=" + strings.TrimPrefix(p.Variant, "v"),
 		"GOFLAGS=", "GOEXPERIMENT=",
 	}
 	_, err = s.command(ctx, environment, "go", "build", "-trimpath", "-buildvcs=auto", "-tags=timetzdata",

@@ -24,15 +24,19 @@ import (
 	"github.com/kubenergy/kubenergy/kube/plugin"
 )
 
-// command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it has
-// started. kube-scheduler's own command leaves no room between building a scheduler and running it, where held pods get their place.
+// command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it
+// has started. kube-scheduler's own command leaves no room between building a scheduler and running it, where held
+// pods get their place.
 func command() (cmd *cobra.Command, wait func()) {
-	ours := &shared{options: defaultOptions(), log: slog.New(logr.ToSlogHandler(klog.Background().WithName("kubenergy")))}
+	ours := &shared{
+		options: defaultOptions(), log: slog.New(logr.ToSlogHandler(klog.Background().WithName("kubenergy"))),
+	}
 	opts := stock.NewOptions()
 	cmd = &cobra.Command{
 		Use: "kubenergy-scheduler",
 		Long: "kube-scheduler, with plugins that run work where and when it costs the least energy, carbon and money.\n" +
-			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration file.",
+			"Everything that kube-scheduler's documentation says holds; the plugins are enabled in its configuration " +
+			"file.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
 				if arg != "" { // as in kube-scheduler: a variable of a manifest may expand to nothing

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lastUpdate is the lock of an election that is given back only when our parts have stopped: kube-scheduler ends the process right
-// after it, and what was decided last would go unrecorded.
+// lastUpdate is the lock of an election that is given back only when our parts have stopped: kube-scheduler ends the
+// process right after it, and what was decided last would go unrecorded.
 type lastUpdate struct {
 	resourcelock.Interface
 
@@ -32,8 +32,8 @@ func (l *lastUpdate) Update(ctx context.Context, record resourcelock.LeaderElect
 	return l.Interface.Update(ctx, record)
 }
 
-// finish waits for our parts unless they have not been told to end: the lease may have been lost. Half of the time that there is for
-// giving it back is left for that.
+// finish waits for our parts unless they have not been told to end: the lease may have been lost. Half of the time
+// that there is for giving it back is left for that.
 func (l *lastUpdate) finish(ctx context.Context) {
 	select {
 	case <-l.ended:

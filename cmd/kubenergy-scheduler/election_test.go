@@ -47,7 +47,8 @@ func TestTheLeaseIsGivenBackLast(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				began := time.Now()
-				if err := election.Lock.Update(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: c.holder}); err != nil {
+				if err := election.Lock.Update(ctx,
+					resourcelock.LeaderElectionRecord{HolderIdentity: c.holder}); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != c.want || lock.updates != 1 {

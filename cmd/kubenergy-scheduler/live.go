@@ -9,9 +9,12 @@ import (
 )
 
 func (e *endpoint) addLiveFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&e.url, "kubenergy-live-url", e.url, "`URL` of the central unit that is asked what nodes draw just now; scheduling goes on without an answer")
-	fs.StringVar(&e.tokenFile, "kubenergy-live-token-file", e.tokenFile, "`file` with the token for it, read before each request")
-	fs.StringVar(&e.caFile, "kubenergy-live-ca-file", e.caFile, "`file` with certificates to trust for it, read before each request (default: the system's)")
+	fs.StringVar(&e.url, "kubenergy-live-url", e.url,
+		"`URL` of the central unit that is asked what nodes draw just now; scheduling goes on without an answer")
+	fs.StringVar(&e.tokenFile, "kubenergy-live-token-file", e.tokenFile,
+		"`file` with the token for it, read before each request")
+	fs.StringVar(&e.caFile, "kubenergy-live-ca-file", e.caFile,
+		"`file` with certificates to trust for it, read before each request (default: the system's)")
 }
 
 // live returns what is told of live watts, nil if nobody is asked. It never keeps the scheduler from starting but for

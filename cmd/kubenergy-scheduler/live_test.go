@@ -50,7 +50,8 @@ func TestLiveWattsAreAskedFor(t *testing.T) {
 	stop()
 	s := &shared{options: defaultOptions(), log: slog.New(slog.DiscardHandler)}
 	s.options.live.url, s.options.live.tokenFile = "http://controller:9443", "token"
-	if _, err := s.start(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "https") {
+	if _, err := s.start(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err == nil ||
+		!strings.Contains(err.Error(), "https") {
 		t.Errorf("a token in the clear: %v", err)
 	}
 }

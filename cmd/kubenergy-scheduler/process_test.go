@@ -13,7 +13,8 @@ import (
 
 const asScheduler = "KUBENERGY_TEST_AS_SCHEDULER"
 
-// kube-scheduler takes signals once in a process and ends it by itself, so the test binary is the scheduler where it is told so.
+// kube-scheduler takes signals once in a process and ends it by itself, so the test binary is the scheduler where it
+// is told so.
 func TestMain(m *testing.M) {
 	if os.Getenv(asScheduler) != "" {
 		main()
@@ -53,10 +54,12 @@ profiles:
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	// With a file, even one that is not there, nobody waits for policies.
-	cmd := exec.CommandContext(ctx, executable, "--config="+config, "--secure-port=0", "--kubenergy-signals="+filepath.Join(folder, "none"))
+	cmd := exec.CommandContext(ctx, executable, "--config="+config, "--secure-port=0",
+		"--kubenergy-signals="+filepath.Join(folder, "none"))
 	cmd.Env = append(os.Environ(), asScheduler+"=1")
 	output, err := cmd.CombinedOutput()
-	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(output), "shortlist") {
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 ||
+		!strings.Contains(string(output), "shortlist") {
 		t.Errorf("it ended with %v, want exit code 1 and a word on the shortlist:\n%s", err, output)
 	}
 }

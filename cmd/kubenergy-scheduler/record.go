@@ -17,9 +17,12 @@ type endpoint struct{ url, tokenFile, caFile string }
 const noRecords = "none"
 
 func (e *endpoint) addRecordFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&e.url, "kubenergy-record-url", e.url, "`URL` of the central unit that decisions are told to, with what they depended on (default: that of live watts; \"none\": nobody is told)")
-	fs.StringVar(&e.tokenFile, "kubenergy-record-token-file", e.tokenFile, "`file` with the token for it (default: as for live watts)")
-	fs.StringVar(&e.caFile, "kubenergy-record-ca-file", e.caFile, "`file` with certificates to trust for it (default: as for live watts)")
+	fs.StringVar(&e.url, "kubenergy-record-url", e.url, "`URL` of the central unit that decisions are told to, with "+
+		"what they depended on (default: that of live watts; \"none\": nobody is told)")
+	fs.StringVar(&e.tokenFile, "kubenergy-record-token-file", e.tokenFile,
+		"`file` with the token for it (default: as for live watts)")
+	fs.StringVar(&e.caFile, "kubenergy-record-ca-file", e.caFile,
+		"`file` with certificates to trust for it (default: as for live watts)")
 }
 
 // recorder returns what decisions are told to; nil if to nobody. What is not said is as for live watts.
@@ -41,8 +44,9 @@ func recordHolds(r *record.Recorder) func(hold.Record) {
 	}
 	return func(t hold.Record) {
 		d := record.Decision{
-			Action: record.Hold, At: t.At, Namespace: t.Namespace, OwnerKind: "Pod", Owner: t.Name, UID: t.UID, Strategy: t.Settings.Strategy(),
-			Start: t.Start, Reason: t.Kind, Message: t.Reason,
+			Action: record.Hold, At: t.At, Namespace: t.Namespace, OwnerKind: "Pod", Owner: t.Name, UID: t.UID,
+			Strategy: t.Settings.Strategy(),
+			Start:    t.Start, Reason: t.Kind, Message: t.Reason,
 		}
 		if t.Job {
 			d.OwnerKind = "Job"

@@ -29,8 +29,8 @@ type shared struct {
 	running sync.WaitGroup
 }
 
-// A release at a deadline waits for nothing else, least of all for the scheduler's own requests. Other releases keep to what the
-// cluster keeps up with, which is why this may be as much as a large one does.
+// A release at a deadline waits for nothing else, least of all for the scheduler's own requests. Other releases keep
+// to what the cluster keeps up with, which is why this may be as much as a large one does.
 const (
 	holdQPS   = 1000
 	holdBurst = 2000
@@ -63,19 +63,25 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)
 	awaitSettled(ctx, knowledge)
-	return plugin.Deps{View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder, Go: s.run}, nil
+	return plugin.Deps{
+		View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder, Go: s.run,
+	}, nil
 }
 
 // knowledge returns what tells the present view, and what keeps it up to date: files where they are named, else the
 // objects that the controller fills.
-func (s *shared) knowledge(ctx context.Context, config *rest.Config) (func() *kube.View, func(context.Context) error, error) {
+func (s *shared) knowledge(ctx context.Context,
+	config *rest.Config,
+) (func() *kube.View, func(context.Context) error, error) {
 	defaults, warnings := kube.AliasEnvironment(os.Environ(), s.options.defaults)
 	for _, w := range warnings {
 		s.log.WarnContext(ctx, "reading the environment", "warning", w)
 	}
 	if s.options.signals != "" || s.options.profiles != "" {
 		defaults.Mode = v1alpha1.ModeEnforce // nobody can say it in a file
-		files := &kube.Files{SignalsFile: s.options.signals, ProfilesFile: s.options.profiles, Defaults: defaults, Log: s.log}
+		files := &kube.Files{
+			SignalsFile: s.options.signals, ProfilesFile: s.options.profiles, Defaults: defaults, Log: s.log,
+		}
 		files.Refresh()
 		return files.View, files.Run, nil
 	}
@@ -87,8 +93,8 @@ func (s *shared) knowledge(ctx context.Context, config *rest.Config) (func() *ku
 	return objects.View, objects.Run, nil
 }
 
-// awaitSettled gives policies a moment to arrive before the first pods do: without them nothing is held, and released is
-// final. Scheduling does not wait for longer.
+// awaitSettled gives policies a moment to arrive before the first pods do: without them nothing is held, and released
+// is final. Scheduling does not wait for longer.
 func awaitSettled(ctx context.Context, view func() *kube.View) {
 	const moment = 6 * time.Second // where our kinds are not installed, that is believed after five
 	end := time.Now().Add(moment)
@@ -107,6 +113,6 @@ func (s *shared) run(ctx context.Context, name string, run func(context.Context)
 	})
 }
 
-// wait returns when everything has stopped that was started; call it when the scheduler has, and before kube-scheduler ends the
-// process itself: see lastUpdate.
+// wait returns when everything has stopped that was started; call it when the scheduler has, and before
+// kube-scheduler ends the process itself: see lastUpdate.
 func (s *shared) wait() { s.running.Wait() }

@@ -36,9 +36,15 @@ func TestBadOptionsKeepTheSchedulerFromStarting(t *testing.T) {
 	cmd, _ := command()
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
-	cmd.SetArgs([]string{"--kubenergy-hold-rule=best", "--kubenergy-min-saving=2", "--kubenergy-release-rate=NaN", "--kubenergy-max-ramp=-500"})
+	cmd.SetArgs([]string{
+		"--kubenergy-hold-rule=best", "--kubenergy-min-saving=2", "--kubenergy-release-rate=NaN",
+		"--kubenergy-max-ramp=-500",
+	})
 	err := cmd.Execute()
-	for _, want := range []string{`--kubenergy-hold-rule is "best"`, "--kubenergy-min-saving is 2", "--kubenergy-release-rate is NaN", "--kubenergy-max-ramp is -500"} {
+	for _, want := range []string{
+		`--kubenergy-hold-rule is "best"`, "--kubenergy-min-saving is 2", "--kubenergy-release-rate is NaN",
+		"--kubenergy-max-ramp is -500",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}

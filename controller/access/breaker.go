@@ -17,7 +17,8 @@ func isAway(err error) bool {
 		return true
 	}
 	switch status.Status().Code {
-	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge,
+		http.StatusUnprocessableEntity:
 		return false
 	}
 	return true
@@ -26,8 +27,8 @@ func isAway(err error) bool {
 // pause is for how long nothing is asked of an API server that did not answer.
 const pause = 5 * time.Second
 
-// A breaker keeps questions back while the API server does not answer: each would wait for its time limit. From time to time one is
-// let through, to see.
+// A breaker keeps questions back while the API server does not answer: each would wait for its time limit. From time
+// to time one is let through, to see.
 type breaker struct {
 	mu    sync.Mutex
 	until time.Time // zero: it answers

@@ -26,7 +26,9 @@ type buckets struct {
 }
 
 func newBuckets(a Allowance) *buckets {
-	return &buckets{allowance: a, each: map[string]*rate.Limiter{}, others: rate.NewLimiter(rate.Limit(a.PerSecond), a.AtOnce)}
+	return &buckets{
+		allowance: a, each: map[string]*rate.Limiter{}, others: rate.NewLimiter(rate.Limit(a.PerSecond), a.AtOnce),
+	}
 }
 
 // take counts a request. Where it is one too many, it returns how long to wait.

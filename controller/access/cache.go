@@ -45,8 +45,8 @@ func (c *cache[K, V]) put(key K, value V, now, until time.Time) {
 	c.entries[key] = cached[V]{value, until}
 }
 
-// makeRoom drops what is too old, and something else if nothing is. It looks at a few entries only: a cache that is full of
-// what is fresh must not cost a walk over all of it for each request.
+// makeRoom drops what is too old, and something else if nothing is. It looks at a few entries only: a cache that is
+// full of what is fresh must not cost a walk over all of it for each request.
 func (c *cache[K, V]) makeRoom(now time.Time) {
 	const looks = 64
 	seen := 0

@@ -38,7 +38,8 @@ func TestCachesAreBounded(t *testing.T) {
 
 func TestPeers(t *testing.T) {
 	for remote, want := range map[string]string{
-		"192.0.2.1:1": "192.0.2.1", "[::ffff:192.0.2.1]:2": "192.0.2.1", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "pipe": "", "x:1": "",
+		"192.0.2.1:1": "192.0.2.1", "[::ffff:192.0.2.1]:2": "192.0.2.1", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64",
+		"[fe80::1%eth0]:1": "fe80::/64", "pipe": "", "x:1": "",
 	} {
 		if got := peerOf(remote); got != want {
 			t.Errorf("%s: %q, want %q", remote, got, want)
@@ -61,7 +62,8 @@ func FuzzClaims(f *testing.F) {
 }
 
 func FuzzHosts(f *testing.F) {
-	f.Add([]byte("hosts:\n- node: rack1\n  tokenSHA256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n  maxPowerWatts: 800\n"))
+	f.Add([]byte("hosts:\n- node: rack1\n  tokenSHA256: " +
+		"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n  maxPowerWatts: 800\n"))
 	f.Add([]byte(`{"hosts":[{"node":"a","tokenSHA256":"zz"}]}`))
 	f.Add([]byte("hosts: &a [*a]"))
 	f.Fuzz(func(t *testing.T, data []byte) {

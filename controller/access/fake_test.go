@@ -42,7 +42,9 @@ type holder struct {
 }
 
 func newAPIServer(t testing.TB) *apiServer {
-	s := &apiServer{apiAudience: "https://kubernetes.default.svc", holders: map[string]holder{}, rights: map[string]bool{}}
+	s := &apiServer{
+		apiAudience: "https://kubernetes.default.svc", holders: map[string]holder{}, rights: map[string]bool{},
+	}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -50,11 +52,16 @@ func newAPIServer(t testing.TB) *apiServer {
 
 func (s *apiServer) gate(t testing.TB, change ...func(*access.Options)) *access.Gate {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: s.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := access.Options{Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(), Reviews: 100_000}
+	o := access.Options{
+		Tokens: client.AuthenticationV1().TokenReviews(), Access: client.AuthorizationV1().SubjectAccessReviews(),
+		Reviews: 100_000,
+	}
 	for _, c := range change {
 		c(&o)
 	}
@@ -71,7 +78,10 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if status != 0 {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(status), Message: "no"})
+		_ = json.NewEncoder(w).Encode(metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(status),
+			Message: "no",
+		})
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -87,7 +97,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := review.Spec.ResourceAttributes
 	s.mu.Lock()
 	s.rules++
-	review.Status.Allowed = s.rights[fmt.Sprintf("%s %s %s.%s/%s %s", review.Spec.User, a.Verb, a.Resource, a.Group, a.Subresource, a.Namespace)]
+	review.Status.Allowed = s.rights[fmt.Sprintf("%s %s %s.%s/%s %s", review.Spec.User, a.Verb, a.Resource, a.Group,
+		a.Subresource, a.Namespace)]
 	s.mu.Unlock()
 	w.WriteHeader(http.StatusCreated)
 	_ = json.NewEncoder(w).Encode(&review)

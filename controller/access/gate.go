@@ -40,9 +40,11 @@ type Options struct {
 	Audience string
 	// Reviews is how many tokens of agents, and as many of others, are reviewed in a second. 0: 40.
 	Reviews float64
-	// People and Agents are how many requests each of them may make in a second, and at once. Zero: 20 and 100; 20 and 400.
+	// People and Agents are how many requests each of them may make in a second, and at once. Zero: 20 and 100; 20
+	// and 400.
 	People, Agents Allowance
-	// Grace is for how long agents are taken that were known before, while the API server cannot be asked. 0: 10 minutes.
+	// Grace is for how long agents are taken that were known before, while the API server cannot be asked. 0: 10
+	// minutes.
 	Grace      time.Duration
 	Now        func() time.Time
 	Log        *slog.Logger
@@ -115,9 +117,11 @@ func NewGate(o Options) *Gate {
 	}
 	g := &Gate{
 		o: o, known: newCache[tokenKey, *User](mostKnown), lately: newCache[tokenKey, *User](mostKnown),
-		unknown: newCache[tokenKey, struct{}](mostUnknown), settled: newCache[tokenKey, struct{}](mostKnown), rights: newCache[rightKey, right](mostRights),
+		unknown: newCache[tokenKey, struct{}](mostUnknown), settled: newCache[tokenKey, struct{}](mostKnown),
+		rights: newCache[rightKey, right](mostRights),
 		slots:  make(chan struct{}, mostReviews),
-		people: newBuckets(o.People), agents: newBuckets(o.Agents), guesses: newBuckets(guesses), metrics: newMetrics(o.Registerer),
+		people: newBuckets(o.People), agents: newBuckets(o.Agents), guesses: newBuckets(guesses),
+		metrics: newMetrics(o.Registerer),
 	}
 	g.reviews = map[class]*rate.Limiter{}
 	for _, c := range []class{person, agent} {
@@ -157,7 +161,8 @@ func (g *Gate) authenticate(ctx context.Context, c class, token string) (*User, 
 		return u, err
 	}
 	if c == agent && g.breaker.down() {
-		// Nobody can be asked. A person waits; an agent was known, its token has not run out, and it speaks for one node only.
+		// Nobody can be asked. A person waits; an agent was known, its token has not run out, and it speaks for one
+		// node only.
 		if u, fresh := g.lately.get(key, g.o.Now()); fresh {
 			g.metrics.grace.Inc()
 			return u, nil
@@ -185,15 +190,16 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, now time.Tim
 	return u, err
 }
 
-// met reports whether a token was valid when it was reviewed last, however long ago that was, as far as it is remembered.
+// met reports whether a token was valid when it was reviewed last, however long ago that was, as far as it is
+// remembered.
 func (g *Gate) met(key tokenKey, now time.Time) bool {
 	known, _ := g.known.get(key, now)
 	lately, _ := g.lately.get(key, now)
 	return known != nil || lately != nil
 }
 
-// renew has the token of an agent reviewed before the last answer no longer counts: nobody waits for it, and the API server is
-// asked about thousands of agents at a steady pace.
+// renew has the token of an agent reviewed before the last answer no longer counts: nobody waits for it, and the API
+// server is asked about thousands of agents at a steady pace.
 func (g *Gate) renew(key tokenKey, token string, now time.Time) {
 	if _, fresh := g.settled.get(key, now); fresh || g.breaker.away(now) {
 		return
@@ -274,7 +280,8 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 		return nil, ErrAway
 	}
 	g.breaker.answered()
-	if err != nil || !answer.Status.Authenticated || answer.Status.User.Username == "" || !madeFor(want, answer.Status.Audiences) {
+	if err != nil || !answer.Status.Authenticated || answer.Status.User.Username == "" ||
+		!madeFor(want, answer.Status.Audiences) {
 		g.metrics.review("token", "denied")
 		g.known.drop(key)
 		g.lately.drop(key)
@@ -295,8 +302,8 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	return u, nil
 }
 
-// audiences returns whom a token must be made for. An agent's is for us. One of a person is for the API server, which is
-// what asking for nobody means, or, if it says so itself, for us.
+// audiences returns whom a token must be made for. An agent's is for us. One of a person is for the API server, which
+// is what asking for nobody means, or, if it says so itself, for us.
 func (g *Gate) audiences(c class, claims *claims) []string {
 	if c == agent || claims.isFor(g.o.Audience) {
 		return []string{g.o.Audience}
@@ -304,8 +311,8 @@ func (g *Gate) audiences(c class, claims *claims) []string {
 	return nil
 }
 
-// madeFor compares whom a token must be made for with whom the API server found it to be made for. An API server that does
-// not know of audiences says nothing, and vouches for nothing.
+// madeFor compares whom a token must be made for with whom the API server found it to be made for. An API server that
+// does not know of audiences says nothing, and vouches for nothing.
 func madeFor(want, got []string) bool {
 	return len(want) == 0 || slices.Contains(got, want[0])
 }

@@ -29,9 +29,13 @@ func TestWhoHoldsAToken(t *testing.T) {
 	ours := s.add(jwt(later, access.Audience), holder{name: "scheduler", audience: access.Audience})
 	agent := s.add(jwt(later.Add(1), access.Audience), holder{name: "agent", node: "n1", audience: access.Audience})
 	other := s.add(jwt(later.Add(2), "vault"), holder{name: "agent", node: "n1", audience: "vault"})
-	liar := s.add(jwt(later.Add(3), access.Audience), holder{name: "agent", node: "n1"}) // says it is for us, and is not
+	// says it is for us, and is not
+	liar := s.add(jwt(later.Add(3), access.Audience), holder{name: "agent", node: "n1"})
 
-	for name, want := range map[string]string{person: "jane", ours: "scheduler", agent: "agent", other: "", liar: "", "nobody": "", "": "", "a b": "", strings.Repeat("x", 20<<10): ""} {
+	for name, want := range map[string]string{
+		person: "jane", ours: "scheduler", agent: "agent", other: "", liar: "", "nobody": "", "": "", "a b": "",
+		strings.Repeat("x", 20<<10): "",
+	} {
 		u, err := g.Authenticate(t.Context(), name)
 		if got := ""; u != nil {
 			got = u.Name
@@ -58,7 +62,8 @@ func TestAnswersCountForAWhile(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
 	long := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
-	short := s.add(jwt(c.now().Add(time.Minute), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+	short := s.add(jwt(c.now().Add(time.Minute), access.Audience),
+		holder{name: "a", node: "n", audience: access.Audience})
 	ask := func(token string) error {
 		_, err := g.Agent(t.Context(), token)
 		return err
@@ -104,7 +109,8 @@ func TestAnswersCountForAWhile(t *testing.T) {
 func TestAgentsAreRenewed(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
-	token := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+	token := s.add(jwt(c.now().Add(time.Hour), access.Audience),
+		holder{name: "a", node: "n", audience: access.Audience})
 	ask := func() error {
 		_, err := g.Agent(t.Context(), token)
 		return err
@@ -158,7 +164,8 @@ func TestABurstIsOneReview(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n, _ := s.counted(); n > 2 { // those who came after the answer had been forgotten by the flight find it in the cache
+	// those who came after the answer had been forgotten by the flight find it in the cache
+	if n, _ := s.counted(); n > 2 {
 		t.Errorf("%d reviews", n)
 	}
 }
@@ -168,8 +175,10 @@ func TestTheAPIServerIsAway(t *testing.T) {
 	for name, status := range map[string]int{"overloaded": 429, "failing": 500, "we may not ask": 403} {
 		s, c := newAPIServer(t), newClock()
 		g := s.gate(t, func(o *access.Options) { o.Now = c.now })
-		agent := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
-		brief := s.add(jwt(c.now().Add(8*time.Minute), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+		agent := s.add(jwt(c.now().Add(time.Hour), access.Audience),
+			holder{name: "a", node: "n", audience: access.Audience})
+		brief := s.add(jwt(c.now().Add(8*time.Minute), access.Audience),
+			holder{name: "a", node: "n", audience: access.Audience})
 		person := s.add("person", holder{name: "jane"})
 		for _, token := range []string{agent, brief} {
 			if _, err := g.Agent(t.Context(), token); err != nil {
@@ -189,9 +198,17 @@ func TestTheAPIServerIsAway(t *testing.T) {
 			t.Errorf("%s: an agent whose token is still valid: %v", name, err)
 		}
 		for what, err := range map[string]error{
-			"a person":       func() error { _, err := g.Authenticate(t.Context(), person); return err }(),
-			"a right":        func() error { _, _, err := g.Allowed(t.Context(), jane, access.Attributes{Verb: "get"}); return err }(),
-			"an agent, new":  func() error { _, err := g.Agent(t.Context(), jwt(c.now(), access.Audience)); return err }(),
+			"a person": func() error { _, err := g.Authenticate(t.Context(), person); return err }(),
+			"a right": func() error {
+				_, _,
+					err := g.Allowed(t.Context(), jane, access.Attributes{Verb: "get"})
+				return err
+			}(),
+			"an agent, new": func() error {
+				_, err := g.Agent(t.Context(),
+					jwt(c.now(), access.Audience))
+				return err
+			}(),
 			"a person's, as": func() error { _, err := g.Agent(t.Context(), person); return err }(),
 		} {
 			if err == nil || errors.Is(err, access.ErrUnauthenticated) {
@@ -247,7 +264,10 @@ func TestTwoUsersAreNotOne(t *testing.T) {
 	s.rights["jane list energy.kubenergy.io/ shop"] = true
 	what := access.Attributes{Verb: "list", Group: "kubenergy.io", Resource: "energy", Namespace: "shop"}
 	for _, u := range []*access.User{
-		{Name: "jane"}, {Name: "jane", Groups: []string{"a", "b"}}, {Name: "jane", Groups: []string{"a\x00b"}}, {Name: "jane", Extra: map[string][]string{"a": {"b"}}},
+		{Name: "jane"},
+		{Name: "jane", Groups: []string{"a", "b"}},
+		{Name: "jane", Groups: []string{"a\x00b"}},
+		{Name: "jane", Extra: map[string][]string{"a": {"b"}}},
 	} {
 		for range 3 {
 			if ok, _, err := g.Allowed(t.Context(), u, what); !ok || err != nil {
@@ -288,7 +308,8 @@ func TestRequire(t *testing.T) {
 	s.rights["jane create jobs.batch/ shop"] = true
 	what := func(*http.Request) []access.Attributes {
 		return []access.Attributes{
-			{Verb: "list", Group: "kubenergy.io", Resource: "energy", Namespace: "shop"}, {Verb: "create", Group: "batch", Resource: "jobs", Namespace: "shop"},
+			{Verb: "list", Group: "kubenergy.io", Resource: "energy", Namespace: "shop"},
+			{Verb: "create", Group: "batch", Resource: "jobs", Namespace: "shop"},
 		}
 	}
 	var seen *access.User
@@ -314,22 +335,28 @@ func TestRequire(t *testing.T) {
 		request *http.Request
 		code    int
 	}{
-		"may":                   {h, request(jane, ""), 200},
-		"may, by our header":    {h, request(jane, access.HeaderToken), 200},
-		"may not":               {h, request(joe, ""), 403},
-		"somebody":              {open, request(joe, ""), 200},
-		"nobody":                {open, request("", ""), 401},
-		"wrong":                 {open, request("wrong", ""), 401},
-		"wrong, by our header":  {open, request("wrong", access.HeaderToken), 401},
-		"no list":               {g.Require(next, func(*http.Request) []access.Attributes { return nil }), request(joe, ""), 200},
-		"an empty bearer":       {open, request(" ", ""), 401},
-		"one right of the two ": {g.Require(next, func(r *http.Request) []access.Attributes { return append(what(r), access.Attributes{Verb: "delete"}) }), request(jane, ""), 403},
+		"may":                  {h, request(jane, ""), 200},
+		"may, by our header":   {h, request(jane, access.HeaderToken), 200},
+		"may not":              {h, request(joe, ""), 403},
+		"somebody":             {open, request(joe, ""), 200},
+		"nobody":               {open, request("", ""), 401},
+		"wrong":                {open, request("wrong", ""), 401},
+		"wrong, by our header": {open, request("wrong", access.HeaderToken), 401},
+		"no list": {
+			g.Require(next, func(*http.Request) []access.Attributes { return nil }),
+			request(joe, ""), 200,
+		},
+		"an empty bearer": {open, request(" ", ""), 401},
+		"one right of the two ": {g.Require(next, func(r *http.Request) []access.Attributes {
+			return append(what(r), access.Attributes{Verb: "delete"})
+		}), request(jane, ""), 403},
 	} {
 		w := get(c.handler, c.request)
 		if w.Code != c.code {
 			t.Errorf("%s: %d %s, want %d", name, w.Code, w.Body, c.code)
 		}
-		if w.Code == http.StatusUnauthorized && (w.Header().Get("WWW-Authenticate") == "" || !strings.Contains(w.Body.String(), access.ErrUnauthenticated.Error())) {
+		if w.Code == http.StatusUnauthorized && (w.Header().Get("WWW-Authenticate") == "" ||
+			!strings.Contains(w.Body.String(), access.ErrUnauthenticated.Error())) {
 			t.Errorf("%s: %v %s", name, w.Header(), w.Body)
 		}
 	}
@@ -353,7 +380,8 @@ func TestRequire(t *testing.T) {
 		t.Errorf("another user: %d", w.Code)
 	}
 	s.set(func() { s.status = 500 })
-	if w := get(open, request("unknown", "")); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+	if w := get(open, request("unknown", "")); w.Code != http.StatusServiceUnavailable ||
+		w.Header().Get("Retry-After") == "" {
 		t.Errorf("while the API server is away: %d", w.Code)
 	}
 	if strings.Contains(logged.String(), "token-of") || strings.Contains(logged.String(), "unknown") {
@@ -386,8 +414,8 @@ func TestGuesses(t *testing.T) {
 	}
 }
 
-// Who comes through a proxy shares its address with somebody who guesses: whoever was known goes on being let in, and what a
-// header says of where a request comes from counts for nothing.
+// Who comes through a proxy shares its address with somebody who guesses: whoever was known goes on being let in, and
+// what a header says of where a request comes from counts for nothing.
 func TestGuessesLockNobodyOut(t *testing.T) {
 	s, c := newAPIServer(t), newClock()
 	g := s.gate(t, func(o *access.Options) { o.Now = c.now })
@@ -398,7 +426,8 @@ func TestGuessesLockNobodyOut(t *testing.T) {
 		r.Header.Set("Forwarded", fmt.Sprintf("for=198.51.100.%d", n%250))
 		return access.From(r)
 	}
-	agent := s.add(jwt(c.now().Add(time.Hour), access.Audience), holder{name: "a", node: "n", audience: access.Audience})
+	agent := s.add(jwt(c.now().Add(time.Hour), access.Audience),
+		holder{name: "a", node: "n", audience: access.Audience})
 	person := s.add("person", holder{name: "jane"})
 	if _, err := g.Agent(from(0), agent); err != nil {
 		t.Fatal(err)

@@ -128,7 +128,8 @@ func (h *HostTokens) look() {
 		}
 		h.byToken, h.byNode, h.read = nil, nil, nil
 		return
-	case err == nil && h.read != nil && os.SameFile(info, h.read) && info.ModTime().Equal(h.read.ModTime()) && info.Size() == h.read.Size():
+	case err == nil && h.read != nil && os.SameFile(info, h.read) && info.ModTime().Equal(h.read.ModTime()) &&
+		info.Size() == h.read.Size():
 		return
 	}
 	if err == nil {

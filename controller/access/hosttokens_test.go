@@ -38,7 +38,8 @@ func TestHostTokens(t *testing.T) {
 	if _, err := access.NewHostTokens(file, c.now, log); err == nil {
 		t.Error("there is no file, and no error")
 	}
-	write(t, file, "hosts:\n- node: rack1\n  tokenSHA256: "+sum("one")+"\n  maxPowerWatts: 800\n  site: north\n- node: rack2\n  tokenSHA256: "+strings.ToUpper(sum("two"))+"\n")
+	write(t, file, "hosts:\n- node: rack1\n  tokenSHA256: "+sum(
+		"one")+"\n  maxPowerWatts: 800\n  site: north\n- node: rack2\n  tokenSHA256: "+strings.ToUpper(sum("two"))+"\n")
 	h, err := access.NewHostTokens(file, c.now, log)
 	if err != nil {
 		t.Fatal(err)
@@ -97,12 +98,18 @@ func TestHostTokens(t *testing.T) {
 func TestHostTokensRefuse(t *testing.T) {
 	one := fmt.Sprintf("{node: a, tokenSHA256: %s}", sum("one"))
 	for name, text := range map[string]string{
-		"unknown field": "hosts: []\ncolour: blue", "unknown in a host": "hosts: [{node: a, tokenSHA256: " + sum("one") + ", token: x}]",
-		"node twice": "hosts: [" + one + ", {node: a, tokenSHA256: " + sum("two") + "}]", "token twice": "hosts: [" + one + ", {node: b, tokenSHA256: " + sum("one") + "}]",
-		"no node": "hosts: [{tokenSHA256: " + sum("one") + "}]", "no token": "hosts: [{node: a}]", "a short sum": "hosts: [{node: a, tokenSHA256: abcd}]",
-		"a long sum": "hosts: [{node: a, tokenSHA256: " + sum("one") + "00}]", "the empty token": "hosts: [{node: a, tokenSHA256: " + sum("") + "}]",
-		"power": "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: -1}]", "NaN": "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: .nan}]",
-		"no YAML": "hosts: [", "a key twice": "hosts: []\nhosts: []", "control": "hosts: [{node: \"a\\n\", tokenSHA256: " + sum("one") + "}]",
+		"unknown field": "hosts: []\ncolour: blue", "unknown in a host": "hosts: [{node: a, tokenSHA256: " +
+			sum("one") + ", token: x}]",
+		"node twice":  "hosts: [" + one + ", {node: a, tokenSHA256: " + sum("two") + "}]",
+		"token twice": "hosts: [" + one + ", {node: b, tokenSHA256: " + sum("one") + "}]",
+		"no node":     "hosts: [{tokenSHA256: " + sum("one") + "}]", "no token": "hosts: [{node: a}]",
+		"a short sum":     "hosts: [{node: a, tokenSHA256: abcd}]",
+		"a long sum":      "hosts: [{node: a, tokenSHA256: " + sum("one") + "00}]",
+		"the empty token": "hosts: [{node: a, tokenSHA256: " + sum("") + "}]",
+		"power":           "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: -1}]",
+		"NaN":             "hosts: [{node: a, tokenSHA256: " + sum("one") + ", maxPowerWatts: .nan}]",
+		"no YAML":         "hosts: [", "a key twice": "hosts: []\nhosts: []",
+		"control": "hosts: [{node: \"a\\n\", tokenSHA256: " + sum("one") + "}]",
 	} {
 		file := filepath.Join(t.TempDir(), "hosts")
 		write(t, file, text)

@@ -7,15 +7,15 @@ import (
 	"net/netip"
 )
 
-// guesses is how many tokens that are not valid one address may have reviewed, before it has to wait with others that are
-// not known yet. Who comes through a proxy or another replica shares its address with all who do: what headers say of where
-// a request comes from, anybody can write. Tokens that were valid before are no guesses.
+// guesses is how many tokens that are not valid one address may have reviewed, before it has to wait with others that
+// are not known yet. Who comes through a proxy or another replica shares its address with all who do: what headers
+// say of where a request comes from, anybody can write. Tokens that were valid before are no guesses.
 var guesses = Allowance{PerSecond: 2, AtOnce: 50}
 
 type peerKey struct{}
 
-// From returns the context of a request that knows where the request comes from: an address that guesses tokens then does not
-// use up the reviews of all others.
+// From returns the context of a request that knows where the request comes from: an address that guesses tokens then
+// does not use up the reviews of all others.
 func From(r *http.Request) context.Context {
 	return context.WithValue(r.Context(), peerKey{}, peerOf(r.RemoteAddr))
 }

@@ -14,8 +14,8 @@ import (
 // retryAfter is when somebody may come again who could not be told whether they are let in.
 const retryAfter = 5 * time.Second
 
-// Require lets a request through to next if whoever makes it may do everything that what returns for it. Where what is nil
-// or returns nothing, it is enough to be somebody. next finds them with [UserOf].
+// Require lets a request through to next if whoever makes it may do everything that what returns for it. Where what
+// is nil or returns nothing, it is enough to be somebody. next finds them with [UserOf].
 func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := g.Authenticate(From(r), Token(r))

@@ -79,7 +79,8 @@ func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (right, erro
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: u.Name, UID: u.UID, Groups: u.Groups, Extra: extra,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+				Verb: a.Verb, Group: a.Group, Resource: a.Resource, Subresource: a.Subresource, Namespace: a.Namespace,
+				Name: a.Name,
 			},
 		},
 	}, metav1.CreateOptions{})

@@ -30,10 +30,12 @@ func Token(r *http.Request) string {
 }
 
 func plausibleToken(token string) bool {
-	return token != "" && len(token) <= mostToken && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
+	return token != "" && len(token) <= mostToken &&
+		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// claims are what a token says of itself. Nobody has checked it: it serves to ask the right question, and to forget earlier.
+// claims are what a token says of itself. Nobody has checked it: it serves to ask the right question, and to forget
+// earlier.
 type claims struct {
 	audiences []string
 	expiry    time.Time // zero: it does not say

@@ -25,7 +25,9 @@ type User struct {
 const NodeClaim = "authentication.kubernetes.io/node-name"
 
 func userOf(info *authenticationv1.UserInfo) *User {
-	u := &User{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: make(map[string][]string, len(info.Extra))}
+	u := &User{
+		Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: make(map[string][]string, len(info.Extra)),
+	}
 	for key, values := range info.Extra {
 		u.Extra[key] = values
 	}

@@ -21,7 +21,8 @@ type Options struct {
 	Nodes func(context.Context) ([]v1.Node, error)
 	Pods  func(ctx context.Context, node string) ([]v1.Pod, error)
 	View  func() *kube.View
-	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage: nobody knows.
+	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage:
+	// nobody knows.
 	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error)
 	// Readings returns the counters of a node's meters, by Uptime, and Source names them; nil: there are no meters.
 	Readings func(node string) ([]energy.Reading, bool)
@@ -30,7 +31,8 @@ type Options struct {
 	HasAgent func(node string) time.Time
 	// Book books a batch that no agent sent. It is called again until it succeeds.
 	Book func(context.Context, *batch.Batch) error
-	// Permanent reports whether an error of Book will be the same next time: such a batch is dropped, and counted. nil: none is.
+	// Permanent reports whether an error of Book will be the same next time: such a batch is dropped, and counted.
+	// nil: none is.
 	Permanent func(error) bool
 
 	Idle      energy.IdlePolicy
@@ -45,8 +47,8 @@ const (
 	defaultInterval  = time.Minute
 	defaultAgentGone = 5 * time.Minute
 
-	// Agents are not known to a process that has just begun: nothing is booked before they had time to come back. Nothing is
-	// lost by that, for what was used meanwhile is in the first batch.
+	// Agents are not known to a process that has just begun: nothing is booked before they had time to come back.
+	// Nothing is lost by that, for what was used meanwhile is in the first batch.
 	startGrace = 2 * time.Minute
 	// An agent that is late by this is observed for, in case that it is gone.
 	agentLate = 90 * time.Second
@@ -150,7 +152,9 @@ func (e *Estimator) estimate(ctx context.Context) error {
 }
 
 // candidates are the nodes without an agent. Books of others are closed; what is queued of them is still booked.
-func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Time, up time.Duration) (all []candidate) {
+func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Time,
+	up time.Duration,
+) (all []candidate) {
 	there := make(map[string]bool, len(nodes))
 	failed, failure := 0, error(nil)
 	for i := range nodes {
@@ -168,7 +172,8 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Ti
 		b := e.books[n.Name]
 		if b == nil {
 			e.opened++
-			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)}, e.o.Idle)
+			b = newBooks(batch.Stream{Node: n.Name, Boot: centralBoot, Epoch: fmt.Sprintf("%s-%d", e.epoch, e.opened)},
+				e.o.Idle)
 			e.books[n.Name] = b
 		}
 		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= e.o.AgentGone)}
@@ -219,7 +224,8 @@ func (e *Estimator) usage(ctx context.Context, candidates []candidate) *Usage {
 // scene gathers what is known of a node at a tick.
 func (e *Estimator) scene(c *candidate, view *kube.View, usage *Usage) *scene {
 	s := &scene{
-		node: c.node.Name, cores: float64(c.node.Status.Capacity.Cpu().MilliValue()) / milli, gpus: kube.Allocatable(c.node).GPU,
+		node: c.node.Name, cores: float64(c.node.Status.Capacity.Cpu().MilliValue()) / milli,
+		gpus:    kube.Allocatable(c.node).GPU,
 		workers: c.workers, podsKnown: c.known, usage: usage,
 	}
 	if e.o.Readings != nil {

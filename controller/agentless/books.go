@@ -59,8 +59,8 @@ func newBooks(stream batch.Stream, idle energy.IdlePolicy) *books {
 
 var modelDomain = energy.Domain{Kind: energy.Model, Name: "model"}
 
-// observe takes what is known at a tick, and queues what that completes. While the node may yet turn out to have an agent it
-// is not ready: then time adds up.
+// observe takes what is known at a tick, and queues what that completes. While the node may yet turn out to have an
+// agent it is not ready: then time adds up.
 func (b *books) observe(s *scene, ready bool, q *queue) {
 	if b.attributor != nil && s.at <= b.at {
 		return
@@ -112,16 +112,18 @@ func latest(readings []energy.Reading) (at time.Duration) {
 	return at
 }
 
-// begin follows a root from an instant on: the model, or the wall as of its latest reading. What was learned of idle power
-// is of the other root, and forgotten.
+// begin follows a root from an instant on: the model, or the wall as of its latest reading. What was learned of idle
+// power is of the other root, and forgotten.
 func (b *books) begin(s *scene, root int, from time.Duration) {
 	b.attributor = energy.NewAttributor(energy.AttributorOptions{Idle: b.idle, Prior: s.profile})
 	b.root = root
 	o := b.observation(s)
 	if root == byModel {
 		b.model = modelled{
-			reading: energy.Reading{Domain: modelDomain, At: from, Run: b.model.reading.Run + 1, Quality: energy.Estimated},
-			gpus:    map[types.UID]energy.Microjoules{},
+			reading: energy.Reading{
+				Domain: modelDomain, At: from, Run: b.model.reading.Run + 1, Quality: energy.Estimated,
+			},
+			gpus: map[types.UID]energy.Microjoules{},
 		}
 		b.told = from
 		o.At = max(b.at, from)
@@ -158,7 +160,8 @@ func (b *books) attribute(s *scene, q *queue) {
 	}
 }
 
-// observation is what the attributor is told of CPU times. A list of pods that could not be read is a sweep that failed.
+// observation is what the attributor is told of CPU times. A list of pods that could not be read is a sweep that
+// failed.
 func (b *books) observation(s *scene) *energy.Observation {
 	o := &energy.Observation{At: b.at, CPUs: s.cores}
 	slices.SortFunc(b.ended, func(a, c energy.Usage) int { return strings.Compare(a.ID, c.ID) })
@@ -234,8 +237,8 @@ func (b *books) work(w *worker, now time.Time, dt time.Duration) time.Duration {
 	return a.add(w.cores, ran)
 }
 
-// last adds the CPU time of a pod that has ended since the last tick, and returns it. One that came and went in between used
-// what it requested, for all that is known.
+// last adds the CPU time of a pod that has ended since the last tick, and returns it. One that came and went in
+// between used what it requested, for all that is known.
 func (b *books) last(w *worker, now time.Time, dt time.Duration) (spent time.Duration) {
 	after := dt / 2
 	if !w.end.IsZero() {
@@ -306,15 +309,17 @@ func (m *modelled) whole(w energy.Watts, dt time.Duration) energy.Microjoules {
 	return energy.Microjoules(whole)
 }
 
-// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. Whoever holds one and has no share
-// gets one.
+// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. Whoever holds one and has no
+// share gets one.
 func (m *modelled) charge(out *energy.Attribution) {
 	for uid, used := range m.gpus {
 		if used == 0 {
 			continue
 		}
 		id := energy.ContainerID(string(uid), "")
-		i, found := slices.BinarySearchFunc(out.Shares, id, func(s energy.Share, id string) int { return strings.Compare(s.ID, id) })
+		i, found := slices.BinarySearchFunc(out.Shares, id, func(s energy.Share, id string) int {
+			return strings.Compare(s.ID, id)
+		})
 		if !found {
 			out.Shares = slices.Insert(out.Shares, i, energy.Share{ID: id})
 		}

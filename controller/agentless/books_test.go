@@ -81,7 +81,8 @@ func (w *world) estimator() *Estimator {
 				return nil, false
 			}
 			return []energy.Reading{{
-				Domain: energy.Domain{Kind: energy.Wall, Name: "plug"}, At: m.at, Total: m.total, Run: m.run, Quality: energy.Measured,
+				Domain: energy.Domain{Kind: energy.Wall, Name: "plug"}, At: m.at, Total: m.total, Run: m.run,
+				Quality: energy.Measured,
 			}}, true
 		},
 		Source:   func(string) string { return "wall (test)" },
@@ -122,8 +123,12 @@ func (w *world) tick(e *Estimator) {
 }
 
 func (w *world) node(name string, cores string, gpus int64) {
-	capacity := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cores), "nvidia.com/gpu": *resource.NewQuantity(gpus, resource.DecimalSI)}
-	w.nodes = append(w.nodes, v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: capacity, Allocatable: capacity}})
+	capacity := v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse(cores), "nvidia.com/gpu": *resource.NewQuantity(gpus, resource.DecimalSI),
+	}
+	w.nodes = append(w.nodes, v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Capacity: capacity, Allocatable: capacity},
+	})
 }
 
 // pod is one that runs since long ago.
@@ -134,8 +139,10 @@ func (w *world) pod(node, uid, cpu string, gpus int64) *v1.Pod {
 	}
 	p := v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: "shop", UID: types.UID(uid)},
-		Spec:       v1.PodSpec{NodeName: node, Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: request}}}},
-		Status:     v1.PodStatus{Phase: v1.PodRunning, StartTime: &metav1.Time{Time: w.clock.Add(-time.Hour)}},
+		Spec: v1.PodSpec{
+			NodeName: node, Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: request}}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodRunning, StartTime: &metav1.Time{Time: w.clock.Add(-time.Hour)}},
 	}
 	w.pods[node] = append(w.pods[node], p)
 	return &w.pods[node][len(w.pods[node])-1]
@@ -171,8 +178,8 @@ func near(t *testing.T, what string, got energy.Microjoules, want energy.Joules)
 	}
 }
 
-// Without a meter a node uses what its profile says at the usage that was measured; who computed pays the dynamic part, and
-// the rest of the node the kernel.
+// Without a meter a node uses what its profile says at the usage that was measured; who computed pays the dynamic
+// part, and the rest of the node the kernel.
 func TestModelAtMeasuredUsage(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -189,7 +196,8 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 		t.Fatalf("%d batches: want one of the two minutes of patience and one of the last", len(w.booked))
 	}
 	b := w.booked[0]
-	if b.EndSinceBoot-b.StartSinceBoot != 2*time.Minute || b.Quality != energy.Estimated || b.Source != "model (box)" || b.First != 1 ||
+	if b.EndSinceBoot-b.StartSinceBoot != 2*time.Minute || b.Quality != energy.Estimated || b.Source != "model (box)" ||
+		b.First != 1 ||
 		b.Stream.Boot != "central" || b.IdlePolicy != "requests" || !b.End.Equal(w.clock.Add(-time.Minute)) {
 		t.Errorf("%+v", b)
 	}
@@ -200,7 +208,8 @@ func TestModelAtMeasuredUsage(t *testing.T) {
 	near(t, "the system computed", system.Dynamic, 50*120/5.)
 	near(t, "a's idle", a.Idle, 50*120*0.2)
 	near(t, "idle that nobody asked for", b.Idle, 50*120*0.7)
-	if b.Unknown != 0 || a.CPU != 6*time.Minute || w.booked[1].First != 2 || w.booked[1].StartSinceBoot != b.EndSinceBoot {
+	if b.Unknown != 0 || a.CPU != 6*time.Minute || w.booked[1].First != 2 ||
+		w.booked[1].StartSinceBoot != b.EndSinceBoot {
 		t.Errorf("%+v", w.booked)
 	}
 }
@@ -248,7 +257,9 @@ func TestUsageOfSomePods(t *testing.T) {
 	w.pass(4 * time.Minute)
 	w.tick(e)
 	b := w.booked[0]
-	for uid, cpu := range map[string]time.Duration{"known": 12 * time.Minute, "new": 2 * time.Minute, "other": 2 * time.Minute} {
+	for uid, cpu := range map[string]time.Duration{
+		"known": 12 * time.Minute, "new": 2 * time.Minute, "other": 2 * time.Minute,
+	} {
 		if got := share(t, b, uid).CPU; got != cpu {
 			t.Errorf("%s: %v of CPU, want %v", uid, got, cpu)
 		}
@@ -272,8 +283,8 @@ func TestGPUs(t *testing.T) {
 	near(t, "idle", b.Idle, (50*0.8+3*20)*300)
 }
 
-// A meter at the wall is what is divided, to the microjoule; the model takes its place while it is silent, and neither a gap
-// nor a joule too much is left where one follows the other.
+// A meter at the wall is what is divided, to the microjoule; the model takes its place while it is silent, and
+// neither a gap nor a joule too much is left where one follows the other.
 func TestWallAndModel(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -294,14 +305,16 @@ func TestWallAndModel(t *testing.T) {
 	for range 3 {
 		count(6_000_000_001)
 	}
-	if len(w.booked) != 2 || w.booked[0].Measured+w.booked[1].Measured != 3*6_000_000_001 || w.booked[0].Quality != energy.Measured ||
+	if len(w.booked) != 2 || w.booked[0].Measured+w.booked[1].Measured != 3*6_000_000_001 ||
+		w.booked[0].Quality != energy.Measured ||
 		w.booked[0].Source != "wall (test)" {
 		t.Fatalf("%+v", w.booked)
 	}
 	m.silent = true
 	count(0)
 	last := w.booked[2]
-	if last.Quality != energy.Estimated || last.StartSinceBoot != w.booked[1].EndSinceBoot || last.EndSinceBoot != w.up {
+	if last.Quality != energy.Estimated || last.StartSinceBoot != w.booked[1].EndSinceBoot ||
+		last.EndSinceBoot != w.up {
 		t.Fatalf("after the meter fell silent: %+v", last)
 	}
 	near(t, "model", last.Measured, 100*67)
@@ -310,7 +323,8 @@ func TestWallAndModel(t *testing.T) {
 	count(0)
 	count(5_000_000_003)
 	back, wall := w.booked[3], w.booked[4]
-	if back.Quality != energy.Estimated || back.StartSinceBoot != last.EndSinceBoot || back.EndSinceBoot != w.up-time.Minute-7*time.Second {
+	if back.Quality != energy.Estimated || back.StartSinceBoot != last.EndSinceBoot ||
+		back.EndSinceBoot != w.up-time.Minute-7*time.Second {
 		t.Errorf("when the meter is back: %+v", back)
 	}
 	near(t, "model", back.Measured, 100*53)
@@ -319,7 +333,8 @@ func TestWallAndModel(t *testing.T) {
 	}
 	m.run++ // it was reset
 	count(1)
-	if b := w.booked[5]; b.Measured != 0 || b.Unmeasured != b.EndSinceBoot-b.StartSinceBoot || b.Unmeasured != time.Minute {
+	if b := w.booked[5]; b.Measured != 0 || b.Unmeasured != b.EndSinceBoot-b.StartSinceBoot ||
+		b.Unmeasured != time.Minute {
 		t.Errorf("after a reset: %+v", b)
 	}
 	count(4_000_000_000)
@@ -361,8 +376,8 @@ func TestWallAlone(t *testing.T) {
 	}
 }
 
-// An agent takes over when it comes, and what it tells is not estimated; when it has been gone for minutes, the estimate goes
-// on under another epoch, and has all since it was missed.
+// An agent takes over when it comes, and what it tells is not estimated; when it has been gone for minutes, the
+// estimate goes on under another epoch, and has all since it was missed.
 func TestAgentsTakeOver(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -398,7 +413,8 @@ func TestAgentsTakeOver(t *testing.T) {
 		t.Fatalf("%d batches after the agent was gone", len(w.booked)-before)
 	}
 	again := w.booked[before]
-	if again.Stream.Epoch == w.booked[0].Stream.Epoch || again.First != 1 || again.StartSinceBoot < gone+10*time.Minute ||
+	if again.Stream.Epoch == w.booked[0].Stream.Epoch || again.First != 1 ||
+		again.StartSinceBoot < gone+10*time.Minute ||
 		again.StartSinceBoot > gone+10*time.Minute+agentLate+time.Minute || again.EndSinceBoot != w.up-time.Minute {
 		t.Errorf("%+v", again)
 	}
@@ -414,8 +430,8 @@ func TestAgentsTakeOver(t *testing.T) {
 	}
 }
 
-// Batches that cannot be booked are folded, so that few are held; the one that was tried is sent again as it was. One that is
-// wrong is dropped, and counted.
+// Batches that cannot be booked are folded, so that few are held; the one that was tried is sent again as it was. One
+// that is wrong is dropped, and counted.
 func TestBacklog(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -484,7 +500,9 @@ func TestEndedPods(t *testing.T) {
 	finish(brief, w.clock.Add(-20*time.Second))
 	w.tick(e)
 	b := w.booked[1]
-	for uid, cpu := range map[string]time.Duration{"ends": 90 * time.Second, "deleted": time.Minute, "brief": 40 * time.Second} {
+	for uid, cpu := range map[string]time.Duration{
+		"ends": 90 * time.Second, "deleted": time.Minute, "brief": 40 * time.Second,
+	} {
 		if s := share(t, b, uid); s.CPU != cpu || !s.Ended {
 			t.Errorf("%+v, want %v of CPU", s, cpu)
 		}
@@ -595,8 +613,10 @@ func conserve(t *testing.T, r *rand.Rand) {
 		if err := b.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		if node := b.Stream.Node; b.StartSinceBoot < ends[node] || b.First != numbers[node]+1 || ends[node] != 0 && b.StartSinceBoot != ends[node] {
-			t.Fatalf("batch %d of %v to %v after %d until %v", b.First, b.StartSinceBoot, b.EndSinceBoot, numbers[node], ends[node])
+		if node := b.Stream.Node; b.StartSinceBoot < ends[node] || b.First != numbers[node]+1 ||
+			ends[node] != 0 && b.StartSinceBoot != ends[node] {
+			t.Fatalf("batch %d of %v to %v after %d until %v", b.First, b.StartSinceBoot, b.EndSinceBoot, numbers[node],
+				ends[node])
 		}
 		ends[b.Stream.Node], numbers[b.Stream.Node] = b.EndSinceBoot, b.Last
 		sums[b.Stream.Node] += b.Measured

@@ -70,10 +70,14 @@ var (
 		"Nodes without an agent, by what tells their energy: wall, model, or unknown.", []string{"by"}, nil)
 	descUsage = prom.NewDesc("kubenergy_agentless_usage_samples",
 		"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count.", nil, nil)
-	descBatches = prom.NewDesc("kubenergy_agentless_batches_total", "Estimates, by what became of them.", []string{"outcome"}, nil)
-	descJoules  = prom.NewDesc("kubenergy_agentless_energy_joules_total", "Energy of estimates, by what became of them.", []string{"outcome"}, nil)
-	descQueued  = prom.NewDesc("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet.", nil, nil)
-	descFailed  = prom.NewDesc("kubenergy_agentless_booking_failures_total", "Times that booking an estimate failed; it is tried again.", nil, nil)
+	descBatches = prom.NewDesc("kubenergy_agentless_batches_total", "Estimates, by what became of them.",
+		[]string{"outcome"}, nil)
+	descJoules = prom.NewDesc("kubenergy_agentless_energy_joules_total",
+		"Energy of estimates, by what became of them.", []string{"outcome"}, nil)
+	descQueued = prom.NewDesc("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet.",
+		nil, nil)
+	descFailed = prom.NewDesc("kubenergy_agentless_booking_failures_total",
+		"Times that booking an estimate failed; it is tried again.", nil, nil)
 )
 
 var byNames = [sources]string{"wall", "model", "unknown"}

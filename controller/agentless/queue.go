@@ -51,7 +51,9 @@ func (q *queue) add(b *batch.Batch) {
 }
 
 // drain books as much as it can until ctx ends.
-func (q *queue) drain(ctx context.Context, book func(context.Context, *batch.Batch) error, permanent func(error) bool, log *slog.Logger) {
+func (q *queue) drain(ctx context.Context, book func(context.Context, *batch.Batch) error, permanent func(error) bool,
+	log *slog.Logger,
+) {
 	work := make(chan *backlog)
 	var all sync.WaitGroup
 	for range min(bookers, len(q.nodes)) {
@@ -79,7 +81,8 @@ func (q *queue) drain(ctx context.Context, book func(context.Context, *batch.Bat
 
 // drain books what is queued of one stream, in order.
 func (l *backlog) drain(
-	ctx context.Context, book func(context.Context, *batch.Batch) error, permanent func(error) bool, log *slog.Logger, s *stats,
+	ctx context.Context, book func(context.Context, *batch.Batch) error, permanent func(error) bool, log *slog.Logger,
+	s *stats,
 ) {
 	for l.first != nil && ctx.Err() == nil {
 		l.tried = true

@@ -50,8 +50,8 @@ func (s *scene) kind() int {
 	return byNothing
 }
 
-// A worker is a pod at a tick that runs, or has ended: what is needed of it, since a large cluster's pods as a whole take much
-// memory where no node has an agent.
+// A worker is a pod at a tick that runs, or has ended: what is needed of it, since a large cluster's pods as a whole
+// take much memory where no node has an agent.
 type worker struct {
 	uid     types.UID
 	pod     podName
@@ -76,8 +76,10 @@ func workersOf(pods []v1.Pod) []worker {
 		}
 		request := kube.PodRequest(p)
 		w := worker{
-			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0), keeps: keepsAwake(p),
-			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed,
+			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
+			keeps:   keepsAwake(p),
+			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded ||
+				p.Status.Phase == v1.PodFailed,
 		}
 		if p.Status.StartTime != nil {
 			w.start = p.Status.StartTime.Time
@@ -116,9 +118,9 @@ func finishedAt(p *v1.Pod) (end time.Time) {
 	return end
 }
 
-// spend decides what each pod uses that metrics-server says nothing of, and returns what the whole node uses, and whether
-// that was measured. A pod that is new to metrics-server uses what it requests, as far as the node as a whole uses it; a
-// node that nobody measured uses what its pods do, and no more than it has.
+// spend decides what each pod uses that metrics-server says nothing of, and returns what the whole node uses, and
+// whether that was measured. A pod that is new to metrics-server uses what it requests, as far as the node as a whole
+// uses it; a node that nobody measured uses what its pods do, and no more than it has.
 func (s *scene) spend(workers []worker) (cores float64, measured bool) {
 	var known, asked float64
 	for i := range workers {
@@ -166,8 +168,8 @@ func (s *scene) spend(workers []worker) (cores float64, measured bool) {
 // A node cannot use more than it has; what says so by more than a half is wrong.
 const overcommit = 1.5
 
-// power is what the model says that a node draws: by its CPUs and its own, by GPUs that are held, and by those that are not.
-// A node that nobody measured and that no pod keeps awake sleeps.
+// power is what the model says that a node draws: by its CPUs and its own, by GPUs that are held, and by those that
+// are not. A node that nobody measured and that no pod keeps awake sleeps.
 func (s *scene) power(workers []worker, cores float64, measured bool) (cpu, held, free energy.Watts) {
 	var gpus int64
 	keeps := measured

@@ -17,7 +17,10 @@ import (
 
 // booking is a batch as the central unit books it.
 func booking(b *batch.Batch, agentless bool) *ledger.Booking {
-	k := &ledger.Booking{Batch: b, Received: b.End, Agentless: agentless, Rates: ledger.Rates{PUE: 1, Carbon: math.NaN(), Price: math.NaN()}}
+	k := &ledger.Booking{
+		Batch: b, Received: b.End, Agentless: agentless,
+		Rates: ledger.Rates{PUE: 1, Carbon: math.NaN(), Price: math.NaN()},
+	}
 	for _, s := range b.Shares {
 		account := ledger.Account{Kind: ledger.System}
 		if strings.HasPrefix(s.ID, "pod/") {
@@ -28,8 +31,8 @@ func booking(b *batch.Batch, agentless bool) *ledger.Booking {
 	return k
 }
 
-// Together with the ledger: what an agent tells counts, also where it tells it late and an estimate was booked before; the rest
-// of the time is what was estimated; and no joule is counted twice.
+// Together with the ledger: what an agent tells counts, also where it tells it late and an estimate was booked
+// before; the rest of the time is what was estimated; and no joule is counted twice.
 func TestTakeOverInTheLedger(t *testing.T) {
 	w := newWorld(t)
 	w.node("n", "10", 0)
@@ -49,7 +52,8 @@ func TestTakeOverInTheLedger(t *testing.T) {
 	tell := func(minute int) { // the agent tells of a minute at 200 W
 		number++
 		b := &batch.Batch{
-			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "real", Epoch: "x"}, First: number, Last: number,
+			Version: batch.Version, Stream: batch.Stream{Node: "n", Boot: "real", Epoch: "x"}, First: number,
+			Last:           number,
 			StartSinceBoot: time.Duration(minute) * time.Minute, EndSinceBoot: time.Duration(minute+1) * time.Minute,
 			Source: "psys (rapl)", Quality: energy.Measured, IdlePolicy: "apart", Measured: 12e9, Idle: 12e9,
 		}
@@ -70,7 +74,9 @@ func TestTakeOverInTheLedger(t *testing.T) {
 		}
 		w.tick(e)
 	}
-	answer, err := store.Query(t.Context(), &ledger.Query{From: noon, To: noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByWindow}})
+	answer, err := store.Query(t.Context(), &ledger.Query{
+		From: noon, To: noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByWindow},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

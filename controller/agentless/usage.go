@@ -67,7 +67,8 @@ const (
 	maxContainers = 1000
 )
 
-// MetricsServer asks the API of that name (metrics.k8s.io): one list of nodes and one of pods each time. It is for one goroutine.
+// MetricsServer asks the API of that name (metrics.k8s.io): one list of nodes and one of pods each time. It is for
+// one goroutine.
 type MetricsServer struct {
 	client rest.Interface
 	clock  func() time.Time
@@ -75,8 +76,8 @@ type MetricsServer struct {
 	again  time.Duration // not before
 }
 
-// NewMetricsServer returns one that asks through the API server. Whoever the config says needs list of nodes and pods in
-// group metrics.k8s.io.
+// NewMetricsServer returns one that asks through the API server. Whoever the config says needs list of nodes and pods
+// in group metrics.k8s.io.
 func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer, error) {
 	c := rest.CopyConfig(config)
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
@@ -87,7 +88,8 @@ func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer,
 	return &MetricsServer{client: built, clock: time.Now, uptime: meter.Uptime}, nil
 }
 
-// Usage returns what is used now: a nil one while there is no such API. Times are those at which metrics-server measured.
+// Usage returns what is used now: a nil one while there is no such API. Times are those at which metrics-server
+// measured.
 func (m *MetricsServer) Usage(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error) {
 	if m.uptime() < m.again {
 		return nil, nil
@@ -140,7 +142,8 @@ type metricsUsage struct {
 // cores returns what an item says, if that is of now and can be.
 func (i *metricsItem) cores(now time.Time) (float64, bool) {
 	at, err := time.Parse(time.RFC3339, i.Timestamp)
-	if err != nil || now.Sub(at) > usageMaxAge || at.Sub(now) > usageAhead || i.Metadata.Name == "" || len(i.Containers) > maxContainers {
+	if err != nil || now.Sub(at) > usageMaxAge || at.Sub(now) > usageAhead || i.Metadata.Name == "" ||
+		len(i.Containers) > maxContainers {
 		return 0, false
 	}
 	if i.Usage.CPU != "" {
@@ -162,8 +165,8 @@ const (
 	maxCores    = 1e6
 )
 
-// ofCore are the suffixes of CPU usage. Exponents are none: the quantities of Kubernetes have them, but metrics-server writes
-// none, and resource.ParseQuantity computes 1e-9999999 exactly, which takes for ever.
+// ofCore are the suffixes of CPU usage. Exponents are none: the quantities of Kubernetes have them, but
+// metrics-server writes none, and resource.ParseQuantity computes 1e-9999999 exactly, which takes for ever.
 var ofCore = map[string]float64{"": 1, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 
 func (u *metricsUsage) cores() (float64, bool) {
@@ -183,7 +186,8 @@ func (u *metricsUsage) cores() (float64, bool) {
 func (m *MetricsServer) list(ctx context.Context, what string, each func(*metricsItem)) error {
 	next, items := "", 0
 	for range maxPages {
-		r := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Param("limit", strconv.Itoa(pageSize))
+		r := m.client.Get().AbsPath(metricsPath+what).SetHeader("Accept", "application/json").Param("limit",
+			strconv.Itoa(pageSize))
 		if next != "" {
 			r = r.Param("continue", next)
 		}

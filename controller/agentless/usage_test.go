@@ -46,7 +46,9 @@ func lists(nodes, pods string) http.HandlerFunc {
 }
 
 func item(namespace, name, at, cpus string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"creationTimestamp":"x"},"timestamp":%q,"window":"20s",%s}`, name, namespace, at, cpus)
+	return fmt.Sprintf(
+		`{"metadata":{"name":%q,"namespace":%q,"creationTimestamp":"x"},"timestamp":%q,"window":"20s",%s}`, name,
+		namespace, at, cpus)
 }
 
 func containers(cpus ...string) string {
@@ -58,7 +60,8 @@ func containers(cpus ...string) string {
 }
 
 func listOf(items ...string) string {
-	return `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
+	return `{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":[` +
+		strings.Join(items, ",") + `]}`
 }
 
 const justNow = "2026-03-10T11:59:40Z"
@@ -73,7 +76,8 @@ func TestUsage(t *testing.T) {
 		item("", "endless", justNow, `"usage":{"cpu":"`+strings.Repeat("9", 1000)+`"}`),
 		item("", "huge", justNow, `"usage":{"cpu":"9000000000k"}`),
 		item("", "exponent", justNow, `"usage":{"cpu":"1e5"}`),
-		item("", "negative exponent", justNow, `"usage":{"cpu":"1e-9999999"}`), // which takes resource.ParseQuantity for ever
+		// which takes resource.ParseQuantity for ever
+		item("", "negative exponent", justNow, `"usage":{"cpu":"1e-9999999"}`),
 		item("", "hexadecimal", justNow, `"usage":{"cpu":"0x10"}`),
 		item("", "two suffixes", justNow, `"usage":{"cpu":"1nm"}`),
 		item("", "suffix", justNow, `"usage":{"cpu":"m"}`),
@@ -87,14 +91,18 @@ func TestUsage(t *testing.T) {
 		item("shop", "unwanted", justNow, containers("1")),
 	)
 	m, _ := asked(t, lists(nodes, pods))
-	u, err := m.Usage(t.Context(), func(namespace, name string) bool { return namespace == "shop" && name != "unwanted" })
+	u, err := m.Usage(t.Context(), func(namespace, name string) bool {
+		return namespace == "shop" &&
+			name != "unwanted"
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if cores, ok := u.node("good"); !ok || math.Abs(cores-1.535) > 1e-9 || len(u.nodes) != 1 {
 		t.Errorf("nodes: %v", u.nodes)
 	}
-	if cores, ok := u.pod("shop", "two"); !ok || math.Abs(cores-0.124956789) > 1e-12 || len(u.pods) != 1 || u.size() != 2 {
+	if cores, ok := u.pod("shop", "two"); !ok || math.Abs(cores-0.124956789) > 1e-12 || len(u.pods) != 1 ||
+		u.size() != 2 {
 		t.Errorf("pods: %v", u.pods)
 	}
 }
@@ -157,8 +165,10 @@ func TestUsageThatIsAbsent(t *testing.T) {
 // Answers that are wrong are errors, whatever is wrong about them; none is held in memory.
 func TestUsageThatIsWrong(t *testing.T) {
 	for name, text := range map[string]string{
-		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>", "items are an object": `{"items":{}}`,
-		"items are a text": `{"items":"x"}`, "cut off": listOf(item("a", "b", justNow, containers("1")))[:90], "item is a list": `{"items":[[]]}`,
+		"empty": "", "list": "[]", "text": `"x"`, "number": "7", "HTML": "<html>",
+		"items are an object": `{"items":{}}`,
+		"items are a text":    `{"items":"x"}`, "cut off": listOf(item("a", "b", justNow, containers("1")))[:90],
+		"item is a list":     `{"items":[[]]}`,
 		"metadata is a list": `{"metadata":[]}`, "another page for ever": `{"metadata":{"continue":"x"},"items":[]}`,
 		"usage is a number": `{"items":[{"metadata":{"name":"x"},"usage":{"cpu":7}}]}`,
 		"endless item":      `{"items":[{"metadata":{"name":"` + strings.Repeat("x", maxItem+1) + `"}}]}`,

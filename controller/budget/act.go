@@ -31,8 +31,8 @@ const (
 	reporter       = "kubenergy-controller"
 )
 
-// act suspends what is to be suspended, and leaves to others whatever else was claimed in the status that was just written: no
-// budget waits for what another one asks for.
+// act suspends what is to be suspended, and leaves to others whatever else was claimed in the status that was just
+// written: no budget waits for what another one asks for.
 func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool) {
 	now := e.o.Now()
 	results := map[action]error{}
@@ -40,7 +40,8 @@ func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool
 	var err error
 	if c.suspends(now) && (enabled || asked) {
 		if err = e.suspendFor(ctx, c, now); err != nil {
-			e.o.Log.Warn("suspending Jobs for an EnergyBudget: trying again", "namespace", c.budget.Namespace, "budget", c.budget.Name, "error", err)
+			e.o.Log.Warn("suspending Jobs for an EnergyBudget: trying again", "namespace", c.budget.Namespace, "budget",
+				c.budget.Name, "error", err)
 		}
 	}
 	c = &budgetCase{budget: c.budget.DeepCopy(), period: c.period, use: c.use} // which nobody changes
@@ -54,7 +55,8 @@ func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool
 		case v1alpha1.DeedHoldNewWork: // its status says so
 		case v1alpha1.DeedNotify:
 			e.addNotice(&notice{
-				key: keyOf(c.budget, c.period, t), budget: c.budget, action: action{t.At, t.Do, t.Webhook}, url: t.Webhook,
+				key: keyOf(c.budget, c.period, t), budget: c.budget, action: action{t.At, t.Do, t.Webhook},
+				url:     t.Webhook,
 				message: messageOf(c, t, now), namespace: c.budget.Namespace,
 			})
 		case v1alpha1.DeedAnnotate, v1alpha1.DeedLabel:
@@ -95,11 +97,13 @@ func (e *Engine) once(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 	b := c.budget
 	switch t.Do {
 	case v1alpha1.DeedLog:
-		e.o.Log.Warn("an EnergyBudget is used up, or nearly", "namespace", b.Namespace, "budget", b.Name, "percent", t.Percent, "at", t.At,
+		e.o.Log.Warn("an EnergyBudget is used up, or nearly", "namespace", b.Namespace, "budget", b.Name, "percent",
+			t.Percent, "at", t.At,
 			"periodStart", c.period.from, "periodEnd", c.period.to)
 	case v1alpha1.DeedEvent:
 		about := v1.ObjectReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "EnergyBudget", Namespace: b.Namespace, Name: b.Name, UID: b.UID,
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "EnergyBudget", Namespace: b.Namespace, Name: b.Name,
+			UID: b.UID,
 		}
 		return e.event(ctx, about, reasonOf(t.At), keyOf(b, c.period, t), sentence(c, t), now)
 	case v1alpha1.DeedAnnotate, v1alpha1.DeedLabel:
@@ -117,7 +121,8 @@ func reasonOf(at int32) string {
 
 // keyOf is the same whoever does something, and however often: events are named by it, and webhooks carry it.
 func keyOf(b *v1alpha1.EnergyBudget, p period, t *v1alpha1.BudgetActionTaken) string {
-	return digest(string(b.UID), p.from.UTC().Format(time.RFC3339), strconv.FormatInt(t.Generation, 10), action{t.At, t.Do, t.Webhook}.String(), t.Webhook)
+	return digest(string(b.UID), p.from.UTC().Format(time.RFC3339), strconv.FormatInt(t.Generation, 10),
+		action{t.At, t.Do, t.Webhook}.String(), t.Webhook)
 }
 
 func digest(parts ...string) string {

@@ -78,7 +78,9 @@ type allowance struct {
 
 // maySuspend reports whether it is one that suspends.
 func (a *allowance) maySuspend() bool {
-	return a.job != nil && slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool { return x.Do == v1alpha1.DeedSuspend })
+	return a.job != nil && slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
+		return x.Do == v1alpha1.DeedSuspend
+	})
 }
 
 func (a *allowance) workload() string {
@@ -101,7 +103,8 @@ func (a *allowance) percent() float64 {
 	return rounded(a.use.percent(&a.limits))
 }
 
-// suspends reports whether the Job is kept suspended: what is used up stays so, whether it can be asked just now or not.
+// suspends reports whether the Job is kept suspended: what is used up stays so, whether it can be asked just now or
+// not.
 func (a *allowance) suspends() bool {
 	taken := readTaken(a.object.GetAnnotations()[kube.AnnotationBudgetActions])
 	return slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
@@ -113,8 +116,8 @@ func (a *allowance) suspends() bool {
 	})
 }
 
-// allowances returns everything that has a budget for itself, if that is listed, with what it used, if there is no error. The
-// ledger is asked as long as asking lasts.
+// allowances returns everything that has a budget for itself, if that is listed, with what it used, if there is no
+// error. The ledger is asked as long as asking lasts.
 func (e *Engine) allowances(ctx, asking context.Context, s *scene) (all []*allowance, listed bool, err error) {
 	jobs, pods, namespaces, err := e.candidates(ctx, s)
 	if err != nil {
@@ -149,7 +152,10 @@ type workload struct {
 
 func jobOf(j *batchv1.Job) *workload {
 	work, _ := kube.ReadJob(j) // what makes no sense counts as not said
-	return &workload{object: j, job: j, kind: work.Type, owners: work.Owners, annotations: []map[string]string{j.Annotations, j.Spec.Template.Annotations}}
+	return &workload{
+		object: j, job: j, kind: work.Type, owners: work.Owners,
+		annotations: []map[string]string{j.Annotations, j.Spec.Template.Annotations},
+	}
 }
 
 func podOf(p *v1.Pod) *workload {
@@ -157,8 +163,8 @@ func podOf(p *v1.Pod) *workload {
 	return &workload{object: p, kind: work.Type, owners: work.Owners, annotations: []map[string]string{p.Annotations}}
 }
 
-// candidates returns the Jobs and pods that may have a budget for themselves: those that are marked, those that are suspended
-// for it, and all in namespaces that give one to each.
+// candidates returns the Jobs and pods that may have a budget for themselves: those that are marked, those that are
+// suspended for it, and all in namespaces that give one to each.
 func (e *Engine) candidates(ctx context.Context, s *scene) (
 	jobs []*batchv1.Job, pods []*v1.Pod, marks map[string]*kube.NamespaceMarks, err error,
 ) {
@@ -252,25 +258,31 @@ func (e *Engine) inNamespace(ctx context.Context, namespace string, job func(*ba
 	return nil
 }
 
-// allowancesOf returns what one object may use: what its annotations or its namespace say, and each budget per workload.
-func (e *Engine) allowancesOf(w *workload, each []*v1alpha1.EnergyBudget, marks *kube.NamespaceMarks) (all []*allowance) {
+// allowancesOf returns what one object may use: what its annotations or its namespace say, and each budget per
+// workload.
+func (e *Engine) allowancesOf(w *workload, each []*v1alpha1.EnergyBudget,
+	marks *kube.NamespaceMarks,
+) (all []*allowance) {
 	o, job := w.object, w.job
 	own, ok, err := kube.ReadAllowance(marks, w.kind, w.annotations...)
 	if err != nil {
-		e.o.Log.Debug("a budget that makes no sense counts as absent", "namespace", o.GetNamespace(), "name", o.GetName(), "error", err)
+		e.o.Log.Debug("a budget that makes no sense counts as absent", "namespace", o.GetNamespace(), "name",
+			o.GetName(), "error", err)
 	}
 	if ok {
 		all = append(all, &allowance{
-			object: o, job: job, budget: kube.OwnBudget, label: kube.OwnBudget, id: fmt.Sprint(own.KWh), gardener: own.Gardener,
-			limits:  v1alpha1.BudgetLimits{EnergyKWh: &own.KWh},
-			actions: withEvent(own.Deed),
+			object: o, job: job, budget: kube.OwnBudget, label: kube.OwnBudget, id: fmt.Sprint(own.KWh),
+			gardener: own.Gardener,
+			limits:   v1alpha1.BudgetLimits{EnergyKWh: &own.KWh},
+			actions:  withEvent(own.Deed),
 		})
 	}
 	for _, b := range each {
 		if w.owners.InScope(&b.Spec.Scope) {
 			all = append(all, &allowance{
-				object: o, job: job, budget: b.Name, label: kube.BudgetLabel(b.Name), limits: b.Spec.Limits, actions: b.Spec.Actions,
-				id: string(b.UID) + limitsID(&b.Spec.Limits),
+				object: o, job: job, budget: b.Name, label: kube.BudgetLabel(b.Name), limits: b.Spec.Limits,
+				actions: b.Spec.Actions,
+				id:      string(b.UID) + limitsID(&b.Spec.Limits),
 			})
 		}
 	}
@@ -393,8 +405,8 @@ func (e *Engine) askOwners(ctx context.Context, owners []string, all []*allowanc
 	return nil
 }
 
-// hourly is up to which age Jobs whose names were used before are asked about hour by hour, all in one query. That of older ones
-// would have too many rows: those that were made in the same hour share a query.
+// hourly is up to which age Jobs whose names were used before are asked about hour by hour, all in one query. That of
+// older ones would have too many rows: those that were made in the same hour share a query.
 const hourly = 48 * time.Hour
 
 // account is how the ledger calls what is charged: namespace and owner.
@@ -426,7 +438,9 @@ func (e *Engine) askByHour(ctx context.Context, all []*allowance, now, asked tim
 	owners, namespaces := namesOf(all)
 	p := period{from: since(all)}.asked(now)
 	answer, err := e.query(ctx, &ledger.Query{
-		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByHour},
+		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: []ledger.Dimension{
+			ledger.ByNamespace, ledger.ByOwner, ledger.ByHour,
+		},
 		Owners: owners, Namespaces: namespaces, Kinds: []ledger.Kind{ledger.Workload},
 	})
 	if err != nil {
@@ -457,7 +471,9 @@ func (e *Engine) askByHour(ctx context.Context, all []*allowance, now, asked tim
 	return nil
 }
 
-func (e *Engine) owned(ctx context.Context, owners, namespaces []string, from, now time.Time) (map[[2]string]ledger.Row, error) {
+func (e *Engine) owned(ctx context.Context, owners, namespaces []string, from,
+	now time.Time,
+) (map[[2]string]ledger.Row, error) {
 	p := period{from: from}.asked(now)
 	answer, err := e.query(ctx, &ledger.Query{
 		From: p.from.Truncate(time.Hour), To: p.to, GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner},
@@ -482,7 +498,9 @@ func (e *Engine) askPods(ctx context.Context, uids []string, byUID map[string][]
 	}
 	p := period{from: since(all)}.asked(now)
 	asked := e.o.Now()
-	answer, err := e.query(ctx, &ledger.Query{From: p.from, To: p.to, GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: uids})
+	answer, err := e.query(ctx, &ledger.Query{
+		From: p.from, To: p.to, GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: uids,
+	})
 	if err != nil {
 		return err
 	}

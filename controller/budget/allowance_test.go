@@ -35,13 +35,18 @@ func annotated(annotations map[string]string) func(*batchv1.Job) {
 func TestGardenersBudget(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	theirs := func(action string) func(*batchv1.Job) {
-		return annotated(map[string]string{gardener + "energy-budget-kwh": "0.5", gardener + "energy-budget-action": action})
+		return annotated(map[string]string{
+			gardener + "energy-budget-kwh": "0.5", gardener + "energy-budget-action": action,
+		})
 	}
 	w := newWorld(
-		t, newJob("annotate", theirs("annotate")), newJob("label", theirs("label")), newJob("log", theirs("log")), newJob("within", theirs("label")),
+		t, newJob("annotate", theirs("annotate")), newJob("label", theirs("label")), newJob("log", theirs("log")),
+		newJob("within", theirs("label")),
 		newJob("plain", nil), newJob("nonsense", annotated(map[string]string{gardener + "energy-budget-kwh": "much"})),
 		newJob("of-the-template", func(j *batchv1.Job) {
-			j.Spec.Template.Annotations = map[string]string{gardener + "energy-budget-kwh": "0.25", gardener + "energy-budget-action": "annotate"}
+			j.Spec.Template.Annotations = map[string]string{
+				gardener + "energy-budget-kwh": "0.25", gardener + "energy-budget-action": "annotate",
+			}
 		}),
 	)
 	e := w.engine("a", nil, clock.now)
@@ -58,12 +63,14 @@ func TestGardenersBudget(t *testing.T) {
 	}
 	for name, by := range map[string]string{"annotate": "0.250000", "of-the-template": "0.500000"} {
 		j := w.job(name)
-		if j.Annotations[gardener+"energy-budget-exceeded"] != "true" || j.Annotations[gardener+"energy-budget-exceeded-by"] != by ||
+		if j.Annotations[gardener+"energy-budget-exceeded"] != "true" ||
+			j.Annotations[gardener+"energy-budget-exceeded-by"] != by ||
 			j.Annotations[kube.AnnotationBudgetExceededBy] != by || j.Labels[gardener+"energy-budget-exceeded"] != "" {
 			t.Errorf("%s: %v", name, j.Annotations)
 		}
 	}
-	if j := w.job("label"); j.Labels[gardener+"energy-budget-exceeded"] != "true" || j.Labels[kube.AnnotationBudgetExceeded] != "true" {
+	if j := w.job("label"); j.Labels[gardener+"energy-budget-exceeded"] != "true" ||
+		j.Labels[kube.AnnotationBudgetExceeded] != "true" {
 		t.Error(j.Labels)
 	}
 	events := w.events()
@@ -81,14 +88,17 @@ func TestGardenersBudget(t *testing.T) {
 		t.Error(n)
 	}
 	metric := `kubenergy_budget_usage_ratio{budget="Own",namespace="team",resource="energy",workload="Job/within"} 0.5`
-	if err := testutil.CollectAndCompare(e.metrics, strings.NewReader(metric+"\n"), "kubenergy_budget_usage_ratio"); err == nil || !strings.Contains(err.Error(), metric[:60]) {
+	if err := testutil.CollectAndCompare(e.metrics, strings.NewReader(metric+"\n"),
+		"kubenergy_budget_usage_ratio"); err == nil || !strings.Contains(err.Error(), metric[:60]) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestOwnSuspend(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
-	w := newWorld(t, newJob("j", annotated(map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "suspend"})))
+	w := newWorld(t, newJob("j", annotated(map[string]string{
+		kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "suspend",
+	})))
 	e := w.engine("a", nil, clock.now)
 	e.Saw(w.job("j"))
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
@@ -107,7 +117,11 @@ func TestOwnSuspend(t *testing.T) {
 		e.lookAndSend(t.Context())
 		e.lookAndSend(t.Context())
 	}
-	if change(func(j *batchv1.Job) { *j.Spec.Suspend = false; delete(j.Labels, kube.LabelBudgetSuspended) }); !w.suspended("j") {
+	if change(func(j *batchv1.Job) {
+		*j.Spec.Suspend = false
+		delete(j.Labels,
+			kube.LabelBudgetSuspended)
+	}); !w.suspended("j") {
 		t.Error("who resumes it gets around the budget")
 	}
 	if change(func(j *batchv1.Job) { j.Annotations[kube.AnnotationBudgetKWh] = "2" }); w.suspended("j") {
@@ -210,8 +224,9 @@ func TestPodsAndNamespaces(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	pod := func(name string, owner *metav1.OwnerReference, annotations map[string]string) *v1.Pod {
 		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team", Name: name, UID: types.UID(uidOf(name)), Annotations: annotations, CreationTimestamp: metav1.NewTime(monday),
-			Labels: map[string]string{"pod-template-hash": "5d8"},
+			Namespace: "team", Name: name, UID: types.UID(uidOf(name)), Annotations: annotations,
+			CreationTimestamp: metav1.NewTime(monday),
+			Labels:            map[string]string{"pod-template-hash": "5d8"},
 		}}
 		if owner != nil {
 			owner.Controller = new(true)
@@ -222,11 +237,15 @@ func TestPodsAndNamespaces(t *testing.T) {
 	own := map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "label"}
 	space := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "team", Labels: map[string]string{gardener + "energy-policies": "enabled"},
-		Annotations: map[string]string{gardener + "workload-service-policy-energy-budget-kwh": "0.1", gardener + "policy-energy-budget-action": "label"},
+		Annotations: map[string]string{
+			gardener + "workload-service-policy-energy-budget-kwh": "0.1",
+			gardener + "policy-energy-budget-action":               "label",
+		},
 	}}
 	all := []*v1.Pod{
 		pod("bare", nil, own), pod("shop-5d8-x", &metav1.OwnerReference{Kind: "ReplicaSet", Name: "shop-5d8"}, own),
-		pod("other-5d8-x", &metav1.OwnerReference{Kind: "ReplicaSet", Name: "other-5d8"}, nil), pod("of-a-job", &metav1.OwnerReference{Kind: "Job", Name: "j"}, own),
+		pod("other-5d8-x", &metav1.OwnerReference{Kind: "ReplicaSet", Name: "other-5d8"}, nil),
+		pod("of-a-job", &metav1.OwnerReference{Kind: "Job", Name: "j"}, own),
 		pod("plain", nil, nil),
 	}
 	w := newWorld(t, space, all[0], all[1], all[2], all[3], all[4])
@@ -237,12 +256,15 @@ func TestPodsAndNamespaces(t *testing.T) {
 		if len(p.OwnerReferences) > 0 {
 			account.OwnerKind, account.Owner = "Deployment", "shop"
 		}
-		w.book(monday, monday.Add(time.Minute), oneKWh, ledger.Consumer{Key: "pod/" + string(p.UID), Pod: p.Name, Account: account})
+		w.book(monday, monday.Add(time.Minute), oneKWh,
+			ledger.Consumer{Key: "pod/" + string(p.UID), Pod: p.Name, Account: account})
 	}
 	for range 2 {
 		e.lookAndSend(t.Context())
 	}
-	for name, want := range map[string]bool{"bare": true, "shop-5d8-x": true, "other-5d8-x": true, "of-a-job": false, "plain": false} {
+	for name, want := range map[string]bool{
+		"bare": true, "shop-5d8-x": true, "other-5d8-x": true, "of-a-job": false, "plain": false,
+	} {
 		p := &v1.Pod{}
 		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: name}, p); err != nil {
 			t.Fatal(err)
@@ -281,7 +303,8 @@ func TestPerWorkload(t *testing.T) {
 		}
 	}
 	events := w.events()
-	if count(events["Job/a"], eventWarning) != 0 || count(events["Job/b"], eventWarning) != 1 || count(events["Job/c"], eventWarning) != 1 || w.posted() != 1 {
+	if count(events["Job/a"], eventWarning) != 0 || count(events["Job/b"], eventWarning) != 1 ||
+		count(events["Job/c"], eventWarning) != 1 || w.posted() != 1 {
 		t.Error(events, w.posted())
 	}
 	clock.at = clock.at.Add(writeEvery + time.Second) // counts are written now and then

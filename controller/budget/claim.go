@@ -44,8 +44,8 @@ const (
 // endOfTime stands for the end of a lifetime.
 var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// settle brings the status of a budget up to date. It returns what is to be done now, by us alone, as places in the status's
-// list.
+// settle brings the status of a budget up to date. It returns what is to be done now, by us alone, as places in the
+// status's list.
 func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
 	b := c.budget
 	before := b.Status.DeepCopy()
@@ -63,7 +63,8 @@ func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspe
 			e.Booked() // soon again: it may have been we, who noted what was done
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name, "error", err)
+			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget",
+				b.Name, "error", err)
 		}
 		return nil
 	}
@@ -76,7 +77,9 @@ func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudget
 	s := b.Status.DeepCopy()
 	s.ObservedGeneration, s.Suspended = b.Generation, suspended
 	if !statusPeriod(s).same(c.period) || c.err != nil {
-		*s = v1alpha1.EnergyBudgetStatus{ObservedGeneration: b.Generation, Suspended: suspended, Conditions: s.Conditions}
+		*s = v1alpha1.EnergyBudgetStatus{
+			ObservedGeneration: b.Generation, Suspended: suspended, Conditions: s.Conditions,
+		}
 		s.PeriodStart, s.PeriodEnd = stamp(c.period.from), stamp(c.period.to)
 	}
 	if c.use == nil {
@@ -109,9 +112,12 @@ func stamp(t time.Time) *metav1.Time {
 
 // claim writes into a status what is to be done now, and returns it as places in the status's list.
 // What busy knows is being done just now.
-func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string, busy func(key string) bool) (due []int) {
+func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string,
+	busy func(key string) bool,
+) (due []int) {
 	spec := &c.budget.Spec
-	// What is no longer asked for is forgotten; and what a raised limit has undone, so that it is done again at the new one.
+	// What is no longer asked for is forgotten; and what a raised limit has undone, so that it is done again at the
+	// new one.
 	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
 		asked := slices.ContainsFunc(spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })
 		return !asked || c.use != nil && s.Percent < float64(t.At) && t.Generation != c.budget.Generation
@@ -143,8 +149,8 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	return due
 }
 
-// threshold is at which percentage something is done. What is written on workloads says that all is used, and is not written
-// before, whatever was asked for.
+// threshold is at which percentage something is done. What is written on workloads says that all is used, and is not
+// written before, whatever was asked for.
 func threshold(a *v1alpha1.BudgetAction) int32 {
 	at := cmp.Or(a.At, whole)
 	if a.Do == v1alpha1.DeedAnnotate || a.Do == v1alpha1.DeedLabel {
@@ -187,16 +193,20 @@ func closedUntil(s *v1alpha1.EnergyBudgetStatus, p period) *metav1.Time {
 
 func setCondition(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time) {
 	condition := metav1.Condition{
-		Type: v1alpha1.ConditionWithinBudget, Status: metav1.ConditionTrue, Reason: reasonWithin, Message: "no limit is used up",
+		Type: v1alpha1.ConditionWithinBudget, Status: metav1.ConditionTrue, Reason: reasonWithin,
+		Message:            "no limit is used up",
 		ObservedGeneration: c.budget.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	}
 	switch {
 	case c.err != nil:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonInvalid, "the budget counts for nothing: "+c.err.Error()
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonInvalid,
+			"the budget counts for nothing: "+c.err.Error()
 	case s.AsOf == nil || c.use == nil && now.Sub(s.AsOf.Time) > refreshEvery:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonUnknown, "what was used is not known"
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonUnknown,
+			"what was used is not known"
 	case s.Exhausted:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonExceeded, "a limit is used up"
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonExceeded,
+			"a limit is used up"
 	case len(s.Actions) > 0:
 		condition.Reason, condition.Message = reasonWarned, "no limit is used up, but there was a warning"
 	}
@@ -221,7 +231,8 @@ func (e *Engine) worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyB
 	s := &b.Status
 	calm := *before
 	calm.AsOf, calm.Used, calm.Percent = s.AsOf, s.Used, s.Percent
-	calm.EstimatedShare, calm.UnchartedShare, calm.UnpricedShare, calm.Suspended = s.EstimatedShare, s.UnchartedShare, s.UnpricedShare, s.Suspended
+	calm.EstimatedShare, calm.UnchartedShare, calm.UnpricedShare, calm.Suspended = s.EstimatedShare, s.UnchartedShare,
+		s.UnpricedShare, s.Suspended
 	quiet := slices.Clone(calm.Conditions) // its message has shares in it
 	for i := range quiet {
 		if n := meta.FindStatusCondition(s.Conditions, quiet[i].Type); n != nil {
@@ -239,7 +250,8 @@ func (e *Engine) worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyB
 	if before.AsOf != nil {
 		age = s.AsOf.Sub(before.AsOf.Time)
 	}
-	changed := before.Percent != s.Percent || before.Suspended != s.Suspended || !equality.Semantic.DeepEqual(before.Used, s.Used)
+	changed := before.Percent != s.Percent || before.Suspended != s.Suspended ||
+		!equality.Semantic.DeepEqual(before.Used, s.Used)
 	return changed && age >= writeEvery || s.ClosedUntil != nil && age >= refreshEvery
 }
 
@@ -279,7 +291,8 @@ func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map
 		return e.write(ctx, o)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
-		e.o.Log.Warn("noting what was done about an EnergyBudget: it may be done again", "namespace", b.Namespace, "budget", b.Name, "error", err)
+		e.o.Log.Warn("noting what was done about an EnergyBudget: it may be done again", "namespace", b.Namespace,
+			"budget", b.Name, "error", err)
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 // holdPolicy is the binding of the admission policy that suspends new Jobs.
 const holdPolicy = "kubenergy-hold"
 
-// HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that lets Jobs be held.
-// An uninstall, and whoever breaks the glass, removes it first and then resumes everything; so nothing is suspended after that.
-// The reader must not be a cache.
+// HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
+// lets Jobs be held. An uninstall, and whoever breaks the glass, removes it first and then resumes everything; so
+// nothing is suspended after that. The reader must not be a cache.
 func HoldsEnabled(direct client.Reader) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTime)

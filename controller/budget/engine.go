@@ -30,8 +30,8 @@ type Options struct {
 	Direct client.Reader
 	// MaySuspend reports whether anything may be suspended; see [HoldsEnabled]. nil: always.
 	MaySuspend func(context.Context) (bool, error)
-	// Ready reports whether [Engine.Saw] was told of all Jobs and pods that there are. Until it is, nothing is resumed: the
-	// budget that suspends a Job may not be known yet. nil: always.
+	// Ready reports whether [Engine.Saw] was told of all Jobs and pods that there are. Until it is, nothing is
+	// resumed: the budget that suspends a Job may not be known yet. nil: always.
 	Ready      func() bool
 	Every      time.Duration // between two looks; 0: 5 s
 	Webhook    string        // that Notify posts to where an action names none; administrators write it
@@ -104,7 +104,8 @@ func New(o Options) (*Engine, error) {
 		o.Ready = func() bool { return true }
 	}
 	e := &Engine{
-		o: o, own: newRegistry(), metrics: newInstruments(), booked: make(chan struct{}, 1), grew: map[types.NamespacedName]growth{},
+		o: o, own: newRegistry(), metrics: newInstruments(), booked: make(chan struct{}, 1),
+		grew:    map[types.NamespacedName]growth{},
 		telling: make(errands, maxErrands), marking: make(errands, maxErrands),
 	}
 	e.notices.init()
@@ -137,8 +138,8 @@ func (e *Engine) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 		case <-e.booked:
-			// What is nearly due waits for nobody; else looking may take a part of the time, so that use which jumps from far
-			// below a threshold is seen soon too.
+			// What is nearly due waits for nobody; else looking may take a part of the time, so that use which jumps
+			// from far below a threshold is seen soon too.
 			gap := minGap
 			if !e.near {
 				gap = max(minGap, restFactor*took)
@@ -263,7 +264,8 @@ func (e *Engine) askAll(ctx context.Context, s *scene) error {
 	return cmp.Or(err, errOwn)
 }
 
-// suspendAndClaim brings statuses up to date, suspends, and leaves to others what else is to be done. What suspends comes first.
+// suspendAndClaim brings statuses up to date, suspends, and leaves to others what else is to be done. What suspends
+// comes first.
 func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
 	work := errgroup.Group{}
 	work.SetLimit(parallel)
@@ -308,7 +310,8 @@ func (e *Engine) nearlyDue(c *budgetCase) bool {
 	const ahead = 2
 	return slices.ContainsFunc(c.budget.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
 		at := float64(threshold(&a))
-		return (s.Percent >= nearly*at || s.Percent+ahead*g.step >= at) && !slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(&a, &t) })
+		return (s.Percent >= nearly*at || s.Percent+ahead*g.step >= at) &&
+			!slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(&a, &t) })
 	})
 }
 

@@ -20,15 +20,17 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// TestOverrun runs a Job under a budget of 1 kWh with action Suspend. Its agent samples every 15 s; what the Job really uses,
-// until the API server has its suspension, is not more than the limit and one sampling interval.
+// TestOverrun runs a Job under a budget of 1 kWh with action Suspend. Its agent samples every 15 s; what the Job
+// really uses, until the API server has its suspension, is not more than the limit and one sampling interval.
 func TestOverrun(t *testing.T) {
 	const sampling = 15 * time.Second
 	for _, watts := range []energy.Microjoules{2000, 7300, 120_000} { // per second
 		for _, phase := range []time.Duration{0, 3 * time.Second, 14 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
-				budget := newBudget(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime }, do(v1alpha1.DeedSuspend)...)
-				w := newWorld(t, budget, newJob("hungry", func(j *batchv1.Job) { j.CreationTimestamp = metav1.NewTime(time.Now()) }))
+				budget := newBudget(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime },
+					do(v1alpha1.DeedSuspend)...)
+				w := newWorld(t, budget, newJob("hungry",
+					func(j *batchv1.Job) { j.CreationTimestamp = metav1.NewTime(time.Now()) }))
 				ctx, cancel := context.WithCancel(t.Context())
 				e := w.engine("a", nil, nil)
 				ended := make(chan error)
@@ -60,7 +62,8 @@ func TestOverrun(t *testing.T) {
 					t.Error(err)
 				}
 				over, most := used-oneKWh, power*energy.Microjoules(sampling/time.Second)
-				t.Logf("%d W, phase %v: over by %.4f kWh, an interval is %.4f kWh", watts, phase, over.Joules().KWh(), most.Joules().KWh())
+				t.Logf("%d W, phase %v: over by %.4f kWh, an interval is %.4f kWh", watts, phase, over.Joules().KWh(),
+					most.Joules().KWh())
 				if !w.suspended("hungry") || over < 0 || over > most {
 					t.Errorf("%d W, phase %v: over by %v µJ, an interval is %v", watts, phase, over, most)
 				}
@@ -73,29 +76,37 @@ func TestSuspendAndResume(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(
 		t, newBudget(nil, do(v1alpha1.DeedSuspend)...), newJob("running", nil), newJob("cron", func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: new(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: new(true),
+			}}
 		}),
 		newJob("paused", func(j *batchv1.Job) { j.Spec.Suspend = new(true) }),
 		newJob("workflow", func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "c"}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "c",
+			}}
 		}),
 		newJob("queued", func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} }),
 		newJob("over", func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}),
-		newJob("let", func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationBudgetReleased: "month"} }),
+		newJob("let",
+			func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationBudgetReleased: "month"} }),
 		newJob("elsewhere", func(j *batchv1.Job) { j.Namespace = "others" }),
 	)
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), oneKWh*9/10, "team", "Job/running")
 	w.used(monday, monday.Add(time.Minute), oneKWh*9, "others", "Job/x")
 	e.lookAndSend(t.Context())
-	if s := w.budget("month").Status; s.Percent != 90 || s.Exhausted || s.Used.EnergyKWh != 0.9 || w.suspended("running") {
+	if s := w.budget("month").Status; s.Percent != 90 || s.Exhausted || s.Used.EnergyKWh != 0.9 ||
+		w.suspended("running") {
 		t.Fatalf("%+v", s)
 	}
 	w.used(monday.Add(time.Minute), monday.Add(2*time.Minute), oneKWh/5, "team", "Deployment/shop")
 	e.lookAndSend(t.Context())
-	for name, want := range map[string]bool{"running": true, "cron": true, "paused": true, "workflow": false, "queued": false, "over": false, "let": false} {
+	for name, want := range map[string]bool{
+		"running": true, "cron": true, "paused": true, "workflow": false, "queued": false, "over": false, "let": false,
+	} {
 		j := w.job(name)
 		_, labelled := j.Labels[kube.LabelBudgetSuspended]
 		if *j.Spec.Suspend != want || labelled != (want && name != "paused") {
@@ -106,7 +117,8 @@ func TestSuspendAndResume(t *testing.T) {
 		t.Error(till)
 	}
 	s := w.budget("month").Status
-	if !s.Exhausted || len(s.Actions) != 1 || s.Actions[0].Done == nil || w.condition().Status != metav1.ConditionFalse {
+	if !s.Exhausted || len(s.Actions) != 1 || s.Actions[0].Done == nil ||
+		w.condition().Status != metav1.ConditionFalse {
 		t.Errorf("%+v", s)
 	}
 	// What starts afterwards is suspended too, and so is what somebody resumes.
@@ -120,9 +132,13 @@ func TestSuspendAndResume(t *testing.T) {
 	}
 
 	for name, end := range map[string]func(){
-		"the limit is raised": func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.EnergyKWh = new(5.0) }) },
-		"the period ends":     func() { clock.at = clock.at.AddDate(0, 1, 0) },
-		"the action goes":     func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }) },
+		"the limit is raised": func() {
+			w.update(func(b *v1alpha1.EnergyBudget) {
+				b.Spec.Limits.EnergyKWh = new(5.0)
+			})
+		},
+		"the period ends": func() { clock.at = clock.at.AddDate(0, 1, 0) },
+		"the action goes": func() { w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Actions = nil }) },
 		"the budget goes": func() {
 			if err := w.api.Delete(t.Context(), w.budget("month")); err != nil {
 				t.Fatal(err)
@@ -140,7 +156,8 @@ func TestSuspendAndResume(t *testing.T) {
 			end()
 			e.lookAndSend(t.Context())
 			for _, j := range []string{"running", "cron", "late"} {
-				if o := w.job(j); *o.Spec.Suspend || o.Labels[kube.LabelBudgetSuspended] != "" || o.Annotations[kube.AnnotationBudgetSuspendedTill] != "" {
+				if o := w.job(j); *o.Spec.Suspend || o.Labels[kube.LabelBudgetSuspended] != "" ||
+					o.Annotations[kube.AnnotationBudgetSuspendedTill] != "" {
 					t.Errorf("%s: %+v", j, o)
 				}
 			}
@@ -203,7 +220,8 @@ func TestHoldNewWork(t *testing.T) {
 
 func TestEachActionOnce(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
-	actions := append(do(v1alpha1.DeedLog, v1alpha1.DeedEvent, v1alpha1.DeedNotify, v1alpha1.DeedAnnotate, v1alpha1.DeedLabel),
+	actions := append(do(v1alpha1.DeedLog, v1alpha1.DeedEvent, v1alpha1.DeedNotify, v1alpha1.DeedAnnotate,
+		v1alpha1.DeedLabel),
 		v1alpha1.BudgetAction{At: 80, Do: v1alpha1.DeedEvent})
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop", UID: "shop"}}
 	w := newWorld(t, newBudget(nil, actions...), newJob("j", nil), pod)
@@ -222,11 +240,13 @@ func TestEachActionOnce(t *testing.T) {
 	}
 	got := w.events()["EnergyBudget/month"]
 	slices.Sort(got)
-	if !slices.Equal(got, []string{eventExceeded, eventWarning}) || w.posted() != 1 || strings.Count(w.logged(), "an EnergyBudget is used up") != 1 {
+	if !slices.Equal(got, []string{eventExceeded, eventWarning}) || w.posted() != 1 ||
+		strings.Count(w.logged(), "an EnergyBudget is used up") != 1 {
 		t.Error(got, w.posted(), w.logged())
 	}
 	m := w.posts[0]
-	if m.Percent != 130 || m.Budget != "month" || m.Namespace != "team" || !m.Exhausted || m.Key == "" || m.Used.EnergyKWh != 1.3 || *m.Used.CarbonGrams != 650 {
+	if m.Percent != 130 || m.Budget != "month" || m.Namespace != "team" || !m.Exhausted || m.Key == "" ||
+		m.Used.EnergyKWh != 1.3 || *m.Used.CarbonGrams != 650 {
 		t.Errorf("%+v", m)
 	}
 	j := w.job("j")
@@ -234,7 +254,8 @@ func TestEachActionOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []metav1.Object{j, pod} {
-		if o.GetAnnotations()[kube.AnnotationBudgetExceededBy] != "0.300000" || o.GetLabels()[kube.AnnotationBudgetExceeded] != "true" {
+		if o.GetAnnotations()[kube.AnnotationBudgetExceededBy] != "0.300000" ||
+			o.GetLabels()[kube.AnnotationBudgetExceeded] != "true" {
 			t.Errorf("%+v", o)
 		}
 	}
@@ -264,7 +285,10 @@ func TestScopesAndLimits(t *testing.T) {
 		"of a team": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Scope.Teams, b.Spec.Scope.Owners = []string{"red"}, []string{"Job/a"}
 		}, 0},
-		"carbon": {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0)} }, 300},
+		"carbon": {
+			func(b *v1alpha1.EnergyBudget) { b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0)} },
+			300,
+		},
 		"another kind": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{CarbonGrams: new(1000.0), CarbonSignal: "Marginal"}
 		}, 0},
@@ -274,9 +298,12 @@ func TestScopesAndLimits(t *testing.T) {
 		"other money": {func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Limits = v1alpha1.BudgetLimits{Cost: &v1alpha1.BudgetCost{Amount: 3, Currency: "USD"}}
 		}, 0},
-		"the fullest":   {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.CarbonGrams = new(10.0) }, 30000},
-		"this day":      {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodDay }, 600},
-		"last year":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(-365*24*time.Hour, -24*time.Hour) }, 0},
+		"the fullest": {func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.CarbonGrams = new(10.0) }, 30000},
+		"this day":    {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodDay }, 600},
+		"last year": {
+			func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(-365*24*time.Hour, -24*time.Hour) },
+			0,
+		},
 		"next year":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(24*time.Hour, 48*time.Hour) }, 0},
 		"its life":      {func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime }, 600},
 		"this hour":     {func(b *v1alpha1.EnergyBudget) { b.Spec.Period = fixed(0, 2*time.Hour) }, 600},
@@ -307,7 +334,9 @@ func fixed(from, to time.Duration) v1alpha1.BudgetPeriod {
 func TestUnknownIsNotNothing(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) {
-		b.Spec.Limits = v1alpha1.BudgetLimits{EnergyKWh: new(1.0), CarbonGrams: new(400.0), Cost: &v1alpha1.BudgetCost{Amount: 1, Currency: "EUR"}}
+		b.Spec.Limits = v1alpha1.BudgetLimits{
+			EnergyKWh: new(1.0), CarbonGrams: new(400.0), Cost: &v1alpha1.BudgetCost{Amount: 1, Currency: "EUR"},
+		}
 	}, do(v1alpha1.DeedSuspend)...), newJob("j", nil))
 	w.used(monday, monday.Add(time.Minute), oneKWh/4, "team", "Job/j")
 	w.rates.Carbon, w.rates.Price = nan, nan
@@ -315,14 +344,16 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	e := w.engine("a", nil, clock.now)
 	e.lookAndSend(t.Context())
 	s := w.budget("month").Status
-	if s.UnchartedShare != 0.5 || s.UnpricedShare != 0.5 || *s.Used.CarbonGrams != 125 || !strings.Contains(w.condition().Message, "of 50% of the energy the emissions are not known") {
+	if s.UnchartedShare != 0.5 || s.UnpricedShare != 0.5 || *s.Used.CarbonGrams != 125 ||
+		!strings.Contains(w.condition().Message, "of 50% of the energy the emissions are not known") {
 		t.Errorf("%+v %s", s, w.condition().Message)
 	}
 	good := e.o.Ledger
 	e.o.Ledger = broken{}
 	clock.at = clock.at.Add(10 * time.Minute)
 	e.lookAndSend(t.Context())
-	if c := w.condition(); c.Status != metav1.ConditionUnknown || c.Reason != reasonUnknown || w.budget("month").Status.Percent != 50 {
+	if c := w.condition(); c.Status != metav1.ConditionUnknown || c.Reason != reasonUnknown ||
+		w.budget("month").Status.Percent != 50 {
 		t.Errorf("%+v", c)
 	}
 	e.o.Ledger = good

@@ -22,8 +22,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// taken is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or that it is
-// done. It is short, since annotations that are longer than a kilobyte do not reach us.
+// taken is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or
+// that it is done. It is short, since annotations that are longer than a kilobyte do not reach us.
 type taken map[string]begun
 
 type begun struct {
@@ -33,7 +33,8 @@ type begun struct {
 }
 
 const (
-	// maxTakenText is how long the annotation may get: from 1 KiB on it would look empty to us, and all would be done again.
+	// maxTakenText is how long the annotation may get: from 1 KiB on it would look empty to us, and all would be done
+	// again.
 	maxTakenText = 1000
 	doneLength   = keyLength + len(":d ")
 	begunLength  = keyLength + len(":1234567890.32 ")
@@ -103,14 +104,15 @@ func (t taken) String() string {
 
 // key names an action of an allowance in an annotation.
 func (a *allowance) key(x *v1alpha1.BudgetAction) string {
-	return digest(string(a.object.GetUID()), a.budget, a.id, action{threshold(x), x.Do, x.Webhook}.String(), x.Webhook)[:keyLength]
+	return digest(string(a.object.GetUID()), a.budget, a.id, action{threshold(x), x.Do, x.Webhook}.String(),
+		x.Webhook)[:keyLength]
 }
 
 // busyKey names it among everything that is being done.
 func (a *allowance) busyKey(key string) string { return digest(string(a.object.GetUID()), key) }
 
-// keep does what is to be done about one workload. Other budgets of the same workload wait for the next look: each write is for
-// the version that was seen.
+// keep does what is to be done about one workload. Other budgets of the same workload wait for the next look: each
+// write is for the version that was seen.
 func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspend bool) {
 	if a.use == nil || a.object.GetDeletionTimestamp() != nil {
 		return
@@ -152,11 +154,13 @@ func (e *Engine) due(a *allowance, all taken, now time.Time, maySuspend bool) (d
 	return due
 }
 
-// fitting returns what of that which is due can be remembered as well: what could not would be done over and over. Suspending
-// comes first.
+// fitting returns what of that which is due can be remembered as well: what could not would be done over and over.
+// Suspending comes first.
 func (a *allowance) fitting(all taken, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
 	length, counted := all.length(), maps.Clone(all)
-	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int { return cmp.Compare(urgency(x.Do), urgency(y.Do)) })
+	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int {
+		return cmp.Compare(urgency(x.Do), urgency(y.Do))
+	})
 	for _, x := range due {
 		key := a.key(&x)
 		if _, was := counted[key]; !was {
@@ -189,11 +193,14 @@ func (e *Engine) sayFull(a *allowance, now time.Time) {
 	if !e.full.first(a.object.GetUID()) {
 		return
 	}
-	const text = "there is more to do about its energy budgets than can be remembered at it: what does not fit is not done; " +
+	const text = "there is more to do about its energy budgets than can be remembered at it: what does not fit is " +
+		"not done; " +
 		"give it fewer budgets, or fewer actions"
-	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace", a.object.GetNamespace(), "workload", a.workload())
+	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
+		a.object.GetNamespace(), "workload", a.workload())
 	e.send(e.telling, &errand{do: func(ctx context.Context) {
-		e.complain(a, e.event(ctx, a.reference(), eventTooMany, digest(string(a.object.GetUID()), eventTooMany), text, now))
+		e.complain(a, e.event(ctx, a.reference(), eventTooMany, digest(string(a.object.GetUID()), eventTooMany), text,
+			now))
 	}})
 }
 
@@ -234,7 +241,8 @@ func suspendable(a *allowance) bool { return a.job != nil && maySuspend(a.job, a
 
 func (e *Engine) complain(a *allowance, err error) {
 	if err != nil && !errors.Is(err, errChanged) {
-		e.o.Log.Warn("a workload's budget is not kept to: trying again", "namespace", a.object.GetNamespace(), "workload", a.workload(), "error", err)
+		e.o.Log.Warn("a workload's budget is not kept to: trying again", "namespace", a.object.GetNamespace(),
+			"workload", a.workload(), "error", err)
 	}
 }
 
@@ -264,7 +272,8 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all taken, due []v1alp
 		}
 	}
 	annotations[kube.AnnotationBudgetActions] = all.String()
-	if err := e.patch(ctx, a.object, types.MergePatchType, kube.MarkPatch(a.object, annotations, labels, suspend)); err != nil {
+	if err := e.patch(ctx, a.object, types.MergePatchType,
+		kube.MarkPatch(a.object, annotations, labels, suspend)); err != nil {
 		e.complain(a, err)
 		return
 	}
@@ -306,17 +315,20 @@ func (e *Engine) tellOwn(a *allowance, actions []v1alpha1.BudgetAction, now time
 
 // tellOf does it, and writes down that it is done.
 func (e *Engine) tellOf(ctx context.Context, a *allowance, actions []v1alpha1.BudgetAction, now time.Time) {
-	text := fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.budget, a.use.used(&a.limits))
+	text := fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.budget,
+		a.use.used(&a.limits))
 	var done []string
 	for _, x := range actions {
 		key := a.key(&x)
 		var err error
 		switch x.Do {
 		case v1alpha1.DeedLog:
-			e.o.Log.Warn("a workload's energy budget is used up, or nearly", "namespace", a.object.GetNamespace(), "workload", a.workload(),
+			e.o.Log.Warn("a workload's energy budget is used up, or nearly", "namespace", a.object.GetNamespace(),
+				"workload", a.workload(),
 				"budget", a.budget, "percent", a.percent(), "at", threshold(&x))
 		case v1alpha1.DeedEvent:
-			err = e.event(ctx, a.reference(), reasonOf(threshold(&x)), digest(string(a.object.GetUID()), key), text, now)
+			err = e.event(ctx, a.reference(), reasonOf(threshold(&x)), digest(string(a.object.GetUID()), key), text,
+				now)
 		}
 		if err != nil {
 			e.complain(a, err)
@@ -328,7 +340,10 @@ func (e *Engine) tellOf(ctx context.Context, a *allowance, actions []v1alpha1.Bu
 }
 
 func (a *allowance) reference() v1.ObjectReference {
-	ref := v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: a.object.GetNamespace(), Name: a.object.GetName(), UID: a.object.GetUID()}
+	ref := v1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: a.object.GetNamespace(), Name: a.object.GetName(),
+		UID: a.object.GetUID(),
+	}
 	if a.job != nil {
 		ref.APIVersion, ref.Kind = "batch/v1", "Job"
 	}
@@ -339,8 +354,10 @@ func (a *allowance) message(x *v1alpha1.BudgetAction, key string, now time.Time)
 	var s v1alpha1.EnergyBudgetStatus
 	a.use.tell(&s, &a.limits)
 	return &Message{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: digest(string(a.object.GetUID()), key), Time: now.UTC(),
-		Namespace: a.object.GetNamespace(), Budget: a.budget, Workload: a.workload(), At: threshold(x), Percent: a.percent(),
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: digest(string(a.object.GetUID()), key),
+		Time:      now.UTC(),
+		Namespace: a.object.GetNamespace(), Budget: a.budget, Workload: a.workload(), At: threshold(x),
+		Percent:   a.percent(),
 		Exhausted: a.percent() >= whole, Limits: &a.limits, Used: s.Used, EstimatedShare: s.EstimatedShare,
 	}
 }
@@ -357,7 +374,8 @@ func (e *Engine) doneOwn(ctx context.Context, a *allowance, keys []string) error
 		if a.job != nil {
 			current = &batchv1.Job{}
 		}
-		if err = e.o.Direct.Get(ctx, client.ObjectKeyFromObject(a.object), current); err != nil || current.GetUID() != a.object.GetUID() {
+		if err = e.o.Direct.Get(ctx, client.ObjectKeyFromObject(a.object), current); err != nil ||
+			current.GetUID() != a.object.GetUID() {
 			return client.IgnoreNotFound(err)
 		}
 		all := readTaken(current.GetAnnotations()[kube.AnnotationBudgetActions])
@@ -400,7 +418,8 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 			continue
 		}
 		if err := e.write(ctx, b); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name, "error", err)
+			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget",
+				b.Name, "error", err)
 		}
 	}
 }
@@ -409,7 +428,8 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 func fullest(all []*allowance, most int) []*allowance {
 	known := slices.DeleteFunc(slices.Clone(all), func(a *allowance) bool { return a.use == nil })
 	slices.SortFunc(known, func(a, b *allowance) int {
-		return cmp.Or(cmp.Compare(b.percent(), a.percent()), cmp.Compare(a.object.GetUID(), b.object.GetUID()), cmp.Compare(a.budget, b.budget))
+		return cmp.Or(cmp.Compare(b.percent(), a.percent()), cmp.Compare(a.object.GetUID(), b.object.GetUID()),
+			cmp.Compare(a.budget, b.budget))
 	})
 	return known[:min(most, len(known))]
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays short.
+// TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays
+// short.
 func TestFormerLimitsAreForgotten(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", annotated(map[string]string{kube.AnnotationBudgetAction: "notify"})))
@@ -29,7 +30,8 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 			e.lookAndSend(t.Context())
 			clock.at = clock.at.Add(time.Minute)
 		}
-		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > 2*begunLength || !strings.Contains(text, ":d") {
+		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > 2*begunLength ||
+			!strings.Contains(text, ":d") {
 			t.Fatalf("limit %d: %q", i, text)
 		}
 	}
@@ -38,8 +40,8 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestMoreThanCanBeRemembered: what cannot be remembered is not done over and over but not at all, and that is said once. What
-// suspends is remembered before all else.
+// TestMoreThanCanBeRemembered: what cannot be remembered is not done over and over but not at all, and that is said
+// once. What suspends is remembered before all else.
 func TestMoreThanCanBeRemembered(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", nil))
@@ -53,7 +55,8 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 		}
 		b := newBudget(func(b *v1alpha1.EnergyBudget) {
 			b.Name, b.UID = fmt.Sprint("each-", i), ""
-			b.Spec.Per, b.Spec.Period.Type, b.Spec.Limits.EnergyKWh = v1alpha1.PerWorkload, v1alpha1.PeriodLifetime, new(2.0)
+			b.Spec.Per, b.Spec.Period.Type, b.Spec.Limits.EnergyKWh = v1alpha1.PerWorkload, v1alpha1.PeriodLifetime,
+				new(2.0)
 		}, actions...)
 		if i == 6 {
 			b.Spec.Limits.EnergyKWh = new(0.5)
@@ -88,7 +91,9 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 }
 
 func TestSuspendingFitsFirst(t *testing.T) {
-	a := &allowance{object: newJob("j", nil), actions: []v1alpha1.BudgetAction{{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend}}}
+	a := &allowance{object: newJob("j", nil), actions: []v1alpha1.BudgetAction{
+		{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend},
+	}}
 	all := taken{}
 	for i := range (maxTakenText - begunLength) / doneLength {
 		all[strconv.Itoa(i)] = begun{done: true}

@@ -47,7 +47,8 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 		}
 	}
 	if len(objects) > maxMarked {
-		e.o.Log.Warn("an EnergyBudget counts more than is marked", "namespace", b.Namespace, "budget", b.Name, "objects", len(objects), "marked", maxMarked)
+		e.o.Log.Warn("an EnergyBudget counts more than is marked", "namespace", b.Namespace, "budget", b.Name,
+			"objects", len(objects), "marked", maxMarked)
 		objects = objects[:maxMarked]
 	}
 	annotations, labels := exceeded(t.Do, c.use, &b.Spec.Limits, false)
@@ -72,7 +73,8 @@ func (e *Engine) markOne(ctx context.Context, o client.Object, annotations, labe
 	const tries = 3
 	var err error
 	for range tries {
-		if err = e.patch(ctx, o, types.MergePatchType, kube.MarkPatch(o, annotations, labels, false)); !errors.Is(err, errChanged) {
+		if err = e.patch(ctx, o, types.MergePatchType, kube.MarkPatch(o, annotations, labels, false)); !errors.Is(err,
+			errChanged) {
 			return err
 		}
 		if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
@@ -125,8 +127,11 @@ func apart(p *v1.Pod) bool {
 	return owner == nil || owner.Kind != "Job"
 }
 
-// exceeded returns what is written on what has used up a budget: by how much only where there is a limit of energy that is.
-func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits, theirs bool) (annotations, labels map[string]string) {
+// exceeded returns what is written on what has used up a budget: by how much only where there is a limit of energy
+// that is.
+func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits,
+	theirs bool,
+) (annotations, labels map[string]string) {
 	const yes = "true"
 	if do == v1alpha1.DeedLabel {
 		labels = map[string]string{kube.AnnotationBudgetExceeded: yes}

@@ -10,7 +10,8 @@ import (
 
 // TestMarksSayWhatIsSo: nothing is marked exceeded before it is, nor by how much where no limit of energy is.
 func TestMarksSayWhatIsSo(t *testing.T) {
-	early := []v1alpha1.BudgetAction{{At: 50, Do: v1alpha1.DeedAnnotate}, {At: 80, Do: v1alpha1.DeedLabel}} // from before that was refused
+	// from before that was refused
+	early := []v1alpha1.BudgetAction{{At: 50, Do: v1alpha1.DeedAnnotate}, {At: 80, Do: v1alpha1.DeedLabel}}
 	carbon := v1alpha1.BudgetLimits{CarbonGrams: new(100.0)}
 	for name, tc := range map[string]struct {
 		used   float64
@@ -18,11 +19,17 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 		marked bool
 		by     string
 	}{
-		"a part":               {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
-		"all":                  {used: 1.25, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, marked: true, by: "0.250000"},
+		"a part": {used: 0.9, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}},
+		"all": {
+			used: 1.25, limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, marked: true,
+			by: "0.250000",
+		},
 		"of emissions":         {used: 1, limits: carbon, marked: true},
 		"of emissions, a part": {used: 0.15, limits: carbon},
-		"not of energy":        {used: 1, limits: v1alpha1.BudgetLimits{EnergyKWh: new(5.0), CarbonGrams: new(100.0)}, marked: true},
+		"not of energy": {
+			used: 1, limits: v1alpha1.BudgetLimits{EnergyKWh: new(5.0), CarbonGrams: new(100.0)},
+			marked: true,
+		},
 	} {
 		for _, per := range []string{v1alpha1.PerScope, v1alpha1.PerWorkload} {
 			t.Run(name+" per "+per, func(t *testing.T) {
@@ -37,7 +44,8 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 				}
 				j := w.job("j")
 				by, has := j.Annotations[kube.AnnotationBudgetExceededBy]
-				if (j.Annotations[kube.AnnotationBudgetExceeded] != "") != tc.marked || (j.Labels[kube.AnnotationBudgetExceeded] != "") != tc.marked ||
+				if (j.Annotations[kube.AnnotationBudgetExceeded] != "") != tc.marked ||
+					(j.Labels[kube.AnnotationBudgetExceeded] != "") != tc.marked ||
 					by != tc.by || has != (tc.by != "") {
 					t.Errorf("%v %v", j.Annotations, j.Labels)
 				}

@@ -12,7 +12,8 @@ import (
 const maxSeries = 1000
 
 var ratioDesc = prometheus.NewDesc("kubenergy_budget_usage_ratio",
-	"Share of a limit of an EnergyBudget that is used in its period; budget is Own where a workload has one for itself, which workload names.",
+	"Share of a limit of an EnergyBudget that is used in its period; budget is Own where a workload has one for "+
+		"itself, which workload names.",
 	[]string{"namespace", "budget", "workload", "resource"}, nil)
 
 // instruments are the metrics. Those of budgets that are gone go with them.
@@ -31,13 +32,15 @@ type series struct {
 func newInstruments() *instruments {
 	return &instruments{
 		exceeded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_budget_exceeded_total", Help: "Actions because a budget was used up; owner_kind is that of a workload with a budget for itself.",
+			Name: "kubenergy_budget_exceeded_total",
+			Help: "Actions because a budget was used up; owner_kind is that of a workload with a budget for itself.",
 		}, []string{"namespace", "owner_kind", "action"}),
 		warned: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_budget_warnings_total", Help: "Actions because less than all of a budget was used.",
 		}, []string{"namespace", "action"}),
 		suspended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_budget_suspended_jobs_total", Help: "Jobs that were suspended because a budget was used up.",
+			Name: "kubenergy_budget_suspended_jobs_total",
+			Help: "Jobs that were suspended because a budget was used up.",
 		}, []string{"namespace"}),
 	}
 }
@@ -85,7 +88,8 @@ func (m *instruments) Collect(to chan<- prometheus.Metric) {
 	shown := m.shown
 	m.mu.Unlock()
 	for _, s := range shown {
-		to <- prometheus.MustNewConstMetric(ratioDesc, prometheus.GaugeValue, s.ratio, s.namespace, s.budget, s.workload, s.resource)
+		to <- prometheus.MustNewConstMetric(ratioDesc, prometheus.GaugeValue, s.ratio, s.namespace, s.budget,
+			s.workload, s.resource)
 	}
 	for _, c := range []prometheus.Collector{m.exceeded, m.warned, m.suspended} {
 		c.Collect(to)

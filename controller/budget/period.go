@@ -55,11 +55,12 @@ func (p period) holds(t time.Time) bool {
 
 // same reports whether two periods are the same, to the second, as statuses keep them.
 func (p period) same(o period) bool {
-	return p.from.Truncate(time.Second).Equal(o.from.Truncate(time.Second)) && p.to.Truncate(time.Second).Equal(o.to.Truncate(time.Second))
+	return p.from.Truncate(time.Second).Equal(o.from.Truncate(time.Second)) &&
+		p.to.Truncate(time.Second).Equal(o.to.Truncate(time.Second))
 }
 
-// asked returns the times that the ledger is asked about. Whole days of UTC are cheapest to sum up, and of the future nothing
-// is booked.
+// asked returns the times that the ledger is asked about. Whole days of UTC are cheapest to sum up, and of the future
+// nothing is booked.
 func (p period) asked(now time.Time) period {
 	const day = 24 * time.Hour
 	a := p

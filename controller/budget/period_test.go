@@ -18,29 +18,68 @@ func TestPeriods(t *testing.T) {
 		from, to string // "": open
 		bad      bool
 	}{
-		"a day":            {period: v1alpha1.BudgetPeriod{Type: "Day"}, now: "2026-06-03T12:00:00Z", from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z"},
-		"its first moment": {period: v1alpha1.BudgetPeriod{Type: "Day"}, now: "2026-06-03T00:00:00Z", from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z"},
+		"a day": {
+			period: v1alpha1.BudgetPeriod{Type: "Day"}, now: "2026-06-03T12:00:00Z",
+			from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z",
+		},
+		"its first moment": {
+			period: v1alpha1.BudgetPeriod{Type: "Day"}, now: "2026-06-03T00:00:00Z",
+			from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z",
+		},
 		"a day in Berlin": {
-			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Europe/Berlin"}, now: "2026-06-03T23:00:00Z", from: "2026-06-03T22:00:00Z", to: "2026-06-04T22:00:00Z",
+			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Europe/Berlin"}, now: "2026-06-03T23:00:00Z",
+			from: "2026-06-03T22:00:00Z", to: "2026-06-04T22:00:00Z",
 		},
 		"of 23 hours": {
-			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Europe/Berlin"}, now: "2026-03-29T12:00:00Z", from: "2026-03-28T23:00:00Z", to: "2026-03-29T22:00:00Z",
+			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Europe/Berlin"}, now: "2026-03-29T12:00:00Z",
+			from: "2026-03-28T23:00:00Z", to: "2026-03-29T22:00:00Z",
 		},
-		"a week":    {period: v1alpha1.BudgetPeriod{Type: "Week"}, now: "2026-06-07T23:59:59Z", from: "2026-06-01T00:00:00Z", to: "2026-06-08T00:00:00Z"},
-		"on Monday": {period: v1alpha1.BudgetPeriod{Type: "Week"}, now: "2026-06-08T00:00:00Z", from: "2026-06-08T00:00:00Z", to: "2026-06-15T00:00:00Z"},
-		"a month":   {period: v1alpha1.BudgetPeriod{Type: "Month"}, now: "2026-12-31T00:00:00Z", from: "2026-12-01T00:00:00Z", to: "2027-01-01T00:00:00Z"},
+		"a week": {
+			period: v1alpha1.BudgetPeriod{Type: "Week"}, now: "2026-06-07T23:59:59Z",
+			from: "2026-06-01T00:00:00Z", to: "2026-06-08T00:00:00Z",
+		},
+		"on Monday": {
+			period: v1alpha1.BudgetPeriod{Type: "Week"}, now: "2026-06-08T00:00:00Z",
+			from: "2026-06-08T00:00:00Z", to: "2026-06-15T00:00:00Z",
+		},
+		"a month": {
+			period: v1alpha1.BudgetPeriod{Type: "Month"}, now: "2026-12-31T00:00:00Z",
+			from: "2026-12-01T00:00:00Z", to: "2027-01-01T00:00:00Z",
+		},
 		"a month in Auckland": {
-			period: v1alpha1.BudgetPeriod{Type: "Month", TimeZone: "Pacific/Auckland"}, now: "2026-05-31T13:00:00Z", from: "2026-05-31T12:00:00Z", to: "2026-06-30T12:00:00Z",
+			period: v1alpha1.BudgetPeriod{Type: "Month", TimeZone: "Pacific/Auckland"}, now: "2026-05-31T13:00:00Z",
+			from: "2026-05-31T12:00:00Z", to: "2026-06-30T12:00:00Z",
 		},
-		"a year":           {period: v1alpha1.BudgetPeriod{Type: "Year"}, now: "2028-02-29T00:00:00Z", from: "2028-01-01T00:00:00Z", to: "2029-01-01T00:00:00Z"},
-		"a lifetime":       {period: v1alpha1.BudgetPeriod{Type: "Lifetime"}, now: "2026-06-03T12:00:00Z"},
-		"fixed":            {period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &from, To: &to}, now: "2026-06-03T12:00:00Z", from: "2026-06-01T12:00:00Z", to: "2026-06-01T13:00:00Z"},
-		"backwards":        {period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &to, To: &from}, now: "2026-06-03T12:00:00Z", bad: true},
-		"without an end":   {period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &to}, now: "2026-06-03T12:00:00Z", bad: true},
-		"no such zone":     {period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Mars/Base"}, now: "2026-06-03T12:00:00Z", bad: true},
-		"no file":          {period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "../../etc/passwd"}, now: "2026-06-03T12:00:00Z", bad: true},
-		"no such period":   {period: v1alpha1.BudgetPeriod{Type: "Aeon"}, now: "2026-06-03T12:00:00Z", bad: true},
-		"of the machine's": {period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Local"}, now: "2026-06-03T12:00:00Z", from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z"},
+		"a year": {
+			period: v1alpha1.BudgetPeriod{Type: "Year"}, now: "2028-02-29T00:00:00Z",
+			from: "2028-01-01T00:00:00Z", to: "2029-01-01T00:00:00Z",
+		},
+		"a lifetime": {period: v1alpha1.BudgetPeriod{Type: "Lifetime"}, now: "2026-06-03T12:00:00Z"},
+		"fixed": {
+			period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &from, To: &to},
+			now:    "2026-06-03T12:00:00Z", from: "2026-06-01T12:00:00Z", to: "2026-06-01T13:00:00Z",
+		},
+		"backwards": {
+			period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &to, To: &from},
+			now:    "2026-06-03T12:00:00Z", bad: true,
+		},
+		"without an end": {
+			period: v1alpha1.BudgetPeriod{Type: "Fixed", From: &to}, now: "2026-06-03T12:00:00Z",
+			bad: true,
+		},
+		"no such zone": {
+			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Mars/Base"},
+			now:    "2026-06-03T12:00:00Z", bad: true,
+		},
+		"no file": {
+			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "../../etc/passwd"},
+			now:    "2026-06-03T12:00:00Z", bad: true,
+		},
+		"no such period": {period: v1alpha1.BudgetPeriod{Type: "Aeon"}, now: "2026-06-03T12:00:00Z", bad: true},
+		"of the machine's": {
+			period: v1alpha1.BudgetPeriod{Type: "Day", TimeZone: "Local"}, now: "2026-06-03T12:00:00Z",
+			from: "2026-06-03T00:00:00Z", to: "2026-06-04T00:00:00Z",
+		},
 	} {
 		at := func(text string) (t time.Time) {
 			if text != "" {
@@ -59,8 +98,10 @@ func TestPeriods(t *testing.T) {
 func TestPeriodsFollowEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := v1alpha1.BudgetPeriod{
-			Type:     rapid.SampledFrom([]string{"Day", "Week", "Month", "Year"}).Draw(t, "type"),
-			TimeZone: rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe"}).Draw(t, "zone"),
+			Type: rapid.SampledFrom([]string{"Day", "Week", "Month", "Year"}).Draw(t, "type"),
+			TimeZone: rapid.SampledFrom([]string{
+				"", "UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe",
+			}).Draw(t, "zone"),
 		}
 		now := time.Unix(rapid.Int64Range(1_500_000_000, 2_500_000_000).Draw(t, "now"), 0)
 		a, err := periodOf(&p, now)

@@ -19,21 +19,25 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// TestRestartResumesNothing: a controller that has just begun was told of no Job yet. Those that are suspended for their own
-// budget stay so.
+// TestRestartResumesNothing: a controller that has just begun was told of no Job yet. Those that are suspended for
+// their own budget stay so.
 func TestRestartResumesNothing(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object   client.Object // that says what the Job may use
 		takeAway func(*world) error
 	}{
-		"of the Job": {newJob("j", annotated(map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "suspend"})), func(w *world) error {
+		"of the Job": {newJob("j", annotated(map[string]string{
+			kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "suspend",
+		})), func(w *world) error {
 			j := w.job("j")
 			delete(j.Annotations, kube.AnnotationBudgetKWh)
 			return w.api.Update(context.Background(), j)
 		}},
 		"per workload": {newBudget(func(b *v1alpha1.EnergyBudget) {
 			b.Spec.Per, b.Spec.Period.Type = v1alpha1.PerWorkload, v1alpha1.PeriodLifetime
-		}, do(v1alpha1.DeedSuspend)...), func(w *world) error { return w.api.Delete(context.Background(), w.budget("month")) }},
+		}, do(v1alpha1.DeedSuspend)...), func(w *world) error {
+			return w.api.Delete(context.Background(), w.budget("month"))
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &clockAt{monday.Add(time.Hour)}
@@ -83,7 +87,8 @@ func TestStatusesWaitForAllJobs(t *testing.T) {
 	}
 }
 
-// TestResumedByWhatIsWrittenOnJobs: at the end of its period a Job goes on although next to nothing can be asked, and not before.
+// TestResumedByWhatIsWrittenOnJobs: at the end of its period a Job goes on although next to nothing can be asked, and
+// not before.
 func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 	errAway := errors.New("it is away")
 	end := monday.AddDate(0, 1, 0).Truncate(24*time.Hour).AddDate(0, 0, 1-monday.Day())
@@ -96,8 +101,12 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 		"nor the switch": {change: func(e *Engine, _ *world) {
 			e.o.Ledger, e.o.MaySuspend = broken{}, func(context.Context) (bool, error) { return false, errAway }
 		}},
-		"nor namespaces": {change: func(e *Engine, w *world) { e.o.Ledger, e.o.Client = broken{}, without[*v1.NamespaceList](w) }},
-		"nor budgets":    {change: func(e *Engine, w *world) { e.o.Ledger, e.o.Client = broken{}, without[*v1alpha1.EnergyBudgetList](w) }},
+		"nor namespaces": {change: func(e *Engine, w *world) {
+			e.o.Ledger, e.o.Client = broken{}, without[*v1.NamespaceList](w)
+		}},
+		"nor budgets": {change: func(e *Engine, w *world) {
+			e.o.Ledger, e.o.Client = broken{}, without[*v1alpha1.EnergyBudgetList](w)
+		}},
 		"the period is longer now": {change: func(e *Engine, _ *world) {
 			e.o.MaySuspend = func(context.Context) (bool, error) { return false, errAway }
 		}, extends: true, fails: true},
@@ -135,7 +144,9 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 
 // without is a client that cannot list something.
 func without[L client.ObjectList](w *world) client.Client {
-	return interceptor.NewClient(w.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	return interceptor.NewClient(w.api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch,
+		list client.ObjectList, opts ...client.ListOption,
+	) error {
 		if _, is := list.(L); is {
 			return errors.New("the API server says no")
 		}
@@ -156,12 +167,15 @@ func TestLedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newJob("j", func(j *batchv1.Job) {
 			j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelBudgetSuspended: "month"}
-			j.Annotations = map[string]string{kube.AnnotationBudgetSuspendedTill: time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
+			j.Annotations = map[string]string{kube.AnnotationBudgetSuspendedTill: time.Now().Add(
+				-time.Hour).UTC().Format(time.RFC3339)}
 		}))
 		for i := range 20 { // each asks something else
 			b := newBudget(func(b *v1alpha1.EnergyBudget) {
-				from, to := metav1.NewTime(time.Now().Add(-time.Duration(i+1)*time.Hour)), metav1.NewTime(time.Now().Add(time.Hour))
-				b.Name, b.UID, b.Spec.Period = fmt.Sprint("b", i), "", v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodFixed, From: &from, To: &to}
+				from, to := metav1.NewTime(time.Now().Add(-time.Duration(i+1)*time.Hour)),
+					metav1.NewTime(time.Now().Add(time.Hour))
+				b.Name, b.UID, b.Spec.Period = fmt.Sprint("b", i), "",
+					v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodFixed, From: &from, To: &to}
 			})
 			if err := w.api.Create(t.Context(), b); err != nil {
 				t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// TestNobodyWaitsForSlowActions: while the API server takes seconds for each mark and each event, another budget's Jobs are
-// suspended at the next look; and what takes longer than others wait with taking over is still done once.
+// TestNobodyWaitsForSlowActions: while the API server takes seconds for each mark and each event, another budget's
+// Jobs are suspended at the next look; and what takes longer than others wait with taking over is still done once.
 func TestNobodyWaitsForSlowActions(t *testing.T) {
 	const pods, slow = 100, 2 * time.Second // about a minute in all
 	synctest.Test(t, func(t *testing.T) {
@@ -28,12 +28,17 @@ func TestNobodyWaitsForSlowActions(t *testing.T) {
 			b.Name, b.UID, b.Spec.Period.Type = "marks", "marks", v1alpha1.PeriodLifetime
 		},
 			do(v1alpha1.DeedLabel, v1alpha1.DeedEvent)...)
-		suspends := newBudget(func(b *v1alpha1.EnergyBudget) { b.Namespace, b.Spec.Period.Type = "others", v1alpha1.PeriodLifetime }, do(v1alpha1.DeedSuspend)...)
+		suspends := newBudget(func(b *v1alpha1.EnergyBudget) {
+			b.Namespace, b.Spec.Period.Type = "others",
+				v1alpha1.PeriodLifetime
+		}, do(v1alpha1.DeedSuspend)...)
 		job := newJob("hungry", nil)
 		job.Namespace = "others"
 		w := newWorld(t, marks, suspends, job)
 		for i := range pods {
-			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("p", i))}}
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "team", Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("p", i)),
+			}}
 			if err := w.api.Create(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +54,9 @@ func TestNobodyWaitsForSlowActions(t *testing.T) {
 			}
 		}
 		api := interceptor.NewClient(w.api, interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption,
+			) error {
 				if o.GetNamespace() == "team" {
 					if err := sleep(ctx); err != nil {
 						return err
@@ -104,7 +111,8 @@ func TestNobodyWaitsForSlowActions(t *testing.T) {
 			}
 		}
 		p := &v1.Pod{}
-		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: "p7"}, p); err != nil || p.Labels[kube.AnnotationBudgetExceeded] != "true" {
+		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: "p7"}, p); err != nil ||
+			p.Labels[kube.AnnotationBudgetExceeded] != "true" {
 			t.Error(p.Labels, err)
 		}
 	})

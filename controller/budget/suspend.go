@@ -19,7 +19,8 @@ import (
 
 // suspends reports whether a budget keeps Jobs suspended.
 func (c *budgetCase) suspends(now time.Time) bool {
-	return c.err == nil && c.period.holds(now) && inForce(&c.budget.Status, v1alpha1.DeedSuspend) && statusPeriod(&c.budget.Status).same(c.period)
+	return c.err == nil && c.period.holds(now) && inForce(&c.budget.Status, v1alpha1.DeedSuspend) &&
+		statusPeriod(&c.budget.Status).same(c.period)
 }
 
 // suspendFor suspends the Jobs of a budget that run.
@@ -91,7 +92,8 @@ func (e *Engine) mayNow(ctx context.Context) error {
 }
 
 func maySuspend(j *batchv1.Job, label string) bool {
-	return kube.NotSuspended(j) == "" && j.Annotations[kube.AnnotationBudgetReleased] != label && j.DeletionTimestamp == nil
+	return kube.NotSuspended(j) == "" && j.Annotations[kube.AnnotationBudgetReleased] != label &&
+		j.DeletionTimestamp == nil
 }
 
 func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, until time.Time) error {
@@ -115,8 +117,11 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason string, text func(*batchv1.
 	}
 	e.send(e.telling, &errand{do: func(ctx context.Context) {
 		for _, j := range jobs {
-			about := v1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID}
-			if err := e.event(ctx, about, reason, digest(string(j.UID), j.ResourceVersion, reason), text(j), now); err != nil {
+			about := v1.ObjectReference{
+				APIVersion: "batch/v1", Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID,
+			}
+			if err := e.event(ctx, about, reason, digest(string(j.UID), j.ResourceVersion, reason), text(j),
+				now); err != nil {
 				e.o.Log.Debug("telling of a Job", "error", err)
 			}
 		}
@@ -148,13 +153,14 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 	}
 }
 
-// over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps it, what is
-// written on it says until when it does.
+// over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps
+// it, what is written on it says until when it does.
 func (s *scene) over(j *batchv1.Job) bool {
 	label := j.Labels[kube.LabelBudgetSuspended]
 	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {
 		owners := kube.JobOwners(j)
-		return c.budget.Namespace == j.Namespace && kube.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) && owners.InScope(&c.budget.Spec.Scope)
+		return c.budget.Namespace == j.Namespace && kube.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) &&
+			owners.InScope(&c.budget.Spec.Scope)
 	}) || slices.ContainsFunc(s.own, func(a *allowance) bool {
 		return a.object.GetUID() == j.UID && a.label == label && a.suspends()
 	})

@@ -49,8 +49,8 @@ func (m *meeting) wait() {
 	<-m.all
 }
 
-// TestTheServerHasConflicts: the other tests here mean something only if the API server of these tests refuses what was meant
-// for another version, as a real one does.
+// TestTheServerHasConflicts: the other tests here mean something only if the API server of these tests refuses what
+// was meant for another version, as a real one does.
 func TestTheServerHasConflicts(t *testing.T) {
 	w := newWorld(t, newBudget(nil), newJob("j", nil))
 	first, second := w.budget("month"), w.budget("month")
@@ -67,23 +67,26 @@ func TestTheServerHasConflicts(t *testing.T) {
 	if err := e.patch(t.Context(), seen, mergePatch, kube.MarkPatch(seen, marks, nil, false)); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.patch(t.Context(), seen, mergePatch, kube.MarkPatch(seen, marks, nil, true)); !apierrors.IsConflict(err) || !errors.Is(err, errChanged) {
+	if err := e.patch(t.Context(), seen, mergePatch,
+		kube.MarkPatch(seen, marks, nil, true)); !apierrors.IsConflict(err) || !errors.Is(err, errChanged) {
 		t.Errorf("a merge patch for another version: %v", err)
 	}
-	if err := e.patch(t.Context(), seen, jsonPatch, kube.BudgetSuspendPatch(seen, "month", time.Time{})); err == nil || w.suspended("j") {
+	if err := e.patch(t.Context(), seen, jsonPatch, kube.BudgetSuspendPatch(seen, "month", time.Time{})); err == nil ||
+		w.suspended("j") {
 		t.Error("a patch for another version suspends the Job")
 	}
 }
 
-// TestTwoControllers makes two controllers read the same version of the budget and of a Job with a budget of its own, and
-// write at the same moment, many times over.
+// TestTwoControllers makes two controllers read the same version of the budget and of a Job with a budget of its own,
+// and write at the same moment, many times over.
 func TestTwoControllers(t *testing.T) {
 	for round := range times(4, 50) {
 		clock := &clockAt{monday.Add(time.Hour)}
 		own := newJob("own", func(j *batchv1.Job) {
 			j.Annotations = map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "notify"}
 		})
-		w := newWorld(t, newBudget(nil, do(v1alpha1.DeedNotify, v1alpha1.DeedEvent, v1alpha1.DeedSuspend, v1alpha1.DeedLog)...), newJob("j", nil), own)
+		w := newWorld(t, newBudget(nil, do(v1alpha1.DeedNotify, v1alpha1.DeedEvent, v1alpha1.DeedSuspend,
+			v1alpha1.DeedLog)...), newJob("j", nil), own)
 		w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
 		w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/own")
 		statuses, patches := newMeeting(2), newMeeting(2)
@@ -91,13 +94,17 @@ func TestTwoControllers(t *testing.T) {
 		for i := range 2 {
 			var wroteStatus, patched atomic.Bool
 			api := interceptor.NewClient(w.api, interceptor.Funcs{
-				SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object,
+					opts ...client.SubResourceUpdateOption,
+				) error {
 					if !wroteStatus.Swap(true) {
 						statuses.wait()
 					}
 					return c.SubResource(sub).Update(ctx, o, opts...)
 				},
-				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+					opts ...client.PatchOption,
+				) error {
 					if o.GetName() == "own" && !patched.Swap(true) {
 						patches.wait()
 					}
@@ -170,8 +177,8 @@ func count(all []string, one string) (n int) {
 	return n
 }
 
-// TestControllerDies kills a controller after it has written down what it is going to do, at any later call of the API server
-// or the webhook. Another one does what is left, and nothing has more than one effect.
+// TestControllerDies kills a controller after it has written down what it is going to do, at any later call of the
+// API server or the webhook. Another one does what is left, and nothing has more than one effect.
 func TestControllerDies(t *testing.T) {
 	errDead := errors.New("it is dead")
 	deeds := do(v1alpha1.DeedNotify, v1alpha1.DeedEvent, v1alpha1.DeedSuspend, v1alpha1.DeedLabel)
@@ -192,13 +199,17 @@ func TestControllerDies(t *testing.T) {
 			return nil
 		}
 		api := interceptor.NewClient(w.api, interceptor.Funcs{
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object,
+				opts ...client.SubResourceUpdateOption,
+			) error {
 				if err := alive(); err != nil {
 					return err
 				}
 				return c.SubResource(sub).Update(ctx, o, opts...)
 			},
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch,
+				opts ...client.PatchOption,
+			) error {
 				if err := alive(); err != nil {
 					return err
 				}
@@ -226,7 +237,8 @@ func TestControllerDies(t *testing.T) {
 		clock.at = clock.at.Add(takeOver / 3)
 		second.lookAndSend(t.Context()) // what was begun just now is the other one's
 		began := w.budget("month").Status.Actions
-		if told == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil && began[0].Attempts > 1 {
+		if told == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil &&
+			began[0].Attempts > 1 {
 			t.Errorf("%d calls: taken over too soon", calls)
 		}
 		for range 2 {
@@ -242,12 +254,14 @@ func TestControllerDies(t *testing.T) {
 		for _, m := range w.posts {
 			keys[m.Key] = true
 		}
-		// A controller that dies between the webhook's answer and writing that down has told it: the receiver sees the same key again.
+		// A controller that dies between the webhook's answer and writing that down has told it: the receiver sees
+		// the same key again.
 		if len(keys) != 2 || len(w.posts) > 3 {
 			t.Errorf("%d calls: the webhook was told %d times with %d keys", calls, len(w.posts), len(keys))
 		}
 		events := w.events()
-		if len(events["EnergyBudget/month"]) != 1 || count(events["Job/own"], eventExceeded) != 1 || !w.suspended("j") || !w.suspended("own") ||
+		if len(events["EnergyBudget/month"]) != 1 || count(events["Job/own"], eventExceeded) != 1 ||
+			!w.suspended("j") || !w.suspended("own") ||
 			w.job("j").Labels[kube.AnnotationBudgetExceeded] != "true" {
 			t.Errorf("%d calls: %v, %+v", calls, events, w.job("j"))
 		}
@@ -259,9 +273,13 @@ func TestAnyOrder(t *testing.T) {
 	for seed := range times(3, 50) {
 		r := rand.New(rand.NewPCG(uint64(seed), 7)) //nolint:gosec // a test's choice
 		clock := &clockAt{monday.Add(time.Hour)}
-		actions := append(do(v1alpha1.DeedNotify, v1alpha1.DeedEvent), v1alpha1.BudgetAction{At: 50, Do: v1alpha1.DeedNotify})
-		w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodDay }, actions...))
-		engines := []*Engine{w.engine("a", nil, clock.now), w.engine("b", nil, clock.now), w.engine("c", nil, clock.now)}
+		actions := append(do(v1alpha1.DeedNotify, v1alpha1.DeedEvent),
+			v1alpha1.BudgetAction{At: 50, Do: v1alpha1.DeedNotify})
+		w := newWorld(t, newBudget(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodDay },
+			actions...))
+		engines := []*Engine{
+			w.engine("a", nil, clock.now), w.engine("b", nil, clock.now), w.engine("c", nil, clock.now),
+		}
 		for range 40 {
 			from := clock.at
 			clock.at = clock.at.Add(time.Duration(r.IntN(40)+1) * time.Minute)

@@ -109,8 +109,8 @@ func rounded(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// tenths keeps one digit of a percentage, for people. It rounds down, so that no threshold is said to be reached before it is;
-// what a float is short of an exact share does not count.
+// tenths keeps one digit of a percentage, for people. It rounds down, so that no threshold is said to be reached
+// before it is; what a float is short of an exact share does not count.
 func tenths(percent float64) float64 {
 	const ten = 10
 	return math.Floor(rounded(percent*ten)) / ten
@@ -131,8 +131,8 @@ func (u *use) used(l *v1alpha1.BudgetLimits) string {
 	return fmt.Sprintf("%.4g of %v kWh", u.kWh(), *l.EnergyKWh)
 }
 
-// unsaid names what a limit says nothing about, though it was used: emissions by another signal, money in another currency,
-// and what nobody knows.
+// unsaid names what a limit says nothing about, though it was used: emissions by another signal, money in another
+// currency, and what nobody knows.
 func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 	if l.CarbonGrams != nil {
 		for _, other := range sortedKeys(u.Emissions) {
@@ -228,11 +228,12 @@ func (q *question) inScope(key []string, s *v1alpha1.BudgetScope) bool {
 		return slices.Contains(s.Owners, parent)
 	}
 	// Of what a CronJob has made the parent may be a bare name.
-	return slices.Contains(s.Owners, parent) || !strings.Contains(parent, "/") && slices.Contains(s.Owners, cronJob+parent)
+	return slices.Contains(s.Owners, parent) || !strings.Contains(parent, "/") &&
+		slices.Contains(s.Owners, cronJob+parent)
 }
 
-// ask returns what was used of budgets, by their place in the list, as far as the ledger says so. Budgets that ask the same
-// share one query.
+// ask returns what was used of budgets, by their place in the list, as far as the ledger says so. Budgets that ask
+// the same share one query.
 func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) error {
 	together := map[question][]*budgetCase{}
 	for _, c := range all {
@@ -255,7 +256,8 @@ func (e *Engine) answer(ctx context.Context, q question, cases []*budgetCase) er
 	}
 	asked := e.o.Now()
 	a, err := e.query(ctx, &ledger.Query{
-		From: q.from, To: q.to, GroupBy: q.dimensions(), Namespaces: sortedKeys(byNamespace), Kinds: []ledger.Kind{ledger.Workload},
+		From: q.from, To: q.to, GroupBy: q.dimensions(), Namespaces: sortedKeys(byNamespace),
+		Kinds: []ledger.Kind{ledger.Workload},
 	})
 	if err != nil {
 		return err

@@ -54,7 +54,8 @@ const (
 func messageOf(c *budgetCase, t *v1alpha1.BudgetActionTaken, now time.Time) *Message {
 	s := &c.budget.Status
 	m := &Message{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: keyOf(c.budget, c.period, t), Time: now.UTC(),
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: keyOf(c.budget, c.period, t),
+		Time:      now.UTC(),
 		Namespace: c.budget.Namespace, Budget: c.budget.Name, At: t.At, Percent: t.Percent, Exhausted: s.Exhausted,
 		Limits: &c.budget.Spec.Limits, Used: s.Used, EstimatedShare: s.EstimatedShare,
 	}
@@ -98,16 +99,16 @@ func newWebhooks(hosts []string) (*webhooks, error) {
 	return w, nil
 }
 
-// allows reports whether administrators allow a URL. A host alone means the ports of its web server: whoever writes budgets is
-// not to knock at the others.
+// allows reports whether administrators allow a URL. A host alone means the ports of its web server: whoever writes
+// budgets is not to knock at the others.
 func (w *webhooks) allows(u *url.URL) bool {
 	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	name, port := strings.ToLower(u.Hostname()), cmp.Or(u.Port(), usual)
 	return w.hosts[net.JoinHostPort(name, port)] || w.hosts[name] && port == usual
 }
 
-// post sends a message. Who may write budgets may name any URL, so it must be https to a public address unless administrators
-// allow the host.
+// post sends a message. Who may write budgets may name any URL, so it must be https to a public address unless
+// administrators allow the host.
 func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *Message) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -136,7 +137,8 @@ func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *
 	q.Header.Set("User-Agent", "kubenergy-controller")
 	answer, err := doer.Do(q)
 	if err != nil {
-		return fmt.Errorf("the webhook at %s: %s", host(u), dial.Cause(err, postTimeout)) // a URL may have secrets in it
+		// a URL may have secrets in it
+		return fmt.Errorf("the webhook at %s: %s", host(u), dial.Cause(err, postTimeout))
 	}
 	defer answer.Body.Close()
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // so that the connection can be used again
@@ -228,7 +230,8 @@ func (e *Engine) post(ctx context.Context, x *notice) {
 		err = e.o.post(ctx, to, administrators, x.message)
 	}
 	if err != nil {
-		e.o.Log.Warn("a webhook was not told of a budget", "namespace", x.namespace, "budget", x.message.Budget, "error", err)
+		e.o.Log.Warn("a webhook was not told of a budget", "namespace", x.namespace, "budget", x.message.Budget,
+			"error", err)
 	}
 	if x.after != nil {
 		x.after(ctx, err)

@@ -31,9 +31,12 @@ func TestWebhooksReachOnlyWhereTheyMay(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(secure.URL, "https://"))
 	for _, to := range []string{
-		server.URL, secure.URL, "https://localhost:" + port, "https://[::1]:" + port, "https://[::ffff:127.0.0.1]:" + port, "https://0.0.0.0:" + port,
-		"https://2130706433:" + port, "https://169.254.169.254/latest/meta-data", "https://[fe80::1]/", "https://[fd00:ec2::254]/", "https://10.0.0.1/",
-		"https://192.168.1.1/", "https://172.16.0.1/", "https://100.100.100.200/", "http://example.com/", "ftp://example.com/", "file:///etc/passwd", "//x", "https://", "",
+		server.URL, secure.URL, "https://localhost:" + port, "https://[::1]:" + port,
+		"https://[::ffff:127.0.0.1]:" + port, "https://0.0.0.0:" + port,
+		"https://2130706433:" + port, "https://169.254.169.254/latest/meta-data", "https://[fe80::1]/",
+		"https://[fd00:ec2::254]/", "https://10.0.0.1/",
+		"https://192.168.1.1/", "https://172.16.0.1/", "https://100.100.100.200/", "http://example.com/",
+		"ftp://example.com/", "file:///etc/passwd", "//x", "https://", "",
 	} {
 		err := w.post(t.Context(), to, false, &Message{})
 		if err == nil {
@@ -70,11 +73,15 @@ func TestWebhook(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := server.URL + "/hook?token=secret"
-	sent := &Message{Key: "k", Namespace: "team", Budget: "month", At: 100, Percent: 120, Limits: &v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, Time: time.Unix(1, 0).UTC()}
+	sent := &Message{
+		Key: "k", Namespace: "team", Budget: "month", At: 100, Percent: 120,
+		Limits: &v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, Time: time.Unix(1, 0).UTC(),
+	}
 	if err := w.post(t.Context(), to, false, sent); err != nil {
 		t.Fatal(err)
 	}
-	if got.Key != "k" || got.Percent != 120 || *got.Limits.EnergyKWh != 1 || header.Get("Idempotency-Key") != "k" || header.Get("Content-Type") != "application/json" {
+	if got.Key != "k" || got.Percent != 120 || *got.Limits.EnergyKWh != 1 || header.Get("Idempotency-Key") != "k" ||
+		header.Get("Content-Type") != "application/json" {
 		t.Errorf("%+v %v", got, header)
 	}
 	for _, answer = range []int{http.StatusFound, http.StatusInternalServerError, http.StatusNotFound} {
@@ -118,16 +125,23 @@ func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
 
 // TestHostsWithoutAPort: a host alone means its web server, not whatever else it runs.
 func TestHostsWithoutAPort(t *testing.T) {
-	w, err := newWebhooks([]string{"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443"})
+	w, err := newWebhooks([]string{
+		"Inside.example", "ported.example:8443", "10.1.2.3", "fd00::1", "[fd00::2]:9000", "secure.example:443",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for to, want := range map[string]bool{
-		"https://inside.example/x": true, "https://INSIDE.example:443": true, "http://inside.example": true, "http://inside.example:80": true,
-		"https://inside.example:8443": false, "http://inside.example:443": false, "https://inside.example:80": false, "http://inside.example:2379": false,
-		"https://ported.example:8443": true, "http://ported.example:8443": true, "https://ported.example": false, "https://ported.example:22": false,
-		"http://10.1.2.3": true, "http://10.1.2.3:6443": false, "https://[fd00::1]/": true, "https://[fd00::1]:6443/": false,
-		"http://[fd00::2]:9000": true, "http://[fd00::2]": false, "https://secure.example": true, "http://secure.example": false, "https://public.example": false,
+		"https://inside.example/x": true, "https://INSIDE.example:443": true, "http://inside.example": true,
+		"http://inside.example:80":    true,
+		"https://inside.example:8443": false, "http://inside.example:443": false, "https://inside.example:80": false,
+		"http://inside.example:2379":  false,
+		"https://ported.example:8443": true, "http://ported.example:8443": true, "https://ported.example": false,
+		"https://ported.example:22": false,
+		"http://10.1.2.3":           true, "http://10.1.2.3:6443": false, "https://[fd00::1]/": true,
+		"https://[fd00::1]:6443/": false,
+		"http://[fd00::2]:9000":   true, "http://[fd00::2]": false, "https://secure.example": true,
+		"http://secure.example": false, "https://public.example": false,
 	} {
 		u, err := url.Parse(to)
 		if err != nil {
@@ -151,7 +165,8 @@ func TestHostWithoutItsPortIsRefused(t *testing.T) {
 	if err := w.post(t.Context(), server.URL, false, &Message{}); err == nil || hits.Load() > 0 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
-	if err := w.post(t.Context(), server.URL, true, &Message{}); err != nil || hits.Load() != 1 { // administrators wrote it themselves
+	// administrators wrote it themselves
+	if err := w.post(t.Context(), server.URL, true, &Message{}); err != nil || hits.Load() != 1 {
 		t.Errorf("%v, %d requests", err, hits.Load())
 	}
 }
@@ -183,7 +198,8 @@ func TestNoticesAreRetriedForADay(t *testing.T) {
 		}
 		for i := 1; i < len(tried); i++ {
 			gap := tried[i].Sub(tried[i-1])
-			if before := i - 1; gap > longestRetry+2*time.Minute || before > 0 && gap < tried[before].Sub(tried[before-1]) {
+			if before := i - 1; gap > longestRetry+2*time.Minute ||
+				before > 0 && gap < tried[before].Sub(tried[before-1]) {
 				t.Errorf("%s: %v between attempts %d and %d", per, gap, i, i+1)
 			}
 		}

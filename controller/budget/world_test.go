@@ -59,7 +59,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t: t, books: &ledgertest.Store{}, last: map[string]uint64{},
 		rates: ledger.Rates{Site: "de", PUE: 1, Carbon: 500, Signal: "average", Price: 0.25, Currency: "EUR"},
 	}
-	w.api = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...).WithStatusSubresource(&v1alpha1.EnergyBudget{}).Build()
+	w.api = fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...).WithStatusSubresource(
+		&v1alpha1.EnergyBudget{}).Build()
 	return w
 }
 
@@ -132,7 +133,8 @@ func (w *world) used(from, to time.Time, used energy.Microjoules, namespace, own
 	w.t.Helper()
 	kind, name, _ := strings.Cut(owner, "/")
 	w.book(from, to, used, ledger.Consumer{
-		Key: "pod/" + uidOf(owner), Pod: name + "-x", Account: ledger.Account{Kind: ledger.Workload, Namespace: namespace, OwnerKind: kind, Owner: name},
+		Key: "pod/" + uidOf(owner), Pod: name + "-x",
+		Account: ledger.Account{Kind: ledger.Workload, Namespace: namespace, OwnerKind: kind, Owner: name},
 	})
 }
 
@@ -149,9 +151,11 @@ func (w *world) book(from, to time.Time, used energy.Microjoules, c ledger.Consu
 	began := from.Sub(time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC))
 	_, errs, err := w.books.Book(context.Background(), []*ledger.Booking{{
 		Batch: &batch.Batch{
-			Version: batch.Version, Stream: batch.Stream{Node: node, Boot: "b", Epoch: "e"}, First: w.last[node], Last: w.last[node],
-			Start: from, End: to, StartSinceBoot: began, EndSinceBoot: began + to.Sub(from), Quality: energy.Measured, Measured: used,
-			Shares: []energy.Share{{ID: c.Key, Dynamic: used}},
+			Version: batch.Version, Stream: batch.Stream{Node: node, Boot: "b", Epoch: "e"}, First: w.last[node],
+			Last:  w.last[node],
+			Start: from, End: to, StartSinceBoot: began, EndSinceBoot: began + to.Sub(from), Quality: energy.Measured,
+			Measured: used,
+			Shares:   []energy.Share{{ID: c.Key, Dynamic: used}},
 		},
 		Received: to, Consumers: []*ledger.Consumer{&c}, Rates: w.rates,
 	}})
@@ -166,7 +170,8 @@ func newBudget(change func(*v1alpha1.EnergyBudget), actions ...v1alpha1.BudgetAc
 	b := &v1alpha1.EnergyBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "month", UID: "budget", Generation: 1},
 		Spec: v1alpha1.EnergyBudgetSpec{
-			Limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)}, Period: v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodMonth}, Actions: actions,
+			Limits: v1alpha1.BudgetLimits{EnergyKWh: new(1.0)},
+			Period: v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodMonth}, Actions: actions,
 		},
 	}
 	if change != nil {
@@ -184,8 +189,10 @@ func do(deeds ...v1alpha1.BudgetDeed) (actions []v1alpha1.BudgetAction) {
 
 func newJob(name string, change func(*batchv1.Job)) *batchv1.Job {
 	j := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(monday)},
-		Spec:       batchv1.JobSpec{Suspend: new(false)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(monday),
+		},
+		Spec: batchv1.JobSpec{Suspend: new(false)},
 	}
 	if change != nil {
 		change(j)

@@ -29,8 +29,8 @@ type Options struct {
 	Resolver *net.Resolver
 }
 
-// NewClient returns a client of one server: it keeps at most one connection that nobody uses. It has no timeout for a whole
-// request: contexts have.
+// NewClient returns a client of one server: it keeps at most one connection that nobody uses. It has no timeout for a
+// whole request: contexts have.
 func NewClient(o Options) *http.Client {
 	dialer := &net.Dialer{Timeout: o.Timeout, Control: o.Policy.Control, Resolver: o.Resolver}
 	return &http.Client{
@@ -44,8 +44,8 @@ func NewClient(o Options) *http.Client {
 			IdleConnTimeout:        o.Idle,
 			MaxResponseHeaderBytes: maxHeader,
 		},
-		// Elsewhere the key would go along, and who answers would not be who was configured; and each hop would be a request
-		// that nobody counted.
+		// Elsewhere the key would go along, and who answers would not be who was configured; and each hop would be a
+		// request that nobody counted.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -65,7 +65,8 @@ func Body(resp *http.Response) ([]byte, error) {
 // Redirect returns where an answer leads, without what may be secret there, if it is a redirect.
 func Redirect(resp *http.Response) (to string, ok bool) {
 	switch resp.StatusCode {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect:
 	default:
 		return "", false
 	}
@@ -79,8 +80,8 @@ func Redirect(resp *http.Response) (to string, ok bool) {
 // Place names a server and a path, without what may be secret.
 func Place(u *url.URL) string { return u.Host + u.Path }
 
-// Cause returns what an error of a client says without the URL, which may have secrets in it, and without ports, which differ
-// each time. What others wrote may still stand in it.
+// Cause returns what an error of a client says without the URL, which may have secrets in it, and without ports,
+// which differ each time. What others wrote may still stand in it.
 func Cause(err error, timeout time.Duration) string {
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused.Error()

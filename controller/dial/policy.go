@@ -1,9 +1,10 @@
-// Package dial makes HTTP clients that reach only where they may. Providers of signals and meters are asked at addresses
-// that people wrote down, or that a name server chose; the controller's own network is no place to be led into.
+// Package dial makes HTTP clients that reach only where they may. Providers of signals and meters are asked at
+// addresses that people wrote down, or that a name server chose; the controller's own network is no place to be led
+// into.
 //
-// What may be dialled is decided about the address that is really dialled, after names were resolved: a name that resolves
-// to another address the second time changes nothing. Redirects are never followed, no proxy of the environment is used,
-// and answers are bounded. Secrets that were sent are taken out of errors with [Secrets].
+// What may be dialled is decided about the address that is really dialled, after names were resolved: a name that
+// resolves to another address the second time changes nothing. Redirects are never followed, no proxy of the
+// environment is used, and answers are bounded. Secrets that were sent are taken out of errors with [Secrets].
 package dial
 
 import (
@@ -13,8 +14,8 @@ import (
 	"syscall"
 )
 
-// Policy says which addresses may be dialled beyond those of the public internet. Link-local addresses, metadata services,
-// multicast and what is nobody's are never dialled.
+// Policy says which addresses may be dialled beyond those of the public internet. Link-local addresses, metadata
+// services, multicast and what is nobody's are never dialled.
 type Policy struct {
 	Private  bool // those of inside: RFC 1918, shared and unique local ones
 	Loopback bool // this machine
@@ -91,8 +92,8 @@ func embedded(ip netip.Addr) netip.Addr {
 	return ip
 }
 
-// translates reports whether an address of a network's own translator stands for none that may never be dialled. Only that
-// network knows where in it the IPv4 address is; where that is all zeros it is elsewhere.
+// translates reports whether an address of a network's own translator stands for none that may never be dialled. Only
+// that network knows where in it the IPv4 address is; where that is all zeros it is elsewhere.
 func (p Policy) translates(ip netip.Addr) bool {
 	b := ip.As16()
 	for _, at := range [][4]int{{6, 7, 9, 10}, {7, 9, 10, 11}, {9, 10, 11, 12}, {12, 13, 14, 15}} {
@@ -109,7 +110,8 @@ var (
 	metadata = prefixes("fd00:ec2::/32", "fd20:ce::254/128", "100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
 	// Nobody's: this network, protocol assignments, documentation, benchmarks, future use and broadcast, discard.
 	reserved = prefixes(
-		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
+		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
+		"240.0.0.0/4",
 		"100::/64", "2001:db8::/32", "2001::/32",
 	)
 	shared     = prefixes("100.64.0.0/10", "fec0::/10", "64:ff9b:1::/48")

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	shortestKey = 4  // what is shorter hides nothing, and stands in many a word
-	tellingPart = 6  // so much of a key at the beginning is taken out with what follows of it: texts of others are cut off
+	shortestKey = 4 // what is shorter hides nothing, and stands in many a word
+	// so much of a key at the beginning is taken out with what follows of it: texts of others are cut off
+	tellingPart = 6
 	mostHidden  = 48 // keys change, and tokens do each half hour
 )
 
@@ -21,8 +22,8 @@ type Secrets struct {
 	hidden []string // in the forms in which a server may repeat them
 }
 
-// Hide remembers keys, to be taken out of errors. Of a user name with a password it is the latter too, and of a header what
-// follows its scheme.
+// Hide remembers keys, to be taken out of errors. Of a user name with a password it is the latter too, and of a
+// header what follows its scheme.
 func (s *Secrets) Hide(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +36,9 @@ func (s *Secrets) Hide(keys ...string) {
 		}
 		for _, part := range parts {
 			quoted := strconv.Quote(part)
-			for _, form := range []string{part, url.QueryEscape(part), url.PathEscape(part), quoted[1 : len(quoted)-1]} {
+			for _, form := range []string{
+				part, url.QueryEscape(part), url.PathEscape(part), quoted[1 : len(quoted)-1],
+			} {
 				if len(form) >= shortestKey && !slices.Contains(s.hidden, form) {
 					s.hidden = append(s.hidden, form)
 				}
@@ -45,8 +48,8 @@ func (s *Secrets) Hide(keys ...string) {
 	s.hidden = slices.Delete(s.hidden, 0, max(0, len(s.hidden)-mostHidden))
 }
 
-// Conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or lower
-// case. Tokens begin alike: of all that match it is the longest that goes.
+// Conceal takes keys, and what is left of them where a text was cut off, out of a text that others wrote, in upper or
+// lower case. Tokens begin alike: of all that match it is the longest that goes.
 func (s *Secrets) Conceal(text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,7 +10,8 @@ func TestConceal(t *testing.T) {
 	s := new(Secrets)
 	s.Hide("ali:babababa", "Bearer abcdefghij", "x", "p+w d/1")
 	for text, want := range map[string]string{
-		"ali:babababa and babababa": "… and …", "token abcdefghij": "token …", "cut off: ABCDEFG": "cut off: …", "ex": "ex",
+		"ali:babababa and babababa": "… and …", "token abcdefghij": "token …", "cut off: ABCDEFG": "cut off: …",
+		"ex":    "ex",
 		"abcde": "abcde", "p%2bw+d%2F1": "…", "": "",
 	} {
 		if got := s.Conceal(text); got != want {

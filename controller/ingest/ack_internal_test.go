@@ -15,7 +15,10 @@ func TestAck(t *testing.T) {
 	for _, names := range [][]named{
 		nil,
 		{{uid: "u", namespace: "shop", pod: "web"}},
-		{{uid: "u", namespace: "shop", pod: "web", containers: []namedContainer{{"c", "main"}, {"d", "sidecar"}}}, {uid: `v"\é<&>`, namespace: "shop", pod: "x", containers: []namedContainer{{"c", "ü"}}}},
+		{
+			{uid: "u", namespace: "shop", pod: "web", containers: []namedContainer{{"c", "main"}, {"d", "sidecar"}}},
+			{uid: `v"\é<&>`, namespace: "shop", pod: "x", containers: []namedContainer{{"c", "ü"}}},
+		},
 	} {
 		want := &batch.Ack{Epoch: "E", Acked: math.MaxUint64}
 		for _, n := range names {
@@ -48,7 +51,8 @@ func TestAck(t *testing.T) {
 	for range 30_000 {
 		many = append(many, named{uid: strings.Repeat("u", 36), namespace: strings.Repeat("\x7f", 10), pod: "p"})
 	}
-	if body := appendAck(nil, "E", 1, many); len(body) > batch.MaxAckBytes || len(body) < batch.MaxAckBytes-200 || !json.Valid(body) {
+	if body := appendAck(nil, "E", 1, many); len(body) > batch.MaxAckBytes || len(body) < batch.MaxAckBytes-200 ||
+		!json.Valid(body) {
 		t.Errorf("%d bytes", len(body))
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// How often a node may do in a day, and at once after a quiet one, what is a row in the ledger each time. Machines start rarely,
-// agents keep their streams, and virtual machines seldom move.
+// How often a node may do in a day, and at once after a quiet one, what is a row in the ledger each time. Machines
+// start rarely, agents keep their streams, and virtual machines seldom move.
 const (
 	mostBegun   = 50
 	mostParents = 16
@@ -36,8 +36,9 @@ func (a *allowance) take(most float64, now time.Time) (wait time.Duration, ok bo
 
 func (a *allowance) giveBack() { a.used = max(0, a.used-1) }
 
-// begins reports whether a batch may be booked if it begins a stream, or leaves out time after what was booked before: the
-// ledger keeps a row of each stream, and of each time without gaps. Where it is not booked after all, undo gives that back.
+// begins reports whether a batch may be booked if it begins a stream, or leaves out time after what was booked
+// before: the ledger keeps a row of each stream, and of each time without gaps. Where it is not booked after all,
+// undo gives that back.
 func (n *node) begins(b *batch.Batch, now time.Time) (undo func(), wait time.Duration, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -54,7 +55,8 @@ func (n *node) begins(b *batch.Batch, now time.Time) (undo func(), wait time.Dur
 	}, 0, true
 }
 
-// mayName reports whether a node may be booked as this virtual machine of this host: what it is booked under is an account each.
+// mayName reports whether a node may be booked as this virtual machine of this host: what it is booked under is an
+// account each.
 func (n *node) mayName(p *batch.Parent, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// A node that invents boots, epochs or gaps makes a row with each: it can make a few a day, and what it had begun before goes on.
+// A node that invents boots, epochs or gaps makes a row with each: it can make a few a day, and what it had begun
+// before goes on.
 func TestANodeBeginsFewStreams(t *testing.T) {
 	const most = 50
 	for name, change := range map[string]func(n int) func(*batch.Batch){

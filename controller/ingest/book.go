@@ -51,7 +51,8 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	h.compare(n, b, &limits)
 	r := h.c.Directory.resolve(b.Stream.Node, b.Shares, &h.news, now)
 	booking := &ledger.Booking{
-		Batch: b, Received: now, Consumers: r.consumers, Rates: h.c.Rates(b.Stream.Node, b.Start, b.End), Agentless: agentless,
+		Batch: b, Received: now, Consumers: r.consumers, Rates: h.c.Rates(b.Stream.Node, b.Start, b.End),
+		Agentless: agentless,
 	}
 	// Who leaves must not leave us without knowing whether it is booked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
@@ -71,9 +72,9 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	return receipt, r.names, nil
 }
 
-// correct moves an interval that is said to end in the future, as what has been used has been used by now, or so long ago that
-// nobody can have kept it: a clock that was never set says 1970, and each year that a node invents is rows in the ledger. Any
-// other time is the node's word; it may have kept the batch for long.
+// correct moves an interval that is said to end in the future, as what has been used has been used by now, or so long
+// ago that nobody can have kept it: a clock that was never set says 1970, and each year that a node invents is rows
+// in the ledger. Any other time is the node's word; it may have kept the batch for long.
 func (h *Handler) correct(b *batch.Batch, now time.Time) {
 	ahead := b.End.Sub(now)
 	if ahead > skewIsTold {
@@ -85,9 +86,9 @@ func (h *Handler) correct(b *batch.Batch, now time.Time) {
 	}
 }
 
-// parent takes away the host that a node names if there is none of that name, or if it speaks of its virtual machines and
-// not of this one: what a guest tells is taken from its host's sums, and nobody may do that to a machine that is not its
-// host. It takes some time to know.
+// parent takes away the host that a node names if there is none of that name, or if it speaks of its virtual machines
+// and not of this one: what a guest tells is taken from its host's sums, and nobody may do that to a machine that is
+// not its host. It takes some time to know.
 func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 	if b.Parent == nil {
 		return
@@ -114,7 +115,8 @@ func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 
 func (h *Handler) orphan(b *batch.Batch, why string) {
 	h.metrics.orphans.Inc()
-	h.tell("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host, "vm", b.Parent.VM, "why", why)
+	h.tell("a node names a host that it is not booked under", "node", b.Stream.Node, "host", b.Parent.Host, "vm",
+		b.Parent.VM, "why", why)
 	b.Parent = nil
 }
 
@@ -133,7 +135,8 @@ func (h *Handler) compare(n *node, b *batch.Batch, l *Limits) {
 	}
 	if far && changed {
 		h.tell("a node's power is far from what is known of its hardware", "node", b.Stream.Node,
-			"watts", float64(b.Measured.Joules())/(b.EndSinceBoot-b.StartSinceBoot).Seconds(), "idleWatts", float64(l.Idle), "maxWatts", float64(l.MaxPower))
+			"watts", float64(b.Measured.Joules())/(b.EndSinceBoot-b.StartSinceBoot).Seconds(), "idleWatts",
+			float64(l.Idle), "maxWatts", float64(l.MaxPower))
 	}
 }
 

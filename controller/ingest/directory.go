@@ -26,8 +26,8 @@ type DirectoryOptions struct {
 	Now         func() time.Time
 }
 
-// A Directory knows pods by their UIDs: what people call them, whom they belong to and where they run. It is told of them
-// by informers.
+// A Directory knows pods by their UIDs: what people call them, whom they belong to and where they run. It is told of
+// them by informers.
 type Directory struct {
 	o DirectoryOptions
 
@@ -48,7 +48,8 @@ const (
 // uid is a UID's 128 bits, or a digest of what is no UUID.
 type uid [16]byte
 
-// entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer keeps it.
+// entry is a pod. Its strings are those of the object that it was made from: they cost nothing while an informer
+// keeps it.
 type entry struct {
 	name, owner string // the owner of a Job's or Deployment's pod is mostly the beginning of its name
 	kin         unique.Handle[kin]
@@ -124,7 +125,8 @@ func (d *Directory) Lost(p *v1.Pod) {
 	d.sweep()
 }
 
-// SawJob is told of every Job that an informer adds or updates: a pod names its Job, and only the Job names its CronJob.
+// SawJob is told of every Job that an informer adds or updates: a pod names its Job, and only the Job names its
+// CronJob.
 func (d *Directory) SawJob(j *batchv1.Job) {
 	owner := metav1.GetControllerOfNoCopy(j)
 	if owner == nil {
@@ -190,12 +192,16 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 	ownerKind, owner := kube.OwnerOf(p)
 	e := &entry{
 		name: p.Name, owner: owner, node: unique.Make(p.Spec.NodeName),
-		kin: unique.Make(kin{namespace: p.Namespace, ownerKind: ownerKind, team: kube.TeamOf(p.Labels), strategy: d.o.Strategy(p)}),
+		kin: unique.Make(kin{
+			namespace: p.Namespace, ownerKind: ownerKind, team: kube.TeamOf(p.Labels), strategy: d.o.Strategy(p),
+		}),
 	}
 	if strings.HasPrefix(p.Name, owner) {
 		e.owner = p.Name[:len(owner)] // the same bytes
 	}
-	all := [...][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses}
+	all := [...][]v1.ContainerStatus{
+		p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses,
+	}
 	for _, statuses := range all {
 		for i := range statuses {
 			if id := bareID(statuses[i].ContainerID); id != "" && statuses[i].Name != "" {
@@ -206,8 +212,8 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 	return e
 }
 
-// same reports whether two are the same pod. UIDs do not come again, but anybody can write on a pod that it is the image of
-// another one.
+// same reports whether two are the same pod. UIDs do not come again, but anybody can write on a pod that it is the
+// image of another one.
 func (e *entry) same(o *entry) bool {
 	return e.name == o.name && e.kin.Value().namespace == o.kin.Value().namespace
 }
@@ -225,8 +231,8 @@ func containerOf(id, name string) container {
 	return container{low: uint32(h), high: uint32(h >> 32), name: unique.Make(name)}
 }
 
-// uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image in
-// the API server does not appear on the node.
+// uidOf returns what agents call a pod. A static pod's control group bears the hash of its file; the UID of its image
+// in the API server does not appear on the node.
 func uidOf(p *v1.Pod) uid {
 	if hash := p.Annotations["kubernetes.io/config.mirror"]; hash != "" {
 		return digested(hash)

@@ -44,14 +44,49 @@ func TestWhoPodsAre(t *testing.T) {
 		want ingest.PodNames
 	}{
 		{pod("shop", "bare", uidNumber(0), "a"), "", ingest.PodNames{Pod: "bare", OwnerKind: "Pod", Owner: "bare"}},
-		{pod("shop", "web-7d9f-x", uidNumber(1), "a", owned("ReplicaSet", "web-7d9f"), labelled("pod-template-hash", "7d9f", kube.LabelTeam, "front", kube.LabelPartOf, "p")), "", ingest.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"}},
-		{pod("shop", "rs-x", uidNumber(2), "a", owned("ReplicaSet", "rs"), labelled("app.kubernetes.io/part-of", "p")), "", ingest.PodNames{Pod: "rs-x", OwnerKind: "ReplicaSet", Owner: "rs", Team: "p"}},
-		{pod("shop", "rs-7d9f", uidNumber(3), "a", owned("ReplicaSet", "-7d9f"), labelled("pod-template-hash", "7d9f")), "", ingest.PodNames{Pod: "rs-7d9f", OwnerKind: "ReplicaSet", Owner: "-7d9f"}},
-		{pod("shop", "night-123-x", uidNumber(4), "a", owned("Job", "night-123"), func(p *v1.Pod) { p.Spec.SchedulerName = "carbon" }), "", ingest.PodNames{Pod: "night-123-x", OwnerKind: "Job", Owner: "night-123", Parent: "night", Strategy: "carbon"}},
-		{pod("shop", "once-x", uidNumber(5), "a", owned("Job", "once")), "", ingest.PodNames{Pod: "once-x", OwnerKind: "Job", Owner: "once"}},
-		{pod("shop", "other-name", uidNumber(6), "a", owned("Workflow", "wf")), "", ingest.PodNames{Pod: "other-name", OwnerKind: "Workflow", Owner: "wf"}},
-		{pod("kube-system", "etcd-a", uidNumber(7), "a", owned("Node", "a"), mirror), "0123456789abcdef0123456789abcdef", ingest.PodNames{Namespace: "kube-system", Pod: "etcd-a", OwnerKind: "Pod", Owner: "etcd-a"}},
-		{pod("shop", "odd", "not-a-uuid", "a"), "not-a-uuid", ingest.PodNames{Pod: "odd", OwnerKind: "Pod", Owner: "odd"}},
+		{
+			pod("shop", "web-7d9f-x", uidNumber(1), "a", owned("ReplicaSet", "web-7d9f"),
+				labelled("pod-template-hash", "7d9f", kube.LabelTeam, "front", kube.LabelPartOf, "p")), "",
+			ingest.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"},
+		},
+		{
+			pod("shop", "rs-x", uidNumber(2), "a", owned("ReplicaSet", "rs"),
+				labelled("app.kubernetes.io/part-of", "p")),
+			"",
+			ingest.PodNames{Pod: "rs-x", OwnerKind: "ReplicaSet", Owner: "rs", Team: "p"},
+		},
+		{
+			pod("shop", "rs-7d9f", uidNumber(3), "a", owned("ReplicaSet", "-7d9f"),
+				labelled("pod-template-hash", "7d9f")),
+			"",
+			ingest.PodNames{Pod: "rs-7d9f", OwnerKind: "ReplicaSet", Owner: "-7d9f"},
+		},
+		{
+			pod("shop", "night-123-x", uidNumber(4), "a", owned("Job", "night-123"),
+				func(p *v1.Pod) { p.Spec.SchedulerName = "carbon" }), "",
+			ingest.PodNames{
+				Pod: "night-123-x", OwnerKind: "Job", Owner: "night-123", Parent: "night", Strategy: "carbon",
+			},
+		},
+		{
+			pod("shop", "once-x", uidNumber(5), "a", owned("Job", "once")), "",
+			ingest.PodNames{Pod: "once-x", OwnerKind: "Job", Owner: "once"},
+		},
+		{
+			pod("shop", "other-name", uidNumber(6), "a", owned("Workflow", "wf")), "",
+			ingest.PodNames{Pod: "other-name", OwnerKind: "Workflow", Owner: "wf"},
+		},
+		{
+			pod("kube-system", "etcd-a", uidNumber(7), "a", owned("Node", "a"), mirror),
+			"0123456789abcdef0123456789abcdef",
+			ingest.PodNames{
+				Namespace: "kube-system", Pod: "etcd-a", OwnerKind: "Pod", Owner: "etcd-a",
+			},
+		},
+		{
+			pod("shop", "odd", "not-a-uuid", "a"), "not-a-uuid",
+			ingest.PodNames{Pod: "odd", OwnerKind: "Pod", Owner: "odd"},
+		},
 	} {
 		if c.uid == "" {
 			c.uid = uidNumber(n)
@@ -79,7 +114,9 @@ func TestWhoPodsAre(t *testing.T) {
 		}
 	}
 	// Anybody can write on a pod that it is the image of another one.
-	d.Saw(pod("evil", "p", uidNumber(100), "a", func(p *v1.Pod) { p.Annotations = map[string]string{"kubernetes.io/config.mirror": uid} }))
+	d.Saw(pod("evil", "p", uidNumber(100), "a", func(p *v1.Pod) {
+		p.Annotations = map[string]string{"kubernetes.io/config.mirror": uid}
+	}))
 	d.Saw(pod("evil", "p", uidNumber(101), "a", mirror))
 	d.Lost(pod("evil", "p", uidNumber(101), "a", mirror))
 	for uid, want := range map[string]string{uid: "shop", "0123456789abcdef0123456789abcdef": "kube-system"} {
@@ -129,11 +166,14 @@ func TestForeignPods(t *testing.T) {
 	w.directory.Saw(pod("bank", "vault", uidNumber(1), "b"))
 	w.directory.Saw(pod("shop", "web", uidNumber(2), "a"))
 	w.directory.Saw(pod("bank", "waits", uidNumber(3), ""))
-	b, ack := w.booked("token-a", of("a", 1, with("pod/"+uidNumber(1)+"/c", "pod/"+uidNumber(1)+"/d", "pod/"+uidNumber(2), "pod/"+uidNumber(3), "pod/"+uidNumber(4))))
+	b, ack := w.booked("token-a", of("a", 1, with("pod/"+uidNumber(1)+"/c", "pod/"+uidNumber(1)+"/d",
+		"pod/"+uidNumber(2), "pod/"+uidNumber(3), "pod/"+uidNumber(4))))
 	for i, want := range []ledger.Consumer{
 		{Key: "pod/" + uidNumber(1), Account: ledger.Account{Kind: ledger.Foreign}},
 		{Key: "pod/" + uidNumber(1), Account: ledger.Account{Kind: ledger.Foreign}},
-		{Key: "pod/" + uidNumber(2), Pod: "web", Account: ledger.Account{Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Pod", Owner: "web"}},
+		{Key: "pod/" + uidNumber(2), Pod: "web", Account: ledger.Account{
+			Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Pod", Owner: "web",
+		}},
 		{Key: "pod/" + uidNumber(3), Account: ledger.Account{Kind: ledger.Workload}},
 		{Key: "pod/" + uidNumber(4), Account: ledger.Account{Kind: ledger.Workload}},
 	} {
@@ -154,13 +194,16 @@ func TestInventedConsumers(t *testing.T) {
 		var ids []string
 		for i := range 5000 {
 			k := n*5000 + i
-			ids = append(ids, []string{"pod/" + uidNumber(k), fmt.Sprintf("vm/%d", k), fmt.Sprintf("cgroup/%d", k)}[k%3])
+			ids = append(ids, []string{
+				"pod/" + uidNumber(k), fmt.Sprintf("vm/%d", k), fmt.Sprintf("cgroup/%d", k),
+			}[k%3])
 		}
-		b, _ := w.booked("token-a", of("a", uint64(n+1), with(ids...), func(b *batch.Batch) { b.EndSinceBoot += 0 }, func(b *batch.Batch) {
-			for i := range b.Shares {
-				b.Shares[i].CPU = 0
-			}
-		}))
+		b, _ := w.booked("token-a", of("a", uint64(n+1), with(ids...), func(b *batch.Batch) { b.EndSinceBoot += 0 },
+			func(b *batch.Batch) {
+				for i := range b.Shares {
+					b.Shares[i].CPU = 0
+				}
+			}))
 		for _, c := range b.Consumers {
 			names[c.Key] = true
 		}
@@ -191,7 +234,8 @@ func TestTheDirectoryIsSafeForMany(t *testing.T) {
 				w.directory.Names(uidNumber(i))
 				w.handler.Implausible("a")
 				if i%20 == 0 {
-					_ = w.handler.Local(t.Context(), of(fmt.Sprint("n", g), uint64(i+1), with("pod/"+uidNumber(i))), false)
+					_ = w.handler.Local(t.Context(), of(fmt.Sprint("n", g), uint64(i+1), with("pod/"+uidNumber(i))),
+						false)
 				}
 			}
 		})
@@ -199,7 +243,8 @@ func TestTheDirectoryIsSafeForMany(t *testing.T) {
 	wg.Wait()
 }
 
-// The pods that a large cluster has must fit beside everything else. Half of them are of Jobs, each its own; their strings are counted.
+// The pods that a large cluster has must fit beside everything else. Half of them are of Jobs, each its own; their
+// strings are counted.
 func TestMemoryOfADirectory(t *testing.T) {
 	pods := 50_000
 	switch {
@@ -215,12 +260,14 @@ func TestMemoryOfADirectory(t *testing.T) {
 		node, uid := fmt.Sprintf("worker-%04d.example.com", i/100), uidNumber(i)
 		if i%2 == 0 {
 			p = pod(fmt.Sprintf("namespace-%d", i%1000), fmt.Sprintf("checkout-service-7d9f8b6c5-%05d", i), uid, node,
-				owned("ReplicaSet", "checkout-service-7d9f8b6c5"), labelled("pod-template-hash", "7d9f8b6c5", "kubenergy.io/team", fmt.Sprint("team-", i%50)))
+				owned("ReplicaSet", "checkout-service-7d9f8b6c5"),
+				labelled("pod-template-hash", "7d9f8b6c5", "kubenergy.io/team", fmt.Sprint("team-", i%50)))
 		} else {
 			name := fmt.Sprintf("nightly-report-%08d", i)
 			p = pod(fmt.Sprintf("namespace-%d", i%1000), name+"-abcde", uid, node, owned("Job", name))
 		}
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{Name: "sidecar", ContainerID: "containerd://" + uid})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses,
+			v1.ContainerStatus{Name: "sidecar", ContainerID: "containerd://" + uid})
 		d.Saw(p)
 	}
 	each := float64(int64(heap())-int64(before)) / float64(pods)
@@ -238,7 +285,8 @@ func BenchmarkRequest(b *testing.B) {
 	for i := range 100 {
 		hash := fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i)}))
 		uid := strings.Join([]string{hash[:8], hash[8:12], "4" + hash[13:16], "8" + hash[17:20], hash[20:32]}, "-")
-		w.directory.Saw(pod("shop", fmt.Sprintf("checkout-service-7d9f8b6c5-%05d", i), uid, "a", owned("ReplicaSet", "checkout-service-7d9f8b6c5"), labelled("pod-template-hash", "7d9f8b6c5"),
+		w.directory.Saw(pod("shop", fmt.Sprintf("checkout-service-7d9f8b6c5-%05d", i), uid, "a",
+			owned("ReplicaSet", "checkout-service-7d9f8b6c5"), labelled("pod-template-hash", "7d9f8b6c5"),
 			func(p *v1.Pod) { p.Status.ContainerStatuses[0].ContainerID = "containerd://" + hash }))
 		ids = append(ids, energy.ContainerID(uid, hash))
 	}

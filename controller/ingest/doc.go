@@ -1,11 +1,11 @@
-// Package ingest takes batches of agents and brings them to the ledger: who sends this, may they say it of that node, can
-// it be true, who are the consumers, what did a joule emit and cost.
+// Package ingest takes batches of agents and brings them to the ledger: who sends this, may they say it of that node,
+// can it be true, who are the consumers, what did a joule emit and cost.
 //
-// The order matters. First who sends: 401, 403. Then what was booked before is acknowledged, whatever else is wrong with
-// it: an agent must be able to get rid of what it has delivered. Then what cannot be true is refused, by what
-// administrators and hardware tables say of the node, never by what its agent says. Then it is booked, and once it is safe
-// acknowledged. Whatever fails in between is answered such that the agent keeps the batch.
+// The order matters. First who sends: 401, 403. Then what was booked before is acknowledged, whatever else is wrong
+// with it: an agent must be able to get rid of what it has delivered. Then what cannot be true is refused, by what
+// administrators and hardware tables say of the node, never by what its agent says. Then it is booked, and once it is
+// safe acknowledged. Whatever fails in between is answered such that the agent keeps the batch.
 //
-// A lie reaches no further than the node that tells it: its own energy, inside of what it can draw. Pods that do not run
-// there are not charged with it, and only a machine that a host speaks of is a guest of that host.
+// A lie reaches no further than the node that tells it: its own energy, inside of what it can draw. Pods that do not
+// run there are not charged with it, and only a machine that a host speaks of is a guest of that host.
 package ingest

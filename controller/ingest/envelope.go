@@ -18,9 +18,9 @@ const (
 	overCores = 1.1
 	slack     = time.Minute // at full power, in all of a node's batches together
 
-	// How much time a node may tell of, beyond what has passed since it was first heard of: an agent may have been kept from
-	// delivering for long. A node that invents boots of its kernel can make up so much time, and no more, until the central unit
-	// begins anew: what was told before is forgotten with it.
+	// How much time a node may tell of, beyond what has passed since it was first heard of: an agent may have been
+	// kept from delivering for long. A node that invents boots of its kernel can make up so much time, and no more,
+	// until the central unit begins anew: what was told before is forgotten with it.
 	mostTime = 400 * 24 * time.Hour
 
 	// What is far from a model, if measured for long enough to say.
@@ -44,8 +44,8 @@ type breach struct {
 
 func (b *breach) Error() string { return b.text }
 
-// An envelope holds what a node has told against what it can do. What it told beyond full power is remembered: the slack of
-// a batch must not be had again with each of many short ones.
+// An envelope holds what a node has told against what it can do. What it told beyond full power is remembered: the
+// slack of a batch must not be had again with each of many short ones.
 type envelope struct {
 	mu    sync.Mutex
 	since time.Time     // when the node was first heard of
@@ -75,9 +75,11 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func()
 	case length > mostTime || told > mostTime+max(0, now.Sub(e.since)):
 		return nil, &breach{limitTime, fmt.Sprintf("%v: more time than can have passed", length)}
 	case power > most*slack.Seconds():
-		return nil, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length, l.MaxPower)}
+		return nil, &breach{limitPower, fmt.Sprintf("%v in %v: the node draws at most %v", b.Measured, length,
+			l.MaxPower)}
 	case cpuNow > l.Cores*float64(slack):
-		return nil, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores", time.Duration(cpu), length, l.Cores)}
+		return nil, &breach{limitCPU, fmt.Sprintf("CPU time of %v in %v: the node has %v cores", time.Duration(cpu),
+			length, l.Cores)}
 	}
 	deltaPower, deltaCPU := power-e.power, cpuNow-e.cpu
 	e.time, e.power, e.cpu = told, power, cpuNow
@@ -89,7 +91,8 @@ func (e *envelope) reserve(b *batch.Batch, l Limits, now time.Time) (undo func()
 	}, nil
 }
 
-// compare reports whether the mean power of a batch is far from what a model of the node says; known is false where that cannot be said.
+// compare reports whether the mean power of a batch is far from what a model of the node says; known is false where
+// that cannot be said.
 func compare(b *batch.Batch, l Limits) (far, known bool) {
 	measured := b.EndSinceBoot - b.StartSinceBoot - b.Unmeasured
 	if !l.Modelled || b.Quality == energy.Estimated || measured < leastCompare {

@@ -81,7 +81,8 @@ func TestEnvelopeOfManyBoots(t *testing.T) {
 		t.Errorf("%d months are booked", booked)
 	}
 	w.add(month) // real time goes on counting
-	w.booked("token-a", of("a", 1, joules(1), lasting(month-time.Hour), func(b *batch.Batch) { b.Stream.Boot = "real" }))
+	w.booked("token-a", of("a", 1, joules(1), lasting(month-time.Hour),
+		func(b *batch.Batch) { b.Stream.Boot = "real" }))
 }
 
 // What is not booked takes nothing.
@@ -214,9 +215,12 @@ func TestNodesAsProfilesSay(t *testing.T) {
 	}
 	nodes := map[string]*v1.Node{
 		"plain": node(v1.ResourceList{v1.ResourceCPU: resource.MustParse("8")}),
-		"gpus":  node(v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("4")}),
+		"gpus": node(v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("4"),
+		}),
 	}
-	limits := ingest.Nodes(func() *kube.View { return view }, func(name string) *v1.Node { return nodes[name] }, nil, 1234)
+	limits := ingest.Nodes(func() *kube.View { return view }, func(name string) *v1.Node { return nodes[name] }, nil,
+		1234)
 	for name, want := range map[string]ingest.Limits{
 		"plain": {MaxPower: 300, Idle: 100, Cores: 8, Modelled: true},
 		"gpus":  {MaxPower: 1300, Idle: 180, Cores: 8, Modelled: true},

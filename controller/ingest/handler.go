@@ -40,7 +40,8 @@ type Config struct {
 	Agents    *access.HostTokens // of agents outside the cluster; nil: there are none
 	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
 	Directory *Directory
-	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked to wait. nil: it does.
+	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked
+	// to wait. nil: it does.
 	Ready func() bool
 	// Rates are what a joule of a node emits and costs. nil: nobody knows.
 	Rates func(node string, from, to time.Time) ledger.Rates
@@ -114,7 +115,8 @@ func New(c Config) (*Handler, error) {
 	c.Concurrent, c.ReadTimeout = cmp.Or(c.Concurrent, concurrent), cmp.Or(c.ReadTimeout, readTimeout)
 	const lines = 20
 	h := &Handler{
-		c: c, slots: make(chan struct{}, c.Concurrent), memory: semaphore.NewWeighted(memory), nodes: map[string]*node{},
+		c: c, slots: make(chan struct{}, c.Concurrent), memory: semaphore.NewWeighted(memory),
+		nodes: map[string]*node{},
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 	}
 	h.past, _ = c.Ledger.(remembers)
@@ -163,21 +165,30 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 		return refused
 	}
 	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
-		return &reply{result: "busy", status: http.StatusTooManyRequests, after: wait, text: "too many requests of this node"}
+		return &reply{
+			result: "busy", status: http.StatusTooManyRequests, after: wait, text: "too many requests of this node",
+		}
 	}
 	if !from.outside && !h.c.Ready() {
-		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "not all pods are known yet"}
+		return &reply{
+			result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "not all pods are known yet",
+		}
 	}
 	n := h.node(from.node)
 	if !n.enter() {
-		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: time.Second, text: "other requests of this node are not done"}
+		return &reply{
+			result: "busy", status: http.StatusServiceUnavailable, after: time.Second,
+			text: "other requests of this node are not done",
+		}
 	}
 	defer n.leave()
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	default:
-		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many requests"}
+		return &reply{
+			result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many requests",
+		}
 	}
 	data, free, refused := h.read(w, r, from.node)
 	defer free()
@@ -194,8 +205,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 // take books a batch of a node whose sender is known, and says what to answer.
 func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batch) *reply {
 	if b.Stream.Node != from.node {
-		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node, "from", from.address)
-		return &reply{result: "forbidden", status: http.StatusForbidden, text: "this token is not that of node " + b.Stream.Node}
+		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node,
+			"from", from.address)
+		return &reply{
+			result: "forbidden", status: http.StatusForbidden, text: "this token is not that of node " + b.Stream.Node,
+		}
 	}
 	acked, err := h.acked(ctx, n, b)
 	if err != nil {
@@ -206,8 +220,12 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	}
 	undo, wait, ok := n.begins(b, h.c.Now())
 	if !ok {
-		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot", b.Stream.Boot, "first", b.First)
-		return &reply{result: "streams", status: http.StatusTooManyRequests, after: min(wait, mostAfter), text: "too many streams of this node, or gaps in them"}
+		h.tell("a node begins too many streams, or leaves out too much time", "node", b.Stream.Node, "boot",
+			b.Stream.Boot, "first", b.First)
+		return &reply{
+			result: "streams", status: http.StatusTooManyRequests, after: min(wait, mostAfter),
+			text: "too many streams of this node, or gaps in them",
+		}
 	}
 	receipt, names, err := h.book(ctx, n, b, false)
 	if !receipt.Booked {
@@ -233,7 +251,8 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	var broken *breach
 	switch {
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
-		h.tell("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
+		h.tell("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error",
+			err)
 		return &reply{result: "conflict", status: http.StatusConflict, text: err.Error()}
 	case errors.As(err, &broken):
 		h.tell("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
@@ -241,9 +260,14 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
 		return &reply{result: "refused", status: http.StatusUnprocessableEntity, text: err.Error()}
 	case errors.Is(err, ledger.ErrReadOnly):
-		return &reply{result: "readonly", status: http.StatusServiceUnavailable, after: readOnlyAfter, text: ledger.ErrReadOnly.Error()}
+		return &reply{
+			result: "readonly", status: http.StatusServiceUnavailable, after: readOnlyAfter,
+			text: ledger.ErrReadOnly.Error(),
+		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "booking takes too long"}
+		return &reply{
+			result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "booking takes too long",
+		}
 	}
 	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
 	return &reply{result: "error", status: http.StatusInternalServerError, text: "booking failed"}

@@ -35,13 +35,21 @@ func TestABatchIsBooked(t *testing.T) {
 	w := newWorld(t)
 	uid := uidNumber(1)
 	id := strings.Repeat(uid[:8], 8)
-	w.directory.Saw(pod("shop", "web-7d9f-x1", uid, "a", owned("ReplicaSet", "web-7d9f"), labelled("pod-template-hash", "7d9f", "kubenergy.io/team", "front")))
-	b, ack := w.booked("token-a", of("a", 1, with("pod/"+uid, "pod/"+uid+"/"+id, "pod/"+uid+"/gone", "system", "vm/x", "cgroup/slurm/job_1")))
+	w.directory.Saw(pod("shop", "web-7d9f-x1", uid, "a", owned("ReplicaSet", "web-7d9f"),
+		labelled("pod-template-hash", "7d9f", "kubenergy.io/team", "front")))
+	b, ack := w.booked("token-a", of("a", 1, with("pod/"+uid, "pod/"+uid+"/"+id, "pod/"+uid+"/gone", "system", "vm/x",
+		"cgroup/slurm/job_1")))
 	for i, want := range []ledger.Consumer{
 		{Key: "cgroup/slurm/job_1", Account: ledger.Account{Kind: ledger.Cgroup, Owner: "slurm/job_1"}},
-		{Key: "pod/" + uid, Pod: "web-7d9f-x1", Account: ledger.Account{Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Team: "front"}},
-		{Key: "pod/" + uid, Pod: "web-7d9f-x1", Account: ledger.Account{Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Team: "front"}},
-		{Key: "pod/" + uid, Pod: "web-7d9f-x1", Account: ledger.Account{Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Team: "front"}},
+		{Key: "pod/" + uid, Pod: "web-7d9f-x1", Account: ledger.Account{
+			Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Team: "front",
+		}},
+		{Key: "pod/" + uid, Pod: "web-7d9f-x1", Account: ledger.Account{
+			Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Team: "front",
+		}},
+		{Key: "pod/" + uid, Pod: "web-7d9f-x1", Account: ledger.Account{
+			Kind: ledger.Workload, Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Team: "front",
+		}},
 		{Key: "system", Account: ledger.Account{Kind: ledger.System}},
 		{Key: "vm/x", Account: ledger.Account{Kind: ledger.VM, Owner: "x"}},
 	} {
@@ -53,7 +61,8 @@ func TestABatchIsBooked(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	names := ack.Names[uid]
-	if len(ack.Names) != 1 || names.Namespace != "shop" || names.Pod != "web-7d9f-x1" || len(names.Containers) != 1 || names.Containers[id] != "main" {
+	if len(ack.Names) != 1 || names.Namespace != "shop" || names.Pod != "web-7d9f-x1" || len(names.Containers) != 1 ||
+		names.Containers[id] != "main" {
 		t.Errorf("names: %+v", ack.Names)
 	}
 }
@@ -62,7 +71,9 @@ func TestABatchIsBooked(t *testing.T) {
 func TestForgedBatches(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "hosts")
 	sum := func(s string) string { h := sha256.Sum256([]byte(s)); return hex.EncodeToString(h[:]) }
-	if err := os.WriteFile(file, []byte("hosts: [{node: h1, tokenSHA256: "+sum("token-of-h1")+"}, {node: h2, tokenSHA256: "+sum("token-of-h2")+"}]"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("hosts: [{node: h1, tokenSHA256: "+sum("token-of-h1")+"}, {node: h2, tokenSHA256: "+sum(
+			"token-of-h2")+"}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	hosts, err := access.NewHostTokens(file, time.Now, slog.New(slog.DiscardHandler))
@@ -71,7 +82,9 @@ func TestForgedBatches(t *testing.T) {
 	}
 	w := newWorld(t, func(c *ingest.Config) { c.Agents = hosts })
 	status := func(name string, audience []string, nodes ...string) authenticationv1.TokenReviewStatus {
-		s := authenticationv1.TokenReviewStatus{Authenticated: true, Audiences: audience, User: authenticationv1.UserInfo{Username: name}}
+		s := authenticationv1.TokenReviewStatus{
+			Authenticated: true, Audiences: audience, User: authenticationv1.UserInfo{Username: name},
+		}
 		if nodes != nil {
 			s.User.Extra = map[string]authenticationv1.ExtraValue{access.NodeClaim: nodes}
 		}
@@ -86,7 +99,8 @@ func TestForgedBatches(t *testing.T) {
 	w.tokens["kubelet"] = status("system:node:b", ours, "b")
 	w.tokens["nameless"] = status("", ours, "b")
 	tokens := []string{
-		"token-a", "token-c", "token-of-h1", "token-of-h2", "no-claim", "two-claims", "wrong-audience", "other-account", "a-person", "kubelet", "nameless", "expired", "", "token-b ",
+		"token-a", "token-c", "token-of-h1", "token-of-h2", "no-claim", "two-claims", "wrong-audience", "other-account",
+		"a-person", "kubelet", "nameless", "expired", "", "token-b ",
 		sum("token-of-h1"),
 	}
 	codes := map[int]int{}
@@ -111,7 +125,8 @@ func TestForgedBatches(t *testing.T) {
 	if n := len(w.store.Booked()); n != 0 {
 		t.Errorf("%d were booked", n)
 	}
-	if log := w.logged.String(); !strings.Contains(log, "a node has sent a batch of another node") || strings.Count(log, "\n") > 100 {
+	if log := w.logged.String(); !strings.Contains(log, "a node has sent a batch of another node") ||
+		strings.Count(log, "\n") > 100 {
 		t.Errorf("%d lines are logged", strings.Count(log, "\n"))
 	}
 	for _, secret := range []string{"token-a", "token-of-h1", sum("token-of-h1")} {
@@ -179,10 +194,12 @@ func TestStatuses(t *testing.T) {
 	w := newWorld(t)
 	w.booked("token-a", of("a", 1))
 	w.booked("token-a", of("a", 2))
-	w.refused("token-a", of("a", 2, func(b *batch.Batch) { b.Last = 5 }), http.StatusConflict)               // partly booked
+	// partly booked
+	w.refused("token-a", of("a", 2, func(b *batch.Batch) { b.Last = 5 }), http.StatusConflict)
 	w.refused("token-a", of("a", 1, func(b *batch.Batch) { b.Stream.Epoch = "other" }), http.StatusConflict) // overlaps
-	w.refused("token-a", of("a", 3, joules(1e6)), http.StatusUnprocessableEntity)                            // impossible
-	w.booked("token-a", of("a", 4))                                                                          // a gap
+	// impossible
+	w.refused("token-a", of("a", 3, joules(1e6)), http.StatusUnprocessableEntity)
+	w.booked("token-a", of("a", 4)) // a gap
 	fails := map[int]error{503: fmt.Errorf("booking: %w", ledger.ErrReadOnly), 500: errBroken, 422: ledger.ErrInvalid}
 	for status, err := range fails {
 		w.fail = err
@@ -198,8 +215,16 @@ func TestStatuses(t *testing.T) {
 		request *http.Request
 		status  int
 	}{
-		"GET":             {func() *http.Request { r := post("token-a", body(), ""); r.Method = http.MethodGet; return r }(), 405},
-		"no content type": {func() *http.Request { r := post("token-a", body(), ""); r.Header.Del("Content-Type"); return r }(), 415},
+		"GET": {func() *http.Request {
+			r := post("token-a", body(), "")
+			r.Method = http.MethodGet
+			return r
+		}(), 405},
+		"no content type": {func() *http.Request {
+			r := post("token-a", body(), "")
+			r.Header.Del("Content-Type")
+			return r
+		}(), 415},
 		"text": {func() *http.Request {
 			r := post("token-a", body(), "")
 			r.Header.Set("Content-Type", "text/plain")
@@ -211,11 +236,14 @@ func TestStatuses(t *testing.T) {
 		"two members":      {post("token-a", bytes.NewReader(append(bytes.Clone(zipped), zip(nil)...)), "gzip"), 400},
 		"something behind": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped), 0)), "gzip"), 400},
 		"cut":              {post("token-a", bytes.NewReader(zipped[:len(zipped)-9]), "gzip"), 400},
-		"a wrong checksum": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped[:len(zipped)-8]), 1, 2, 3, 4, 5, 6, 7, 8)), "gzip"), 400},
-		"empty":            {post("token-a", http.NoBody, ""), 422},
-		"no batch":         {post("token-a", strings.NewReader("{}"), ""), 422},
-		"not conserved":    {post("token-a", strings.NewReader(strings.Replace(string(w.encoded(of("a", 5))), `"idle":500`, `"idle":501`, 1)), ""), 422},
-		"unknown field":    {post("token-a", strings.NewReader(strings.Replace(string(w.encoded(of("a", 5))), `"version"`, `"mood":1,"version"`, 1)), ""), 422},
+		"a wrong checksum": {post("token-a", bytes.NewReader(append(bytes.Clone(zipped[:len(zipped)-8]), 1, 2, 3, 4, 5,
+			6, 7, 8)), "gzip"), 400},
+		"empty":    {post("token-a", http.NoBody, ""), 422},
+		"no batch": {post("token-a", strings.NewReader("{}"), ""), 422},
+		"not conserved": {post("token-a", strings.NewReader(strings.Replace(string(w.encoded(of("a", 5))),
+			`"idle":500`, `"idle":501`, 1)), ""), 422},
+		"unknown field": {post("token-a", strings.NewReader(strings.Replace(string(w.encoded(of("a", 5))),
+			`"version"`, `"mood":1,"version"`, 1)), ""), 422},
 	} {
 		if answer := w.do(c.request); answer.Code != c.status {
 			t.Errorf("%s: %d %s, want %d", name, answer.Code, answer.Body, c.status)
@@ -335,7 +363,8 @@ func TestSlowBodies(t *testing.T) {
 		}
 		defer c.Close()
 		connections = append(connections, c)
-		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", path)
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-a\r\nContent-Type: "+
+			"application/json\r\nContent-Length: 1000\r\n\r\n{", path)
 	}
 	w.booked("token-b", of("b", 1))
 	for _, c := range connections {
@@ -409,7 +438,9 @@ func TestLocal(t *testing.T) {
 		t.Errorf("again: %v, %d are booked", err, len(w.store.Booked()))
 	}
 	is := func(err error) string {
-		for name, target := range map[string]error{"refused": ingest.ErrRefused, "overlap": ledger.ErrOverlap, "read only": ledger.ErrReadOnly} {
+		for name, target := range map[string]error{
+			"refused": ingest.ErrRefused, "overlap": ledger.ErrOverlap, "read only": ledger.ErrReadOnly,
+		} {
 			if errors.Is(err, target) {
 				return name
 			}
@@ -419,13 +450,15 @@ func TestLocal(t *testing.T) {
 	if got := is(w.handler.Local(t.Context(), of("z", 2, joules(1e9)), false)); got != "refused" {
 		t.Error(got)
 	}
-	if got := is(w.handler.Local(t.Context(), of("z", 2, func(b *batch.Batch) { b.Measured++ }), false)); got != "refused" {
+	if got := is(w.handler.Local(t.Context(), of("z", 2, func(b *batch.Batch) { b.Measured++ }),
+		false)); got != "refused" {
 		t.Error(got)
 	}
 	if err := w.handler.Local(t.Context(), of("z", 5), false); err != nil {
 		t.Error(err)
 	}
-	if got := is(w.handler.Local(t.Context(), of("z", 5, func(b *batch.Batch) { b.Stream.Epoch = "o" }), false)); got != "overlap" {
+	if got := is(w.handler.Local(t.Context(), of("z", 5, func(b *batch.Batch) { b.Stream.Epoch = "o" }),
+		false)); got != "overlap" {
 		t.Error(got)
 	}
 	w.fail = ledger.ErrReadOnly

@@ -16,7 +16,8 @@ type Limits struct {
 	MaxPower energy.Watts // 0: DefaultMaxPower
 	Idle     energy.Watts // 0: not known
 	Cores    float64      // 0: DefaultCores
-	// Modelled says that MaxPower and Idle are those of a model of the hardware, with which measured power can be compared.
+	// Modelled says that MaxPower and Idle are those of a model of the hardware, with which measured power can be
+	// compared.
 	Modelled bool
 }
 
@@ -32,9 +33,11 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// Nodes tells the limits of nodes: of the cluster's by a view, of others by the file of their tokens, and else by what an
-// administrator says of all.
-func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *access.HostTokens, most energy.Watts) func(name string) Limits {
+// Nodes tells the limits of nodes: of the cluster's by a view, of others by the file of their tokens, and else by
+// what an administrator says of all.
+func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *access.HostTokens,
+	most energy.Watts,
+) func(name string) Limits {
 	of := limits(view, node, hosts)
 	return func(name string) Limits {
 		l := of(name)
@@ -43,7 +46,9 @@ func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *acces
 	}
 }
 
-func limits(view func() *kube.View, node func(name string) *v1.Node, hosts *access.HostTokens) func(name string) Limits {
+func limits(view func() *kube.View, node func(name string) *v1.Node,
+	hosts *access.HostTokens,
+) func(name string) Limits {
 	return func(name string) Limits {
 		if h, ok := hosts.Host(name); ok && h.MaxPower > 0 {
 			return Limits{MaxPower: h.MaxPower}

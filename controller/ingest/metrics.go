@@ -31,17 +31,22 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 			Name: "kubenergy_ingest_seconds", Help: "Time that a request took, from its token to the acknowledgement.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
-		energy:  counter("joules_total", "Energy that was booked, of guests too."),
-		foreign: counter("foreign_joules_total", "Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
+		energy: counter("joules_total", "Energy that was booked, of guests too."),
+		foreign: counter("foreign_joules_total",
+			"Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
 		breaches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_ingest_impossible_total", Help: "Batches that were refused because their node cannot do that, by the limit that they break.",
+			Name: "kubenergy_ingest_impossible_total",
+			Help: "Batches that were refused because their node cannot do that, by the limit that they break.",
 		}, []string{"limit"}),
-		skewed:      counter("ahead_total", "Batches whose node's clock is more than 2 s ahead."),
-		moved:       counter("moved_total", "Batches that ended so far in the future, or so long ago, that they were booked as if they ended when they came."),
-		orphans:     counter("orphans_total", "Batches that name a host which does not exist or does not speak of them, or one too many; they are booked without it."),
-		implausible: counter("implausible_total", "Batches whose power is far from what a model of the hardware says; they are booked."),
-		gaps:        counter("gaps_total", "Batches before which numbers of their stream are missing."),
-		nameless:    counter("nameless_shares_total", "Shares of pods that nobody knows."),
+		skewed: counter("ahead_total", "Batches whose node's clock is more than 2 s ahead."),
+		moved: counter("moved_total", "Batches that ended so far in the future, or so long ago, that they were "+
+			"booked as if they ended when they came."),
+		orphans: counter("orphans_total", "Batches that name a host which does not exist or does not speak of "+
+			"them, or one too many; they are booked without it."),
+		implausible: counter("implausible_total",
+			"Batches whose power is far from what a model of the hardware says; they are booked."),
+		gaps:     counter("gaps_total", "Batches before which numbers of their stream are missing."),
+		nameless: counter("nameless_shares_total", "Shares of pods that nobody knows."),
 	}
 	pods := func(state, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -50,7 +55,8 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 	}
 	const help = "Pods whose names are known: those that exist, and those that were deleted lately."
 	if registry != nil {
-		registry.MustRegister(m.batches, m.seconds, m.energy, m.foreign, m.breaches, m.skewed, m.moved, m.orphans, m.implausible, m.gaps, m.nameless,
+		registry.MustRegister(m.batches, m.seconds, m.energy, m.foreign, m.breaches, m.skewed, m.moved, m.orphans,
+			m.implausible, m.gaps, m.nameless,
 			pods("existing", help, func() int { there, _ := d.Count(); return there }),
 			pods("deleted", help, func() int { _, gone := d.Count(); return gone }))
 	}

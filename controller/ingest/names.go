@@ -33,7 +33,8 @@ func (d *Directory) Names(podUID string) (PodNames, bool) {
 func (d *Directory) names(e *entry) PodNames {
 	k := e.kin.Value()
 	n := PodNames{
-		Namespace: k.namespace, Pod: e.name, Node: e.node.Value(), OwnerKind: k.ownerKind, Owner: e.owner, Team: k.team, Strategy: k.strategy,
+		Namespace: k.namespace, Pod: e.name, Node: e.node.Value(), OwnerKind: k.ownerKind, Owner: e.owner, Team: k.team,
+		Strategy: k.strategy,
 	}
 	if k.ownerKind == "Job" {
 		if p := d.parents[types.NamespacedName{Namespace: k.namespace, Name: e.owner}]; p != nil {
@@ -127,7 +128,8 @@ func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Ti
 		n := d.names(e)
 		c.Pod = n.Pod
 		a := &c.Account
-		a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy = n.Namespace, n.OwnerKind, n.Owner, n.Parent, n.Team, n.Strategy
+		a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy = n.Namespace, n.OwnerKind, n.Owner, n.Parent,
+			n.Team, n.Strategy
 	case !news.admit(node, key, now):
 		return crowd()
 	case e != nil && e.node.Value() != "":

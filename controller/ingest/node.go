@@ -170,7 +170,8 @@ func (n *node) denies(vm string, since, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	named, ok := n.guests[vm]
-	return (!ok || now.Sub(named) >= confirmedFor) && now.Sub(n.folded) > confirmedFor && n.heard.Sub(since) > confirmWithin
+	return (!ok || now.Sub(named) >= confirmedFor) && now.Sub(n.folded) > confirmedFor &&
+		n.heard.Sub(since) > confirmWithin
 }
 
 // claims notes that a node names a host, and returns since when it has without the host's word.

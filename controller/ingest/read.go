@@ -29,7 +29,8 @@ var (
 	unzips  = sync.Pool{New: func() any { return &unzipper{in: bufio.NewReader(nil)} }}
 )
 
-// unzipper unpacks one member: others that follow it, each of which costs more to begin than it has bytes, are no batch.
+// unzipper unpacks one member: others that follow it, each of which costs more to begin than it has bytes, are no
+// batch.
 type unzipper struct {
 	in  *bufio.Reader
 	out gzip.Reader
@@ -133,8 +134,8 @@ func (b *body) fill(from io.Reader) *reply {
 	}
 }
 
-// hurry gives a client so much time for a body: one that is slow must not keep its place. It holds too for what the server
-// reads of a body that nobody wants. Not all servers can do it, as those of tests.
+// hurry gives a client so much time for a body: one that is slow must not keep its place. It holds too for what the
+// server reads of a body that nobody wants. Not all servers can do it, as those of tests.
 func (h *Handler) hurry(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.c.ReadTimeout))
 }
@@ -157,11 +158,16 @@ func encodingOf(r *http.Request) (zipped bool, refused *reply) {
 }
 
 func tooLarge() *reply {
-	return &reply{result: "too_large", status: http.StatusRequestEntityTooLarge, text: "a batch has at most 16 MiB, and 8 MiB compressed"}
+	return &reply{
+		result: "too_large", status: http.StatusRequestEntityTooLarge,
+		text: "a batch has at most 16 MiB, and 8 MiB compressed",
+	}
 }
 
 func crowded() *reply {
-	return &reply{result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many large batches at once"}
+	return &reply{
+		result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many large batches at once",
+	}
 }
 
 func unreadable(err error) *reply {

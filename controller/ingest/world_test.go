@@ -74,7 +74,8 @@ func (b *lockedBuffer) String() string {
 func newWorld(t testing.TB, change ...func(*ingest.Config)) *world {
 	w := &world{
 		t: t, store: &ledgertest.Store{}, logged: &lockedBuffer{}, now: noon,
-		tokens: map[string]authenticationv1.TokenReviewStatus{}, limits: map[string]ingest.Limits{}, known: map[string]bool{},
+		tokens: map[string]authenticationv1.TokenReviewStatus{}, limits: map[string]ingest.Limits{},
+		known: map[string]bool{},
 	}
 	w.directory = ingest.NewDirectory(ingest.DirectoryOptions{Now: w.clock})
 	w.restart(change...)
@@ -89,8 +90,11 @@ func (w *world) restart(change ...func(*ingest.Config)) {
 	w.t.Helper()
 	const many = 1_000_000
 	c := ingest.Config{
-		Ledger: w, AgentUser: agentUser, Directory: w.directory, Now: w.clock, Log: slog.New(slog.NewTextHandler(w.logged, nil)),
-		Gate:     access.NewGate(access.Options{Tokens: w, Now: w.clock, Reviews: many, Agents: access.Allowance{PerSecond: many, AtOnce: many}}),
+		Ledger: w, AgentUser: agentUser, Directory: w.directory, Now: w.clock,
+		Log: slog.New(slog.NewTextHandler(w.logged, nil)),
+		Gate: access.NewGate(access.Options{
+			Tokens: w, Now: w.clock, Reviews: many, Agents: access.Allowance{PerSecond: many, AtOnce: many},
+		}),
 		Envelope: func(node string) ingest.Limits { w.mu.Lock(); defer w.mu.Unlock(); return w.limits[node] },
 		Known:    func(node string) bool { return w.known[node] },
 		Rates: func(string, time.Time, time.Time) ledger.Rates {
@@ -122,16 +126,21 @@ func (w *world) add(d time.Duration) {
 func (w *world) agent(node string) {
 	w.tokens["token-"+node] = authenticationv1.TokenReviewStatus{
 		Authenticated: true, Audiences: []string{access.Audience},
-		User: authenticationv1.UserInfo{Username: agentUser, Extra: map[string]authenticationv1.ExtraValue{access.NodeClaim: {node}}},
+		User: authenticationv1.UserInfo{
+			Username: agentUser, Extra: map[string]authenticationv1.ExtraValue{access.NodeClaim: {node}},
+		},
 	}
 }
 
 // Create implements authenticationclient.TokenReviewInterface.
-func (w *world) Create(_ context.Context, r *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+func (w *world) Create(_ context.Context, r *authenticationv1.TokenReview,
+	_ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	answer := r.DeepCopy()
-	if s, ok := w.tokens[r.Spec.Token]; ok && slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(r.Spec.Audiences, a) }) {
+	if s, ok := w.tokens[r.Spec.Token]; ok && slices.ContainsFunc(s.Audiences,
+		func(a string) bool { return slices.Contains(r.Spec.Audiences, a) }) {
 		answer.Status = s
 	}
 	return answer, nil
@@ -175,7 +184,8 @@ func of(node string, n uint64, change ...func(*batch.Batch)) *batch.Batch {
 	b := &batch.Batch{
 		Version: batch.Version, Stream: batch.Stream{Node: node, Boot: "boot", Epoch: "epoch"}, First: n, Last: n,
 		StartSinceBoot: time.Duration(n) * length, EndSinceBoot: time.Duration(n+1) * length,
-		Source: "package (rapl)", Quality: energy.Measured, IdlePolicy: "apart", Measured: 1500e6, Idle: 500e6, Unknown: 1000e6, Shares: []energy.Share{},
+		Source: "package (rapl)", Quality: energy.Measured, IdlePolicy: "apart", Measured: 1500e6, Idle: 500e6,
+		Unknown: 1000e6, Shares: []energy.Share{},
 	}
 	b.SetWall(noon)
 	for _, f := range change {
@@ -304,8 +314,11 @@ func uidNumber(n int) string { return fmt.Sprintf("%08x-1111-4222-8333-%012x", n
 
 func pod(namespace, name, uid, node string, change ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}, Spec: v1.PodSpec{NodeName: node},
-		Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{Name: "main", ContainerID: "containerd://" + strings.Repeat(uid[:8], 8)}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)},
+		Spec:       v1.PodSpec{NodeName: node},
+		Status: v1.PodStatus{ContainerStatuses: []v1.ContainerStatus{{
+			Name: "main", ContainerID: "containerd://" + strings.Repeat(uid[:8], 8),
+		}}},
 	}
 	for _, f := range change {
 		f(p)

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
-// Nodes returns what nodes draw, by name. It is made anew at most once a second and only if something has changed; equal
-// answers share their slices, which are read only.
+// Nodes returns what nodes draw, by name. It is made anew at most once a second and only if something has changed;
+// equal answers share their slices, which are read only.
 func (s *State) Nodes() api.NodesPower { return answer(s, &s.nodeList, nodesEvery, s.listNodes) }
 
 // Workloads returns what is expected of the pods of each owner, by namespace, kind and name; made anew at most once a
@@ -46,7 +46,8 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 			continue
 		}
 		p := api.NodePower{
-			Node: name, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond), Quality: v.quality, Source: v.source, Implausible: v.implausible,
+			Node: name, Watts: rounded(float64(v.power)), AsOf: v.asOf.UTC().Truncate(time.Millisecond),
+			Quality: v.quality, Source: v.source, Implausible: v.implausible,
 		}
 		for _, f := range n.fresh {
 			if now.Sub(f.since) <= freshFor && !f.since.After(v.asOf) {
@@ -78,7 +79,8 @@ func (s *State) listWorkloads(time.Time) api.WorkloadsPower {
 		list = append(list, w)
 	}
 	slices.SortFunc(list, func(a, b api.WorkloadPower) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.OwnerKind, b.OwnerKind), cmp.Compare(a.Owner, b.Owner))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.OwnerKind, b.OwnerKind),
+			cmp.Compare(a.Owner, b.Owner))
 	})
 	return api.WorkloadsPower{Workloads: list}
 }
@@ -100,7 +102,8 @@ func (s *State) Pods(namespace string) api.PodsPower {
 			}
 			list = append(list, api.PodPower{
 				Namespace: p.namespace, Pod: p.name, UID: p.uid, Node: name, OwnerKind: p.ownerKind, Owner: p.ownerName,
-				Watts: rounded(float64(p.power)), IdleWatts: rounded(float64(p.idle)), AsOf: n.asOf.UTC().Truncate(time.Millisecond),
+				Watts: rounded(float64(p.power)), IdleWatts: rounded(float64(p.idle)),
+				AsOf:    n.asOf.UTC().Truncate(time.Millisecond),
 				Quality: min(n.quality, energy.Derived), Source: n.source,
 			})
 		}

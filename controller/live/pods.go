@@ -116,7 +116,9 @@ func (n *node) pod(uid string, known int, at *int) (p *pod, isNew bool) {
 		return &n.pods[*at], false
 	}
 	// Shares are sorted by more than UIDs: "pod/a-b" comes before "pod/a/c".
-	if i, found := slices.BinarySearchFunc(n.pods[:known], uid, func(p pod, uid string) int { return strings.Compare(p.uid, uid) }); found {
+	if i, found := slices.BinarySearchFunc(n.pods[:known], uid, func(p pod, uid string) int {
+		return strings.Compare(p.uid, uid)
+	}); found {
 		return &n.pods[i], false
 	}
 	n.pods = append(n.pods, pod{uid: strings.Clone(uid)})
@@ -130,7 +132,8 @@ func (s *State) identify(p *pod, c *ledger.Consumer) {
 	if kind == "Job" && a.Parent != "" {
 		kind, name = "CronJob", a.Parent // its Jobs are alike
 	}
-	if p.owner != nil && !p.owner.gone && p.namespace == a.Namespace && p.ownerKind == kind && p.ownerName == name && p.name == c.Pod {
+	if p.owner != nil && !p.owner.gone && p.namespace == a.Namespace && p.ownerKind == kind && p.ownerName == name &&
+		p.name == c.Pod {
 		return
 	}
 	*p = pod{uid: p.uid, namespace: a.Namespace, name: c.Pod, ownerKind: kind, ownerName: name}

@@ -145,7 +145,8 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	}
 	power := energy.Watts(float64(b.Batch.Measured.Joules()) / measured.Seconds())
 	n.value, n.agentless = value{
-		power: power, asOf: asOf, quality: b.Batch.Quality, source: b.Batch.Source, implausible: s.contradicts(b.Batch.Stream.Node, power),
+		power: power, asOf: asOf, quality: b.Batch.Quality, source: b.Batch.Source,
+		implausible: s.contradicts(b.Batch.Stream.Node, power),
 	}, b.Agentless
 }
 
@@ -204,8 +205,8 @@ func (s *State) NodeWatts(name string) (power energy.Watts, asOf time.Time, ok b
 	return v.power, v.asOf, !v.asOf.IsZero() && !v.implausible && now.Sub(v.asOf) <= s.o.MaxAge
 }
 
-// AgentWatts returns what a node's own agent says that it draws, whatever a meter on the network says. ok is false where
-// it does not say so now.
+// AgentWatts returns what a node's own agent says that it draws, whatever a meter on the network says. ok is false
+// where it does not say so now.
 func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
 	now := s.o.Now()
 	s.mu.RLock()

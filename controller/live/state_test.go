@@ -36,10 +36,13 @@ const tick = 15 * time.Second
 func booking(w *watch, node string, watts float64, all ...used) *ledger.Booking {
 	micro := func(watts float64) energy.Microjoules { return energy.Joules(watts * tick.Seconds()).Microjoules() }
 	b := &ledger.Booking{Received: w.now, Batch: &batch.Batch{
-		Stream: batch.Stream{Node: node}, Start: w.now.Add(-tick), End: w.now, Source: "psys (rapl)", Quality: energy.Measured, Measured: micro(watts),
+		Stream: batch.Stream{Node: node}, Start: w.now.Add(-tick), End: w.now, Source: "psys (rapl)",
+		Quality: energy.Measured, Measured: micro(watts),
 	}}
 	for _, u := range all {
-		b.Batch.Shares = append(b.Batch.Shares, energy.Share{ID: u.id, Dynamic: micro(u.watts), Idle: micro(u.idle), Ended: u.ended})
+		b.Batch.Shares = append(b.Batch.Shares, energy.Share{
+			ID: u.id, Dynamic: micro(u.watts), Idle: micro(u.idle), Ended: u.ended,
+		})
 		uid, _, _ := energy.PodOf(u.id)
 		b.Consumers = append(b.Consumers, &ledger.Consumer{Key: "pod/" + uid, Pod: u.pod, Account: ledger.Account{
 			Kind: ledger.Workload, Namespace: u.namespace, OwnerKind: u.kind, Owner: u.owner, Parent: u.parent,
@@ -51,7 +54,10 @@ func booking(w *watch, node string, watts float64, all ...used) *ledger.Booking 
 var booked = ledger.Receipt{Booked: true}
 
 func replica(uid string, watts float64) used {
-	return used{id: "pod/" + uid + "/c-" + uid, pod: "web-" + uid, namespace: "shop", kind: "Deployment", owner: "web", watts: watts}
+	return used{
+		id: "pod/" + uid + "/c-" + uid, pod: "web-" + uid, namespace: "shop", kind: "Deployment", owner: "web",
+		watts: watts,
+	}
 }
 
 func nodes(s *State) map[string]api.NodePower {
@@ -70,14 +76,35 @@ func TestNodeWatts(t *testing.T) {
 		lost   bool
 	}{
 		{name: "the mean of the batch", want: 80},
-		{name: "not booked now", change: func(b *ledger.Booking) { b.Batch.Measured = 0; b.Batch.Start = b.Batch.End }, lost: true},
-		{name: "some of it was not measured", change: func(b *ledger.Booking) { b.Batch.Unmeasured = 5 * time.Second }, want: 120},
-		{name: "hardly any of it was measured", change: func(b *ledger.Booking) { b.Batch.Unmeasured = 14 * time.Second }, lost: true},
-		{name: "none of it was measured", change: func(b *ledger.Booking) { b.Batch.Unmeasured, b.Batch.Measured = tick, 0 }, lost: true},
+		{
+			name: "not booked now", change: func(b *ledger.Booking) {
+				b.Batch.Measured = 0
+				b.Batch.Start = b.Batch.End
+			},
+			lost: true,
+		},
+		{
+			name: "some of it was not measured", change: func(b *ledger.Booking) {
+				b.Batch.Unmeasured = 5 * time.Second
+			},
+			want: 120,
+		},
+		{name: "hardly any of it was measured", change: func(b *ledger.Booking) {
+			b.Batch.Unmeasured = 14 * time.Second
+		}, lost: true},
+		{name: "none of it was measured", change: func(b *ledger.Booking) {
+			b.Batch.Unmeasured, b.Batch.Measured = tick,
+				0
+		}, lost: true},
 		{name: "it waited in a queue", change: func(b *ledger.Booking) {
 			b.Batch.Start, b.Batch.End = b.Batch.Start.Add(-time.Minute), b.Batch.End.Add(-time.Minute)
 		}, lost: true},
-		{name: "it was folded", change: func(b *ledger.Booking) { b.Batch.Start = b.Batch.End.Add(-3 * time.Minute) }, lost: true},
+		{
+			name: "it was folded", change: func(b *ledger.Booking) {
+				b.Batch.Start = b.Batch.End.Add(-3 * time.Minute)
+			},
+			lost: true,
+		},
 		{name: "a clock ahead", change: func(b *ledger.Booking) {
 			b.Batch.Start, b.Batch.End = b.Batch.Start.Add(time.Minute), b.Batch.End.Add(time.Minute)
 		}, want: 80},
@@ -191,7 +218,10 @@ func TestAgentsKnowBetterThanEstimates(t *testing.T) {
 
 func TestImplausible(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now, Implausible: func(node string, power energy.Watts) bool { return node == "liar" && power < 10 }})
+	s := New(Options{Now: w.Now, Implausible: func(node string, power energy.Watts) bool {
+		return node == "liar" &&
+			power < 10
+	}})
 	s.Booked(booking(w, "liar", 0), booked)
 	s.Booked(booking(w, "honest", 0), booked)
 	if all := nodes(s); !all["liar"].Implausible || all["honest"].Implausible {
@@ -205,7 +235,9 @@ func TestImplausible(t *testing.T) {
 // All replicas count, on all nodes, whatever the order in which nodes tell.
 func TestReplicasAreAveraged(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now, Container: func(_, id string) string { return "server" + strings.TrimLeft(id, "c-u0123456789") }})
+	s := New(Options{Now: w.Now, Container: func(_, id string) string {
+		return "server" + strings.TrimLeft(id, "c-u0123456789")
+	}})
 	for range 40 {
 		w.now = w.now.Add(tick)
 		s.Booked(booking(w, "a", 80, replica("u1", 10), replica("u2", 20)), booked)
@@ -213,7 +245,8 @@ func TestReplicasAreAveraged(t *testing.T) {
 	}
 	w.now = w.now.Add(2 * time.Minute)
 	want := api.WorkloadsPower{Workloads: []api.WorkloadPower{{
-		Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Watts: 30, Deviation: 21.602, Samples: 39 * 3, AsOf: noon.Add(40 * tick),
+		Namespace: "shop", OwnerKind: "Deployment", Owner: "web", Watts: 30, Deviation: 21.602, Samples: 39 * 3,
+		AsOf:       noon.Add(40 * tick),
 		Containers: []api.ContainerPower{{Name: "server", Watts: 30, Deviation: 21.602}},
 	}}}
 	if diff := cmp.Diff(want, s.Workloads()); diff != "" {
@@ -234,12 +267,14 @@ func TestRunsOfACronJob(t *testing.T) {
 			}
 			uid := fmt.Sprint("u", run)
 			s.Booked(booking(w, "a", 80, used{
-				id: "pod/" + uid + "/x", pod: "nightly-" + uid, namespace: "lab", kind: "Job", owner: fmt.Sprint("nightly-", run), parent: "nightly", watts: watts, idle: 7, ended: ended,
+				id: "pod/" + uid + "/x", pod: "nightly-" + uid, namespace: "lab", kind: "Job",
+				owner: fmt.Sprint("nightly-", run), parent: "nightly", watts: watts, idle: 7, ended: ended,
 			}), booked)
 		}
 	}
 	got := s.Workloads().Workloads
-	if len(got) != 1 || got[0].OwnerKind != "CronJob" || got[0].Owner != "nightly" || got[0].Watts != 40 || got[0].Samples != 6 {
+	if len(got) != 1 || got[0].OwnerKind != "CronJob" || got[0].Owner != "nightly" || got[0].Watts != 40 ||
+		got[0].Samples != 6 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -250,10 +285,17 @@ func TestPods(t *testing.T) {
 	nameless := used{id: "pod/u0/x", watts: 1}
 	s.Booked(booking(w, "a", 80, nameless, replica("u1", 10), used{
 		id: "pod/u2", pod: "web-u2", namespace: "shop", kind: "Deployment", owner: "web", watts: 1, idle: 2,
-	}, used{id: "pod/u2/c", pod: "web-u2", namespace: "shop", kind: "Deployment", owner: "web", watts: 4, idle: 1}), booked)
+	}, used{id: "pod/u2/c", pod: "web-u2", namespace: "shop", kind: "Deployment", owner: "web", watts: 4, idle: 1}),
+		booked)
 	want := api.PodsPower{Pods: []api.PodPower{
-		{Namespace: "shop", Pod: "web-u1", UID: "u1", Node: "a", OwnerKind: "Deployment", Owner: "web", Watts: 10, AsOf: noon, Quality: energy.Derived, Source: "psys (rapl)"},
-		{Namespace: "shop", Pod: "web-u2", UID: "u2", Node: "a", OwnerKind: "Deployment", Owner: "web", Watts: 8, IdleWatts: 3, AsOf: noon, Quality: energy.Derived, Source: "psys (rapl)"},
+		{
+			Namespace: "shop", Pod: "web-u1", UID: "u1", Node: "a", OwnerKind: "Deployment", Owner: "web", Watts: 10,
+			AsOf: noon, Quality: energy.Derived, Source: "psys (rapl)",
+		},
+		{
+			Namespace: "shop", Pod: "web-u2", UID: "u2", Node: "a", OwnerKind: "Deployment", Owner: "web", Watts: 8,
+			IdleWatts: 3, AsOf: noon, Quality: energy.Derived, Source: "psys (rapl)",
+		},
 	}}
 	if diff := cmp.Diff(want, s.Pods("shop")); diff != "" {
 		t.Error(diff)
@@ -322,7 +364,10 @@ func TestSilentNodesAndOldOwnersAreForgotten(t *testing.T) {
 	for i := range 500 {
 		w.now = w.now.Add(tick)
 		for range 2 {
-			s.Booked(booking(w, "a", 80, used{id: fmt.Sprint("pod/j", i, "/x"), pod: "p", namespace: "lab", kind: "Job", owner: fmt.Sprint("j", i), watts: 1}), booked)
+			s.Booked(booking(w, "a", 80, used{
+				id: fmt.Sprint("pod/j", i, "/x"), pod: "p", namespace: "lab", kind: "Job", owner: fmt.Sprint("j", i),
+				watts: 1,
+			}), booked)
 			w.now = w.now.Add(time.Second)
 		}
 	}
@@ -388,7 +433,10 @@ func TestMemory(t *testing.T) {
 			for i := range all {
 				uid := fmt.Sprintf("%08x-0000-4000-8000-%012x", i, n)
 				owner := fmt.Sprintf("owner-%05d", (n*perNode+i)%(4*count))
-				all[i] = used{id: "pod/" + uid + "/" + strings.Repeat("c", 64), pod: owner + "-6d4cf56db6-abcde", namespace: "shop", kind: "Deployment", owner: owner, watts: 1}
+				all[i] = used{
+					id: "pod/" + uid + "/" + strings.Repeat("c", 64), pod: owner + "-6d4cf56db6-abcde",
+					namespace: "shop", kind: "Deployment", owner: owner, watts: 1,
+				}
 			}
 			batches[n] = booking(w, fmt.Sprint("node-", n), 200, all...)
 		}

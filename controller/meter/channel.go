@@ -44,13 +44,14 @@ func newChannel(name string, e *Entry) (*channel, error) {
 		return nil, err
 	}
 	return &channel{
-		domain: energy.Domain{Kind: energy.Wall, Name: name}, scale: scale, factor: *e.Factor, max: energy.Watts(*e.MaxWatts),
+		domain: energy.Domain{Kind: energy.Wall, Name: name}, scale: scale, factor: *e.Factor,
+		max:    energy.Watts(*e.MaxWatts),
 		maxGap: staleAfter(e.Interval.Duration),
 	}, nil
 }
 
-// next returns the reading that a sample at an instant is. A device whose counter disappears, or counts in other units, is
-// another meter: a new run.
+// next returns the reading that a sample at an instant is. A device whose counter disappears, or counts in other
+// units, is another meter: a new run.
 func (c *channel) next(s sample, at time.Duration) energy.Reading {
 	if !s.counted {
 		if c.integral == nil {
@@ -64,7 +65,8 @@ func (c *channel) next(s sample, at time.Duration) energy.Reading {
 	}
 	if c.counter == nil || c.unit != s.unit {
 		c.counter = energy.NewCounter(energy.CounterOptions{
-			Domain: c.domain, Quality: quality, MicrojoulesPerUnit: s.unit, Scale: c.scale, Max: c.max, Period: max(s.period, c.slack(s)),
+			Domain: c.domain, Quality: quality, MicrojoulesPerUnit: s.unit, Scale: c.scale, Max: c.max,
+			Period: max(s.period, c.slack(s)),
 		})
 		c.unit, c.step, c.epoch, c.filled = s.unit, s.step, s.epoch, filled{}
 	}
@@ -89,7 +91,8 @@ func (c *channel) amount(counts uint64) energy.Microjoules {
 	return v
 }
 
-// slack is in how much time a coarse counter moves by a step, at least: a step at once is no more power than there can be.
+// slack is in how much time a coarse counter moves by a step, at least: a step at once is no more power than there
+// can be.
 func (c *channel) slack(s sample) time.Duration {
 	if s.step == 0 || c.max <= 0 {
 		return 0
@@ -101,9 +104,9 @@ func (c *channel) slack(s sample) time.Duration {
 	return time.Duration(float64(step.Joules()) / float64(c.max) * float64(time.Second))
 }
 
-// filled fills the steps of a coarse counter with the integral of power, so that a minute gets what it used and not what
-// the counter happened to move. The total is never below the counter and never a whole step above it: over any time it is
-// what the counter says, but for one step.
+// filled fills the steps of a coarse counter with the integral of power, so that a minute gets what it used and not
+// what the counter happened to move. The total is never below the counter and never a whole step above it: over any
+// time it is what the counter says, but for one step.
 type filled struct {
 	last  energy.Reading // of the counter
 	at    time.Duration
@@ -112,7 +115,9 @@ type filled struct {
 	known bool
 }
 
-func (f *filled) next(r energy.Reading, step energy.Microjoules, power energy.Watts, at, maxGap time.Duration) energy.Reading {
+func (f *filled) next(r energy.Reading, step energy.Microjoules, power energy.Watts, at,
+	maxGap time.Duration,
+) energy.Reading {
 	before, dt, fresh := f.last, at-f.at, !f.known || r.Run != f.last.Run
 	if !fresh && dt <= 0 {
 		return f.reading(f.last)
@@ -130,7 +135,8 @@ func (f *filled) next(r energy.Reading, step energy.Microjoules, power energy.Wa
 	rise := r.Total - before.Total
 	due := f.part + grown
 	if rise > 0 {
-		// It moved somewhere in between: what came after that is no more than came in all. If power disagrees, it is half.
+		// It moved somewhere in between: what came after that is no more than came in all. If power disagrees, it is
+		// half.
 		if due -= rise; due < 0 || due > grown {
 			due = grown / 2
 		}

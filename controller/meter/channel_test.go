@@ -29,10 +29,13 @@ func TestCounterRuns(t *testing.T) {
 	at := time.Duration(0)
 	read := func(counts uint64, epoch string) energy.Reading {
 		at += time.Minute
-		return c.next(sample{powered: true, counted: true, counts: counts, unit: microjoulesPerWattMinute, epoch: epoch}, at)
+		return c.next(sample{
+			powered: true, counted: true, counts: counts, unit: microjoulesPerWattMinute, epoch: epoch,
+		}, at)
 	}
 	first := read(100, "a")
-	if r := read(103, "a"); r.Run != first.Run || r.Total != first.Total+180_000_000 || r.Quality != energy.Measured || r.Domain.Kind != energy.Wall {
+	if r := read(103, "a"); r.Run != first.Run || r.Total != first.Total+180_000_000 || r.Quality != energy.Measured ||
+		r.Domain.Kind != energy.Wall {
 		t.Errorf("%+v after %+v", r, first)
 	}
 	if r := read(2, "a"); r.Run == first.Run {
@@ -48,8 +51,9 @@ func TestCounterRuns(t *testing.T) {
 	}
 }
 
-// A counter of few digits is filled in by power. Whatever the power, the load and the moments of asking, the total never
-// falls and is never a step away from what was used; what it says over any time is what the counter says, but for a step.
+// A counter of few digits is filled in by power. Whatever the power, the load and the moments of asking, the total
+// never falls and is never a step away from what was used; what it says over any time is what the counter says, but
+// for a step.
 func TestCoarseCounterIsFilledIn(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -74,8 +78,9 @@ func TestCoarseCounterIsFilledIn(t *testing.T) {
 			truth += load * dt.Seconds()
 			steps := math.Floor(truth / unit)
 			s := sample{
-				watts: load * bias, powered: true, counted: true, counts: uint64(math.Round(steps * math.Pow10(kWhDecimals-digits))),
-				unit: microjoulesPerCount, step: uint64(math.Pow10(kWhDecimals - digits)),
+				watts: load * bias, powered: true, counted: true,
+				counts: uint64(math.Round(steps * math.Pow10(kWhDecimals-digits))),
+				unit:   microjoulesPerCount, step: uint64(math.Pow10(kWhDecimals - digits)),
 			}
 			got := c.next(s, at)
 			if i == 0 {
@@ -104,7 +109,10 @@ func TestFilledMinutes(t *testing.T) {
 	for i := range 60 {
 		at += 10 * time.Second
 		truth += 50 * 10
-		r := c.next(sample{watts: 50, powered: true, counted: true, counts: 100 * uint64(truth/3600), unit: microjoulesPerCount, step: 100}, at)
+		r := c.next(sample{
+			watts: 50, powered: true, counted: true, counts: 100 * uint64(truth/3600), unit: microjoulesPerCount,
+			step: 100,
+		}, at)
 		// Where a step lies between two moments nobody knows.
 		if used := (r.Total - before.Total).Joules(); i > 0 && (used < 200 || used > 900) {
 			t.Errorf("after %v: %v J of 500", at, float64(used))
@@ -131,7 +139,8 @@ func TestCalibration(t *testing.T) {
 	c := testChannel(t, 1.000001)
 	var last energy.Reading
 	for i := range uint64(1001) {
-		last = c.next(sample{counted: true, powered: true, counts: i, unit: microjoulesPerMilliwattHour}, time.Duration(i+1)*time.Minute)
+		last = c.next(sample{counted: true, powered: true, counts: i, unit: microjoulesPerMilliwattHour},
+			time.Duration(i+1)*time.Minute)
 	}
 	if want := energy.Microjoules(3_600_000*1000 + 3600); last.Total != want {
 		t.Errorf("%d µJ, want %d", last.Total, want)

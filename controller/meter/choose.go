@@ -7,9 +7,11 @@ import (
 	"strings"
 )
 
-// choose reads the channels that are wanted among those that a device has, all or none: half of what a node draws is not
-// what it draws. Where none are named there must be one only: which of several feeds the node nobody can guess.
-func choose[T any](wanted []string, found map[string]T, read func(name string, from T) (sample, error)) ([]sample, error) {
+// choose reads the channels that are wanted among those that a device has, all or none: half of what a node draws is
+// not what it draws. Where none are named there must be one only: which of several feeds the node nobody can guess.
+func choose[T any](wanted []string, found map[string]T,
+	read func(name string, from T) (sample, error),
+) ([]sample, error) {
 	if len(wanted) == 0 {
 		if len(found) != 1 {
 			return nil, refuse(ReasonMissing, "%s: name the channels that feed the node", have(found))

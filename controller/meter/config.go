@@ -55,18 +55,22 @@ type Config struct {
 
 // Entry is one meter of one node. A node may have several, as one at each of its power supplies: they are added.
 type Entry struct {
-	Name        string           `json:"name,omitempty"` // in metrics and logs; by default the node
-	Node        string           `json:"node"`
-	Kind        string           `json:"kind"`
-	URL         string           `json:"url"`                   // scheme and host, as http://192.168.1.85
-	Channels    []string         `json:"channels,omitempty"`    // of the device; they are added. By default the only one
-	Username    string           `json:"username,omitempty"`    // by default admin, where there is a password
-	PasswordKey string           `json:"passwordKey,omitempty"` // name of the file with the password in the folder of keys
-	Auth        string           `json:"auth,omitempty"`        // of redfish: basic, by default, or session
-	CAFile      string           `json:"caFile,omitempty"`      // certificates that verify the server, in PEM; by default the system's
-	Interval    *metav1.Duration `json:"interval,omitempty"`    // 10s by default
-	Factor      *float64         `json:"factor,omitempty"`      // calibration: what is true over what it says
-	MaxWatts    *float64         `json:"maxWatts,omitempty"`    // the most that a channel can draw: a counter that says more is not believed
+	Name string `json:"name,omitempty"` // in metrics and logs; by default the node
+	Node string `json:"node"`
+	Kind string `json:"kind"`
+	URL  string `json:"url"` // scheme and host, as http://192.168.1.85
+	// of the device; they are added. By default the only one
+	Channels []string `json:"channels,omitempty"`
+	Username string   `json:"username,omitempty"` // by default admin, where there is a password
+	// name of the file with the password in the folder of keys
+	PasswordKey string `json:"passwordKey,omitempty"`
+	Auth        string `json:"auth,omitempty"` // of redfish: basic, by default, or session
+	// certificates that verify the server, in PEM; by default the system's
+	CAFile   string           `json:"caFile,omitempty"`
+	Interval *metav1.Duration `json:"interval,omitempty"` // 10s by default
+	Factor   *float64         `json:"factor,omitempty"`   // calibration: what is true over what it says
+	// the most that a channel can draw: a counter that says more is not believed
+	MaxWatts *float64 `json:"maxWatts,omitempty"`
 }
 
 // Load reads a file of meters. The error names every entry that is wrong.
@@ -102,8 +106,8 @@ func Parse(text []byte) (Config, error) {
 	return c, nil
 }
 
-// entryError names the entries of a file that cannot be read: the error of the whole does not say where it is. nil: it is
-// none of them alone.
+// entryError names the entries of a file that cannot be read: the error of the whole does not say where it is. nil:
+// it is none of them alone.
 func entryError(text []byte) error {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
@@ -150,7 +154,8 @@ func (c *Config) complete() error {
 		names[e.Name] = true
 		for _, place := range e.places() {
 			if places[place] {
-				found = append(found, errors.New("another entry has the same url and channel: it would be counted twice"))
+				found = append(found,
+					errors.New("another entry has the same url and channel: it would be counted twice"))
 				break
 			}
 		}
@@ -228,7 +233,8 @@ func (e *Entry) checkLogin() (errs []error) {
 		errs = append(errs, fmt.Errorf("username: want at most %d printable characters, none a colon", maxText))
 	}
 	if e.Auth != "" && (e.Kind != KindRedfish || e.Auth != AuthBasic && e.Auth != AuthSession) {
-		errs = append(errs, fmt.Errorf("auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish, AuthBasic, AuthSession))
+		errs = append(errs, fmt.Errorf("auth is %.40q: %s has %s and %s, others know one way each", e.Auth, KindRedfish,
+			AuthBasic, AuthSession))
 	}
 	return errs
 }
@@ -241,7 +247,8 @@ func (e *Entry) checkURL() []error {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return []error{fmt.Errorf("url: the scheme is %.20q: want http or https", u.Scheme)}
 	case u.User != nil:
-		return []error{errors.New("url has a user or a password in it: name the user as username and the password's file as passwordKey")}
+		return []error{errors.New(
+			"url has a user or a password in it: name the user as username and the password's file as passwordKey")}
 	}
 	return e.checkRest(u)
 }

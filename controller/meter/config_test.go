@@ -44,10 +44,12 @@ func TestConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second, last := c.Meters[0], c.Meters[1], c.Meters[3]
-	if first.Name != "worker1" || first.Username != "admin" || first.Interval.Duration != 10*time.Second || *first.Factor != 1 || *first.MaxWatts != defaultMaxWatts {
+	if first.Name != "worker1" || first.Username != "admin" || first.Interval.Duration != 10*time.Second ||
+		*first.Factor != 1 || *first.MaxWatts != defaultMaxWatts {
 		t.Errorf("%+v", first)
 	}
-	if second.URL != "http://plug2.lan" || second.Interval.Duration != 5*time.Second || *second.Factor != 1.02 || last.Auth != AuthSession {
+	if second.URL != "http://plug2.lan" || second.Interval.Duration != 5*time.Second || *second.Factor != 1.02 ||
+		last.Auth != AuthSession {
 		t.Errorf("%+v, %+v", second, last)
 	}
 	if _, err := New(c, Deps{}); err != nil {
@@ -97,11 +99,15 @@ func TestConfigErrors(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) {
 		t.Errorf("does not say which: %v", err)
 	}
-	_, err = Parse([]byte("meters: [{" + good + "}, {node: m, kind: shelly2, url: 'http://y', pue: 1.2}, {name: left, node: m, interval: soon}]"))
-	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) || !strings.Contains(err.Error(), `"pue"`) || !strings.Contains(err.Error(), `meters[2] ("left")`) {
+	_,
+		err = Parse([]byte("meters: [{" + good +
+		"}, {node: m, kind: shelly2, url: 'http://y', pue: 1.2}, {name: left, node: m, interval: soon}]"))
+	if err == nil || !strings.Contains(err.Error(), `meters[1] ("m")`) || !strings.Contains(err.Error(), `"pue"`) ||
+		!strings.Contains(err.Error(), `meters[2] ("left")`) {
 		t.Errorf("does not say which entry has an unknown key: %v", err)
 	}
-	if _, err := Parse([]byte("meters: [" + strings.Repeat("{},", maxMeters+1) + "]")); err == nil || len(err.Error()) > 200 {
+	if _, err := Parse([]byte("meters: [" + strings.Repeat("{},", maxMeters+1) + "]")); err == nil ||
+		len(err.Error()) > 200 {
 		t.Errorf("too many: %.300v", err)
 	}
 	dir := t.TempDir()

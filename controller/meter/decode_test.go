@@ -50,18 +50,21 @@ func same(t *testing.T, got []sample, err error, want ...sample) {
 func TestShelly1Recorded(t *testing.T) {
 	got, err := new(shelly1).decode(status(t, "shelly_gen1_plug_s.json"))
 	same(t, got, err, sample{
-		channel: "meter:0", powered: true, counted: true, counts: 2632, unit: 60_000_000, period: time.Minute, epoch: "reboot 0",
+		channel: "meter:0", powered: true, counted: true, counts: 2632, unit: 60_000_000, period: time.Minute,
+		epoch: "reboot 0",
 	})
 }
 
 func TestShelly2Recorded(t *testing.T) {
 	got, err := new(shelly2).decode(status(t, "shelly_gen2_plus_plug_s.json"))
 	same(t, got, err, sample{
-		channel: "switch:0", watts: 2.7, powered: true, counted: true, counts: 7_258_589, unit: 3_600_000, period: time.Minute,
+		channel: "switch:0", watts: 2.7, powered: true, counted: true, counts: 7_258_589, unit: 3_600_000,
+		period: time.Minute,
 	})
 	got, err = new(shelly2).decode(status(t, "shelly_gen2_pro_3em.json"))
 	same(t, got, err, sample{
-		channel: "em:0", watts: 558.965, powered: true, counted: true, counts: 2_589_773_390, unit: 3_600_000, period: time.Minute,
+		channel: "em:0", watts: 558.965, powered: true, counted: true, counts: 2_589_773_390, unit: 3_600_000,
+		period: time.Minute,
 	})
 }
 
@@ -72,8 +75,14 @@ func TestShelly1(t *testing.T) {
 	for i, uptime := range []string{"100", "110", "5"} {
 		got, err := s.decode([]byte(strings.Replace(two, "%d", uptime, 1)))
 		same(t, got, err,
-			sample{channel: "meter:0", watts: 4.55, powered: true, counted: true, counts: 102, unit: 60_000_000, period: time.Minute, epoch: []string{"reboot 0", "reboot 0", "reboot 1"}[i]},
-			sample{channel: "emeter:0", powered: true, counted: true, counts: 12_345_600, unit: 3_600_000, period: time.Minute},
+			sample{
+				channel: "meter:0", watts: 4.55, powered: true, counted: true, counts: 102, unit: 60_000_000,
+				period: time.Minute, epoch: []string{"reboot 0", "reboot 0", "reboot 1"}[i],
+			},
+			sample{
+				channel: "emeter:0", powered: true, counted: true, counts: 12_345_600, unit: 3_600_000,
+				period: time.Minute,
+			},
 		)
 	}
 	for channel, reason := range map[string]Reason{
@@ -81,11 +90,13 @@ func TestShelly1(t *testing.T) {
 		"emeter:1": ReasonMissing, // not valid
 		"meter:9":  ReasonMissing,
 	} {
-		if _, err := (&shelly1{channels: []string{channel}}).decode([]byte(strings.Replace(two, "%d", "1", 1))); reasonOf(err) != reason {
+		if _, err := (&shelly1{channels: []string{channel}}).decode([]byte(strings.Replace(two, "%d", "1",
+			1))); reasonOf(err) != reason {
 			t.Errorf("%s: %v", channel, err)
 		}
 	}
-	if _, err := new(shelly1).decode([]byte(strings.Replace(two, "%d", "1", 1))); err == nil || !strings.Contains(err.Error(), "emeter:0, emeter:1, meter:0") {
+	if _, err := new(shelly1).decode([]byte(strings.Replace(two, "%d", "1", 1))); err == nil ||
+		!strings.Contains(err.Error(), "emeter:0, emeter:1, meter:0") {
 		t.Errorf("several channels: %v", err)
 	}
 }
@@ -96,7 +107,10 @@ func TestShelly2(t *testing.T) {
 		"pm1:0":{"apower":1.5,"aenergy":{"total":18.015}},"em1:0":{"act_power":12,"id":0},"em1data:0":{"total_act_energy":99.5},"em:9":[],"x:y":7}`
 	got, err := (&shelly2{channels: []string{"pm1:0", "em1:0", "switch:1"}}).decode([]byte(text))
 	counted := func(channel string, watts float64, counts uint64) sample {
-		return sample{channel: channel, watts: watts, powered: true, counted: true, counts: counts, unit: 3_600_000, period: time.Minute}
+		return sample{
+			channel: channel, watts: watts, powered: true, counted: true, counts: counts, unit: 3_600_000,
+			period: time.Minute,
+		}
 	}
 	same(t, got, err, counted("pm1:0", 1.5, 18_015), counted("em1:0", 12, 99_500), counted("switch:1", 10, 1000))
 	for _, channel := range []string{"switch:0", "switch:2", "switch:3", "em:9", "x:y", "sys"} {
@@ -126,7 +140,10 @@ func TestTasmotaRecorded(t *testing.T) {
 func TestTasmota(t *testing.T) {
 	energy := func(text string) []byte { return []byte(`{"StatusSNS":{"Time":"x","ENERGY":{` + text + `}}}`) }
 	const since = `"TotalStartTime":"2026-01-01T00:00:00",`
-	plug := sample{channel: "0", watts: 12, powered: true, counted: true, counts: 318_000, unit: 36_000_000, step: 100, epoch: "2026-01-01T00:00:00"}
+	plug := sample{
+		channel: "0", watts: 12, powered: true, counted: true, counts: 318_000, unit: 36_000_000, step: 100,
+		epoch: "2026-01-01T00:00:00",
+	}
 	got, err := new(tasmota).decode(energy(since + `"Total":3.180,"Power":12`))
 	same(t, got, err, plug)
 	got, err = new(tasmota).decode(energy(since + `"Total":3.180,"Power":[7,5]`))
@@ -159,13 +176,16 @@ func TestTasmota(t *testing.T) {
 }
 
 func TestRedfishRecorded(t *testing.T) {
-	for name, watts := range map[string]float64{"dmtf_1U_Power.json": 344, "kepler_mock_1U_Power.json": 344, "kepler_mock_2U_Power.json": 450} {
+	for name, watts := range map[string]float64{
+		"dmtf_1U_Power.json": 344, "kepler_mock_1U_Power.json": 344, "kepler_mock_2U_Power.json": 450,
+	} {
 		s, err := target{channel: "1U"}.decode(recorded(t, filepath.Join("redfish", name)))
 		same(t, []sample{s}, err, sample{channel: "1U", watts: watts, powered: true})
 	}
 	s, err := target{channel: "1U#1", control: 1}.decode(recorded(t, "redfish/kepler_mock_1U_Power.json"))
 	same(t, []sample{s}, err, sample{channel: "1U#1", watts: 45, powered: true})
-	if _, err := (target{control: 2}).decode(recorded(t, "redfish/dmtf_1U_Power.json")); reasonOf(err) != ReasonMissing {
+	if _, err := (target{control: 2}).decode(recorded(t, "redfish/dmtf_1U_Power.json")); reasonOf(
+		err) != ReasonMissing {
 		t.Errorf("a PowerControl that is not there: %v", err)
 	}
 	var all redfishCollection
@@ -177,25 +197,37 @@ func TestRedfishRecorded(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	delete(found, "TotalPower")
-	if got := sensors("1U", found); len(got) != 2 || got[0].path != "/redfish/v1/Chassis/1U/Sensors/PS1InputPower" || got[1].channel != "1U PS2InputPower" {
+	if got := sensors("1U", found); len(got) != 2 || got[0].path != "/redfish/v1/Chassis/1U/Sensors/PS1InputPower" ||
+		got[1].channel != "1U PS2InputPower" {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestRedfishValues(t *testing.T) {
 	for text, want := range map[string]sample{
-		`{"EnergykWh":{"Reading":12.25},"PowerWatts":{"Reading":344}}`: {watts: 344, powered: true, counted: true, counts: 1_225_000, unit: 36_000_000, step: 1000},
-		`{"PowerWatts":{"Reading":"344.5"}}`:                           {watts: 344.5, powered: true},
-		`{"EnergykWh":{"Reading":12},"PowerWatts":{"Reading":null}}`:   {counted: true, counts: 1_200_000, unit: 36_000_000, step: 100_000},
-		`{"ReadingType":"Power","Reading":374}`:                        {watts: 374, powered: true},
-		`{"ReadingType":"EnergykWh","Reading":7.5}`:                    {counted: true, counts: 750_000, unit: 36_000_000, step: 10_000},
+		`{"EnergykWh":{"Reading":12.25},"PowerWatts":{"Reading":344}}`: {
+			watts: 344, powered: true, counted: true,
+			counts: 1_225_000, unit: 36_000_000, step: 1000,
+		},
+		`{"PowerWatts":{"Reading":"344.5"}}`: {watts: 344.5, powered: true},
+		`{"EnergykWh":{"Reading":12},"PowerWatts":{"Reading":null}}`: {
+			counted: true, counts: 1_200_000,
+			unit: 36_000_000, step: 100_000,
+		},
+		`{"ReadingType":"Power","Reading":374}`: {watts: 374, powered: true},
+		`{"ReadingType":"EnergykWh","Reading":7.5}`: {
+			counted: true, counts: 750_000,
+			unit: 36_000_000, step: 10_000,
+		},
 	} {
 		s, err := target{control: noControl}.decode([]byte(text))
 		same(t, []sample{s}, err, want)
 	}
 	for text, reason := range map[string]Reason{
-		`{}`: ReasonMissing, `{"PowerWatts":{"Reading":null}}`: ReasonMissing, `{"ReadingType":"Temperature","Reading":20}`: ReasonShape,
-		`{"ReadingType":"Power","Reading":1e12}`: ReasonRange, `[]`: ReasonShape, `{"ReadingType":"Power","Reading":"warm"}`: ReasonShape,
+		`{}`: ReasonMissing, `{"PowerWatts":{"Reading":null}}`: ReasonMissing,
+		`{"ReadingType":"Temperature","Reading":20}`: ReasonShape,
+		`{"ReadingType":"Power","Reading":1e12}`:     ReasonRange, `[]`: ReasonShape,
+		`{"ReadingType":"Power","Reading":"warm"}`: ReasonShape,
 	} {
 		if _, err := (target{control: noControl}).decode([]byte(text)); err == nil || reasonOf(err) != reason {
 			t.Errorf("%s: %v", text, err)
@@ -205,14 +237,18 @@ func TestRedfishValues(t *testing.T) {
 
 // Whatever a server answers must not lead anywhere else.
 func TestLinksStayOnTheServer(t *testing.T) {
-	for _, place := range []string{"/redfish/v1/Chassis", "/redfish/v1/Chassis/1U/", "/redfish/v1/Chassis/System.Embedded.1"} {
+	for _, place := range []string{
+		"/redfish/v1/Chassis", "/redfish/v1/Chassis/1U/", "/redfish/v1/Chassis/System.Embedded.1",
+	} {
 		if !sameServer(place) {
 			t.Errorf("%q is refused", place)
 		}
 	}
 	for _, place := range []string{
-		"", "/", "/etc", "redfish/v1", "//evil.example/redfish/", "/redfish/../admin", "/redfish/v1/%2e%2e/%2e%2e/admin", "/redfish//evil", "http://evil.example/redfish/",
-		"/redfish/v1?x=1", "/redfish/v1#x", "/redfish/v1/\n", "/redfish/" + strings.Repeat("x", maxPath), "/redfish/%zz", "/redfish/v1/../../x",
+		"", "/", "/etc", "redfish/v1", "//evil.example/redfish/", "/redfish/../admin",
+		"/redfish/v1/%2e%2e/%2e%2e/admin", "/redfish//evil", "http://evil.example/redfish/",
+		"/redfish/v1?x=1", "/redfish/v1#x", "/redfish/v1/\n", "/redfish/" + strings.Repeat("x", maxPath),
+		"/redfish/%zz", "/redfish/v1/../../x",
 	} {
 		if sameServer(place) {
 			t.Errorf("%q is followed", place)
@@ -249,7 +285,9 @@ func usable(t *testing.T, samples []sample, err error) {
 }
 
 func FuzzShelly1(f *testing.F) {
-	f.Add([]byte(`{"uptime":1,"meters":[{"power":4.55,"is_valid":true,"total":102}],"emeters":[{"power":1,"is_valid":true,"total":1.5}]}`))
+	f.Add(
+		[]byte(
+			`{"uptime":1,"meters":[{"power":4.55,"is_valid":true,"total":102}],"emeters":[{"power":1,"is_valid":true,"total":1.5}]}`))
 	if _, err := os.Stat(answers); err == nil {
 		f.Add(status(f, "shelly_gen1_plug_s.json"))
 	}
@@ -262,7 +300,9 @@ func FuzzShelly1(f *testing.F) {
 }
 
 func FuzzShelly2(f *testing.F) {
-	f.Add([]byte(`{"switch:0":{"apower":1,"aenergy":{"total":1.5},"errors":["x"]},"em:0":{"total_act_power":1},"emdata:0":{"total_act":2}}`))
+	f.Add(
+		[]byte(
+			`{"switch:0":{"apower":1,"aenergy":{"total":1.5},"errors":["x"]},"em:0":{"total_act_power":1},"emdata:0":{"total_act":2}}`))
 	if _, err := os.Stat(answers); err == nil {
 		f.Add(status(f, "shelly_gen2_plus_plug_s.json"))
 		f.Add(status(f, "shelly_gen2_pro_3em.json"))
@@ -290,9 +330,13 @@ func FuzzTasmota(f *testing.F) {
 
 func FuzzRedfish(f *testing.F) {
 	f.Add([]byte(`{"EnergykWh":{"Reading":12.25},"PowerWatts":{"Reading":344},"ReadingType":"Power","Reading":1}`))
-	f.Add([]byte(`{"Members":[{"@odata.id":"/redfish/v1/Chassis/1U"}],"Power":{"@odata.id":"/redfish/v1/Chassis/1U/Power"}}`))
+	f.Add(
+		[]byte(
+			`{"Members":[{"@odata.id":"/redfish/v1/Chassis/1U"}],"Power":{"@odata.id":"/redfish/v1/Chassis/1U/Power"}}`))
 	if _, err := os.Stat(answers); err == nil {
-		for _, name := range []string{"dmtf_1U_Power.json", "kepler_mock_1U_Power.json", "kepler_mock_2U_Power.json", "dmtf_1U_Sensors.json"} {
+		for _, name := range []string{
+			"dmtf_1U_Power.json", "kepler_mock_1U_Power.json", "kepler_mock_2U_Power.json", "dmtf_1U_Sensors.json",
+		} {
 			f.Add(recorded(f, filepath.Join("redfish", name)))
 		}
 	}

@@ -124,8 +124,8 @@ func (d *device) password() (string, error) {
 	return key, nil
 }
 
-// get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or wants
-// another session.
+// get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or
+// wants another session.
 func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
 	proof, token := d.proof, d.token
 	body, resp, err := d.send(ctx, http.MethodGet, path, query, nil)
@@ -136,7 +136,8 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 	case digest:
 		next := readChallenge(resp.Header)
 		if next == nil {
-			return nil, refuse(ReasonAuth, "%s wants no proof by SHA-256: the password is not sent", dial.Place(resp.Request.URL))
+			return nil, refuse(ReasonAuth, "%s wants no proof by SHA-256: the password is not sent",
+				dial.Place(resp.Request.URL))
 		}
 		d.proof = next
 		if proof != nil && !next.stale && next.nonce == proof.nonce {
@@ -157,7 +158,9 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 }
 
 // send makes one request. Its response is nil where there was no answer; its body is closed.
-func (d *device) send(ctx context.Context, method, path string, query url.Values, payload []byte) ([]byte, *http.Response, error) {
+func (d *device) send(ctx context.Context, method, path string, query url.Values,
+	payload []byte,
+) ([]byte, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	u := *d.base
@@ -192,8 +195,8 @@ func (d *device) send(ctx context.Context, method, path string, query url.Values
 	return body, resp, d.status(&u, resp)
 }
 
-// authorize completes a request with its query and with who asks. The password is read each time, so that a new one counts
-// at once, and so that nobody sees it whatever is answered.
+// authorize completes a request with its query and with who asks. The password is read each time, so that a new one
+// counts at once, and so that nobody sees it whatever is answered.
 func (d *device) authorize(ctx context.Context, req *http.Request, query url.Values) error {
 	var password string
 	if d.manner != nobody {
@@ -270,12 +273,18 @@ func (d *device) status(u *url.URL, resp *http.Response) error {
 	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
 		return nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return &Error{Reason: ReasonAuth, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp))}
+		return &Error{
+			Reason: ReasonAuth, Status: resp.StatusCode,
+			Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp)),
+		}
 	}
 	if to, ok := dial.Redirect(resp); ok {
-		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u), d.secrets.Conceal(to))
+		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u),
+			d.secrets.Conceal(to))
 	}
-	return &Error{Reason: ReasonHTTP, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp))}
+	return &Error{
+		Reason: ReasonHTTP, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp)),
+	}
 }
 
 func statusText(resp *http.Response) string {

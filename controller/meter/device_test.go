@@ -108,13 +108,16 @@ func TestBasic(t *testing.T) {
 		}
 		says(`{"meters":[{"power":5,"is_valid":true,"total":7}]}`)(w, r)
 	})
-	if s, err := open(t, "kind: shelly1, username: me, passwordKey: plug, url: '"+at+"'").source.read(t.Context()); err != nil || s[0].watts != 5 {
+	if s, err := open(t, "kind: shelly1, username: me, passwordKey: plug, url: '"+at+"'").source.read(
+		t.Context()); err != nil || s[0].watts != 5 {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if _, err := open(t, "kind: shelly1, username: you, passwordKey: plug, url: '"+at+"'").source.read(t.Context()); reasonOf(err) != ReasonAuth {
+	if _, err := open(t, "kind: shelly1, username: you, passwordKey: plug, url: '"+at+"'").source.read(
+		t.Context()); reasonOf(err) != ReasonAuth {
 		t.Errorf("another user: %v", err)
 	}
-	if _, err := open(t, "kind: shelly1, passwordKey: absent, url: '"+at+"'").source.read(t.Context()); reasonOf(err) != ReasonAuth || !strings.Contains(err.Error(), "absent") {
+	if _, err := open(t, "kind: shelly1, passwordKey: absent, url: '"+at+"'").source.read(t.Context()); reasonOf(
+		err) != ReasonAuth || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("no key: %v", err)
 	}
 }
@@ -235,16 +238,20 @@ func TestRedfish(t *testing.T) {
 		}
 		return open(t, entry+more).source.read(t.Context())
 	}
-	if s, err := read(""); err != nil || len(s) != 1 || s[0].watts != 360 || s[0].counts != 1_250_000 || s[0].channel != "1U" {
+	if s, err := read(""); err != nil || len(s) != 1 || s[0].watts != 360 || s[0].counts != 1_250_000 ||
+		s[0].channel != "1U" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if s, err := read("1U#0"); err != nil || s[0].watts != 344 || s[0].counted {
 		t.Errorf("a PowerControl that is named: %+v, %v", s, err)
 	}
-	if s, err := read("/redfish/v1/Chassis/1U/Sensors/PS1Energy"); err != nil || s[0].counts != 725_000 || len(m.asked) != 1 {
+	if s, err := read("/redfish/v1/Chassis/1U/Sensors/PS1Energy"); err != nil || s[0].counts != 725_000 ||
+		len(m.asked) != 1 {
 		t.Errorf("a sensor that is named: %+v, %v after %v", s, err, m.asked)
 	}
-	for _, channel := range []string{"2U", "1U#9", "1U#x", "/redfish/v1/Chassis/1U/Sensors/PS1OutputAmp", "/redfish/v1/absent"} {
+	for _, channel := range []string{
+		"2U", "1U#9", "1U#x", "/redfish/v1/Chassis/1U/Sensors/PS1OutputAmp", "/redfish/v1/absent",
+	} {
 		if s, err := read(channel); err == nil {
 			t.Errorf("%s: %+v", channel, s)
 		}
@@ -274,7 +281,8 @@ func TestRedfish(t *testing.T) {
 // A session is begun once, again when it was ended by the server, and ended when nobody asks any more.
 func TestRedfishSession(t *testing.T) {
 	m := &management{sessions: true, files: map[string]string{
-		"/redfish/v1/Chassis": oneChassis, "/redfish/v1/Chassis/1U": chassis1U, "/redfish/v1/Chassis/1U/EnvironmentMetrics": `{"PowerWatts":{"Reading":360}}`,
+		"/redfish/v1/Chassis": oneChassis, "/redfish/v1/Chassis/1U": chassis1U,
+		"/redfish/v1/Chassis/1U/EnvironmentMetrics": `{"PowerWatts":{"Reading":360}}`,
 	}}
 	entry := m.start(t, "auth: session")
 	device := open(t, entry)
@@ -291,23 +299,27 @@ func TestRedfishSession(t *testing.T) {
 	if m.logouts != 1 {
 		t.Errorf("%d sessions ended", m.logouts)
 	}
-	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind", 1)).source.read(t.Context()); reasonOf(err) != ReasonAuth || err == nil {
+	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind", 1)).source.read(t.Context()); reasonOf(
+		err) != ReasonAuth || err == nil {
 		t.Errorf("another user: %v", err)
 	}
 	if _, err := open(t, strings.Replace(entry, "caFile", "name: x, caFile", 1)).source.read(t.Context()); err != nil {
 		t.Error(err)
 	}
 	without := open(t, entry[:strings.Index(entry, "caFile")]+entry[strings.Index(entry, "url"):])
-	if _, err := without.source.read(t.Context()); reasonOf(err) != ReasonHTTP || err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, err := without.source.read(t.Context()); reasonOf(err) != ReasonHTTP || err == nil ||
+		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a certificate of nobody: %v", err)
 	}
 }
 
-// However a URL is written, a meter leads neither to metadata services nor to this machine, although it may stand in a private
-// network: it is refused when it would be dialled, and nothing arrives.
+// However a URL is written, a meter leads neither to metadata services nor to this machine, although it may stand in
+// a private network: it is refused when it would be dialled, and nothing arrives.
 func TestForgedRequests(t *testing.T) {
 	var arrived atomic.Int64
-	_, port, err := net.SplitHostPort(strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) { arrived.Add(1) }), "http://"))
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(serve(t, func(http.ResponseWriter, *http.Request) {
+		arrived.Add(1)
+	}), "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,14 +352,18 @@ func TestForgedRequests(t *testing.T) {
 	if arrived.Load() != 0 {
 		t.Errorf("%d requests arrived inside", arrived.Load())
 	}
-	t.Logf("%d payloads by %d kinds of meters: %d refused at dial, the others lead nowhere", len(payloads), len(kinds), refused)
+	t.Logf("%d payloads by %d kinds of meters: %d refused at dial, the others lead nowhere", len(payloads), len(kinds),
+		refused)
 }
 
 // A redirect is not followed, wherever it leads; it would take the password along.
 func TestRedirects(t *testing.T) {
 	var arrived atomic.Int64
 	other := serve(t, func(http.ResponseWriter, *http.Request) { arrived.Add(1) })
-	for _, to := range []string{"http://169.254.169.254/", other, other + "/rpc?x=1", "/elsewhere", "//evil.example/", "http://%zz", "gopher://x"} {
+	for _, to := range []string{
+		"http://169.254.169.254/", other, other + "/rpc?x=1", "/elsewhere", "//evil.example/", "http://%zz",
+		"gopher://x",
+	} {
 		requests := 0
 		at := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			requests++
@@ -377,7 +393,11 @@ func TestReboundName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(c, Deps{Loopback: true, Resolver: dialtest.Names{"plug.example": {"127.0.0.1", "169.254.169.254"}}.Resolver()})
+	p,
+		err := New(c, Deps{Loopback: true, Resolver: dialtest.Names{"plug.example": {
+		"127.0.0.1",
+		"169.254.169.254",
+	}}.Resolver()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -391,7 +411,8 @@ func TestReboundName(t *testing.T) {
 	}
 }
 
-// Answers that are wrong in any way are refused, with a reason, and without the password, whatever the device does with it.
+// Answers that are wrong in any way are refused, with a reason, and without the password, whatever the device does
+// with it.
 func TestBadAnswers(t *testing.T) {
 	echo := func(r *http.Request) string {
 		return r.URL.RawQuery + " " + r.Header.Get("Authorization") + " " + secret + " " + url.QueryEscape(secret)
@@ -411,10 +432,14 @@ func TestBadAnswers(t *testing.T) {
 		"HTML":    {ReasonShape, says("<html>" + secret)},
 		"nothing": {ReasonShape, says("")},
 		"404":     {ReasonHTTP, http.NotFound},
-		"500":     {ReasonHTTP, func(w http.ResponseWriter, r *http.Request) { http.Error(w, echo(r), http.StatusInternalServerError) }},
-		"401":     {ReasonAuth, func(w http.ResponseWriter, r *http.Request) { http.Error(w, echo(r), http.StatusUnauthorized) }},
-		"reset":   {ReasonHTTP, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		"slow":    {ReasonHTTP, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		"500": {ReasonHTTP, func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, echo(r), http.StatusInternalServerError)
+		}},
+		"401": {ReasonAuth, func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, echo(r), http.StatusUnauthorized)
+		}},
+		"reset": {ReasonHTTP, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"slow":  {ReasonHTTP, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 		"echo in a redirect": {ReasonAddress, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://evil.example/?"+url.QueryEscape(echo(r)))
 			w.WriteHeader(http.StatusFound)
@@ -428,7 +453,9 @@ func TestBadAnswers(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 "+echo(r)+"\r\n\r\n")
 		}},
 		"echo in an error": {ReasonMissing, func(w http.ResponseWriter, r *http.Request) {
-			_ = json.NewEncoder(w).Encode(map[string]any{"switch:" + echo(r): map[string]any{"apower": 1, "aenergy": map[string]int{"total": 1}}, "switch:1": map[string]any{"apower": 1, "aenergy": map[string]int{"total": 1}}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"switch:" + echo(r): map[string]any{
+				"apower": 1, "aenergy": map[string]int{"total": 1},
+			}, "switch:1": map[string]any{"apower": 1, "aenergy": map[string]int{"total": 1}}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

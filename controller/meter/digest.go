@@ -77,8 +77,8 @@ func (o *offered) digest() *challenge {
 // quotable reports whether a text of a server may be sent back in a header.
 func quotable(s string) bool { return s == "" || plain(s) }
 
-// parseChallenges reads a header that may offer several schemes: Basic realm="x", Digest realm="y", nonce="z". What cannot be
-// read ends it.
+// parseChallenges reads a header that may offer several schemes: Basic realm="x", Digest realm="y", nonce="z". What
+// cannot be read ends it.
 func parseChallenges(text string) (all []offered) {
 	for {
 		text = strings.TrimLeft(text, " \t,")

@@ -11,25 +11,34 @@ import (
 func TestDigestVectors(t *testing.T) {
 	const header = `Digest realm="http-auth@example.org", qop="auth, auth-int", algorithm=SHA-256, ` +
 		`nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"`
-	c := readChallenge(http.Header{"Www-Authenticate": {`Digest realm="x", nonce="y", algorithm=MD5, qop="auth"`, header}})
+	c := readChallenge(http.Header{"Www-Authenticate": {
+		`Digest realm="x", nonce="y", algorithm=MD5, qop="auth"`,
+		header,
+	}})
 	if c == nil {
 		t.Fatal("the challenge is not met")
 	}
-	got := c.answer("Mufasa", "Circle of Life", http.MethodGet, "/dir/index.html", "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ")
+	got := c.answer("Mufasa", "Circle of Life", http.MethodGet, "/dir/index.html",
+		"f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ")
 	for _, want := range []string{
-		`response="753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"`, `qop=auth`, `nc=00000001`, `algorithm=SHA-256`,
-		`opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"`, `username="Mufasa"`, `uri="/dir/index.html"`, `realm="http-auth@example.org"`,
+		`response="753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"`, `qop=auth`, `nc=00000001`,
+		`algorithm=SHA-256`,
+		`opaque="FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS"`, `username="Mufasa"`, `uri="/dir/index.html"`,
+		`realm="http-auth@example.org"`,
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is without %s", got, want)
 		}
 	}
-	if again := c.answer("Mufasa", "x", http.MethodGet, "/", ""); !strings.Contains(again, "nc=00000002") || strings.Contains(again, "f2/wE4q") {
+	if again := c.answer("Mufasa", "x", http.MethodGet, "/", ""); !strings.Contains(again, "nc=00000002") ||
+		strings.Contains(again, "f2/wE4q") {
 		t.Errorf("the second: %s", again)
 	}
-	c = readChallenge(http.Header{"Www-Authenticate": {`Digest realm="testrealm", nonce="1053604145", algorithm="SHA-256"`}})
+	c = readChallenge(
+		http.Header{"Www-Authenticate": {`Digest realm="testrealm", nonce="1053604145", algorithm="SHA-256"`}})
 	const curl = `response="9dc55255f1a2537b838311674b621d45346b862a81631bb20e4ce356ef25062d"`
-	if got := c.answer("testuser", "testpass", http.MethodGet, "/2061", ""); !strings.Contains(got, curl) || strings.Contains(got, "qop") {
+	if got := c.answer("testuser", "testpass", http.MethodGet, "/2061", ""); !strings.Contains(got, curl) ||
+		strings.Contains(got, "qop") {
 		t.Errorf("without qop: %s", got)
 	}
 }
@@ -73,19 +82,24 @@ func FuzzChallenge(f *testing.F) {
 			return
 		}
 		header := c.answer(`ad"min`, "sesame", http.MethodGet, "/rpc", "")
-		if strings.Contains(header, "sesame") || strings.ContainsFunc(header, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if strings.Contains(header, "sesame") || strings.ContainsFunc(header, func(r rune) bool {
+			return r < ' ' ||
+				r > '~'
+		}) {
 			t.Errorf("%q", header)
 		}
 		// A server reads what was meant.
 		back := parseChallenges(header)
-		if len(back) != 1 || back[0].parameters["realm"] != c.realm || back[0].parameters["nonce"] != c.nonce || back[0].parameters["username"] != `ad"min` ||
+		if len(back) != 1 || back[0].parameters["realm"] != c.realm || back[0].parameters["nonce"] != c.nonce ||
+			back[0].parameters["username"] != `ad"min` ||
 			back[0].parameters["opaque"] != c.opaque {
 			t.Errorf("%q reads as %+v", header, back)
 		}
 	})
 }
 
-// guard is a device that wants a proof by digest, as a Shelly does: it remembers its nonces and how often each was used.
+// guard is a device that wants a proof by digest, as a Shelly does: it remembers its nonces and how often each was
+// used.
 type guard struct {
 	t        *testing.T
 	password string
@@ -120,7 +134,8 @@ func (g *guard) protect(next http.HandlerFunc) http.HandlerFunc {
 		if g.md5 {
 			algorithm = "MD5"
 		}
-		challenge := fmt.Sprintf(`Digest qop="auth", realm="shellyplusplugs-x", nonce="%s", algorithm=%s`, nonce, algorithm)
+		challenge := fmt.Sprintf(`Digest qop="auth", realm="shellyplusplugs-x", nonce="%s", algorithm=%s`, nonce,
+			algorithm)
 		if stale {
 			challenge += ", stale=true"
 		}

@@ -43,7 +43,8 @@ func decimals(n json.Number) int {
 // decode reads JSON.
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
-		return refuse(ReasonShape, "the answer is not the JSON that such a device gives") // its own text quotes what others wrote
+		// its own text quotes what others wrote
+		return refuse(ReasonShape, "the answer is not the JSON that such a device gives")
 	}
 	return nil
 }

@@ -17,9 +17,11 @@ import (
 // Deps are what a poller needs of the world.
 type Deps struct {
 	Keys KeyReader // nil: meters with a password fail
-	// Wall is told what a node draws each time that one of its meters was asked, if all of them answered lately; nil: nobody is.
+	// Wall is told what a node draws each time that one of its meters was asked, if all of them answered lately; nil:
+	// nobody is.
 	Wall func(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string)
-	// Agent returns what the agent of a node says that it draws, if it said so lately, to compare with; nil: there is none.
+	// Agent returns what the agent of a node says that it draws, if it said so lately, to compare with; nil: there is
+	// none.
 	Agent  func(node string) (energy.Watts, bool)
 	Clock  func() time.Time     // nil: time.Now
 	Uptime func() time.Duration // a clock that never goes back, of the instants of readings; nil: Uptime
@@ -140,8 +142,9 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 		return nil, err
 	}
 	m := &meter{
-		entry: *e, secrets: v.secrets.Conceal, limit: 2 * v.timeout, channels: map[string]*channel{}, polls: map[string]uint64{},
-		log: d.Log.With("meter", e.Name, "node", e.Node),
+		entry: *e, secrets: v.secrets.Conceal, limit: 2 * v.timeout, channels: map[string]*channel{},
+		polls: map[string]uint64{},
+		log:   d.Log.With("meter", e.Name, "node", e.Node),
 	}
 	switch e.Kind {
 	case KindShelly1:
@@ -349,8 +352,8 @@ func (p *Poller) fresh(m *meter, s state) bool {
 	return s.readings != nil && p.deps.Uptime()-s.at <= staleAfter(m.entry.Interval.Duration)
 }
 
-// Readings returns the counters of all meters of a node, which are to be added, by Deps.Uptime; ok is false where it has no
-// meter, or one of them is silent.
+// Readings returns the counters of all meters of a node, which are to be added, by Deps.Uptime; ok is false where it
+// has no meter, or one of them is silent.
 func (p *Poller) Readings(name string) (readings []energy.Reading, ok bool) {
 	n := p.nodes[name]
 	if n == nil {

@@ -64,7 +64,10 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 		return nil, f.err
 	}
 	mWh := f.watts * time.Since(born).Seconds() / 3.6
-	return []sample{{channel: "0", watts: f.watts, powered: true, counted: true, counts: uint64(mWh), unit: microjoulesPerMilliwattHour}}, nil
+	return []sample{{
+		channel: "0", watts: f.watts, powered: true, counted: true, counts: uint64(mWh),
+		unit: microjoulesPerMilliwattHour,
+	}}, nil
 }
 
 func (f *fake) close(context.Context) { f.closed = true }
@@ -126,7 +129,8 @@ func TestPolling(t *testing.T) {
 			t.Error("readings before anybody was asked")
 		}
 		during(t, p, 30*time.Minute)
-		if heard.last["a"] != 150 || heard.last["b"] != 70 || heard.how["a"] != "measured wall (shelly2)" || time.Since(heard.asOf["a"]) > 15*time.Second {
+		if heard.last["a"] != 150 || heard.last["b"] != 70 || heard.how["a"] != "measured wall (shelly2)" ||
+			time.Since(heard.asOf["a"]) > 15*time.Second {
 			t.Errorf("%+v", heard)
 		}
 		for name, f := range fakes {
@@ -138,7 +142,8 @@ func TestPolling(t *testing.T) {
 			}
 		}
 		readings, ok := p.Readings("a")
-		if !ok || len(readings) != 2 || readings[0].Domain == readings[1].Domain || readings[0].Domain.Kind != energy.Wall {
+		if !ok || len(readings) != 2 || readings[0].Domain == readings[1].Domain ||
+			readings[0].Domain.Kind != energy.Wall {
 			t.Fatalf("%+v, %v", readings, ok)
 		}
 		for _, r := range readings {
@@ -154,7 +159,8 @@ func TestPolling(t *testing.T) {
 		}
 		text := gather(t, p)
 		for _, want := range []string{
-			`kubenergy_meter_up{kind="shelly2",meter="a-1",node="a"} 1`, `kubenergy_meter_power_watts{kind="shelly2",meter="a-1",node="a"} 100`,
+			`kubenergy_meter_up{kind="shelly2",meter="a-1",node="a"} 1`,
+			`kubenergy_meter_power_watts{kind="shelly2",meter="a-1",node="a"} 100`,
 			`kubenergy_meter_agent_ratio{node="a"} 1.`, `kubenergy_meter_polls_total{meter="b-1",outcome="ok"} 1`,
 		} {
 			if !strings.Contains(text, want) {
@@ -193,18 +199,21 @@ func gather(t *testing.T, p *Poller) string {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
 			}
-			fmt.Fprintf(&b, "%s{%s} %g\n", f.GetName(), strings.Join(labels, ","), m.GetGauge().GetValue()+m.GetCounter().GetValue())
+			fmt.Fprintf(&b, "%s{%s} %g\n", f.GetName(), strings.Join(labels, ","),
+				m.GetGauge().GetValue()+m.GetCounter().GetValue())
 		}
 	}
 	return b.String()
 }
 
-// Devices that do not answer, however many, hold up nobody; they are asked less and less, and again when they are back. A node
-// is silent if one of its meters is.
+// Devices that do not answer, however many, hold up nobody; they are asked less and less, and again when they are
+// back. A node is silent if one of its meters is.
 func TestDeadMetersHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
-		fakes := map[string]*fake{"good-1": {watts: 100}, "half-1": {watts: 10}, "half-2": {watts: 10, err: refuse(ReasonMissing, "x")}}
+		fakes := map[string]*fake{
+			"good-1": {watts: 100}, "half-1": {watts: 10}, "half-2": {watts: 10, err: refuse(ReasonMissing, "x")},
+		}
 		most := new(atMost)
 		for i := range dead {
 			fakes[fmt.Sprintf("dead-%d", i)] = &fake{slow: time.Hour, most: most}
@@ -270,7 +279,8 @@ func TestPowerOfACounter(t *testing.T) {
 		m := p.meters[0]
 		at := func(seconds int, counts uint64) {
 			up := time.Duration(seconds) * time.Second
-			if err := m.take([]sample{{channel: "0", counted: true, counts: counts, unit: microjoulesPerMilliwattHour}}, up, time.Now()); err != nil {
+			if err := m.take([]sample{{channel: "0", counted: true, counts: counts, unit: microjoulesPerMilliwattHour}},
+				up, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			p.deps.Uptime = func() time.Duration { return up }

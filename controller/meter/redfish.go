@@ -21,9 +21,9 @@ const (
 	maxSupplies = 8
 )
 
-// redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells its
-// energy: EnvironmentMetrics, which may have a counter; else the first PowerControl of Power; else the sensors of the
-// whole, or of all power supplies at their input. What was found is remembered until it is gone.
+// redfish is the management controller of a server. It follows the collection to the chassis, and there to what tells
+// its energy: EnvironmentMetrics, which may have a counter; else the first PowerControl of Power; else the sensors of
+// the whole, or of all power supplies at their input. What was found is remembered until it is gone.
 //
 // A channel is a chassis, as 1U; with #1 behind it another PowerControl than the first; or the path of a sensor.
 type redfish struct {
@@ -279,7 +279,8 @@ func (r *redfish) resource(ctx context.Context, place string, into any) error {
 	return decode(body, into)
 }
 
-// sameServer reports whether a link is a path below /redfish/ and nothing else: whatever answers must not lead elsewhere.
+// sameServer reports whether a link is a path below /redfish/ and nothing else: whatever answers must not lead
+// elsewhere.
 func sameServer(place string) bool {
 	if len(place) > maxPath || !strings.HasPrefix(place, redfishRoot) || !plain(place) {
 		return false

@@ -90,5 +90,7 @@ func (s *shelly1) sample(name string, m *shelly1Meter) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	return sample{watts: w, powered: true, counted: true, counts: counts, unit: unit, period: shellyPeriod, epoch: epoch}, nil
+	return sample{
+		watts: w, powered: true, counted: true, counts: counts, unit: unit, period: shellyPeriod, epoch: epoch,
+	}, nil
 }

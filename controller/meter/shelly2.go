@@ -7,8 +7,8 @@ import (
 )
 
 // shelly2 is a Shelly of the second generation or later. Its counters survive reboots. One request tells of all its
-// components: switches and what else has a meter of its own (switch:0, pm1:0, cover:0, light:0), clamps (em1:0), and clamps
-// of three phases together (em:0), whose counters stand in components of their own.
+// components: switches and what else has a meter of its own (switch:0, pm1:0, cover:0, light:0), clamps (em1:0), and
+// clamps of three phases together (em:0), whose counters stand in components of their own.
 type shelly2 struct {
 	device   *device
 	channels []string
@@ -96,5 +96,7 @@ func readShelly2(_ string, c *shelly2Component) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	return sample{watts: w, powered: true, counted: true, counts: counts, unit: microjoulesPerMilliwattHour, period: shellyPeriod}, nil
+	return sample{
+		watts: w, powered: true, counted: true, counts: counts, unit: microjoulesPerMilliwattHour, period: shellyPeriod,
+	}, nil
 }

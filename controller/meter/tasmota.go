@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// A Tasmota counts kilowatt-hours with so many decimals at most, which is an option of its own; three are usual, a step of
-// 3,600 J. So power fills in between.
+// A Tasmota counts kilowatt-hours with so many decimals at most, which is an option of its own; three are usual, a
+// step of 3,600 J. So power fills in between.
 const (
 	kWhDecimals         = 5
 	perKWh              = 100_000

@@ -41,8 +41,8 @@ type Gate interface {
 	Allowed(ctx context.Context, u *access.User, a access.Attributes) (allowed bool, why string, err error)
 }
 
-// Config is what the interface stands on. What is nil is not there, and its routes answer with nothing, or that they are
-// off; only Ledger, Live and Gate must be there.
+// Config is what the interface stands on. What is nil is not there, and its routes answer with nothing, or that they
+// are off; only Ledger, Live and Gate must be there.
 type Config struct {
 	Ledger  Ledger
 	Live    Live

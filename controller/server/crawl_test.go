@@ -18,9 +18,11 @@ func TestStrangersSeeNothing(t *testing.T) {
 		rt := &all[i]
 		target := rt.filled("a")
 		for _, token := range []string{"", "wrong", strings.Repeat("x", 20_000)} {
-			wantStatus(t, ask(t, h, rt.method, target, token, rt.example()), http.StatusUnauthorized, rt.method+" "+target+" with token "+shortened(token)[:min(len(token), 9)])
+			wantStatus(t, ask(t, h, rt.method, target, token, rt.example()), http.StatusUnauthorized,
+				rt.method+" "+target+" with token "+shortened(token)[:min(len(token), 9)])
 		}
-		wantStatus(t, ask(t, h, rt.method, target, "", "", "Authorization", "Basic "+admin), http.StatusUnauthorized, target+" with a password")
+		wantStatus(t, ask(t, h, rt.method, target, "", "", "Authorization", "Basic "+admin), http.StatusUnauthorized,
+			target+" with a password")
 		want := http.StatusForbidden
 		switch {
 		case rt.own:
@@ -28,17 +30,21 @@ func TestStrangersSeeNothing(t *testing.T) {
 		case strings.Contains(rt.path, "openapi"):
 			want = http.StatusOK
 		}
-		wantStatus(t, ask(t, h, rt.method, target, stranger, rt.example()), want, rt.method+" "+target+" without rights")
+		wantStatus(t, ask(t, h, rt.method, target, stranger, rt.example()), want,
+			rt.method+" "+target+" without rights")
 	}
 	for _, target := range []string{
-		"/", "/api", "/api/v1", "/api/v1/", "/api/v1/nodes/", "/api/v1//nodes", "//api/v1/nodes", "/api/v1/./nodes", "/api/v1/x/../nodes", "/api/v1/namespaces//pods",
-		"/API/v1/nodes", "/api/v1/Nodes", "/api/v1/nodes/power/x", "/metrics", "/debug/pprof/", "/debug/vars", "/healthz", "/readyz", "/api/v1/nodes%2Fpower", "/favicon.ico",
+		"/", "/api", "/api/v1", "/api/v1/", "/api/v1/nodes/", "/api/v1//nodes", "//api/v1/nodes", "/api/v1/./nodes",
+		"/api/v1/x/../nodes", "/api/v1/namespaces//pods",
+		"/API/v1/nodes", "/api/v1/Nodes", "/api/v1/nodes/power/x", "/metrics", "/debug/pprof/", "/debug/vars",
+		"/healthz", "/readyz", "/api/v1/nodes%2Fpower", "/favicon.ico",
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS", "PROPFIND"} {
 			if answer := ask(t, h, method, target, "", ""); answer.Code != http.StatusUnauthorized {
 				t.Errorf("%s %s without a token: %d", method, target, answer.Code)
 			}
-			if answer := ask(t, h, method, target, stranger, ""); answer.Code != http.StatusNotFound && answer.Code != http.StatusMethodNotAllowed {
+			if answer := ask(t, h, method, target, stranger, ""); answer.Code != http.StatusNotFound &&
+				answer.Code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s without rights: %d", method, target, answer.Code)
 			}
 		}
@@ -67,17 +73,23 @@ func TestEveryRouteAnswers(t *testing.T) {
 			if twice := ask(t, h, rt.method, target+"?"+query+"&"+query, admin, rt.example()); !p.many {
 				wantStatus(t, twice, http.StatusBadRequest, target+" with two of "+p.name)
 			}
-			for what, value := range map[string]string{"empty": "", "long": strings.Repeat("x", 600), "no text": "a\x00b", "no UTF-8": "a\xff"} {
-				wantStatus(t, ask(t, h, rt.method, target+"?"+url.Values{p.name: {value}}.Encode(), admin, rt.example()), http.StatusBadRequest, target+": "+what+" "+p.name)
+			for what, value := range map[string]string{
+				"empty": "", "long": strings.Repeat("x", 600), "no text": "a\x00b", "no UTF-8": "a\xff",
+			} {
+				wantStatus(t, ask(t, h, rt.method, target+"?"+url.Values{p.name: {value}}.Encode(), admin,
+					rt.example()), http.StatusBadRequest, target+": "+what+" "+p.name)
 			}
 			if p.kind != kindText || p.among != nil || p.name == "kind" || p.name == "groupBy" {
-				wantStatus(t, ask(t, h, rt.method, target+"?"+p.name+"=nonsense", admin, rt.example()), http.StatusBadRequest, target+": nonsense in "+p.name)
+				wantStatus(t, ask(t, h, rt.method, target+"?"+p.name+"=nonsense", admin, rt.example()),
+					http.StatusBadRequest, target+": nonsense in "+p.name)
 			}
 			capital := strings.ToUpper(p.name[:1]) + p.name[1:]
-			wantStatus(t, ask(t, h, rt.method, target+"?"+capital+"="+url.QueryEscape(p.example), admin, rt.example()), http.StatusBadRequest, target+" with "+capital)
+			wantStatus(t, ask(t, h, rt.method, target+"?"+capital+"="+url.QueryEscape(p.example), admin, rt.example()),
+				http.StatusBadRequest, target+" with "+capital)
 		}
 		for _, query := range []string{"unknown=1", "%zz=1", "a;b", strings.Repeat("a", 20_000)} {
-			if answer := ask(t, h, rt.method, target+"?"+query, admin, rt.example()); answer.Code != http.StatusBadRequest && answer.Code != http.StatusRequestURITooLong {
+			if answer := ask(t, h, rt.method, target+"?"+query, admin,
+				rt.example()); answer.Code != http.StatusBadRequest && answer.Code != http.StatusRequestURITooLong {
 				t.Errorf("%s?%.20s: %d", target, query, answer.Code)
 			}
 		}
@@ -89,13 +101,15 @@ func TestHeaders(t *testing.T) {
 	for _, target := range []string{"/api/v1/nodes", "/nothing", "/api/v1/ledger?x=1"} {
 		answer := ask(t, h, "GET", target, admin, "").Header()
 		for name, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "X-Frame-Options": "DENY",
+			"Referrer-Policy": "no-referrer",
 		} {
 			if got := answer.Get(name); got != want {
 				t.Errorf("%s: %s is %q, want %q", target, name, got, want)
 			}
 		}
-		if !strings.Contains(answer.Get("Vary"), "Authorization") || !strings.Contains(answer.Get("Content-Security-Policy"), "default-src 'none'") {
+		if !strings.Contains(answer.Get("Vary"), "Authorization") ||
+			!strings.Contains(answer.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s: %v", target, answer)
 		}
 	}
@@ -119,7 +133,8 @@ func TestNoRoute(t *testing.T) {
 func TestTokenHeader(t *testing.T) {
 	h := newWorld(t).handler(t)
 	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", admin), http.StatusOK, "in our header")
-	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", stranger), http.StatusForbidden, "in our header")
+	wantStatus(t, ask(t, h, "GET", "/api/v1/nodes", "", "", "X-Kubenergy-Token", stranger), http.StatusForbidden,
+		"in our header")
 }
 
 // TestTenant asks for another namespace in every way.
@@ -135,21 +150,29 @@ func TestTenant(t *testing.T) {
 		}
 		if !strings.Contains(rt.path, "{namespace}") {
 			wantStatus(t, ask(t, h, rt.method, rt.path, tenantA, rt.example()), http.StatusForbidden, rt.path+" of all")
-			wantStatus(t, ask(t, h, rt.method, rt.path+"?namespace=a", tenantA, rt.example()), http.StatusForbidden, rt.path+" of all, with a filter")
+			wantStatus(t, ask(t, h, rt.method, rt.path+"?namespace=a", tenantA, rt.example()), http.StatusForbidden,
+				rt.path+" of all, with a filter")
 			continue
 		}
 		own := ask(t, h, rt.method, rt.filled("a"), tenantA, "")
 		wantStatus(t, own, http.StatusOK, rt.path+" of one's own")
-		for _, namespace := range []string{"b", "B", "a%2Fb", "a%2f..%2fb", "..%2Fb", "%62", "b%00", "a%00b", "a,b", "b%20", "*", "a%2Fpods", "b%2F", "nowhere", ".", "%2e%2e"} {
+		for _, namespace := range []string{
+			"b", "B", "a%2Fb", "a%2f..%2fb", "..%2Fb", "%62", "b%00", "a%00b", "a,b", "b%20", "*", "a%2Fpods", "b%2F",
+			"nowhere", ".", "%2e%2e",
+		} {
 			answer := ask(t, h, rt.method, rt.filled(namespace), tenantA, "")
-			if answer.Code != http.StatusForbidden && answer.Code != http.StatusNotFound || leaks(answer.Body.String(), secrets) {
+			if answer.Code != http.StatusForbidden && answer.Code != http.StatusNotFound ||
+				leaks(answer.Body.String(), secrets) {
 				t.Errorf("%s of %s: %d %s", rt.path, namespace, answer.Code, answer.Body)
 			}
 		}
 		for _, query := range []string{
-			"namespace=b", "namespace=a&namespace=b", "Namespace=b", "namespaces=b", "ns=b", "pod=secret-y", "pod=b/secret-y", "pod=uid-b", "owner=Job/secret", "owner=secret",
-			"owner=Job/job-of-b", "uid=uid-b", "groupBy=namespace", "groupBy=namespace,owner,pod", "groupBy=uid&groupBy=node", "node=worker1", "node=worker1&groupBy=node,namespace",
-			"site=de&groupBy=namespace", "kind=idle", "kind=foreign", "snapshots=true", "format=csv&groupBy=namespace,pod", "format=influx&groupBy=namespace,pod", "strategy=carbon%2Bwindow",
+			"namespace=b", "namespace=a&namespace=b", "Namespace=b", "namespaces=b", "ns=b", "pod=secret-y",
+			"pod=b/secret-y", "pod=uid-b", "owner=Job/secret", "owner=secret",
+			"owner=Job/job-of-b", "uid=uid-b", "groupBy=namespace", "groupBy=namespace,owner,pod",
+			"groupBy=uid&groupBy=node", "node=worker1", "node=worker1&groupBy=node,namespace",
+			"site=de&groupBy=namespace", "kind=idle", "kind=foreign", "snapshots=true",
+			"format=csv&groupBy=namespace,pod", "format=influx&groupBy=namespace,pod", "strategy=carbon%2Bwindow",
 		} {
 			answer := ask(t, h, rt.method, rt.filled("a")+"?"+query, tenantA, "")
 			if answer.Code/100 == 5 || leaks(answer.Body.String(), secrets) && answer.Code == http.StatusOK {
@@ -169,11 +192,14 @@ func TestTenant(t *testing.T) {
 		t.Errorf("a pod of b in a: %d %s", power.Code, power.Body)
 	}
 	// POST /ingest: a may create in a, and nowhere else.
-	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1}`), http.StatusCreated, "a Job in one's own namespace")
+	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1}`), http.StatusCreated,
+		"a Job in one's own namespace")
 	for _, namespace := range []string{"b", "kube-system"} {
-		wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1,"namespace":"`+namespace+`"}`), http.StatusForbidden, "a Job in "+namespace)
+		wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"ID":"x","cpu":1,"namespace":"`+namespace+`"}`),
+			http.StatusForbidden, "a Job in "+namespace)
 	}
-	wantStatus(t, ask(t, h, "POST", "/ingest", admin, `{"ID":"x","cpu":1,"namespace":"kube-system"}`), http.StatusForbidden, "a Job where none is wanted")
+	wantStatus(t, ask(t, h, "POST", "/ingest", admin, `{"ID":"x","cpu":1,"namespace":"kube-system"}`),
+		http.StatusForbidden, "a Job where none is wanted")
 }
 
 func leaks(body string, secrets []string) bool {

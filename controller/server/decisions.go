@@ -26,7 +26,8 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	}
 	const usual, most, mostSnapshots = 1000, 10_000, 200
 	asked := &ledger.RecordQuery{
-		Namespaces: q.list("namespace"), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"), Snapshots: q.flag("snapshots"),
+		Namespaces: q.list("namespace"), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"),
+		Snapshots: q.flag("snapshots"),
 	}
 	if namespace != "" {
 		asked.Namespaces = []string{namespace}
@@ -56,16 +57,19 @@ func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query
 	return writeJSON(w, http.StatusOK, Decisions{some(records)})
 }
 
-// seesNodes refuses who may not see all nodes: a snapshot of a decision tells of those of all namespaces what they have, draw
-// and are.
+// seesNodes refuses who may not see all nodes: a snapshot of a decision tells of those of all namespaces what they
+// have, draw and are.
 func (s *server) seesNodes(r *http.Request) error {
 	needed := access.Attributes{Verb: "list", Group: group, Resource: resourceNodeEnergy}
 	switch ok, _, err := s.Gate.Allowed(r.Context(), access.UserOf(r.Context()), needed); {
 	case err != nil:
 		s.Log.Warn("it cannot be found out what somebody may do", "error", err)
-		return &failure{status: http.StatusServiceUnavailable, text: "it cannot be found out now what you may do", retry: busyFor}
+		return &failure{
+			status: http.StatusServiceUnavailable, text: "it cannot be found out now what you may do", retry: busyFor,
+		}
 	case !ok:
-		return fail(http.StatusForbidden, "you may not %s: snapshots tell of all nodes; decisions are to be had without them", needed)
+		return fail(http.StatusForbidden,
+			"you may not %s: snapshots tell of all nodes; decisions are to be had without them", needed)
 	}
 	return nil
 }
@@ -131,7 +135,8 @@ func checkRecord(r *ledger.Record) error {
 		return fmt.Errorf("%.80q is no name of a namespace", r.Namespace)
 	}
 	for name, text := range map[string]string{
-		"id": r.ID, "ownerKind": r.OwnerKind, "owner": r.Owner, "uid": r.UID, "strategy": r.Strategy, "node": r.Node, "digest": r.Digest,
+		"id": r.ID, "ownerKind": r.OwnerKind, "owner": r.Owner, "uid": r.UID, "strategy": r.Strategy, "node": r.Node,
+		"digest": r.Digest,
 		"reason": r.Reason, "message": r.Message,
 	} {
 		if !printable(text) {
@@ -139,7 +144,8 @@ func checkRecord(r *ledger.Record) error {
 		}
 	}
 	for name, number := range map[string]float64{
-		"energyJoules": float64(r.Energy), "carbonGrams": float64(r.Carbon), "cost": r.Cost, "carbonIntensity": r.Intensity,
+		"energyJoules": float64(r.Energy), "carbonGrams": float64(r.Carbon), "cost": r.Cost,
+		"carbonIntensity": r.Intensity,
 	} {
 		if math.IsNaN(number) || math.Abs(number) > largest {
 			return fmt.Errorf("%s is %v", name, number)

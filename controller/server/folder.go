@@ -26,8 +26,9 @@ type FolderOptions struct {
 	Registerer prometheus.Registerer // nil: nothing is counted
 }
 
-// A Folder writes what is booked and decided as tables, beside the ledger and not instead of it: whatever happens to the
-// disk, nothing waits for it. What the queue has no room for, and what could not be written, is missing there and counted.
+// A Folder writes what is booked and decided as tables, beside the ledger and not instead of it: whatever happens to
+// the disk, nothing waits for it. What the queue has no room for, and what could not be written, is missing there and
+// counted.
 //
 //   - metrics_<time>.csv: a row for each batch, one for each of its consumers
 //   - schedule_log.csv: a row for each pod that was placed; older ones are schedule_log_<time>.csv
@@ -66,14 +67,16 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.MaxBytes, o.MaxFiles, o.Queue = cmp.Or(o.MaxBytes, defaultFileBytes), cmp.Or(o.MaxFiles, defaultFiles), cmp.Or(o.Queue, defaultQueue)
+	o.MaxBytes, o.MaxFiles, o.Queue = cmp.Or(o.MaxBytes, defaultFileBytes), cmp.Or(o.MaxFiles, defaultFiles),
+		cmp.Or(o.Queue, defaultQueue)
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the data folder: %w", err)
 	}
 	f := &Folder{
 		o: o, queue: make(chan rows, o.Queue),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_data_folder_lost_total", Help: "Bookings and decisions that are not in the data folder, by why: queue or write.",
+			Name: "kubenergy_data_folder_lost_total",
+			Help: "Bookings and decisions that are not in the data folder, by why: queue or write.",
 		}, []string{"reason"}),
 		written: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "kubenergy_data_folder_rows_total", Help: "Rows written into the data folder.",

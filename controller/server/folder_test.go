@@ -22,9 +22,14 @@ import (
 
 func aBooking(at time.Time) *ledger.Booking {
 	b := &batch.Batch{
-		Version: 1, Stream: batch.Stream{Node: "worker1", Boot: "b", Epoch: "e"}, First: 1, Last: 1, EndSinceBoot: 15 * time.Second, Source: "=cmd()", Quality: energy.Measured,
+		Version: 1, Stream: batch.Stream{Node: "worker1", Boot: "b", Epoch: "e"}, First: 1, Last: 1,
+		EndSinceBoot: 15 * time.Second, Source: "=cmd()", Quality: energy.Measured,
 		IdlePolicy: "apart", Measured: 1000, Idle: 100, Platform: 20, Unknown: 30,
-		Shares: []energy.Share{{ID: "pod/u/c1", Dynamic: 500}, {ID: "pod/u/c2", Dynamic: 200, Idle: 50, CPU: time.Second}, {ID: "system", Dynamic: 100}},
+		Shares: []energy.Share{
+			{ID: "pod/u/c1", Dynamic: 500},
+			{ID: "pod/u/c2", Dynamic: 200, Idle: 50, CPU: time.Second},
+			{ID: "system", Dynamic: 100},
+		},
 	}
 	b.SetWall(at)
 	return &ledger.Booking{
@@ -38,7 +43,10 @@ func aBooking(at time.Time) *ledger.Booking {
 }
 
 func aRecord(at time.Time) ledger.Record {
-	return ledger.Record{ID: "i", At: at, Action: "place", Namespace: "shop", Owner: "job", Node: "worker1", Strategy: "carbon+window", Intensity: 212.5}
+	return ledger.Record{
+		ID: "i", At: at, Action: "place", Namespace: "shop", Owner: "job", Node: "worker1", Strategy: "carbon+window",
+		Intensity: 212.5,
+	}
 }
 
 // fill writes with a folder until everything is written.
@@ -123,12 +131,14 @@ func TestFolder(t *testing.T) {
 		}
 	}
 	log := tables(t, dir, "schedule_log.csv")["schedule_log.csv"]
-	if len(log) != 2 || !slices.Equal(log[0], scheduleHead) || !slices.Equal(log[1], []string{"shop/job", "worker1", "carbon+window", "212.5", "2026-11-03T12:00:00Z"}) {
+	if len(log) != 2 || !slices.Equal(log[0], scheduleHead) ||
+		!slices.Equal(log[1], []string{"shop/job", "worker1", "carbon+window", "212.5", "2026-11-03T12:00:00Z"}) {
 		t.Errorf("%v", log)
 	}
 
 	// After a restart the log goes on, also behind a row that was torn, and the metrics begin another file.
-	if err := os.WriteFile(filepath.Join(dir, "schedule_log.csv"), []byte(strings.Join(scheduleHead, ",")+"\nshop/to"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "schedule_log.csv"), []byte(strings.Join(scheduleHead, ",")+"\nshop/to"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(filepath.Join(dir, "schedule_log.csv"), noon, noon); err != nil {
@@ -210,7 +220,9 @@ func must[T any](v T, err error) T {
 func TestFolderNeverBlocks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
-	f, err := NewFolder(FolderOptions{Dir: t.TempDir(), Queue: 10, Registerer: registry, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f, err := NewFolder(FolderOptions{
+		Dir: t.TempDir(), Queue: 10, Registerer: registry, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +242,9 @@ func TestFolderFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	now := noon
 	var log strings.Builder
-	f, err := NewFolder(FolderOptions{Dir: dir, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f, err := NewFolder(FolderOptions{
+		Dir: dir, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +307,8 @@ func TestFolderFull(t *testing.T) {
 
 func TestCells(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "web": "web", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@a": "'@a", " =1": "' =1", "\t=1": "' =1", "a\nb": "a b", "＝1": "'＝1", "a=b": "a=b",
+		"": "", "web": "web", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@a": "'@a", " =1": "' =1", "\t=1": "' =1",
+		"a\nb": "a b", "＝1": "'＝1", "a=b": "a=b",
 	} {
 		if got := cell(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -69,7 +69,9 @@ func (s *server) mayCreate(ctx context.Context, u *access.User, namespace string
 	if u == nil {
 		return fail(http.StatusForbidden, "nobody may create Jobs")
 	}
-	allowed, _, err := s.Gate.Allowed(ctx, u, access.Attributes{Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: namespace})
+	allowed, _, err := s.Gate.Allowed(ctx, u, access.Attributes{
+		Verb: "create", Group: batchv1.GroupName, Resource: "jobs", Namespace: namespace,
+	})
 	if err != nil {
 		return &failure{http.StatusServiceUnavailable, "it cannot be found out now what you may do", busyFor}
 	}
@@ -88,7 +90,8 @@ func (s *server) notCreated(job *batchv1.Job, err error) error {
 		return fail(http.StatusConflict, "there is a Job %s/%s", job.Namespace, job.Name)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return fail(http.StatusUnprocessableEntity, "the API server refuses the Job: %.500s", err)
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // a quota, a policy, rights of ours, a namespace that is not there
+	// a quota, a policy, rights of ours, a namespace that is not there
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return fail(http.StatusForbidden, "the API server refuses the Job: %.500s", err)
 	}
 	s.Log.Warn("creating a Job for POST /ingest", "namespace", job.Namespace, "name", job.Name, "error", err)
@@ -111,7 +114,8 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 	strategy := asked.strategy
 	if asked.hasPriority {
 		strategy = cmp.Or(strategy, "hybrid")
-		put(kube.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64), strings.HasPrefix(strategy, "hybrid"))
+		put(kube.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64),
+			strings.HasPrefix(strategy, "hybrid"))
 	}
 	put(kube.AnnotationStrategy, strategy, strategy != "")
 	put(kube.AnnotationExpectedDuration, asked.duration.String(), asked.duration > 0)
@@ -129,20 +133,26 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 	}
 	const retries, keep = 2, 24 * 60 * 60
 	job := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: asked.namespace, Name: asked.name, Labels: labels, Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: asked.namespace, Name: asked.name, Labels: labels, Annotations: map[string]string{},
+		},
 		Spec: batchv1.JobSpec{
 			BackoffLimit: new(int32(retries)), TTLSecondsAfterFinished: new(int32(keep)),
 			Template: v1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
 				Spec: v1.PodSpec{
-					SchedulerName: s.Jobs.Scheduler, RestartPolicy: v1.RestartPolicyNever, AutomountServiceAccountToken: new(false),
+					SchedulerName: s.Jobs.Scheduler, RestartPolicy: v1.RestartPolicyNever,
+					AutomountServiceAccountToken: new(false),
 					SecurityContext: &v1.PodSecurityContext{
-						RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)), SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
+						RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)),
+						SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []v1.Container{{
-						Name: "job", Image: image, Command: command, Resources: v1.ResourceRequirements{Requests: requests},
+						Name: "job", Image: image, Command: command,
+						Resources: v1.ResourceRequirements{Requests: requests},
 						SecurityContext: &v1.SecurityContext{
-							AllowPrivilegeEscalation: new(false), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+							AllowPrivilegeEscalation: new(false),
+							Capabilities:             &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
 						},
 					}},
 				},
@@ -211,6 +221,8 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 		return expected
 	}
 	wanted.Request = kube.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})
-	s.choose(&expected, &choice{now: now, view: view, pod: &v1.Pod{Spec: job.Spec.Template.Spec}, job: &wanted, settings: &settings}, nodes)
+	s.choose(&expected, &choice{
+		now: now, view: view, pod: &v1.Pod{Spec: job.Spec.Template.Spec}, job: &wanted, settings: &settings,
+	}, nodes)
 	return expected
 }

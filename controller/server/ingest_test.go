@@ -35,7 +35,8 @@ func TestIngest(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := job.Spec.Template
-	if got.Job.Name != "job-1" || got.Job.Namespace != "a" || pod.Spec.SchedulerName != "kubenergy" || pod.Spec.Containers[0].Image != "example.org/job" {
+	if got.Job.Name != "job-1" || got.Job.Namespace != "a" || pod.Spec.SchedulerName != "kubenergy" ||
+		pod.Spec.Containers[0].Image != "example.org/job" {
 		t.Errorf("%+v", job)
 	}
 	if cores := pod.Spec.Containers[0].Resources.Requests.Cpu(); cores.MilliValue() != 2000 {
@@ -46,26 +47,31 @@ func TestIngest(t *testing.T) {
 			t.Errorf("%v", annotations)
 		}
 	}
-	if job.Annotations[annotationSubmitter] != "a" || got.Expected.Strategy == "" || strings.Join(pod.Spec.Containers[0].Command, " ") != "sleep 60" {
+	if job.Annotations[annotationSubmitter] != "a" || got.Expected.Strategy == "" ||
+		strings.Join(pod.Spec.Containers[0].Command, " ") != "sleep 60" {
 		t.Errorf("%v, %+v", job.Annotations, got.Expected)
 	}
-	if *pod.Spec.AutomountServiceAccountToken || !*pod.Spec.SecurityContext.RunAsNonRoot || *pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation {
+	if *pod.Spec.AutomountServiceAccountToken || !*pod.Spec.SecurityContext.RunAsNonRoot ||
+		*pod.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation {
 		t.Error("the pod may do more than run")
 	}
 	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"job-1","cpu":2}`), http.StatusConflict, "again")
 
-	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"trace-7","submit_time":"2026-01-01T00:00:00Z","duration":300000000000,"cpu":0.25,"memory":512.5}`),
+	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA,
+		`{"id":"trace-7","submit_time":"2026-01-01T00:00:00Z","duration":300000000000,"cpu":0.25,"memory":512.5}`),
 		http.StatusCreated, "the trace sender's")
 	if err := w.client.Get(t.Context(), types.NamespacedName{Namespace: "a", Name: "trace-7"}, &job); err != nil {
 		t.Fatal(err)
 	}
 	c := job.Spec.Template.Spec.Containers[0]
-	if strings.Join(c.Command, " ") != "sleep 300" || c.Resources.Requests.Cpu().MilliValue() != 250 || c.Resources.Requests.Memory().Value() != 537395200 ||
+	if strings.Join(c.Command, " ") != "sleep 300" || c.Resources.Requests.Cpu().MilliValue() != 250 ||
+		c.Resources.Requests.Memory().Value() != 537395200 ||
 		job.Annotations[kube.AnnotationExpectedDuration] != "5m0s" {
 		t.Errorf("%+v, %v", c, job.Annotations)
 	}
 
-	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"tiny","cpu":1e-300,"memory":1e-999999999}`), http.StatusCreated, "next to nothing")
+	wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, `{"id":"tiny","cpu":1e-300,"memory":1e-999999999}`),
+		http.StatusCreated, "next to nothing")
 
 	ours := `{"id":"ours","cpu":1,"namespace":"a","image":"example.org/x@sha256:0","command":["run","=x"],"duration":"10m","allowedDelay":"2h","memory":"1Gi","strategy":"carbon+window","workloadClass":"training"}`
 	answer = ask(t, h, "POST", "/ingest", tenantA, ours)
@@ -74,7 +80,8 @@ func TestIngest(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := got.Job.Annotations
-	if a[kube.AnnotationAllowedDelay] != "2h0m0s" || a[kube.AnnotationStrategy] != "carbon+window" || got.Job.Spec.Template.Labels[kube.LabelWorkloadClass] != "training" ||
+	if a[kube.AnnotationAllowedDelay] != "2h0m0s" || a[kube.AnnotationStrategy] != "carbon+window" ||
+		got.Job.Spec.Template.Labels[kube.LabelWorkloadClass] != "training" ||
 		got.Job.Spec.Template.Spec.Containers[0].Image != "example.org/x@sha256:0" {
 		t.Errorf("%+v", got.Job)
 	}
@@ -95,13 +102,18 @@ func TestIngestExpects(t *testing.T) {
 		return got.Expected
 	}
 	e := submit("one", `"cpu":4,"strategy":"energy+now","duration":"1h"`)
-	if e.Node != "worker1" || e.Strategy != "energy+now" || e.Held || e.KWh == nil || *e.KWh <= 0 || e.Grams == nil || *e.CarbonIntensity != 200 {
+	if e.Node != "worker1" || e.Strategy != "energy+now" || e.Held || e.KWh == nil || *e.KWh <= 0 || e.Grams == nil ||
+		*e.CarbonIntensity != 200 {
 		t.Errorf("%+v", e)
 	}
 	// A pod that needs most of worker1: the next one fits on worker2 only.
-	full := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "full"}, Spec: v1.PodSpec{NodeName: "worker1", Containers: []v1.Container{{
-		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: *newNode("", "7", "").Status.Capacity.Cpu()}},
-	}}}}
+	full := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "full"},
+		Spec: v1.PodSpec{NodeName: "worker1", Containers: []v1.Container{{
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: *newNode("", "7",
+				"").Status.Capacity.Cpu()}},
+		}}},
+	}
 	if err := w.client.Create(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +138,13 @@ func TestIngestExpects(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	// The intensity falls within two hours.
-	if e := submit("five", `"cpu":1,"strategy":"carbon+window","allowedDelay":"2h","duration":"30m"`); !e.Held || e.Start == nil || !e.Start.After(w.now) {
+	if e := submit("five", `"cpu":1,"strategy":"carbon+window","allowedDelay":"2h","duration":"30m"`); !e.Held ||
+		e.Start == nil || !e.Start.After(w.now) {
 		t.Errorf("%+v", e)
 	}
 	w.config.View = kube.Unsettled
-	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no opinion") && !strings.Contains(e.Note, "no node") {
+	if e := w.expectOf(t, `{"id":"six","cpu":1}`); e.Node != "" || !strings.Contains(e.Note, "no opinion") &&
+		!strings.Contains(e.Note, "no node") {
 		t.Errorf("%+v", e)
 	}
 }
@@ -150,13 +164,21 @@ func TestIngestRefuses(t *testing.T) {
 	w := newWorld(t)
 	h := w.handler(t)
 	for body, want := range map[string]int{
-		``: 400, `{`: 400, `[]`: 400, `{"ID":"x","cpu":1}{}`: 400, `{"ID":"x","cpu":1,"namespce":"a"}`: 400, `{"ID":"x","cpu":"1"}`: 400, `{"ID":{},"cpu":1}`: 400, `null`: 422,
-		`{"ID":"x"}`: 422, `{"cpu":1}`: 422, `{"ID":"x","cpu":0}`: 422, `{"ID":"x","cpu":-1}`: 422, `{"ID":"x","cpu":1e9}`: 422, `{"ID":"x","cpu":1e999}`: 400,
-		`{"ID":"X","cpu":1}`: 422, `{"ID":"../x","cpu":1}`: 422, `{"ID":"` + strings.Repeat("x", 64) + `","cpu":1}`: 422, `{"ID":"x","cpu":1,"CPURequirement":2}`: 422,
-		`{"ID":"x","cpu":1,"EnergyPriority":1.1}`: 422, `{"ID":"x","cpu":1,"priority":-0.1}`: 422, `{"ID":"x","cpu":1,"strategy":"best"}`: 422, `{"ID":"x","cpu":1,"image":"a b"}`: 422,
-		`{"ID":"x","cpu":1,"duration":"-1h"}`: 422, `{"ID":"x","cpu":1,"duration":"long"}`: 400, `{"ID":"x","cpu":1,"allowedDelay":"99999h"}`: 422, `{"ID":"x","cpu":1,"memory":"-1"}`: 400,
-		`{"ID":"x","cpu":1,"memory":"1e30"}`: 400, `{"ID":"x","cpu":1,"memory":-1}`: 400, `{"ID":"x","cpu":1,"memory":"1e-999999999"}`: 400, `{"ID":"x","cpu":1,"memory":"1E9"}`: 400, `{"ID":"x","cpu":1,"workloadClass":"a b"}`: 422, `{"ID":"x","cpu":1,"command":["a\u0000"]}`: 422,
-		`{"ID":"x","cpu":1,"command":["` + strings.Repeat("a", 5000) + `"]}`: 422, `{"ID":"x","cpu":1,"command":[` + strings.Repeat(`"a",`, 300) + `"a"]}`: 422,
+		``: 400, `{`: 400, `[]`: 400, `{"ID":"x","cpu":1}{}`: 400, `{"ID":"x","cpu":1,"namespce":"a"}`: 400,
+		`{"ID":"x","cpu":"1"}`: 400, `{"ID":{},"cpu":1}`: 400, `null`: 422,
+		`{"ID":"x"}`: 422, `{"cpu":1}`: 422, `{"ID":"x","cpu":0}`: 422, `{"ID":"x","cpu":-1}`: 422,
+		`{"ID":"x","cpu":1e9}`: 422, `{"ID":"x","cpu":1e999}`: 400,
+		`{"ID":"X","cpu":1}`: 422, `{"ID":"../x","cpu":1}`: 422, `{"ID":"` + strings.Repeat("x", 64) +
+			`","cpu":1}`: 422, `{"ID":"x","cpu":1,"CPURequirement":2}`: 422,
+		`{"ID":"x","cpu":1,"EnergyPriority":1.1}`: 422, `{"ID":"x","cpu":1,"priority":-0.1}`: 422,
+		`{"ID":"x","cpu":1,"strategy":"best"}`: 422, `{"ID":"x","cpu":1,"image":"a b"}`: 422,
+		`{"ID":"x","cpu":1,"duration":"-1h"}`: 422, `{"ID":"x","cpu":1,"duration":"long"}`: 400,
+		`{"ID":"x","cpu":1,"allowedDelay":"99999h"}`: 422, `{"ID":"x","cpu":1,"memory":"-1"}`: 400,
+		`{"ID":"x","cpu":1,"memory":"1e30"}`: 400, `{"ID":"x","cpu":1,"memory":-1}`: 400,
+		`{"ID":"x","cpu":1,"memory":"1e-999999999"}`: 400, `{"ID":"x","cpu":1,"memory":"1E9"}`: 400,
+		`{"ID":"x","cpu":1,"workloadClass":"a b"}`: 422, `{"ID":"x","cpu":1,"command":["a\u0000"]}`: 422,
+		`{"ID":"x","cpu":1,"command":["` + strings.Repeat("a", 5000) + `"]}`: 422, `{"ID":"x","cpu":1,"command":[` +
+			strings.Repeat(`"a",`, 300) + `"a"]}`: 422,
 		strings.Repeat(" ", 70<<10): 413,
 	} {
 		wantStatus(t, ask(t, h, "POST", "/ingest", tenantA, body), want, shortened(body))
@@ -168,7 +190,8 @@ func TestIngestRefuses(t *testing.T) {
 	w.config.Jobs = JobsConfig{}
 	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusForbidden, "off")
 	w.config.Jobs = JobsConfig{Namespaces: []string{"a"}}
-	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated, "the usual image")
+	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
+		"the usual image")
 
 	w.config.Jobs = JobsConfig{Namespaces: []string{"a"}, Image: "example.org/x"}
 	batchJobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
@@ -205,7 +228,8 @@ func TestIngestIsMarked(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, body := range []string{
-		`{"id":"a","cpu":1,"priority":0}`, `{"id":"a","cpu":1,"priority":1}`, `{"id":"a","cpu":0.0001,"priority":0.333333333333}`, `{"id":1,"cpu":1,"strategy":"hybrid","priority":0.5}`,
+		`{"id":"a","cpu":1,"priority":0}`, `{"id":"a","cpu":1,"priority":1}`,
+		`{"id":"a","cpu":0.0001,"priority":0.333333333333}`, `{"id":1,"cpu":1,"strategy":"hybrid","priority":0.5}`,
 		`{"id":"a","cpu":1,"strategy":"carbon","priority":0.5,"duration":"1ns","allowedDelay":1}`,
 	} {
 		asked, err := readSubmission([]byte(body))
@@ -225,7 +249,8 @@ func TestIngestIsMarked(t *testing.T) {
 
 func FuzzSubmission(f *testing.F) {
 	for _, seed := range []string{
-		`{"ID":"job-1","CPURequirement":2,"EnergyPriority":0.8}`, `{"id":"trace-7","submit_time":"2026-01-01T00:00:00Z","duration":300000000000,"cpu":0.25,"memory":512.5}`,
+		`{"ID":"job-1","CPURequirement":2,"EnergyPriority":0.8}`,
+		`{"id":"trace-7","submit_time":"2026-01-01T00:00:00Z","duration":300000000000,"cpu":0.25,"memory":512.5}`,
 		`{"id":1,"cpu":1e3,"priority":1,"namespace":"a","image":"i","command":["a"],"duration":"1h","allowedDelay":"1h","memory":"1Gi","strategy":"carbon","workloadClass":"c"}`, `{"id":null}`, `{`, `{"id":"a","cpu":1e-300,"memory":"1e-999999999"}`,
 	} {
 		f.Add([]byte(seed))
@@ -247,7 +272,8 @@ func FuzzSubmission(f *testing.F) {
 		if _, err := kube.ReadJob(job); err != nil {
 			t.Fatalf("%s: %v", data, err)
 		}
-		if cores := job.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cores.MilliValue() < 1 || cores.MilliValue() > maxCores*1000 {
+		if cores := job.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cores.MilliValue() < 1 ||
+			cores.MilliValue() > maxCores*1000 {
 			t.Fatalf("%s: %v cores", data, cores)
 		}
 		if _, err := json.Marshal(job); err != nil {

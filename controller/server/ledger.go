@@ -22,10 +22,13 @@ const usualSpan = 24 * time.Hour
 // formats are those of ledger answers.
 var formats = []string{"json", "csv", "influx"}
 
-var media = map[string]string{"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8"}
+var media = map[string]string{
+	"json": contentJSON, "csv": "text/csv; charset=utf-8; header=present", "influx": "text/plain; charset=utf-8",
+}
 
 var groups = []ledger.Dimension{
-	ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy, ledger.BySite, ledger.ByNode,
+	ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy, ledger.BySite,
+	ledger.ByNode,
 	ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
 }
 
@@ -90,8 +93,8 @@ type Job struct {
 	// Emissions are grams of CO2 equivalents, by the signal they were computed with.
 	Emissions map[string]float64 `json:"gramsCO2e"`
 	Costs     map[string]float64 `json:"costs"` // by currency
-	// Estimated is the share of the energy that comes from a model; Uncharted and Unpriced are those of the facility's energy
-	// for which no carbon intensity or price was known.
+	// Estimated is the share of the energy that comes from a model; Uncharted and Unpriced are those of the
+	// facility's energy for which no carbon intensity or price was known.
 	Estimated float64   `json:"shareEstimated"`
 	Uncharted float64   `json:"shareUncharted"`
 	Unpriced  float64   `json:"shareUnpriced"`
@@ -169,7 +172,9 @@ func (s *server) serveLedger(w http.ResponseWriter, r *http.Request, q *query) e
 		format = accepted(r.Header.Values("Accept"))
 	}
 	var out bytes.Buffer
-	if err := s.ask(r.Context(), asked, func(answer *ledger.Answer) error { return encode(&out, answer, format) }); err != nil {
+	if err := s.ask(r.Context(), asked, func(answer *ledger.Answer) error {
+		return encode(&out, answer, format)
+	}); err != nil {
 		return err
 	}
 	if format == "csv" {
@@ -232,7 +237,10 @@ func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) err
 		return err
 	}
 	var answer Jobs
-	if err := s.ask(r.Context(), asked, func(sums *ledger.Answer) error { answer = jobsOf(sums, limit); return nil }); err != nil {
+	if err := s.ask(r.Context(), asked, func(sums *ledger.Answer) error {
+		answer = jobsOf(sums, limit)
+		return nil
+	}); err != nil {
 		return err
 	}
 	return writeJSON(w, http.StatusOK, answer)
@@ -268,10 +276,13 @@ func jobOf(row *ledger.Row) (Job, bool) {
 		return Job{}, false
 	}
 	j := Job{
-		Namespace: row.Key[0], Job: name, Strategy: row.Key[3], Energy: row.Energy(), Idle: row.Idle, KWh: row.Energy().Joules().KWh(),
-		CPUSeconds: row.CPU.Seconds(), Facility: row.Facility, Emissions: map[string]float64{}, Costs: map[string]float64{},
-		Estimated: share(row.Estimated, row.Energy()), Uncharted: share(row.Uncharted, row.Facility), Unpriced: share(row.Unpriced, row.Facility),
-		First: row.First, Last: row.Last,
+		Namespace: row.Key[0], Job: name, Strategy: row.Key[3], Energy: row.Energy(), Idle: row.Idle,
+		KWh:        row.Energy().Joules().KWh(),
+		CPUSeconds: row.CPU.Seconds(), Facility: row.Facility, Emissions: map[string]float64{},
+		Costs:     map[string]float64{},
+		Estimated: share(row.Estimated, row.Energy()), Uncharted: share(row.Uncharted, row.Facility),
+		Unpriced: share(row.Unpriced, row.Facility),
+		First:    row.First, Last: row.Last,
 	}
 	if row.Key[2] != row.Key[1] {
 		j.Parent = row.Key[2]
@@ -303,7 +314,8 @@ func (s *server) serveStatistics(w http.ResponseWriter, r *http.Request, _ *quer
 		return fmt.Errorf("asking the ledger about itself: %w", err)
 	}
 	answer := Statistics{
-		Journal: st.Journal, Bytes: st.Bytes, Windows: st.Windows, Accounts: st.Accounts, Consumers: st.Consumers, Records: st.Records, Schema: st.Schema,
+		Journal: st.Journal, Bytes: st.Bytes, Windows: st.Windows, Accounts: st.Accounts, Consumers: st.Consumers,
+		Records: st.Records, Schema: st.Schema,
 	}
 	if !st.Oldest.IsZero() {
 		answer.Oldest = new(st.Oldest.UTC())

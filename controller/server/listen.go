@@ -41,9 +41,12 @@ func Serve(ctx context.Context, addr string, handler http.Handler, config *tls.C
 }
 
 // ServeOn is Serve with a listener, which it closes.
-func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, config *tls.Config, log *slog.Logger) error {
+func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, config *tls.Config,
+	log *slog.Logger,
+) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin, IdleTimeout: idleFor,
+		Handler: handler, ReadHeaderTimeout: readHeaderWithin, ReadTimeout: readWithin, WriteTimeout: writeWithin,
+		IdleTimeout:    idleFor,
 		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers could fill the log otherwise
 	}
@@ -131,7 +134,8 @@ func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, erro
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.get}, nil
 }
 
-// certificateFiles are read anew at most every lookAgain. Broken ones, as while they are being replaced, change nothing.
+// certificateFiles are read anew at most every lookAgain. Broken ones, as while they are being replaced, change
+// nothing.
 type certificateFiles struct {
 	cert, key string
 	now       func() time.Time

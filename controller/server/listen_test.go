@@ -44,9 +44,13 @@ func TestServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }), config)
+	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Proto)
+	}), config)
 	for _, version := range []uint16{tls.VersionTLS11, tls.VersionTLS12, tls.VersionTLS13} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: version}, ForceAttemptHTTP2: true}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{
+			RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: version,
+		}, ForceAttemptHTTP2: true}
 		answer, err := (&http.Client{Transport: transport}).Get("https://" + address)
 		if version < tls.VersionTLS12 {
 			if err == nil {
@@ -70,8 +74,11 @@ func TestServe(t *testing.T) {
 }
 
 func TestServePlain(t *testing.T) {
-	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0", "example.org:80", "nowhere", "127.0.0.1.example.org:0"} {
-		if err := Serve(t.Context(), addr, http.NotFoundHandler(), nil, discard); err == nil || !strings.Contains(err.Error(), "loopback") {
+	for _, addr := range []string{
+		":0", "0.0.0.0:0", "[::]:0", "10.0.0.1:0", "example.org:80", "nowhere", "127.0.0.1.example.org:0",
+	} {
+		if err := Serve(t.Context(), addr, http.NotFoundHandler(), nil, discard); err == nil ||
+			!strings.Contains(err.Error(), "loopback") {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
@@ -80,7 +87,9 @@ func TestServePlain(t *testing.T) {
 			t.Errorf("%s is the machine's own", addr)
 		}
 	}
-	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }), nil)
+	address, stop := listening(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+	}), nil)
 	answer, err := http.Get("http://" + address)
 	if err != nil || answer.StatusCode != http.StatusTeapot {
 		t.Fatal(answer, err)
@@ -163,7 +172,9 @@ func TestCertificateFiles(t *testing.T) {
 	issue(t, dir, "one", nil)
 	now := noon
 	var log strings.Builder
-	f := &certificateFiles{cert: cert, key: key, now: func() time.Time { return now }, log: slog.New(slog.NewTextHandler(&log, nil))}
+	f := &certificateFiles{
+		cert: cert, key: key, now: func() time.Time { return now }, log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
 	if err := f.read(); err != nil {
 		t.Fatal(err)
 	}
@@ -255,8 +266,10 @@ func issue(t *testing.T, dir, name string, pool *x509.CertPool) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -266,7 +279,9 @@ func issue(t *testing.T, dir, name string, pool *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
+	for file, block := range map[string]*pem.Block{
+		"tls.crt": {Type: "CERTIFICATE", Bytes: der}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
+	} {
 		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}

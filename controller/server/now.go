@@ -85,7 +85,8 @@ func (s *server) serveNodes(w http.ResponseWriter, r *http.Request, _ *query) er
 		node, known := l.on(view)
 		_, from := view.Hardware(l.node)
 		shown := Node{
-			Node: l.node.Name, Site: node.Site.Name, Zone: string(node.Site.Zone), PUE: node.Facility(), ProfileFrom: from, Pods: l.pods,
+			Node: l.node.Name, Site: node.Site.Name, Zone: string(node.Site.Zone), PUE: node.Facility(),
+			ProfileFrom: from, Pods: l.pods,
 			Allocatable: resourcesOf(node.Capacity), Requested: resourcesOf(l.requested), Now: now[l.node.Name],
 		}
 		delete(now, l.node.Name)
@@ -174,7 +175,9 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 		return err
 	}
 	defer done()
-	points, err := s.Ledger.Series(r.Context(), &ledger.Query{From: from, To: to, Namespaces: []string{namespace}, Pods: []string{pod}})
+	points, err := s.Ledger.Series(r.Context(), &ledger.Query{
+		From: from, To: to, Namespaces: []string{namespace}, Pods: []string{pod},
+	})
 	if err != nil {
 		return askedBadly(err)
 	}

@@ -38,7 +38,8 @@ func document() ([]byte, error) {
 		"openapi": "3.0.3",
 		"info": object{
 			"title": "KubEnergy", "version": "v1",
-			"description": "Energy, carbon and cost of what runs in a cluster. Every route needs a bearer token; see docs/api.md.",
+			"description": "Energy, carbon and cost of what runs in a cluster. Every route needs a bearer token; see " +
+				"docs/api.md.",
 		},
 		"paths":    paths,
 		"security": []any{object{"bearer": []any{}}, object{"header": []any{}}},
@@ -60,7 +61,8 @@ func (d *describer) operation(rt *route) object {
 	for part := range strings.SplitSeq(rt.path, "/") {
 		if name, ok := strings.CutPrefix(part, "{"); ok {
 			parameters = append(parameters, object{
-				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": object{"type": "string"},
+				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true,
+				"schema": object{"type": "string"},
 			})
 		}
 	}
@@ -68,7 +70,8 @@ func (d *describer) operation(rt *route) object {
 		parameters = append(parameters, rt.query[i].describe())
 	}
 	op := object{
-		"operationId": operationID(rt), "summary": rt.about, "description": "Rights: " + rt.rights + ".", "responses": d.responses(rt),
+		"operationId": operationID(rt), "summary": rt.about, "description": "Rights: " + rt.rights + ".",
+		"responses": d.responses(rt),
 	}
 	if len(parameters) > 0 {
 		op["parameters"] = parameters
@@ -78,7 +81,9 @@ func (d *describer) operation(rt *route) object {
 		if b.schema != nil {
 			schema = d.schema(reflect.TypeOf(b.schema))
 		}
-		op["requestBody"] = object{"required": true, "description": b.about, "content": object{b.media: object{"schema": schema}}}
+		op["requestBody"] = object{
+			"required": true, "description": b.about, "content": object{b.media: object{"schema": schema}},
+		}
 	}
 	return op
 }
@@ -166,7 +171,8 @@ func (d *describer) schema(t reflect.Type) object {
 	switch t.Kind() {
 	case reflect.Bool:
 		return object{"type": "boolean"}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return object{"type": "integer", "format": "int64"}
 	case reflect.Float32, reflect.Float64:
 		return object{"type": "number"}

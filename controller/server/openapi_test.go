@@ -18,7 +18,8 @@ func TestOpenAPI(t *testing.T) {
 	h := newWorld(t).handler(t)
 	first := ask(t, h, "GET", "/openapi/v3.json", stranger, "")
 	second := ask(t, h, "GET", "/api/v1/openapi.json", stranger, "")
-	if first.Code != 200 || first.Body.String() != second.Body.String() || first.Header().Get("Content-Type") != contentJSON {
+	if first.Code != 200 || first.Body.String() != second.Body.String() ||
+		first.Header().Get("Content-Type") != contentJSON {
 		t.Fatalf("%d, %d", first.Code, second.Code)
 	}
 	var doc struct {
@@ -34,7 +35,8 @@ func TestOpenAPI(t *testing.T) {
 	if err := json.Unmarshal(first.Body.Bytes(), &doc); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(doc.OpenAPI, "3.0.") || doc.Info.Title == "" || doc.Info.Version == "" || len(doc.Security) != 2 {
+	if !strings.HasPrefix(doc.OpenAPI, "3.0.") || doc.Info.Title == "" || doc.Info.Version == "" ||
+		len(doc.Security) != 2 {
 		t.Errorf("%+v", doc.Info)
 	}
 	for _, scheme := range doc.Security {
@@ -44,7 +46,8 @@ func TestOpenAPI(t *testing.T) {
 			}
 		}
 	}
-	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]*)"`).FindAllStringSubmatch(first.Body.String(), -1) {
+	for _, ref := range regexp.MustCompile(`"\$ref":"#/components/schemas/([^"]*)"`).FindAllStringSubmatch(
+		first.Body.String(), -1) {
 		if doc.Components.Schemas[ref[1]] == nil {
 			t.Errorf("there is no schema %s", ref[1])
 		}
@@ -64,7 +67,8 @@ func TestOpenAPI(t *testing.T) {
 	if all := routes(); operations != len(all) {
 		t.Errorf("%d operations of %d routes", operations, len(all))
 	}
-	if schema, ok := doc.Components.Schemas["NodePower"].(map[string]any); !ok || !strings.Contains(jsonOf(t, schema), `"watts":{"type":"number"}`) {
+	if schema, ok := doc.Components.Schemas["NodePower"].(map[string]any); !ok ||
+		!strings.Contains(jsonOf(t, schema), `"watts":{"type":"number"}`) {
 		t.Errorf("NodePower: %v", schema)
 	}
 }
@@ -101,7 +105,8 @@ func (op *operationDoc) check(t *testing.T, what, path string) {
 	}
 	seen := map[string]bool{}
 	for _, p := range op.Parameters {
-		if seen[p.In+p.Name] || p.Schema["type"] == nil || p.In != "query" && p.In != "path" || p.Required != (p.In == "path") {
+		if seen[p.In+p.Name] || p.Schema["type"] == nil || p.In != "query" && p.In != "path" ||
+			p.Required != (p.In == "path") {
 			t.Errorf("%s: parameter %+v", what, p)
 		}
 		seen[p.In+p.Name] = true
@@ -129,7 +134,8 @@ func TestRoutes(t *testing.T) {
 			t.Errorf("%s: body %v", name, rt.body)
 		}
 		for i, p := range rt.query {
-			if p.about == "" || p.example == "" || p.kind == "" || slices.ContainsFunc(rt.query[:i], func(o parameter) bool { return o.name == p.name }) {
+			if p.about == "" || p.example == "" || p.kind == "" ||
+				slices.ContainsFunc(rt.query[:i], func(o parameter) bool { return o.name == p.name }) {
 				t.Errorf("%s: parameter %+v", name, p)
 			}
 		}
@@ -185,7 +191,8 @@ func reference() string {
 		}
 		b.WriteString("\n#### " + rt.method + " " + rt.path + "\n")
 		if rt.body != nil {
-			b.WriteString("\nBody: `" + rt.body.media + "`, " + rt.body.about + ". Success: " + strconv.Itoa(rt.success()) + ".\n")
+			b.WriteString("\nBody: `" + rt.body.media + "`, " + rt.body.about + ". Success: " +
+				strconv.Itoa(rt.success()) + ".\n")
 		}
 		if len(rt.query) > 0 {
 			b.WriteString("\n| parameter | meaning | default | as |\n|---|---|---|---|\n")

@@ -37,7 +37,9 @@ func (s *server) choose(e *Expected, c *choice, loaded []loadedNode) {
 		e.Note = joinNotes(e.Note, "no node fits now")
 		return
 	}
-	snapshot := &sched.Snapshot{Now: c.now, Queue: []sched.Job{*c.job}, Nodes: nodes, Sites: c.view.Sites(), Policy: c.settings.Policy()}
+	snapshot := &sched.Snapshot{
+		Now: c.now, Queue: []sched.Job{*c.job}, Nodes: nodes, Sites: c.view.Sites(), Policy: c.settings.Policy(),
+	}
 	strategy, err := sched.New(c.settings.Strategy())
 	if err != nil {
 		e.Note = joinNotes(e.Note, err.Error())
@@ -45,7 +47,8 @@ func (s *server) choose(e *Expected, c *choice, loaded []loadedNode) {
 	}
 	costs, ok := strategy.Costs(snapshot, c.job, nil)
 	if !ok {
-		e.Note = joinNotes(e.Note, "the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide")
+		e.Note = joinNotes(e.Note,
+			"the strategy has no opinion, for want of fresh signals or power profiles: stock's scores decide")
 		return
 	}
 	best := 0

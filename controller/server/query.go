@@ -159,7 +159,9 @@ func (q *query) instant(name string, otherwise time.Time) time.Time {
 	}
 	t, err := readInstant(text, q.now)
 	if err != nil {
-		q.refuse("%s is %.40q: want an instant as 2026-11-03T10:15:00Z, a day as 2026-11-03, or how long ago as -24h or -7d", name, text)
+		q.refuse(
+			"%s is %.40q: want an instant as 2026-11-03T10:15:00Z, a day as 2026-11-03, or how long ago as -24h or -7d",
+			name, text)
 		return otherwise.UTC()
 	}
 	return t

@@ -27,11 +27,13 @@ func TestNodes(t *testing.T) {
 	w := newWorld(t)
 	w.live.nodes = append(w.live.nodes, api.NodePower{Node: "elsewhere", Watts: 7, AsOf: noon, Source: "shelly"})
 	got := get[Nodes](t, w.handler(t), "/api/v1/nodes").Nodes
-	if len(got) != 3 || got[0].Node != "elsewhere" || got[0].Now.Watts != 7 || got[1].Node != "worker1" || got[2].Node != "worker2" {
+	if len(got) != 3 || got[0].Node != "elsewhere" || got[0].Now.Watts != 7 || got[1].Node != "worker1" ||
+		got[2].Node != "worker2" {
 		t.Fatalf("%+v", got)
 	}
 	n := got[1]
-	if n.Site != "de" || n.Zone != "DE" || n.PUE != 1.2 || n.Profile != "frugal" || n.Allocatable.CPU != 8 || *n.ModelWatts != 50 || n.Efficiency == nil {
+	if n.Site != "de" || n.Zone != "DE" || n.PUE != 1.2 || n.Profile != "frugal" || n.Allocatable.CPU != 8 ||
+		*n.ModelWatts != 50 || n.Efficiency == nil {
 		t.Errorf("%+v, %v W", n, n.ModelWatts)
 	}
 	if n.Now == nil || n.Now.Watts != 123.5 || n.Now.Quality != energy.Measured || got[2].Now != nil {
@@ -45,7 +47,8 @@ func TestZones(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	c := got[0].Carbon
-	if *c.Now != 200 || !c.Fresh || c.Quality != energy.Measured || *c.AgeSeconds != 600 || c.Step != "1h0m0s" || len(c.Values) != 4 {
+	if *c.Now != 200 || !c.Fresh || c.Quality != energy.Measured || *c.AgeSeconds != 600 || c.Step != "1h0m0s" ||
+		len(c.Values) != 4 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -58,11 +61,15 @@ func TestNothingKnown(t *testing.T) {
 	h := w.handler(t)
 	_ = empty
 	for target, want := range map[string]string{
-		"/api/v1/nodes": `{"nodes":[]}`, "/api/v1/nodes/power": `{"nodes":[]}`, "/api/v1/workloads/power": `{"workloads":[]}`, "/api/v1/pods": `{"pods":[]}`,
-		"/api/v1/namespaces/a/pods": `{"pods":[]}`, "/api/v1/zones": `{"zones":[]}`, "/api/v1/jobs": `"jobs":[]`, "/api/v1/ledger": `"rows":[]`, "/api/v1/ledger?groupBy=day": `"rows":[]`,
-		"/api/v1/decisions": `{"decisions":[]}`, "/api/v1/ledger/audit": `"problems":[]`, "/api/v1/namespaces/a/pods/p/power": `"points":[]`,
+		"/api/v1/nodes": `{"nodes":[]}`, "/api/v1/nodes/power": `{"nodes":[]}`,
+		"/api/v1/workloads/power": `{"workloads":[]}`, "/api/v1/pods": `{"pods":[]}`,
+		"/api/v1/namespaces/a/pods": `{"pods":[]}`, "/api/v1/zones": `{"zones":[]}`, "/api/v1/jobs": `"jobs":[]`,
+		"/api/v1/ledger": `"rows":[]`, "/api/v1/ledger?groupBy=day": `"rows":[]`,
+		"/api/v1/decisions": `{"decisions":[]}`, "/api/v1/ledger/audit": `"problems":[]`,
+		"/api/v1/namespaces/a/pods/p/power": `"points":[]`,
 	} {
-		if answer := ask(t, h, "GET", target, admin, ""); answer.Code != 200 || !strings.Contains(answer.Body.String(), want) {
+		if answer := ask(t, h, "GET", target, admin, ""); answer.Code != 200 ||
+			!strings.Contains(answer.Body.String(), want) {
 			t.Errorf("%s: %d %s, want %s", target, answer.Code, answer.Body, want)
 		}
 	}
@@ -113,7 +120,8 @@ func TestETag(t *testing.T) {
 	}
 	tag := ask(t, h, "GET", "/api/v1/nodes/power", admin, "").Header().Get("ETag")
 	w.live.nodes[0].Watts++
-	if changed := ask(t, h, "GET", "/api/v1/nodes/power", admin, "", "If-None-Match", tag); changed.Code != 200 || changed.Header().Get("ETag") == tag {
+	if changed := ask(t, h, "GET", "/api/v1/nodes/power", admin, "", "If-None-Match", tag); changed.Code != 200 ||
+		changed.Header().Get("ETag") == tag {
 		t.Errorf("changed: %d", changed.Code)
 	}
 }
@@ -150,7 +158,8 @@ func TestLedgerAnswers(t *testing.T) {
 			t.Errorf("%q, %q: %d %s", c.query, c.accept, answer.Code, answer.Header().Get("Content-Type"))
 		}
 	}
-	table, err := csv.NewReader(ask(t, h, "GET", "/api/v1/ledger?from=-1d&groupBy=namespace&format=csv", admin, "").Body).ReadAll()
+	table, err := csv.NewReader(ask(t, h, "GET", "/api/v1/ledger?from=-1d&groupBy=namespace&format=csv", admin,
+		"").Body).ReadAll()
 	if err != nil || len(table) != 4 || table[2][0] != "a" {
 		t.Errorf("%v, %v", table, err)
 	}
@@ -163,7 +172,8 @@ func TestJobs(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	j := all.Jobs[0]
-	if j.Namespace != "a" || j.Parent != "CronJob/nightly" || j.Strategy != "carbon+window" || j.Energy != 500_000_000 || j.Facility != 600_000_000 || j.CPUSeconds != 60 {
+	if j.Namespace != "a" || j.Parent != "CronJob/nightly" || j.Strategy != "carbon+window" ||
+		j.Energy != 500_000_000 || j.Facility != 600_000_000 || j.CPUSeconds != 60 {
 		t.Errorf("%+v", j)
 	}
 	if got, want := j.Emissions["average"], 300*600.0/3.6e6; got < want-1e-6 || got > want+1e-6 {
@@ -206,7 +216,8 @@ func TestPodPower(t *testing.T) {
 	w.config.Ledger = series{nothingBooked{}, many}
 	h = w.handler(t)
 	for how, samples := range map[string]int{"lttb": 500, "timeBased": 100, "minMax": 50} {
-		got := get[PodPower](t, h, fmt.Sprintf("/api/v1/namespaces/a/pods/p/power?samples=%d&downsample=%s", samples, how))
+		got := get[PodPower](t, h, fmt.Sprintf("/api/v1/namespaces/a/pods/p/power?samples=%d&downsample=%s", samples,
+			how))
 		if len(got.Points) > samples || len(got.Points) < samples/3 {
 			t.Errorf("%s: %d points, want %d", how, len(got.Points), samples)
 		}
@@ -215,7 +226,8 @@ func TestPodPower(t *testing.T) {
 		t.Errorf("%d points by default", len(got.Points))
 	}
 	for _, query := range []string{"samples=501", "samples=1", "samples=-1", "samples=1e2", "downsample=none"} {
-		wantStatus(t, ask(t, h, "GET", "/api/v1/namespaces/a/pods/p/power?"+query, admin, ""), http.StatusBadRequest, query)
+		wantStatus(t, ask(t, h, "GET", "/api/v1/namespaces/a/pods/p/power?"+query, admin, ""), http.StatusBadRequest,
+			query)
 	}
 	wantStatus(t, ask(t, h, "GET", "/api/v1/namespaces/a/pods/P_/power", admin, ""), http.StatusBadRequest, "no pod")
 }
@@ -236,11 +248,14 @@ func TestDecisions(t *testing.T) {
 	if len(all) != 2 || all[0].Snapshot != nil {
 		t.Fatalf("%+v", all)
 	}
-	if one := get[Decisions](t, h, "/api/v1/namespaces/b/decisions?snapshots=true&owner=Job/job-of-b&uid=uid-b&strategy=carbon%2Bwindow").Decisions; len(one) != 1 || string(one[0].Snapshot) != "snapshot" {
+	if one := get[Decisions](t, h,
+		"/api/v1/namespaces/b/decisions?snapshots=true&owner=Job/job-of-b&uid=uid-b&strategy=carbon%2Bwindow").Decisions; len(one) != 1 || string(one[0].Snapshot) != "snapshot" {
 		t.Errorf("%+v", one)
 	}
 	// A snapshot tells of all nodes: a tenant sees the decisions of their namespace without it.
-	for _, target := range []string{"/api/v1/namespaces/b/decisions", "/api/v1/namespaces/b/decisions?snapshots=false"} {
+	for _, target := range []string{
+		"/api/v1/namespaces/b/decisions", "/api/v1/namespaces/b/decisions?snapshots=false",
+	} {
 		wantStatus(t, ask(t, h, "GET", target, tenantB, ""), http.StatusOK, target)
 	}
 	for token, target := range map[string]string{
@@ -248,18 +263,23 @@ func TestDecisions(t *testing.T) {
 	} {
 		answer := ask(t, h, "GET", target, token, "")
 		wantStatus(t, answer, http.StatusForbidden, target)
-		if text := answer.Body.String(); !strings.Contains(text, "list nodeenergy.kubenergy.io in all namespaces") || strings.Contains(text, "uid-b") {
+		if text := answer.Body.String(); !strings.Contains(text, "list nodeenergy.kubenergy.io in all namespaces") ||
+			strings.Contains(text, "uid-b") {
 			t.Errorf("%s: %s", target, text)
 		}
 	}
 	wantStatus(t, ask(t, h, "GET", "/api/v1/decisions", everywhere, ""), http.StatusOK, "all decisions")
 	record := `{"id":"n1","at":"2026-11-03T11:00:00Z","action":"place","namespace":"a","owner":"j","uid":"u","strategy":"carbon","energyJoules":1,"carbonGrams":2,"cost":3,"reason":"r","digest":"d","quality":"derived","later":1}`
-	for i, body := range []string{`{"decisions":[` + record + `]}`, "[" + record + "]", " \n[" + strings.Replace(record, "n1", "n2", 1) + "]", packed(`{"decisions":[` + record + `]}`), `{}`, `[]`} {
+	for i, body := range []string{
+		`{"decisions":[` + record + `]}`, "[" + record + "]", " \n[" + strings.Replace(record, "n1", "n2", 1) + "]",
+		packed(`{"decisions":[` + record + `]}`), `{}`, `[]`,
+	} {
 		headers := []string{}
 		if i == 3 {
 			headers = []string{"Content-Encoding", "gzip"}
 		}
-		if answer := ask(t, h, "POST", "/api/v1/decisions", admin, body, headers...); answer.Code != http.StatusNoContent || answer.Body.Len() > 0 {
+		if answer := ask(t, h, "POST", "/api/v1/decisions", admin, body,
+			headers...); answer.Code != http.StatusNoContent || answer.Body.Len() > 0 {
 			t.Errorf("%d: %d %s", i, answer.Code, answer.Body)
 		}
 	}
@@ -274,17 +294,24 @@ func TestDecisions(t *testing.T) {
 		body string
 		want int
 	}{
-		"no JSON": {"{", 400}, "a number": {"1", 400}, "two": {"{} {}", 400}, "too many": {many, 413}, "long": {strings.Repeat(" ", 5<<20), 413},
-		"no action": {`[{"id":"x","namespace":"a","quality":"derived"}]`, 422}, "no namespace": {`[{"id":"x","action":"place","quality":"derived"}]`, 422},
-		"control": {strings.ReplaceAll("["+record+"]", `"reason":"r"`, `"reason":"\u0007"`), 422}, "no id": {strings.ReplaceAll("["+record+"]", `"n1"`, `""`), 422},
-		"infinite": {strings.ReplaceAll("["+record+"]", `"cost":3`, `"cost":1e300`), 422}, "quality": {strings.ReplaceAll("["+record+"]", "derived", "perfect"), 400},
+		"no JSON": {"{", 400}, "a number": {"1", 400}, "two": {"{} {}", 400}, "too many": {many, 413},
+		"long":         {strings.Repeat(" ", 5<<20), 413},
+		"no action":    {`[{"id":"x","namespace":"a","quality":"derived"}]`, 422},
+		"no namespace": {`[{"id":"x","action":"place","quality":"derived"}]`, 422},
+		"control":      {strings.ReplaceAll("["+record+"]", `"reason":"r"`, `"reason":"\u0007"`), 422},
+		"no id":        {strings.ReplaceAll("["+record+"]", `"n1"`, `""`), 422},
+		"infinite":     {strings.ReplaceAll("["+record+"]", `"cost":3`, `"cost":1e300`), 422},
+		"quality":      {strings.ReplaceAll("["+record+"]", "derived", "perfect"), 400},
 	} {
 		wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, c.body), c.want, what)
 	}
 	bomb := strings.Repeat(packed(strings.Repeat(" ", 64<<10)), 1000) // a reader takes them as one
-	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, bomb, "Content-Encoding", "gzip"), http.StatusRequestEntityTooLarge, "a bomb")
-	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, "x", "Content-Encoding", "gzip"), http.StatusBadRequest, "no gzip")
-	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, "x", "Content-Encoding", "br"), http.StatusUnsupportedMediaType, "br")
+	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, bomb, "Content-Encoding", "gzip"),
+		http.StatusRequestEntityTooLarge, "a bomb")
+	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, "x", "Content-Encoding", "gzip"), http.StatusBadRequest,
+		"no gzip")
+	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", admin, "x", "Content-Encoding", "br"),
+		http.StatusUnsupportedMediaType, "br")
 	wantStatus(t, ask(t, h, "POST", "/api/v1/decisions", tenantA, "[]"), http.StatusForbidden, "a tenant")
 	w.store.Fail = func() error { return fmt.Errorf("full: %w", ledger.ErrReadOnly) }
 	answer := ask(t, h, "POST", "/api/v1/decisions", admin, "["+record+"]")
@@ -304,21 +331,27 @@ func packed(text string) string {
 
 func TestInstants(t *testing.T) {
 	for text, want := range map[string]time.Time{
-		"now": noon, "-24h": noon.Add(-24 * time.Hour), "-90m": noon.Add(-90 * time.Minute), "-7d": noon.AddDate(0, 0, -7), "-2w": noon.AddDate(0, 0, -14),
-		"2026-11-03": noon.Add(-12 * time.Hour), "2026-11-03T13:00:00+01:00": noon, "2026-11-03T13:00:00 01:00": noon, "2026-11-03T12:00:00.5Z": noon.Add(time.Second / 2),
+		"now": noon, "-24h": noon.Add(-24 * time.Hour), "-90m": noon.Add(-90 * time.Minute),
+		"-7d": noon.AddDate(0, 0, -7), "-2w": noon.AddDate(0, 0, -14),
+		"2026-11-03": noon.Add(-12 * time.Hour), "2026-11-03T13:00:00+01:00": noon, "2026-11-03T13:00:00 01:00": noon,
+		"2026-11-03T12:00:00.5Z": noon.Add(time.Second / 2),
 	} {
 		if got, err := readInstant(text, noon); err != nil || !got.Equal(want) {
 			t.Errorf("%s is %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "-", "--1h", "-1", "1h", "-1x", "-1e9d", "-99999w", "1999-01-01", "2300-01-01", "12:00", "yesterday", "-1000000h", "２026-11-03"} {
+	for _, text := range []string{
+		"", "-", "--1h", "-1", "1h", "-1x", "-1e9d", "-99999w", "1999-01-01", "2300-01-01", "12:00", "yesterday",
+		"-1000000h", "２026-11-03",
+	} {
 		if got, err := readInstant(text, noon); err == nil {
 			t.Errorf("%s is %v", text, got)
 		}
 	}
 	h := newWorld(t).handler(t)
 	for query, want := range map[string]string{
-		"from=-1h&to=-2h": "not before", "from=now": "not before", "from=-3000d": "at most", "from=x&to=y&limit=z&color=red": "color",
+		"from=-1h&to=-2h": "not before", "from=now": "not before", "from=-3000d": "at most",
+		"from=x&to=y&limit=z&color=red": "color",
 	} {
 		answer := ask(t, h, "GET", "/api/v1/ledger?"+query, admin, "")
 		wantStatus(t, answer, http.StatusBadRequest, query)
@@ -406,7 +439,8 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	w.config.Ledger = unbalanced{}
-	if got := get[Audit](t, w.handler(t), "/api/v1/ledger/audit"); got.Balanced || len(got.Problems) != 1000 || got.More != 500 {
+	if got := get[Audit](t, w.handler(t), "/api/v1/ledger/audit"); got.Balanced || len(got.Problems) != 1000 ||
+		got.More != 500 {
 		t.Errorf("%v, %d, %d", got.Balanced, len(got.Problems), got.More)
 	}
 }
@@ -424,11 +458,13 @@ func TestBatchesAreHandedOver(t *testing.T) {
 		user = access.UserOf(r.Context())
 		w.WriteHeader(http.StatusTeapot)
 	})
-	if answer := ask(t, w.handler(t), "POST", "/api/v1/batches", "", "x"); answer.Code != http.StatusTeapot || user != nil {
+	if answer := ask(t, w.handler(t), "POST", "/api/v1/batches", "", "x"); answer.Code != http.StatusTeapot ||
+		user != nil {
 		t.Errorf("%d, %v", answer.Code, user)
 	}
 	w.config.Batches = nil
-	wantStatus(t, ask(t, w.handler(t), "POST", "/api/v1/batches", "", "x"), http.StatusUnauthorized, "nobody takes batches")
+	wantStatus(t, ask(t, w.handler(t), "POST", "/api/v1/batches", "", "x"), http.StatusUnauthorized,
+		"nobody takes batches")
 }
 
 func TestNew(t *testing.T) {
@@ -439,7 +475,8 @@ func TestNew(t *testing.T) {
 
 func FuzzQuery(f *testing.F) {
 	for _, seed := range []string{
-		"from=-24h&to=now&groupBy=namespace,day&limit=3", "from=2026-11-03T12:00:00+01:00", "kind=workload&kind=idle", "a=%zz", "format=csv;x", "namespace=a&namespace=",
+		"from=-24h&to=now&groupBy=namespace,day&limit=3", "from=2026-11-03T12:00:00+01:00", "kind=workload&kind=idle",
+		"a=%zz", "format=csv;x", "namespace=a&namespace=",
 		"samples=3&downsample=lttb", "snapshots=true&uid=x", "node=worker1", "from=-99999999999999h", "to=-5w&from=-6w",
 	} {
 		f.Add(seed)
@@ -449,7 +486,10 @@ func FuzzQuery(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	targets := []string{"/api/v1/ledger", "/api/v1/namespaces/a/ledger", "/api/v1/jobs", "/api/v1/decisions", "/api/v1/namespaces/a/pods/p/power", "/api/v1/ledger/audit", "/api/v1/pods"}
+	targets := []string{
+		"/api/v1/ledger", "/api/v1/namespaces/a/ledger", "/api/v1/jobs", "/api/v1/decisions",
+		"/api/v1/namespaces/a/pods/p/power", "/api/v1/ledger/audit", "/api/v1/pods",
+	}
 	f.Fuzz(func(t *testing.T, query string) {
 		for i, target := range targets {
 			r := httptest.NewRequest("GET", target, nil)
@@ -461,13 +501,15 @@ func FuzzQuery(f *testing.F) {
 			r.Header.Set("Authorization", "Bearer "+token)
 			answer := httptest.NewRecorder()
 			h.ServeHTTP(answer, r)
-			if answer.Code >= 500 || token == tenantA && answer.Code == 200 && leaks(answer.Body.String(), []string{"secret"}) {
+			if answer.Code >= 500 || token == tenantA && answer.Code == 200 &&
+				leaks(answer.Body.String(), []string{"secret"}) {
 				t.Fatalf("%s?%s: %d %s", target, query, answer.Code, answer.Body)
 			}
 			if answer.Code != 200 && !json.Valid(answer.Body.Bytes()) {
 				t.Fatalf("%s", answer.Body)
 			}
-			if values, err := url.ParseQuery(query); err == nil && values.Has("nonsense") && answer.Code != 400 && answer.Code != 414 {
+			if values, err := url.ParseQuery(query); err == nil && values.Has("nonsense") && answer.Code != 400 &&
+				answer.Code != 414 {
 				t.Fatalf("%d with a parameter that there is not", answer.Code)
 			}
 		}

@@ -64,8 +64,8 @@ func clusterWide(verb, resource string) func(*http.Request) []access.Attributes 
 	}
 }
 
-// inNamespace needs the right in the namespace of the path. What is no name of a namespace could mean anything to whoever
-// decides: that needs the right everywhere.
+// inNamespace needs the right in the namespace of the path. What is no name of a namespace could mean anything to
+// whoever decides: that needs the right everywhere.
 func inNamespace(verb string) func(*http.Request) []access.Attributes {
 	return func(r *http.Request) []access.Attributes {
 		namespace, pod := r.PathValue("namespace"), r.PathValue("pod")
@@ -75,7 +75,9 @@ func inNamespace(verb string) func(*http.Request) []access.Attributes {
 		if !isPod(pod) {
 			pod = ""
 		}
-		return []access.Attributes{{Verb: verb, Group: group, Resource: resourceEnergy, Namespace: namespace, Name: pod}}
+		return []access.Attributes{{
+			Verb: verb, Group: group, Resource: resourceEnergy, Namespace: namespace, Name: pod,
+		}}
 	}
 }
 
@@ -115,8 +117,9 @@ func routes() []route {
 	all = append(all, writingRoutes()...)
 	for _, path := range []string{"/api/v1/openapi.json", "/openapi/v3.json"} {
 		all = append(all, route{
-			method: http.MethodGet, path: path, about: "This interface as an OpenAPI 3 document.", rights: "none but to be somebody",
-			may: nothing, answers: map[string]any{}, serve: (*server).serveOpenAPI,
+			method: http.MethodGet, path: path, about: "This interface as an OpenAPI 3 document.",
+			rights: "none but to be somebody",
+			may:    nothing, answers: map[string]any{}, serve: (*server).serveOpenAPI,
 		})
 	}
 	return all
@@ -125,42 +128,55 @@ func routes() []route {
 func nowRoutes() []route {
 	return []route{
 		{
-			method: http.MethodGet, path: "/api/v1/nodes", rights: nodesRight, may: clusterWide("list", resourceNodeEnergy),
-			about:   "All nodes: where they are, what they are modelled as, what is requested of them, and what they draw.",
+			method: http.MethodGet, path: "/api/v1/nodes", rights: nodesRight,
+			may: clusterWide("list", resourceNodeEnergy),
+			about: "All nodes: where they are, what they are modelled as, what is requested of them, and what they " +
+				"draw.",
 			answers: Nodes{}, serve: (*server).serveNodes,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/nodes/power", rights: nodesRight, may: clusterWide("list", resourceNodeEnergy),
-			about:   "What nodes draw now. Ask with If-None-Match. What is older than 45 s by asOf is not to be decided by.",
+			method: http.MethodGet, path: "/api/v1/nodes/power", rights: nodesRight,
+			may: clusterWide("list", resourceNodeEnergy),
+			about: "What nodes draw now. Ask with If-None-Match. What is older than 45 s by asOf is not to be " +
+				"decided by.",
 			answers: api.NodesPower{}, serve: (*server).serveNodesPower,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/workloads/power", rights: nodesRight, may: clusterWide("list", resourceNodeEnergy),
+			method: http.MethodGet, path: "/api/v1/workloads/power", rights: nodesRight,
+			may:     clusterWide("list", resourceNodeEnergy),
 			about:   "What one pod of each owner draws, smoothed. Ask with If-None-Match.",
 			answers: api.WorkloadsPower{}, serve: (*server).serveWorkloadsPower,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/pods", rights: everywhereRight, may: clusterWide("list", resourceEnergy),
-			about: "What pods draw now.",
-			query: []parameter{{name: "namespace", about: "only of this one", kind: kindText, example: "shop"}}, answers: api.PodsPower{}, serve: (*server).servePods,
+			method: http.MethodGet, path: "/api/v1/pods", rights: everywhereRight,
+			may:     clusterWide("list", resourceEnergy),
+			about:   "What pods draw now.",
+			query:   []parameter{{name: "namespace", about: "only of this one", kind: kindText, example: "shop"}},
+			answers: api.PodsPower{}, serve: (*server).servePods,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods", rights: namespaceRight, may: inNamespace("list"),
+			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods", rights: namespaceRight,
+			may:   inNamespace("list"),
 			about: "What pods of a namespace draw now.", answers: api.PodsPower{}, serve: (*server).servePods,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods/{pod}/power", rights: "get energy in the namespace", may: inNamespace("get"),
+			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods/{pod}/power",
+			rights: "get energy in the namespace", may: inNamespace("get"),
 			about: "What a pod, by name or UID, has drawn over time.",
 			query: append(span(), parameter{
-				name: "samples", about: "at most so many points", kind: kindWhole, otherwise: "500, which is the most; 2 at least", example: "100",
+				name: "samples", about: "at most so many points", kind: kindWhole,
+				otherwise: "500, which is the most; 2 at least", example: "100",
 			}, parameter{
-				name: "downsample", about: "how they are chosen: as the eye sees them, means of equal times, or extremes",
-				kind: kindText, among: []string{ledger.LTTB, ledger.TimeBased, ledger.MinMax}, otherwise: ledger.LTTB, example: "minMax",
+				name:  "downsample",
+				about: "how they are chosen: as the eye sees them, means of equal times, or extremes",
+				kind:  kindText, among: []string{ledger.LTTB, ledger.TimeBased, ledger.MinMax}, otherwise: ledger.LTTB,
+				example: "minMax",
 			}),
 			answers: PodPower{}, serve: (*server).servePodPower,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/zones", rights: nodesRight, may: clusterWide("list", resourceNodeEnergy),
+			method: http.MethodGet, path: "/api/v1/zones", rights: nodesRight,
+			may:     clusterWide("list", resourceNodeEnergy),
 			about:   "Carbon intensity and price of all GridZones, now and as forecast, with source, age and quality.",
 			answers: Zones{}, serve: (*server).serveZones,
 		},
@@ -170,7 +186,10 @@ func nowRoutes() []route {
 // span are the parameters of a time range.
 func span() []parameter {
 	return []parameter{
-		{name: "from", about: "RFC 3339, a day, or how long ago as -24h or -7d", kind: kindTime, otherwise: "a day before to", example: "-24h"},
+		{
+			name: "from", about: "RFC 3339, a day, or how long ago as -24h or -7d", kind: kindTime,
+			otherwise: "a day before to", example: "-24h",
+		},
 		{name: "to", about: "the same", kind: kindTime, otherwise: "now", example: "now"},
 	}
 }
@@ -180,7 +199,9 @@ func only(name, about, example string) parameter {
 }
 
 func limited(otherwise, most string) parameter {
-	return parameter{name: "limit", about: "at most so many rows, " + most, kind: kindWhole, otherwise: otherwise, example: "10"}
+	return parameter{
+		name: "limit", about: "at most so many rows, " + most, kind: kindWhole, otherwise: otherwise, example: "10",
+	}
 }
 
 // accountFilters are those of sums.
@@ -202,50 +223,67 @@ func accountFilters(cluster bool) []parameter {
 
 func ledgerQuery(cluster bool) []parameter {
 	all := append(span(), parameter{
-		name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() + "; commas separate, too", kind: kindText, many: true,
+		name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() + "; commas separate, too",
+		kind: kindText, many: true,
 		otherwise: "one sum", example: "namespace,day",
 	})
 	all = append(all, accountFilters(cluster)...)
 	return append(all, limited("10000", "100,000 or what is configured; the rest is one row"),
 		parameter{
-			name: "format", about: "as the Accept header would say", kind: kindText, among: formats, otherwise: "json", example: "csv",
+			name: "format", about: "as the Accept header would say", kind: kindText, among: formats, otherwise: "json",
+			example: "csv",
 		})
 }
 
 func ledgerRoutes() []route {
 	jobs := func(cluster bool) []parameter {
-		all := append(span(), only("owner", "name of a Job", "train"), only("strategy", "that placed it", "carbon+window"))
+		all := append(span(), only("owner", "name of a Job", "train"),
+			only("strategy", "that placed it", "carbon+window"))
 		if cluster {
 			all = append(all, only("namespace", "only of these", "shop"))
 		}
 		return append(all, limited("1000", "10,000: those that used most"))
 	}
-	const aboutLedger = "Sums of energy, carbon and cost over a time range, by any dimensions. Filters of one name are alternatives, those of several names all hold."
+	const aboutLedger = "Sums of energy, carbon and cost over a time range, by any dimensions. Filters of one name " +
+		"are alternatives, those of several names all hold."
 	return []route{
 		{
-			method: http.MethodGet, path: "/api/v1/jobs", rights: everywhereRight, may: clusterWide("list", resourceEnergy),
-			about: "Energy, carbon and cost of Jobs over a time range.", query: jobs(true), answers: Jobs{}, serve: (*server).serveJobs,
+			method: http.MethodGet, path: "/api/v1/jobs", rights: everywhereRight,
+			may:   clusterWide("list", resourceEnergy),
+			about: "Energy, carbon and cost of Jobs over a time range.", query: jobs(true), answers: Jobs{},
+			serve: (*server).serveJobs,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/jobs", rights: namespaceRight, may: inNamespace("list"),
+			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/jobs", rights: namespaceRight,
+			may:   inNamespace("list"),
 			about: "The same of a namespace.", query: jobs(false), answers: Jobs{}, serve: (*server).serveJobs,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/ledger", rights: everywhereRight, may: clusterWide("list", resourceEnergy),
-			about: aboutLedger, query: ledgerQuery(true), answers: ledger.Answer{}, formats: formats, serve: (*server).serveLedger,
+			method: http.MethodGet, path: "/api/v1/ledger", rights: everywhereRight,
+			may:   clusterWide("list", resourceEnergy),
+			about: aboutLedger, query: ledgerQuery(true), answers: ledger.Answer{}, formats: formats,
+			serve: (*server).serveLedger,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/ledger", rights: namespaceRight, may: inNamespace("list"),
-			about: "The same of a namespace.", query: ledgerQuery(false), answers: ledger.Answer{}, formats: formats, serve: (*server).serveLedger,
+			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/ledger", rights: namespaceRight,
+			may:   inNamespace("list"),
+			about: "The same of a namespace.", query: ledgerQuery(false), answers: ledger.Answer{}, formats: formats,
+			serve: (*server).serveLedger,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/ledger/statistics", rights: everywhereRight, may: clusterWide("list", resourceEnergy),
+			method: http.MethodGet, path: "/api/v1/ledger/statistics", rights: everywhereRight,
+			may:   clusterWide("list", resourceEnergy),
 			about: "How much the ledger holds.", answers: Statistics{}, serve: (*server).serveStatistics,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/ledger/audit", rights: everywhereRight, may: clusterWide("list", resourceEnergy),
-			about:   "Compare what was booked by consumer with what was booked by node, and check sums of bytes. One at a time.",
-			query:   []parameter{{name: "from", about: "since when: RFC 3339, a day, or as -24h", kind: kindTime, otherwise: "a day ago", example: "-1h"}},
+			method: http.MethodGet, path: "/api/v1/ledger/audit", rights: everywhereRight,
+			may: clusterWide("list", resourceEnergy),
+			about: "Compare what was booked by consumer with what was booked by node, and check sums of bytes. One " +
+				"at a time.",
+			query: []parameter{{
+				name: "from", about: "since when: RFC 3339, a day, or as -24h", kind: kindTime, otherwise: "a day ago",
+				example: "-1h",
+			}},
 			answers: Audit{}, timeout: auditWithin, serve: (*server).serveAudit,
 		},
 	}
@@ -255,9 +293,16 @@ func decisionRoutes() []route {
 	query := func(cluster bool) []parameter {
 		all := append(span(),
 			parameter{name: "owner", about: "kind/name", kind: kindText, example: "Job/train"},
-			parameter{name: "uid", about: "of the pod, or of the Job that is held", kind: kindText, example: "6b0d7f8e-4c1f-4a57-9c55-1f0b6d2a7e11"},
+			parameter{
+				name: "uid", about: "of the pod, or of the Job that is held", kind: kindText,
+				example: "6b0d7f8e-4c1f-4a57-9c55-1f0b6d2a7e11",
+			},
 			only("strategy", "that decided", "carbon+window"),
-			parameter{name: "snapshots", about: "with what each depended on: that tells of all nodes, and needs list nodeenergy", kind: kindFlag, otherwise: "false", example: "true"},
+			parameter{
+				name:  "snapshots",
+				about: "with what each depended on: that tells of all nodes, and needs list nodeenergy", kind: kindFlag,
+				otherwise: "false", example: "true",
+			},
 			limited("1000", "10,000, with snapshots 200; the youngest"),
 		)
 		if cluster {
@@ -267,19 +312,25 @@ func decisionRoutes() []route {
 	}
 	return []route{
 		{
-			method: http.MethodGet, path: "/api/v1/decisions", rights: everywhereRight + snapshotsRight, may: clusterWide("list", resourceEnergy),
+			method: http.MethodGet, path: "/api/v1/decisions", rights: everywhereRight + snapshotsRight,
+			may:   clusterWide("list", resourceEnergy),
 			about: "Decisions, the youngest first. For more, ask again with to as the at of the last one.",
 			query: query(true), answers: Decisions{}, serve: (*server).serveDecisions,
 		},
 		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/decisions", rights: namespaceRight + snapshotsRight, may: inNamespace("list"),
-			about: "The same of a namespace.", query: query(false), answers: Decisions{}, serve: (*server).serveDecisions,
+			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/decisions",
+			rights: namespaceRight + snapshotsRight, may: inNamespace("list"),
+			about: "The same of a namespace.", query: query(false), answers: Decisions{},
+			serve: (*server).serveDecisions,
 		},
 		{
-			method: http.MethodPost, path: "/api/v1/decisions", rights: "create records", may: clusterWide("create", resourceRecords),
-			about: "Tell what was decided, as the scheduler does. The same ID again is the same decision. At most 256, or an array of them.",
+			method: http.MethodPost, path: "/api/v1/decisions", rights: "create records",
+			may: clusterWide("create", resourceRecords),
+			about: "Tell what was decided, as the scheduler does. The same ID again is the same decision. At most " +
+				"256, or an array of them.",
 			body: &body{
-				media: contentJSON, about: "gzip or not; 4 MiB at most, also unpacked", most: maxRecords, schema: Decisions{},
+				media: contentJSON, about: "gzip or not; 4 MiB at most, also unpacked", most: maxRecords,
+				schema:  Decisions{},
 				example: `{"decisions":[]}`,
 			},
 			status: http.StatusNoContent, serve: (*server).postDecisions,
@@ -292,7 +343,9 @@ func writingRoutes() []route {
 		{
 			method: http.MethodPost, path: "/api/v1/batches", rights: "the token of the agent of the node", own: true,
 			about: "What an agent sends: see protocol.md.",
-			body:  &body{media: contentJSON, about: "gzip or not", most: maxBatch, schema: batch.Batch{}, example: `{}`}, answers: batch.Ack{},
+			body: &body{
+				media: contentJSON, about: "gzip or not", most: maxBatch, schema: batch.Batch{}, example: `{}`,
+			}, answers: batch.Ack{},
 		},
 		{
 			method: http.MethodPost, path: "/ingest", rights: "create jobs.batch in the namespace", may: nothing,
@@ -304,10 +357,17 @@ func writingRoutes() []route {
 			answers: Submitted{}, status: http.StatusCreated, serve: (*server).postJob,
 		},
 		{
-			method: http.MethodPost, path: "/metrics-ingest", rights: "create metrics, of the node that is named", may: sidecarOf,
-			about:   "Metrics of a Scaphandre sidecar, as KubEnergySched's central unit takes them.",
-			query:   []parameter{{name: "node", about: "whose they are", kind: kindText, otherwise: "that of the token, else as labels say", example: "worker1"}},
-			body:    &body{media: "text/plain", about: "in Prometheus' text format; 4 MiB at most", most: maxSidecar, example: "scaph_host_energy_microjoules{instance=\"worker1\"} 240422366267\n"},
+			method: http.MethodPost, path: "/metrics-ingest", rights: "create metrics, of the node that is named",
+			may:   sidecarOf,
+			about: "Metrics of a Scaphandre sidecar, as KubEnergySched's central unit takes them.",
+			query: []parameter{{
+				name: "node", about: "whose they are", kind: kindText,
+				otherwise: "that of the token, else as labels say", example: "worker1",
+			}},
+			body: &body{
+				media: "text/plain", about: "in Prometheus' text format; 4 MiB at most", most: maxSidecar,
+				example: "scaph_host_energy_microjoules{instance=\"worker1\"} 240422366267\n",
+			},
 			answers: SidecarAnswer{}, serve: (*server).postMetrics,
 		},
 	}

@@ -10,8 +10,10 @@ import (
 )
 
 var metricsHead = []string{
-	"Timestamp", "Node", "Start", "End", "Kind", "Namespace", "Pod", "Consumer", "Energy_uJ", "Dynamic_uJ", "Idle_uJ", "CPU_ns",
-	"Platform_uJ", "Unknown_uJ", "Unmeasured_ns", "Quality", "Source", "CarbonIntensity_gPerKWh", "Price_perKWh", "PUE", "Agentless",
+	"Timestamp", "Node", "Start", "End", "Kind", "Namespace", "Pod", "Consumer", "Energy_uJ", "Dynamic_uJ", "Idle_uJ",
+	"CPU_ns",
+	"Platform_uJ", "Unknown_uJ", "Unmeasured_ns", "Quality", "Source", "CarbonIntensity_gPerKWh", "Price_perKWh", "PUE",
+	"Agentless",
 }
 
 var scheduleHead = []string{"JobID", "AssignedNode", "Strategy", "CIscore", "Timestamp"}
@@ -21,9 +23,12 @@ func metricsRows(b *ledger.Booking) [][]string {
 	stamp := b.Received.UTC().Format(time.RFC3339Nano)
 	start, end := b.Batch.Start.UTC().Format(time.RFC3339Nano), b.Batch.End.UTC().Format(time.RFC3339Nano)
 	common := []string{
-		b.Batch.Quality.String(), cell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price), number(b.Rates.PUE), strconv.FormatBool(b.Agentless),
+		b.Batch.Quality.String(), cell(b.Batch.Source), number(b.Rates.Carbon), number(b.Rates.Price),
+		number(b.Rates.PUE), strconv.FormatBool(b.Agentless),
 	}
-	row := func(kind, namespace, pod, consumer string, total, dynamic, idle energy.Microjoules, cpu time.Duration, rest ...string) []string {
+	row := func(kind, namespace, pod, consumer string, total, dynamic, idle energy.Microjoules, cpu time.Duration,
+		rest ...string,
+	) []string {
 		if rest == nil {
 			rest = []string{"", "", ""}
 		}
@@ -44,7 +49,8 @@ func metricsRows(b *ledger.Booking) [][]string {
 			sum.Idle += shares[i].Idle
 			sum.CPU += shares[i].CPU
 		}
-		all = append(all, row(c.Account.Kind.String(), c.Account.Namespace, c.Pod, c.Key, sum.Dynamic+sum.Idle, sum.Dynamic, sum.Idle, sum.CPU))
+		all = append(all, row(c.Account.Kind.String(), c.Account.Namespace, c.Pod, c.Key, sum.Dynamic+sum.Idle,
+			sum.Dynamic, sum.Idle, sum.CPU))
 	}
 	return all
 }
@@ -72,7 +78,8 @@ func scheduleRows(records []ledger.Record) [][]string {
 			score = number(r.Intensity)
 		}
 		all = append(all, []string{
-			cell(r.Namespace + "/" + r.Owner), cell(r.Node), cell(r.Strategy), score, r.At.UTC().Format(time.RFC3339Nano),
+			cell(r.Namespace + "/" + r.Owner), cell(r.Node), cell(r.Strategy), score,
+			r.At.UTC().Format(time.RFC3339Nano),
 		})
 	}
 	return all

@@ -147,7 +147,8 @@ func (r *scaphandreReader) of(labels map[string]string) (*told, error) {
 		node = r.whose
 	}
 	if node == "" {
-		return nil, errors.New("whose metrics are they? Say ?node=, or label them: node, kubernetes_node_name or instance")
+		return nil,
+			errors.New("whose metrics are they? Say ?node=, or label them: node, kubernetes_node_name or instance")
 	}
 	if !isNode(node) {
 		return nil, fmt.Errorf("%.80q is no name of a node", node)
@@ -194,7 +195,8 @@ func (t *told) add(labels map[string]string, microwatts uint64) error {
 		t.system += microwatts
 		return nil
 	}
-	if len(pod.namespace) > maxLabelLength || len(pod.name) > maxLabelLength || strings.ContainsAny(pod.namespace+pod.name, "/\x00") {
+	if len(pod.namespace) > maxLabelLength || len(pod.name) > maxLabelLength ||
+		strings.ContainsAny(pod.namespace+pod.name, "/\x00") {
 		return fmt.Errorf("%.80q is no name of a pod", pod.namespace+"/"+pod.name)
 	}
 	t.pods[pod] += microwatts

@@ -92,7 +92,8 @@ func (s *server) recover(w *seen, r *http.Request) {
 	if err, ok := what.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(what)
 	}
-	s.Log.Error("answering a request panicked", "method", r.Method, "path", shortened(r.URL.Path), "panic", fmt.Sprint(what), "stack", string(debug.Stack()))
+	s.Log.Error("answering a request panicked", "method", r.Method, "path", shortened(r.URL.Path), "panic",
+		fmt.Sprint(what), "stack", string(debug.Stack()))
 	if w.status == 0 {
 		writeError(w, &failure{status: http.StatusInternalServerError, text: "internal error"})
 	}
@@ -181,14 +182,16 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(allow) > 0 {
 		w.Header().Set("Allow", strings.Join(allow, ", "))
-		writeError(w, &failure{status: http.StatusMethodNotAllowed, text: "there is only " + strings.Join(allow, " and ")})
+		writeError(w, &failure{
+			status: http.StatusMethodNotAllowed, text: "there is only " + strings.Join(allow, " and "),
+		})
 		return
 	}
 	writeError(w, &failure{status: http.StatusNotFound, text: "there is no such route: see /openapi/v3.json"})
 }
 
-// turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, or with large the only
-// one of those that take most.
+// turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, or with
+// large the only one of those that take most.
 func (s *server) turn(ctx context.Context, large bool) (done func(), err error) {
 	if large {
 		leave, err := enter(ctx, s.large)

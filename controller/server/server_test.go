@@ -56,11 +56,17 @@ type reviewers struct {
 	authenticationclient.TokenReviewInterface
 }
 
-func (reviewers) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+func (reviewers) Create(_ context.Context, review *authenticationv1.TokenReview,
+	_ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
 	answer := review.DeepCopy()
-	names := map[string]string{admin: "admin", stranger: "stranger", tenantA: "a", tenantB: "b", sidecar1: "sidecar", everywhere: "everywhere"}
+	names := map[string]string{
+		admin: "admin", stranger: "stranger", tenantA: "a", tenantB: "b", sidecar1: "sidecar", everywhere: "everywhere",
+	}
 	name, ok := names[review.Spec.Token]
-	answer.Status = authenticationv1.TokenReviewStatus{Authenticated: ok, User: authenticationv1.UserInfo{Username: name}, Audiences: review.Spec.Audiences}
+	answer.Status = authenticationv1.TokenReviewStatus{
+		Authenticated: ok, User: authenticationv1.UserInfo{Username: name}, Audiences: review.Spec.Audiences,
+	}
 	if name == "sidecar" {
 		answer.Status.User.Extra = map[string]authenticationv1.ExtraValue{access.NodeClaim: {"worker1"}}
 	}
@@ -71,14 +77,17 @@ type judges struct {
 	authorizationclient.SubjectAccessReviewInterface
 }
 
-func (judges) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+func (judges) Create(_ context.Context, review *authorizationv1.SubjectAccessReview,
+	_ metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
 	answer := review.DeepCopy()
 	a, user := review.Spec.ResourceAttributes, review.Spec.User
 	switch user {
 	case "admin":
 		answer.Status.Allowed = true
 	case "a", "b":
-		answer.Status.Allowed = a.Namespace == user && (a.Group == group && a.Resource == resourceEnergy || a.Group == "batch" && a.Resource == "jobs")
+		answer.Status.Allowed = a.Namespace == user && (a.Group == group && a.Resource == resourceEnergy ||
+			a.Group == "batch" && a.Resource == "jobs")
 	case "everywhere":
 		answer.Status.Allowed = a.Group == group && a.Resource == resourceEnergy
 	case "sidecar":
@@ -89,7 +98,9 @@ func (judges) Create(_ context.Context, review *authorizationv1.SubjectAccessRev
 
 func newGate() *access.Gate {
 	plenty := access.Allowance{PerSecond: 1e6, AtOnce: 1e6}
-	return access.NewGate(access.Options{Tokens: reviewers{}, Access: judges{}, Reviews: 1e6, People: plenty, Agents: plenty})
+	return access.NewGate(access.Options{
+		Tokens: reviewers{}, Access: judges{}, Reviews: 1e6, People: plenty, Agents: plenty,
+	})
 }
 
 // fakeLive is what is drawn.
@@ -139,7 +150,9 @@ func newScheme(t testing.TB) *runtime.Scheme {
 }
 
 func newNode(name, cores, profile string) *v1.Node {
-	resources := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cores), v1.ResourceMemory: resource.MustParse("64Gi")}
+	resources := v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse(cores), v1.ResourceMemory: resource.MustParse("64Gi"),
+	}
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kube.LabelPowerProfile: profile}},
 		Status:     v1.NodeStatus{Capacity: resources, Allocatable: resources},
@@ -151,11 +164,16 @@ func newView(t testing.TB) *kube.View {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := &sched.Site{Name: "de", Zone: "DE", PUE: 1.2, Carbon: grid.Signal{Series: carbon, AsOf: noon.Add(-10 * time.Minute), Quality: energy.Measured}}
+	site := &sched.Site{
+		Name: "de", Zone: "DE", PUE: 1.2, Carbon: grid.Signal{
+			Series: carbon, AsOf: noon.Add(-10 * time.Minute), Quality: energy.Measured,
+		},
+	}
 	linear := func(name string, idle, most float64) *energy.Profile {
 		return &energy.Profile{Name: name, Idle: energy.Watts(idle), Max: energy.Watts(most), Sleep: energy.Watts(idle)}
 	}
-	view, err := kube.NewView([]*sched.Site{site}, []*energy.Profile{linear("frugal", 50, 100), linear("greedy", 100, 400)}, "")
+	view, err := kube.NewView([]*sched.Site{site},
+		[]*energy.Profile{linear("frugal", 50, 100), linear("greedy", 100, 400)}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,18 +184,24 @@ func newView(t testing.TB) *kube.View {
 func newWorld(t testing.TB) *world {
 	w := &world{store: new(ledgertest.Store), now: noon, log: new(strings.Builder)}
 	w.live = &fakeLive{
-		nodes: []api.NodePower{{Node: "worker1", Watts: 123.5, AsOf: noon.Add(-5 * time.Second), Quality: energy.Measured, Source: "package (rapl)"}},
+		nodes: []api.NodePower{{
+			Node: "worker1", Watts: 123.5, AsOf: noon.Add(-5 * time.Second), Quality: energy.Measured,
+			Source: "package (rapl)",
+		}},
 		pods: []api.PodPower{
 			{Namespace: "a", Pod: "train-x", UID: "uid-a", Node: "worker1", Watts: 10, AsOf: noon},
 			{Namespace: "b", Pod: "secret-y", UID: "uid-b", Node: "worker1", Watts: 20, AsOf: noon},
 		},
 	}
-	w.client = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(newNode("worker1", "8", "frugal"), newNode("worker2", "8", "greedy")).Build()
+	w.client = fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(newNode("worker1", "8", "frugal"),
+		newNode("worker2", "8", "greedy")).Build()
 	view := newView(t)
 	w.config = Config{
 		Ledger: w.store, Live: w.live, Gate: newGate(), View: func() *kube.View { return view }, Client: w.client,
-		Batches: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { access.Answer(w, http.StatusUnauthorized, "no") }),
-		Jobs:    JobsConfig{Namespaces: []string{"a", "b"}, Image: "example.org/job"},
+		Batches: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			access.Answer(w, http.StatusUnauthorized, "no")
+		}),
+		Jobs: JobsConfig{Namespaces: []string{"a", "b"}, Image: "example.org/job"},
 		Sidecar: SidecarConfig{Book: func(_ context.Context, b *batch.Batch) error {
 			w.booked = append(w.booked, b)
 			return b.Validate()
@@ -191,8 +215,10 @@ func newWorld(t testing.TB) *world {
 func (w *world) book(t testing.TB) {
 	t.Helper()
 	b := &batch.Batch{
-		Version: 1, Stream: batch.Stream{Node: "worker1", Boot: "boot", Epoch: "epoch"}, First: 1, Last: 1, EndSinceBoot: 5 * time.Minute,
-		Source: "package (rapl)", Quality: energy.Measured, IdlePolicy: "apart", Measured: 1_000_000_000, Idle: 300_000_000,
+		Version: 1, Stream: batch.Stream{Node: "worker1", Boot: "boot", Epoch: "epoch"}, First: 1, Last: 1,
+		EndSinceBoot: 5 * time.Minute,
+		Source:       "package (rapl)", Quality: energy.Measured, IdlePolicy: "apart", Measured: 1_000_000_000,
+		Idle: 300_000_000,
 		Shares: []energy.Share{
 			{ID: "pod/uid-a", Dynamic: 500_000_000, CPU: time.Minute},
 			{ID: "pod/uid-b", Dynamic: 200_000_000, CPU: time.Second},
@@ -200,10 +226,17 @@ func (w *world) book(t testing.TB) {
 	}
 	b.SetWall(noon.Add(-time.Hour))
 	booking := &ledger.Booking{
-		Batch: b, Received: noon.Add(-time.Hour), Rates: ledger.Rates{Site: "de", PUE: 1.2, Carbon: 300, Signal: "average", Price: 0.3, Currency: "EUR"},
+		Batch: b, Received: noon.Add(-time.Hour), Rates: ledger.Rates{
+			Site: "de", PUE: 1.2, Carbon: 300, Signal: "average", Price: 0.3, Currency: "EUR",
+		},
 		Consumers: []*ledger.Consumer{
-			{Key: "pod/uid-a", Pod: "train-x", Account: ledger.Account{Kind: ledger.Workload, Namespace: "a", OwnerKind: "Job", Owner: "train", Parent: "CronJob/nightly", Strategy: "carbon+window"}},
-			{Key: "pod/uid-b", Pod: "secret-y", Account: ledger.Account{Kind: ledger.Workload, Namespace: "b", OwnerKind: "Job", Owner: "secret"}},
+			{Key: "pod/uid-a", Pod: "train-x", Account: ledger.Account{
+				Kind: ledger.Workload, Namespace: "a", OwnerKind: "Job", Owner: "train", Parent: "CronJob/nightly",
+				Strategy: "carbon+window",
+			}},
+			{Key: "pod/uid-b", Pod: "secret-y", Account: ledger.Account{
+				Kind: ledger.Workload, Namespace: "b", OwnerKind: "Job", Owner: "secret",
+			}},
 		},
 	}
 	if _, errs, err := w.store.Book(t.Context(), []*ledger.Booking{booking}); err != nil || errs[0] != nil {
@@ -211,8 +244,10 @@ func (w *world) book(t testing.TB) {
 	}
 	for _, namespace := range []string{"a", "b"} {
 		record := ledger.Record{
-			ID: "record-" + namespace, At: noon.Add(-time.Minute), Action: "place", Namespace: namespace, OwnerKind: "Job", Owner: "job-of-" + namespace,
-			UID: "uid-" + namespace, Strategy: "carbon+window", Node: "worker1", Reason: "cheapest", Snapshot: []byte("snapshot"), Intensity: 250,
+			ID: "record-" + namespace, At: noon.Add(-time.Minute), Action: "place", Namespace: namespace,
+			OwnerKind: "Job", Owner: "job-of-" + namespace,
+			UID: "uid-" + namespace, Strategy: "carbon+window", Node: "worker1", Reason: "cheapest",
+			Snapshot: []byte("snapshot"), Intensity: 250,
 		}
 		if err := w.store.Record(t.Context(), []ledger.Record{record}); err != nil {
 			t.Fatal(err)
@@ -230,7 +265,9 @@ func (w *world) handler(t testing.TB) http.Handler {
 }
 
 // ask makes a request. Headers are pairs.
-func ask(t testing.TB, h http.Handler, method, target, token, body string, headers ...string) *httptest.ResponseRecorder {
+func ask(t testing.TB, h http.Handler, method, target, token, body string,
+	headers ...string,
+) *httptest.ResponseRecorder {
 	t.Helper()
 	var from io.Reader
 	if body != "" {

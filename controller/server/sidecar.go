@@ -36,8 +36,8 @@ type SidecarNode struct {
 	Note              string  `json:"note,omitempty"`
 }
 
-// sidecar makes batches of counters that others have read. A joule is booked at most once: what was read before this process
-// began, or across a counter that fell, is not booked.
+// sidecar makes batches of counters that others have read. A joule is booked at most once: what was read before this
+// process began, or across a counter that fell, is not booked.
 type sidecar struct {
 	now   func() time.Time
 	began time.Time
@@ -111,7 +111,8 @@ func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) e
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// tellsOf returns the node that the caller speaks of, "" if labels say. A token that is bound to a node speaks of that one.
+// tellsOf returns the node that the caller speaks of, "" if labels say. A token that is bound to a node speaks of
+// that one.
 func tellsOf(u *access.User, q *query) (string, error) {
 	whose := q.text("node")
 	if whose != "" && !isNode(whose) {
@@ -185,7 +186,8 @@ func (s *server) book(ctx context.Context, n *sidecarNode, told *SidecarNode) er
 		told.Booked += b.Measured
 		told.UnmeasuredSeconds += b.Unmeasured.Seconds()
 		return nil
-	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly), s.Sidecar.Refused != nil && s.Sidecar.Refused(err):
+	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly), s.Sidecar.Refused != nil &&
+		s.Sidecar.Refused(err):
 		n.pending = nil // it never will be
 		s.Log.Warn("energy that a sidecar told of is refused", "node", b.Stream.Node, "error", err)
 		told.Note = fmt.Sprintf("refused: %.200s", err)
@@ -239,9 +241,9 @@ func (n *sidecarNode) base(t *told, at time.Duration) {
 	n.at, n.energy, n.known, n.power, n.gauged, n.dropped = at, t.energy, t.hasEnergy, t.power, t.hasPower, false
 }
 
-// counted takes the difference of two values of a counter. One that fell was reset or wrapped, unless the post came late and
-// the next one goes on from where the counter was: then nothing must be counted twice. Two in a row that come late look like a
-// reset; only the node's envelope bounds what they can do.
+// counted takes the difference of two values of a counter. One that fell was reset or wrapped, unless the post came
+// late and the next one goes on from where the counter was: then nothing must be counted twice. Two in a row that
+// come late look like a reset; only the node's envelope bounds what they can do.
 func (n *sidecarNode) counted(t *told, i interval) interval {
 	switch {
 	case t.energy >= n.energy:
@@ -260,8 +262,10 @@ func (n *sidecarNode) counted(t *told, i interval) interval {
 
 func (s *sidecar) batch(name string, n *sidecarNode, i *interval, shares []energy.Share, now time.Time) *batch.Batch {
 	b := &batch.Batch{
-		Version: batch.Version, Stream: batch.Stream{Node: name, Boot: s.boot, Epoch: n.epoch}, First: n.sent, Last: n.sent,
-		StartSinceBoot: i.start, EndSinceBoot: i.end, Unmeasured: i.unmeasured, Source: sidecarSource, Quality: i.quality,
+		Version: batch.Version, Stream: batch.Stream{Node: name, Boot: s.boot, Epoch: n.epoch}, First: n.sent,
+		Last:           n.sent,
+		StartSinceBoot: i.start, EndSinceBoot: i.end, Unmeasured: i.unmeasured, Source: sidecarSource,
+		Quality:    i.quality,
 		IdlePolicy: energy.IdleApart.String(), Measured: i.energy, Unknown: i.energy, Shares: shares,
 	}
 	for k := range shares {

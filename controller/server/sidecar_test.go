@@ -39,17 +39,21 @@ func (w *world) post(t testing.TB, h http.Handler, node, body string, status int
 // TestSidecar books differences of the counter, exactly, divided as the gauges say.
 func TestSidecar(t *testing.T) {
 	w := newWorld(t)
-	w.config.Sidecar.PodUID = func(namespace, name string) (string, bool) { return "uid-of-" + name, namespace == "shop" }
+	w.config.Sidecar.PodUID = func(namespace, name string) (string, bool) {
+		return "uid-of-" + name, namespace == "shop"
+	}
 	h := w.handler(t)
 	process := func(pid, namespace, pod string, microwatts int) string {
 		labels := ""
 		if pod != "" {
-			labels = fmt.Sprintf(`,container_scheduler="kubernetes",kubernetes_pod_name="%s",kubernetes_pod_namespace="%s",kubernetes_node_name="worker1"`, pod, namespace)
+			labels = fmt.Sprintf(
+				`,container_scheduler="kubernetes",kubernetes_pod_name="%s",kubernetes_pod_namespace="%s",kubernetes_node_name="worker1"`, pod, namespace)
 		}
 		return fmt.Sprintf(`%s{exe="x",cmdline="a \"b,c\" {d}",pid="%s"%s} %d`, processPower, pid, labels, microwatts)
 	}
 	gauges := []string{
-		hostPower + " 50000000", process("1", "shop", "web", 10_000_000), process("2", "shop", "web", 5_000_000), process("3", "else", "where", 10_000_000), process("4", "", "", 15_000_000),
+		hostPower + " 50000000", process("1", "shop", "web", 10_000_000), process("2", "shop", "web", 5_000_000),
+		process("3", "else", "where", 10_000_000), process("4", "", "", 15_000_000),
 		`scaph_process_memory_bytes{pid="1"} 5`, `scaph_self_memory_bytes 1`, `other{x="y"} NaN`,
 	}
 	first := w.post(t, h, "worker1", counters(1_000_000_000, gauges...), 200)
@@ -62,7 +66,8 @@ func TestSidecar(t *testing.T) {
 		t.Fatalf("%+v", second)
 	}
 	b := w.booked[0]
-	if b.Measured != 500_000_007 || b.Quality != energy.Derived || b.EndSinceBoot-b.StartSinceBoot != 10*time.Second || !b.End.Equal(w.now) || b.First != 1 || b.Last != 1 {
+	if b.Measured != 500_000_007 || b.Quality != energy.Derived || b.EndSinceBoot-b.StartSinceBoot != 10*time.Second ||
+		!b.End.Equal(w.now) || b.First != 1 || b.Last != 1 {
 		t.Errorf("%+v", b)
 	}
 	want := map[string]energy.Microjoules{"pod/uid-of-web": 150_000_002, "system": 150_000_002}
@@ -114,7 +119,8 @@ func TestSidecarCounters(t *testing.T) {
 					t.Error(err)
 				}
 				if b.First != uint64(i+1) || i > 0 && b.StartSinceBoot != end {
-					t.Errorf("batch %d: number %d, begins at %v, the one before ended at %v", i, b.First, b.StartSinceBoot, end)
+					t.Errorf("batch %d: number %d, begins at %v, the one before ended at %v", i, b.First,
+						b.StartSinceBoot, end)
 				}
 				end = b.EndSinceBoot
 				booked, unmeasured = booked+b.Measured, unmeasured+b.Unmeasured
@@ -126,8 +132,9 @@ func TestSidecarCounters(t *testing.T) {
 	}
 }
 
-// TestSidecarIsExact lets a sidecar post at random times, single posts come late, counters fall, and booking fail before and
-// after it took effect. What is booked is never more than what was used, and all of it where no counter fell.
+// TestSidecarIsExact lets a sidecar post at random times, single posts come late, counters fall, and booking fail
+// before and after it took effect. What is booked is never more than what was used, and all of it where no counter
+// fell.
 func TestSidecarIsExact(t *testing.T) {
 	seeds := uint64(12)
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -216,7 +223,8 @@ func TestSidecarPowerAlone(t *testing.T) {
 		w.post(t, h, "worker1", fmt.Sprintf("%s %d\n", hostPower, watts*1_000_000), 200)
 		w.now = w.now.Add(10 * time.Second)
 	}
-	if len(w.booked) != 2 || w.booked[0].Measured != 150_000_000 || w.booked[1].Measured != 200_000_000 || w.booked[0].Quality != energy.Estimated {
+	if len(w.booked) != 2 || w.booked[0].Measured != 150_000_000 || w.booked[1].Measured != 200_000_000 ||
+		w.booked[0].Quality != energy.Estimated {
 		t.Errorf("%+v", w.booked)
 	}
 	// From a gauge to a counter nothing can be said.
@@ -232,7 +240,8 @@ func TestSidecarNames(t *testing.T) {
 	h := w.handler(t)
 	labelled := func(labels string) string { return hostEnergy + "{" + labels + "} 5\n" }
 	for labels, want := range map[string]string{
-		`instance="worker7:8080"`: "worker7", `instance="worker7"`: "worker7", `node="n1",instance="x:1"`: "n1", `kubernetes_node_name="n2"`: "n2",
+		`instance="worker7:8080"`: "worker7", `instance="worker7"`: "worker7", `node="n1",instance="x:1"`: "n1",
+		`kubernetes_node_name="n2"`: "n2",
 	} {
 		if got := w.post(t, h, "", labelled(labels), 200); got.Nodes[0].Node != want {
 			t.Errorf("%s: %+v", labels, got)
@@ -243,9 +252,12 @@ func TestSidecarNames(t *testing.T) {
 		t.Errorf("%+v", both)
 	}
 	for _, body := range []string{
-		labelled(`instance="10.0.0.5:8080"`), labelled(`instance="[::1]:80"`), counters(5), labelled(`node="Not A Name"`), labelled(`node="n"`) + labelled(`node="n",x="y"`),
-		hostEnergy + `{node="n"} NaN`, hostEnergy + `{node="n"} -1`, hostEnergy + `{node="n"} 1e300`, hostEnergy + `{node="n"} +Inf`, hostEnergy + `{node="n"`, hostEnergy + `{node="n"} x`,
-		processPower + `{node="n",kubernetes_pod_name="a/b",kubernetes_pod_namespace="c"} 1`, hostPower + `{node="n"} 1e13`,
+		labelled(`instance="10.0.0.5:8080"`), labelled(`instance="[::1]:80"`), counters(5),
+		labelled(`node="Not A Name"`), labelled(`node="n"`) + labelled(`node="n",x="y"`),
+		hostEnergy + `{node="n"} NaN`, hostEnergy + `{node="n"} -1`, hostEnergy + `{node="n"} 1e300`,
+		hostEnergy + `{node="n"} +Inf`, hostEnergy + `{node="n"`, hostEnergy + `{node="n"} x`,
+		processPower + `{node="n",kubernetes_pod_name="a/b",kubernetes_pod_namespace="c"} 1`,
+		hostPower + `{node="n"} 1e13`,
 	} {
 		w.post(t, h, "", body, http.StatusUnprocessableEntity)
 	}
@@ -253,15 +265,21 @@ func TestSidecarNames(t *testing.T) {
 	for _, body := range []string{"", "up 1\n", "scaph_host_load_avg_one 1\n", hostEnergy + "_total 1\n"} {
 		w.post(t, h, "worker1", body, http.StatusNoContent)
 	}
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=..%2Fx", admin, counters(1)), http.StatusBadRequest, "no node")
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", admin, strings.Repeat("x", 5<<20)), http.StatusRequestEntityTooLarge, "long")
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=..%2Fx", admin, counters(1)), http.StatusBadRequest,
+		"no node")
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", admin, strings.Repeat("x", 5<<20)),
+		http.StatusRequestEntityTooLarge, "long")
 	// A token of a pod speaks of the pod's node alone.
 	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, counters(1)), http.StatusOK, "one's own node")
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", sidecar1, counters(1)), http.StatusOK, "one's own node by name")
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker2", sidecar1, counters(1)), http.StatusForbidden, "another node")
-	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, labelled(`node="worker2"`)), http.StatusUnprocessableEntity, "another node in labels")
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", sidecar1, counters(1)), http.StatusOK,
+		"one's own node by name")
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker2", sidecar1, counters(1)), http.StatusForbidden,
+		"another node")
+	wantStatus(t, ask(t, h, "POST", "/metrics-ingest", sidecar1, labelled(`node="worker2"`)),
+		http.StatusUnprocessableEntity, "another node in labels")
 	for _, token := range []string{tenantA, stranger} {
-		wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", token, counters(1)), http.StatusForbidden, token)
+		wantStatus(t, ask(t, h, "POST", "/metrics-ingest?node=worker1", token, counters(1)), http.StatusForbidden,
+			token)
 	}
 }
 
@@ -281,7 +299,8 @@ func TestSidecarRefused(t *testing.T) {
 	tick := func() { w.now = w.now.Add(10 * time.Second) }
 	tick()
 	fails = errEnvelope
-	if got := w.post(t, h, "worker1", counters(1e12), 200); !strings.Contains(got.Nodes[0].Note, "refused") || got.Nodes[0].Booked != 0 {
+	if got := w.post(t, h, "worker1", counters(1e12), 200); !strings.Contains(got.Nodes[0].Note, "refused") ||
+		got.Nodes[0].Booked != 0 {
 		t.Errorf("%+v", got)
 	}
 	tick()
@@ -337,7 +356,8 @@ func TestScaphandreFixture(t *testing.T) {
 	w.post(t, h, "worker1", string(data), 200)
 	w.now = w.now.Add(time.Second)
 	later := strings.Replace(string(data), "240422366267", "240464516267", 1)
-	if got := w.post(t, h, "worker1", later, 200); got.Nodes[0].Booked != 42150000 || w.booked[0].Shares[0].Dynamic != 8640000 {
+	if got := w.post(t, h, "worker1", later, 200); got.Nodes[0].Booked != 42150000 ||
+		w.booked[0].Shares[0].Dynamic != 8640000 {
 		t.Errorf("%+v, %+v", got, w.booked[0])
 	}
 	// Every metric that its documents name for a host is either read or passed over.
@@ -354,10 +374,14 @@ func TestScaphandreFixture(t *testing.T) {
 
 func FuzzScaphandre(f *testing.F) {
 	f.Add([]byte(counters(5)), "worker1")
-	f.Add([]byte(hostPower+" 1e6\n"+processPower+`{exe="a",cmdline="b \"c\"",pid="1",kubernetes_pod_name="p",kubernetes_pod_namespace="n"} 5 1700000000000`), "")
+	f.Add(
+		[]byte(
+			hostPower+" 1e6\n"+processPower+`{exe="a",cmdline="b \"c\"",pid="1",kubernetes_pod_name="p",kubernetes_pod_namespace="n"} 5 1700000000000`), "")
 	f.Add([]byte(hostEnergy+`{node="a"} 5`+"\n"+hostEnergy+`{instance="b:1"} 7`), "")
 	f.Add([]byte(hostEnergy+"{"), "n")
-	s := &server{Config: Config{Sidecar: SidecarConfig{PodUID: func(string, string) (string, bool) { return "uid", true }}}}
+	s := &server{Config: Config{Sidecar: SidecarConfig{PodUID: func(string, string) (string, bool) {
+		return "uid", true
+	}}}}
 	f.Fuzz(func(t *testing.T, data []byte, whose string) {
 		nodes, err := readScaphandre(data, whose)
 		if err != nil {

@@ -141,8 +141,9 @@ func readSubmission(data []byte) (*submission, error) {
 		return nil, fail(http.StatusBadRequest, "reading the job: there is something after it")
 	}
 	s := &submission{
-		name: string(f.ID), namespace: f.Namespace, image: f.Image, strategy: f.Strategy, class: f.WorkloadClass, command: f.Command,
-		memory: f.Memory.Quantity, duration: time.Duration(f.Duration), delay: time.Duration(f.AllowedDelay),
+		name: string(f.ID), namespace: f.Namespace, image: f.Image, strategy: f.Strategy, class: f.WorkloadClass,
+		command: f.Command,
+		memory:  f.Memory.Quantity, duration: time.Duration(f.Duration), delay: time.Duration(f.AllowedDelay),
 	}
 	cores, err := either("CPURequirement", f.CPURequirement, f.CPU)
 	if err != nil {
@@ -153,13 +154,15 @@ func readSubmission(data []byte) (*submission, error) {
 		return nil, err
 	}
 	if cores == nil || !(*cores > 0 && *cores <= maxCores) {
-		return nil, fail(http.StatusUnprocessableEntity, "CPURequirement, or cpu: want more than 0 and at most %d cores", maxCores)
+		return nil, fail(http.StatusUnprocessableEntity,
+			"CPURequirement, or cpu: want more than 0 and at most %d cores", maxCores)
 	}
 	const milli = 1000
 	s.milliCPU = int64(math.Ceil(*cores * milli))
 	if priority != nil {
 		if !(*priority >= 0 && *priority <= 1) {
-			return nil, fail(http.StatusUnprocessableEntity, "EnergyPriority, or priority, is %v: want 0 (speed) to 1 (energy)", *priority)
+			return nil, fail(http.StatusUnprocessableEntity,
+				"EnergyPriority, or priority, is %v: want 0 (speed) to 1 (energy)", *priority)
 		}
 		s.energyPriority, s.hasPriority = *priority, true
 	}
@@ -194,13 +197,15 @@ func (s *submission) check() error {
 	}
 	switch {
 	case s.duration < 0 || s.duration > maxDuration, s.delay < 0 || s.delay > maxDuration:
-		return fail(http.StatusUnprocessableEntity, "duration is %v, allowedDelay %v: want 0 to %v", s.duration, s.delay, maxDuration)
+		return fail(http.StatusUnprocessableEntity, "duration is %v, allowedDelay %v: want 0 to %v", s.duration,
+			s.delay, maxDuration)
 	case len(s.command) > maxCommand:
 		return fail(http.StatusUnprocessableEntity, "command has %d parts: at most %d", len(s.command), maxCommand)
 	}
 	for i, argument := range s.command {
 		if len(argument) > maxArgument || strings.ContainsRune(argument, 0) {
-			return fail(http.StatusUnprocessableEntity, "part %d of command has %d bytes, or a zero in it: at most %d", i, len(argument), maxArgument)
+			return fail(http.StatusUnprocessableEntity, "part %d of command has %d bytes, or a zero in it: at most %d",
+				i, len(argument), maxArgument)
 		}
 	}
 	return nil

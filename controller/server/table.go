@@ -63,7 +63,8 @@ func (f *Folder) open(t *table, now time.Time) error {
 	return nil
 }
 
-// next returns the name of the file to write. One with a fixed name that is full, or of another day, is set aside first.
+// next returns the name of the file to write. One with a fixed name that is full, or of another day, is set aside
+// first.
 func (f *Folder) next(t *table, now time.Time) (string, error) {
 	if t.current == "" {
 		return f.free(t.prefix, now)
@@ -74,7 +75,8 @@ func (f *Folder) next(t *table, now time.Time) (string, error) {
 		return t.current, nil
 	case err != nil:
 		return "", err
-	case info.Mode().IsRegular() && info.Size() < f.o.MaxBytes && info.ModTime().UTC().Format(time.DateOnly) == now.Format(time.DateOnly):
+	case info.Mode().IsRegular() && info.Size() < f.o.MaxBytes &&
+		info.ModTime().UTC().Format(time.DateOnly) == now.Format(time.DateOnly):
 		return t.current, nil
 	}
 	aside, err := f.free(t.prefix, info.ModTime().UTC())
@@ -170,7 +172,8 @@ func (t *table) close() {
 	t.file, t.out, t.held = nil, nil, 0
 }
 
-// flush writes what is held. Some of it may have been written before: what is lost is counted as too much rather than too little.
+// flush writes what is held. Some of it may have been written before: what is lost is counted as too much rather than
+// too little.
 func (t *table) flush() error {
 	if err := t.out.Flush(); err != nil {
 		return err

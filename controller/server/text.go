@@ -8,5 +8,8 @@ import (
 
 // printable reports whether a text of a stranger can be logged, kept and shown.
 func printable(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError })
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) ||
+			r == utf8.RuneError
+	})
 }

@@ -76,7 +76,10 @@ func (s *server) gridZones(ctx context.Context) map[string]*v1alpha1.GridZone {
 }
 
 func zoneOf(site *sched.Site, z *v1alpha1.GridZone, now time.Time) Zone {
-	shown := Zone{Name: site.Name, Zone: string(site.Zone), PUE: site.PUE, Carbon: signalOf(site.Carbon, now), Price: signalOf(site.Price, now)}
+	shown := Zone{
+		Name: site.Name, Zone: string(site.Zone), PUE: site.PUE, Carbon: signalOf(site.Carbon, now),
+		Price: signalOf(site.Price, now),
+	}
 	if z == nil {
 		return shown
 	}
@@ -111,8 +114,8 @@ func signalOf(s grid.Signal, now time.Time) *Signal {
 	return shown
 }
 
-// describe adds what the object says beyond the series. An object that has moved on since the view was made says something
-// else.
+// describe adds what the object says beyond the series. An object that has moved on since the view was made says
+// something else.
 func describe(shown *Signal, s *v1alpha1.SignalStatus) {
 	if shown == nil || s == nil || !s.Start.Time.Equal(shown.Start) || len(s.Values) != len(shown.Values) {
 		return

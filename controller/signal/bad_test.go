@@ -41,7 +41,9 @@ var (
 		return v1alpha1.CarbonSource{UKCarbonIntensity: &v1alpha1.UKCarbonIntensitySource{URL: url}}
 	}
 	fromList = func(url string) v1alpha1.CarbonSource {
-		return v1alpha1.CarbonSource{HTTP: &v1alpha1.HTTPSource{URL: url, List: "v", ListTime: "0", ListValue: "1", Zone: "zone"}}
+		return v1alpha1.CarbonSource{HTTP: &v1alpha1.HTTPSource{
+			URL: url, List: "v", ListTime: "0", ListValue: "1", Zone: "zone",
+		}}
 	}
 	// toURL leads to an address of its own instead of the fake provider's.
 	toURL = func(url string) func(string) v1alpha1.CarbonSource {
@@ -55,18 +57,21 @@ var (
 )
 
 func sampleText(at time.Time, value string) string {
-	return fmt.Sprintf(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,%q]}]}}`, at.Unix(), value)
+	return fmt.Sprintf(`{"status":"success","data":{"resultType":"vector","result":[{"metric":{},"value":[%d,%q]}]}}`,
+		at.Unix(), value)
 }
 
 func regional(from, to time.Time, postcode, intensity string) string {
 	const form = "2006-01-02T15:04Z"
-	return fmt.Sprintf(`{"data":{"regionid":12,"postcode":%q,"data":[{"from":%q,"to":%q,"intensity":{%s}}]}}`, postcode, from.Format(form), to.Format(form), intensity)
+	return fmt.Sprintf(`{"data":{"regionid":12,"postcode":%q,"data":[{"from":%q,"to":%q,"intensity":{%s}}]}}`, postcode,
+		from.Format(form), to.Format(form), intensity)
 }
 
 func marginal(region, units, kind string) http.HandlerFunc {
 	return atPath(map[string]http.HandlerFunc{
 		"/login": says(`{"token":"t"}`),
-		"":       says(`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":%q,"signal_type":%q,"units":%q}}`, region, kind, units),
+		"": says(
+			`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":%q,"signal_type":%q,"units":%q}}`, region, kind, units),
 	})
 }
 
@@ -74,7 +79,8 @@ func marginal(region, units, kind string) http.HandlerFunc {
 func list(zone string, hoursAgo int, values ...string) string {
 	var entries []string
 	for i, v := range values {
-		entries = append(entries, fmt.Sprintf("[%d,%s]", noon.Truncate(time.Hour).Add(time.Duration(i-hoursAgo)*time.Hour).Unix(), v))
+		entries = append(entries, fmt.Sprintf("[%d,%s]",
+			noon.Truncate(time.Hour).Add(time.Duration(i-hoursAgo)*time.Hour).Unix(), v))
 	}
 	return fmt.Sprintf(`{"zone":%q,"v":[%s]}`, zone, strings.Join(entries, ","))
 }
@@ -89,7 +95,8 @@ func fromENTSOE(url string) v1alpha1.PriceSource {
 func prices(currency, domain string, positions ...int) http.HandlerFunc {
 	var points strings.Builder
 	for i := 0; i < len(positions); i += 2 {
-		fmt.Fprintf(&points, "<Point><position>%d</position><price.amount>%d</price.amount></Point>", positions[i], positions[i+1])
+		fmt.Fprintf(&points, "<Point><position>%d</position><price.amount>%d</price.amount></Point>", positions[i],
+			positions[i+1])
 	}
 	return says(`<Publication_MarketDocument xmlns="urn:x"><TimeSeries><in_Domain.mRID>%s</in_Domain.mRID><currency_Unit.name>%s</currency_Unit.name>
 		<price_Measure_Unit.name>MWH</price_Measure_Unit.name><curveType>A03</curveType><Period><timeInterval><start>2026-03-10T00:00Z</start>
@@ -162,20 +169,36 @@ func badSignals(t *testing.T) []badSignal {
 		}
 	}
 	return []badSignal{
-		{name: "stale by its own timestamp", reason: ReasonStale, serve: says("%s", latest("DE", noonHour.Add(-3*time.Hour), "300"))},
-		{name: "stale list", reason: ReasonStale, source: fromList, serve: says("%s", list("DE", 9, "300", "310", "320"))},
+		{
+			name: "stale by its own timestamp", reason: ReasonStale,
+			serve: says("%s", latest("DE", noonHour.Add(-3*time.Hour), "300")),
+		},
+		{
+			name: "stale list", reason: ReasonStale, source: fromList,
+			serve: says("%s", list("DE", 9, "300", "310", "320")),
+		},
 		{name: "stale forecast of now", reason: ReasonStale, source: func(url string) v1alpha1.CarbonSource {
 			s := fromList(url)
 			s.HTTP.Time = "issued"
 			return s
-		}, serve: says("%s", strings.Replace(list("DE", 1, "300", "310", "320"), "{", `{"issued":"2026-03-10T07:00:00Z",`, 1))},
-		{name: "stale sample", reason: ReasonStale, source: fromPrometheus, serve: says("%s", sampleText(noon.Add(-3*time.Hour), "300"))},
+		}, serve: says("%s", strings.Replace(list("DE", 1, "300", "310", "320"), "{",
+			`{"issued":"2026-03-10T07:00:00Z",`, 1))},
+		{
+			name: "stale sample", reason: ReasonStale, source: fromPrometheus,
+			serve: says("%s", sampleText(noon.Add(-3*time.Hour), "300")),
+		},
 		{name: "constant for 6 h", reason: ReasonFrozen, serve: atPath(map[string]http.HandlerFunc{
 			"/latest": says("%s", latest("DE", noonHour, "412")), "/history": says("%s", still),
 		})},
-		{name: "constant for 24 h, estimated", reason: ReasonFrozen, source: fromList, serve: says("%s", list("DE", 24, slices.Repeat([]string{"412"}, 25)...))},
+		{
+			name: "constant for 24 h, estimated", reason: ReasonFrozen, source: fromList,
+			serve: says("%s", list("DE", 24, slices.Repeat([]string{"412"}, 25)...)),
+		},
 		{name: "NaN", reason: ReasonShape, serve: swap("300", "NaN")},
-		{name: "NaN in a string, as Prometheus writes it", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "NaN"))},
+		{
+			name: "NaN in a string, as Prometheus writes it", reason: ReasonRange, source: fromPrometheus,
+			serve: says("%s", sampleText(noon, "NaN")),
+		},
 		{name: "+Inf", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "+Inf"))},
 		{name: "-Inf", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "-Inf"))},
 		{name: "negative", reason: ReasonRange, serve: swap("300", "-1")},
@@ -186,10 +209,16 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "boolean", reason: ReasonShape, serve: swap("300", "true")},
 		{name: "null", reason: ReasonMissing, serve: swap("300", "null")},
 		{name: "no value", reason: ReasonMissing, serve: swap(`"carbonIntensity":300,`, "")},
-		{name: "forecast alone", reason: ReasonMissing, source: fromList, serve: says("%s", list("DE", -2, "300", "310"))},
+		{
+			name: "forecast alone", reason: ReasonMissing, source: fromList,
+			serve: says("%s", list("DE", -2, "300", "310")),
+		},
 		{name: "no values", reason: ReasonMissing, source: fromList, serve: says("%s", list("DE", 0))},
 		{name: "1 GiB", reason: ReasonSize, serve: endlessBody(t)},
-		{name: "too many values", reason: ReasonSize, source: fromList, serve: says("%s", list("DE", 0, strings.Split(strings.Repeat("1,", 15_000)+"1", ",")...))},
+		{
+			name: "too many values", reason: ReasonSize, source: fromList,
+			serve: says("%s", list("DE", 0, strings.Split(strings.Repeat("1,", 15_000)+"1", ",")...)),
+		},
 		{name: "another zone", reason: ReasonZone, serve: swap(`"zone":"DE"`, `"zone":"FR"`)},
 		{name: "zone of the caller's address", reason: ReasonZone, serve: callersZone},
 		{name: "no zone", reason: ReasonZone, serve: swap(`"zone":"DE",`, "")},
@@ -197,31 +226,58 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "another zone in the history", reason: ReasonZone, serve: latestAnd(map[string]http.HandlerFunc{
 			"/history": says(`{"zone":"DE","history":[%s]}`, latest("DK-DK2", noonHour.Add(-time.Hour), "300")),
 		})},
-		{name: "another zone in a list", reason: ReasonZone, source: fromList, serve: says("%s", list("FR", 1, "300", "310"))},
-		{name: "another postcode", reason: ReasonZone, source: fromRegion, zone: "GB", serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "SW1", `"forecast":99`))},
-		{name: "another region", reason: ReasonZone, source: fromWattTime, marginal: true, serve: marginal("PJM_DC", "lbs_co2_per_mwh", "co2_moer")},
+		{
+			name: "another zone in a list", reason: ReasonZone, source: fromList,
+			serve: says("%s", list("FR", 1, "300", "310")),
+		},
+		{
+			name: "another postcode", reason: ReasonZone, source: fromRegion, zone: "GB",
+			serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "SW1", `"forecast":99`)),
+		},
+		{
+			name: "another region", reason: ReasonZone, source: fromWattTime, marginal: true,
+			serve: marginal("PJM_DC", "lbs_co2_per_mwh", "co2_moer"),
+		},
 		{name: "Britain for Germany", reason: ReasonZone, source: fromBritain, serve: says(`{"data":[]}`)},
 		{name: "401", reason: ReasonAuth, serve: status(401), check: atLeast(hopelessRetry)},
 		{name: "403", reason: ReasonAuth, serve: status(403), check: atLeast(hopelessRetry)},
 		{name: "no key", reason: ReasonAuth, keys: testKeys{}, serve: says("%s", good)},
 		{name: "429", reason: ReasonRate, serve: status(429)},
-		{name: "429 with seconds", reason: ReasonRate, serve: status(429, "Retry-After", "2400"), check: atLeast(40 * time.Minute)},
-		{name: "429 with a date", reason: ReasonRate, serve: status(429, "Retry-After", noon.Add(50*time.Minute).Format(http.TimeFormat)), check: atLeast(50 * time.Minute)},
-		{name: "429 for ten years", reason: ReasonRate, serve: status(429, "Retry-After", "315360000"), check: func(t *testing.T, k *Keeper) {
-			if got := k.links[0].next.Sub(noon); got > 2*maxWait {
-				t.Errorf("silenced for %v", got)
-			}
-		}},
+		{
+			name: "429 with seconds", reason: ReasonRate, serve: status(429, "Retry-After", "2400"),
+			check: atLeast(40 * time.Minute),
+		},
+		{
+			name: "429 with a date", reason: ReasonRate,
+			serve: status(429, "Retry-After", noon.Add(50*time.Minute).Format(http.TimeFormat)),
+			check: atLeast(50 * time.Minute),
+		},
+		{
+			name: "429 for ten years", reason: ReasonRate, serve: status(429, "Retry-After", "315360000"),
+			check: func(t *testing.T, k *Keeper) {
+				if got := k.links[0].next.Sub(noon); got > 2*maxWait {
+					t.Errorf("silenced for %v", got)
+				}
+			},
+		},
 		{name: "500", reason: ReasonHTTP, serve: status(500)},
-		{name: "503 with Retry-After", reason: ReasonHTTP, serve: status(503, "Retry-After", "1800"), check: atLeast(30 * time.Minute)},
+		{
+			name: "503 with Retry-After", reason: ReasonHTTP, serve: status(503, "Retry-After", "1800"),
+			check: atLeast(30 * time.Minute),
+		},
 		{name: "404", reason: ReasonHTTP, serve: http.NotFound},
 		{name: "204", reason: ReasonHTTP, serve: status(204)},
-		{name: "timeout", reason: ReasonHTTP, reach: hasty, serve: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-		{name: "body that stalls", reason: ReasonHTTP, reach: hasty, serve: func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, good[:20])
-			w.(http.Flusher).Flush()
+		{name: "timeout", reason: ReasonHTTP, reach: hasty, serve: func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 		}},
+		{
+			name: "body that stalls", reason: ReasonHTTP, reach: hasty,
+			serve: func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.WriteString(w, good[:20])
+				w.(http.Flusher).Flush()
+				<-r.Context().Done()
+			},
+		},
 		{name: "connection reset", reason: ReasonHTTP, serve: reset},
 		{name: "body shorter than it says", reason: ReasonHTTP, serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")
@@ -231,17 +287,34 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "HTML", reason: ReasonShape, serve: says("<html><body>Sign in to the network</body></html>")},
 		{name: "empty body", reason: ReasonShape, serve: says("")},
 		{name: "two values", reason: ReasonShape, serve: says("%s%s", good, good)},
-		{name: "name twice", reason: ReasonShape, serve: swap(`"carbonIntensity":300`, `"carbonIntensity":300,"carbonintensity":100`)},
+		{name: "name twice", reason: ReasonShape, serve: swap(`"carbonIntensity":300`,
+			`"carbonIntensity":300,"carbonintensity":100`)},
 		{name: "deep nesting", reason: ReasonShape, serve: says("%s", strings.Repeat("[", 100_000))},
 		{name: "list for an object", reason: ReasonShape, serve: says("[%s]", good)},
-		{name: "two series", reason: ReasonShape, source: fromPrometheus, serve: says(`{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"1"]},{"value":[%d,"2"]}]}}`, noon.Unix(), noon.Unix())},
-		{name: "no series", reason: ReasonMissing, source: fromPrometheus, serve: says(`{"status":"success","data":{"resultType":"vector","result":[]}}`)},
-		{name: "redirect to the metadata service", reason: ReasonAddress, serve: status(302, "Location", "http://169.254.169.254/latest/meta-data/")},
+		{
+			name: "two series", reason: ReasonShape, source: fromPrometheus,
+			serve: says(
+				`{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"1"]},{"value":[%d,"2"]}]}}`,
+				noon.Unix(), noon.Unix()),
+		},
+		{
+			name: "no series", reason: ReasonMissing, source: fromPrometheus,
+			serve: says(`{"status":"success","data":{"resultType":"vector","result":[]}}`),
+		},
+		{
+			name: "redirect to the metadata service", reason: ReasonAddress,
+			serve: status(302, "Location", "http://169.254.169.254/latest/meta-data/"),
+		},
 		{name: "redirect to another server", reason: ReasonAddress, serve: status(302, "Location", elsewhere.URL)},
-		{name: "redirect to another scheme", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://"+r.Host+r.URL.Path, http.StatusFound)
+		{
+			name: "redirect to another scheme", reason: ReasonAddress,
+			serve: func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "https://"+r.Host+r.URL.Path, http.StatusFound)
+			},
+		},
+		{name: "redirect in a circle", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.String(), http.StatusFound)
 		}},
-		{name: "redirect in a circle", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) }},
 		{name: "redirect on one server", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, "/new") {
 				_, _ = io.WriteString(w, good)
@@ -251,53 +324,123 @@ func badSignals(t *testing.T) []badSignal {
 		}},
 		{name: "metadata service", reason: ReasonAddress, source: toURL("http://169.254.169.254")},
 		{name: "metadata service, mapped", reason: ReasonAddress, source: toURL("http://[::ffff:169.254.169.254]")},
-		{name: "private address, mapped", reason: ReasonAddress, source: toURL("https://[::ffff:10.0.0.7]"), reach: public},
+		{
+			name: "private address, mapped", reason: ReasonAddress, source: toURL("https://[::ffff:10.0.0.7]"),
+			reach: public,
+		},
 		{name: "loopback", reason: ReasonAddress, source: toURL("https://127.0.0.1:1"), reach: public},
-		{name: "loopback, where private addresses are allowed", reason: ReasonAddress, source: func(url string) v1alpha1.CarbonSource {
-			s := fromPrometheus(url)
-			s.Prometheus.AllowPrivateAddress = true
-			return s
-		}, reach: public},
-		{name: "name of a private address", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named("10.0.0.7")},
-		{name: "name of the metadata service", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named("169.254.169.254")},
-		{name: "name of loopback", reason: ReasonAddress, source: toURL("https://provider.example"), reach: named("127.0.0.1")},
+		{
+			name: "loopback, where private addresses are allowed", reason: ReasonAddress,
+			source: func(url string) v1alpha1.CarbonSource {
+				s := fromPrometheus(url)
+				s.Prometheus.AllowPrivateAddress = true
+				return s
+			}, reach: public,
+		},
+		{
+			name: "name of a private address", reason: ReasonAddress, source: toURL("https://provider.example"),
+			reach: named("10.0.0.7"),
+		},
+		{
+			name: "name of the metadata service", reason: ReasonAddress, source: toURL("https://provider.example"),
+			reach: named("169.254.169.254"),
+		},
+		{
+			name: "name of loopback", reason: ReasonAddress, source: toURL("https://provider.example"),
+			reach: named("127.0.0.1"),
+		},
 		{name: "without TLS", reason: ReasonAddress, source: toURL("http://provider.example"), reach: public},
 		{name: "certificate of nobody", reason: ReasonHTTP, source: toURL(untrusted.URL)},
 		{name: "from the future", reason: ReasonTime, serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300"))},
 		{name: "no timestamp", reason: ReasonTime, serve: says(`{"zone":"DE","carbonIntensity":300}`)},
 		{name: "timestamp is garbage", reason: ReasonTime, serve: swap(noonHour.Format("2006-01-02T15"), "yesterday")},
-		{name: "timestamp is a number", reason: ReasonTime, serve: says(`{"zone":"DE","carbonIntensity":300,"datetime":12}`)},
-		{name: "microseconds for seconds", reason: ReasonTime, source: fromList, serve: says(`{"zone":"DE","v":[[%d,300]]}`, noonHour.UnixMicro())},
-		{name: "hour of the clock change twice", reason: ReasonTime, source: fromList, serve: says(`{"zone":"DE","v":[[%[1]d,300],[%[1]d,310],[%[2]d,320]]}`, noonHour.Add(-time.Hour).Unix(), noonHour.Unix())},
-		{name: "off the grid", reason: ReasonTime, source: fromList, serve: says(`{"zone":"DE","v":[[%d,300],[%d,310],[%d,320]]}`, noonHour.Add(-2*time.Hour).Unix(), noonHour.Add(-time.Hour).Unix(), noonHour.Add(100*time.Second).Unix())},
-		{name: "slot of an hour", reason: ReasonTime, source: fromRegion, zone: "GB", serve: says("%s", regional(noonHour, noonHour.Add(time.Hour), "RG10", `"forecast":99`))},
-		{name: "neither forecast nor actual", reason: ReasonMissing, source: fromRegion, zone: "GB", serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "RG10", `"forecast":null`))},
+		{
+			name: "timestamp is a number", reason: ReasonTime,
+			serve: says(`{"zone":"DE","carbonIntensity":300,"datetime":12}`),
+		},
+		{
+			name: "microseconds for seconds", reason: ReasonTime, source: fromList,
+			serve: says(`{"zone":"DE","v":[[%d,300]]}`, noonHour.UnixMicro()),
+		},
+		{
+			name: "hour of the clock change twice", reason: ReasonTime, source: fromList,
+			serve: says(`{"zone":"DE","v":[[%[1]d,300],[%[1]d,310],[%[2]d,320]]}`, noonHour.Add(-time.Hour).Unix(),
+				noonHour.Unix()),
+		},
+		{
+			name: "off the grid", reason: ReasonTime, source: fromList,
+			serve: says(`{"zone":"DE","v":[[%d,300],[%d,310],[%d,320]]}`, noonHour.Add(-2*time.Hour).Unix(),
+				noonHour.Add(-time.Hour).Unix(), noonHour.Add(100*time.Second).Unix()),
+		},
+		{
+			name: "slot of an hour", reason: ReasonTime, source: fromRegion, zone: "GB",
+			serve: says("%s", regional(noonHour, noonHour.Add(time.Hour), "RG10", `"forecast":99`)),
+		},
+		{
+			name: "neither forecast nor actual", reason: ReasonMissing, source: fromRegion, zone: "GB",
+			serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "RG10", `"forecast":null`)),
+		},
 		{name: "unit of another quantity", reason: ReasonUnit, source: func(url string) v1alpha1.CarbonSource {
 			return v1alpha1.CarbonSource{HTTP: &v1alpha1.HTTPSource{URL: url, Value: "v", Unit: "per-MWh"}}
 		}, serve: says(`{"v":300}`)},
-		{name: "unit of another scale", reason: ReasonUnit, source: fromWattTime, marginal: true, serve: marginal("CAISO_NORTH", "kg_co2_per_mwh", "co2_moer")},
-		{name: "unit that is named", reason: ReasonUnit, serve: swap(`"carbonIntensity"`, `"unit":"lbCO2/MWh","carbonIntensity"`)},
-		{name: "marginal for average", reason: ReasonKind, source: fromWattTime, serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer")},
+		{
+			name: "unit of another scale", reason: ReasonUnit, source: fromWattTime, marginal: true,
+			serve: marginal("CAISO_NORTH", "kg_co2_per_mwh", "co2_moer"),
+		},
+		{
+			name: "unit that is named", reason: ReasonUnit,
+			serve: swap(`"carbonIntensity"`, `"unit":"lbCO2/MWh","carbonIntensity"`),
+		},
+		{
+			name: "marginal for average", reason: ReasonKind, source: fromWattTime,
+			serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer"),
+		},
 		{name: "average for marginal", reason: ReasonKind, marginal: true, serve: says("%s", good)},
-		{name: "health damage for carbon", reason: ReasonKind, source: fromWattTime, marginal: true, serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "health_damage")},
+		{
+			name: "health damage for carbon", reason: ReasonKind, source: fromWattTime, marginal: true,
+			serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "health_damage"),
+		},
 		{name: "direct for lifecycle", reason: ReasonKind, serve: swap("lifecycle", "direct")},
-		{name: "position beyond the period", reason: ReasonTime, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 81, 25, 90)},
+		{
+			name: "position beyond the period", reason: ReasonTime, price: fromENTSOE,
+			serve: prices("EUR", testDomain, 1, 81, 25, 90),
+		},
 		{name: "position twice", reason: ReasonTime, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 81, 1, 90)},
-		{name: "positions backwards", reason: ReasonTime, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 81, 9, 90, 4, 70)},
-		{name: "first position missing", reason: ReasonShape, price: fromENTSOE, serve: prices("EUR", testDomain, 2, 81)},
-		{name: "another bidding zone", reason: ReasonZone, price: fromENTSOE, serve: prices("EUR", "10YNL----------L", 1, 81)},
+		{
+			name: "positions backwards", reason: ReasonTime, price: fromENTSOE,
+			serve: prices("EUR", testDomain, 1, 81, 9, 90, 4, 70),
+		},
+		{
+			name: "first position missing", reason: ReasonShape, price: fromENTSOE,
+			serve: prices("EUR", testDomain, 2, 81),
+		},
+		{
+			name: "another bidding zone", reason: ReasonZone, price: fromENTSOE,
+			serve: prices("EUR", "10YNL----------L", 1, 81),
+		},
 		{name: "another currency", reason: ReasonUnit, price: fromENTSOE, serve: prices("PLN", testDomain, 1, 81)},
 		{name: "price beyond any", reason: ReasonRange, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 90_000)},
-		{name: "no prices yet", reason: ReasonMissing, price: fromENTSOE, serve: says("<Acknowledgement_MarketDocument><Reason><code>999</code><text>No matching data</text></Reason></Acknowledgement_MarketDocument>")},
-		{name: "truncated XML", reason: ReasonShape, price: fromENTSOE, serve: says("<Publication_MarketDocument><TimeSeries>")},
+		{
+			name: "no prices yet", reason: ReasonMissing, price: fromENTSOE,
+			serve: says("<Acknowledgement_MarketDocument><Reason><code>999</code><text>No matching " +
+				"data</text></Reason></Acknowledgement_MarketDocument>"),
+		},
+		{
+			name: "truncated XML", reason: ReasonShape, price: fromENTSOE,
+			serve: says("<Publication_MarketDocument><TimeSeries>"),
+		},
 		{name: "price in another currency", reason: ReasonUnit, price: func(url string) v1alpha1.PriceSource {
 			return v1alpha1.PriceSource{ElectricityMaps: &v1alpha1.ElectricityMapsSource{URL: url}}
 		}, serve: says(`{"zone":"DE","data":[{"datetime":"2026-03-10T12:00:00Z","value":81,"unit":"USD/MWh"}]}`)},
-		{name: "file outside, through a link", reason: ReasonAddress, source: fromFile("link.csv"), check: func(t *testing.T, k *Keeper) {
-			if strings.Contains(k.links[0].err.Error(), outside) {
-				t.Error("the error names the target of the link")
-			}
-		}, serve: func(http.ResponseWriter, *http.Request) {}, reach: func(*Reach) {}, keys: testKeys{"link": outside}},
+		{
+			name: "file outside, through a link", reason: ReasonAddress, source: fromFile("link.csv"),
+			check: func(t *testing.T, k *Keeper) {
+				if strings.Contains(k.links[0].err.Error(), outside) {
+					t.Error("the error names the target of the link")
+				}
+			}, serve: func(http.ResponseWriter, *http.Request) {}, reach: func(*Reach) {},
+			keys: testKeys{"link": outside},
+		},
 		{name: "file that is not there", reason: ReasonMissing, source: fromFile("absent.csv")},
 		{name: "file of another zone", reason: ReasonZone, source: fromFile("fr.csv")},
 		{name: "file with NaN", reason: ReasonShape, source: fromFile("nan.csv")},
@@ -358,7 +501,8 @@ func TestBadSignals(t *testing.T) {
 		reasons[c.reason] = true
 	}
 	all := []Reason{
-		ReasonZone, ReasonStale, ReasonFrozen, ReasonRange, ReasonShape, ReasonUnit, ReasonKind, ReasonAuth, ReasonRate, ReasonHTTP, ReasonSize,
+		ReasonZone, ReasonStale, ReasonFrozen, ReasonRange, ReasonShape, ReasonUnit, ReasonKind, ReasonAuth, ReasonRate,
+		ReasonHTTP, ReasonSize,
 		ReasonAddress, ReasonTime, ReasonMissing,
 	}
 	for _, r := range all {
@@ -412,9 +556,12 @@ func TestBadSignals(t *testing.T) {
 				kind = "Marginal"
 			}
 			age := &metav1.Duration{Duration: 2 * time.Hour}
-			k, err := NewCarbonKeeper(grid.Zone(zone), &v1alpha1.CarbonSpec{Signal: kind, MaxAge: age, Sources: []v1alpha1.CarbonSource{source(p.URL)}}, d)
+			k, err := NewCarbonKeeper(grid.Zone(zone),
+				&v1alpha1.CarbonSpec{Signal: kind, MaxAge: age, Sources: []v1alpha1.CarbonSource{source(p.URL)}}, d)
 			if c.price != nil {
-				k, err = NewPriceKeeper(grid.Zone(zone), &v1alpha1.PriceSpec{Currency: "EUR", MaxAge: age, Sources: []v1alpha1.PriceSource{c.price(p.URL)}}, d)
+				k, err = NewPriceKeeper(grid.Zone(zone),
+					&v1alpha1.PriceSpec{Currency: "EUR", MaxAge: age, Sources: []v1alpha1.PriceSource{c.price(p.URL)}},
+					d)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -432,7 +579,8 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 	t.Helper()
 	asOf := now.Truncate(time.Hour)
 	lastGood := &reading{
-		start: asOf, step: time.Hour, values: []float64{301, 302, 303, 304}, asOf: asOf, issuedAt: asOf, quality: energy.Measured, model: "x",
+		start: asOf, step: time.Hour, values: []float64{301, 302, 303, 304}, asOf: asOf, issuedAt: asOf,
+		quality: energy.Measured, model: "x",
 	}
 	link := k.links[0]
 	link.reading = lastGood
@@ -444,7 +592,8 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 	if !state.Fresh || state.Signal.Series.At(*now) != 301 || !state.Signal.AsOf.Equal(asOf) {
 		t.Errorf("the last good reading is gone: %+v", state)
 	}
-	counted := testutil.ToFloat64(d.Metrics.rejected.WithLabelValues(string(k.terms.zone), string(k.terms.quantity), link.name, string(reason)))
+	counted := testutil.ToFloat64(d.Metrics.rejected.WithLabelValues(string(k.terms.zone), string(k.terms.quantity),
+		link.name, string(reason)))
 	if counted != 1 || testutil.CollectAndCount(d.Metrics.rejected) != 1 {
 		t.Errorf("counted %v times for %q, %d reasons", counted, reason, testutil.CollectAndCount(d.Metrics.rejected))
 	}
@@ -463,7 +612,9 @@ func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason
 func TestOmittedPositions(t *testing.T) {
 	now := noon
 	p := newProvider(t, prices("EUR", testDomain, 1, 81, 9, 90, 15, -4))
-	k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{fromENTSOE(p.URL)}}, testDeps(&now))
+	k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+		Currency: "EUR", Sources: []v1alpha1.PriceSource{fromENTSOE(p.URL)},
+	}, testDeps(&now))
 	if err != nil {
 		t.Fatal(err)
 	}

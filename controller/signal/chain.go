@@ -14,8 +14,8 @@ import (
 // What a GridZone calls the two kinds of intensity; average is the default.
 const signalMarginal = "Marginal"
 
-// habit is how a kind of source is asked where the GridZone does not say: about as often as it has anything new, and with
-// room for retries.
+// habit is how a kind of source is asked where the GridZone does not say: about as often as it has anything new, and
+// with room for retries.
 type habit struct {
 	every   time.Duration
 	perHour int // 0: it asks nobody
@@ -35,8 +35,8 @@ var habits = map[string]habit{
 	"tariff":            {every: 15 * time.Minute},
 }
 
-// broken is a source that cannot be: asked for what it does not know, or badly configured. It says so each time that it is
-// asked, so that the other sources of the zone still count.
+// broken is a source that cannot be: asked for what it does not know, or badly configured. It says so each time that
+// it is asked, so that the other sources of the zone still count.
 type broken struct {
 	name string
 	err  error
@@ -57,7 +57,9 @@ type builder struct {
 }
 
 // add appends a source. build is given a fetcher whose requests count as those of this source.
-func (b *builder) add(kind string, every *time.Duration, perHour *int32, private bool, build func(f *fetcher) (Source, error)) error {
+func (b *builder) add(kind string, every *time.Duration, perHour *int32, private bool,
+	build func(f *fetcher) (Source, error),
+) error {
 	h := habits[kind]
 	if every != nil && *every > 0 {
 		h.every = max(*every, time.Minute)
@@ -105,7 +107,8 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 			return refuse(ReasonRate, "counting the request: %w", err)
 		case !granted:
 			return &Error{Reason: ReasonRate, Wait: min(max(0, next.Sub(now)), maxWait), Err: fmt.Errorf(
-				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be left alone", next.UTC().Format(time.RFC3339), perHour)}
+				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be "+
+					"left alone", next.UTC().Format(time.RFC3339), perHour)}
 		}
 		return nil
 	}
@@ -119,7 +122,8 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 func (b *builder) ofKind(marginal bool, build func(f *fetcher) (Source, error)) func(f *fetcher) (Source, error) {
 	if b.quantity == carbon && marginal != b.marginal {
 		return func(*fetcher) (Source, error) {
-			return nil, refuse(ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed", kind(marginal), kind(b.marginal))
+			return nil, refuse(ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+				kind(marginal), kind(b.marginal))
 		}
 	}
 	return build
@@ -142,19 +146,23 @@ func (b *builder) carbonSource(s v1alpha1.CarbonSource) error {
 	case s.WattTime != nil:
 		return add("wattTime", false, true, func(f *fetcher) (Source, error) { return newWattTime(s.WattTime, f) })
 	case s.Prometheus != nil:
-		return add("prometheus", s.Prometheus.AllowPrivateAddress, s.Prometheus.Signal == signalMarginal, func(f *fetcher) (Source, error) {
-			return newPrometheus(s.Prometheus, carbon, f)
-		})
+		return add("prometheus", s.Prometheus.AllowPrivateAddress, s.Prometheus.Signal == signalMarginal,
+			func(f *fetcher) (Source, error) {
+				return newPrometheus(s.Prometheus, carbon, f)
+			})
 	case s.HTTP != nil:
-		return add("http", s.HTTP.AllowPrivateAddress, s.HTTP.Signal == signalMarginal, func(f *fetcher) (Source, error) {
-			return newHTTP(b.zone, s.HTTP, carbon, f)
-		})
+		return add("http", s.HTTP.AllowPrivateAddress, s.HTTP.Signal == signalMarginal,
+			func(f *fetcher) (Source, error) {
+				return newHTTP(b.zone, s.HTTP, carbon, f)
+			})
 	case s.File != nil:
 		return add("file", false, s.File.Signal == signalMarginal, func(*fetcher) (Source, error) {
 			return newFile(b.zone, s.File, carbon, "", b.deps.Data)
 		})
 	case s.Static != nil:
-		return add("static", false, b.marginal, func(*fetcher) (Source, error) { return newStatic(s.Static, carbon, b.marginal) })
+		return add("static", false, b.marginal, func(*fetcher) (Source, error) {
+			return newStatic(s.Static, carbon, b.marginal)
+		})
 	case s.Typical != nil:
 		return add("typical", false, false, func(*fetcher) (Source, error) { return newTypical(b.zone, s.Typical) })
 	}
@@ -168,7 +176,9 @@ func (b *builder) priceSource(s v1alpha1.PriceSource) error {
 	}
 	switch {
 	case s.Tariff != nil:
-		return add("tariff", false, func(*fetcher) (Source, error) { return newTariff(s.Tariff, b.currency, b.deps.Data) })
+		return add("tariff", false, func(*fetcher) (Source, error) {
+			return newTariff(s.Tariff, b.currency, b.deps.Data)
+		})
 	case s.ENTSOE != nil:
 		return add("entsoe", false, func(f *fetcher) (Source, error) { return newENTSOE(s.ENTSOE, f) })
 	case s.ElectricityMaps != nil:
@@ -187,9 +197,13 @@ func (b *builder) priceSource(s v1alpha1.PriceSource) error {
 			return newPrometheus(s.Prometheus, price, f)
 		})
 	case s.HTTP != nil:
-		return add("http", s.HTTP.AllowPrivateAddress, func(f *fetcher) (Source, error) { return newHTTP(b.zone, s.HTTP, price, f) })
+		return add("http", s.HTTP.AllowPrivateAddress, func(f *fetcher) (Source, error) {
+			return newHTTP(b.zone, s.HTTP, price, f)
+		})
 	case s.File != nil:
-		return add("file", false, func(*fetcher) (Source, error) { return newFile(b.zone, s.File, price, b.currency, b.deps.Data) })
+		return add("file", false, func(*fetcher) (Source, error) {
+			return newFile(b.zone, s.File, price, b.currency, b.deps.Data)
+		})
 	case s.Static != nil:
 		return add("static", false, func(*fetcher) (Source, error) { return newStatic(s.Static, price, false) })
 	}

@@ -65,7 +65,8 @@ func (w terms) check(a Answer, now time.Time) (checked, error) {
 	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
 		return checked{}, refuse(ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
 	case w.quantity == carbon && a.Marginal != w.marginal:
-		return checked{}, refuse(ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed", kind(a.Marginal), kind(w.marginal))
+		return checked{}, refuse(ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed",
+			kind(a.Marginal), kind(w.marginal))
 	}
 	if err := w.age(a, now); err != nil {
 		return checked{}, err
@@ -103,13 +104,14 @@ func (w terms) age(a Answer, now time.Time) error {
 	case age < -clockSkew:
 		return refuse(ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339), -age)
 	case age > w.maxAge:
-		return refuse(ReasonStale, "the present value is of %s, %v ago: want at most %v", a.IssuedAt.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
+		return refuse(ReasonStale, "the present value is of %s, %v ago: want at most %v",
+			a.IssuedAt.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
 	return nil
 }
 
-// sorted checks each value, and returns them in order. Where clocks go back an hour comes twice; told apart by nothing but
-// their values, neither can be believed.
+// sorted checks each value, and returns them in order. Where clocks go back an hour comes twice; told apart by
+// nothing but their values, neither can be believed.
 func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 	for _, p := range points {
 		if err := w.value(p); err != nil {
@@ -123,7 +125,8 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 	slices.SortStableFunc(points, func(a, b Point) int { return a.Time.Compare(b.Time) })
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
-			return nil, refuse(ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339), a.Value, b.Value)
+			return nil, refuse(ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339), a.Value,
+				b.Value)
 		}
 	}
 	return slices.CompactFunc(points, func(a, b Point) bool { return a.Time.Equal(b.Time) }), nil
@@ -159,7 +162,8 @@ func regular(points []Point, step time.Duration) error {
 	}
 	for _, p := range points[1:] {
 		if off := p.Time.Sub(points[0].Time) % step; off != 0 {
-			return refuse(ReasonTime, "%s is %v off the others, which are %v apart", p.Time.Format(time.RFC3339), off, step)
+			return refuse(ReasonTime, "%s is %v off the others, which are %v apart", p.Time.Format(time.RFC3339), off,
+				step)
 		}
 	}
 	return nil
@@ -176,7 +180,8 @@ func (w terms) present(c checked, now time.Time) (Point, error) {
 		return Point{}, refuse(ReasonMissing, "the answer says nothing about now")
 	}
 	if age := now.Sub(c.Points[i].Time); age > w.maxAge {
-		return Point{}, refuse(ReasonStale, "the last value is of %s, %v ago: want at most %v", c.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
+		return Point{}, refuse(ReasonStale, "the last value is of %s, %v ago: want at most %v",
+			c.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
 	return c.Points[i], nil
 }
@@ -213,8 +218,9 @@ func (c *checked) hold(i int) time.Duration {
 	return c.Points[i+1].Time.Sub(c.Points[i].Time)
 }
 
-// standstill watches for how long the values of a source have been the same: those that it measured, and, apart from them,
-// those that it estimated. A forecast that fills in for the last hour must not make measured values that stand still move.
+// standstill watches for how long the values of a source have been the same: those that it measured, and, apart from
+// them, those that it estimated. A forecast that fills in for the last hour must not make measured values that stand
+// still move.
 type standstill struct {
 	measured, estimated stretch
 }
@@ -247,7 +253,8 @@ func (s *stretch) limit() time.Duration {
 // beyond refuses a stretch that is too long.
 func (s *stretch) beyond(limit time.Duration) error {
 	if still := s.last.Sub(s.since); still >= limit {
-		return refuse(ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339), still)
+		return refuse(ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339),
+			still)
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ func newDataFile(folder, path string, limit int64) (dataFile, error) {
 	return dataFile{folder: folder, path: path, limit: limit}, nil
 }
 
-// read gives use the content if it is another than when use was last content with it, or if anew; it does not leave the folder,
-// through links or otherwise.
+// read gives use the content if it is another than when use was last content with it, or if anew; it does not leave
+// the folder, through links or otherwise.
 func (d *dataFile) read(anew bool, use func(text []byte) error) error {
 	root, err := os.OpenRoot(d.folder)
 	if err != nil {

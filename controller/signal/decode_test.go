@@ -45,7 +45,8 @@ func TestElectricityMapsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(points) != 24 || points[0] != (Point{Time: on("2024-03-05T20:00:00Z"), Value: 599}) || minGap(points) != time.Hour {
+	if len(points) != 24 || points[0] != (Point{Time: on("2024-03-05T20:00:00Z"), Value: 599}) ||
+		minGap(points) != time.Hour {
 		t.Errorf("%d points from %+v", len(points), points[0])
 	}
 	var estimated int
@@ -57,7 +58,9 @@ func TestElectricityMapsRecorded(t *testing.T) {
 	if total := sum(points); total != 14399 || estimated != 2 {
 		t.Errorf("the values sum up to %v, %d are estimated", total, estimated)
 	}
-	for _, name := range []string{"no-data-response.json", "unknown-response.json", "zones.json", "latest_power_breakdown.json"} {
+	for _, name := range []string{
+		"no-data-response.json", "unknown-response.json", "zones.json", "latest_power_breakdown.json",
+	} {
 		if points, _, err := s.decode(data(t, "electricitymaps/"+name)); err == nil {
 			t.Errorf("%s gave %v", name, points)
 		}
@@ -96,7 +99,8 @@ func TestElectricityMapsAsks(t *testing.T) {
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		if r.Header.Get("auth-token") != "sesame" || q.Get("zone") != "DE" || q.Get("disableCallerLookup") != "true" ||
-			q.Get("shouldUseFallbackCallerLookup") != "false" || q.Get("emissionFactorType") != "direct" || strings.Contains(r.URL.String(), "sesame") {
+			q.Get("shouldUseFallbackCallerLookup") != "false" || q.Get("emissionFactorType") != "direct" ||
+			strings.Contains(r.URL.String(), "sesame") {
 			t.Errorf("asked %s", r.URL)
 		}
 		asked = append(asked, strings.TrimPrefix(r.URL.Path, "/v3/carbon-intensity/"))
@@ -109,7 +113,9 @@ func TestElectricityMapsAsks(t *testing.T) {
 		}
 		fmt.Fprintf(w, `{"zone":"DE",%q:[%s]}`, key, strings.Replace(latest("DE", at, "75"), "lifecycle", "direct", 1))
 	})
-	spec := &v1alpha1.ElectricityMapsSource{Version: "v3", URL: p.URL, Key: "em", EmissionFactors: "Direct", Forecast: true}
+	spec := &v1alpha1.ElectricityMapsSource{
+		Version: "v3", URL: p.URL, Key: "em", EmissionFactors: "Direct", Forecast: true,
+	}
 	s, err := newElectricityMaps("DE", spec, carbon, "", testFetcher(t, p.Server, map[string]string{"em": "sesame"}))
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +143,8 @@ func TestElectricityMapsWithoutForecast(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, latest("DE", noon.Truncate(time.Hour), "75"))
 	})
-	s, err := newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL, Forecast: true}, carbon, "", testFetcher(t, p.Server, nil))
+	s, err := newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL, Forecast: true}, carbon, "",
+		testFetcher(t, p.Server, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +170,8 @@ func TestElectricityMapsPrices(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, err := s.Fetch(t.Context(), noon)
-	if err != nil || a.Points[0].Value != 0.0815 || a.Points[1].Value != -0.004 || a.Step != time.Hour || !a.IssuedAt.Equal(on("2026-03-10T11:29:00Z")) {
+	if err != nil || a.Points[0].Value != 0.0815 || a.Points[1].Value != -0.004 || a.Step != time.Hour ||
+		!a.IssuedAt.Equal(on("2026-03-10T11:29:00Z")) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	if s, err = newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL}, price, "GBP", f); err != nil {
@@ -191,7 +199,8 @@ func TestUKCarbonIntensity(t *testing.T) {
 	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path)
 		slot := `{"from":"2026-03-10T%s","to":"2026-03-10T%s","intensity":{"forecast":184,%s"index":"moderate"}}`
-		now := fmt.Sprintf(slot, "12:00Z", "12:30Z", `"actual":194,`) + "," + fmt.Sprintf(slot, "12:30Z", "13:00Z", `"actual":null,`)
+		now := fmt.Sprintf(slot, "12:00Z", "12:30Z", `"actual":194,`) + "," + fmt.Sprintf(slot, "12:30Z", "13:00Z",
+			`"actual":null,`)
 		if strings.Contains(r.URL.Path, "pt24h") {
 			now = fmt.Sprintf(slot, "11:30Z", "12:00Z", `"actual":190,`)
 		}
@@ -202,7 +211,9 @@ func TestUKCarbonIntensity(t *testing.T) {
 		fmt.Fprintf(w, `{"data":[%s]}`, now)
 	})
 	half := func(h int, v float64, estimated bool) Point {
-		return Point{Time: noon.Truncate(time.Hour).Add(time.Duration(h) * 30 * time.Minute), Value: v, Estimated: estimated}
+		return Point{
+			Time: noon.Truncate(time.Hour).Add(time.Duration(h) * 30 * time.Minute), Value: v, Estimated: estimated,
+		}
 	}
 	for _, spec := range []v1alpha1.UKCarbonIntensitySource{{URL: p.URL}, {URL: p.URL + "/", RegionID: 13}} {
 		s, err := newUKCarbonIntensity("GB-LON", &spec, testFetcher(t, p.Server, nil))
@@ -213,13 +224,15 @@ func TestUKCarbonIntensity(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]Point{half(0, 194, false), half(1, 184, true), half(-1, 190, false)}, a.Points); diff != "" || !a.IssuedAt.Equal(half(0, 0, false).Time) {
+		if diff := cmp.Diff([]Point{half(0, 194, false), half(1, 184, true), half(-1, 190, false)},
+			a.Points); diff != "" || !a.IssuedAt.Equal(half(0, 0, false).Time) {
 			t.Errorf("issued %v: %s", a.IssuedAt, diff)
 		}
 	}
 	want := []string{
 		"/intensity/2026-03-10T11:30Z/fw48h", "/intensity/2026-03-10T12:00Z/pt24h",
-		"/regional/intensity/2026-03-10T11:30Z/fw48h/regionid/13", "/regional/intensity/2026-03-10T12:00Z/pt24h/regionid/13",
+		"/regional/intensity/2026-03-10T11:30Z/fw48h/regionid/13",
+		"/regional/intensity/2026-03-10T12:00Z/pt24h/regionid/13",
 	}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Error(diff)
@@ -230,10 +243,12 @@ func TestWattTimeRecorded(t *testing.T) {
 	s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "CAISO_NORTH"}}
 	const want = 412.5 * 0.453592
 	points, issued, err := s.decode(data(t, "watttime/watttime-forecast-response-example.json"))
-	if err != nil || len(points) != 1 || math.Abs(points[0].Value-want) > 1e-9 || !points[0].Time.Equal(on("2026-04-01T00:00:00Z")) || !issued.Equal(on("2026-05-03T10:00:00Z")) {
+	if err != nil || len(points) != 1 || math.Abs(points[0].Value-want) > 1e-9 ||
+		!points[0].Time.Equal(on("2026-04-01T00:00:00Z")) || !issued.Equal(on("2026-05-03T10:00:00Z")) {
 		t.Errorf("%+v, %v, %v", points, issued, err)
 	}
-	if points, issued, err = s.decode(data(t, "watttime/watttime-data-response-example.json")); err != nil || math.Abs(points[0].Value-187.1067) > 1e-9 || !issued.IsZero() {
+	if points, issued, err = s.decode(data(t, "watttime/watttime-data-response-example.json")); err != nil ||
+		math.Abs(points[0].Value-187.1067) > 1e-9 || !issued.IsZero() {
 		t.Errorf("%+v, %v, %v", points, issued, err)
 	}
 	for _, name := range []string{"login", "my-access", "region"} {
@@ -261,7 +276,8 @@ func TestWattTimeLogin(t *testing.T) {
 			marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer")(w, r)
 		}
 	})
-	s, err := newWattTime(&v1alpha1.WattTimeSource{URL: p.URL, Region: "CAISO_NORTH", Key: "wt"}, testFetcher(t, p.Server, map[string]string{"wt": "ali:ba:ba"}))
+	s, err := newWattTime(&v1alpha1.WattTimeSource{URL: p.URL, Region: "CAISO_NORTH", Key: "wt"},
+		testFetcher(t, p.Server, map[string]string{"wt": "ali:ba:ba"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,19 +307,24 @@ func TestPrometheus(t *testing.T) {
 		"scalar": `{"status":"success","data":{"resultType":"scalar","result":[1773145200.5,"0.42"]},"warnings":["x"]}`,
 	} {
 		p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/prom/api/v1/query" || r.URL.Query().Get("query") != `grid{zone="DE"}` || r.Header.Get("Authorization") != "Bearer token" {
+			if r.URL.Path != "/prom/api/v1/query" || r.URL.Query().Get("query") != `grid{zone="DE"}` ||
+				r.Header.Get("Authorization") != "Bearer token" {
 				t.Errorf("asked %s with %q", r.URL, r.Header.Get("Authorization"))
 			}
 			_, _ = io.WriteString(w, text)
 		})
-		spec := &v1alpha1.PrometheusSource{URL: p.URL + "/prom/", Query: `grid{zone="DE"}`, Unit: "kg/kWh", Key: "k", Signal: "Marginal", Measured: name == "scalar"}
+		spec := &v1alpha1.PrometheusSource{
+			URL: p.URL + "/prom/", Query: `grid{zone="DE"}`, Unit: "kg/kWh", Key: "k", Signal: "Marginal",
+			Measured: name == "scalar",
+		}
 		s, err := newPrometheus(spec, carbon, testFetcher(t, p.Server, map[string]string{"k": "token"}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		a, err := s.Fetch(t.Context(), noon)
 		at := time.Unix(1773145200, 5e8)
-		if err != nil || len(a.Points) != 1 || a.Points[0].Value != 420 || !a.Points[0].Time.Equal(at) || !a.IssuedAt.Equal(at) || !a.Marginal || a.Points[0].Estimated == spec.Measured {
+		if err != nil || len(a.Points) != 1 || a.Points[0].Value != 420 || !a.Points[0].Time.Equal(at) ||
+			!a.IssuedAt.Equal(at) || !a.Marginal || a.Points[0].Estimated == spec.Measured {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}
 	}
@@ -318,10 +339,34 @@ func TestHTTP(t *testing.T) {
 		points []Point
 		issued time.Time
 	}{
-		{"value", v1alpha1.HTTPSource{Value: "data.0.intensity", Unit: "lb/MWh", Measured: true}, `{"data":[{"intensity":1000}]}`, []Point{{Time: noon, Value: 453.592}}, noon},
-		{"value with time", v1alpha1.HTTPSource{Value: "v", Time: "at"}, `{"v":7,"at":"2026-03-10T12:00:00Z"}`, []Point{{Time: hour, Value: 7, Estimated: true}}, hour},
-		{"time in seconds", v1alpha1.HTTPSource{Value: "v", Time: "at"}, `{"v":7,"at":1773144000}`, []Point{{Time: hour, Value: 7, Estimated: true}}, hour},
-		{"time in milliseconds", v1alpha1.HTTPSource{Value: "v", Time: "at"}, `{"v":7,"at":1773144000000}`, []Point{{Time: hour, Value: 7, Estimated: true}}, hour},
+		{
+			"value",
+			v1alpha1.HTTPSource{Value: "data.0.intensity", Unit: "lb/MWh", Measured: true},
+			`{"data":[{"intensity":1000}]}`,
+			[]Point{{Time: noon, Value: 453.592}},
+			noon,
+		},
+		{
+			"value with time",
+			v1alpha1.HTTPSource{Value: "v", Time: "at"},
+			`{"v":7,"at":"2026-03-10T12:00:00Z"}`,
+			[]Point{{Time: hour, Value: 7, Estimated: true}},
+			hour,
+		},
+		{
+			"time in seconds",
+			v1alpha1.HTTPSource{Value: "v", Time: "at"},
+			`{"v":7,"at":1773144000}`,
+			[]Point{{Time: hour, Value: 7, Estimated: true}},
+			hour,
+		},
+		{
+			"time in milliseconds",
+			v1alpha1.HTTPSource{Value: "v", Time: "at"},
+			`{"v":7,"at":1773144000000}`,
+			[]Point{{Time: hour, Value: 7, Estimated: true}},
+			hour,
+		},
 		{
 			"list",
 			v1alpha1.HTTPSource{List: "a.b", ListTime: "t", ListValue: "x.y", Zone: "z", Measured: true},
@@ -329,7 +374,13 @@ func TestHTTP(t *testing.T) {
 			[]Point{{Time: hour.Add(time.Hour), Value: 8}, {Time: hour, Value: 7}},
 			hour,
 		},
-		{"list at the top", v1alpha1.HTTPSource{List: "0", ListTime: "0", ListValue: "1"}, `[[["2026-03-10T12:00:00Z",7]]]`, []Point{{Time: hour, Value: 7, Estimated: true}}, hour},
+		{
+			"list at the top",
+			v1alpha1.HTTPSource{List: "0", ListTime: "0", ListValue: "1"},
+			`[[["2026-03-10T12:00:00Z",7]]]`,
+			[]Point{{Time: hour, Value: 7, Estimated: true}},
+			hour,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -389,7 +440,8 @@ func TestFile(t *testing.T) {
 	write := func(value int, at time.Time) {
 		t.Helper()
 		path := filepath.Join(dir, "real.csv")
-		text := fmt.Sprintf("t,zone,v\n2026-03-10T12:00Z,DE,%d\n2026-03-10T13:00Z,DE,200\n2026-03-10T12:00Z,FR,9\n2026-03-10T13:00Z,FR,9\n", value)
+		text := fmt.Sprintf(
+			"t,zone,v\n2026-03-10T12:00Z,DE,%d\n2026-03-10T13:00Z,DE,200\n2026-03-10T12:00Z,FR,9\n2026-03-10T13:00Z,FR,9\n", value)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -422,7 +474,8 @@ func TestPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"a.0.b": "1", "a.1.0": "2", "0.d": "true", "a.1.1.c": "<nil>", "a.2": "<nil>", "a.-1": "<nil>", "a.x": "<nil>", "": "<nil>", "a..b": "<nil>", "a.0.b.c": "<nil>",
+		"a.0.b": "1", "a.1.0": "2", "0.d": "true", "a.1.1.c": "<nil>", "a.2": "<nil>", "a.-1": "<nil>", "a.x": "<nil>",
+		"": "<nil>", "a..b": "<nil>", "a.0.b.c": "<nil>",
 	} {
 		if got := fmt.Sprint(standing(v, path)); got != want {
 			t.Errorf("%q is %s, want %s", path, got, want)

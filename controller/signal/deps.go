@@ -20,8 +20,8 @@ type Deps struct {
 // Budget counts requests. One that is to survive restarts and to hold for all replicas together is kept outside of the
 // process. Where it cannot be reached, nothing is asked.
 type Budget interface {
-	// Reserve takes one request out of the budget of a source, which may make perHour in any hour; where there is none left,
-	// it says when to ask again.
+	// Reserve takes one request out of the budget of a source, which may make perHour in any hour; where there is
+	// none left, it says when to ask again.
 	Reserve(ctx context.Context, source string, perHour int, now time.Time) (granted bool, next time.Time, err error)
 }
 

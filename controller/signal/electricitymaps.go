@@ -15,15 +15,15 @@ import (
 
 const electricityMapsURL = "https://api.electricitymaps.com"
 
-// What Electricity Maps knows beside the present changes hourly at most, and is of use for some hours where it cannot be
-// had anew.
+// What Electricity Maps knows beside the present changes hourly at most, and is of use for some hours where it cannot
+// be had anew.
 const (
 	electricityMapsSlow = 55 * time.Minute
 	electricityMapsKeep = 4 * time.Hour
 )
 
-// electricityMaps is the API of Electricity Maps, versions 3 and 4. What the provider says of the same hour first counts in
-// this order: latest, history, forecast.
+// electricityMaps is the API of Electricity Maps, versions 3 and 4. What the provider says of the same hour first
+// counts in this order: latest, history, forecast.
 type electricityMaps struct {
 	spec     *v1alpha1.ElectricityMapsSource
 	fetch    *fetcher
@@ -42,7 +42,9 @@ type kept struct {
 	refused bool // the plan does not include it
 }
 
-func newElectricityMaps(zone grid.Zone, spec *v1alpha1.ElectricityMapsSource, q quantity, currency string, f *fetcher) (Source, error) {
+func newElectricityMaps(zone grid.Zone, spec *v1alpha1.ElectricityMapsSource, q quantity, currency string,
+	f *fetcher,
+) (Source, error) {
 	if spec.Zone != "" {
 		zone = grid.Zone(spec.Zone)
 	}
@@ -88,7 +90,9 @@ func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, err
 
 // slow renews what changes hourly. Where that fails on the way, the answer lacks it; where what comes is wrong, nothing
 // that this provider says now is believed.
-func (s *electricityMaps) slow(ctx context.Context, k *kept, now time.Time, path string, query url.Values) (lacks, wrong error) {
+func (s *electricityMaps) slow(ctx context.Context, k *kept, now time.Time, path string,
+	query url.Values,
+) (lacks, wrong error) {
 	pause := electricityMapsSlow
 	if k.refused {
 		pause = 24 * time.Hour
@@ -130,8 +134,8 @@ func (s *electricityMaps) get(ctx context.Context, path string, query url.Values
 	r := request{url: strings.TrimSuffix(base, "/") + "/" + version + "/" + path, query: url.Values{
 		"zone":                {string(s.zone)},
 		"temporalGranularity": {"hourly"},
-		// Without these two, the newer and the older name of the same, a zone that is not known is answered with that of
-		// the caller's address.
+		// Without these two, the newer and the older name of the same, a zone that is not known is answered with that
+		// of the caller's address.
 		"disableCallerLookup":           {"true"},
 		"shouldUseFallbackCallerLookup": {"false"},
 	}}
@@ -181,8 +185,8 @@ type electricityMapsText struct {
 	Forecast []electricityMapsRow `json:"forecast"`
 }
 
-// decode reads an answer, and when it was last updated. Every row must be of the zone that was asked for, and the answer
-// must say so somewhere.
+// decode reads an answer, and when it was last updated. Every row must be of the zone that was asked for, and the
+// answer must say so somewhere.
 func (s *electricityMaps) decode(body []byte) ([]Point, time.Time, error) {
 	var text electricityMapsText
 	if err := decode(body, &text); err != nil {
@@ -236,8 +240,10 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 		return Point{}, false, nil
 	case row.Datetime.IsZero():
 		return Point{}, false, refuse(ReasonTime, "a value has no datetime")
-	case s.quantity == carbon && row.EmissionFactorType != "" && !strings.EqualFold(row.EmissionFactorType, s.factors()):
-		return Point{}, false, refuse(ReasonKind, "the values are of %.20q emission factors, asked was for %s", row.EmissionFactorType, s.factors())
+	case s.quantity == carbon && row.EmissionFactorType != "" &&
+		!strings.EqualFold(row.EmissionFactorType, s.factors()):
+		return Point{}, false, refuse(ReasonKind, "the values are of %.20q emission factors, asked was for %s",
+			row.EmissionFactorType, s.factors())
 	}
 	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
 }

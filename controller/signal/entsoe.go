@@ -80,8 +80,9 @@ type entsoeDocument struct {
 }
 
 type entsoeSeries struct {
-	Contract string         `xml:"contract_MarketAgreement.type"`
-	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"` // where a zone has several; the coupled one is the first
+	Contract string `xml:"contract_MarketAgreement.type"`
+	// where a zone has several; the coupled one is the first
+	Auction  int            `xml:"classificationSequence_AttributeInstanceComponent.position"`
 	Domain   string         `xml:"in_Domain.mRID"`
 	Currency string         `xml:"currency_Unit.name"`
 	Unit     string         `xml:"price_Measure_Unit.name"`
@@ -120,11 +121,13 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 		}
 		switch {
 		case series.Domain != "" && series.Domain != s.spec.Domain:
-			return Answer{}, refuse(ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain, s.spec.Domain)
+			return Answer{}, refuse(ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain,
+				s.spec.Domain)
 		case series.Unit != "MWH":
 			return Answer{}, refuse(ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
 		case series.Currency == "" || currency != "" && series.Currency != currency:
-			return Answer{}, refuse(ReasonUnit, "the prices are in %.10q and %.10q: want one currency", currency, series.Currency)
+			return Answer{}, refuse(ReasonUnit, "the prices are in %.10q and %.10q: want one currency", currency,
+				series.Currency)
 		}
 		currency = series.Currency
 		for _, period := range series.Periods {
@@ -165,7 +168,8 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 		if doc.Reason.Code == "999" {
 			return doc, refuse(ReasonMissing, "no data: %.200s", strings.TrimSpace(doc.Reason.Text))
 		}
-		return doc, refuse(ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code, strings.TrimSpace(doc.Reason.Text))
+		return doc, refuse(ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
+			strings.TrimSpace(doc.Reason.Text))
 	}
 	return doc, refuse(ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument", doc.XMLName.Local)
 }
@@ -173,7 +177,9 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
 // resolutions are those in which prices are published.
-var resolutions = map[string]time.Duration{"PT15M": 15 * time.Minute, "PT30M": 30 * time.Minute, "PT60M": time.Hour, "PT1H": time.Hour}
+var resolutions = map[string]time.Duration{
+	"PT15M": 15 * time.Minute, "PT30M": 30 * time.Minute, "PT60M": time.Hour, "PT1H": time.Hour,
+}
 
 // times reads when a period begins, and in how many steps of which length it ends.
 func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, err error) {
@@ -190,26 +196,29 @@ func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, e
 	}
 	span := end.Sub(start)
 	if span <= 0 || span > maxPeriod || span%step != 0 || !start.Equal(start.Truncate(step)) {
-		return start, 0, 0, refuse(ReasonTime, "a period of steps of %v is from %s to %s", step, start.Format(time.RFC3339), end.Format(time.RFC3339))
+		return start, 0, 0, refuse(ReasonTime, "a period of steps of %v is from %s to %s", step,
+			start.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
 	return start, step, int(span / step), nil
 }
 
-// run reads the points of a period. Where positions may be omitted, each price holds until the next position, the last one
-// to the end of the period.
+// run reads the points of a period. Where positions may be omitted, each price holds until the next position, the
+// last one to the end of the period.
 func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 	start, step, count, err := p.times()
 	if err != nil {
 		return entsoeRun{}, err
 	}
 	if len(p.Points) == 0 || omitting && p.Points[0].Position != 1 {
-		return entsoeRun{}, refuse(ReasonShape, "the period from %s does not begin with position 1", start.Format(time.RFC3339))
+		return entsoeRun{}, refuse(ReasonShape, "the period from %s does not begin with position 1",
+			start.Format(time.RFC3339))
 	}
 	r := entsoeRun{step: step}
 	last := 0
 	for i, point := range p.Points {
 		if point.Position <= last || point.Position > count {
-			return entsoeRun{}, refuse(ReasonTime, "the period from %s has position %d after %d, of %d", start.Format(time.RFC3339), point.Position, last, count)
+			return entsoeRun{}, refuse(ReasonTime, "the period from %s has position %d after %d, of %d",
+				start.Format(time.RFC3339), point.Position, last, count)
 		}
 		last = point.Position
 		perMWh, err := parseNumber(strings.TrimSpace(point.Price))
@@ -230,9 +239,9 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 	return r, nil
 }
 
-// mergeENTSOE writes periods that may overlap as points of the finest step among them. Of several prices for a time the one
-// of the first auction holds, and of those the one of the finest step. Two of equal rank that differ are for the caller to
-// refuse, which sees the time twice.
+// mergeENTSOE writes periods that may overlap as points of the finest step among them. Of several prices for a time
+// the one of the first auction holds, and of those the one of the finest step. Two of equal rank that differ are for
+// the caller to refuse, which sees the time twice.
 func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 	slices.SortStableFunc(runs, func(a, b entsoeRun) int {
 		return cmp.Or(cmp.Compare(a.auction, b.auction), cmp.Compare(a.step, b.step))

@@ -30,7 +30,8 @@ func TestENTSOE(t *testing.T) {
 		asked = r.URL.Path + "?" + r.URL.RawQuery
 		_, _ = w.Write(fixture(t, "entsoe_day_ahead.xml"))
 	})
-	s, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL}, testFetcher(t, p.Server, map[string]string{"entsoe": "sesame\n"}))
+	s, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
+		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame\n"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +39,13 @@ func TestENTSOE(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "/api?documentType=A44&in_Domain=" + dutch + "&out_Domain=" + dutch + "&periodEnd=202603120000&periodStart=202603100000&securityToken=sesame"
+	want := "/api?documentType=A44&in_Domain=" + dutch + "&out_Domain=" + dutch +
+		"&periodEnd=202603120000&periodStart=202603100000&securityToken=sesame"
 	if asked != want {
 		t.Errorf("asked %s\nwant  %s", asked, want)
 	}
-	if a.Currency != "EUR" || a.Step != 15*time.Minute || !a.IssuedAt.Equal(time.Date(2026, 3, 10, 12, 15, 0, 0, time.UTC)) || a.Ageless {
+	if a.Currency != "EUR" || a.Step != 15*time.Minute ||
+		!a.IssuedAt.Equal(time.Date(2026, 3, 10, 12, 15, 0, 0, time.UTC)) || a.Ageless {
 		t.Errorf("the answer is in %s, every %v, of %v", a.Currency, a.Step, a.IssuedAt)
 	}
 	c, err := terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}.check(a, noon)
@@ -85,7 +88,8 @@ func TestENTSOE(t *testing.T) {
 
 func TestENTSOEWithoutData(t *testing.T) {
 	p := newProvider(t, says("%s", fixture(t, "entsoe_no_data.xml")))
-	s, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL}, testFetcher(t, p.Server, map[string]string{"entsoe": "sesame"}))
+	s, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
+		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +97,8 @@ func TestENTSOEWithoutData(t *testing.T) {
 	if reasonOf(err) != ReasonMissing || !strings.Contains(err.Error(), "No matching data found") {
 		t.Errorf("without data: %v", err)
 	}
-	bare, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "other", URL: p.URL}, testFetcher(t, p.Server, nil))
+	bare, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "other", URL: p.URL},
+		testFetcher(t, p.Server, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +115,8 @@ func entsoeText(series, period, end, resolution, points string) string {
 }
 
 func entsoeSeriesText(series, start, end, resolution, points string) string {
-	return fmt.Sprintf(`<TimeSeries><price_Measure_Unit.name>MWH</price_Measure_Unit.name>%s<Period><timeInterval><start>%s</start><end>%s</end></timeInterval><resolution>%s</resolution>%s</Period></TimeSeries>`,
+	return fmt.Sprintf(
+		`<TimeSeries><price_Measure_Unit.name>MWH</price_Measure_Unit.name>%s<Period><timeInterval><start>%s</start><end>%s</end></timeInterval><resolution>%s</resolution>%s</Period></TimeSeries>`,
 		series, start, end, resolution, points)
 }
 
@@ -144,7 +150,8 @@ func TestENTSOEOnDaysOf23And25Hours(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(a.Points) != c.hours || last.Value != 0.06 || !last.Time.Add(time.Hour).Equal(end) || a.Points[1].Value != 0.05 {
+		if len(a.Points) != c.hours || last.Value != 0.06 || !last.Time.Add(time.Hour).Equal(end) ||
+			a.Points[1].Value != 0.05 {
 			t.Errorf("from %s: %d hours, the last one at %v", c.start, len(a.Points), last)
 		}
 	}
@@ -157,18 +164,31 @@ func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 		return entsoeSeriesText(extra, ninth, two, resolution, points)
 	}
 	whole := func(series ...string) string {
-		return "<x:Publication_MarketDocument xmlns:x=\"urn:any\">" + strings.Join(series, "") + "</x:Publication_MarketDocument>"
+		return "<x:Publication_MarketDocument xmlns:x=\"urn:any\">" + strings.Join(series, "") +
+			"</x:Publication_MarketDocument>"
 	}
 	for name, c := range map[string]struct {
 		text string
 		want string
 	}{
-		"a gap where no position may be omitted":    {whole(other(inEUR, "PT30M", entsoePoints(1, 10, 4, 40))), "0.01@0 0.04@90"},
-		"every position":                            {whole(other(inEUR, "PT1H", entsoePoints(1, 10, 2, 20))), "0.01@0 0.02@60"},
-		"intraday is not asked for":                 {whole(other(omitting, "PT60M", entsoePoints(1, 10)), other(omitting+"<contract_MarketAgreement.type>A07</contract_MarketAgreement.type>", "PT15M", entsoePoints(1, 99))), "0.01@0 0.01@60"},
-		"the first auction before a finer second":   {whole(other(omitting+"<classificationSequence_AttributeInstanceComponent.position>2</classificationSequence_AttributeInstanceComponent.position>", "PT30M", entsoePoints(1, 99)), other(omitting+"<classificationSequence_AttributeInstanceComponent.position>1</classificationSequence_AttributeInstanceComponent.position>", "PT60M", entsoePoints(1, 10))), "0.01@0 0.01@30 0.01@60 0.01@90"},
-		"the coarse fills the gaps of the fine":     {whole(other(omitting, "PT60M", entsoePoints(1, 10, 2, 20)), other(inEUR, "PT30M", entsoePoints(3, 33))), "0.01@0 0.01@30 0.033@60 0.02@90"},
-		"space around numbers, and a further field": {whole(other(omitting+"<auction.type>A01</auction.type>", "PT60M", entsoePoints(1, " 10.0\n"))), "0.01@0 0.01@60"},
+		"a gap where no position may be omitted": {
+			whole(other(inEUR, "PT30M", entsoePoints(1, 10, 4, 40))),
+			"0.01@0 0.04@90",
+		},
+		"every position": {
+			whole(other(inEUR, "PT1H", entsoePoints(1, 10, 2, 20))),
+			"0.01@0 0.02@60",
+		},
+		"intraday is not asked for": {whole(other(omitting, "PT60M", entsoePoints(1, 10)),
+			other(omitting+"<contract_MarketAgreement.type>A07</contract_MarketAgreement.type>", "PT15M",
+				entsoePoints(1, 99))), "0.01@0 0.01@60"},
+		"the first auction before a finer second": {whole(
+			other(
+				omitting+"<classificationSequence_AttributeInstanceComponent.position>2</classificationSequence_AttributeInstanceComponent.position>", "PT30M", entsoePoints(1, 99)), other(omitting+"<classificationSequence_AttributeInstanceComponent.position>1</classificationSequence_AttributeInstanceComponent.position>", "PT60M", entsoePoints(1, 10))), "0.01@0 0.01@30 0.01@60 0.01@90"},
+		"the coarse fills the gaps of the fine": {whole(other(omitting, "PT60M", entsoePoints(1, 10, 2, 20)),
+			other(inEUR, "PT30M", entsoePoints(3, 33))), "0.01@0 0.01@30 0.033@60 0.02@90"},
+		"space around numbers, and a further field": {whole(other(omitting+"<auction.type>A01</auction.type>", "PT60M",
+			entsoePoints(1, " 10.0\n"))), "0.01@0 0.01@60"},
 	} {
 		a, err := s.decode([]byte(c.text))
 		if err != nil {
@@ -202,12 +222,13 @@ func TestENTSOERefuses(t *testing.T) {
 		text   string
 		reason Reason
 	}{
-		"nothing":                 {"", ReasonShape},
-		"JSON":                    {`{"data":[]}`, ReasonShape},
-		"cut off":                 {strings.TrimSuffix(text(omitting), "</Publication_MarketDocument>"), ReasonShape},
-		"two documents":           {text(omitting) + text(omitting), ReasonShape},
-		"another document":        {"<GL_MarketDocument/>", ReasonShape},
-		"an entity":               {`<!DOCTYPE x [<!ENTITY e "1">]>` + strings.Replace(text(omitting), "<price.amount>10", "<price.amount>&e;", 1), ReasonShape},
+		"nothing":          {"", ReasonShape},
+		"JSON":             {`{"data":[]}`, ReasonShape},
+		"cut off":          {strings.TrimSuffix(text(omitting), "</Publication_MarketDocument>"), ReasonShape},
+		"two documents":    {text(omitting) + text(omitting), ReasonShape},
+		"another document": {"<GL_MarketDocument/>", ReasonShape},
+		"an entity": {`<!DOCTYPE x [<!ENTITY e "1">]>` + strings.Replace(text(omitting),
+			"<price.amount>10", "<price.amount>&e;", 1), ReasonShape},
 		"a refusal":               {"<Acknowledgement_MarketDocument><Reason><code>401</code><text>no</text></Reason></Acknowledgement_MarketDocument>", ReasonShape},
 		"no series":               {"<Publication_MarketDocument/>", ReasonMissing},
 		"no currency":             {text("<curveType>A03</curveType>"), ReasonUnit},
@@ -221,18 +242,30 @@ func TestENTSOERefuses(t *testing.T) {
 		"no points":               {entsoeText(omitting, ninth, tenth, "PT60M", ""), ReasonShape},
 		"the first is missing":    {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(2, 10)), ReasonShape},
 		"position 0":              {entsoeText(inEUR, ninth, tenth, "PT60M", entsoePoints(0, 10)), ReasonTime},
-		"position 25 of 24":       {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 10, 25, 10)), ReasonTime},
-		"a position twice":        {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 10, 5, 10, 5, 11)), ReasonTime},
-		"out of order":            {entsoeText(inEUR, ninth, tenth, "PT60M", entsoePoints(1, 10, 5, 10, 4, 11)), ReasonTime},
-		"no position":             {entsoeText(omitting, ninth, tenth, "PT60M", "<Point><price.amount>1</price.amount></Point>"), ReasonShape},
-		"a position in words":     {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints("one", 10)), ReasonShape},
-		"no price":                {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "")), ReasonShape},
-		"NaN":                     {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "NaN")), ReasonRange},
-		"1e999":                   {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")), ReasonRange},
+		"position 25 of 24": {
+			entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 10, 25, 10)),
+			ReasonTime,
+		},
+		"a position twice": {
+			entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 10, 5, 10, 5, 11)),
+			ReasonTime,
+		},
+		"out of order": {
+			entsoeText(inEUR, ninth, tenth, "PT60M", entsoePoints(1, 10, 5, 10, 4, 11)),
+			ReasonTime,
+		},
+		"no position": {entsoeText(omitting, ninth, tenth, "PT60M",
+			"<Point><price.amount>1</price.amount></Point>"), ReasonShape},
+		"a position in words": {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints("one", 10)), ReasonShape},
+		"no price":            {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "")), ReasonShape},
+		"NaN":                 {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "NaN")), ReasonRange},
+		"1e999":               {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")), ReasonRange},
 		"a month in few bytes, often": {"<Publication_MarketDocument>" +
-			strings.Repeat(entsoeSeriesText(omitting, ninth, "2026-04-09T23:00Z", "PT15M", good), 5) + "</Publication_MarketDocument>", ReasonSize},
+			strings.Repeat(entsoeSeriesText(omitting, ninth, "2026-04-09T23:00Z", "PT15M", good), 5) +
+			"</Publication_MarketDocument>", ReasonSize},
 		"two currencies": {"<Publication_MarketDocument>" + entsoeSeriesText(omitting, ninth, tenth, "PT60M", good) +
-			entsoeSeriesText(strings.Replace(omitting, "EUR", "PLN", 1), ninth, tenth, "PT60M", good) + "</Publication_MarketDocument>", ReasonUnit},
+			entsoeSeriesText(strings.Replace(omitting, "EUR", "PLN", 1), ninth, tenth, "PT60M", good) +
+			"</Publication_MarketDocument>", ReasonUnit},
 	} {
 		a, err := s.decode([]byte(c.text))
 		if err == nil || reasonOf(err) != c.reason {
@@ -247,10 +280,12 @@ func TestENTSOERefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.IssuedAt = newest(a.Points, noon)
-	if _, err := (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(a, noon); reasonOf(err) != ReasonTime {
+	if _, err := (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(a,
+		noon); reasonOf(err) != ReasonTime {
 		t.Errorf("two prices for each hour: %v", err)
 	}
-	if _, err := (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(a, noon); reasonOf(err) != ReasonUnit {
+	if _, err := (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(a,
+		noon); reasonOf(err) != ReasonUnit {
 		t.Errorf("wanted in pounds: %v", err)
 	}
 }

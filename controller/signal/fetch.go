@@ -187,7 +187,9 @@ func (f *fetcher) once(ctx context.Context, u *url.URL, r request) ([]byte, http
 
 // status turns a status other than 200 into an error.
 func (f *fetcher) status(u *url.URL, resp *http.Response) error {
-	err := &Error{Reason: ReasonHTTP, Err: &statusError{dial.Place(u), resp.StatusCode}, Wait: retryAfter(resp.Header, f.now())}
+	err := &Error{
+		Reason: ReasonHTTP, Err: &statusError{dial.Place(u), resp.StatusCode}, Wait: retryAfter(resp.Header, f.now()),
+	}
 	switch resp.StatusCode {
 	case http.StatusOK:
 		return nil
@@ -197,7 +199,8 @@ func (f *fetcher) status(u *url.URL, resp *http.Response) error {
 		err.Reason = ReasonRate
 	}
 	if to, ok := dial.Redirect(resp); ok {
-		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u), f.secrets.Conceal(to))
+		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u),
+			f.secrets.Conceal(to))
 	}
 	return err
 }
@@ -240,7 +243,8 @@ func backoff(err error, try int) (time.Duration, bool) {
 	if !ok || e.Reason != ReasonHTTP && e.Reason != ReasonRate {
 		return 0, false
 	}
-	if status, ok := errors.AsType[*statusError](err); ok && status.code < 500 && status.code != http.StatusTooManyRequests {
+	if status, ok := errors.AsType[*statusError](err); ok && status.code < 500 &&
+		status.code != http.StatusTooManyRequests {
 		return 0, false // the same question gets the same answer
 	}
 	if e.Wait > maxInPlace {

@@ -83,7 +83,8 @@ func TestBackoff(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0, "99999999999999999999": 0, "4000000000": maxWait,
+		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0, "99999999999999999999": 0,
+		"4000000000": maxWait,
 		noon.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
 		noon.Add(-time.Hour).Format(http.TimeFormat):       0,
 		noon.AddDate(10, 0, 0).Format(http.TimeFormat):     maxWait,
@@ -111,15 +112,19 @@ func TestKeysStaySecret(t *testing.T) {
 		},
 		"status": status(403),
 		"reset":  reset,
-		"circle": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) },
-		"slow":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"circle": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.String(), http.StatusFound)
+		},
+		"slow": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	}
 	for name, serve := range leaks {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t, serve)
 			f := testFetcher(t, p.Server, nil)
 			f.timeout = 100 * time.Millisecond
-			body, _, err := f.get(t.Context(), request{url: p.URL, secret: url.Values{"securityToken": {key}}, header: http.Header{"Auth-Token": {key}}})
+			body, _, err := f.get(t.Context(), request{
+				url: p.URL, secret: url.Values{"securityToken": {key}}, header: http.Header{"Auth-Token": {key}},
+			})
 			if err == nil {
 				var text struct{}
 				err = decode(append(body, '!'), &text)
@@ -128,14 +133,16 @@ func TestKeysStaySecret(t *testing.T) {
 				t.Fatal("no error to look at")
 			}
 			for ; err != nil; err = errors.Unwrap(err) {
-				if s := fmt.Sprintf("%v %+v", err, err); strings.Contains(s, "s3same") || strings.Contains(s, "securityToken") {
+				if s := fmt.Sprintf("%v %+v", err, err); strings.Contains(s, "s3same") ||
+					strings.Contains(s, "securityToken") {
 					t.Errorf("the key, or the whole URL, is in %T: %s", err, s)
 				}
 			}
 		})
 	}
 	f := newFetcher(Reach{}, false)
-	if _, err := f.target(request{url: "https://user:s3same@[::1/%zz"}); err == nil || strings.Contains(err.Error(), "s3same") {
+	if _, err := f.target(request{url: "https://user:s3same@[::1/%zz"}); err == nil ||
+		strings.Contains(err.Error(), "s3same") {
 		t.Errorf("a URL that cannot be read: %v", err)
 	}
 }
@@ -154,7 +161,8 @@ func TestPackedAnswers(t *testing.T) {
 		w.Header().Set("Content-Encoding", "gzip")
 		_, _ = w.Write(packed.Bytes())
 	})
-	if _, _, err := testFetcher(t, p.Server, nil).get(t.Context(), request{url: p.URL}); err == nil || reasonOf(err) != ReasonSize {
+	if _, _, err := testFetcher(t, p.Server, nil).get(t.Context(), request{url: p.URL}); err == nil ||
+		reasonOf(err) != ReasonSize {
 		t.Errorf("got %v", err)
 	}
 }
@@ -182,7 +190,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // Where the server is inside, loopback is not: a controller does not ask itself.
 func TestPrivateIsNotLoopback(t *testing.T) {
 	p := newProvider(t, says("{}"))
-	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil || reasonOf(err) != ReasonAddress {
+	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil ||
+		reasonOf(err) != ReasonAddress {
 		t.Errorf("got %v", err)
 	}
 }
@@ -190,7 +199,10 @@ func TestPrivateIsNotLoopback(t *testing.T) {
 func TestKeyFolder(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "other")
-	for path, text := range map[string]string{filepath.Join(dir, "em"): " sesame\n", filepath.Join(dir, "big"): strings.Repeat("x", maxKey+1), outside: "not yours"} {
+	for path, text := range map[string]string{
+		filepath.Join(dir, "em"): " sesame\n", filepath.Join(dir, "big"): strings.Repeat("x", maxKey+1),
+		outside: "not yours",
+	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -10,14 +10,16 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// maxFile is that of a year of 5-minute values of a zone, or of hours of many. The controller is to get by with little memory.
+// maxFile is that of a year of 5-minute values of a zone, or of hours of many. The controller is to get by with
+// little memory.
 const maxFile = 8 << 20
 
 // fileSlack is for how long what was kept of a file suffices.
 const fileSlack = 24 * time.Hour
 
-// file is a CSV file in the folder of data. It is read again when it was written to, and once a day: of a file of a year only
-// what is of use now is kept. What it says does not age, but is of use only as long as it says something about now.
+// file is a CSV file in the folder of data. It is read again when it was written to, and once a day: of a file of a
+// year only what is of use now is kept. What it says does not age, but is of use only as long as it says something
+// about now.
 type file struct {
 	data     dataFile
 	spec     *v1alpha1.FileSource
@@ -38,7 +40,9 @@ func newFile(zone grid.Zone, spec *v1alpha1.FileSource, q quantity, currency, fo
 	if spec.Zone != "" {
 		zone = grid.Zone(spec.Zone)
 	}
-	return &file{data: data, spec: spec, zone: zone, quantity: q, currency: currency, marginal: spec.Signal == signalMarginal}, nil
+	return &file{
+		data: data, spec: spec, zone: zone, quantity: q, currency: currency, marginal: spec.Signal == signalMarginal,
+	}, nil
 }
 
 func (*file) Name() string { return "file" }
@@ -56,7 +60,9 @@ func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 		if !t.Before(until) {
 			break
 		}
-		a.Points = append(a.Points, Point{Time: t, Value: series.Value(i), Estimated: s.signal.Quality == energy.Estimated})
+		a.Points = append(a.Points, Point{
+			Time: t, Value: series.Value(i), Estimated: s.signal.Quality == energy.Estimated,
+		})
 	}
 	return a, nil
 }
@@ -67,7 +73,8 @@ func (s *file) read(from, until time.Time) error {
 	return s.data.read(!kept, func(text []byte) error {
 		from, until = from.Add(-fileSlack), until.Add(fileSlack)
 		signal, _, err := grid.ParseCSV(s.spec.Path, text, grid.CSVOptions{
-			Column: s.spec.Column, Zone: s.zone, Price: s.quantity == price, Currency: s.currency, From: from, Until: until,
+			Column: s.spec.Column, Zone: s.zone, Price: s.quantity == price, Currency: s.currency, From: from,
+			Until: until,
 		})
 		if err != nil {
 			return &Error{Reason: reasonOfRow(err), Err: err}

@@ -14,8 +14,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// However a URL is written, a source leads neither to metadata services nor to this machine, also where private addresses are
-// allowed: it is refused when it would be dialled, and nothing arrives.
+// However a URL is written, a source leads neither to metadata services nor to this machine, also where private
+// addresses are allowed: it is refused when it would be dialled, and nothing arrives.
 func TestForgedRequests(t *testing.T) {
 	var arrived atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { arrived.Add(1) }))
@@ -57,7 +57,9 @@ func TestReboundName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFetcher(Reach{resolver: dialtest.Names{"good.example": {"127.0.0.1", "169.254.169.254"}}.Resolver(), Loopback: true}, false)
+	f := newFetcher(Reach{
+		resolver: dialtest.Names{"good.example": {"127.0.0.1", "169.254.169.254"}}.Resolver(), Loopback: true,
+	}, false)
 	f.sleep = testFetcher(t, p.Server, nil).sleep
 	target := "http://good.example:" + u.Port() + "/"
 	if _, _, err := f.get(t.Context(), request{url: target}); err != nil {

@@ -40,7 +40,9 @@ func believable(t *testing.T, a Answer, marginal bool) {
 
 func FuzzElectricityMaps(f *testing.F) {
 	f.Add([]byte(latest("DE", noon.Truncate(time.Hour), "300")))
-	f.Add([]byte(`{"zone":"DE","history":[{"value":1,"unit":"gCO2eq/kWh","datetime":"2026-03-10T12:00Z"}],"forecast":[{"carbonIntensity":null}]}`))
+	f.Add(
+		[]byte(
+			`{"zone":"DE","history":[{"value":1,"unit":"gCO2eq/kWh","datetime":"2026-03-10T12:00Z"}],"forecast":[{"carbonIntensity":null}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := &electricityMaps{spec: new(v1alpha1.ElectricityMapsSource), zone: "DE", quantity: carbon}
 		if points, _, err := s.decode(body); err == nil {
@@ -52,20 +54,26 @@ func FuzzElectricityMaps(f *testing.F) {
 }
 
 func FuzzUKCarbonIntensity(f *testing.F) {
-	f.Add([]byte(`{"data":[{"from":"2026-03-10T12:00Z","to":"2026-03-10T12:30Z","intensity":{"forecast":184,"actual":null}}]}`))
-	f.Add([]byte(regional(noon.Truncate(time.Hour), noon.Truncate(time.Hour).Add(30*time.Minute), "RG10", `"forecast":1`)))
+	f.Add(
+		[]byte(
+			`{"data":[{"from":"2026-03-10T12:00Z","to":"2026-03-10T12:30Z","intensity":{"forecast":184,"actual":null}}]}`))
+	f.Add([]byte(regional(noon.Truncate(time.Hour), noon.Truncate(time.Hour).Add(30*time.Minute), "RG10",
+		`"forecast":1`)))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, spec := range []v1alpha1.UKCarbonIntensitySource{{}, {Postcode: "RG10"}} {
 			s := &ukCarbonIntensity{spec: &spec}
 			if points, err := s.decode(body); err == nil {
-				believable(t, Answer{Points: points, Step: ukCarbonIntensitySlot, IssuedAt: newest(points, noon)}, false)
+				believable(t, Answer{Points: points, Step: ukCarbonIntensitySlot, IssuedAt: newest(points, noon)},
+					false)
 			}
 		}
 	})
 }
 
 func FuzzWattTime(f *testing.F) {
-	f.Add([]byte(`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":"A","signal_type":"co2_moer","units":"lbs_co2_per_mwh","data_point_period_seconds":300}}`))
+	f.Add(
+		[]byte(
+			`{"data":[{"point_time":"2026-03-10T12:15:00+00:00","value":900}],"meta":{"region":"A","signal_type":"co2_moer","units":"lbs_co2_per_mwh","data_point_period_seconds":300}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := &wattTime{spec: &v1alpha1.WattTimeSource{Region: "A"}}
 		if points, issued, err := s.decode(body); err == nil {

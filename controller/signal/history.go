@@ -34,8 +34,8 @@ type sample struct {
 	value float64
 }
 
-// add remembers the points that are past. A mean of fewer values than it has been computed from before is not believed: the
-// answer begins or ends within that hour.
+// add remembers the points that are past. A mean of fewer values than it has been computed from before is not
+// believed: the answer begins or ends within that hour.
 func (h *history) add(points []Point, now time.Time) {
 	merged := make(map[int64]float64, len(points)+len(h.recent))
 	for _, s := range h.recent {
@@ -91,8 +91,8 @@ func (h *history) forget(hour int64) {
 	}
 }
 
-// series returns the hours from the last long gap on, those that begin before until; nil if there are none. Hours that were
-// not observed are taken from ahead.
+// series returns the hours from the last long gap on, those that begin before until; nil if there are none. Hours
+// that were not observed are taken from ahead.
 func (h *history) series(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
 	var values []float64
 	start, missing := h.first, 0

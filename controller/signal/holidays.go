@@ -50,7 +50,8 @@ func holidays(place string) (func(day time.Time) bool, error) {
 	}
 	known, ok := publicHolidays[strings.ToUpper(place)]
 	if !ok {
-		return nil, fmt.Errorf("the holidays of %q are not known: have %s", place, strings.Join(slices.Sorted(maps.Keys(publicHolidays)), ", "))
+		return nil, fmt.Errorf("the holidays of %q are not known: have %s", place,
+			strings.Join(slices.Sorted(maps.Keys(publicHolidays)), ", "))
 	}
 	calendar := &cal.Calendar{}
 	calendar.AddHoliday(known...)
@@ -83,20 +84,30 @@ func holidays(place string) (func(day time.Time) bool, error) {
 // publicHolidays are those that the library knows, by ISO 3166 code.
 var publicHolidays = map[string][]*cal.Holiday{
 	"AT":     austria.Holidays,
-	"AU-ACT": au.HolidaysACT, "AU-NSW": au.HolidaysNSW, "AU-NT": au.HolidaysNT, "AU-QLD": au.HolidaysQLD, "AU-SA": au.HolidaysSA,
+	"AU-ACT": au.HolidaysACT, "AU-NSW": au.HolidaysNSW, "AU-NT": au.HolidaysNT, "AU-QLD": au.HolidaysQLD,
+	"AU-SA":  au.HolidaysSA,
 	"AU-TAS": au.HolidaysTAS, "AU-VIC": au.HolidaysVIC, "AU-WA": au.HolidaysWA,
 	"BE": be.Holidays, "BG": bg.Holidays, "BR": br.Holidays, "CA": ca.Holidays,
 	"CH":    ch.Holidays,
-	"CH-AG": ch.HolidaysAG, "CH-AI": ch.HolidaysAI, "CH-AR": ch.HolidaysAR, "CH-BE": ch.HolidaysBE, "CH-BL": ch.HolidaysBL, "CH-BS": ch.HolidaysBS,
-	"CH-FR": ch.HolidaysFR, "CH-GE": ch.HolidaysGE, "CH-GL": ch.HolidaysGL, "CH-GR": ch.HolidaysGR, "CH-JU": ch.HolidaysJU, "CH-LU": ch.HolidaysLU,
-	"CH-NE": ch.HolidaysNE, "CH-NW": ch.HolidaysNW, "CH-OW": ch.HolidaysOW, "CH-SG": ch.HolidaysSG, "CH-SH": ch.HolidaysSH, "CH-SO": ch.HolidaysSO,
-	"CH-SZ": ch.HolidaysSZ, "CH-TG": ch.HolidaysTG, "CH-TI": ch.HolidaysTI, "CH-UR": ch.HolidaysUR, "CH-VD": ch.HolidaysVD, "CH-VS": ch.HolidaysVS,
+	"CH-AG": ch.HolidaysAG, "CH-AI": ch.HolidaysAI, "CH-AR": ch.HolidaysAR, "CH-BE": ch.HolidaysBE,
+	"CH-BL": ch.HolidaysBL, "CH-BS": ch.HolidaysBS,
+	"CH-FR": ch.HolidaysFR, "CH-GE": ch.HolidaysGE, "CH-GL": ch.HolidaysGL, "CH-GR": ch.HolidaysGR,
+	"CH-JU": ch.HolidaysJU, "CH-LU": ch.HolidaysLU,
+	"CH-NE": ch.HolidaysNE, "CH-NW": ch.HolidaysNW, "CH-OW": ch.HolidaysOW, "CH-SG": ch.HolidaysSG,
+	"CH-SH": ch.HolidaysSH, "CH-SO": ch.HolidaysSO,
+	"CH-SZ": ch.HolidaysSZ, "CH-TG": ch.HolidaysTG, "CH-TI": ch.HolidaysTI, "CH-UR": ch.HolidaysUR,
+	"CH-VD": ch.HolidaysVD, "CH-VS": ch.HolidaysVS,
 	"CH-ZG": ch.HolidaysZG, "CH-ZH": ch.HolidaysZH,
 	"CZ": cz.Holidays, "DE": de.Holidays,
-	"DE-BB": de.HolidaysBB, "DE-BE": de.HolidaysBE, "DE-BW": de.HolidaysBW, "DE-BY": de.HolidaysBY, "DE-HB": de.HolidaysHB, "DE-HE": de.HolidaysHE,
-	"DE-HH": de.HolidaysHH, "DE-MV": de.HolidaysMV, "DE-NI": de.HolidaysNI, "DE-NW": de.HolidaysNW, "DE-RP": de.HolidaysRP, "DE-SH": de.HolidaysSH,
+	"DE-BB": de.HolidaysBB, "DE-BE": de.HolidaysBE, "DE-BW": de.HolidaysBW, "DE-BY": de.HolidaysBY,
+	"DE-HB": de.HolidaysHB, "DE-HE": de.HolidaysHE,
+	"DE-HH": de.HolidaysHH, "DE-MV": de.HolidaysMV, "DE-NI": de.HolidaysNI, "DE-NW": de.HolidaysNW,
+	"DE-RP": de.HolidaysRP, "DE-SH": de.HolidaysSH,
 	"DE-SL": de.HolidaysSL, "DE-SN": de.HolidaysSN, "DE-ST": de.HolidaysST, "DE-TH": de.HolidaysTH,
-	"DK": dk.Holidays, "ES": es.Holidays, "FR": fr.Holidays, "GB": gb.Holidays, "GR": gr.Holidays, "HR": hr.Holidays, "IE": ie.Holidays,
-	"IT": it.Holidays, "JP": jp.Holidays, "LT": lt.Holidays, "LV": lv.Holidays, "NL": nl.Holidays, "NO": no.Holidays, "NZ": nz.Holidays,
-	"PL": pl.Holidays, "RO": ro.Holidays, "SE": se.Holidays, "SI": si.Holidays, "SK": sk.Holidays, "UA": ua.Holidays, "US": us.Holidays, "ZA": za.Holidays,
+	"DK": dk.Holidays, "ES": es.Holidays, "FR": fr.Holidays, "GB": gb.Holidays, "GR": gr.Holidays, "HR": hr.Holidays,
+	"IE": ie.Holidays,
+	"IT": it.Holidays, "JP": jp.Holidays, "LT": lt.Holidays, "LV": lv.Holidays, "NL": nl.Holidays, "NO": no.Holidays,
+	"NZ": nz.Holidays,
+	"PL": pl.Holidays, "RO": ro.Holidays, "SE": se.Holidays, "SI": si.Holidays, "SK": sk.Holidays, "UA": ua.Holidays,
+	"US": us.Holidays, "ZA": za.Holidays,
 }

@@ -159,7 +159,9 @@ func (i *instant) UnmarshalJSON(text []byte) error {
 
 // parseTime reads RFC 3339, also without seconds.
 func parseTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05-07:00"} {
+	for _, layout := range []string{
+		time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05-07:00",
+	} {
 		if t, err := time.Parse(layout, text); err == nil {
 			return t.UTC(), nil
 		}

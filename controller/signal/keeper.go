@@ -23,8 +23,8 @@ const (
 	idle             = time.Hour
 )
 
-// Keeper keeps one quantity of one zone: it polls a chain of sources, believes the first that has said something good that
-// is not too old, and forecasts.
+// Keeper keeps one quantity of one zone: it polls a chain of sources, believes the first that has said something good
+// that is not too old, and forecasts.
 type Keeper struct {
 	terms   terms
 	deps    Deps
@@ -60,7 +60,9 @@ func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper
 	if spec == nil || len(spec.Sources) == 0 {
 		return nil, fmt.Errorf("carbon intensity of zone %s: want a source", zone)
 	}
-	k := &Keeper{deps: d.withDefaults(), terms: terms{zone: zone, quantity: carbon, marginal: spec.Signal == signalMarginal, maxAge: defaultCarbonAge}}
+	k := &Keeper{deps: d.withDefaults(), terms: terms{
+		zone: zone, quantity: carbon, marginal: spec.Signal == signalMarginal, maxAge: defaultCarbonAge,
+	}}
 	if spec.MaxAge != nil && spec.MaxAge.Duration > 0 {
 		k.terms.maxAge = spec.MaxAge.Duration
 	}
@@ -83,7 +85,9 @@ func NewPriceKeeper(zone grid.Zone, spec *v1alpha1.PriceSpec, d Deps) (*Keeper, 
 	if spec == nil || len(spec.Sources) == 0 {
 		return nil, fmt.Errorf("price of zone %s: want a source", zone)
 	}
-	k := &Keeper{deps: d.withDefaults(), terms: terms{zone: zone, quantity: price, currency: spec.Currency, maxAge: defaultPriceAge}}
+	k := &Keeper{deps: d.withDefaults(), terms: terms{
+		zone: zone, quantity: price, currency: spec.Currency, maxAge: defaultPriceAge,
+	}}
 	if spec.MaxAge != nil && spec.MaxAge.Duration > 0 {
 		k.terms.maxAge = spec.MaxAge.Duration
 	}
@@ -211,8 +215,8 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	}
 }
 
-// concealed takes the keys of a source out of what it says of a failure: part of that was written by a server, which may
-// repeat what it was asked.
+// concealed takes the keys of a source out of what it says of a failure: part of that was written by a server, which
+// may repeat what it was asked.
 func (l *link) concealed(err error) error {
 	if err == nil || l.fetcher == nil {
 		return err
@@ -251,7 +255,8 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 		return
 	}
 	if err := blocker.Block(ctx, l.account, now.Add(wait), now); err != nil {
-		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account, "err", err)
+		k.deps.Log.Warn("Could not write down that a source is not to be asked for some time", "source", l.account,
+			"err", err)
 	}
 }
 

@@ -63,8 +63,8 @@ func chain(t *testing.T, now *time.Time, sources ...*scripted) *Keeper {
 	return k
 }
 
-// The first source that has said something good is believed until that is too old; then the next one, which is not asked
-// before; and the first again as soon as it recovers.
+// The first source that has said something good is believed until that is too old; then the next one, which is not
+// asked before; and the first again as soon as it recovers.
 func TestFallback(t *testing.T) {
 	now, down := noon, false
 	first := &scripted{name: "first", fetch: func(now time.Time) (Answer, error) {
@@ -73,7 +73,9 @@ func TestFallback(t *testing.T) {
 		}
 		return hourly(now, 0, 100+float64(now.Hour())/3, 101, 102), nil
 	}}
-	second := &scripted{name: "second", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 200+float64(now.Hour())/3, 201, 202), nil }}
+	second := &scripted{name: "second", fetch: func(now time.Time) (Answer, error) {
+		return hourly(now, 0, 200+float64(now.Hour())/3, 201, 202), nil
+	}}
 	k := chain(t, &now, first, second)
 	for minute := range 12 * 60 {
 		now = noon.Add(time.Duration(minute) * time.Minute)
@@ -200,8 +202,8 @@ func TestGoodSignals(t *testing.T) {
 	}
 }
 
-// A feed is seen to stand still over many polls of one value each, and is believed again once it moves. That hour by hour
-// there is a value is part of standing still.
+// A feed is seen to stand still over many polls of one value each, and is believed again once it moves. That hour by
+// hour there is a value is part of standing still.
 func TestFrozenOverPolls(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -224,7 +226,8 @@ func TestFrozenOverPolls(t *testing.T) {
 		var refused time.Duration
 		for after := time.Duration(0); after < 72*time.Hour && refused == 0; after += c.every {
 			t0 := noon.Add(after)
-			if s.frozen(checked{Answer: Answer{Points: []Point{{Time: t0, Value: c.value, Estimated: c.estimated}}}}, t0) != nil {
+			if s.frozen(checked{Answer: Answer{Points: []Point{{Time: t0, Value: c.value, Estimated: c.estimated}}}},
+				t0) != nil {
 				refused = after
 			}
 		}
@@ -232,7 +235,9 @@ func TestFrozenOverPolls(t *testing.T) {
 			t.Errorf("%s: refused after %v, want %v", c.name, refused, c.refuse)
 		}
 		moved := noon.Add(80 * time.Hour)
-		if err := s.frozen(checked{Answer: Answer{Points: []Point{{Time: moved, Value: c.value + 1, Estimated: c.estimated}}}}, moved); err != nil {
+		if err := s.frozen(checked{Answer: Answer{Points: []Point{{
+			Time: moved, Value: c.value + 1, Estimated: c.estimated,
+		}}}}, moved); err != nil {
 			t.Errorf("%s: moved, but %v", c.name, err)
 		}
 	}
@@ -256,8 +261,8 @@ func TestFrozenFeedIsLeft(t *testing.T) {
 	}
 }
 
-// Without a forecast of the source the typical curve is scaled to the present; with some days of history the best of our
-// models forecasts, with percentiles; a source that forecasts for itself is left alone.
+// Without a forecast of the source the typical curve is scaled to the present; with some days of history the best of
+// our models forecasts, with percentiles; a source that forecasts for itself is left alone.
 func TestCompletion(t *testing.T) {
 	now := noon
 	swing := func(t time.Time) float64 { return 300 + 100*float64((t.Hour()+6)%24)/24 + float64(t.YearDay()%3) }
@@ -284,7 +289,8 @@ func TestCompletion(t *testing.T) {
 			k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return c.answer, nil }})
 			k.poll(t.Context())
 			s := k.State(now)
-			if !s.Fresh || s.Signal.Quality != c.quality || s.Signal.Series.Len() < 46 || s.Signal.Series.Value(0) != swing(now) {
+			if !s.Fresh || s.Signal.Quality != c.quality || s.Signal.Series.Len() < 46 ||
+				s.Signal.Series.Value(0) != swing(now) {
 				t.Fatalf("%+v, %d hours", s, s.Signal.Series.Len())
 			}
 			if err := s.Forecast.Validate(); err != nil {
@@ -293,7 +299,8 @@ func TestCompletion(t *testing.T) {
 			switch {
 			case c.model == "" && (s.Forecast.Model == "src" || s.Forecast.Model == "typical"):
 				t.Errorf("%q forecast", s.Forecast.Model)
-			case c.model == "src+" && !strings.HasPrefix(s.Forecast.Model, "src+"), c.model == "src" && s.Forecast.Model != "src":
+			case c.model == "src+" && !strings.HasPrefix(s.Forecast.Model, "src+"), c.model == "src" &&
+				s.Forecast.Model != "src":
 				t.Errorf("%q forecast", s.Forecast.Model)
 			case c.model == "typical" && !strings.Contains(s.Forecast.Model, "typical"):
 				t.Errorf("%q forecast", s.Forecast.Model)
@@ -321,7 +328,8 @@ func TestSeed(t *testing.T) {
 	now = now.Add(firstPollWithin)
 	k.poll(t.Context())
 	status := k.State(now).Status(now)
-	if status == nil || status.Source != "electricityMaps" || status.Now != 300 || status.Unit != "gCO2e/kWh" || len(status.Values) < 47 || len(status.Values) > 49 ||
+	if status == nil || status.Source != "electricityMaps" || status.Now != 300 || status.Unit != "gCO2e/kWh" ||
+		len(status.Values) < 47 || len(status.Values) > 49 ||
 		!status.Start.Equal(&metav1.Time{Time: noon.Truncate(time.Hour)}) || !status.AsOf.Equal(&status.Start) {
 		t.Fatalf("%+v", status)
 	}
@@ -361,11 +369,16 @@ func TestSeedRefuses(t *testing.T) {
 	}
 	for name, spoil := range map[string]func(*v1alpha1.SignalStatus){
 		"": func(*v1alpha1.SignalStatus) {}, "unit": func(s *v1alpha1.SignalStatus) { s.Unit = "EUR/kWh" },
-		"source": func(s *v1alpha1.SignalStatus) { s.Source = "wattTime" }, "negative": func(s *v1alpha1.SignalStatus) { s.Values[1] = -1 },
-		"no values": func(s *v1alpha1.SignalStatus) { s.Values = nil }, "no step": func(s *v1alpha1.SignalStatus) { s.Step.Duration = 0 },
-		"absurd step": func(s *v1alpha1.SignalStatus) { s.Step.Duration = 1 }, "other day": func(s *v1alpha1.SignalStatus) { s.Start.Time = noon.AddDate(0, 0, -2) },
-		"future": func(s *v1alpha1.SignalStatus) { s.AsOf = &metav1.Time{Time: noon.Add(time.Hour)} },
-		"ranges": func(s *v1alpha1.SignalStatus) { s.Low, s.High = []float64{5, 5, 5}, []float64{6, 6, 6} },
+		"source": func(s *v1alpha1.SignalStatus) { s.Source = "wattTime" }, "negative": func(s *v1alpha1.SignalStatus) {
+			s.Values[1] = -1
+		},
+		"no values": func(s *v1alpha1.SignalStatus) { s.Values = nil }, "no step": func(s *v1alpha1.SignalStatus) {
+			s.Step.Duration = 0
+		},
+		"absurd step": func(s *v1alpha1.SignalStatus) { s.Step.Duration = 1 },
+		"other day":   func(s *v1alpha1.SignalStatus) { s.Start.Time = noon.AddDate(0, 0, -2) },
+		"future":      func(s *v1alpha1.SignalStatus) { s.AsOf = &metav1.Time{Time: noon.Add(time.Hour)} },
+		"ranges":      func(s *v1alpha1.SignalStatus) { s.Low, s.High = []float64{5, 5, 5}, []float64{6, 6, 6} },
 	} {
 		k := carbonKeeper(t, testDeps(&now), electricityMapsAt("https://x.example"))
 		status := good.DeepCopy()
@@ -382,7 +395,9 @@ func TestStatusIsBounded(t *testing.T) {
 	now := noon
 	minutes := Answer{Step: time.Minute, IssuedAt: now}
 	for m := -60; m < 5000; m++ {
-		minutes.Points = append(minutes.Points, Point{Time: now.Add(time.Duration(m) * time.Minute), Value: 100 + float64(m)/7})
+		minutes.Points = append(minutes.Points, Point{
+			Time: now.Add(time.Duration(m) * time.Minute), Value: 100 + float64(m)/7,
+		})
 	}
 	k := chain(t, &now, &scripted{name: "src", fetch: func(time.Time) (Answer, error) { return minutes, nil }})
 	k.poll(t.Context())
@@ -401,7 +416,9 @@ func TestStatusIsBounded(t *testing.T) {
 func TestPrices(t *testing.T) {
 	now := noon
 	keeper := func(currency string, value float64) *Keeper {
-		k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: currency, Sources: []v1alpha1.PriceSource{{Static: &v1alpha1.StaticSource{Value: value}}}}, testDeps(&now))
+		k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+			Currency: currency, Sources: []v1alpha1.PriceSource{{Static: &v1alpha1.StaticSource{Value: value}}},
+		}, testDeps(&now))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +426,8 @@ func TestPrices(t *testing.T) {
 		return k
 	}
 	s := keeper("EUR", -0.21).State(now)
-	if s.Unit != "EUR/kWh" || !s.Fresh || s.Signal.Series.At(now) != -0.21 || !s.Signal.AsOf.IsZero() || s.Signal.Quality != energy.Measured || s.Signal.Series.Len() != 48 {
+	if s.Unit != "EUR/kWh" || !s.Fresh || s.Signal.Series.At(now) != -0.21 || !s.Signal.AsOf.IsZero() ||
+		s.Signal.Quality != energy.Measured || s.Signal.Series.Len() != 48 {
 		t.Errorf("%+v", s)
 	}
 	for currency, fresh := range map[string]bool{"EUR": false, "JPY": true, "HUF": true, "NOK": true} {
@@ -419,11 +437,13 @@ func TestPrices(t *testing.T) {
 	}
 	// Yesterday's auction says nothing about an hour that it has no price for.
 	last := hourly(now, 3, 0.1, 0.2)
-	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last, now); err == nil || reasonOf(err) != ReasonMissing {
+	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last,
+		now); err == nil || reasonOf(err) != ReasonMissing {
 		t.Errorf("a price that has ended: %v", err)
 	}
 	last.Points[1].Time, last.Currency = now.Truncate(time.Hour), "USD"
-	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last, now); err == nil || reasonOf(err) != ReasonUnit {
+	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last,
+		now); err == nil || reasonOf(err) != ReasonUnit {
 		t.Errorf("a price in another currency: %v", err)
 	}
 }
@@ -437,11 +457,14 @@ func TestKeeperRefuses(t *testing.T) {
 	if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{{}}}, d); err == nil {
 		t.Error("a source of no kind")
 	}
-	if _, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{}}}, d); err == nil {
+	if _, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{}}},
+		d); err == nil {
 		t.Error("a source of no kind")
 	}
 	d.Calls = nil
-	if _, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{electricityMapsAt("https://x.example")}}, d); err == nil {
+	if _,
+		err := NewCarbonKeeper("DE",
+		&v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{electricityMapsAt("https://x.example")}}, d); err == nil {
 		t.Error("no budget")
 	}
 }
@@ -606,7 +629,8 @@ func TestRun(t *testing.T) {
 				if s.Fresh {
 					now = fmt.Sprint(s.Signal.Series.Value(0))
 				}
-				reports = append(reports, fmt.Sprintf("%v %s %s", time.Since(begin).Round(30*time.Minute), now, s.Reason))
+				reports = append(reports, fmt.Sprintf("%v %s %s", time.Since(begin).Round(30*time.Minute), now,
+					s.Reason))
 			})
 		}()
 		time.Sleep(20 * time.Minute)
@@ -622,7 +646,8 @@ func TestRun(t *testing.T) {
 		if reports[0] != "0s 300 http" || !strings.HasSuffix(reports[len(reports)-1], "none http") {
 			t.Errorf("%q", reports)
 		}
-		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total", "kubenergy_signal_age_seconds"); n != 0 {
+		if n := testutil.CollectAndCount(d.Metrics, "kubenergy_signal_rejected_total",
+			"kubenergy_signal_age_seconds"); n != 0 {
 			t.Errorf("%d series are left of a keeper that has ended", n)
 		}
 	})
@@ -634,7 +659,9 @@ func TestMetrics(t *testing.T) {
 	p := newProvider(t, says("%s", latest("DE", noon.Truncate(time.Hour), "300")))
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
 	twin := carbonKeeper(t, d, electricityMapsAt(p.URL))
-	paid, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{{Static: &v1alpha1.StaticSource{Value: 0.3}}}}, d)
+	paid, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+		Currency: "EUR", Sources: []v1alpha1.PriceSource{{Static: &v1alpha1.StaticSource{Value: 0.3}}},
+	}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -716,7 +743,8 @@ func TestHistory(t *testing.T) {
 	}
 	// An answer that begins within an hour does not spoil the mean of all of it; what is not past is no history.
 	h.add(nil, hour.Add(5*time.Hour))
-	h.add([]Point{{Time: hour.Add(-5 * time.Minute), Value: 900}, {Time: hour.Add(6 * time.Hour), Value: 900}}, hour.Add(5*time.Hour))
+	h.add([]Point{{Time: hour.Add(-5 * time.Minute), Value: 900}, {Time: hour.Add(6 * time.Hour), Value: 900}},
+		hour.Add(5*time.Hour))
 	if got := hours(h.series(hour.Add(7*time.Hour), none)); got != "-3h0m0s [0 1 2]" {
 		t.Errorf("an answer that begins late: %s", got)
 	}

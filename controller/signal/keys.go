@@ -15,7 +15,8 @@ const maxKey = 16 << 10
 // that a new one counts at once.
 type KeyFolder string
 
-// Key returns the content of the file of that name, which lies in the folder itself or where a link in it leads inside it.
+// Key returns the content of the file of that name, which lies in the folder itself or where a link in it leads
+// inside it.
 func (folder KeyFolder) Key(name string) (string, error) {
 	if folder == "" {
 		return "", errors.New("no folder of keys is configured")

@@ -20,7 +20,8 @@ type Metrics struct {
 
 var (
 	descAge = prom.NewDesc("kubenergy_signal_age_seconds",
-		"Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.", []string{"zone", "quantity"}, nil)
+		"Age of the signal that is believed, by its source's own timestamp; 0 for what does not age.",
+		[]string{"zone", "quantity"}, nil)
 	descCarbon = prom.NewDesc("kubenergy_grid_carbon_intensity_grams_per_kilowatthour",
 		"Carbon intensity of electricity now.", []string{"zone", "signal", "quality"}, nil)
 	descPrice = prom.NewDesc("kubenergy_electricity_price_per_kilowatthour",
@@ -32,7 +33,8 @@ func NewMetrics(clock func() time.Time) *Metrics {
 	return &Metrics{
 		clock: clock,
 		requests: prom.NewCounterVec(prom.CounterOpts{
-			Name: "kubenergy_signal_requests_total", Help: "Requests made to sources of signals, tries included: ok, or the reason why not.",
+			Name: "kubenergy_signal_requests_total",
+			Help: "Requests made to sources of signals, tries included: ok, or the reason why not.",
 		}, []string{"source", "outcome"}),
 		rejected: prom.NewCounterVec(prom.CounterOpts{
 			Name: "kubenergy_signal_rejected_total", Help: "Polls of a source that gave nothing to believe, by reason.",
@@ -76,7 +78,8 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 			ch <- prom.MustNewConstMetric(descAge, prom.GaugeValue, age.Seconds(), zone, string(k.terms.quantity))
 		}
 		if k.terms.quantity == carbon {
-			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, value, zone, kind(k.terms.marginal), s.Signal.Quality.String())
+			ch <- prom.MustNewConstMetric(descCarbon, prom.GaugeValue, value, zone, kind(k.terms.marginal),
+				s.Signal.Quality.String())
 		} else {
 			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, value, zone, k.terms.currency)
 		}
@@ -115,7 +118,9 @@ func (m *Metrics) remove(k *Keeper) {
 	}
 	for _, l := range k.links {
 		if !kept[l.name] {
-			m.rejected.DeletePartialMatch(prom.Labels{"zone": string(k.terms.zone), "quantity": string(k.terms.quantity), "source": l.name})
+			m.rejected.DeletePartialMatch(prom.Labels{
+				"zone": string(k.terms.zone), "quantity": string(k.terms.quantity), "source": l.name,
+			})
 		}
 	}
 }

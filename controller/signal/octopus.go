@@ -35,7 +35,8 @@ func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	from := now.UTC().Truncate(octopusSlot).Add(-24 * time.Hour)
 	until := from.Add(72 * time.Hour)
 	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(base, "/") + "/v1/products/" + url.PathEscape(s.spec.Product) + "/electricity-tariffs/" + url.PathEscape(s.spec.Tariff) + "/standard-unit-rates/",
+		url: strings.TrimSuffix(base, "/") + "/v1/products/" + url.PathEscape(s.spec.Product) +
+			"/electricity-tariffs/" + url.PathEscape(s.spec.Tariff) + "/standard-unit-rates/",
 		query: url.Values{
 			"period_from": {from.Format(time.RFC3339)}, "period_to": {until.Format(time.RFC3339)}, "page_size": {"300"},
 		},
@@ -78,7 +79,8 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 		case !r.ValueIncVAT.set:
 			return nil, refuse(ReasonShape, "a rate has no value_inc_vat")
 		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
-			return nil, refuse(ReasonTime, "a rate is from %s to %s: want half hours", start.Format(time.RFC3339), end.Format(time.RFC3339))
+			return nil, refuse(ReasonTime, "a rate is from %s to %s: want half hours", start.Format(time.RFC3339),
+				end.Format(time.RFC3339))
 		}
 		for t := later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
@@ -88,7 +90,8 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 		}
 	}
 	if len(points) == 0 {
-		return nil, refuse(ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339), until.Format(time.RFC3339))
+		return nil, refuse(ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339),
+			until.Format(time.RFC3339))
 	}
 	return points, nil
 }

@@ -16,7 +16,9 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 		path, query = r.URL.Path, r.URL.RawQuery
 		_, _ = w.Write(body)
 	})
-	s, err := newOctopus(&v1alpha1.OctopusSource{Product: "AGILE-18-02-21", Tariff: "E-1R-AGILE-18-02-21-D", URL: p.URL + "/"}, testFetcher(t, p.Server, nil))
+	s, err := newOctopus(&v1alpha1.OctopusSource{
+		Product: "AGILE-18-02-21", Tariff: "E-1R-AGILE-18-02-21-D", URL: p.URL + "/",
+	}, testFetcher(t, p.Server, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,8 @@ func TestOctopusRates(t *testing.T) {
 	from := noon.Truncate(time.Hour)
 	until := from.Add(4 * time.Hour)
 	rate := func(value, start, end, method string) string {
-		return `{"value_inc_vat":` + value + `,"valid_from":` + start + `,"valid_to":` + end + `,"payment_method":` + method + `}`
+		return `{"value_inc_vat":` + value + `,"valid_from":` + start + `,"valid_to":` + end + `,"payment_method":` +
+			method + `}`
 	}
 	const h12, h13, h14 = `"2026-03-10T12:00:00Z"`, `"2026-03-10T13:00:00Z"`, `"2026-03-10T14:00:00Z"`
 	for name, c := range map[string]struct {
@@ -70,9 +73,13 @@ func TestOctopusRates(t *testing.T) {
 		"negative":             {rate("-3.5", h12, h13, "null"), 2, ""},
 		"until further notice": {rate("20", h13, "null", "null"), 6, ""},
 		"from long ago":        {rate("20", `"2020-01-01T00:00:00Z"`, h13, "null"), 2, ""},
-		"who pays otherwise":   {rate("20", h12, h13, `"DIRECT_DEBIT"`) + "," + rate("25", h12, h13, `"NON_DIRECT_DEBIT"`), 2, ""},
-		"none":                 {"", 0, ReasonMissing},
-		"of another time":      {rate("20", `"2020-01-01T00:00:00Z"`, `"2020-01-02T00:00:00Z"`, "null"), 0, ReasonMissing},
+		"who pays otherwise": {rate("20", h12, h13, `"DIRECT_DEBIT"`) + "," +
+			rate("25", h12, h13, `"NON_DIRECT_DEBIT"`), 2, ""},
+		"none": {"", 0, ReasonMissing},
+		"of another time": {
+			rate("20", `"2020-01-01T00:00:00Z"`, `"2020-01-02T00:00:00Z"`, "null"), 0,
+			ReasonMissing,
+		},
 		"no value":             {rate("null", h12, h13, "null"), 0, ReasonShape},
 		"a value in quotes":    {rate(`"20"`, h12, h13, "null"), 0, ReasonShape},
 		"off the half hours":   {rate("20", `"2026-03-10T12:10:00Z"`, h13, "null"), 0, ReasonTime},
@@ -80,7 +87,8 @@ func TestOctopusRates(t *testing.T) {
 		"a start that is none": {rate("20", `"noon"`, h13, "null"), 0, ReasonTime},
 		"the end is the start": {rate("20", h14, h14, "null"), 0, ReasonMissing},
 	} {
-		points, err := octopusRates([]byte(`{"count":1,"next":"https://example.com/?page=2","results":[`+c.rates+`]}`), from, until)
+		points, err := octopusRates([]byte(`{"count":1,"next":"https://example.com/?page=2","results":[`+c.rates+`]}`),
+			from, until)
 		if c.reason != "" {
 			if err == nil || reasonOf(err) != c.reason {
 				t.Errorf("%s: %d points, %v; want reason %s", name, len(points), err, c.reason)
@@ -91,7 +99,8 @@ func TestOctopusRates(t *testing.T) {
 			t.Errorf("%s: %d points, %v; want %d", name, len(points), err, c.count)
 		}
 	}
-	if _, err := octopusRates([]byte(`{"results":[`+strings.Repeat(rate("1", h12, "null", "null")+",", 2000)+rate("1", h12, "null", "null")+`]}`), from, until); reasonOf(err) != ReasonSize {
+	if _, err := octopusRates([]byte(`{"results":[`+strings.Repeat(rate("1", h12, "null", "null")+",", 2000)+rate("1",
+		h12, "null", "null")+`]}`), from, until); reasonOf(err) != ReasonSize {
 		t.Errorf("2001 rates of the same time: %v", err)
 	}
 }

@@ -89,7 +89,8 @@ func decodePrometheus(body []byte) (Point, error) {
 		}
 		return Point{}, refuse(ReasonShape, "the query gives %d values: want one", len(series))
 	}
-	return Point{}, refuse(ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar", text.Data.ResultType)
+	return Point{}, refuse(ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar",
+		text.Data.ResultType)
 }
 
 // prometheusSample reads a time in seconds and a value as a string.

@@ -127,7 +127,9 @@ func electricityMapsAt(url string) v1alpha1.CarbonSource {
 
 func carbonKeeper(t testing.TB, d Deps, sources ...v1alpha1.CarbonSource) *Keeper {
 	t.Helper()
-	k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{MaxAge: &metav1.Duration{Duration: 2 * time.Hour}, Sources: sources}, d)
+	k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{
+		MaxAge: &metav1.Duration{Duration: 2 * time.Hour}, Sources: sources,
+	}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +138,8 @@ func carbonKeeper(t testing.TB, d Deps, sources ...v1alpha1.CarbonSource) *Keepe
 
 // latest is what Electricity Maps says of an hour.
 func latest(zone string, at time.Time, value string) string {
-	return fmt.Sprintf(`{"zone":%q,"carbonIntensity":%s,"datetime":%q,"updatedAt":%q,"emissionFactorType":"lifecycle","isEstimated":false}`,
+	return fmt.Sprintf(
+		`{"zone":%q,"carbonIntensity":%s,"datetime":%q,"updatedAt":%q,"emissionFactorType":"lifecycle","isEstimated":false}`,
 		zone, value, at.Format("2006-01-02T15:04:05.000Z"), noon.Format(time.RFC3339))
 }
 

@@ -33,7 +33,8 @@ type reading struct {
 
 // expired reports whether a reading is too old, or says nothing about now.
 func (r *reading) expired(now time.Time, maxAge time.Duration) bool {
-	return r == nil || now.Before(r.start.Add(-clockSkew)) || r.index(now) >= len(r.values) || !r.asOf.IsZero() && now.Sub(r.asOf) > maxAge
+	return r == nil || now.Before(r.start.Add(-clockSkew)) || r.index(now) >= len(r.values) ||
+		!r.asOf.IsZero() && now.Sub(r.asOf) > maxAge
 }
 
 // index returns the number of the value that holds at t.
@@ -73,7 +74,8 @@ func read(c checked, now time.Time, source string) *reading {
 	r.start = time.Unix(0, now.UnixNano()-(now.UnixNano()-int64(offset))%int64(r.step)).UTC()
 	r.append(c.present)
 	last, ranged := c.present, true
-	for t := r.start.Add(r.step); !sole && t.Before(now.Add(buildAhead)) && len(r.values) < maxValues; t = t.Add(r.step) {
+	for t := r.start.Add(r.step); !sole && t.Before(now.Add(buildAhead)) &&
+		len(r.values) < maxValues; t = t.Add(r.step) {
 		p, ok := c.at(t)
 		if ok {
 			last = p
@@ -136,8 +138,8 @@ func commonStep(points []Point) time.Duration {
 // until returns the first instant that a reading does not know.
 func (r *reading) until() time.Time { return r.start.Add(time.Duration(len(r.values)) * r.step) }
 
-// complete adds a forecast where the source gave none, or one that is too short. before is what was believed of the source
-// until now, or nil; curve is the zone's typical day, or nil.
+// complete adds a forecast where the source gave none, or one that is too short. before is what was believed of the
+// source until now, or nil; curve is the zone's typical day, or nil.
 func (r *reading) complete(h *history, before *reading, curve *forecast.Curve, now time.Time) {
 	from, end := r.until(), now.Add(buildAhead)
 	if from.Sub(now) >= nearEnough {
@@ -171,10 +173,12 @@ func (r *reading) complete(h *history, before *reading, curve *forecast.Curve, n
 	}
 }
 
-// expected returns what is to be expected after the reading, who says so, and since when: the best of our models on the
-// history; or where that is too short, as it is for a day after a restart, what was expected before; or the typical curve. It
-// is nil if there is nothing of that.
-func (r *reading) expected(h *history, before *reading, curve *forecast.Curve, now time.Time) (next func(time.Time) (Point, bool), name string, issued time.Time) {
+// expected returns what is to be expected after the reading, who says so, and since when: the best of our models on
+// the history; or where that is too short, as it is for a day after a restart, what was expected before; or the
+// typical curve. It is nil if there is nothing of that.
+func (r *reading) expected(h *history, before *reading, curve *forecast.Curve,
+	now time.Time,
+) (next func(time.Time) (Point, bool), name string, issued time.Time) {
 	from, end := r.until(), now.Add(buildAhead)
 	past := h.series(from, func(t time.Time) (float64, bool) {
 		if t.Add(time.Hour).Before(r.start) {
@@ -210,8 +214,8 @@ func pointsOf(f grid.Forecast) func(time.Time) (Point, bool) {
 	}
 }
 
-// tail returns who forecast what a reading says after a moment, if that is of use still: it was made not long ago, and from
-// more than a typical day.
+// tail returns who forecast what a reading says after a moment, if that is of use still: it was made not long ago,
+// and from more than a typical day.
 func (r *reading) tail(from, now time.Time) (name string, ok bool) {
 	if r == nil || !r.until().After(from) || now.Sub(r.issuedAt) > tailSpan {
 		return "", false
@@ -236,7 +240,8 @@ func (r *reading) at(t time.Time) (Point, bool) {
 // forecast returns a reading's values from number first on as a forecast.
 func (r *reading) forecast(first int) grid.Forecast {
 	return grid.Forecast{
-		Series: r.series(r.values, first), Low: r.series(r.low, first), High: r.series(r.high, first), IssuedAt: r.issuedAt, Model: r.model,
+		Series: r.series(r.values, first), Low: r.series(r.low, first), High: r.series(r.high, first),
+		IssuedAt: r.issuedAt, Model: r.model,
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Reason is why an answer was not believed, or why there was none: a label of the metrics, so the set is small and fixed.
+// Reason is why an answer was not believed, or why there was none: a label of the metrics, so the set is small and
+// fixed.
 type Reason string
 
 // The reasons.

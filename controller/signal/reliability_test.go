@@ -99,7 +99,9 @@ func TestFrozenBehindAForecast(t *testing.T) {
 	for h := range 12 {
 		now := noon.Truncate(time.Hour).Add(time.Duration(h) * time.Hour)
 		err = s.frozen(checked{Answer: Answer{Points: []Point{
-			{Time: now.Add(-time.Hour), Value: 412}, {Time: now, Value: 300 + float64(h), Estimated: true}, {Time: now.Add(time.Hour), Value: 280, Estimated: true},
+			{Time: now.Add(-time.Hour), Value: 412},
+			{Time: now, Value: 300 + float64(h), Estimated: true},
+			{Time: now.Add(time.Hour), Value: 280, Estimated: true},
 		}}}, now)
 	}
 	if err == nil || reasonOf(err) != ReasonFrozen {
@@ -111,7 +113,8 @@ func TestFrozenBehindAForecast(t *testing.T) {
 func TestKeysInAnswersStaySecret(t *testing.T) {
 	const key = "S3same-aLongToken/with+specials=="
 	asked := func(r *http.Request) string {
-		return strings.Repeat("Sorry. ", 24) + r.URL.RawQuery + " " + r.Header.Get("Auth-Token") + r.Header.Get("Authorization")
+		return strings.Repeat("Sorry. ", 24) + r.URL.RawQuery + " " + r.Header.Get("Auth-Token") +
+			r.Header.Get("Authorization")
 	}
 	for name, c := range map[string]struct {
 		carbon v1alpha1.CarbonSource
@@ -120,17 +123,20 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 	}{
 		"acknowledgement, cut off": {price: new(fromENTSOE("https://x.example")), answer: func(r *http.Request) string {
 			text := asked(r)[:190] + r.URL.Query().Get("securityToken")
-			return "<Acknowledgement_MarketDocument><Reason><code>999</code><text>" + text + "</text></Reason></Acknowledgement_MarketDocument>"
+			return "<Acknowledgement_MarketDocument><Reason><code>999</code><text>" + text +
+				"</text></Reason></Acknowledgement_MarketDocument>"
 		}},
 		"acknowledgement": {price: new(fromENTSOE("https://x.example")), answer: func(r *http.Request) string {
 			text := strings.ReplaceAll(r.URL.RawQuery, "&", "&amp;")
-			return "<Acknowledgement_MarketDocument><Reason><code>401</code><text>" + text + "</text></Reason></Acknowledgement_MarketDocument>"
+			return "<Acknowledgement_MarketDocument><Reason><code>401</code><text>" + text +
+				"</text></Reason></Acknowledgement_MarketDocument>"
 		}},
 		"document": {price: new(fromENTSOE("https://x.example")), answer: func(r *http.Request) string {
 			return "<x><y>" + r.URL.Query().Get("securityToken") + "</z></x>"
 		}},
 		"zone": {carbon: electricityMapsAt("https://x.example"), answer: func(r *http.Request) string {
-			return fmt.Sprintf(`{"zone":%q,"carbonIntensity":1,"datetime":"2026-03-10T12:00:00Z"}`, r.Header.Get("Auth-Token"))
+			return fmt.Sprintf(`{"zone":%q,"carbonIntensity":1,"datetime":"2026-03-10T12:00:00Z"}`,
+				r.Header.Get("Auth-Token"))
 		}},
 		"time": {carbon: electricityMapsAt("https://x.example"), answer: func(r *http.Request) string {
 			return fmt.Sprintf(`{"zone":"DE","carbonIntensity":1,"datetime":%q}`, r.Header.Get("Auth-Token"))
@@ -139,7 +145,9 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 			return fmt.Sprintf(`{%[1]q:1,%[1]q:2}`, r.Header.Get("Auth-Token"))
 		}},
 		"status": {
-			carbon: v1alpha1.CarbonSource{Prometheus: &v1alpha1.PrometheusSource{URL: "https://x.example", Query: "q", Key: "em"}},
+			carbon: v1alpha1.CarbonSource{Prometheus: &v1alpha1.PrometheusSource{
+				URL: "https://x.example", Query: "q", Key: "em",
+			}},
 			answer: func(r *http.Request) string {
 				return fmt.Sprintf(`{"status":%q}`, strings.ToLower(r.Header.Get("Authorization")))
 			},
@@ -147,12 +155,16 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := noon
-			d := virtual(testDeps(&now), &now, func(r *http.Request) (*http.Response, error) { return respond(200, c.answer(r)) })
+			d := virtual(testDeps(&now), &now, func(r *http.Request) (*http.Response, error) {
+				return respond(200, c.answer(r))
+			})
 			var log bytes.Buffer
 			d.Keys, d.Log = testKeys{"em": key}, slog.New(slog.NewTextHandler(&log, nil))
 			k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{c.carbon}}, d)
 			if c.price != nil {
-				k, err = NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: "EUR", Sources: []v1alpha1.PriceSource{*c.price}}, d)
+				k, err = NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+					Currency: "EUR", Sources: []v1alpha1.PriceSource{*c.price},
+				}, d)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +183,8 @@ func TestKeysInAnswersStaySecret(t *testing.T) {
 	}
 }
 
-// Of a large file only what is of use is kept; it is read again when more is needed, and as large a file as may be is read.
+// Of a large file only what is of use is kept; it is read again when more is needed, and as large a file as may be is
+// read.
 func TestLargeFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "year.csv")
@@ -193,7 +206,9 @@ func TestLargeFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, now := range []time.Time{noon, noon.Add(10 * time.Hour), noon.Add(40 * time.Hour), noon.Add(-60 * 24 * time.Hour)} {
+	for _, now := range []time.Time{
+		noon, noon.Add(10 * time.Hour), noon.Add(40 * time.Hour), noon.Add(-60 * 24 * time.Hour),
+	} {
 		a, err := s.Fetch(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
@@ -241,7 +256,8 @@ func TestForecastSurvivesARestart(t *testing.T) {
 		now = noon
 		hour := metav1.NewTime(now.Truncate(time.Hour).Add(-c.age))
 		status := &v1alpha1.SignalStatus{
-			Now: 1, Unit: "gCO2e/kWh", Quality: "derived", Source: "prometheus", AsOf: &hour, Start: hour, Step: metav1.Duration{Duration: time.Hour}, ForecastSource: c.model,
+			Now: 1, Unit: "gCO2e/kWh", Quality: "derived", Source: "prometheus", AsOf: &hour, Start: hour,
+			Step: metav1.Duration{Duration: time.Hour}, ForecastSource: c.model,
 		}
 		for h := range 49 {
 			status.Values = append(status.Values, 700+float64(h%24))
@@ -263,11 +279,13 @@ func TestForecastSurvivesARestart(t *testing.T) {
 		for ; now.Before(noon.Add(26 * time.Hour)); now = now.Add(10 * time.Minute) {
 			k.poll(t.Context())
 			s := k.State(now)
-			if after := now.Sub(noon); after < 23*time.Hour && (!s.Fresh || s.Forecast.Model != forecast.Blend || s.Signal.Series.Len() < 24) {
+			if after := now.Sub(noon); after < 23*time.Hour && (!s.Fresh || s.Forecast.Model != forecast.Blend ||
+				s.Signal.Series.Len() < 24) {
 				t.Fatalf("after %v: %s forecasts %d hours", after, s.Forecast.Model, s.Signal.Series.Len())
 			}
 		}
-		if s := k.State(now); s.Signal.Series.Len() < 48 || s.Signal.Series.At(now.Add(20*time.Hour)) > 500 || s.Forecast.Model == forecast.TypicalModel {
+		if s := k.State(now); s.Signal.Series.Len() < 48 || s.Signal.Series.At(now.Add(20*time.Hour)) > 500 ||
+			s.Forecast.Model == forecast.TypicalModel {
 			t.Errorf("a day later %s forecasts %v", s.Forecast.Model, values(s.Signal.Series))
 		}
 	}
@@ -291,7 +309,13 @@ func TestPausesSurviveARestart(t *testing.T) {
 		code  int
 		after string
 		pause time.Duration // 0: none is written down
-	}{{429, "2400", 40 * time.Minute}, {503, "120", 2 * time.Minute}, {401, "", hopelessRetry}, {503, "20", 0}, {500, "", 0}} {
+	}{
+		{429, "2400", 40 * time.Minute},
+		{503, "120", 2 * time.Minute},
+		{401, "", hopelessRetry},
+		{503, "20", 0},
+		{500, "", 0},
+	} {
 		now, asked := noon, 0
 		budget := &blocking{until: make(map[string]time.Time)}
 		d := virtual(testDeps(&now), &now, func(*http.Request) (*http.Response, error) {
@@ -322,8 +346,8 @@ func TestPausesSurviveARestart(t *testing.T) {
 	}
 }
 
-// Of two objects that speak of one zone the metrics show the first, each time; and what was counted of a source goes with the
-// last object that has it.
+// Of two objects that speak of one zone the metrics show the first, each time; and what was counted of a source goes
+// with the last object that has it.
 func TestMetricsOfTwoObjects(t *testing.T) {
 	now := noon
 	d := testDeps(&now)
@@ -373,7 +397,9 @@ func TestTariffFile(t *testing.T) {
 	d.Data = dir
 	keeper := func(currency string, spec v1alpha1.TariffSource) *Keeper {
 		t.Helper()
-		k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: currency, Sources: []v1alpha1.PriceSource{{Tariff: &spec}}}, d)
+		k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+			Currency: currency, Sources: []v1alpha1.PriceSource{{Tariff: &spec}},
+		}, d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +409,8 @@ func TestTariffFile(t *testing.T) {
 	file := v1alpha1.TariffSource{File: "pricing-schedules.yaml", TimeZone: "UTC"}
 	write("0.3", now)
 	k := keeper("USD", file)
-	if s := k.State(now); !s.Fresh || s.Source != "tariff" || s.Signal.Series.At(now) != 0.3 || s.Signal.Series.At(now.Add(8*time.Hour)) != 0.1 {
+	if s := k.State(now); !s.Fresh || s.Source != "tariff" || s.Signal.Series.At(now) != 0.3 ||
+		s.Signal.Series.At(now.Add(8*time.Hour)) != 0.1 {
 		t.Fatalf("%+v", s)
 	}
 	write("0.4", now.Add(time.Minute))
@@ -393,15 +420,17 @@ func TestTariffFile(t *testing.T) {
 		t.Errorf("now it is %v", got)
 	}
 	write("50", now.Add(time.Minute))
-	if s := keeper("USD", file).State(now); s.Fresh || s.Reason != ReasonShape || !strings.Contains(s.LastError, "price is 50") {
+	if s := keeper("USD", file).State(now); s.Fresh || s.Reason != ReasonShape ||
+		!strings.Contains(s.LastError, "price is 50") {
 		t.Errorf("50 dollars: %+v", s)
 	}
 	if s := keeper("JPY", file).State(now); !s.Fresh || s.Signal.Series.At(now) != 50 {
 		t.Errorf("50 yen: %+v", s)
 	}
 	for want, spec := range map[string]v1alpha1.TariffSource{
-		"no file": {File: "absent.yaml"}, "not both": {File: "pricing-schedules.yaml", Price: new(0.1)}, "price is missing": {TimeZone: "UTC"},
-		"folder": {File: "../x.yaml"},
+		"no file": {File: "absent.yaml"}, "not both": {File: "pricing-schedules.yaml", Price: new(0.1)},
+		"price is missing": {TimeZone: "UTC"},
+		"folder":           {File: "../x.yaml"},
 	} {
 		if s := keeper("USD", spec).State(now); s.Fresh || !strings.Contains(s.LastError, want) && want != "folder" {
 			t.Errorf("%s: %+v", want, s)
@@ -412,7 +441,8 @@ func TestTariffFile(t *testing.T) {
 // Files and tariffs are in the currency of the zone, whatever size it has.
 func TestPricesOfSmallCurrencies(t *testing.T) {
 	now, dir := noon, t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "yen.csv"), []byte("t,v\n2026-03-10T12:00Z,31\n2026-03-10T13:00Z,28\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "yen.csv"), []byte("t,v\n2026-03-10T12:00Z,31\n2026-03-10T13:00Z,28\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := testDeps(&now)
@@ -422,7 +452,9 @@ func TestPricesOfSmallCurrencies(t *testing.T) {
 		"tariff": {Tariff: &v1alpha1.TariffSource{Price: new(31.0), TimeZone: "Asia/Tokyo"}},
 	} {
 		for currency, want := range map[string]bool{"JPY": true, "EUR": false} {
-			k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{Currency: currency, Sources: []v1alpha1.PriceSource{source}}, d)
+			k, err := NewPriceKeeper("DE", &v1alpha1.PriceSpec{
+				Currency: currency, Sources: []v1alpha1.PriceSource{source},
+			}, d)
 			if err != nil {
 				t.Fatal(err)
 			}

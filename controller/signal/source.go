@@ -13,8 +13,8 @@ import (
 type Source interface {
 	// Name is that of the kind, as in a GridZone: electricityMaps, static.
 	Name() string
-	// Fetch asks once. It checks the shape and the unit of what it reads and converts to gCO2e/kWh, or to the currency per
-	// kWh; whether the numbers make sense is for the caller to say, alike for all sources.
+	// Fetch asks once. It checks the shape and the unit of what it reads and converts to gCO2e/kWh, or to the
+	// currency per kWh; whether the numbers make sense is for the caller to say, alike for all sources.
 	Fetch(ctx context.Context, now time.Time) (Answer, error)
 }
 
@@ -54,8 +54,8 @@ func supplement(points, more []Point) []Point {
 	return points
 }
 
-// newest returns the time of the last point that has begun, which is when a source that does not say so issued its present
-// value; zero if there is none.
+// newest returns the time of the last point that has begun, which is when a source that does not say so issued its
+// present value; zero if there is none.
 func newest(points []Point, now time.Time) time.Time {
 	var last time.Time
 	for _, p := range points {

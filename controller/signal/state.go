@@ -132,7 +132,10 @@ func (k *Keeper) Seed(status *v1alpha1.SignalStatus) {
 	if _, err := k.terms.check(a, now); err != nil {
 		return
 	}
-	r := &reading{start: status.Start.UTC(), step: a.Step, values: slices.Clone(status.Values), model: status.ForecastSource, asOf: a.IssuedAt, issuedAt: a.IssuedAt}
+	r := &reading{
+		start: status.Start.UTC(), step: a.Step, values: slices.Clone(status.Values), model: status.ForecastSource,
+		asOf: a.IssuedAt, issuedAt: a.IssuedAt,
+	}
 	if ranged {
 		r.low, r.high = slices.Clone(status.Low), slices.Clone(status.High)
 	}

@@ -156,10 +156,10 @@ const (
 	maxSchedulesFile = 1 << 20
 )
 
-// ReadPricingSchedules turns a file of pricing schedules of Compute Gardener into a tariff that means what its documents
-// say: the peak rate of a schedule holds on its days from its start to its end, which may be on the next day, and the
-// off-peak rate otherwise. A minute that is in the peak of any schedule is a peak. Schedules that name different prices for
-// the same time are refused, and so are fields that are not documented.
+// ReadPricingSchedules turns a file of pricing schedules of Compute Gardener into a tariff that means what its
+// documents say: the peak rate of a schedule holds on its days from its start to its end, which may be on the next
+// day, and the off-peak rate otherwise. A minute that is in the peak of any schedule is a peak. Schedules that name
+// different prices for the same time are refused, and so are fields that are not documented.
 func ReadPricingSchedules(data []byte, currency string) (*v1alpha1.TariffSource, error) {
 	var file pricingSchedules
 	if err := yaml.UnmarshalStrict(data, &file); err != nil {
@@ -213,15 +213,19 @@ func tariffOf(weeks []pricedWeek, currency string) (*v1alpha1.TariffSource, erro
 	}
 	if !same {
 		if covered != allDays {
-			return nil, errors.New("reading pricing schedules: the off-peak rates differ, and some days of the week are in no schedule: which rate is theirs?")
+			return nil, errors.New("reading pricing schedules: the off-peak rates differ, and some days of the week " +
+				"are in no schedule: which rate is theirs?")
 		}
 		for _, w := range weeks {
-			t.Schedules = append(t.Schedules, v1alpha1.TariffSchedule{Days: w.text.DayOfWeek, Start: "00:00", End: "24:00", Price: w.offPeak, TimeZone: own(w.zone)})
+			t.Schedules = append(t.Schedules, v1alpha1.TariffSchedule{
+				Days: w.text.DayOfWeek, Start: "00:00", End: "24:00", Price: w.offPeak, TimeZone: own(w.zone),
+			})
 		}
 		t.Schedules = slices.Compact(t.Schedules)
 	}
 	if len(t.Schedules) > maxSchedules {
-		return nil, fmt.Errorf("reading pricing schedules: they make a tariff of %d schedules: want at most %d", len(t.Schedules), maxSchedules)
+		return nil, fmt.Errorf("reading pricing schedules: they make a tariff of %d schedules: want at most %d",
+			len(t.Schedules), maxSchedules)
 	}
 	if _, err := NewTariff(t, currency); err != nil {
 		return nil, fmt.Errorf("reading pricing schedules: %w", err)
@@ -283,7 +287,9 @@ func (s pricingSchedule) week() (w pricedWeek, err error) {
 // contradicts returns what two schedules say differently of the same time.
 func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	if w.zone != other.zone && (w.peak != other.peak || w.offPeak != other.offPeak) {
-		return fmt.Errorf("they are in the time zones %s and %s and name different rates: want the same rates, or one time zone", w.zone, other.zone)
+		return fmt.Errorf(
+			"they are in the time zones %s and %s and name different rates: want the same rates, or one time zone",
+			w.zone, other.zone)
 	}
 	if shared := w.days & other.days; shared != 0 && w.offPeak != other.offPeak {
 		return fmt.Errorf("off-peak on the same day is %v and %v", w.offPeak, other.offPeak)
@@ -294,7 +300,8 @@ func (w *pricedWeek) contradicts(other *pricedWeek) error {
 	for m := range w.minutes {
 		if w.minutes[m] && other.minutes[m] {
 			at := grid.Clock(m % int(grid.EndOfDay))
-			return fmt.Errorf("on %v at %v both have a peak, at %v and %v", time.Weekday(m/int(grid.EndOfDay)), at, w.peak, other.peak)
+			return fmt.Errorf("on %v at %v both have a peak, at %v and %v", time.Weekday(m/int(grid.EndOfDay)), at,
+				w.peak, other.peak)
 		}
 	}
 	return nil

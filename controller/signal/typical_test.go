@@ -14,7 +14,11 @@ func TestTypicalSource(t *testing.T) {
 		zone grid.Zone
 		spec v1alpha1.TypicalSource
 		of   grid.Zone
-	}{{"DE", v1alpha1.TypicalSource{}, "DE"}, {"XX-NOWHERE", v1alpha1.TypicalSource{}, ""}, {"lab", v1alpha1.TypicalSource{Zone: "FR"}, "FR"}} {
+	}{
+		{"DE", v1alpha1.TypicalSource{}, "DE"},
+		{"XX-NOWHERE", v1alpha1.TypicalSource{}, ""},
+		{"lab", v1alpha1.TypicalSource{Zone: "FR"}, "FR"},
+	} {
 		s, err := newTypical(c.zone, &c.spec)
 		if err != nil {
 			t.Fatal(err)
@@ -28,8 +32,10 @@ func TestTypicalSource(t *testing.T) {
 			t.Fatalf("%s: %v", c.zone, err)
 		}
 		curve, _ := forecast.TypicalDay(c.of)
-		if !a.Ageless || a.Model != forecast.TypicalModel || checked.present.Value != float64(curve.At(noon)) || s.Name() != "typical" {
-			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, checked.present.Value, curve.At(noon))
+		if !a.Ageless || a.Model != forecast.TypicalModel || checked.present.Value != float64(curve.At(noon)) ||
+			s.Name() != "typical" {
+			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, checked.present.Value,
+				curve.At(noon))
 		}
 		for _, p := range checked.Points {
 			if !p.Estimated {

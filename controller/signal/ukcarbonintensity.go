@@ -27,8 +27,11 @@ type ukCarbonIntensity struct {
 }
 
 func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource, f *fetcher) (Source, error) {
-	if upper := strings.ToUpper(string(zone)); upper != "GB" && upper != "UK" && !strings.HasPrefix(upper, "GB-") && !strings.HasPrefix(upper, "UK-") {
-		return nil, refuse(ReasonZone, "the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
+	if upper := strings.ToUpper(string(zone)); upper != "GB" && upper != "UK" && !strings.HasPrefix(upper, "GB-") &&
+		!strings.HasPrefix(upper, "UK-") {
+		return nil,
+			refuse(ReasonZone,
+				"the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
 	}
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
 }
@@ -118,7 +121,8 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 	points := make([]Point, 0, len(region.Data))
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
-			return nil, refuse(ReasonTime, "a slot is from %s to %s: want half an hour", slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
+			return nil, refuse(ReasonTime, "a slot is from %s to %s: want half an hour", slot.From.Format(time.RFC3339),
+				slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
 		if actual.set {

@@ -44,7 +44,9 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	if err != nil && !passing(err) {
 		return Answer{}, err
 	}
-	a := Answer{Zone: grid.Zone(s.spec.Region), Asked: grid.Zone(s.spec.Region), Step: wattTimeStep, Marginal: true, Lacks: err}
+	a := Answer{
+		Zone: grid.Zone(s.spec.Region), Asked: grid.Zone(s.spec.Region), Step: wattTimeStep, Marginal: true, Lacks: err,
+	}
 	a.Points, a.IssuedAt = past, newest(past, now)
 	if now.Before(s.unforeseen) {
 		return a, err
@@ -183,7 +185,8 @@ func (s *wattTime) decode(body []byte) ([]Point, time.Time, error) {
 			return nil, time.Time{}, refuse(ReasonTime, "a value has no point_time")
 		}
 		if !p.Value.set {
-			return nil, time.Time{}, refuse(ReasonMissing, "the value of %s is null or absent", p.PointTime.Format(time.RFC3339))
+			return nil, time.Time{}, refuse(ReasonMissing, "the value of %s is null or absent",
+				p.PointTime.Format(time.RFC3339))
 		}
 		points = append(points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})
 	}

@@ -86,7 +86,8 @@ func TestDomains(t *testing.T) {
 			wrong("the guest's mount unit has another tag than " + fs.Target.Dir)
 		}
 		if fs.Source.Socket != "" {
-			if want := "ListenStream=" + strings.Replace(fs.Source.Socket, d.Name, "%i", 1); !strings.Contains(string(socket), "\n"+want+"\n") {
+			if want := "ListenStream=" + strings.Replace(fs.Source.Socket, d.Name, "%i",
+				1); !strings.Contains(string(socket), "\n"+want+"\n") {
 				wrong("no unit listens on " + fs.Source.Socket)
 			}
 			continue
@@ -94,7 +95,8 @@ func TestDomains(t *testing.T) {
 		if fs.AccessMode != "passthrough" || fs.Source.Dir != "/run/kubenergy/guests/"+d.Name {
 			wrong("it shares " + fs.Source.Dir)
 		}
-		if fs.Binary == nil || fs.Binary.Cache.Mode != "none" || fs.Binary.Sandbox.Mode != "namespace" || fs.Binary.Path != "/usr/libexec/virtiofsd" {
+		if fs.Binary == nil || fs.Binary.Cache.Mode != "none" || fs.Binary.Sandbox.Mode != "namespace" ||
+			fs.Binary.Path != "/usr/libexec/virtiofsd" {
 			wrong("the guest may cache, or virtiofsd has no sandbox")
 		}
 		if fs.ReadOnly == nil {
@@ -114,7 +116,8 @@ func TestDomainsAreValid(t *testing.T) {
 		t.Skip("needs xmllint: ", err)
 	}
 	for _, file := range []string{"domain.xml", "domain-socket.xml"} {
-		if out, err := exec.CommandContext(t.Context(), xmllint, "--noout", "--relaxng", schema, file).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), xmllint, "--noout", "--relaxng", schema,
+			file).CombinedOutput(); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
@@ -124,10 +127,12 @@ func TestDomainsAreValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := filepath.Join(t.TempDir(), "bad.xml")
-	if err := os.WriteFile(bad, []byte(strings.Replace(string(text), "mode='none'", "mode='never'", 1)), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte(strings.Replace(string(text), "mode='none'", "mode='never'", 1)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), xmllint, "--noout", "--relaxng", schema, bad).CombinedOutput(); err == nil {
+	if out, err := exec.CommandContext(t.Context(), xmllint, "--noout", "--relaxng", schema,
+		bad).CombinedOutput(); err == nil {
 		t.Errorf("the schema takes a cache mode that libvirt does not know:\n%s", out)
 	}
 }

@@ -25,7 +25,8 @@ const (
 	mount      = "var-scaphandre.mount"
 )
 
-// A unit is section → key → values, in the order of the file. An empty value takes away those before it, as systemd does it.
+// A unit is section → key → values, in the order of the file. An empty value takes away those before it, as systemd
+// does it.
 type unit map[string]map[string][]string
 
 // add reads a file on top of those before it.
@@ -81,8 +82,10 @@ func (u unit) is(section, key string, want ...string) error {
 
 // hardened are the settings of both services.
 var hardened = map[string]string{
-	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "NoNewPrivileges": "yes", "ProtectSystem": "strict", "ProtectHome": "yes",
-	"PrivateTmp": "yes", "PrivateDevices": "yes", "DevicePolicy": "closed", "PrivateIPC": "yes", "PrivateMounts": "yes",
+	"CapabilityBoundingSet": "", "AmbientCapabilities": "", "NoNewPrivileges": "yes", "ProtectSystem": "strict",
+	"ProtectHome": "yes",
+	"PrivateTmp":  "yes", "PrivateDevices": "yes", "DevicePolicy": "closed", "PrivateIPC": "yes",
+	"PrivateMounts":   "yes",
 	"ProtectHostname": "yes", "ProtectClock": "yes", "ProtectKernelTunables": "yes", "ProtectKernelModules": "yes",
 	"ProtectKernelLogs": "yes", "ProtectControlGroups": "yes", "RestrictNamespaces": "yes", "RestrictRealtime": "yes",
 	"RestrictSUIDSGID": "yes", "LockPersonality": "yes", "MemoryDenyWriteExecute": "yes", "RemoveIPC": "yes",
@@ -108,7 +111,8 @@ func TestServicesAreHardened(t *testing.T) {
 			}
 		}
 		filter := u["Service"]["SystemCallFilter"]
-		if len(filter) != 2 || !strings.HasPrefix(filter[0], "@system-service") || !strings.HasPrefix(filter[1], "~@privileged @resources") {
+		if len(filter) != 2 || !strings.HasPrefix(filter[0], "@system-service") ||
+			!strings.HasPrefix(filter[1], "~@privileged @resources") {
 			t.Errorf("%s: system calls %q", file, filter)
 		}
 	}
@@ -117,8 +121,11 @@ func TestServicesAreHardened(t *testing.T) {
 func TestAgent(t *testing.T) {
 	u := read(t, agent)
 	for key, want := range map[string][]string{
-		"PrivateNetwork": {"no"}, "RestrictAddressFamilies": {"AF_INET AF_INET6"}, "StateDirectory": {"kubenergy"}, "StateDirectoryMode": {"0700"},
-		"EnvironmentFile": {"-/etc/default/kubenergy-agent"}, "Restart": {"always"}, "RestartPreventExitStatus": {"2"}, "ReadOnlyPaths": {"/run"}, "BindReadOnlyPaths": {"/sys"},
+		"PrivateNetwork": {"no"}, "RestrictAddressFamilies": {"AF_INET AF_INET6"}, "StateDirectory": {"kubenergy"},
+		"StateDirectoryMode": {"0700"},
+		"EnvironmentFile":    {"-/etc/default/kubenergy-agent"}, "Restart": {"always"},
+		"RestartPreventExitStatus": {"2"},
+		"ReadOnlyPaths":            {"/run"}, "BindReadOnlyPaths": {"/sys"},
 	} {
 		if err := u.is("Service", key, want...); err != nil {
 			t.Error(err)
@@ -199,15 +206,20 @@ func checkFlags(t *testing.T, u unit) map[string]string {
 func TestShare(t *testing.T) {
 	u := read(t, share)
 	for key, want := range map[string][]string{
-		"DynamicUser": {"yes"}, "PrivateNetwork": {"yes"}, "PrivateUsers": {"yes"}, "RestrictAddressFamilies": {"AF_UNIX"},
-		"BindReadOnlyPaths": {"/run/kubenergy/guests/%i"}, "TemporaryFileSystem": {"/run:ro /var:ro"}, "IPAddressDeny": {"any"},
+		"DynamicUser": {"yes"}, "PrivateNetwork": {"yes"}, "PrivateUsers": {"yes"},
+		"RestrictAddressFamilies": {"AF_UNIX"},
+		"BindReadOnlyPaths":       {"/run/kubenergy/guests/%i"}, "TemporaryFileSystem": {"/run:ro /var:ro"},
+		"IPAddressDeny": {"any"},
 	} {
 		if err := u.is("Service", key, want...); err != nil {
 			t.Error(err)
 		}
 	}
 	command := " " + strings.Join(u["Service"]["ExecStart"], "") + " "
-	for _, want := range []string{"/usr/libexec/virtiofsd", "--fd=3", "--shared-dir=/run/kubenergy/guests/%i", "--cache=never", "--readonly", "--sandbox=none", "--seccomp=kill"} {
+	for _, want := range []string{
+		"/usr/libexec/virtiofsd", "--fd=3", "--shared-dir=/run/kubenergy/guests/%i", "--cache=never", "--readonly",
+		"--sandbox=none", "--seccomp=kill",
+	} {
 		if !strings.Contains(command, " "+want+" ") {
 			t.Errorf("virtiofsd without %s", want)
 		}
@@ -251,7 +263,8 @@ func TestAnalyze(t *testing.T) {
 	if _, err := os.Stat("/usr/lib/systemd/system/sysinit.target"); err != nil {
 		t.Skip("needs systemd's own units: ", err)
 	}
-	if help, err := exec.CommandContext(t.Context(), analyze, "--help").CombinedOutput(); err != nil || !strings.Contains(string(help), "--offline") {
+	if help, err := exec.CommandContext(t.Context(), analyze, "--help").CombinedOutput(); err != nil ||
+		!strings.Contains(string(help), "--offline") {
 		t.Skip("needs systemd-analyze of systemd 250 or newer")
 	}
 	root := t.TempDir()
@@ -269,7 +282,8 @@ func TestAnalyze(t *testing.T) {
 		}
 	}
 	verify := func() string {
-		cmd := exec.CommandContext(t.Context(), analyze, "verify", "--root="+root, agent, "virtiofsd@web-1.service", "virtiofsd@web-1.socket", mount)
+		cmd := exec.CommandContext(t.Context(), analyze, "verify", "--root="+root, agent, "virtiofsd@web-1.service",
+			"virtiofsd@web-1.socket", mount)
 		out, err := cmd.CombinedOutput()
 		if err != nil && len(out) == 0 {
 			return err.Error()
@@ -280,7 +294,8 @@ func TestAnalyze(t *testing.T) {
 		t.Errorf("systemd-analyze verify:\n%s", out)
 	}
 	for name, most := range map[string]float64{agent: 2.0, "virtiofsd@web-1.service": 0.5} {
-		out, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager", "--root="+root, name).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--no-pager",
+			"--root="+root, name).CombinedOutput()
 		if err != nil {
 			t.Errorf("systemd-analyze security: %v\n%s", err, out)
 			continue
@@ -297,7 +312,8 @@ func TestAnalyze(t *testing.T) {
 		}
 	}
 	// It does find mistakes.
-	if err := os.WriteFile(filepath.Join(units, mount), []byte("[Mount]\nWhat=kubenergy\nWhere=/elsewhere\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(units, mount), []byte("[Mount]\nWhat=kubenergy\nWhere=/elsewhere\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := verify(); out == "" {

@@ -1,5 +1,5 @@
-// Package batch holds what an agent tells the central unit: batches of attributed energy, numbered so that each is booked
-// once, and the acknowledgements that come back. docs/protocol.md says how they travel.
+// Package batch holds what an agent tells the central unit: batches of attributed energy, numbered so that each is
+// booked once, and the acknowledgements that come back. docs/protocol.md says how they travel.
 package batch
 
 import (
@@ -27,14 +27,15 @@ type Batch struct {
 	First   uint64 `json:"first"` // 1 in a new stream; afterwards one more than the Last before
 	Last    uint64 `json:"last"`
 
-	// Parent names the host and the virtual machine that this node is, where the host says so: its energy is then part of
-	// the host's, and sums over nodes leave it out.
+	// Parent names the host and the virtual machine that this node is, where the host says so: its energy is then
+	// part of the host's, and sums over nodes leave it out.
 	Parent *Parent `json:"parent,omitempty"`
 
 	// Both by the node's wall clock as it stood when the interval ended: their distance is that of the next two.
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
-	// The same on the node's clock since boot, in nanoseconds: intervals of one boot never overlap, whatever the wall clock does.
+	// The same on the node's clock since boot, in nanoseconds: intervals of one boot never overlap, whatever the wall
+	// clock does.
 	StartSinceBoot time.Duration `json:"startSinceBoot"`
 	EndSinceBoot   time.Duration `json:"endSinceBoot"`
 	// Unmeasured is the part of the interval for which no meter gave a value, or no agent ran.
@@ -61,7 +62,8 @@ type Parent struct {
 // An Ack answers a batch: it was booked, now or before.
 type Ack struct {
 	Epoch string `json:"epoch"`
-	Acked uint64 `json:"acked"` // the highest number of the stream that is booked, without gaps after the batch answered
+	// the highest number of the stream that is booked, without gaps after the batch answered
+	Acked uint64 `json:"acked"`
 	// Names are those of the batch's pods that the central unit knows, by pod UID.
 	Names map[string]Names `json:"names,omitempty"`
 }

@@ -98,7 +98,9 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: nothing was found wrong", name)
 		}
 	}
-	for _, id := range []string{energy.System, batch.Others, "vm/web 1", "cgroup//slurm/job_7/step_0", "pod/a", "pod/a/b", "cgroup/ü"} {
+	for _, id := range []string{
+		energy.System, batch.Others, "vm/web 1", "cgroup//slurm/job_7/step_0", "pod/a", "pod/a/b", "cgroup/ü",
+	} {
 		if err := batch.CheckConsumer(id); err != nil {
 			t.Error(err)
 		}
@@ -174,14 +176,16 @@ func TestFold(t *testing.T) {
 
 func drawShares(t *rapid.T, label string) []energy.Share {
 	ids := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{
-		"pod/a", "pod/a/1", "pod/a/2", "pod/a/3", "pod/b/1", "pod/b/2", "pod/c", "vm/x", "vm/y", "cgroup/s", "system", "others",
+		"pod/a", "pod/a/1", "pod/a/2", "pod/a/3", "pod/b/1", "pod/b/2", "pod/c", "vm/x", "vm/y", "cgroup/s", "system",
+		"others",
 	}), 0, 12, rapid.ID).Draw(t, label)
 	slices.Sort(ids)
 	var shares []energy.Share
 	for _, id := range ids {
 		shares = append(shares, energy.Share{
-			ID: id, Dynamic: energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "dynamic")), Idle: energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "idle")),
-			CPU: time.Duration(rapid.IntRange(0, 9).Draw(t, "cpu")), Ended: rapid.Bool().Draw(t, "ended"),
+			ID: id, Dynamic: energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "dynamic")),
+			Idle: energy.Microjoules(rapid.IntRange(0, 9).Draw(t, "idle")),
+			CPU:  time.Duration(rapid.IntRange(0, 9).Draw(t, "cpu")), Ended: rapid.Bool().Draw(t, "ended"),
 		})
 	}
 	return shares
@@ -202,11 +206,14 @@ func TestMergeIsASum(t *testing.T) {
 		want := map[string]energy.Share{}
 		for _, s := range append(slices.Clone(a), b...) {
 			w := want[s.ID]
-			want[s.ID] = energy.Share{ID: s.ID, Dynamic: w.Dynamic + s.Dynamic, Idle: w.Idle + s.Idle, CPU: w.CPU + s.CPU, Ended: s.Ended}
+			want[s.ID] = energy.Share{
+				ID: s.ID, Dynamic: w.Dynamic + s.Dynamic, Idle: w.Idle + s.Idle, CPU: w.CPU + s.CPU, Ended: s.Ended,
+			}
 		}
 		before := slices.Clone(b)
 		got := batch.Merge(slices.Grow(slices.Clone(a), rapid.IntRange(0, 5).Draw(t, "room")), b)
-		if !slices.IsSortedFunc(got, func(a, b energy.Share) int { return strings.Compare(a.ID, b.ID) }) || len(got) != len(want) {
+		if !slices.IsSortedFunc(got, func(a, b energy.Share) int { return strings.Compare(a.ID, b.ID) }) ||
+			len(got) != len(want) {
 			t.Fatalf("%v and %v became %v", a, b, got)
 		}
 		for _, s := range got {
@@ -254,8 +261,19 @@ func TestCondenseGoesNoFurtherThanNeeded(t *testing.T) {
 	}
 	for limit, want := range map[int][]energy.Share{
 		7: shares,
-		6: {{ID: "cgroup/s", Dynamic: 1}, {ID: "pod/a", Dynamic: 30}, {ID: "pod/a/2", Dynamic: 30}, {ID: "pod/b", Dynamic: 90, Ended: true}, {ID: "vm/x", Dynamic: 60}},
-		4: {{ID: "cgroup/s", Dynamic: 1}, {ID: "pod/a", Dynamic: 60}, {ID: "pod/b", Dynamic: 90, Ended: true}, {ID: "vm/x", Dynamic: 60}},
+		6: {
+			{ID: "cgroup/s", Dynamic: 1},
+			{ID: "pod/a", Dynamic: 30},
+			{ID: "pod/a/2", Dynamic: 30},
+			{ID: "pod/b", Dynamic: 90, Ended: true},
+			{ID: "vm/x", Dynamic: 60},
+		},
+		4: {
+			{ID: "cgroup/s", Dynamic: 1},
+			{ID: "pod/a", Dynamic: 60},
+			{ID: "pod/b", Dynamic: 90, Ended: true},
+			{ID: "vm/x", Dynamic: 60},
+		},
 		3: {{ID: batch.Others, Dynamic: 91}, {ID: "pod/a", Dynamic: 60}, {ID: "vm/x", Dynamic: 60}},
 		1: {{ID: batch.Others, Dynamic: 211}},
 	} {
@@ -269,7 +287,8 @@ func TestSumCountsGuestsOnce(t *testing.T) {
 	of := func(node string, e energy.Microjoules, parent string) *batch.Batch {
 		b := valid()
 		b.Stream.Node = node
-		b.Measured, b.Idle, b.Platform, b.Unknown, b.Shares = 10*e, e, 2*e, 3*e, []energy.Share{{ID: energy.System, Dynamic: 3 * e, Idle: e}}
+		b.Measured, b.Idle, b.Platform, b.Unknown, b.Shares = 10*e, e, 2*e, 3*e,
+			[]energy.Share{{ID: energy.System, Dynamic: 3 * e, Idle: e}}
 		if parent != "" {
 			b.Parent = &batch.Parent{Host: parent, VM: node}
 		}
@@ -279,17 +298,23 @@ func TestSumCountsGuestsOnce(t *testing.T) {
 		batches []*batch.Batch
 		want    energy.Microjoules
 	}{
-		"nothing":                       {nil, 0},
-		"two nodes":                     {[]*batch.Batch{of("a", 1, ""), of("b", 2, "")}, 3},
-		"host and guests":               {[]*batch.Batch{of("vm1", 1, "host"), of("host", 5, ""), of("vm2", 2, "host"), of("host", 7, "")}, 12},
-		"the host is not there":         {[]*batch.Batch{of("vm1", 1, "host"), of("vm2", 2, "host")}, 3},
-		"guest of a guest":              {[]*batch.Batch{of("inner", 1, "outer"), of("outer", 2, "host"), of("host", 5, "")}, 5},
+		"nothing":   {nil, 0},
+		"two nodes": {[]*batch.Batch{of("a", 1, ""), of("b", 2, "")}, 3},
+		"host and guests": {[]*batch.Batch{
+			of("vm1", 1, "host"), of("host", 5, ""), of("vm2", 2, "host"), of("host", 7, ""),
+		}, 12},
+		"the host is not there": {[]*batch.Batch{of("vm1", 1, "host"), of("vm2", 2, "host")}, 3},
+		"guest of a guest": {[]*batch.Batch{
+			of("inner", 1, "outer"), of("outer", 2, "host"), of("host", 5, ""),
+		}, 5},
 		"guest of a guest without host": {[]*batch.Batch{of("inner", 1, "outer"), of("outer", 2, "host")}, 2},
 		"in a circle":                   {[]*batch.Batch{of("a", 1, "b"), of("b", 2, "a")}, 3},
 		"below a circle":                {[]*batch.Batch{of("a", 1, "b"), of("b", 2, "a"), of("c", 4, "a")}, 3},
 	} {
 		got := batch.Sum(c.batches)
-		want := batch.Total{Measured: 10 * c.want, Idle: c.want, Platform: 2 * c.want, Unknown: 3 * c.want, Shares: 4 * c.want}
+		want := batch.Total{
+			Measured: 10 * c.want, Idle: c.want, Platform: 2 * c.want, Unknown: 3 * c.want, Shares: 4 * c.want,
+		}
 		if got != want {
 			t.Errorf("%s: have %+v, want %+v", name, got, want)
 		}
@@ -300,7 +325,10 @@ func TestSumCountsGuestsOnce(t *testing.T) {
 func TestSumByTime(t *testing.T) {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(node, parent string, e energy.Microjoules, from, to int) *batch.Batch {
-		b := &batch.Batch{Stream: batch.Stream{Node: node}, Measured: e, Start: day.Add(time.Duration(from) * time.Second), End: day.Add(time.Duration(to) * time.Second)}
+		b := &batch.Batch{
+			Stream: batch.Stream{Node: node}, Measured: e, Start: day.Add(time.Duration(from) * time.Second),
+			End: day.Add(time.Duration(to) * time.Second),
+		}
 		if parent != "" {
 			b.Parent = &batch.Parent{Host: parent, VM: node}
 		}
@@ -310,13 +338,24 @@ func TestSumByTime(t *testing.T) {
 		batches []*batch.Batch
 		want    energy.Microjoules
 	}{
-		"the host came later":    {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("vm", "host", 2, 15, 30), of("host", "", 10, 15, 30)}, 11},
-		"it covers a part":       {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 10, 14, 29)}, 10},
-		"a long one before":      {[]*batch.Batch{of("vm", "host", 1, 50, 60), of("host", "", 10, 0, 100), of("host", "", 20, 1, 2)}, 30},
-		"it stood still":         {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 0, 5, 5)}, 1},
-		"moved to another host":  {[]*batch.Batch{of("vm", "a", 1, 0, 10), of("vm", "b", 2, 10, 20), of("a", "", 10, 0, 20)}, 12},
-		"hosts of each other":    {[]*batch.Batch{of("a", "b", 1, 0, 10), of("b", "", 2, 0, 10), of("b", "a", 4, 10, 20), of("a", "", 8, 10, 20)}, 10},
-		"more than is countable": {[]*batch.Batch{of("a", "", math.MaxInt64, 0, 10), of("b", "", math.MaxInt64, 0, 10)}, math.MaxInt64},
+		"the host came later": {[]*batch.Batch{
+			of("vm", "host", 1, 0, 15), of("vm", "host", 2, 15, 30), of("host", "", 10, 15, 30),
+		}, 11},
+		"it covers a part": {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 10, 14, 29)}, 10},
+		"a long one before": {[]*batch.Batch{
+			of("vm", "host", 1, 50, 60), of("host", "", 10, 0, 100), of("host", "", 20, 1, 2),
+		}, 30},
+		"it stood still": {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 0, 5, 5)}, 1},
+		"moved to another host": {[]*batch.Batch{
+			of("vm", "a", 1, 0, 10), of("vm", "b", 2, 10, 20), of("a", "", 10, 0, 20),
+		}, 12},
+		"hosts of each other": {[]*batch.Batch{
+			of("a", "b", 1, 0, 10), of("b", "", 2, 0, 10), of("b", "a", 4, 10, 20), of("a", "", 8, 10, 20),
+		}, 10},
+		"more than is countable": {
+			[]*batch.Batch{of("a", "", math.MaxInt64, 0, 10), of("b", "", math.MaxInt64, 0, 10)},
+			math.MaxInt64,
+		},
 	} {
 		if got := batch.Sum(c.batches).Measured; got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -363,16 +402,17 @@ func TestDecode(t *testing.T) {
 		"too much":           strings.Replace(string(data), `"dynamic":500`, `"dynamic":9223372036854775808`, 1),
 		"a wrong sum":        strings.Replace(string(data), `"dynamic":500`, `"dynamic":501`, 1),
 		"shares of a kind":   strings.Replace(string(data), `"shares":[`, `"shares":7,"x":[`, 1),
-		"many shares":        strings.Replace(string(data), `"shares":[`, `"shares":[`+strings.Repeat("{},", 20_000), 1),
-		"twice":              strings.Replace(string(data), `"version":1`, `"version":1,"version":1`, 1),
-		"twice in a stream":  strings.Replace(string(data), `"node":`, `"node":"other","node":`, 1),
-		"twice in a share":   strings.Replace(string(data), `"dynamic":500`, `"dynamic":1, "dynamic" :500`, 1),
-		"two lists":          strings.Replace(string(data), `"shares":[`, `"shares":[],"shares":[`, 1),
-		"capitals":           strings.Replace(string(data), `"measured":`, `"Measured":`, 1),
-		"capitals, a share":  strings.Replace(string(data), `"dynamic"`, `"DYNAMIC"`, 1),
-		"an escape":          strings.Replace(string(data), `"measured":`, `"m\u0065asured":`, 1),
-		"a folded letter":    strings.Replace(string(data), `"measured":`, `"mea\u017fured":`, 1),
-		"huge":               string(data) + strings.Repeat(" ", batch.MaxBytes),
+		"many shares": strings.Replace(string(data), `"shares":[`, `"shares":[`+strings.Repeat("{},", 20_000),
+			1),
+		"twice":             strings.Replace(string(data), `"version":1`, `"version":1,"version":1`, 1),
+		"twice in a stream": strings.Replace(string(data), `"node":`, `"node":"other","node":`, 1),
+		"twice in a share":  strings.Replace(string(data), `"dynamic":500`, `"dynamic":1, "dynamic" :500`, 1),
+		"two lists":         strings.Replace(string(data), `"shares":[`, `"shares":[],"shares":[`, 1),
+		"capitals":          strings.Replace(string(data), `"measured":`, `"Measured":`, 1),
+		"capitals, a share": strings.Replace(string(data), `"dynamic"`, `"DYNAMIC"`, 1),
+		"an escape":         strings.Replace(string(data), `"measured":`, `"m\u0065asured":`, 1),
+		"a folded letter":   strings.Replace(string(data), `"measured":`, `"mea\u017fured":`, 1),
+		"huge":              string(data) + strings.Repeat(" ", batch.MaxBytes),
 	} {
 		if _, err := batch.Decode([]byte(bad)); err == nil {
 			t.Errorf("%s: decoded", name)
@@ -389,7 +429,10 @@ func TestDecodeIsCheap(t *testing.T) {
 }
 
 func TestDecodeAck(t *testing.T) {
-	want := &batch.Ack{Epoch: "Q6F3", Acked: 7, Names: map[string]batch.Names{"u": {Namespace: "shop", Pod: "web-0", Containers: map[string]string{"0c7e": "web"}}}}
+	want := &batch.Ack{Epoch: "Q6F3", Acked: 7, Names: map[string]batch.Names{"u": {
+		Namespace: "shop", Pod: "web-0",
+		Containers: map[string]string{"0c7e": "web"},
+	}}}
 	data, err := batch.EncodeAck(want)
 	if err != nil {
 		t.Fatal(err)
@@ -402,12 +445,18 @@ func TestDecodeAck(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	for _, bad := range []string{"", "null", "[]", `{"acked":7}`, `{"epoch":"a","acked":-1}`, `{"epoch":"a\nb"}`, strings.Repeat(" ", batch.MaxAckBytes+1)} {
+	for _, bad := range []string{
+		"", "null", "[]", `{"acked":7}`, `{"epoch":"a","acked":-1}`, `{"epoch":"a\nb"}`,
+		strings.Repeat(" ", batch.MaxAckBytes+1),
+	} {
 		if a, err := batch.DecodeAck([]byte(bad)); err == nil {
 			t.Errorf("%.20q became %v", bad, a)
 		}
 	}
-	got, err = batch.DecodeAck([]byte(`{"epoch":"a","acked":1,"names":{"u":{"namespace":"n","pod":""},"v":{"namespace":"n","pod":"p","containers":{"c":"\u0000"}},"w":{"namespace":"n","pod":"p"}}}`))
+	got,
+		err = batch.DecodeAck(
+		[]byte(
+			`{"epoch":"a","acked":1,"names":{"u":{"namespace":"n","pod":""},"v":{"namespace":"n","pod":"p","containers":{"c":"\u0000"}},"w":{"namespace":"n","pod":"p"}}}`))
 	if err != nil || len(got.Names) != 1 || got.Names["w"].Pod != "p" {
 		t.Errorf("have %v, %v: names that cannot be are left out, and the rest counts", got, err)
 	}
@@ -417,7 +466,9 @@ func FuzzDecode(f *testing.F) {
 	seed, _ := batch.Encode(valid())
 	f.Add(seed)
 	f.Add([]byte(`{"version":1,"shares":[{}]}`))
-	f.Add([]byte(`{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":1,"parent":{"host":"h","vm":"v"},"start":"2026-01-01T00:00:00Z","end":"2026-01-01T01:00:00+01:00","startSinceBoot":1,"endSinceBoot":1,"source":"s","quality":"measured","idlePolicy":"apart","shares":null}`))
+	f.Add(
+		[]byte(
+			`{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":1,"parent":{"host":"h","vm":"v"},"start":"2026-01-01T00:00:00Z","end":"2026-01-01T01:00:00+01:00","startSinceBoot":1,"endSinceBoot":1,"source":"s","quality":"measured","idlePolicy":"apart","shares":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := batch.Decode(data)
 		if err != nil {

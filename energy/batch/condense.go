@@ -8,8 +8,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Condense makes room where shares, sorted by ID, are more than limit: no energy is lost, but some of it is counted under
-// a less precise name. It goes only as far as needed:
+// Condense makes room where shares, sorted by ID, are more than limit: no energy is lost, but some of it is counted
+// under a less precise name. It goes only as far as needed:
 //
 //  1. containers that ended are counted to their pods, as pod/UID,
 //  2. all containers are,

@@ -28,7 +28,10 @@ func hundred() *batch.Batch {
 	b.Measured = b.Idle + b.Platform + b.Unknown
 	for range 100 {
 		pod := fmt.Sprintf("%s-%s-%s-%s-%s", text(4), text(2), text(2), text(2), text(6))
-		s := energy.Share{ID: energy.ContainerID(pod, text(32)), Dynamic: 12_345_678, Idle: 2_345_678, CPU: 1_234_567_890 * time.Nanosecond}
+		s := energy.Share{
+			ID: energy.ContainerID(pod, text(32)), Dynamic: 12_345_678, Idle: 2_345_678,
+			CPU: 1_234_567_890 * time.Nanosecond,
+		}
 		b.Measured += s.Dynamic + s.Idle
 		b.Shares = append(b.Shares, s)
 	}

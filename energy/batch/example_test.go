@@ -18,10 +18,11 @@ func ExampleSum() {
 		Shares: []energy.Share{{ID: energy.VMID("worker1"), Dynamic: 2_000_000_000}},
 	}
 	guest := &batch.Batch{
-		Stream: batch.Stream{Node: "worker1"}, First: 1, Last: 1, Start: start, End: end, EndSinceBoot: 15 * time.Second,
-		Parent:   &batch.Parent{Host: "rack1", VM: "worker1"},
-		Measured: 2_000_000_000,
-		Shares:   []energy.Share{{ID: energy.System, Dynamic: 2_000_000_000}},
+		Stream: batch.Stream{Node: "worker1"}, First: 1, Last: 1, Start: start, End: end,
+		EndSinceBoot: 15 * time.Second,
+		Parent:       &batch.Parent{Host: "rack1", VM: "worker1"},
+		Measured:     2_000_000_000,
+		Shares:       []energy.Share{{ID: energy.System, Dynamic: 2_000_000_000}},
 	}
 	fmt.Println(batch.Sum([]*batch.Batch{host, guest}).Measured.Joules())
 	// Output: 3000 J

@@ -24,7 +24,8 @@ func Foldable(a, b *Batch) error {
 	case (a.Parent == nil) != (b.Parent == nil), a.Parent != nil && *a.Parent != *b.Parent:
 		return errors.New("batches of different parents")
 	case b.StartSinceBoot < a.EndSinceBoot:
-		return fmt.Errorf("batch %d begins at %v, batch %d ends at %v", b.First, b.StartSinceBoot, a.Last, a.EndSinceBoot)
+		return fmt.Errorf("batch %d begins at %v, batch %d ends at %v", b.First, b.StartSinceBoot, a.Last,
+			a.EndSinceBoot)
 	case a.Measured > math.MaxInt64-b.Measured:
 		return errors.New("more energy than can be counted")
 	}

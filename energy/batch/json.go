@@ -93,8 +93,9 @@ var keys = func() map[string]uint {
 	return numbers
 }()
 
-// checkKeys refuses keys that are there twice in an object, and those that are not written as they should be, with other
-// capitals or escapes: encoding/json takes them, other readers take something else. The data is that of a batch otherwise.
+// checkKeys refuses keys that are there twice in an object, and those that are not written as they should be, with
+// other capitals or escapes: encoding/json takes them, other readers take something else. The data is that of a batch
+// otherwise.
 func checkKeys(data []byte) error {
 	var seen [8]uint32 // by depth; a batch has a depth of 3
 	depth := 0
@@ -171,8 +172,8 @@ func decodeShares(data json.RawMessage) ([]energy.Share, error) {
 	return shares, nil
 }
 
-// DecodeAck reads an acknowledgement. Fields that it does not know are left out, so that a central unit may be newer than
-// its agents.
+// DecodeAck reads an acknowledgement. Fields that it does not know are left out, so that a central unit may be newer
+// than its agents.
 func DecodeAck(data []byte) (*Ack, error) {
 	if len(data) > MaxAckBytes {
 		return nil, fmt.Errorf("decoding acknowledgement: %d bytes: at most %d", len(data), MaxAckBytes)
@@ -196,7 +197,8 @@ func DecodeAck(data []byte) (*Ack, error) {
 }
 
 func (n *Names) valid(pod string) bool {
-	if errors.Join(checkText("pod UID", pod, MaxName), checkText("namespace", n.Namespace, MaxName), checkText("pod", n.Pod, MaxName)) != nil ||
+	if errors.Join(checkText("pod UID", pod, MaxName), checkText("namespace", n.Namespace, MaxName),
+		checkText("pod", n.Pod, MaxName)) != nil ||
 		len(n.Containers) > maxNamed {
 		return false
 	}

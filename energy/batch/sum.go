@@ -18,8 +18,8 @@ type Total struct {
 	Unknown  energy.Microjoules
 }
 
-// Sum adds the energy of batches. What a virtual machine used is part of what its host did: its batch is left out if one of
-// the host that covers some of the same time, by their wall clocks, is summed too, and counts otherwise.
+// Sum adds the energy of batches. What a virtual machine used is part of what its host did: its batch is left out if
+// one of the host that covers some of the same time, by their wall clocks, is summed too, and counts otherwise.
 func Sum(batches []*Batch) Total {
 	x := indexed(batches)
 	var t Total
@@ -65,7 +65,9 @@ func indexed(batches []*Batch) index {
 		l.longest = max(l.longest, b.End.Sub(b.Start))
 	}
 	for _, l := range x {
-		slices.SortStableFunc(l.batches, func(a, b *Batch) int { return cmp.Or(a.Start.Compare(b.Start), a.End.Compare(b.End)) })
+		slices.SortStableFunc(l.batches, func(a, b *Batch) int {
+			return cmp.Or(a.Start.Compare(b.Start), a.End.Compare(b.End))
+		})
 	}
 	return x
 }
@@ -78,7 +80,9 @@ func (x index) overlapping(node string, b *Batch, each func(*Batch)) bool {
 		return false
 	}
 	found := false
-	i, _ := slices.BinarySearchFunc(l.batches, b.End, func(other *Batch, end time.Time) int { return other.Start.Compare(end) })
+	i, _ := slices.BinarySearchFunc(l.batches, b.End, func(other *Batch, end time.Time) int {
+		return other.Start.Compare(end)
+	})
 	for i--; i >= 0 && b.Start.Sub(l.batches[i].Start) < l.longest; i-- {
 		if other := l.batches[i]; other.End.After(b.Start) && other.End.After(other.Start) {
 			found = true

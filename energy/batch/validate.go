@@ -33,8 +33,8 @@ var (
 	latest   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// SetWall sets Start and End of an interval whose times since boot are set, given what the wall clock showed at its end.
-// Where that cannot be written down, it takes what is nearest: a wrong clock must not cost energy.
+// SetWall sets Start and End of an interval whose times since boot are set, given what the wall clock showed at its
+// end. Where that cannot be written down, it takes what is nearest: a wrong clock must not cost energy.
 func (b *Batch) SetWall(end time.Time) {
 	length := b.EndSinceBoot - b.StartSinceBoot
 	b.End = end.Round(0).UTC()
@@ -147,7 +147,8 @@ func CheckConsumer(id string) error {
 	if _, ok := energy.CgroupOf(id); ok {
 		return nil
 	}
-	return fmt.Errorf("consumer %.80q: have pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s and %s", id, energy.System, Others)
+	return fmt.Errorf("consumer %.80q: have pod/UID, pod/UID/CONTAINER, vm/NAME, cgroup/PATH, %s and %s", id,
+		energy.System, Others)
 }
 
 // checkText holds what is printed, logged and used as a key by whoever receives it.
@@ -164,7 +165,10 @@ func checkText(what, s string, limit int) error {
 }
 
 func checkUnicode(what, s string) error {
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == utf8.RuneError }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) ||
+			r == utf8.RuneError
+	}) {
 		return fmt.Errorf("%s %.80q holds what is no text", what, s)
 	}
 	return nil

@@ -10,7 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// demand is what a pod says about nodes themselves, apart from their room. Pods of equal demand may run on the same ones.
+// demand is what a pod says about nodes themselves, apart from their room. Pods of equal demand may run on the same
+// ones.
 type demand string
 
 func demandOf(pod *v1.Pod) demand {
@@ -32,11 +33,12 @@ func demandOf(pod *v1.Pod) demand {
 // selective reports whether the pod says which nodes it wants.
 func selective(pod *v1.Pod) bool {
 	a := pod.Spec.Affinity
-	return len(pod.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
+	return len(pod.Spec.NodeSelector) > 0 || a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
 }
 
-// Admission says on which nodes a pod may run as far as the two of them say so themselves: by selector, affinity to nodes,
-// taints and cordons. Who runs beside it, and what is free, does not count.
+// Admission says on which nodes a pod may run as far as the two of them say so themselves: by selector, affinity to
+// nodes, taints and cordons. Who runs beside it, and what is free, does not count.
 type Admission struct {
 	tolerations []v1.Toleration
 	affinity    *nodeaffinity.RequiredNodeAffinity // nil: it does not mind
@@ -54,13 +56,15 @@ func AdmissionOf(pod *v1.Pod) Admission {
 
 var cordon = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
 
-// Admits reports whether the pod may run on the node. Tolerations by comparison, which few clusters know, count as none.
+// Admits reports whether the pod may run on the node. Tolerations by comparison, which few clusters know, count as
+// none.
 func (a *Admission) Admits(node *v1.Node) bool {
 	logger := klog.Background()
 	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(logger, a.tolerations, &cordon, false) {
 		return false
 	}
-	if _, refused := corev1.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, a.tolerations, keepsOut, false); refused {
+	if _, refused := corev1.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, a.tolerations, keepsOut,
+		false); refused {
 		return false
 	}
 	if a.affinity == nil {
@@ -74,8 +78,8 @@ func keepsOut(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }
 
-// Plain reports whether nothing but the node itself and its room decides whether the pod can run there, as far as the pod
-// says: its neighbours, ports, volumes and devices do not count. What neighbours say about the pod, nobody knows.
+// Plain reports whether nothing but the node itself and its room decides whether the pod can run there, as far as the
+// pod says: its neighbours, ports, volumes and devices do not count. What neighbours say about the pod, nobody knows.
 func Plain(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if len(spec.ResourceClaims) > 0 || spec.SchedulingGroup != nil || keepsCompany(spec.Affinity) {
@@ -102,5 +106,6 @@ func takesHostPort(c v1.Container) bool {
 
 // anywhere reports whether a volume is to be had on every node.
 func anywhere(v *v1.Volume) bool {
-	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil || v.HostPath != nil
+	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil ||
+		v.HostPath != nil
 }

@@ -26,7 +26,8 @@ const (
 
 var (
 	plans = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "kubenergy_batch_plans_total", Help: "Plans over the pods that wait, by scheduler profile and by what came of them.",
+		Name:           "kubenergy_batch_plans_total",
+		Help:           "Plans over the pods that wait, by scheduler profile and by what came of them.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"profile", "result"})
 	planSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
@@ -34,20 +35,27 @@ var (
 		Buckets: metrics.ExponentialBuckets(0.001, 2, 13), StabilityLevel: metrics.ALPHA,
 	}, []string{"profile"})
 	plannedPods = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "kubenergy_batch_planned_pods_total", Help: "Pods that a plan had a node for; one that is in two plans counts twice.",
+		Name:           "kubenergy_batch_planned_pods_total",
+		Help:           "Pods that a plan had a node for; one that is in two plans counts twice.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"profile"})
 	placedPods = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "kubenergy_batch_pods_total", Help: "Pods whose turn came while a plan had a node for them, by where they went.",
+		Name:           "kubenergy_batch_pods_total",
+		Help:           "Pods whose turn came while a plan had a node for them, by where they went.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"profile", "outcome"})
 	gap = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "kubenergy_batch_gap_ratio", Help: "How far the last plan may be from the best one, as a share of the bound; absent where no bound is known.",
+		Name: "kubenergy_batch_gap_ratio",
+		Help: "How far the last plan may be from the best one, as a share of the bound; absent where no " +
+			"bound is known.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"profile"})
 
 	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(plans, planSeconds, plannedPods, placedPods, gap) })
+	registerMetrics = sync.OnceFunc(func() {
+		legacyregistry.MustRegister(plans, planSeconds, plannedPods, placedPods,
+			gap)
+	})
 )
 
 // profileMetrics are those of one profile of kube-scheduler.

@@ -73,7 +73,9 @@ func New(c Config) *Planner {
 	if c.Held == nil {
 		c.Held = func(*v1.Pod) bool { return false }
 	}
-	return &Planner{c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1, metrics: metricsOf(c.Profile)}
+	return &Planner{
+		c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1, metrics: metricsOf(c.Profile),
+	}
 }
 
 // Question is the cluster as a scheduling cycle has seen it. The planner owns it.
@@ -94,8 +96,8 @@ type Step struct {
 	Of   int      // pods in the plan
 }
 
-// Ask hands over the nodes, after [Planner.Turn] has said that they are wanted; nil if they could not be copied. It does not
-// wait.
+// Ask hands over the nodes, after [Planner.Turn] has said that they are wanted; nil if they could not be copied. It
+// does not wait.
 func (p *Planner) Ask(q *Question) {
 	if q == nil {
 		p.pause()
@@ -127,7 +129,8 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 	defer func() {
 		if what := recover(); what != nil && !p.logged {
 			p.logged = true
-			p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic", what, "stack", string(debug.Stack()))
+			p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic", what,
+				"stack", string(debug.Stack()))
 		}
 		if outcome == failed || outcome == late {
 			p.pause()
@@ -135,7 +138,10 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		p.metrics.plan(outcome, p.c.Now().Sub(begun))
 	}()
 	intake := p.intake()
-	solution := p.solve(q, intake.queue, func() bool { return ctx.Err() != nil || p.c.Now().Sub(begun) > p.c.TimeLimit })
+	solution := p.solve(q, intake.queue, func() bool {
+		return ctx.Err() != nil ||
+			p.c.Now().Sub(begun) > p.c.TimeLimit
+	})
 	if p.c.Now().Sub(q.asked) > p.c.Believed {
 		outcome = late
 		return

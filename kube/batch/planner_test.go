@@ -75,9 +75,13 @@ func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 
 // pod adds a pod that asks for so many cores.
 func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types.UID {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name, UID: types.UID(name), Annotations: map[string]string{kube.AnnotationStrategy: where}}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "d", Name: name, UID: types.UID(name),
+		Annotations: map[string]string{kube.AnnotationStrategy: where},
+	}}
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-		v1.ResourceCPU: *resource.NewQuantity(cores, resource.DecimalSI), v1.ResourceMemory: *resource.NewQuantity(1<<20, resource.BinarySI),
+		v1.ResourceCPU:    *resource.NewQuantity(cores, resource.DecimalSI),
+		v1.ResourceMemory: *resource.NewQuantity(1<<20, resource.BinarySI),
 	}}}}
 	if change != nil {
 		change(pod)
@@ -251,14 +255,16 @@ func TestHeldPodsAreNotPlanned(t *testing.T) {
 	}
 }
 
-// TestHeldPodsWantNoPlan: pods that wait for a window may be many, and for long. They are no reason to plan before they are let go.
+// TestHeldPodsWantNoPlan: pods that wait for a window may be many, and for long. They are no reason to plan before
+// they are let go.
 func TestHeldPodsWantNoPlan(t *testing.T) {
 	holding := true
 	w := newWorld(func(c *Config) { c.Held = func(p *v1.Pod) bool { return holding && p.Labels["held"] != "" } })
 	w.node("a", 8, nil)
 	var held []types.UID
 	for i := range 5 {
-		held = append(held, w.pod(fmt.Sprint("held", i), "ecsched-dp", 1, func(p *v1.Pod) { p.Labels = map[string]string{"held": "yes"} }))
+		held = append(held, w.pod(fmt.Sprint("held", i), "ecsched-dp", 1,
+			func(p *v1.Pod) { p.Labels = map[string]string{"held": "yes"} }))
 	}
 	for i := range 3 {
 		w.pod(fmt.Sprint("free", i), "ecsched-dp", 1, nil)
@@ -277,8 +283,8 @@ func TestHeldPodsWantNoPlan(t *testing.T) {
 	}
 }
 
-// TestMoreThanAPlanHolds: a queue that is longer than a plan is planned in parts, each when the one before has mostly been handed
-// out.
+// TestMoreThanAPlanHolds: a queue that is longer than a plan is planned in parts, each when the one before has mostly
+// been handed out.
 func TestMoreThanAPlanHolds(t *testing.T) {
 	w := newWorld(func(c *Config) { c.MostPods = 6 })
 	w.node("a", 100, nil)
@@ -290,7 +296,8 @@ func TestMoreThanAPlanHolds(t *testing.T) {
 	for i, uid := range uids[:6] {
 		_, planned, wanted := w.Turn(uid)
 		if last := i == 4; !planned || wanted != last {
-			t.Errorf("pod %d: planned %v, wanted %v: want a plan for the rest when one is left of this one", i, planned, wanted)
+			t.Errorf("pod %d: planned %v, wanted %v: want a plan for the rest when one is left of this one", i, planned,
+				wanted)
 		}
 	}
 }
@@ -311,7 +318,9 @@ func TestDemands(t *testing.T) {
 		w.pod("tolerant", "ecsched-dp", 8, func(p *v1.Pod) {
 			p.Spec.Tolerations = []v1.Toleration{{Key: "only", Operator: v1.TolerationOpExists}}
 		}): {"tainted"},
-		w.pod("selective", "ecsched-dp", 1, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "fast"} }): {"labelled"},
+		w.pod("selective", "ecsched-dp", 1, func(p *v1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"disk": "fast"}
+		}): {"labelled"},
 		w.pod("affine", "ecsched-dp", 1, func(p *v1.Pod) {
 			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 				NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
@@ -319,7 +328,9 @@ func TestDemands(t *testing.T) {
 				}}},
 			}}}
 		}): {"plain"},
-		w.pod("nowhere", "ecsched-dp", 1, func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "holographic"} }): nil,
+		w.pod("nowhere", "ecsched-dp", 1, func(p *v1.Pod) {
+			p.Spec.NodeSelector = map[string]string{"disk": "holographic"}
+		}): nil,
 	}
 	w.plan()
 	for uid, nodes := range allowed {
@@ -391,7 +402,8 @@ func (strategyFunc) Options(_ *sched.Snapshot, plan sched.Plan, _ int) [][]strin
 	return make([][]string, len(plan))
 }
 
-// TestAPanicKeepsThePlanBefore: what was in force stays so for its time, nobody asks in the meantime, and the goroutine lives.
+// TestAPanicKeepsThePlanBefore: what was in force stays so for its time, nobody asks in the meantime, and the
+// goroutine lives.
 func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		panics := false
@@ -448,8 +460,8 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 	})
 }
 
-// TestTimeLimit: a strategy is told to stop when its time is up, and when the scheduler ends; a plan that comes after the
-// time for which it is believed counts for nothing.
+// TestTimeLimit: a strategy is told to stop when its time is up, and when the scheduler ends; a plan that comes after
+// the time for which it is believed counts for nothing.
 func TestTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := time.Duration(0)
@@ -502,13 +514,17 @@ func TestTimeLimit(t *testing.T) {
 // TestAbsurdCosts: whatever hardware and weights say, there is an answer, and what is planned fits.
 func TestAbsurdCosts(t *testing.T) {
 	for _, watts := range []energy.Watts{energy.Watts(math.NaN()), energy.Watts(math.Inf(1)), 1e18, -1e18, 1e308} {
-		for _, where := range []string{"ecsched-energy", "ecsched-carbon", "flow-energy", "flow-carbon", "flow-dp", "ecsched-ml"} {
+		for _, where := range []string{
+			"ecsched-energy", "ecsched-carbon", "flow-energy", "flow-carbon", "flow-dp", "ecsched-ml",
+		} {
 			t.Run(fmt.Sprint(where, watts), func(t *testing.T) {
 				w := newWorld(nil)
 				for i := range 8 {
 					w.node(fmt.Sprint("n", i), 4, nil)
 					if i%2 == 0 {
-						w.nodes[i].Profile = &energy.Profile{Name: "absurd", Idle: watts, Max: watts, Sleep: 1, WakeUp: energy.Joules(watts)}
+						w.nodes[i].Profile = &energy.Profile{
+							Name: "absurd", Idle: watts, Max: watts, Sleep: 1, WakeUp: energy.Joules(watts),
+						}
 					}
 				}
 				var uids []types.UID

@@ -24,8 +24,8 @@ type part struct {
 	queue   []int // positions
 }
 
-// solve plans the pods on the nodes. Pods of other strategies or weights are planned one after the other, the most numerous
-// first, on what the ones before have left.
+// solve plans the pods on the nodes. Pods of other strategies or weights are planned one after the other, the most
+// numerous first, on what the ones before have left.
 func (p *Planner) solve(q *Question, queue []queued, stop func() bool) *solution {
 	s := &solution{steps: make([]Step, len(queue)), whole: true}
 	g := newGround(q, queue)
@@ -98,8 +98,8 @@ func without(names []string, one string, most int) []string {
 	return names[:min(len(names), most)]
 }
 
-// ground is the nodes that a queue is planned on. The core knows room and labels only: who may run where is told to it as
-// labels that stand for the demands of the queue.
+// ground is the nodes that a queue is planned on. The core knows room and labels only: who may run where is told to
+// it as labels that stand for the demands of the queue.
 type ground struct {
 	q         *Question
 	queue     []queued
@@ -135,8 +135,8 @@ func newGround(q *Question, queue []queued) *ground {
 	return g
 }
 
-// label leaves out nodes that nobody may run on, and marks the others by the demands that they meet. Nodes that meet all of
-// them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
+// label leaves out nodes that nobody may run on, and marks the others by the demands that they meet. Nodes that meet
+// all of them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
 func (g *ground) label(admissions []Admission) {
 	shared := map[uint64]map[string]string{}
 	common := ^uint64(0)

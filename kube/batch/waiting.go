@@ -85,8 +85,9 @@ func (p *Planner) Drop(uid types.UID) {
 	}
 }
 
-// Turn notes that the cycle of a pod begins. It returns the step that the plan in force has for it, once: a pod that comes
-// back has an ordinary cycle. If wanted, the caller must hand over the nodes with [Planner.Ask], in the same cycle.
+// Turn notes that the cycle of a pod begins. It returns the step that the plan in force has for it, once: a pod that
+// comes back has an ordinary cycle. If wanted, the caller must hand over the nodes with [Planner.Ask], in the same
+// cycle.
 func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	now := p.c.Now()
 	p.mu.Lock()
@@ -106,16 +107,17 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	return step, planned, p.wanted(now) && p.busy.CompareAndSwap(false, true)
 }
 
-// wanted reports whether enough pods wait that no plan knows of, or that had no place in the one in force, of which little is
-// left. A plan of which more is left is not replaced for a few newcomers: their turn comes later, as a rule.
+// wanted reports whether enough pods wait that no plan knows of, or that had no place in the one in force, of which
+// little is left. A plan of which more is left is not replaced for a few newcomers: their turn comes later, as a
+// rule.
 func (p *Planner) wanted(now time.Time) bool {
 	newcomers := p.loose >= p.c.LeastPods && 2*p.loose >= p.left
 	rest := p.beyond >= p.c.LeastPods && p.left < p.c.LeastPods
 	return (newcomers || rest) && !now.Before(p.notBefore)
 }
 
-// letGo lets those be planned that were held and are no longer: when the turn of one has come, others may be free as well. The
-// lock is held.
+// letGo lets those be planned that were held and are no longer: when the turn of one has come, others may be free as
+// well. The lock is held.
 func (p *Planner) letGo() {
 	for _, w := range p.pods {
 		if w.held && !p.c.Held(w.pod.Object) {
@@ -175,8 +177,8 @@ type intake struct {
 	beyond   int         // nor for so many others
 }
 
-// intake returns the pods to plan for: at most so many, those that have not failed yet first, then by priority and arrival.
-// Otherwise pods that fit nowhere would keep all others out.
+// intake returns the pods to plan for: at most so many, those that have not failed yet first, then by priority and
+// arrival. Otherwise pods that fit nowhere would keep all others out.
 func (p *Planner) intake() *intake {
 	p.mu.Lock()
 	in := &intake{arrivals: p.arrivals}
@@ -194,7 +196,8 @@ func (p *Planner) intake() *intake {
 			}
 			return -1
 		}
-		return cmp.Or(cmp.Compare(corev1.PodPriority(b.pod.Object), corev1.PodPriority(a.pod.Object)), cmp.Compare(a.seq, b.seq))
+		return cmp.Or(cmp.Compare(corev1.PodPriority(b.pod.Object), corev1.PodPriority(a.pod.Object)),
+			cmp.Compare(a.seq, b.seq))
 	})
 	in.queue = all[:0]
 	for _, q := range all {
@@ -210,7 +213,8 @@ func (p *Planner) intake() *intake {
 	return in
 }
 
-// current reads the pod again if more is known by now than when it was read. It reports whether it is still to be planned.
+// current reads the pod again if more is known by now than when it was read. It reports whether it is still to be
+// planned.
 func (p *Planner) current(q *queued) bool {
 	if q.pod.View == p.c.View() {
 		return true

@@ -79,11 +79,15 @@ func TestCredentials(t *testing.T) {
 				}
 			}
 		}
-		a, err := c.Do(t.Context(), &Request{Method: http.MethodGet, Path: "/x?y=1", Header: map[string]string{"Accept": "text/plain"}, Most: 100})
+		a, err := c.Do(t.Context(), &Request{
+			Method: http.MethodGet, Path: "/x?y=1", Header: map[string]string{"Accept": "text/plain"}, Most: 100,
+		})
 		switch {
-		case tc.want == "" && (err != nil || string(a.Body) != "GET /x?y=1 text/plain" || a.Status != http.StatusOK || a.At.IsZero()):
+		case tc.want == "" && (err != nil || string(a.Body) != "GET /x?y=1 text/plain" || a.Status != http.StatusOK ||
+			a.At.IsZero()):
 			t.Errorf("%+v, %v", a, err)
-		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "two words")):
+		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) ||
+			strings.Contains(err.Error(), "two words")):
 			t.Errorf("error %v does not say %q", err, tc.want)
 		}
 	}

@@ -143,7 +143,8 @@ func unwrap(text []byte, key string) ([]byte, error) {
 	}
 	value, ok := wrapper.Data[key]
 	if !ok {
-		return nil, fmt.Errorf("the ConfigMap has no key %s: it has %s", key, strings.Join(slices.Sorted(maps.Keys(wrapper.Data)), ", "))
+		return nil, fmt.Errorf("the ConfigMap has no key %s: it has %s", key,
+			strings.Join(slices.Sorted(maps.Keys(wrapper.Data)), ", "))
 	}
 	return []byte(value), nil
 }
@@ -151,8 +152,8 @@ func unwrap(text []byte, key string) ([]byte, error) {
 // Warnings returns what a file says without effect, in order.
 func (c *Catalog) Warnings() []string { return c.warnings }
 
-// Merge returns a catalogue of all entries. Of entries of one key the last one wins: put what is bundled first, and what
-// users write last.
+// Merge returns a catalogue of all entries. Of entries of one key the last one wins: put what is bundled first, and
+// what users write last.
 func Merge(catalogues ...*Catalog) (*Catalog, error) {
 	all := &Catalog{
 		CPUModels: map[string]map[string]string{}, CPUs: map[string]CPU{}, GPUs: map[string]GPU{},
@@ -187,8 +188,8 @@ func mergeNested[V any](into, from map[string]map[string]V) {
 	}
 }
 
-// preferLast gives spellings that several models share to the model of the last catalogue that has one of them: a user's
-// "NVIDIA A100" is meant to replace the bundled board of that name.
+// preferLast gives spellings that several models share to the model of the last catalogue that has one of them: a
+// user's "NVIDIA A100" is meant to replace the bundled board of that name.
 func (c *Catalog) preferLast(catalogues []*Catalog) {
 	for _, part := range catalogues {
 		for spelling, model := range part.cpus {

@@ -62,7 +62,10 @@ func TestEveryInstanceType(t *testing.T) {
 	scheme := map[string]string{"aws": "aws", "gcp": "gce", "azure": "azure"}
 	for provider, types := range c.Instances {
 		for name, i := range types {
-			n := node{labels: map[string]string{labelInstance: name}, providerID: scheme[provider] + "://x", cpus: i.NumCPUs, memory: i.TotalMemory << 20, gpus: i.NumGPUs}
+			n := node{
+				labels: map[string]string{labelInstance: name}, providerID: scheme[provider] + "://x", cpus: i.NumCPUs,
+				memory: i.TotalMemory << 20, gpus: i.NumGPUs,
+			}
 			p, kind, ok := n.detect(c)
 			if !ok {
 				t.Errorf("%s %s: %s", provider, name, kind)
@@ -90,11 +93,13 @@ func TestComputeGardenersFile(t *testing.T) {
 	if err != nil || len(inner) >= len(text) {
 		t.Fatal(len(inner), err)
 	}
-	if plain, err := Read(inner); err != nil || len(plain.CPUs) != len(c.CPUs) || len(c.CPUs) < 20 || len(c.GPUs) < 9 || len(c.Memory) < 7 {
+	if plain, err := Read(inner); err != nil || len(plain.CPUs) != len(c.CPUs) || len(c.CPUs) < 20 || len(c.GPUs) < 9 ||
+		len(c.Memory) < 7 {
 		t.Fatalf("%d CPUs, %d GPUs, %d memory types; %v", len(c.CPUs), len(c.GPUs), len(c.Memory), err)
 	}
 	warned := strings.Join(c.Warnings(), "\n")
-	if !strings.Contains(warned, "memChannels") || !strings.Contains(warned, "baseFrequencyGHz") || len(c.Warnings()) != 2 {
+	if !strings.Contains(warned, "memChannels") || !strings.Contains(warned, "baseFrequencyGHz") ||
+		len(c.Warnings()) != 2 {
 		t.Error(warned)
 	}
 }
@@ -113,23 +118,35 @@ func TestComputeGardenersComponents(t *testing.T) {
 		{
 			// 4 of 48 threads of a socket of 10 to 115 W, and 16 GB at 0.125 to 0.375 W with a base of 1 W.
 			"an instance has its share of the socket",
-			node{labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "aws:///a/i", cpus: 4, memory: 15 * gb},
+			node{
+				labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "aws:///a/i", cpus: 4,
+				memory: 15 * gb,
+			},
 			3.83, 16.58, "aws-m5-xlarge",
 		},
 		{
 			"numCores of an instance are its CPUs",
-			node{labels: map[string]string{labelInstance: "n2-standard-8"}, providerID: "gce://p/z/n", cpus: 8, memory: 31 * gb},
+			node{
+				labels: map[string]string{labelInstance: "n2-standard-8"}, providerID: "gce://p/z/n", cpus: 8,
+				memory: 31 * gb,
+			},
 			7.2, 38, "gcp-n2-standard-8",
 		},
 		{
 			// A machine of its own, of two sockets, and 192 GB of memory of a type that nobody said.
 			"whole sockets",
-			node{annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) Gold 6148"}, cpus: 80, memory: 188 * gb},
+			node{
+				annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) Gold 6148"}, cpus: 80,
+				memory: 188 * gb,
+			},
 			2*11 + 192*0.15, 2*125 + 192*0.39, "intel-xeon-gold-6148-80c-192g",
 		},
 		{
 			"a socket without hyper-threading",
-			node{annotations: map[string]string{annotationCPUModel: "Intel(R) Core(TM) i5-6500 CPU @ 3.20GHz"}, cpus: 4, memory: 16 * gb},
+			node{
+				annotations: map[string]string{annotationCPUModel: "Intel(R) Core(TM) i5-6500 CPU @ 3.20GHz"}, cpus: 4,
+				memory: 16 * gb,
+			},
 			5 + 16*0.15, 65 + 16*0.39, "intel-core-i5-6500-cpu-3-20ghz-4c-16g",
 		},
 		{
@@ -140,7 +157,9 @@ func TestComputeGardenersComponents(t *testing.T) {
 		{
 			// The range from idle to full load shrinks with the square of the clock.
 			"a capped clock",
-			node{annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) Gold 6148", annotationCPUMaxGHz: "1.85"}, cpus: 40, memory: gb},
+			node{annotations: map[string]string{
+				annotationCPUModel: "Intel(R) Xeon(R) Gold 6148", annotationCPUMaxGHz: "1.85",
+			}, cpus: 40, memory: gb},
 			11 + 0.15, 11 + 114*0.25 + 0.39, "intel-xeon-gold-6148-40c-1g-",
 		},
 	} {
@@ -150,7 +169,8 @@ func TestComputeGardenersComponents(t *testing.T) {
 			continue
 		}
 		if !near(p.Idle, k.idle) || !near(p.Max, k.full) || !strings.HasPrefix(p.Name, k.name) || p.Exponent != 2 {
-			t.Errorf("%s: %s, %v to %v W, exponent %v; want %s, %v to %v W", k.what, p.Name, p.Idle, p.Max, p.Exponent, k.name, k.idle, k.full)
+			t.Errorf("%s: %s, %v to %v W, exponent %v; want %s, %v to %v W", k.what, p.Name, p.Idle, p.Max, p.Exponent,
+				k.name, k.idle, k.full)
 		}
 	}
 }
@@ -177,7 +197,8 @@ cloudInstanceMapping:
 		t.Fatal(err)
 	}
 	p, kind, ok := node{
-		labels: map[string]string{labelInstance: "m5.xlarge", labelNVIDIA + "product": "NVIDIA-A100"}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb, gpus: 1,
+		labels:     map[string]string{labelInstance: "m5.xlarge", labelNVIDIA + "product": "NVIDIA-A100"},
+		providerID: "aws:///a/i", cpus: 4, memory: 16 * gb, gpus: 1,
 	}.detect(c)
 	if !ok {
 		t.Fatal(kind)
@@ -190,7 +211,9 @@ cloudInstanceMapping:
 	if got := p.GPUClasses["inference"]; math.Abs(got-216./380) > 1e-4 || p.GPUClasses["training"] != 1 {
 		t.Errorf("classes %v", p.GPUClasses)
 	}
-	if p, _, ok := (node{labels: map[string]string{labelInstance: "m5.large"}, providerID: "aws:///a/i", cpus: 2, memory: 8 * gb}).detect(c); !ok || p.Name != "aws-m5-large" {
+	if p, _, ok := (node{
+		labels: map[string]string{labelInstance: "m5.large"}, providerID: "aws:///a/i", cpus: 2, memory: 8 * gb,
+	}).detect(c); !ok || p.Name != "aws-m5-large" {
 		t.Errorf("the bundled types are gone: %+v", p)
 	}
 }
@@ -202,14 +225,19 @@ cloudInstanceMapping: {hcloud: {cx22: {cpuModel: "no profile of that", cpuTdpWat
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, kind, ok := node{labels: map[string]string{labelInstance: "cx22"}, providerID: "hcloud://1", cpus: 2, memory: 4 * gb}.detect(c)
+	p, kind, ok := node{
+		labels: map[string]string{labelInstance: "cx22"}, providerID: "hcloud://1", cpus: 2, memory: 4 * gb,
+	}.detect(c)
 	if !ok || p.Idle != 12.6 || !strings.Contains(p.Source, "TDP") {
 		t.Errorf("%+v %s", p, kind)
 	}
 }
 
 func TestGPUClassesOfTheBundledCatalogue(t *testing.T) {
-	p, kind, ok := node{labels: map[string]string{labelInstance: "g5.xlarge"}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb, gpus: 1}.detect(Default())
+	p, kind, ok := node{
+		labels: map[string]string{labelInstance: "g5.xlarge"}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb,
+		gpus: 1,
+	}.detect(Default())
 	if !ok {
 		t.Fatal(kind)
 	}
@@ -243,12 +271,15 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func FuzzDetect(f *testing.F) {
-	f.Add("m5.xlarge", "aws:///a/i", "Intel(R) Xeon(R) Gold 6148", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1.2", "600", int64(4), int64(1<<34), int64(7))
+	f.Add("m5.xlarge", "aws:///a/i", "Intel(R) Xeon(R) Gold 6148", "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "1.2", "600",
+		int64(4), int64(1<<34), int64(7))
 	f.Fuzz(func(t *testing.T, instance, provider, cpu, gpu, pue, power string, cpus, memory, gpus int64) {
 		n := node{
-			labels:      map[string]string{labelInstance: instance, labelNVIDIA + "product": gpu},
-			annotations: map[string]string{annotationCPUModel: cpu, annotationPUE: pue, annotationGPUPUE: pue, annotationGPUPower: power},
-			providerID:  provider, cpus: cpus, memory: memory, gpus: gpus,
+			labels: map[string]string{labelInstance: instance, labelNVIDIA + "product": gpu},
+			annotations: map[string]string{
+				annotationCPUModel: cpu, annotationPUE: pue, annotationGPUPUE: pue, annotationGPUPower: power,
+			},
+			providerID: provider, cpus: cpus, memory: memory, gpus: gpus,
 		}
 		p, kind, ok := n.detect(Default())
 		if ok != (p != nil) || ok && (p.Validate() != nil || p.Name == "" || len(p.Name) > 63) {

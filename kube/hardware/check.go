@@ -57,7 +57,8 @@ func checkPower(idle, full energy.Watts) error {
 	case !(idle >= 0 && idle <= maxWatts):
 		return fmt.Errorf("idle power is %v W: want 0 to %d", float64(idle), maxWatts)
 	case !(full >= idle && full <= maxWatts):
-		return fmt.Errorf("max power is %v W: want idle power, which is %v, to %d", float64(full), float64(idle), maxWatts)
+		return fmt.Errorf("max power is %v W: want idle power, which is %v, to %d", float64(full), float64(idle),
+			maxWatts)
 	}
 	return nil
 }
@@ -153,7 +154,8 @@ func (c *Catalog) warn() {
 				used["cloudInstanceMapping memChannels: memory power goes by its size"]++
 			}
 			if _, known := c.CPUs[i.CPUModel]; !known && i.CPUTDPWatts == 0 {
-				used[fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not among cpuProfiles, and there is no cpuTdpWatts: the type stays unknown", provider, name, i.CPUModel)]++
+				used[fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not among cpuProfiles, and there is no "+
+					"cpuTdpWatts: the type stays unknown", provider, name, i.CPUModel)]++
 			}
 		}
 	}

@@ -44,15 +44,15 @@ const idleShareOfTDP = 0.12
 // Of a GPU of unknown model whose full power the owner says. Boards of the catalogue idle at 5 to 20 %.
 const idleShareOfGPU = 0.1
 
-// Profile returns the power model of k: the sum of its parts. It is estimated, and never sleeps, because nobody said what
-// the node draws then. Equal components get one and the same pointer: read only.
+// Profile returns the power model of k: the sum of its parts. It is estimated, and never sleeps, because nobody said
+// what the node draws then. Equal components get one and the same pointer: read only.
 //
 // The CPU's part is its share of the socket by hardware threads: all of it for machines of their own, which have whole
 // sockets. Memory whose power the CPU's profile contains is not counted again. How power grows over utilisation is the
 // CPU's, for memory too.
 //
-// A GPU's PUE other than the node's is folded into the watts of the GPUs, so that the PUE of the node times those is what
-// the facility draws for them.
+// A GPU's PUE other than the node's is folded into the watts of the GPUs, so that the PUE of the node times those is
+// what the facility draws for them.
 func (c *Catalog) Profile(k Components) (*energy.Profile, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +103,8 @@ func (c *Catalog) sum(k Components) (*energy.Profile, error) {
 		source = append(source, fmt.Sprintf("%.4g GB of %s", gb, name))
 	}
 	p := &energy.Profile{
-		Name: c.name(k), Idle: cents(idle), Max: cents(full), Exponent: exp, Sleep: cents(idle), Quality: energy.Estimated,
+		Name: c.name(k), Idle: cents(idle), Max: cents(full), Exponent: exp, Sleep: cents(idle),
+		Quality: energy.Estimated,
 	}
 	if k.GPUs > 0 {
 		said, err := c.addGPUs(p, k)
@@ -252,7 +253,8 @@ func (c *Catalog) name(k Components) string {
 			parts = append(parts, fmt.Sprintf("%dx-%s", k.GPUs, slug(k.GPUModel)))
 		}
 		plain := Components{
-			Provider: k.Provider, CPUModel: k.CPUModel, CPUs: k.CPUs, GPUModel: k.GPUModel, GPUs: k.GPUs, Memory: k.Memory,
+			Provider: k.Provider, CPUModel: k.CPUModel, CPUs: k.CPUs, GPUModel: k.GPUModel, GPUs: k.GPUs,
+			Memory: k.Memory,
 		}
 		unique = plain == k
 	}

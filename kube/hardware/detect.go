@@ -75,7 +75,9 @@ func (k *Kind) note(format string, args ...any) {
 }
 
 // Detect recognises a node with the bundled catalogue; see [Catalog.Detect].
-func Detect(labels, annotations map[string]string, providerID string, cpus, memory, gpus int64) (*energy.Profile, Kind, bool) {
+func Detect(labels, annotations map[string]string, providerID string, cpus, memory,
+	gpus int64,
+) (*energy.Profile, Kind, bool) {
 	return Default().Detect(labels, annotations, providerID, cpus, memory, gpus)
 }
 
@@ -83,13 +85,16 @@ func Detect(labels, annotations map[string]string, providerID string, cpus, memo
 // memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
 // that of other hardware, or of one half of it. The profile is shared: read only.
 //
-// The CPU is that of Compute Gardener's annotation, else of the label node.kubernetes.io/cpu-model, else of the instance
-// type, else of Node Feature Discovery: its model name, its family and model, or, as a fallback, its family alone. The
-// instance type comes before what is read from the CPU, because it says which part of a server the node is, and because
-// CPUs of several generations share one family and model. GPUs are those of the annotation, else of the labels
-// node.kubernetes.io/gpu-model, nvidia.com/gpu.product, amd.com/gpu.product-name and cloud.google.com/gke-accelerator,
-// else of the instance type. What is written but unknown is noted, and the next one is asked.
-func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory, gpus int64) (*energy.Profile, Kind, bool) {
+// The CPU is that of Compute Gardener's annotation, else of the label node.kubernetes.io/cpu-model, else of the
+// instance type, else of Node Feature Discovery: its model name, its family and model, or, as a fallback, its family
+// alone. The instance type comes before what is read from the CPU, because it says which part of a server the node
+// is, and because CPUs of several generations share one family and model. GPUs are those of the annotation, else of
+// the labels node.kubernetes.io/gpu-model, nvidia.com/gpu.product, amd.com/gpu.product-name and
+// cloud.google.com/gke-accelerator, else of the instance type. What is written but unknown is noted, and the next one
+// is asked.
+func (c *Catalog) Detect(labels, annotations map[string]string, providerID string, cpus, memory,
+	gpus int64,
+) (*energy.Profile, Kind, bool) {
 	d := detection{catalog: c, labels: labels, annotations: annotations, cpus: cpus, memory: memory, gpus: gpus}
 	d.place(providerID)
 	cpuKnown := d.cpu()

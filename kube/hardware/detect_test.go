@@ -59,61 +59,104 @@ func TestDetect(t *testing.T) {
 		{
 			// 4 threads of Skylake at 0.613 to 4.1042 W, and the memory beyond 1.48 GB a thread at 0.15 to 0.39 W.
 			what: "instance type", name: "aws-m5-xlarge", idle: 3.96, full: 20.35, cpuFrom: "label " + labelInstance,
-			node: node{labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "aws:///eu-central-1a/i-0abc", cpus: 4, memory: 16_073_216 << 10},
+			node: node{
+				labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "aws:///eu-central-1a/i-0abc",
+				cpus: 4, memory: 16_073_216 << 10,
+			},
 		},
 		{
-			what: "instance type of one provider only, without a provider ID", name: "gcp-n2-standard-8", idle: 9.46, full: 38.71, cpuFrom: "label " + labelInstance,
+			what: "instance type of one provider only, without a provider ID", name: "gcp-n2-standard-8", idle: 9.46,
+			full: 38.71, cpuFrom: "label " + labelInstance,
 			node: node{labels: map[string]string{labelInstance: "n2-standard-8"}, cpus: 8, memory: 31 * gb},
 		},
 		{
-			what: "Azure spells sizes in any case", name: "azure-standard-d4s-v3", cpuFrom: "label " + labelInstance, idle: 5.39, full: 21.39,
-			node: node{labels: map[string]string{labelInstance: "standard_d4s_v3"}, providerID: "azure:///subscriptions/x", cpus: 4, memory: 16 * gb},
+			what: "Azure spells sizes in any case", name: "azure-standard-d4s-v3", cpuFrom: "label " + labelInstance,
+			idle: 5.39, full: 21.39,
+			node: node{
+				labels: map[string]string{labelInstance: "standard_d4s_v3"}, providerID: "azure:///subscriptions/x",
+				cpus: 4, memory: 16 * gb,
+			},
 		},
 		{
 			what: "instance type of another provider",
-			node: node{labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "gce://p/z/n", cpus: 4, memory: 16 * gb},
+			node: node{
+				labels: map[string]string{labelInstance: "m5.xlarge"}, providerID: "gce://p/z/n", cpus: 4,
+				memory: 16 * gb,
+			},
 			note: `instance type "m5.xlarge" is not in the catalogue`,
 		},
 		{
 			what: "instance type of a longer name",
-			node: node{labels: map[string]string{labelInstance: "m5.xlarge2"}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb},
+			node: node{
+				labels: map[string]string{labelInstance: "m5.xlarge2"}, providerID: "aws:///a/i", cpus: 4,
+				memory: 16 * gb,
+			},
 			note: `instance type "m5.xlarge2" is not in the catalogue`,
 		},
 		{
 			what: "instance label that is no cloud's", note: `instance type "k3s" is not in the catalogue`,
-			node: node{labels: map[string]string{labelInstance: "k3s"}, providerID: "k3s://node1", cpus: 4, memory: 16 * gb},
+			node: node{
+				labels: map[string]string{labelInstance: "k3s"}, providerID: "k3s://node1", cpus: 4, memory: 16 * gb,
+			},
 		},
 		{
-			what: "instance with GPUs", name: "aws-g4dn-xlarge", idle: 3.8, full: 18.95, gpuIdle: 10, gpuMax: 70, cpuFrom: "label " + labelInstance, gpuFrom: "label " + labelInstance,
-			node: node{labels: map[string]string{labelInstance: "g4dn.xlarge"}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb, gpus: 1},
+			what: "instance with GPUs", name: "aws-g4dn-xlarge", idle: 3.8, full: 18.95, gpuIdle: 10, gpuMax: 70,
+			cpuFrom: "label " + labelInstance, gpuFrom: "label " + labelInstance,
+			node: node{
+				labels: map[string]string{labelInstance: "g4dn.xlarge"}, providerID: "aws:///a/i", cpus: 4,
+				memory: 16 * gb, gpus: 1,
+			},
 		},
 		{
-			what: "instance whose GPUs are shared by a device plugin", name: "aws-g4dn-xlarge-4c-16g-4x-nvidia-t4-300c1eae", idle: 3.8, full: 18.95, gpuIdle: 2.5, gpuMax: 17.5, cpuFrom: "label " + labelInstance, gpuFrom: "label " + labelInstance,
-			node: node{labels: map[string]string{labelInstance: "g4dn.xlarge"}, providerID: "aws:///a/i", cpus: 4, memory: 16 * gb, gpus: 4},
+			what: "instance whose GPUs are shared by a device plugin",
+			name: "aws-g4dn-xlarge-4c-16g-4x-nvidia-t4-300c1eae", idle: 3.8, full: 18.95, gpuIdle: 2.5, gpuMax: 17.5,
+			cpuFrom: "label " + labelInstance, gpuFrom: "label " + labelInstance,
+			node: node{
+				labels: map[string]string{labelInstance: "g4dn.xlarge"}, providerID: "aws:///a/i", cpus: 4,
+				memory: 16 * gb, gpus: 4,
+			},
 		},
 		{
-			what: "instance with a GPU attached", name: "gcp-n1-standard-4-4c-15g-1x-nvidia-t4-99bce927", idle: 3.81, full: 19.96, gpuIdle: 10, gpuMax: 70, cpuFrom: "label " + labelInstance, gpuFrom: "label " + labelGKEProduct,
-			node: node{labels: map[string]string{labelInstance: "n1-standard-4", labelGKEProduct: "nvidia-tesla-t4"}, providerID: "gce://p/z/n", cpus: 4, memory: 15 * gb, gpus: 1},
+			what: "instance with a GPU attached", name: "gcp-n1-standard-4-4c-15g-1x-nvidia-t4-99bce927", idle: 3.81,
+			full: 19.96, gpuIdle: 10, gpuMax: 70, cpuFrom: "label " + labelInstance,
+			gpuFrom: "label " + labelGKEProduct,
+			node: node{
+				labels:     map[string]string{labelInstance: "n1-standard-4", labelGKEProduct: "nvidia-tesla-t4"},
+				providerID: "gce://p/z/n", cpus: 4, memory: 15 * gb, gpus: 1,
+			},
 		},
 		{
-			what: "annotation comes before all", name: "intel-ice-lake-128c-256g", idle: 112.93, full: 519.49, cpuFrom: "annotation " + annotationCPUModel,
-			node: node{labels: with(nfd("AMD", "25", "1"), labelCPUModel, "AMD EPYC 7B12"), annotations: xeon, cpus: 128, memory: 252 * gb},
+			what: "annotation comes before all", name: "intel-ice-lake-128c-256g", idle: 112.93, full: 519.49,
+			cpuFrom: "annotation " + annotationCPUModel,
+			node: node{
+				labels: with(nfd("AMD", "25", "1"), labelCPUModel, "AMD EPYC 7B12"), annotations: xeon, cpus: 128,
+				memory: 252 * gb,
+			},
 		},
 		{
-			what: "label with what a label may hold", name: "amd-epyc-2nd-gen-16c-64g", idle: 14.76, full: 45.75, cpuFrom: "label " + labelCPUModel,
-			node: node{labels: map[string]string{labelCPUModel: "AMD-EPYC-7702P-64-Core-Processor"}, cpus: 16, memory: 63 * gb},
+			what: "label with what a label may hold", name: "amd-epyc-2nd-gen-16c-64g", idle: 14.76, full: 45.75,
+			cpuFrom: "label " + labelCPUModel,
+			node: node{
+				labels: map[string]string{labelCPUModel: "AMD-EPYC-7702P-64-Core-Processor"}, cpus: 16, memory: 63 * gb,
+			},
 		},
 		{
-			what: "Node Feature Discovery", name: "intel-sapphire-rapids-64c-128g", idle: 68.82, full: 272.76, cpuFrom: "labels " + labelNFD + "*",
-			node: node{labels: nfd("Intel", "6", "143"), cpus: 64, memory: 126 * gb},
+			what: "Node Feature Discovery", name: "intel-sapphire-rapids-64c-128g", idle: 68.82, full: 272.76,
+			cpuFrom: "labels " + labelNFD + "*",
+			node:    node{labels: nfd("Intel", "6", "143"), cpus: 64, memory: 126 * gb},
 		},
 		{
-			what: "family alone", name: "generic-intel-server-8c-16g", idle: 6.87, full: 34.47, fallback: true, cpuFrom: "the CPU family alone, in labels " + labelNFD + "*",
-			node: node{labels: nfd("Intel", "6", "9999"), cpus: 8, memory: 16 * gb},
+			what: "family alone", name: "generic-intel-server-8c-16g", idle: 6.87, full: 34.47, fallback: true,
+			cpuFrom: "the CPU family alone, in labels " + labelNFD + "*",
+			node:    node{labels: nfd("Intel", "6", "9999"), cpus: 8, memory: 16 * gb},
 		},
 		{
-			what: "instance type before Node Feature Discovery", name: "aws-c7g-large", idle: 1.25, full: 4.17, cpuFrom: "label " + labelInstance,
-			node: node{labels: with(nfd("Intel", "6", "85"), labelInstance, "c7g.large"), providerID: "aws:///a/i", cpus: 2, memory: 4 * gb},
+			what: "instance type before Node Feature Discovery", name: "aws-c7g-large", idle: 1.25, full: 4.17,
+			cpuFrom: "label " + labelInstance,
+			node: node{
+				labels: with(nfd("Intel", "6", "85"), labelInstance, "c7g.large"), providerID: "aws:///a/i", cpus: 2,
+				memory: 4 * gb,
+			},
 		},
 		{
 			what: "ARM has no fallback", note: `"ARM" CPU of family "15", model "1" is not in the catalogue`,
@@ -133,55 +176,92 @@ func TestDetect(t *testing.T) {
 		},
 		{
 			what: "any Xeon is no Xeon", note: `names "Intel(R) Xeon(R) CPU @ 2.20GHz"`,
-			node: node{annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) CPU @ 2.20GHz"}, cpus: 8, memory: 16 * gb},
+			node: node{
+				annotations: map[string]string{annotationCPUModel: "Intel(R) Xeon(R) CPU @ 2.20GHz"}, cpus: 8,
+				memory: 16 * gb,
+			},
 		},
 		{
-			what: "GPU Feature Discovery", name: "intel-ice-lake-32c-128g-4x-nvidia-a100-sxm4", idle: 37.83, full: 154.83, gpuIdle: 55, gpuMax: 400, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "label " + labelNVIDIA + "product",
-			node: node{annotations: xeon, labels: map[string]string{labelNVIDIA + "product": "NVIDIA-A100-SXM4-80GB", labelNVIDIA + "count": "4"}, cpus: 32, memory: 128 * gb, gpus: 4},
+			what: "GPU Feature Discovery", name: "intel-ice-lake-32c-128g-4x-nvidia-a100-sxm4", idle: 37.83,
+			full: 154.83, gpuIdle: 55, gpuMax: 400, cpuFrom: "annotation " + annotationCPUModel,
+			gpuFrom: "label " + labelNVIDIA + "product",
+			node: node{annotations: xeon, labels: map[string]string{
+				labelNVIDIA + "product": "NVIDIA-A100-SXM4-80GB", labelNVIDIA + "count": "4",
+			}, cpus: 32, memory: 128 * gb, gpus: 4},
 		},
 		{
-			what: "partitions", name: "intel-ice-lake-32c-128g-28x-nvidia-a100-sxm4-4a16bade", idle: 37.83, full: 154.83, gpuIdle: 7.86, gpuMax: 57.16, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "label " + labelNVIDIA + "product",
-			node: node{annotations: xeon, labels: map[string]string{labelNVIDIA + "product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", labelNVIDIA + "count": "28"}, cpus: 32, memory: 128 * gb, gpus: 28},
+			what: "partitions", name: "intel-ice-lake-32c-128g-28x-nvidia-a100-sxm4-4a16bade", idle: 37.83,
+			full: 154.83, gpuIdle: 7.86, gpuMax: 57.16, cpuFrom: "annotation " + annotationCPUModel,
+			gpuFrom: "label " + labelNVIDIA + "product",
+			node: node{
+				annotations: xeon, labels: map[string]string{labelNVIDIA +
+					"product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", labelNVIDIA + "count": "28"}, cpus: 32,
+				memory: 128 * gb,
+				gpus:   28,
+			},
 		},
 		{
-			what: "time slices", name: "intel-ice-lake-32c-128g-8x-nvidia-l4-73a78ba5", idle: 37.83, full: 154.83, gpuIdle: 3.25, gpuMax: 18, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "label " + labelNVIDIA + "product",
-			node: node{annotations: xeon, labels: map[string]string{labelNVIDIA + "product": "NVIDIA-L4-SHARED", labelNVIDIA + "replicas": "4", labelNVIDIA + "count": "2"}, cpus: 32, memory: 128 * gb, gpus: 8},
+			what: "time slices", name: "intel-ice-lake-32c-128g-8x-nvidia-l4-73a78ba5", idle: 37.83, full: 154.83,
+			gpuIdle: 3.25, gpuMax: 18, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "label " + labelNVIDIA +
+				"product",
+			node: node{annotations: xeon, labels: map[string]string{
+				labelNVIDIA + "product": "NVIDIA-L4-SHARED", labelNVIDIA + "replicas": "4", labelNVIDIA + "count": "2",
+			}, cpus: 32, memory: 128 * gb, gpus: 8},
 		},
 		{
-			what: "A10 is not A100", name: "intel-ice-lake-32c-128g-1x-nvidia-a10", idle: 37.83, full: 154.83, gpuIdle: 15, gpuMax: 150, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel,
-			node: node{annotations: with(xeon, annotationGPUModel, "NVIDIA A10"), cpus: 32, memory: 128 * gb, gpus: 1},
+			what: "A10 is not A100", name: "intel-ice-lake-32c-128g-1x-nvidia-a10", idle: 37.83, full: 154.83,
+			gpuIdle: 15, gpuMax: 150, cpuFrom: "annotation " + annotationCPUModel,
+			gpuFrom: "annotation " + annotationGPUModel,
+			node: node{
+				annotations: with(xeon, annotationGPUModel, "NVIDIA A10"), cpus: 32, memory: 128 * gb, gpus: 1,
+			},
 		},
 		{
-			what: "mixed GPUs have their mean", name: "intel-ice-lake-32c-128g-2x-nvidia-a10-nvidia-t4", idle: 37.83, full: 154.83, gpuIdle: 12.5, gpuMax: 110, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel,
-			node: node{annotations: with(xeon, annotationGPUModel, "NVIDIA T4, NVIDIA A10"), cpus: 32, memory: 128 * gb},
+			what: "mixed GPUs have their mean", name: "intel-ice-lake-32c-128g-2x-nvidia-a10-nvidia-t4", idle: 37.83,
+			full: 154.83, gpuIdle: 12.5, gpuMax: 110, cpuFrom: "annotation " + annotationCPUModel,
+			gpuFrom: "annotation " + annotationGPUModel,
+			node: node{
+				annotations: with(xeon, annotationGPUModel, "NVIDIA T4, NVIDIA A10"), cpus: 32, memory: 128 * gb,
+			},
 		},
 		{
 			what: "unknown GPU", note: `names "NVIDIA A1000"`,
-			node: node{annotations: with(xeon, annotationGPUModel, "NVIDIA A1000"), cpus: 32, memory: 128 * gb, gpus: 1},
+			node: node{
+				annotations: with(xeon, annotationGPUModel, "NVIDIA A1000"), cpus: 32, memory: 128 * gb, gpus: 1,
+			},
 		},
 		{
 			what: "GPUs of which nobody says the model", note: "of which model its 2 GPUs are is not said",
 			node: node{annotations: xeon, cpus: 32, memory: 128 * gb, gpus: 2},
 		},
 		{
-			what: "GPUs of which the owner says the power", name: "intel-ice-lake-32c-128g-2x-gpu-of-unknown-model-6d17b815", idle: 37.83, full: 154.83, gpuIdle: 30, gpuMax: 300, fallback: true, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUPower,
-			node: node{annotations: with(xeon, annotationGPUPower, "600"), cpus: 32, memory: 128 * gb, gpus: 2},
+			what: "GPUs of which the owner says the power",
+			name: "intel-ice-lake-32c-128g-2x-gpu-of-unknown-model-6d17b815", idle: 37.83, full: 154.83, gpuIdle: 30,
+			gpuMax: 300, fallback: true, cpuFrom: "annotation " + annotationCPUModel,
+			gpuFrom: "annotation " + annotationGPUPower,
+			node:    node{annotations: with(xeon, annotationGPUPower, "600"), cpus: 32, memory: 128 * gb, gpus: 2},
 		},
 		{
-			what: "no GPU, and said so", name: "intel-ice-lake-32c-128g", idle: 37.83, full: 154.83, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel,
+			what: "no GPU, and said so", name: "intel-ice-lake-32c-128g", idle: 37.83, full: 154.83,
+			cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel,
 			node: node{annotations: with(xeon, annotationGPUModel, "none"), cpus: 32, memory: 128 * gb},
 		},
 		{
-			what: "GPU PUE is folded in", name: "intel-ice-lake-32c-128g-1x-nvidia-t4-f0e7120c", idle: 37.83, full: 154.83, gpuIdle: 12, gpuMax: 84, cpuFrom: "annotation " + annotationCPUModel, gpuFrom: "annotation " + annotationGPUModel, pue: 1.25,
-			node: node{annotations: with(xeon, annotationGPUModel, "NVIDIA T4", annotationPUE, "1.25", annotationGPUPUE, "1.5"), cpus: 32, memory: 128 * gb, gpus: 1},
+			what: "GPU PUE is folded in", name: "intel-ice-lake-32c-128g-1x-nvidia-t4-f0e7120c", idle: 37.83,
+			full: 154.83, gpuIdle: 12, gpuMax: 84, cpuFrom: "annotation " + annotationCPUModel,
+			gpuFrom: "annotation " + annotationGPUModel, pue: 1.25,
+			node: node{annotations: with(xeon, annotationGPUModel, "NVIDIA T4", annotationPUE, "1.25", annotationGPUPUE,
+				"1.5"), cpus: 32, memory: 128 * gb, gpus: 1},
 		},
 		{
-			what: "PUE that makes no sense", name: "intel-ice-lake-32c-128g", idle: 37.83, full: 154.83, cpuFrom: "annotation " + annotationCPUModel, note: `pue is "0.5": want 1 to 10`,
+			what: "PUE that makes no sense", name: "intel-ice-lake-32c-128g", idle: 37.83, full: 154.83,
+			cpuFrom: "annotation " + annotationCPUModel, note: `pue is "0.5": want 1 to 10`,
 			node: node{annotations: with(xeon, annotationPUE, "0.5"), cpus: 32, memory: 128 * gb},
 		},
 		{
-			what: "no count of CPUs", note: "how many CPUs the node has is not known", cpuFrom: "annotation " + annotationCPUModel,
-			node: node{annotations: xeon, memory: 128 * gb},
+			what: "no count of CPUs", note: "how many CPUs the node has is not known",
+			cpuFrom: "annotation " + annotationCPUModel,
+			node:    node{annotations: xeon, memory: 128 * gb},
 		},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -189,7 +269,8 @@ func TestDetect(t *testing.T) {
 			if ok != (c.name != "") || ok != (p != nil) {
 				t.Fatalf("known: %v, profile %v; %s", ok, p, kind)
 			}
-			if notes := strings.Join(kind.Notes, "; "); !strings.Contains(notes, c.note) || c.note == "" && notes != "" {
+			if notes := strings.Join(kind.Notes, "; "); !strings.Contains(notes, c.note) ||
+				c.note == "" && notes != "" {
 				t.Errorf("notes %q, want %q", notes, c.note)
 			}
 			if !ok {
@@ -202,7 +283,9 @@ func TestDetect(t *testing.T) {
 				Fallback                  bool
 				PUE                       float64
 			}
-			got := outcome{p.Name, p.Idle, p.Max, p.GPUIdle, p.GPUMax, kind.CPUFrom, kind.GPUFrom, kind.Fallback, kind.PUE}
+			got := outcome{
+				p.Name, p.Idle, p.Max, p.GPUIdle, p.GPUMax, kind.CPUFrom, kind.GPUFrom, kind.Fallback, kind.PUE,
+			}
 			want := outcome{c.name, c.idle, c.full, c.gpuIdle, c.gpuMax, c.cpuFrom, c.gpuFrom, c.fallback, c.pue}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("want -, got +:\n%s%s", diff, p.Source)
@@ -226,7 +309,10 @@ func TestNodeNamesAreNoEvidence(t *testing.T) {
 		t.Errorf("a GPU of unknown model got %s: %s", p.Name, kind)
 	}
 	for _, host := range []string{"node1", "node10"} {
-		n := node{labels: map[string]string{"kubernetes.io/hostname": host, labelInstance: "m5.xlarge"}, providerID: "aws:///a/" + host, cpus: 4, memory: 16 * gb}
+		n := node{
+			labels:     map[string]string{"kubernetes.io/hostname": host, labelInstance: "m5.xlarge"},
+			providerID: "aws:///a/" + host, cpus: 4, memory: 16 * gb,
+		}
 		if p, _, ok := n.detect(Default()); !ok || p.Name != "aws-m5-xlarge" {
 			t.Errorf("%s: %v", host, p)
 		}
@@ -257,7 +343,8 @@ func TestSpellings(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"NVIDIA-A100-SXM4-80GB": "NVIDIA A100 SXM4", "NVIDIA-A100-PCIE-40GB": "NVIDIA A100 PCIe 40GB",
-		"NVIDIA-A100-80GB-PCIe": "NVIDIA A100 PCIe", "Tesla-V100-SXM2-16GB": "NVIDIA V100 SXM2", "Tesla-T4": "NVIDIA T4",
+		"NVIDIA-A100-80GB-PCIe": "NVIDIA A100 PCIe", "Tesla-V100-SXM2-16GB": "NVIDIA V100 SXM2",
+		"Tesla-T4":              "NVIDIA T4",
 		"NVIDIA-H100-80GB-HBM3": "NVIDIA H100 SXM", "NVIDIA-L40S": "NVIDIA L40S", "NVIDIA-L40": "NVIDIA L40",
 		"NVIDIA-GeForce-RTX-4090": "NVIDIA GeForce RTX 4090", "NVIDIA-RTX-A6000": "NVIDIA RTX A6000",
 		"AMD_Instinct_MI300X_OAM": "AMD Instinct MI300X", "nvidia-h100-mega-80gb": "NVIDIA H100 SXM",
@@ -273,8 +360,10 @@ func TestSpellings(t *testing.T) {
 // Nodes of one kind differ in what their kernels leave of the memory.
 func TestInstalledMemory(t *testing.T) {
 	for shown, want := range map[int64]int64{
-		0: 0, 1_900_000 << 10: 2, 3_884_000 << 10: 4, 7_900_000 << 10: 8, 15_900_000 << 10: 16, 16_073_216 << 10: 16, 32_600_000 << 10: 32,
-		65_700_000 << 10: 64, 131_900_000 << 10: 128, 263_800_000 << 10: 256, 394_000_000 << 10: 384, 527_900_000 << 10: 512,
+		0: 0, 1_900_000 << 10: 2, 3_884_000 << 10: 4, 7_900_000 << 10: 8, 15_900_000 << 10: 16, 16_073_216 << 10: 16,
+		32_600_000 << 10: 32,
+		65_700_000 << 10: 64, 131_900_000 << 10: 128, 263_800_000 << 10: 256, 394_000_000 << 10: 384,
+		527_900_000 << 10: 512,
 		791_000_000 << 10: 768, 1_056_000_000 << 10: 1024, 16 * gb: 16, 512 * gb: 512,
 	} {
 		if got := installed(shown) / gb; got != want {
@@ -289,7 +378,9 @@ func TestEqualHardwareSharesOneProfile(t *testing.T) {
 	for i := range found {
 		group.Go(func() {
 			n := node{
-				labels:     map[string]string{labelInstance: "m5.xlarge", "kubernetes.io/hostname": fmt.Sprint("node", i)},
+				labels: map[string]string{
+					labelInstance: "m5.xlarge", "kubernetes.io/hostname": fmt.Sprint("node", i),
+				},
 				providerID: fmt.Sprint("aws:///a/i-", i), cpus: 4, memory: int64(15_900_000+i*1000) << 10,
 			}
 			found[i], _, _ = n.detect(Default())
@@ -312,7 +403,10 @@ func TestNamesDifferWherePowerDoes(t *testing.T) {
 	seen := map[string]Components{}
 	for cpus := int64(1); cpus <= 40; cpus++ {
 		for memory := int64(1); memory <= 40; memory++ {
-			n := node{annotations: map[string]string{annotationCPUModel: "AMD EPYC 7763", annotationGPUModel: "T4"}, cpus: cpus, memory: memory * gb, gpus: cpus % 3}
+			n := node{
+				annotations: map[string]string{annotationCPUModel: "AMD EPYC 7763", annotationGPUModel: "T4"},
+				cpus:        cpus, memory: memory * gb, gpus: cpus % 3,
+			}
 			if cpus%2 == 0 {
 				n.annotations[annotationGPUPower] = "100"
 			}
@@ -332,7 +426,10 @@ func TestNamesDifferWherePowerDoes(t *testing.T) {
 }
 
 func BenchmarkDetect(b *testing.B) {
-	n := node{labels: with(nfd("Intel", "6", "85"), labelInstance, "m5.xlarge"), providerID: "aws:///a/i", cpus: 4, memory: 16 * gb}
+	n := node{
+		labels: with(nfd("Intel", "6", "85"), labelInstance, "m5.xlarge"), providerID: "aws:///a/i", cpus: 4,
+		memory: 16 * gb,
+	}
 	for b.Loop() {
 		n.detect(Default())
 	}

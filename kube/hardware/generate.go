@@ -2,8 +2,8 @@
 
 // Command generate writes the tables of this folder from the Cloud Carbon Footprint coefficients
 // (github.com/cloud-carbon-footprint/ccf-coefficients, Apache-2.0): watts per hardware thread of server
-// micro-architectures, the CPUs that belong to each, and the instance types of three clouds. Which GPUs an instance type
-// has, and which CPUs some series run on, is not in those tables; it is said below, as the clouds document it.
+// micro-architectures, the CPUs that belong to each, and the instance types of three clouds. Which GPUs an instance
+// type has, and which CPUs some series run on, is not in those tables; it is said below, as the clouds document it.
 //
 // It runs where the data lie beside the project; the tables are checked in because they rarely do.
 package main
@@ -223,9 +223,12 @@ func main() {
 	cpus = slices.DeleteFunc(cpus, func(c []string) bool { return len(count[c[0]]) > 1 })
 	cpus = slices.CompactFunc(cpus, slices.Equal)
 
-	write("architectures.csv", []string{"architecture", "idleWattsPerThread", "maxWattsPerThread", "memoryGBPerThread", "note"}, powers)
+	write("architectures.csv", []string{
+		"architecture", "idleWattsPerThread", "maxWattsPerThread", "memoryGBPerThread", "note",
+	}, powers)
 	write("cpus.csv", []string{"cpu", "architecture"}, cpus)
-	write("instances.csv", []string{"provider", "type", "vcpus", "memoryGiB", "architectures", "gpu", "gpus"}, instances())
+	write("instances.csv", []string{"provider", "type", "vcpus", "memoryGiB", "architectures", "gpu", "gpus"},
+		instances())
 }
 
 func instances() (rows [][]string) {
@@ -236,7 +239,8 @@ func instances() (rows [][]string) {
 	for _, i := range all {
 		gpu, known := "", true
 		for _, g := range gpus {
-			if plain := strings.ReplaceAll(strings.TrimPrefix(i.name, "Standard_"), "_", " "); g.provider == i.provider && g.pattern.MatchString(plain) {
+			if plain := strings.ReplaceAll(strings.TrimPrefix(i.name, "Standard_"), "_",
+				" "); g.provider == i.provider && g.pattern.MatchString(plain) {
 				if known = g.model != "?"; known {
 					gpu = g.model
 					if g.count > 0 {
@@ -254,7 +258,8 @@ func instances() (rows [][]string) {
 			n = strconv.FormatInt(i.gpus, 10)
 		}
 		rows = append(rows, []string{
-			i.provider, i.name, strconv.FormatInt(i.cpus, 10), number(i.gib, 3), strings.Join(i.architectures, ";"), gpu, n,
+			i.provider, i.name, strconv.FormatInt(i.cpus, 10), number(i.gib, 3), strings.Join(i.architectures, ";"),
+			gpu, n,
 		})
 	}
 	return rows
@@ -291,7 +296,8 @@ func azure() (all []instance) {
 	index := map[string]int{}
 	for _, r := range read("azure-instances.csv.gz") {
 		size := footnote.ReplaceAllString(r["Virtual Machine"], "")
-		if r["Series"] == "Constrained vCPUs capable" || strings.HasPrefix(r["Series"], "SAP HANA") || strings.Contains(size, "-") {
+		if r["Series"] == "Constrained vCPUs capable" || strings.HasPrefix(r["Series"], "SAP HANA") ||
+			strings.Contains(size, "-") {
 			continue
 		}
 		name := "Standard_" + strings.ReplaceAll(size, " ", "_")
@@ -300,7 +306,8 @@ func azure() (all []instance) {
 			i = len(all)
 			index[name] = i
 			all = append(all, instance{
-				provider: "azure", name: name, cpus: whole(r["Instance vCPUs"]), gib: real(r["Instance Memory"]), gpus: whole(r["Instance GPUs"]),
+				provider: "azure", name: name, cpus: whole(r["Instance vCPUs"]), gib: real(r["Instance Memory"]),
+				gpus: whole(r["Instance GPUs"]),
 			})
 		}
 		all[i].architectures = append(all[i].architectures, azureCPU(r["Microarchitecture"], size)...)
@@ -346,8 +353,8 @@ func known(cpu string) []string {
 	return nil
 }
 
-// readCoefficients returns watts per thread, idle and full. The three clouds' tables differ by a few per cent; the first
-// that has an architecture counts.
+// readCoefficients returns watts per thread, idle and full. The three clouds' tables differ by a few per cent; the
+// first that has an architecture counts.
 func readCoefficients() map[string][2]float64 {
 	all := map[string][2]float64{}
 	for _, cloud := range []string{"aws", "gcp", "azure"} {

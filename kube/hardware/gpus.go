@@ -101,7 +101,9 @@ func (d *detection) findGPU() (f found, unknown bool) {
 		return f, false
 	}
 	if _, known := d.catalog.GPUs[d.instance.GPUModel]; d.typed && known {
-		f = found{from: "label " + labelInstance, models: []string{d.instance.GPUModel}, count: d.instance.GPUs, share: 1}
+		f = found{
+			from: "label " + labelInstance, models: []string{d.instance.GPUModel}, count: d.instance.GPUs, share: 1,
+		}
 		if d.gpus > f.count {
 			f.share = rounded(float64(f.count)/float64(d.gpus), 1e4) // boards are partitioned, whatever the way
 		}

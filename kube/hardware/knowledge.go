@@ -35,15 +35,17 @@ func OnGPU(class string) string {
 	return class + "/gpu" // no label value has a slash, so no class is called so
 }
 
-// ReadKnowledgeBase reads profiles.yaml of the hybrid scheduler, or the ConfigMap that holds it: measured rates and power
-// by class of work and node.
+// ReadKnowledgeBase reads profiles.yaml of the hybrid scheduler, or the ConfigMap that holds it: measured rates and
+// power by class of work and node.
 //
 // An entry is about the node of exactly its name. An entry whose name ends in -cpu or -gpu is also about the node whose
 // name is the rest: of jobs without GPUs the one, of jobs with GPUs the other; the latter stand under [OnGPU] of their
 // class. The entry of exactly the name comes first. No other likeness counts: "rpi" takes nothing from "rpi2-cpu".
 //
 // Entries that make no sense are left out, and warned of.
-func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energy.Benchmark, warnings []string, err error) {
+func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energy.Benchmark, warnings []string,
+	err error,
+) {
 	text, err := unwrap(profilesYAML, "profiles.yaml")
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the knowledge base: %w", err)
@@ -62,7 +64,8 @@ func ReadKnowledgeBase(profilesYAML []byte) (byClass map[string]map[string]energ
 				continue
 			}
 			if _, twice := exact[e.NodeName]; twice {
-				warnings = append(warnings, fmt.Sprintf("%s, entry %d, %s appears twice: the first one counts", class, i, quoted(e.NodeName)))
+				warnings = append(warnings, fmt.Sprintf("%s, entry %d, %s appears twice: the first one counts", class,
+					i, quoted(e.NodeName)))
 				continue
 			}
 			exact[e.NodeName] = b

@@ -10,13 +10,14 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// FromPowerProfile returns the power model of a PowerProfile, and the PUE of its nodes; 0 is that of the site. A profile
-// that says nothing of sleep never sleeps. Its benchmarks are no part of a power model; see [Benchmarks].
+// FromPowerProfile returns the power model of a PowerProfile, and the PUE of its nodes; 0 is that of the site. A
+// profile that says nothing of sleep never sleeps. Its benchmarks are no part of a power model; see [Benchmarks].
 func FromPowerProfile(o *v1alpha1.PowerProfile) (p *energy.Profile, pue float64, err error) {
 	s := &o.Spec
 	p = &energy.Profile{
 		Name: o.Name, Idle: energy.Watts(s.IdleWatts), Max: energy.Watts(s.MaxWatts), Exponent: s.Exponent,
-		WakeUp: energy.Joules(s.WakeUpJoules), GPUIdle: energy.Watts(s.GPUIdleWatts), GPUMax: energy.Watts(s.GPUMaxWatts),
+		WakeUp: energy.Joules(s.WakeUpJoules), GPUIdle: energy.Watts(s.GPUIdleWatts),
+		GPUMax:     energy.Watts(s.GPUMaxWatts),
 		GPUClasses: maps.Clone(s.GPUClasses), Source: s.Source,
 	}
 	for _, point := range s.Curve {
@@ -65,7 +66,9 @@ func ToPowerProfile(p *energy.Profile, pue float64) *v1alpha1.PowerProfile {
 		},
 	}
 	for _, point := range p.Curve {
-		o.Spec.Curve = append(o.Spec.Curve, v1alpha1.CurvePoint{Utilisation: point.Utilisation, Watts: float64(point.Power)})
+		o.Spec.Curve = append(o.Spec.Curve, v1alpha1.CurvePoint{
+			Utilisation: point.Utilisation, Watts: float64(point.Power),
+		})
 	}
 	if p.Sleep != p.Power(0) {
 		sleep := float64(p.Sleep)

@@ -14,10 +14,19 @@ import (
 func TestPowerProfileBackAndForth(t *testing.T) {
 	for _, p := range []energy.Profile{
 		{Name: "plain", Idle: 50, Max: 200, Exponent: 1, Sleep: 50},
-		{Name: "sleeps", Idle: 50, Max: 200, Exponent: 1.4, Sleep: 5, WakeUp: 6000, Quality: energy.Derived, Source: "a book"},
+		{
+			Name: "sleeps", Idle: 50, Max: 200, Exponent: 1.4, Sleep: 5, WakeUp: 6000, Quality: energy.Derived,
+			Source: "a book",
+		},
 		{Name: "off when empty", Idle: 50, Max: 200, Sleep: 0},
-		{Name: "gpus", Idle: 50, Max: 200, Sleep: 50, GPUIdle: 10, GPUMax: 70, GPUClasses: map[string]float64{"inference": 0.5}},
-		{Name: "curve", Curve: []energy.Point{{Utilisation: 0, Power: 40}, {Utilisation: 1, Power: 90}}, Sleep: 40, Quality: energy.Measured},
+		{
+			Name: "gpus", Idle: 50, Max: 200, Sleep: 50, GPUIdle: 10, GPUMax: 70,
+			GPUClasses: map[string]float64{"inference": 0.5},
+		},
+		{
+			Name: "curve", Curve: []energy.Point{{Utilisation: 0, Power: 40}, {Utilisation: 1, Power: 90}}, Sleep: 40,
+			Quality: energy.Measured,
+		},
 	} {
 		for _, pue := range []float64{0, 1.3} {
 			got, gotPUE, err := FromPowerProfile(ToPowerProfile(&p, pue))
@@ -48,7 +57,9 @@ func TestPowerProfileRefuses(t *testing.T) {
 }
 
 func TestBenchmarks(t *testing.T) {
-	o := &v1alpha1.PowerProfile{Spec: v1alpha1.PowerProfileSpec{Benchmarks: []v1alpha1.Benchmark{{Class: "training", Rate: 68, Watts: 137, IdleWatts: 50}}}}
+	o := &v1alpha1.PowerProfile{Spec: v1alpha1.PowerProfileSpec{Benchmarks: []v1alpha1.Benchmark{{
+		Class: "training", Rate: 68, Watts: 137, IdleWatts: 50,
+	}}}}
 	want := map[string]energy.Benchmark{"training": {Rate: 68, Power: 137, Idle: 50}}
 	if diff := cmp.Diff(want, Benchmarks(o)); diff != "" {
 		t.Error(diff)

@@ -18,14 +18,17 @@ var (
 
 // words of a name, lower case, without trademarks.
 func words(name string) []string {
-	all := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool { return !alphanumeric(c) && c != '.' && c != '+' })
+	all := strings.FieldsFunc(strings.ToLower(name), func(c rune) bool {
+		return !alphanumeric(c) && c != '.' &&
+			c != '+'
+	})
 	return slices.DeleteFunc(all, func(w string) bool { return w == "r" || w == "tm" })
 }
 
 func alphanumeric(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' }
 
-// cpuSpellings returns what a CPU may be found under: its name, and the same without the clock if there is still a model
-// in it. "Intel Xeon CPU @ 2.20GHz" without its clock would be any Xeon.
+// cpuSpellings returns what a CPU may be found under: its name, and the same without the clock if there is still a
+// model in it. "Intel Xeon CPU @ 2.20GHz" without its clock would be any Xeon.
 func cpuSpellings(name string) []string {
 	var all, short []string
 	w := words(name)
@@ -42,7 +45,8 @@ func cpuSpellings(name string) []string {
 		all = append(all, word)
 	}
 	spelled := []string{strings.Join(all, " ")}
-	if len(short) < len(all) && slices.ContainsFunc(short, func(w string) bool { return strings.ContainsAny(w, "0123456789") }) {
+	if len(short) < len(all) && slices.ContainsFunc(short,
+		func(w string) bool { return strings.ContainsAny(w, "0123456789") }) {
 		spelled = append(spelled, strings.Join(short, " "))
 	}
 	return spelled

@@ -16,8 +16,10 @@ func (w *world) usedUp(until time.Duration) {
 	end, asOf := metav1.NewTime(time.Now().Add(until)), metav1.NewTime(time.Now())
 	w.know(kube.Contents{Budgets: []*v1alpha1.EnergyBudget{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "month"},
-		Spec:       v1alpha1.EnergyBudgetSpec{Actions: []v1alpha1.BudgetAction{{At: 100, Do: v1alpha1.DeedHoldNewWork}}},
-		Status:     v1alpha1.EnergyBudgetStatus{ClosedUntil: &end, AsOf: &asOf},
+		Spec: v1alpha1.EnergyBudgetSpec{Actions: []v1alpha1.BudgetAction{{
+			At: 100, Do: v1alpha1.DeedHoldNewWork,
+		}}},
+		Status: v1alpha1.EnergyBudgetStatus{ClosedUntil: &end, AsOf: &asOf},
 	}}})
 }
 

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// calls makes releases' requests, so many at once, those for deadlines first. However many there are, each waiting one costs
-// a few bytes.
+// calls makes releases' requests, so many at once, those for deadlines first. However many there are, each waiting
+// one costs a few bytes.
 type calls struct {
 	mu           sync.Mutex
 	urgent, rest []func(context.Context)

@@ -34,7 +34,8 @@ func (c *clock) apart() time.Duration {
 // a second and its travel time allow. Any user may ask; the answer is not stored anywhere.
 func (c *clock) compare(ctx context.Context, client kubernetes.Interface) (correction time.Duration, err error) {
 	asked := c.now()
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return 0, err
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// A clock that is set back by an hour does not make the loop wait for an hour: what does not start is given up as before, and
-// others get their turn.
+// A clock that is set back by an hour does not make the loop wait for an hour: what does not start is given up as
+// before, and others get their turn.
 func TestClockIsSetBack(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
 	l.podCache.Store(&podCache{}) // nobody is to watch pods

@@ -24,7 +24,9 @@ type cronRun struct {
 // cronLatest returns the latest start of a CronJob's run such that it ends before the next tick: under Replace the
 // CronJob controller deletes a run that is not finished then, held or not, and under Forbid it skips the next one. It
 // returns the zero time where runs may overlap.
-func cronLatest(ctx context.Context, client kubernetes.Interface, namespace string, run *cronRun, duration time.Duration) (time.Time, error) {
+func cronLatest(ctx context.Context, client kubernetes.Interface, namespace string, run *cronRun,
+	duration time.Duration,
+) (time.Time, error) {
 	c, err := client.BatchV1().CronJobs(namespace).Get(ctx, run.cronJob, metav1.GetOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reading CronJob %s/%s: %w", namespace, run.cronJob, err)

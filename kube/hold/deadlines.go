@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// deadlines are holds in the order of their deadlines; of equal ones, the older first. What comes and goes within a turn is
-// sorted in when the order is asked for, so that a hundred thousand additions cost one sort, and a release no more than a
-// search.
+// deadlines are holds in the order of their deadlines; of equal ones, the older first. What comes and goes within a
+// turn is sorted in when the order is asked for, so that a hundred thousand additions cost one sort, and a release no
+// more than a search.
 type deadlines struct {
 	sorted []deadline
 	fresh  map[*hold]struct{}
@@ -29,7 +29,8 @@ func deadlineOf(h *hold) deadline {
 }
 
 func (d deadline) compare(o deadline) int {
-	if c := cmp.Or(cmp.Compare(d.latest, o.latest), cmp.Compare(d.rank, o.rank)); c != 0 || d.hold == nil || o.hold == nil {
+	if c := cmp.Or(cmp.Compare(d.latest, o.latest), cmp.Compare(d.rank, o.rank)); c != 0 || d.hold == nil ||
+		o.hold == nil {
 		return c
 	}
 	return cmp.Compare(d.hold.uid, o.hold.uid)
@@ -65,7 +66,8 @@ func (d *deadlines) drop(h *hold) bool {
 	return false
 }
 
-// settle brings the order up to date. It leaves a few of those behind that are gone: closing up costs more than passing over.
+// settle brings the order up to date. It leaves a few of those behind that are gone: closing up costs more than
+// passing over.
 func (d *deadlines) settle() {
 	if d.gone > len(d.sorted)/8 || d.gone > 0 && len(d.fresh) > 0 {
 		d.sorted = slices.DeleteFunc(d.sorted, func(e deadline) bool { return e.hold == nil })

@@ -27,7 +27,8 @@
 //
 // # What the caller must do
 //
-//  1. Give it a client of its own with a rate limit of at least 200 requests per second and a burst of 400, and of twice
+//  1. Give it a client of its own with a rate limit of at least 200 requests per second and a burst of 400, and of
+//     twice
 //     what the cluster can start in a second: at a deadline, releases wait for nothing else.
 //  2. Call [Loop.SetActivator], and before it [Loop.WatchPods] with the scheduler's own pod informer, from the plugin's
 //     factory. Without WatchPods the loop watches pods itself, which costs a second copy of each.

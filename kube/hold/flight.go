@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// flight decides how much is let go, by how long what was let go takes until it starts. It is a congestion control: too little
-// leaves the cluster idle, and too much waits in its queues, and slows down work that was never held.
+// flight decides how much is let go, by how long what was let go takes until it starts. It is a congestion control:
+// too little leaves the cluster idle, and too much waits in its queues, and slows down work that was never held.
 //
-// It begins with a window, so many on their way at once, that grows by one with each start and so doubles each time all have
-// started. When a start takes twice as long as on its own, the cluster is busy, and from then on releases follow each other at a
-// rate, somewhat less than that at which starts came. The rate rises while starts take hardly longer than alone, the faster the
-// longer that has been so, and falls when they take much longer. A cluster that shares its time among all that it does, so that a
-// load of ρ of what it can do makes everything 1/(1−ρ) times as long, is then left a third of its time for others. A window
-// remains as well: a cluster that becomes slower is sent no more than that.
+// It begins with a window, so many on their way at once, that grows by one with each start and so doubles each time
+// all have started. When a start takes twice as long as on its own, the cluster is busy, and from then on releases
+// follow each other at a rate, somewhat less than that at which starts came. The rate rises while starts take hardly
+// longer than alone, the faster the longer that has been so, and falls when they take much longer. A cluster that
+// shares its time among all that it does, so that a load of ρ of what it can do makes everything 1/(1−ρ) times as
+// long, is then left a third of its time for others. A window remains as well: a cluster that becomes slower is sent
+// no more than that.
 //
 // flight reads no clock.
 type flight struct {
@@ -43,8 +44,8 @@ type flight struct {
 }
 
 const (
-	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as many keep no
-	// cluster busy: so many are there whatever the rate.
+	// leastWindow keeps something on its way where nothing is known yet, and where nothing seems to start. Half as
+	// many keep no cluster busy: so many are there whatever the rate.
 	leastWindow = 4
 	always      = leastWindow / 2
 	spans       = 4 // times that a start takes alone are on their way at most when it cruises
@@ -53,8 +54,8 @@ const (
 	light = 1.5 // times as long as alone take starts where there is room for more
 	full  = 2.5 // and where there is too much
 
-	// A round has so many starts that were released in it, and lasts as long as a start takes alone; twice as long and so long
-	// at least when it cruises.
+	// A round has so many starts that were released in it, and lasts as long as a start takes alone; twice as long
+	// and so long at least when it cruises.
 	roundStarts = 5
 	roundTime   = time.Second / 2
 
@@ -68,9 +69,9 @@ const (
 	restart       = 30 * time.Second // without releases, after which the cluster may have become another
 	catchUp       = time.Second / 10 // for which releases that were missed are made up for
 
-	// The time that a start takes alone is measured again so often, or after so many times as long as it is: a sounding. That
-	// takes the time for what is on its way to start, a few hundredths of the time in all. It is hurried where starts have come
-	// to take so much longer that the rate is as low as can be.
+	// The time that a start takes alone is measured again so often, or after so many times as long as it is: a
+	// sounding. That takes the time for what is on its way to start, a few hundredths of the time in all. It is
+	// hurried where starts have come to take so much longer that the rate is as low as can be.
 	soundings        = 10 * time.Second
 	rarely           = 40
 	hurriedSoundings = 2 * time.Second
@@ -105,8 +106,8 @@ func (f *flight) window() int {
 	return max(leastWindow, int(math.Ceil(size)))
 }
 
-// room reports whether another may be let go beside some that just were. While a sounding is due there is none until all have
-// started, and then for one.
+// room reports whether another may be let go beside some that just were. While a sounding is due there is none until
+// all have started, and then for one.
 func (f *flight) room(now time.Time, more int) bool {
 	switch out := f.out + more; {
 	case out == 0:
@@ -207,9 +208,9 @@ type round struct {
 	latency time.Duration // of half of those that were released in it
 }
 
-// steer follows a round. Where starts take too long, half as many are let go for one round. If they get quicker, or go on to come
-// as before, because many were waiting, it was too much. If not, it is not for us that starts take long: others keep the cluster
-// busy, and who gave way to them would end with nothing.
+// steer follows a round. Where starts take too long, half as many are let go for one round. If they get quicker, or
+// go on to come as before, because many were waiting, it was too much. If not, it is not for us that starts take
+// long: others keep the cluster busy, and who gave way to them would end with nothing.
 func (f *flight) steer(r round) {
 	load := float64(r.latency) / float64(max(f.alone, f.least))
 	switch {
@@ -260,14 +261,15 @@ func (f *flight) setBack(now time.Time) {
 
 func (f *flight) patience() time.Duration { return max(leastPatience, 4*f.span()) }
 
-// overdue reports whether something is not to be waited for any longer: what was released two spans after it has started, or
-// nothing has for long.
+// overdue reports whether something is not to be waited for any longer: what was released two spans after it has
+// started, or nothing has for long.
 func (f *flight) overdue(now time.Time, d departure) bool {
 	patience := f.patience()
 	return f.newest.Sub(d.at) > max(2*f.span(), time.Second) || now.Sub(d.at) > patience && now.Sub(f.heard) > patience
 }
 
-// giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was thought.
+// giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was
+// thought.
 func (f *flight) giveUp(now time.Time, some int) {
 	f.out -= some
 	f.sampled = now

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// line is a cluster as releases see it: each start takes so long at least, and so many follow each other in a second. It may
-// let the first of a burst through at once, as client limits do.
+// line is a cluster as releases see it: each start takes so long at least, and so many follow each other in a second.
+// It may let the first of a burst through at once, as client limits do.
 type line struct {
 	latency time.Duration
 	rate    func(at time.Duration) float64
@@ -64,8 +64,8 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	return all
 }
 
-// TestReleaseIsAsFastAsTheCluster: the first starts at once, the last not much later than if all had been let go at once, and
-// meanwhile little waits in the cluster's queues.
+// TestReleaseIsAsFastAsTheCluster: the first starts at once, the last not much later than if all had been let go at
+// once, and meanwhile little waits in the cluster's queues.
 func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 	for _, c := range []struct {
 		rate    float64
@@ -93,20 +93,22 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 			}
 			slices.Sort(waited)
 			median := waited[len(waited)/2]
-			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last, last.Seconds()/alone.Seconds(), median, q.flight.window())
+			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last,
+				last.Seconds()/alone.Seconds(), median, q.flight.window())
 			one := c.latency + time.Duration(float64(time.Second)/c.rate)
 			if slack := 2*time.Second + 12*c.latency; first > one+minPause || last > alone*5/4+slack {
 				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*5/4+slack)
 			}
-			if most := max(500*time.Millisecond, 6*c.latency, time.Duration(3*leastWindow/c.rate*float64(time.Second))); median > most {
+			if most := max(500*time.Millisecond, 6*c.latency,
+				time.Duration(3*leastWindow/c.rate*float64(time.Second))); median > most {
 				t.Errorf("in the cluster each waits %v: want at most %v", median, most)
 			}
 		})
 	}
 }
 
-// TestReleaseFollowsTheCluster: it becomes slower by ten, and as fast again. What was let go in vain meanwhile is little, and
-// the rest is as fast as it can be.
+// TestReleaseFollowsTheCluster: it becomes slower by ten, and as fast again. What was let go in vain meanwhile is
+// little, and the rest is as fast as it can be.
 func TestReleaseFollowsTheCluster(t *testing.T) {
 	const n, fast, slow = 20_000, 300, 30
 	l := &line{latency: 200 * time.Millisecond, rate: func(at time.Duration) float64 {
@@ -124,7 +126,8 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 			most = max(most, f.started-f.released)
 		}
 	}
-	t.Logf("the last starts after %v: %.2f of all at once; while slow, a start takes at most %v", last, last.Seconds()/ideal.Seconds(), most)
+	t.Logf("the last starts after %v: %.2f of all at once; while slow, a start takes at most %v", last,
+		last.Seconds()/ideal.Seconds(), most)
 	if last > ideal*5/4 {
 		t.Errorf("the last starts after %v: want %v", last, ideal*5/4)
 	}
@@ -133,8 +136,8 @@ func TestReleaseFollowsTheCluster(t *testing.T) {
 	}
 }
 
-// TestReleaseNoticesALongerWay: where even a single start takes six times as long as it did, at the same rate, what is on its way
-// must become more.
+// TestReleaseNoticesALongerWay: where even a single start takes six times as long as it did, at the same rate, what
+// is on its way must become more.
 func TestReleaseNoticesALongerWay(t *testing.T) {
 	const n, rate = 40_000, 300.0
 	l := &line{latency: 300 * time.Millisecond, rate: steadily(rate)}
@@ -159,8 +162,8 @@ func TestReleaseNoticesALongerWay(t *testing.T) {
 	}
 }
 
-// TestNothingStarts: where what is released is not seen to start, as where all pods wait for room or nobody may watch them,
-// releases go on slowly; and with some that never start they go on as ever.
+// TestNothingStarts: where what is released is not seen to start, as where all pods wait for room or nobody may watch
+// them, releases go on slowly; and with some that never start they go on as ever.
 func TestNothingStarts(t *testing.T) {
 	never := &line{latency: 365 * 24 * time.Hour, rate: steadily(1000)}
 	q := jobQueue()
@@ -223,8 +226,8 @@ func TestSomeNeverStart(t *testing.T) {
 	}
 }
 
-// machine is a cluster that shares its processors among all that it does at once, as a control plane on one machine: a start
-// is so much work, and some waiting besides.
+// machine is a cluster that shares its processors among all that it does at once, as a control plane on one machine:
+// a start is so much work, and some waiting besides.
 type machine struct {
 	processors float64
 	work, wait time.Duration
@@ -304,8 +307,8 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 	return now
 }
 
-// TestOthersKeepTheirShare: a machine that could start a hundred in a second is not kept busy by releases alone. Let go at once
-// they would be 3,000 that share its processors with whatever else comes.
+// TestOthersKeepTheirShare: a machine that could start a hundred in a second is not kept busy by releases alone. Let
+// go at once they would be 3,000 that share its processors with whatever else comes.
 func TestOthersKeepTheirShare(t *testing.T) {
 	const n, perSecond = 3000, 100
 	m := &machine{processors: 2, work: 20 * time.Millisecond, wait: 30 * time.Millisecond}
@@ -313,7 +316,8 @@ func TestOthersKeepTheirShare(t *testing.T) {
 	slices.Sort(m.crowd)
 	load, median, p99 := m.busy/(took.Seconds()*m.processors), m.crowd[len(m.crowd)/2], m.crowd[len(m.crowd)*99/100]
 	ideal := time.Duration(n) * time.Second / perSecond
-	t.Logf("all start within %v, %.2f of all at once; the machine works %.2f of the time, for %d at once, p99 %d", took, took.Seconds()/ideal.Seconds(), load, median, p99)
+	t.Logf("all start within %v, %.2f of all at once; the machine works %.2f of the time, for %d at once, p99 %d", took,
+		took.Seconds()/ideal.Seconds(), load, median, p99)
 	if took > ideal*14/10 {
 		t.Errorf("the last starts after %v: want %v", took, ideal*14/10)
 	}
@@ -322,16 +326,19 @@ func TestOthersKeepTheirShare(t *testing.T) {
 	}
 }
 
-// TestReleasesDoNotGiveWayForEver: others come that keep the machine busy whatever is let go, and starts take long even if there is
-// one only. Releases go on beside them, with what is about their share of the machine.
+// TestReleasesDoNotGiveWayForEver: others come that keep the machine busy whatever is let go, and starts take long
+// even if there is one only. Releases go on beside them, with what is about their share of the machine.
 func TestReleasesDoNotGiveWayForEver(t *testing.T) {
 	const n, crowd = 3000, 10
-	m := &machine{processors: 2, work: 20 * time.Millisecond, wait: 30 * time.Millisecond, others: func(now time.Duration) int {
-		if now < 5*time.Second || now%1700 < 300 {
-			return 0
-		}
-		return crowd
-	}}
+	m := &machine{
+		processors: 2, work: 20 * time.Millisecond, wait: 30 * time.Millisecond,
+		others: func(now time.Duration) int {
+			if now < 5*time.Second || now%1700 < 300 {
+				return 0
+			}
+			return crowd
+		},
+	}
 	took := m.serve(t, n)
 	ideal := time.Duration(n) * time.Second / 100
 	t.Logf("all start within %v, %.2f of what they take without others", took, took.Seconds()/ideal.Seconds())

@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
-// gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing: what
-// takes time is left to the loop, which gets every newly held pod through pass.
+// gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing:
+// what takes time is left to the loop, which gets every newly held pod through pass.
 type gate struct {
 	clock *clock
 	view  func() *kube.View
@@ -67,10 +67,15 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	t.latest.Store(latest.UnixNano())
 	switch {
 	case err != nil:
-		no = refusal{reasonNoEffect, "nothing counts that is marked here: " + err.Error()} // it may be no hold that it asks for
+		// it may be no hold that it asks for
+		no = refusal{reasonNoEffect, "nothing counts that is marked here: " + err.Error()}
 	case g.held.Add(1) > g.max:
 		g.held.Add(-1)
-		no = refusal{reasonNotHeld, fmt.Sprintf("not held: %d pods are held already, and each is kept in memory and written to the API server", g.max)}
+		no = refusal{
+			reasonNotHeld,
+			fmt.Sprintf("not held: %d pods are held already, and each is kept in memory and written to the API server",
+				g.max),
+		}
 	}
 	t.released.Store(no != refusal{}) // final, whatever is true when the scheduler looks at it again
 	g.tickets.Store(pod.UID, t)

@@ -15,7 +15,9 @@ import (
 func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: LeaseName},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
+		},
 	}
 }
 
@@ -53,20 +55,30 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 		"beyond the maximum": {pod: podOf(61*time.Minute, map[string]string{kube.AnnotationAllowedDelay: "24h"})},
 		"no delay":           {pod: podOf(0, map[string]string{kube.AnnotationAllowedDelay: "0s"})},
 		"strategy only":      {pod: podOf(0, map[string]string{kube.AnnotationStrategy: "carbon"})},
-		"run now":            {pod: podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m", kube.AnnotationRunNow: "true"})},
-		"nonsense":           {pod: podOf(0, map[string]string{kube.AnnotationAllowedDelay: "-1h"}), refuse: true},
+		"run now": {pod: podOf(0, map[string]string{
+			kube.AnnotationAllowedDelay: "30m", kube.AnnotationRunNow: "true",
+		})},
+		"nonsense": {pod: podOf(0, map[string]string{kube.AnnotationAllowedDelay: "-1h"}), refuse: true},
 		"owned": {pod: podOf(0, half, func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}}
 		})},
 		"tried before": {pod: podOf(0, half, func(p *v1.Pod) {
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+			p.Status.Conditions = []v1.PodCondition{{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			}}
 		})},
 		"held before a restart": {held: true, pod: podOf(0, half, func(p *v1.Pod) {
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated}}
+			p.Status.Conditions = []v1.PodCondition{{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+			}}
 		})},
-		"scheduling gates": {pod: podOf(0, half, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}} })},
+		"scheduling gates": {pod: podOf(0, half, func(p *v1.Pod) {
+			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
+		})},
 		"system namespace": {pod: podOf(0, half, func(p *v1.Pod) { p.Namespace = "kube-system" })},
-		"system priority":  {pod: podOf(0, half, func(p *v1.Pod) { p.Spec.PriorityClassName = "system-node-critical" })},
+		"system priority": {pod: podOf(0, half, func(p *v1.Pod) {
+			p.Spec.PriorityClassName = "system-node-critical"
+		})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gateFor(10)
@@ -81,12 +93,16 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 	}
 }
 
-// Somebody else's gates may stay for hours: until they are gone nothing is decided of the pod, and it takes nobody's place.
+// Somebody else's gates may stay for hours: until they are gone nothing is decided of the pod, and it takes nobody's
+// place.
 func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"}, func(p *v1.Pod) {
 		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
-		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated, Message: messageOfGates}}
+		p.Status.Conditions = []v1.PodCondition{{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+			Message: messageOfGates,
+		}}
 	})
 	if _, held, first, _ := g.ask(pod); held || first || g.held.Load() != 0 {
 		t.Errorf("held: %v, reported: %v, %d count as held: want none of it", held, first, g.held.Load())

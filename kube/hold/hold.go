@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// hold is one Job or pod that is kept from running. It belongs to the goroutine of Run. There may be a hundred thousand, so
-// what can be told from the view is asked there, and what many have in common is there once.
+// hold is one Job or pod that is kept from running. It belongs to the goroutine of Run. There may be a hundred
+// thousand, so what can be told from the view is asked there, and what many have in common is there once.
 type hold struct {
 	uid     types.UID
 	version string // resourceVersion
@@ -80,8 +80,8 @@ func asks(j *sched.Job, s *kube.Settings) uint64 {
 // perDoubling is the head start that each doubling of a priority gives; users' priorities end at a billion, 2³⁰.
 const perDoubling = 2 * time.Minute
 
-// rankOf orders what waits for its turn: by age, and a priority counts as age, an hour up or down. So whatever keeps coming,
-// nothing that was created two hours after a hold takes its turn.
+// rankOf orders what waits for its turn: by age, and a priority counts as age, an hour up or down. So whatever keeps
+// coming, nothing that was created two hours after a hold takes its turn.
 func rankOf(created time.Time, priority int32) int64 {
 	headStart := time.Duration(bits.Len32(uint32(max(priority, -priority)))) * perDoubling
 	if priority < 0 {

@@ -67,8 +67,8 @@ func readJob(j *batchv1.Job) *seenJob {
 	return s
 }
 
-// priorityOf returns the priority of a pod. The API server resolves the name of a class in pods only: in the templates of Jobs
-// there mostly is none yet.
+// priorityOf returns the priority of a pod. The API server resolves the name of a class in pods only: in the
+// templates of Jobs there mostly is none yet.
 func priorityOf(spec *v1.PodSpec) int32 {
 	if spec.Priority == nil {
 		return 0
@@ -108,7 +108,8 @@ func (l *Loop) watchJobs(ctx context.Context) {
 			return w, err
 		},
 	}, l.client)
-	reflector := cache.NewReflectorWithOptions(lw, &batchv1.Job{}, jobStore{l}, cache.ReflectorOptions{Name: "held Jobs"})
+	reflector := cache.NewReflectorWithOptions(lw, &batchv1.Job{}, jobStore{l},
+		cache.ReflectorOptions{Name: "held Jobs"})
 	reflector.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
@@ -141,8 +142,8 @@ func (s jobStore) Delete(obj any) error {
 	return nil
 }
 
-// Transformer implements [cache.TransformingStore]: of the Jobs that a list streams in no more is kept until it is complete
-// than afterwards.
+// Transformer implements [cache.TransformingStore]: of the Jobs that a list streams in no more is kept until it is
+// complete than afterwards.
 func (jobStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if j, ok := obj.(*batchv1.Job); ok && j.Labels[kube.LabelHeld] == "true" {
@@ -152,7 +153,8 @@ func (jobStore) Transformer() cache.TransformFunc {
 	}
 }
 
-// Replace implements [cache.ReflectorStore]. The list is of what Transformer made, or of Jobs from a server that streams none.
+// Replace implements [cache.ReflectorStore]. The list is of what Transformer made, or of Jobs from a server that
+// streams none.
 func (s jobStore) Replace(list []any, _ string) error {
 	seen := make([]*seenJob, 0, len(list))
 	for i, obj := range list {
@@ -252,7 +254,9 @@ const unknownDelay = 24 * time.Hour
 
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name string, run *cronRun, job sched.Job, wishes uint64) {
+func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name string, run *cronRun, job sched.Job,
+	wishes uint64,
+) {
 	// A thousand CronJobs tick at the full hour, and releases use the same client.
 	l.lookups <- struct{}{}
 	defer func() { <-l.lookups }()
@@ -349,7 +353,9 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 }
 
 // patchReleased reports whether it was this call that released the Job.
-func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid types.UID, patch []byte) (ours bool, err error) {
+func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid types.UID,
+	patch []byte,
+) (ours bool, err error) {
 	jobs := l.client.BatchV1().Jobs(namespace)
 	_, err = jobs.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if err == nil {
@@ -358,7 +364,8 @@ func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid ty
 	if !apierrors.IsNotFound(err) {
 		// A failed test and a refusal by a policy look the same.
 		current, errGet := jobs.Get(ctx, name, metav1.GetOptions{})
-		if errGet == nil && current.UID == uid && current.Labels[kube.LabelHeld] == "true" || errGet != nil && !apierrors.IsNotFound(errGet) {
+		if errGet == nil && current.UID == uid && current.Labels[kube.LabelHeld] == "true" ||
+			errGet != nil && !apierrors.IsNotFound(errGet) {
 			return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
 		}
 	}

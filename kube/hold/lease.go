@@ -41,7 +41,8 @@ func (l *Loop) candidate() (campaign func(context.Context), err error) {
 		Name:            LeaseName,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.namespace, LeaseName), "identity", l.identity)
+				klog.FromContext(ctx).Info("Keeping windows from now on", "lease", klog.KRef(l.namespace, LeaseName),
+					"identity", l.identity)
 				l.post(l.lead)
 			},
 			OnStoppedLeading: func() { l.post(func() { l.leads = false }) },

@@ -6,8 +6,9 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// limits bound releases before deadlines, whatever the cluster keeps up with: how many in a second, and by how many watts in a
-// second the power of what runs may rise. Deadlines obey neither, but what they let go counts. The zero value is no limit.
+// limits bound releases before deadlines, whatever the cluster keeps up with: how many in a second, and by how many
+// watts in a second the power of what runs may rise. Deadlines obey neither, but what they let go counts. The zero
+// value is no limit.
 type limits struct {
 	starts, watts bucket
 }
@@ -15,8 +16,8 @@ type limits struct {
 // burst is for how long a limit may go unused and be made up for.
 const burst = time.Second
 
-// mostOwed is for how long at most others wait for what something large has overdrawn: a Job may ask for more than any cluster
-// has, which then does not run at once either.
+// mostOwed is for how long at most others wait for what something large has overdrawn: a Job may ask for more than
+// any cluster has, which then does not run at once either.
 const mostOwed = 10 * time.Minute
 
 func newLimits(rate float64, ramp energy.Watts) *limits {
@@ -46,8 +47,9 @@ func (l *limits) when(now time.Time, draw energy.Watts) time.Time {
 	return now.Add(max(l.starts.wait(now, 1), l.watts.wait(now, float64(draw))))
 }
 
-// bucket is a token bucket. Something larger than it can hold is let through when it is full, and owed: over any time t, what
-// goes through is at most perSecond·t and besides the larger of a full bucket and the largest thing, as far as that is owed.
+// bucket is a token bucket. Something larger than it can hold is let through when it is full, and owed: over any time
+// t, what goes through is at most perSecond·t and besides the larger of a full bucket and the largest thing, as far
+// as that is owed.
 type bucket struct {
 	perSecond float64 // 0: no limit
 	most      float64

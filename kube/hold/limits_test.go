@@ -29,8 +29,9 @@ func most(all []let, rate float64) (beyond float64) {
 	return beyond
 }
 
-// TestRampIsKept: over any stretch of time, early releases add at most the ramp's watts, and besides what one second allows or
-// the largest Job draws. Deadlines are kept all the same, and what is larger than a second's watts is not left behind.
+// TestRampIsKept: over any stretch of time, early releases add at most the ramp's watts, and besides what one second
+// allows or the largest Job draws. Deadlines are kept all the same, and what is larger than a second's watts is not
+// left behind.
 func TestRampIsKept(t *testing.T) {
 	const ramp = 500
 	for seed := range uint64(100) {
@@ -105,7 +106,8 @@ func TestReleaseRateIsKept(t *testing.T) {
 	}
 }
 
-// TestDeadlinesUseUpTheRamp: what had to go counts, so that those who can wait come after it; but they do not pay for it.
+// TestDeadlinesUseUpTheRamp: what had to go counts, so that those who can wait come after it; but they do not pay for
+// it.
 func TestDeadlinesUseUpTheRamp(t *testing.T) {
 	b := newBucket(500)
 	b.force(epoch, 100_000)

@@ -23,9 +23,11 @@ type Config struct {
 	View      func() *kube.View
 	Namespace string // of the Lease; "" reads as kube-system
 	MaxPods   int    // bare pods held at once; 0 reads as 2,000: each is kept in memory, and written to the API server
-	// ReleaseRate is how many are let go in a second at most, deadlines not counted; 0: as many as the cluster keeps up with.
+	// ReleaseRate is how many are let go in a second at most, deadlines not counted; 0: as many as the cluster keeps
+	// up with.
 	ReleaseRate float64
-	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted; 0: by any.
+	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted;
+	// 0: by any.
 	MaxRamp energy.Watts
 	// Record, if set, is told of holds and releases. It is called by the goroutine of Run and must not wait.
 	Record func(Record)
@@ -109,7 +111,8 @@ func New(c Config) *Loop {
 	return l
 }
 
-// known returns the present view. Where whoever keeps it fails, nothing is known until that is mended: deadlines are kept.
+// known returns the present view. Where whoever keeps it fails, nothing is known until that is mended: deadlines are
+// kept.
 func (l *Loop) known() (view *kube.View) {
 	defer func() {
 		if r := recover(); r != nil || view == nil {
@@ -124,8 +127,8 @@ func (l *Loop) known() (view *kube.View) {
 
 var nothing kube.View // of a loop that was given none
 
-// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is asked on the way to
-// deadlines, so where finding out panics it is none.
+// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is asked on
+// the way to deadlines, so where finding out panics it is none.
 func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	defer func() {
 		if recover() != nil {
@@ -146,8 +149,8 @@ func (l *Loop) queueOf(kind string) *queue {
 	return l.pods
 }
 
-// Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is
-// meant for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
+// Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is meant
+// for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
 // come even if the loop is dead.
 func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	defer func() {
@@ -284,7 +287,8 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	return max(pause, minPause)
 }
 
-// setBack follows a clock that was. Otherwise what was noted before would lie in the future, and nothing be given up until then.
+// setBack follows a clock that was. Otherwise what was noted before would lie in the future, and nothing be given up
+// until then.
 func (l *Loop) setBack(now time.Time) {
 	l.swept = earlier(l.swept, now)
 	l.started.checked = earlier(l.started.checked, now)
@@ -350,8 +354,8 @@ func (l *Loop) planOne(logger klog.Logger, q *queue, h *hold, view *kube.View, n
 	l.say(q, h)
 }
 
-// settle asks what the view says of a hold: whether it may wait, for what, and how long. What was planned on other answers
-// is to be planned again.
+// settle asks what the view says of a hold: whether it may wait, for what, and how long. What was planned on other
+// answers is to be planned again.
 func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 	work := h.work.Work()
 	job, settings := view.Settle(&work)

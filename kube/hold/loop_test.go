@@ -130,9 +130,11 @@ func (w *world) annotate(annotations map[string]string, names ...string) {
 	}
 	for _, name := range names {
 		if name == "j" {
-			_, err = w.client.BatchV1().Jobs("default").Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = w.client.BatchV1().Jobs("default").Patch(w.t.Context(), name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 		} else {
-			_, err = w.client.CoreV1().Pods("default").Patch(w.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = w.client.CoreV1().Pods("default").Patch(w.t.Context(), name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 		}
 		if err != nil {
 			w.t.Fatal(err)
@@ -228,7 +230,8 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		time.Sleep(time.Minute)
 		held := w.read("j")
-		if got, want := held.Annotations[kube.AnnotationHeldUntil], time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
+		if got, want := held.Annotations[kube.AnnotationHeldUntil],
+			time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
 			t.Errorf("held-until is %q: want %q", got, want)
 		}
 		if reason := held.Annotations[kube.AnnotationHeldReason]; !strings.HasPrefix(reason, "held until") {
@@ -324,7 +327,8 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 // Whoever asks for a release reads that it was asked for.
 func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 	for name, change := range map[string]map[string]string{
-		"run-now": {kube.AnnotationRunNow: "true"}, "skip": {kube.AnnotationSkip: "true"}, "strategy": {kube.AnnotationStrategy: "carbon+now"},
+		"run-now": {kube.AnnotationRunNow: "true"}, "skip": {kube.AnnotationSkip: "true"},
+		"strategy": {kube.AnnotationStrategy: "carbon+now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			during(t, nil, func(w *world) {
@@ -370,8 +374,10 @@ func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := job.Annotations
-			if said[kube.AnnotationLatestStart] != latest || !strings.Contains(said[kube.AnnotationHeldReason], latest) {
-				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[kube.AnnotationLatestStart], said[kube.AnnotationHeldReason], latest)
+			if said[kube.AnnotationLatestStart] != latest ||
+				!strings.Contains(said[kube.AnnotationHeldReason], latest) {
+				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[kube.AnnotationLatestStart],
+					said[kube.AnnotationHeldReason], latest)
 			}
 			if c := pod.Status.Conditions; len(c) != 1 || !strings.Contains(c[0].Message, latest) {
 				t.Errorf("%v: the pod says %v, want %s", delay, c, latest)
@@ -389,7 +395,8 @@ func TestPodSaysWhyItWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := pod.Status.Conditions; len(c) != 1 || c[0].Type != v1.PodScheduled || c[0].Status != v1.ConditionFalse ||
+		if c := pod.Status.Conditions; len(c) != 1 || c[0].Type != v1.PodScheduled ||
+			c[0].Status != v1.ConditionFalse ||
 			c[0].Reason != v1.PodReasonSchedulingGated || !strings.HasPrefix(c[0].Message, "held until") {
 			t.Errorf("conditions are %v", c)
 		}
@@ -434,7 +441,8 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 			t.Error("a pod whose marks make no sense is held")
 		}
 		time.Sleep(time.Minute)
-		for name, want := range map[string]string{"j": "NotHeld", "p": "NoEffect"} { // a Job that is not to be held is not seen at all
+		// a Job that is not to be held is not seen at all
+		for name, want := range map[string]string{"j": "NotHeld", "p": "NoEffect"} {
 			if got := w.events(name); got != want {
 				t.Errorf("events of %s are %q, want %q", name, got, want)
 			}
@@ -444,7 +452,8 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range list.Items {
-			if note := list.Items[i].Note; !strings.Contains(note, `kubenergy.io/strategy is "enrgy"`) || !strings.Contains(note, "did you mean energy?") {
+			if note := list.Items[i].Note; !strings.Contains(note, `kubenergy.io/strategy is "enrgy"`) ||
+				!strings.Contains(note, "did you mean energy?") {
 				t.Errorf("%s is told: %s", list.Items[i].Regarding.Name, note)
 			}
 		}
@@ -456,7 +465,10 @@ func TestEventsThatWouldBeRefused(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		wrong := map[string]string{}
-		for _, key := range []string{kube.AnnotationStrategy, kube.AnnotationAllowedDelay, kube.AnnotationRunNow, kube.AnnotationMaxPower, kube.AnnotationPUE} {
+		for _, key := range []string{
+			kube.AnnotationStrategy, kube.AnnotationAllowedDelay, kube.AnnotationRunNow, kube.AnnotationMaxPower,
+			kube.AnnotationPUE,
+		} {
 			wrong[key] = strings.Repeat("ä", 100)
 		}
 		wrong[kube.AnnotationStrategy] = "energy+whenever"
@@ -468,7 +480,8 @@ func TestEventsThatWouldBeRefused(t *testing.T) {
 		if err != nil || len(list.Items) != 1 {
 			t.Fatalf("%d events, %v", len(list.Items), err)
 		}
-		if e := &list.Items[0]; len(e.Name) > 253 || len(e.Note) > 1024 || !utf8.ValidString(e.Note) || e.Regarding.Name != name {
+		if e := &list.Items[0]; len(e.Name) > 253 || len(e.Note) > 1024 || !utf8.ValidString(e.Note) ||
+			e.Regarding.Name != name {
 			t.Errorf("an event of a name of %d bytes and a note of %d: %s", len(e.Name), len(e.Note), e.Note)
 		} else {
 			t.Logf("%d bytes: %s", len(e.Note), e.Note)
@@ -509,7 +522,8 @@ func TestStandbyReleasesAtDeadlines(t *testing.T) {
 	prepare := func(w *world, _ *Config) {
 		now := metav1.NowMicro()
 		lease := leaseOf(other, seconds, now)
-		if _, err := w.client.CoordinationV1().Leases("kube-system").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoordinationV1().Leases("kube-system").Create(t.Context(), lease,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -580,7 +594,9 @@ func TestJobsThatAreNotToBeHeldAreLetGo(t *testing.T) {
 		"no mark": func(j *batchv1.Job) { j.Annotations, j.ResourceVersion = nil, "7" },
 		"CronJob that cannot be read": func(j *batchv1.Job) {
 			yes := true
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "gone", Controller: &yes}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "batch/v1", Kind: "CronJob", Name: "gone", Controller: &yes,
+			}}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -640,8 +656,12 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 	} {
 		t.Run(string(policy), func(t *testing.T) {
 			prepare := func(w *world, _ *Config) {
-				c := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}, Spec: batchv1.CronJobSpec{Schedule: "0 * * * *", ConcurrencyPolicy: policy}}
-				if _, err := w.client.BatchV1().CronJobs("default").Create(t.Context(), c, metav1.CreateOptions{}); err != nil {
+				c := &batchv1.CronJob{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"},
+					Spec:       batchv1.CronJobSpec{Schedule: "0 * * * *", ConcurrencyPolicy: policy},
+				}
+				if _, err := w.client.BatchV1().CronJobs("default").Create(t.Context(), c,
+					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -650,7 +670,9 @@ func TestRunOfACronJobEndsBeforeTheNextTick(t *testing.T) {
 				w.green(2 * time.Hour)
 				yes := true
 				w.job("j", marked(3*time.Hour), func(j *batchv1.Job) {
-					j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: &yes}}
+					j.OwnerReferences = []metav1.OwnerReference{{
+						APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: &yes,
+					}}
 				})
 				if policy != batchv1.AllowConcurrent {
 					w.green(45 * time.Minute)

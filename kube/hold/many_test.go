@@ -28,7 +28,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// server answers what a loop asks of an API server that has so many held Jobs: it streams them, and says yes to all else.
+// server answers what a loop asks of an API server that has so many held Jobs: it streams them, and says yes to all
+// else.
 type server struct {
 	jobs     int
 	template string // of a Job, with NUMBER in place of what differs
@@ -44,20 +45,33 @@ func heldJob(created time.Time) *batchv1.Job {
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "team-a", Name: "training-NUMBER", UID: "0b0f3a52-1111-4222-8333-0000NUMBER", ResourceVersion: "1NUMBER",
-			CreationTimestamp: metav1.NewTime(created), Annotations: annotations, Labels: map[string]string{kube.LabelHeld: "true", "app": "training"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:suspend":{},"f:template":{}}}`)}},
+			Namespace: "team-a", Name: "training-NUMBER", UID: "0b0f3a52-1111-4222-8333-0000NUMBER",
+			ResourceVersion:   "1NUMBER",
+			CreationTimestamp: metav1.NewTime(created), Annotations: annotations,
+			Labels: map[string]string{kube.LabelHeld: "true", "app": "training"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate,
+				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:suspend":{},"f:template":{}}}`),
+			}},
 		},
 		Spec: batchv1.JobSpec{
 			Suspend: &suspended, Parallelism: &one, Completions: &one, BackoffLimit: &six,
 			Template: v1.PodTemplateSpec{Spec: v1.PodSpec{
-				RestartPolicy: v1.RestartPolicyNever, SchedulerName: "kubenergy", NodeSelector: map[string]string{"pool": "batch"},
-				Containers: []v1.Container{{Name: "main", Image: "registry.example.com/training:1.2.3", Env: env, Resources: v1.ResourceRequirements{
-					Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("1Gi")},
-				}}},
+				RestartPolicy: v1.RestartPolicyNever, SchedulerName: "kubenergy",
+				NodeSelector: map[string]string{"pool": "batch"},
+				Containers: []v1.Container{{
+					Name: "main", Image: "registry.example.com/training:1.2.3", Env: env,
+					Resources: v1.ResourceRequirements{
+						Requests: v1.ResourceList{
+							v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("1Gi"),
+						},
+					},
+				}},
 			}},
 		},
-		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: v1.ConditionTrue, Reason: "JobSuspended", Message: "Job suspended"}}},
+		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{
+			Type: batchv1.JobSuspended, Status: v1.ConditionTrue, Reason: "JobSuspended", Message: "Job suspended",
+		}}},
 	}
 }
 
@@ -90,12 +104,13 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *server) bookmark(w http.ResponseWriter, version, kind string) {
-	fmt.Fprintf(w, `{"type":"BOOKMARK","object":{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", version, kind)
+	fmt.Fprintf(w,
+		`{"type":"BOOKMARK","object":{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", version, kind)
 	w.(http.Flusher).Flush()
 }
 
-// TestManyHoldsFitBesideAScheduler: 100,000 held Jobs take at most 100 MB once they are planned, and while they are listed not
-// much more; and the loop, which has nothing to do then, does next to nothing.
+// TestManyHoldsFitBesideAScheduler: 100,000 held Jobs take at most 100 MB once they are planned, and while they are
+// listed not much more; and the loop, which has nothing to do then, does next to nothing.
 func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 	const most = 1000 // bytes each: 100 MB of 100,000
 	jobs := 10_000
@@ -123,7 +138,8 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 		t.Fatal(err)
 	}
 	view, err := (&kube.Contents{
-		Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}, Defaults: kube.Defaults{MaxDelay: 24 * time.Hour},
+		Sites:    []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
+		Defaults: kube.Defaults{MaxDelay: 24 * time.Hour},
 	}).View()
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +179,8 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 	}
 	took := time.Since(began)
 	each := (liveHeap() - before) / int64(jobs)
-	t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs, took.Round(time.Millisecond), each, each*int64(jobs)>>20, peak>>20)
+	t.Logf("%d held Jobs are listed and planned after %v; %d bytes each, %d MB in all; peak with garbage %d MB", jobs,
+		took.Round(time.Millisecond), each, each*int64(jobs)>>20, peak>>20)
 	if each > most {
 		t.Errorf("%d bytes each: want at most %d", each, most)
 	}
@@ -198,7 +215,8 @@ func BenchmarkPlanning(b *testing.B) {
 	var views [2]*kube.View
 	for i := range views {
 		if views[i], err = (&kube.Contents{
-			Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}}, Defaults: kube.Defaults{MaxDelay: 24 * time.Hour},
+			Sites:    []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
+			Defaults: kube.Defaults{MaxDelay: 24 * time.Hour},
 		}).View(); err != nil {
 			b.Fatal(err)
 		}

@@ -26,7 +26,8 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	startLateness = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Name: "kubenergy_start_lateness_seconds", Help: "How long after its deadline held work was bound to a node; 0 if before.",
+		Name:    "kubenergy_start_lateness_seconds",
+		Help:    "How long after its deadline held work was bound to a node; 0 if before.",
 		Buckets: append([]float64{0}, seconds...), StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	releases = metrics.NewCounterVec(&metrics.CounterOpts{
@@ -35,15 +36,18 @@ var (
 	}, []string{"kind", "cause"})
 
 	inFlight = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "kubenergy_releases_in_flight", Help: "Number of released Jobs and pods that have not started yet, as far as they are waited for.",
+		Name:           "kubenergy_releases_in_flight",
+		Help:           "Number of released Jobs and pods that have not started yet, as far as they are waited for.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	flightWindow = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "kubenergy_release_window", Help: "How many releases may be in flight before the next waits; deadlines do not.",
+		Name:           "kubenergy_release_window",
+		Help:           "How many releases may be in flight before the next waits; deadlines do not.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	notesWaiting = metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "kubenergy_hold_notes_waiting", Help: "Number of annotations, conditions and events on held work that are yet to be written.",
+		Name:           "kubenergy_hold_notes_waiting",
+		Help:           "Number of annotations, conditions and events on held work that are yet to be written.",
 		StabilityLevel: metrics.ALPHA,
 	})
 

@@ -202,10 +202,12 @@ func TestChangedLimitsCount(t *testing.T) {
 			t.Fatal("not held")
 		}
 		patch := []byte(`{"metadata":{"annotations":{"` + kube.AnnotationCarbonThreshold + `":"600"}}}`)
-		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := w.client.CoreV1().Pods("default").Patch(t.Context(), "p", types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantJob("j", 0, time.Second)
@@ -231,11 +233,14 @@ func TestRunNowDuringALookup(t *testing.T) {
 			w.loop.lookups <- struct{}{}
 		}
 		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: new(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "batch/v1", Kind: "CronJob", Name: "c", Controller: new(true),
+			}}
 		})
 		time.Sleep(time.Second)
 		patch := []byte(`{"metadata":{"annotations":{"` + kube.AnnotationRunNow + `":"true"}}}`)
-		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantJob("j", 0, time.Second)

@@ -42,7 +42,9 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open || !b.h.start.Equal(was) {
 		t.Error("a forecast closes a window that has opened")
 	}
-	limited, err := (&kube.Contents{Defaults: kube.Defaults{MaxDelay: 3 * time.Hour, ExpectedDuration: 10 * time.Minute}}).View()
+	limited, err := (&kube.Contents{Defaults: kube.Defaults{
+		MaxDelay: 3 * time.Hour, ExpectedDuration: 10 * time.Minute,
+	}}).View()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,10 @@ type arrivals struct {
 
 // unbounded is a flight that never holds up anything.
 func unbounded() *flight {
-	return &flight{size: 1e9, rate: 1, alone: time.Second, sampled: epoch.Add(1000 * time.Hour), heard: epoch.Add(1000 * time.Hour)}
+	return &flight{
+		size: 1e9, rate: 1, alone: time.Second, sampled: epoch.Add(1000 * time.Hour),
+		heard: epoch.Add(1000 * time.Hour),
+	}
 }
 
 // forced returns what is due for its deadline.
@@ -76,14 +79,15 @@ func newArrivals(seed uint64, rate float64) *arrivals {
 	}
 }
 
-// TestOldestFirst is promise P7: among holds of equal priority whose windows are open, none that is younger is released before
-// an older one unless its deadline forces it. So a rank only rises with age.
+// TestOldestFirst is promise P7: among holds of equal priority whose windows are open, none that is younger is
+// released before an older one unless its deadline forces it. So a rank only rises with age.
 func TestOldestFirst(t *testing.T) {
 	for seed := range seeds() {
 		a := newArrivals(seed, 2)
 		for range 300 {
 			for range a.random.IntN(4) {
-				a.come(0, time.Duration(a.random.IntN(20))*time.Second, time.Duration(20+a.random.IntN(2000))*time.Second)
+				a.come(0, time.Duration(a.random.IntN(20))*time.Second,
+					time.Duration(20+a.random.IntN(2000))*time.Second)
 			}
 			before := len(a.left)
 			waiting := slices.Clone(a.q.waiters.holds)
@@ -94,7 +98,8 @@ func TestOldestFirst(t *testing.T) {
 				}
 				for _, older := range waiting {
 					if older.place == open && turns(older, h) {
-						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.uid, a.now-a.born[h], older.uid, a.now-a.born[older])
+						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.uid, a.now-a.born[h],
+							older.uid, a.now-a.born[older])
 					}
 				}
 			}
@@ -102,8 +107,9 @@ func TestOldestFirst(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves: whatever keeps coming, of whatever priority and with however short deadlines, a hold of the lowest priority
-// is overtaken only by what was created less than two hours or so after it, and by deadlines; and it is released by its own.
+// TestNobodyStarves: whatever keeps coming, of whatever priority and with however short deadlines, a hold of the
+// lowest priority is overtaken only by what was created less than two hours or so after it, and by deadlines; and it
+// is released by its own.
 func TestNobodyStarves(t *testing.T) {
 	const spread = (32 + 31) * perDoubling // from the lowest to the highest priority
 	for seed := range seeds() / 50 {
@@ -132,7 +138,8 @@ func TestNobodyStarves(t *testing.T) {
 		}
 		for _, h := range a.left {
 			if a.at[h] < at && !must[h] && a.born[h] > spread {
-				t.Fatalf("seed %d: what came after %v was released before what is oldest, at %v", seed, a.born[h], a.at[h])
+				t.Fatalf("seed %d: what came after %v was released before what is oldest, at %v", seed, a.born[h],
+					a.at[h])
 			}
 		}
 	}

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pace is what the loop has learned of how soon released work starts, for releases that must end in time: how long a start
-// takes at worst, and the rate that the cluster keeps up for long. Jobs and pods have one each: a Job's pods are made by
-// kube-controller-manager, whose client limits are the bottleneck. Those let the first of a burst through, so this rate is
-// measured over seconds, while flight follows each start.
+// pace is what the loop has learned of how soon released work starts, for releases that must end in time: how long a
+// start takes at worst, and the rate that the cluster keeps up for long. Jobs and pods have one each: a Job's pods
+// are made by kube-controller-manager, whose client limits are the bottleneck. Those let the first of a burst
+// through, so this rate is measured over seconds, while flight follows each start.
 type pace struct {
 	rate    float64 // starts per second
 	max     float64
@@ -57,8 +57,8 @@ func (p *pace) lead() time.Duration {
 	return p.ahead
 }
 
-// observe learns from one start: latency after its release, where it takes alone when nothing stands before it and ahead others
-// were released before it and had not started.
+// observe learns from one start: latency after its release, where it takes alone when nothing stands before it and
+// ahead others were released before it and had not started.
 func (p *pace) observe(at time.Time, latency, alone time.Duration, ahead int) {
 	if latency <= 0 {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's deadline.
+// question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's
+// deadline.
 func (h *hold) question(view *kube.View) (sched.Job, kube.Settings) {
 	work := h.work.Work()
 	job, settings := view.Settle(&work)
@@ -43,8 +44,8 @@ func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now 
 	}
 }
 
-// freed says to owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that there is no room
-// where it was not offered any node.
+// freed says to owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that
+// there is no room where it was not offered any node.
 func freed(d *sched.Decision) string {
 	if d.Reason.Kind == sched.AlreadyReleased || d.Reason.Kind == sched.NoRoom {
 		return "it is asked to run now, or not to be held"
@@ -86,8 +87,8 @@ const budgetLook = 30 * time.Second
 // blind reports whether a decision fell for want of signals.
 func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
 
-// modeLag is how long a new hold is given the benefit of the doubt where the mode seems to allow none: a namespace that was
-// just switched to enforce is known to admission sooner than to us, and released is final.
+// modeLag is how long a new hold is given the benefit of the doubt where the mode seems to allow none: a namespace
+// that was just switched to enforce is known to admission sooner than to us, and released is final.
 const modeLag = 2 * time.Second
 
 // idle returns why settings keep nothing from running; "" if they may.
@@ -104,7 +105,9 @@ func idle(s *kube.Settings) string {
 }
 
 // decide asks for an opinion. ok is false if that panicked: then there is none.
-func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings) (d sched.Decision, ok bool) {
+func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
+	settings kube.Settings,
+) (d sched.Decision, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			logger.Error(nil, "Planning panicked: not held", "job", job.ID, "panic", r)

@@ -216,7 +216,8 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 		if t, ok := l.gate.ticket(h.uid); ok && l.gate.release(h.uid) {
 			batch[t.pod.Namespace+"/"+t.pod.Name] = t.pod
 			gone = append(gone, h)
-			safely(logger, func() { l.expect(kindPod, h, now, l.leads) }) // the gate has let it go: it must be activated
+			// the gate has let it go: it must be activated
+			safely(logger, func() { l.expect(kindPod, h, now, l.leads) })
 		}
 		l.pods.remove(h)
 	}

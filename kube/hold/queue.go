@@ -22,8 +22,9 @@ const (
 	failed               // another attempt
 )
 
-// queue keeps the holds of one kind and says which to release when. It does no I/O and reads no clock. What it costs to ask
-// it grows with what there is to do, not with what is held, but for a pass over plain memory where deadlines have changed.
+// queue keeps the holds of one kind and says which to release when. It does no I/O and reads no clock. What it costs
+// to ask it grows with what there is to do, not with what is held, but for a pass over plain memory where deadlines
+// have changed.
 type queue struct {
 	byUID map[types.UID]*hold
 	order deadlines // of those that nobody has tried to release yet
@@ -148,7 +149,8 @@ func (q *queue) ask(h *hold, at time.Time) {
 	}
 }
 
-// outdated returns at most n holds that are to be planned on a view, the earliest deadlines first, and whether there are more.
+// outdated returns at most n holds that are to be planned on a view, the earliest deadlines first, and whether there
+// are more.
 func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, more bool) {
 	if q.viewed != view {
 		q.viewed = view
@@ -172,7 +174,8 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 	return some, len(q.todo) > 0
 }
 
-// plannable reports whether a view may change anything for the hold: its plan, or, once its window has opened, its deadline.
+// plannable reports whether a view may change anything for the hold: its plan, or, once its window has opened, its
+// deadline.
 func (h *hold) plannable(view *kube.View) bool {
 	switch h.place {
 	case asleep, rolling, open:
@@ -191,9 +194,9 @@ func (q *queue) spread() {
 	}
 }
 
-// due returns what is to be released now, and counts it as taken. Deadlines obey no limit. Without early there is nothing
-// else; with it, what waits for its turn gets it as the cluster keeps up and the limits allow. Windows open either way, so that
-// one who begins to act early finds open what was.
+// due returns what is to be released now, and counts it as taken. Deadlines obey no limit. Without early there is
+// nothing else; with it, what waits for its turn gets it as the cluster keeps up and the limits allow. Windows open
+// either way, so that one who begins to act early finds open what was.
 func (q *queue) due(now time.Time, early bool) []*hold {
 	q.spread()
 	var due []*hold
@@ -220,7 +223,8 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 		due = append(due, h)
 		q.take(h)
 	}
-	for h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(now, len(due)) && q.limits.allow(now, q.draw(h)); h = q.waiters.first() {
+	for h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(now, len(due)) &&
+		q.limits.allow(now, q.draw(h)); h = q.waiters.first() {
 		due = append(due, h)
 		q.take(h)
 	}

@@ -22,7 +22,8 @@ func jobQueue() *queue { return newQueue(newJobPace(), newJobFlight(), newLimits
 
 func podQueue() *queue { return newQueue(newPodPace(), newPodFlight(), newLimits(0, 0)) }
 
-// drain releases what is due at every step of a virtual clock, each of which starts at once, and returns when each hold was let go.
+// drain releases what is due at every step of a virtual clock, each of which starts at once, and returns when each
+// hold was let go.
 func drain(q *queue, early bool, until, step time.Duration) map[types.UID]time.Duration {
 	at := map[types.UID]time.Duration{}
 	for t := time.Duration(0); t <= until; t += step {
@@ -174,7 +175,8 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 				by = earlier(by, there[k].latest.Add(-lead-time.Duration(k-i)*gap))
 			}
 			if e := sorted[i]; e.hold != h || e.by != by.UnixNano() {
-				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.uid, time.Unix(0, e.by), h.uid, by)
+				t.Fatalf("seed %d: place %d is %s, by %v: want %s, by %v", seed, i, e.hold.uid, time.Unix(0, e.by),
+					h.uid, by)
 			}
 		}
 	}
@@ -194,7 +196,8 @@ func TestSkewAllowsForTheServersWholeSeconds(t *testing.T) {
 	}
 }
 
-// BenchmarkTurnOfManyHolds is what a turn costs beside 100,000 holds: where nothing has changed, and where one was released.
+// BenchmarkTurnOfManyHolds is what a turn costs beside 100,000 holds: where nothing has changed, and where one was
+// released.
 func BenchmarkTurnOfManyHolds(b *testing.B) {
 	for name, changes := range map[string]bool{"quiet": false, "changed": true} {
 		b.Run(name, func(b *testing.B) {
@@ -216,8 +219,8 @@ func BenchmarkTurnOfManyHolds(b *testing.B) {
 	}
 }
 
-// What could not be released is tried again in time however much it is: a server that was away while a hundred thousand deadlines
-// passed is asked for all of them when it is back.
+// What could not be released is tried again in time however much it is: a server that was away while a hundred
+// thousand deadlines passed is asked for all of them when it is back.
 func TestManyRetriesTakeNoTime(t *testing.T) {
 	q := jobQueue()
 	const n = 100_000
@@ -236,7 +239,8 @@ func TestManyRetriesTakeNoTime(t *testing.T) {
 	if rest := len(q.due(epoch.Add(2*time.Second), true)); rest != n/2 {
 		t.Errorf("%d are tried again after two: want %d", rest, n/2)
 	}
-	if took := time.Since(began); took > 10*time.Second { // a tenth of a second; a minute where each looks at all others
+	// a tenth of a second; a minute where each looks at all others
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("that took %v", took)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// Record is what was decided about a hold. The leading replica records a hold when it tells the owner of the work, and once
-// its release.
+// Record is what was decided about a hold. The leading replica records a hold when it tells the owner of the work,
+// and once its release.
 type Record struct {
 	Release         bool // else it is held, or held until another time
 	At              time.Time
@@ -46,7 +46,10 @@ func (l *Loop) recordRelease(h *hold, job bool, now time.Time, cause string) {
 
 func (h *hold) recordAs(job bool, view *kube.View) Record {
 	work, settings := h.question(view)
-	return Record{Job: job, Namespace: h.work.Namespace(), Name: h.work.Name(), UID: string(h.uid), Settings: settings, Work: work}
+	return Record{
+		Job: job, Namespace: h.work.Namespace(), Name: h.work.Name(), UID: string(h.uid), Settings: settings,
+		Work: work,
+	}
 }
 
 // unrecorded is what a hold was decided by, until it is recorded.

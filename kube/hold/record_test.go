@@ -29,16 +29,20 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 			t.Fatalf("recorded %d times: %+v", len(recorded), recorded)
 		}
 		held, released := recorded[0], recorded[1]
-		if held.Release || !held.Job || held.Namespace != "default" || held.Name != "j" || held.UID == "" || held.Kind != "CheaperLater" {
+		if held.Release || !held.Job || held.Namespace != "default" || held.Name != "j" || held.UID == "" ||
+			held.Kind != "CheaperLater" {
 			t.Errorf("recorded of the hold: %+v", held)
 		}
-		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute || held.At.Sub(began) > time.Minute {
+		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute ||
+			held.At.Sub(began) > time.Minute {
 			t.Errorf("held after %v until %v", held.At.Sub(began), until)
 		}
-		if d := held.View.Decide(held.At, held.Work, held.Settings); !d.Window.Start.Equal(held.Start) || d.Reason.Kind.String() != held.Kind {
+		if d := held.View.Decide(held.At, held.Work, held.Settings); !d.Window.Start.Equal(held.Start) ||
+			d.Reason.Kind.String() != held.Kind {
 			t.Errorf("decided again it is %+v", d)
 		}
-		if !released.Release || released.UID != held.UID || released.Kind != reasonReleased || released.At.Before(held.Start.Add(-time.Minute)) {
+		if !released.Release || released.UID != held.UID || released.Kind != reasonReleased ||
+			released.At.Before(held.Start.Add(-time.Minute)) {
 			t.Errorf("recorded of the release: %+v", released)
 		}
 	})

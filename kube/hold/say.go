@@ -32,9 +32,10 @@ const (
 	maxNotes       = 4096
 	noteWriters    = 4
 	notesPerSecond = 200
-	reticence      = maxNotes / 4 // with more on the way, annotations or the condition alone say that something is held, and no event
-	mostRefusals   = 5            // of notes on one hold; after that each plan is told once, written or not
-	reporter       = "kubenergy-scheduler"
+	// with more on the way, annotations or the condition alone say that something is held, and no event
+	reticence    = maxNotes / 4
+	mostRefusals = 5 // of notes on one hold; after that each plan is told once, written or not
+	reporter     = "kubenergy-scheduler"
 
 	// Events of releases come while the cluster starts what was let go, and each would cost it a tenth of a start.
 	maxFarewells       = 1024
@@ -100,8 +101,8 @@ func (l *Loop) lead() {
 	}
 }
 
-// say puts on the object why it waits, once per plan, and an event once per hold. Where too much is to be said at once, that
-// waits.
+// say puts on the object why it waits, once per plan, and an event once per hold. Where too much is to be said at
+// once, that waits.
 func (l *Loop) say(q *queue, h *hold) {
 	if !l.leads || h.unheld || h.opened || !h.planned {
 		return
@@ -214,13 +215,14 @@ func (l *Loop) onPod(h *hold) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		_, err := l.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err := l.client.CoreV1().Pods(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch,
+			metav1.PatchOptions{}, "status")
 		return err
 	}
 }
 
-// heldBefore reports whether the pod carries our condition. Pods with scheduling gates are given one of the same reason by the
-// API server, and keep it until something else is written.
+// heldBefore reports whether the pod carries our condition. Pods with scheduling gates are given one of the same
+// reason by the API server, and keep it until something else is written.
 func heldBefore(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
@@ -241,8 +243,8 @@ func (l *Loop) sayRefused(about v1.ObjectReference, no refusal) {
 	}
 }
 
-// sayIdle tells the owner of an object about annotations of other systems that do nothing here: once in a namespace, since
-// whoever writes them once does so in every manifest.
+// sayIdle tells the owner of an object about annotations of other systems that do nothing here: once in a namespace,
+// since whoever writes them once does so in every manifest.
 func (l *Loop) sayIdle(about v1.ObjectReference, sentences []string) {
 	for _, sentence := range sentences {
 		key := about.Namespace + " " + sentence
@@ -292,7 +294,9 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 func (l *Loop) event(ctx context.Context, about v1.ObjectReference, kind, reason, text string) error {
 	now := time.Now()
 	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: recordutil.GenerateEventName(about.Name, now.UnixNano()+l.events.Add(1))},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: about.Namespace, Name: recordutil.GenerateEventName(about.Name, now.UnixNano()+l.events.Add(1)),
+		},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: reporter, ReportingInstance: l.identity,
 		Action: "Holding", Reason: reason, Regarding: about, Note: noteOf(text), Type: kind,

@@ -7,20 +7,22 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least leastGain of
-// what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five minutes to every
-// hour, so real news waits for no longer than the next ones would; and who says that a hold for less than a hundredth is not
-// worth it, as is built in, does not want to be moved about for less either.
+// A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least
+// leastGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
+// minutes to every hour, so real news waits for no longer than the next ones would; and who says that a hold for less
+// than a hundredth is not worth it, as is built in, does not want to be moved about for less either.
 const (
 	leastHold = 5 * time.Minute
 	leastGain = 0.01
 	sameStart = time.Minute // starts that differ by less are the same
 )
 
-// steady reports whether a hold keeps its start although a decision says something else, and lets it be asked again where that
-// is for a time only. What is no forecast is obeyed at once: deadlines, people, thresholds that are met, budgets, and signals
-// that vanish.
-func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings, d *sched.Decision) bool {
+// steady reports whether a hold keeps its start although a decision says something else, and lets it be asked again
+// where that is for a time only. What is no forecast is obeyed at once: deadlines, people, thresholds that are met,
+// budgets, and signals that vanish.
+func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings,
+	d *sched.Decision,
+) bool {
 	held := d.Held(now)
 	if h.stale || !h.steadies(d, held) { // people are obeyed at once
 		return false

@@ -64,8 +64,8 @@ func (b *bench) turn(now time.Time) bool {
 	return len(b.loop.jobs.due(now, true)) > 0
 }
 
-// TestOscillatingForecastsDoNotMoveHolds: forecasts that change every minute, by noise or from one extreme to the other, change a
-// plan at most once in leastHold, and what was let go is not held again.
+// TestOscillatingForecastsDoNotMoveHolds: forecasts that change every minute, by noise or from one extreme to the
+// other, change a plan at most once in leastHold, and what was let go is not held again.
 func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 	moves, flips := 0, 0
 	for seed := range seeds() {

@@ -1,8 +1,8 @@
-// Package live tells the scheduler what nodes draw just now. A [Feed] asks the central unit for it every 15 seconds and
-// keeps the answer in memory; a scheduling cycle never waits for it. The feed also remembers the watts of pods that were
-// bound and that no reading tells of yet.
+// Package live tells the scheduler what nodes draw just now. A [Feed] asks the central unit for it every 15 seconds
+// and keeps the answer in memory; a scheduling cycle never waits for it. The feed also remembers the watts of pods
+// that were bound and that no reading tells of yet.
 //
 // Nothing that it is told is believed blindly: values that make no sense or are older than 45 seconds are none, and
-// whatever goes wrong, be it the network, the credentials or the answer, ends in nobody having live watts. Strategies then
-// decide by what is known of the hardware.
+// whatever goes wrong, be it the network, the credentials or the answer, ends in nobody having live watts. Strategies
+// then decide by what is known of the hardware.
 package live

@@ -19,13 +19,14 @@ import (
 
 // Config is what a Feed needs.
 type Config struct {
-	URL       string           // of the central unit, as https://kubenergy-controller.kubenergy-system.svc:9443
-	TokenFile string           // of a bearer token; read before each request, because tokens are rotated. "": none
-	CAFile    string           // certificates that the central unit's is signed by; read before each request. "": the system's
-	Period    time.Duration    // 0: 15 s
-	MaxAge    time.Duration    // of a reading; 0: 45 s
-	Now       func() time.Time // nil: time.Now; ages are by this clock, whatever time the scheduler plays
-	Log       *slog.Logger     // nil: silence
+	URL       string // of the central unit, as https://kubenergy-controller.kubenergy-system.svc:9443
+	TokenFile string // of a bearer token; read before each request, because tokens are rotated. "": none
+	// certificates that the central unit's is signed by; read before each request. "": the system's
+	CAFile string
+	Period time.Duration    // 0: 15 s
+	MaxAge time.Duration    // of a reading; 0: 45 s
+	Now    func() time.Time // nil: time.Now; ages are by this clock, whatever time the scheduler plays
+	Log    *slog.Logger     // nil: silence
 
 	transport http.RoundTripper // in place of the network, for tests
 }
@@ -57,7 +58,9 @@ func New(c Config) (*Feed, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	client, err := central.New(central.Options{URL: c.URL, TokenFile: c.TokenFile, CAFile: c.CAFile, Now: c.Now, Transport: c.transport})
+	client, err := central.New(central.Options{
+		URL: c.URL, TokenFile: c.TokenFile, CAFile: c.CAFile, Now: c.Now, Transport: c.transport,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("asking for live watts: %w", err)
 	}
@@ -134,7 +137,8 @@ func (f *Feed) Ask(ctx context.Context) bool {
 // complain logs the first of several failures.
 func (f *Feed) complain(ctx context.Context, r *route, err error) {
 	if ctx.Err() == nil && !r.failing {
-		f.c.Log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name, "error", err)
+		f.c.Log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name,
+			"error", err)
 		r.failing = true
 	}
 }
@@ -156,8 +160,8 @@ func (f *Feed) Fill(nodes []sched.Node) {
 	f.reserved.fill(nodes, f.c.Now().Add(-f.c.MaxAge).UnixNano())
 }
 
-// Expected returns what a pod of one of some owners is expected to draw; they are tried in their order. The fewer of them
-// were measured, the closer it is to the nominal power given.
+// Expected returns what a pod of one of some owners is expected to draw; they are tried in their order. The fewer of
+// them were measured, the closer it is to the nominal power given.
 func (f *Feed) Expected(owners []Owner, nominal energy.Watts) (energy.Watts, bool) {
 	if f == nil {
 		return 0, false

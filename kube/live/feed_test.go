@@ -124,8 +124,10 @@ func TestFill(t *testing.T) {
 	liar := power("liar", 0, 0)
 	liar.Implausible = true
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{
-		power("a", 80, 10*time.Second), power("old", 80, 50*time.Second), power("negative", -1, 0), power("huge", 1e6, 0),
-		power("future", 80, -5*time.Minute), power("soon", 80, -10*time.Second), power("", 80, 0), power(strings.Repeat("x", 300), 80, 0), liar,
+		power("a", 80, 10*time.Second), power("old", 80, 50*time.Second), power("negative", -1, 0),
+		power("huge", 1e6, 0),
+		power("future", 80, -5*time.Minute), power("soon", 80, -10*time.Second), power("", 80, 0),
+		power(strings.Repeat("x", 300), 80, 0), liar,
 	}}, workloads: api.WorkloadsPower{}}
 	f := newFeed(t, u, nil)
 	if got := drawn(f, "a"); got != "-" {
@@ -134,7 +136,8 @@ func TestFill(t *testing.T) {
 	if !f.Ask(t.Context()) {
 		t.Fatal("the answer was not understood")
 	}
-	if got := drawn(f, "a", "old", "negative", "huge", "future", "soon", "liar", "unheard-of"); got != "80 - - - - 80 - -" {
+	if got := drawn(f, "a", "old", "negative", "huge", "future", "soon", "liar",
+		"unheard-of"); got != "80 - - - - 80 - -" {
 		t.Errorf("drawn: %s", got)
 	}
 	nodes := []sched.Node{{Name: "liar", Live: 70, HasLive: true}, {Name: "other", Live: 70, HasLive: true}}
@@ -150,7 +153,9 @@ func TestFill(t *testing.T) {
 
 func TestWattsAge(t *testing.T) {
 	now := time.Now()
-	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}, etag: `"1"`}
+	u := &unit{
+		nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}, etag: `"1"`,
+	}
 	f := newFeed(t, u, func(c *Config) { c.Now = func() time.Time { return now } })
 	f.Ask(t.Context())
 	now = now.Add(40 * time.Second)
@@ -172,7 +177,12 @@ func TestWattsAge(t *testing.T) {
 // Ages are by our own clock, whatever the time of the central unit.
 func TestClocksApart(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -5 * time.Minute, 5 * time.Minute, 26 * time.Hour} {
-		u := &unit{skew: skew, workloads: api.WorkloadsPower{}, nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 20*time.Second+skew), power("old", 80, time.Minute+skew)}}}
+		u := &unit{
+			skew: skew, workloads: api.WorkloadsPower{},
+			nodes: api.NodesPower{Nodes: []api.NodePower{
+				power("a", 80, 20*time.Second+skew), power("old", 80, time.Minute+skew),
+			}},
+		}
 		f := newFeed(t, u, nil)
 		f.Ask(t.Context())
 		if got := drawn(f, "a", "old"); got != "80 -" {
@@ -200,7 +210,10 @@ func TestBadAnswers(t *testing.T) {
 		t.Error("a redirect was followed")
 	}
 	u.status = 0
-	for _, body := range []string{"", "{", `{"nodes":[{"watts":"80"}]}`, `{"nodes":[{"node":"a","watts":1e999}]}`, `[]`, "<html>", strings.Repeat(" ", mostBody+2)} {
+	for _, body := range []string{
+		"", "{", `{"nodes":[{"watts":"80"}]}`, `{"nodes":[{"node":"a","watts":1e999}]}`, `[]`, "<html>",
+		strings.Repeat(" ", mostBody+2),
+	} {
 		u.nodes = body
 		if f.Ask(t.Context()) {
 			t.Errorf("%.40q counts as an answer", body)
@@ -307,7 +320,10 @@ func TestExpected(t *testing.T) {
 
 func TestOwnersOf(t *testing.T) {
 	pod := func(kind, name string) *v1.Pod {
-		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "6d4cf56db6"}}}
+		p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "p",
+			Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: "6d4cf56db6"},
+		}}
 		if kind != "" {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}}
 		}
@@ -321,7 +337,9 @@ func TestOwnersOf(t *testing.T) {
 		{pod("Job", "report"), []Owner{{"shop", "Job", "report"}}},
 		{pod("Job", "report-2"), []Owner{{"shop", "Job", "report-2"}}},
 		{pod("Job", "nightly-29012345"), []Owner{{"shop", "CronJob", "nightly"}, {"shop", "Job", "nightly-29012345"}}},
-		{pod("ReplicaSet", "web-6d4cf56db6"), []Owner{{"shop", "Deployment", "web"}, {"shop", "ReplicaSet", "web-6d4cf56db6"}}},
+		{pod("ReplicaSet", "web-6d4cf56db6"), []Owner{
+			{"shop", "Deployment", "web"}, {"shop", "ReplicaSet", "web-6d4cf56db6"},
+		}},
 		{pod("ReplicaSet", "web-else"), []Owner{{"shop", "ReplicaSet", "web-else"}}},
 		{pod("StatefulSet", "db"), []Owner{{"shop", "StatefulSet", "db"}}},
 		{pod("Node", "worker1"), []Owner{{"shop", "Pod", "p"}}}, // a static pod
@@ -411,19 +429,22 @@ func TestRun(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		answers, begin := false, time.Now()
-		f, err := New(Config{URL: "https://controller", transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if strings.HasSuffix(r.URL.Path, "/nodes/power") {
-				at = append(at, time.Since(begin))
-			}
-			if !answers {
-				return nil, context.DeadlineExceeded
-			}
-			recorder := httptest.NewRecorder()
-			recorder.WriteString(`{}`)
-			return recorder.Result(), nil
-		})})
+		f, err := New(Config{
+			URL: "https://controller",
+			transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.HasSuffix(r.URL.Path, "/nodes/power") {
+					at = append(at, time.Since(begin))
+				}
+				if !answers {
+					return nil, context.DeadlineExceeded
+				}
+				recorder := httptest.NewRecorder()
+				recorder.WriteString(`{}`)
+				return recorder.Result(), nil
+			}),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -462,16 +483,19 @@ func TestPanicsAreSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		panics := 3
-		f, err := New(Config{URL: "https://controller", Log: slog.New(slog.NewTextHandler(&log, nil)), transport: roundTrip(func(*http.Request) (*http.Response, error) {
-			if panics > 0 {
-				panics--
-				panic("a mistake")
-			}
-			recorder := httptest.NewRecorder()
-			body, err := json.Marshal(api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}})
-			recorder.Write(body)
-			return recorder.Result(), err
-		})})
+		f, err := New(Config{
+			URL: "https://controller", Log: slog.New(slog.NewTextHandler(&log, nil)),
+			transport: roundTrip(func(*http.Request) (*http.Response, error) {
+				if panics > 0 {
+					panics--
+					panic("a mistake")
+				}
+				recorder := httptest.NewRecorder()
+				body, err := json.Marshal(api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}})
+				recorder.Write(body)
+				return recorder.Result(), err
+			}),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -518,8 +542,10 @@ func TestConcurrentUse(t *testing.T) {
 
 // Whatever an answer holds, what is taken from it makes sense.
 func FuzzAnswers(f *testing.F) {
-	f.Add(`{"nodes":[{"node":"a","watts":80,"asOf":"2026-06-01T12:00:00Z","quality":"measured","source":"psys","fresh":["u"]}]}`)
-	f.Add(`{"nodes":[{"node":"a","watts":-1},{"node":"a","watts":1e300,"implausible":true},{}],"workloads":[{"namespace":"a","ownerKind":"Job","owner":"x","watts":3,"samples":-1}]}`)
+	f.Add(
+		`{"nodes":[{"node":"a","watts":80,"asOf":"2026-06-01T12:00:00Z","quality":"measured","source":"psys","fresh":["u"]}]}`)
+	f.Add(
+		`{"nodes":[{"node":"a","watts":-1},{"node":"a","watts":1e300,"implausible":true},{}],"workloads":[{"namespace":"a","ownerKind":"Job","owner":"x","watts":3,"samples":-1}]}`)
 	f.Add(`{"nodes":null,"workloads":[{"watts":1e309}]}`)
 	now := time.Date(2026, 6, 1, 12, 0, 20, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body string) {
@@ -527,7 +553,8 @@ func FuzzAnswers(f *testing.F) {
 		if json.Unmarshal([]byte(body), &nodes) == nil {
 			table, _ := newNodeTable(&nodes, clockSkew("Mon, 01 Jun 2026 12:00:00 GMT", now), now, defaultMaxAge)
 			for name, r := range table.byName {
-				if age := now.Sub(time.Unix(0, r.asOf)); name == "" || !(r.power >= 0 && r.power <= mostWatts) || age < 0 || age > defaultMaxAge || len(r.fresh) > mostFresh {
+				if age := now.Sub(time.Unix(0, r.asOf)); name == "" || !(r.power >= 0 && r.power <= mostWatts) ||
+					age < 0 || age > defaultMaxAge || len(r.fresh) > mostFresh {
 					t.Errorf("%q: %+v", name, r)
 				}
 			}
@@ -535,7 +562,8 @@ func FuzzAnswers(f *testing.F) {
 		var workloads api.WorkloadsPower
 		if json.Unmarshal([]byte(body), &workloads) == nil {
 			for o, w := range newWorkloadTable(&workloads).byOwner {
-				if got, ok := newWorkloadTable(&workloads).expected([]Owner{o}, 4); !ok || !(got >= 0 && got <= mostWatts) {
+				if got, ok := newWorkloadTable(&workloads).expected([]Owner{o}, 4); !ok ||
+					!(got >= 0 && got <= mostWatts) {
 					t.Errorf("%v: %+v, expected %v", o, w, got)
 				}
 			}

@@ -29,7 +29,9 @@ func (r *route) get(ctx context.Context, into any) (skew time.Duration, news boo
 	if r.etag != "" {
 		header["If-None-Match"] = r.etag
 	}
-	answer, err := r.client.Do(ctx, &central.Request{Method: http.MethodGet, Path: r.path, Header: header, Most: mostBody})
+	answer, err := r.client.Do(ctx, &central.Request{
+		Method: http.MethodGet, Path: r.path, Header: header, Most: mostBody,
+	})
 	switch {
 	case err != nil:
 		return 0, false, fmt.Errorf("asking for live watts: %w", err)

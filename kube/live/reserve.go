@@ -9,9 +9,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// reservations are the watts of pods that were placed and that no reading tells of yet. Without them all pods of a burst
-// would go to the node that drew least before it. The table of readings stands beside them, so that a look at a node is
-// one look-up.
+// reservations are the watts of pods that were placed and that no reading tells of yet. Without them all pods of a
+// burst would go to the node that drew least before it. The table of readings stands beside them, so that a look at a
+// node is one look-up.
 type reservations struct {
 	mu     sync.Mutex
 	table  *nodeTable // nil: there was no answer yet
@@ -26,8 +26,8 @@ type reservation struct {
 }
 
 const (
-	// A reading so much younger than a placement tells of the pod, even if nobody said so: it has been started and measured,
-	// or it never will be.
+	// A reading so much younger than a placement tells of the pod, even if nobody said so: it has been started and
+	// measured, or it never will be.
 	settledAfter = time.Minute
 	// So long after it nobody waits for readings any more.
 	givenUpAfter = 5 * time.Minute
@@ -89,8 +89,8 @@ func (r *reservations) settle(node string) {
 	}
 }
 
-// includes reports whether a reading tells of a pod. One that the central unit names as seen is there, whatever the clocks
-// say.
+// includes reports whether a reading tells of a pod. One that the central unit names as seen is there, whatever the
+// clocks say.
 func (r *reading) includes(one *reservation) bool {
 	return r.asOf-one.at.UnixNano() > int64(settledAfter) || slices.Contains(r.fresh, one.pod)
 }

@@ -20,7 +20,8 @@ const (
 type reading struct {
 	power       energy.Watts
 	provisional energy.Watts // of pods that were placed there and that it does not tell of
-	asOf        int64        // by our own clock, in nanoseconds since 1970: it is compared for every node in every cycle
+	// by our own clock, in nanoseconds since 1970: it is compared for every node in every cycle
+	asOf        int64
 	implausible bool
 	fresh       []string // pods that the value includes for the first time
 }
@@ -35,7 +36,9 @@ type nodeTable struct {
 type leftOut struct{ old, absurd, implausible int }
 
 // newNodeTable returns what of an answer can be used. skew is how far our clock is ahead of the other's.
-func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time, maxAge time.Duration) (*nodeTable, leftOut) {
+func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time,
+	maxAge time.Duration,
+) (*nodeTable, leftOut) {
 	nodes := answer.Nodes
 	t, left := &nodeTable{}, leftOut{}
 	if len(nodes) > mostNodes {
@@ -60,7 +63,8 @@ func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time, max
 			left.implausible++
 		}
 		t.byName[n.Node] = &reading{
-			power: energy.Watts(n.Watts), asOf: asOf.UnixNano(), implausible: n.Implausible, fresh: n.Fresh[:min(len(n.Fresh), mostFresh)],
+			power: energy.Watts(n.Watts), asOf: asOf.UnixNano(), implausible: n.Implausible,
+			fresh: n.Fresh[:min(len(n.Fresh), mostFresh)],
 		}
 		t.newest = max(t.newest, asOf.UnixNano())
 	}

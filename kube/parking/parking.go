@@ -1,8 +1,9 @@
 // Package parking keeps held pods beside kube-scheduler's queue instead of in it.
 //
-// kube-scheduler keeps a pod that PreEnqueue refuses among those that it cannot schedule, and goes through all of these, with its
-// queue locked, whenever a pod is bound, changed or removed and whenever a node changes. Of a pod that is held nothing of that can
-// change anything: it comes when its gate lets it go. So it is parked, and enters the queue only then.
+// kube-scheduler keeps a pod that PreEnqueue refuses among those that it cannot schedule, and goes through all of
+// these, with its queue locked, whenever a pod is bound, changed or removed and whenever a node changes. Of a pod
+// that is held nothing of that can change anything: it comes when its gate lets it go. So it is parked, and enters
+// the queue only then.
 package parking
 
 import (
@@ -22,8 +23,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/plugin"
 )
 
-// Where whoever lets pods go has stopped working, deadlines are kept all the same, this much late at most. kube-scheduler itself
-// tries what it keeps every five minutes.
+// Where whoever lets pods go has stopped working, deadlines are kept all the same, this much late at most.
+// kube-scheduler itself tries what it keeps every five minutes.
 const lookAgain = 30 * time.Second
 
 // queue is kube-scheduler's own for all but parked pods.
@@ -31,8 +32,8 @@ type queue struct {
 	internalqueue.SchedulingQueue
 	holds map[string]holder // by the name of the profile; a scheduler's profiles never change
 
-	// mu is taken before the lock of the queue within. It is held while that changes, so that of a release and an update of the
-	// same pod the later one counts.
+	// mu is taken before the lock of the queue within. It is held while that changes, so that of a release and an
+	// update of the same pod the later one counts.
 	mu     sync.Mutex
 	parked map[types.UID]*v1.Pod
 	stop   chan struct{}
@@ -49,7 +50,10 @@ var _ holder = (*plugin.Hold)(nil)
 
 // Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.
 func Install(s *scheduler.Scheduler) {
-	q := &queue{SchedulingQueue: s.SchedulingQueue, holds: map[string]holder{}, parked: map[types.UID]*v1.Pod{}, stop: make(chan struct{})}
+	q := &queue{
+		SchedulingQueue: s.SchedulingQueue, holds: map[string]holder{}, parked: map[types.UID]*v1.Pod{},
+		stop: make(chan struct{}),
+	}
 	for name, profile := range s.Profiles {
 		for _, p := range profile.PreEnqueuePlugins() {
 			if h, ok := p.(holder); ok && p.Name() == plugin.HoldName {
@@ -84,8 +88,8 @@ func (q *queue) add(ctx context.Context, pod *v1.Pod) {
 	q.SchedulingQueue.Add(ctx, pod)
 }
 
-// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless somebody else's gates kept it
-// so far: whether it is held is asked now.
+// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless somebody else's
+// gates kept it so far: whether it is held is asked now.
 func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,8 +143,8 @@ func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	}
 }
 
-// leave puts parked pods into the queue, as they are known by now: the oldest first, since it keeps that order among pods of one
-// priority.
+// leave puts parked pods into the queue, as they are known by now: the oldest first, since it keeps that order among
+// pods of one priority.
 func (q *queue) leave(ctx context.Context, pods []*v1.Pod) {
 	slices.SortFunc(pods, func(a, b *v1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))

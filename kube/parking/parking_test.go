@@ -65,8 +65,10 @@ func newQueue(t interface{ Context() context.Context }) (*queue, *gate) {
 
 func pod(name, version string) *v1.Pod {
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: version},
-		Spec:       v1.PodSpec{SchedulerName: profile},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: version,
+		},
+		Spec: v1.PodSpec{SchedulerName: profile},
 	}
 }
 
@@ -90,7 +92,8 @@ func (q *queue) waiting() (names []string) {
 func (q *queue) want(t *testing.T, when string, parked int, waiting ...string) {
 	t.Helper()
 	if got := q.waiting(); !slices.Equal(got, waiting) || len(q.parked) != parked || len(q.UnschedulablePods()) > 0 {
-		t.Errorf("%s %v wait, %d are parked and %d in vain: want %v and %d", when, got, len(q.parked), len(q.UnschedulablePods()), waiting, parked)
+		t.Errorf("%s %v wait, %d are parked and %d in vain: want %v and %d", when, got, len(q.parked),
+			len(q.UnschedulablePods()), waiting, parked)
 	}
 }
 
@@ -104,7 +107,9 @@ func (g gated) PreEnqueuePlugins() []fwk.PreEnqueuePlugin { return g.plugins }
 
 func TestInstall(t *testing.T) {
 	inner, g := newQueue(t)
-	s := &scheduler.Scheduler{SchedulingQueue: inner.SchedulingQueue, Profiles: map[string]framework.Framework{"stock": gated{}}}
+	s := &scheduler.Scheduler{
+		SchedulingQueue: inner.SchedulingQueue, Profiles: map[string]framework.Framework{"stock": gated{}},
+	}
 	Install(s)
 	if s.SchedulingQueue != inner.SchedulingQueue {
 		t.Error("the queue of a scheduler that holds nothing is replaced")
@@ -297,7 +302,8 @@ func TestPodsStandInOnePlace(t *testing.T) {
 			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "pod")
 			now := pod(name, step+1)
 			last, known := seen[name]
-			switch rapid.SampledFrom([]string{"see", "see", "delete", "recreate", "let go", "look", "bind"}).Draw(t, "what") {
+			switch rapid.SampledFrom([]string{"see", "see", "delete", "recreate", "let go", "look", "bind"}).Draw(t,
+				"what") {
 			case "see":
 				if !known {
 					gate.hold(now, rapid.Bool().Draw(t, "held"))
@@ -356,8 +362,10 @@ func BenchmarkBound(b *testing.B) {
 			interested := internalqueue.QueueingHintMap{framework.EventAssignedPodAdd: {{PluginName: "InterPodAffinity"}}}
 			q := &queue{
 				SchedulingQueue: internalqueue.NewTestQueue(b.Context(), (&queuesort.PrioritySort{}).Less,
-					internalqueue.WithPreEnqueuePluginMap(map[string]map[string]fwk.PreEnqueuePlugin{profile: {g.Name(): g}}),
-					internalqueue.WithQueueingHintMapPerProfile(internalqueue.QueueingHintMapPerProfile{profile: interested})),
+					internalqueue.WithPreEnqueuePluginMap(
+						map[string]map[string]fwk.PreEnqueuePlugin{profile: {g.Name(): g}}),
+					internalqueue.WithQueueingHintMapPerProfile(
+						internalqueue.QueueingHintMapPerProfile{profile: interested})),
 				holds: map[string]holder{}, parked: map[types.UID]*v1.Pod{}, stop: make(chan struct{}),
 			}
 			if name == "parked" {

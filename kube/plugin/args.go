@@ -35,19 +35,23 @@ const (
 type EnergyArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Strategy         string          `json:"strategy,omitempty"` // for pods that name none: a where alone, since holds are not of profiles
+	// for pods that name none: a where alone, since holds are not of profiles
+	Strategy         string          `json:"strategy,omitempty"`
 	Scope            Scope           `json:"scope,omitempty"`
 	Weights          sched.Weights   `json:"weights,omitzero"`
 	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
 	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods that do not say theirs
 	Seed             uint64          `json:"seed,omitempty"`            // see sched.Policy
-	Shortlist        int             `json:"shortlist"`                 // nodes of least cost that a cycle is narrowed to; 0: it is not
-	Batch            BatchArgs       `json:"batch,omitzero"`            // plans over the pods that wait, of strategies that look at all of them
+	// nodes of least cost that a cycle is narrowed to; 0: it is not
+	Shortlist int `json:"shortlist"`
+	// plans over the pods that wait, of strategies that look at all of them
+	Batch BatchArgs `json:"batch,omitzero"`
 }
 
 // BatchArgs are the limits of plans over the pods that wait.
 type BatchArgs struct {
-	TimeLimit metav1.Duration `json:"timeLimit"` // for a solution; the rest of the queue is then placed pod by pod at the same cost
+	// for a solution; the rest of the queue is then placed pod by pod at the same cost
+	TimeLimit metav1.Duration `json:"timeLimit"`
 	LeastPods int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
 	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
 	Believed  metav1.Duration `json:"believed"`  // how long a plan counts
@@ -56,7 +60,8 @@ type BatchArgs struct {
 
 func (a *BatchArgs) limits() batch.Limits {
 	return batch.Limits{
-		TimeLimit: a.TimeLimit.Duration, LeastPods: a.LeastPods, MostPods: a.MostPods, Believed: a.Believed.Duration, Options: a.Options,
+		TimeLimit: a.TimeLimit.Duration, LeastPods: a.LeastPods, MostPods: a.MostPods, Believed: a.Believed.Duration,
+		Options: a.Options,
 	}
 }
 
@@ -137,14 +142,15 @@ func checkWhere(strategy string) error {
 	case err != nil:
 		return fmt.Errorf("strategy: %w", err)
 	case where != strategy:
-		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule", strategy, where, strategy[len(where)+1:])
+		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule",
+			strategy, where, strategy[len(where)+1:])
 	}
 	return nil
 }
 
 // decodeArgs reads the args of a plugin that kube-scheduler does not know, which it hands on as they were written.
-// Unlike kube-scheduler's own helper it refuses unknown fields, those of other case among them, and fields that stand twice: a misspelt
-// option must not become a default.
+// Unlike kube-scheduler's own helper it refuses unknown fields, those of other case among them, and fields that stand
+// twice: a misspelt option must not become a default.
 func decodeArgs(obj runtime.Object) (EnergyArgs, error) {
 	args := DefaultArgs()
 	switch given := obj.(type) {
@@ -152,7 +158,8 @@ func decodeArgs(obj runtime.Object) (EnergyArgs, error) {
 	case *runtime.Unknown:
 		if len(given.Raw) > 0 { // JSON, whatever the configuration was written in
 			strict, err := json.UnmarshalStrict(given.Raw, &args)
-			if wrong, ok := errors.AsType[*encoding.UnmarshalTypeError](err); ok && wrong.Type.Kind() == reflect.String {
+			if wrong, ok := errors.AsType[*encoding.UnmarshalTypeError](err); ok &&
+				wrong.Type.Kind() == reflect.String {
 				err = fmt.Errorf("%s is a %s: want text, of a duration as \"200ms\"", wrong.Field, wrong.Value)
 			}
 			if err := errors.Join(append(strict, err)...); err != nil {

@@ -31,16 +31,26 @@ func TestDecodeArgs(t *testing.T) {
 		{name: "nothing said", obj: unknown(`{}`), want: DefaultArgs()},
 		{
 			name: "everything said",
-			obj:  unknown(`{` + header + `,"strategy":"energy","scope":"All","seed":7,"weights":{"carbon":1,"wait":2.5},"maxSignalAge":"30m"}`),
+			obj: unknown(`{` + header +
+				`,"strategy":"energy","scope":"All","seed":7,"weights":{"carbon":1,"wait":2.5},"maxSignalAge":"30m"}`),
 			want: given,
 		},
 		{name: "misspelt option", obj: unknown(`{"stratgy":"carbon"}`), wantErr: "unknown field"},
-		{name: "a when", obj: unknown(`{"strategy":"energy+window"}`), wantErr: `want energy alone; "window" is for policies`},
-		{name: "an order", obj: unknown(`{"strategy":"energy/shortest"}`), wantErr: `want energy alone; "shortest" is for policies`},
+		{
+			name: "a when", obj: unknown(`{"strategy":"energy+window"}`),
+			wantErr: `want energy alone; "window" is for policies`,
+		},
+		{
+			name: "an order", obj: unknown(`{"strategy":"energy/shortest"}`),
+			wantErr: `want energy alone; "shortest" is for policies`,
+		},
 		{name: "mistyped strategy", obj: unknown(`{"strategy":"flow-enrgy"}`), wantErr: "did you mean flow-energy?"},
 		{name: "another case", obj: unknown(`{"batch":{"mostpods":1}}`), wantErr: `unknown field "batch.mostpods"`},
 		{name: "said twice", obj: unknown(`{"seed":1,"seed":2}`), wantErr: `duplicate field "seed"`},
-		{name: "a number for a duration", obj: unknown(`{"batch":{"timeLimit":200}}`), wantErr: `batch.timeLimit is a number: want text, of a duration as "200ms"`},
+		{
+			name: "a number for a duration", obj: unknown(`{"batch":{"timeLimit":200}}`),
+			wantErr: `batch.timeLimit is a number: want text, of a duration as "200ms"`,
+		},
 		{name: "unknown strategy", obj: unknown(`{"strategy":"best"}`), wantErr: `unknown strategy "best"`},
 		{name: "unknown scope", obj: unknown(`{"scope":"Some"}`), wantErr: "want Marked or All"},
 		{name: "other version", obj: unknown(`{"apiVersion":"kubescheduler.config.kubenergy.io/v9"}`), wantErr: "v9"},

@@ -18,21 +18,24 @@ import (
 
 // batching makes the cycles of one profile follow plans over the pods that wait. A nil batching does nothing.
 //
-// A cycle of a planned pod is narrowed to the planned node and the plan's next options where that saves something. If none
-// of them passes all filters, our PostFilter ends the cycle before anybody thinks of evicting others, and the pod's next
-// cycle is an ordinary one: it is taken out of all plans for good.
+// A cycle of a planned pod is narrowed to the planned node and the plan's next options where that saves something. If
+// none of them passes all filters, our PostFilter ends the cycle before anybody thinks of evicting others, and the
+// pod's next cycle is an ordinary one: it is taken out of all plans for good.
 type batching struct {
 	planner    *batch.Planner
 	strategies map[string]*sched.Greedy // that plan, by name
 }
 
-func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]*sched.Greedy, handle fwk.Handle) (*batching, error) {
+func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]*sched.Greedy,
+	handle fwk.Handle,
+) (*batching, error) {
 	if handle == nil || e.args.Batch.MostPods == 0 {
 		return nil, nil
 	}
 	b := &batching{strategies: strategies}
 	c := batch.Config{
-		Limits: e.args.Batch.limits(), Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View, Read: e.readBatch, Log: d.Log,
+		Limits: e.args.Batch.limits(), Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View,
+		Read: e.readBatch, Log: d.Log,
 		Strategies: func(where string) batch.Strategy {
 			if strategy, ok := b.strategies[where]; ok {
 				return strategy
@@ -52,7 +55,8 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	return b, nil
 }
 
-// Holder is a [Gate] that tells, without deciding anything, which pods it holds: they are in no plan until they are let go.
+// Holder is a [Gate] that tells, without deciding anything, which pods it holds: they are in no plan until they are
+// let go.
 type Holder interface {
 	Holds(uid types.UID) bool
 }
@@ -79,7 +83,8 @@ func (e *Energy) waiting(b *batching, profile string) cache.ResourceEventHandler
 	return cache.FilteringResourceEventHandler{
 		FilterFunc: func(obj any) bool {
 			pod, ok := obj.(*v1.Pod)
-			return !ok || pod.Spec.NodeName == "" && pod.Spec.SchedulerName == profile && pod.DeletionTimestamp == nil &&
+			return !ok || pod.Spec.NodeName == "" && pod.Spec.SchedulerName == profile &&
+				pod.DeletionTimestamp == nil &&
 				len(pod.Spec.SchedulingGates) == 0 && pod.Spec.SchedulingGroup == nil
 		},
 		Handler: cache.ResourceEventHandlerFuncs{
@@ -95,8 +100,8 @@ func (e *Energy) waiting(b *batching, profile string) cache.ResourceEventHandler
 	}
 }
 
-// readBatch reads a pod for the planner. What a pod asks of its node by name is a matter of Filter, which plans know nothing
-// of: such pods are not planned.
+// readBatch reads a pod for the planner. What a pod asks of its node by name is a matter of Filter, which plans know
+// nothing of: such pods are not planned.
 func (e *Energy) readBatch(pod *v1.Pod) (batch.Pod, bool) {
 	r := e.read(pod)
 	if r == nil || r.settings.MaxPower != 0 || r.settings.MinEfficiency != 0 {
@@ -164,7 +169,9 @@ func (e *Energy) ask(r *request, nodes []fwk.NodeInfo) {
 	defer func() { e.batch.planner.Ask(q) }() // it waits for an answer, even if something panics here
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	copied := batch.Question{View: r.view, At: e.clock(), Objects: make([]*v1.Node, len(nodes)), Slots: make([]int, len(nodes))}
+	copied := batch.Question{
+		View: r.view, At: e.clock(), Objects: make([]*v1.Node, len(nodes)), Slots: make([]int, len(nodes)),
+	}
 	for i, n := range nodes {
 		copied.Objects[i] = n.Node()
 		copied.Slots[i] = n.GetAllocatable().GetAllowedPodNumber() - len(n.GetPods())
@@ -218,8 +225,8 @@ func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
 	return true
 }
 
-// lead ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any of them is
-// among the nodes; if not, the pod is scored as if there were no plan.
+// lead ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any of
+// them is among the nodes; if not, the pod is scored as if there were no plan.
 func (e *Energy) lead(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (led bool) {
 	if !e.batch.plans(r.settings.Where) {
 		return false
@@ -281,12 +288,15 @@ func (b *batching) back(pod *v1.Pod) {
 // passOn lets the plugins after ours try to make room.
 var passOn = fwk.NewStatus(fwk.Unschedulable)
 
-// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost. All other pods are left to the
-// plugins that follow.
-func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (_ *fwk.PostFilterResult, status *fwk.Status) {
+// PostFilter ends a cycle that was narrowed in vain, by a plan or to the nodes of least cost. All other pods are left
+// to the plugins that follow.
+func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ fwk.NodeToStatusReader,
+) (_ *fwk.PostFilterResult, status *fwk.Status) {
 	status = passOn
 	defer func() { e.rescue.from("PostFilter", recover()) }()
-	data, err := state.Read(requestKey) // whatever the view says of the pod by now: its cycle was narrowed under an earlier one
+	// whatever the view says of the pod by now: its cycle was narrowed under an earlier one
+	data, err := state.Read(requestKey)
 	if err != nil {
 		return nil, status
 	}

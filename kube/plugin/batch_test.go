@@ -148,7 +148,8 @@ func TestCyclesAreNarrowed(t *testing.T) {
 	})
 }
 
-// TestAfterANarrowedCycle: nobody else is asked to make room, the pod is tried again at once, and no plan narrows it again.
+// TestAfterANarrowedCycle: nobody else is asked to make room, the pod is tried again at once, and no plan narrows it
+// again.
 func TestAfterANarrowedCycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBatched(t, 200)
@@ -185,11 +186,14 @@ func TestAfterANarrowedCycle(t *testing.T) {
 }
 
 func TestPostFilterPassesOn(t *testing.T) {
-	for name, e := range map[string]*Energy{"without plans": newEnergyPlugin(t, deps(knowledge(t, noon)), ""), "with plans": newBatched(t, 3).Energy} {
+	for name, e := range map[string]*Energy{
+		"without plans": newEnergyPlugin(t, deps(knowledge(t, noon)), ""), "with plans": newBatched(t, 3).Energy,
+	} {
 		for _, pod := range []*v1.Pod{newPod(), newPod(kube.AnnotationStrategy, "energy"), planPod("x")} {
 			state := newCycle()
 			e.PreFilter(t.Context(), state, pod, nil)
-			if result, status := e.PostFilter(t.Context(), state, pod, nil); result != nil || status.Code() != fwk.Unschedulable || status.Message() != "" {
+			if result, status := e.PostFilter(t.Context(), state, pod, nil); result != nil ||
+				status.Code() != fwk.Unschedulable || status.Message() != "" {
 				t.Errorf("%s: %v, %v", name, result, status)
 			}
 		}
@@ -201,7 +205,8 @@ func TestPlannedPodsAreNotSigned(t *testing.T) {
 	if _, status := b.SignPod(t.Context(), planPod("x")); status.Code() != fwk.Unschedulable {
 		t.Errorf("a pod that may be planned is signed: %v", status)
 	}
-	if fragments, status := b.SignPod(t.Context(), newPod(kube.AnnotationStrategy, "energy")); !status.IsSuccess() || len(fragments) != 1 {
+	if fragments, status := b.SignPod(t.Context(), newPod(kube.AnnotationStrategy, "energy")); !status.IsSuccess() ||
+		len(fragments) != 1 {
 		t.Errorf("another is not: %v", status)
 	}
 }

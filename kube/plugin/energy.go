@@ -21,11 +21,12 @@ import (
 // EnergyName is the name of [Energy] in KubeSchedulerConfiguration.
 const EnergyName = "KubEnergy"
 
-// Energy scores nodes for marked pods with a strategy of package sched. For all other pods, and where the strategy has no
-// opinion, it skips, and the scores are stock's.
+// Energy scores nodes for marked pods with a strategy of package sched. For all other pods, and where the strategy
+// has no opinion, it skips, and the scores are stock's.
 //
 // It filters only for what a pod asks for by name, its largest power and least efficiency; otherwise a pod is bound
-// wherever a node fits. Pods that are not ours pay for one map lookup in each of SignPod, PreFilter, PreScore and Reserve.
+// wherever a node fits. Pods that are not ours pay for one map lookup in each of SignPod, PreFilter, PreScore and
+// Reserve.
 type Energy struct {
 	args   EnergyArgs
 	wheres map[string]*sched.Greedy // that decide on one pod, by name; read only
@@ -87,7 +88,9 @@ var (
 	_ fwk.EnqueueExtensions = &Energy{}
 )
 
-func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) (fwk.Plugin, error) {
+func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle,
+	again *atomic.Pointer[v1.Pod],
+) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
@@ -120,8 +123,8 @@ func (e *Energy) policy(weights sched.Weights) sched.Policy {
 // Name implements [fwk.Plugin].
 func (*Energy) Name() string { return EnergyName }
 
-// read returns what the pod asks of us. It is nil if that is nothing: the pod is not ours, decisions are not carried out
-// in its namespace, or its annotations make no sense.
+// read returns what the pod asks of us. It is nil if that is nothing: the pod is not ours, decisions are not carried
+// out in its namespace, or its annotations make no sense.
 func (e *Energy) read(pod *v1.Pod) *request {
 	view := e.view()
 	if e.args.Scope != All && (!view.Settled() || !view.Concerns(pod)) {
@@ -159,8 +162,8 @@ type request struct {
 // Clone implements [fwk.StateData]. After PreFilter a request does not change.
 func (r *request) Clone() fwk.StateData { return r }
 
-// request returns what PreFilter has read, nil if the pod is not ours. Most pods are not, and are spared the look into the
-// cycle's state, which costs more than all the rest.
+// request returns what PreFilter has read, nil if the pod is not ours. Most pods are not, and are spared the look
+// into the cycle's state, which costs more than all the rest.
 func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 	if e.args.Scope != All && !e.view().Concerns(pod) {
 		return nil
@@ -174,9 +177,12 @@ func (e *Energy) request(state fwk.CycleState, pod *v1.Pod) *request {
 
 var skip = fwk.NewStatus(fwk.Skip)
 
-// PreFilter reads the pod once per cycle, for the points that follow. It narrows the cycle to what a plan over all waiting pods
-// has for this one, if there is a plan, or to the nodes of least cost, and skips Filter where there is nothing to filter by.
-func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (_ *fwk.PreFilterResult, status *fwk.Status) {
+// PreFilter reads the pod once per cycle, for the points that follow. It narrows the cycle to what a plan over all
+// waiting pods has for this one, if there is a plan, or to the nodes of least cost, and skips Filter where there is
+// nothing to filter by.
+func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (_ *fwk.PreFilterResult, status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("PreFilter", recover()) {
 			status = skip
@@ -206,7 +212,9 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 func (*Energy) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // PreScore takes the snapshot, asks the strategy and leaves the scores for NormalizeScore.
-func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (status *fwk.Status) {
+func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("PreScore", recover()) {
 			status = skip
@@ -261,8 +269,8 @@ func (e *Energy) begin(r *request) {
 	}
 }
 
-// takeKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster are of
-// a few kinds, and a strategy that cannot tell the nodes of one apart gives all of them the same cost.
+// takeKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster
+// are of a few kinds, and a strategy that cannot tell the nodes of one apart gives all of them the same cost.
 func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 	s, r := &e.scratch, &e.ranking
 	s.cycle++
@@ -312,8 +320,8 @@ func (e *Energy) copyNodes(to *copies, nodes []fwk.NodeInfo, now time.Time) {
 	}
 }
 
-// Score implements [fwk.ScorePlugin]. What PreScore has found out is filled in by NormalizeScore, for all nodes at once: here
-// it would have to be looked up for each.
+// Score implements [fwk.ScorePlugin]. What PreScore has found out is filled in by NormalizeScore, for all nodes at
+// once: here it would have to be looked up for each.
 func (*Energy) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (int64, *fwk.Status) {
 	return 0, nil
 }
@@ -322,7 +330,9 @@ func (*Energy) Score(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) (in
 func (e *Energy) ScoreExtensions() fwk.ScoreExtensions { return e }
 
 // NormalizeScore implements [fwk.ScoreExtensions]: it copies the scores that PreScore has left.
-func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (e *Energy) NormalizeScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	scores fwk.NodeScoreList,
+) *fwk.Status {
 	defer func() {
 		if e.rescue.from("NormalizeScore", recover()) {
 			for i := range scores {
@@ -360,8 +370,8 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// Unreserve takes back the pod's watts, and what would be recorded. The turn of round-robin stays: the decision was carried
-// out, the binding failed.
+// Unreserve takes back the pod's watts, and what would be recorded. The turn of round-robin stays: the decision was
+// carried out, the binding failed.
 func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	defer func() { e.rescue.from("Unreserve", recover()) }()
 	if _, err := state.Read(requestKey); err != nil {
@@ -398,8 +408,8 @@ type signature struct {
 
 var unsigned = fwk.NewStatus(fwk.Unschedulable, "its score depends on other pods or nodes")
 
-// SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike, where the strategy's scores allow it.
-// Pods that we do not score need no fragment of ours.
+// SignPod lets kube-scheduler reuse the scores of one pod for the next that is alike, where the strategy's scores
+// allow it. Pods that we do not score need no fragment of ours.
 func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, status *fwk.Status) {
 	defer func() {
 		if e.rescue.from("SignPod", recover()) {
@@ -411,8 +421,9 @@ func (e *Energy) SignPod(_ context.Context, pod *v1.Pod) (_ []fwk.SignFragment, 
 		return nil, nil
 	}
 	where := r.settings.Where
-	// Where a plan says which node a pod goes to, the scores of its twin say nothing. And kube-scheduler tries the hint that comes
-	// with a signature before it narrows a cycle: signed pods would go where the one before would have gone next.
+	// Where a plan says which node a pod goes to, the scores of its twin say nothing. And kube-scheduler tries the
+	// hint that comes with a signature before it narrows a cycle: signed pods would go where the one before would
+	// have gone next.
 	if e.batch.plans(where) || !e.wheres[where].NodeLocal(&sched.Policy{Seed: e.args.Seed}) {
 		return nil, unsigned
 	}

@@ -70,7 +70,9 @@ func TestEnergyScores(t *testing.T) {
 		}
 	}
 	twins := func() []fwk.NodeInfo {
-		return []fwk.NodeInfo{newMachine("z", "wind", "frugal"), newMachine("y", "wind", "frugal"), newMachine("x", "coal", "frugal")}
+		return []fwk.NodeInfo{
+			newMachine("z", "wind", "frugal"), newMachine("y", "wind", "frugal"), newMachine("x", "coal", "frugal"),
+		}
 	}
 	unknown := func() []fwk.NodeInfo { return append(four(), newMachine("e", "wind", "unheard-of")) }
 	fresh, stale := noon, noon.Add(-2*time.Hour)
@@ -84,21 +86,67 @@ func TestEnergyScores(t *testing.T) {
 	}{
 		{name: "unmarked", pod: newPod(), nodes: four(), asOf: fresh, want: "skip"},
 		{name: "other annotations", pod: newPod("team", "x"), nodes: four(), asOf: fresh, want: "skip"},
-		{name: "nonsense counts as unmarked", pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(), asOf: fresh, want: "skip"},
-		{name: "one mistake is enough", pod: newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationFinishBy, "?"), nodes: four(), asOf: fresh, want: "skip"},
-		{name: "carbon", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
-		{name: "when is another plugin's business", pod: newPod(kube.AnnotationStrategy, "carbon+window"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
-		{name: "energy", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
-		{name: "marked by its delay", pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
-		{name: "the profile's own strategy", args: `{` + header + `,"strategy":"energy"}`, pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99"},
-		{name: "every pod of the profile", args: all, pod: newPod(), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
-		{name: "nonsense there counts as unmarked too", args: all, pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100"},
-		{name: "stale signals", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: stale, want: "skip"},
-		{name: "energy needs no signal", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: stale, want: "a=0 b=100 c=0 d=99"},
-		{name: "a node of which nothing is known", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: unknown(), asOf: fresh, want: "skip"},
-		{name: "ties go by name, and only one node gets 100", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: twins(), asOf: fresh, want: "z=99 y=100 x=0"},
-		{name: "all alike", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: twins(), asOf: fresh, want: "z=99 y=99 x=100"},
-		{name: "round-robin begins", pod: newPod(kube.AnnotationStrategy, "round-robin"), nodes: four(), asOf: fresh, want: "a=100 b=99 c=99 d=99"},
+		{
+			name: "nonsense counts as unmarked", pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(),
+			asOf: fresh,
+			want: "skip",
+		},
+		{
+			name: "one mistake is enough", pod: newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationFinishBy, "?"),
+			nodes: four(), asOf: fresh, want: "skip",
+		},
+		{
+			name: "carbon", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: fresh,
+			want: "a=0 b=85 c=81 d=100",
+		},
+		{
+			name: "when is another plugin's business", pod: newPod(kube.AnnotationStrategy, "carbon+window"),
+			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
+		},
+		{
+			name: "energy", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: fresh,
+			want: "a=0 b=100 c=0 d=99",
+		},
+		{
+			name: "marked by its delay", pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh,
+			want: "a=0 b=85 c=81 d=100",
+		},
+		{
+			name: "the profile's own strategy", args: `{` + header + `,"strategy":"energy"}`,
+			pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99",
+		},
+		{
+			name: "every pod of the profile", args: all, pod: newPod(), nodes: four(), asOf: fresh,
+			want: "a=0 b=85 c=81 d=100",
+		},
+		{
+			name: "nonsense there counts as unmarked too", args: all, pod: newPod(kube.AnnotationStrategy, "best"),
+			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
+		},
+		{
+			name: "stale signals", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: stale,
+			want: "skip",
+		},
+		{
+			name: "energy needs no signal", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: stale,
+			want: "a=0 b=100 c=0 d=99",
+		},
+		{
+			name: "a node of which nothing is known", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: unknown(),
+			asOf: fresh, want: "skip",
+		},
+		{
+			name: "ties go by name, and only one node gets 100", pod: newPod(kube.AnnotationStrategy, "carbon"),
+			nodes: twins(), asOf: fresh, want: "z=99 y=100 x=0",
+		},
+		{
+			name: "all alike", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: twins(), asOf: fresh,
+			want: "z=99 y=99 x=100",
+		},
+		{
+			name: "round-robin begins", pod: newPod(kube.AnnotationStrategy, "round-robin"), nodes: four(), asOf: fresh,
+			want: "a=100 b=99 c=99 d=99",
+		},
 		{name: "no nodes", pod: newPod(kube.AnnotationStrategy, "carbon"), asOf: fresh, want: "skip"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -121,7 +169,9 @@ func TestEnergyKnowsNothing(t *testing.T) {
 }
 
 func TestReserveTurnsTheRoundRobin(t *testing.T) {
-	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal"), newMachine("c", "wind", "frugal")}
+	nodes := []fwk.NodeInfo{
+		newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal"), newMachine("c", "wind", "frugal"),
+	}
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
 	pod := newPod(kube.AnnotationStrategy, "round-robin")
 	for _, step := range []struct{ chosen, want string }{
@@ -266,7 +316,8 @@ func TestEnergyWaitsForNodesOnly(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-	frugal, hungry, unknown := newMachine("a", "coal", "frugal"), newMachine("b", "coal", "hungry"), newMachine("c", "coal", "other")
+	frugal, hungry, unknown := newMachine("a", "coal", "frugal"), newMachine("b", "coal", "hungry"),
+		newMachine("c", "coal", "other")
 	nodes := []fwk.NodeInfo{frugal, hungry, unknown}
 	for _, tc := range []struct {
 		name string
@@ -276,7 +327,11 @@ func TestFilter(t *testing.T) {
 	}{
 		{name: "nothing asked", pod: newPod(kube.AnnotationStrategy, "carbon"), skip: true, want: "a b c"},
 		{name: "power", pod: newPod(kube.AnnotationMaxPower, "150"), want: "a c"},
-		{name: "another's word for it", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts", "150"), want: "a c"},
+		{
+			name: "another's word for it", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts",
+				"150"),
+			want: "a c",
+		},
 		{name: "efficiency", pod: newPod(kube.AnnotationMinEfficiency, "1000"), want: "c"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -418,7 +473,8 @@ func BenchmarkPreScore(b *testing.B) {
 	for _, strategy := range []string{"carbon", "energy", "ecsched-dp"} {
 		for _, n := range []int{500, 5000} {
 			b.Run(fmt.Sprintf("%s/%d", strategy, n), func(b *testing.B) {
-				e, state, pod := newEnergyPlugin(b, deps(knowledge(b, noon)), ""), newCycle(), newPod(kube.AnnotationStrategy, strategy)
+				e, state, pod := newEnergyPlugin(b, deps(knowledge(b, noon)), ""), newCycle(),
+					newPod(kube.AnnotationStrategy, strategy)
 				e.PreFilter(ctx, state, pod, cluster)
 				b.ReportAllocs()
 				for b.Loop() {

@@ -12,12 +12,14 @@ import (
 
 var (
 	filteredNodes = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "kubenergy_filtered_nodes_total", Help: "Nodes refused for what a pod asked of its node's power or efficiency.",
+		Name:           "kubenergy_filtered_nodes_total",
+		Help:           "Nodes refused for what a pod asked of its node's power or efficiency.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 
 	shortlisted = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "kubenergy_shortlisted_cycles_total", Help: "Cycles that were narrowed to the nodes of least cost, and of these those in vain: the pods were tried again on all nodes.",
+		Name: "kubenergy_shortlisted_cycles_total", Help: "Cycles that were narrowed to the nodes of least cost, and " +
+			"of these those in vain: the pods were tried again on all nodes.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"outcome"})
 
@@ -31,8 +33,9 @@ const (
 	outcomeRetried = "retried"
 )
 
-// Filter refuses nodes that draw more than the pod allows, or are less efficient than it wants. It is not called for pods
-// that say nothing of the kind. Nodes of unknown power pass: a pod must not be unschedulable for want of knowledge.
+// Filter refuses nodes that draw more than the pod allows, or are less efficient than it wants. It is not called for
+// pods that say nothing of the kind. Nodes of unknown power pass: a pod must not be unschedulable for want of
+// knowledge.
 func (e *Energy) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) (status *fwk.Status) {
 	data, err := state.Read(requestKey)
 	if err != nil {

@@ -18,8 +18,8 @@ const HoldName = "KubEnergyHold"
 
 // Gate says which bare pods are not to be tried yet.
 type Gate interface {
-	// Hold reports whether the pod is to be kept from the scheduler, and until when at the latest. It is called with the
-	// lock of the scheduling queue held, for every pod that enters it, so it must neither wait nor call back.
+	// Hold reports whether the pod is to be kept from the scheduler, and until when at the latest. It is called with
+	// the lock of the scheduling queue held, for every pod that enters it, so it must neither wait nor call back.
 	Hold(pod *v1.Pod) (until time.Time, held bool)
 	// SetActivator hands over what moves pods, keyed as the gate likes, from the held ones to the queue. The gate calls
 	// it when it releases pods: no event of the cluster does. It may be called once per profile, with equal effect.
@@ -32,8 +32,8 @@ type PodWatcher interface {
 	WatchPods(informer cache.SharedIndexInformer) error
 }
 
-// shared is what the instances of Hold in all profiles have in common. A pod of any profile shows that the queue works, and
-// the activator of any profile may be the one that is used.
+// shared is what the instances of Hold in all profiles have in common. A pod of any profile shows that the queue
+// works, and the activator of any profile may be the one that is used.
 type shared struct {
 	watch   sync.Once
 	running atomic.Bool

@@ -57,7 +57,8 @@ func TestPreEnqueue(t *testing.T) {
 		{"the gate panics", &door{until: now.Add(time.Hour), closed: true, broken: true}, fwk.Success},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			pl, err := New(Deps{Gate: tc.gate, Clock: func() time.Time { return now }})[HoldName](t.Context(), nil, &handle{})
+			pl, err := New(Deps{Gate: tc.gate, Clock: func() time.Time { return now }})[HoldName](t.Context(), nil,
+				&handle{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,8 +94,8 @@ func TestActivatorNeedsARunningQueue(t *testing.T) {
 	}
 }
 
-// The profiles share one queue, and the gate uses the activator that it was given last: that of a profile which no pod may
-// ever name.
+// The profiles share one queue, and the gate uses the activator that it was given last: that of a profile which no
+// pod may ever name.
 func TestAnyProfileShowsThatTheQueueWorks(t *testing.T) {
 	gate, h := &door{}, &handle{}
 	factory := New(Deps{Gate: gate})[HoldName]
@@ -176,7 +177,8 @@ func TestLateDepsAreBuiltOnce(t *testing.T) {
 }
 
 func BenchmarkPreEnqueue(b *testing.B) {
-	pl, err := New(Deps{Gate: &door{until: time.Now().Add(time.Hour), closed: true}})[HoldName](b.Context(), nil, &handle{})
+	pl, err := New(Deps{Gate: &door{until: time.Now().Add(time.Hour), closed: true}})[HoldName](b.Context(), nil,
+		&handle{})
 	if err != nil {
 		b.Fatal(err)
 	}

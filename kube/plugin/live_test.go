@@ -84,7 +84,9 @@ func metered(t testing.TB, m *meters) *Energy {
 }
 
 func twoAlike() []fwk.NodeInfo {
-	return []fwk.NodeInfo{newMachine("a", "coal", "frugal"), newMachine("b", "coal", "frugal"), newMachine("c", "coal", "hungry")}
+	return []fwk.NodeInfo{
+		newMachine("a", "coal", "frugal"), newMachine("b", "coal", "frugal"), newMachine("c", "coal", "hungry"),
+	}
 }
 
 // bind plays the rest of the cycle of a pod.
@@ -120,7 +122,8 @@ func TestLiveWattsDecide(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
-	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 60}, api.NodePower{Node: "c", Watts: 395})
+	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 60},
+		api.NodePower{Node: "c", Watts: 395})
 	check("b draws less", "a=69 b=100 c=0")
 	for i := range 4 {
 		bind(t, e, pod(fmt.Sprint("p", i)), nodes, "b")
@@ -131,12 +134,15 @@ func TestLiveWattsDecide(t *testing.T) {
 	e.Unreserve(t.Context(), state, pod("p9"), "a")
 	check("which was not bound", "a=100 b=88 c=0")
 	m.now = m.now.Add(15 * time.Second)
-	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 70, Fresh: []string{"p0", "p1", "p2", "p3"}}, api.NodePower{Node: "c", Watts: 395})
+	m.tell(t, api.NodePower{Node: "a", Watts: 80},
+		api.NodePower{Node: "b", Watts: 70, Fresh: []string{"p0", "p1", "p2", "p3"}},
+		api.NodePower{Node: "c", Watts: 395})
 	check("they were measured", "a=81 b=100 c=0")
 	bind(t, e, newPod("team", "x"), nodes, "b")
 	check("somebody else's pod is not seen", "a=81 b=100 c=0")
 
-	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 0, Implausible: true}, api.NodePower{Node: "c", Watts: 395})
+	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "b", Watts: 0, Implausible: true},
+		api.NodePower{Node: "c", Watts: 395})
 	want := play(t, e, pod("x"), nodes)
 	m.tell(t, api.NodePower{Node: "a", Watts: 80}, api.NodePower{Node: "c", Watts: 395})
 	check("a liar is as one that says nothing", want)
@@ -167,8 +173,11 @@ func TestALiarIsNeutral(t *testing.T) {
 func TestExpectedWattsOfAnOwner(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
-	m.workloads = api.WorkloadsPower{Workloads: []api.WorkloadPower{{Namespace: "lab", OwnerKind: "Job", Owner: "hot", Watts: 30, Samples: 1e9}}}
-	m.tell(t, api.NodePower{Node: "a", Watts: 60}, api.NodePower{Node: "b", Watts: 69}, api.NodePower{Node: "c", Watts: 395})
+	m.workloads = api.WorkloadsPower{Workloads: []api.WorkloadPower{{
+		Namespace: "lab", OwnerKind: "Job", Owner: "hot", Watts: 30, Samples: 1e9,
+	}}}
+	m.tell(t, api.NodePower{Node: "a", Watts: 60}, api.NodePower{Node: "b", Watts: 69},
+		api.NodePower{Node: "c", Watts: 395})
 	hot := named("h", newPod(kube.AnnotationStrategy, "exec"))
 	hot.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "hot", Controller: new(true)}}
 	bind(t, e, hot, nodes, "a") // 90 W now
@@ -232,7 +241,8 @@ func TestWithoutFreshWatts(t *testing.T) {
 					t.Errorf("%s: %s, without live watts %s", strategy, got, want)
 				}
 			}
-			exec, energy := play(t, e, newPod(kube.AnnotationStrategy, "exec"), nodes), play(t, e, newPod(kube.AnnotationStrategy, "energy"), nodes)
+			exec, energy := play(t, e, newPod(kube.AnnotationStrategy, "exec"), nodes),
+				play(t, e, newPod(kube.AnnotationStrategy, "energy"), nodes)
 			if exec != energy {
 				t.Errorf("exec %s, energy %s", exec, energy)
 			}
@@ -245,7 +255,9 @@ func TestAnnotatedWatts(t *testing.T) {
 	nodes := twoAlike()
 	at := noon.Add(time.Hour).Unix()
 	for i, watts := range []string{"80", "60", "395"} {
-		nodes[i].Node().Annotations = map[string]string{"energy.thesis.io/current-watts": watts, "energy.thesis.io/last-updated": strconv.FormatInt(at, 10)}
+		nodes[i].Node().Annotations = map[string]string{
+			"energy.thesis.io/current-watts": watts, "energy.thesis.io/last-updated": strconv.FormatInt(at, 10),
+		}
 	}
 	pod := newPod(kube.AnnotationStrategy, "exec")
 	if got := play(t, metered(t, nil), pod, nodes); got != "a=69 b=100 c=0" {
@@ -296,7 +308,8 @@ func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 	return nodes, m
 }
 
-// Live watts of 1,000 nodes may add a tenth to PreScore. The fastest of many turns are compared: others compute here too.
+// Live watts of 1,000 nodes may add a tenth to PreScore. The fastest of many turns are compared: others compute here
+// too.
 func TestLiveWattsAreCheap(t *testing.T) {
 	nodes, m := thousand(t)
 	pod, state := newPod(kube.AnnotationStrategy, "energy"), newCycle()
@@ -312,7 +325,8 @@ func TestLiveWattsAreCheap(t *testing.T) {
 	for range 200 {
 		slow, quick = fastest(with, slow), fastest(without, quick)
 	}
-	t.Logf("PreScore of 1,000 nodes: %v with live watts, %v without: %+.1f%%", slow, quick, 100*(slow.Seconds()/quick.Seconds()-1))
+	t.Logf("PreScore of 1,000 nodes: %v with live watts, %v without: %+.1f%%", slow, quick,
+		100*(slow.Seconds()/quick.Seconds()-1))
 	if slow > quick*3/2 { // far from what is measured on a quiet machine
 		t.Errorf("live watts add %v to %v", slow-quick, quick)
 	}
@@ -324,7 +338,12 @@ func BenchmarkLive1000Nodes(b *testing.B) {
 	for _, bc := range []struct {
 		name, strategy string
 		m              *meters
-	}{{"energy/without", "energy", nil}, {"energy/with", "energy", m}, {"exec/with", "exec", m}, {"exec/without", "exec", nil}} {
+	}{
+		{"energy/without", "energy", nil},
+		{"energy/with", "energy", m},
+		{"exec/with", "exec", m},
+		{"exec/without", "exec", nil},
+	} {
 		b.Run(bc.name, func(b *testing.B) {
 			e, state, pod := metered(b, bc.m), newCycle(), newPod(kube.AnnotationStrategy, bc.strategy)
 			b.ReportAllocs()

@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// nodeBook remembers nodes as the core sees them. kube-scheduler gives each state of each node a number that it never gives
-// again, the generation: what was found out about a generation holds as long as the view does. From one cycle to the next
-// few nodes change.
+// nodeBook remembers nodes as the core sees them. kube-scheduler gives each state of each node a number that it never
+// gives again, the generation: what was found out about a generation holds as long as the view does. From one cycle
+// to the next few nodes change.
 type nodeBook struct {
 	view   *kube.View
 	began  int              // how often it was begun anew
@@ -54,7 +54,8 @@ type kind struct {
 
 func newKind(n *sched.Node) kind {
 	k := kind{
-		site: n.Site, profile: n.Profile, capacity: n.Capacity, free: n.Free, pue: n.PUE, speed: n.Speed, empty: n.Jobs == 0,
+		site: n.Site, profile: n.Profile, capacity: n.Capacity, free: n.Free, pue: n.PUE, speed: n.Speed,
+		empty: n.Jobs == 0,
 	}
 	if n.Benchmarks != nil {
 		k.benchmarked = n.Name
@@ -62,11 +63,12 @@ func newKind(n *sched.Node) kind {
 	return k
 }
 
-// slackStates is how many more nodes, and kinds of them, than twice the cluster's nodes are remembered. Kinds come with pods.
+// slackStates is how many more nodes, and kinds of them, than twice the cluster's nodes are remembered. Kinds come
+// with pods.
 const slackStates = 1024
 
-// open makes the book ready for a cycle under a view, in a cluster of these nodes. It is begun anew with another view, and
-// when most of what it holds is bygone.
+// open makes the book ready for a cycle under a view, in a cluster of these nodes. It is begun anew with another
+// view, and when most of what it holds is bygone.
 func (b *nodeBook) open(view *kube.View, cluster []fwk.NodeInfo) {
 	most := 2*len(cluster) + slackStates
 	if b.view != view || len(b.nodes) > most || len(b.ofKind) > most {
@@ -97,8 +99,8 @@ func (b *nodeBook) place() {
 	b.placed = len(b.seats)
 }
 
-// before reports whether the node of one seat comes before that of another by name. Names lie scattered in memory, so they
-// are looked at only where there are no places yet.
+// before reports whether the node of one seat comes before that of another by name. Names lie scattered in memory, so
+// they are looked at only where there are no places yet.
 func (b *nodeBook) before(i, k int32) bool {
 	if int(max(i, k)) < b.placed {
 		return b.seats[i].place < b.seats[k].place
@@ -154,7 +156,8 @@ func (b *nodeBook) number(node *sched.Node) int32 {
 	return number
 }
 
-// coreNode returns the node as the core sees it, with the pods that the scheduler has assumed onto it, but without live watts.
+// coreNode returns the node as the core sees it, with the pods that the scheduler has assumed onto it, but without
+// live watts.
 func coreNode(view *kube.View, n fwk.NodeInfo) sched.Node {
 	capacity := resources(n.GetAllocatable())
 	node, _ := view.Node(n.Node(), capacity, capacity.Sub(resources(n.GetRequested())), workloads(n.GetPods()))
@@ -167,7 +170,9 @@ func annotated(node *sched.Node, n fwk.NodeInfo, now time.Time) {
 }
 
 func resources(r fwk.Resource) sched.Resources {
-	return sched.Resources{MilliCPU: r.GetMilliCPU(), Memory: r.GetMemory(), GPU: kube.ScalarGPUs(r.GetScalarResources())}
+	return sched.Resources{
+		MilliCPU: r.GetMilliCPU(), Memory: r.GetMemory(), GPU: kube.ScalarGPUs(r.GetScalarResources()),
+	}
 }
 
 // workloads counts the pods of a node, as none if all of them come with the node itself: those do not keep a node from

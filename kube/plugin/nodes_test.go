@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// plainScores is what the plugin is to say, worked out the plain way: every node is converted anew, priced by itself and
-// compared with all others. It returns nil where there is no opinion.
+// plainScores is what the plugin is to say, worked out the plain way: every node is converted anew, priced by itself
+// and compared with all others. It returns nil where there is no opinion.
 func plainScores(t *testing.T, e *Energy, state fwk.CycleState, nodes []fwk.NodeInfo) fwk.NodeScoreList {
 	t.Helper()
 	data, err := state.Read(requestKey)
@@ -28,7 +28,9 @@ func plainScores(t *testing.T, e *Energy, state fwk.CycleState, nodes []fwk.Node
 	r, now := data.(*request), e.clock()
 	s := sched.Snapshot{
 		Now: now, Queue: []sched.Job{r.job}, Sites: r.view.Sites(),
-		Policy: sched.Policy{Weights: r.settings.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed},
+		Policy: sched.Policy{
+			Weights: r.settings.Weights, MaxSignalAge: e.args.MaxSignalAge.Duration, Seed: e.args.Seed,
+		},
 	}
 	if last := e.last.Load(); last != nil {
 		s.Last = *last
@@ -71,14 +73,19 @@ func randomView(t *testing.T, rng *rand.Rand) *kube.View {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sites = append(sites, &sched.Site{Name: name, PUE: 1 + rng.Float64(), Carbon: grid.Signal{Series: series, AsOf: noon}})
+		sites = append(sites, &sched.Site{
+			Name: name, PUE: 1 + rng.Float64(), Carbon: grid.Signal{Series: series, AsOf: noon},
+		})
 	}
 	profiles := []*kube.NodeProfile{
 		{Profile: energy.Profile{Name: "frugal", Idle: 50, Max: 100, Sleep: 50}},
 		{Profile: energy.Profile{Name: "hungry", Idle: 100, Max: 400, Sleep: 20, WakeUp: 5000}},
-		{Profile: energy.Profile{Name: "benched", Idle: 80, Max: 200, Sleep: 80}, Benchmarks: map[string]energy.Benchmark{
-			"training": {Rate: 1 + float64(rng.IntN(9)), Power: 150, Idle: 80},
-		}},
+		{
+			Profile: energy.Profile{Name: "benched", Idle: 80, Max: 200, Sleep: 80},
+			Benchmarks: map[string]energy.Benchmark{
+				"training": {Rate: 1 + float64(rng.IntN(9)), Power: 150, Idle: 80},
+			},
+		},
 	}
 	c := kube.Contents{Sites: sites, DefaultSite: "coal", Profiles: profiles}
 	v, err := c.View()
@@ -94,7 +101,8 @@ func randomMachine(rng *rand.Rand, name string) *machine {
 	m := newMachine(name, pick("coal", "wind", "nowhere"), pick("frugal", "frugal", "hungry", "benched"))
 	if rng.IntN(5) == 0 {
 		m.node.Annotations = map[string]string{
-			"energy.thesis.io/current-watts": strconv.Itoa(rng.IntN(300)), "energy.thesis.io/last-updated": strconv.FormatInt(noon.Add(time.Hour).Unix(), 10),
+			"energy.thesis.io/current-watts": strconv.Itoa(rng.IntN(300)),
+			"energy.thesis.io/last-updated":  strconv.FormatInt(noon.Add(time.Hour).Unix(), 10),
 		}
 	}
 	m.fill(rng)
@@ -109,8 +117,8 @@ func (m *machine) fill(rng *rand.Rand) {
 	}
 }
 
-// TestScoresAreThePlainOnes is that neither what is remembered of nodes nor what is spared of kinds changes a score, under
-// any strategy: pods come and go, nodes are replaced, and another view is published.
+// TestScoresAreThePlainOnes is that neither what is remembered of nodes nor what is spared of kinds changes a score,
+// under any strategy: pods come and go, nodes are replaced, and another view is published.
 func TestScoresAreThePlainOnes(t *testing.T) {
 	wheres, _ := sched.Names()
 	for _, where := range wheres {
@@ -180,7 +188,8 @@ func TestBookIsBounded(t *testing.T) {
 		if status := score(t.Context(), e, newCycle(), pod, nodes); !status.IsSuccess() {
 			t.Fatal(status)
 		}
-		if most := 3*len(nodes) + slackStates; len(e.book.nodes) > most || len(e.book.seats) > most || len(e.book.ofKind) > most {
+		if most := 3*len(nodes) + slackStates; len(e.book.nodes) > most || len(e.book.seats) > most ||
+			len(e.book.ofKind) > most {
 			t.Fatalf("of %d nodes are remembered %d, of %d kinds", len(nodes), len(e.book.nodes), len(e.book.ofKind))
 		}
 	}

@@ -66,8 +66,8 @@ func New(d Deps) map[string]Factory {
 	}
 }
 
-// NewLate is [New] for a process that learns only from kube-scheduler how to reach the API server: build is called once,
-// with a configuration of its own, by the first factory that runs. The context ends with the scheduler.
+// NewLate is [New] for a process that learns only from kube-scheduler how to reach the API server: build is called
+// once, with a configuration of its own, by the first factory that runs. The context ends with the scheduler.
 func NewLate(build func(ctx context.Context, config *rest.Config) (Deps, error)) map[string]Factory {
 	var (
 		once  sync.Once

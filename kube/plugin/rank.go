@@ -37,9 +37,9 @@ func (r *ranking) single(i int, name string) {
 	r.first = append(r.first, int32(i))
 }
 
-// rank turns the costs of groups into their points. The best node is the one of least cost, of equals the first by name.
-// The others get at most bestScore − 1, in proportion to where their cost lies between the least and the largest. ok is false
-// if costs cannot be compared.
+// rank turns the costs of groups into their points. The best node is the one of least cost, of equals the first by
+// name. The others get at most bestScore − 1, in proportion to where their cost lies between the least and the
+// largest. ok is false if costs cannot be compared.
 func (r *ranking) rank(costs []float64) (ok bool) {
 	least, largest := math.Inf(1), math.Inf(-1)
 	for _, c := range costs {
@@ -73,8 +73,8 @@ func (r *ranking) score(i int) int64 {
 	return r.points[r.group[i]]
 }
 
-// fill writes the scores. kube-scheduler hands over the nodes as PreScore was given them; it does not promise that, so each
-// name is compared, which costs no more than comparing two addresses.
+// fill writes the scores. kube-scheduler hands over the nodes as PreScore was given them; it does not promise that,
+// so each name is compared, which costs no more than comparing two addresses.
 func (r *ranking) fill(scores fwk.NodeScoreList) {
 	for i := range scores {
 		at := i

@@ -76,7 +76,9 @@ func TestFillGoesByName(t *testing.T) {
 	}
 	scores := fwk.NodeScoreList{{Name: "c"}, {Name: "b"}, {Name: "x"}, {Name: "a"}, {Name: "b"}}
 	r.fill(scores)
-	if diff := cmp.Diff(fwk.NodeScoreList{{Name: "c"}, {Name: "b", Score: 49}, {Name: "x"}, {Name: "a", Score: 100}, {Name: "b", Score: 49}}, scores); diff != "" {
+	if diff := cmp.Diff(fwk.NodeScoreList{
+		{Name: "c"}, {Name: "b", Score: 49}, {Name: "x"}, {Name: "a", Score: 100}, {Name: "b", Score: 49},
+	}, scores); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -39,11 +39,13 @@ type draft struct{ record *record.Draft }
 // Clone implements [fwk.StateData]. A draft is looked at by the cycle alone that made it.
 func (d *draft) Clone() fwk.StateData { return d }
 
-// draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is bound.
+// draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is
+// bound.
 func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
 	kind, owner := kube.OwnerOf(pod)
 	d := record.Decision{
-		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner, UID: string(pod.UID),
+		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner,
+		UID:      string(pod.UID),
 		Strategy: r.settings.Where, Node: node, Reason: sched.Cheapest.String(),
 	}
 	e.mu.Lock()
@@ -56,7 +58,8 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 		d.Snapshot, d.Nodes = &e.unrecorded.snapshot, e.unrecorded.nodes.nodes
 	default:
 		d.Reason = sched.NoOpinion.String()
-		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it were used again"
+		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +
+			"were used again"
 	}
 	state.Write(draftKey, &draft{e.recorder.Draft(&d)})
 	e.unrecorded.of = nil

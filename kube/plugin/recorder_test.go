@@ -79,7 +79,9 @@ func unpacked(t *testing.T, packed []byte) *sched.Snapshot {
 }
 
 func TestDecisionsAreRecorded(t *testing.T) {
-	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "wind", "frugal"), newMachine("c", "wind", "hungry")}
+	nodes := []fwk.NodeInfo{
+		newMachine("a", "coal", "hungry"), newMachine("b", "wind", "frugal"), newMachine("c", "wind", "hungry"),
+	}
 	got := recorded(t, func(r *record.Recorder) {
 		d := deps(knowledge(t, noon))
 		d.Recorder = r
@@ -99,7 +101,8 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		t.Fatalf("%d records", len(got))
 	}
 	first, second := got[0], got[1]
-	if first.UID != "uid-1" || first.Node != "b" || first.Strategy != "carbon" || first.OwnerName() != "Pod/p" || first.Energy <= 0 || first.Intensity != 100 {
+	if first.UID != "uid-1" || first.Node != "b" || first.Strategy != "carbon" || first.OwnerName() != "Pod/p" ||
+		first.Energy <= 0 || first.Intensity != 100 {
 		t.Errorf("recorded %+v", first)
 	}
 	s := unpacked(t, first.Snapshot)

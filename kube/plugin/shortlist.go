@@ -15,9 +15,10 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// shortlists narrow cycles in which our scores decide. Of as many nodes with room as kube-scheduler would look at, those of least
-// cost are found in what the node book remembers, and only these are filtered and scored. The pod comes to the same node, that of
-// least cost that passes all filters, at a fraction of the price; if none of them passes, its next cycle is an ordinary one.
+// shortlists narrow cycles in which our scores decide. Of as many nodes with room as kube-scheduler would look at,
+// those of least cost are found in what the node book remembers, and only these are filtered and scored. The pod
+// comes to the same node, that of least cost that passes all filters, at a fraction of the price; if none of them
+// passes, its next cycle is an ordinary one.
 type shortlists struct {
 	most   int
 	sample func(nodes int) int
@@ -42,9 +43,9 @@ type shortlists struct {
 	costs   []float64
 }
 
-// member is a node of a sample, with what was last seen there. A node has one NodeInfo as long as it is there, of which only the
-// contents change: so it is known which node is where without a look into it, which for hundreds of them is most of what a
-// shortlist takes.
+// member is a node of a sample, with what was last seen there. A node has one NodeInfo as long as it is there, of
+// which only the contents change: so it is known which node is where without a look into it, which for hundreds of
+// them is most of what a shortlist takes.
 type member struct {
 	node       fwk.NodeInfo
 	generation int64
@@ -63,14 +64,15 @@ type choice struct {
 	seat   int32
 }
 
-// trust is how long what was seen of a node that is not among the best is taken for true, and how long a sample is used: short
-// beside the time in which news of nodes come, and long beside a cycle.
+// trust is how long what was seen of a node that is not among the best is taken for true, and how long a sample is
+// used: short beside the time in which news of nodes come, and long beside a cycle.
 const trust = 100 * time.Millisecond
 
-// indifferent are scorers that have nothing to say of pods that suit: their rules are about what such a pod does not have, or
-// nodes that keep a cycle from being narrowed.
+// indifferent are scorers that have nothing to say of pods that suit: their rules are about what such a pod does not
+// have, or nodes that keep a cycle from being narrowed.
 var indifferent = map[string]bool{
-	EnergyName: true, "DynamicResources": true, "InterPodAffinity": true, "NodeAffinity": true, "PodTopologySpread": true, "TaintToleration": true, "VolumeBinding": true,
+	EnergyName: true, "DynamicResources": true, "InterPodAffinity": true, "NodeAffinity": true,
+	"PodTopologySpread": true, "TaintToleration": true, "VolumeBinding": true,
 }
 
 func newShortlists(most int, handle fwk.Handle) *shortlists {
@@ -78,7 +80,8 @@ func newShortlists(most int, handle fwk.Handle) *shortlists {
 		return nil
 	}
 	percentage := int32(0) // what stands above the profiles is not told
-	if profile, ok := handle.(interface{ PercentageOfNodesToScore() *int32 }); ok && profile.PercentageOfNodesToScore() != nil {
+	if profile, ok := handle.(interface{ PercentageOfNodesToScore() *int32 }); ok &&
+		profile.PercentageOfNodesToScore() != nil {
 		percentage = *profile.PercentageOfNodesToScore()
 	}
 	return &shortlists{
@@ -88,8 +91,8 @@ func newShortlists(most int, handle fwk.Handle) *shortlists {
 	}
 }
 
-// decides reports whether our weight leaves others no say: the node of least cost is a point ahead of the next, at our weight, and
-// others differ by as many points as there are, at theirs. Extenders may score as well.
+// decides reports whether our weight leaves others no say: the node of least cost is a point ahead of the next, at
+// our weight, and others differ by as many points as there are, at theirs. Extenders may score as well.
 func decides(handle fwk.Handle) bool {
 	var ours, others int64
 	for _, p := range enabledAt(handle, "Score") {
@@ -111,11 +114,12 @@ func sampleSize(nodes, percentage int) int {
 	return max(fewNodes, nodes*percentage/100)
 }
 
-// suits reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the nodes of least cost
-// can be told beforehand.
+// suits reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the nodes
+// of least cost can be told beforehand.
 func suits(pod *v1.Pod) bool {
 	spec := &pod.Spec
-	if pod.Status.NominatedNodeName != "" || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 || spec.Resources != nil || !batch.Plain(pod) {
+	if pod.Status.NominatedNodeName != "" || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 ||
+		spec.Resources != nil || !batch.Plain(pod) {
 		return false
 	}
 	// Pods of other owners are spread by default, which is worth something.
@@ -136,8 +140,10 @@ func suits(pod *v1.Pod) bool {
 // shortlist returns the nodes that the cycle is narrowed to, nil if it is not.
 func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	l, where, policy := e.shortlists, e.wheres[r.settings.Where], e.policy(r.settings.Weights)
-	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 || r.settings.MinEfficiency != 0 ||
-		where.Symmetry(&policy) != sched.Interchangeable || !where.NodeLocal(&policy) || !suits(pod) || !e.retries.hopeful(pod) {
+	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
+		r.settings.MinEfficiency != 0 ||
+		where.Symmetry(&policy) != sched.Interchangeable || !where.NodeLocal(&policy) || !suits(pod) ||
+		!e.retries.hopeful(pod) {
 		return nil
 	}
 	e.mu.Lock()
@@ -159,8 +165,8 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// candidates returns what there was to choose from: what filters have left of the shortlist, and all nodes of the sample that cost
-// more. Filters have not seen these, but a record that is decided on again comes to the same node.
+// candidates returns what there was to choose from: what filters have left of the shortlist, and all nodes of the
+// sample that cost more. Filters have not seen these, but a record that is decided on again comes to the same node.
 func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	l := e.shortlists
 	if !r.shortlisted || l.of != r || len(l.changed) > 0 { // one that has changed may cost more than others by now
@@ -173,15 +179,16 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	all := slices.Clone(left)
 	for i := range l.members[:l.seen] {
 		m := &l.members[i]
-		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation { // it was not decided on what it is by now
+		// it was not decided on what it is by now
+		if n := r.cluster[m.at]; m.group != none && !listed[int32(i)] && n.GetGeneration() == m.generation {
 			all = append(all, n)
 		}
 	}
 	return all
 }
 
-// Where shortlists are in vain several times in a row, something refuses the cheapest nodes that nobody here knows of. Then none are
-// made for a while, and for twice as long after the next.
+// Where shortlists are in vain several times in a row, something refuses the cheapest nodes that nobody here knows
+// of. Then none are made for a while, and for twice as long after the next.
 const (
 	mostInVain    = 8
 	firstPause    = time.Second
@@ -211,14 +218,17 @@ func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 	l, s := e.shortlists, &e.scratch
 	l.of = nil
 	now := s.snapshot.Now.UnixNano()
-	if now >= l.until || l.until-now > int64(l.trust) || l.nodes != len(nodes) || l.began != e.book.began || !e.refresh(nodes) { // clocks are set back
+	// clocks are set back
+	if now >= l.until || l.until-now > int64(l.trust) || l.nodes != len(nodes) || l.began != e.book.began ||
+		!e.refresh(nodes) {
 		l.renew(nodes, now, e.book.began)
 	}
 	for {
 		if !e.takeSample(r, pod, nodes) {
 			return false
 		}
-		if s.costs, ok = e.wheres[r.settings.Where].Costs(&s.snapshot, &s.queue[0], s.costs); !ok || slices.ContainsFunc(s.costs, infinite) {
+		if s.costs, ok = e.wheres[r.settings.Where].Costs(&s.snapshot, &s.queue[0], s.costs); !ok ||
+			slices.ContainsFunc(s.costs, infinite) {
 			return false
 		}
 		l.best = l.best[:0]
@@ -255,8 +265,8 @@ func (l *shortlists) there(nodes []fwk.NodeInfo) bool {
 	})
 }
 
-// refresh looks again at those of the last best nodes that are no longer what they were: the pod took one of them, and it may
-// well be among the best again. ok is false if one is no longer where it was.
+// refresh looks again at those of the last best nodes that are no longer what they were: the pod took one of them,
+// and it may well be among the best again. ok is false if one is no longer where it was.
 func (e *Energy) refresh(nodes []fwk.NodeInfo) (ok bool) {
 	l := e.shortlists
 	if !l.there(nodes) {
@@ -274,12 +284,15 @@ func (e *Energy) refresh(nodes []fwk.NodeInfo) (ok bool) {
 func (e *Energy) look(nodes []fwk.NodeInfo, at int32) member {
 	i := e.book.find(nodes[at])
 	seat := &e.book.seats[i]
-	return member{node: nodes[at], generation: seat.generation, at: at, seat: i, kind: seat.kind, crowded: seat.crowded, tainted: seat.tainted}
+	return member{
+		node: nodes[at], generation: seat.generation, at: at, seat: i, kind: seat.kind, crowded: seat.crowded,
+		tainted: seat.tainted,
+	}
 }
 
-// takeSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and fills the snapshot
-// with one node of each of their kinds. The sample grows where it has too few. ok is false if there are none, or nodes that one
-// would rather not use: how much rather is for other scorers to say.
+// takeSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and
+// fills the snapshot with one node of each of their kinds. The sample grows where it has too few. ok is false if
+// there are none, or nodes that one would rather not use: how much rather is for other scorers to say.
 func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s, admission := e.shortlists, &e.scratch, batch.AdmissionOf(pod)
 	selective := len(pod.Spec.NodeSelector) > 0
@@ -323,7 +336,8 @@ func discourages(t v1.Taint) bool { return t.Effect == v1.TaintEffectPreferNoSch
 // none is the group of those that the pod cannot go to, mostly of kinds without room.
 const none = -1
 
-// rankShort ranks what filters have left of a shortlist. Their costs are known already, but for nodes that have changed meanwhile.
+// rankShort ranks what filters have left of a shortlist. Their costs are known already, but for nodes that have
+// changed meanwhile.
 func (e *Energy) rankShort(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	l, s := e.shortlists, &e.scratch
 	if l == nil || l.of != r {

@@ -99,8 +99,8 @@ func (n *narrowing) best(t *testing.T, state fwk.CycleState, pod *v1.Pod, nodes 
 	return slices.MaxFunc(scores, func(a, b fwk.NodeScore) int { return int(a.Score - b.Score) }).Name
 }
 
-// TestShortlistsHaveTheBest is that a cycle comes to the node to which it would have come over all nodes, whichever nodes
-// filters refuse: pods come and go, and nodes are full, crowded or tainted.
+// TestShortlistsHaveTheBest is that a cycle comes to the node to which it would have come over all nodes, whichever
+// nodes filters refuse: pods come and go, and nodes are full, crowded or tainted.
 func TestShortlistsHaveTheBest(t *testing.T) {
 	wheres, _ := sched.Names()
 	narrowed := 0
@@ -132,7 +132,8 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 			}
 			narrowed++
 			for _, info := range left {
-				if m := info.(*machine); len(m.pods) >= m.allocatable.pods || m.requested.cpu+1000 > m.allocatable.cpu || len(m.node.Spec.Taints) > 0 {
+				if m := info.(*machine); len(m.pods) >= m.allocatable.pods ||
+					m.requested.cpu+1000 > m.allocatable.cpu || len(m.node.Spec.Taints) > 0 {
 					t.Fatalf("%s: %s is on the shortlist", where, m.node.Name)
 				}
 			}
@@ -143,7 +144,8 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 			pass := func(from []fwk.NodeInfo) (passed []fwk.NodeInfo) {
 				for _, info := range from {
 					m := info.(*machine)
-					if !refused[m.node.Name] && len(m.pods) < m.allocatable.pods && m.requested.cpu+1000 <= m.allocatable.cpu && len(m.node.Spec.Taints) == 0 {
+					if !refused[m.node.Name] && len(m.pods) < m.allocatable.pods &&
+						m.requested.cpu+1000 <= m.allocatable.cpu && len(m.node.Spec.Taints) == 0 {
 						passed = append(passed, info)
 					}
 				}
@@ -167,7 +169,9 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 
 // Pods in no plan of a strategy that plans all waiting pods cost what they do under the one whose cost it adds up.
 func TestShortlistsOutsideOfPlans(t *testing.T) {
-	for where, like := range map[string]string{"flow-energy": "energy", "flow-carbon": "carbon", "ecsched-energy": "energy", "ecsched-carbon": "carbon"} {
+	for where, like := range map[string]string{
+		"flow-energy": "energy", "flow-carbon": "carbon", "ecsched-energy": "energy", "ecsched-carbon": "carbon",
+	} {
 		names := func(where string) (names []string) {
 			n := newNarrowing(t, 5, 50)
 			left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, where), roomy(200))
@@ -217,26 +221,40 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 	}{
 		"another strategy": {pod: newPod(kube.AnnotationStrategy, "hybrid")},
 		"not ours":         {pod: newPod()},
-		"a host port":      {pod: ours(func(p *v1.Pod) { p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} })},
+		"a host port": {pod: ours(func(p *v1.Pod) {
+			p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}}
+		})},
 		"a preference": {pod: ours(func(p *v1.Pod) {
 			p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{{Weight: 1}}}}
 		})},
-		"spread":   {pod: ours(func(p *v1.Pod) { p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1}} })},
-		"a device": {pod: ours(func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = amount("1") })},
+		"spread": {pod: ours(func(p *v1.Pod) {
+			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1}}
+		})},
+		"a device": {pod: ours(func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = amount("1")
+		})},
 		"a ReplicaSet": {pod: ours(func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Controller: new(true)}}
 		})},
 		"preemption": {pod: ours(func(p *v1.Pod) { p.Status.NominatedNodeName = "n0001" })},
 		"has failed": {pod: ours(func(p *v1.Pod) {
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+			p.Status.Conditions = []v1.PodCondition{{
+				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			}}
 		})},
-		"largest power":           {pod: ours(func(p *v1.Pod) { p.Annotations[kube.AnnotationMaxPower] = "100" })},
-		"too large":               {pod: ours(func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests["cpu"] = amount("9") })},
-		"no node of that name":    {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
-		"few nodes":               {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
-		"weight of no importance": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists.decide = func() bool { return false } }},
-		"others before us":        {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.retries.first = func() bool { return false } }},
-		"switched off":            {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists = nil }},
+		"largest power": {pod: ours(func(p *v1.Pod) { p.Annotations[kube.AnnotationMaxPower] = "100" })},
+		"too large": {pod: ours(func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["cpu"] = amount("9")
+		})},
+		"no node of that name": {pod: ours(func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"x": "y"} })},
+		"few nodes":            {pod: ours(func(*v1.Pod) {}), nodes: nodes[:100]},
+		"weight of no importance": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
+			n.shortlists.decide = func() bool { return false }
+		}},
+		"others before us": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) {
+			n.retries.first = func() bool { return false }
+		}},
+		"switched off": {pod: ours(func(*v1.Pod) {}), setUp: func(n *narrowing) { n.shortlists = nil }},
 	} {
 		n := newNarrowing(t, 5, 100)
 		if tc.setUp != nil {
@@ -399,13 +417,15 @@ func TestWhatProfilesSay(t *testing.T) {
 		profile *profile
 		want    bool
 	}{
-		"default":            {with("TaintToleration", 3, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1, "ImageLocality", 1, EnergyName, 300), true},
+		"default": {with("TaintToleration", 3, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
+			"ImageLocality", 1, EnergyName, 300), true},
 		"second scheduler":   {with(EnergyName, 100, "TaintToleration", 3, "NodeAffinity", 2), true},
 		"a voice among many": {with("NodeResourcesFit", 1, EnergyName, 99), false},
-		"an unknown scorer":  {with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1, "ImageLocality", 1, EnergyName, 300), false},
-		"without us":         {with("NodeResourcesFit", 1), false},
-		"nobody":             {with(), false},
-		"with an extender":   {extended, false},
+		"an unknown scorer": {with("Somebody", 1, "NodeResourcesFit", 1, "NodeResourcesBalancedAllocation", 1,
+			"ImageLocality", 1, EnergyName, 300), false},
+		"without us":       {with("NodeResourcesFit", 1), false},
+		"nobody":           {with(), false},
+		"with an extender": {extended, false},
 	} {
 		if got := newShortlists(32, tc.profile).decide(); got != tc.want {
 			t.Errorf("%s: %v", name, got)
@@ -481,13 +501,14 @@ func TestTrust(t *testing.T) {
 		m := info.(*machine)
 		m.node.Name, m.allocatable.pods = fmt.Sprintf("other%d", i), 110
 	}
-	if got := names(); len(got) != 5 || slices.ContainsFunc(got, func(name string) bool { return !strings.HasPrefix(name, "other") }) {
+	if got := names(); len(got) != 5 || slices.ContainsFunc(got,
+		func(name string) bool { return !strings.HasPrefix(name, "other") }) {
 		t.Errorf("narrowed to %v", got)
 	}
 }
 
-// TestSamplesServeForAWhile: pods that come soon after each other choose from one sample, which grows for those that find too
-// little room in it; the next sample is of other nodes.
+// TestSamplesServeForAWhile: pods that come soon after each other choose from one sample, which grows for those that
+// find too little room in it; the next sample is of other nodes.
 func TestSamplesServeForAWhile(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	now := noon
@@ -504,7 +525,8 @@ func TestSamplesServeForAWhile(t *testing.T) {
 		left, _ := n.cycle(t, pod, nodes)
 		l := n.shortlists
 		if len(left) != 5 || l.seen != seen || len(l.members) != members {
-			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.seen, len(l.members), seen, members)
+			t.Fatalf("narrowed to %d of a sample of %d, and %d are known: want 5 of %d, and %d", len(left), l.seen,
+				len(l.members), seen, members)
 		}
 		return l.members[0].at
 	}
@@ -551,13 +573,15 @@ func TestAfterOneInVainComeOthers(t *testing.T) {
 	other := newPod(kube.AnnotationStrategy, "energy")
 	other.UID = "other"
 	next, _ := n.cycle(t, other, nodes)
-	if len(next) != 5 || slices.ContainsFunc(next, func(info fwk.NodeInfo) bool { return slices.Contains(first, info) }) {
+	if len(next) != 5 || slices.ContainsFunc(next, func(info fwk.NodeInfo) bool {
+		return slices.Contains(first, info)
+	}) {
 		t.Errorf("narrowed to %v, and then to %v", first, next)
 	}
 }
 
-// TestSamplesThatHoldNoLonger: what is known of a sample is not used where nodes change places, the view is another or the clock is
-// set back.
+// TestSamplesThatHoldNoLonger: what is known of a sample is not used where nodes change places, the view is another
+// or the clock is set back.
 func TestSamplesThatHoldNoLonger(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	now := noon
@@ -613,7 +637,13 @@ func TestStrikesAreRemembered(t *testing.T) {
 
 func TestSampleSize(t *testing.T) {
 	for _, tc := range []struct{ nodes, percentage, want int }{
-		{101, 0, 100}, {1000, 0, 420}, {5000, 0, 500}, {15_000, 0, 750}, {1000, 100, 1000}, {5000, 3, 150}, {500, 1, 100},
+		{101, 0, 100},
+		{1000, 0, 420},
+		{5000, 0, 500},
+		{15_000, 0, 750},
+		{1000, 100, 1000},
+		{5000, 3, 150},
+		{500, 1, 100},
 	} {
 		if got := sampleSize(tc.nodes, tc.percentage); got != tc.want {
 			t.Errorf("%d nodes at %d %%: %d, want %d", tc.nodes, tc.percentage, got, tc.want)
@@ -621,7 +651,8 @@ func TestSampleSize(t *testing.T) {
 	}
 }
 
-// TestShortlistsAreRecorded: what is recorded has more nodes than the shortlist, and deciding again comes to the same one.
+// TestShortlistsAreRecorded: what is recorded has more nodes than the shortlist, and deciding again comes to the same
+// one.
 func TestShortlistsAreRecorded(t *testing.T) {
 	nodes, chosen := roomy(200), ""
 	got := recorded(t, func(r *record.Recorder) {

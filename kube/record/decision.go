@@ -20,20 +20,21 @@ const (
 	Release = "release"
 )
 
-// A Decision is what was decided, as whoever did it has it at hand. What it points to is looked at only while [Recorder.Tell]
-// or [Recorder.Draft] runs, except sites and profiles, which nobody changes.
+// A Decision is what was decided, as whoever did it has it at hand. What it points to is looked at only while
+// [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which nobody changes.
 type Decision struct {
-	Action             string
-	At                 time.Time
-	Namespace          string
-	OwnerKind, Owner   string
-	UID                string // of the pod, or of the Job that is held
-	Strategy           string
-	Node               string          // Place
-	Start              time.Time       // of the window, if it is not At
-	Snapshot           *sched.Snapshot // of one job; nil: there is none
-	Nodes              []sched.Node    // what Snapshot.Nodes points to, all of it, if it is in one piece: that is copied faster
-	NoSnapshot, Reason string          // NoSnapshot: why there is none
+	Action           string
+	At               time.Time
+	Namespace        string
+	OwnerKind, Owner string
+	UID              string // of the pod, or of the Job that is held
+	Strategy         string
+	Node             string          // Place
+	Start            time.Time       // of the window, if it is not At
+	Snapshot         *sched.Snapshot // of one job; nil: there is none
+	// what Snapshot.Nodes points to, all of it, if it is in one piece: that is copied faster
+	Nodes              []sched.Node
+	NoSnapshot, Reason string // NoSnapshot: why there is none
 	Message            string
 }
 
@@ -64,7 +65,8 @@ func (s *scribe) write(d *Decision) ledger.Record {
 // bare is the record of a decision without its snapshot, and what follows from that.
 func bare(d *Decision) ledger.Record {
 	r := ledger.Record{
-		ID: rand.Text(), At: d.At.UTC(), Action: d.Action, Namespace: d.Namespace, OwnerKind: d.OwnerKind, Owner: d.Owner, UID: d.UID,
+		ID: rand.Text(), At: d.At.UTC(), Action: d.Action, Namespace: d.Namespace, OwnerKind: d.OwnerKind,
+		Owner: d.Owner, UID: d.UID,
 		Strategy: d.Strategy, Node: d.Node, Reason: d.Reason, Message: d.Message, Quality: energy.Estimated,
 	}
 	if !d.Start.IsZero() {

@@ -1,7 +1,7 @@
-// Package record tells the central unit what was decided and on what, so that every decision can be made again: by whom it
-// surprises, and for what another strategy would have cost.
+// Package record tells the central unit what was decided and on what, so that every decision can be made again: by
+// whom it surprises, and for what another strategy would have cost.
 //
-// Telling never stands in the way of deciding. Who decides hands over a copy and goes on; writing, compressing and sending
-// is done by one goroutine. What waits for it is bounded: if the central unit is away for long, the oldest records are lost
-// and counted.
+// Telling never stands in the way of deciding. Who decides hands over a copy and goes on; writing, compressing and
+// sending is done by one goroutine. What waits for it is bounded: if the central unit is away for long, the oldest
+// records are lost and counted.
 package record

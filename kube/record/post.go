@@ -33,7 +33,8 @@ func send(ctx context.Context, client *central.Client, records []ledger.Record) 
 		return lastingError{fmt.Errorf("encoding records: %w", err)} // a number that JSON does not have
 	}
 	_, err = client.Do(ctx, &central.Request{
-		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body, Most: mostAnswer,
+		Method: http.MethodPost, Path: path, Header: map[string]string{"Content-Type": "application/json"}, Body: body,
+		Most: mostAnswer,
 	})
 	if refused, ok := errors.AsType[*central.Refused](err); ok {
 		switch refused.Status {

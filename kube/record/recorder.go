@@ -56,7 +56,8 @@ type Draft struct {
 	refs     []*sched.Node // to nodes
 }
 
-// What waits is bounded: told decisions by the number of nodes in their copies, about 10 MiB, or 40 of drafts, and written records.
+// What waits is bounded: told decisions by the number of nodes in their copies, about 10 MiB, or 40 of drafts, and
+// written records.
 const (
 	maxTold        = 1024
 	maxToldNodes   = 64 << 10
@@ -75,7 +76,9 @@ const (
 
 // New checks the options. Files are read when they are needed: a token may come later.
 func New(o Options) (*Recorder, error) {
-	client, err := central.New(central.Options{URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, Transport: o.transport})
+	client, err := central.New(central.Options{
+		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, Transport: o.transport,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("recording decisions: %w", err)
 	}
@@ -92,8 +95,8 @@ func (r *Recorder) On() bool { return r != nil }
 // Tell takes a decision. It copies what the decision points to and waits for nobody.
 func (r *Recorder) Tell(d *Decision) { r.Send(r.Draft(d)) }
 
-// Draft copies a decision, and what it points to, that may yet come to nothing. What drafts hold together is bounded: what
-// would be beyond has no snapshot.
+// Draft copies a decision, and what it points to, that may yet come to nothing. What drafts hold together is bounded:
+// what would be beyond has no snapshot.
 func (r *Recorder) Draft(d *Decision) *Draft {
 	if r == nil {
 		return nil
@@ -183,7 +186,8 @@ func (t *Draft) take(d *Decision, most int) {
 		return
 	}
 	if len(d.Snapshot.Queue) != 1 || len(d.Snapshot.Nodes) > maxToldNodes {
-		t.Snapshot, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken", len(d.Snapshot.Queue), len(d.Snapshot.Nodes))
+		t.Snapshot, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken",
+			len(d.Snapshot.Queue), len(d.Snapshot.Nodes))
 		return
 	}
 	if len(d.Snapshot.Nodes) > most {
@@ -352,8 +356,8 @@ func (l *loss) hurry() {
 	}
 }
 
-// lost counts records that are lost, and says so once in a while. n may be 0: then what was not said before is, if it is
-// time.
+// lost counts records that are lost, and says so once in a while. n may be 0: then what was not said before is, if it
+// is time.
 func (r *Recorder) lost(n uint64, why string) {
 	if n > 0 {
 		records.WithLabelValues("dropped").Add(float64(n))

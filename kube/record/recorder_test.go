@@ -43,7 +43,8 @@ func snapshot(t testing.TB, nodes int) *sched.Snapshot {
 	for i := range nodes {
 		s.Nodes = append(s.Nodes, &sched.Node{
 			Name: fmt.Sprintf("n%04d", i), Site: site, Profile: profile, Jobs: 1,
-			Capacity: sched.Resources{MilliCPU: 10000, Memory: 64 << 30}, Free: sched.Resources{MilliCPU: 1000 + int64(i*7919%9000), Memory: 32 << 30},
+			Capacity: sched.Resources{MilliCPU: 10000, Memory: 64 << 30},
+			Free:     sched.Resources{MilliCPU: 1000 + int64(i*7919%9000), Memory: 32 << 30},
 		})
 	}
 	return s
@@ -51,8 +52,9 @@ func snapshot(t testing.TB, nodes int) *sched.Snapshot {
 
 func decision(s *sched.Snapshot, node string) *Decision {
 	return &Decision{
-		Action: Place, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "j", UID: "u", Strategy: "carbon", Node: node, Snapshot: s,
-		Reason: sched.Cheapest.String(),
+		Action: Place, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "j", UID: "u", Strategy: "carbon", Node: node,
+		Snapshot: s,
+		Reason:   sched.Cheapest.String(),
 	}
 }
 
@@ -84,7 +86,8 @@ func (c *unit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		}
 	}
 	var body struct{ Decisions []ledger.Record }
-	if err := json.NewDecoder(q.Body).Decode(&body); err != nil || q.URL.Path != "/api/v1/decisions" || q.Method != http.MethodPost {
+	if err := json.NewDecoder(q.Body).Decode(&body); err != nil || q.URL.Path != "/api/v1/decisions" ||
+		q.Method != http.MethodPost {
 		w.WriteHeader(http.StatusTeapot)
 		return
 	}
@@ -143,7 +146,9 @@ func TestRecordsAreDelivered(t *testing.T) {
 		r.Tell(decision(s, "n0001"))
 		s.Nodes[1].Free = sched.Resources{} // the scheduler uses its memory again
 		s.Queue[0].ID = "something else"
-		r.Tell(&Decision{Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp"})
+		r.Tell(&Decision{
+			Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp",
+		})
 		time.Sleep(time.Minute)
 		got := c.records()
 		if len(got) != 2 || c.calls != 1 {
@@ -249,13 +254,15 @@ func TestTheOldestAreDropped(t *testing.T) {
 		d.UID = strconv.Itoa(i)
 		r.Tell(d)
 	}
-	if r.nodes > maxToldNodes || len(r.told) != maxToldNodes/5000 || r.told[len(r.told)-1].UID != "39" || r.dropped != 40-uint64(len(r.told)) {
+	if r.nodes > maxToldNodes || len(r.told) != maxToldNodes/5000 || r.told[len(r.told)-1].UID != "39" ||
+		r.dropped != 40-uint64(len(r.told)) {
 		t.Errorf("%d decisions with %d nodes wait, %d were dropped", len(r.told), r.nodes, r.dropped)
 	}
 	for i := range 5000 {
 		r.keep(ledger.Record{ID: strconv.Itoa(i), Snapshot: make([]byte, 10<<10)})
 	}
-	if len(r.queue) > maxQueue || r.bytes > maxQueueBytes || r.queue[len(r.queue)-1].ID != "4999" || r.bytes != len(r.queue)*10<<10 {
+	if len(r.queue) > maxQueue || r.bytes > maxQueueBytes || r.queue[len(r.queue)-1].ID != "4999" ||
+		r.bytes != len(r.queue)*10<<10 {
 		t.Errorf("%d records with %d bytes wait", len(r.queue), r.bytes)
 	}
 	before := r.bytes
@@ -355,7 +362,8 @@ func TestPanicsAreSurvived(t *testing.T) {
 		if len(got) != 2 || c.panics != 0 {
 			t.Fatalf("%d records\n%s", len(got), &log)
 		}
-		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "without its snapshot") || got[0].Node != "n0001" || got[1].Snapshot == nil {
+		if got[0].Snapshot != nil || !strings.Contains(got[0].Message, "without its snapshot") ||
+			got[0].Node != "n0001" || got[1].Snapshot == nil {
 			t.Errorf("recorded %+v", got[0])
 		}
 		if n := strings.Count(log.String(), "panic"); n < 2 {
@@ -401,7 +409,8 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	if err := deliver(); err == nil || !strings.Contains(err.Error(), "reading the token") {
 		t.Errorf("error %v without files", err)
 	}
-	pem := "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString(server.Certificate().Raw) + "\n" + "-----END CERTIFICATE-----\n"
+	pem := "-----BEGIN CERTIFICATE-----\n" + base64.StdEncoding.EncodeToString(server.Certificate().Raw) + "\n" +
+		"-----END CERTIFICATE-----\n"
 	if err := os.WriteFile(ca, []byte(pem), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -413,7 +422,9 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 			t.Errorf("error %v; %q was sent", err, c.token)
 		}
 	}
-	for _, url := range []string{"", "ftp://x", "https://user:secret@x", "http://kubenergy-controller:9443", "https://x/%zz"} {
+	for _, url := range []string{
+		"", "ftp://x", "https://user:secret@x", "http://kubenergy-controller:9443", "https://x/%zz",
+	} {
 		if _, err := New(Options{URL: url, TokenFile: token}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: error %v", url, err)
 		}

@@ -55,7 +55,9 @@ func chooseCluster(args []string) error {
 		return nil
 	}
 	if _, err := os.Stat(Kubeconfig); err != nil && needsCluster(args) {
-		return fmt.Errorf("there is no lab in this folder (%s is missing): start one with kubenergy-lab up, or set KUBECONFIG", Kubeconfig)
+		return fmt.Errorf(
+			"there is no lab in this folder (%s is missing): start one with kubenergy-lab up, or set KUBECONFIG",
+			Kubeconfig)
 	}
 	return os.Setenv(clientcmd.RecommendedConfigPathEnvVar, Kubeconfig)
 }

@@ -23,19 +23,24 @@ const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 func (p *pod) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig") }
 
 // token returns the token that a volume shows at path, or a new one when that has less than a fifth of its life left.
-func (p *pod) token(ctx context.Context, object *corev1.Pod, s *corev1.ServiceAccountTokenProjection, path string) ([]byte, error) {
+func (p *pod) token(ctx context.Context, object *corev1.Pod, s *corev1.ServiceAccountTokenProjection,
+	path string,
+) ([]byte, error) {
 	if old, err := os.ReadFile(path); err == nil && lastsLonger(old, time.Now()) {
 		return old, nil
 	}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: s.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: object.Name, UID: object.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: object.Name, UID: object.UID,
+		},
 	}}
 	if s.Audience != "" {
 		request.Spec.Audiences = []string{s.Audience}
 	}
 	account := object.Spec.ServiceAccountName
-	got, err := p.kubelet.Client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	got, err := p.kubelet.Client.CoreV1().ServiceAccounts(object.Namespace).CreateToken(ctx, account, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("asking for a token of account %s: %w", account, err)
 	}
@@ -68,7 +73,9 @@ func (p *pod) writeKubeconfig(object *corev1.Pod) error {
 	}
 	const name = "kubenergy-lab"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[name] = &clientcmdapi.Cluster{Server: p.kubelet.Config.Host, CertificateAuthority: filepath.Join(dir, corev1.ServiceAccountRootCAKey)}
+	config.Clusters[name] = &clientcmdapi.Cluster{
+		Server: p.kubelet.Config.Host, CertificateAuthority: filepath.Join(dir, corev1.ServiceAccountRootCAKey),
+	}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{TokenFile: filepath.Join(dir, corev1.ServiceAccountTokenKey)}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: object.Namespace}
 	config.CurrentContext = name

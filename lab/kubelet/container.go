@@ -93,11 +93,13 @@ func (c *container) program() (string, error) {
 	}
 	k := c.pod.kubelet
 	if !slices.Contains(k.Images, name) {
-		return "", fmt.Errorf("the lab has no program for image %q with command %q: it runs %q", c.spec.Image, c.spec.Command, k.Images)
+		return "", fmt.Errorf("the lab has no program for image %q with command %q: it runs %q", c.spec.Image,
+			c.spec.Command, k.Images)
 	}
 	path := filepath.Join(k.Binaries, name)
 	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("no program for image %q: build it with go build -o %s ./cmd/%s", c.spec.Image, path, name)
+		return "", fmt.Errorf("no program for image %q: build it with go build -o %s ./cmd/%s", c.spec.Image, path,
+			name)
 	}
 	return path, nil
 }

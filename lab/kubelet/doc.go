@@ -16,6 +16,7 @@
 //     arguments and in the environment. A connection there is handed on, as it is, to a ready pod that the Service
 //     selects. A certificate that a pod serves must therefore name localhost. Files that name a Service, other forms of
 //     its name, and the API server's proxy reach nothing.
-//   - An account that is mounted where in-cluster clients look for it is also given as a kubeconfig, in $KUBECONFIG and as
+//   - An account that is mounted where in-cluster clients look for it is also given as a kubeconfig, in $KUBECONFIG
+//     and as
 //     clientConnection.kubeconfig of a mounted KubeSchedulerConfiguration.
 package kubelet

@@ -54,8 +54,8 @@ func (p *pod) command(ctx context.Context, c *corev1.Container, program string) 
 	return cmd, nil
 }
 
-// rewrite replaces what means something else on this machine than in a container. Services come after ports: what stands
-// for one of them looks like an address to listen on.
+// rewrite replaces what means something else on this machine than in a container. Services come after ports: what
+// stands for one of them looks like an address to listen on.
 func (p *pod) rewrite(text string, mounts mounts) (string, error) {
 	text, err := p.kubelet.services.rewrite(p.ports.rewrite(text))
 	return mounts.rewrite(text), err
@@ -121,7 +121,9 @@ func (p *pod) envFrom(ctx context.Context, namespace string, from corev1.EnvFrom
 	return nil, nil
 }
 
-func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Container, from *corev1.EnvVarSource) (value string, ok bool, err error) {
+func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Container,
+	from *corev1.EnvVarSource,
+) (value string, ok bool, err error) {
 	var all content
 	var key string
 	var optional *bool
@@ -167,7 +169,9 @@ func (p *pod) field(object *corev1.Pod, path string) (string, error) {
 }
 
 // resource is a request or a limit of a container; a limit that is not set is what the node has.
-func (p *pod) resource(ctx context.Context, object *corev1.Pod, c *corev1.Container, from *corev1.ResourceFieldSelector) (string, error) {
+func (p *pod) resource(ctx context.Context, object *corev1.Pod, c *corev1.Container,
+	from *corev1.ResourceFieldSelector,
+) (string, error) {
 	node, err := p.kubelet.Client.CoreV1().Nodes().Get(ctx, object.Spec.NodeName, metav1.GetOptions{})
 	if err != nil {
 		return "", err

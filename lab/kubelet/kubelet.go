@@ -51,9 +51,10 @@ func Run(ctx context.Context, o Options) error {
 	// Independent of ctx: processes may use them as long as they run.
 	k.services = newServices(context.WithoutCancel(ctx), k.targets, k.Log)
 	defer k.services.stop()
-	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0, informers.WithTweakListOptions(func(l *metav1.ListOptions) {
-		l.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, 0,
+		informers.WithTweakListOptions(func(l *metav1.ListOptions) {
+			l.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+		}))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { k.see(ctx, o) },
 		UpdateFunc: func(_, o any) { k.see(ctx, o) },
@@ -71,7 +72,9 @@ func Run(ctx context.Context, o Options) error {
 
 // Runs reports whether a pod is one that is carried out here.
 func (o *Options) Runs(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return slices.Contains(o.Images, imageName(c.Image)) })
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Contains(o.Images, imageName(c.Image))
+	})
 }
 
 // Expression is Runs as an expression of jq that yields something for such a pod and nothing for others.

@@ -107,7 +107,9 @@ func TestPorts(t *testing.T) {
 func TestMounts(t *testing.T) {
 	p := &pod{dir: "/pods/p"}
 	c := &corev1.Container{VolumeMounts: []corev1.VolumeMount{
-		{Name: "etc", MountPath: "/etc/app/"}, {Name: "keys", MountPath: "/etc/app/keys"}, {Name: "one", MountPath: "/one.yaml", SubPath: "a/b.yaml"},
+		{Name: "etc", MountPath: "/etc/app/"},
+		{Name: "keys", MountPath: "/etc/app/keys"},
+		{Name: "one", MountPath: "/one.yaml", SubPath: "a/b.yaml"},
 	}}
 	m := p.mounts(c)
 	for arg, want := range map[string]string{
@@ -132,7 +134,10 @@ func TestServing(t *testing.T) {
 		t.Errorf("a program that serves nothing gets %v", got)
 	}
 	got := p.withServing([]string{"--secure-port=1", "--authentication-kubeconfig=mine"}, true)
-	want := []string{"--secure-port=1", "--authentication-kubeconfig=mine", "--bind-address=127.0.0.1", "--authorization-kubeconfig=/p/kubeconfig"}
+	want := []string{
+		"--secure-port=1", "--authentication-kubeconfig=mine", "--bind-address=127.0.0.1",
+		"--authorization-kubeconfig=/p/kubeconfig",
+	}
 	if !cmp.Equal(got, want) {
 		t.Errorf("arguments are %v, want %v", got, want)
 	}
@@ -144,10 +149,14 @@ func TestServing(t *testing.T) {
 func TestWithKubeconfig(t *testing.T) {
 	p := &pod{dir: "/p"}
 	const config = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-	if got := string(p.withKubeconfig([]byte(config + "clientConnection: {qps: 5}\n"))); !strings.Contains(got, "kubeconfig: /p/kubeconfig") || !strings.Contains(got, "qps: 5") {
+	if got := string(p.withKubeconfig([]byte(config + "clientConnection: {qps: 5}\n"))); !strings.Contains(got,
+		"kubeconfig: /p/kubeconfig") || !strings.Contains(got, "qps: 5") {
 		t.Errorf("became %s", got)
 	}
-	for _, same := range []string{config + "clientConnection: {kubeconfig: mine}\n", "# KubeSchedulerConfiguration\nkind: Other\n", "KubeSchedulerConfiguration: ["} {
+	for _, same := range []string{
+		config + "clientConnection: {kubeconfig: mine}\n", "# KubeSchedulerConfiguration\nkind: Other\n",
+		"KubeSchedulerConfiguration: [",
+	} {
 		if got := string(p.withKubeconfig([]byte(same))); got != same {
 			t.Errorf("%q became %q", same, got)
 		}

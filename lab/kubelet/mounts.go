@@ -42,7 +42,8 @@ func (m mounts) rewrite(text string) string {
 		if text[i] == '/' && (i == 0 || !inPath(text[i-1])) {
 			for _, one := range m {
 				end := i + len(one.path)
-				if strings.HasPrefix(text[i:], one.path) && (end == len(text) || text[end] == '/' || !inPath(text[end])) {
+				if strings.HasPrefix(text[i:], one.path) && (end == len(text) || text[end] == '/' ||
+					!inPath(text[end])) {
 					b.WriteString(one.here)
 					i, found = end, true
 					break

@@ -145,7 +145,8 @@ func (p *pod) runContainers(ctx context.Context) {
 	containers.Wait()
 }
 
-// retry does something until it succeeds, and says in the status why the pod waits. It returns false if the pod must end.
+// retry does something until it succeeds, and says in the status why the pod waits. It returns false if the pod must
+// end.
 func (p *pod) retry(reason string, do func() error) bool {
 	for p.term.Err() == nil {
 		err := do()

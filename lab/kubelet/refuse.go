@@ -20,9 +20,12 @@ func refuse(spec *corev1.PodSpec) error {
 		}
 	}
 	for _, c := range slices.Concat(spec.InitContainers, spec.Containers) {
-		for name, probe := range map[string]*corev1.Probe{"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe} {
+		for name, probe := range map[string]*corev1.Probe{
+			"startup": c.StartupProbe, "readiness": c.ReadinessProbe, "liveness": c.LivenessProbe,
+		} {
 			if probe != nil && probe.HTTPGet == nil && probe.TCPSocket == nil {
-				errs = append(errs, fmt.Errorf("container %s: %s probe: only httpGet and tcpSocket are supported", c.Name, name))
+				errs = append(errs, fmt.Errorf("container %s: %s probe: only httpGet and tcpSocket are supported",
+					c.Name, name))
 			}
 		}
 		if c.Lifecycle != nil {
@@ -37,11 +40,13 @@ func refuseVolume(v *corev1.Volume) error {
 		return nil
 	}
 	if v.Projected == nil {
-		return fmt.Errorf("volume %s: only configMap, secret, emptyDir, downwardAPI and projected are supported", v.Name)
+		return fmt.Errorf("volume %s: only configMap, secret, emptyDir, downwardAPI and projected are supported",
+			v.Name)
 	}
 	for _, s := range v.Projected.Sources {
 		if s.ConfigMap == nil && s.Secret == nil && s.DownwardAPI == nil && s.ServiceAccountToken == nil {
-			return fmt.Errorf("volume %s: only configMap, secret, downwardAPI and serviceAccountToken can be projected", v.Name)
+			return fmt.Errorf("volume %s: only configMap, secret, downwardAPI and serviceAccountToken can be projected",
+				v.Name)
 		}
 	}
 	return nil

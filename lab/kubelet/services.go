@@ -33,7 +33,8 @@ const (
 
 // A port of a Service as URLs and addresses name it. The byte before says that the name begins there: a name with more
 // parts is not that of a Service. The short form without "svc" is left alone, for it may be any host of the Internet.
-var serviceAddress = regexp.MustCompile(`(^|[^A-Za-z0-9._-])([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?:([1-9][0-9]{0,4})\b`)
+var serviceAddress = regexp.MustCompile(
+	`(^|[^A-Za-z0-9._-])([a-z0-9-]+)\.([a-z0-9-]+)\.svc(?:\.cluster\.local)?:([1-9][0-9]{0,4})\b`)
 
 // servicePort is one port of one Service.
 type servicePort struct {
@@ -57,7 +58,9 @@ type services struct {
 	here map[servicePort]int
 }
 
-func newServices(ctx context.Context, targets func(context.Context, servicePort) ([]int, error), log *slog.Logger) *services {
+func newServices(ctx context.Context, targets func(context.Context, servicePort) ([]int, error),
+	log *slog.Logger,
+) *services {
 	s := &services{targets: targets, log: log, here: map[servicePort]int{}}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	return s

@@ -39,7 +39,9 @@ func serviceOf(name, app string, targets ...intstr.IntOrString) *corev1.Service 
 		s.Spec.Selector = map[string]string{"app": app}
 	}
 	for i, target := range targets {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: target.String(), Port: int32(80 + i), TargetPort: target})
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: target.String(), Port: int32(80 + i), TargetPort: target,
+		})
 	}
 	return s
 }
@@ -155,7 +157,10 @@ func TestServiceInPod(t *testing.T) {
 		t.Fatalf("listens for %v", k.services.here)
 	}
 	got := append(cmd.Args[1:], cmd.Env[len(cmd.Env)-2:]...)
-	want := []string{"--listen-address=127.0.0.1:1", fmt.Sprintf("--url=https://localhost:%d/x", here), "HOST=api.ns.svc", fmt.Sprintf("URL=https://localhost:%d", here)}
+	want := []string{
+		"--listen-address=127.0.0.1:1", fmt.Sprintf("--url=https://localhost:%d/x", here), "HOST=api.ns.svc",
+		fmt.Sprintf("URL=https://localhost:%d", here),
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -163,7 +168,8 @@ func TestServiceInPod(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	number, name, unknown := intstr.FromInt32(8443), intstr.FromString("api"), intstr.FromString("unknown")
-	k := testKubelet(t, serviceOf("api", "x", number, name, unknown), serviceOf("none", "nobody", number), serviceOf("external", "", number))
+	k := testKubelet(t, serviceOf("api", "x", number, name, unknown), serviceOf("none", "nobody", number),
+		serviceOf("external", "", number))
 	k.add(t, "ns", "ready", "x", 41)
 	k.add(t, "ns", "other-app", "y", 42)
 	k.add(t, "far-away", "other-namespace", "x", 43)

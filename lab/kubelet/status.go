@@ -66,7 +66,8 @@ func (c *containerState) run(pid int, started, ready bool) {
 
 func (c *containerState) end(at time.Time, code int, reason, message string) {
 	terminated := &corev1.ContainerStateTerminated{
-		ExitCode: int32(code), Reason: reason, Message: message, FinishedAt: metav1.NewTime(at), StartedAt: metav1.NewTime(at),
+		ExitCode: int32(code), Reason: reason, Message: message, FinishedAt: metav1.NewTime(at),
+		StartedAt: metav1.NewTime(at),
 	}
 	if c.now.Running != nil {
 		terminated.StartedAt = c.now.Running.StartedAt
@@ -152,11 +153,14 @@ func (p *pod) publish(ctx context.Context) {
 
 func (p *pod) annotate(ctx context.Context, key, value string) error {
 	object := p.object()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "annotations": map[string]string{key: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.UID, "annotations": map[string]string{key: value},
+	}})
 	if err != nil {
 		return err
 	}
-	_, err = p.kubelet.Client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	_, err = p.kubelet.Client.CoreV1().Pods(object.Namespace).Patch(ctx, object.Name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{})
 	return err
 }
 
@@ -170,7 +174,8 @@ func (s *state) status(p *corev1.Pod) *corev1.PodStatus {
 	}
 	ready := s.ready(p)
 	for kind, value := range map[corev1.PodConditionType]bool{
-		corev1.PodInitialized: s.initDone, corev1.ContainersReady: ready, corev1.PodReady: ready, corev1.PodReadyToStartContainers: !s.final,
+		corev1.PodInitialized: s.initDone, corev1.ContainersReady: ready, corev1.PodReady: ready,
+		corev1.PodReadyToStartContainers: !s.final,
 	} {
 		status.Conditions = append(status.Conditions, condition(p, kind, value, status.Phase))
 	}

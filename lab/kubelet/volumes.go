@@ -67,7 +67,9 @@ func (p *pod) content(ctx context.Context, object *corev1.Pod, v *corev1.Volume)
 }
 
 // source reads one source of a projected volume.
-func (p *pod) source(ctx context.Context, object *corev1.Pod, v *corev1.Volume, s *corev1.VolumeProjection) (content, error) {
+func (p *pod) source(ctx context.Context, object *corev1.Pod, v *corev1.Volume,
+	s *corev1.VolumeProjection,
+) (content, error) {
 	switch {
 	case s.ConfigMap != nil:
 		return p.configMap(ctx, object.Namespace, s.ConfigMap.Name, s.ConfigMap.Items, s.ConfigMap.Optional)
@@ -76,11 +78,14 @@ func (p *pod) source(ctx context.Context, object *corev1.Pod, v *corev1.Volume, 
 	case s.DownwardAPI != nil:
 		return downward(object, s.DownwardAPI.Items)
 	}
-	token, err := p.token(ctx, object, s.ServiceAccountToken, filepath.Join(p.volumeDir(v.Name), s.ServiceAccountToken.Path))
+	token, err := p.token(ctx, object, s.ServiceAccountToken,
+		filepath.Join(p.volumeDir(v.Name), s.ServiceAccountToken.Path))
 	return content{s.ServiceAccountToken.Path: token}, err
 }
 
-func (p *pod) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool) (content, error) {
+func (p *pod) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath,
+	optional *bool,
+) (content, error) {
 	found, err := p.kubelet.Client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil, nil
@@ -96,7 +101,9 @@ func (p *pod) configMap(ctx context.Context, namespace, name string, items []cor
 	return all.only(items, optional)
 }
 
-func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath, optional *bool) (content, error) {
+func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath,
+	optional *bool,
+) (content, error) {
 	found, err := p.kubelet.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) && optional != nil && *optional {
 		return nil, nil

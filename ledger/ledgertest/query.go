@@ -27,7 +27,8 @@ func (s *Store) counted() []*piece {
 			continue
 		}
 		agents[place{p.node, p.Start}] = true
-		for at := p.First.Truncate(ledger.WindowLength); at.Before(p.Last); at = at.Add(ledger.WindowLength) { // one of hours or days tells of all of their windows
+		// one of hours or days tells of all of their windows
+		for at := p.First.Truncate(ledger.WindowLength); at.Before(p.Last); at = at.Add(ledger.WindowLength) {
 			agents[place{p.node, at}] = true
 		}
 	}
@@ -40,8 +41,8 @@ func (s *Store) counted() []*piece {
 	return out
 }
 
-// hosts returns the hours in which nodes count as hosts: something is booked for them, and they are not their own guests'
-// guests on that day.
+// hosts returns the hours in which nodes count as hosts: something is booked for them, and they are not their own
+// guests' guests on that day.
 func hosts(pieces []*piece) map[place]bool {
 	hours := map[place]bool{}
 	above := map[place][]string{}
@@ -104,7 +105,8 @@ func (s *Store) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error
 		}
 		for i := range p.Postings {
 			v := &p.Postings[i]
-			if v.Consumer.Account.Kind == ledger.Transfer && !counting[place{v.Consumer.Account.Host, p.Start.Truncate(time.Hour)}] {
+			if v.Consumer.Account.Kind == ledger.Transfer &&
+				!counting[place{v.Consumer.Account.Host, p.Start.Truncate(time.Hour)}] {
 				continue
 			}
 			if selects(q, p, v) {
@@ -202,7 +204,9 @@ func key(q *ledger.Query, p *piece, v *ledger.Posting) []string {
 // Series returns the mean power of each step that something is booked for.
 func (s *Store) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
 	step := ledger.SeriesStep(q.From, q.To)
-	by := map[time.Duration]ledger.Dimension{ledger.WindowLength: ledger.ByWindow, time.Hour: ledger.ByHour, day: ledger.ByDay}
+	by := map[time.Duration]ledger.Dimension{
+		ledger.WindowLength: ledger.ByWindow, time.Hour: ledger.ByHour, day: ledger.ByDay,
+	}
 	c := *q
 	c.GroupBy, c.Limit = []ledger.Dimension{by[step]}, 0
 	a, err := s.Query(ctx, &c)
@@ -272,7 +276,8 @@ func increase(sums map[string]*big.Int, name string, n int64) {
 // tooMuch reports whether a sum is more than can be told; times may be.
 func (s *sum) tooMuch() bool {
 	for i := range s.amounts {
-		if i != 2 && i != 4 && i != 5 && i != 9 && !s.amounts[i].IsInt64() { // CPU, carbon and cost of all kinds, and unmeasured
+		// CPU, carbon and cost of all kinds, and unmeasured
+		if i != 2 && i != 4 && i != 5 && i != 9 && !s.amounts[i].IsInt64() {
 			return true
 		}
 	}
@@ -297,8 +302,10 @@ func (s *sum) row() ledger.Row {
 		return math.MaxInt64
 	}
 	r := ledger.Row{Key: s.key, First: s.first, Last: s.last, Amount: ledger.Amount{
-		Dynamic: energy.Microjoules(n(0)), Idle: energy.Microjoules(n(1)), CPU: time.Duration(n(2)), Facility: energy.Microjoules(n(3)),
-		Estimated: energy.Microjoules(n(6)), Uncharted: energy.Microjoules(n(7)), Unpriced: energy.Microjoules(n(8)), // places
+		Dynamic: energy.Microjoules(n(0)), Idle: energy.Microjoules(n(1)), CPU: time.Duration(n(2)),
+		Facility: energy.Microjoules(n(3)),
+		// places
+		Estimated: energy.Microjoules(n(6)), Uncharted: energy.Microjoules(n(7)), Unpriced: energy.Microjoules(n(8)),
 		Unmeasured: time.Duration(n(9)), // the last
 	}}
 	for signal, v := range s.emissions {

@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// A Random makes bookings that hold everything that there can be: several sites, signals and currencies, rates that are not known, virtual
-// machines whose hosts are booked or not, or that name each other, estimates that agents' batches replace, pods whose names come late,
-// batches from seconds to hours long, gaps, and batches that come twice.
+// A Random makes bookings that hold everything that there can be: several sites, signals and currencies, rates that
+// are not known, virtual machines whose hosts are booked or not, or that name each other, estimates that agents'
+// batches replace, pods whose names come late, batches from seconds to hours long, gaps, and batches that come twice.
 type Random struct {
 	Rand  *rand.Rand
 	Start time.Time     // of the first
@@ -52,7 +52,10 @@ func (r *Random) init() {
 		{"right", "left"},
 		{"nested", "guest1"},
 	} {
-		m := &machineState{name: n.name, boot: "boot-" + n.name, epoch: "e1", next: 1, started: r.Start.Add(time.Duration(r.Rand.Int64N(int64(r.Span / 4))))}
+		m := &machineState{
+			name: n.name, boot: "boot-" + n.name, epoch: "e1", next: 1,
+			started: r.Start.Add(time.Duration(r.Rand.Int64N(int64(r.Span / 4)))),
+		}
 		if n.host != "" {
 			m.parent = &batch.Parent{Host: n.host, VM: "vm-" + n.name}
 		}
@@ -88,7 +91,8 @@ func (r *Random) Next() *ledger.Booking {
 		First: m.next, Last: m.next + uint64(r.Rand.IntN(2)), Parent: m.parent,
 		StartSinceBoot: m.at, EndSinceBoot: m.at + long,
 		Start: m.started.Add(m.at), End: m.started.Add(m.at + long),
-		Source: "test", Quality: []energy.Quality{energy.Measured, energy.Derived, energy.Estimated}[r.Rand.IntN(3)], IdlePolicy: "requests",
+		Source: "test", Quality: []energy.Quality{energy.Measured, energy.Derived, energy.Estimated}[r.Rand.IntN(3)],
+		IdlePolicy: "requests",
 	}
 	m.next, m.at = b.Last+1, m.at+long
 	k := r.fill(b, long)
@@ -102,7 +106,9 @@ func (r *Random) estimate(m *machineState) *ledger.Booking {
 	long := time.Duration(1+r.Rand.IntN(4)) * ledger.WindowLength
 	start := r.Start.Add(time.Duration(r.Rand.Int64N(int64(r.Span)))).Truncate(ledger.WindowLength)
 	b := &batch.Batch{
-		Version: batch.Version, Stream: batch.Stream{Node: m.name, Boot: "none", Epoch: fmt.Sprintf("estimate%d", m.estimated)},
+		Version: batch.Version, Stream: batch.Stream{
+			Node: m.name, Boot: "none", Epoch: fmt.Sprintf("estimate%d", m.estimated),
+		},
 		First: 1, Last: 1, Start: start, End: start.Add(long), EndSinceBoot: long,
 		Source: "model", Quality: energy.Estimated, IdlePolicy: "apart",
 	}
@@ -157,7 +163,8 @@ func (r *Random) rates(node string) ledger.Rates {
 		site = "south"
 	}
 	out := ledger.Rates{
-		Site: site, PUE: 1 + r.Rand.Float64()/2, Carbon: r.Rand.Float64() * 700, Signal: "average", Price: r.Rand.Float64(), Currency: "EUR",
+		Site: site, PUE: 1 + r.Rand.Float64()/2, Carbon: r.Rand.Float64() * 700, Signal: "average",
+		Price: r.Rand.Float64(), Currency: "EUR",
 	}
 	if site == "south" {
 		out.Currency, out.Price = "SEK", out.Price*11-0.5
@@ -178,10 +185,13 @@ func (r *Random) rates(node string) ledger.Rates {
 func (r *Random) share(node string) (energy.Share, ledger.Consumer) {
 	switch r.Rand.IntN(6) {
 	case 0:
-		return energy.Share{ID: energy.System}, ledger.Consumer{Key: energy.System, Account: ledger.Account{Kind: ledger.System}}
+		return energy.Share{ID: energy.System}, ledger.Consumer{
+			Key: energy.System, Account: ledger.Account{Kind: ledger.System},
+		}
 	case 1:
 		name := fmt.Sprintf("vm-guest%d", 1+r.Rand.IntN(2))
-		return energy.Share{ID: energy.VMID(name)}, ledger.Consumer{Key: energy.VMID(name), Account: ledger.Account{Kind: ledger.VM, Owner: name}}
+		return energy.Share{ID: energy.VMID(name)},
+			ledger.Consumer{Key: energy.VMID(name), Account: ledger.Account{Kind: ledger.VM, Owner: name}}
 	}
 	uid := fmt.Sprintf("%s-%d", node, r.Rand.IntN(8))
 	key := energy.ContainerID(uid, "")
@@ -193,8 +203,10 @@ func (r *Random) share(node string) (energy.Share, ledger.Consumer) {
 		}
 		n := r.Rand.IntN(5)
 		c = ledger.Consumer{Key: key, Pod: fmt.Sprintf("pod-%d", r.Rand.IntN(4)), Account: ledger.Account{
-			Kind: ledger.Workload, Namespace: fmt.Sprintf("ns%d", r.Rand.IntN(3)), OwnerKind: []string{"Job", "Deployment"}[n%2],
-			Owner: fmt.Sprintf("owner%d", n), Team: []string{"", "red", "blue"}[r.Rand.IntN(3)], Strategy: []string{"", "exec", "carbon"}[r.Rand.IntN(3)],
+			Kind: ledger.Workload, Namespace: fmt.Sprintf("ns%d", r.Rand.IntN(3)),
+			OwnerKind: []string{"Job", "Deployment"}[n%2],
+			Owner:     fmt.Sprintf("owner%d", n), Team: []string{"", "red", "blue"}[r.Rand.IntN(3)],
+			Strategy: []string{"", "exec", "carbon"}[r.Rand.IntN(3)],
 		}}
 		if n == 0 {
 			c.Account.Parent = "CronJob/nightly"
@@ -207,14 +219,16 @@ func (r *Random) share(node string) (energy.Share, ledger.Consumer) {
 // Query returns a query about some of it.
 func (r *Random) Query() *ledger.Query {
 	q := &ledger.Query{}
-	from := r.Start.Add(-time.Duration(r.Rand.Int64N(int64(6 * time.Hour)))).Add(time.Duration(r.Rand.Int64N(int64(r.Span))))
+	from := r.Start.Add(-time.Duration(r.Rand.Int64N(int64(6 * time.Hour)))).Add(
+		time.Duration(r.Rand.Int64N(int64(r.Span))))
 	to := from.Add(1 + time.Duration(r.Rand.Int64N(int64(r.Span+6*time.Hour))))
 	if r.Rand.IntN(3) == 0 {
 		from, to = from.Truncate(day), to.Truncate(day).Add(day)
 	}
 	q.From, q.To = from, to
 	dimensions := []ledger.Dimension{
-		ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy, ledger.BySite, ledger.ByNode,
+		ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy,
+		ledger.BySite, ledger.ByNode,
 		ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
 	}
 	r.Rand.Shuffle(len(dimensions), func(i, j int) { dimensions[i], dimensions[j] = dimensions[j], dimensions[i] })

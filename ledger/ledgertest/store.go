@@ -1,5 +1,5 @@
-// Package ledgertest holds a ledger in memory that is right because it is simple: it keeps what was booked and adds it up
-// when it is asked. Other stores are compared with it, and tests of other packages book into it.
+// Package ledgertest holds a ledger in memory that is right because it is simple: it keeps what was booked and adds
+// it up when it is asked. Other stores are compared with it, and tests of other packages book into it.
 package ledgertest
 
 import (
@@ -173,7 +173,9 @@ func (s *Store) Records(_ context.Context, q *ledger.RecordQuery) ([]ledger.Reco
 			out = append(out, r)
 		}
 	}
-	slices.SortFunc(out, func(a, b ledger.Record) int { return cmp.Or(b.At.Compare(a.At), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b ledger.Record) int {
+		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.ID, b.ID))
+	})
 	return out[:min(len(out), q.Rows())], nil
 }
 
@@ -214,7 +216,8 @@ func (s *Store) Statistics(context.Context) (ledger.Statistics, error) {
 		}
 	}
 	return ledger.Statistics{
-		Windows: int64(len(windows)), Accounts: int64(len(accounts)), Consumers: int64(len(consumers)), Records: int64(len(s.records)),
+		Windows: int64(len(windows)), Accounts: int64(len(accounts)), Consumers: int64(len(consumers)),
+		Records: int64(len(s.records)),
 	}, nil
 }
 

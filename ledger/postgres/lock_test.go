@@ -28,7 +28,8 @@ func run(t *testing.T, db *sql.DB, statements ...string) {
 	}
 }
 
-// The lock of those who fold is their transaction's: no connection that does nothing holds it, which would outlive its process by hours.
+// The lock of those who fold is their transaction's: no connection that does nothing holds it, which would outlive
+// its process by hours.
 func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	source := pgtest.Start(t)
 	s, db := open(t, source), other(t, source)
@@ -40,7 +41,8 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	}
 	defer tx.Rollback()
 	var value string
-	if err := tx.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = 'schema' FOR UPDATE").Scan(&value); err != nil {
+	if err := tx.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = 'schema' FOR UPDATE").Scan(
+		&value); err != nil {
 		t.Fatal(err)
 	}
 	folded := make(chan error, 1)
@@ -69,15 +71,16 @@ func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	var held int
-	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").Scan(&held); err != nil || held != 0 {
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").Scan(
+		&held); err != nil || held != 0 {
 		t.Errorf("%d locks are held, %v", held, err)
 	}
 	foldAll(t, s)
 	audited(t, s)
 }
 
-// The database is another one, as after a failover to a server that was behind: rows have other numbers. What was remembered is not
-// believed, whether the connections were lost or not.
+// The database is another one, as after a failover to a server that was behind: rows have other numbers. What was
+// remembered is not believed, whether the connections were lost or not.
 func TestRowsOfAnotherServer(t *testing.T) {
 	for name, lost := range map[string]bool{"connections are lost": true, "nobody noticed": false} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +92,8 @@ func TestRowsOfAnotherServer(t *testing.T) {
 			// An empty database in which rows are made in another order. Its numbers are those that are remembered.
 			run(t, db, "TRUNCATE nodes, accounts, consumers, journal, streams, spans, windows RESTART IDENTITY")
 			if lost {
-				run(t, db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kubenergy'")
+				run(t, db,
+					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kubenergy'")
 			}
 			var truth storetest.Truth
 			for _, b := range []*ledger.Booking{w.Booking(1, 2), w.Booking(0, 2), w.Booking(1, 3)} {
@@ -131,7 +135,8 @@ func TestBytes(t *testing.T) {
 		return stats.Bytes
 	}
 	before := size()
-	run(t, db, "CREATE TABLE another (a TEXT)", "INSERT INTO another SELECT repeat('a', 100) FROM generate_series(1, 10000)")
+	run(t, db, "CREATE TABLE another (a TEXT)",
+		"INSERT INTO another SELECT repeat('a', 100) FROM generate_series(1, 10000)")
 	if after := size(); after != before || before == 0 {
 		t.Errorf("%d bytes with another's table, %d without", after, before)
 	}

@@ -23,7 +23,9 @@ var start = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
 
 func open(t testing.TB, source string) *postgres.Store {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), source, postgres.Options{Now: func() time.Time { return start.Add(10 * 24 * time.Hour) }})
+	s, err := postgres.Open(t.Context(), source, postgres.Options{Now: func() time.Time {
+		return start.Add(10 * 24 * time.Hour)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,8 @@ func same(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Quer
 	if err != nil {
 		t.Fatalf("%+v: %v", q, err)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Row{}, "First", "Last"), cmpopts.IgnoreFields(ledger.Answer{}, "AsOf"),
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Row{}, "First", "Last"),
+		cmpopts.IgnoreFields(ledger.Answer{}, "AsOf"),
 		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%+v: -want +have\n%s", q, diff)
 	}
@@ -240,13 +243,15 @@ func TestTimescale(t *testing.T) {
 	}
 	open(t, source)
 	var told string
-	if err := db.QueryRowContext(t.Context(), "SELECT what FROM told").Scan(&told); err != nil || told != "windows start 86400 t" {
+	if err := db.QueryRowContext(t.Context(), "SELECT what FROM told").Scan(&told); err != nil ||
+		told != "windows start 86400 t" {
 		t.Errorf("%q, %v", told, err)
 	}
 }
 
 func TestOpen(t *testing.T) {
-	_, err := postgres.Open(t.Context(), "postgres://kubenergy:secret@127.0.0.1:1/nothing?connect_timeout=1", postgres.Options{})
+	_, err := postgres.Open(t.Context(), "postgres://kubenergy:secret@127.0.0.1:1/nothing?connect_timeout=1",
+		postgres.Options{})
 	if !errors.Is(err, ledger.ErrReadOnly) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("have %v", err)
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
-// How many rows a second are booked and folded, by both stores on this machine: a row is what one container used in 15 s. All rounds of a
-// quarter of an hour are booked, one transaction a second or so, and folded once a minute, as the central unit does.
+// How many rows a second are booked and folded, by both stores on this machine: a row is what one container used in
+// 15 s. All rounds of a quarter of an hour are booked, one transaction a second or so, and folded once a minute, as
+// the central unit does.
 func TestRowsPerSecond(t *testing.T) {
 	const perMinute = 4
 	nodes, containers, rounds := 50, 20, 12
@@ -55,7 +56,8 @@ func TestRowsPerSecond(t *testing.T) {
 			t.Fatal(stats, err)
 		}
 		rows := float64(nodes * containers * rounds)
-		t.Logf("%s: %.0f rows/s booked and folded (%.0f booked, %.0f folded), %.1f µs of this process's CPU time a row, %d bytes on disk",
+		t.Logf("%s: %.0f rows/s booked and folded (%.0f booked, %.0f folded), %.1f µs of this process's CPU time a "+
+			"row, %d bytes on disk",
 			to.name, rows/(booking+folding).Seconds(), rows/booking.Seconds(), rows/folding.Seconds(),
 			float64((cpu(t)-used).Microseconds())/rows, stats.Bytes)
 		audited(t, to.store)

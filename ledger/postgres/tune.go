@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Windows and sums are written again and again while they are young, the journal is emptied every few seconds: they want to be vacuumed
-// more often than most tables. Windows are of a form that cannot be compressed, and stay in their rows.
+// Windows and sums are written again and again while they are young, the journal is emptied every few seconds: they
+// want to be vacuumed more often than most tables. Windows are of a form that cannot be compressed, and stay in their
+// rows.
 var settings = []string{
 	`ALTER TABLE windows SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000,
 		autovacuum_vacuum_cost_delay = 1, toast_tuple_target = 8160)`,
@@ -22,7 +23,8 @@ var settings = []string{
 	`ALTER TABLE spans SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1)`,
 }
 
-// hypertable divides windows by day. It has not been tried with a real TimescaleDB: only that this is what is said to one.
+// hypertable divides windows by day. It has not been tried with a real TimescaleDB: only that this is what is said to
+// one.
 const hypertable = `SELECT create_hypertable('windows', 'start', chunk_time_interval => 86400::BIGINT, if_not_exists => TRUE, migrate_data => TRUE)`
 
 // tuned is the version of the settings, in meta.
@@ -44,10 +46,12 @@ func (s *Store) tune(ctx context.Context) error {
 		return err
 	}
 	var have, timescale int
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM meta WHERE key = 'postgres' AND value = $1", tuned).Scan(&have); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM meta WHERE key = 'postgres' AND value = $1",
+		tuned).Scan(&have); err != nil {
 		return err
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM pg_extension WHERE extname = 'timescaledb'").Scan(&timescale); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM pg_extension WHERE extname = 'timescaledb'").Scan(
+		&timescale); err != nil {
 		return err
 	}
 	var statements []string
@@ -63,7 +67,8 @@ func (s *Store) tune(ctx context.Context) error {
 		}
 	}
 	if have == 0 {
-		_, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('postgres', $1) ON CONFLICT (key) DO UPDATE SET value = excluded.value", tuned)
+		_, err := tx.ExecContext(ctx, "INSERT INTO meta (key, value) VALUES ('postgres', $1) ON CONFLICT (key) DO "+
+			"UPDATE SET value = excluded.value", tuned)
 		if err != nil {
 			return err
 		}

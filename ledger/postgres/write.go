@@ -66,8 +66,9 @@ func (s *Store) Keep(ctx context.Context, r ledger.Retention, now time.Time) err
 	return retry(ctx, func() error { return s.DB.Keep(ctx, r, now) })
 }
 
-// Fold implements [ledger.Store]. One process folds at a time; for the others, there is nothing to do. The lock is the
-// transaction's: that of a process that is gone ends when the server notices, at the latest when the transaction has been idle for too long.
+// Fold implements [ledger.Store]. One process folds at a time; for the others, there is nothing to do. The lock is
+// the transaction's: that of a process that is gone ends when the server notices, at the latest when the transaction
+// has been idle for too long.
 func (s *Store) Fold(ctx context.Context) (left int, err error) {
 	err = retry(ctx, func() error {
 		left, err = s.DB.Fold(ctx)

@@ -25,7 +25,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// rounds prepares bookings of all nodes, books the first so that names are known, and measures what is done to the others.
+// rounds prepares bookings of all nodes, books the first so that names are known, and measures what is done to the
+// others.
 func rounds(b *testing.B, measure func(s *sqlite.Store, all []*ledger.Booking), after func(s *sqlite.Store)) {
 	s := openBench(b)
 	round(b, s, hundred, 1)
@@ -50,7 +51,8 @@ func rounds(b *testing.B, measure func(s *sqlite.Store, all []*ledger.Booking), 
 
 // A transaction of 64 batches of 100 pods, as come in a fifth of a second from a cluster of 5,000 nodes.
 func BenchmarkBook(b *testing.B) {
-	rounds(b, func(s *sqlite.Store, all []*ledger.Booking) { storetest.MustBook(b, s, all...) }, func(s *sqlite.Store) { storetest.FoldAll(b, s) })
+	rounds(b, func(s *sqlite.Store, all []*ledger.Booking) { storetest.MustBook(b, s, all...) },
+		func(s *sqlite.Store) { storetest.FoldAll(b, s) })
 }
 
 // Batches of 100 pods, four of each node at once, as come in a minute.
@@ -94,7 +96,8 @@ func openBench(tb testing.TB) *sqlite.Store {
 	return s
 }
 
-// The bound is 6 GB a day of 5,000 nodes of 100 pods: 41 bytes for each pod and window, of which sums and names take some.
+// The bound is 6 GB a day of 5,000 nodes of 100 pods: 41 bytes for each pod and window, of which sums and names take
+// some.
 func TestRowsAreSmall(t *testing.T) {
 	storetest.OfContent(t)
 	const (

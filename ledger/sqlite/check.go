@@ -133,13 +133,15 @@ func (s *Store) checkTables(ctx context.Context) error {
 		return err
 	}
 	if !slices.Equal(have, want) {
-		return fmt.Errorf("%w: the definitions of its tables are not those of version %s: put back a backup", ledger.ErrDamaged, version)
+		return fmt.Errorf("%w: the definitions of its tables are not those of version %s: put back a backup",
+			ledger.ErrDamaged, version)
 	}
 	return nil
 }
 
 func definitions(ctx context.Context, db *sql.DB) ([]string, error) {
-	rows, err := db.QueryContext(ctx, "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') FROM sqlite_master ORDER BY type, name")
+	rows, err := db.QueryContext(ctx, "SELECT type || ' ' || name || ' ' || tbl_name || ' ' || coalesce(sql, '') "+
+		"FROM sqlite_master ORDER BY type, name")
 	if err != nil {
 		return nil, err
 	}

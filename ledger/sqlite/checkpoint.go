@@ -14,8 +14,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// The log is moved to the file when it is as long as this. If queries that go on for long keep that from being finished,
-// it is tried again when so much more was written, and from some length on the next transactions wait for them.
+// The log is moved to the file when it is as long as this. If queries that go on for long keep that from being
+// finished, it is tried again when so much more was written, and from some length on the next transactions wait for
+// them.
 const (
 	logBytes     = 8 << 20
 	longLogBytes = 128 << 20
@@ -51,7 +52,8 @@ func (s *Store) checkpoint(ctx context.Context, conn *sql.Conn, mode string) err
 		return err
 	}
 	if l.bad != "" {
-		return fmt.Errorf("the log of writes of the ledger has changed on the disk: %s: nothing is moved to the file", l.bad)
+		return fmt.Errorf("the log of writes of the ledger has changed on the disk: %s: nothing is moved to the file",
+			l.bad)
 	}
 	if err := s.writeMark(l); err != nil {
 		return fmt.Errorf("writing down how far the ledger's log is moved: %w", err)

@@ -22,8 +22,13 @@ var small = storetest.World{Nodes: 2, Pods: 3, Epoch: "1"}
 // state is everything that a ledger tells, as text.
 func state(ctx context.Context, s ledger.Store) (string, error) {
 	var b bytes.Buffer
-	for _, by := range []ledger.Dimension{ledger.ByNode, ledger.ByUID, ledger.ByOwner, ledger.ByHour, ledger.ByDay, ledger.ByWindow, ledger.ByPod} {
-		answer, err := s.Query(ctx, &ledger.Query{From: storetest.Noon.Add(-time.Hour), To: storetest.Noon.Add(48 * time.Hour), GroupBy: []ledger.Dimension{by}})
+	for _, by := range []ledger.Dimension{
+		ledger.ByNode, ledger.ByUID, ledger.ByOwner, ledger.ByHour, ledger.ByDay, ledger.ByWindow, ledger.ByPod,
+	} {
+		answer, err := s.Query(ctx, &ledger.Query{
+			From: storetest.Noon.Add(-time.Hour), To: storetest.Noon.Add(48 * time.Hour),
+			GroupBy: []ledger.Dimension{by},
+		})
 		if err != nil {
 			return "", err
 		}
@@ -238,7 +243,8 @@ func TestForeignFiles(t *testing.T) {
 	}
 }
 
-// A row whose number changed is found by the audit, whichever column it is in, and stays found when more is added to it.
+// A row whose number changed is found by the audit, whichever column it is in, and stays found when more is added to
+// it.
 func TestAuditFindsChangedRows(t *testing.T) {
 	storetest.OfContent(t)
 	for _, change := range []string{

@@ -70,7 +70,9 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 			t.Error("a failing disk is writable")
 		}
 		for range 3 {
-			if _, err := l.Query(ctx, &ledger.Query{From: storetest.Noon, To: storetest.Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID}}); err != nil {
+			if _, err := l.Query(ctx, &ledger.Query{
+				From: storetest.Noon, To: storetest.Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID},
+			}); err != nil {
 				t.Errorf("the disk fails, and a query says %v", err)
 			}
 			_ = p.send(ctx)
@@ -160,7 +162,8 @@ func TestFailingWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		const some = 3000 // a part of a page
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(info.Size()) + some, Max: was.Max}); err != nil {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
+			&unix.Rlimit{Cur: uint64(info.Size()) + some, Max: was.Max}); err != nil {
 			t.Fatal(err)
 		}
 	}, restore)

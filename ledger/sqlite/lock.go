@@ -25,7 +25,9 @@ func lockFile(path string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another process uses the ledger: it holds %s; one does at a time, several need PostgreSQL", path)
+			return nil,
+				fmt.Errorf("another process uses the ledger: it holds %s; one does at a time, several need PostgreSQL",
+					path)
 		}
 		return nil, fmt.Errorf("locking %s: %w", path, err)
 	}

@@ -1,7 +1,7 @@
 // Package sqlite keeps the ledger in one file: what a cluster needs that has one central unit.
 //
-// What is booked is on disk before Book returns. One process uses a file at a time. What is damaged when it is opened is
-// told of, and nothing is made of it: see [Open].
+// What is booked is on disk before Book returns. One process uses a file at a time. What is damaged when it is opened
+// is told of, and nothing is made of it: see [Open].
 package sqlite
 
 import (
@@ -26,8 +26,8 @@ import (
 type Options struct {
 	Now func() time.Time
 	Log *slog.Logger
-	// Damaged opens a file that is known to be damaged, to read what is left of it. What is read may be wrong, and what is
-	// booked into it lost.
+	// Damaged opens a file that is known to be damaged, to read what is left of it. What is read may be wrong, and
+	// what is booked into it lost.
 	Damaged bool
 }
 
@@ -60,9 +60,9 @@ type Store struct {
 	tried    int64 // how long the log was
 }
 
-// Open opens a file, or makes one. It fails with an error that wraps [ledger.ErrDamaged] if a file is damaged: put back a
-// backup, or set Options.Damaged to read what is left. If only the last transactions cannot be read any more, it goes on
-// with what was before them, and Audit tells of it: agents then send numbers beyond those that are booked.
+// Open opens a file, or makes one. It fails with an error that wraps [ledger.ErrDamaged] if a file is damaged: put
+// back a backup, or set Options.Damaged to read what is left. If only the last transactions cannot be read any more,
+// it goes on with what was before them, and Audit tells of it: agents then send numbers beyond those that are booked.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -94,7 +94,8 @@ func (s *Store) open(ctx context.Context, o Options) error {
 		return err
 	}
 	if s.lost != "" {
-		s.log.Error("Bookings that were acknowledged may be lost: the end of the ledger's log of writes cannot be read", "why", s.lost)
+		s.log.Error("Bookings that were acknowledged may be lost: the end of the ledger's log of writes cannot be read",
+			"why", s.lost)
 	}
 	writes, err := sql.Open("sqlite", s.source(writerCache, "wal_autocheckpoint(0)"))
 	if err != nil {
@@ -111,7 +112,9 @@ func (s *Store) open(ctx context.Context, o Options) error {
 	if err := s.check(ctx, writes); err != nil && !o.Damaged {
 		return closing(err)
 	}
-	s.DB, err = sqlstore.Open(ctx, sqlstore.Options{Dialect: s.dialect(), Writes: writes, Reads: s.reads, Now: o.Now, Log: o.Log})
+	s.DB, err = sqlstore.Open(ctx, sqlstore.Options{
+		Dialect: s.dialect(), Writes: writes, Reads: s.reads, Now: o.Now, Log: o.Log,
+	})
 	if err != nil {
 		return closing(damage(err))
 	}
@@ -180,7 +183,8 @@ func (s *Store) bytes() (int64, error) {
 func (s *Store) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
 	findings := &ledger.Findings{}
 	if s.lost != "" {
-		findings.Problems = append(findings.Problems, "when the ledger was opened, the end of its log of writes could not be read: "+s.lost)
+		findings.Problems = append(findings.Problems,
+			"when the ledger was opened, the end of its log of writes could not be read: "+s.lost)
 	}
 	problems, err := integrity(ctx, s.reads, "integrity_check")
 	if err != nil {

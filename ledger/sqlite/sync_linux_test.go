@@ -47,8 +47,9 @@ func failSyncs(below uint32) error {
 
 const syncVariable = "KUBENERGY_FAILING_SYNCS"
 
-// The disk does not confirm what is written. A filter of the kernel answers fsync of all files that are open; it cannot be
-// taken back, so it runs in a process of its own, and the disk is mended by files having to be opened under other numbers.
+// The disk does not confirm what is written. A filter of the kernel answers fsync of all files that are open; it
+// cannot be taken back, so it runs in a process of its own, and the disk is mended by files having to be opened under
+// other numbers.
 func TestFailingSyncs(t *testing.T) {
 	if os.Getenv(syncVariable) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFailingSyncs$", "-test.v")
@@ -81,7 +82,8 @@ func TestFailingSyncs(t *testing.T) {
 	})
 	faulty(t, t.TempDir(), func() {
 		below += step
-		if err := failSyncs(uint32(below)); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM) {
+		if err := failSyncs(uint32(below)); errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) ||
+			errors.Is(err, unix.EPERM) {
 			t.Skip("no filters for system calls:", err)
 		} else if err != nil {
 			t.Fatal(err)

@@ -119,7 +119,9 @@ func writeVersion(t *testing.T, file string) {
 func dump(ctx context.Context, db *sql.DB) ([]byte, error) {
 	var b bytes.Buffer
 	var tables []string
-	rows, err := db.QueryContext(ctx, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid")
+	rows,
+		err := db.QueryContext(ctx, "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT "+
+		"LIKE 'sqlite_%' ORDER BY rowid")
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +177,8 @@ func dumpTable(ctx context.Context, db *sql.DB, table string, b *bytes.Buffer) e
 				texts[i] = fmt.Sprint(v)
 			}
 		}
-		fmt.Fprintf(b, "INSERT INTO %s (%s) VALUES (%s);\n", table, strings.Join(columns, ", "), strings.Join(texts, ", "))
+		fmt.Fprintf(b, "INSERT INTO %s (%s) VALUES (%s);\n", table, strings.Join(columns, ", "),
+			strings.Join(texts, ", "))
 	}
 	return rows.Err()
 }

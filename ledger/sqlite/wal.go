@@ -12,10 +12,11 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// SQLite writes transactions to a log first (FILE-wal), and pages from there to the file from time to time: a checkpoint.
-// When it opens a file, it reads the log up to the first frame whose sum is wrong and says nothing about what follows, as a
-// crash may leave half a transaction at the end. But a byte that changed on the disk looks the same, and takes everything
-// after it away, though it was acknowledged. So the log is read here before: https://sqlite.org/fileformat.html#walformat.
+// SQLite writes transactions to a log first (FILE-wal), and pages from there to the file from time to time: a
+// checkpoint. When it opens a file, it reads the log up to the first frame whose sum is wrong and says nothing about
+// what follows, as a crash may leave half a transaction at the end. But a byte that changed on the disk looks the
+// same, and takes everything after it away, though it was acknowledged. So the log is read here before:
+// https://sqlite.org/fileformat.html#walformat.
 const (
 	walSuffix      = "-wal"
 	walHeaderBytes = 32
@@ -125,8 +126,8 @@ func (s *walSum) add(b []byte) {
 	}
 }
 
-// A mark says up to which frame of a generation of the log pages may have been moved to the file. If fewer than these can be
-// read, the file holds pages that are younger than others: that is no state that it ever had.
+// A mark says up to which frame of a generation of the log pages may have been moved to the file. If fewer than these
+// can be read, the file holds pages that are younger than others: that is no state that it ever had.
 const (
 	markSuffix = "-mark"
 	markBytes  = 20 // salts, frames, sum
@@ -158,8 +159,8 @@ func (s *Store) marked(l *log) (int, error) {
 	return int(binary.LittleEndian.Uint64(b[8:])), nil
 }
 
-// inspect reads the log before SQLite does. It returns what was lost of its end, and an error if what is left is no state
-// that the ledger ever had.
+// inspect reads the log before SQLite does. It returns what was lost of its end, and an error if what is left is no
+// state that the ledger ever had.
 func (s *Store) inspect() (lost string, err error) {
 	l, err := readLog(s.path + walSuffix)
 	if err != nil || l == nil {

@@ -43,7 +43,8 @@ func TestScanLog(t *testing.T) {
 		t.Errorf("the first frame has changed: %+v, %v", l, err)
 	}
 	half := whole[:len(whole)-frame/2] // as a process leaves that is killed while it writes
-	if l, err := scanLog(bytes.NewReader(half), int64(len(half))); err != nil || l.bad != "" || l.frames >= frames || l.frames == 0 {
+	if l, err := scanLog(bytes.NewReader(half), int64(len(half))); err != nil || l.bad != "" || l.frames >= frames ||
+		l.frames == 0 {
 		t.Errorf("half a transaction: %+v, %v", l, err)
 	}
 	old := bytes.Clone(whole) // a log that began anew is longer than what is new in it

@@ -14,8 +14,8 @@ import (
 // mostProblems is how many an audit tells; the rest it counts.
 const mostProblems = 1000
 
-// Audit checks the sums of bytes of all names and of what was booked from an instant on, that accounts and nodes balance in every
-// hour and day, that days are the sum of their hours, and hours that of their windows.
+// Audit checks the sums of bytes of all names and of what was booked from an instant on, that accounts and nodes
+// balance in every hour and day, that days are the sum of their hours, and hours that of their windows.
 func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
 	a := &auditor{d: d, ctx: ctx, found: &ledger.Findings{}, rows: map[dictionaryRow]bool{}}
 	since := floorTo(from.Unix(), aDay)
@@ -325,7 +325,8 @@ func (a *auditor) compare(r *reading, fine, coarse *books, ofFine, ofCoarse stri
 	each(fine.accounts, coarse.accounts, func(id int64, x, y *ledger.Amount) {
 		a.found.Checked++
 		for _, d := range differences(orNone(x, &none), orNone(y, &none)) {
-			a.problem("account %s at %s: %s hold %d %s, %s %d", a.accountName(r, id), stamp(at), ofFine, d.a, d.what, ofCoarse, d.b)
+			a.problem("account %s at %s: %s hold %d %s, %s %d", a.accountName(r, id), stamp(at), ofFine, d.a, d.what,
+				ofCoarse, d.b)
 		}
 	})
 	each(fine.nodes, coarse.nodes, func(k nodeKey, x, y *nodeSum) {
@@ -333,13 +334,18 @@ func (a *auditor) compare(r *reading, fine, coarse *books, ofFine, ofCoarse stri
 		p, q := orNone(x, &nodeSum{}), orNone(y, &nodeSum{})
 		pa, qa := p.amount(), q.amount()
 		for _, d := range differences(&pa, &qa) {
-			a.problem("node %s at %s: %s hold %d %s, %s %d", a.nodeName(r, k.node), stamp(at), ofFine, d.a, d.what, ofCoarse, d.b)
+			a.problem("node %s at %s: %s hold %d %s, %s %d", a.nodeName(r, k.node), stamp(at), ofFine, d.a, d.what,
+				ofCoarse, d.b)
 		}
 		for _, d := range []difference{
-			{"idle", p.idle, q.idle}, {"platform", p.platform, q.platform}, {"unknown", p.unknown, q.unknown}, {"measured", p.measured, q.measured},
+			{"idle", p.idle, q.idle},
+			{"platform", p.platform, q.platform},
+			{"unknown", p.unknown, q.unknown},
+			{"measured", p.measured, q.measured},
 		} {
 			if d.a != d.b {
-				a.problem("node %s at %s: %s hold %d µJ %s, %s %d", a.nodeName(r, k.node), stamp(at), ofFine, d.a, d.what, ofCoarse, d.b)
+				a.problem("node %s at %s: %s hold %d µJ %s, %s %d", a.nodeName(r, k.node), stamp(at), ofFine, d.a,
+					d.what, ofCoarse, d.b)
 			}
 		}
 	})

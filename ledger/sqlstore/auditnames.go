@@ -73,7 +73,8 @@ func (a *auditor) journal(r *reading) error {
 				entries = append(entries, e)
 			}
 			return a.checked(err)
-		}, fmt.Sprintf("SELECT id, node, start, finish, payload FROM journal WHERE id > $1 ORDER BY id LIMIT %d", atOnce), after)
+		}, fmt.Sprintf("SELECT id, node, start, finish, payload FROM journal WHERE id > $1 ORDER BY id LIMIT %d",
+			atOnce), after)
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,8 @@ func (a *auditor) journal(r *reading) error {
 				names = append(names, dictionaryRow{"accounts", l.Account}, dictionaryRow{"consumers", l.Consumer})
 			}
 			if e.Guest.Account != 0 {
-				names = append(names, dictionaryRow{"accounts", e.Guest.Account}, dictionaryRow{"consumers", e.Guest.Consumer})
+				names = append(names, dictionaryRow{"accounts", e.Guest.Account},
+					dictionaryRow{"consumers", e.Guest.Consumer})
 			}
 			for _, name := range names {
 				if err := a.there(r, name, what); err != nil {

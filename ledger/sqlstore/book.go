@@ -44,7 +44,8 @@ type booker struct {
 
 func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 	if len(all) == 0 {
-		_, err := b.s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('written', $1) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+		_, err := b.s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('written', $1) ON CONFLICT (key) DO UPDATE "+
+			"SET value = excluded.value",
 			strconv.FormatInt(b.now, 10))
 		return err
 	}
@@ -80,9 +81,9 @@ func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 	return b.s.insert(ctx, "journal", []string{"node", "start", "finish", "payload"}, rows, "")
 }
 
-// lock makes the rows of all nodes and, where several processes book at once, keeps the others from booking for the same
-// nodes: streams and spans are read before they are written. The order is the same in all processes, so none waits for
-// another that waits for it.
+// lock makes the rows of all nodes and, where several processes book at once, keeps the others from booking for the
+// same nodes: streams and spans are read before they are written. The order is the same in all processes, so none
+// waits for another that waits for it.
 func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 	var nodes []string
 	for _, booking := range all {
@@ -95,7 +96,8 @@ func (b *booker) lock(ctx context.Context, all []*ledger.Booking) error {
 		if err != nil || same {
 			return err
 		}
-		b.d.log.WarnContext(ctx, "The ledger's database is not as it was a moment ago, as after a failover: what is known of its rows is read again")
+		b.d.log.WarnContext(ctx, "The ledger's database is not as it was a moment ago, as after a failover: what is "+
+			"known of its rows is read again")
 		b.d.forgetNames()
 		b.interning = b.d.interning(b.s)
 	}
@@ -125,7 +127,8 @@ func (b *booker) lockNodes(ctx context.Context, names []string) (same bool, err 
 	return len(rows) == len(names), nil
 }
 
-// admit decides what becomes of a booking, as docs/protocol.md says under Numbers, and writes down its numbers and its time.
+// admit decides what becomes of a booking, as docs/protocol.md says under Numbers, and writes down its numbers and
+// its time.
 func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Receipt, error) {
 	bt := booking.Batch
 	st, err := b.stream(ctx, &bt.Stream)
@@ -136,7 +139,8 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	case st.known && bt.Last <= st.acked:
 		return ledger.Receipt{Acked: st.acked}, nil
 	case st.known && bt.First <= st.acked:
-		return ledger.Receipt{}, fmt.Errorf("%w: numbers %d to %d of a stream of which %d are", ledger.ErrPartly, bt.First, bt.Last, st.acked)
+		return ledger.Receipt{}, fmt.Errorf("%w: numbers %d to %d of a stream of which %d are", ledger.ErrPartly,
+			bt.First, bt.Last, st.acked)
 	}
 	if err := check(booking); err != nil {
 		return ledger.Receipt{}, err
@@ -162,8 +166,10 @@ func check(booking *ledger.Booking) error {
 	if bt.End.Before(bt.Start) || bt.First == 0 || bt.First > bt.Last || bt.Last == math.MaxUint64 {
 		return fmt.Errorf("%w: numbers %d to %d, %v to %v", ledger.ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
 	}
-	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil || bt.Measured > ledger.MostMeasured {
-		return fmt.Errorf("%w: %d µJ: %w", ledger.ErrInvalid, int64(bt.Measured), cmp.Or(err, errors.New("more than any node draws")))
+	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil ||
+		bt.Measured > ledger.MostMeasured {
+		return fmt.Errorf("%w: %d µJ: %w", ledger.ErrInvalid, int64(bt.Measured),
+			cmp.Or(err, errors.New("more than any node draws")))
 	}
 	const most = 100 * 365 * 24 * time.Hour // Unix time in nanoseconds ends in 2262
 	if age := bt.End.Sub(time.Unix(0, 0)); age > 2*most+most/2 || age < -most {
@@ -233,7 +239,8 @@ func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
 	}
 	for _, s := range beside {
 		if s.first != joined.first {
-			if _, err := b.s.exec(ctx, "DELETE FROM spans WHERE node = $1 AND boot = $2 AND first = $3", of.Node, of.Boot, s.first); err != nil {
+			if _, err := b.s.exec(ctx, "DELETE FROM spans WHERE node = $1 AND boot = $2 AND first = $3", of.Node,
+				of.Boot, s.first); err != nil {
 				return err
 			}
 		}
@@ -244,10 +251,12 @@ func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
 	return err
 }
 
-// spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends before
-// it, counted from the youngest, is the last to be looked at.
+// spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends
+// before it, counted from the youngest, is the last to be looked at.
 func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span, error) {
-	rows, err := b.s.query(ctx, "SELECT first, last, seen, crc FROM spans WHERE node = $1 AND boot = $2 AND first <= $3 ORDER BY first DESC",
+	rows,
+		err := b.s.query(ctx,
+		"SELECT first, last, seen, crc FROM spans WHERE node = $1 AND boot = $2 AND first <= $3 ORDER BY first DESC",
 		of.Node, of.Boot, want.last)
 	if err != nil {
 		return nil, err
@@ -308,9 +317,12 @@ func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking, pos
 }
 
 func compareAccounts(a, b ledger.Account) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.OwnerKind, b.OwnerKind),
-		cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Team, b.Team), cmp.Compare(a.Strategy, b.Strategy),
-		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Signal, b.Signal), cmp.Compare(a.Currency, b.Currency))
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.OwnerKind, b.OwnerKind),
+		cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Team, b.Team),
+		cmp.Compare(a.Strategy, b.Strategy),
+		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Signal, b.Signal),
+		cmp.Compare(a.Currency, b.Currency))
 }
 
 // entry returns what is written of a booking.

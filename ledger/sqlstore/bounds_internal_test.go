@@ -47,7 +47,8 @@ func TestWhatIsDamagedIsFoldedOnce(t *testing.T) {
 	bookGuest(t, d, 2)
 	d.foldLittle(t.Context())
 	var entries, windows int
-	err := d.reads.QueryRowContext(t.Context(), "SELECT (SELECT COUNT(*) FROM journal), (SELECT COUNT(*) FROM windows)").Scan(&entries, &windows)
+	err := d.reads.QueryRowContext(t.Context(),
+		"SELECT (SELECT COUNT(*) FROM journal), (SELECT COUNT(*) FROM windows)").Scan(&entries, &windows)
 	if err != nil || entries != 1 || windows != 1 {
 		t.Errorf("%d entries and %d windows after another booking, %v", entries, windows, err)
 	}

@@ -33,7 +33,8 @@ func rowCRC(columns ...any) int64 {
 func nodeCRC(name string) int64 { return rowCRC(name) }
 
 func accountCRC(a *ledger.Account) int64 {
-	return rowCRC(int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal, a.Currency)
+	return rowCRC(int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site,
+		a.Signal, a.Currency)
 }
 
 func consumerCRC(node int64, key, pod, namespace string) int64 {
@@ -50,7 +51,8 @@ func spanCRC(node, boot string, first, last, seen int64) int64 {
 
 const sumBytes = 4
 
-// sealBlob appends the sum of what was written and of the row's key, so that bytes in the wrong row are noticed as well.
+// sealBlob appends the sum of what was written and of the row's key, so that bytes in the wrong row are noticed as
+// well.
 func sealBlob(b []byte, key ...int64) []byte {
 	return binary.LittleEndian.AppendUint32(b, blobSum(b, key))
 }

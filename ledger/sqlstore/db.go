@@ -85,7 +85,8 @@ func (d *DB) Checked(ctx context.Context) error {
 	return rows.Err()
 }
 
-// Open brings a database to the current version and returns its store. It closes both of its databases when it is closed.
+// Open brings a database to the current version and returns its store. It closes both of its databases when it is
+// closed.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	d := &DB{dialect: o.Dialect, writes: o.Writes, reads: o.Reads, now: o.Now, log: o.Log}
 	if d.now == nil {
@@ -134,8 +135,9 @@ func (s *session) close() error {
 	return errors.Join(append(errs, s.conn.Close())...)
 }
 
-// drop closes the connection: after an error it may not know what the database holds. Nor do we: the next connection may be to a
-// server that was behind the one before, or to a backup that was put back, and there numbers of rows are other names'.
+// drop closes the connection: after an error it may not know what the database holds. Nor do we: the next connection
+// may be to a server that was behind the one before, or to a backup that was put back, and there numbers of rows are
+// other names'.
 func (d *DB) drop(s *session) {
 	d.forgetNames()
 	for _, stmt := range s.stmts {
@@ -145,9 +147,9 @@ func (d *DB) drop(s *session) {
 	_ = s.conn.Close()
 }
 
-// update runs a transaction. Its connection is closed after any error but those of do that are marked with [refused], so the
-// next one begins from what is on disk. All other errors say that nothing can be written; what became of the transaction is
-// then not known.
+// update runs a transaction. Its connection is closed after any error but those of do that are marked with [refused],
+// so the next one begins from what is on disk. All other errors say that nothing can be written; what became of the
+// transaction is then not known.
 func (d *DB) update(ctx context.Context, do func(context.Context, *session) error) error {
 	var s *session
 	select {

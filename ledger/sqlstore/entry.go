@@ -108,11 +108,15 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 	for i := range e.Lines {
 		consumer += d.varint()
 		account += d.varint()
-		l := line{consumer, account, energy.Microjoules(d.varint()), energy.Microjoules(d.varint()), time.Duration(d.varint())}
+		l := line{
+			consumer, account, energy.Microjoules(d.varint()), energy.Microjoules(d.varint()),
+			time.Duration(d.varint()),
+		}
 		sum += l.Dynamic + l.Idle
 		e.Lines[i] = l
 	}
-	if version != entryVersion || flags&^entryFlagsMask != 0 || !d.ended() || e.End.Before(e.Start) || sum != e.Measured {
+	if version != entryVersion || flags&^entryFlagsMask != 0 || !d.ended() || e.End.Before(e.Start) ||
+		sum != e.Measured {
 		return nil, fmt.Errorf("booking %d: %w: it cannot be read", id, ledger.ErrDamaged)
 	}
 	return e, nil

@@ -90,14 +90,17 @@ func (p posting) compare(o posting) int {
 	return cmp.Or(cmp.Compare(p.Consumer, o.Consumer), cmp.Compare(p.Account, o.Account))
 }
 
-// plus returns w with o added, which is of the same row; w may be nil. Both can be changed and must not be used any more.
+// plus returns w with o added, which is of the same row; w may be nil. Both can be changed and must not be used any
+// more.
 func (w *window) plus(o *window) *window {
 	if w == nil {
 		return o
 	}
 	w.First, w.Last = min(w.First, o.First), max(w.Last, o.Last)
 	for _, b := range o.Bases {
-		i, found := slices.BinarySearchFunc(w.Bases, b.Account, func(b base, account int64) int { return cmp.Compare(b.Account, account) })
+		i, found := slices.BinarySearchFunc(w.Bases, b.Account, func(b base, account int64) int {
+			return cmp.Compare(b.Account, account)
+		})
 		if found {
 			w.Bases[i].Unmeasured += b.Unmeasured
 		} else {

@@ -26,9 +26,12 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 				return err
 			}
 			a := &sums[i].Amount
-			sum := accountSum{start: sums[i].Start, account: id, Amount: *a, first: sums[i].Start, last: sums[i].Start + anHour}
+			sum := accountSum{
+				start: sums[i].Start, account: id, Amount: *a, first: sums[i].Start, last: sums[i].Start + anHour,
+			}
 			rows = append(rows, []any{
-				sum.start, id, int64(a.Dynamic), int64(a.Idle), int64(a.CPU), int64(a.Facility), int64(a.Carbon), int64(a.Cost),
+				sum.start, id, int64(a.Dynamic), int64(a.Idle), int64(a.CPU), int64(a.Facility), int64(a.Carbon),
+				int64(a.Cost),
 				int64(a.Estimated), int64(a.Uncharted), int64(a.Unpriced), sum.first, sum.last, sum.crc(),
 			})
 			touched[floorTo(sum.start, aDay)] = true

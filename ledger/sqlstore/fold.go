@@ -13,8 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// What one transaction takes from the journal, at most: so much is in memory at once, and so long others wait. Where only one
-// transaction writes at a time, bookings wait for it, so it is short; where not, few long ones write the same sums less often.
+// What one transaction takes from the journal, at most: so much is in memory at once, and so long others wait. Where
+// only one transaction writes at a time, bookings wait for it, so it is short; where not, few long ones write the
+// same sums less often.
 const (
 	foldAlone    = 1024 // entries, where nobody else writes
 	foldBeside   = 8192
@@ -75,7 +76,8 @@ func (d *DB) backlog(ctx context.Context) (*backlog, error) {
 	if b.size, err = sizeOf(ctx, tx); err != nil || b.entries == 0 {
 		return b, err
 	}
-	rows, err := tx.QueryContext(ctx, "SELECT id, node, LENGTH(payload) FROM journal ORDER BY id LIMIT $1", int64(foldAtOnce))
+	rows, err := tx.QueryContext(ctx, "SELECT id, node, LENGTH(payload) FROM journal ORDER BY id LIMIT $1",
+		int64(foldAtOnce))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +90,9 @@ func (d *DB) backlog(ctx context.Context) (*backlog, error) {
 		}
 		b.waiting = append(b.waiting, w)
 	}
-	slices.SortFunc(b.waiting, func(a, b waiting) int { return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(b.waiting, func(a, b waiting) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id))
+	})
 	return b, errors.Join(rows.Err(), rows.Close())
 }
 
@@ -135,7 +139,8 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 	}
 	if d.dialect.ForUpdate != "" { // and none while what is old is dropped
 		var one string
-		if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+d.dialect.ForUpdate, nil, &one); err != nil {
+		if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+d.dialect.ForUpdate, nil,
+			&one); err != nil {
 			return 0, false, err
 		}
 	}
@@ -166,7 +171,8 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 func (d *DB) unfolded(ctx context.Context, s *session, ids []int64) (entries []*entry, err error) {
 	postings := 0
 	for some := range fewAtOnce(ids) {
-		rows, err := s.query(ctx, "SELECT id, node, start, finish, payload FROM journal WHERE id IN "+list(len(some)), some...)
+		rows, err := s.query(ctx, "SELECT id, node, start, finish, payload FROM journal WHERE id IN "+list(len(some)),
+			some...)
 		if err != nil {
 			return nil, err
 		}
@@ -210,8 +216,8 @@ func forget(ctx context.Context, s *session, ids []int64) error {
 	return nil
 }
 
-// fewAtOnce yields numbers as parameters of a statement: as many as are inserted at once, and then one by one, so that there are
-// two texts of the statement, not many.
+// fewAtOnce yields numbers as parameters of a statement: as many as are inserted at once, and then one by one, so
+// that there are two texts of the statement, not many.
 func fewAtOnce(ids []int64) iter.Seq[[]any] {
 	return func(yield func([]any) bool) {
 		for len(ids) > 0 {
@@ -242,7 +248,8 @@ func list(n int) string {
 
 type windowKey struct{ node, start int64 }
 
-// A folding is a window that something is added to: what it held, and what is new, both by agents and by estimates without one.
+// A folding is a window that something is added to: what it held, and what is new, both by agents and by estimates
+// without one.
 type folding struct {
 	held  [2]*window // nil: there is no row
 	fresh [2]*window
@@ -301,7 +308,8 @@ func (f *folder) load(ctx context.Context) error {
 }
 
 func (f *folder) loadWindow(ctx context.Context, k windowKey, into *folding) error {
-	rows, err := f.s.query(ctx, "SELECT agentless, payload FROM windows WHERE node = $1 AND start = $2", k.node, k.start)
+	rows, err := f.s.query(ctx, "SELECT agentless, payload FROM windows WHERE node = $1 AND start = $2", k.node,
+		k.start)
 	if err != nil {
 		return err
 	}
@@ -327,7 +335,9 @@ func (f *folder) keys() []windowKey {
 	for k := range f.windows {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b windowKey) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.node, b.node)) })
+	slices.SortFunc(keys, func(a, b windowKey) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.node, b.node))
+	})
 	return keys
 }
 
@@ -335,7 +345,9 @@ var windowColumns = []string{"start", "node", "agentless", "payload"}
 
 // write decides which of agents' and estimates' windows stands, writes it and changes the sums by the difference.
 func (f *folder) write(ctx context.Context) error {
-	sums := &summing{folder: f, accounts: map[accountKey]*accountSum{}, nodes: map[nodeKey]*nodeSum{}, taken: map[int64]bool{}}
+	sums := &summing{
+		folder: f, accounts: map[accountKey]*accountSum{}, nodes: map[nodeKey]*nodeSum{}, taken: map[int64]bool{},
+	}
 	var rows [][]any
 	for _, k := range f.keys() {
 		w := f.windows[k]
@@ -373,6 +385,7 @@ func (f *folder) takeBack(ctx context.Context, w *window, sums *summing) error {
 		return err
 	}
 	sums.taken[w.Node] = true
-	_, err := f.s.exec(ctx, "DELETE FROM windows WHERE node = $1 AND start = $2 AND agentless = $3", w.Node, w.Start, int64(byEstimate))
+	_, err := f.s.exec(ctx, "DELETE FROM windows WHERE node = $1 AND start = $2 AND agentless = $3", w.Node, w.Start,
+		int64(byEstimate))
 	return err
 }

@@ -212,10 +212,12 @@ func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, erro
 	}
 	sum := accountCRC(a)
 	by := []any{
-		int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal, a.Currency,
+		int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal,
+		a.Currency,
 	}
 	m = mention{seen: x.now}
-	id, err := x.row(ctx, fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner), sum, findAccount, by, addAccount,
+	id, err := x.row(ctx, fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner), sum, findAccount, by,
+		addAccount,
 		append(slices.Clip(by), x.now, sum), &m)
 	if err != nil {
 		return 0, err
@@ -249,8 +251,9 @@ func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool
 }
 
 const (
-	findConsumer = "SELECT id, crc, seen, CASE WHEN pod = '' THEN 0 ELSE 1 END FROM consumers WHERE node = $1 AND key = $2"
-	addConsumer  = `INSERT INTO consumers (node, key, pod, namespace, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
+	findConsumer = "SELECT id, crc, seen, CASE WHEN pod = '' THEN 0 ELSE 1 END FROM consumers WHERE node = $1 AND " +
+		"key = $2"
+	addConsumer = `INSERT INTO consumers (node, key, pod, namespace, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT DO NOTHING RETURNING id`
 	nameConsumer = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
 )
@@ -295,7 +298,10 @@ func (x *interning) findConsumer(ctx context.Context, key consumerKey, c *ledger
 	m := mention{seen: x.now, named: c.Pod != ""}
 	const unknown = -1 // the name in the row may be another
 	id, err := x.row(ctx, "consumer "+c.Key, unknown, findConsumer, []any{key.node, key.key}, addConsumer,
-		[]any{key.node, key.key, c.Pod, c.Account.Namespace, x.now, consumerCRC(key.node, key.key, c.Pod, c.Account.Namespace)}, &m)
+		[]any{
+			key.node, key.key, c.Pod, c.Account.Namespace, x.now,
+			consumerCRC(key.node, key.key, c.Pod, c.Account.Namespace),
+		}, &m)
 	if err != nil {
 		return mention{}, err
 	}
@@ -314,7 +320,8 @@ func (d *DB) accountOf(ctx context.Context, s *session, id int64) (*ledger.Accou
 	}
 	a = new(ledger.Account)
 	var sum int64
-	found, err := s.one(ctx, "SELECT "+accountColumns+", crc FROM accounts WHERE id = $1", []any{id}, &a.Kind, &a.Namespace, &a.OwnerKind, &a.Owner,
+	found, err := s.one(ctx, "SELECT "+accountColumns+", crc FROM accounts WHERE id = $1", []any{id}, &a.Kind,
+		&a.Namespace, &a.OwnerKind, &a.Owner,
 		&a.Parent, &a.Team, &a.Strategy, &a.Host, &a.Site, &a.Signal, &a.Currency, &sum)
 	switch {
 	case err != nil:

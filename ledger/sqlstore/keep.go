@@ -60,7 +60,8 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 // believed moves a clock back that is more than a day ahead of the end of what was booked: it would have all dropped.
 func (k *keeper) believed() error {
 	var last sql.NullInt64
-	err := k.d.reads.QueryRowContext(k.ctx, "SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
+	err := k.d.reads.QueryRowContext(k.ctx,
+		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
 	if err != nil {
 		return fmt.Errorf("looking for the end of what was booked: %w", err)
 	}
@@ -102,7 +103,8 @@ func (k *keeper) update(do func(ctx context.Context, s *session) error) error {
 	return k.d.update(k.ctx, func(ctx context.Context, s *session) error {
 		if k.d.dialect.ForUpdate != "" {
 			var version string
-			if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+k.d.dialect.ForUpdate, nil, &version); err != nil {
+			if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+k.d.dialect.ForUpdate, nil,
+				&version); err != nil {
 				return err
 			}
 		}
@@ -111,7 +113,10 @@ func (k *keeper) update(do func(ctx context.Context, s *session) error) error {
 }
 
 func setMeta(ctx context.Context, s *session, key, value string) error {
-	_, err := s.exec(ctx, "INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key, value)
+	_,
+		err := s.exec(ctx,
+		"INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key,
+		value)
 	return err
 }
 
@@ -147,8 +152,10 @@ func (k *keeper) dropWindows(agentless, before int64) error {
 	for more := true; more; {
 		err := k.update(func(ctx context.Context, s *session) error {
 			until := before
-			found, err := s.one(ctx, "SELECT start FROM windows WHERE start < $1 AND agentless = $2 ORDER BY start LIMIT 1 OFFSET "+
-				strconv.Itoa(droppedAtOnce), []any{before, agentless}, &until)
+			found,
+				err := s.one(ctx,
+				"SELECT start FROM windows WHERE start < $1 AND agentless = $2 ORDER BY start LIMIT 1 OFFSET "+
+					strconv.Itoa(droppedAtOnce), []any{before, agentless}, &until)
 			if err != nil {
 				return err
 			}
@@ -194,7 +201,8 @@ func (k *keeper) hours(before int64) error {
 func (k *keeper) oldest(before int64, tables ...string) (at int64, found bool, err error) {
 	at = before
 	for _, table := range tables {
-		err := k.d.reads.QueryRowContext(k.ctx, "SELECT COALESCE(MIN(start), $1) FROM "+table+" WHERE start < $2", at, at).Scan(&at)
+		err := k.d.reads.QueryRowContext(k.ctx, "SELECT COALESCE(MIN(start), $1) FROM "+table+" WHERE start < $2", at,
+			at).Scan(&at)
 		if err != nil {
 			return 0, false, err
 		}
@@ -253,7 +261,9 @@ func (k *keeper) settle(day int64) error {
 
 func takeFromDay(ctx context.Context, s *session, day, account int64, surplus *ledger.Amount) error {
 	var sum *accountSum
-	rows, err := s.query(ctx, "SELECT "+columnList(accountSumColumns)+" FROM account_days WHERE start = $1 AND account = $2", day, account)
+	rows,
+		err := s.query(ctx,
+		"SELECT "+columnList(accountSumColumns)+" FROM account_days WHERE start = $1 AND account = $2", day, account)
 	if err != nil {
 		return err
 	}
@@ -277,7 +287,8 @@ func takeFromDay(ctx context.Context, s *session, day, account int64, surplus *l
 	}
 	_, err = s.exec(ctx, `UPDATE account_days SET dynamic = $1, idle = $2, cpu = $3, facility = $4, carbon = $5, cost = $6, estimated = $7,
 		uncharted = $8, unpriced = $9, crc = $10 WHERE start = $11 AND account = $12`,
-		int64(sum.Dynamic), int64(sum.Idle), int64(sum.CPU), int64(sum.Facility), int64(sum.Carbon), int64(sum.Cost), int64(sum.Estimated),
+		int64(sum.Dynamic), int64(sum.Idle), int64(sum.CPU), int64(sum.Facility), int64(sum.Carbon), int64(sum.Cost),
+		int64(sum.Estimated),
 		int64(sum.Uncharted), int64(sum.Unpriced), sum.crc(), day, account)
 	return err
 }
@@ -304,8 +315,8 @@ func (k *keeper) days(before int64) error {
 	}
 }
 
-// names drops accounts or consumers that nothing has used for so long that nothing that is kept can name them. That with the
-// highest number stays: a database might give its number to another.
+// names drops accounts or consumers that nothing has used for so long that nothing that is kept can name them. That
+// with the highest number stays: a database might give its number to another.
 func (k *keeper) names(table string, long, more int64) error {
 	if long == 0 {
 		return nil
@@ -323,7 +334,8 @@ func (k *keeper) names(table string, long, more int64) error {
 		err = k.update(func(ctx context.Context, s *session) error {
 			for chunk := range slices.Chunk(old, listed) {
 				// It may have been used since.
-				if _, err := s.conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+ids(chunk)+") AND seen < $1", before); err != nil {
+				if _, err := s.conn.ExecContext(ctx, "DELETE FROM "+table+" WHERE id IN ("+ids(chunk)+") AND seen < $1",
+					before); err != nil {
 					return err
 				}
 			}
@@ -337,8 +349,10 @@ func (k *keeper) names(table string, long, more int64) error {
 }
 
 func (k *keeper) unused(table string, before, after, last int64) (old []int64, err error) {
-	rows, err := k.d.reads.QueryContext(k.ctx, "SELECT id FROM "+table+" WHERE id > $1 AND id < $2 AND seen < $3 ORDER BY id LIMIT "+
-		strconv.Itoa(droppedAtOnce), after, last, before)
+	rows,
+		err := k.d.reads.QueryContext(k.ctx,
+		"SELECT id FROM "+table+" WHERE id > $1 AND id < $2 AND seen < $3 ORDER BY id LIMIT "+
+			strconv.Itoa(droppedAtOnce), after, last, before)
 	if err != nil {
 		return nil, err
 	}
@@ -377,7 +391,9 @@ func (k *keeper) records(long int64) error {
 	if long == 0 {
 		return nil
 	}
-	return k.repeated("DELETE FROM records WHERE id IN (SELECT id FROM records WHERE at < $1 ORDER BY at LIMIT "+strconv.Itoa(recordsAtOnce)+")",
+	return k.repeated(
+		"DELETE FROM records WHERE id IN (SELECT id FROM records WHERE at < $1 ORDER BY at LIMIT "+strconv.Itoa(
+			recordsAtOnce)+")",
 		(k.now-long)*milliseconds)
 }
 
@@ -385,7 +401,8 @@ func (k *keeper) snapshots(long int64) error {
 	if long == 0 {
 		return nil
 	}
-	return k.repeated("UPDATE records SET snapshot = NULL WHERE id IN (SELECT id FROM records WHERE at < $1 AND snapshot IS NOT NULL ORDER BY at LIMIT "+
+	return k.repeated("UPDATE records SET snapshot = NULL WHERE id IN (SELECT id FROM records WHERE at < $1 AND "+
+		"snapshot IS NOT NULL ORDER BY at LIMIT "+
 		strconv.Itoa(recordsAtOnce)+")", (k.now-long)*milliseconds)
 }
 

@@ -48,9 +48,15 @@ func TestKeep(t *testing.T) {
 	fill()
 	whole := func() []*ledger.Query {
 		return []*ledger.Query{
-			{From: start.Add(-days), To: start.Add(30 * days), GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByKind}},
+			{
+				From: start.Add(-days), To: start.Add(30 * days),
+				GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByKind},
+			},
 			{From: start.Add(-days), To: start.Add(30 * days), GroupBy: []ledger.Dimension{ledger.ByNode}},
-			{From: start.Add(-days), To: start.Add(30 * days), GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByOwner}, Namespaces: []string{"ns1"}},
+			{
+				From: start.Add(-days), To: start.Add(30 * days),
+				GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByOwner}, Namespaces: []string{"ns1"},
+			},
 			{From: start.Add(-days), To: start.Add(30 * days)},
 		}
 	}
@@ -77,7 +83,9 @@ func TestKeep(t *testing.T) {
 	if err != nil || !a.From.Equal(start) {
 		t.Errorf("from %v, %v", a.From, err)
 	}
-	kept := &ledger.Query{From: now.Add(-2 * days).Add(12 * time.Hour), To: now, GroupBy: []ledger.Dimension{ledger.ByPod, ledger.ByHour}}
+	kept := &ledger.Query{
+		From: now.Add(-2 * days).Add(12 * time.Hour), To: now, GroupBy: []ledger.Dimension{ledger.ByPod, ledger.ByHour},
+	}
 	ask(t, s, oracle, kept, false)
 	points, err := s.Series(t.Context(), &ledger.Query{From: start, To: start.Add(days)})
 	if err != nil || len(points) != 1 {
@@ -103,7 +111,8 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing is booked: a clock that is far ahead has nothing dropped.
-	if err := s.Keep(t.Context(), ledger.Retention{Windows: 20 * days, Hours: 20 * days, Days: 20 * days}, start.Add(400*days)); err != nil {
+	if err := s.Keep(t.Context(), ledger.Retention{Windows: 20 * days, Hours: 20 * days, Days: 20 * days},
+		start.Add(400*days)); err != nil {
 		t.Fatal(err)
 	}
 	if after, err := s.Statistics(t.Context()); err != nil || after != stats {
@@ -112,7 +121,8 @@ func TestKeep(t *testing.T) {
 	clock = start.Add(399 * days)
 	storetest.MustBook(t, s, on("late", clock))
 	foldAll(t, s)
-	if err := s.Keep(t.Context(), ledger.Retention{Windows: days, Hours: days, Days: days}, start.Add(400*days)); err != nil {
+	if err := s.Keep(t.Context(), ledger.Retention{Windows: days, Hours: days, Days: days},
+		start.Add(400*days)); err != nil {
 		t.Fatal(err)
 	}
 	after, err := s.Statistics(t.Context())
@@ -133,8 +143,10 @@ func TestKeep(t *testing.T) {
 
 func record(id string, at time.Time) ledger.Record {
 	return ledger.Record{
-		ID: id, At: at, Action: "place", Namespace: "shop", OwnerKind: "Job", Owner: "train", UID: "u-" + id, Strategy: "exec", Node: "worker1",
-		Energy: 1234.5, Carbon: 0.25, Cost: 0.0001, Intensity: 321, Reason: "least energy", Digest: "ab", Snapshot: []byte("snapshot of " + id),
+		ID: id, At: at, Action: "place", Namespace: "shop", OwnerKind: "Job", Owner: "train", UID: "u-" + id,
+		Strategy: "exec", Node: "worker1",
+		Energy: 1234.5, Carbon: 0.25, Cost: 0.0001, Intensity: 321, Reason: "least energy", Digest: "ab",
+		Snapshot: []byte("snapshot of " + id),
 	}
 }
 
@@ -190,7 +202,9 @@ func TestRecords(t *testing.T) {
 		}
 	}
 	same()
-	for _, keep := range []ledger.Retention{{Snapshots: 30 * time.Hour}, {Records: 40 * time.Hour, Snapshots: 20 * time.Hour}} {
+	for _, keep := range []ledger.Retention{
+		{Snapshots: 30 * time.Hour}, {Records: 40 * time.Hour, Snapshots: 20 * time.Hour},
+	} {
 		now := start.Add(50 * time.Hour)
 		if err := s.Keep(t.Context(), keep, now); err != nil {
 			t.Fatal(err)

@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// A batch of an agent that is cut by hours or days is written in the windows in which these begin, one that is not cut at all
-// in its last, and tells of all of the windows that these reach over: no estimate stands in any of them. How far they reach is in meta, as
-// there are few.
+// A batch of an agent that is cut by hours or days is written in the windows in which these begin, one that is not
+// cut at all in its last, and tells of all of the windows that these reach over: no estimate stands in any of them.
+// How far they reach is in meta, as there are few.
 
 // A reach is the time that an agent's booking tells of beyond the window that it is written in.
 type reach struct{ start, last int64 }
@@ -114,7 +114,9 @@ func scanLong(rows *sql.Rows) (node int64, r reach, err error) {
 
 // loadEstimates reads the estimates that a booking reaches over.
 func (f *folder) loadEstimates(ctx context.Context, node int64, r reach) error {
-	rows, err := f.s.query(ctx, "SELECT start, payload FROM windows WHERE node = $1 AND start >= $2 AND start < $3 AND agentless = $4",
+	rows,
+		err := f.s.query(ctx,
+		"SELECT start, payload FROM windows WHERE node = $1 AND start >= $2 AND start < $3 AND agentless = $4",
 		node, r.start, r.last, int64(byEstimate))
 	if err != nil {
 		return err

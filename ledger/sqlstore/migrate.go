@@ -13,8 +13,8 @@ import (
 // Schema is the version of the tables that this program writes.
 func Schema() int { return len(migrations) }
 
-// migrate brings the database to the version of the last of the migrations, all in one transaction. A database of a newer
-// version is used as it is if that says that it can be.
+// migrate brings the database to the version of the last of the migrations, all in one transaction. A database of a
+// newer version is used as it is if that says that it can be.
 func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 	return d.update(ctx, func(ctx context.Context, s *session) error {
 		if d.dialect.Lock != "" {
@@ -28,7 +28,8 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 		}
 		if oldest > len(migrations) {
 			return refused{fmt.Errorf(
-				"the store is of version %d, which programs that know version %d can use; this one knows %d: a newer program is needed",
+				"the store is of version %d, which programs that know version %d can use; this one knows %d: a newer "+
+					"program is needed",
 				have, oldest, len(migrations))}
 		}
 		if have >= len(migrations) {
@@ -63,8 +64,9 @@ func (d *DB) versions(ctx context.Context, s *session) (schema, oldest int, err 
 		}
 		*into, err = strconv.Atoi(value)
 		if !found || err != nil || *into < 1 {
-			return 0, 0, refused{fmt.Errorf("%w: it does not say of what version it is, or it is another program's: %s is %q",
-				ledger.ErrDamaged, key, value)}
+			return 0, 0,
+				refused{fmt.Errorf("%w: it does not say of what version it is, or it is another program's: %s is %q",
+					ledger.ErrDamaged, key, value)}
 		}
 	}
 	return schema, oldest, nil

@@ -19,7 +19,8 @@ import (
 
 var plain = Dialect{
 	Name: "sqlite", Blob: "BLOB", Serial: "INTEGER PRIMARY KEY AUTOINCREMENT", Begin: "BEGIN IMMEDIATE",
-	Tables: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1", Writers: 1, Prepare: true, Parameters: 32766,
+	Tables: "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = $1", Writers: 1, Prepare: true,
+	Parameters: 32766,
 }
 
 func openPlain(t *testing.T, now func() time.Time) *DB {
@@ -39,7 +40,8 @@ func openPlain(t *testing.T, now func() time.Time) *DB {
 func (d *DB) metaNow(t *testing.T, key string) string {
 	t.Helper()
 	var value string
-	if err := d.reads.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = $1", key).Scan(&value); err != nil {
+	if err := d.reads.QueryRowContext(t.Context(), "SELECT value FROM meta WHERE key = $1",
+		key).Scan(&value); err != nil {
 		t.Fatal(err)
 	}
 	return value
@@ -49,7 +51,9 @@ func (d *DB) metaNow(t *testing.T, key string) string {
 func TestMigrations(t *testing.T) {
 	d := openPlain(t, nil)
 	n := migrations
-	added := append(slices.Clip(n), migration{text: "ALTER TABLE streams ADD COLUMN agent TEXT NOT NULL DEFAULT '';\n", additive: true})
+	added := append(slices.Clip(n), migration{
+		text: "ALTER TABLE streams ADD COLUMN agent TEXT NOT NULL DEFAULT '';\n", additive: true,
+	})
 	changed := append(slices.Clip(added), migration{text: "CREATE TABLE other (a TEXT);\nDROP TABLE records;\n"})
 	broken := append(slices.Clip(changed), migration{text: "CREATE TABLE third (a TEXT);\nnonsense;\n"})
 	for i, step := range []struct {
@@ -71,7 +75,8 @@ func TestMigrations(t *testing.T) {
 		if (step.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.err) {
 			t.Errorf("step %d: %v, want %q", i, err, step.err)
 		}
-		if schema, oldest := d.metaNow(t, "schema"), d.metaNow(t, "oldest"); schema != step.schema || oldest != step.oldest {
+		if schema, oldest := d.metaNow(t, "schema"), d.metaNow(t, "oldest"); schema != step.schema ||
+			oldest != step.oldest {
 			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
 		}
 		if step.schema == "3" {
@@ -137,7 +142,8 @@ func TestInterning(t *testing.T) {
 		}
 	}
 	now = now.Add(25 * time.Hour)
-	if again, other := use(); again == consumer || other == account || count("count(*) FROM consumers") != 1 || count("count(*) FROM accounts") != 1 {
+	if again, other := use(); again == consumer || other == account || count("count(*) FROM consumers") != 1 ||
+		count("count(*) FROM accounts") != 1 {
 		t.Errorf("%d and %d, which are gone, became %d and %d", consumer, account, again, other)
 	}
 	// a transaction that is not committed leaves nothing behind
@@ -208,7 +214,8 @@ func TestUnnumbered(t *testing.T) {
 		"a = $1 AND b = $2": "a = ? AND b = ?",
 		"a = $2 AND b = $1": "a = $2 AND b = $1",
 		"a = $1 OR b = $1":  "a = $1 OR b = $1",
-		insertText("t", []string{"a", "b"}, 2, "ON CONFLICT DO NOTHING"): "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT DO NOTHING",
+		insertText("t", []string{"a", "b"}, 2,
+			"ON CONFLICT DO NOTHING"): "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT DO NOTHING",
 	} {
 		if have := unnumbered(query); have != want {
 			t.Errorf("%s became %s", query, have)

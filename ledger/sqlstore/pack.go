@@ -16,7 +16,8 @@ type posting struct {
 	ledger.Amount     // Unmeasured is not stored
 }
 
-// A base is the account of a node's unknown energy: it tells where the node was. Time without a meter's value is booked there.
+// A base is the account of a node's unknown energy: it tells where the node was. Time without a meter's value is
+// booked there.
 type base struct {
 	Account    int64
 	Unmeasured time.Duration
@@ -32,9 +33,9 @@ type window struct {
 }
 
 // Most windows hold a hundred postings of some 20 bytes, so almost all that is kept is these. Numbers are written as
-// variable-length integers, and as differences from what can be expected: consumers and accounts from those before, energy
-// at the site from energy times the window's mean PUE, carbon and cost from that energy times the window's mean rates. What
-// is estimated, and what has no rate, is mostly all or nothing.
+// variable-length integers, and as differences from what can be expected: consumers and accounts from those before,
+// energy at the site from energy times the window's mean PUE, carbon and cost from that energy times the window's
+// mean rates. What is estimated, and what has no rate, is mostly all or nothing.
 const windowVersion = 1
 
 // What of an amount is estimated, of its energy at the site without carbon intensity, or without price.
@@ -64,7 +65,8 @@ func modeOf(part, of energy.Microjoules) modes {
 }
 
 func modesOf(a *ledger.Amount) modes {
-	return modeOf(a.Estimated, a.Energy()) | modeOf(a.Uncharted, a.Facility)<<modeBits | modeOf(a.Unpriced, a.Facility)<<(2*modeBits)
+	return modeOf(a.Estimated, a.Energy()) | modeOf(a.Uncharted, a.Facility)<<modeBits | modeOf(a.Unpriced,
+		a.Facility)<<(2*modeBits)
 }
 
 // rates are a window's means.
@@ -91,7 +93,8 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// expected is the same on all machines: there is nothing to fuse the product with. What is out of range may be any number.
+// expected is the same on all machines: there is nothing to fuse the product with. What is out of range may be any
+// number.
 func expected(of energy.Microjoules, rate float64) int64 {
 	v := math.RoundToEven(float64(of) * rate)
 	if v > -math.MaxInt64/2 && v < math.MaxInt64/2 {

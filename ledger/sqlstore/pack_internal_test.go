@@ -26,14 +26,17 @@ func drawWindow(t *rapid.T) *window {
 	w.First = w.Start + rapid.Int64Range(0, 300).Draw(t, "first")
 	w.Last = w.First + rapid.Int64Range(0, 300).Draw(t, "last")
 	for range rapid.IntRange(1, 3).Draw(t, "bases") {
-		w.Bases = append(w.Bases, base{rapid.Int64Range(1, 1e9).Draw(t, "base"), time.Duration(number.Draw(t, "unmeasured"))})
+		w.Bases = append(w.Bases, base{
+			rapid.Int64Range(1, 1e9).Draw(t, "base"), time.Duration(number.Draw(t, "unmeasured")),
+		})
 	}
 	for i := range rapid.IntRange(0, 12).Draw(t, "postings") {
 		a := ledger.Amount{
 			Dynamic: energy.Microjoules(number.Draw(t, "dynamic")), Idle: energy.Microjoules(number.Draw(t, "idle")),
 			CPU:      time.Duration(number.Draw(t, "cpu")),
-			Facility: energy.Microjoules(number.Draw(t, "facility")), Carbon: ledger.Micrograms(number.Draw(t, "carbon")),
-			Cost: ledger.Nanos(number.Draw(t, "cost")),
+			Facility: energy.Microjoules(number.Draw(t, "facility")),
+			Carbon:   ledger.Micrograms(number.Draw(t, "carbon")),
+			Cost:     ledger.Nanos(number.Draw(t, "cost")),
 		}
 		if rapid.Bool().Draw(t, "whole microseconds") {
 			a.CPU = a.CPU / 1e9 * 1000
@@ -41,7 +44,8 @@ func drawWindow(t *rapid.T) *window {
 		of := func(whole energy.Microjoules, name string) energy.Microjoules {
 			return rapid.SampledFrom([]energy.Microjoules{0, whole, whole / 3, -5}).Draw(t, name)
 		}
-		a.Estimated, a.Uncharted, a.Unpriced = of(a.Energy(), "estimated"), of(a.Facility, "uncharted"), of(a.Facility, "unpriced")
+		a.Estimated, a.Uncharted, a.Unpriced = of(a.Energy(), "estimated"), of(a.Facility, "uncharted"),
+			of(a.Facility, "unpriced")
 		w.Postings = append(w.Postings, posting{int64(i)*3 + 1, rapid.Int64Range(1, 1e9).Draw(t, "account"), a})
 	}
 	return w
@@ -69,7 +73,8 @@ func TestWindowsCanBeReadAgain(t *testing.T) {
 func drawEntry(t *rapid.T) *entry {
 	start := time.Unix(0, rapid.Int64().Draw(t, "start")/2).UTC()
 	e := &entry{
-		Node: rapid.Int64Range(1, 1e6).Draw(t, "node"), Start: start, End: start.Add(time.Duration(rapid.Int64Range(0, 1e18).Draw(t, "length"))),
+		Node: rapid.Int64Range(1, 1e6).Draw(t, "node"), Start: start,
+		End:       start.Add(time.Duration(rapid.Int64Range(0, 1e18).Draw(t, "length"))),
 		Agentless: rapid.Bool().Draw(t, "agentless"), Estimated: rapid.Bool().Draw(t, "estimated"),
 		Unmeasured: time.Duration(rapid.Int64Range(0, 1e18).Draw(t, "unmeasured")),
 		Rates:      ledger.Rates{PUE: rapid.Float64().Draw(t, "pue"), Carbon: 1, Price: math.Inf(1)},
@@ -79,7 +84,10 @@ func drawEntry(t *rapid.T) *entry {
 		e.Guest = line{Consumer: 7, Account: 9}
 	}
 	for i := range rapid.IntRange(0, 9).Draw(t, "lines") {
-		l := line{int64(i), rapid.Int64Range(1, 1e9).Draw(t, "account"), energy.Microjoules(rapid.Int64Range(0, 1e15).Draw(t, "dynamic")), 5, time.Duration(i)}
+		l := line{
+			int64(i), rapid.Int64Range(1, 1e9).Draw(t, "account"),
+			energy.Microjoules(rapid.Int64Range(0, 1e15).Draw(t, "dynamic")), 5, time.Duration(i),
+		}
 		e.Measured += l.Dynamic + l.Idle
 		e.Lines = append(e.Lines, l)
 	}
@@ -108,7 +116,8 @@ func TestEntriesCanBeReadAgain(t *testing.T) {
 	})
 }
 
-// Nobody can put foreign bytes into a ledger, but disks do. The sum is made right here, so that what comes after is tried.
+// Nobody can put foreign bytes into a ledger, but disks do. The sum is made right here, so that what comes after is
+// tried.
 func FuzzDecodeWindow(f *testing.F) {
 	for seed := range uint64(5) {
 		w := realistic(rand.New(rand.NewPCG(seed, 1)), 5)
@@ -133,7 +142,10 @@ func FuzzDecodeWindow(f *testing.F) {
 }
 
 func FuzzDecodeEntry(f *testing.F) {
-	e := entry{Node: 1, Start: time.Unix(1, 0), End: time.Unix(16, 0), Base: 3, Lines: []line{{1, 2, 0, 0, 5}, {2, 2, 0, 0, 7}}}
+	e := entry{
+		Node: 1, Start: time.Unix(1, 0), End: time.Unix(16, 0), Base: 3,
+		Lines: []line{{1, 2, 0, 0, 5}, {2, 2, 0, 0, 7}},
+	}
 	f.Add(e.encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -160,7 +172,10 @@ func realistic(r *rand.Rand, pods int) *window {
 	for i := range pods {
 		var sum ledger.Amount
 		for range 20 {
-			a := ledger.Amount{Dynamic: energy.Microjoules(r.Int64N(9e7)), Idle: energy.Microjoules(r.Int64N(3e7)), CPU: time.Duration(r.Int64N(15e6)) * time.Microsecond}
+			a := ledger.Amount{
+				Dynamic: energy.Microjoules(r.Int64N(9e7)), Idle: energy.Microjoules(r.Int64N(3e7)),
+				CPU: time.Duration(r.Int64N(15e6)) * time.Microsecond,
+			}
 			rates.Charge(&a, false)
 			sum.Add(&a)
 		}
@@ -170,7 +185,8 @@ func realistic(r *rand.Rand, pods int) *window {
 	return w
 }
 
-// The bound of 6 GB a day for 5,000 nodes of 100 pods leaves 41 bytes for a pod's window, with everything that is around it.
+// The bound of 6 GB a day for 5,000 nodes of 100 pods leaves 41 bytes for a pod's window, with everything that is
+// around it.
 func TestWindowsAreSmall(t *testing.T) {
 	const most = 28
 	w := realistic(rand.New(rand.NewPCG(1, 2)), 100)

@@ -31,8 +31,8 @@ const (
 	foldPatience    = 2 * time.Second
 )
 
-// Query sums what was booked. What the journal holds is folded first if it is little; if not, AsOf says up to when it is
-// told.
+// Query sums what was booked. What the journal holds is folded first if it is little; if not, AsOf says up to when it
+// is told.
 func (d *DB) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
 	plan, err := q.Plan()
 	if err != nil {
@@ -163,7 +163,8 @@ func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, erro
 	if plan.Windows {
 		if plan.From.Unix() < r.windowsFrom {
 			return plan, fmt.Errorf(
-				"%w: pods, windows, and nodes by account are kept only since %s: ask for later, or for fewer dimensions and filters",
+				"%w: pods, windows, and nodes by account are kept only since %s: ask for later, or for fewer "+
+					"dimensions and filters",
 				ledger.ErrQuery, time.Unix(r.windowsFrom, 0).UTC().Format(time.RFC3339))
 		}
 		return plan, nil
@@ -196,7 +197,8 @@ func byHour(q *ledger.Query) bool {
 // asOf is the end of what is folded, or the beginning of what is not.
 func (r *reading) asOf() (time.Time, error) {
 	var last, oldest sql.NullInt64
-	err := r.tx.QueryRowContext(r.ctx, "SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
+	err := r.tx.QueryRowContext(r.ctx,
+		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("looking for the end of what was booked: %w", err)
 	}
@@ -257,7 +259,8 @@ func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
 			continue
 		}
 		var one int
-		err := r.tx.QueryRowContext(r.ctx, "SELECT 1 FROM node_hours WHERE start >= $1 AND start < $2 LIMIT 1", outside[0], outside[1]).Scan(&one)
+		err := r.tx.QueryRowContext(r.ctx, "SELECT 1 FROM node_hours WHERE start >= $1 AND start < $2 LIMIT 1",
+			outside[0], outside[1]).Scan(&one)
 		if err == nil {
 			return false, nil
 		}
@@ -274,7 +277,8 @@ func (r *reading) sumBlock(t *table, from sums, start int64) error {
 		return err
 	}
 	if r.scanned += len(b.rows); r.scanned > mostScanned {
-		return fmt.Errorf("%w: %w: more than %d sums: ask for less time, or for days instead of hours", ledger.ErrQuery, ledger.ErrTooLarge, mostScanned)
+		return fmt.Errorf("%w: %w: more than %d sums: ask for less time, or for days instead of hours", ledger.ErrQuery,
+			ledger.ErrTooLarge, mostScanned)
 	}
 	t.begin(start)
 	if from.nodes {

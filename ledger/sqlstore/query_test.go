@@ -24,7 +24,8 @@ var start = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
 
 func open(t testing.TB) *sqlite.Store {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db", sqlite.Options{Now: func() time.Time { return start.Add(10 * 24 * time.Hour) }})
+	s, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db",
+		sqlite.Options{Now: func() time.Time { return start.Add(10 * 24 * time.Hour) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func ask(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Query
 	if err != nil {
 		t.Fatalf("%+v: %v", q, err)
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Row{}, "First", "Last"), cmpopts.IgnoreFields(ledger.Answer{}, "AsOf"),
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(ledger.Row{}, "First", "Last"),
+		cmpopts.IgnoreFields(ledger.Answer{}, "AsOf"),
 		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("%+v: -want +have\n%s", q, diff)
 	}
@@ -106,7 +108,9 @@ func TestAnswersAreThoseOfTheOracle(t *testing.T) {
 	for seed := range seeds {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
-			r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(seed, 1)), Start: start, Span: 60 * time.Hour, Estimates: seed%2 == 1}
+			r := &ledgertest.Random{
+				Rand: rand.New(rand.NewPCG(seed, 1)), Start: start, Span: 60 * time.Hour, Estimates: seed%2 == 1,
+			}
 			s, oracle := open(t), &ledgertest.Store{}
 			for range 6 {
 				var all []*ledger.Booking
@@ -181,13 +185,19 @@ func TestSumsTooLarge(t *testing.T) {
 		"cost":      {ledger.Amount{Dynamic: 1, Cost: most / 2}, true},
 		"revenue":   {ledger.Amount{Dynamic: 1, Cost: -most / 2}, true},
 		"CPU time":  {ledger.Amount{Dynamic: 1, CPU: most / 2}, false},
-		"enough":    {ledger.Amount{Dynamic: most / 8, Idle: most / 8, CPU: most / 4, Facility: most / 4, Carbon: most / 4, Cost: most / 4}, false},
+		"enough": {ledger.Amount{
+			Dynamic: most / 8, Idle: most / 8, CPU: most / 4, Facility: most / 4, Carbon: most / 4, Cost: most / 4,
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			var sums []sqlstore.Sum
 			for i := range 3 {
-				sums = append(sums, sqlstore.Sum{Start: start.Unix(), Account: ledger.Account{Namespace: strconv.Itoa(i), Signal: "average", Currency: "EUR"}, Amount: c.amount})
+				sums = append(sums, sqlstore.Sum{
+					Start: start.Unix(), Account: ledger.Account{
+						Namespace: strconv.Itoa(i), Signal: "average", Currency: "EUR",
+					}, Amount: c.amount,
+				})
 			}
 			for _, table := range []string{"account_days", "account_hours"} {
 				if err := s.PutSums(t.Context(), table, sums); err != nil {
@@ -197,7 +207,8 @@ func TestSumsTooLarge(t *testing.T) {
 			q := &ledger.Query{From: start, To: start.Add(days), GroupBy: []ledger.Dimension{ledger.ByNamespace}}
 			for _, q.Limit = range []int{0, 1} {
 				a, err := s.Query(t.Context(), q)
-				if (err != nil) != c.refused || c.refused && (!errors.Is(err, ledger.ErrTooLarge) || !errors.Is(err, ledger.ErrQuery)) {
+				if (err != nil) != c.refused || c.refused && (!errors.Is(err, ledger.ErrTooLarge) ||
+					!errors.Is(err, ledger.ErrQuery)) {
 					t.Fatalf("%+v, %v", a, err)
 				}
 				if err == nil && name == "CPU time" && a.Total.CPU != most {
@@ -208,7 +219,9 @@ func TestSumsTooLarge(t *testing.T) {
 			if a, err := s.Query(t.Context(), q); err != nil || a.Total.Amount != c.amount {
 				t.Errorf("of one namespace %+v, %v", a, err)
 			}
-			rest := ledger.Answer{Rows: []ledger.Row{{Key: []string{"a"}, Amount: ledger.Amount{Dynamic: most}}, {Key: []string{"b"}}, {Key: []string{"c"}}}}
+			rest := ledger.Answer{Rows: []ledger.Row{
+				{Key: []string{"a"}, Amount: ledger.Amount{Dynamic: most}}, {Key: []string{"b"}}, {Key: []string{"c"}},
+			}}
 			for i := range rest.Rows[1:] {
 				row := &rest.Rows[i+1]
 				row.Amount = c.amount
@@ -216,7 +229,8 @@ func TestSumsTooLarge(t *testing.T) {
 				row.Charge("EUR", c.amount.Cost)
 				row.Add(&ledger.Amount{Dynamic: c.amount.Dynamic / 8, Facility: c.amount.Facility / 8})
 			}
-			if err := rest.Trim(1); err != nil && !errors.Is(err, ledger.ErrTooLarge) || rest.Rows[len(rest.Rows)-1].Dynamic < 0 {
+			if err := rest.Trim(1); err != nil && !errors.Is(err, ledger.ErrTooLarge) ||
+				rest.Rows[len(rest.Rows)-1].Dynamic < 0 {
 				t.Errorf("%+v, %v", rest.Rows, err)
 			}
 		})
@@ -230,7 +244,8 @@ func TestTooLarge(t *testing.T) {
 	if _, err := s.Query(t.Context(), q); !errors.Is(err, ledger.ErrQuery) {
 		t.Error(err)
 	}
-	if _, err := s.Records(t.Context(), &ledger.RecordQuery{Namespaces: make([]string, 2000)}); !errors.Is(err, ledger.ErrTooLarge) {
+	if _, err := s.Records(t.Context(), &ledger.RecordQuery{Namespaces: make([]string, 2000)}); !errors.Is(err,
+		ledger.ErrTooLarge) {
 		t.Error(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -11,7 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-var recordColumns = []string{"id", "at", "namespace", "owner_kind", "owner", "uid", "strategy", "record", "snapshot", "crc"}
+var recordColumns = []string{
+	"id", "at", "namespace", "owner_kind", "owner", "uid", "strategy", "record", "snapshot", "crc",
+}
 
 // Record keeps decisions; one that is there stays as it is.
 func (d *DB) Record(ctx context.Context, records []ledger.Record) error {
@@ -127,7 +129,8 @@ func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Recor
 			record, err := scanRecord(rows)
 			out = append(out, record)
 			return err
-		}, fmt.Sprintf("SELECT id, at, namespace, owner_kind, owner, uid, strategy, record, %s, crc FROM records WHERE %s ORDER BY at DESC, id LIMIT %d",
+		}, fmt.Sprintf("SELECT id, at, namespace, owner_kind, owner, uid, strategy, record, %s, crc FROM records "+
+			"WHERE %s ORDER BY at DESC, id LIMIT %d",
 			snapshot, where.String(), q.Rows()), where.args...)
 	})
 	if err != nil {

@@ -17,12 +17,14 @@ func (r *reading) sumWindows(t *table) error {
 		return err
 	}
 	var n int
-	err = r.tx.QueryRowContext(r.ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM windows WHERE "+where+" LIMIT "+strconv.Itoa(mostWindows+1)+") AS w").Scan(&n)
+	err = r.tx.QueryRowContext(r.ctx, "SELECT COUNT(*) FROM (SELECT 1 FROM windows WHERE "+where+" LIMIT "+strconv.Itoa(
+		mostWindows+1)+") AS w").Scan(&n)
 	if err != nil {
 		return fmt.Errorf("counting windows: %w", err)
 	}
 	if n > mostWindows {
-		return fmt.Errorf("%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without pods and windows",
+		return fmt.Errorf(
+			"%w: %w: more than %d windows of nodes: ask for less time, for some nodes, or without pods and windows",
 			ledger.ErrQuery, ledger.ErrTooLarge, mostWindows)
 	}
 	parts, err := r.slices(where)

@@ -4,8 +4,8 @@ package sqlstore
 // {blob} and {serial}; statements end in ; at the end of a line. Migrations that were released never change.
 type migration struct {
 	text string
-	// additive says that programs of the version before can use the tables as they are afterwards: columns with a default
-	// and tables that they need not know were added. They can then be put back after an update.
+	// additive says that programs of the version before can use the tables as they are afterwards: columns with a
+	// default and tables that they need not know were added. They can then be put back after an update.
 	additive bool
 }
 

@@ -66,8 +66,8 @@ const mostCached = 600_000
 // blockCost is what a block costs besides its rows, in rows.
 const blockCost = 4
 
-// A blockCache keeps blocks as long as the days that they are of do not change: each change of a day gives it a new version in
-// meta.
+// A blockCache keeps blocks as long as the days that they are of do not change: each change of a day gives it a new
+// version in meta.
 type blockCache struct {
 	mu     sync.Mutex
 	blocks map[blockKey]*cached
@@ -143,7 +143,8 @@ func (c *blockCache) place(p place) *place {
 	return &p
 }
 
-// dayKey is the key in meta of the version of a day's sums. Whoever changes any of them changes it, in the same transaction.
+// dayKey is the key in meta of the version of a day's sums. Whoever changes any of them changes it, in the same
+// transaction.
 func dayKey(day int64) string { return "day/" + strconv.FormatInt(day, 10) }
 
 // touch gives a day a new version, as its sums are changed.
@@ -192,7 +193,8 @@ func (r *reading) block(from sums, start int64) (*block, error) {
 	if from.nodes {
 		err = r.loadNodes(b, from, start)
 	} else {
-		err = r.loadAccounts(b, from.table(), "start = "+strconv.FormatInt(start, 10)+" AND account NOT IN ("+transferAccounts+")")
+		err = r.loadAccounts(b, from.table(), "start = "+strconv.FormatInt(start,
+			10)+" AND account NOT IN ("+transferAccounts+")")
 	}
 	if err != nil {
 		return nil, err
@@ -213,7 +215,8 @@ func (r *reading) loadAccounts(b *block, table, where string) error {
 			return err
 		}
 		if r.mostTransferred > 0 && len(b.rows) >= mostScanned {
-			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery, ledger.ErrTooLarge, mostScanned)
+			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery,
+				ledger.ErrTooLarge, mostScanned)
 		}
 		b.rows = append(b.rows, sumRow{start: s.start, id: s.account, first: s.first, last: s.last, Amount: s.Amount})
 		return nil
@@ -227,8 +230,10 @@ func (r *reading) loadAccounts(b *block, table, where string) error {
 func scanAccountSum(rows *sql.Rows) (*accountSum, error) {
 	var s accountSum
 	var crc int64
-	err := rows.Scan(&s.start, &s.account, (*int64)(&s.Dynamic), (*int64)(&s.Idle), (*int64)(&s.CPU), (*int64)(&s.Facility),
-		(*int64)(&s.Carbon), (*int64)(&s.Cost), (*int64)(&s.Estimated), (*int64)(&s.Uncharted), (*int64)(&s.Unpriced), &s.first, &s.last, &crc)
+	err := rows.Scan(&s.start, &s.account, (*int64)(&s.Dynamic), (*int64)(&s.Idle), (*int64)(&s.CPU),
+		(*int64)(&s.Facility),
+		(*int64)(&s.Carbon), (*int64)(&s.Cost), (*int64)(&s.Estimated), (*int64)(&s.Uncharted), (*int64)(&s.Unpriced),
+		&s.first, &s.last, &crc)
 	if err == nil && crc != s.crc() {
 		err = fmt.Errorf("%w: the sum of account %d at %s", ledger.ErrDamaged, s.account, stamp(s.start))
 	}
@@ -259,8 +264,10 @@ func scanNodeSum(rows *sql.Rows) (*nodeKey, *nodeSum, error) {
 	var k nodeKey
 	var s nodeSum
 	var crc int64
-	err := rows.Scan(&k.start, &k.node, &k.host, &k.site, &k.signal, &k.currency, &s.measured, &s.dynamic, &s.shared, &s.cpu, &s.idle, &s.platform,
-		&s.unknown, &s.facility, &s.carbon, &s.cost, &s.estimated, &s.uncharted, &s.unpriced, &s.unmeasured, &s.first, &s.last, &crc)
+	err := rows.Scan(&k.start, &k.node, &k.host, &k.site, &k.signal, &k.currency, &s.measured, &s.dynamic, &s.shared,
+		&s.cpu, &s.idle, &s.platform,
+		&s.unknown, &s.facility, &s.carbon, &s.cost, &s.estimated, &s.uncharted, &s.unpriced, &s.unmeasured, &s.first,
+		&s.last, &crc)
 	if err == nil && crc != s.crc(&k) {
 		err = fmt.Errorf("%w: the sum of node %d at %s", ledger.ErrDamaged, k.node, stamp(k.start))
 	}
@@ -328,7 +335,8 @@ func (r *reading) loadNames(where string, args ...any) (found map[int64]*ledger.
 func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
 	a = new(ledger.Account)
 	var crc int64
-	err = rows.Scan(&id, &a.Kind, &a.Namespace, &a.OwnerKind, &a.Owner, &a.Parent, &a.Team, &a.Strategy, &a.Host, &a.Site, &a.Signal, &a.Currency, &crc)
+	err = rows.Scan(&id, &a.Kind, &a.Namespace, &a.OwnerKind, &a.Owner, &a.Parent, &a.Team, &a.Strategy, &a.Host,
+		&a.Site, &a.Signal, &a.Currency, &crc)
 	if err == nil && crc != accountCRC(a) {
 		err = fmt.Errorf("%w: the row of account %d", ledger.ErrDamaged, id)
 	}
@@ -393,9 +401,11 @@ func (r *reading) nodeIDs(names []string) (map[string]int64, error) {
 // amount is what a node used, by all accounts but what is transferred.
 func (s *nodeSum) amount() ledger.Amount {
 	return ledger.Amount{
-		Dynamic: energy.Microjoules(s.dynamic + s.idle + s.platform + s.unknown), Idle: energy.Microjoules(s.shared), CPU: time.Duration(s.cpu),
+		Dynamic: energy.Microjoules(s.dynamic + s.idle + s.platform + s.unknown), Idle: energy.Microjoules(s.shared),
+		CPU:      time.Duration(s.cpu),
 		Facility: energy.Microjoules(s.facility), Carbon: ledger.Micrograms(s.carbon), Cost: ledger.Nanos(s.cost),
-		Estimated: energy.Microjoules(s.estimated), Uncharted: energy.Microjoules(s.uncharted), Unpriced: energy.Microjoules(s.unpriced),
+		Estimated: energy.Microjoules(s.estimated), Uncharted: energy.Microjoules(s.uncharted),
+		Unpriced:   energy.Microjoules(s.unpriced),
 		Unmeasured: time.Duration(s.unmeasured),
 	}
 }

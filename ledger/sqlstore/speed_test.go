@@ -22,8 +22,9 @@ func manyNamespaces(t testing.TB, put func(table string, sums []sqlstore.Sum)) {
 			sums = append(sums, sqlstore.Sum{
 				Start: at,
 				Account: ledger.Account{
-					Kind: ledger.Workload, Namespace: fmt.Sprintf("namespace-%d", i/5), OwnerKind: "Job", Owner: fmt.Sprintf("job-%d", i),
-					Site: "north", Signal: "average", Currency: "EUR",
+					Kind: ledger.Workload, Namespace: fmt.Sprintf("namespace-%d", i/5), OwnerKind: "Job",
+					Owner: fmt.Sprintf("job-%d", i),
+					Site:  "north", Signal: "average", Currency: "EUR",
 				},
 				Amount: ledger.Amount{Dynamic: 1e9, Idle: 1e8, CPU: time.Hour, Facility: 13e8, Carbon: 1e6, Cost: 1e5},
 			})
@@ -64,7 +65,8 @@ func TestMonthOfNamespaces(t *testing.T) {
 			if kind.changed {
 				at := start.Unix() + 30*86400
 				if err := s.PutSums(t.Context(), "account_days", []sqlstore.Sum{{
-					Start: at, Account: ledger.Account{Namespace: "new", Owner: strconv.Itoa(i)}, Amount: ledger.Amount{Dynamic: 1, Facility: 1},
+					Start: at, Account: ledger.Account{Namespace: "new", Owner: strconv.Itoa(i)},
+					Amount: ledger.Amount{Dynamic: 1, Facility: 1},
 				}}); err != nil {
 					t.Fatal(err)
 				}

@@ -14,7 +14,8 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	var s ledger.Statistics
 	err := d.read(ctx, func(r *reading) error {
 		// A newer program may have been here: the version is the store's, not ours.
-		if err := r.tx.QueryRowContext(ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'").Scan(&s.Schema); err != nil {
+		if err := r.tx.QueryRowContext(ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'schema'").Scan(
+			&s.Schema); err != nil {
 			return err
 		}
 		var oldest sql.NullInt64

@@ -106,7 +106,8 @@ func (s *summing) mark(ctx context.Context) error {
 }
 
 var accountSumColumns = []string{
-	"start", "account", "dynamic", "idle", "cpu", "facility", "carbon", "cost", "estimated", "uncharted", "unpriced", "first", "last", "crc",
+	"start", "account", "dynamic", "idle", "cpu", "facility", "carbon", "cost", "estimated", "uncharted", "unpriced",
+	"first", "last", "crc",
 }
 
 const accountSumSet = `ON CONFLICT (start, account) DO UPDATE SET dynamic = excluded.dynamic, idle = excluded.idle, cpu = excluded.cpu,
@@ -144,7 +145,8 @@ func (s *summing) writeAccounts(ctx context.Context, table string, step int64) e
 	for _, k := range keys {
 		sum := sums[k]
 		if len(s.taken) > 0 && sum.empty() && !wrong[k] {
-			if _, err := s.s.exec(ctx, "DELETE FROM "+table+" WHERE start = $1 AND account = $2", k.start, k.account); err != nil {
+			if _, err := s.s.exec(ctx, "DELETE FROM "+table+" WHERE start = $1 AND account = $2", k.start,
+				k.account); err != nil {
 				return err
 			}
 			continue
@@ -154,7 +156,8 @@ func (s *summing) writeAccounts(ctx context.Context, table string, step int64) e
 			crc ^= damaged
 		}
 		rows = append(rows, []any{
-			k.start, k.account, int64(sum.Dynamic), int64(sum.Idle), int64(sum.CPU), int64(sum.Facility), int64(sum.Carbon), int64(sum.Cost),
+			k.start, k.account, int64(sum.Dynamic), int64(sum.Idle), int64(sum.CPU), int64(sum.Facility),
+			int64(sum.Carbon), int64(sum.Cost),
 			int64(sum.Estimated), int64(sum.Uncharted), int64(sum.Unpriced), sum.first, sum.last, crc,
 		})
 	}
@@ -165,7 +168,9 @@ func (s *summing) writeAccounts(ctx context.Context, table string, step int64) e
 const few = 32
 
 // heldAccounts adds to sums what rows hold, and returns which of them are damaged. Keys are sorted.
-func (s *summing) heldAccounts(ctx context.Context, table string, keys []accountKey, sums map[accountKey]*accountSum) (map[accountKey]bool, error) {
+func (s *summing) heldAccounts(ctx context.Context, table string, keys []accountKey,
+	sums map[accountKey]*accountSum,
+) (map[accountKey]bool, error) {
 	wrong := map[accountKey]bool{}
 	query := `SELECT start, account, dynamic, idle, cpu, facility, carbon, cost, estimated, uncharted, unpriced, first, last, crc FROM ` +
 		table + " WHERE start = $1"
@@ -178,7 +183,8 @@ func (s *summing) heldAccounts(ctx context.Context, table string, keys []account
 		for rows.Next() {
 			var h accountSum
 			var crc int64
-			if err := rows.Scan(&h.start, &h.account, &h.Dynamic, &h.Idle, &h.CPU, &h.Facility, &h.Carbon, &h.Cost, &h.Estimated,
+			if err := rows.Scan(&h.start, &h.account, &h.Dynamic, &h.Idle, &h.CPU, &h.Facility, &h.Carbon, &h.Cost,
+				&h.Estimated,
 				&h.Uncharted, &h.Unpriced, &h.first, &h.last, &crc); err != nil {
 				return err
 			}
@@ -240,7 +246,8 @@ func chunks[K any](keys []K, start func(K) int64) func(func([]K) bool) {
 }
 
 var nodeSumColumns = []string{
-	"start", "node", "host", "site", "signal", "currency", "measured", "dynamic", "shared", "cpu", "idle", "platform", "unknown", "facility", "carbon", "cost",
+	"start", "node", "host", "site", "signal", "currency", "measured", "dynamic", "shared", "cpu", "idle", "platform",
+	"unknown", "facility", "carbon", "cost",
 	"estimated", "uncharted", "unpriced", "unmeasured", "first", "last", "crc",
 }
 
@@ -284,8 +291,10 @@ func (s *summing) writeNodes(ctx context.Context, table string, step int64) erro
 			crc ^= damaged
 		}
 		rows = append(rows, []any{
-			k.start, k.node, k.host, k.site, k.signal, k.currency, sum.measured, sum.dynamic, sum.shared, sum.cpu, sum.idle, sum.platform, sum.unknown,
-			sum.facility, sum.carbon, sum.cost, sum.estimated, sum.uncharted, sum.unpriced, sum.unmeasured, sum.first, sum.last, crc,
+			k.start, k.node, k.host, k.site, k.signal, k.currency, sum.measured, sum.dynamic, sum.shared, sum.cpu,
+			sum.idle, sum.platform, sum.unknown,
+			sum.facility, sum.carbon, sum.cost, sum.estimated, sum.uncharted, sum.unpriced, sum.unmeasured, sum.first,
+			sum.last, crc,
 		})
 	}
 	return s.s.insert(ctx, table, nodeSumColumns, rows, nodeSumSet)
@@ -297,7 +306,9 @@ func compareNodeKeys(a, b nodeKey) int {
 }
 
 // heldNodes is like heldAccounts.
-func (s *summing) heldNodes(ctx context.Context, table string, keys []nodeKey, sums map[nodeKey]*nodeSum) (map[nodeKey]bool, error) {
+func (s *summing) heldNodes(ctx context.Context, table string, keys []nodeKey,
+	sums map[nodeKey]*nodeSum,
+) (map[nodeKey]bool, error) {
 	wrong := map[nodeKey]bool{}
 	query := `SELECT start, node, host, site, signal, currency, measured, dynamic, shared, cpu, idle, platform, unknown,
 		facility, carbon, cost, estimated, uncharted, unpriced, unmeasured, first, last, crc FROM ` + table + " WHERE start = $1"
@@ -311,8 +322,10 @@ func (s *summing) heldNodes(ctx context.Context, table string, keys []nodeKey, s
 			var k nodeKey
 			var h nodeSum
 			var crc int64
-			if err := rows.Scan(&k.start, &k.node, &k.host, &k.site, &k.signal, &k.currency, &h.measured, &h.dynamic, &h.shared, &h.cpu, &h.idle, &h.platform,
-				&h.unknown, &h.facility, &h.carbon, &h.cost, &h.estimated, &h.uncharted, &h.unpriced, &h.unmeasured, &h.first, &h.last,
+			if err := rows.Scan(&k.start, &k.node, &k.host, &k.site, &k.signal, &k.currency, &h.measured, &h.dynamic,
+				&h.shared, &h.cpu, &h.idle, &h.platform,
+				&h.unknown, &h.facility, &h.carbon, &h.cost, &h.estimated, &h.uncharted, &h.unpriced, &h.unmeasured,
+				&h.first, &h.last,
 				&crc); err != nil {
 				return err
 			}

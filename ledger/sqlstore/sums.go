@@ -10,7 +10,8 @@ type accountSum struct {
 }
 
 func (s *accountSum) crc() int64 {
-	return rowCRC(s.start, s.account, int64(s.Dynamic), int64(s.Idle), int64(s.CPU), int64(s.Facility), int64(s.Carbon), int64(s.Cost),
+	return rowCRC(s.start, s.account, int64(s.Dynamic), int64(s.Idle), int64(s.CPU), int64(s.Facility), int64(s.Carbon),
+		int64(s.Cost),
 		int64(s.Estimated), int64(s.Uncharted), int64(s.Unpriced), s.first, s.last)
 }
 
@@ -34,7 +35,8 @@ type nodeSum struct {
 }
 
 func (s *nodeSum) crc(k *nodeKey) int64 {
-	return rowCRC(k.start, k.node, k.host, k.site, k.signal, k.currency, s.measured, s.dynamic, s.shared, s.cpu, s.idle, s.platform, s.unknown,
+	return rowCRC(k.start, k.node, k.host, k.site, k.signal, k.currency, s.measured, s.dynamic, s.shared, s.cpu, s.idle,
+		s.platform, s.unknown,
 		s.facility, s.carbon, s.cost, s.estimated, s.uncharted, s.unpriced, s.unmeasured, s.first, s.last)
 }
 

@@ -118,7 +118,8 @@ func (t *table) target(m memo, find func() (*what, bool, error)) *target {
 	g := t.groups[id]
 	if g == nil {
 		if len(t.groups) >= mostRows {
-			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery, ledger.ErrTooLarge, mostRows))
+			t.fail(fmt.Errorf("%w: %w: more than %d rows: group by less, or ask for less", ledger.ErrQuery,
+				ledger.ErrTooLarge, mostRows))
 			return out
 		}
 		g = &group{key: key, first: math.MaxInt64, last: math.MinInt64}
@@ -169,7 +170,9 @@ func (t *table) ofNode(row *sumRow) *target {
 		m.node = row.id
 	}
 	return t.target(m, func() (*what, bool, error) {
-		w := &what{account: &ledger.Account{Site: row.at.site, Signal: row.at.signal, Currency: row.at.currency, Host: row.at.host}}
+		w := &what{account: &ledger.Account{
+			Site: row.at.site, Signal: row.at.signal, Currency: row.at.currency, Host: row.at.host,
+		}}
 		if t.nodes {
 			var err error
 			if w.node, err = t.r.node(row.id); err != nil {
@@ -215,8 +218,8 @@ func (t *table) add(to *target, a *ledger.Amount, first, last int64) {
 	}
 }
 
-// row returns the group's sums. Those of energy, emissions and money that are more than can be told are an error; times stay at what
-// can be.
+// row returns the group's sums. Those of energy, emissions and money that are more than can be told are an error;
+// times stay at what can be.
 func (g *group) row() (ledger.Row, error) {
 	fits := g.amount[dynamic].plus(g.amount[idle]).fits()
 	for i := range g.amount {
@@ -225,8 +228,10 @@ func (g *group) row() (ledger.Row, error) {
 	r := ledger.Row{Key: g.key, Amount: ledger.Amount{
 		Dynamic: energy.Microjoules(g.amount[dynamic].clamped()), Idle: energy.Microjoules(g.amount[idle].clamped()),
 		CPU: time.Duration(g.amount[cpu].clamped()), Facility: energy.Microjoules(g.amount[facility].clamped()),
-		Estimated: energy.Microjoules(g.amount[estimated].clamped()), Uncharted: energy.Microjoules(g.amount[uncharted].clamped()),
-		Unpriced: energy.Microjoules(g.amount[unpriced].clamped()), Unmeasured: time.Duration(g.amount[unmeasured].clamped()),
+		Estimated:  energy.Microjoules(g.amount[estimated].clamped()),
+		Uncharted:  energy.Microjoules(g.amount[uncharted].clamped()),
+		Unpriced:   energy.Microjoules(g.amount[unpriced].clamped()),
+		Unmeasured: time.Duration(g.amount[unmeasured].clamped()),
 	}}
 	for _, e := range g.emissions {
 		fits = fits && e.sum.fits()

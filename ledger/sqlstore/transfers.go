@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// transfers returns what is taken from hosts on a day, by hour and account, as far as it counts: as something was booked for
-// the host in that hour. Where hours are no longer kept, sums of the day hold only what counts: see Keep.
+// transfers returns what is taken from hosts on a day, by hour and account, as far as it counts: as something was
+// booked for the host in that hour. Where hours are no longer kept, sums of the day hold only what counts: see Keep.
 func (r *reading) transfers(day int64) (*block, error) {
 	version, err := r.version(day)
 	if err != nil {
@@ -33,7 +33,8 @@ func (r *reading) transfers(day int64) (*block, error) {
 func (r *reading) loadTransfers(day int64) (*block, error) {
 	if day < r.hoursFrom {
 		b := &block{}
-		return b, r.loadAccounts(b, "account_days", fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
+		return b, r.loadAccounts(b, "account_days",
+			fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
 	}
 	t, err := r.transferred(day)
 	if err != nil {
@@ -64,7 +65,8 @@ func (t *transferred) counts(row *sumRow, late bool) bool {
 
 func (r *reading) transferred(day int64) (*transferred, error) {
 	days := &block{}
-	if err := r.loadAccounts(days, "account_days", fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts)); err != nil {
+	if err := r.loadAccounts(days, "account_days",
+		fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts)); err != nil {
 		return nil, err
 	}
 	all := &block{}
@@ -97,7 +99,8 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 }
 
 func (r *reading) tooManyTransfers(day int64) error {
-	return fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for times without that day",
+	return fmt.Errorf(
+		"%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for times without that day",
 		ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
 }
 
@@ -108,8 +111,8 @@ func hoursOf(day int64) (all []int64) {
 	return all
 }
 
-// hosts returns the hours of a day in which something is booked for hosts. Machines that name each other as their hosts are
-// none on that day: too much energy is seen and looked into, energy that is nowhere is not.
+// hosts returns the hours of a day in which something is booked for hosts. Machines that name each other as their
+// hosts are none on that day: too much energy is seen and looked into, energy that is nowhere is not.
 func (r *reading) hosts(day int64, names []string) (byHour map[string]hours, whole map[string]bool, err error) {
 	byHour, whole = map[string]hours{}, map[string]bool{}
 	if len(names) == 0 {
@@ -137,7 +140,8 @@ func (r *reading) hosts(day int64, names []string) (byHour map[string]hours, who
 			}
 			byHour[name[node]] |= 1 << (floorMod(start, aDay) / anHour)
 			return nil
-		}, fmt.Sprintf("SELECT DISTINCT start, node FROM node_hours WHERE start IN (%s) AND node IN (%s)", ids(hoursOf(day)), ids(chunk)))
+		}, fmt.Sprintf("SELECT DISTINCT start, node FROM node_hours WHERE start IN (%s) AND node IN (%s)",
+			ids(hoursOf(day)), ids(chunk)))
 		if err != nil {
 			return nil, nil, err
 		}

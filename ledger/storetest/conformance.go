@@ -11,8 +11,9 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// Conformance runs the tests that every store must pass. Each calls place for a new, empty store, and the function that it
-// returns for each time that it opens it; a store that only one process can use refuses the second time with an error.
+// Conformance runs the tests that every store must pass. Each calls place for a new, empty store, and the function
+// that it returns for each time that it opens it; a store that only one process can use refuses the second time with
+// an error.
 func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, error)) {
 	for name, test := range map[string]func(t *testing.T, open func() (ledger.Store, error)){
 		"numbers":            numbers,
@@ -31,8 +32,8 @@ func Conformance(t *testing.T, place func(t *testing.T) func() (ledger.Store, er
 	}
 }
 
-// OfContent marks a test that asks what a store holds, not who does what at once. SQLite is a translation of C, which the race
-// detector slows down thirty-fold: such tests run without it.
+// OfContent marks a test that asks what a store holds, not who does what at once. SQLite is a translation of C, which
+// the race detector slows down thirty-fold: such tests run without it.
 func OfContent(t *testing.T) {
 	t.Helper()
 	if raced {
@@ -80,14 +81,26 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 		{"overlap", change(4, 4, 2, 4, "a"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"overlap of another epoch", change(1, 1, 0, 1, "b"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"gap", change(9, 9, 8, 9, "a"), ledger.Receipt{Acked: 9, Booked: true, Gap: true}, nil},
-		{"in the gap, by another epoch", change(5, 5, 5, 6, "c"), ledger.Receipt{Acked: 5, Booked: true, Gap: true}, nil},
+		{
+			"in the gap, by another epoch", change(5, 5, 5, 6, "c"),
+			ledger.Receipt{Acked: 5, Booked: true, Gap: true},
+			nil,
+		},
 		{"over the end of a span", change(6, 6, 6, 9, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"around a span", change(6, 6, 4, 8, "c"), ledger.Receipt{}, ledger.ErrOverlap},
 		{"touching both", change(6, 6, 6, 8, "c"), ledger.Receipt{Acked: 6, Booked: true}, nil},
 		{"what is left", change(7, 7, 3, 5, "c"), ledger.Receipt{Acked: 7, Booked: true}, nil},
 		{"inside of all", change(8, 8, 4, 5, "c"), ledger.Receipt{}, ledger.ErrOverlap},
-		{"the highest number", change(10, math.MaxUint64-1, 9, 10, "a"), ledger.Receipt{Acked: math.MaxUint64 - 1, Booked: true}, nil},
-		{"the highest number again", change(10, math.MaxUint64-1, 9, 10, "a"), ledger.Receipt{Acked: math.MaxUint64 - 1}, nil},
+		{
+			"the highest number", change(10, math.MaxUint64-1, 9, 10, "a"),
+			ledger.Receipt{Acked: math.MaxUint64 - 1, Booked: true},
+			nil,
+		},
+		{
+			"the highest number again", change(10, math.MaxUint64-1, 9, 10, "a"),
+			ledger.Receipt{Acked: math.MaxUint64 - 1},
+			nil,
+		},
 	}
 	for _, step := range steps {
 		receipts, errs, err := s.Book(t.Context(), []*ledger.Booking{step.booking})
@@ -108,7 +121,8 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 	}
 	wrong := change(9, 9, 20, 21, "c")
 	wrong.Consumers = nil
-	if _, errs, err := s.Book(t.Context(), []*ledger.Booking{wrong}); err != nil || !errors.Is(errs[0], ledger.ErrInvalid) {
+	if _, errs, err := s.Book(t.Context(), []*ledger.Booking{wrong}); err != nil ||
+		!errors.Is(errs[0], ledger.ErrInvalid) {
 		t.Errorf("shares of nobody: %v, %v", errs, err)
 	}
 	for epoch, want := range map[string]uint64{"a": math.MaxUint64 - 1, "c": 8, "b": 0} {
@@ -126,7 +140,8 @@ func numbers(t *testing.T, open func() (ledger.Store, error)) {
 func oneCall(t *testing.T, open func() (ledger.Store, error)) {
 	s := opened(t, open)
 	all := []*ledger.Booking{
-		change(1, 1, 0, 1, "a"), change(1, 1, 0, 1, "a"), change(1, 2, 0, 2, "a"), change(1, 1, 0, 1, "b"), change(2, 2, 1, 2, "a"),
+		change(1, 1, 0, 1, "a"), change(1, 1, 0, 1, "a"), change(1, 2, 0, 2, "a"), change(1, 1, 0, 1, "b"),
+		change(2, 2, 1, 2, "a"),
 		World{Nodes: 2, Pods: 3}.Booking(1, 1),
 	}
 	receipts, errs, err := s.Book(t.Context(), all)
@@ -219,7 +234,9 @@ func names(t *testing.T, open func() (ledger.Store, error)) {
 	MustBook(t, s, b)
 	MustBook(t, s, one.Booking(0, 2))
 	FoldAll(t, s)
-	answer, err := s.Query(t.Context(), &ledger.Query{From: Noon, To: Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: []string{"pod-0-1"}})
+	answer, err := s.Query(t.Context(), &ledger.Query{
+		From: Noon, To: Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID}, Pods: []string{"pod-0-1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,8 +59,8 @@ func agentless(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 }
 
-// longAndAgentless books estimates for windows that an agent's booking tells of which is cut by hours, by days or not at all,
-// before it, with it and after it.
+// longAndAgentless books estimates for windows that an agent's booking tells of which is cut by hours, by days or not
+// at all, before it, with it and after it.
 func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 	OfContent(t)
 	s := opened(t, open)
@@ -79,7 +79,8 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 		if i == 2 { //nolint:mnd // the longest ends before the others' questions do
 			begin = begin.Add(10*24*time.Hour - long)
 		}
-		agent.Batch.Start, agent.Batch.End, agent.Batch.EndSinceBoot = begin.UTC(), begin.Add(long).UTC(), agent.Batch.StartSinceBoot+long
+		agent.Batch.Start, agent.Batch.End, agent.Batch.EndSinceBoot = begin.UTC(), begin.Add(long).UTC(),
+			agent.Batch.StartSinceBoot+long
 		number := uint64(0)
 		estimate := func(at time.Time, stands bool) {
 			t.Helper()
@@ -119,7 +120,10 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 	truth.Check(t, s)
 	for _, q := range []*ledger.Query{
 		{From: Noon.AddDate(-1, 0, 0), To: Noon.AddDate(0, 1, 0), GroupBy: []ledger.Dimension{ledger.ByNode}},
-		{From: Noon.AddDate(-1, 0, 0), To: Noon.AddDate(0, 1, 0), GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByKind}},
+		{
+			From: Noon.AddDate(-1, 0, 0), To: Noon.AddDate(0, 1, 0),
+			GroupBy: []ledger.Dimension{ledger.ByDay, ledger.ByKind},
+		},
 	} {
 		want, err := oracle.Query(t.Context(), q)
 		if err != nil {
@@ -130,7 +134,8 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 			t.Fatal(err)
 		}
 		if len(have.Rows) != len(want.Rows) || have.Total.Amount != want.Total.Amount {
-			t.Errorf("by %v: %d rows, %+v in all; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount, len(want.Rows), want.Total.Amount)
+			t.Errorf("by %v: %d rows, %+v in all; want %d, %+v", q.GroupBy, len(have.Rows), have.Total.Amount,
+				len(want.Rows), want.Total.Amount)
 		}
 		for i := range min(len(have.Rows), len(want.Rows)) {
 			if !slices.Equal(have.Rows[i].Key, want.Rows[i].Key) || have.Rows[i].Amount != want.Rows[i].Amount {
@@ -193,12 +198,14 @@ func Draw(t *rapid.T) *ledger.Booking {
 	for i := range rapid.IntRange(0, 6).Draw(t, "shares") {
 		share := energy.Share{
 			ID: fmt.Sprintf("pod/%d/%d", i/2, i), Dynamic: energy.Microjoules(used.Draw(t, "dynamic")),
-			Idle: energy.Microjoules(used.Draw(t, "shared")), CPU: time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "cpu")),
+			Idle: energy.Microjoules(used.Draw(t, "shared")),
+			CPU:  time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "cpu")),
 		}
 		b.Measured += share.Dynamic + share.Idle
 		b.Shares = append(b.Shares, share)
 		of.Consumers = append(of.Consumers, &ledger.Consumer{
-			Key: fmt.Sprintf("pod/%d", i/2), Pod: fmt.Sprintf("p%d", i/2), Account: ledger.Account{Namespace: fmt.Sprintf("ns%d", i/4), OwnerKind: "Job", Owner: "o"},
+			Key: fmt.Sprintf("pod/%d", i/2), Pod: fmt.Sprintf("p%d", i/2),
+			Account: ledger.Account{Namespace: fmt.Sprintf("ns%d", i/4), OwnerKind: "Job", Owner: "o"},
 		})
 	}
 	return of

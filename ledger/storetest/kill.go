@@ -135,7 +135,10 @@ func Kill(t *testing.T, place string, open func(place string) (ledger.Store, err
 	r := rand.New(rand.NewPCG(seed, seed))
 	acked := make([]uint64, killWorld.Nodes)
 	for range lives {
-		l := life{Place: place, From: make([]uint64, killWorld.Nodes), To: 1 << 40, Die: deaths[r.IntN(len(deaths))], After: r.IntN(12)}
+		l := life{
+			Place: place, From: make([]uint64, killWorld.Nodes), To: 1 << 40, Die: deaths[r.IntN(len(deaths))],
+			After: r.IntN(12),
+		}
 		for node := range acked { // an agent sends again what it does not know to be acknowledged
 			l.From[node] = max(acked[node]-min(acked[node], uint64(r.IntN(3))), 0) + 1
 		}

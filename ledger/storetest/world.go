@@ -52,7 +52,10 @@ func (w World) Booking(node int, number uint64) *ledger.Booking {
 	}
 	of := &ledger.Booking{
 		Batch: b, Received: b.End.Add(time.Second), Agentless: w.Agentless,
-		Rates: ledger.Rates{Site: "site", PUE: 1.4, Carbon: 300 + float64(number/20%24)*5, Signal: "average", Price: 0.25, Currency: "EUR"},
+		Rates: ledger.Rates{
+			Site: "site", PUE: 1.4, Carbon: 300 + float64(number/20%24)*5, Signal: "average", Price: 0.25,
+			Currency: "EUR",
+		},
 	}
 	if w.Agentless {
 		b.Quality = energy.Estimated
@@ -67,12 +70,17 @@ func (w World) Booking(node int, number uint64) *ledger.Booking {
 		of.Consumers = append(of.Consumers, &ledger.Consumer{
 			Key: energy.ContainerID(uid, ""), Pod: fmt.Sprintf("pod-%d-%d", node, i),
 			Account: ledger.Account{
-				Kind: ledger.Workload, Namespace: fmt.Sprintf("ns%d", i%5), OwnerKind: "Deployment", Owner: fmt.Sprintf("owner%d", i), Team: "team",
+				Kind: ledger.Workload, Namespace: fmt.Sprintf("ns%d", i%5), OwnerKind: "Deployment",
+				Owner: fmt.Sprintf("owner%d", i), Team: "team",
 			},
 		})
 	}
-	b.Shares = append(b.Shares, energy.Share{ID: energy.System, Dynamic: energy.Microjoules(r.Int64N(1e8)), CPU: time.Second})
-	of.Consumers = append(of.Consumers, &ledger.Consumer{Key: energy.System, Account: ledger.Account{Kind: ledger.System}})
+	b.Shares = append(b.Shares, energy.Share{
+		ID: energy.System, Dynamic: energy.Microjoules(r.Int64N(1e8)), CPU: time.Second,
+	})
+	of.Consumers = append(of.Consumers, &ledger.Consumer{
+		Key: energy.System, Account: ledger.Account{Kind: ledger.System},
+	})
 	b.Measured = b.Platform + b.Unknown
 	for _, s := range b.Shares {
 		b.Measured += s.Dynamic + s.Idle

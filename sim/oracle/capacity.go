@@ -13,8 +13,8 @@ import (
 // ErrOverfull is what is wrong with jobs that cannot all be done in time on the cores that there are.
 var ErrOverfull = errors.New("the jobs cannot all be done in time")
 
-// Capacity is a trace on so many cores, at one place: jobs are in each other's way, and nothing else of a machine counts.
-// All costs are in value·seconds of the intensity times cores.
+// Capacity is a trace on so many cores, at one place: jobs are in each other's way, and nothing else of a machine
+// counts. All costs are in value·seconds of the intensity times cores.
 //
 // Time is divided into the steps of the intensity. It is immutable once made.
 type Capacity struct {
@@ -32,8 +32,8 @@ type want struct {
 	most float64
 }
 
-// NewCapacity prepares the jobs for the oracles of so many cores. Their lengths are taken as they are; the delay that each
-// allows is kept to. Only the steps of c that a job may run in are looked at.
+// NewCapacity prepares the jobs for the oracles of so many cores. Their lengths are taken as they are; the delay that
+// each allows is kept to. Only the steps of c that a job may run in are looked at.
 func NewCapacity(c *grid.Series, cores float64, jobs []sched.Job) (*Capacity, error) {
 	if len(jobs) == 0 {
 		return nil, errors.New("there are no jobs")

@@ -105,7 +105,8 @@ func TestBoundsAreInOrder(t *testing.T) {
 		}
 		for _, pair := range [][2]float64{{free, fluid}, {fluid, lower}, {lower, upper.Cost}} {
 			if pair[0] > pair[1] && !near(pair[0], pair[1]) {
-				t.Fatalf("uncapacitated %v, fluid %v, Lagrangian %v, schedule %v: want them in this order", free, fluid, lower, upper.Cost)
+				t.Fatalf("uncapacitated %v, fluid %v, Lagrangian %v, schedule %v: want them in this order", free, fluid,
+					lower, upper.Cost)
 			}
 		}
 	})
@@ -131,7 +132,8 @@ func TestBoundsWithRoomForAll(t *testing.T) {
 			once += cores * cost
 		}
 		if !near(fluid, suspended) || !near(lower, once) || !near(upper.Cost, once) {
-			t.Fatalf("fluid %v, Lagrangian %v, schedule %v: want %v and twice %v", fluid, lower, upper.Cost, suspended, once)
+			t.Fatalf("fluid %v, Lagrangian %v, schedule %v: want %v and twice %v", fluid, lower, upper.Cost, suspended,
+				once)
 		}
 	})
 }
@@ -144,7 +146,8 @@ func TestBoundsAgainstAllSchedules(t *testing.T) {
 		jobs := make([]sched.Job, rapid.IntRange(1, 4).Draw(t, "jobs"))
 		for i := range jobs {
 			jobs[i] = drawJob(t, time.Hour, 3)
-			jobs[i].Duration, jobs[i].AllowedDelay = min(jobs[i].Duration, 3*time.Hour), min(jobs[i].AllowedDelay, 5*time.Hour)
+			jobs[i].Duration, jobs[i].AllowedDelay = min(jobs[i].Duration, 3*time.Hour),
+				min(jobs[i].AllowedDelay, 5*time.Hour)
 			jobs[i].Request.MilliCPU = 1000 * rapid.Int64Range(1, 3).Draw(t, "cores")
 		}
 		fluid, lower, upper, ok := bracket(t, capacity(t, c, 3, jobs))
@@ -160,8 +163,10 @@ func TestBoundsAgainstAllSchedules(t *testing.T) {
 		}
 		found++
 		gaps += (upper.Cost - least) / max(least, 1)
-		if fluid > least && !near(fluid, least) || lower > least && !near(lower, least) || upper.Cost < least && !near(upper.Cost, least) {
-			t.Fatalf("fluid %v, Lagrangian %v, optimum %v, schedule %v: want them in this order", fluid, lower, least, upper.Cost)
+		if fluid > least && !near(fluid, least) || lower > least && !near(lower, least) ||
+			upper.Cost < least && !near(upper.Cost, least) {
+			t.Fatalf("fluid %v, Lagrangian %v, optimum %v, schedule %v: want them in this order", fluid, lower, least,
+				upper.Cost)
 		}
 	})
 	if mean := gaps / float64(max(found, 1)); mean > 0.02 {
@@ -198,8 +203,8 @@ func cheapestTogether(c *grid.Series, cores int64, jobs []sched.Job) float64 {
 	return place(0)
 }
 
-// Whatever a policy does on a machine of few cores, the flow is never above it. Where it let a job end too late, for want
-// of room, the flow may do so as well.
+// Whatever a policy does on a machine of few cores, the flow is never above it. Where it let a job end too late, for
+// want of room, the flow may do so as well.
 func TestFluidIsBelowEveryRun(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -264,14 +269,17 @@ func TestScheduleUsesAllCores(t *testing.T) {
 	} {
 		var jobs []sched.Job
 		for i, m := range k.requests {
-			jobs = append(jobs, sched.Job{ID: string('a' + rune(i)), Submitted: start, Duration: time.Hour, Request: sched.Resources{MilliCPU: m}})
+			jobs = append(jobs, sched.Job{
+				ID: string('a' + rune(i)), Submitted: start, Duration: time.Hour, Request: sched.Resources{MilliCPU: m},
+			})
 		}
 		p, err := oracle.NewCapacity(c, k.cores, jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := p.Schedule(nil, 1, 1); (err == nil) != k.fit || err != nil && !errors.Is(err, oracle.ErrOverfull) {
-			t.Errorf("jobs of %d millicores on %v cores: error %v, want a schedule: %v", k.requests, k.cores, err, k.fit)
+			t.Errorf("jobs of %d millicores on %v cores: error %v, want a schedule: %v", k.requests, k.cores, err,
+				k.fit)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/kubenergy/kubenergy/sim/oracle"
 )
 
-// Who may choose replicas can do what who may suspend can; with all known, carbon-scaler is the optimum of elastic jobs, and
-// never better; and with what is not known it is not better either.
+// Who may choose replicas can do what who may suspend can; with all known, carbon-scaler is the optimum of elastic
+// jobs, and never better; and with what is not known it is not better either.
 func TestCarbonScalerAgainstItsOracle(t *testing.T) {
 	strategy, err := sched.New("energy+carbon-scaler")
 	if err != nil {
@@ -23,7 +23,8 @@ func TestCarbonScalerAgainstItsOracle(t *testing.T) {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			j.Interruptible, j.RestartCost = true, 0
-			j.Scaling = sched.Amdahl(1, rapid.IntRange(1, 4).Draw(t, "most"), rapid.SampledFrom([]float64{1, 0.9, 0.5}).Draw(t, "parallel"))
+			j.Scaling = sched.Amdahl(1, rapid.IntRange(1, 4).Draw(t, "most"),
+				rapid.SampledFrom([]float64{1, 0.9, 0.5}).Draw(t, "parallel"))
 		}
 		least, err := oracle.Least(s, oracle.FamilyElastic)
 		if err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Flow is the least that jobs can cost on cores that may be shared out at will: in every step a job uses up to all of the
-// cores it asks for, any part of them, for any part of the time.
+// Flow is the least that jobs can cost on cores that may be shared out at will: in every step a job uses up to all of
+// the cores it asks for, any part of them, for any part of the time.
 type Flow struct {
 	Cost   float64
 	Prices []float64 // of a core in each step, with which its dual has that very cost: the proof that it is the least
@@ -16,10 +16,10 @@ type Flow struct {
 // Fluid returns the least cost of a fluid schedule. No schedule that starts jobs in one piece, or suspends them, on the
 // same cores and in time costs less, since each of them is a fluid one too.
 //
-// It is a transportation problem from jobs to steps in core-seconds, and solved exactly. Its costs are those of steps alone,
-// whoever uses them, so the loads of steps that can be reached form a polymatroid, and greed is optimal: step by step, the
-// cheapest first, as much flow is sent through it as can be without taking any from the steps before, along augmenting
-// paths that move jobs about.
+// It is a transportation problem from jobs to steps in core-seconds, and solved exactly. Its costs are those of steps
+// alone, whoever uses them, so the loads of steps that can be reached form a polymatroid, and greed is optimal: step
+// by step, the cheapest first, as much flow is sent through it as can be without taking any from the steps before,
+// along augmenting paths that move jobs about.
 func (p *Capacity) Fluid() (*Flow, error) {
 	f := newFlow(p)
 	for _, k := range f.byValue {
@@ -65,8 +65,10 @@ type hop struct{ step, arc, previous int }
 
 func newFlow(p *Capacity) *flow {
 	f := &flow{
-		p: p, byValue: make([]int, len(p.value)), left: make([]float64, len(p.jobs)), load: make([]float64, len(p.value)),
-		users: make([][]user, len(p.value)), used: make([][]float64, len(p.jobs)), seen: make([]int, len(p.jobs)), from: make([]hop, len(p.jobs)),
+		p: p, byValue: make([]int, len(p.value)), left: make([]float64, len(p.jobs)),
+		load:  make([]float64, len(p.value)),
+		users: make([][]user, len(p.value)), used: make([][]float64, len(p.jobs)), seen: make([]int, len(p.jobs)),
+		from:  make([]hop, len(p.jobs)),
 		least: 1e-12 * p.room(), reached: make([]int, len(p.value)),
 	}
 	for k := range f.byValue {
@@ -142,8 +144,8 @@ func (f *flow) send(k, last int) {
 	f.load[k] += amount
 }
 
-// walk visits a path from the job that has work left to the step that takes more: what each job takes more of a step, up
-// to most, and what the job before it gives up of that step.
+// walk visits a path from the job that has work left to the step that takes more: what each job takes more of a step,
+// up to most, and what the job before it gives up of that step.
 func (f *flow) walk(last int, visit func(takes, gives *float64, most float64)) {
 	for job := last; ; {
 		h := f.from[job]
@@ -161,9 +163,9 @@ func (f *flow) walk(last int, visit func(takes, gives *float64, most float64)) {
 // arc returns which of its wants a job has of a step: they are of consecutive steps.
 func (f *flow) arc(job, step int) int { return step - f.p.wants[job][0].step }
 
-// prices returns the dual of an optimal flow. A step is worth the dearest step that work in it could be moved from, or its
-// own value if that is more; the difference is the price of its cores. Work can be moved from step k to step l if a job
-// uses k and could use more of l.
+// prices returns the dual of an optimal flow. A step is worth the dearest step that work in it could be moved from,
+// or its own value if that is more; the difference is the price of its cores. Work can be moved from step k to step l
+// if a job uses k and could use more of l.
 func (f *flow) prices() []float64 {
 	worth := make([]float64, len(f.p.value))
 	known := make([]bool, len(f.p.value))
@@ -196,9 +198,9 @@ func (f *flow) prices() []float64 {
 	return prices
 }
 
-// Dual returns the least cost of a fluid schedule with the cores of each step sold at a price instead of being limited,
-// less what they are sold for. For prices of 0 or more it is never above the cost of any schedule in time; for the prices
-// of [Capacity.Fluid] it is that cost.
+// Dual returns the least cost of a fluid schedule with the cores of each step sold at a price instead of being
+// limited, less what they are sold for. For prices of 0 or more it is never above the cost of any schedule in time;
+// for the prices of [Capacity.Fluid] it is that cost.
 func (p *Capacity) Dual(prices []float64) float64 {
 	total := 0.0
 	var arcs []want

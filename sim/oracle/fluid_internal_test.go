@@ -24,7 +24,8 @@ func drawCapacity(t *rapid.T) *Capacity {
 	jobs := make([]sched.Job, rapid.IntRange(8, 15).Draw(t, "jobs"))
 	for i := range jobs {
 		jobs[i] = sched.Job{
-			ID: strconv.Itoa(i), Submitted: begin.Add(time.Duration(rapid.IntRange(0, 4*3600).Draw(t, "submitted")) * time.Second),
+			ID: strconv.Itoa(i), Submitted: begin.Add(time.Duration(rapid.IntRange(0, 4*3600).Draw(t, "submitted")) *
+				time.Second),
 			Duration:     time.Duration(rapid.IntRange(2*3600, 6*3600).Draw(t, "duration")) * time.Second,
 			AllowedDelay: time.Duration(rapid.IntRange(6*3600, 24*3600).Draw(t, "delay")) * time.Second,
 			Request:      sched.Resources{MilliCPU: rapid.Int64Range(1000, 4000).Draw(t, "cpu")},
@@ -37,8 +38,8 @@ func drawCapacity(t *rapid.T) *Capacity {
 	return p
 }
 
-// The flow is possible, and its dual has the same value: so nothing is cheaper. Where the flow finds no room for all, the
-// jobs' demand exceeds what some set of steps offers, which no price can help.
+// The flow is possible, and its dual has the same value: so nothing is cheaper. Where the flow finds no room for all,
+// the jobs' demand exceeds what some set of steps offers, which no price can help.
 func TestFluidProvesItself(t *testing.T) {
 	overfull, priced := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

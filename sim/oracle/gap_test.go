@@ -73,7 +73,8 @@ func gap(t *testing.T, zone string, hour int, utilisation float64, c *grid.Serie
 	}
 	flow, err := p.Fluid()
 	if errors.Is(err, oracle.ErrOverfull) {
-		t.Logf("%-4s h %4d: %4d jobs on %3.0f cores (%.0f %% used): %v", zone, hour, len(jobs), cores, 100*work/168/cores, err)
+		t.Logf("%-4s h %4d: %4d jobs on %3.0f cores (%.0f %% used): %v", zone, hour, len(jobs), cores,
+			100*work/168/cores, err)
 		return
 	}
 	if err != nil {
@@ -95,14 +96,18 @@ func gap(t *testing.T, zone string, hour int, utilisation float64, c *grid.Serie
 		t.Errorf("%s h %d: the flow costs %v, its dual is %v", zone, hour, flow.Cost, dual)
 	}
 	if upper == nil {
-		t.Logf("%-4s h %4d: %4d jobs on %3.0f cores (%.0f %% used): fluid %.2f %%, Lagrangian %.2f %% below uncapacitated FIFO; no schedule found in time: %v",
+		t.Logf("%-4s h %4d: %4d jobs on %3.0f cores (%.0f %% used): fluid %.2f %%, Lagrangian %.2f %% below "+
+			"uncapacitated FIFO; no schedule found in time: %v",
 			zone, hour, len(jobs), cores, 100*work/168/cores, 100*(1-flow.Cost/now), 100*(1-lower/now), err)
 		return
 	}
 	if lower > upper.Cost || flow.Cost > lower {
-		t.Errorf("%s h %d: fluid %v, Lagrangian %v, schedule %v: want them in this order", zone, hour, flow.Cost, lower, upper.Cost)
+		t.Errorf("%s h %d: fluid %v, Lagrangian %v, schedule %v: want them in this order", zone, hour, flow.Cost, lower,
+			upper.Cost)
 	}
-	t.Logf("%-4s h %4d: %4d jobs on %3.0f cores (%.0f %% used): saves at most %.2f %% (fluid) or %.2f %% (Lagrangian), at least %.2f %%; gap %.2f %%; %v",
-		zone, hour, len(jobs), cores, 100*work/168/cores, 100*(1-flow.Cost/now), 100*(1-lower/now), 100*(1-upper.Cost/now),
+	t.Logf("%-4s h %4d: %4d jobs on %3.0f cores (%.0f %% used): saves at most %.2f %% (fluid) or %.2f %% "+
+		"(Lagrangian), at least %.2f %%; gap %.2f %%; %v",
+		zone, hour, len(jobs), cores, 100*work/168/cores, 100*(1-flow.Cost/now), 100*(1-lower/now),
+		100*(1-upper.Cost/now),
 		100*(upper.Cost-lower)/lower, time.Since(began).Round(time.Second))
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// NonPreemptive returns when j had best start, if it is to run without a break, and the integral of c over that run. It is
-// exact. The earliest of equally good starts is returned.
+// NonPreemptive returns when j had best start, if it is to run without a break, and the integral of c over that run.
+// It is exact. The earliest of equally good starts is returned.
 //
-// The cost of a start is piecewise linear in it, since c is piecewise constant, so its minimum lies at either end of what
-// is allowed, or where one end of the run meets a step of c.
+// The cost of a start is piecewise linear in it, since c is piecewise constant, so its minimum lies at either end of
+// what is allowed, or where one end of the run meets a step of c.
 func NonPreemptive(c *grid.Series, j *sched.Job) (start time.Time, cost float64) {
 	first, last := j.Submitted, j.LatestStart()
 	start, cost = first, c.Integral(first, first.Add(j.Duration))
@@ -34,8 +34,8 @@ func NonPreemptive(c *grid.Series, j *sched.Job) (start time.Time, cost float64)
 }
 
 // Interruptible returns the least integral of c over the time that j runs, if it may be suspended and resumed at any
-// moment and at no cost: its cheapest moments between submission and the last one at which it may finish. It is exact, and
-// what Let's Wait Awhile and GAIA call WaitAwhile.
+// moment and at no cost: its cheapest moments between submission and the last one at which it may finish. It is
+// exact, and what Let's Wait Awhile and GAIA call WaitAwhile.
 func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 	end := j.LatestStart().Add(j.Duration)
 	var segments []segment
@@ -57,12 +57,13 @@ func Interruptible(c *grid.Series, j *sched.Job) (cost float64) {
 	return cost
 }
 
-// Elastic is [Interruptible] where the number of replicas on which j runs may also be chosen, and changed at any moment and at
-// no cost: what CarbonScaler plans with a perfect forecast. It counts a moment as often as j then has its least number of replicas,
-// in parts of that too, and is exact.
+// Elastic is [Interruptible] where the number of replicas on which j runs may also be chosen, and changed at any
+// moment and at no cost: what CarbonScaler plans with a perfect forecast. It counts a moment as often as j then has
+// its least number of replicas, in parts of that too, and is exact.
 func Elastic(c *grid.Series, j *sched.Job) (cost float64, err error) {
 	_, cost, err = sched.Scale(c, &sched.Elastic{
-		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Least: j.Scaling.Least, Throughput: j.Scaling.Throughput,
+		From: j.Submitted, Until: j.LatestStart().Add(j.Duration), Work: j.Duration, Least: j.Scaling.Least,
+		Throughput: j.Scaling.Throughput,
 	})
 	return cost / float64(j.Scaling.Least), err
 }

@@ -17,7 +17,8 @@ var start = time.Date(2022, 3, 1, 0, 0, 0, 0, time.UTC)
 
 // drawSeries draws an intensity that begins before the first job and reaches beyond the last.
 func drawSeries(t *rapid.T, step time.Duration, most int) *grid.Series {
-	values := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 60), func(v int) float64 { return float64(v * 10) }), 2, most).Draw(t, "intensity")
+	values := rapid.SliceOfN(rapid.Map(rapid.IntRange(0, 60), func(v int) float64 { return float64(v * 10) }), 2,
+		most).Draw(t, "intensity")
 	series, err := grid.NewSeries(start, step, values)
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +205,8 @@ func TestConstantIntensityAndZeroDelay(t *testing.T) {
 		now := c.Integral(j.Submitted, j.Submitted.Add(j.Duration))
 		_, once := oracle.NonPreemptive(c, &j)
 		for name, cost := range map[string]float64{
-			"non-preemptive": once, "interruptible": oracle.Interruptible(c, &j), "with restarts": oracle.WithRestarts(c, &j, 3*minute),
+			"non-preemptive": once, "interruptible": oracle.Interruptible(c, &j),
+			"with restarts": oracle.WithRestarts(c, &j, 3*minute),
 		} {
 			if !near(cost, now) {
 				t.Errorf("%s: %v, want the cost of an immediate start, %v", name, cost, now)

@@ -6,16 +6,16 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 )
 
-// Bound returns a cost that no schedule in time is below which runs every job in one piece, and the prices of cores that
-// prove it. It is never below the cost of [Capacity.Fluid].
+// Bound returns a cost that no schedule in time is below which runs every job in one piece, and the prices of cores
+// that prove it. It is never below the cost of [Capacity.Fluid].
 //
 // With the cores of each step sold at a price λ instead of being limited, every job looks for its best start alone, and
 //
 //	L(λ) = Σ min over s of [cost of j at s, on c+λ] − Σ λ·cores
 //
-// is such a bound for whatever λ ≥ 0, as each inner minimum is exact. It begins at the prices of the fluid optimum and
-// climbs by so many steps along subgradients, towards the cost of a schedule that is known to be possible, as Polyak does;
-// 0: no such schedule is known. The steps halve where they lead nowhere.
+// is such a bound for whatever λ ≥ 0, as each inner minimum is exact. It begins at the prices of the fluid optimum
+// and climbs by so many steps along subgradients, towards the cost of a schedule that is known to be possible, as
+// Polyak does; 0: no such schedule is known. The steps halve where they lead nowhere.
 func (p *Capacity) Bound(flow *Flow, known float64, steps int) (bound float64, prices []float64, err error) {
 	bound = flow.Cost // in exact arithmetic L is not below it at the prices of the flow
 	prices = slices.Clone(flow.Prices)

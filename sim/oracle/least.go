@@ -38,13 +38,14 @@ func (f Family) String() string {
 // jobs, so that the sum over jobs is no optimum, and what was saved cannot be put in relation to it.
 var ErrNotExact = errors.New("the least carbon is not known exactly")
 
-// Least returns the least carbon that a policy of the family could have reached on the scenario, with everything known in
-// advance and no delay violated. Jobs that are not marked as interruptible are not suspended in either family; the work
-// that resumes repeat is not counted, so that with a restart cost it is what the best policy could do without one.
+// Least returns the least carbon that a policy of the family could have reached on the scenario, with everything
+// known in advance and no delay violated. Jobs that are not marked as interruptible are not suspended in either
+// family; the work that resumes repeat is not counted, so that with a restart cost it is what the best policy could
+// do without one.
 //
 // It is exact, and an error that is [ErrNotExact] where it would not be: for several sites; where a node draws power
-// without jobs, or power that is not proportional to what its jobs ask for; where nodes differ; and where jobs might be in
-// each other's way.
+// without jobs, or power that is not proportional to what its jobs ask for; where nodes differ; and where jobs might
+// be in each other's way.
 func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	n, err := uniform(s)
 	if err != nil {
@@ -70,8 +71,8 @@ func Least(s *sim.Scenario, f Family) (energy.Grams, error) {
 	return energy.Grams(total * at.Facility() / energy.JoulesPerKWh), nil
 }
 
-// leastOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least number of
-// them.
+// leastOf returns the least integral of c over the time that j runs, weighted with its replicas relative to the least
+// number of them.
 func leastOf(c *grid.Series, j *sched.Job, f Family) (cost float64, err error) {
 	switch {
 	case f == FamilyElastic && j.Scaling != nil && j.Interruptible:
@@ -98,7 +99,8 @@ func power(n *sched.Node, j *sched.Job) energy.Watts {
 // uniform returns a node that stands for all: what a job costs must not depend on where it runs.
 func uniform(s *sim.Scenario) (*sched.Node, error) {
 	if len(s.Sites) != 1 || len(s.Nodes) == 0 {
-		return nil, fmt.Errorf("%w: the scenario has %d sites and %d nodes, want one site and a node or more", ErrNotExact, len(s.Sites), len(s.Nodes))
+		return nil, fmt.Errorf("%w: the scenario has %d sites and %d nodes, want one site and a node or more",
+			ErrNotExact, len(s.Sites), len(s.Nodes))
 	}
 	first := &s.Nodes[0]
 	if first.Site.Carbon.Series == nil {
@@ -114,9 +116,11 @@ func uniform(s *sim.Scenario) (*sched.Node, error) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if !proportional(n) {
-			return nil, fmt.Errorf("%w: the power of node %s is not proportional to what its jobs ask for", ErrNotExact, n.Name)
+			return nil, fmt.Errorf("%w: the power of node %s is not proportional to what its jobs ask for", ErrNotExact,
+				n.Name)
 		}
-		if math.Abs(perCore(n)-perCore(first)) > 1e-12*perCore(first) || speed(n) != speed(first) || n.Profile.GPUMax != first.Profile.GPUMax {
+		if math.Abs(perCore(n)-perCore(first)) > 1e-12*perCore(first) || speed(n) != speed(first) ||
+			n.Profile.GPUMax != first.Profile.GPUMax {
 			return nil, fmt.Errorf("%w: nodes %s and %s differ in power or speed", ErrNotExact, first.Name, n.Name)
 		}
 	}
@@ -172,14 +176,18 @@ func uncapacitated(s *sim.Scenario, f Family) error {
 	})
 	for _, c := range changes {
 		used = used.Add(c.by)
-		most = sched.Resources{MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory), GPU: max(most.GPU, used.GPU)}
+		most = sched.Resources{
+			MilliCPU: max(most.MilliCPU, used.MilliCPU), Memory: max(most.Memory, used.Memory),
+			GPU: max(most.GPU, used.GPU),
+		}
 	}
 	for i := range s.Nodes {
 		if most.Within(s.Nodes[i].Capacity) {
 			return selected(s, i)
 		}
 	}
-	return fmt.Errorf("%w: jobs may be in each other's way: up to %d millicores may be wanted at a time, and no node has room for all", ErrNotExact, most.MilliCPU)
+	return fmt.Errorf(
+		"%w: jobs may be in each other's way: up to %d millicores may be wanted at a time, and no node has room for all", ErrNotExact, most.MilliCPU)
 }
 
 // selected makes sure that no job asks for another node than the one that has room.

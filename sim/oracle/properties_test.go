@@ -26,7 +26,9 @@ func scenarioOn(c *grid.Series, jobs []sched.Job) *sim.Scenario {
 	capacity := sched.Resources{MilliCPU: 1000 * cores, Memory: 1 << 50}
 	return &sim.Scenario{
 		Start: start, Sites: []*sched.Site{site}, Jobs: jobs,
-		Nodes: []sched.Node{{Name: "all", Site: site, Capacity: capacity, Free: capacity, Profile: &energy.Profile{Max: cores}}},
+		Nodes: []sched.Node{{
+			Name: "all", Site: site, Capacity: capacity, Free: capacity, Profile: &energy.Profile{Max: cores},
+		}},
 	}
 }
 
@@ -101,7 +103,8 @@ type dim struct{ truth *grid.Series }
 
 // At implements [sim.Foresight].
 func (d dim) At(now time.Time) grid.Signal {
-	series, err := grid.NewSeries(now.Truncate(d.truth.Step()), d.truth.Step(), slices.Repeat([]float64{d.truth.At(now)}, 96))
+	series, err := grid.NewSeries(now.Truncate(d.truth.Step()), d.truth.Step(),
+		slices.Repeat([]float64{d.truth.At(now)}, 96))
 	if err != nil {
 		panic(err) // the truth has finite values
 	}
@@ -121,7 +124,8 @@ func drawIgnorance(t *rapid.T, s *sim.Scenario) {
 	}
 }
 
-// No policy does better than the optimum of its family, whatever it knows, and that without a break is never better than the other.
+// No policy does better than the optimum of its family, whatever it knows, and that without a break is never better
+// than the other.
 func TestNoPolicyBeatsItsOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawScenario(t)
@@ -191,7 +195,8 @@ func TestNothingIsSavedWithoutAChoice(t *testing.T) {
 	})
 }
 
-// A throttled strategy is of the family of what it throttles, and runs more cores than its quota only where jobs must start.
+// A throttled strategy is of the family of what it throttles, and runs more cores than its quota only where jobs must
+// start.
 func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 	throttled := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -214,7 +219,8 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 		for i := range r.Outcomes {
 			o, j := &r.Outcomes[i], &s.Jobs[i]
 			if o.Start.After(j.LatestStart()) || o.Start.Before(j.Submitted) {
-				t.Fatalf("job %d, submitted at %v, starts at %v: want %v at the latest", i, j.Submitted, o.Start, j.LatestStart())
+				t.Fatalf("job %d, submitted at %v, starts at %v: want %v at the latest", i, j.Submitted, o.Start,
+					j.LatestStart())
 			}
 			if !o.Start.After(j.Submitted) {
 				continue
@@ -233,7 +239,8 @@ func TestCapNeitherBeatsTheOracleNorDelaysTooLong(t *testing.T) {
 // coresAt returns how many millicores are in use at an instant, jobs that start then included.
 func coresAt(s *sim.Scenario, r *sim.Result, at time.Time) (used int64) {
 	for i := range r.Outcomes {
-		if o := &r.Outcomes[i]; !o.Start.After(at) && o.Finish.After(at) && (o.Start.Before(at) || at.Before(s.Jobs[i].LatestStart())) {
+		if o := &r.Outcomes[i]; !o.Start.After(at) && o.Finish.After(at) &&
+			(o.Start.Before(at) || at.Before(s.Jobs[i].LatestStart())) {
 			used += s.Jobs[i].Request.MilliCPU
 		}
 	}
@@ -248,18 +255,27 @@ func TestLeastRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 	make2 := func() *sim.Scenario {
 		return scenarioOn(c, []sched.Job{
-			{ID: "a", Submitted: start, Duration: time.Hour, AllowedDelay: 2 * time.Hour, Request: sched.Resources{MilliCPU: 60_000_000}},
-			{ID: "b", Submitted: start.Add(3 * time.Hour), Duration: time.Hour, Request: sched.Resources{MilliCPU: 60_000_000}},
+			{
+				ID: "a", Submitted: start, Duration: time.Hour, AllowedDelay: 2 * time.Hour,
+				Request: sched.Resources{MilliCPU: 60_000_000},
+			},
+			{
+				ID: "b", Submitted: start.Add(3 * time.Hour), Duration: time.Hour,
+				Request: sched.Resources{MilliCPU: 60_000_000},
+			},
 		})
 	}
-	if got, err := oracle.Least(make2(), oracle.FamilyNonPreemptive); err != nil || !near(float64(got), 1.2*60*(100+200)) {
+	if got, err := oracle.Least(make2(), oracle.FamilyNonPreemptive); err != nil ||
+		!near(float64(got), 1.2*60*(100+200)) {
 		t.Errorf("two jobs one after the other: %v, %v; want %v", got, err, 1.2*60*(100+200))
 	}
 	for name, change := range map[string]func(*sim.Scenario){
 		"in each other's way": func(s *sim.Scenario) { s.Jobs[1].Submitted = start.Add(2 * time.Hour) },
 		"idle power":          func(s *sim.Scenario) { s.Nodes[0].Profile = &energy.Profile{Idle: 10, Max: 100_000} },
-		"a bend":              func(s *sim.Scenario) { s.Nodes[0].Profile = &energy.Profile{Max: 100_000, Exponent: 1.4} },
-		"two sites":           func(s *sim.Scenario) { s.Sites = append(s.Sites, s.Sites[0]) },
+		"a bend": func(s *sim.Scenario) {
+			s.Nodes[0].Profile = &energy.Profile{Max: 100_000, Exponent: 1.4}
+		},
+		"two sites": func(s *sim.Scenario) { s.Sites = append(s.Sites, s.Sites[0]) },
 		"nodes that differ": func(s *sim.Scenario) {
 			n := s.Nodes[0]
 			n.Name, n.Speed = "fast", 2

@@ -11,9 +11,10 @@ import (
 // WithRestarts is [Interruptible] where each resume, though not the first start, costs j.RestartCost: work that is done
 // once more, which takes power and is taken from the time that j may be kept waiting.
 //
-// It is the least over all schedules that start, suspend and resume j at submission plus multiples of step, and over all
-// runs without a break, whenever they start. A schedule that is free to suspend at other moments may be better, by less
-// the finer the step is; with a step of which everything is a multiple, j and c alike, and no cost, it is Interruptible.
+// It is the least over all schedules that start, suspend and resume j at submission plus multiples of step, and over
+// all runs without a break, whenever they start. A schedule that is free to suspend at other moments may be better,
+// by less the finer the step is; with a step of which everything is a multiple, j and c alike, and no cost, it is
+// Interruptible.
 //
 // The dynamic programme is over the steps that j has run, the steps that it has paused, how often it was resumed, and
 // whether it runs.
@@ -90,7 +91,8 @@ func (p *restarts) run(next *layer, left time.Duration, ran, paused, resumed int
 
 // allowed reports whether a job that has paused and was resumed so often can still finish in time.
 func (p *restarts) allowed(paused, resumed int) bool {
-	return resumed <= paused && paused <= p.pauses && time.Duration(paused)*p.step+time.Duration(resumed)*p.cost <= p.slack
+	return resumed <= paused && paused <= p.pauses &&
+		time.Duration(paused)*p.step+time.Duration(resumed)*p.cost <= p.slack
 }
 
 func (p *restarts) at(paused, resumed int) int { return paused*(p.pauses+1) + resumed }

@@ -17,11 +17,11 @@ type Schedule struct {
 	Starts []time.Time // by index of the jobs
 }
 
-// Schedule returns a schedule that is possible, as cheap as it finds one: its cost is an upper bound of the optimum. Jobs
-// are placed one by one where they cost least with the given prices of cores added, which keep them off steps that others
-// need; then each in turn is taken out and put back where it costs least; then small groups of neighbours are, drawn at
-// random, so many times. The same seed gives the same schedule. It is an error that is [ErrOverfull] if it finds none,
-// which does not prove that there is none.
+// Schedule returns a schedule that is possible, as cheap as it finds one: its cost is an upper bound of the optimum.
+// Jobs are placed one by one where they cost least with the given prices of cores added, which keep them off steps
+// that others need; then each in turn is taken out and put back where it costs least; then small groups of neighbours
+// are, drawn at random, so many times. The same seed gives the same schedule. It is an error that is [ErrOverfull] if
+// it finds none, which does not prove that there is none.
 func (p *Capacity) Schedule(prices []float64, rounds int, seed uint64) (*Schedule, error) {
 	dear, err := p.priced(prices)
 	if err != nil {
@@ -51,8 +51,8 @@ func (p *Capacity) Schedule(prices []float64, rounds int, seed uint64) (*Schedul
 	return s, nil
 }
 
-// orders returns the orders in which jobs are placed: the largest first, the widest first, and those first that must start
-// first.
+// orders returns the orders in which jobs are placed: the largest first, the widest first, and those first that must
+// start first.
 func (p *Capacity) orders() [][]int {
 	sorted := func(less func(a, b int) int) []int {
 		order := make([]int, len(p.jobs))
@@ -139,10 +139,13 @@ func (l *planner) insert(c *grid.Series, i int) bool {
 	for k, _ := slices.BinarySearch(l.times, first.UnixNano()); k < len(l.times) && l.times[k] <= last.UnixNano(); k++ {
 		consider(time.Unix(0, l.times[k]))
 	}
-	for k, _ := slices.BinarySearch(l.times, first.Add(length).UnixNano()); k < len(l.times) && l.times[k] <= last.Add(length).UnixNano(); k++ {
+	for k, _ := slices.BinarySearch(l.times, first.Add(length).UnixNano()); k < len(l.times) &&
+		l.times[k] <= last.Add(length).UnixNano(); k++ {
 		consider(time.Unix(0, l.times[k]).Add(-length))
 	}
-	slices.SortFunc(l.candidates, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.at, b.at)) })
+	slices.SortFunc(l.candidates, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.at, b.at))
+	})
 	for _, s := range l.candidates {
 		if l.fits(s.at, s.at+int64(length), j.Request.MilliCPU) {
 			l.put(i, time.Unix(0, s.at).UTC())
@@ -220,8 +223,8 @@ func (l *planner) costOf(c *grid.Series, i int) float64 {
 	return width(j) * c.Integral(l.start[i], l.start[i].Add(j.Duration))
 }
 
-// improve takes out each job in turn and puts it where it costs least, until hardly anything gets cheaper. Its old place is
-// free, so it always finds one, and none dearer than that.
+// improve takes out each job in turn and puts it where it costs least, until hardly anything gets cheaper. Its old
+// place is free, so it always finds one, and none dearer than that.
 func (l *planner) improve(c *grid.Series) {
 	const enough = 1e-5 // of the cost
 	for {

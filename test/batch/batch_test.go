@@ -17,12 +17,12 @@ import (
 
 const patience = 2 * time.Minute
 
-// planned makes the scheduler stand still with a plan for some pods in force, and returns what lets it go on. Nothing of the
-// plan has been followed yet.
+// planned makes the scheduler stand still with a plan for some pods in force, and returns what lets it go on. Nothing
+// of the plan has been followed yet.
 func (w *world) planned(n int, cores string, change func(int, *v1.Pod)) (names []string, goOn func()) {
 	w.t.Helper()
-	// Two stops, both before all others by priority. In the cycle of the first the nodes are copied, in that of the second
-	// the plan is in force.
+	// Two stops, both before all others by priority. In the cycle of the first the nodes are copied, in that of the
+	// second the plan is in force.
 	first, second := w.block("stop-0000"), w.block("stop-0001")
 	w.t.Cleanup(first)
 	w.t.Cleanup(second)
@@ -30,7 +30,8 @@ func (w *world) planned(n int, cores string, change func(int, *v1.Pod)) (names [
 	w.addPods("stop", 2, "1m", "high", func(_ int, p *v1.Pod) {
 		p.Annotations = map[string]string{kube.AnnotationMaxPower: "1000"} // so that no plan is made for them
 	})
-	w.eventually("the scheduler stands still", patience, func() bool { return w.tried("stop-0000")+w.tried("stop-0001") > 0 })
+	w.eventually("the scheduler stands still", patience,
+		func() bool { return w.tried("stop-0000")+w.tried("stop-0001") > 0 })
 	if w.tried("stop-0000") == 0 {
 		first, second = second, first
 	}
@@ -41,8 +42,11 @@ func (w *world) planned(n int, cores string, change func(int, *v1.Pod)) (names [
 	})
 	time.Sleep(time.Second) // the planner has a handler of its own
 	first()
-	w.eventually("there is a plan", patience, func() bool { return metric(w.t, "kubenergy_batch_plans_total", schedulerName) > before })
-	w.eventually("the scheduler stands still again", patience, func() bool { return w.tried("stop-0000") > 0 && w.tried("stop-0001") > 0 })
+	w.eventually("there is a plan", patience, func() bool {
+		return metric(w.t, "kubenergy_batch_plans_total", schedulerName) > before
+	})
+	w.eventually("the scheduler stands still again", patience,
+		func() bool { return w.tried("stop-0000") > 0 && w.tried("stop-0001") > 0 })
 	return names, second
 }
 
@@ -58,7 +62,8 @@ func (w *world) outcomes() func() string {
 	before := read()
 	return func() string {
 		after := read()
-		return fmt.Sprintf("followed %v, next %v, elsewhere %v, retried %v", after["followed"]-before["followed"], after["next"]-before["next"],
+		return fmt.Sprintf("followed %v, next %v, elsewhere %v, retried %v", after["followed"]-before["followed"],
+			after["next"]-before["next"],
 			after["elsewhere"]-before["elsewhere"], after["retried"]-before["retried"])
 	}
 }
@@ -116,8 +121,8 @@ func hasVictim(_ *v1.Pod, n fwk.NodeInfo) bool {
 	return slices.ContainsFunc(n.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().Labels["kind"] == "victim" })
 }
 
-// TestNobodyIsEvicted: the planned nodes are refused by a filter that the plan knows nothing of, and that evicting a pod of low
-// priority would please. There are other nodes: nobody is evicted, and each pod has one cycle more.
+// TestNobodyIsEvicted: the planned nodes are refused by a filter that the plan knows nothing of, and that evicting a
+// pod of low priority would please. There are other nodes: nobody is evicted, and each pod has one cycle more.
 func TestNobodyIsEvicted(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 150, 4)
@@ -138,8 +143,8 @@ func TestNobodyIsEvicted(t *testing.T) {
 	t.Logf("%d pods are bound after %v; %s", len(names), time.Since(begun).Round(time.Millisecond), outcomes())
 }
 
-// TestPreemptionGoesOn: where no node is left without evicting, the ordinary cycle that follows a narrowed one evicts as stock
-// does.
+// TestPreemptionGoesOn: where no node is left without evicting, the ordinary cycle that follows a narrowed one evicts
+// as stock does.
 func TestPreemptionGoesOn(t *testing.T) {
 	w := start(t, "ecsched-ml", nil)
 	w.addNodes(0, 150, 4)
@@ -151,8 +156,8 @@ func TestPreemptionGoesOn(t *testing.T) {
 	w.mu.Lock()
 	evicted := len(w.evicted)
 	w.mu.Unlock()
-	// Victims without a grace period are gone before the scheduler hears of it. A pod that is tried in between evicts another:
-	// stock does not know that its first victim is on the way out.
+	// Victims without a grace period are gone before the scheduler hears of it. A pod that is tried in between evicts
+	// another: stock does not know that its first victim is on the way out.
 	if evicted < 1 || evicted > 2*len(names) {
 		t.Errorf("%d pods were evicted for %d", evicted, len(names))
 	}
@@ -161,8 +166,8 @@ func TestPreemptionGoesOn(t *testing.T) {
 	}
 }
 
-// TestOrder: in what we ship our PostFilter is asked before stock's; where it is not, cycles are not narrowed, and nobody is
-// evicted either.
+// TestOrder: in what we ship our PostFilter is asked before stock's; where it is not, cycles are not narrowed, and
+// nobody is evicted either.
 func TestOrder(t *testing.T) {
 	first := func(w *world) string {
 		return w.scheduler.Profiles[schedulerName].ListPlugins().PostFilter.Enabled[0].Name
@@ -172,7 +177,9 @@ func TestOrder(t *testing.T) {
 		t.Errorf("the first plugin at postFilter is %s", got)
 	}
 	w.stop()
-	w = start(t, "ecsched-ml", func(profile map[string]any) { delete(profile["plugins"].(map[string]any), "postFilter") })
+	w = start(t, "ecsched-ml", func(profile map[string]any) {
+		delete(profile["plugins"].(map[string]any), "postFilter")
+	})
 	if got := first(w); got == plugin.EnergyName {
 		t.Fatal("the order does not depend on the configuration, so this proves nothing")
 	}
@@ -194,7 +201,8 @@ func TestNodesVanish(t *testing.T) {
 	w.addNodes(0, 150, 4)
 	names, goOn := w.planned(40, "3", nil)
 	w.removeNodes(0, 100)
-	w.eventually("the scheduler knows", patience, func() bool { return w.scheduler.Cache.NodeCount() <= 51 }) // one may have a pod
+	// one may have a pod
+	w.eventually("the scheduler knows", patience, func() bool { return w.scheduler.Cache.NodeCount() <= 51 })
 	goOn()
 	w.allBound(names, patience)
 	if cycles := w.cycles(names); cycles[1] != len(names) {
@@ -248,7 +256,8 @@ func TestFewNodes(t *testing.T) {
 // remaining returns the pods that are not bound, as the API server knows them.
 func (w *world) remaining() (names []string) {
 	w.t.Helper()
-	pods, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).List(w.ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
+	pods, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).List(w.ctx,
+		metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// TestBurst measures how fast a burst is bound, from the moment when all pods wait and the scheduler begins: by stock's own
-// profile, by ours pod by pod, and by ours with batch plans, in turn. It needs KUBENERGY_BENCH=1; KUBENERGY_NODES, _PODS and
-// _ROUNDS say how large, KUBENERGY_STRATEGY what plans. The raw figures are logged as JSON.
+// TestBurst measures how fast a burst is bound, from the moment when all pods wait and the scheduler begins: by
+// stock's own profile, by ours pod by pod, and by ours with batch plans, in turn. It needs KUBENERGY_BENCH=1;
+// KUBENERGY_NODES, _PODS and _ROUNDS say how large, KUBENERGY_STRATEGY what plans. The raw figures are logged as
+// JSON.
 func TestBurst(t *testing.T) {
 	if os.Getenv("KUBENERGY_BENCH") == "" {
 		t.Skip("measures for minutes: needs KUBENERGY_BENCH=1")
@@ -26,12 +27,15 @@ func TestBurst(t *testing.T) {
 	}{
 		{"stock", strategy, func(profile map[string]any) {
 			stock(profile)
-			profile["percentageOfNodesToScore"] = 0 // as many as it thinks enough; without it, what the file says of all profiles counts
+			// as many as it thinks enough; without it, what the file says of all profiles counts
+			profile["percentageOfNodesToScore"] = 0
 		}},
 		{"stock, all nodes", strategy, stock},
 		{"one by one", strategy, func(profile map[string]any) { batchArgs(profile, map[string]any{"mostPods": 0}) }},
 		{"batch", strategy, nil},
-		{"batch, no options", strategy, func(profile map[string]any) { batchArgs(profile, map[string]any{"options": 0}) }},
+		{"batch, no options", strategy, func(profile map[string]any) {
+			batchArgs(profile, map[string]any{"options": 0})
+		}},
 	}
 	rates := map[string][]float64{}
 	for round := range rounds {
@@ -97,6 +101,7 @@ func burst(t *testing.T, strategy string, change func(map[string]any), nodes, po
 	took := time.Since(begun)
 	w.allBound(names, time.Second)
 	t.Logf("%d pods in %v; %s; plans: whole %v, cut %v", pods, took.Round(time.Millisecond), outcomes(),
-		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"), metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"))
+		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"),
+		metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"))
 	return float64(pods) / took.Seconds()
 }

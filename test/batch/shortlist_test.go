@@ -39,8 +39,8 @@ func TestShortlist(t *testing.T) {
 	w.nobodyWentFor()
 }
 
-// TestShortlistInVain: a filter refuses all nodes of least cost, and evicting a pod of low priority would please it. There are
-// other nodes: nobody is evicted, and no pod has more than one cycle more.
+// TestShortlistInVain: a filter refuses all nodes of least cost, and evicting a pod of low priority would please it.
+// There are other nodes: nobody is evicted, and no pod has more than one cycle more.
 func TestShortlistInVain(t *testing.T) {
 	w := start(t, "energy", nil)
 	w.addNodes(0, 150, 4)

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestStorm is row 36 of the table of faults: nodes are deleted and added while batches are planned and bound, pods of other
-// strategies between them. At the end all pods are bound, and the scheduler is as large as at the beginning.
+// TestStorm is row 36 of the table of faults: nodes are deleted and added while batches are planned and bound, pods
+// of other strategies between them. At the end all pods are bound, and the scheduler is as large as at the beginning.
 func TestStorm(t *testing.T) {
 	nodes, rounds, pods := 200, 4, 60
 	if os.Getenv("KUBENERGY_LONG") != "" {
@@ -50,7 +50,8 @@ func TestStorm(t *testing.T) {
 	if left := w.remaining(); len(left) > 0 {
 		t.Errorf("pods are stuck: %v", left)
 	}
-	w.eventually("there are no more goroutines than after the first round", time.Minute, func() bool { return runtime.NumGoroutine() <= goroutines+20 })
+	w.eventually("there are no more goroutines than after the first round", time.Minute,
+		func() bool { return runtime.NumGoroutine() <= goroutines+20 })
 	// The control plane lives in this process: its objects are what grows. A leak of plans would be of nodes × rounds.
 	perPod := uint64(100) << 10
 	if grown, most := heap[len(heap)-1], heap[0]+uint64(len(names))*perPod>>20+64; grown > most {
@@ -59,7 +60,9 @@ func TestStorm(t *testing.T) {
 	if panics := metric(t, "kubenergy_batch_plans_total", schedulerName, "failed"); panics != 0 {
 		t.Errorf("%v plans failed", panics)
 	}
-	t.Logf("%d nodes, %d rounds, %d pods; plans: whole %v, cut %v, late %v; heap by round, MiB: %v", nodes, rounds, len(names),
-		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"), metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"),
+	t.Logf("%d nodes, %d rounds, %d pods; plans: whole %v, cut %v, late %v; heap by round, MiB: %v", nodes, rounds,
+		len(names),
+		metric(t, "kubenergy_batch_plans_total", schedulerName, "whole"),
+		metric(t, "kubenergy_batch_plans_total", schedulerName, "cut"),
 		metric(t, "kubenergy_batch_plans_total", schedulerName, "late"), heap)
 }

@@ -94,12 +94,15 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 		t.Fatal(plane.err)
 	}
 	w := &world{
-		t: t, ctx: t.Context(), witness: newWitness(), client: kubernetes.NewForConfigOrDie(plane.cluster.Config()), dir: t.TempDir(),
+		t: t, ctx: t.Context(), witness: newWitness(), client: kubernetes.NewForConfigOrDie(plane.cluster.Config()),
+		dir:   t.TempDir(),
 		bound: map[string]string{}, evicted: map[string]bool{}, named: map[string]bool{},
 	}
 	t.Cleanup(w.clear)
 	for name, value := range map[string]int32{"high": 1000, "low": -1000} {
-		_, _ = w.client.SchedulingV1().PriorityClasses().Create(w.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}, metav1.CreateOptions{})
+		_, _ = w.client.SchedulingV1().PriorityClasses().Create(w.ctx,
+			&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value},
+			metav1.CreateOptions{})
 	}
 	w.follow()
 	profile := &energy.Profile{Name: "p", Idle: 50, Max: 150, Sleep: 5}
@@ -114,7 +117,8 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 			running.Go(func() { _ = run(ctx) })
 		},
 	}
-	plugins := []app.Option{app.WithPlugin(witnessName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return w.witness, nil })}
+	plugins := []app.Option{app.WithPlugin(witnessName,
+		func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return w.witness, nil })}
 	for name, factory := range plugin.New(deps) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
@@ -171,7 +175,8 @@ func (w *world) follow() {
 		w.t.Fatal(err)
 	}
 	// The API server closes watches whose readers are slow, as they are in a storm.
-	watched, err := watchtools.NewRetryWatcherWithContext(w.ctx, present.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: pods.Watch})
+	watched, err := watchtools.NewRetryWatcherWithContext(w.ctx, present.ResourceVersion,
+		&cache.ListWatch{WatchFuncWithContext: pods.Watch})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -200,7 +205,8 @@ func (w *world) follow() {
 
 func (w *world) clear() {
 	ctx := context.Background()
-	_ = w.client.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{})
+	_ = w.client.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(ctx, *metav1.NewDeleteOptions(0),
+		metav1.ListOptions{})
 	_ = w.client.CoreV1().Nodes().DeleteCollection(ctx, *metav1.NewDeleteOptions(0), metav1.ListOptions{})
 }
 
@@ -222,8 +228,10 @@ func (w *world) addNodes(from, to int, cores int64) {
 	w.each(to-from, func(i int) error {
 		room := lab.Capacity(cores, 4*cores)
 		_, err := w.client.CoreV1().Nodes().Create(w.ctx, &v1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: nodeName(from + i), Labels: map[string]string{v1.LabelHostname: nodeName(from + i)}},
-			Status:     v1.NodeStatus{Capacity: room, Allocatable: room},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: nodeName(from + i), Labels: map[string]string{v1.LabelHostname: nodeName(from + i)},
+			},
+			Status: v1.NodeStatus{Capacity: room, Allocatable: room},
 		}, metav1.CreateOptions{})
 		return err
 	})
@@ -247,9 +255,12 @@ func (w *world) addPods(prefix string, n int, cores, priority string, change fun
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: names[i], Labels: map[string]string{"kind": prefix}}}
 		pod.Spec = v1.PodSpec{
 			SchedulerName: schedulerName, PriorityClassName: priority, TerminationGracePeriodSeconds: new(int64),
-			Containers: []v1.Container{{Name: "main", Image: "none", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-				v1.ResourceCPU: resource.MustParse(cores),
-			}}}},
+			Containers: []v1.Container{{
+				Name: "main", Image: "none",
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+					v1.ResourceCPU: resource.MustParse(cores),
+				}},
+			}},
 		}
 		if change != nil {
 			change(i, pod)
@@ -280,8 +291,10 @@ func (w *world) allBound(names []string, within time.Duration) {
 	w.t.Helper()
 	waiting := ""
 	defer func() {
-		if pod, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Get(context.Background(), waiting, metav1.GetOptions{}); w.t.Failed() && err == nil {
-			w.t.Logf("%s waits: node %q, nominated %q, conditions %+v", waiting, pod.Spec.NodeName, pod.Status.NominatedNodeName, pod.Status.Conditions)
+		if pod, err := w.client.CoreV1().Pods(metav1.NamespaceDefault).Get(context.Background(), waiting,
+			metav1.GetOptions{}); w.t.Failed() && err == nil {
+			w.t.Logf("%s waits: node %q, nominated %q, conditions %+v", waiting, pod.Spec.NodeName,
+				pod.Status.NominatedNodeName, pod.Status.Conditions)
 		}
 	}()
 	w.eventually("all pods are bound", within, func() bool {
@@ -365,7 +378,9 @@ func newWitness() *witness {
 
 func (*witness) Name() string { return witnessName }
 
-func (w *witness) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (w *witness) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod,
+	_ []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	w.mu.Lock()
 	w.tries[pod.Name]++
 	wait := w.blocked[pod.Name]

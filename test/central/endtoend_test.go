@@ -27,9 +27,9 @@ import (
 // strategies are compared; each has a namespace of its name.
 var strategies = []string{"exec", "energy", "carbon"}
 
-// TestEndToEnd is the whole loop: a trace becomes Jobs, some of which are held; they are placed on live watts; what they used
-// arrives in the ledger; a report tells the strategies apart; and not a microjoule is missing. Then all meters die, and
-// every pod is still bound.
+// TestEndToEnd is the whole loop: a trace becomes Jobs, some of which are held; they are placed on live watts; what
+// they used arrives in the ledger; a report tells the strategies apart; and not a microjoule is missing. Then all
+// meters die, and every pod is still bound.
 func TestEndToEnd(t *testing.T) {
 	w := shared
 	// What was drawn before the agents came would be estimated, and is not theirs.
@@ -39,7 +39,8 @@ func TestEndToEnd(t *testing.T) {
 	eventually(t, time.Minute, "the controller tells what it is known by", func() bool {
 		m, err := w.client.CoreV1().ConfigMaps(kube.Namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
 		own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
-		return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) && os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
+		return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
+			os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
 	})
 	w.scheduler(t, c)
 	meters, stopMeters := w.agents(t, c)
@@ -55,7 +56,10 @@ func TestEndToEnd(t *testing.T) {
 	stopMeters()
 	metered := meters.Metered()
 
-	everything := url.Values{"from": {began.Add(-time.Hour).UTC().Format(time.RFC3339)}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}}
+	everything := url.Values{
+		"from": {began.Add(-time.Hour).UTC().Format(time.RFC3339)},
+		"to":   {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)},
+	}
 	answer := func(groupBy string) (a ledger.Answer) {
 		t.Helper()
 		q := url.Values{"groupBy": {groupBy}, "from": everything["from"], "to": everything["to"]}
@@ -115,7 +119,8 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 		sum += row.Energy()
 	}
 	if sum != all || byKind.Total.Energy() != all {
-		t.Errorf("pods, idle, platform and unknown are %d µJ, the total %d, the nodes' %d: %v", sum, byKind.Total.Energy(), all, kinds)
+		t.Errorf("pods, idle, platform and unknown are %d µJ, the total %d, the nodes' %d: %v", sum,
+			byKind.Total.Energy(), all, kinds)
 	}
 	if byKind.Total.Estimated != all {
 		t.Errorf("%d of %d µJ are marked as estimated: simulated nodes have no meter", byKind.Total.Estimated, all)
@@ -139,7 +144,8 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 			job := newJob(strings.ToLower(s+"-"+j.ID), s, j.Request.MilliCPU, j.Duration)
 			if j.AllowedDelay > 0 {
 				// No site is as clean as that: it waits until its latest start.
-				job.Annotations[kube.AnnotationAllowedDelay], job.Annotations[kube.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
+				job.Annotations[kube.AnnotationAllowedDelay],
+					job.Annotations[kube.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
 			}
 			created, err := w.client.BatchV1().Jobs(s).Create(t.Context(), job, metav1.CreateOptions{})
 			if err != nil {
@@ -169,8 +175,11 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 
 func (w *world) namespace(t *testing.T, name string) {
 	t.Helper()
-	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kube.LabelMode: "enforce"}}}
-	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil && !strings.Contains(err.Error(), "already exists") {
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{kube.LabelMode: "enforce"},
+	}}
+	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil &&
+		!strings.Contains(err.Error(), "already exists") {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the namespace has its account", func() bool {
@@ -186,7 +195,8 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 	pod := marks()
 	pod[lab.RunForAnnotation] = lab.RunSeconds(d)
 	requests := corev1.ResourceList{
-		corev1.ResourceCPU: *resource.NewMilliQuantity(milliCPU, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("256Mi"),
+		corev1.ResourceCPU:    *resource.NewMilliQuantity(milliCPU, resource.DecimalSI),
+		corev1.ResourceMemory: resource.MustParse("256Mi"),
 	}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: marks()},
@@ -195,8 +205,11 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Annotations: pod},
 				Spec: corev1.PodSpec{
-					SchedulerName: kube.SchedulerName, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64),
-					Containers: []corev1.Container{{Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests}}},
+					SchedulerName: kube.SchedulerName, RestartPolicy: corev1.RestartPolicyNever,
+					TerminationGracePeriodSeconds: new(int64),
+					Containers: []corev1.Container{{
+						Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests},
+					}},
 				},
 			},
 		},
@@ -210,7 +223,8 @@ func (w *world) report(t *testing.T, c *central) {
 	if err := os.WriteFile(token, []byte(c.token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := w.kubenergy(t, "report", "--server="+c.url, "--token-file="+token, "--ca-file="+c.caFile, "--from=-1h", "--group-by=strategy", "-o", "table")
+	out := w.kubenergy(t, "report", "--server="+c.url, "--token-file="+token, "--ca-file="+c.caFile, "--from=-1h",
+		"--group-by=strategy", "-o", "table")
 	for _, s := range strategies {
 		if !strings.Contains(out, s) {
 			t.Errorf("the report does not tell of strategy %s", s)
@@ -220,7 +234,8 @@ func (w *world) report(t *testing.T, c *central) {
 		t.Error("the report does not say that its figures are estimated")
 	}
 	t.Logf("kubenergy report:\n%s", out)
-	t.Logf("kubenergy top nodes:\n%s", w.kubenergy(t, "top", "nodes", "--server="+c.url, "--token-file="+token, "--ca-file="+c.caFile))
+	t.Logf("kubenergy top nodes:\n%s", w.kubenergy(t, "top", "nodes", "--server="+c.url, "--token-file="+token,
+		"--ca-file="+c.caFile))
 }
 
 func (w *world) kubenergy(t *testing.T, args ...string) string {
@@ -256,7 +271,8 @@ func (w *world) bindsWithoutMeters(t *testing.T, c *central) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 30*time.Second, "every pod is bound without a meter", func() bool { return w.bound(t.Context(), "dark") == count })
+	eventually(t, 30*time.Second, "every pod is bound without a meter",
+		func() bool { return w.bound(t.Context(), "dark") == count })
 }
 
 func (w *world) bound(ctx context.Context, namespace string) (n int) {

@@ -29,7 +29,8 @@ func TestFullDisk(t *testing.T) {
 	})
 	h := w.newHerd(t, 3)
 	metrics := freePort(t)
-	c := w.controllerIn(t, state, nil, "--agentless=false", "--host-tokens-file="+h.tokens, fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
+	c := w.controllerIn(t, state, nil, "--agentless=false", "--host-tokens-file="+h.tokens,
+		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
 	wi := newWire(t, c)
 	h.connect(wi)
 	if err := h.start(0)(); err != nil {
@@ -60,15 +61,17 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("while the disk is full, the ledger tells of %d µJ of %d nodes", total, len(booked))
 		}
 		c.audit(t)
-		for _, path := range []string{"/api/v1/nodes/power", "/api/v1/ledger/statistics", "/api/v1/decisions", "/api/v1/ledger?groupBy=namespace"} {
+		for _, path := range []string{
+			"/api/v1/nodes/power", "/api/v1/ledger/statistics", "/api/v1/decisions", "/api/v1/ledger?groupBy=namespace",
+		} {
 			if status, body := c.get(t, path, c.token); status != http.StatusOK {
 				t.Errorf("while the disk is full, %s: %d %s", path, status, body)
 			}
 		}
 	}
 	read()
-	// Agents keep what they have, if they are killed too. Each is refused once, at once, and then waits: what is counted is
-	// counted before the first of them can ask.
+	// Agents keep what they have, if they are killed too. Each is refused once, at once, and then waits: what is
+	// counted is counted before the first of them can ask.
 	for _, f := range h.all {
 		f.kill()
 	}
@@ -78,7 +81,8 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, "agents are refused again", func() bool { return wi.count(http.StatusServiceUnavailable) >= refused+len(h.all) })
+	eventually(t, 10*time.Second, "agents are refused again",
+		func() bool { return wi.count(http.StatusServiceUnavailable) >= refused+len(h.all) })
 	read()
 	if now := wi.progress(); now != stopped {
 		t.Errorf("with a full disk %d batches were acknowledged", now-stopped)
@@ -87,7 +91,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	freed := time.Now()
-	eventually(t, 30*time.Second, "the ledger can be written again", func() bool { return c.writable(t, metrics) == "1" })
+	eventually(t, 30*time.Second, "the ledger can be written again",
+		func() bool { return c.writable(t, metrics) == "1" })
 	t.Logf("%v after there was room again, the ledger could be written", time.Since(freed).Round(time.Millisecond))
 	// The controller has asked them to come again in half a minute; a new process does not know of that.
 	if !long() {
@@ -134,12 +139,17 @@ func fill(t *testing.T, path string) {
 // writable is what the metrics say of the ledger.
 func (c *central) writable(t *testing.T, port int) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port),
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+c.world.cluster.Config().BearerToken)
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	client := &http.Client{
+		Timeout: 20 * time.Second, Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+		},
+	}
 	var answer *http.Response
 	eventually(t, 30*time.Second, "metrics are served", func() bool { // after the API, once the caches are there
 		answer, err = client.Do(r)

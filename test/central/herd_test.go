@@ -115,7 +115,8 @@ func (f *feeder) start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.out.Reset()
-	f.cmd = exec.Command(f.path, "-node="+f.node, "-state="+f.file("state"), "-finish="+f.file("finish"), "-url="+f.wire.url, "-ca="+f.wire.caFile,
+	f.cmd = exec.Command(f.path, "-node="+f.node, "-state="+f.file("state"), "-finish="+f.file("finish"),
+		"-url="+f.wire.url, "-ca="+f.wire.caFile,
 		"-token="+f.file("token"))
 	f.cmd.Stdout, f.cmd.Stderr = &f.out, f.log
 	if err := f.cmd.Start(); err != nil {
@@ -206,7 +207,9 @@ func (h *herd) finish(t *testing.T, patience time.Duration) map[string]uint64 {
 }
 
 // sums asks for what was booked, by node, kind and consumer.
-func (c *central) sums(t *testing.T, from time.Time) (booked map[string]map[feed.Key]feed.Sum, total energy.Microjoules) {
+func (c *central) sums(t *testing.T,
+	from time.Time,
+) (booked map[string]map[feed.Key]feed.Sum, total energy.Microjoules) {
 	t.Helper()
 	q := url.Values{
 		"groupBy": {"node", "kind", "pod"}, "limit": {"100000"},
@@ -225,7 +228,9 @@ func (c *central) sums(t *testing.T, from time.Time) (booked map[string]map[feed
 		if booked[row.Key[0]] == nil {
 			booked[row.Key[0]] = map[feed.Key]feed.Sum{}
 		}
-		booked[row.Key[0]][feed.Key{Kind: row.Key[1], Name: row.Key[2]}] = feed.Sum{Dynamic: row.Dynamic, Idle: row.Idle, CPU: row.CPU}
+		booked[row.Key[0]][feed.Key{Kind: row.Key[1], Name: row.Key[2]}] = feed.Sum{
+			Dynamic: row.Dynamic, Idle: row.Idle, CPU: row.CPU,
+		}
 	}
 	return booked, a.Total.Energy()
 }
@@ -280,7 +285,8 @@ func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, 
 		t.Errorf("all used %d µJ, booked are %d", all, total)
 	}
 	c.audit(t)
-	t.Logf("%d µJ used and booked, by %d consumers of %d nodes in %v steps, and by %v", all, consumers, len(steps), steps, sums)
+	t.Logf("%d µJ used and booked, by %d consumers of %d nodes in %v steps, and by %v", all, consumers, len(steps),
+		steps, sums)
 }
 
 func (c *central) statistics(t *testing.T) (s server.Statistics) {
@@ -358,7 +364,8 @@ func (e *engine) acked(t *testing.T, c *central, s batch.Stream) (acked uint64) 
 	t.Helper()
 	db := e.open(t, c)
 	defer db.Close()
-	err := db.QueryRowContext(t.Context(), "SELECT acked FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3", s.Node, s.Boot, s.Epoch).Scan(&acked)
+	err := db.QueryRowContext(t.Context(), "SELECT acked FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3",
+		s.Node, s.Boot, s.Epoch).Scan(&acked)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatal(err)
 	}
@@ -372,7 +379,8 @@ func (e *engine) whole(t *testing.T, c *central, nodes int) {
 	defer db.Close()
 	var streams, gaps, spans int
 	for query, into := range map[string]*int{
-		"SELECT count(*) FROM streams": &streams, "SELECT sum(gaps) FROM streams": &gaps, "SELECT count(*) FROM spans": &spans,
+		"SELECT count(*) FROM streams": &streams, "SELECT sum(gaps) FROM streams": &gaps,
+		"SELECT count(*) FROM spans": &spans,
 	} {
 		if err := db.QueryRowContext(t.Context(), query).Scan(into); err != nil {
 			t.Fatal(err)

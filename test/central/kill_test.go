@@ -19,8 +19,9 @@ import (
 // long reports whether tests run at full length.
 func long() bool { return os.Getenv("KUBENERGY_LONG") != "" }
 
-// TestKill kills the controller and agents, again and again and at once, while energy is delivered: at random moments, and
-// before a batch is written, in between, and before it is acknowledged. What is booked in the end is what was used.
+// TestKill kills the controller and agents, again and again and at once, while energy is delivered: at random
+// moments, and before a batch is written, in between, and before it is acknowledged. What is booked in the end is
+// what was used.
 func TestKill(t *testing.T) {
 	kills := 10
 	if long() {
@@ -38,8 +39,10 @@ func TestKill(t *testing.T) {
 		}
 		used := agent.finish(t, k.c)
 		steps := k.herd.finish(t, 2*time.Minute)
-		t.Logf("%d kills of the controller: %v; of a batch that was on its way when it was killed, %d times the store had it, %d times not; %d kills of agents, "+
-			"%d of the released agent; %v; in %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire, time.Since(began).Round(time.Second))
+		t.Logf("%d kills of the controller: %v; of a batch that was on its way when it was killed, %d times the "+
+			"store had it, %d times not; %d kills of agents, "+
+			"%d of the released agent; %v; in %v", k.kills, k.by, k.had, k.hadNot, k.herd.kills(), agent.kills, k.wire,
+			time.Since(began).Round(time.Second))
 		k.wire.check(t)
 		k.c.verify(t, k.herd.began, steps, map[string]energy.Microjoules{agent.node: used})
 		if err := k.c.stop(); err != nil {
@@ -132,14 +135,19 @@ func (k *killed) newMetered(t *testing.T) *metered {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = counter.Close() })
-	m := &metered{node: meteredNode, address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), counter: counter, done: make(chan error, 1)}
+	m := &metered{
+		node: meteredNode, address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), counter: counter,
+		done: make(chan error, 1),
+	}
 	token, path := filepath.Join(t.TempDir(), "token"), program(t, "kubenergy-agent")
 	if err := os.WriteFile(token, []byte(tokenOf(m.node)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{
-		"--node-name", m.node, "--listen", m.address, "--interval", "100ms", "--batch-interval", "100ms", "--state-dir", t.TempDir(),
-		"--powercap-root", counter.Root, "--meters", "rapl", "--push-url", k.wire.url, "--push-ca-file", k.wire.caFile, "--push-token-file", token,
+		"--node-name", m.node, "--listen", m.address, "--interval", "100ms", "--batch-interval", "100ms", "--state-dir",
+		t.TempDir(),
+		"--powercap-root", counter.Root, "--meters", "rapl", "--push-url", k.wire.url, "--push-ca-file", k.wire.caFile,
+		"--push-token-file", token,
 	}
 	m.killer = &killtest.Killer{Longest: time.Second, Command: func() *exec.Cmd { return exec.Command(path, args...) }}
 	t.Cleanup(m.killer.Close)

@@ -52,9 +52,12 @@ func joules(t *testing.T, node, epoch string, number uint64) []byte {
 	t.Helper()
 	const used = energy.Microjoules(1000e6)
 	b := &batch.Batch{
-		Version: batch.Version, Stream: batch.Stream{Node: node, Boot: "boot-" + node, Epoch: epoch}, First: number, Last: number,
-		StartSinceBoot: time.Duration(number) * 10 * time.Second, EndSinceBoot: time.Duration(number+1) * 10 * time.Second,
-		Source: "forged", Quality: energy.Measured, IdlePolicy: "apart", Measured: used, Idle: used, Shares: []energy.Share{},
+		Version: batch.Version, Stream: batch.Stream{Node: node, Boot: "boot-" + node, Epoch: epoch}, First: number,
+		Last:           number,
+		StartSinceBoot: time.Duration(number) * 10 * time.Second, EndSinceBoot: time.Duration(number+1) * 10 *
+			time.Second,
+		Source: "forged", Quality: energy.Measured, IdlePolicy: "apart", Measured: used, Idle: used,
+		Shares: []energy.Share{},
 	}
 	b.SetWall(time.Now())
 	data, err := batch.Encode(b)
@@ -95,7 +98,10 @@ func (c *central) flood(t *testing.T, n int, of func(i int) (body []byte, token 
 func (c *central) energyOf(t *testing.T, node string) energy.Microjoules {
 	t.Helper()
 	var a ledger.Answer
-	q := url.Values{"from": {"-1h"}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, "node": {node}, "groupBy": {"node"}}
+	q := url.Values{
+		"from": {"-1h"}, "to": {time.Now().Add(time.Hour).UTC().Format(time.RFC3339)}, "node": {node},
+		"groupBy": {"node"},
+	}
 	if err := c.ask(t, "/api/v1/ledger?"+q.Encode(), &a); err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +118,12 @@ func TestForgedAndReplayed(t *testing.T) {
 	other := w.token(t, "kubenergy-viewer", nil)  // is no agent
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(3600)), Audiences: []string{"https://somewhere.example.com"},
-		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
+		},
 	}}
-	elsewhere, err := w.client.CoreV1().ServiceAccounts("kubenergy-system").CreateToken(t.Context(), "kubenergy-agent", request, metav1.CreateOptions{})
+	elsewhere, err := w.client.CoreV1().ServiceAccounts("kubenergy-system").CreateToken(t.Context(), "kubenergy-agent",
+		request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +144,9 @@ func TestForgedAndReplayed(t *testing.T) {
 	})
 	for status := range statuses {
 		// Whoever asks too much, or shows too many wrong tokens, is asked to wait.
-		if !slices.Contains([]int{http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable}, status) {
+		if !slices.Contains([]int{
+			http.StatusForbidden, http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable,
+		}, status) {
 			t.Errorf("a forged batch was answered with %d", status)
 		}
 	}
@@ -151,7 +162,8 @@ func TestForgedAndReplayed(t *testing.T) {
 	})
 	booked := c.energyOf(t, "node-0")
 	statuses = c.flood(t, attempts, func(int) ([]byte, string) { return first, own })
-	if statuses[http.StatusOK] == 0 || statuses[http.StatusOK]+statuses[http.StatusTooManyRequests]+statuses[http.StatusServiceUnavailable] != attempts {
+	if statuses[http.StatusOK] == 0 ||
+		statuses[http.StatusOK]+statuses[http.StatusTooManyRequests]+statuses[http.StatusServiceUnavailable] != attempts {
 		t.Errorf("replays were answered with %v", statuses)
 	}
 	if again := c.energyOf(t, "node-0"); booked != 1000e6 || again != booked {
@@ -175,12 +187,16 @@ func TestRoutesAreClosed(t *testing.T) {
 	}
 	nobody := w.account(t, "default", "nobody", "")
 	for pattern, methods := range document.Paths {
-		path := strings.NewReplacer("{ns}", "default", "{namespace}", "default", "{pod}", "x", "{name}", "x").Replace(pattern)
+		path := strings.NewReplacer("{ns}", "default", "{namespace}", "default", "{pod}", "x", "{name}",
+			"x").Replace(pattern)
 		for method := range methods {
-			for token, want := range map[string]int{"": http.StatusUnauthorized, "x": http.StatusUnauthorized, nobody: http.StatusForbidden} {
+			for token, want := range map[string]int{
+				"": http.StatusUnauthorized, "x": http.StatusUnauthorized, nobody: http.StatusForbidden,
+			} {
 				status := c.do(t, strings.ToUpper(method), path, token)
 				// Whoever is somebody may read how to ask. A token that is not made for the central unit is no agent's.
-				if token == nobody && (strings.Contains(path, "openapi") && status == http.StatusOK || path == "/api/v1/batches" && status == http.StatusUnauthorized) {
+				if token == nobody && (strings.Contains(path, "openapi") && status == http.StatusOK ||
+					path == "/api/v1/batches" && status == http.StatusUnauthorized) {
 					continue
 				}
 				if status != want {
@@ -190,7 +206,8 @@ func TestRoutesAreClosed(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/", "/metrics", "/debug/pprof/", "/api", "/api/v1", "/healthz", "/../etc/passwd"} {
-		if status := c.do(t, http.MethodGet, path, ""); status != http.StatusUnauthorized && status != http.StatusNotFound && status != http.StatusForbidden {
+		if status := c.do(t, http.MethodGet, path, ""); status != http.StatusUnauthorized &&
+			status != http.StatusNotFound && status != http.StatusForbidden {
 			t.Errorf("%s: %d", path, status)
 		}
 	}
@@ -221,18 +238,22 @@ func (w *world) account(t *testing.T, namespace, name, views string) string {
 			t.Fatal(err)
 		}
 	}
-	_, err := w.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	ignoreExisting(err)
 	if views != "" {
 		_, err := w.client.RbacV1().RoleBindings(views).Create(t.Context(), &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{
+				APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view",
+			},
 			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 		}, metav1.CreateOptions{})
 		ignoreExisting(err)
 	}
-	got, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))},
-	}, metav1.CreateOptions{})
+	got, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,10 +274,14 @@ func TestTenants(t *testing.T) {
 		return status == http.StatusOK
 	})
 	for _, path := range []string{
-		"/api/v1/namespaces/tenant-b/ledger?from=-1h", "/api/v1/namespaces/tenant-b/pods", "/api/v1/namespaces/tenant-b/jobs",
-		"/api/v1/namespaces/tenant-b/decisions", "/api/v1/ledger?from=-1h", "/api/v1/ledger?from=-1h&namespace=tenant-a", "/api/v1/pods",
-		"/api/v1/pods?namespace=tenant-b", "/api/v1/nodes", "/api/v1/nodes/power", "/api/v1/workloads/power", "/api/v1/decisions", "/api/v1/ledger/audit",
-		"/api/v1/namespaces/tenant-a%2F..%2Ftenant-b/ledger?from=-1h", "/api/v1/namespaces/tenant-a/../tenant-b/ledger?from=-1h",
+		"/api/v1/namespaces/tenant-b/ledger?from=-1h", "/api/v1/namespaces/tenant-b/pods",
+		"/api/v1/namespaces/tenant-b/jobs",
+		"/api/v1/namespaces/tenant-b/decisions", "/api/v1/ledger?from=-1h",
+		"/api/v1/ledger?from=-1h&namespace=tenant-a", "/api/v1/pods",
+		"/api/v1/pods?namespace=tenant-b", "/api/v1/nodes", "/api/v1/nodes/power", "/api/v1/workloads/power",
+		"/api/v1/decisions", "/api/v1/ledger/audit",
+		"/api/v1/namespaces/tenant-a%2F..%2Ftenant-b/ledger?from=-1h",
+		"/api/v1/namespaces/tenant-a/../tenant-b/ledger?from=-1h",
 	} {
 		if status, body := c.get(t, path, token); status == http.StatusOK {
 			t.Errorf("%s: %d %s", path, status, body)

@@ -17,8 +17,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/sqlstore"
 )
 
-// TestUpgrade replaces the controller by the next version and puts the old one back, twice, while agents deliver. The next
-// version has one more migration, of the kind that may be undone by the program alone.
+// TestUpgrade replaces the controller by the next version and puts the old one back, twice, while agents deliver. The
+// next version has one more migration, of the kind that may be undone by the program alone.
 func TestUpgrade(t *testing.T) {
 	next, err := nextVersion()
 	if err != nil {
@@ -57,7 +57,8 @@ func TestUpgrade(t *testing.T) {
 			if version := c.statistics(t).Schema; version != schema+1 {
 				t.Errorf("after step %d the store is of version %d, want %d", i, version, schema+1)
 			}
-			// A query does not fold a long journal: sums are as old as the last fold, and there may have been none before this step.
+			// A query does not fold a long journal: sums are as old as the last fold, and there may have been none
+			// before this step.
 			eventually(t, time.Minute, fmt.Sprintf("after step %d something can be read", i), func() bool {
 				booked, total := c.sums(t, h.began)
 				return total > 0 && len(booked) > 0
@@ -95,8 +96,10 @@ func nextVersion() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	const end, more = "`},\n}\n", "`},\n{additive: true, text: `\nALTER TABLE streams ADD COLUMN remark TEXT NOT NULL DEFAULT '';\nALTER TABLE node_hours ADD COLUMN water BIGINT NOT NULL DEFAULT 0;\n" +
-		"CREATE TABLE remarks (id {serial}, remark TEXT NOT NULL);\nCREATE INDEX remarks_by_text ON remarks (remark);\n`},\n}\n"
+	const end, more = "`},\n}\n", "`},\n{additive: true, text: `\nALTER TABLE streams ADD COLUMN remark TEXT NOT " +
+		"NULL DEFAULT '';\nALTER TABLE node_hours ADD COLUMN water BIGINT NOT NULL DEFAULT 0;\n" +
+		"CREATE TABLE remarks (id {serial}, remark TEXT NOT NULL);\nCREATE INDEX remarks_by_text ON remarks " +
+		"(remark);\n`},\n}\n"
 	if strings.Count(string(text), end) != 1 {
 		return "", fmt.Errorf("%s does not look as it did", schema)
 	}
@@ -109,7 +112,8 @@ func nextVersion() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(os.WriteFile(changed, []byte(strings.Replace(string(text), end, more, 1)), 0o600), os.WriteFile(overlay, replace, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(changed, []byte(strings.Replace(string(text), end, more, 1)), 0o600),
+		os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
 	return built("cmd/kubenergy-controller", "-overlay="+overlay)()
@@ -127,7 +131,9 @@ func (e *engine) refused(t *testing.T, c *central, this string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "UPDATE meta SET value = '99' WHERE key IN ('oldest', 'schema')"); err != nil {
+	if _,
+		err := db.ExecContext(t.Context(),
+		"UPDATE meta SET value = '99' WHERE key IN ('oldest', 'schema')"); err != nil {
 		t.Fatal(err)
 	}
 	before := content(t, db)
@@ -154,7 +160,8 @@ func (e *engine) refused(t *testing.T, c *central, this string) {
 	if status, body := c.get(t, "/api/v1/ledger?from=-1h", c.token); status == http.StatusOK {
 		t.Errorf("of a store of a future version it tells %s", body)
 	}
-	if status, err := c.post(t, joules(t, "host-0", "future", 1), tokenOf("host-0")); err != nil || status != http.StatusServiceUnavailable {
+	if status, err := c.post(t, joules(t, "host-0", "future", 1), tokenOf("host-0")); err != nil ||
+		status != http.StatusServiceUnavailable {
 		t.Errorf("with a store of a future version, a batch is answered with %d, %v", status, err)
 	}
 	if err := c.stop(); err != nil {
@@ -204,9 +211,12 @@ func digest(t *testing.T, path string) [sha256.Size]byte {
 func content(t *testing.T, db *sql.DB) (all []string) {
 	t.Helper()
 	for _, query := range []string{
-		"SELECT count(*) FROM streams", "SELECT sum(acked) FROM streams", "SELECT count(*) FROM journal", "SELECT count(*) FROM windows",
-		"SELECT count(*) FROM account_hours", "SELECT sum(crc) FROM account_hours", "SELECT sum(crc) FROM account_days", "SELECT sum(crc) FROM node_hours",
-		"SELECT sum(crc) FROM node_days", "SELECT sum(crc) FROM consumers", "SELECT count(*) FROM remarks", "SELECT count(*) FROM meta",
+		"SELECT count(*) FROM streams", "SELECT sum(acked) FROM streams", "SELECT count(*) FROM journal",
+		"SELECT count(*) FROM windows",
+		"SELECT count(*) FROM account_hours", "SELECT sum(crc) FROM account_hours", "SELECT sum(crc) FROM account_days",
+		"SELECT sum(crc) FROM node_hours",
+		"SELECT sum(crc) FROM node_days", "SELECT sum(crc) FROM consumers", "SELECT count(*) FROM remarks",
+		"SELECT count(*) FROM meta",
 		"SELECT value FROM meta WHERE key = 'oldest'", "SELECT value FROM meta WHERE key = 'schema'",
 	} {
 		var value string

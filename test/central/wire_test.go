@@ -23,7 +23,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// A wire lies between agents and controllers. It sees requests and answers pass, and can have somebody killed just then.
+// A wire lies between agents and controllers. It sees requests and answers pass, and can have somebody killed just
+// then.
 type wire struct {
 	url    string
 	caFile string
@@ -67,11 +68,13 @@ type trap struct {
 func newWire(t *testing.T, ends ...*central) *wire {
 	t.Helper()
 	w := &wire{
-		ends: ends, traps: map[string]*trap{}, acked: map[batch.Stream]uint64{}, untold: map[batch.Stream]uint64{}, statuses: map[int]int{},
+		ends: ends, traps: map[string]*trap{}, acked: map[batch.Stream]uint64{}, untold: map[batch.Stream]uint64{},
+		statuses: map[int]int{},
 		breaches: map[string]int{},
 		client: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 			MaxIdleConnsPerHost: 16,
-			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, // a controller that is exchanged may have another certificate
+			// a controller that is exchanged may have another certificate
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 		}},
 	}
 	w.server = httptest.NewUnstartedServer(w)
@@ -231,7 +234,8 @@ func (w *wire) ask(r *http.Request, body []byte, end *central, copies int) (*ans
 
 func (w *wire) request(r *http.Request, body []byte, end *central) (*http.Request, error) {
 	// Whoever has asked may be dead: the controller is not to know.
-	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, end.url+r.URL.Path, bytes.NewReader(body))
+	out, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, end.url+r.URL.Path,
+		bytes.NewReader(body))
 	if err == nil {
 		out.Header = r.Header.Clone()
 	}
@@ -341,7 +345,8 @@ func (w *wire) progress() (sum uint64) {
 func (w *wire) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Sprintf("%d requests, %d without an answer, %d came again of which the agent did not hear that they were booked, other statuses: %v",
+	return fmt.Sprintf("%d requests, %d without an answer, %d came again of which the agent did not hear that they "+
+		"were booked, other statuses: %v",
 		w.requests, w.failures, w.again, w.statuses)
 }
 
@@ -353,7 +358,9 @@ func (w *wire) check(t *testing.T) {
 	for what, n := range w.breaches {
 		t.Errorf("seen %d times: %s", n, what)
 	}
-	for _, status := range []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError} {
+	for _, status := range []int{
+		http.StatusConflict, http.StatusUnprocessableEntity, http.StatusBadRequest, http.StatusInternalServerError,
+	} {
 		if n := w.statuses[status]; n > 0 {
 			t.Errorf("%d batches were answered with %d", n, status)
 		}

@@ -126,7 +126,9 @@ func setUp(ctx context.Context, dir string) error {
 	if err := cluster.Apply(ctx, deploy.Everything, workloads); err != nil {
 		return err
 	}
-	if err := cluster.Apply(ctx, deploy.Agent, func(o *unstructured.Unstructured) bool { return o.GetKind() != "ServiceAccount" }); err != nil {
+	if err := cluster.Apply(ctx, deploy.Agent, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() != "ServiceAccount"
+	}); err != nil {
 		return err
 	}
 	return cluster.Apply(ctx, []byte(knowledge), nil)
@@ -134,8 +136,9 @@ func setUp(ctx context.Context, dir string) error {
 
 // programs are what tests start, by name; each is built when one does for the first time.
 var programs = map[string]func() (string, error){
-	"kubenergy": built("cmd/kubenergy"), "kubenergy-scheduler": built("cmd/kubenergy-scheduler"), "kubenergy-controller": built("cmd/kubenergy-controller"),
-	"kubenergy-agent": built("cmd/kubenergy-agent"), "feeder": built("test/central/feed/feeder"),
+	"kubenergy": built("cmd/kubenergy"), "kubenergy-scheduler": built("cmd/kubenergy-scheduler"),
+	"kubenergy-controller": built("cmd/kubenergy-controller"),
+	"kubenergy-agent":      built("cmd/kubenergy-agent"), "feeder": built("test/central/feed/feeder"),
 }
 
 // built returns what builds a main package of ours, once, and returns the program's path.
@@ -146,7 +149,8 @@ func built(folder string, args ...string) func() (string, error) {
 			return "", err
 		}
 		path := filepath.Join(dir, filepath.Base(folder))
-		cmd := exec.Command("go", slices.Concat([]string{"build", "-p", "2", "-o", path}, args, []string{"./" + folder})...)
+		cmd := exec.Command("go", slices.Concat([]string{"build", "-p", "2", "-o", path}, args,
+			[]string{"./" + folder})...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("building %s: %w\n%s", folder, err, out)
@@ -229,8 +233,8 @@ type central struct {
 	token  string
 }
 
-// controller starts the released controller with its own rights. Its ledger is in a folder of its own, or in the database of
-// env.
+// controller starts the released controller with its own rights. Its ledger is in a folder of its own, or in the
+// database of env.
 func (w *world) controller(t *testing.T, env []string, args ...string) *central {
 	t.Helper()
 	return w.controllerIn(t, t.TempDir(), env, args...)
@@ -243,9 +247,13 @@ func (w *world) controllerIn(t *testing.T, state string, env []string, args ...s
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	c := &central{world: w, path: program(t, "kubenergy-controller"), url: fmt.Sprintf("https://localhost:%d", port), state: state, caFile: filepath.Join(state, "api.crt"), env: env}
+	c := &central{
+		world: w, path: program(t, "kubenergy-controller"), url: fmt.Sprintf("https://localhost:%d", port),
+		state: state, caFile: filepath.Join(state, "api.crt"), env: env,
+	}
 	c.args = append([]string{
-		"--kubeconfig=" + kubeconfig, "--state-dir=" + state, fmt.Sprintf("--api-bind-address=127.0.0.1:%d", port), "--metrics-bind-address=0",
+		"--kubeconfig=" + kubeconfig, "--state-dir=" + state, fmt.Sprintf("--api-bind-address=127.0.0.1:%d", port),
+		"--metrics-bind-address=0",
 		"--health-probe-bind-address=0", "--leader-elect=false", "--log-format=text", "--api-name=localhost",
 	}, args...)
 	t.Cleanup(func() {
@@ -291,7 +299,9 @@ func (c *central) answers(t *testing.T) bool {
 		}
 		roots := x509.NewCertPool()
 		roots.AppendCertsFromPEM(authority)
-		c.client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+		c.client = &http.Client{
+			Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+		}
 	}
 	status, _ := c.get(t, "/api/v1/nodes/power", "")
 	return status == http.StatusUnauthorized
@@ -353,10 +363,14 @@ func (w *world) scheduler(t *testing.T, c *central) *process {
 		}
 	}
 	port := freePort(t)
-	p := w.start(t, "scheduler", "kubenergy-scheduler", nil, "--config="+path, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--cert-dir="+t.TempDir(), "--authorization-always-allow-paths=/readyz,/metrics", "--authentication-skip-lookup",
+	p := w.start(t, "scheduler", "kubenergy-scheduler", nil, "--config="+path, "--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--cert-dir="+t.TempDir(), "--authorization-always-allow-paths=/readyz,/metrics",
+		"--authentication-skip-lookup",
 		"--kubenergy-live-url="+c.url, "--kubenergy-live-token-file="+token, "--kubenergy-live-ca-file="+c.caFile)
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{
+		Timeout: 2 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
 	eventually(t, time.Minute, "the scheduler is ready", func() bool {
 		answer, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/readyz", port))
 		if err != nil {
@@ -379,18 +393,24 @@ func (w *world) token(t *testing.T, account string, pod *corev1.Pod) string {
 }
 
 func (w *world) requestToken(ctx context.Context, account string, pod *corev1.Pod) (string, error) {
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(3600))}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(3600)),
+	}}
 	if pod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
+		}
 	}
-	got, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	got, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, account, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
 	return got.Status.Token, nil
 }
 
-// agents meters the nodes until stop is called. Each has the token of a pod of the agent on its node, as the DaemonSet's have.
+// agents meters the nodes until stop is called. Each has the token of a pod of the agent on its node, as the
+// DaemonSet's have.
 func (w *world) agents(t *testing.T, c *central) (meters *lab.Meters, stop func()) {
 	t.Helper()
 	nodes, err := w.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -412,7 +432,8 @@ func (w *world) agents(t *testing.T, c *central) (meters *lab.Meters, stop func(
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Run(ctx) }()
-	eventually(t, time.Minute, "power profiles are known", func() bool { return objects.View().Profile("hungry") != nil })
+	eventually(t, time.Minute, "power profiles are known",
+		func() bool { return objects.View().Profile("hungry") != nil })
 	meters = &lab.Meters{
 		Cluster: w.cluster, URL: c.url + "/api/v1/batches", CAFile: c.caFile, View: objects.View, Push: 2 * time.Second,
 		TokenFile: func(node string) string { return filepath.Join(tokens, node) }, Log: slog.New(slog.DiscardHandler),
@@ -438,12 +459,16 @@ func (w *world) agentPod(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
 	pods := w.client.CoreV1().Pods(kube.Namespace)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-agent-" + node, Labels: map[string]string{"app.kubernetes.io/name": "kubenergy-agent"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "kubenergy-agent-" + node, Labels: map[string]string{"app.kubernetes.io/name": "kubenergy-agent"},
+		},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: "kubenergy-agent", Containers: []corev1.Container{{Name: "agent", Image: "simulated"}},
+			NodeName: node, ServiceAccountName: "kubenergy-agent",
+			Containers: []corev1.Container{{Name: "agent", Image: "simulated"}},
 		},
 	}
-	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil && !strings.Contains(err.Error(), "already exists") {
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil &&
+		!strings.Contains(err.Error(), "already exists") {
 		t.Fatal(err)
 	}
 	got, err := pods.Get(t.Context(), pod.Name, metav1.GetOptions{})

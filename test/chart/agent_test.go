@@ -44,8 +44,8 @@ func agent(t *testing.T, args ...string) (set appsv1.DaemonSet, policy networkin
 	return set, policy, kinds
 }
 
-// TestAgentCanDoLittle checks what the agent's pods may: they read what root owns in two folders of the host, and that is
-// all. No rights, no token, no capability, nothing of the host's that could be written.
+// TestAgentCanDoLittle checks what the agent's pods may: they read what root owns in two folders of the host, and
+// that is all. No rights, no token, no capability, nothing of the host's that could be written.
 func TestAgentCanDoLittle(t *testing.T) {
 	set, _, kinds := agent(t)
 	if want := []string{"DaemonSet", "NetworkPolicy", "Service", "ServiceAccount"}; !slices.Equal(kinds, want) {
@@ -60,15 +60,19 @@ func TestAgentCanDoLittle(t *testing.T) {
 	}
 	c := &spec.Containers[0]
 	want := &v1.SecurityContext{
-		AllowPrivilegeEscalation: new(bool), ReadOnlyRootFilesystem: new(true), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+		AllowPrivilegeEscalation: new(bool), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
 	}
-	if diff := cmp.Diff(want, c.SecurityContext); diff != "" || len(spec.Containers) != 1 || len(spec.InitContainers) != 0 {
+	if diff := cmp.Diff(want, c.SecurityContext); diff != "" || len(spec.Containers) != 1 ||
+		len(spec.InitContainers) != 0 {
 		t.Errorf("%d containers, %s", len(spec.Containers), diff)
 	}
-	if s := spec.SecurityContext; *s.RunAsUser != 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault || s.RunAsNonRoot != nil {
+	if s := spec.SecurityContext; *s.RunAsUser != 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault ||
+		s.RunAsNonRoot != nil {
 		t.Errorf("its pods run as %+v", s)
 	}
-	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+	if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() ||
+		c.Resources.Limits.Memory().IsZero() {
 		t.Errorf("its resources are %v", c.Resources)
 	}
 	mounts := map[string]v1.VolumeMount{}
@@ -82,16 +86,21 @@ func TestAgentCanDoLittle(t *testing.T) {
 			continue
 		}
 		paths[v.HostPath.Path] = m.MountPath
-		// Control groups of version 1 are file systems below the one that is mounted, which readOnly alone leaves writable.
+		// Control groups of version 1 are file systems below the one that is mounted, which readOnly alone leaves
+		// writable.
 		if !m.ReadOnly || m.RecursiveReadOnly == nil || *m.RecursiveReadOnly != v1.RecursiveReadOnlyIfPossible {
 			t.Errorf("%s is mounted as %+v", v.HostPath.Path, m)
 		}
 	}
 	// The container runtime hides /sys/devices/virtual/powercap at that very path.
-	if diff := cmp.Diff(map[string]string{"/sys/fs/cgroup": "/host/sys/fs/cgroup", "/sys/devices/virtual": "/host/sys/devices/virtual"}, paths); diff != "" {
+	if diff := cmp.Diff(map[string]string{
+		"/sys/fs/cgroup": "/host/sys/fs/cgroup", "/sys/devices/virtual": "/host/sys/devices/virtual",
+	}, paths); diff != "" {
 		t.Error(diff)
 	}
-	for _, arg := range []string{"--cgroup-root=/host/sys/fs/cgroup", "--powercap-root=/host/sys/devices/virtual/powercap"} {
+	for _, arg := range []string{
+		"--cgroup-root=/host/sys/fs/cgroup", "--powercap-root=/host/sys/devices/virtual/powercap",
+	} {
 		if !slices.Contains(c.Args, arg) {
 			t.Errorf("it is not told %s: %q", arg, c.Args)
 		}
@@ -107,7 +116,9 @@ func TestAgentsStateOutlivesThePod(t *testing.T) {
 		set, _, _ := agent(t, args...)
 		spec := &set.Spec.Template.Spec
 		volume := slices.IndexFunc(spec.Volumes, func(v v1.Volume) bool { return v.Name == "state" })
-		mount := slices.IndexFunc(spec.Containers[0].VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == "state" })
+		mount := slices.IndexFunc(spec.Containers[0].VolumeMounts, func(m v1.VolumeMount) bool {
+			return m.Name == "state"
+		})
 		if volume < 0 || mount < 0 {
 			t.Fatal("it has no state")
 		}
@@ -117,7 +128,8 @@ func TestAgentsStateOutlivesThePod(t *testing.T) {
 		t.Errorf("by default, its state is in %+v", v)
 	}
 	v, m := state("--set", "agent.state.hostPath=/run/kubenergy/agent")
-	if v.EmptyDir != nil || v.HostPath == nil || v.HostPath.Path != "/run/kubenergy/agent" || *v.HostPath.Type != v1.HostPathDirectoryOrCreate {
+	if v.EmptyDir != nil || v.HostPath == nil || v.HostPath.Path != "/run/kubenergy/agent" ||
+		*v.HostPath.Type != v1.HostPathDirectoryOrCreate {
 		t.Errorf("its state is in %+v", v)
 	}
 	if m.ReadOnly || m.MountPath != "/var/lib/kubenergy" {
@@ -134,11 +146,13 @@ func TestAgentsStateOutlivesThePod(t *testing.T) {
 func TestAgentIsOnEveryNodeOnce(t *testing.T) {
 	set, _, _ := agent(t)
 	spec := &set.Spec.Template.Spec
-	if !slices.Equal(spec.Tolerations, []v1.Toleration{{Operator: v1.TolerationOpExists}}) || len(spec.NodeSelector) > 0 || spec.Affinity != nil {
+	if !slices.Equal(spec.Tolerations, []v1.Toleration{{Operator: v1.TolerationOpExists}}) ||
+		len(spec.NodeSelector) > 0 || spec.Affinity != nil {
 		t.Errorf("it keeps away from some nodes: %v, %v", spec.Tolerations, spec.NodeSelector)
 	}
 	update := set.Spec.UpdateStrategy
-	if update.Type != appsv1.RollingUpdateDaemonSetStrategyType || update.RollingUpdate.MaxSurge.IntValue() != 0 || update.RollingUpdate.MaxUnavailable.String() != "10%" {
+	if update.Type != appsv1.RollingUpdateDaemonSetStrategyType || update.RollingUpdate.MaxSurge.IntValue() != 0 ||
+		update.RollingUpdate.MaxUnavailable.String() != "10%" {
 		t.Errorf("it is replaced by %+v", update)
 	}
 }
@@ -151,17 +165,28 @@ func TestAgentsNetwork(t *testing.T) {
 		ingress string // of each rule: peers and ports
 		egress  string
 	}{
-		"by default":        {nil, "", "0:53,53 1:9443 "},
-		"with Prometheus":   {[]string{"--set-json", prometheus}, "1:2112 ", "0:53,53 1:9443 "},
-		"with a token":      {[]string{"--set", "agent.metrics.tokenSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
-		"with a config":     {[]string{"--set", "agent.metrics.webConfigSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
-		"with both":         {[]string{"--set", "agent.metrics.tokenSecret=t", "--set-json", prometheus}, "1:2112 ", "0:53,53 1:9443 "},
+		"by default":      {nil, "", "0:53,53 1:9443 "},
+		"with Prometheus": {[]string{"--set-json", prometheus}, "1:2112 ", "0:53,53 1:9443 "},
+		"with a token":    {[]string{"--set", "agent.metrics.tokenSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
+		"with a config":   {[]string{"--set", "agent.metrics.webConfigSecret=t"}, "0:2112 ", "0:53,53 1:9443 "},
+		"with both": {
+			[]string{"--set", "agent.metrics.tokenSecret=t", "--set-json", prometheus},
+			"1:2112 ",
+			"0:53,53 1:9443 ",
+		},
 		"pushing":           {[]string{"--set", "agent.push.url=https://central/ingest"}, "", "0:53,53 0:443 "},
 		"pushing to a port": {[]string{"--set", "agent.push.url=https://[fd00::1]:8444/x:9"}, "", "0:53,53 0:8444 "},
 		"pushing to a peer": {
-			[]string{"--set", "agent.push.url=https://central", "--set-json", `agent.push.to=[{"ipBlock":{"cidr":"10.0.0.7/32"}}]`}, "", "0:53,53 1:443 ",
+			[]string{
+				"--set", "agent.push.url=https://central", "--set-json",
+				`agent.push.to=[{"ipBlock":{"cidr":"10.0.0.7/32"}}]`,
+			}, "", "0:53,53 1:443 ",
 		},
-		"asking Scaphandre": {[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`}, "", "0:53,53 1:9443 0:8080 "},
+		"asking Scaphandre": {
+			[]string{"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080}]}]`},
+			"",
+			"0:53,53 1:9443 0:8080 ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, policy, _ := agent(t, c.args...)
@@ -193,7 +218,8 @@ func describe(into *strings.Builder, peers int, ports []networkingv1.NetworkPoli
 // TestAgentsSecrets checks that what is mounted is what the command line names, that only root reads it, and that the
 // kubelet's probes ask for what they can get.
 func TestAgentsSecrets(t *testing.T) {
-	set, _, kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
+	set, _,
+		kinds := agent(t, "--set", "agent.push.url=https://central,agent.push.caSecret=ca,agent.push.certSecret=cert",
 		"--set", "agent.metrics.tlsSecret=tls,agent.metrics.tokenSecret=token,agent.guestDir=/var/scaphandre")
 	if !slices.Contains(kinds, "ConfigMap") {
 		t.Errorf("the web configuration is missing: %q", kinds)
@@ -215,11 +241,13 @@ func TestAgentsSecrets(t *testing.T) {
 		if !slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name }) {
 			t.Errorf("volume %s is not mounted", v.Name)
 		}
-		if v.Secret != nil && *v.Secret.DefaultMode != 0o400 || v.Projected != nil && *v.Projected.DefaultMode != 0o400 {
+		if v.Secret != nil && *v.Secret.DefaultMode != 0o400 ||
+			v.Projected != nil && *v.Projected.DefaultMode != 0o400 {
 			t.Errorf("volume %s is for others than root", v.Name)
 		}
 		if p := v.Projected; p != nil {
-			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy" || *token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
+			if token := p.Sources[0].ServiceAccountToken; token.Audience != "kubenergy" ||
+				*token.ExpirationSeconds != 600 || len(p.Sources) != 1 {
 				t.Errorf("its token is %+v", token)
 			}
 		}
@@ -230,7 +258,9 @@ func TestAgentsSecrets(t *testing.T) {
 		}
 	}
 	set, _, _ = agent(t, "--set", "agent.metrics.webConfigSecret=web")
-	for _, probe := range []*v1.Probe{set.Spec.Template.Spec.Containers[0].LivenessProbe, set.Spec.Template.Spec.Containers[0].ReadinessProbe} {
+	for _, probe := range []*v1.Probe{
+		set.Spec.Template.Spec.Containers[0].LivenessProbe, set.Spec.Template.Spec.Containers[0].ReadinessProbe,
+	} {
 		if probe.TCPSocket == nil {
 			t.Errorf("where a certificate may be asked for, it is probed by %+v", probe)
 		}
@@ -288,10 +318,11 @@ func (e *endpoint) scrape(t *testing.T, target, series map[string]string) map[st
 	return stored
 }
 
-// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and those of one node from being
-// written by the agent of another, and who has to show what.
+// TestAgentIsScraped checks what keeps series of pods from being taken for the agent's, and those of one node from
+// being written by the agent of another, and who has to show what.
 func TestAgentIsScraped(t *testing.T) {
-	documents, err := Template(t.Context(), "--set", "agent.enabled=true,agent.metrics.tlsSecret=atls,agent.metrics.tokenSecret=atoken",
+	documents, err := Template(t.Context(), "--set",
+		"agent.enabled=true,agent.metrics.tlsSecret=atls,agent.metrics.tokenSecret=atoken",
 		"--set", "metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true")
 	if err != nil {
 		t.Fatal(err)
@@ -301,7 +332,8 @@ func TestAgentIsScraped(t *testing.T) {
 		t.Fatal("there is no ServiceMonitor")
 	}
 	for _, want := range []string{
-		"{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https", "serverName: kubenergy-agent.kubenergy-system.svc",
+		"{name: atls, key: ca.crt}", "{name: atoken, key: token}", "scheme: https",
+		"serverName: kubenergy-agent.kubenergy-system.svc",
 	} {
 		if !strings.Contains(documents[i].Text, want) {
 			t.Errorf("the ServiceMonitor lacks %q:\n%s", want, documents[i].Text)
@@ -317,17 +349,25 @@ func TestAgentIsScraped(t *testing.T) {
 	}
 	// What the operator gives to a target, and what discovery knows.
 	target := map[string]string{
-		"__meta_kubernetes_pod_node_name": "worker-1", "job": "kubenergy-agent", "instance": "10.0.0.1:2112", "namespace": "kubenergy-system",
-		"pod": "kubenergy-agent-x", "container": "agent", "service": "kubenergy-agent", "endpoint": "metrics",
+		"__meta_kubernetes_pod_node_name": "worker-1", "job": "kubenergy-agent", "instance": "10.0.0.1:2112",
+		"namespace": "kubenergy-system",
+		"pod":       "kubenergy-agent-x", "container": "agent", "service": "kubenergy-agent", "endpoint": "metrics",
 	}
 	for what, labels := range map[string][2]map[string]string{
 		"the energy of a container": {
-			{"node": "worker-1", "pod_uid": "u", "container_id": "c", "namespace": "shop", "pod": "cart-0", "container": "server"},
-			{"node": "worker-1", "pod_uid": "u", "container_id": "c", "namespace": "shop", "pod": "cart-0", "container": "server"},
+			{
+				"node": "worker-1", "pod_uid": "u", "container_id": "c", "namespace": "shop", "pod": "cart-0",
+				"container": "server",
+			},
+			{
+				"node": "worker-1", "pod_uid": "u", "container_id": "c", "namespace": "shop", "pod": "cart-0",
+				"container": "server",
+			},
 		},
 		"before its names are known": {{"node": "worker-1", "pod_uid": "u"}, {"node": "worker-1", "pod_uid": "u"}},
 		"a lie": {
-			{"node": "worker-2", "instance": "worker-2", "job": "kubenergy-scheduler", "exported_node": "worker-3"}, {"node": "worker-1"},
+			{"node": "worker-2", "instance": "worker-2", "job": "kubenergy-scheduler", "exported_node": "worker-3"},
+			{"node": "worker-1"},
 		},
 	} {
 		want := labels[1]

@@ -25,21 +25,34 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		"another namespace":       {[]string{"--namespace", "default"}, "must be installed in the namespace kubenergy-system, not in default"},
+		"another namespace": {
+			[]string{"--namespace", "default"},
+			"must be installed in the namespace kubenergy-system, not in default",
+		},
 		"an old cluster":          {[]string{"--kube-version", "1.35.2"}, "1.36"},
 		"a cluster that is newer": {[]string{"--kube-version", "1.38.0"}, "1.36"},
 		"an unknown value":        {[]string{"--set", "scheduller.replicas=1"}, "scheduller"},
 		"an unknown setting":      {[]string{"--set", "policy.alloweddelay=6h"}, "alloweddelay"},
 		"an unknown mode":         {[]string{"--set", "policy.mode=on"}, "/policy/mode"},
 		"an unknown source": {
-			[]string{"--set-json", `zones=[{"name":"x","spec":{"zone":"DE","carbon":{"sources":[{"crystalBall":{}}]}}}]`},
+			[]string{
+				"--set-json", `zones=[{"name":"x","spec":{"zone":"DE","carbon":{"sources":[{"crystalBall":{}}]}}}]`,
+			},
 			"crystalBall",
 		},
-		"two kinds of data":            {[]string{"--set", "signals.data.configMap=a,signals.data.persistentVolumeClaim=b"}, "name one of them"},
+		"two kinds of data": {[]string{
+			"--set", "signals.data.configMap=a,signals.data.persistentVolumeClaim=b",
+		}, "name one of them"},
 		"certificates nobody verifies": {[]string{"--set", "metrics.serviceMonitor.enabled=true"}, "metrics.tlsSecret"},
-		"names without rules":          {[]string{"--set", "metrics.computeGardenerNames.code=true"}, "metrics.rules.enabled"},
+		"names without rules": {
+			[]string{"--set", "metrics.computeGardenerNames.code=true"},
+			"metrics.rules.enabled",
+		},
 		"Prometheus in no namespace": {
-			[]string{"--set", "metrics.tlsSecret=t,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=p"},
+			[]string{
+				"--set",
+				"metrics.tlsSecret=t,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=p",
+			},
 			"metrics.serviceMonitor.prometheus.namespace",
 		},
 		"an unknown value of the agent": {[]string{"--set", "agent.privileged=true"}, "privileged"},
@@ -49,9 +62,13 @@ func TestRefusals(t *testing.T) {
 			[]string{"--set-json", `agent.extraVolumes=[{"name":"etc","hostPath":{"path":"/etc"}}]`}, "hostPath",
 		},
 		"two certificates": {
-			[]string{"--set", "agent.enabled=true,agent.metrics.tlsSecret=a,agent.metrics.webConfigSecret=b"}, "name the certificate in the web configuration",
+			[]string{"--set", "agent.enabled=true,agent.metrics.tlsSecret=a,agent.metrics.webConfigSecret=b"},
+			"name the certificate in the web configuration",
 		},
-		"energy for everybody": {[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"}, "agent.metrics.tokenSecret"},
+		"energy for everybody": {
+			[]string{"--set", "agent.enabled=true,networkPolicy.enabled=false"},
+			"agent.metrics.tokenSecret",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Template(t.Context(), c.args...)
@@ -64,8 +81,10 @@ func TestRefusals(t *testing.T) {
 
 // everything is rendered with all that can be switched on.
 var everything = []string{
-	"--set", "stress.enabled=true,stress.jobs=2,controller.replicas=2,ledger.postgres.secret=ledger,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
-	"--set", "metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys",
+	"--set",
+	"stress.enabled=true,stress.jobs=2,controller.replicas=2,ledger.postgres.secret=ledger,metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.rules.enabled=true",
+	"--set",
+	"metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,signals.keysSecret=keys",
 }
 
 // TestPodsAreRestricted checks what the restricted Pod Security Standard asks, and more: no token where none is needed,
@@ -85,7 +104,8 @@ func TestPodsAreRestricted(t *testing.T) {
 		seen++
 		report := func(what string) { t.Errorf("%s: %s", d.Name(), what) }
 		s := spec.SecurityContext
-		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 || s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault {
+		if s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || *s.RunAsUser == 0 ||
+			s.SeccompProfile.Type != v1.SeccompProfileTypeRuntimeDefault {
 			report("its pods may run as root, or without a seccomp profile")
 		}
 		if spec.HostNetwork || spec.HostPID || spec.HostIPC {
@@ -97,7 +117,8 @@ func TestPodsAreRestricted(t *testing.T) {
 		}
 		for _, c := range spec.Containers {
 			cs := c.SecurityContext
-			if cs == nil || *cs.AllowPrivilegeEscalation || !*cs.ReadOnlyRootFilesystem || !slices.Equal(cs.Capabilities.Drop, []v1.Capability{"ALL"}) {
+			if cs == nil || *cs.AllowPrivilegeEscalation || !*cs.ReadOnlyRootFilesystem ||
+				!slices.Equal(cs.Capabilities.Drop, []v1.Capability{"ALL"}) {
 				report("container " + c.Name + " is not restricted")
 			}
 			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
@@ -144,8 +165,8 @@ func podSpec(t *testing.T, d *Document) *v1.PodSpec {
 	return nil
 }
 
-// TestHooks checks what comes last and what goes first: only the binding after an installation, only the release before a
-// removal; and that of the release nothing stays.
+// TestHooks checks what comes last and what goes first: only the binding after an installation, only the release
+// before a removal; and that of the release nothing stays.
 func TestHooks(t *testing.T) {
 	documents, err := Template(t.Context(), everything...)
 	if err != nil {
@@ -160,7 +181,8 @@ func TestHooks(t *testing.T) {
 		}
 		hooks = append(hooks, hook+" "+d.Name())
 		policy := d.Object.GetAnnotations()["helm.sh/hook-delete-policy"]
-		if hook == "pre-delete" && (!strings.Contains(policy, "hook-succeeded") || !strings.Contains(policy, "hook-failed")) {
+		if hook == "pre-delete" && (!strings.Contains(policy, "hook-succeeded") ||
+			!strings.Contains(policy, "hook-failed")) {
 			t.Errorf("%s stays after its hook: %s", d.Name(), policy)
 		}
 	}
@@ -196,7 +218,8 @@ func TestStartsInShadow(t *testing.T) {
 		case "EnergyPolicy":
 			found["policy"] = strings.Contains(text, "mode: shadow") && !strings.Contains(text, "allowedDelay")
 		case "GridZone":
-			found["zone"] = strings.Contains(text, "typical: {}") && strings.Contains(text, "default: true") && !strings.Contains(text, "key:")
+			found["zone"] = strings.Contains(text, "typical: {}") && strings.Contains(text, "default: true") &&
+				!strings.Contains(text, "key:")
 		case "Job":
 			found["job"] = documents[i].HookOf() == "pre-delete"
 		}

@@ -19,8 +19,8 @@ metadata:
     pod-security.kubernetes.io/enforce: restricted
 `
 
-// TestManifestsAreCurrent checks the plain manifests in deploy/: for those who use no Helm, and for programs that set up
-// a cluster themselves.
+// TestManifestsAreCurrent checks the plain manifests in deploy/: for those who use no Helm, and for programs that set
+// up a cluster themselves.
 func TestManifestsAreCurrent(t *testing.T) {
 	documents, err := Template(t.Context())
 	if err != nil {
@@ -43,7 +43,8 @@ func TestManifestsAreCurrent(t *testing.T) {
 	render("hold/guard.yaml", nil, guard)
 	rights := func(d *Document) bool {
 		kind := d.Object.GetKind()
-		return (kind == "ServiceAccount" || strings.HasPrefix(d.Object.GetAPIVersion(), "rbac.")) && d.Object.GetName() != "kubenergy-metrics-reader"
+		return (kind == "ServiceAccount" || strings.HasPrefix(d.Object.GetAPIVersion(), "rbac.")) &&
+			d.Object.GetName() != "kubenergy-metrics-reader"
 	}
 	scheduler := of("kubenergy-scheduler")
 	render("scheduler/rbac.yaml", nil, func(d *Document) bool { return rights(d) && (scheduler(d) || knowledge(d)) })
@@ -68,7 +69,8 @@ func plain(d *Document) string {
 	var kept []string
 	for line := range strings.Lines(d.Text) {
 		label := strings.TrimSpace(line)
-		if strings.HasPrefix(label, "# Source: ") || strings.HasPrefix(label, "app.kubernetes.io/managed-by:") || strings.HasPrefix(label, "helm.sh/chart:") {
+		if strings.HasPrefix(label, "# Source: ") || strings.HasPrefix(label, "app.kubernetes.io/managed-by:") ||
+			strings.HasPrefix(label, "helm.sh/chart:") {
 			continue
 		}
 		kept = append(kept, line)

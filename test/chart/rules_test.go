@@ -56,14 +56,16 @@ func rules(t *testing.T, args ...string) map[string][]rule {
 
 // foreign are metrics of others that rules read.
 var foreign = []string{
-	"up", "leader_election_master_status", "scheduler_schedule_attempts_total", "scheduler_scheduling_attempt_duration_seconds",
+	"up", "leader_election_master_status", "scheduler_schedule_attempts_total",
+	"scheduler_scheduling_attempt_duration_seconds",
 }
 
-// TestRulesReadMetricsThatExist checks the rules as far as can be done without Prometheus: every metric that one reads is
-// one that a program of ours registers, brackets close, and alerts say what is to be said.
+// TestRulesReadMetricsThatExist checks the rules as far as can be done without Prometheus: every metric that one
+// reads is one that a program of ours registers, brackets close, and alerts say what is to be said.
 func TestRulesReadMetricsThatExist(t *testing.T) {
 	registered := registeredMetrics(t)
-	groups := rules(t, "--set", "agent.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
+	groups := rules(t, "--set",
+		"agent.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true")
 	want := []string{"compute-gardener-code", "compute-gardener-documents", "kubenergy", "kubenergy-agent"}
 	if got := slices.Sorted(maps.Keys(groups)); !slices.Equal(got, want) {
 		t.Errorf("groups are %q", got)
@@ -104,14 +106,18 @@ func TestGardenerNames(t *testing.T) {
 	if groups := rules(t); len(groups) != 1 {
 		t.Errorf("without the option there are %d groups", len(groups))
 	}
-	for option, prefix := range map[string]string{"code": "compute_gardener_scheduler_", "documents": "scheduler_compute_gardener_"} {
+	for option, prefix := range map[string]string{
+		"code": "compute_gardener_scheduler_", "documents": "scheduler_compute_gardener_",
+	} {
 		names := map[string]bool{}
 		for _, r := range rules(t, "--set", "metrics.computeGardenerNames."+option+"=true")["compute-gardener-"+option] {
 			names[r.Record] = true
 		}
 		for _, suffix := range []string{
-			"carbon_intensity", "electricity_rate", "node_power_estimate_watts", "node_pue", "node_efficiency", "power_filtered_nodes_total",
-			"scheduling_attempt_total", "pod_scheduling_duration_seconds_bucket", "carbon_delay_total", "job_energy_usage_kwh",
+			"carbon_intensity", "electricity_rate", "node_power_estimate_watts", "node_pue", "node_efficiency",
+			"power_filtered_nodes_total",
+			"scheduling_attempt_total", "pod_scheduling_duration_seconds_bucket", "carbon_delay_total",
+			"job_energy_usage_kwh",
 			"job_carbon_emissions_grams", "job_counterfactual_carbon_emissions_grams", "estimated_savings",
 			"energy_budget_usage_percent", "energy_budget_exceeded_total",
 		} {

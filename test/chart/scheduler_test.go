@@ -13,8 +13,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/plugin"
 )
 
-// TestSchedulerProfiles decodes the rendered configuration as kube-scheduler does: every profile has both of our plugins,
-// and the modes serve the names that they should, under the Lease that they should.
+// TestSchedulerProfiles decodes the rendered configuration as kube-scheduler does: every profile has both of our
+// plugins, and the modes serve the names that they should, under the Lease that they should.
 func TestSchedulerProfiles(t *testing.T) {
 	ours := []string{"kubenergy", "compute-gardener-scheduler", "my-energy-scheduler"}
 	for mode, want := range map[string]struct {
@@ -26,14 +26,17 @@ func TestSchedulerProfiles(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			config := schedulerConfig(t, "--set", "scheduler.mode="+mode)
-			if lease := config.LeaderElection.ResourceNamespace + "/" + config.LeaderElection.ResourceName; lease != want.lease || !config.LeaderElection.LeaderElect {
+			if lease := config.LeaderElection.ResourceNamespace + "/" +
+				config.LeaderElection.ResourceName; lease != want.lease || !config.LeaderElection.LeaderElect {
 				t.Errorf("the Lease is %s, elected: %v", lease, config.LeaderElection.LeaderElect)
 			}
 			var names []string
 			for _, p := range config.Profiles {
 				names = append(names, p.SchedulerName)
 				for _, name := range []string{plugin.EnergyName, plugin.HoldName} {
-					if !slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(e kubescheduler.Plugin) bool { return e.Name == name }) {
+					if !slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(e kubescheduler.Plugin) bool {
+						return e.Name == name
+					}) {
 						t.Errorf("profile %s has no %s", p.SchedulerName, name)
 					}
 				}

@@ -16,10 +16,11 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is generated from the chart, and the parts of its schema that come from our kinds")
+var rewrite = flag.Bool("rewrite", false,
+	"write what is generated from the chart, and the parts of its schema that come from our kinds")
 
-// TestSchemaKnowsOurKinds checks that values.schema.json refuses what the API server would refuse in zones, profiles and
-// policy: those parts of it are the schemas of our kinds.
+// TestSchemaKnowsOurKinds checks that values.schema.json refuses what the API server would refuse in zones, profiles
+// and policy: those parts of it are the schemas of our kinds.
 func TestSchemaKnowsOurKinds(t *testing.T) {
 	path := filepath.Join(Folder, "values.schema.json")
 	was, err := os.ReadFile(path)
@@ -31,7 +32,9 @@ func TestSchemaKnowsOurKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	definitions := schema["definitions"].(map[string]any)
-	names := map[string]string{"GridZone": "gridZoneSpec", "PowerProfile": "powerProfileSpec", "EnergyPolicy": "energyPolicySpec"}
+	names := map[string]string{
+		"GridZone": "gridZoneSpec", "PowerProfile": "powerProfileSpec", "EnergyPolicy": "energyPolicySpec",
+	}
 	for _, text := range charts.CRDs() {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal(text, &crd); err != nil {

@@ -37,7 +37,8 @@ func TestPoliciesNameStrategies(t *testing.T) {
 			}
 		}
 		for _, where := range wheres {
-			if (strings.HasPrefix(where, "flow-") || strings.HasPrefix(where, "ecsched-") && where != "ecsched-k8s") && !slices.Contains(names, where) {
+			if (strings.HasPrefix(where, "flow-") || strings.HasPrefix(where, "ecsched-") && where != "ecsched-k8s") &&
+				!slices.Contains(names, where) {
 				t.Errorf("a policy may not name %s", where)
 			}
 		}

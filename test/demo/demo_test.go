@@ -29,7 +29,8 @@ func TestDemo(t *testing.T) {
 	shared := filepath.FromSlash("../../../shared/data")
 	if _, err := os.Stat(shared); err == nil {
 		args = append(args, "--workload", filepath.Join(shared, "workload/ecsched/ecsched_input_9549jobs.txt.gz"),
-			"--grid", filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz"), "--zone", "DE", "--start", "2022-06-01T06:00:00Z")
+			"--grid", filepath.Join(shared, "carbon/em_hourly/DE_2022.csv.gz"), "--zone", "DE", "--start",
+			"2022-06-01T06:00:00Z")
 	} else {
 		t.Log("the shared data folder is not here: running on the bundled input")
 	}
@@ -46,7 +47,8 @@ func TestDemo(t *testing.T) {
 	for _, run := range r.Runs {
 		names = append(names, run.Strategy)
 		if run.Jobs != 60 || run.UnplacedJobs != 0 || run.EnergyKWh <= 0 || run.EmissionsKg <= 0 {
-			t.Errorf("%s: %d jobs, %d unplaced, %v kWh, %v kg", run.Strategy, run.Jobs, run.UnplacedJobs, run.EnergyKWh, run.EmissionsKg)
+			t.Errorf("%s: %d jobs, %d unplaced, %v kWh, %v kg", run.Strategy, run.Jobs, run.UnplacedJobs, run.EnergyKWh,
+				run.EmissionsKg)
 		}
 		if run.DelayViolations != 0 {
 			t.Errorf("%s: %d jobs were held for too long", run.Strategy, run.DelayViolations)
@@ -64,7 +66,8 @@ func TestDemo(t *testing.T) {
 	if !strings.Contains(r.Note, "modelled") {
 		t.Errorf("the note does not say that energy is modelled: %q", r.Note)
 	}
-	written := regexp.MustCompile(`(?m)\S+/report/(decisions\.csv|summary\.json|\w+\.svg)$`).FindAllString(stderr.String(), -1)
+	written := regexp.MustCompile(`(?m)\S+/report/(decisions\.csv|summary\.json|\w+\.svg)$`).FindAllString(
+		stderr.String(), -1)
 	if len(written) < 5 {
 		t.Errorf("it names what it wrote: %v", written)
 	}

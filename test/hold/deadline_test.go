@@ -29,11 +29,13 @@ func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
 		pod, job := fmt.Sprintf("pod-%03d", i), fmt.Sprintf("job-%03d", i)
 		pods, jobs = append(pods, pod), append(jobs, job)
 		group.Go(func() error {
-			_, err := w.client.CoreV1().Pods(namespace).Create(ctx, newPod(pod, podDelay.String(), nil), metav1.CreateOptions{})
+			_, err := w.client.CoreV1().Pods(namespace).Create(ctx, newPod(pod, podDelay.String(), nil),
+				metav1.CreateOptions{})
 			return err
 		})
 		group.Go(func() error {
-			_, err := w.client.BatchV1().Jobs(namespace).Create(ctx, newJob(job, jobDelay.String(), nil), metav1.CreateOptions{})
+			_, err := w.client.BatchV1().Jobs(namespace).Create(ctx, newJob(job, jobDelay.String(), nil),
+				metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -70,7 +72,8 @@ func report(t *testing.T, what string, late []time.Duration, missing int, earlie
 	}
 	slices.Sort(late)
 	t.Logf("%-28s %d: seconds after the deadline: first %.2f, median %.2f, p99 %.2f, last %.2f",
-		what, len(late), late[0].Seconds(), late[len(late)/2].Seconds(), late[len(late)*99/100].Seconds(), late[len(late)-1].Seconds())
+		what, len(late), late[0].Seconds(), late[len(late)/2].Seconds(), late[len(late)*99/100].Seconds(),
+		late[len(late)-1].Seconds())
 	if late[0] < earliest {
 		t.Errorf("%s: the first was %v after the deadline: want at most %v before it", what, late[0], -earliest)
 	}
@@ -127,8 +130,8 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
 
-	// Two deaths cannot be had from one leader: it dies before the pods' deadlines, so that the Jobs are all left to the
-	// other replica, which is not the holder of the Lease for most of their ramp.
+	// Two deaths cannot be had from one leader: it dies before the pods' deadlines, so that the Jobs are all left to
+	// the other replica, which is not the holder of the Lease for most of their ramp.
 	first, last := d.span(pods)
 	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))
 	leader.kill()

@@ -29,8 +29,11 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 		t.Fatal(err)
 	}
 	w.createJob(t, namespace, newJob("guarded", "1h", nil))
-	w.createJob(t, namespace, newJob("foreign", "1h", func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationAllowedDelay) }))
-	eventually(t, 20*time.Second, "it is held", func() bool { return w.job(t, namespace, "guarded").Annotations[kube.AnnotationHeldUntil] != "" })
+	w.createJob(t, namespace, newJob("foreign", "1h",
+		func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationAllowedDelay) }))
+	eventually(t, 20*time.Second, "it is held", func() bool {
+		return w.job(t, namespace, "guarded").Annotations[kube.AnnotationHeldUntil] != ""
+	})
 	for what, c := range map[string]struct{ job, patch string }{
 		"resume a Job without our label": {"foreign", `{"spec":{"suspend":true}}`},
 		"label a Job":                    {"foreign", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`},
@@ -39,13 +42,18 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 		"change a foreign label":         {"guarded", `{"metadata":{"labels":{"app":"x"}}}`},
 		"change a foreign annotation":    {"guarded", `{"metadata":{"annotations":{"a":"b"}}}`},
 		"add a finalizer":                {"guarded", `{"metadata":{"finalizers":["a.b/c"]}}`},
-		"add an owner":                   {"guarded", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`},
+		"add an owner": {
+			"guarded",
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`,
+		},
 	} {
-		if _, err := us.BatchV1().Jobs(namespace).Patch(t.Context(), c.job, types.MergePatchType, []byte(c.patch), metav1.PatchOptions{}); err == nil {
+		if _, err := us.BatchV1().Jobs(namespace).Patch(t.Context(), c.job, types.MergePatchType, []byte(c.patch),
+			metav1.PatchOptions{}); err == nil {
 			t.Errorf("our account may %s", what)
 		}
 	}
-	if err := us.BatchV1().Jobs(namespace).Delete(t.Context(), "guarded", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+	if err := us.BatchV1().Jobs(namespace).Delete(t.Context(), "guarded",
+		metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting a Job: %v", err)
 	}
 	_, err = us.BatchV1().Jobs(namespace).Patch(t.Context(), "guarded", types.MergePatchType,

@@ -16,8 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// TestTheLastDecisionsAreRecorded ends a leader as Kubernetes does, right after it has placed pods. Records are sent together, some
-// seconds after the first of them.
+// TestTheLastDecisionsAreRecorded ends a leader as Kubernetes does, right after it has placed pods. Records are sent
+// together, some seconds after the first of them.
 func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a control plane")
@@ -26,7 +26,8 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	var mu sync.Mutex
 	placed := map[string]bool{}
 	central := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		time.Sleep(300 * time.Millisecond) // it is further away than the API server, and nearer than what an election here waits for
+		// it is further away than the API server, and nearer than what an election here waits for
+		time.Sleep(300 * time.Millisecond)
 		var told struct{ Decisions []ledger.Record }
 		if err := json.NewDecoder(r.Body).Decode(&told); err != nil {
 			t.Error(err)
@@ -81,7 +82,8 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 			t.Errorf("nobody was told where %s was placed", name)
 		}
 	}
-	lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-scheduler", metav1.GetOptions{})
+	lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-scheduler",
+		metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
 		t.Errorf("the lease was not given back: %v, %v", lease.Spec.HolderIdentity, err)
 	}

@@ -16,7 +16,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// patience is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default limits.
+// patience is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
+// limits.
 const patience = time.Minute
 
 // TestNeverHeld has one test for each row of what is never held, and for what becomes of what was.
@@ -33,38 +34,49 @@ func TestNeverHeld(t *testing.T) {
 
 	t.Run("rows", func(t *testing.T) {
 		for name, test := range map[string]func(*testing.T){
-			"a run of a CronJob with Replace": func(t *testing.T) { w.everyRunHappens(t, n, batchv1.ReplaceConcurrent) },
-			"a run of a CronJob with Forbid":  func(t *testing.T) { w.everyRunHappens(t, n, batchv1.ForbidConcurrent) },
+			"a run of a CronJob with Replace": func(t *testing.T) {
+				w.everyRunHappens(t, n, batchv1.ReplaceConcurrent)
+			},
+			"a run of a CronJob with Forbid": func(t *testing.T) { w.everyRunHappens(t, n, batchv1.ForbidConcurrent) },
 			"a Job that its user suspended": func(t *testing.T) {
-				w.createJob(t, n, newJob("suspended", "5s", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
+				w.createJob(t, n, newJob("suspended", "5s",
+					func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
 				time.Sleep(10 * time.Second)
 				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[kube.LabelHeld] != "" {
 					t.Errorf("suspended: %v, labels %v", *j.Spec.Suspend, j.Labels)
 				}
 			},
 			"a Job of a Kueue queue": func(t *testing.T) {
-				w.createJob(t, n, newJob("kueue", "5s", func(j *batchv1.Job) { j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"} }))
-				if j := w.job(t, n, "kueue"); j.Spec.Suspend != nil && *j.Spec.Suspend || j.Labels[kube.LabelHeld] != "" {
+				w.createJob(t, n, newJob("kueue", "5s",
+					func(j *batchv1.Job) { j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"} }))
+				if j := w.job(t, n, "kueue"); j.Spec.Suspend != nil && *j.Spec.Suspend ||
+					j.Labels[kube.LabelHeld] != "" {
 					t.Errorf("it was suspended, or labelled: %v", j.Labels)
 				}
 			},
 			"a Helm hook": func(t *testing.T) {
-				w.runsAtOnce(t, d, n, newJob("helm", "1h", func(j *batchv1.Job) { j.Annotations["helm.sh/hook"] = "pre-install" }))
+				w.runsAtOnce(t, d, n, newJob("helm", "1h",
+					func(j *batchv1.Job) { j.Annotations["helm.sh/hook"] = "pre-install" }))
 			},
 			"an Argo CD hook": func(t *testing.T) {
-				w.runsAtOnce(t, d, n, newJob("argo", "1h", func(j *batchv1.Job) { j.Annotations["argocd.argoproj.io/hook"] = "PreSync" }))
+				w.runsAtOnce(t, d, n, newJob("argo", "1h",
+					func(j *batchv1.Job) { j.Annotations["argocd.argoproj.io/hook"] = "PreSync" }))
 			},
 			"a Job of another controller": func(t *testing.T) {
-				owner, err := w.client.CoreV1().ConfigMaps(n).Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
+				owner, err := w.client.CoreV1().ConfigMaps(n).Create(ctx,
+					&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
 				w.runsAtOnce(t, d, n, newJob("owned", "1h", func(j *batchv1.Job) {
-					j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+					j.OwnerReferences = []metav1.OwnerReference{{
+						APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID,
+					}}
 				}))
 			},
 			"a Job that is to run now": func(t *testing.T) {
-				w.runsAtOnce(t, d, n, newJob("now", "1h", func(j *batchv1.Job) { j.Annotations[kube.AnnotationRunNow] = "true" }))
+				w.runsAtOnce(t, d, n, newJob("now", "1h",
+					func(j *batchv1.Job) { j.Annotations[kube.AnnotationRunNow] = "true" }))
 			},
 			"a Job whose delay is nonsense": func(t *testing.T) {
 				w.runsAtOnce(t, d, n, newJob("nonsense", "soon", nil))
@@ -72,17 +84,24 @@ func TestNeverHeld(t *testing.T) {
 			"a Deployment's pods": func(t *testing.T) {
 				labels := map[string]string{"app": "web"}
 				two := int32(2)
-				deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: appsv1.DeploymentSpec{
-					Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
-					Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"}}, Spec: podSpec()},
-				}}
+				deployment := &appsv1.Deployment{
+					ObjectMeta: metav1.ObjectMeta{Name: "web"},
+					Spec: appsv1.DeploymentSpec{
+						Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
+						Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
+							Labels: labels, Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"},
+						}, Spec: podSpec()},
+					},
+				}
 				deployment.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyAlways
-				if _, err := w.client.AppsV1().Deployments(n).Create(ctx, deployment, metav1.CreateOptions{}); err != nil {
+				if _, err := w.client.AppsV1().Deployments(n).Create(ctx, deployment,
+					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				eventually(t, patience, "both pods are bound", func() bool {
 					pods, err := w.client.CoreV1().Pods(n).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
-					return err == nil && len(pods.Items) == 2 && pods.Items[0].Spec.NodeName != "" && pods.Items[1].Spec.NodeName != ""
+					return err == nil && len(pods.Items) == 2 && pods.Items[0].Spec.NodeName != "" &&
+						pods.Items[1].Spec.NodeName != ""
 				})
 			},
 			"a released pod that does not fit": func(t *testing.T) { w.releasedIsFinal(t, n) },
@@ -92,23 +111,27 @@ func TestNeverHeld(t *testing.T) {
 					return w.job(t, n, "hurry").Annotations[kube.AnnotationHeldUntil] != ""
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
-				if _, err := w.client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				if _, err := w.client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch,
+					metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				d.startsWithin(t, "hurry", patience)
 				w.wantEvents(t, n, "hurry", "Held Released")
 			},
 			"a held pod told to run now": func(t *testing.T) {
-				if _, err := w.client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil), metav1.CreateOptions{}); err != nil {
+				if _, err := w.client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil),
+					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				eventually(t, patience, "it says that it is held", func() bool {
 					pod, err := w.client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
-					return err == nil && len(pod.Status.Conditions) == 1 && pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
+					return err == nil && len(pod.Status.Conditions) == 1 &&
+						pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
 						strings.HasPrefix(pod.Status.Conditions[0].Message, "held until")
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
-				if _, err := w.client.CoreV1().Pods(n).Patch(ctx, "hurry-pod", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				if _, err := w.client.CoreV1().Pods(n).Patch(ctx, "hurry-pod", types.MergePatchType, patch,
+					metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				d.startsWithin(t, "hurry-pod", patience)
@@ -160,7 +183,8 @@ func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	var got string
 	eventually(t, patience, name+" has the events "+want, func() bool {
-		list, err := w.client.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "regarding.name=" + name})
+		list, err := w.client.EventsV1().Events(namespace).List(t.Context(),
+			metav1.ListOptions{FieldSelector: "regarding.name=" + name})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,10 +265,12 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 		}
 		return pod.Status.Conditions[0]
 	}
-	eventually(t, patience, "the scheduler has tried it", func() bool { return condition().Reason == v1.PodReasonUnschedulable })
+	eventually(t, patience, "the scheduler has tried it",
+		func() bool { return condition().Reason == v1.PodReasonUnschedulable })
 	// A longer delay would let it wait again, had it not been released.
 	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)
-	if _, err := w.client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(5 * time.Second)

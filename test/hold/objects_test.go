@@ -109,7 +109,9 @@ func (w *world) watch(t *testing.T, namespace string) *diary {
 			}
 		}
 	}
-	for _, informer := range []cache.SharedIndexInformer{factory.Batch().V1().Jobs().Informer(), factory.Core().V1().Pods().Informer()} {
+	for _, informer := range []cache.SharedIndexInformer{
+		factory.Batch().V1().Jobs().Informer(), factory.Core().V1().Pods().Informer(),
+	} {
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) },
 		}); err != nil {
@@ -129,7 +131,9 @@ func note(m map[string]time.Time, name string, at time.Time) {
 }
 
 // late returns how long after creation plus delay each thing happened; negative: before.
-func (d *diary) late(when map[string]time.Time, delay time.Duration, names []string) (late []time.Duration, missing int) {
+func (d *diary) late(when map[string]time.Time, delay time.Duration,
+	names []string,
+) (late []time.Duration, missing int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range names {

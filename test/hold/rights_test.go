@@ -19,7 +19,8 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	}
 	w, ctx := shared, t.Context()
 	const poor = "poor-scheduler"
-	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: poor}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx,
+		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: poor}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kube.Namespace, Name: poor}}
@@ -36,7 +37,8 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: poor, Namespace: kube.Namespace}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kubenergy-scheduler-leases"},
 	}
-	if _, err := w.client.RbacV1().RoleBindings(kube.Namespace).Create(ctx, leases, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.RbacV1().RoleBindings(kube.Namespace).Create(ctx, leases,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -76,7 +76,8 @@ func run(m *testing.M) int {
 
 func setUp(ctx context.Context, dir string) error {
 	binary := filepath.Join(dir, "kubenergy-scheduler")
-	if out, err := exec.Command("go", "build", "-p", "2", "-o", binary, root+"/cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-p", "2", "-o", binary,
+		root+"/cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
 		return fmt.Errorf("building the scheduler: %w\n%s", err, out)
 	}
 	cluster, err := lab.Start(ctx, lab.Options{Dir: filepath.Join(dir, "c")})
@@ -129,7 +130,8 @@ func (w *world) apply(ctx context.Context, path string) error {
 		if err != nil {
 			return err
 		}
-		_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{FieldValidation: "Strict"})
+		_, err = client.Resource(mapping.Resource).Namespace(object.GetNamespace()).Create(ctx, object,
+			metav1.CreateOptions{FieldValidation: "Strict"})
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
 		}
@@ -140,7 +142,8 @@ func (w *world) apply(ctx context.Context, path string) error {
 func (w *world) admissionWorks(ctx context.Context) error {
 	for range 300 {
 		job := newJob("probe", "1h", nil)
-		created, err := w.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		created, err := w.client.BatchV1().Jobs("default").Create(ctx, job,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil && created.Labels[kube.LabelHeld] == "true" && *created.Spec.Suspend {
 			return nil
 		}
@@ -153,7 +156,8 @@ func (w *world) admissionWorks(ctx context.Context) error {
 func (w *world) kubeconfig(ctx context.Context, account string) (string, error) {
 	seconds := int64(3600)
 	token, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, account,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -270,7 +274,8 @@ func (p *process) metric(series string) string {
 func (w *world) leads(t *testing.T, p *process) {
 	t.Helper()
 	eventually(t, time.Minute, p.name+" keeps windows", func() bool {
-		lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-hold", metav1.GetOptions{})
+		lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-hold",
+			metav1.GetOptions{})
 		if err != nil {
 			return false
 		}
@@ -298,7 +303,9 @@ func (w *world) declining(t *testing.T) (path string) {
 		values[i] = 1000 - float64(i)/2
 	}
 	file := map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "Signals", "sites": []any{map[string]any{
-		"name": "here", "carbon": map[string]any{"start": time.Now().UTC().Add(-time.Minute), "step": "1s", "values": values, "quality": "estimated"},
+		"name": "here", "carbon": map[string]any{
+			"start": time.Now().UTC().Add(-time.Minute), "step": "1s", "values": values, "quality": "estimated",
+		},
 	}}}
 	raw, err := json.Marshal(file)
 	if err != nil {

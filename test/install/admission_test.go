@@ -111,9 +111,12 @@ var (
 )
 
 var rows = map[string]row{
-	"marked, in a namespace that said nothing":          {enforcing, "plain", delayed, true, false},
-	"marked on the pod template":                        {enforcing, "plain", onPods(kube.AnnotationAllowedDelay, "6h"), true, false},
-	"unmarked":                                          {enforcing, "plain", nil, false, false},
+	"marked, in a namespace that said nothing": {enforcing, "plain", delayed, true, false},
+	"marked on the pod template": {
+		enforcing, "plain", onPods(kube.AnnotationAllowedDelay, "6h"),
+		true, false,
+	},
+	"unmarked": {enforcing, "plain", nil, false, false},
 	"unmarked, though the cluster's policy has a delay": {delaying, "plain", nil, false, false},
 	"marked, cluster in shadow":                         {shadowing, "plain", delayed, false, false},
 	"marked, nobody names a mode":                       {silent, "plain", delayed, false, false},
@@ -145,38 +148,105 @@ var rows = map[string]row{
 	"unmarked, Compute Gardener's namespace label":        {delaying, "gardener", nil, true, false},
 	"the same, no delay":                                  {enforcing, "gardener", nil, false, false},
 
-	"a delay of 0 says not at all":             {delaying, "enforce", annotated(kube.AnnotationAllowedDelay, "0s"), false, false},
-	"the Job's delay comes before its pods'":   {delaying, "enforce", both(onPods(kube.AnnotationAllowedDelay, "6h"), func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationAllowedDelay: "0"} }), false, false},
-	"a delay that makes no sense":              {enforcing, "plain", annotated(kube.AnnotationAllowedDelay, "soon"), true, true},
-	"a carbon threshold of ours":               {enforcing, "plain", annotated(kube.AnnotationCarbonThreshold, "200"), true, false},
-	"a percentile":                             {enforcing, "plain", annotated(kube.AnnotationCarbonPercentile, "25"), true, false},
-	"a price threshold of ours":                {enforcing, "plain", onPods(kube.AnnotationPriceThreshold, "0.1"), true, false},
-	"a strategy, and no delay anywhere":        {enforcing, "plain", annotated(kube.AnnotationStrategy, "energy"), false, false},
-	"a strategy, and the cluster's delay":      {delaying, "plain", annotated(kube.AnnotationStrategy, "energy"), false, false},
-	"a strategy with a window, and its delay":  {delaying, "plain", annotated(kube.AnnotationStrategy, "energy+window"), true, false},
-	"a power limit, and the cluster's delay":   {delaying, "plain", onPods(gardener+"max-power-watts", "300"), false, false},
-	"another annotation of ours":               {delaying, "plain", annotated(kube.AnnotationExpectedDuration, "1h"), false, false},
-	"Compute Gardener's threshold":             {enforcing, "plain", onPods(gardener+"carbon-intensity-threshold", "150"), true, false},
-	"Compute Gardener's price":                 {enforcing, "plain", onPods(gardener+"price-threshold", "0.12"), true, false},
-	"Compute Gardener's delay":                 {enforcing, "plain", annotated(gardener+"max-scheduling-delay", "12h"), true, false},
-	"Compute Gardener's carbon-enabled":        {enforcing, "plain", onPods(gardener+"carbon-enabled", "true"), true, false},
-	"Compute Gardener's skip":                  {enforcing, "plain", both(onPods(gardener+"skip", "true"), cg), false, false},
+	"a delay of 0 says not at all": {
+		delaying, "enforce", annotated(kube.AnnotationAllowedDelay, "0s"),
+		false, false,
+	},
+	"the Job's delay comes before its pods'": {
+		delaying, "enforce",
+		both(onPods(kube.AnnotationAllowedDelay, "6h"), func(j *batchv1.Job) {
+			j.Annotations = map[string]string{kube.AnnotationAllowedDelay: "0"}
+		}), false, false,
+	},
+	"a delay that makes no sense": {
+		enforcing, "plain", annotated(kube.AnnotationAllowedDelay, "soon"),
+		true, true,
+	},
+	"a carbon threshold of ours": {
+		enforcing, "plain", annotated(kube.AnnotationCarbonThreshold, "200"),
+		true, false,
+	},
+	"a percentile": {
+		enforcing, "plain", annotated(kube.AnnotationCarbonPercentile, "25"),
+		true, false,
+	},
+	"a price threshold of ours": {
+		enforcing, "plain", onPods(kube.AnnotationPriceThreshold, "0.1"), true,
+		false,
+	},
+	"a strategy, and no delay anywhere": {
+		enforcing, "plain", annotated(kube.AnnotationStrategy, "energy"),
+		false, false,
+	},
+	"a strategy, and the cluster's delay": {
+		delaying, "plain", annotated(kube.AnnotationStrategy, "energy"), false,
+		false,
+	},
+	"a strategy with a window, and its delay": {
+		delaying, "plain", annotated(kube.AnnotationStrategy, "energy+window"),
+		true, false,
+	},
+	"a power limit, and the cluster's delay": {
+		delaying, "plain", onPods(gardener+"max-power-watts", "300"), false,
+		false,
+	},
+	"another annotation of ours": {
+		delaying, "plain", annotated(kube.AnnotationExpectedDuration, "1h"),
+		false, false,
+	},
+	"Compute Gardener's threshold": {
+		enforcing, "plain",
+		onPods(gardener+"carbon-intensity-threshold", "150"), true, false,
+	},
+	"Compute Gardener's price": {
+		enforcing, "plain", onPods(gardener+"price-threshold", "0.12"), true,
+		false,
+	},
+	"Compute Gardener's delay": {
+		enforcing, "plain", annotated(gardener+"max-scheduling-delay", "12h"),
+		true, false,
+	},
+	"Compute Gardener's carbon-enabled": {
+		enforcing, "plain", onPods(gardener+"carbon-enabled", "true"), true,
+		false,
+	},
+	"Compute Gardener's skip": {
+		enforcing, "plain", both(onPods(gardener+"skip", "true"), cg), false,
+		false,
+	},
 	"Compute Gardener's scheduler":             {enforcing, "plain", cg, true, false},
 	"Compute Gardener's scheduler, in shadow":  {shadowing, "plain", cg, false, false},
 	"Compute Gardener's, own policy says none": {shadowing, "own-no-delay", cg, true, true},
-	"the hybrid scheduler, no class":           {delaying, "plain", scheduledBy(kube.HybridSchedulerName), false, false},
-	"the hybrid scheduler, with a class":       {delaying, "plain", both(scheduledBy(kube.HybridSchedulerName), func(j *batchv1.Job) { j.Spec.Template.Labels = map[string]string{"workload-profile": "training"} }), true, false},
-	"our own scheduler alone":                  {delaying, "plain", scheduledBy(kube.SchedulerName), false, false},
+	"the hybrid scheduler, no class": {
+		delaying, "plain", scheduledBy(kube.HybridSchedulerName), false,
+		false,
+	},
+	"the hybrid scheduler, with a class": {
+		delaying, "plain",
+		both(scheduledBy(kube.HybridSchedulerName), func(j *batchv1.Job) {
+			j.Spec.Template.Labels = map[string]string{"workload-profile": "training"}
+		}), true, false,
+	},
+	"our own scheduler alone": {delaying, "plain", scheduledBy(kube.SchedulerName), false, false},
 
-	"run now":                  {delaying, "enforce", annotated(kube.AnnotationRunNow, "true", kube.AnnotationAllowedDelay, "6h"), false, false},
+	"run now": {
+		delaying, "enforce",
+		annotated(kube.AnnotationRunNow, "true", kube.AnnotationAllowedDelay, "6h"), false, false,
+	},
 	"run now, on the template": {delaying, "enforce", onPods(kube.AnnotationRunNow, "1"), false, false},
 	"run now: false":           {delaying, "enforce", annotated(kube.AnnotationRunNow, "false"), true, false},
 	"skip":                     {delaying, "enforce", annotated(kube.AnnotationSkip, "true"), false, false},
 	"the Job's skip comes before its pods'": {delaying, "enforce", both(onPods(kube.AnnotationSkip, "true"),
 		func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationSkip: "false"} }), true, false},
 
-	"suspended by its user": {delaying, "enforce", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }, false, false},
-	"of a Kueue queue":      {delaying, "enforce", func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} }, false, false},
+	"suspended by its user": {
+		delaying, "enforce", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }, false,
+		false,
+	},
+	"of a Kueue queue": {
+		delaying, "enforce",
+		func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} }, false, false,
+	},
 	"of an Argo workflow": {delaying, "enforce", func(j *batchv1.Job) {
 		j.Labels = map[string]string{"workflows.argoproj.io/workflow": "w"}
 	}, false, false},
@@ -194,8 +264,9 @@ var rows = map[string]row{
 	"in kube-system":       {delaying, "kube-system", delayed, false, false},
 }
 
-// testAdmission creates the Job of every row, and compares what becomes of it with the table, and the table with what the
-// hold loop would do: what it would hold must be suspended, and what it would not, must not, but where the row says so.
+// testAdmission creates the Job of every row, and compares what becomes of it with the table, and the table with what
+// the hold loop would do: what it would hold must be suspended, and what it would not, must not, but where the row
+// says so.
 func (w *world) testAdmission(t *testing.T) {
 	ctx := t.Context()
 	var own []*v1alpha1.EnergyPolicy
@@ -239,7 +310,8 @@ func (w *world) testAdmission(t *testing.T) {
 		if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "Jobs are left alone", func() bool { return !w.suspends(t, "enforce", newJob(delayed)) })
+		eventually(t, 20*time.Second, "Jobs are left alone",
+			func() bool { return !w.suspends(t, "enforce", newJob(delayed)) })
 		w.setPolicy(t, enforcing, nil, "sentinel-last")
 	})
 }
@@ -256,7 +328,8 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 	_, never := kube.NeverHeldJob(job)
 	holds := err == nil && !never && !work.Marks.RunNow && settings.Enforced() && settings.AllowedDelay > 0
 	if holds != (r.held && !r.letGo) {
-		t.Errorf("the hold loop would hold it: %v (%v); the table says suspended %v, let go %v", holds, err, r.held, r.letGo)
+		t.Errorf("the hold loop would hold it: %v (%v); the table says suspended %v, let go %v", holds, err, r.held,
+			r.letGo)
 	}
 }
 
@@ -264,7 +337,8 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool {
 	t.Helper()
 	before := job.Spec.Suspend != nil && *job.Spec.Suspend
-	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job.DeepCopy(),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,31 +362,38 @@ func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sent
 	if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
+	if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil &&
+		!strings.Contains(err.Error(), "not found") {
 		t.Fatal(err)
 	}
-	created, err := w.policies().Create(ctx, unstructuredPolicy(t, kube.Namespace, spec), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+	created, err := w.policies().Create(ctx, unstructuredPolicy(t, kube.Namespace, spec),
+		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		t.Fatal(err)
 	}
 	namespaces := map[string]any{sentinel: map[string]any{"mode": "enforce", "delays": true}}
 	maps.Copy(namespaces, mirror)
 	created.Object["status"] = map[string]any{"namespaces": namespaces}
-	if _, err := w.policies().UpdateStatus(ctx, created, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
+	if _, err := w.policies().UpdateStatus(ctx, created,
+		metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "admission knows the policy "+spec, func() bool { return w.suspends(t, sentinel, newJob(nil)) })
+	eventually(t, 20*time.Second, "admission knows the policy "+spec,
+		func() bool { return w.suspends(t, sentinel, newJob(nil)) })
 }
 
 func unstructuredPolicy(t *testing.T, namespace, spec string) *unstructured.Unstructured {
 	t.Helper()
-	return object(t, fmt.Sprintf("{apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default, namespace: %s}, spec: %s}", namespace, spec))
+	return object(t,
+		fmt.Sprintf("{apiVersion: kubenergy.io/v1alpha1, kind: EnergyPolicy, metadata: {name: default, namespace: "+
+			"%s}, spec: %s}", namespace, spec))
 }
 
 func policy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 	t.Helper()
 	var p v1alpha1.EnergyPolicy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(unstructuredPolicy(t, namespace, spec).Object, &p); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(unstructuredPolicy(t, namespace, spec).Object,
+		&p); err != nil {
 		t.Fatal(err)
 	}
 	return &p
@@ -322,7 +403,8 @@ func policy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []kube.NamespaceMarks) *kube.View {
 	t.Helper()
 	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: kube.Defaults{
-		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour, Schedulers: kube.AliasSchedulers(),
+		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+		Schedulers: kube.AliasSchedulers(),
 	}}
 	view, err := c.View()
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 // anything: nothing more, in any namespace.
 func (w *world) testAgentHasNoRights(t *testing.T) {
 	ctx := t.Context()
-	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx,
+		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	clients := map[string]kubernetes.Interface{}
@@ -37,7 +38,8 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range namespaces.Items {
-		if diff := cmp.Diff(rightsIn(t, clients["nobody"], n.Name), rightsIn(t, clients["kubenergy-agent"], n.Name)); diff != "" {
+		if diff := cmp.Diff(rightsIn(t, clients["nobody"], n.Name),
+			rightsIn(t, clients["kubenergy-agent"], n.Name)); diff != "" {
 			t.Errorf("in %s the agent may more than nobody:\n%s", n.Name, diff)
 		}
 	}
@@ -46,7 +48,9 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 	_, nodes := agent.Nodes().List(ctx, metav1.ListOptions{})
 	_, secrets := agent.Secrets(kube.Namespace).List(ctx, metav1.ListOptions{})
 	_, itself := agent.ServiceAccounts(kube.Namespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
-	for what, err := range map[string]error{"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself} {
+	for what, err := range map[string]error{
+		"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself,
+	} {
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("the agent asks for %s: %v", what, err)
 		}
@@ -66,12 +70,15 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 		"baseline":   {"hostPath volumes"},
 		"restricted": {"restricted volume types", "runAsNonRoot != true", "runAsUser=0"},
 	} {
-		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "agents-" + level, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level}}}
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: "agents-" + level, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level},
+		}}
 		if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-agent"}}
-		if _, err := w.client.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, account, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, account,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		got := violations(w.startAgent(t, namespace.Name, set))
@@ -85,7 +92,8 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 func (w *world) startAgent(t *testing.T, namespace string, set *appsv1.DaemonSet) error {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: *set.Spec.Template.Spec.DeepCopy()}
-	_, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+	_, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	return err
 }
 

@@ -16,17 +16,19 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what nobody of ours may do. So that
-// nothing but the guard decides, the accounts get the rights on Jobs and pods that RBAC can express.
+// testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what nobody of ours may do.
+// So that nothing but the guard decides, the accounts get the rights on Jobs and pods that RBAC can express.
 func (w *world) testBudgetGuard(t *testing.T) {
 	ctx := t.Context()
 	const namespace, name = "budgets", "test-budgets"
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Namespaces().Create(ctx,
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.mayPatch(t, name)
 	t.Cleanup(func() { // they are in states that an uninstall is not to leave behind
-		err := w.client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{})
+		err := w.client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()),
+			metav1.DeleteOptions{}, metav1.ListOptions{})
 		if err != nil {
 			t.Error(err)
 		}
@@ -58,10 +60,14 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		},
 		"queued": func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} },
 		"workflow": func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "w", UID: "w"}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "w", UID: "w",
+			}}
 		},
 		"cron": func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Name: "c", UID: cron.UID}}
+			j.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "batch/v1", Kind: "CronJob", Name: "c", UID: cron.UID,
+			}}
 		},
 	} {
 		job := newJob(change)
@@ -96,7 +102,8 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	}
 	const controller, scheduler = "kubenergy-controller", "kubenergy-scheduler"
 	suspend := func(account, job string) error {
-		return onJob(account, job, types.JSONPatchType, kube.BudgetSuspendPatch(seen(job), "month", time.Now().Add(time.Hour)))
+		return onJob(account, job, types.JSONPatchType,
+			kube.BudgetSuspendPatch(seen(job), "month", time.Now().Add(time.Hour)))
 	}
 	resume := func(account, job string) error {
 		return onJob(account, job, types.JSONPatchType, kube.BudgetResumePatch(seen(job), true))
@@ -104,7 +111,8 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	merge := func(account, job, patch string) error {
 		return onJob(account, job, types.MergePatchType, []byte(patch))
 	}
-	mark := `{"metadata":{"annotations":{"` + kube.AnnotationBudgetExceeded + `":"true","` + kube.GardenerBudgetExceededBy + `":"0.5"},"labels":{"` +
+	mark := `{"metadata":{"annotations":{"` + kube.AnnotationBudgetExceeded + `":"true","` +
+		kube.GardenerBudgetExceededBy + `":"0.5"},"labels":{"` +
 		kube.GardenerBudgetExceeded + `":"true"}}}`
 	var refused error
 	defer func() {
@@ -123,32 +131,64 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		"the controller suspends a Job for a budget":  {suspend(controller, "runs"), true},
-		"and one of a CronJob":                        {suspend(controller, "cron"), true},
-		"and resumes it":                              {resume(controller, "suspended"), true},
-		"suspends a Job of Kueue":                     {suspend(controller, "queued"), false},
-		"suspends a Job of a workflow":                {suspend(controller, "workflow"), false},
-		"suspends without saying so":                  {merge(controller, "runs", `{"spec":{"suspend":true}}`), false},
-		"says so without suspending":                  {merge(controller, "runs", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
-		"takes over what its user suspended":          {merge(controller, "paused", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
-		"resumes what its user suspended":             {merge(controller, "paused", `{"spec":{"suspend":false}}`), false},
-		"names another budget":                        {merge(controller, "suspended", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
-		"says that it holds a Job":                    {merge(controller, "runs", `{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`), false},
-		"releases a held Job":                         {merge(controller, "held", `{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), true},
-		"writes that a budget is exceeded":            {onJob(controller, "runs", types.MergePatchType, kube.MarkPatch(seen("runs"), map[string]string{kube.GardenerBudgetExceeded: "true", kube.AnnotationBudgetActions: "x:d"}, nil, false)), true},
-		"writes and suspends in one step":             {onJob(controller, "runs", types.MergePatchType, kube.MarkPatch(seen("runs"), nil, map[string]string{kube.LabelBudgetSuspended: kube.OwnBudget}, true)), true},
-		"writes another annotation":                   {merge(controller, "runs", `{"metadata":{"annotations":{"compute-gardener-scheduler.kubernetes.io/skip":"true"}}}`), false},
-		"changes the parallelism with it":             {merge(controller, "runs", `{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}},"spec":{"suspend":true,"parallelism":9}}`), false},
-		"the scheduler suspends a Job":                {suspend(scheduler, "runs"), false},
-		"the scheduler resumes a budget's Job":        {resume(scheduler, "suspended"), false},
-		"the controller writes on a pod":              {onPod(controller, mark), true},
-		"the scheduler writes on a pod":               {onPod(scheduler, mark), false},
-		"the controller writes another label":         {onPod(controller, `{"metadata":{"labels":{"app":"other"}}}`), false},
-		"the controller writes a setting of ours":     {onPod(controller, `{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`), false},
-		"the controller takes a label off":            {onPod(controller, `{"metadata":{"labels":{"app":null}}}`), false},
-		"the controller changes an image":             {onPod(controller, `{"spec":{"containers":[{"name":"c","image":"evil"}]}}`), false},
-		"the controller adds a finalizer":             {onPod(controller, `{"metadata":{"finalizers":["a.b/c"]}}`), false},
-		"the controller gives the pod to another one": {onPod(controller, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`), false},
+		"the controller suspends a Job for a budget": {suspend(controller, "runs"), true},
+		"and one of a CronJob":                       {suspend(controller, "cron"), true},
+		"and resumes it":                             {resume(controller, "suspended"), true},
+		"suspends a Job of Kueue":                    {suspend(controller, "queued"), false},
+		"suspends a Job of a workflow":               {suspend(controller, "workflow"), false},
+		"suspends without saying so":                 {merge(controller, "runs", `{"spec":{"suspend":true}}`), false},
+		"says so without suspending": {merge(controller, "runs",
+			`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
+		"takes over what its user suspended": {merge(controller, "paused",
+			`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
+		"resumes what its user suspended": {
+			merge(controller, "paused", `{"spec":{"suspend":false}}`),
+			false,
+		},
+		"names another budget": {merge(controller, "suspended",
+			`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}}}`), false},
+		"says that it holds a Job": {merge(controller, "runs",
+			`{"metadata":{"labels":{"kubenergy.io/held":"true"}}}`), false},
+		"releases a held Job": {merge(controller, "held",
+			`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), true},
+		"writes that a budget is exceeded": {onJob(controller, "runs", types.MergePatchType,
+			kube.MarkPatch(seen("runs"), map[string]string{
+				kube.GardenerBudgetExceeded: "true", kube.AnnotationBudgetActions: "x:d",
+			}, nil, false)), true},
+		"writes and suspends in one step": {
+			onJob(controller, "runs", types.MergePatchType,
+				kube.MarkPatch(seen("runs"), nil, map[string]string{kube.LabelBudgetSuspended: kube.OwnBudget}, true)),
+			true,
+		},
+		"writes another annotation": {merge(controller, "runs",
+			`{"metadata":{"annotations":{"compute-gardener-scheduler.kubernetes.io/skip":"true"}}}`), false},
+		"changes the parallelism with it": {
+			merge(controller, "runs",
+				`{"metadata":{"labels":{"kubenergy.io/budget-suspended":"x"}},"spec":{"suspend":true,"parallelism":9}}`),
+			false,
+		},
+		"the scheduler suspends a Job":         {suspend(scheduler, "runs"), false},
+		"the scheduler resumes a budget's Job": {resume(scheduler, "suspended"), false},
+		"the controller writes on a pod":       {onPod(controller, mark), true},
+		"the scheduler writes on a pod":        {onPod(scheduler, mark), false},
+		"the controller writes another label": {
+			onPod(controller, `{"metadata":{"labels":{"app":"other"}}}`),
+			false,
+		},
+		"the controller writes a setting of ours": {onPod(controller,
+			`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`), false},
+		"the controller takes a label off": {
+			onPod(controller, `{"metadata":{"labels":{"app":null}}}`),
+			false,
+		},
+		"the controller changes an image": {onPod(controller,
+			`{"spec":{"containers":[{"name":"c","image":"evil"}]}}`), false},
+		"the controller adds a finalizer": {
+			onPod(controller, `{"metadata":{"finalizers":["a.b/c"]}}`),
+			false,
+		},
+		"the controller gives the pod to another one": {onPod(controller,
+			`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}`), false},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
 			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)
@@ -160,17 +200,20 @@ func (w *world) testBudgetGuard(t *testing.T) {
 func (w *world) mayPatch(t *testing.T, name string) {
 	t.Helper()
 	roles := w.client.RbacV1()
-	_, err := roles.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"get", "patch"}},
-	}}, metav1.CreateOptions{})
+	_, err := roles.ClusterRoles().Create(t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"get", "patch"}},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}
 	for _, account := range []string{"kubenergy-controller", "kubenergy-scheduler"} {
-		binding.Subjects = append(binding.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: kube.Namespace, Name: account})
+		binding.Subjects = append(binding.Subjects,
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: kube.Namespace, Name: account})
 	}
 	if _, err := roles.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -13,46 +13,72 @@ import (
 
 // valueSets are what the chart is rendered with; with the defaults they reach every branch of its templates.
 var valueSets = map[string][]string{
-	"defaults":      nil,
-	"mode default":  {"--set", "scheduler.mode=default,scheduler.priorityClassName=system-cluster-critical,policy.mode=enforce"},
-	"several":       {"--set", "controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}"},
-	"single":        {"--set", "scheduler.replicas=1,hold.enabled=false,networkPolicy.enabled=false"},
-	"keys and data": {"--set", "signals.keysSecret=signal-keys,signals.data.configMap=signal-files,metrics.tlsSecret=tls"},
-	"a volume":      {"--set", "signals.data.persistentVolumeClaim=files,cli.image.digest=sha256:" + strings.Repeat("0", 64)},
-	"own config":    {"--set-file", "scheduler.config=" + filepath.Join(chart.Folder, "files/scheduler/config-default.yaml")},
-	"stress":        {"--set", "stress.enabled=true,stress.jobs=2,stress.labels.load=yes,stress.annotations.a=b,stress.nodeSelector.rack=seven"},
+	"defaults": nil,
+	"mode default": {
+		"--set",
+		"scheduler.mode=default,scheduler.priorityClassName=system-cluster-critical,policy.mode=enforce",
+	},
+	"several": {
+		"--set",
+		"controller.replicas=2,ledger.postgres.secret=ledger,scheduler.replicas=3,image.registry=registry.example.com/kubenergy,image.pullSecrets={pull}",
+	},
+	"single": {"--set", "scheduler.replicas=1,hold.enabled=false,networkPolicy.enabled=false"},
+	"keys and data": {
+		"--set",
+		"signals.keysSecret=signal-keys,signals.data.configMap=signal-files,metrics.tlsSecret=tls",
+	},
+	"a volume": {"--set", "signals.data.persistentVolumeClaim=files,cli.image.digest=sha256:" +
+		strings.Repeat("0", 64)},
+	"own config": {"--set-file", "scheduler.config=" + filepath.Join(chart.Folder,
+		"files/scheduler/config-default.yaml")},
+	"stress": {
+		"--set",
+		"stress.enabled=true,stress.jobs=2,stress.labels.load=yes,stress.annotations.a=b,stress.nodeSelector.rack=seven",
+	},
 	"placed": {
-		"--set-json", `scheduler={"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"podAnnotations":{"a":"b"},"extraArgs":["-v=4"],` +
+		"--set-json",
+		`scheduler={"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"podAnnotations":{"a":"b"},"extraArgs":["-v=4"],` +
 			`"extraEnv":[{"name":"MAX_SCHEDULING_DELAY","value":"12h"}],"extraVolumes":[{"name":"files","configMap":{"name":"files"}}],` +
 			`"extraVolumeMounts":[{"name":"files","mountPath":"/files"}]}`,
-		"--set-json", `controller={"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"podAnnotations":{"a":"b"},"extraArgs":["--log-level=DEBUG"],` +
+		"--set-json",
+		`controller={"nodeSelector":{"a":"b"},"tolerations":[{"key":"a","operator":"Exists"}],"podAnnotations":{"a":"b"},"extraArgs":["--log-level=DEBUG"],` +
 			`"extraEnv":[{"name":"ELECTRICITY_MAP_API_KEY","valueFrom":{"secretKeyRef":{"name":"em","key":"key"}}}],` +
 			`"extraVolumes":[{"name":"files","configMap":{"name":"files"}}],"extraVolumeMounts":[{"name":"files","mountPath":"/files"}]}`,
 	},
 	"zones": {
-		"--set-json", `zones=[{"name":"germany","spec":{"zone":"DE","default":true,"carbon":{"sources":[{"electricityMaps":{"key":"electricitymaps"}},{"typical":{}}]}}}]`,
+		"--set-json",
+		`zones=[{"name":"germany","spec":{"zone":"DE","default":true,"carbon":{"sources":[{"electricityMaps":{"key":"electricitymaps"}},{"typical":{}}]}}}]`,
 		"--set-json", `profiles=[{"name":"server","spec":{"default":true,"idleWatts":100,"maxWatts":400}}]`,
-		"--set-json", `policy={"mode":"advise","allowedDelay":"6h","maxDelay":"12h","hold":{"rule":"Threshold","carbonPercentile":25},"workloadTypes":{"service":{"allowedDelay":"0s"}}}`,
+		"--set-json",
+		`policy={"mode":"advise","allowedDelay":"6h","maxDelay":"12h","hold":{"rule":"Threshold","carbonPercentile":25},"workloadTypes":{"service":{"allowedDelay":"0s"}}}`,
 	},
 	"agent": {"--set", "agent.enabled=true"},
 	"agent that pushes": {
-		"--set", "agent.enabled=true,agent.idle=equal,agent.guestDir=/var/scaphandre,agent.maxUnavailable=3,agent.priorityClassName=system-node-critical",
-		"--set", "agent.push.url=https://central.example.com:8444/ingest,agent.push.caSecret=ca,agent.push.certSecret=cert,image.pullSecrets={pull}",
+		"--set",
+		"agent.enabled=true,agent.idle=equal,agent.guestDir=/var/scaphandre,agent.maxUnavailable=3,agent.priorityClassName=system-node-critical",
+		"--set",
+		"agent.push.url=https://central.example.com:8444/ingest,agent.push.caSecret=ca,agent.push.certSecret=cert,image.pullSecrets={pull}",
 		"--set", "agent.metrics.tlsSecret=agent-tls,agent.metrics.tokenSecret=agent-token",
-		"--set-json", `agent.push.to=[{"podSelector":{"matchLabels":{"app.kubernetes.io/name":"kubenergy-controller"}}}]`,
+		"--set-json",
+		`agent.push.to=[{"podSelector":{"matchLabels":{"app.kubernetes.io/name":"kubenergy-controller"}}}]`,
 		"--set-json", `networkPolicy.agentEgress=[{"ports":[{"port":8080,"protocol":"TCP"}]}]`,
 	},
 	"agent, placed": {
 		"--set", "agent.enabled=true,agent.metrics.webConfigSecret=web,networkPolicy.enabled=false",
-		"--set-json", `agent.nodeSelector={"a":"b"}`, "--set-json", `agent.tolerations=[]`, "--set-json", `agent.podAnnotations={"a":"b"}`,
-		"--set-json", `agent.extraArgs=["--calibrate=rapl=1.05"]`, "--set-json", `agent.extraEnv=[{"name":"GOGC","value":"50"}]`,
+		"--set-json", `agent.nodeSelector={"a":"b"}`, "--set-json", `agent.tolerations=[]`, "--set-json",
+		`agent.podAnnotations={"a":"b"}`,
+		"--set-json", `agent.extraArgs=["--calibrate=rapl=1.05"]`, "--set-json",
+		`agent.extraEnv=[{"name":"GOGC","value":"50"}]`,
 		"--set-json", `agent.extraVolumes=[{"name":"profile","configMap":{"name":"profile"}}]`,
 		"--set-json", `agent.extraVolumeMounts=[{"name":"profile","mountPath":"/profile"}]`,
 	},
 	"monitored": {
-		"--set", "metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=prometheus,metrics.serviceMonitor.prometheus.namespace=monitoring",
-		"--set", "metrics.rules.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,agent.enabled=true",
-		"--set-json", `networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`,
+		"--set",
+		"metrics.tlsSecret=tls,metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.prometheus.name=prometheus,metrics.serviceMonitor.prometheus.namespace=monitoring",
+		"--set",
+		"metrics.rules.enabled=true,metrics.computeGardenerNames.code=true,metrics.computeGardenerNames.documents=true,agent.enabled=true",
+		"--set-json",
+		`networkPolicy.metricsFrom=[{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"monitoring"}}}]`,
 		"--set-json", `networkPolicy.controllerEgress=[{"ports":[{"port":9090,"protocol":"TCP"}]}]`,
 	},
 }
@@ -64,7 +90,8 @@ func TestInstall(t *testing.T) {
 		t.Skip("starts a control plane")
 	}
 	w := start(t)
-	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set", "policy.mode=enforce,agent.enabled=true")
+	w.helm(t, "install", "kubenergy", chart.Folder, "--create-namespace", "--set",
+		"policy.mode=enforce,agent.enabled=true")
 	w.mapper.Reset()
 	t.Run("the binding comes last", w.testBindingIsLast)
 	t.Run("every value set is accepted", w.testValueSets)
@@ -81,7 +108,8 @@ func TestInstall(t *testing.T) {
 }
 
 func (w *world) testBindingIsLast(t *testing.T) {
-	binding, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold", metav1.GetOptions{})
+	binding, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(),
+		"kubenergy-hold", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +132,8 @@ func (w *world) testBindingIsLast(t *testing.T) {
 		}
 		seen++
 		if created := object.GetCreationTimestamp(); binding.CreationTimestamp.Time.Before(created.Time) {
-			t.Errorf("%s was created %v after the binding", documents[i].Name(), created.Sub(binding.CreationTimestamp.Time))
+			t.Errorf("%s was created %v after the binding", documents[i].Name(),
+				created.Sub(binding.CreationTimestamp.Time))
 		}
 	}
 	if seen < 30 {
@@ -144,7 +173,8 @@ func (w *world) testExamples(t *testing.T) {
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}
-	if err := w.apply(t.Context(), object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: team-a}}")); err != nil {
+	if err := w.apply(t.Context(),
+		object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: team-a}}")); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
@@ -153,7 +183,9 @@ func (w *world) testExamples(t *testing.T) {
 }
 
 func (w *world) testManifests(t *testing.T) {
-	for _, name := range []string{"kubenergy.yaml", "hold/admission.yaml", "hold/guard.yaml", "scheduler/rbac.yaml", "agent/daemonset.yaml"} {
+	for _, name := range []string{
+		"kubenergy.yaml", "hold/admission.yaml", "hold/guard.yaml", "scheduler/rbac.yaml", "agent/daemonset.yaml",
+	} {
 		w.wantFileAccepted(t, filepath.Join("../../deploy", name))
 	}
 }
@@ -182,7 +214,8 @@ func (w *world) testUpgrade(t *testing.T) {
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
+	if _, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold",
+		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -70,9 +70,10 @@ func (w *world) testRights(t *testing.T) {
 // rightsIn returns what the API server says that a client may do in a namespace, a line each.
 func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []string {
 	t.Helper()
-	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
-	}, metav1.CreateOptions{})
+	review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(),
+		&authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,32 +124,39 @@ func (w *world) testGuard(t *testing.T) {
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	dryPatch := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 	lease := func(client kubernetes.Interface, namespace, name string) error {
-		_, err := client.CoordinationV1().Leases(namespace).Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
+		_, err := client.CoordinationV1().Leases(namespace).Create(ctx,
+			&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
 		return err
 	}
 	configMap := func(name string) error {
-		_, err := controller.CoreV1().ConfigMaps(kube.Namespace).Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
+		_, err := controller.CoreV1().ConfigMaps(kube.Namespace).Create(ctx,
+			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
 		return err
 	}
 	policy := func(patch, subresource string) error {
-		_, err := ours.Resource(energyPolicies).Namespace(kube.Namespace).Patch(ctx, "default", types.MergePatchType, []byte(patch), dryPatch, subresource)
+		_, err := ours.Resource(energyPolicies).Namespace(kube.Namespace).Patch(ctx, "default", types.MergePatchType,
+			[]byte(patch), dryPatch, subresource)
 		return err
 	}
 	for what, c := range map[string]struct {
 		err     error
 		allowed bool
 	}{
-		"the controller's Lease":                  {lease(controller, kube.Namespace, "kubenergy-controller"), true},
-		"another Lease of the controller":         {lease(controller, kube.Namespace, "mine"), false},
-		"the scheduler's Lease":                   {lease(scheduler, kube.Namespace, "kubenergy-scheduler"), true},
-		"the hold loop's Lease":                   {lease(scheduler, kube.Namespace, "kubenergy-hold"), true},
-		"kube-scheduler's Lease":                  {lease(scheduler, metav1.NamespaceSystem, "kube-scheduler"), false},
-		"our Lease in another namespace":          {lease(scheduler, metav1.NamespaceDefault, "kubenergy-scheduler"), false},
-		"the count of calls":                      {configMap("kubenergy-calls"), true},
-		"another ConfigMap":                       {configMap("kubenergy-scheduler-2"), false},
-		"the status of a policy":                  {policy(`{"status":{"held":3}}`, "status"), true},
-		"the spec of a policy":                    {policy(`{"spec":{"mode":"off"}}`, ""), false},
-		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true}, // and it has no effect
+		"the controller's Lease":          {lease(controller, kube.Namespace, "kubenergy-controller"), true},
+		"another Lease of the controller": {lease(controller, kube.Namespace, "mine"), false},
+		"the scheduler's Lease":           {lease(scheduler, kube.Namespace, "kubenergy-scheduler"), true},
+		"the hold loop's Lease":           {lease(scheduler, kube.Namespace, "kubenergy-hold"), true},
+		"kube-scheduler's Lease":          {lease(scheduler, metav1.NamespaceSystem, "kube-scheduler"), false},
+		"our Lease in another namespace": {
+			lease(scheduler, metav1.NamespaceDefault, "kubenergy-scheduler"),
+			false,
+		},
+		"the count of calls":     {configMap("kubenergy-calls"), true},
+		"another ConfigMap":      {configMap("kubenergy-scheduler-2"), false},
+		"the status of a policy": {policy(`{"status":{"held":3}}`, "status"), true},
+		"the spec of a policy":   {policy(`{"spec":{"mode":"off"}}`, ""), false},
+		// and it has no effect
+		"the spec of a policy through its status": {policy(`{"spec":{"mode":"off"}}`, "status"), true},
 	} {
 		if allowed := c.err == nil; allowed != c.allowed {
 			t.Errorf("%s: allowed is %v, want %v (%v)", what, allowed, c.allowed, c.err)

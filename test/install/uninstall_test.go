@@ -64,7 +64,8 @@ func (w *world) testUninstall(t *testing.T) {
 	}
 	_, kubeconfig := w.account(t, "kubenergy-release")
 	var stdout, stderr bytes.Buffer
-	if code := cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout, &stderr); code != 0 {
+	if code := cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout,
+		&stderr); code != 0 {
 		t.Fatalf("kubenergy %s: exit code %d\n%s%s", strings.Join(args, " "), code, &stdout, &stderr)
 	}
 	t.Logf("kubenergy %s: %s%s", strings.Join(args, " "), &stdout, &stderr)
@@ -98,8 +99,10 @@ func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
 	released := 0
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.Labels[kube.LabelHeld] != "" || j.Labels[kube.LabelBudgetSuspended] != "" || j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
-			t.Errorf("Job %s/%s: suspend %v, labels %v, finalizers %v", j.Namespace, j.Name, j.Spec.Suspend, j.Labels, j.Finalizers)
+		if j.Labels[kube.LabelHeld] != "" || j.Labels[kube.LabelBudgetSuspended] != "" ||
+			j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
+			t.Errorf("Job %s/%s: suspend %v, labels %v, finalizers %v", j.Namespace, j.Name, j.Spec.Suspend, j.Labels,
+				j.Finalizers)
 		}
 		if j.Annotations[kube.AnnotationReleasedAt] != "" {
 			released++

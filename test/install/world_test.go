@@ -95,8 +95,8 @@ func (w *world) resource(object *unstructured.Unstructured) (dynamic.ResourceInt
 	return w.objects.Resource(mapping.Resource).Namespace(namespace), nil
 }
 
-// accepts asks the server what it would say to an object, strictly, without keeping it. served is false where it does not
-// have the kind.
+// accepts asks the server what it would say to an object, strictly, without keeping it. served is false where it does
+// not have the kind.
 func (w *world) accepts(ctx context.Context, object *unstructured.Unstructured) (served bool, err error) {
 	client, err := w.resource(object)
 	if client == nil || err != nil {
@@ -108,7 +108,8 @@ func (w *world) accepts(ctx context.Context, object *unstructured.Unstructured) 
 	}
 	force := true
 	_, err = client.Patch(ctx, object.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{
-		DryRun: []string{metav1.DryRunAll}, FieldManager: "helm", FieldValidation: metav1.FieldValidationStrict, Force: &force,
+		DryRun: []string{metav1.DryRunAll}, FieldManager: "helm", FieldValidation: metav1.FieldValidationStrict,
+		Force: &force,
 	})
 	return true, err
 }
@@ -129,13 +130,15 @@ func (w *world) apply(ctx context.Context, object *unstructured.Unstructured) er
 // account returns the configuration of a client that is a service account of ours, and the path of its kubeconfig.
 func (w *world) account(t *testing.T, name string) (*rest.Config, string) {
 	t.Helper()
-	token, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(t.Context(), name,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["lab"] = &clientcmdapi.Cluster{
-		Server: w.config.Host, CertificateAuthority: w.config.CAFile, CertificateAuthorityData: w.config.CAData, TLSServerName: w.config.ServerName,
+		Server: w.config.Host, CertificateAuthority: w.config.CAFile, CertificateAuthorityData: w.config.CAData,
+		TLSServerName: w.config.ServerName,
 	}
 	config.AuthInfos["us"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
 	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "us"}

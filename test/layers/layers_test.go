@@ -47,7 +47,8 @@ func sources(t *testing.T) []source {
 		}
 		base := entry.Name()
 		if entry.IsDir() {
-			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_")) {
+			if name != root && (base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") ||
+				strings.HasPrefix(base, "_")) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -117,7 +118,8 @@ func TestMainsOnlyWire(t *testing.T) {
 		}
 		mains[s.folder] = mains[s.folder] || declaresMain(s.file)
 		if declaresMain(s.file) && s.lines > maxMain {
-			t.Errorf("%s has %d lines, more than %d: mains only wire; move the work to the package that it is about", s.path, s.lines, maxMain)
+			t.Errorf("%s has %d lines, more than %d: mains only wire; move the work to the package that it is about",
+				s.path, s.lines, maxMain)
 		}
 	}
 	for folder, has := range mains {

@@ -84,7 +84,8 @@ func checkImport(from, to string, test bool) string {
 	root, _, _ := strings.Cut(from, "/")
 	f, known := house[root]
 	if !known {
-		return fmt.Sprintf("%s: the root folder %s is not part of the house: put the code where it belongs, or add the folder to the table in test/layers and to the architecture", from, root)
+		return fmt.Sprintf("%s: the root folder %s is not part of the house: put the code where it belongs, or add "+
+			"the folder to the table in test/layers and to the architecture", from, root)
 	}
 	if own, isOwn := strings.CutPrefix(to, module+"/"); isOwn {
 		if test {
@@ -123,14 +124,18 @@ func checkOwn(from, to string, f folder) string {
 	case fromRoot == toRoot:
 		return ""
 	case !slices.Contains(f.own, toRoot):
-		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s", from, to, fromRoot, orNothing(f.own))
-	case toRoot == "kube" && (fromRoot == "karmada" || fromRoot == "controller") && !slices.Contains(sharedOfKube, to) && !strings.HasPrefix(to, "kube/api/"):
-		return fmt.Sprintf("%s imports %s: of the wing kube, others may import the conversion (kube), what is known of hardware (kube/hardware) and the API types (kube/api) only", from, to)
+		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s", from, to, fromRoot,
+			orNothing(f.own))
+	case toRoot == "kube" && (fromRoot == "karmada" || fromRoot == "controller") &&
+		!slices.Contains(sharedOfKube, to) && !strings.HasPrefix(to, "kube/api/"):
+		return fmt.Sprintf("%s imports %s: of the wing kube, others may import the conversion (kube), what is known "+
+			"of hardware (kube/hardware) and the API types (kube/api) only", from, to)
 	}
 	return ""
 }
 
-// checkKube holds the order inside the wing kube: api, then hardware, then the conversion, then hold, then plugin, then parking.
+// checkKube holds the order inside the wing kube: api, then hardware, then the conversion, then hold, then plugin,
+// then parking.
 func checkKube(from, to string) string {
 	floor := func(name string) int {
 		for i, p := range []string{"kube/api", "kube/hardware", "kube", "kube/hold", "kube/plugin", "kube/parking"} {
@@ -141,13 +146,18 @@ func checkKube(from, to string) string {
 		return 2 // other sub-packages stand beside the conversion
 	}
 	if floor(to) > floor(from) {
-		return fmt.Sprintf("%s imports %s: inside kube, imports point from parking to plugin to hold to kube to hardware to api", from, to)
+		return fmt.Sprintf(
+			"%s imports %s: inside kube, imports point from parking to plugin to hold to kube to hardware to api", from,
+			to)
 	}
 	return ""
 }
 
 // impure is what the core does not import: with it, a decision would depend on more than its snapshot.
-var impure = []string{"context", "crypto/rand", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec", "os/signal", "runtime", "sync", "sync/atomic", "syscall", "unsafe"}
+var impure = []string{
+	"context", "crypto/rand", "log", "log/slog", "math/rand", "math/rand/v2", "net", "net/http", "os", "os/exec",
+	"os/signal", "runtime", "sync", "sync/atomic", "syscall", "unsafe",
+}
 
 // isPure reports whether a folder belongs to what must be a function of its inputs.
 func isPure(folder string) bool {
@@ -162,7 +172,8 @@ func checkStandard(from, to string, test bool) string {
 	if root, _, _ := strings.Cut(from, "/"); root == "grid" && to == "os" {
 		return "" // grid reads its own file format
 	}
-	return fmt.Sprintf("%s imports %s: the core is a pure function; time, logs, randomness and I/O belong to its drivers", from, to)
+	return fmt.Sprintf(
+		"%s imports %s: the core is a pure function; time, logs, randomness and I/O belong to its drivers", from, to)
 }
 
 // A guard keeps libraries to the folders that may use them.
@@ -176,15 +187,22 @@ var guards = []guard{
 	{
 		[]string{
 			"k8s.io/kubernetes", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
-			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd", "sigs.k8s.io/kwok",
+			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd",
+			"sigs.k8s.io/kwok",
 		},
-		everything, "only lab, test, kube/parking and the scheduler's main link Kubernetes itself: use k8s.io/kube-scheduler/framework in kube/plugin, client-go elsewhere",
+		everything, "only lab, test, kube/parking and the scheduler's main link Kubernetes itself: use " +
+			"k8s.io/kube-scheduler/framework in kube/plugin, client-go elsewhere",
 	},
 	{
 		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
-		clients, "only kube, karmada, controller, lab, cli, cmd and test know Kubernetes: take the values of package sched",
+		clients,
+		"only kube, karmada, controller, lab, cli, cmd and test know Kubernetes: take the values of package sched",
 	},
-	{[]string{""}, anything, "only the standard library is imported here: a library's work belongs to a driver or a wing"},
+	{
+		[]string{""},
+		anything,
+		"only the standard library is imported here: a library's work belongs to a driver or a wing",
+	},
 }
 
 func checkOutside(from, to string, reach outside) string {
@@ -218,9 +236,21 @@ type ban struct {
 }
 
 var bans = []ban{
-	{"cmd/kubenergy", []string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/etcd"}, "the CLI stays small and starts at once"},
-	{"cmd/kubenergy-agent", []string{"k8s.io", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime"}, "the agent runs on every node, armv7 included, without rights in Kubernetes"},
-	{"cmd/kubenergy-controller", []string{"k8s.io/kubernetes", "go.etcd.io/etcd"}, "the controller is a client of the cluster, not a part of it"},
+	{
+		"cmd/kubenergy",
+		[]string{"k8s.io/kubernetes", "k8s.io/apiserver", "go.etcd.io/etcd"},
+		"the CLI stays small and starts at once",
+	},
+	{
+		"cmd/kubenergy-agent",
+		[]string{"k8s.io", "go.etcd.io/etcd", "sigs.k8s.io/controller-runtime"},
+		"the agent runs on every node, armv7 included, without rights in Kubernetes",
+	},
+	{
+		"cmd/kubenergy-controller",
+		[]string{"k8s.io/kubernetes", "go.etcd.io/etcd"},
+		"the controller is a client of the cluster, not a part of it",
+	},
 }
 
 // checkLinked returns the first dependency of a main that its bans forbid, or "".
@@ -232,7 +262,8 @@ func checkLinked(main string, dependencies []string) string {
 		for _, d := range dependencies {
 			for _, prefix := range b.prefixes {
 				if within(d, prefix) {
-					return fmt.Sprintf("%s links %s: %s; `go list -deps` and `go mod why` show the way in", main, d, b.reason)
+					return fmt.Sprintf("%s links %s: %s; `go list -deps` and `go mod why` show the way in", main, d,
+						b.reason)
 				}
 			}
 		}
@@ -240,13 +271,16 @@ func checkLinked(main string, dependencies []string) string {
 	return ""
 }
 
-var emptyNames = []string{"types", "utils", "util", "helpers", "helper", "interface", "interfaces", "constants", "common", "misc"}
+var emptyNames = []string{
+	"types", "utils", "util", "helpers", "helper", "interface", "interfaces", "constants", "common", "misc",
+}
 
 // checkFileName refuses files that are named after Go instead of their subject.
 func checkFileName(file string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(path.Base(file), ".go"), "_test")
 	if slices.Contains(emptyNames, base) {
-		return fmt.Sprintf("%s: name the file for its subject, as in tariff.go; nothing is found in a file called %s", file, path.Base(file))
+		return fmt.Sprintf("%s: name the file for its subject, as in tariff.go; nothing is found in a file called %s",
+			file, path.Base(file))
 	}
 	return ""
 }

@@ -64,7 +64,10 @@ func TestRulesCanFail(t *testing.T) {
 		{from: "kube/hold", to: own("kube/plugin"), wrong: "inside kube"},
 		{from: "kube/hold", to: own("sim"), wrong: "imports point down only"},
 		{from: "kube/hold", to: "k8s.io/client-go/kubernetes"},
-		{from: "kube/hold", to: "k8s.io/kube-scheduler/framework", wrong: "only kube/plugin speaks the scheduler's framework"},
+		{
+			from: "kube/hold", to: "k8s.io/kube-scheduler/framework",
+			wrong: "only kube/plugin speaks the scheduler's framework",
+		},
 		{from: "kube/plugin", to: "k8s.io/kube-scheduler/framework"},
 		{from: "kube/plugin", to: "k8s.io/kubernetes/pkg/scheduler", wrong: "link Kubernetes itself"},
 		{from: "kube/parking", to: "k8s.io/kubernetes/pkg/scheduler"},
@@ -131,7 +134,8 @@ func TestLinkedRulesCanFail(t *testing.T) {
 func TestNameRuleCanFail(t *testing.T) {
 	for file, fine := range map[string]bool{
 		"sched/types.go": false, "kube/utils.go": false, "sim/helpers_test.go": false, "grid/common.go": false,
-		"grid/tariff.go": true, "sched/constantsignal.go": true, "kube/interface.go": false, "energy/constants.go": false,
+		"grid/tariff.go": true, "sched/constantsignal.go": true, "kube/interface.go": false,
+		"energy/constants.go": false,
 	} {
 		if got := checkFileName(file); (got == "") != fine {
 			t.Errorf("%s: got %q", file, got)

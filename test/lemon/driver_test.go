@@ -41,7 +41,8 @@ func startReference(t testing.TB) *reference {
 		t.Skip("no headers of LEMON: run make lemon")
 	}
 	binary := filepath.Join(t.TempDir(), "driver")
-	build := exec.CommandContext(t.Context(), compiler, "-O2", "-std=c++14", "-I", include, "-o", binary, "driver/driver.cc")
+	build := exec.CommandContext(t.Context(), compiler, "-O2", "-std=c++14", "-I", include, "-o", binary,
+		"driver/driver.cc")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("compiling the driver: %v\n%s", err, out)
 	}
@@ -77,7 +78,9 @@ type answer struct {
 // load sends an instance that is to be solved so many times, each time that solve is called.
 func (r *reference) load(i *instance, repeats int) error {
 	var b bytes.Buffer
-	for _, part := range []any{[]int64{int64(len(i.supply)), int64(len(i.ends) / 2), int64(repeats)}, i.supply, i.ends, i.limits(), i.cost} {
+	for _, part := range []any{
+		[]int64{int64(len(i.supply)), int64(len(i.ends) / 2), int64(repeats)}, i.supply, i.ends, i.limits(), i.cost,
+	} {
 		if err := binary.Write(&b, binary.NativeEndian, part); err != nil {
 			return err
 		}

@@ -37,8 +37,8 @@ func placement(r *rand.Rand, jobs, nodes, choices int, costs int64) *instance {
 	return i
 }
 
-// energy returns what a unit of each shape costs on each node: its size times what the node draws, give or take a little.
-// All shapes like the same nodes best, which is what placements by energy are like and what makes them hard.
+// energy returns what a unit of each shape costs on each node: its size times what the node draws, give or take a
+// little. All shapes like the same nodes best, which is what placements by energy are like and what makes them hard.
 func energy(r *rand.Rand, kinds, nodes int) []int64 {
 	cost := make([]int64, kinds*nodes)
 	draw := make([]int64, nodes)
@@ -65,7 +65,8 @@ func (i *instance) byEnergy(r *rand.Rand) *instance {
 }
 
 // shapes is an instance of jobs of a few shapes on nodes that all differ: jobs of one shape cost the same everywhere.
-// It is returned as one node for each job, as a transport with a row for each job, and as one with a row for each shape.
+// It is returned as one node for each job, as a transport with a row for each job, and as one with a row for each
+// shape.
 func shapes(r *rand.Rand, jobs, kinds, nodes int) (i *instance, t, counted *mincost.Transport) {
 	cost := energy(r, kinds, nodes)
 	i = &instance{supply: make([]int64, jobs+nodes+1)}

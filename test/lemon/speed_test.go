@@ -43,15 +43,27 @@ func TestSpeed(t *testing.T) {
 		t.Skip("set KUBENERGY_BENCH to compare speeds: make bench-mincost")
 	}
 	s := &speeds{t: t, lemon: startReference(t)}
-	s.raw("dense: 1,000 jobs, 1,000 nodes", func(r *rand.Rand) *instance { return placement(r, 1000, 1000, 0, 1_000_000) })
-	s.raw("sparse: 10,000 jobs, 1,000 nodes, 20 choices", func(r *rand.Rand) *instance { return placement(r, 10_000, 1000, 20, 1_000_000) })
-	s.raw("dense, nodes that all jobs like best", func(r *rand.Rand) *instance { return placement(r, 1000, 1000, 0, 1).byEnergy(r) })
-	s.raw("sparse, nodes that all jobs like best", func(r *rand.Rand) *instance { return placement(r, 10_000, 1000, 20, 1).byEnergy(r) })
+	s.raw("dense: 1,000 jobs, 1,000 nodes", func(r *rand.Rand) *instance {
+		return placement(r, 1000, 1000, 0, 1_000_000)
+	})
+	s.raw("sparse: 10,000 jobs, 1,000 nodes, 20 choices", func(r *rand.Rand) *instance {
+		return placement(r, 10_000, 1000, 20, 1_000_000)
+	})
+	s.raw("dense, nodes that all jobs like best", func(r *rand.Rand) *instance {
+		return placement(r, 1000, 1000, 0, 1).byEnergy(r)
+	})
+	s.raw("sparse, nodes that all jobs like best", func(r *rand.Rand) *instance {
+		return placement(r, 10_000, 1000, 20, 1).byEnergy(r)
+	})
 	s.shapes()
 	s.pods()
 	for _, change := range changes {
-		s.again("dense, "+change.name, change, func(r *rand.Rand) *instance { return placement(r, 1000, 1000, 0, 1_000_000) })
-		s.again("sparse, "+change.name, change, func(r *rand.Rand) *instance { return placement(r, 10_000, 1000, 20, 1_000_000) })
+		s.again("dense, "+change.name, change, func(r *rand.Rand) *instance {
+			return placement(r, 1000, 1000, 0, 1_000_000)
+		})
+		s.again("sparse, "+change.name, change, func(r *rand.Rand) *instance {
+			return placement(r, 10_000, 1000, 20, 1_000_000)
+		})
 	}
 	s.podsAgain()
 	s.keep()
@@ -160,8 +172,12 @@ func (s *speeds) raw(name string, draw func(r *rand.Rand) *instance) {
 // shapes compares LEMON on the network of all jobs with a transport: with a row for each shape, and with a row for each
 // job, whose costs are read and compared to find the shapes.
 func (s *speeds) shapes() {
-	stated := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: shapes stated", A: "LEMON, dense", B: "mincost", Must: 100}
-	found := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: shapes found", A: "LEMON, dense", B: "mincost", Goal: 100}
+	stated := comparison{
+		Name: "2,000 jobs of 24 shapes, 1,000 nodes: shapes stated", A: "LEMON, dense", B: "mincost", Must: 100,
+	}
+	found := comparison{
+		Name: "2,000 jobs of 24 shapes, 1,000 nodes: shapes found", A: "LEMON, dense", B: "mincost", Goal: 100,
+	}
 	both := comparison{Name: "2,000 jobs of 24 shapes, 1,000 nodes: both aggregated", A: "LEMON", B: "mincost"}
 	r := rand.New(rand.NewPCG(2, 2))
 	for range rounds / 2 {
@@ -227,7 +243,9 @@ func (s *speeds) again(name string, change change, draw func(r *rand.Rand) *inst
 
 // podsAgain does the same with 100,000 pods, of which 1 % are exchanged and 1 % of the costs drift.
 func (s *speeds) podsAgain() {
-	c := comparison{Name: "again, 100,000 pods, 1 % of them exchanged, 1 % of costs drift", A: "anew", B: "again", Goal: 20}
+	c := comparison{
+		Name: "again, 100,000 pods, 1 % of them exchanged, 1 % of costs drift", A: "anew", B: "again", Goal: 20,
+	}
 	r := rand.New(rand.NewPCG(5, 5))
 	t := pods(r, 100_000, 24, 5000)
 	var solver mincost.TransportSolver
@@ -257,7 +275,8 @@ func (s *speeds) podsAgain() {
 // keep writes all that was measured.
 func (s *speeds) keep() {
 	raw, err := json.MarshalIndent(map[string]any{
-		"go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "cores": runtime.NumCPU(), "comparisons": s.all,
+		"go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "cores": runtime.NumCPU(),
+		"comparisons": s.all,
 	}, "", "\t")
 	if err != nil {
 		s.t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// document is the commands of a section of a document, in their order. A test takes them one by one, and fails where the
-// document says something else than it expects: what a reader does is what was tested.
+// document is the commands of a section of a document, in their order. A test takes them one by one, and fails where
+// the document says something else than it expects: what a reader does is what was tested.
 type document struct {
 	name     string
 	commands []string
@@ -100,13 +100,18 @@ func (d *document) end(t *testing.T) {
 
 func TestCommandsOf(t *testing.T) {
 	path := t.TempDir() + "/d.md"
-	text := "# A\n\n## B\n\nSay:\n\n```sh\nhelm install x \\\n    --set a=b\nkubectl get y   # why\n```\n\n```yaml\na: b\n```\n\n" +
-		"    kubectl get z |\n      while read -r a; do\n        echo $a\n      done\n    ls\n\nEnd.\n\n## C\n\n    rm\n"
+	text := "# A\n\n## B\n\nSay:\n\n```sh\nhelm install x \\\n    --set a=b\nkubectl get y   # " +
+		"why\n```\n\n```yaml\na: b\n```\n\n" +
+		"    kubectl get z |\n      while read -r a; do\n        echo $a\n      done\n    ls\n\nEnd.\n\n## C\n\n    " +
+		"rm\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d := commandsOf(t, path, "## B")
-	want := []string{"helm install x \\\n    --set a=b", "kubectl get y   # why", "kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls"}
+	want := []string{
+		"helm install x \\\n    --set a=b", "kubectl get y   # why",
+		"kubectl get z |\n  while read -r a; do\n    echo $a\n  done", "ls",
+	}
 	if got, want := strings.Join(d.commands, "\n--\n"), strings.Join(want, "\n--\n"); got != want {
 		t.Errorf("commands are\n%s\nwant\n%s", got, want)
 	}

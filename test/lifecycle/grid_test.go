@@ -38,7 +38,8 @@ func writeGrid(t *testing.T, dir string, now time.Time) (cleanest time.Time) {
 	if err := os.WriteFile(filepath.Join(dir, "grid.csv"), []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const values = "ledger: {persistence: {enabled: false}}\nsignals: {data: {configMap: grid}}\nzones:\n- name: default\n  spec:\n    zone: DE\n    default: true\n" +
+	const values = "ledger: {persistence: {enabled: false}}\nsignals: {data: {configMap: grid}}\nzones:\n- name: " +
+		"default\n  spec:\n    zone: DE\n    default: true\n" +
 		"    carbon: {sources: [{file: {path: grid.csv}}, {typical: {}}]}\n"
 	if err := os.WriteFile(filepath.Join(dir, "values.yaml"), []byte(values), 0o600); err != nil {
 		t.Fatal(err)

@@ -50,8 +50,11 @@ func TestLifecycle(t *testing.T) {
 }
 
 func (w *world) start(t *testing.T) {
-	w.readme.next(t, "helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n    --set zone=") // elsewhere, with images
-	w.readme.next(t, "make build tools")                                                                                            // is what build did
+	// elsewhere, with images
+	w.readme.next(t,
+		"helm install kubenergy charts/kubenergy --namespace kubenergy-system --create-namespace \\\n    --set zone=")
+	// is what build did
+	w.readme.next(t, "make build tools")
 	w.shell.run(t, w.readme.next(t, "bin/kubenergy-lab up --stock &"))
 	w.shell.run(t, "lab=$!")
 	w.eventually(t, time.Minute, "the lab says that it is up", func() bool {
@@ -87,11 +90,14 @@ func (w *world) install(t *testing.T) {
 	}
 	w.zoneIsReady(t, "typical")
 	zone := w.zone(t)
-	if c := zone.Status.Carbon; c.Quality != "estimated" || c.ForecastSource == "" || time.Duration(len(c.Values))*c.Step.Duration < 23*time.Hour {
-		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource, len(c.Values), c.Step.Duration)
+	if c := zone.Status.Carbon; c.Quality != "estimated" || c.ForecastSource == "" ||
+		time.Duration(len(c.Values))*c.Step.Duration < 23*time.Hour {
+		t.Errorf("the zone's carbon is %s, forecast by %q for %d values of %v", c.Quality, c.ForecastSource,
+			len(c.Values), c.Step.Duration)
 	}
 	w.shell.say(t, w.readme.next(t, "kubenergy doctor"), "0 failed")
-	w.shell.say(t, w.readme.next(t, "kubectl get gridzones,energypolicies -A"), "gridzone.kubenergy.io/default", "energypolicy.kubenergy.io/default")
+	w.shell.say(t, w.readme.next(t, "kubectl get gridzones,energypolicies -A"), "gridzone.kubenergy.io/default",
+		"energypolicy.kubenergy.io/default")
 }
 
 func (w *world) zoneIsReady(t *testing.T, source string) {
@@ -122,12 +128,14 @@ func (w *world) shadow(t *testing.T) {
 // startsAtOnce submits a Job that may wait, and wants it never to have been suspended.
 func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	t.Helper()
-	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) || len(created.Labels[kube.LabelHeld]) > 0 {
+	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) ||
+		len(created.Labels[kube.LabelHeld]) > 0 {
 		t.Errorf("%s was created suspended: %v", name, created.Labels)
 	}
 	w.eventually(t, 30*time.Second, name+" is done", func() bool { return complete(w.job(t, namespace, name)) })
 	for key := range w.job(t, namespace, name).Annotations {
-		if key != kube.AnnotationAllowedDelay && key != kube.AnnotationExpectedDuration && strings.HasPrefix(key, "kubenergy.io/") {
+		if key != kube.AnnotationAllowedDelay && key != kube.AnnotationExpectedDuration &&
+			strings.HasPrefix(key, "kubenergy.io/") {
 			t.Errorf("%s was given the annotation %s", name, key)
 		}
 	}
@@ -136,7 +144,8 @@ func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 // upgrade gives the controller a file, and the zone a source that reads it.
 func (w *world) upgrade(t *testing.T) {
 	w.shell.run(t, "kubectl -n kubenergy-system create configmap grid --from-file=grid.csv")
-	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait", "STATUS: deployed")
+	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait",
+		"STATUS: deployed")
 	w.zoneIsReady(t, "file")
 	w.startsAtOnce(t, "default", "in-shadow-again")
 	w.eventually(t, 30*time.Second, "the cluster's policy counts a Job that it would have held", func() bool {
@@ -162,7 +171,8 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	} {
 		w.heldUntil(t, name)
 		annotations := w.job(t, team, name).Annotations
-		w.shell.say(t, explain, "held until "+annotations[kube.AnnotationHeldUntil], annotations[kube.AnnotationHeldReason], "namespace label", "Latest start")
+		w.shell.say(t, explain, "held until "+annotations[kube.AnnotationHeldUntil],
+			annotations[kube.AnnotationHeldReason], "namespace label", "Latest start")
 	}
 	w.shell.say(t, w.readme.next(t, "kubenergy forecast --zone default"), "gCO2e/kWh")
 
@@ -186,7 +196,8 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 		}
 		return false
 	})
-	w.eventually(t, cycle, "its window comes and soon is let go", func() bool { return !suspended(w.job(t, team, "soon")) })
+	w.eventually(t, cycle, "its window comes and soon is let go",
+		func() bool { return !suspended(w.job(t, team, "soon")) })
 	// It is let go a little ahead, by as much as a released Job takes to start.
 	if late := time.Since(window); late < -10*time.Second || late > 10*time.Second {
 		t.Errorf("it was let go %v after its window had begun", late)
@@ -204,7 +215,8 @@ func (w *world) wasScheduledBy(t *testing.T, job, scheduler string) {
 	if err != nil || len(pods.Items) != 1 {
 		t.Fatalf("%d pods, %v", len(pods.Items), err)
 	}
-	events, err := w.client.CoreV1().Events(team).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=Scheduled,involvedObject.name=" + pods.Items[0].Name})
+	events, err := w.client.CoreV1().Events(team).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "reason=Scheduled,involvedObject.name=" + pods.Items[0].Name})
 	if err != nil || len(events.Items) == 0 {
 		t.Fatalf("no event says who scheduled %s: %v", pods.Items[0].Name, err)
 	}
@@ -217,7 +229,8 @@ func (w *world) runNow(t *testing.T) {
 	w.shell.run(t, w.readme.next(t, "kubenergy run-now job reindex -n team-a"))
 	w.eventually(t, 10*time.Second, "reindex runs", func() bool {
 		job := w.job(t, team, "reindex")
-		return !suspended(job) && job.Labels[kube.LabelHeld] == "" && job.Annotations[kube.AnnotationReleasedAt] != "" && job.Status.Active == 1
+		return !suspended(job) && job.Labels[kube.LabelHeld] == "" &&
+			job.Annotations[kube.AnnotationReleasedAt] != "" && job.Status.Active == 1
 	})
 	w.barePods(t)
 }
@@ -227,8 +240,12 @@ func (w *world) barePods(t *testing.T) {
 	pods := w.client.CoreV1().Pods(team)
 	for name, delay := range map[string]string{"told": "1h", "due": "15s"} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationAllowedDelay: delay, kube.AnnotationCarbonThreshold: "10"}},
-			Spec:       corev1.PodSpec{SchedulerName: "kubenergy", Containers: []corev1.Container{{Name: "c", Image: "busybox"}}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
+				kube.AnnotationAllowedDelay: delay, kube.AnnotationCarbonThreshold: "10",
+			}},
+			Spec: corev1.PodSpec{
+				SchedulerName: "kubenergy", Containers: []corev1.Container{{Name: "c", Image: "busybox"}},
+			},
 		}
 		if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -243,7 +260,9 @@ func (w *world) barePods(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonSchedulingGated })
+		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Reason == corev1.PodReasonSchedulingGated
+		})
 	})
 	if bound("told") {
 		t.Error("the pod was not held")
@@ -259,7 +278,8 @@ func (w *world) switchModes(t *testing.T) {
 	w.heldUntil(t, "before-shadow")
 	w.shell.run(t, w.readme.next(t, "kubectl label namespace team-a kubenergy.io/mode=shadow --overwrite"))
 	w.eventually(t, 10*time.Second, "nothing is held", func() bool { return len(w.heldJobs(t)) == 0 })
-	w.eventually(t, 30*time.Second, "before-shadow is done", func() bool { return complete(w.job(t, team, "before-shadow")) })
+	w.eventually(t, 30*time.Second, "before-shadow is done",
+		func() bool { return complete(w.job(t, team, "before-shadow")) })
 	w.startsAtOnce(t, team, "under-shadow")
 	w.shell.run(t, "kubectl label namespace team-a kubenergy.io/mode=enforce --overwrite")
 	w.admits(t)
@@ -267,14 +287,15 @@ func (w *world) switchModes(t *testing.T) {
 	w.heldUntil(t, "after-shadow")
 }
 
-// admits waits until new Jobs of the namespace are held. The API server takes a moment to see its label, and so does the
-// scheduler, which would let go at once of what it takes for a Job under shadow.
+// admits waits until new Jobs of the namespace are held. The API server takes a moment to see its label, and so does
+// the scheduler, which would let go at once of what it takes for a Job under shadow.
 func (w *world) admits(t *testing.T) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: batchv1.JobSpec{Template: pods("")}}
 	job.Annotations = map[string]string{kube.AnnotationAllowedDelay: "2h"}
 	w.eventually(t, 5*time.Second, "new Jobs are held", func() bool {
-		got, err := w.client.BatchV1().Jobs(team).Create(t.Context(), job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		got, err := w.client.BatchV1().Jobs(team).Create(t.Context(), job,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err == nil && suspended(got)
 	})
 	time.Sleep(time.Second)
@@ -313,7 +334,8 @@ func (w *world) breakGlass(t *testing.T) {
 	if len(waiting) < 3 {
 		t.Fatalf("only %q wait", waiting)
 	}
-	document := commandsOf(t, filepath.Join(root, "deploy/hold/README.md"), "## Break glass: nothing of ours runs, and Jobs wait")
+	document := commandsOf(t, filepath.Join(root, "deploy/hold/README.md"),
+		"## Break glass: nothing of ours runs, and Jobs wait")
 	for _, command := range document.commands {
 		if strings.HasPrefix(command, "kubenergy ") {
 			continue // the short way, which does the same; kubectl alone must do
@@ -323,7 +345,8 @@ func (w *world) breakGlass(t *testing.T) {
 	w.eventually(t, 60*time.Second, fmt.Sprintf("%d Jobs that waited run", len(waiting)), func() bool {
 		for _, name := range waiting {
 			namespace, name, _ := strings.Cut(name, "/")
-			if job := w.job(t, namespace, name); suspended(job) || job.Labels[kube.LabelHeld] != "" || job.Status.StartTime == nil {
+			if job := w.job(t, namespace, name); suspended(job) || job.Labels[kube.LabelHeld] != "" ||
+				job.Status.StartTime == nil {
 				return false
 			}
 		}
@@ -334,7 +357,8 @@ func (w *world) breakGlass(t *testing.T) {
 
 // recover puts back what the break-glass steps took away.
 func (w *world) recover(t *testing.T) {
-	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait", "STATUS: deployed")
+	w.shell.say(t, "helm upgrade kubenergy charts/kubenergy --namespace kubenergy-system --values values.yaml --wait",
+		"STATUS: deployed")
 	w.admits(t)
 	w.submit(t, team, "again", "2h", "kubenergy")
 	w.heldUntil(t, "again")

@@ -27,7 +27,8 @@ func (w *world) traces(t *testing.T) []string {
 			t.Fatal(err)
 		}
 		for i := range list.APIResources {
-			objects, err := w.objects.Resource(version.WithResource(list.APIResources[i].Name)).List(t.Context(), metav1.ListOptions{})
+			objects, err := w.objects.Resource(version.WithResource(list.APIResources[i].Name)).List(t.Context(),
+				metav1.ListOptions{})
 			if err != nil {
 				t.Fatalf("listing %s: %v", list.APIResources[i].Name, err)
 			}

@@ -88,7 +88,8 @@ func (w *world) connect(t *testing.T) {
 
 func (w *world) zone(t *testing.T) *v1alpha1.GridZone {
 	t.Helper()
-	got, err := w.objects.Resource(v1alpha1.GroupVersion.WithResource("gridzones")).Get(t.Context(), "default", metav1.GetOptions{})
+	got, err := w.objects.Resource(v1alpha1.GroupVersion.WithResource("gridzones")).Get(t.Context(), "default",
+		metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,10 @@ const team = "team-a"
 // submit creates a Job that runs for two seconds. An empty delay is none, an empty scheduler the cluster's own.
 func (w *world) submit(t *testing.T, namespace, name, delay, scheduler string) *batchv1.Job {
 	t.Helper()
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: batchv1.JobSpec{Template: pods(scheduler)}}
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec:       batchv1.JobSpec{Template: pods(scheduler)},
+	}
 	job.Annotations = map[string]string{kube.AnnotationExpectedDuration: "30s"}
 	if delay != "" {
 		job.Annotations[kube.AnnotationAllowedDelay] = delay
@@ -239,7 +243,8 @@ func (w *world) eventually(t *testing.T, within time.Duration, what string, done
 // dump shows what can explain a failure.
 func (w *world) dump(t *testing.T) {
 	for _, command := range []string{
-		"kubectl get pods,jobs -A -o wide", "kubectl get energypolicies,gridzones -A -o yaml | head -120", "kubectl get events -A | tail -30",
+		"kubectl get pods,jobs -A -o wide", "kubectl get energypolicies,gridzones -A -o yaml | head -120",
+		"kubectl get events -A | tail -30",
 	} {
 		output, _ := w.shell.try(command)
 		t.Logf("$ %s\n%s", command, output)

@@ -64,7 +64,10 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Sites = append(s.Sites, &sched.Site{Name: "site-" + string('a'+rune(i)), Zone: zone, PUE: 1.1 + 0.2*float64(i), Carbon: grid.Signal{Series: series}})
+		s.Sites = append(s.Sites, &sched.Site{
+			Name: "site-" + string('a'+rune(i)), Zone: zone, PUE: 1.1 + 0.2*float64(i),
+			Carbon: grid.Signal{Series: series},
+		})
 	}
 	nodes, err := workload.Nodes("demo24", s.Sites...)
 	if err != nil {
@@ -88,8 +91,11 @@ func scenarioOf(t *testing.T) *sim.Scenario {
 	for i := range jobs {
 		at += time.Duration(rng.ExpFloat64() * float64(5*time.Minute)).Truncate(time.Second)
 		s.Jobs = append(s.Jobs, sched.Job{
-			ID: fmt.Sprintf("job-%03d", i), Submitted: begin.Add(at), Duration: time.Duration(600+rng.IntN(3*3600)) * time.Second,
-			Request:      sched.Resources{MilliCPU: []int64{250, 500, 1000, 2000, 3500}[rng.IntN(5)], Memory: (1 + rng.Int64N(8)) << 28},
+			ID: fmt.Sprintf("job-%03d", i), Submitted: begin.Add(at), Duration: time.Duration(600+rng.IntN(3*3600)) *
+				time.Second,
+			Request: sched.Resources{
+				MilliCPU: []int64{250, 500, 1000, 2000, 3500}[rng.IntN(5)], Memory: (1 + rng.Int64N(8)) << 28,
+			},
 			AllowedDelay: time.Duration(rng.IntN(7)) * time.Hour,
 		})
 	}
@@ -217,7 +223,8 @@ func (p *plane) compare(t *testing.T, name string) {
 		free[want].Free = free[want].Free.Sub(job.Request)
 		if got != want {
 			if differ++; differ <= 5 {
-				t.Errorf("%s at %s: the scheduler chose %s, the simulator %s", job.ID, s.at.Format(time.TimeOnly), got, want)
+				t.Errorf("%s at %s: the scheduler chose %s, the simulator %s", job.ID, s.at.Format(time.TimeOnly), got,
+					want)
 			}
 		}
 	}
@@ -227,7 +234,8 @@ func (p *plane) compare(t *testing.T, name string) {
 	if least < leastChoice {
 		t.Errorf("a decision had %d feasible nodes, want %d or more", least, leastChoice)
 	}
-	t.Logf("%d decisions agree; at least %d feasible nodes of %d each; %d nodes were used", len(p.scenario.Jobs), least, len(p.scenario.Nodes), len(used))
+	t.Logf("%d decisions agree; at least %d feasible nodes of %d each; %d nodes were used", len(p.scenario.Jobs), least,
+		len(p.scenario.Nodes), len(used))
 }
 
 // begin creates the job's pod and returns the node that the scheduler bound it to.
@@ -239,8 +247,11 @@ func (p *plane) begin(t *testing.T, j *sched.Job, schedulerName string) string {
 			Annotations: map[string]string{kube.AnnotationExpectedDuration: j.Duration.String()},
 		},
 		Spec: corev1.PodSpec{
-			SchedulerName: schedulerName, TerminationGracePeriodSeconds: ptr.To[int64](0), AutomountServiceAccountToken: new(false),
-			Containers: []corev1.Container{{Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests(j)}}},
+			SchedulerName: schedulerName, TerminationGracePeriodSeconds: ptr.To[int64](0),
+			AutomountServiceAccountToken: new(false),
+			Containers: []corev1.Container{{
+				Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests(j)},
+			}},
 		},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -269,7 +280,8 @@ func requests(j *sched.Job) corev1.ResourceList {
 
 func (p *plane) end(t *testing.T, j *sched.Job) {
 	t.Helper()
-	err := p.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), j.ID, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	err := p.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(t.Context(), j.ID,
+		metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -312,7 +324,10 @@ func TestHoldsAgree(t *testing.T) {
 		j := &s.Jobs[i]
 		object := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 			Name: j.ID, CreationTimestamp: metav1.NewTime(j.Submitted),
-			Annotations: map[string]string{kube.AnnotationExpectedDuration: j.Duration.String(), kube.AnnotationAllowedDelay: j.AllowedDelay.String()},
+			Annotations: map[string]string{
+				kube.AnnotationExpectedDuration: j.Duration.String(),
+				kube.AnnotationAllowedDelay:     j.AllowedDelay.String(),
+			},
 		}}
 		object.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests(j)}}}
 		work, err := kube.ReadJob(object)
@@ -320,7 +335,9 @@ func TestHoldsAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		converted, _ := view.Settle(&work)
-		d := strategy.Plan(&sched.Snapshot{Now: j.Submitted, Queue: []sched.Job{converted}, Sites: view.Sites(), Policy: s.Policy})[0]
+		d := strategy.Plan(&sched.Snapshot{
+			Now: j.Submitted, Queue: []sched.Job{converted}, Sites: view.Sites(), Policy: s.Policy,
+		})[0]
 		want := result.Outcomes[i].HeldUntil()
 		switch {
 		case want.IsZero() && d.Held(j.Submitted):

@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// twoProfiles is stock's default configuration, and the same with our plugins enabled as we ship them for use in place of the
-// cluster's scheduler: nothing of stock is switched off, and as many nodes are scored.
+// twoProfiles is stock's default configuration, and the same with our plugins enabled as we ship them for use in
+// place of the cluster's scheduler: nothing of stock is switched off, and as many nodes are scored.
 const twoProfiles = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -54,9 +54,11 @@ func comparisons(nodes int) []comparison {
 	}
 }
 
-// shipped is the configuration of the second scheduler, with stock's beside it: as it is by default, and with all nodes scored.
+// shipped is the configuration of the second scheduler, with stock's beside it: as it is by default, and with all
+// nodes scored.
 func shipped() string {
-	return string(deploy.SchedulerConfig) + "- schedulerName: stock\n  percentageOfNodesToScore: 0\n- schedulerName: stock-all\n  percentageOfNodesToScore: 100\n"
+	return string(deploy.SchedulerConfig) + "- schedulerName: stock\n  percentageOfNodesToScore: 0\n- schedulerName: " +
+		"stock-all\n  percentageOfNodesToScore: 100\n"
 }
 
 // turn is one pair of arms.
@@ -118,28 +120,32 @@ func compareCycles(t *testing.T, c comparison, size sizes) {
 		cycles, cpus, bytes = append(cycles, cycle), append(cpus, cpu), append(bytes, allocated)
 		stock.Pods, stock.Cycle = stock.Pods+pair.Off.Pods, stock.Cycle+pair.Off.Cycle
 	}
-	result.CPU, result.Cycle, result.Bytes = report.MedianOf(cpus, 1), report.MedianOf(cycles, 1), report.MedianOf(bytes, 1)
+	result.CPU, result.Cycle, result.Bytes = report.MedianOf(cpus, 1), report.MedianOf(cycles, 1),
+		report.MedianOf(bytes, 1)
 	result.StockNanos = float64(stock.Cycle) / float64(stock.Pods)
 	result.Plugin, result.Stopwatch = timeCycles(t, c, size)
 	scored := scoredPerPod(result.Plugin)
 	timed, own := result.Plugin.perPod(scored), result.Plugin.without(result.Stopwatch).perPod(scored)
 	result.Timed, result.Share = timed/result.StockNanos, own/result.StockNanos
 	keep(t, fmt.Sprintf("cycle-%s-%d", c.name, c.nodes), result)
-	t.Logf("%s, %d nodes: CPU of a pod %v, cycle by the clock %v, bytes %v; stock's cycle %.0f µs; our plugin %.2f µs, %.2f %% of it; as timed %.2f µs, %.2f %%, with %.0f ns of the stopwatch's own in each call",
+	t.Logf("%s, %d nodes: CPU of a pod %v, cycle by the clock %v, bytes %v; stock's cycle %.0f µs; our plugin %.2f "+
+		"µs, %.2f %% of it; as timed %.2f µs, %.2f %%, with %.0f ns of the stopwatch's own in each call",
 		c.name, c.nodes, result.CPU, result.Cycle, result.Bytes, result.StockNanos/1e3, own/1e3, 100*result.Share,
 		timed/1e3, 100*result.Timed, result.Stopwatch.each())
 	if full() && c.limit > 0 {
 		if result.CPU.Median > c.limit {
-			t.Errorf("a pod costs %.3f of what it costs without our plugins: want at most %.2f", result.CPU.Median, c.limit)
+			t.Errorf("a pod costs %.3f of what it costs without our plugins: want at most %.2f", result.CPU.Median,
+				c.limit)
 		}
 		if result.Share > c.limit-1 {
-			t.Errorf("our plugin costs %.2f %% of stock's cycle: want at most %.0f %%", 100*result.Share, 100*(c.limit-1))
+			t.Errorf("our plugin costs %.2f %% of stock's cycle: want at most %.0f %%", 100*result.Share,
+				100*(c.limit-1))
 		}
 	}
 }
 
-// timeCycles runs pods as the arm with our plugins does, and times these. It returns as well what was spent on timing nothing,
-// beside each call of Score.
+// timeCycles runs pods as the arm with our plugins does, and times these. It returns as well what was spent on timing
+// nothing, beside each call of Score.
 func timeCycles(t *testing.T, c comparison, size sizes) (cost pluginCost, nothing spent) {
 	registry, watched := timedOurs(t, c.on)
 	l := newLoop(t, c.config, registry, c.nodes, c.nodes)

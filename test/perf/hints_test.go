@@ -9,8 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// listDefaulting are two profiles under which pods can be signed at all: PodTopologySpread's default, constraints of the
-// system's, depends on services, and refuses.
+// listDefaulting are two profiles under which pods can be signed at all: PodTopologySpread's default, constraints of
+// the system's, depends on services, and refuses.
 const listDefaulting = `
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -32,8 +32,8 @@ profiles:
       - name: KubEnergyHold
 `
 
-// hints is what kube-scheduler's metric scheduler_batch_attempts_total says: pods of which the node was the next best of the
-// pod before, and all others.
+// hints is what kube-scheduler's metric scheduler_batch_attempts_total says: pods of which the node was the next best
+// of the pod before, and all others.
 type hints struct {
 	Used float64 `json:"used"`
 	All  float64 `json:"all"`
@@ -55,8 +55,8 @@ func hintsIn(families families, profile string) (h hints) {
 	return h
 }
 
-// TestHintsAreUsed is that kube-scheduler reuses the scores of one pod for the next as often with our plugins as without,
-// where a node is full with one pod: for pods that are not ours, and for those that we score.
+// TestHintsAreUsed is that kube-scheduler reuses the scores of one pod for the next as often with our plugins as
+// without, where a node is full with one pod: for pods that are not ours, and for those that we score.
 func TestHintsAreUsed(t *testing.T) {
 	const nodes, pods = 400, 300
 	for name, marks := range map[string]map[string]string{"unmarked": nil, "scored": scored} {
@@ -80,7 +80,8 @@ func TestHintsAreUsed(t *testing.T) {
 				}
 				keep(t, fmt.Sprintf("hints-%s-%s", name, profile), h)
 			}
-			t.Logf("hints are used for %.3f of all pods by stock, for %.3f with our plugins", shares["stock"], shares["ours"])
+			t.Logf("hints are used for %.3f of all pods by stock, for %.3f with our plugins", shares["stock"],
+				shares["ours"])
 			if shares["ours"] < 0.95*shares["stock"] {
 				t.Error("want at least 0.95 of stock's share")
 			}

@@ -24,7 +24,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
-// finish is in the place of the binder, so that no API server is needed, and is the last to hear of a pod that was bound.
+// finish is in the place of the binder, so that no API server is needed, and is the last to hear of a pod that was
+// bound.
 type finish struct{}
 
 const finishName = "Finish"
@@ -37,8 +38,9 @@ func (finish) Bind(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status
 
 func (finish) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) { finished <- pod }
 
-// loop is kube-scheduler's own loop, queue, cache and framework, with nodes that were put into its cache by hand. What it is
-// measured with is everything that a pod costs the scheduler, from being queued to being bound, but the API server.
+// loop is kube-scheduler's own loop, queue, cache and framework, with nodes that were put into its cache by hand.
+// What it is measured with is everything that a pod costs the scheduler, from being queued to being bound, but the
+// API server.
 type loop struct {
 	*scheduler.Scheduler
 	bound []*v1.Pod // oldest first
@@ -66,7 +68,9 @@ func newLoop(t testing.TB, text string, registry frameworkruntime.Registry, node
 	cfg := decode(t, text)
 	for i := range cfg.Profiles {
 		all := &cfg.Profiles[i].Plugins.MultiPoint
-		all.Enabled = slices.DeleteFunc(all.Enabled, func(p config.Plugin) bool { return p.Name == names.DefaultBinder })
+		all.Enabled = slices.DeleteFunc(all.Enabled, func(p config.Plugin) bool {
+			return p.Name == names.DefaultBinder
+		})
 		all.Enabled = append(all.Enabled, config.Plugin{Name: finishName})
 	}
 	ctx := t.Context()
@@ -106,7 +110,8 @@ type cost struct {
 // over returns what a pod has cost in relation to what one of another turn has.
 func (c *cost) over(other *cost) (cycle, cpu, bytes float64) {
 	per := float64(other.Pods) / float64(c.Pods)
-	return per * float64(c.Cycle) / float64(other.Cycle), per * float64(c.CPU) / float64(other.CPU), per * float64(c.Bytes) / float64(other.Bytes)
+	return per * float64(c.Cycle) / float64(other.Cycle), per * float64(c.CPU) / float64(other.CPU),
+		per * float64(c.Bytes) / float64(other.Bytes)
 }
 
 // run schedules so many pods one after the other.

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gathered remembers what metrics were when the harness looked at them last. It resets them before anybody else can look.
+// gathered remembers what metrics were when the harness looked at them last. It resets them before anybody else can
+// look.
 var gathered = &gatherer{Gatherer: legacyregistry.DefaultGatherer}
 
 type gatherer struct {

@@ -60,7 +60,8 @@ func (c pluginCost) without(stopwatch spent) pluginCost {
 	return less
 }
 
-// perPod returns nanoseconds, of a pod for which so many nodes are scored: all points are called once for it, but Score.
+// perPod returns nanoseconds, of a pod for which so many nodes are scored: all points are called once for it, but
+// Score.
 func (c pluginCost) perPod(nodesScored int) (nanos float64) {
 	for point, s := range c {
 		if s.Calls == 0 {
@@ -78,9 +79,10 @@ func (c pluginCost) perPod(nodesScored int) (nanos float64) {
 // nodesScored is how many nodes kube-scheduler scores by default, where all fit.
 func nodesScored(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100) }
 
-// pluginCostIn reads kube-scheduler's metric scheduler_plugin_execution_duration_seconds. It is taken in about a tenth of the
-// cycles, and most of what is taken is lost where many nodes are scored: of a buffer of 1,000 observations that is emptied
-// once a second, the calls of Filter of one cycle take all. So means are what it is good for.
+// pluginCostIn reads kube-scheduler's metric scheduler_plugin_execution_duration_seconds. It is taken in about a
+// tenth of the cycles, and most of what is taken is lost where many nodes are scored: of a buffer of 1,000
+// observations that is emptied once a second, the calls of Filter of one cycle take all. So means are what it is good
+// for.
 func pluginCostIn(families families) pluginCost {
 	c := pluginCost{}
 	for _, m := range metricsNamed(families, "scheduler_plugin_execution_duration_seconds") {

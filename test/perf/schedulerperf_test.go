@@ -22,14 +22,15 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// workload is one row: upstream's SchedulingBasic with stock's configuration and with the one that we ship in its place, in
-// turns, each arm with an API server and nodes of its own.
+// workload is one row: upstream's SchedulingBasic with stock's configuration and with the one that we ship in its
+// place, in turns, each arm with an API server and nodes of its own.
 type workload struct {
 	name        string
 	nodes, pods int
 	cpu         string // of a pod
 	marks       map[string]string
-	list        bool           // PodTopologySpread has a list of default constraints, an empty one: else no pod can be signed
+	// PodTopologySpread has a list of default constraints, an empty one: else no pod can be signed
+	list        bool
 	args        map[string]any // of our plugin, in place of those that we ship
 	least       float64        // what the interval of the throughput's ratio must reach; 0: it is only told
 	leastHinted float64        // share of pods that a hint was used for, in relation to stock's; 0: it is only told
@@ -135,7 +136,8 @@ func (w *workload) compare(b *testing.B, pairs int) {
 	}
 	keep(b, fmt.Sprintf("schedulerperf-%s-%d", w.name, w.nodes), r)
 	// The log of a benchmark is cut, and upstream fills it.
-	fmt.Printf("== %s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used %.3f of stock's share of %.3f\n",
+	fmt.Printf("== %s, %d nodes, %d pods: throughput %v; our plugins %.1f µs of stock's cycle of %.0f µs; hints used "+
+		"%.3f of stock's share of %.3f\n",
 		w.name, w.nodes, w.pods, r.Throughput, cost/1e3, cycles/1e3, r.Hinted, r.StockHinted)
 	if full() && r.Throughput.High < w.least {
 		b.Errorf("%s: throughput is %v of stock's: want the interval to reach %.2f", w.name, r.Throughput, w.least)
@@ -237,7 +239,9 @@ func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
 		}}
 		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 		write(profile, typed("Node", node))
-		creating = append(creating, map[string]any{"opcode": "createNodes", "count": w.nodes / len(profileNames), "nodeTemplatePath": path(profile)})
+		creating = append(creating, map[string]any{
+			"opcode": "createNodes", "count": w.nodes / len(profileNames), "nodeTemplatePath": path(profile),
+		})
 	}
 	creating = append(creating, map[string]any{"opcode": "createPods", "count": w.pods, "collectMetrics": true})
 	var cases []any
@@ -246,7 +250,8 @@ func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
 			cases = append(cases, map[string]any{
 				"name": armName(name, i), "schedulerConfigPath": path(name), "defaultPodTemplatePath": path("pod"),
 				"workloadTemplate": creating, "labels": []string{"performance"},
-				"featureGates": map[string]bool{"OpportunisticBatching": true}, // kube-scheduler's default, but not the harness's
+				// kube-scheduler's default, but not the harness's
+				"featureGates": map[string]bool{"OpportunisticBatching": true},
 				"workloads":    []any{map[string]any{"name": armName(name, i)}},
 			})
 		}

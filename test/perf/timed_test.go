@@ -27,8 +27,9 @@ func (w *stopwatch) spent() spent {
 	return spent{time.Duration(w.nanos.Load()).Seconds(), uint64(w.calls.Load())}
 }
 
-// timed is our plugin, with every call timed as kube-scheduler times those of the cycles that it samples. In the others it
-// does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the stopwatch's own.
+// timed is our plugin, with every call timed as kube-scheduler times those of the cycles that it samples. In the
+// others it does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the
+// stopwatch's own.
 type timed struct {
 	*plugin.Energy
 	nothing                                                                stopwatch
@@ -50,7 +51,9 @@ func (p *timed) SignPod(ctx context.Context, pod *v1.Pod) ([]fwk.SignFragment, *
 	return p.Energy.SignPod(ctx, pod)
 }
 
-func (p *timed) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (p *timed) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	defer p.preFilter.since(time.Now())
 	return p.Energy.PreFilter(ctx, state, pod, nodes)
 }
@@ -75,7 +78,9 @@ func (p *timed) timeNothing() { defer p.nothing.since(time.Now()) }
 
 func (p *timed) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-func (p *timed) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (p *timed) NormalizeScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	scores fwk.NodeScoreList,
+) *fwk.Status {
 	defer p.normalize.since(time.Now())
 	return p.Energy.NormalizeScore(ctx, state, pod, scores)
 }
@@ -94,7 +99,8 @@ func (p *timed) PostBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 func (p *timed) cost() pluginCost {
 	c := pluginCost{}
 	for point, w := range map[string]*stopwatch{
-		metrics.Sign: &p.sign, metrics.PreFilter: &p.preFilter, metrics.Filter: &p.filter, metrics.PreScore: &p.preScore, metrics.Score: &p.score,
+		metrics.Sign: &p.sign, metrics.PreFilter: &p.preFilter, metrics.Filter: &p.filter,
+		metrics.PreScore: &p.preScore, metrics.Score: &p.score,
 		metrics.ScoreExtensionNormalize: &p.normalize, metrics.Reserve: &p.reserve, metrics.PostBind: &p.postBind,
 	} {
 		if s := w.spent(); s.Calls > 0 {
@@ -109,7 +115,9 @@ func timedOurs(t testing.TB, profile string) (frameworkruntime.Registry, *timed)
 	t.Helper()
 	registry, watched := ours(t), &timed{}
 	build := registry[plugin.EnergyName]
-	registry[plugin.EnergyName] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	registry[plugin.EnergyName] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin,
+		error,
+	) {
 		built, err := build(ctx, args, handle)
 		if named, ok := handle.(interface{ ProfileName() string }); err == nil && ok && named.ProfileName() == profile {
 			watched.Energy = built.(*plugin.Energy)

@@ -34,7 +34,8 @@ func newNode(i int) *v1.Node {
 		v1.LabelHostname: name, kube.LabelSite: siteNames[i%2], kube.LabelPowerProfile: profileNames[i/2%2],
 	}}}
 	node.Status.Allocatable = v1.ResourceList{
-		v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("32Gi"), v1.ResourcePods: resource.MustParse("110"),
+		v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("32Gi"),
+		v1.ResourcePods: resource.MustParse("110"),
 	}
 	node.Status.Capacity = node.Status.Allocatable
 	return node
@@ -45,10 +46,13 @@ func newPod(name, scheduler, cpu string, annotations map[string]string) *v1.Pod 
 	amounts := v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("500Mi")}
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "perf", Name: name, UID: types.UID(name), Annotations: annotations, CreationTimestamp: metav1.Now(),
+			Namespace: "perf", Name: name, UID: types.UID(name), Annotations: annotations,
+			CreationTimestamp: metav1.Now(),
 		},
 		Spec: v1.PodSpec{SchedulerName: scheduler, Containers: []v1.Container{{
-			Name: "pause", Image: "registry.k8s.io/pause:3.10.2", Resources: v1.ResourceRequirements{Requests: amounts, Limits: amounts},
+			Name: "pause", Image: "registry.k8s.io/pause:3.10.2", Resources: v1.ResourceRequirements{
+				Requests: amounts, Limits: amounts,
+			},
 		}}},
 	}
 }
@@ -65,7 +69,9 @@ func newView(t testing.TB) *kube.View {
 		sites = append(sites, &sched.Site{Name: name, Carbon: grid.Signal{Series: series, AsOf: time.Now()}})
 	}
 	view, err := kube.NewView(sites, []*energy.Profile{
-		{Name: profileNames[0], Idle: 50, Max: 100, Sleep: 50}, {Name: profileNames[1], Idle: 100, Max: 400, Sleep: 20, WakeUp: 5000},
+		{Name: profileNames[0], Idle: 50, Max: 100, Sleep: 50}, {
+			Name: profileNames[1], Idle: 100, Max: 400, Sleep: 20, WakeUp: 5000,
+		},
 	}, profileNames[0])
 	if err != nil {
 		t.Fatal(err)

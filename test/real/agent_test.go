@@ -38,7 +38,8 @@ func (w *world) startAgent(t *testing.T) *agent {
 	address := freeAddress(t)
 	a.url = "http://" + address
 	a.daemon = start(t, w.dir, "agent", exec.Command(filepath.Join(w.bin, "kubenergy-agent"),
-		"--node-name", nodeName, "--cgroup-root", cgroupRoot, "--meters", "model", "--profile", filepath.Join(w.dir, "profile.json"),
+		"--node-name", nodeName, "--cgroup-root", cgroupRoot, "--meters", "model", "--profile",
+		filepath.Join(w.dir, "profile.json"),
 		"--listen", address, "--batch-interval", "5s", "--state-dir", filepath.Join(w.dir, "state-of-agent"),
 		"--push-url", a.sink.url, "--push-token-file", filepath.Join(w.dir, "token")))
 	eventually(t, 20*time.Second, "the agent is healthy", func(ctx context.Context) (bool, error) {
@@ -131,18 +132,19 @@ func (a *agent) joules(ctx context.Context, burners []*burner) ([]map[string]flo
 // awaitNames waits until the names of all burners stand at their joules, and these say that a model made them.
 func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 	t.Helper()
-	eventually(t, 30*time.Second, "joules carry the names of their containers", func(ctx context.Context) (bool, error) {
-		found, err := a.scrape(ctx)
-		if err != nil {
-			return false, err
-		}
-		for _, b := range burners {
-			if !named(found, b) {
-				return false, fmt.Errorf("of pod %s there is none in %v", b.pod.Name, found)
+	eventually(t, 30*time.Second, "joules carry the names of their containers",
+		func(ctx context.Context) (bool, error) {
+			found, err := a.scrape(ctx)
+			if err != nil {
+				return false, err
 			}
-		}
-		return true, nil
-	}, a.daemon)
+			for _, b := range burners {
+				if !named(found, b) {
+					return false, fmt.Errorf("of pod %s there is none in %v", b.pod.Name, found)
+				}
+			}
+			return true, nil
+		}, a.daemon)
 	found, err := a.scrape(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,8 @@ func makeGroup(t *testing.T) string {
 		if err := os.Mkdir(group, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // empty in a new group, which nothing can then enter
+		// empty in a new group, which nothing can then enter
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			text, err := os.ReadFile(filepath.Join(h, file))
 			if err == nil {
 				err = set(group, file, string(text))
@@ -98,7 +99,8 @@ func removeStale(t *testing.T, hierarchies []string) {
 			t.Fatal(err)
 		}
 		for _, group := range found {
-			if _, err := os.Stat(filepath.Join("/proc", strings.TrimPrefix(filepath.Base(group), groupPrefix))); err == nil {
+			if _, err := os.Stat(filepath.Join("/proc",
+				strings.TrimPrefix(filepath.Base(group), groupPrefix))); err == nil {
 				continue // of a test that runs
 			}
 			if err := removeGroup(group); err != nil {
@@ -108,7 +110,8 @@ func removeStale(t *testing.T, hierarchies []string) {
 	}
 }
 
-// removeGroup removes a control group and those in it. A group whose last process has just ended stays busy for a moment.
+// removeGroup removes a control group and those in it. A group whose last process has just ended stays busy for a
+// moment.
 func removeGroup(group string) error {
 	var groups []string
 	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
@@ -136,17 +139,18 @@ func removeGroup(group string) error {
 	return nil
 }
 
-// groupOf returns where the control group of a container stands, in the hierarchies below the kubelet's. It is looked for
-// by name alone: nothing here knows how the kubelet arranges its groups, as the agent has to.
+// groupOf returns where the control group of a container stands, in the hierarchies below the kubelet's. It is looked
+// for by name alone: nothing here knows how the kubelet arranges its groups, as the agent has to.
 func groupOf(t *testing.T, hierarchy, name, container string) string {
 	t.Helper()
 	found := ""
-	err := filepath.WalkDir(filepath.Join(cgroupRoot, hierarchy, name), func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && entry.Name() == container {
-			found = path
-		}
-		return err
-	})
+	err := filepath.WalkDir(filepath.Join(cgroupRoot, hierarchy, name),
+		func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() && entry.Name() == container {
+				found = path
+			}
+			return err
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,9 @@ func (d *daemon) tail(n int) string {
 }
 
 // eventually waits for something, as long as the daemons run that it depends on.
-func eventually(t *testing.T, within time.Duration, what string, done func(context.Context) (bool, error), on ...*daemon) {
+func eventually(t *testing.T, within time.Duration, what string, done func(context.Context) (bool, error),
+	on ...*daemon,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

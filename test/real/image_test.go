@@ -61,7 +61,9 @@ func writeImage(t *testing.T, binary, path string) {
 		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config,
 		"layers": []descriptor{files.add("application/vnd.oci.image.layer.v1.tar", layer)},
 	})
-	manifest.Annotations = map[string]string{"io.containerd.image.name": image, "org.opencontainers.image.ref.name": image}
+	manifest.Annotations = map[string]string{
+		"io.containerd.image.name": image, "org.opencontainers.image.ref.name": image,
+	}
 	files["oci-layout"] = []byte(`{"imageLayoutVersion":"1.0.0"}`)
 	files["index.json"] = encode(t, object{"schemaVersion": 2, "manifests": []descriptor{manifest}})
 	if err := os.WriteFile(path, archive(t, files, 0o644), 0o600); err != nil {

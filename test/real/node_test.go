@@ -23,22 +23,23 @@ const nodeName = "real"
 
 // sysctls are what a kubelet sets on the machine that it runs on. Here it sets files that stand in their place.
 var sysctls = []string{
-	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
+	"kernel/keys/root_maxbytes",
 }
 
 // folders are those of the machine that a kubelet or containerd writes to whatever it is told. Here others stand there.
 var folders = []string{"/run", "/var/lib", "/var/log"}
 
-// isolated is a command of a shell in new namespaces of mounts and processes, as their first process: with it everything
-// ends that is ever started in there.
+// isolated is a command of a shell in new namespaces of mounts and processes, as their first process: with it
+// everything ends that is ever started in there.
 func isolated(ctx context.Context, script string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-euc", "mount --make-rprivate /\nmount -t proc proc /proc\n"+script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID}
 	return cmd
 }
 
-// disguise prepares what stands in the place of folders and settings of the machine, and returns the commands that put it
-// there.
+// disguise prepares what stands in the place of folders and settings of the machine, and returns the commands that
+// put it there.
 func disguise(t *testing.T, dir string) string {
 	t.Helper()
 	var script strings.Builder
@@ -127,7 +128,9 @@ func (w *world) startNode(t *testing.T) {
 	containerd := start(t, w.dir, "containerd", isolated(context.Background(), script))
 	t.Cleanup(containerd.kill) // the first process of its namespaces: all others end with it
 	ctr := func(ctx context.Context, args ...string) error {
-		out, err := exec.CommandContext(ctx, "ctr", append([]string{"--address", filepath.Join(w.dir, "containerd.sock"), "-n", "k8s.io"}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "ctr",
+			append([]string{"--address", filepath.Join(w.dir, "containerd.sock"), "-n", "k8s.io"},
+				args...)...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
 		}
@@ -142,7 +145,8 @@ func (w *world) startNode(t *testing.T) {
 	if err := ctr(t.Context(), "images", "import", "--snapshotter", "native", archived); err != nil {
 		t.Fatal(err)
 	}
-	kubelet := start(t, w.dir, "kubelet", exec.Command("nsenter", "--target", strconv.Itoa(containerd.cmd.Process.Pid), "--mount", "--pid", "--",
+	kubelet := start(t, w.dir, "kubelet", exec.Command("nsenter", "--target", strconv.Itoa(containerd.cmd.Process.Pid),
+		"--mount", "--pid", "--",
 		filepath.Join(w.bin, "kubelet"), "--config="+filepath.Join(w.dir, "kubelet.yaml"), "--kubeconfig="+w.kubeconfig,
 		"--root-dir="+filepath.Join(w.dir, "kubelet"), "--cert-dir="+filepath.Join(w.dir, "kubelet/pki"),
 		"--hostname-override="+nodeName, "--node-ip=127.0.0.1"))

@@ -20,8 +20,8 @@ const (
 	tolerance = 0.03
 )
 
-// TestRealPods runs two pods that use all the CPU they may, half a CPU and a fifth, and holds what the agent says of them
-// against what the kernel does.
+// TestRealPods runs two pods that use all the CPU they may, half a CPU and a fifth, and holds what the agent says of
+// them against what the kernel does.
 func TestRealPods(t *testing.T) {
 	require(t)
 	w := build(t)
@@ -96,7 +96,8 @@ func (a *agent) deliver(t *testing.T, pods []*burner) (batches []batch.Batch, jo
 			dynamic, idle, _ := sum(batches, energy.ContainerID(string(p.pod.UID), p.id))
 			for mode, sent := range map[string]energy.Microjoules{"dynamic": dynamic, "idle": idle} {
 				if shown := joules[i][mode]; energy.Joules(shown).Microjoules() != sent {
-					return false, fmt.Errorf("%s joules of pod %s: %v delivered, %v shown before", mode, p.pod.Name, float64(sent.Joules()), shown)
+					return false, fmt.Errorf("%s joules of pod %s: %v delivered, %v shown before", mode, p.pod.Name,
+						float64(sent.Joules()), shown)
 				}
 			}
 		}
@@ -126,7 +127,8 @@ func (m *metering) checkLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("pod %s: %.1fm of CPU by the kernel, stopped by its limit in %d of %d periods", p.pod.Name, used, stopped, periods)
+		t.Logf("pod %s: %.1fm of CPU by the kernel, stopped by its limit in %d of %d periods", p.pod.Name, used,
+			stopped, periods)
 		if off := used/float64(p.milli) - 1; stopped == 0 || math.Abs(off) > tolerance {
 			t.Errorf("pod %s used %.1fm of CPU, its limit is %dm", p.pod.Name, used, p.milli)
 		}
@@ -141,7 +143,8 @@ func (m *metering) checkRatio(t *testing.T) {
 		"idle":    float64(m.pods[0].milli) / float64(m.pods[1].milli),
 	} {
 		got := m.joules[0][mode] / m.joules[1][mode]
-		t.Logf("%-7s joules: %.2f and %.2f, ratio %.4f, to be %.4f", mode, m.joules[0][mode], m.joules[1][mode], got, want)
+		t.Logf("%-7s joules: %.2f and %.2f, ratio %.4f, to be %.4f", mode, m.joules[0][mode], m.joules[1][mode], got,
+			want)
 		if !(math.Abs(got/want-1) <= tolerance) {
 			t.Errorf("%s joules are as %.4f to 1, want %.4f within %v %%", mode, got, want, 100*tolerance)
 		}
@@ -162,7 +165,8 @@ func (m *metering) checkBatches(t *testing.T) {
 			t.Errorf("batch %d of node %s: %v unmeasured", b.First, b.Stream.Node, b.Unmeasured)
 		}
 	}
-	t.Logf("%d batches of %v: %v measured, %v unknown", len(m.batches), (m.to - m.from).Round(time.Millisecond), measured, unknown)
+	t.Logf("%d batches of %v: %v measured, %v unknown", len(m.batches), (m.to - m.from).Round(time.Millisecond),
+		measured, unknown)
 	if unknown*1000 > measured {
 		t.Errorf("%v of %v are unknown, more than 0.1 %%", unknown, measured)
 	}
@@ -186,7 +190,8 @@ func (a *agent) checkEnded(t *testing.T, all *witness, pods ...*burner) {
 	booked, ended := time.Duration(0), map[string]bool{}
 	for i := range batches {
 		for _, s := range batches[i].Shares {
-			if uid, _, ok := energy.PodOf(s.ID); ok && (uid == string(pods[0].pod.UID) || uid == string(pods[1].pod.UID)) {
+			if uid, _, ok := energy.PodOf(s.ID); ok &&
+				(uid == string(pods[0].pod.UID) || uid == string(pods[1].pod.UID)) {
 				booked += s.CPU
 				ended[s.ID] = ended[s.ID] || s.Ended
 			}

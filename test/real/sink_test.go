@@ -23,8 +23,8 @@ import (
 
 const token = "of-the-test"
 
-// sink is the least that stands in for the central unit: it takes batches, and answers with the names that the API server
-// has for their pods.
+// sink is the least that stands in for the central unit: it takes batches, and answers with the names that the API
+// server has for their pods.
 type sink struct {
 	client kubernetes.Interface
 	url    string
@@ -102,7 +102,8 @@ func (s *sink) book(b batch.Batch, names map[string]batch.Names) (*batch.Ack, er
 		}
 		next = last.Last + 1
 		if b.StartSinceBoot < last.EndSinceBoot {
-			return nil, fmt.Errorf("batch %d begins at %v, the one before ends at %v", b.First, b.StartSinceBoot, last.EndSinceBoot)
+			return nil, fmt.Errorf("batch %d begins at %v, the one before ends at %v", b.First, b.StartSinceBoot,
+				last.EndSinceBoot)
 		}
 	}
 	if b.First != next {

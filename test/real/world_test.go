@@ -58,8 +58,8 @@ func build(t *testing.T) *world {
 	return w
 }
 
-// compile builds a binary. It shares the cache of the other tests' builds, so nothing is said of cgo: the burner needs none
-// and is static all the same.
+// compile builds a binary. It shares the cache of the other tests' builds, so nothing is said of cgo: the burner
+// needs none and is static all the same.
 func (w *world) compile(t *testing.T, pkg string, flags ...string) {
 	t.Helper()
 	began := time.Now()
@@ -83,10 +83,12 @@ func kubernetesVersion(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// startControlPlane runs the lab's, with the stock scheduler. Its simulated nodes are left alone: pods ask for the real one.
+// startControlPlane runs the lab's, with the stock scheduler. Its simulated nodes are left alone: pods ask for the
+// real one.
 func (w *world) startControlPlane(t *testing.T) {
 	t.Helper()
-	lab := start(t, w.dir, "lab", exec.Command(filepath.Join(w.bin, "kubenergy-lab"), "up", "--stock", "--dir", filepath.Join(w.dir, "lab")))
+	lab := start(t, w.dir, "lab", exec.Command(filepath.Join(w.bin, "kubenergy-lab"), "up", "--stock", "--dir",
+		filepath.Join(w.dir, "lab")))
 	eventually(t, 2*time.Minute, "the control plane is ready", func(context.Context) (bool, error) {
 		text, err := os.ReadFile(lab.log)
 		return strings.Contains(string(text), "Interrupt to stop"), err
@@ -112,8 +114,8 @@ type burner struct {
 
 const container = "burn"
 
-// submit creates a pod with two busy loops. One whose memory is not limited is burstable, and stands elsewhere among the
-// kubelet's control groups than a guaranteed one.
+// submit creates a pod with two busy loops. One whose memory is not limited is burstable, and stands elsewhere among
+// the kubelet's control groups than a guaranteed one.
 func (w *world) submit(t *testing.T, name string, milli int64, guaranteed bool) *burner {
 	t.Helper()
 	cpu := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(milli, resource.DecimalSI)}
@@ -124,7 +126,8 @@ func (w *world) submit(t *testing.T, name string, milli int64, guaranteed bool) 
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{corev1.LabelHostname: nodeName}, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever,
+			NodeSelector: map[string]string{corev1.LabelHostname: nodeName}, HostNetwork: true,
+			RestartPolicy:                corev1.RestartPolicyNever,
 			AutomountServiceAccountToken: &none, EnableServiceLinks: &none, TerminationGracePeriodSeconds: &grace,
 			Containers: []corev1.Container{{
 				Name: container, Image: image, ImagePullPolicy: corev1.PullNever, Args: []string{"2"},

@@ -44,8 +44,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 )
 
-// The load: agents of 5,000 nodes, each with 25 pods of four containers, which push every 15 seconds. These are the 5,000 nodes
-// and about the 150,000 pods that Kubernetes supports.
+// The load: agents of 5,000 nodes, each with 25 pods of four containers, which push every 15 seconds. These are the
+// 5,000 nodes and about the 150,000 pods that Kubernetes supports.
 const (
 	podsOfNode = 25
 	containers = 4
@@ -78,12 +78,12 @@ func sizes(t *testing.T) size {
 	return s
 }
 
-// TestController measures what the controller takes for the load: at most a core and a gigabyte, 50 writes a second to the
-// API server, and 6 GB a day in the ledger.
+// TestController measures what the controller takes for the load: at most a core and a gigabyte, 50 writes a second
+// to the API server, and 6 GB a day in the ledger.
 func TestController(t *testing.T) {
 	s := sizes(t)
-	// The API server, its objects and the load live in this process: what it spends on collecting garbage, it takes from the
-	// controller, which is measured on the same processors.
+	// The API server, its objects and the load live in this process: what it spends on collecting garbage, it takes
+	// from the controller, which is measured on the same processors.
 	const percent, most = 300, 14 << 30
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(most))
@@ -132,12 +132,15 @@ func newCluster(t *testing.T, nodes int) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", dir+"/", "../../cmd/kubenergy-controller").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", dir+"/",
+		"../../cmd/kubenergy-controller").CombinedOutput()
 	if err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
 	c := &cluster{dir: dir}
-	if c.lab, err = lab.Start(t.Context(), lab.Options{Dir: filepath.Join(dir, "c"), ControlPlaneOnly: true}); err != nil {
+	if c.lab, err = lab.Start(t.Context(), lab.Options{
+		Dir: filepath.Join(dir, "c"), ControlPlaneOnly: true,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.lab.Stop() })
@@ -161,12 +164,14 @@ func newCluster(t *testing.T, nodes int) *cluster {
 	}
 	// As docs/agent.md says: agents mount folders of nodes.
 	privileged := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), kube.Namespace, types.MergePatchType, privileged, metav1.PatchOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), kube.Namespace, types.MergePatchType, privileged,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody else makes it here.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := c.client.CoreV1().ServiceAccounts("default").Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -192,7 +197,8 @@ func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
 	name := fmt.Sprintf("node-%04d", i)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
-			corev1.LabelTopologyRegion: "eu-central-1", corev1.LabelInstanceTypeStable: "m5.12xlarge", corev1.LabelHostname: name,
+			corev1.LabelTopologyRegion: "eu-central-1", corev1.LabelInstanceTypeStable: "m5.12xlarge",
+			corev1.LabelHostname: name,
 		}},
 		Status: corev1.NodeStatus{Capacity: lab.Capacity(48, 192), Allocatable: lab.Capacity(48, 192)},
 	}
@@ -221,12 +227,15 @@ func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, "kubenergy-agent", &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{
-			Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(2 * 3600)),
-			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: own.Name, UID: own.UID},
-		},
-	}, metav1.CreateOptions{})
+	token, err := c.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, "kubenergy-agent",
+		&authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{
+				Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(2 * 3600)),
+				BoundObjectRef: &authenticationv1.BoundObjectReference{
+					Kind: "Pod", APIVersion: "v1", Name: own.Name, UID: own.UID,
+				},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -240,15 +249,21 @@ func podOf(node string, i, k int) *corev1.Pod {
 	owner := fmt.Sprintf("service-%04d-5c9f7d8b6", (i*podsOfNode+k)%deployments)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("%s-%05d-%02d", owner, i, k), Labels: map[string]string{"pod-template-hash": "5c9f7d8b6", "app": "service"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: "0b0f3a52-1111-4222-8333-444455556666", Controller: new(true)}},
+			Name: fmt.Sprintf("%s-%05d-%02d", owner, i, k), Labels: map[string]string{
+				"pod-template-hash": "5c9f7d8b6", "app": "service",
+			},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: owner, UID: "0b0f3a52-1111-4222-8333-444455556666",
+				Controller: new(true),
+			}},
 		},
 		Spec: corev1.PodSpec{NodeName: node, AutomountServiceAccountToken: new(false)},
 	}
 	for n := range containers {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
 			Name: fmt.Sprintf("container-%d", n), Image: "registry.example.com/service:1.2.3",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("250m"), corev1.ResourceMemory: resource.MustParse("512Mi")}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(
+				"250m"), corev1.ResourceMemory: resource.MustParse("512Mi")}},
 		})
 	}
 	return pod
@@ -289,7 +304,8 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 		}
 	})
 	authority := waitFor(t, filepath.Join(state, "api.crt"))
-	// Listing all pods is work for the API server, which shares this machine: it is not asked about tokens at the same time.
+	// Listing all pods is work for the API server, which shares this machine: it is not asked about tokens at the
+	// same time.
 	eventually(t, 10*time.Minute, "the controller knows all pods", func() bool {
 		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", probes))
 		if err != nil {
@@ -299,10 +315,13 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 		return answer.StatusCode == http.StatusOK
 	})
 	load := c.load(t, fmt.Sprintf("https://localhost:%d/api/v1/batches", port), authority)
-	// What is measured is a controller that runs. At first it asks the API server about each agent, which takes some minutes.
+	// What is measured is a controller that runs. At first it asks the API server about each agent, which takes some
+	// minutes.
 	began := time.Now()
-	eventually(t, 10*time.Minute, "all agents are known", func() bool { return load.known.Load() == int64(len(c.agents)) })
-	t.Logf("all agents are known after %v; refused until then: %s", time.Since(began).Round(time.Second), load.reasons())
+	eventually(t, 10*time.Minute, "all agents are known",
+		func() bool { return load.known.Load() == int64(len(c.agents)) })
+	t.Logf("all agents are known after %v; refused until then: %s", time.Since(began).Round(time.Second),
+		load.reasons())
 	time.Sleep(settling)
 	load.forget()
 
@@ -317,9 +336,11 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 	booked := load.acked.Load() - acked
 	perDay := float64(grown()-size) / took.Hours() * 24 / 1e9
 	t.Logf("%d nodes, %d pods, %d containers for %v: %.1f batches/s, %.0f consumers/s booked; refused: %s",
-		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second), perSecond(float64(booked)),
+		len(c.agents), len(c.agents)*podsOfNode, len(c.agents)*podsOfNode*containers, took.Round(time.Second),
+		perSecond(float64(booked)),
 		perSecond(float64(booked*int64(len(c.agents[0].ids)))), load.reasons())
-	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day", cores, peak>>20, written, perDay)
+	t.Logf("CPU %.2f cores, peak memory %d MiB, %.1f writes/s to the API server, the ledger grows by %.2f GB a day",
+		cores, peak>>20, written, perDay)
 	if cores > 1 || peak > 1<<30 || written > 50 || perDay > 6 {
 		t.Error("want at most 1 core, 1 GiB, 50 writes/s and 6 GB a day")
 	}
@@ -367,7 +388,9 @@ func (c *cluster) load(t *testing.T, url string, authority []byte) *generator {
 	began := time.Now()
 	for i, a := range c.agents {
 		// Each has a connection of its own, as agents have, and a stream of its own for this store.
-		a.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+		a.client = &http.Client{
+			Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+		}
 		a.stream.Epoch, a.number = random(16), 0
 		first := time.Duration(i) * interval / time.Duration(len(c.agents))
 		all.Go(func() { g.push(ctx, a, url, began, first) })
@@ -405,7 +428,8 @@ func (g *generator) push(ctx context.Context, a *agent, url string, began time.T
 			g.refused(why)
 			// As agents do: longer each time, not before they are asked to come again, and not all at once.
 			wait := time.Second << min(failures, 5)
-			wait = max(wait/2+time.Duration(a.rnd.Int64N(int64(wait/2))), after+time.Duration(a.rnd.Int64N(int64(after/4+1))))
+			wait = max(wait/2+time.Duration(a.rnd.Int64N(int64(wait/2))),
+				after+time.Duration(a.rnd.Int64N(int64(after/4+1))))
 			select {
 			case <-ctx.Done():
 				return
@@ -423,7 +447,8 @@ func (g *generator) push(ctx context.Context, a *agent, url string, began time.T
 func (a *agent) encode(began, start, end time.Time) error {
 	a.number++
 	b := &batch.Batch{
-		Version: batch.Version, Stream: a.stream, First: a.number, Last: a.number, Start: start.UTC().Truncate(0), End: end.UTC().Truncate(0),
+		Version: batch.Version, Stream: a.stream, First: a.number, Last: a.number, Start: start.UTC().Truncate(0),
+		End:            end.UTC().Truncate(0),
 		StartSinceBoot: start.Sub(began) + time.Second, EndSinceBoot: end.Sub(began) + time.Second,
 		Source: "package+dram (rapl)", Quality: energy.Measured, IdlePolicy: energy.IdleByRequests.String(),
 	}
@@ -432,7 +457,8 @@ func (a *agent) encode(began, start, end time.Time) error {
 	for _, id := range a.ids {
 		u := a.rnd.Float64()
 		b.Shares = append(b.Shares, energy.Share{
-			ID: id, Dynamic: energy.Microjoules(u * 1.5e6 * seconds), Idle: energy.Microjoules(0.6e6 * seconds), CPU: time.Duration(u * 0.3e9 * seconds),
+			ID: id, Dynamic: energy.Microjoules(u * 1.5e6 * seconds), Idle: energy.Microjoules(0.6e6 * seconds),
+			CPU: time.Duration(u * 0.3e9 * seconds),
 		})
 	}
 	for i := range b.Shares {

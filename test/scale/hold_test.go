@@ -33,14 +33,21 @@ type holdSize struct {
 
 func holdSizes(t *testing.T) holdSize {
 	t.Helper()
-	s := holdSize{Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 24, Phases: 1, Quiet: 60, QPS: 50}
+	s := holdSize{
+		Nodes: 200, Jobs: 100_000, Pods: 2000, Released: 10_000, Burst: 2000, Bursts: 24, Phases: 1, Quiet: 60, QPS: 50,
+	}
 	switch os.Getenv("KUBENERGY_BENCH") {
 	case "":
 		t.Skip("measures for 90 minutes: make bench-hold")
 	case "short":
-		s = holdSize{Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100}
+		s = holdSize{
+			Nodes: 50, Jobs: 2000, Pods: 200, Released: 500, Burst: 300, Bursts: 2, Phases: 1, Quiet: 10, QPS: 100,
+		}
 	}
-	for name, v := range map[string]*int{"NODES": &s.Nodes, "JOBS": &s.Jobs, "PODS": &s.Pods, "RELEASED": &s.Released, "BURST": &s.Burst, "BURSTS": &s.Bursts, "PHASES": &s.Phases, "QUIET": &s.Quiet, "QPS": &s.QPS} {
+	for name, v := range map[string]*int{
+		"NODES": &s.Nodes, "JOBS": &s.Jobs, "PODS": &s.Pods, "RELEASED": &s.Released, "BURST": &s.Burst,
+		"BURSTS": &s.Bursts, "PHASES": &s.Phases, "QUIET": &s.Quiet, "QPS": &s.QPS,
+	} {
 		if text := os.Getenv("KUBENERGY_BENCH_" + name); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil {
@@ -64,8 +71,9 @@ type holdResult struct {
 
 // besides is what holds cost work that is not held.
 type besides struct {
-	Free             []bound      `json:"none"`                      // bursts
-	Suspended        []bound      `json:"besideSuspended,omitempty"` // beside as many Jobs that their owners have suspended, and that nobody holds
+	Free []bound `json:"none"` // bursts
+	// beside as many Jobs that their owners have suspended, and that nobody holds
+	Suspended        []bound      `json:"besideSuspended,omitempty"`
 	Beside           []bound      `json:"beside"`
 	Ratio            report.Ratio `json:"throughputBesideOverNone"`
 	CPURatio         report.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
@@ -91,10 +99,11 @@ type bound struct {
 
 // run is what came of so many Jobs, that were held and let go together or never held.
 type run struct {
-	Held             bool    `json:"held"`
-	First            float64 `json:"firstBindSeconds"` // after the window opened, or the first was created
-	Seconds          float64 `json:"seconds"`          // until the last was bound, from the first release or creation
-	QuietP50         float64 `json:"quietP50Seconds"`  // of pods that were never held, from creation until they were bound
+	Held    bool    `json:"held"`
+	First   float64 `json:"firstBindSeconds"` // after the window opened, or the first was created
+	Seconds float64 `json:"seconds"`          // until the last was bound, from the first release or creation
+	// of pods that were never held, from creation until they were bound
+	QuietP50         float64 `json:"quietP50Seconds"`
 	QuietP99         float64 `json:"quietP99Seconds"`
 	BusyP50          float64 `json:"busyP50Seconds"`
 	BusyP99          float64 `json:"busyP99Seconds"`
@@ -147,7 +156,8 @@ const plenty = 1000
 // keepHold writes down what one of the tests has measured, if it has measured anything.
 func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 	t.Helper()
-	if len(result.Runs) == 0 && (result.Pods == nil || len(result.Pods.Free) == 0) && (result.Jobs == nil || len(result.Jobs.Free) == 0) {
+	if len(result.Runs) == 0 && (result.Pods == nil || len(result.Pods.Free) == 0) &&
+		(result.Jobs == nil || len(result.Jobs.Free) == 0) {
 		return
 	}
 	t.Logf("all of it took %v", time.Since(began).Round(time.Second))
@@ -166,8 +176,8 @@ func keepHold(t *testing.T, test string, began time.Time, result *holdResult) {
 	t.Logf("wrote %s", path)
 }
 
-// burst returns how many pods that are not held are bound in a second, when so many come at once, and what each took of the
-// processor. It begins when this control plane and its neighbours on the machine are idle.
+// burst returns how many pods that are not held are bound in a second, when so many come at once, and what each took
+// of the processor. It begins when this control plane and its neighbours on the machine are idle.
 func (c *holdCluster) burst(t *testing.T, n int, neighbours ...*holdCluster) bound {
 	t.Helper()
 	const cpu, requests = "process_cpu_seconds_total", "rest_client_requests_total"
@@ -193,13 +203,17 @@ func (c *holdCluster) burst(t *testing.T, n int, neighbours ...*holdCluster) bou
 // say tells a comparison and judges it.
 func (b *besides) say(t *testing.T, what string) {
 	t.Helper()
-	perSecond, cpu, planeCPU := func(b bound) float64 { return b.PerSecond }, func(b bound) float64 { return b.CPU }, func(b bound) float64 { return b.PlaneCPU }
-	b.Ratio, b.CPURatio, b.PlaneRatio = over(b.Beside, b.Free, perSecond), over(b.Beside, b.Free, cpu), over(b.Beside, b.Free, planeCPU)
-	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; the control plane's: %v; %d collections of garbage",
+	perSecond, cpu, planeCPU := func(b bound) float64 { return b.PerSecond }, func(b bound) float64 { return b.CPU },
+		func(b bound) float64 { return b.PlaneCPU }
+	b.Ratio, b.CPURatio, b.PlaneRatio = over(b.Beside, b.Free, perSecond), over(b.Beside, b.Free, cpu),
+		over(b.Beside, b.Free, planeCPU)
+	t.Logf("%s: unheld pods bound in a second, beside them over without: %v; the scheduler's CPU for one: %v; the "+
+		"control plane's: %v; %d collections of garbage",
 		what, b.Ratio, b.CPURatio, b.PlaneRatio, b.Collections)
 	if len(b.Suspended) > 0 {
 		b.OverSuspended, b.SuspendedOver = over(b.Beside, b.Suspended, perSecond), over(b.Suspended, b.Free, perSecond)
-		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; the control plane's: %v; throughput beside these over without: %v",
+		t.Logf("over as many that their owners have suspended: %v; the scheduler's CPU: %v; the control plane's: %v; "+
+			"throughput beside these over without: %v",
 			b.OverSuspended, over(b.Beside, b.Suspended, cpu), over(b.Beside, b.Suspended, planeCPU), b.SuspendedOver)
 	}
 	const fewest = 8 // pairs that say anything of a twentieth
@@ -260,10 +274,12 @@ func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
 // awaitTold waits until the owners of all that is held have been told.
 func (c *holdCluster) awaitTold(t *testing.T) {
 	t.Helper()
-	eventually(t, 60*time.Minute, "owners are told", func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
+	eventually(t, 60*time.Minute, "owners are told",
+		func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
 }
 
-// awaitIdle waits until hardly anything is written but the leases of the nodes: after so many Jobs controllers have long to write.
+// awaitIdle waits until hardly anything is written but the leases of the nodes: after so many Jobs controllers have
+// long to write.
 func (c *holdCluster) awaitIdle(t *testing.T) {
 	t.Helper()
 	revision := func() int64 {
@@ -292,9 +308,9 @@ func (c *holdCluster) awaitIdle(t *testing.T) {
 	}
 }
 
-// besideJobs compares bursts in turns, on three control planes that all run all the time: without Jobs, beside Jobs that their
-// owners have suspended, and beside as many that are held. Held ones say of themselves what an earlier process would have written on
-// them, so that there is nothing left to write.
+// besideJobs compares bursts in turns, on three control planes that all run all the time: without Jobs, beside Jobs
+// that their owners have suspended, and beside as many that are held. Held ones say of themselves what an earlier
+// process would have written on them, so that there is nothing left to write.
 func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *holdCluster) {
 	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
 	held.cleanFrom(t, clean)
@@ -314,7 +330,8 @@ func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *hol
 	for _, c := range all {
 		c.burst(t, s.Burst, all...) // at first everything is slower
 	}
-	t.Logf("%d Jobs came at %.0f in a second; all is ready after %v", s.Jobs, b.CreatedPerSecond[0], time.Since(began).Round(time.Second))
+	t.Logf("%d Jobs came at %.0f in a second; all is ready after %v", s.Jobs, b.CreatedPerSecond[0],
+		time.Since(began).Round(time.Second))
 	attempts := held.metric(t, "scheduler_schedule_attempts_total")
 	for i := range s.Bursts {
 		for j := range all {
@@ -348,7 +365,8 @@ func (b *besides) idle(t *testing.T, seconds int, free, held *holdCluster) {
 	b.IdleNone, b.IdleHeld = (free.metric(t, cpu)-usedFree)/passed, (held.metric(t, cpu)-usedHeld)/passed
 	live := heaps(t, free, held)
 	b.HeapNone, b.HeapHeld = live[0], live[1]
-	t.Logf("heap %.0f MB, with none %.0f MB; of a core, with nothing to schedule: %.3f, with none %.3f", b.HeapHeld/1e6, b.HeapNone/1e6, b.IdleHeld, b.IdleNone)
+	t.Logf("heap %.0f MB, with none %.0f MB; of a core, with nothing to schedule: %.3f, with none %.3f", b.HeapHeld/1e6,
+		b.HeapNone/1e6, b.IdleHeld, b.IdleNone)
 	if grown := b.HeapHeld - b.HeapNone; grown > 100e6 {
 		t.Errorf("the heap grows by %.0f MB: want at most 100 MB", grown/1e6)
 	}
@@ -367,7 +385,8 @@ func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 		first = max(first, held.First)
 	}
 	result.Release = &releaseSummary{FirstBind: first, LastBind: report.MedianOf(last, 1), P99: report.MedianOf(p99, 1)}
-	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of unheld pods over quiet: %v",
+	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of "+
+		"unheld pods over quiet: %v",
 		s.Released, first, result.Release.LastBind, result.Release.P99)
 	if first > 2 || result.Release.LastBind.Median > 1.5 || result.Release.P99.Median > 2 {
 		t.Error("want the first after 2 s, the last at 1.5 and the p99 at 2")
@@ -395,8 +414,8 @@ func (c *holdCluster) neverHeld(t *testing.T, s holdSize) *run {
 	return r
 }
 
-// released creates Jobs that wait for one instant, as soon after they are all there and quiet was measured as can be said
-// beforehand, given how long creating them takes.
+// released creates Jobs that wait for one instant, as soon after they are all there and quiet was measured as can be
+// said beforehand, given how long creating them takes.
 func (c *holdCluster) released(t *testing.T, s holdSize, creating time.Duration) *run {
 	r := &run{Held: true}
 	const notesPerSecond = 150 // a little less than the loop writes
@@ -441,12 +460,14 @@ func earliest(a, b time.Time) time.Time {
 
 func (c *holdCluster) tell(t *testing.T, what string, r *run) {
 	t.Helper()
-	t.Logf("%s: created %.0f/s, first bound after %.2f s, all after %.1f s; unheld pods: quiet p50 %.0f ms, p99 %.0f ms, meanwhile p50 %.0f ms, p99 %.0f ms; %d collections of garbage",
-		what, r.CreatedPerSecond, r.First, r.Seconds, 1000*r.QuietP50, 1000*r.QuietP99, 1000*r.BusyP50, 1000*r.BusyP99, r.Collections)
+	t.Logf("%s: created %.0f/s, first bound after %.2f s, all after %.1f s; unheld pods: quiet p50 %.0f ms, p99 %.0f "+
+		"ms, meanwhile p50 %.0f ms, p99 %.0f ms; %d collections of garbage",
+		what, r.CreatedPerSecond, r.First, r.Seconds, 1000*r.QuietP50, 1000*r.QuietP99, 1000*r.BusyP50, 1000*r.BusyP99,
+		r.Collections)
 }
 
-// trickle creates five unheld pods in a second, for some time at most, and returns what ends that and tells how long they took from
-// creation until they were bound: all of them, or those that were created until an instant.
+// trickle creates five unheld pods in a second, for some time at most, and returns what ends that and tells how long
+// they took from creation until they were bound: all of them, or those that were created until an instant.
 func (c *holdCluster) trickle(t *testing.T, most time.Duration) func(until *time.Time) (p50, p99 float64) {
 	t.Helper()
 	set := c.newSet(trickle)

@@ -57,7 +57,8 @@ func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	c := &holdCluster{dir: dir, signals: filepath.Join(dir, "signals.json")}
 	c.writesOfIdle = 20 + float64(nodes)/5 // twice as often as nodes renew their leases, and what else leads
 	binary := filepath.Join(dir, "kubenergy-scheduler")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary, "../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary,
+		"../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
 	c.plane = startPlane(t, planeOptions{Dir: filepath.Join(dir, "c"), Nodes: nodes, QPS: qps, Memory: memory})
@@ -71,7 +72,8 @@ func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	if c.client, err = kubernetes.NewForConfig(config); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.watch(t)
@@ -105,9 +107,13 @@ func (c *holdCluster) startScheduler(t *testing.T, binary string) {
 	}
 	port := freePort(t)
 	c.metrics = fmt.Sprintf("https://127.0.0.1:%d/metrics", port)
-	c.web = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // its certificate is its own
+	// its certificate is its own
+	c.web = &http.Client{
+		Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+	}
 	cmd := exec.Command(binary, "--config="+path, "--kubenergy-signals="+c.signals, "--kubenergy-max-signal-age=0",
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir="+filepath.Join(c.dir, "certificate"),
+		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
+		"--cert-dir="+filepath.Join(c.dir, "certificate"),
 		"--authorization-always-allow-paths=/metrics", "--authentication-skip-lookup")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -134,9 +140,15 @@ func (c *holdCluster) cleanFrom(t *testing.T, at time.Time) {
 	for range 20 {
 		values = append(values, 100)
 	}
-	raw, err := json.Marshal(map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "Signals", "sites": []any{map[string]any{
-		"name": "here", "carbon": map[string]any{"start": start, "step": at.Sub(start).Round(time.Second).String(), "values": values, "quality": "estimated"},
-	}}})
+	raw, err := json.Marshal(map[string]any{
+		"apiVersion": "kubenergy.io/v1alpha1", "kind": "Signals",
+		"sites": []any{map[string]any{
+			"name": "here", "carbon": map[string]any{
+				"start": start, "step": at.Sub(start).Round(time.Second).String(), "values": values,
+				"quality": "estimated",
+			},
+		}},
+	})
 	if err == nil {
 		err = os.WriteFile(c.signals+".new", raw, 0o600)
 	}
@@ -177,8 +189,8 @@ func (c *holdCluster) metric(t *testing.T, name string) (sum float64) {
 	return sum
 }
 
-// heaps returns what lives on the heap of each scheduler, by a collection of garbage that began after this was asked: without
-// work there is one every two minutes.
+// heaps returns what lives on the heap of each scheduler, by a collection of garbage that began after this was asked:
+// without work there is one every two minutes.
 func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 	t.Helper()
 	const cycles = "go_gc_cycles_total_gc_cycles_total"
@@ -187,7 +199,8 @@ func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 		wanted = append(wanted, c.metric(t, cycles)+2)
 	}
 	for i, c := range clusters {
-		eventually(t, 6*time.Minute, "garbage is collected twice", func() bool { return c.metric(t, cycles) >= wanted[i] })
+		eventually(t, 6*time.Minute, "garbage is collected twice",
+			func() bool { return c.metric(t, cycles) >= wanted[i] })
 		live := c.metric(t, "go_gc_heap_live_bytes")
 		if live == 0 {
 			t.Fatal("the scheduler does not tell what lives on its heap")
@@ -242,15 +255,19 @@ const setLabel = "set"
 func (c *holdCluster) watch(t *testing.T) {
 	t.Helper()
 	c.seen = &tallies{set: map[string]*tally{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTransform(func(obj any) (any, error) {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok {
-			return obj, nil
-		}
-		slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels, ResourceVersion: pod.ResourceVersion}}
-		slim.Spec.NodeName = pod.Spec.NodeName
-		return slim, nil
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0,
+		informers.WithTransform(func(obj any) (any, error) {
+			pod, ok := obj.(*corev1.Pod)
+			if !ok {
+				return obj, nil
+			}
+			slim := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Labels: pod.Labels,
+				ResourceVersion: pod.ResourceVersion,
+			}}
+			slim.Spec.NodeName = pod.Spec.NodeName
+			return slim, nil
+		}))
 	bound := func(s *tally, pod *corev1.Pod) {
 		if _, known := s.Bound[pod.Name]; !known && pod.Spec.NodeName != "" {
 			s.Bound[pod.Name] = time.Now()
@@ -277,8 +294,8 @@ func (c *holdCluster) watch(t *testing.T) {
 	factory.WaitForCacheSyncWithContext(t.Context())
 }
 
-// Pods that are not held, and that nobody owns, have a namespace of their own: for each of them the Job controller looks at all Jobs of
-// its namespace.
+// Pods that are not held, and that nobody owns, have a namespace of their own: for each of them the Job controller
+// looks at all Jobs of its namespace.
 const (
 	others  = "others"
 	burst   = "burst"
@@ -299,10 +316,16 @@ func (c *holdCluster) newSet(kind string) string {
 
 func holdPodSpec() corev1.PodSpec {
 	return corev1.PodSpec{
-		SchedulerName: "kubenergy", RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)), AutomountServiceAccountToken: new(false),
-		Containers: []corev1.Container{{Name: "main", Image: "registry.example.com/training:1.2.3", Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")},
-		}}},
+		SchedulerName: "kubenergy", RestartPolicy: corev1.RestartPolicyNever,
+		TerminationGracePeriodSeconds: new(int64(0)), AutomountServiceAccountToken: new(false),
+		Containers: []corev1.Container{{
+			Name: "main", Image: "registry.example.com/training:1.2.3",
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi"),
+				},
+			},
+		}},
 	}
 }
 
@@ -315,7 +338,9 @@ func (c *holdCluster) pods(t *testing.T, set string, n int, annotations map[stri
 }
 
 func (c *holdCluster) pod(ctx context.Context, set, name string, annotations map[string]string) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{setLabel: set}, Annotations: annotations}, Spec: holdPodSpec()}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{setLabel: set}, Annotations: annotations,
+	}, Spec: holdPodSpec()}
 	_, err := c.client.CoreV1().Pods(namespaceOf(set)).Create(ctx, pod, metav1.CreateOptions{})
 	return err
 }
@@ -326,8 +351,14 @@ func (c *holdCluster) jobs(t *testing.T, set string, n int, annotations map[stri
 	c.parallel(t, n, func(ctx context.Context, i int) error {
 		labels := map[string]string{setLabel: set}
 		job := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%06d", set, i), Labels: labels, Annotations: annotations},
-			Spec:       batchv1.JobSpec{Suspend: new(suspended), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: holdPodSpec()}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprintf("%s-%06d", set, i), Labels: labels, Annotations: annotations,
+			},
+			Spec: batchv1.JobSpec{
+				Suspend: new(suspended), Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: holdPodSpec(),
+				},
+			},
 		}
 		_, err := c.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
 		return err

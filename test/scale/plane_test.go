@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/lab"
 )
 
-// A process has one control plane, and some are compared: each has a process of its own, which is this program once more. It is
-// told to do so by planeVariable, asked line by line, and ends when nobody can ask it any more.
+// A process has one control plane, and some are compared: each has a process of its own, which is this program once
+// more. It is told to do so by planeVariable, asked line by line, and ends when nobody can ask it any more.
 const planeVariable = "KUBENERGY_BENCH_PLANE"
 
 func TestMain(m *testing.M) {
@@ -39,8 +39,9 @@ type planeOptions struct {
 	Nodes int    `json:"nodes"` // simulated
 	QPS   int    `json:"qps"`   // of kube-controller-manager
 
-	// No garbage is collected but when the process is told to, as long as this lasts: a collection takes both cores from all of a
-	// control plane, and from the scheduler, for seconds at a time, and whether one falls into ten seconds or a minute is chance.
+	// No garbage is collected but when the process is told to, as long as this lasts: a collection takes both cores
+	// from all of a control plane, and from the scheduler, for seconds at a time, and whether one falls into ten
+	// seconds or a minute is chance.
 	Memory int64 `json:"memoryBytes"`
 }
 

@@ -74,7 +74,8 @@ func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, po
 	ctx := t.Context()
 	client := fake.NewClientset()
 	informerFactory := informers.NewSharedInformerFactory(client, 0)
-	claims := assumecache.NewAssumeCache(klog.Background(), informerFactory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	claims := assumecache.NewAssumeCache(klog.Background(), informerFactory.Resource().V1().ResourceClaims().Informer(),
+		"ResourceClaim", "", nil)
 	slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
 		SliceInformer: informerFactory.Resource().V1().ResourceSlices(), KubeClient: client,
 	})
@@ -87,7 +88,8 @@ func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, po
 		frameworkruntime.WithInformerFactory(informerFactory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, informerFactory)),
-		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(informerFactory.Storage().V1().CSINodes().Lister())),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(
+			informerFactory.Storage().V1().CSINodes().Lister())),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 	)
@@ -173,11 +175,21 @@ func TestStockScores(t *testing.T) {
 			}
 		}), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
 		{"marked, nothing known", &kube.View{}, func(p *v1.Pod) *v1.Pod { return marked(p, "energy") }, true},
-		{"marked, policies not known yet", kube.Unsettled(), func(p *v1.Pod) *v1.Pod { return marked(p, "energy") }, true},
-		{"marked, in shadow mode", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeShadow }), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
-		{"marked, switched off", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeOff }), func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true},
+		{
+			"marked, policies not known yet", kube.Unsettled(), func(p *v1.Pod) *v1.Pod { return marked(p, "energy") },
+			true,
+		},
+		{
+			"marked, in shadow mode", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeShadow }),
+			func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true,
+		},
+		{
+			"marked, switched off", changed(t, func(c *kube.Contents) { c.Defaults.Mode = v1alpha1.ModeOff }),
+			func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, true,
+		},
 		{"marked with nonsense", known, func(p *v1.Pod) *v1.Pod { return marked(p, "99999h") }, true},
-		{"marked", known, func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, false}, // or the others would prove nothing
+		// or the others would prove nothing
+		{"marked", known, func(p *v1.Pod) *v1.Pod { return marked(p, "carbon") }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(1)
@@ -213,7 +225,8 @@ func TestStockScores(t *testing.T) {
 			if !tc.equal && differing != podCount {
 				t.Errorf("only %d of %d pods are scored differently", differing, podCount)
 			}
-			t.Logf("%d pods, %d nodes scored, %d pods scored differently; %d bindings compared", podCount, scored, differing, unique)
+			t.Logf("%d pods, %d nodes scored, %d pods scored differently; %d bindings compared", podCount, scored,
+				differing, unique)
 		})
 	}
 }
@@ -289,8 +302,8 @@ func TestBatchingStaysOn(t *testing.T) {
 	}
 }
 
-// TestScoringAllocates checks what scoring allocates with the real CycleState, which the plugin's own tests cannot use: a key
-// of it, once for all nodes.
+// TestScoringAllocates checks what scoring allocates with the real CycleState, which the plugin's own tests cannot
+// use: a key of it, once for all nodes.
 func TestScoringAllocates(t *testing.T) {
 	w := newWorld(5)
 	nodes := w.nodes(50)

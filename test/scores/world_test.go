@@ -49,12 +49,15 @@ func (w world) nodes(n int) []*v1.Node {
 			v1.LabelHostname: name, v1.LabelTopologyZone: pick(w, zones...), "disk": pick(w, "ssd", "hdd"),
 			kube.LabelPowerProfile: pick(w, "frugal", "hungry"), kube.LabelSite: pick(w, "coal", "wind"),
 		}}}
-		node.Status.Allocatable = quantities(pick[int64](w, 8000, 16000, 64000), pick[int64](w, 16<<10, 64<<10, 256<<10))
+		node.Status.Allocatable = quantities(pick[int64](w, 8000, 16000, 64000),
+			pick[int64](w, 16<<10, 64<<10, 256<<10))
 		node.Status.Allocatable[v1.ResourcePods] = resource.MustParse("110")
 		node.Status.Capacity = node.Status.Allocatable
 		node.Status.Images = []v1.ContainerImage{{Names: []string{pick(w, image...)}, SizeBytes: 500 << 20}}
 		if w.one(4) {
-			node.Spec.Taints = []v1.Taint{{Key: "slow", Effect: pick(w, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoSchedule)}}
+			node.Spec.Taints = []v1.Taint{{
+				Key: "slow", Effect: pick(w, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoSchedule),
+			}}
 		}
 		nodes[i] = node
 	}
@@ -64,7 +67,8 @@ func (w world) nodes(n int) []*v1.Node {
 func (w world) pod(name string) *v1.Pod {
 	app := pick(w, apps...)
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "lab", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app}, CreationTimestamp: metav1.NewTime(noon),
+		Namespace: "lab", Name: name, UID: types.UID(name), Labels: map[string]string{"app": app},
+		CreationTimestamp: metav1.NewTime(noon),
 	}}
 	container := v1.Container{Name: "c", Image: pick(w, image...)}
 	if !w.one(8) {
@@ -90,7 +94,9 @@ func (w world) pod(name string) *v1.Pod {
 	}
 	if w.one(3) {
 		pod.Spec.Affinity.PodAntiAffinity = &v1.PodAntiAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{
-			Weight: 1 + w.Int32N(100), PodAffinityTerm: v1.PodAffinityTerm{TopologyKey: v1.LabelHostname, LabelSelector: peers},
+			Weight: 1 + w.Int32N(100), PodAffinityTerm: v1.PodAffinityTerm{
+				TopologyKey: v1.LabelHostname, LabelSelector: peers,
+			},
 		}}}
 	}
 	return pod

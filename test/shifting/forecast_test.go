@@ -33,7 +33,10 @@ func TestRealForecasts(t *testing.T) {
 		{forecast.WithWeather, "residual", 5 * time.Minute, 0},
 		{forecast.WithWeather, "residual", 10 * time.Minute, 0},
 	} {
-		p := plays{zones: zones, hours: offsets(0, 1000), model: test.model, when: test.when, learner: past, restart: test.restart, ahead: ahead[test.model]}
+		p := plays{
+			zones: zones, hours: offsets(0, 1000), model: test.model, when: test.when, learner: past,
+			restart: test.restart, ahead: ahead[test.model],
+		}
 		r := p.play(t)
 		t.Logf("%-8s %-14s %v: %v", test.model, test.when, test.restart, r)
 		if eta := r.eta(); eta < test.least {

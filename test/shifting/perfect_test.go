@@ -92,7 +92,8 @@ func TestPerfectForecasts(t *testing.T) {
 			least, most = test.week-rounding, test.week+rounding
 		}
 		if eta := r.eta(); eta < least || eta > most {
-			t.Errorf("%s reaches %.3f of the optimum of its family: want between %.3f and %.3f", test.when, eta, least, most)
+			t.Errorf("%s reaches %.3f of the optimum of its family: want between %.3f and %.3f", test.when, eta, least,
+				most)
 		}
 	}
 }

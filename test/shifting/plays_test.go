@@ -96,14 +96,17 @@ func (p *plays) play(t testing.TB) *results {
 		r.saved[z], outcomes[z] = make([]savings, len(p.hours)), make([]outcome, len(p.hours))
 		wg.Go(func() {
 			for i, h := range p.hours {
-				all := submitted(jobs, truth.End().Add(-year+time.Duration(h)*time.Hour), strategy.Interrupts(), p.restart)
+				all := submitted(jobs, truth.End().Add(-year+time.Duration(h)*time.Hour), strategy.Interrupts(),
+					p.restart)
 				best := optimaOf(truth, all)
 				o := replay(t, strategy, truth, ahead, all, p.learner(jobs))
 				optimum := best.start
 				if strategy.Interrupts() {
 					optimum = best.interruptible
 				}
-				r.saved[z][i] = savings{(best.unshifted - o.carbon) / best.unshifted, (best.unshifted - optimum) / best.unshifted}
+				r.saved[z][i] = savings{
+					(best.unshifted - o.carbon) / best.unshifted, (best.unshifted - optimum) / best.unshifted,
+				}
 				outcomes[z][i] = o
 			}
 		})

@@ -77,7 +77,8 @@ func readGrid(t testing.TB, zone string) *grid.Series {
 		if i == 0 {
 			at, err := time.Parse("2006-01-02 15:04", row[1][:len("2006-01-02 15:04")])
 			if err != nil {
-				at, err = time.Parse("2006-01-02 15:04", strings.Replace(row[1], " 0:", " 00:", 1)[:len("2006-01-02 15:04")])
+				at, err = time.Parse("2006-01-02 15:04",
+					strings.Replace(row[1], " 0:", " 00:", 1)[:len("2006-01-02 15:04")])
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -116,8 +117,10 @@ func submitted(jobs []trace, at time.Time, interruptible bool, restart time.Dura
 	all := make([]sched.Job, len(jobs))
 	for i, row := range jobs {
 		j := sched.Job{
-			ID: strconv.Itoa(i), Submitted: at.Add(row.submitted), Duration: row.length, Queue: "short", AllowedDelay: waitShort,
-			Request: sched.Resources{MilliCPU: int64(1000 * row.cores)}, Interruptible: interruptible, RestartCost: restart,
+			ID: strconv.Itoa(i), Submitted: at.Add(row.submitted), Duration: row.length, Queue: "short",
+			AllowedDelay: waitShort,
+			Request:      sched.Resources{MilliCPU: int64(1000 * row.cores)}, Interruptible: interruptible,
+			RestartCost: restart,
 		}
 		if row.length >= longFrom {
 			j.Queue, j.AllowedDelay = "long", waitLong
@@ -154,7 +157,9 @@ type running struct {
 }
 
 // replay plays jobs under a strategy. Every hour the learner takes notice of what has happened; nil: lengths are told.
-func replay(t testing.TB, strategy *sched.Greedy, truth *grid.Series, ahead foresight, jobs []sched.Job, learner predict.Learner) (o outcome) {
+func replay(t testing.TB, strategy *sched.Greedy, truth *grid.Series, ahead foresight, jobs []sched.Job,
+	learner predict.Learner,
+) (o outcome) {
 	t.Helper()
 	site := &sched.Site{Name: "site"}
 	snapshot := &sched.Snapshot{Queue: make([]sched.Job, 1), Sites: []*sched.Site{site}}
@@ -189,7 +194,9 @@ func replay(t testing.TB, strategy *sched.Greedy, truth *grid.Series, ahead fore
 }
 
 // play plays a job until the end of an hour and reports whether it is done.
-func (r *running) play(s *sched.Snapshot, strategy *sched.Greedy, truth *grid.Series, learner predict.Learner, end time.Time, o *outcome) (done bool) {
+func (r *running) play(s *sched.Snapshot, strategy *sched.Greedy, truth *grid.Series, learner predict.Learner,
+	end time.Time, o *outcome,
+) (done bool) {
 	j := &r.job
 	for r.at.Before(end) {
 		if !r.until.IsZero() && !r.at.Before(r.until) {
@@ -280,7 +287,8 @@ func bestInterruptible(truth *grid.Series, j *sched.Job) float64 {
 
 func bestStart(truth *grid.Series, j *sched.Job) float64 {
 	latest := j.Submitted.Add(j.AllowedDelay)
-	least := min(truth.Integral(j.Submitted, j.Submitted.Add(j.Duration)), truth.Integral(latest, latest.Add(j.Duration)))
+	least := min(truth.Integral(j.Submitted, j.Submitted.Add(j.Duration)),
+		truth.Integral(latest, latest.Add(j.Duration)))
 	for t := range truth.Steps(j.Submitted, latest) {
 		least = min(least, truth.Integral(t, t.Add(j.Duration)))
 	}

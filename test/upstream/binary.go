@@ -59,8 +59,9 @@ type runner struct {
 	timeout time.Duration
 }
 
-// gaveUp is the exit status of an API server that did not come up in time. It takes the process along, on a busy machine
-// now and then, and says nothing about the tests. A panic ends with another status, and so do tests that fail.
+// gaveUp is the exit status of an API server that did not come up in time. It takes the process along, on a busy
+// machine now and then, and says nothing about the tests. A panic ends with another status, and so do tests that
+// fail.
 const gaveUp = 255
 
 // observed is what came of one run.
@@ -104,13 +105,16 @@ func (r *runner) once(ctx context.Context, b *binary, only string) (*observed, e
 	}
 	defer log.Close()
 	counts := filepath.Join(scratch, "counts")
-	// The time limit within the process says which goroutines hang; that of the context is for one that does not end at all.
+	// The time limit within the process says which goroutines hang; that of the context is for one that does not end
+	// at all.
 	ctx, cancel := context.WithTimeout(ctx, r.timeout+time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.path, "-test.v=test2json", "-test.timeout="+r.timeout.String(), "-test.run="+exactly(only))
+	cmd := exec.CommandContext(ctx, b.path, "-test.v=test2json", "-test.timeout="+r.timeout.String(),
+		"-test.run="+exactly(only))
 	cmd.Dir = b.dir
 	cmd.Env = append(os.Environ(),
-		"KUBE_INTEGRATION_ETCD_URL="+address, enabled.ModeVariable+"="+string(b.mode), enabled.CountsVariable+"="+counts)
+		"KUBE_INTEGRATION_ETCD_URL="+address, enabled.ModeVariable+"="+string(b.mode),
+		enabled.CountsVariable+"="+counts)
 	fmt.Fprintf(log, "\n%s %s\n", b.suite, strings.Join(cmd.Args[1:], " "))
 	o, err := observe(cmd, log)
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -148,7 +152,10 @@ func observe(cmd *exec.Cmd, log io.Writer) (*observed, error) {
 			return nil, err
 		}
 	}
-	return &observed{outcomes: seen, status: cmd.ProcessState.ExitCode(), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}, nil
+	return &observed{
+		outcomes: seen, status: cmd.ProcessState.ExitCode(), cpu: cmd.ProcessState.UserTime() +
+			cmd.ProcessState.SystemTime(),
+	}, nil
 }
 
 func (r *runner) logFile(b *binary) string {

@@ -67,7 +67,9 @@ func TestObserve(t *testing.T) {
 		{"leaks", "TestVictim", 1, outcomesOf(outcomes{leaks: failed})},
 		{"gives up", "TestVictim", gaveUp, outcomesOf(outcomes{"TestVictim": unfinished})},
 		{"dies", "TestVictim", 7, outcomesOf(outcomes{"TestVictim": unfinished, "TestVictim/dies": unfinished})},
-		{"lives", "TestVictim/passes", 0, outcomes{whole: passed, leaks: passed, "TestVictim": passed, "TestVictim/passes": passed}},
+		{"lives", "TestVictim/passes", 0, outcomes{
+			whole: passed, leaks: passed, "TestVictim": passed, "TestVictim/passes": passed,
+		}},
 	} {
 		got := observeVictim(c.role, c.only)
 		if diff := cmp.Diff(c.want, got.outcomes); diff != "" || got.status != c.status {
@@ -92,8 +94,10 @@ func TestRunAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if runs := strings.Count(string(log), "=== RUN   TestVictim\n"); o.again != want || runs != want+1 || o.outcomes["TestVictim"] != unfinished {
-			t.Errorf("%s: it ran %d times, %d of them again, the last time %s", role, runs, o.again, o.outcomes["TestVictim"])
+		if runs := strings.Count(string(log), "=== RUN   TestVictim\n"); o.again != want || runs != want+1 ||
+			o.outcomes["TestVictim"] != unfinished {
+			t.Errorf("%s: it ran %d times, %d of them again, the last time %s", role, runs, o.again,
+				o.outcomes["TestVictim"])
 		}
 	}
 }

@@ -60,8 +60,8 @@ type suspect struct {
 	Why     string    `json:"why,omitempty"` // it is excused
 }
 
-// judge settles the verdict. Nothing is excused that is not on the list, and nothing is called flaky that passes less often
-// with our plugins than without.
+// judge settles the verdict. Nothing is excused that is not on the list, and nothing is called flaky that passes less
+// often with our plugins than without.
 func (s *suspect) judge(suite string, mode enabled.Mode) {
 	alone := func(all []outcome) int { return times(all[1:], passed) }
 	switch {

@@ -9,20 +9,35 @@ import (
 )
 
 func TestSuspects(t *testing.T) {
-	fine := outcomes{whole: passed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestA/xy": passed, "TestB": skipped}
+	fine := outcomes{
+		whole: passed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestA/xy": passed, "TestB": skipped,
+	}
 	for _, c := range []struct {
 		name        string
 		stock, ours outcomes
 		want        []string
 	}{
 		{"they agree", fine, fine, nil},
-		{"a subtest fails, and so all above it", fine, union(fine, outcomes{whole: failed, "TestA": failed, "TestA/x": failed}), []string{"TestA/x"}},
-		{"a test fails though no subtest does", fine, union(fine, outcomes{whole: failed, "TestA": failed}), []string{"TestA"}},
+		{
+			"a subtest fails, and so all above it", fine,
+			union(fine, outcomes{whole: failed, "TestA": failed, "TestA/x": failed}),
+			[]string{"TestA/x"},
+		},
+		{
+			"a test fails though no subtest does", fine, union(fine, outcomes{whole: failed, "TestA": failed}),
+			[]string{"TestA"},
+		},
 		{"a goroutine is left", fine, union(fine, outcomes{whole: failed, leaks: failed}), []string{leaks}},
-		{"a goroutine is left, and a test fails", fine, union(fine, outcomes{whole: failed, leaks: failed, "TestB": failed}), []string{leaks, "TestB"}},
+		{
+			"a goroutine is left, and a test fails", fine,
+			union(fine, outcomes{whole: failed, leaks: failed, "TestB": failed}),
+			[]string{leaks, "TestB"},
+		},
 		{"the process alone fails", fine, union(fine, outcomes{whole: failed}), []string{whole}},
 		{"stock passes, ours skips", union(fine, outcomes{"TestB": passed}), fine, []string{"TestB"}},
-		{"ours does not run a test", fine, outcomes{whole: passed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestB": skipped}, []string{"TestA/xy"}},
+		{"ours does not run a test", fine, outcomes{
+			whole: passed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestB": skipped,
+		}, []string{"TestA/xy"}},
 		{"both fail", outcomes{"TestA": failed}, outcomes{"TestA": failed}, []string{"TestA"}},
 		{"stock's process ended", outcomes{"TestA": unfinished}, outcomes{"TestA": passed}, []string{"TestA"}},
 	} {

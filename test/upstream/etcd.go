@@ -8,8 +8,9 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// startEtcd starts the etcd that one run of a test binary uses, with what it stores in dir; upstream's tests would look for an
-// executable otherwise. They ask whether one is there over TCP, so it cannot listen on a socket as the lab's does.
+// startEtcd starts the etcd that one run of a test binary uses, with what it stores in dir; upstream's tests would
+// look for an executable otherwise. They ask whether one is there over TCP, so it cannot listen on a socket as the
+// lab's does.
 func startEtcd(dir string) (address string, stop func(), err error) {
 	cfg := embed.NewConfig()
 	cfg.Dir = filepath.Join(dir, "data")

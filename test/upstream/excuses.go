@@ -2,8 +2,8 @@ package main
 
 import "github.com/kubenergy/kubenergy/test/upstream/enabled"
 
-// excuses are the tests that stock passes and that must fail with our plugins, by mode, suite and name, each with the reason.
-// One excuses its subtests too.
+// excuses are the tests that stock passes and that must fail with our plugins, by mode, suite and name, each with the
+// reason. One excuses its subtests too.
 var excuses = map[enabled.Mode]map[string]map[string]string{
 	enabled.Scored: {
 		"batch": {
@@ -17,7 +17,8 @@ var excuses = map[enabled.Mode]map[string]map[string]string{
 }
 
 const (
-	affinity  = "the nodes that its pods prefer are not those that cost least, and in the shipped profile the least cost outweighs a preference"
+	affinity = "the nodes that its pods prefer are not those that cost least, and in the shipped profile the least " +
+		"cost outweighs a preference"
 	spreading = "it wants the least allocated node, and a node that runs already costs less than one that sleeps"
 )
 

@@ -30,7 +30,8 @@ var errWrong = errors.New("our plugins do not pass what stock passes")
 
 func run(ctx context.Context, args []string, w io.Writer) error {
 	flags := flag.NewFlagSet("upstream", flag.ContinueOnError)
-	asked := flags.String("suites", "", "suites below test/integration/scheduler, with commas, \"scheduler\" being that package itself; each brings those below it (default: all)")
+	asked := flags.String("suites", "", "suites below test/integration/scheduler, with commas, \"scheduler\" being "+
+		"that package itself; each brings those below it (default: all)")
 	modes := flags.String("modes", join(enabled.Modes), "modes, with commas")
 	dir := flags.String("dir", filepath.Join("out", "upstream"), "`folder` for results, logs and binaries")
 	timeout := flags.Duration("timeout", 30*time.Minute, "for one run of one suite")

@@ -34,14 +34,16 @@ var grafts = []graft{
 		ours: "testdata/registry.go",
 	},
 	{
-		file:     "pkg/scheduler/apis/config/v1/default_plugins.go",
-		function: "mergePlugins", signature: "func(logger klog.Logger, defaultPlugins, customPlugins *v1.Plugins) *v1.Plugins", renamed: "stockMergePlugins",
-		ours: "testdata/defaults.go",
+		file:      "pkg/scheduler/apis/config/v1/default_plugins.go",
+		function:  "mergePlugins",
+		signature: "func(logger klog.Logger, defaultPlugins, customPlugins *v1.Plugins) *v1.Plugins",
+		renamed:   "stockMergePlugins",
+		ours:      "testdata/defaults.go",
 	},
 }
 
-// apply returns the file of Kubernetes with the function renamed. Anything unexpected is an error: a graft that did not take
-// would leave stock to be compared with itself.
+// apply returns the file of Kubernetes with the function renamed. Anything unexpected is an error: a graft that did
+// not take would leave stock to be compared with itself.
 func (g *graft) apply(source []byte) ([]byte, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, g.file, source, parser.SkipObjectResolution)
@@ -69,7 +71,8 @@ func (g *graft) apply(source []byte) ([]byte, error) {
 		}
 	}
 	if name == nil {
-		return nil, fmt.Errorf("%s has no function %s: see how this version of Kubernetes lists its plugins", g.file, g.function)
+		return nil, fmt.Errorf("%s has no function %s: see how this version of Kubernetes lists its plugins", g.file,
+			g.function)
 	}
 	at := set.Position(name.Pos()).Offset
 	return append(append(append([]byte{}, source[:at]...), g.renamed...), source[at+len(g.function):]...), nil
@@ -103,9 +106,9 @@ func published(ctx context.Context) (*sources, error) {
 	return &sources{root: root, kubernetes: dir, version: version}, nil
 }
 
-// grafted returns the same sources with our plugins in them, and writes what the go command needs for that to a hidden folder
-// of dir, which is no package of ours. The go command refuses to replace files of the module cache. So it is told of another
-// place where Kubernetes is, a link to the very same files, and replaces files there.
+// grafted returns the same sources with our plugins in them, and writes what the go command needs for that to a
+// hidden folder of dir, which is no package of ours. The go command refuses to replace files of the module cache. So
+// it is told of another place where Kubernetes is, a link to the very same files, and replaces files there.
 func (s *sources) grafted(ctx context.Context, dir string) (*sources, error) {
 	dir = filepath.Join(dir, ".sources")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

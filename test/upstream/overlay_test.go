@@ -35,7 +35,10 @@ func TestGraftRenamesTheDeclarationOnly(t *testing.T) {
 func TestGraftRefusesWhatItDoesNotKnow(t *testing.T) {
 	for _, c := range []struct{ name, from, to, want string }{
 		{"another name", "\nfunc NewInTreeRegistry", "\nfunc NewRegistry", "no function NewInTreeRegistry"},
-		{"arguments", "NewInTreeRegistry() runtime", "NewInTreeRegistry(n int) runtime", "is a func(n int) runtime.Registry"},
+		{
+			"arguments", "NewInTreeRegistry() runtime", "NewInTreeRegistry(n int) runtime",
+			"is a func(n int) runtime.Registry",
+		},
 		{"our name is taken", "type t struct{}", "func stockRegistry() {}", "already has a function stockRegistry"},
 		{"no Go", "package plugins", "plugins", "expected 'package'"},
 	} {

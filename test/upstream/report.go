@@ -108,10 +108,12 @@ func printTable(w io.Writer, results []*result) error {
 		if len(r.Wrong) > 0 {
 			verdict = "WRONG"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", r.Suite, r.Mode, r.Stock, r.Ours, r.with(flaky), r.with(excused),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\n", r.Suite, r.Mode, r.Stock, r.Ours,
+			r.with(flaky), r.with(excused),
 			r.Counts.Asked, r.Counts.Cycles, r.Counts.Scored, seconds(r.StockCPU), seconds(r.OursCPU), verdict)
 	}
-	fmt.Fprintln(t, "(tests with subtests: passed/failed/skipped; asked, cycles and scored: how often our plugins were called)")
+	fmt.Fprintln(t,
+		"(tests with subtests: passed/failed/skipped; asked, cycles and scored: how often our plugins were called)")
 	return t.Flush()
 }
 

@@ -14,7 +14,10 @@ import (
 
 func TestSettle(t *testing.T) {
 	fine := func() *result {
-		return &result{Suite: "scoring", Mode: enabled.Unknown, Stock: tally{Passed: 2}, Ours: tally{Passed: 2}, Counts: enabled.Counts{Asked: 3, Cycles: 3}}
+		return &result{
+			Suite: "scoring", Mode: enabled.Unknown, Stock: tally{Passed: 2}, Ours: tally{Passed: 2},
+			Counts: enabled.Counts{Asked: 3, Cycles: 3},
+		}
 	}
 	for _, c := range []struct {
 		name   string
@@ -23,12 +26,19 @@ func TestSettle(t *testing.T) {
 	}{
 		{"all pass", func(*result) {}, ""},
 		{"one is flaky, one excused, one fails in stock", func(r *result) {
-			r.Suspects = []suspect{{Test: "TestA", Verdict: flaky}, {Test: "TestB", Verdict: excused}, {Test: "TestC", Verdict: stockFails}}
+			r.Suspects = []suspect{
+				{Test: "TestA", Verdict: flaky},
+				{Test: "TestB", Verdict: excused},
+				{Test: "TestC", Verdict: stockFails},
+			}
 		}, ""},
 		{"one fails", func(r *result) {
 			r.Suspects = []suspect{{Test: "TestA", Verdict: fails, Stock: []outcome{passed}, Ours: []outcome{failed}}}
 		}, "TestA: stock [pass], ours [fail]"},
-		{"the process fails", func(r *result) { r.Suspects = []suspect{{Test: whole, Verdict: fails}} }, "(the process)"},
+		{
+			"the process fails", func(r *result) { r.Suspects = []suspect{{Test: whole, Verdict: fails}} },
+			"(the process)",
+		},
 		{"no test ran", func(r *result) { r.Stock.Passed = 0 }, "stock passes no test"},
 		{"our plugins are not there", func(r *result) { r.Counts = enabled.Counts{} }, "not asked for any pod"},
 		{"there are no pods", func(r *result) { r.Counts, r.Suite = enabled.Counts{}, "serving" }, ""},
@@ -46,12 +56,18 @@ func TestSettle(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	r := &result{
-		Suite: "preemption/misc", Mode: enabled.Scored, Kubernetes: "v1.36.4", StockTook: 90, OursTook: 91, StockCPU: 61.4, OursCPU: 59,
-		Stock:    count(outcomes{whole: failed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestB": unfinished, "TestC": skipped}),
-		Ours:     count(outcomes{whole: passed, leaks: passed, "TestA": passed, "TestA/x": failed}),
-		Counts:   enabled.Counts{Asked: 30, Cycles: 20, Scored: 10},
-		Suspects: []suspect{{Test: "TestA/x", Stock: []outcome{passed}, Ours: []outcome{failed}, Verdict: fails}, {Test: "TestB", Verdict: flaky}},
-		Wrong:    []string{"TestA/x"},
+		Suite: "preemption/misc", Mode: enabled.Scored, Kubernetes: "v1.36.4", StockTook: 90, OursTook: 91,
+		StockCPU: 61.4, OursCPU: 59,
+		Stock: count(outcomes{
+			whole: failed, leaks: passed, "TestA": passed, "TestA/x": passed, "TestB": unfinished, "TestC": skipped,
+		}),
+		Ours:   count(outcomes{whole: passed, leaks: passed, "TestA": passed, "TestA/x": failed}),
+		Counts: enabled.Counts{Asked: 30, Cycles: 20, Scored: 10},
+		Suspects: []suspect{
+			{Test: "TestA/x", Stock: []outcome{passed}, Ours: []outcome{failed}, Verdict: fails},
+			{Test: "TestB", Verdict: flaky},
+		},
+		Wrong: []string{"TestA/x"},
 	}
 	dir := t.TempDir()
 	if err := r.write(dir); err != nil {

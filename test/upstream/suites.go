@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// all is where Kubernetes keeps the integration tests of its scheduler. A suite is a package below it, by the rest of its
-// path; "scheduler" is the package itself.
+// all is where Kubernetes keeps the integration tests of its scheduler. A suite is a package below it, by the rest of
+// its path; "scheduler" is the package itself.
 const all = kubernetes + "/test/integration/scheduler"
 
 func suitePackage(suite string) string {
@@ -21,7 +21,8 @@ func suitePackage(suite string) string {
 
 // suites returns those that are asked for, or every one that has tests. A suite brings along those below it.
 func (s *sources) suites(ctx context.Context, asked []string) ([]string, error) {
-	listed, err := goOutput(ctx, s.root, "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", all+"/...")
+	listed, err := goOutput(ctx, s.root, "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}",
+		all+"/...")
 	if err != nil {
 		return nil, err
 	}

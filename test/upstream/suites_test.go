@@ -13,8 +13,8 @@ import (
 // smallest is the suite that takes the least time of those whose pods are scored.
 const smallest = "extender"
 
-// TestSmallestSuite shows that our plugins still get into this version of Kubernetes, and that one suite passes in all modes.
-// `make upstream` runs the others.
+// TestSmallestSuite shows that our plugins still get into this version of Kubernetes, and that one suite passes in
+// all modes. `make upstream` runs the others.
 func TestSmallestSuite(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles Kubernetes")
@@ -53,7 +53,9 @@ func TestSuites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"scheduler", "scoring", "filters", "queueing", "preemption", "preemption/misc", "plugins", smallest} {
+	for _, want := range []string{
+		"scheduler", "scoring", "filters", "queueing", "preemption", "preemption/misc", "plugins", smallest,
+	} {
 		if !slices.Contains(every, want) {
 			t.Errorf("no suite %s among %v", want, every)
 		}
@@ -75,7 +77,8 @@ func TestSuites(t *testing.T) {
 		!slices.Equal(got, []string{"queueing", "queueing/former", "queueing/queueinghint", "bind"}) {
 		t.Errorf("asked for some: %v, %v", got, err)
 	}
-	if _, err := s.suites(t.Context(), []string{"scor"}); err == nil || !strings.Contains(err.Error(), `no suite "scor"`) {
+	if _, err := s.suites(t.Context(), []string{"scor"}); err == nil ||
+		!strings.Contains(err.Error(), `no suite "scor"`) {
 		t.Errorf("a suite that is not there: %v", err)
 	}
 }

@@ -91,7 +91,8 @@ func (t *trial) all(ctx context.Context, b *binary) (*observed, error) {
 	if o.again > 0 {
 		again = fmt.Sprintf("; before that the API server gave up, times: %d", o.again)
 	}
-	t.say("%s, %s: %s passed/failed/skipped in %v%s", b.suite, b.variant(), count(o.outcomes), o.took.Round(time.Second), again)
+	t.say("%s, %s: %s passed/failed/skipped in %v%s", b.suite, b.variant(), count(o.outcomes),
+		o.took.Round(time.Second), again)
 	return o, nil
 }
 
@@ -103,7 +104,8 @@ func (t *trial) mode(ctx context.Context, stock, ours *binary, first *observed) 
 	}
 	r := &result{
 		Suite: ours.suite, Mode: ours.mode, Kubernetes: t.stock.version, Counts: mine.Counts,
-		Stock: count(first.outcomes), Ours: count(mine.outcomes), StockTook: first.took.Seconds(), OursTook: mine.took.Seconds(),
+		Stock: count(first.outcomes), Ours: count(mine.outcomes), StockTook: first.took.Seconds(),
+		OursTook: mine.took.Seconds(),
 		StockCPU: first.cpu.Seconds(), OursCPU: mine.cpu.Seconds(), Again: first.again + mine.again,
 	}
 	found := suspects(first.outcomes, mine.outcomes)

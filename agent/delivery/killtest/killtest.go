@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// A Powercap is a tree as the kernel's in /sys/class/powercap, of one package. Its counter runs while the test runs: that
-// is what really was used.
+// A Powercap is a tree as the kernel's in /sys/class/powercap, of one package. Its counter runs while the test runs:
+// that is what really was used.
 type Powercap struct {
 	Root string // for the agent's --powercap-root
 
@@ -29,8 +29,8 @@ type Powercap struct {
 	closing sync.Once
 }
 
-// The counter has 16 digits, and less than 100 J are used in a test, so that only the last eight change. Those are written
-// in one piece: a reader never sees a value that is half old and half new.
+// The counter has 16 digits, and less than 100 J are used in a test, so that only the last eight change. Those are
+// written in one piece: a reader never sees a value that is half old and half new.
 const (
 	first = 4_000_000_000_000_000
 	most  = 100_000_000
@@ -43,7 +43,9 @@ func NewPowercap(root string) (*Powercap, error) {
 		return nil, err
 	}
 	p := &Powercap{Root: root, value: first, stop: make(chan struct{})}
-	for name, content := range map[string]string{"name": "package-0\n", "max_energy_range_uj": "9000000000000000\n", "energy_uj": p.text()} {
+	for name, content := range map[string]string{
+		"name": "package-0\n", "max_energy_range_uj": "9000000000000000\n", "energy_uj": p.text(),
+	} {
 		if err := os.WriteFile(filepath.Join(zone, name), []byte(content), 0o644); err != nil {
 			return nil, err
 		}

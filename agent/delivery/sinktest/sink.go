@@ -1,5 +1,5 @@
-// Package sinktest holds a reference for what receives an agent's batches. It keeps everything in memory and is made for
-// tests: it can be told to fail at any point, and it watches that the protocol is obeyed.
+// Package sinktest holds a reference for what receives an agent's batches. It keeps everything in memory and is made
+// for tests: it can be told to fail at any point, and it watches that the protocol is obeyed.
 package sinktest
 
 import (
@@ -98,7 +98,8 @@ func (s *Sink) Book(b *batch.Batch) (*batch.Ack, error) {
 		s.compare(st.booked[b.First], b)
 		return s.ack(b, st), nil
 	case b.First <= st.acked:
-		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s after %d", b.First, b.Last, b.Stream.Epoch, st.acked))
+		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s after %d", b.First, b.Last, b.Stream.Epoch,
+			st.acked))
 		return nil, errPartly
 	case b.First != st.acked+1:
 		s.totals.Gaps++ // what is missing was lost; it will not come any more, as only the oldest is sent
@@ -118,10 +119,12 @@ func (s *Sink) compare(before, now *batch.Batch) {
 	if before == nil || before.Last != now.Last {
 		return
 	}
-	if before.Measured == now.Measured && before.EndSinceBoot == now.EndSinceBoot && slices.Equal(before.Shares, now.Shares) {
+	if before.Measured == now.Measured && before.EndSinceBoot == now.EndSinceBoot &&
+		slices.Equal(before.Shares, now.Shares) {
 		return
 	}
-	s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s was booked with other contents", now.First, now.Last, now.Stream.Epoch))
+	s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s was booked with other contents", now.First,
+		now.Last, now.Stream.Epoch))
 }
 
 // occupy takes the batch's time of its node; two streams of one boot may follow each other but not overlap.
@@ -138,7 +141,8 @@ func (s *Sink) occupy(b *batch.Batch) error {
 		return 1
 	})
 	if i > 0 && times[i-1].end > b.StartSinceBoot {
-		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s overlaps what is booked", b.First, b.Last, b.Stream.Epoch))
+		s.breaches = append(s.breaches, fmt.Sprintf("batch %d to %d of %s overlaps what is booked", b.First, b.Last,
+			b.Stream.Epoch))
 		return errOverlap
 	}
 	s.times[m] = slices.Insert(times, i, interval{b.StartSinceBoot, b.EndSinceBoot})

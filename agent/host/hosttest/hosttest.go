@@ -1,5 +1,5 @@
-// Package hosttest makes real control groups with real processes in them, for tests and benchmarks that read them. It is
-// imported by tests only. They skip where control groups cannot be made.
+// Package hosttest makes real control groups with real processes in them, for tests and benchmarks that read them. It
+// is imported by tests only. They skip where control groups cannot be made.
 package hosttest
 
 import (
@@ -91,8 +91,8 @@ type Process struct {
 	out *bufio.Reader
 }
 
-// Start starts a process that waits. It is killed when the test ends; a group that it is in must be made before, so that
-// it is removed after.
+// Start starts a process that waits. It is killed when the test ends; a group that it is in must be made before, so
+// that it is removed after.
 func Start(tb testing.TB, groups ...string) *Process {
 	tb.Helper()
 	binary, err := os.Executable()
@@ -124,7 +124,8 @@ func Start(tb testing.TB, groups ...string) *Process {
 // Join puts the process into a control group.
 func (p *Process) Join(group string) {
 	p.tb.Helper()
-	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.cmd.Process.Pid)), 0); err != nil {
+	if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(p.cmd.Process.Pid)),
+		0); err != nil {
 		p.tb.Fatal(err)
 	}
 }
@@ -278,8 +279,8 @@ type Load struct {
 	Period     time.Duration // how long each sleeps; 50 ms if 0
 }
 
-// Containers makes pods with containers in them, as the kubelet lays them out, with a process in each that wakes 20 times
-// per second. It returns the mount, which is what Options.Root of package host takes.
+// Containers makes pods with containers in them, as the kubelet lays them out, with a process in each that wakes 20
+// times per second. It returns the mount, which is what Options.Root of package host takes.
 func Containers(tb testing.TB, l Load) (mount string) {
 	tb.Helper()
 	mount = Mount(tb, l.Version)
@@ -303,8 +304,8 @@ func Containers(tb testing.TB, l Load) (mount string) {
 	return mount
 }
 
-// wakers is a process for each folder. Go's own take several times as long to wake up as what they are to compute, and a
-// thousand of them are more than a small machine can do beside being measured.
+// wakers is a process for each folder. Go's own take several times as long to wake up as what they are to compute,
+// and a thousand of them are more than a small machine can do beside being measured.
 const wakers = `
 my ($n, $period) = splice @ARGV, 0, 2;
 my $parent = $$;

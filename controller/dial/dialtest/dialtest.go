@@ -1,5 +1,5 @@
-// Package dialtest has what tests need of names and addresses: a name server without a network, and URLs that lead where
-// nobody may be led.
+// Package dialtest has what tests need of names and addresses: a name server without a network, and URLs that lead
+// where nobody may be led.
 package dialtest
 
 import (
@@ -71,7 +71,8 @@ func serve(server net.Conn, answer func([]byte) []byte) {
 			return
 		}
 		reply := answer(query)
-		if _, err := server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))), reply...)); err != nil {
+		if _, err := server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(reply))),
+			reply...)); err != nil {
 			return
 		}
 	}
@@ -81,18 +82,22 @@ func serve(server net.Conn, answer func([]byte) []byte) {
 type Payload struct {
 	Name string
 	URL  string
-	// Numeric says that the host is a number that only some resolvers read as an address: where it is not, nothing is found.
+	// Numeric says that the host is a number that only some resolvers read as an address: where it is not, nothing is
+	// found.
 	Numeric bool
 }
 
 // Payloads returns them, and the names that are in them. Those to this machine lead to a port there.
 func Payloads(port string) ([]Payload, Names) {
 	names := Names{
-		"metadata.example": {"169.254.169.254"}, "metadata6.example": {"fd00:ec2::254"}, "self.example": {"127.0.0.1"}, "self6.example": {"::1"},
-		"mapped.example": {"::ffff:169.254.169.254"}, "zero.example": {"0.0.0.0"}, "cast.example": {"224.0.0.1"}, "local.example": {"fe80::1"},
+		"metadata.example": {"169.254.169.254"}, "metadata6.example": {"fd00:ec2::254"}, "self.example": {"127.0.0.1"},
+		"self6.example":  {"::1"},
+		"mapped.example": {"::ffff:169.254.169.254"}, "zero.example": {"0.0.0.0"}, "cast.example": {"224.0.0.1"},
+		"local.example":               {"fe80::1"},
 		"169.254.169.254.nip.example": {"169.254.169.254"}, "rebound.example": {"169.254.169.254", "127.0.0.1"},
 		// As other resolvers read them.
-		"0x7f000001": {"127.0.0.1"}, "0x7f.1": {"127.0.0.1"}, "0xa9fea9fe": {"169.254.169.254"}, "0xa9.0xfe.0xa9.0xfe": {"169.254.169.254"},
+		"0x7f000001": {"127.0.0.1"}, "0x7f.1": {"127.0.0.1"}, "0xa9fea9fe": {"169.254.169.254"},
+		"0xa9.0xfe.0xa9.0xfe":      {"169.254.169.254"},
 		"metadata.google.internal": {"169.254.169.254"}, "localhost": {"127.0.0.1"},
 	}
 	here := func(host string) string { return "http://" + host + ":" + port + "/" }

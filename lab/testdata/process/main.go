@@ -1,4 +1,5 @@
-// Command process is what the tests run as a pod. It shows what it was given, serves a health page and ends as it is told.
+// Command process is what the tests run as a pod. It shows what it was given, serves a health page and ends as it is
+// told.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen-address", "", "address of the health page and of /end, which ends the program with code 3")
+	listen := flag.String("listen-address", "",
+		"address of the health page and of /end, which ends the program with code 3")
 	show := flag.String("show", "", "files to print, separated by commas")
 	env := flag.String("env", "", "environment variables to print, separated by commas")
 	after := flag.Duration("after", -1, "end after this time")

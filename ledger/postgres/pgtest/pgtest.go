@@ -1,5 +1,5 @@
-// Package pgtest starts a private PostgreSQL for a test: it listens on a socket of its own only, writes to disk as a real one does, and ends
-// with the test.
+// Package pgtest starts a private PostgreSQL for a test: it listens on a socket of its own only, writes to disk as a
+// real one does, and ends with the test.
 package pgtest
 
 import (
@@ -65,7 +65,8 @@ func StartServer(t testing.TB) *Server {
 		t.Skipf("PostgreSQL does not run as root, and there is nobody else to run it as: %v", err)
 	}
 	s.DSN = fmt.Sprintf("host=%s port=5432 user=kubenergy dbname=postgres sslmode=disable", dir)
-	init := exec.Command(initdb, "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	init := exec.Command(initdb, "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E", "UTF8", "--locale=C",
+		"--no-sync")
 	init.Dir, init.SysProcAttr = dir, s.cred
 	if out, err := init.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -114,8 +115,10 @@ func (s *Server) Run(t testing.TB) {
 	}
 	// What a killed server leaves would keep another from starting.
 	_ = os.Remove(filepath.Join(s.data(), "postmaster.pid"))
-	cmd := exec.Command("postgres", "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432", "-c", "fsync=on", "-c", "shared_buffers=64MB",
-		"-c", "max_connections=40", "-c", "autovacuum_naptime=5s", "-c", "max_wal_size=512MB", "-c", "logging_collector=off")
+	cmd := exec.Command("postgres", "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432", "-c", "fsync=on", "-c",
+		"shared_buffers=64MB",
+		"-c", "max_connections=40", "-c", "autovacuum_naptime=5s", "-c", "max_wal_size=512MB", "-c",
+		"logging_collector=off")
 	cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = s.dir, s.cred, s.log, s.log
 	s.cmd, s.end = cmd, make(chan struct{})
 	started := make(chan error)

@@ -1,5 +1,5 @@
-// Package feed makes up what a node and its consumers use. It follows from the node's name and the number of a step alone, so
-// that what should have been booked can be said afterwards, whatever happened to the processes in between.
+// Package feed makes up what a node and its consumers use. It follows from the node's name and the number of a step
+// alone, so that what should have been booked can be said afterwards, whatever happened to the processes in between.
 package feed
 
 import (
@@ -40,7 +40,9 @@ func Step(node string, number uint64) *energy.Attribution {
 		if r.IntN(usualOdds) == 0 {
 			continue
 		}
-		s := energy.Share{ID: id, Dynamic: amount(mostDynamic), Idle: amount(mostIdle), CPU: time.Duration(r.Int64N(int64(mostCPU)))}
+		s := energy.Share{
+			ID: id, Dynamic: amount(mostDynamic), Idle: amount(mostIdle), CPU: time.Duration(r.Int64N(int64(mostCPU))),
+		}
 		a.Measured += s.Dynamic + s.Idle
 		a.Shares = append(a.Shares, s)
 	}
@@ -79,7 +81,8 @@ type Sum struct {
 	CPU           time.Duration
 }
 
-// A Key names a consumer as the ledger does: its kind, and what batches call it, pods without their containers; what is nobody's is called as its kind.
+// A Key names a consumer as the ledger does: its kind, and what batches call it, pods without their containers; what
+// is nobody's is called as its kind.
 type Key struct{ Kind, Name string }
 
 // Truth returns what a node's consumers used in so many steps.

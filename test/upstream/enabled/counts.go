@@ -12,7 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/kube/plugin"
 )
 
-// Counts show that our plugins took part. Without them, a test binary that lacks our plugins would pass like one with them.
+// Counts show that our plugins took part. Without them, a test binary that lacks our plugins would pass like one with
+// them.
 type Counts struct {
 	Asked  int `json:"asked"`  // times that the gate was asked whether a pod is held
 	Cycles int `json:"cycles"` // scheduling cycles that our PreFilter saw
@@ -70,12 +71,16 @@ func (h countedHold) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 
 type countedEnergy struct{ *plugin.Energy }
 
-func (e countedEnergy) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (e countedEnergy) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	count(func(c *Counts) { c.Cycles++ })
 	return e.Energy.PreFilter(ctx, state, pod, nodes)
 }
 
-func (e countedEnergy) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+func (e countedEnergy) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) *fwk.Status {
 	status := e.Energy.PreScore(ctx, state, pod, nodes)
 	if status.IsSuccess() {
 		count(func(c *Counts) { c.Scored++ })

@@ -1,7 +1,7 @@
 // Package enabled is what the schedulers of upstream's tests have besides stock's plugins: ours, wired as in
-// kubenergy-scheduler with a hold loop per scheduler, and enabled as in the profile that we ship for use in place of the
-// cluster's own scheduler. It is linked into upstream's test binaries, which know nothing of it, and which build their
-// schedulers themselves: held pods are kept in kube-scheduler's own queue there (see package parking).
+// kubenergy-scheduler with a hold loop per scheduler, and enabled as in the profile that we ship for use in place of
+// the cluster's own scheduler. It is linked into upstream's test binaries, which know nothing of it, and which build
+// their schedulers themselves: held pods are kept in kube-scheduler's own queue there (see package parking).
 package enabled
 
 import (

@@ -41,7 +41,8 @@ func TestAsShipped(t *testing.T) {
 	}
 }
 
-// Only where everything is known does a node have power and a grid; and whatever is known, upstream's pods are not ours.
+// Only where everything is known does a node have power and a grid; and whatever is known, upstream's pods are not
+// ours.
 func TestKnowledge(t *testing.T) {
 	for _, mode := range Modes {
 		view, err := knowledge(mode)
@@ -55,7 +56,8 @@ func TestKnowledge(t *testing.T) {
 			t.Errorf("%s: %d sites", mode, sites)
 		}
 		if !view().Settled() || view().Concerns(&v1.Pod{}) {
-			t.Errorf("%s: settled %v, a pod that nobody marked is ours %v", mode, view().Settled(), view().Concerns(&v1.Pod{}))
+			t.Errorf("%s: settled %v, a pod that nobody marked is ours %v", mode, view().Settled(),
+				view().Concerns(&v1.Pod{}))
 		}
 	}
 }

@@ -23,7 +23,8 @@ func knowledge(m Mode) (func() *kube.View, error) {
 		return nil, fmt.Errorf("making up a grid: %w", err)
 	}
 	contents := kube.Contents{
-		Sites:          []*sched.Site{{Name: "somewhere", Carbon: grid.Signal{Series: intensity}}}, // which does not age
+		// which does not age
+		Sites:          []*sched.Site{{Name: "somewhere", Carbon: grid.Signal{Series: intensity}}},
 		Profiles:       []*kube.NodeProfile{{Profile: energy.Profile{Name: "any", Idle: 100, Max: 300, Sleep: 10}}},
 		DefaultProfile: "any",
 		Defaults:       kube.BuiltIn(),

@@ -1,6 +1,6 @@
-// Feeder is an agent of which all is real but the meters and the host: it queues, keeps and delivers what package feed makes up.
-// It is made to be killed. Once there is a file FINISH it makes up no more, delivers what is left, and prints how many steps
-// there were.
+// Feeder is an agent of which all is real but the meters and the host: it queues, keeps and delivers what package
+// feed makes up. It is made to be killed. Once there is a file FINISH it makes up no more, delivers what is left, and
+// prints how many steps there were.
 package main
 
 import (
@@ -96,7 +96,9 @@ func step(o *options, queue *delivery.Queue, state *feed.State) error {
 	if state.At > 0 {
 		a := feed.Step(o.node, state.Steps)
 		a.Start, a.End, a.Quality = state.At, now, energy.Measured
-		if err := queue.Add(a, delivery.Meta{Wall: time.Now(), Source: "package (made up)", IdlePolicy: "requests"}); err != nil {
+		if err := queue.Add(a, delivery.Meta{
+			Wall: time.Now(), Source: "package (made up)", IdlePolicy: "requests",
+		}); err != nil {
 			return err
 		}
 		state.Steps++
