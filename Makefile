@@ -21,7 +21,7 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
 
 # Packages that link k8s.io/kubernetes take minutes to build, and many more with the race detector: they are tested without.
 # The layer test stands in test/ but links nothing.
-heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/kube/parking$$
+heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/parking$$
 light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep '/test/layers$$' <<<"$$all")"
 heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -v '/test/layers$$' || true)
 
@@ -56,10 +56,10 @@ check:
 	@$(light_packages); go vet $$light
 	@echo "== generated kinds"
 	@mkdir -p out; kinds=$$(mktemp -d out/kinds.XXXXXX); trap 'rm -rf "$$kinds"' EXIT; \
-	  go tool -modfile=go.tools.mod controller-gen object paths=./kube/api/... output:dir="$$kinds/go" \
+	  go tool -modfile=go.tools.mod controller-gen object paths=./api/... output:dir="$$kinds/go" \
 	    crd:allowDangerousTypes=true,maxDescLen=400 output:crd:dir="$$kinds/crds"; \
-	  diff -r "$$kinds/crds" charts/kubenergy/crds && diff "$$kinds"/go/zz_generated.deepcopy.go kube/api/v1alpha1/zz_generated.deepcopy.go \
-	    || { echo "not current: run go generate ./kube/api/..."; exit 1; }
+	  diff -r "$$kinds/crds" charts/kubenergy/crds && diff "$$kinds"/go/zz_generated.deepcopy.go api/v1alpha1/zz_generated.deepcopy.go \
+	    || { echo "not current: run go generate ./api/..."; exit 1; }
 
 test-light:
 	@echo "== tests $(if $(RACE),with the race detector,WITHOUT the race detector: no C compiler was found)"
@@ -96,7 +96,7 @@ lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the fi
 	@$(lint_tool) run ./...
 
 bench: ## Measure the simulator, the strategies and the scheduler plugin.
-	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./kube/plugin/... ./test/scores/...
+	go test -run '^$$' -bench . -benchmem ./sim/... ./sched/... ./scheduler/place/... ./test/scores/...
 
 # The first part needs no API server and takes minutes. Each arm of the second has one of its own: PAIRS=12 of five rows take
 # two hours, and ROW= picks one of unmarked, scored, one-per-node-unmarked, one-per-node-scored and burst.
@@ -104,7 +104,7 @@ PAIRS ?= 12
 bench-scheduler: bench-cycle bench-scheduler-perf ## Measure what our plugins cost kube-scheduler, beside stock and in turns.
 
 bench-cycle:
-	go test ./kube/plugin -run '^$$' -bench 'Points|PreScore' -benchmem
+	go test ./scheduler/place -run '^$$' -bench 'Points|PreScore' -benchmem
 	KUBENERGY_BENCH=1 go test ./test/perf -run 'CycleCost|HintsAreUsed' -v -count=1 -timeout 60m
 
 bench-scheduler-perf:

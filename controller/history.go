@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // history remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work has

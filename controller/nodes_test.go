@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // Compute Gardener closes its workers when a node is deleted, and dies when the next one is.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there

@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube/hardware"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

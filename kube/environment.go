@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube/hardware"
+	"github.com/kubenergy/kubenergy/hardware"
 )
 
 // What Compute Gardener's documents give as its defaults. Its code has 150 g/kWh; people go by the documents.

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube/hardware"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

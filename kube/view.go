@@ -9,10 +9,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube/hardware"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

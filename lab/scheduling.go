@@ -18,10 +18,10 @@ import (
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/hold"
-	"github.com/kubenergy/kubenergy/kube/parking"
-	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/scheduler/parking"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 	"github.com/kubenergy/kubenergy/sim"
 )
 
@@ -69,7 +69,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	}
 	loop := hold.New(hold.Config{Client: client, View: files.View})
 	var plugins []app.Option
-	for name, factory := range plugin.New(plugin.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log}) {
+	for name, factory := range place.New(place.Deps{View: files.View, Gate: loop, Clock: s.Clock, Log: s.Log}) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
 	knowledge := startComponent(ctx, "files", files.Run)
@@ -129,8 +129,8 @@ func (s *Scheduling) writeConfig() (string, error) {
 		profile["schedulerName"] = name
 		where, _, _ := strings.Cut(strategy, "+") // what waits, and for what, is not a profile's to say: see HoldRule
 		profile["pluginConfig"] = withArgs(profile["pluginConfig"], map[string]any{
-			"apiVersion": plugin.ArgsAPIVersion, "kind": plugin.ArgsKind,
-			"strategy": where, "scope": string(plugin.All), "weights": s.Policy.Weights, "seed": s.Policy.Seed,
+			"apiVersion": place.ArgsAPIVersion, "kind": place.ArgsKind,
+			"strategy": where, "scope": string(place.All), "weights": s.Policy.Weights, "seed": s.Policy.Seed,
 			"maxSignalAge": time.Duration(0).String(), // recorded signals do not age
 		})
 		profiles = append(profiles, profile)
@@ -151,11 +151,11 @@ func withArgs(pluginConfig any, args map[string]any) []any {
 	var kept []any
 	list, _ := pluginConfig.([]any)
 	for _, entry := range list {
-		if m, ok := entry.(map[string]any); ok && m["name"] != plugin.EnergyName {
+		if m, ok := entry.(map[string]any); ok && m["name"] != place.EnergyName {
 			kept = append(kept, m)
 		}
 	}
-	return append(kept, map[string]any{"name": plugin.EnergyName, "args": args})
+	return append(kept, map[string]any{"name": place.EnergyName, "args": args})
 }
 
 // startScheduling starts our scheduler with the scenario's signals on the clock.

@@ -117,7 +117,7 @@ func TestModelGoesOnAfterARestart(t *testing.T) {
 
 // The typical profile is the median of the tables that nodes without an agent are estimated by.
 func TestTypicalProfileIsThatOfTheTables(t *testing.T) {
-	f, err := os.Open("../../kube/hardware/architectures.csv")
+	f, err := os.Open("../../hardware/architectures.csv")
 	if err != nil {
 		t.Fatal(err)
 	}

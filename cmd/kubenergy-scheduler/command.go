@@ -20,8 +20,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	stock "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
-	"github.com/kubenergy/kubenergy/kube/parking"
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/parking"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // command returns kube-scheduler as a command with our plugins and flags, and what waits for the goroutines that it
@@ -79,7 +79,7 @@ func run(cmd *cobra.Command, opts *stock.Options, ours *shared) error {
 	cliflag.PrintFlags(cmd.Flags())
 
 	var plugins []app.Option
-	for name, factory := range plugin.NewLate(ours.start) {
+	for name, factory := range place.NewLate(ours.start) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
 	ctx, cancel := context.WithCancel(server.SetupSignalContext())

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/kube/live"
+	"github.com/kubenergy/kubenergy/scheduler/live"
 )
 
 func (e *endpoint) addLiveFlags(fs *pflag.FlagSet) {

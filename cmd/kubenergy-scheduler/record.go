@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/kube/hold"
-	"github.com/kubenergy/kubenergy/kube/record"
+	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // endpoint says where the central unit is, and with what to ask it.

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube/hold"
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // shared is what exists once in the process, whatever the number of profiles: what is known, and the hold loop.
@@ -37,23 +37,23 @@ const (
 )
 
 // start is called once; its context ends with the scheduler.
-func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, error) {
+func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	knowledge, run, err := s.knowledge(ctx, config)
 	if err != nil {
-		return plugin.Deps{}, err
+		return place.Deps{}, err
 	}
 	feed, err := s.live(ctx)
 	if err != nil {
-		return plugin.Deps{}, err
+		return place.Deps{}, err
 	}
 	config.QPS, config.Burst, config.RateLimiter = holdQPS, holdBurst, nil
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "kubenergy-hold"))
 	if err != nil {
-		return plugin.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
+		return place.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
 	}
 	recorder, err := s.options.record.recorder(s.options.live, s.log)
 	if err != nil {
-		return plugin.Deps{}, err
+		return place.Deps{}, err
 	}
 	loop := hold.New(hold.Config{
 		Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods,
@@ -63,7 +63,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (plugin.Deps, e
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)
 	awaitSettled(ctx, knowledge)
-	return plugin.Deps{
+	return place.Deps{
 		View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder, Go: s.run,
 	}, nil
 }

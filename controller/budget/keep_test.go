@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // TestMarksSayWhatIsSo: nothing is marked exceeded before it is, nor by how much where no limit of energy is.

@@ -3,7 +3,7 @@ package budget
 import (
 	"testing"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 

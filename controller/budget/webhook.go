@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // Message is what a webhook is told, in JSON.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // TestWebhooksReachOnlyWhereTheyMay: who may write a budget writes a URL, and must not make the controller ask its own

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 const electricityMapsURL = "https://api.electricitymaps.com"

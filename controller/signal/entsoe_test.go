@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 const dutch = "10YNL----------L"

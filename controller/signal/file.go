@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // maxFile is that of a year of 5-minute values of a zone, or of hours of many. The controller is to get by with

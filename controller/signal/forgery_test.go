@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // However a URL is written, a source leads neither to metadata services nor to this machine, also where private

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // Times of a keeper.

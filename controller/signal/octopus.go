@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // prometheus is a query of a Prometheus server, which must give one value.

@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/forecast"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // virtual makes the fetchers of a keeper ask w, and their waits pass at once on the clock of the test.

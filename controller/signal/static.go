@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // static is a value that somebody wrote down. As an intensity it is an estimate; as a price it is that of the contract.

@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // tariff is a price by the time of use, known for all time.

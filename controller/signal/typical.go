@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 // typical is the bundled curve of a typical day of the zone: what there is without a key, and without a network.

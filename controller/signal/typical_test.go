@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 )
 
 func TestTypicalSource(t *testing.T) {

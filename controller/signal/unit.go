@@ -1,6 +1,6 @@
 package signal
 
-import "github.com/kubenergy/kubenergy/kube/api/v1alpha1"
+import "github.com/kubenergy/kubenergy/api/v1alpha1"
 
 // quantity is what a signal measures: a label of the metrics.
 type quantity string

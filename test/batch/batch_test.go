@@ -12,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 const patience = 2 * time.Minute
@@ -173,14 +173,14 @@ func TestOrder(t *testing.T) {
 		return w.scheduler.Profiles[schedulerName].ListPlugins().PostFilter.Enabled[0].Name
 	}
 	w := start(t, "ecsched-ml", nil)
-	if got := first(w); got != plugin.EnergyName {
+	if got := first(w); got != place.EnergyName {
 		t.Errorf("the first plugin at postFilter is %s", got)
 	}
 	w.stop()
 	w = start(t, "ecsched-ml", func(profile map[string]any) {
 		delete(profile["plugins"].(map[string]any), "postFilter")
 	})
-	if got := first(w); got == plugin.EnergyName {
+	if got := first(w); got == place.EnergyName {
 		t.Fatal("the order does not depend on the configuration, so this proves nothing")
 	}
 	w.addNodes(0, 150, 4)

@@ -29,8 +29,8 @@ import (
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // The lab starts once in a process: all tests share its control plane and remove what they have made.
@@ -111,7 +111,7 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
-	deps := plugin.Deps{
+	deps := place.Deps{
 		View: func() *kube.View { return view }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Go: func(ctx context.Context, _ string, run func(context.Context) error) {
 			running.Go(func() { _ = run(ctx) })
@@ -119,7 +119,7 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 	}
 	plugins := []app.Option{app.WithPlugin(witnessName,
 		func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return w.witness, nil })}
-	for name, factory := range plugin.New(deps) {
+	for name, factory := range place.New(deps) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
 	stop, err := plane.cluster.StartScheduler(w.ctx, lab.Scheduler{

@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // TestSchedulerProfiles decodes the rendered configuration as kube-scheduler does: every profile has both of our
@@ -33,7 +33,7 @@ func TestSchedulerProfiles(t *testing.T) {
 			var names []string
 			for _, p := range config.Profiles {
 				names = append(names, p.SchedulerName)
-				for _, name := range []string{plugin.EnergyName, plugin.HoldName} {
+				for _, name := range []string{place.EnergyName, place.HoldName} {
 					if !slices.ContainsFunc(p.Plugins.MultiPoint.Enabled, func(e kubescheduler.Plugin) bool {
 						return e.Name == name
 					}) {
@@ -41,8 +41,8 @@ func TestSchedulerProfiles(t *testing.T) {
 					}
 				}
 				// Named there it comes before what multiPoint enables, stock's preemption included: see test/batch.
-				if enabled := p.Plugins.PostFilter.Enabled; len(enabled) == 0 || enabled[0].Name != plugin.EnergyName {
-					t.Errorf("profile %s: %s is not the first at postFilter", p.SchedulerName, plugin.EnergyName)
+				if enabled := p.Plugins.PostFilter.Enabled; len(enabled) == 0 || enabled[0].Name != place.EnergyName {
+					t.Errorf("profile %s: %s is not the first at postFilter", p.SchedulerName, place.EnergyName)
 				}
 				all := p.PercentageOfNodesToScore != nil && *p.PercentageOfNodesToScore == 100
 				if isOurs := slices.Contains(ours, p.SchedulerName); all != isOurs {

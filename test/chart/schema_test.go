@@ -77,7 +77,7 @@ func TestPoliciesTakeEveryWhere(t *testing.T) {
 			takes = append(takes, name)
 		}
 		if diff := cmp.Diff(wheres, takes); diff != "" {
-			t.Errorf("the kinds of kube/api name other strategies than there are:\n%s", diff)
+			t.Errorf("the kinds of api name other strategies than there are:\n%s", diff)
 		}
 		return
 	}

@@ -22,17 +22,21 @@ type outside int
 const (
 	stdlib      outside = iota // the standard library alone
 	anything                   // libraries, except Kubernetes
-	clients                    // also Kubernetes' API types, client-go and controller-runtime
+	kinds                      // also the types of Kubernetes' API, without a client
+	clients                    // also client-go and controller-runtime
 	everything                 // also k8s.io/kubernetes, API server, etcd and simulated nodes
 	heavyInMain                // clients; everything in its sub-folders named in mayLinkKubernetes
 )
 
 var (
 	ground = []string{"energy", "grid", "mincost"}
-	middle = append(slices.Clone(ground), "sched", "forecast", "predict", "workload")
-	upper  = append(slices.Clone(middle), "sim", "ledger")
-	wings  = append(slices.Clone(upper), "report", "kube", "karmada", "slurm", "agent", "controller")
-	data   = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
+	middle = slices.Concat(ground, []string{"sched", "forecast", "predict", "workload"})
+	upper  = slices.Concat(middle, []string{"sim", "ledger"})
+	known  = []string{"api", "hardware", "policy", "kube"} // what the wings in a cluster share
+	wings  = slices.Concat(upper, known, []string{
+		"report", "study", "central", "scheduler", "karmada", "slurm", "agent", "controller",
+	})
+	data = []string{"scenarios", "examples", "charts", "dashboards", "deploy"}
 )
 
 // house is the architecture: its root folders and the direction of imports. A folder that is missing here may not hold
@@ -42,21 +46,31 @@ var house = map[string]folder{
 	"grid":    {own: ground},
 	"mincost": {own: ground},
 
+	// What our API and the hardware are called, before any client of Kubernetes.
+	"api":      {outside: kinds},
+	"hardware": {own: slices.Concat(ground, []string{"api"}), outside: kinds},
+
 	"sched":    {own: ground},
 	"forecast": {own: ground, outside: anything},
-	"predict":  {own: append(slices.Clone(ground), "sched"), outside: anything},
-	"workload": {own: append(slices.Clone(ground), "sched"), outside: anything},
+	"predict":  {own: slices.Concat(ground, []string{"sched"}), outside: anything},
+	"workload": {own: slices.Concat(ground, []string{"sched"}), outside: anything},
 
-	"ledger": {own: middle, outside: anything},
-	"sim":    {own: append(slices.Clone(middle), "ledger"), outside: anything},
-	"report": {own: upper, outside: anything},
+	"ledger":  {own: middle, outside: anything},
+	"sim":     {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
+	"report":  {own: upper, outside: anything},
+	"study":   {own: slices.Concat(upper, []string{"report"}), outside: anything},
+	"central": {own: slices.Concat(middle, []string{"ledger"}), outside: anything},
 
-	// Wings do not import each other. The conversion between Kubernetes and the core, and the API types, may be shared.
-	"kube":       {own: append(slices.Clone(middle), "ledger"), outside: clients},
-	"karmada":    {own: append(slices.Clone(middle), "ledger", "kube"), outside: clients},
-	"controller": {own: append(slices.Clone(middle), "ledger", "kube"), outside: clients},
-	"slurm":      {own: append(slices.Clone(middle), "ledger"), outside: anything},
-	"agent":      {own: append(slices.Clone(middle), "ledger"), outside: anything},
+	// Who may wait for what, then the conversion between Kubernetes and the core.
+	"policy": {own: slices.Concat(middle, []string{"api", "hardware"}), outside: kinds},
+	"kube":   {own: slices.Concat(middle, []string{"ledger", "api", "hardware", "policy"}), outside: clients},
+
+	// Wings do not import each other.
+	"scheduler":  {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
+	"karmada":    {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
+	"controller": {own: slices.Concat(middle, known, []string{"ledger", "central"}), outside: clients},
+	"slurm":      {own: slices.Concat(middle, []string{"ledger", "central"}), outside: anything},
+	"agent":      {own: slices.Concat(middle, []string{"ledger", "central"}), outside: anything},
 
 	"cli":  {own: slices.Concat(wings, data), outside: clients},
 	"lab":  {own: slices.Concat(wings, data), outside: everything},
@@ -75,10 +89,10 @@ var house = map[string]folder{
 }
 
 // mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what stands in front of the scheduler's own queue.
-var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "kube/parking"}
+var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/parking"}
 
 // checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named by
-// their folder ("kube/plugin"), others by their import path. Test files may reach for any package of this module that
+// their folder ("scheduler/place"), others by their import path. Test files may reach for any package of this module that
 // does not import them, and for any library; they obey the rules about Kubernetes, which keep their builds short.
 func checkImport(from, to string, test bool) string {
 	root, _, _ := strings.Cut(from, "/")
@@ -109,46 +123,30 @@ func checkImport(from, to string, test bool) string {
 	return checkOutside(from, to, reach)
 }
 
-// sharedOfKube is what other wings may import of the wing kube, besides its API types.
-var sharedOfKube = []string{"kube", "kube/hardware"}
-
 // checkOwn holds the direction of imports inside the module.
 func checkOwn(from, to string, f folder) string {
 	fromRoot, _, _ := strings.Cut(from, "/")
 	toRoot, _, _ := strings.Cut(to, "/")
 	switch {
-	case fromRoot == "kube" && toRoot == "kube":
-		return checkKube(from, to)
+	case fromRoot == "scheduler" && toRoot == "scheduler":
+		return checkScheduler(from, to)
 	case fromRoot == "cmd" && toRoot == "cmd":
 		return fmt.Sprintf("%s imports %s: mains do not import each other", from, to)
 	case fromRoot == toRoot:
 		return ""
 	case !slices.Contains(f.own, toRoot):
-		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s", from, to, fromRoot,
-			orNothing(f.own))
-	case toRoot == "kube" && (fromRoot == "karmada" || fromRoot == "controller") &&
-		!slices.Contains(sharedOfKube, to) && !strings.HasPrefix(to, "kube/api/"):
-		return fmt.Sprintf("%s imports %s: of the wing kube, others may import the conversion (kube), what is known "+
-			"of hardware (kube/hardware) and the API types (kube/api) only", from, to)
+		return fmt.Sprintf("%s imports %s: imports point down only; %s may import %s",
+			from, to, fromRoot, orNothing(f.own))
 	}
 	return ""
 }
 
-// checkKube holds the order inside the wing kube: api, then hardware, then the conversion, then hold, then plugin,
-// then parking.
-func checkKube(from, to string) string {
-	floor := func(name string) int {
-		for i, p := range []string{"kube/api", "kube/hardware", "kube", "kube/hold", "kube/plugin", "kube/parking"} {
-			if name == p || p != "kube" && strings.HasPrefix(name, p+"/") {
-				return i
-			}
-		}
-		return 2 // other sub-packages stand beside the conversion
-	}
+// checkScheduler holds the order inside the wing scheduler: parking, then place, then all else.
+func checkScheduler(from, to string) string {
+	floor := func(name string) int { return 1 + slices.Index([]string{"scheduler/place", "scheduler/parking"}, name) }
 	if floor(to) > floor(from) {
-		return fmt.Sprintf(
-			"%s imports %s: inside kube, imports point from parking to plugin to hold to kube to hardware to api", from,
-			to)
+		return fmt.Sprintf("%s imports %s: inside scheduler, imports point from parking to place to the other packages",
+			from, to)
 	}
 	return ""
 }
@@ -190,13 +188,17 @@ var guards = []guard{
 			"k8s.io/kube-controller-manager", "k8s.io/controller-manager", "k8s.io/cloud-provider", "go.etcd.io/etcd",
 			"sigs.k8s.io/kwok",
 		},
-		everything, "only lab, test, kube/parking and the scheduler's main link Kubernetes itself: use " +
-			"k8s.io/kube-scheduler/framework in kube/plugin, client-go elsewhere",
+		everything, "only lab, test, scheduler/parking and the scheduler's main link Kubernetes itself: use " +
+			"k8s.io/kube-scheduler/framework in scheduler/place, client-go elsewhere",
+	},
+	{
+		[]string{"k8s.io/api", "k8s.io/apimachinery", "k8s.io/component-helpers/resource"},
+		kinds, "only api, hardware, policy, kube and what stands above know Kubernetes: take the values of package sched",
 	},
 	{
 		[]string{"k8s.io", "sigs.k8s.io/controller-runtime", "sigs.k8s.io/structured-merge-diff"},
 		clients,
-		"only kube, karmada, controller, lab, cli, cmd and test know Kubernetes: take the values of package sched",
+		"only kube, scheduler, karmada, controller, lab, cli, cmd and test use a client of Kubernetes: take values",
 	},
 	{
 		[]string{""},
@@ -207,8 +209,8 @@ var guards = []guard{
 
 func checkOutside(from, to string, reach outside) string {
 	const framework = "k8s.io/kube-scheduler/framework"
-	if within(to, framework) && reach == clients && !within(from, "kube/plugin") && !within(from, "cmd") {
-		return fmt.Sprintf("%s imports %s: only kube/plugin speaks the scheduler's framework", from, to)
+	if within(to, framework) && reach == clients && !within(from, "scheduler/place") && !within(from, "cmd") {
+		return fmt.Sprintf("%s imports %s: only scheduler/place speaks the scheduler's framework", from, to)
 	}
 	for _, g := range guards {
 		for _, prefix := range g.prefixes {

@@ -10,7 +10,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // full reports whether the figures are wanted, and not only that they can be measured.
@@ -86,7 +86,7 @@ func nodesScored(nodes int) int { return max(100, nodes*max(5, 50-nodes/125)/100
 func pluginCostIn(families families) pluginCost {
 	c := pluginCost{}
 	for _, m := range metricsNamed(families, "scheduler_plugin_execution_duration_seconds") {
-		if name := label(m, "plugin"); name != plugin.EnergyName && name != plugin.HoldName {
+		if name := label(m, "plugin"); name != place.EnergyName && name != place.HoldName {
 			continue
 		}
 		point, h := label(m, "extension_point"), m.GetHistogram()

@@ -18,8 +18,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // workload is one row: upstream's SchedulingBasic with stock's configuration and with the one that we ship in its
@@ -61,7 +61,7 @@ func BenchmarkSchedulerPerf(b *testing.B) {
 // burstArgs are those of the plugin in the burst: the strategy of KUBENERGY_STRATEGY for every pod, and what
 // KUBENERGY_STRATEGY_ARGS says besides, in JSON.
 func burstArgs(tb testing.TB) map[string]any {
-	args := map[string]any{"strategy": "energy", "scope": plugin.All}
+	args := map[string]any{"strategy": "energy", "scope": place.All}
 	if strategy := os.Getenv("KUBENERGY_STRATEGY"); strategy != "" {
 		args["strategy"] = strategy
 	}
@@ -283,7 +283,7 @@ func (w *workload) configuration(tb testing.TB, text []byte, args map[string]any
 	profile := c["profiles"].([]any)[0].(map[string]any)
 	configs, _ := profile["pluginConfig"].([]any)
 	for _, one := range configs {
-		if one := one.(map[string]any); one["name"] == plugin.EnergyName {
+		if one := one.(map[string]any); one["name"] == place.EnergyName {
 			maps.Copy(one["args"].(map[string]any), args)
 		}
 	}

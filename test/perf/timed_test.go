@@ -12,7 +12,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // stopwatch is what was spent at one extension point, which is called from many goroutines.
@@ -31,7 +31,7 @@ func (w *stopwatch) spent() spent {
 // others it does not look at the clock, so beside each call of Score nothing is timed as well: what that takes is the
 // stopwatch's own.
 type timed struct {
-	*plugin.Energy
+	*place.Energy
 	nothing                                                                stopwatch
 	sign, preFilter, filter, preScore, score, normalize, reserve, postBind stopwatch
 }
@@ -114,13 +114,13 @@ func (p *timed) cost() pluginCost {
 func timedOurs(t testing.TB, profile string) (frameworkruntime.Registry, *timed) {
 	t.Helper()
 	registry, watched := ours(t), &timed{}
-	build := registry[plugin.EnergyName]
-	registry[plugin.EnergyName] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin,
+	build := registry[place.EnergyName]
+	registry[place.EnergyName] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin,
 		error,
 	) {
 		built, err := build(ctx, args, handle)
 		if named, ok := handle.(interface{ ProfileName() string }); err == nil && ok && named.ProfileName() == profile {
-			watched.Energy = built.(*plugin.Energy)
+			watched.Energy = built.(*place.Energy)
 			return watched, nil
 		}
 		return built, err

@@ -18,8 +18,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // Nodes are those of upstream's SchedulingBasic, of two kinds of hardware in two grids.
@@ -86,6 +86,6 @@ func ours(t testing.TB) frameworkruntime.Registry {
 	registry := frameworkruntime.Registry{
 		finishName: func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return finish{}, nil },
 	}
-	maps.Copy(registry, plugin.New(plugin.Deps{View: func() *kube.View { return view }}))
+	maps.Copy(registry, place.New(place.Deps{View: func() *kube.View { return view }}))
 	return registry
 }

@@ -26,11 +26,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 const stockConfig = `
@@ -67,8 +67,8 @@ func newCluster(t testing.TB, text string, view *kube.View, nodes []*v1.Node, po
 	t.Helper()
 	metrics.Register()
 	registry := plugins.NewInTreeRegistry()
-	deps := plugin.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
-	if err := registry.Merge(plugin.New(deps)); err != nil {
+	deps := place.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
+	if err := registry.Merge(place.New(deps)); err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
@@ -149,7 +149,7 @@ func (c cluster) play(ctx context.Context, pod *v1.Pod) (total, map[string]int64
 	for _, s := range scores {
 		sums[s.Name] = s.TotalScore
 		for _, p := range s.Scores {
-			if p.Name == plugin.EnergyName {
+			if p.Name == place.EnergyName {
 				ours[s.Name] = p.Score
 			}
 		}
@@ -327,21 +327,21 @@ func TestScoringAllocates(t *testing.T) {
 }
 
 // score runs the points of a cycle up to PreScore.
-func score(ctx context.Context, e *plugin.Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+func score(ctx context.Context, e *place.Energy, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	if _, status := e.PreFilter(ctx, state, pod, nodes); !status.IsSuccess() && !status.IsSkip() {
 		return status
 	}
 	return e.PreScore(ctx, state, pod, nodes)
 }
 
-func energyOf(t testing.TB, view *kube.View) *plugin.Energy {
+func energyOf(t testing.TB, view *kube.View) *place.Energy {
 	t.Helper()
-	deps := plugin.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
-	pl, err := plugin.New(deps)[plugin.EnergyName](context.Background(), nil, nil)
+	deps := place.Deps{View: func() *kube.View { return view }, Clock: func() time.Time { return noon.Add(time.Hour) }}
+	pl, err := place.New(deps)[place.EnergyName](context.Background(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pl.(*plugin.Energy)
+	return pl.(*place.Energy)
 }
 
 // BenchmarkEnergy measures the plugin on kube-scheduler's own nodes and cycle state.

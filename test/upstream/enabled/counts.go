@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // Counts show that our plugins took part. Without them, a test binary that lacks our plugins would pass like one with
@@ -62,14 +62,14 @@ func count(f func(*Counts)) {
 	}
 }
 
-type countedHold struct{ *plugin.Hold }
+type countedHold struct{ *place.Hold }
 
 func (h countedHold) PreEnqueue(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	count(func(c *Counts) { c.Asked++ })
 	return h.Hold.PreEnqueue(ctx, pod)
 }
 
-type countedEnergy struct{ *plugin.Energy }
+type countedEnergy struct{ *place.Energy }
 
 func (e countedEnergy) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	nodes []fwk.NodeInfo,

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/kube/hold"
-	"github.com/kubenergy/kubenergy/kube/plugin"
+	"github.com/kubenergy/kubenergy/scheduler/hold"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // Mode says which pods are scored, and what is known of nodes and grids. Upstream's pods carry none of our marks.
@@ -62,57 +62,57 @@ var shipped = sync.OnceValue(func() configv1.KubeSchedulerProfile {
 // Everywhere returns what is enabled in every profile: our plugins with their weights, in the order of the shipped one.
 func Everywhere() []configv1.Plugin { return shipped().Plugins.MultiPoint.Enabled }
 
-// args returns the options of [plugin.Energy] in the shipped profile, but with the mode's scope.
+// args returns the options of [place.Energy] in the shipped profile, but with the mode's scope.
 func args(m Mode) (runtime.Object, error) {
-	var args plugin.EnergyArgs
+	var args place.EnergyArgs
 	for _, c := range shipped().PluginConfig {
-		if c.Name == plugin.EnergyName {
+		if c.Name == place.EnergyName {
 			if err := json.Unmarshal(c.Args.Raw, &args); err != nil {
 				return nil, fmt.Errorf("reading the shipped args of %s: %w", c.Name, err)
 			}
 		}
 	}
 	if m != Marked {
-		args.Scope = plugin.All
+		args.Scope = place.All
 	}
 	raw, err := json.Marshal(args)
 	return &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}, err
 }
 
 // Factories returns what builds our plugins for one scheduler, by name.
-func Factories() map[string]plugin.Factory {
-	late := plugin.NewLate(build)
-	return map[string]plugin.Factory{
-		plugin.EnergyName: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+func Factories() map[string]place.Factory {
+	late := place.NewLate(build)
+	return map[string]place.Factory{
+		place.EnergyName: func(ctx context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			options, err := args(mode())
 			if err != nil {
 				return nil, err
 			}
-			p, err := late[plugin.EnergyName](ctx, options, handle)
+			p, err := late[place.EnergyName](ctx, options, handle)
 			if err != nil {
 				return nil, err
 			}
-			return countedEnergy{p.(*plugin.Energy)}, nil
+			return countedEnergy{p.(*place.Energy)}, nil
 		},
-		plugin.HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			p, err := late[plugin.HoldName](ctx, args, handle)
+		place.HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			p, err := late[place.HoldName](ctx, args, handle)
 			if err != nil {
 				return nil, err
 			}
-			return countedHold{p.(*plugin.Hold)}, nil
+			return countedHold{p.(*place.Hold)}, nil
 		},
 	}
 }
 
 // build starts what the plugins of one scheduler share. Like the scheduler itself it ends with the context.
-func build(ctx context.Context, config *rest.Config) (plugin.Deps, error) {
+func build(ctx context.Context, config *rest.Config) (place.Deps, error) {
 	client, err := kubernetes.NewForConfig(rest.AddUserAgent(config, "kubenergy-hold"))
 	if err != nil {
-		return plugin.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
+		return place.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
 	}
 	view, err := knowledge(mode())
 	if err != nil {
-		return plugin.Deps{}, err
+		return place.Deps{}, err
 	}
 	loop := hold.New(hold.Config{Client: client, View: view})
 	go func() {
@@ -120,5 +120,5 @@ func build(ctx context.Context, config *rest.Config) (plugin.Deps, error) {
 			klog.FromContext(ctx).Error(err, "The hold loop ended")
 		}
 	}()
-	return plugin.Deps{View: view, Gate: loop, Clock: loop.Now}, nil
+	return place.Deps{View: view, Gate: loop, Clock: loop.Now}, nil
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/kube/plugin"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
 // What upstream's schedulers are given is what we ship, but for the scope.
@@ -23,15 +23,15 @@ func TestAsShipped(t *testing.T) {
 			weights[p.Name] = *p.Weight
 		}
 	}
-	if diff := cmp.Diff(map[string]int32{plugin.EnergyName: 300, plugin.HoldName: -1}, weights); diff != "" {
+	if diff := cmp.Diff(map[string]int32{place.EnergyName: 300, place.HoldName: -1}, weights); diff != "" {
 		t.Errorf("enabled, from\n%s\n%s", deploy.DefaultSchedulerConfig, diff)
 	}
-	for mode, want := range map[Mode]plugin.Scope{Marked: plugin.Marked, Unknown: plugin.All, Scored: plugin.All} {
+	for mode, want := range map[Mode]place.Scope{Marked: place.Marked, Unknown: place.All, Scored: place.All} {
 		obj, err := args(mode)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := plugin.DefaultArgs() // what is said changes these
+		got := place.DefaultArgs() // what is said changes these
 		if err := json.Unmarshal(obj.(*runtime.Unknown).Raw, &got); err != nil {
 			t.Fatal(err)
 		}

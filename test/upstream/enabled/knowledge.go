@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/kube/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

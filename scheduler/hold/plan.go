@@ -1,0 +1,144 @@
+package hold
+
+import (
+	"time"
+	"unique"
+
+	"k8s.io/klog/v2"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's
+// deadline.
+func (h *hold) question(view *kube.View) (sched.Job, kube.Settings) {
+	work := h.work.Work()
+	job, settings := view.Settle(&work)
+	job.AllowedDelay = h.latest.Sub(job.Submitted)
+	return job, settings
+}
+
+// plan chooses the window of a hold on what is known now.
+func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now time.Time) {
+	h.seen = view
+	q.ask(h, time.Time{})
+	job, settings := h.question(view)
+	if why := idle(&settings); why != "" && !job.Released {
+		q.unplan(h, settings.Mode, why, now)
+		return
+	}
+	d, ok := l.decide(logger, h, view, now, job, settings)
+	switch {
+	case ok && l.steady(q, h, view, now, job, settings, &d):
+	case ok && d.Held(now):
+		l.keep(q, h, now, &d)
+	case h.planned && !h.hoping && !job.Released && (!ok || blind(d.Reason.Kind)):
+		h.rolls = false // signals have vanished since: see the package documentation
+	case h.planned && ok && !job.Released:
+		// It has waited for this, as others may have: they take turns.
+		h.opened, h.reason = true, unique.Make(d.Reason.String())
+	default:
+		h.letGo(freed(&d))
+	}
+}
+
+// freed says to owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that
+// there is no room where it was not offered any node.
+func freed(d *sched.Decision) string {
+	if d.Reason.Kind == sched.AlreadyReleased || d.Reason.Kind == sched.NoRoom {
+		return "it is asked to run now, or not to be held"
+	}
+	return d.Reason.String()
+}
+
+// unplan lets go what nothing keeps.
+func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
+	if young := h.work.Submitted().Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
+		q.ask(h, young) // admission may know better: see modeLag
+		return
+	}
+	h.letGo(why)
+}
+
+// keep lets a hold wait for the window that was decided.
+func (l *Loop) keep(q *queue, h *hold, now time.Time, d *sched.Decision) {
+	start := earlier(d.Window.Start, h.latest)
+	if h.planned && !start.Equal(h.start) {
+		h.moved = now
+	}
+	h.start, h.planned, h.reason = start, true, unique.Make(d.Reason.String())
+	l.keepHold(h, now, d.Reason.Kind)
+	h.forecast = d.Reason.Kind == sched.CheaperLater && d.Again.IsZero()
+	h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
+	h.rolls = !d.Again.IsZero()
+	again := d.Again
+	if d.Reason.Kind == sched.BudgetUsedUp {
+		// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
+		again, h.hoping = now.Add(budgetLook), true
+	}
+	q.ask(h, again)
+}
+
+// budgetLook is how often it is asked whether a budget that holds still does.
+const budgetLook = 30 * time.Second
+
+// blind reports whether a decision fell for want of signals.
+func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
+
+// modeLag is how long a new hold is given the benefit of the doubt where the mode seems to allow none: a namespace
+// that was just switched to enforce is known to admission sooner than to us, and released is final.
+const modeLag = 2 * time.Second
+
+// idle returns why settings keep nothing from running; "" if they may.
+func idle(s *kube.Settings) string {
+	switch {
+	case !s.Ours:
+		return "nobody asks for it to be held"
+	case s.Mode != v1alpha1.ModeEnforce:
+		return "the mode here is " + string(s.Mode)
+	case s.AllowedDelay <= 0:
+		return "no delay is allowed"
+	}
+	return ""
+}
+
+// decide asks for an opinion. ok is false if that panicked: then there is none.
+func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
+	settings kube.Settings,
+) (d sched.Decision, ok bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			logger.Error(nil, "Planning panicked: not held", "job", job.ID, "panic", r)
+			d, ok = sched.Decision{}, false
+		}
+	}()
+	work := h.work.Work()
+	until, _, closed := view.BudgetClosed(now, work.Namespace, work.Owners) // a budget may be that of one object
+	key := asking{work: h.work.Unnamed(), asked: h.asked, latest: h.latest, closed: closed, until: until}
+	if l.opinions.view != view || !l.opinions.now.Equal(now) {
+		l.opinions = opinions{view: view, now: now, of: map[asking]sched.Decision{}}
+	}
+	d, ok = l.opinions.of[key]
+	if !ok {
+		d = l.opinion(view, now, job, settings)
+		l.opinions.of[key] = d
+	}
+	return d, true
+}
+
+// opinions are those of one turn: many Jobs differ in nothing but their names, and are asked about one after the other.
+type opinions struct {
+	view *kube.View
+	now  time.Time
+	of   map[asking]sched.Decision
+}
+
+// asking is all that an opinion is of.
+type asking struct {
+	work          kube.KeptWork
+	asked         uint64
+	latest, until time.Time
+	closed        bool
+}

@@ -1,0 +1,191 @@
+// Package parking keeps held pods beside kube-scheduler's queue instead of in it.
+//
+// kube-scheduler keeps a pod that PreEnqueue refuses among those that it cannot schedule, and goes through all of
+// these, with its queue locked, whenever a pod is bound, changed or removed and whenever a node changes. Of a pod
+// that is held nothing of that can change anything: it comes when its gate lets it go. So it is parked, and enters
+// the queue only then.
+package parking
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	internalqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+
+	"github.com/kubenergy/kubenergy/scheduler/place"
+)
+
+// Where whoever lets pods go has stopped working, deadlines are kept all the same, this much late at most.
+// kube-scheduler itself tries what it keeps every five minutes.
+const lookAgain = 30 * time.Second
+
+// queue is kube-scheduler's own for all but parked pods.
+type queue struct {
+	internalqueue.SchedulingQueue
+	holds map[string]holder // by the name of the profile; a scheduler's profiles never change
+
+	// mu is taken before the lock of the queue within. It is held while that changes, so that of a release and an
+	// update of the same pod the later one counts.
+	mu     sync.Mutex
+	parked map[types.UID]*v1.Pod
+	stop   chan struct{}
+}
+
+// holder is the plugin of a profile that holds pods.
+type holder interface {
+	fwk.PreEnqueuePlugin
+	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
+}
+
+// Were it one no longer, nothing would be parked, and nobody notice.
+var _ holder = (*place.Hold)(nil)
+
+// Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.
+func Install(s *scheduler.Scheduler) {
+	q := &queue{
+		SchedulingQueue: s.SchedulingQueue, holds: map[string]holder{}, parked: map[types.UID]*v1.Pod{},
+		stop: make(chan struct{}),
+	}
+	for name, profile := range s.Profiles {
+		for _, p := range profile.PreEnqueuePlugins() {
+			if h, ok := p.(holder); ok && p.Name() == place.HoldName {
+				q.holds[name] = h
+				h.ActivateBy(q.Activate)
+			}
+		}
+	}
+	if len(q.holds) > 0 {
+		s.SchedulingQueue = q
+	}
+}
+
+func (q *queue) held(ctx context.Context, pod *v1.Pod) bool {
+	h := q.holds[pod.Spec.SchedulerName]
+	return h != nil && !h.PreEnqueue(ctx, pod).IsSuccess()
+}
+
+// Add parks a pod that is held.
+func (q *queue) Add(ctx context.Context, pod *v1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add(ctx, pod)
+}
+
+func (q *queue) add(ctx context.Context, pod *v1.Pod) {
+	if q.held(ctx, pod) {
+		q.parked[pod.UID] = pod
+		return
+	}
+	delete(q.parked, pod.UID)
+	q.SchedulingQueue.Add(ctx, pod)
+}
+
+// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless somebody else's
+// gates kept it so far: whether it is held is asked now.
+func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, parked := q.parked[newPod.UID]
+	switch {
+	case oldPod.UID != newPod.UID: // it was created anew under its name, while nobody watched
+		q.remove(oldPod)
+		q.add(ctx, newPod)
+	case parked:
+		q.add(ctx, newPod)
+	case len(oldPod.Spec.SchedulingGates) > 0 && len(newPod.Spec.SchedulingGates) == 0 && q.held(ctx, newPod):
+		q.SchedulingQueue.Delete(oldPod)
+		q.parked[newPod.UID] = newPod
+	default:
+		q.SchedulingQueue.Update(ctx, oldPod, newPod)
+	}
+}
+
+// Delete forgets a pod.
+func (q *queue) Delete(pod *v1.Pod) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.remove(pod)
+}
+
+func (q *queue) remove(pod *v1.Pod) {
+	if _, parked := q.parked[pod.UID]; parked {
+		delete(q.parked, pod.UID)
+		return
+	}
+	q.SchedulingQueue.Delete(pod)
+}
+
+// Activate lets those of the pods go that are parked and held no longer, and activates the others.
+func (q *queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
+	ctx := klog.NewContext(context.Background(), logger)
+	others := make(map[string]*v1.Pod, len(pods))
+	var free []*v1.Pod
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for key, pod := range pods {
+		if parked := q.parked[pod.UID]; parked == nil {
+			others[key] = pod
+		} else if !q.held(ctx, parked) {
+			free = append(free, parked)
+		}
+	}
+	q.leave(ctx, free)
+	if len(others) > 0 {
+		q.SchedulingQueue.Activate(logger, others)
+	}
+}
+
+// leave puts parked pods into the queue, as they are known by now: the oldest first, since it keeps that order among
+// pods of one priority.
+func (q *queue) leave(ctx context.Context, pods []*v1.Pod) {
+	slices.SortFunc(pods, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, pod := range pods {
+		delete(q.parked, pod.UID)
+		q.SchedulingQueue.Add(ctx, pod)
+	}
+}
+
+// Run also looks at all that is parked from time to time.
+func (q *queue) Run(logger klog.Logger) {
+	q.SchedulingQueue.Run(logger)
+	go q.look(klog.NewContext(context.Background(), logger), time.Tick(lookAgain))
+}
+
+func (q *queue) look(ctx context.Context, ticks <-chan time.Time) {
+	for {
+		select {
+		case <-q.stop:
+			return
+		case <-ticks:
+			q.lookAtAll(ctx)
+		}
+	}
+}
+
+func (q *queue) lookAtAll(ctx context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var free []*v1.Pod
+	for _, pod := range q.parked {
+		if !q.held(ctx, pod) {
+			free = append(free, pod)
+		}
+	}
+	q.leave(ctx, free)
+}
+
+// Close implements [internalqueue.SchedulingQueue].
+func (q *queue) Close() {
+	close(q.stop)
+	q.SchedulingQueue.Close()
+}

@@ -1,0 +1,173 @@
+package place
+
+import (
+	encoding "encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/json"
+
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/batch"
+)
+
+// What heads [EnergyArgs].
+const (
+	ArgsAPIVersion = "kubescheduler.config.kubenergy.io/v1alpha1"
+	ArgsKind       = EnergyName + "Args"
+)
+
+// Scope says which pods of a profile are scored.
+type Scope string
+
+// The scopes.
+const (
+	Marked Scope = "Marked" // pods with an annotation of ours
+	All    Scope = "All"    // every pod of the profile
+)
+
+// EnergyArgs are the options of the plugin in KubeSchedulerConfiguration.
+type EnergyArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// for pods that name none: a where alone, since holds are not of profiles
+	Strategy         string          `json:"strategy,omitempty"`
+	Scope            Scope           `json:"scope,omitempty"`
+	Weights          sched.Weights   `json:"weights,omitzero"`
+	MaxSignalAge     metav1.Duration `json:"maxSignalAge,omitzero"`     // an older signal is no signal
+	ExpectedDuration metav1.Duration `json:"expectedDuration,omitzero"` // of pods that do not say theirs
+	Seed             uint64          `json:"seed,omitempty"`            // see sched.Policy
+	// nodes of least cost that a cycle is narrowed to; 0: it is not
+	Shortlist int `json:"shortlist"`
+	// plans over the pods that wait, of strategies that look at all of them
+	Batch BatchArgs `json:"batch,omitzero"`
+}
+
+// BatchArgs are the limits of plans over the pods that wait.
+type BatchArgs struct {
+	// for a solution; the rest of the queue is then placed pod by pod at the same cost
+	TimeLimit metav1.Duration `json:"timeLimit"`
+	LeastPods int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
+	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
+	Believed  metav1.Duration `json:"believed"`  // how long a plan counts
+	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
+}
+
+func (a *BatchArgs) limits() batch.Limits {
+	return batch.Limits{
+		TimeLimit: a.TimeLimit.Duration, LeastPods: a.LeastPods, MostPods: a.MostPods, Believed: a.Believed.Duration,
+		Options: a.Options,
+	}
+}
+
+func (a *BatchArgs) validate() error {
+	var errs []error
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{{"timeLimit", a.TimeLimit.Duration}, {"believed", a.Believed.Duration}} {
+		if d.value <= 0 {
+			errs = append(errs, fmt.Errorf("batch.%s is %v: want more than 0", d.name, d.value))
+		}
+	}
+	if a.LeastPods < 1 {
+		errs = append(errs, fmt.Errorf("batch.leastPods is %d: want 1 or more", a.LeastPods))
+	}
+	if a.MostPods < 0 {
+		errs = append(errs, fmt.Errorf("batch.mostPods is %d: want 0 (no plans) or more", a.MostPods))
+	}
+	if a.Options < 0 || a.Options > mostOptions {
+		errs = append(errs, fmt.Errorf("batch.options is %d: want 0 to %d", a.Options, mostOptions))
+	}
+	return errors.Join(errs...)
+}
+
+// mostOptions keeps a narrowed cycle much shorter than one over all nodes.
+const mostOptions = 20
+
+// DefaultArgs returns what holds where the configuration says nothing.
+func DefaultArgs() EnergyArgs {
+	return EnergyArgs{
+		TypeMeta: metav1.TypeMeta{APIVersion: ArgsAPIVersion, Kind: ArgsKind},
+		Strategy: "carbon",
+		Scope:    Marked,
+		// Providers publish every 5 to 60 minutes; two updates may fail before their last answer counts as stale.
+		MaxSignalAge:     metav1.Duration{Duration: 2 * time.Hour},
+		ExpectedDuration: metav1.Duration{Duration: time.Hour},
+		// Twice as many cost more than they spare: pods of which one fills a node take as many hints from one cycle.
+		Shortlist: 32,
+		Batch: BatchArgs{
+			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, LeastPods: 16, MostPods: 5000,
+			Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 3,
+		},
+	}
+}
+
+// Validate reports everything that is wrong with a.
+func (a *EnergyArgs) Validate() error {
+	var errs []error
+	if a.APIVersion != ArgsAPIVersion || a.Kind != ArgsKind {
+		errs = append(errs, fmt.Errorf("args are %q %q: want %q %q", a.APIVersion, a.Kind, ArgsAPIVersion, ArgsKind))
+	}
+	errs = append(errs, checkWhere(a.Strategy))
+	if a.Scope != Marked && a.Scope != All {
+		errs = append(errs, fmt.Errorf("scope is %q: want %s or %s", a.Scope, Marked, All))
+	}
+	if a.MaxSignalAge.Duration < 0 {
+		errs = append(errs, fmt.Errorf("maxSignalAge is %v: want 0 (any age) or more", a.MaxSignalAge.Duration))
+	}
+	if a.ExpectedDuration.Duration <= 0 {
+		errs = append(errs, fmt.Errorf("expectedDuration is %v: want more than 0", a.ExpectedDuration.Duration))
+	}
+	if a.Shortlist < 0 || a.Shortlist > fewNodes {
+		errs = append(errs, fmt.Errorf("shortlist is %d: want 0 (none) to %d", a.Shortlist, fewNodes))
+	}
+	errs = append(errs, a.Batch.validate())
+	return errors.Join(errs...)
+}
+
+// checkWhere refuses what is not the name of a where, and nothing more.
+func checkWhere(strategy string) error {
+	where := strategy
+	if end := strings.IndexAny(strategy, "+/"); end >= 0 {
+		where = strategy[:end]
+	}
+	_, err := sched.New(where)
+	switch {
+	case err != nil:
+		return fmt.Errorf("strategy: %w", err)
+	case where != strategy:
+		return fmt.Errorf("strategy is %q: want %s alone; %q is for policies, annotations and --kubenergy-hold-rule",
+			strategy, where, strategy[len(where)+1:])
+	}
+	return nil
+}
+
+// decodeArgs reads the args of a plugin that kube-scheduler does not know, which it hands on as they were written.
+// Unlike kube-scheduler's own helper it refuses unknown fields, those of other case among them, and fields that stand
+// twice: a misspelt option must not become a default.
+func decodeArgs(obj runtime.Object) (EnergyArgs, error) {
+	args := DefaultArgs()
+	switch given := obj.(type) {
+	case nil:
+	case *runtime.Unknown:
+		if len(given.Raw) > 0 { // JSON, whatever the configuration was written in
+			strict, err := json.UnmarshalStrict(given.Raw, &args)
+			if wrong, ok := errors.AsType[*encoding.UnmarshalTypeError](err); ok &&
+				wrong.Type.Kind() == reflect.String {
+				err = fmt.Errorf("%s is a %s: want text, of a duration as \"200ms\"", wrong.Field, wrong.Value)
+			}
+			if err := errors.Join(append(strict, err)...); err != nil {
+				return args, fmt.Errorf("reading args: %w", err)
+			}
+		}
+	default:
+		return args, fmt.Errorf("reading args: they are a %T", obj)
+	}
+	return args, args.Validate()
+}
