@@ -4,7 +4,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS   += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help build tools test check test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
+.PHONY: help build tools test check count static forget-skipped test-light test-heavy lint bench demo parity install-test hold generate verify clean manifests images chart-test \
         test-portable bench-scheduler bench-cycle bench-scheduler-perf bench-batch storm bench-agent bench-controller bench-hold bench-mincost lemon upstream agent-long central-long compare-gaia e2e-real fuzz fuzz-short
 
 # Linking Kubernetes takes memory: JOBS limits how many packages are compiled, linked and tested at once.
@@ -31,6 +31,10 @@ RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 # Packages with golden files that their tests rewrite when they are given -rewrite.
 goldens = $(shell grep -rlE --include='*_test.go' 'cockroachdb/datadriven|flag.Bool."rewrite"' . | xargs -r -n 1 dirname | sort -u)
 
+# Slow commands say every few seconds that they live; tests that were skipped are listed at the end of make test.
+alive    := go run ./build/progress run
+go_test  := go run ./build/progress test
+
 lint_tool := go tool -modfile=go.tools.mod golangci-lint
 
 help: ## Print this list.
@@ -38,22 +42,34 @@ help: ## Print this list.
 
 build: ## Build the binaries into bin/.
 	@echo "== building bin/ with Kubernetes $(kubernetes) (the first time takes minutes)"
-	go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/...
+	$(alive) go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/...
 	@ln -sf kubenergy bin/kubectl-energy
 
 tools: ## Build helm, and kubectl as a name of the lab, into bin/.
 	@echo "== building bin/helm (the first time takes minutes)"
-	go build -p $(JOBS) -modfile=go.tools.mod -o bin/helm helm.sh/helm/v4/cmd/helm
+	$(alive) go build -p $(JOBS) -modfile=go.tools.mod -o bin/helm helm.sh/helm/v4/cmd/helm
 	ln -sf kubenergy-lab bin/kubectl
 
-test: check test-portable test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
+test: forget-skipped static test-portable test-light test-heavy ## Run every test: format, vet, unit tests with the race detector, tests on a real control plane.
+	@go run ./build/progress skipped
 	@echo "== all tests passed"
 
-check:
+forget-skipped:
+	@rm -f out/skipped.txt
+
+check: forget-skipped static ## Format, vet, generated kinds, and the tests that need no Kubernetes: for while you work.
+	@echo "== tests without Kubernetes and without the race detector"
+	@$(light_packages); $(go_test) -p $(JOBS) -timeout $(TIMEOUT) $$light
+	@go run ./build/progress skipped
+
+count: ## Count the lines that hold code, by folder; fails where code is wider than 120 columns.
+	@go run ./build/count
+
+static:
 	@echo "== gofmt"
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then printf 'gofmt would change:\n%s\n' "$$unformatted"; exit 1; fi
 	@echo "== go vet"
-	@$(light_packages); go vet $$light
+	@$(light_packages); $(alive) go vet $$light
 	@echo "== generated kinds"
 	@mkdir -p out; kinds=$$(mktemp -d out/kinds.XXXXXX); trap 'rm -rf "$$kinds"' EXIT; \
 	  go tool -modfile=go.tools.mod controller-gen object paths=./api/... output:dir="$$kinds/go" \
@@ -63,11 +79,11 @@ check:
 
 test-light:
 	@echo "== tests $(if $(RACE),with the race detector,WITHOUT the race detector: no C compiler was found)"
-	@$(light_packages); go test $(RACE) -p $(JOBS) -timeout $(TIMEOUT) $$light
+	@$(light_packages); $(go_test) $(RACE) -p $(JOBS) -timeout $(TIMEOUT) $$light
 ifneq ($(RACE),)
 	@echo "== tests of what the ledger holds and what comparisons say, which the race detector slows down ten- to thirty-fold"
-	@go test -p $(JOBS) -timeout $(TIMEOUT) ./ledger/sqlite ./ledger/sqlstore
-	@go test -timeout $(TIMEOUT) -run '^TestCompare' ./cli
+	@$(go_test) -p $(JOBS) -timeout $(TIMEOUT) ./ledger/sqlite ./ledger/sqlstore
+	@$(go_test) -timeout $(TIMEOUT) -run '^TestCompare' ./cli
 endif
 
 # Vetting compiles what the tests need, in parallel; the tests then run one package at a time, because two control planes
@@ -75,20 +91,20 @@ endif
 test-heavy: lemon
 	@$(heavy_packages); if [ -z "$$linking" ]; then exit 0; fi; \
 	  echo "== go vet of what links Kubernetes (the first time compiles it: minutes)"; \
-	  go vet -p $(JOBS) $$linking; \
+	  $(alive) go vet -p $(JOBS) $$linking; \
 	  echo "== tests on a real control plane"; \
-	  go test -p 1 -timeout $(TIMEOUT) $$linking
+	  $(go_test) -p 1 -timeout $(TIMEOUT) $$linking
 
 # The agent runs on small and 32-bit machines as well. An amd64 machine runs programs for 386, which have the same traps:
 # 64-bit atomics, int of 32 bits.
 metering := ./energy/... ./agent/... ./cmd/kubenergy-agent
 test-portable:
 	@echo "== go vet of the agent for arm64 and arm/v7"
-	@GOARCH=arm64 CGO_ENABLED=0 go vet $(metering)
-	@GOARCH=arm GOARM=7 CGO_ENABLED=0 go vet $(metering)
+	@$(alive) env GOARCH=arm64 CGO_ENABLED=0 go vet $(metering)
+	@$(alive) env GOARCH=arm GOARM=7 CGO_ENABLED=0 go vet $(metering)
 ifeq ($(shell go env GOHOSTARCH),amd64)
 	@echo "== tests of the agent for 386"
-	@GOARCH=386 CGO_ENABLED=0 go test -short -p $(JOBS) -timeout $(TIMEOUT) $(metering)
+	@$(alive) env GOARCH=386 CGO_ENABLED=0 go test -short -p $(JOBS) -timeout $(TIMEOUT) $(metering)
 endif
 
 lint: ## Run golangci-lint with the layer rules; it is built as a Go tool the first time.
@@ -169,7 +185,7 @@ fuzz-short: ## Fuzz every parser for a minute each.
 # The demo needs one binary only, and its reader waits for the first build.
 demo: ## Replay a trace on a real control plane: stock, energy, carbon+window. WORKLOAD= GRID= ZONE= replace the input.
 	@echo "== building bin/kubenergy-lab with Kubernetes $(kubernetes) (the first time takes minutes)"
-	@go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
+	@$(alive) go build -p $(JOBS) -ldflags '$(strip $(ldflags))' -o bin/ ./cmd/kubenergy-lab
 	@bin/kubenergy-lab demo $(if $(WORKLOAD),--workload '$(WORKLOAD)') $(if $(GRID),--grid '$(GRID)') $(if $(ZONE),--zone '$(ZONE)')
 
 parity: ## Show that the simulator and the real scheduler choose the same node for every job.

@@ -1,0 +1,95 @@
+// Program progress runs slow commands of the Makefile so that a person sees every few seconds that they live.
+//
+//	progress run COMMAND ARGUMENT...   runs a command; after five silent seconds it says for how long it has run
+//	progress test ARGUMENT...          runs go test, prints a line per package, and all that failed tests wrote
+//	progress skipped                   prints which tests the runs before skipped, by reason, and forgets them
+//
+// It exits as the command does. Skipped tests are kept in out/skipped.txt until they are printed.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// silence is how long nothing is printed before the program says that the command still runs.
+const silence = 5 * time.Second
+
+var skippedFile = filepath.Join("out", "skipped.txt")
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: progress run COMMAND..., progress test ARGUMENT..., or progress skipped")
+		os.Exit(2)
+	}
+	var err error
+	switch verb, arguments := os.Args[1], os.Args[2:]; {
+	case verb == "run" && len(arguments) > 0:
+		err = run(exec.Command(arguments[0], arguments[1:]...))
+	case verb == "test":
+		err = test(arguments)
+	case verb == "skipped":
+		err = printSkipped(os.Stdout, skippedFile)
+	default:
+		err = fmt.Errorf("progress %s: want run COMMAND..., test ARGUMENT... or skipped", verb)
+	}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit) && exit.ExitCode() > 0:
+		os.Exit(exit.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(command *exec.Cmd) error {
+	out := newPulse(os.Stdout, func() string { return filepath.Base(command.Path) + " runs" })
+	defer out.stop()
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, out, out
+	return command.Run()
+}
+
+// A pulse writes through, and adds a line after each silence.
+type pulse struct {
+	lock    sync.Mutex
+	to      io.Writer
+	says    func() string
+	started time.Time
+	timer   *time.Timer
+	partial bool // the last write did not end its line
+}
+
+func newPulse(to io.Writer, says func() string) *pulse {
+	p := &pulse{to: to, says: says, started: time.Now()}
+	p.timer = time.AfterFunc(silence, p.beat)
+	return p
+}
+
+func (p *pulse) beat() {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	if p.partial {
+		fmt.Fprintln(p.to)
+		p.partial = false
+	}
+	fmt.Fprintf(p.to, "   %3.0f s: %s\n", time.Since(p.started).Seconds(), p.says())
+	p.timer.Reset(silence)
+}
+
+// Write implements [io.Writer].
+func (p *pulse) Write(text []byte) (int, error) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	p.timer.Reset(silence)
+	p.partial = len(text) > 0 && text[len(text)-1] != '\n'
+	return p.to.Write(text)
+}
+
+func (p *pulse) stop() { p.timer.Stop() }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const events = `{"Action":"start","Package":"example.com/kubenergy/kubenergy/a"}
+{"Action":"run","Package":"example.com/kubenergy/kubenergy/a","Test":"TestGood"}
+{"Action":"output","Package":"example.com/kubenergy/kubenergy/a","Test":"TestGood","Output":"    a_test.go:3: fine\n"}
+{"Action":"pass","Package":"example.com/kubenergy/kubenergy/a","Test":"TestGood"}
+{"Action":"output","Package":"example.com/kubenergy/kubenergy/a","Test":"TestAway","Output":"=== RUN   TestAway\n"}
+{"Action":"output","Package":"example.com/kubenergy/kubenergy/a","Test":"TestAway","Output":"    a_test.go:9: no data: open x: gone\n"}
+{"Action":"output","Package":"example.com/kubenergy/kubenergy/a","Test":"TestAway","Output":"--- SKIP: TestAway (0.00s)\n"}
+{"Action":"skip","Package":"example.com/kubenergy/kubenergy/a","Test":"TestAway"}
+{"Action":"output","Package":"example.com/kubenergy/kubenergy/a","Output":"ok  \tx\t(cached)\n"}
+{"Action":"pass","Package":"example.com/kubenergy/kubenergy/a","Elapsed":1.5}
+{"Action":"output","Package":"b","Test":"TestBad","Output":"    b_test.go:7: got 1, want 2\n"}
+{"Action":"fail","Package":"b","Test":"TestBad"}
+{"ImportPath":"c","Action":"build-output","Output":"c.go:1: syntax error\n"}
+{"Action":"fail","Package":"b","Elapsed":2}
+not json
+{"Action":"skip","Package":"c"}
+`
+
+func TestResults(t *testing.T) {
+	var out bytes.Buffer
+	r := &results{packages: map[string]*result{}, to: &out}
+	r.read(strings.NewReader(events))
+	want := "ok    a  1.5s (cached)\nc.go:1: syntax error\n    b_test.go:7: got 1, want 2\nFAIL  b  2.0s\nnot json\n"
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	name := filepath.Join(t.TempDir(), "out", "skipped.txt")
+	for range 2 {
+		if err := appendLines(name, r.skipped); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out.Reset()
+	if err := printSkipped(&out, name); err != nil {
+		t.Fatal(err)
+	}
+	if want := "== skipped\n   no data: open x: gone\n      a TestAway\n"; out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	if _, err := os.Stat(name); !os.IsNotExist(err) {
+		t.Errorf("the list is printed once: %v", err)
+	}
+}
+
+func TestPulseSaysThatItLives(t *testing.T) {
+	var out bytes.Buffer
+	p := newPulse(&out, func() string { return "go compiles" })
+	p.stop()
+	if _, err := p.Write([]byte("half a line")); err != nil {
+		t.Fatal(err)
+	}
+	p.beat()
+	p.stop()
+	if want := "half a line\n     0 s: go compiles\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
