@@ -157,6 +157,31 @@ func TestExplainAPod(t *testing.T) {
 	}
 }
 
+// A static pod comes with its node, as the pods of a DaemonSet do: a node with no others may sleep, and waking it costs
+// more than using one that is awake.
+func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
+	a := newAPIServer(t)
+	a.add(t, zonePath, zone("DE"))
+	sleeps := profile("sleeps", map[string]string{"kind": "sleeps"}, 20, 60)
+	sleeps.Spec.SleepWatts = new(0.0)
+	a.add(t, profilePath, sleeps)
+	for name, owner := range map[string]string{"a-static": "Node", "b-daemon": "DaemonSet", "c-busy": "ReplicaSet"} {
+		a.add(t, nodePath, node(name, map[string]string{"kind": "sleeps"}))
+		p := markedPod("on-" + name)
+		p.Spec.NodeName, p.Status.Phase = name, v1.PodRunning
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: owner, Name: "owner", Controller: new(true)}}
+		a.add(t, podPath, p)
+	}
+	a.add(t, podPath, markedPod("train"))
+	cost := map[string]float64{}
+	for _, r := range explained(t, a, "pod/train").Placement.Ranked {
+		cost[r.Node] = *r.Cost
+	}
+	if cost["a-static"] != cost["b-daemon"] || cost["a-static"] <= cost["c-busy"] {
+		t.Errorf("costs %v: want that of a-static and b-daemon equal, and above that of c-busy", cost)
+	}
+}
+
 func TestExplainStates(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{

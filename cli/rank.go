@@ -98,7 +98,7 @@ func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 			pod := &page.Items[i]
 			l := used[pod.Spec.NodeName]
 			l.requests = l.requests.Add(kube.PodRequest(pod))
-			if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != "DaemonSet" {
+			if kube.KeepsAwake(pod) {
 				l.pods++
 			}
 			used[pod.Spec.NodeName] = l

@@ -377,7 +377,7 @@ func (l *load) add(p *v1.Pod) {
 		return
 	}
 	l.requested = l.requested.Add(kube.PodRequest(p))
-	l.jobs += count(keepsAwake(p))
+	l.jobs += count(kube.KeepsAwake(p))
 }
 
 // on returns the node with this load. ok is false where nobody says what it draws.

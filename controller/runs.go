@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -28,19 +27,13 @@ var forever = time.Unix(1<<40, 0)
 
 // runOf returns the run of a pod. ok is false where it never ran, or does not say when.
 func runOf(p *v1.Pod) (r podRun, ok bool) {
-	r = podRun{uid: p.UID, cpu: kube.PodRequest(p).MilliCPU, awake: keepsAwake(p)}
+	r = podRun{uid: p.UID, cpu: kube.PodRequest(p).MilliCPU, awake: kube.KeepsAwake(p)}
 	f := finished{pod: p}
 	if !over(p) {
 		f.end = forever
 	}
 	r.window, ok = ran(f)
 	return r, ok
-}
-
-// keepsAwake reports whether a node cannot sleep while it runs the pod: those of DaemonSets let it.
-func keepsAwake(p *v1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(p)
-	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
 }
 
 // pastRuns remembers the runs of pods that have ended, since those of their node that end later shared it with them.

@@ -8,6 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// KeepsAwake reports whether a node cannot sleep while it runs the pod. Pods that come with the node let it: those of
+// DaemonSets, and static pods, whose controller is the Node.
+func KeepsAwake(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
+}
+
 // OwnerOf returns what people know a pod by, as far as the pod itself says: its controller, or the pod itself where
 // it has none. A ReplicaSet's name is its Deployment's and a hash. A static pod's controller is its node, which
 // nobody knows it by.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -77,7 +76,7 @@ func workersOf(pods []v1.Pod) []worker {
 		request := kube.PodRequest(p)
 		w := worker{
 			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
-			keeps:   keepsAwake(p),
+			keeps:   kube.KeepsAwake(p),
 			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded ||
 				p.Status.Phase == v1.PodFailed,
 		}
@@ -100,12 +99,6 @@ func (s *scene) look() {
 			w.cores, w.known = min(cores, s.cores), true
 		}
 	}
-}
-
-// keepsAwake reports whether a node cannot sleep while it runs the pod: those of DaemonSets let it.
-func keepsAwake(p *v1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(p)
-	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
 }
 
 // finishedAt returns when the last container of a pod ended, if it says so.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -77,7 +76,7 @@ func loads(nodes []v1.Node, pods []v1.Pod) []loadedNode {
 			continue
 		}
 		l.requested = l.requested.Add(kube.PodRequest(p))
-		if owner := metav1.GetControllerOfNoCopy(p); owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node" {
+		if kube.KeepsAwake(p) {
 			l.pods++
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -179,19 +178,9 @@ func resources(r fwk.Resource) sched.Resources {
 // being suspended or removed.
 func workloads(pods []fwk.PodInfo) int {
 	for _, p := range pods {
-		if !comesWithNode(p.GetPod()) {
+		if kube.KeepsAwake(p.GetPod()) {
 			return len(pods)
 		}
 	}
 	return 0
-}
-
-func comesWithNode(pod *v1.Pod) bool {
-	for i := range pod.OwnerReferences {
-		o := &pod.OwnerReferences[i]
-		if o.Controller != nil && *o.Controller && (o.Kind == "DaemonSet" || o.Kind == "Node") {
-			return true
-		}
-	}
-	return false
 }
