@@ -593,22 +593,3 @@ func TestReportOfTooManyDecisions(t *testing.T) {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
-
-func TestInstant(t *testing.T) {
-	for text, want := range map[string]string{
-		"now": "2026-03-02T09:00:00Z", "-7d": "2026-02-23T09:00:00Z", "-36h": "2026-02-28T21:00:00Z",
-		"-2w": "2026-02-16T09:00:00Z", "-90m": "2026-03-02T07:30:00Z",
-		"2026-03-01": "2026-03-01T00:00:00Z", "2026-03-01T05:00:00+02:00": "2026-03-01T03:00:00Z",
-		"2026-03-01 05:30": "2026-03-01T05:30:00Z",
-	} {
-		got, err := instant("--from", text, testNow)
-		if err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("%s is %v, error %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"", "-", "7d", "-0d", "-d", "yesterday", "-99999999d", "2026-13-01"} {
-		if got, err := instant("--from", text, testNow); err == nil {
-			t.Errorf("%q is %v", text, got)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/study"
 )
 
 // editable writes a comparison that has every kind of input.
@@ -132,31 +133,27 @@ func TestCompareAfterEdits(t *testing.T) {
 // draw.
 func played(t *testing.T, path, out string) string {
 	t.Helper()
-	file, err := readComparison(path)
+	file, err := study.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := file.apply(&comparisonOverrides{}); err != nil {
+	if err := file.Apply(&study.Overrides{}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := file.plan()
+	c, err := file.Plan()
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := openStore(out, "trials.jsonl")
+	store, err := study.OpenStore(out, study.Shard{Count: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.cache = c.forecastFolder(out)
-	trials, err := c.runAll(t.Context(), store, shard{count: 1}, 1, func(int, int) {})
+	trials, err := c.Run(t.Context(), store, study.Shard{Count: 1}, 1, func(int, int) {})
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.close(trials, true); err != nil {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	if err := finishComparison(terminal{out: &b, err: &b, now: time.Now}, c.book(report.Manifest{}), trials, "",
+	if err := finishComparison(terminal{out: &b, err: &b, now: time.Now}, c.Book("", nil), trials, "",
 		"csv"); err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +163,12 @@ func played(t *testing.T, path, out string) string {
 // keys are those of the trials in a folder of results.
 func keys(t *testing.T, dir string) map[string]bool {
 	t.Helper()
-	s := &trialStore{done: map[string]report.Trial{}}
-	if err := s.read(filepath.Join(dir, "trials.jsonl")); err != nil {
+	s, err := study.ReadTrials(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]bool{}
-	for key := range s.done {
+	for key := range s {
 		all[key] = true
 	}
 	return all
@@ -223,15 +220,15 @@ func TestCompareOneStartOfSeveral(t *testing.T) {
 	trials := func(starts string) map[string]report.Trial {
 		out := t.TempDir()
 		mustCompare(t, "-f", file, "--strategies", "lowest-window", "--starts", starts, "--out", out)
-		s := &trialStore{done: map[string]report.Trial{}}
-		if err := s.read(filepath.Join(out, "trials.jsonl")); err != nil {
+		s, err := study.ReadTrials(out)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for key, trial := range s.done {
+		for key, trial := range s {
 			trial.Day = nil
-			s.done[key] = trial
+			s[key] = trial
 		}
-		return s.done
+		return s
 	}
 	grams := func(all map[string]report.Trial, start int) float64 {
 		for _, trial := range all {
@@ -283,12 +280,12 @@ func TestCompareAlignsTrials(t *testing.T) {
 				s.Strategies[0].EnergyKWh)
 		}
 	}
-	store := &trialStore{done: map[string]report.Trial{}}
-	if err := store.read(filepath.Join(out, "trials.jsonl")); err != nil {
+	store, err := study.ReadTrials(out)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ends := map[time.Time]bool{}
-	for _, trial := range store.done {
+	for _, trial := range store {
 		ends[trial.Accounted] = true
 	}
 	if len(ends) < 2 {
@@ -400,12 +397,12 @@ func TestCompareDrawsOneDay(t *testing.T) {
 	edited(t, dir, "jobs.csv", "jobs.csv", "0s\n", "00s\n") // delays of more than a day
 	out := filepath.Join(dir, "out")
 	mustCompare(t, "-f", filepath.Join(dir, "comparison.yaml"), "--starts", "0", "--out", out)
-	store := &trialStore{done: map[string]report.Trial{}}
-	if err := store.read(filepath.Join(out, "trials.jsonl")); err != nil {
+	store, err := study.ReadTrials(out)
+	if err != nil {
 		t.Fatal(err)
 	}
 	days := map[time.Time]int{}
-	for _, trial := range store.done {
+	for _, trial := range store {
 		if trial.Day != nil {
 			days[trial.Day.Start]++
 		}

@@ -102,10 +102,10 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 func (f *replayFlags) records(ctx context.Context, t terminal) ([]ledger.Record, error) {
 	q := &ledger.Query{Namespaces: f.namespaces}
 	var err error
-	if q.From, err = instant("--from", f.from, t.now()); err != nil {
+	if q.From, err = report.ParseTime("--from", f.from, t.now()); err != nil {
 		return nil, usageError{err}
 	}
-	if q.To, err = instant("--to", f.to, t.now()); err != nil {
+	if q.To, err = report.ParseTime("--to", f.to, t.now()); err != nil {
 		return nil, usageError{err}
 	}
 	if f.file != "" {

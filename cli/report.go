@@ -118,10 +118,10 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 	}
 	q := &ledger.Query{Namespaces: f.namespaces, Limit: f.limit}
 	var err error
-	if q.From, err = instant("--from", f.from, now); err != nil {
+	if q.From, err = report.ParseTime("--from", f.from, now); err != nil {
 		return nil, err
 	}
-	if q.To, err = instant("--to", f.to, now); err != nil {
+	if q.To, err = report.ParseTime("--to", f.to, now); err != nil {
 		return nil, err
 	}
 	for _, name := range f.groupBy {
@@ -143,34 +143,6 @@ func (f *reportFlags) query(cmd *cobra.Command, now time.Time) (*ledger.Query, e
 		return nil, err
 	}
 	return q, nil
-}
-
-// instant reads a time as people write it.
-func instant(flag, text string, now time.Time) (time.Time, error) {
-	now = now.UTC()
-	if text == "now" {
-		return now.Truncate(time.Second), nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t.UTC(), nil
-		}
-	}
-	if ago, ok := strings.CutPrefix(text, "-"); ok {
-		units := map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
-		for unit, long := range units {
-			const most = 10_000
-			if n, err := strconv.Atoi(strings.TrimSuffix(ago, unit)); strings.HasSuffix(ago, unit) && err == nil &&
-				n > 0 && n <= most {
-				return now.Add(-time.Duration(n) * long).Truncate(time.Second), nil
-			}
-		}
-		if d, err := time.ParseDuration(ago); err == nil && d > 0 {
-			return now.Add(-d).Truncate(time.Second), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag,
-		text)
 }
 
 func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {

@@ -1,12 +1,11 @@
-package cli
+package study
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,7 @@ import (
 
 // sharedScenario is what the trials of a cell share: it is loaded for the first one and let go after the last.
 type sharedScenario struct {
-	study *study
+	study *Study
 	cell  *trialCell
 
 	once     sync.Once
@@ -103,7 +102,7 @@ func (s *sharedScenario) chooseDay(series *grid.Series) {
 }
 
 // run plays a trial.
-func (c *study) run(ctx context.Context, t *plannedTrial) error {
+func (c *Study) run(ctx context.Context, t *Planned) error {
 	shared := t.cell.scenario
 	defer shared.done()
 	scenario, err := shared.get()
@@ -146,7 +145,7 @@ func (c *study) run(ctx context.Context, t *plannedTrial) error {
 
 // align says what empty nodes draw after each trial until the longest one of its cell ends, so that none is charged for
 // more hours of them than another. It is kept apart from the trials, which other comparisons may use beside others.
-func align(trials []*plannedTrial) error {
+func align(trials []*Planned) error {
 	ends := map[*trialCell]time.Time{}
 	for _, t := range trials {
 		if t.Trial.Accounted.After(ends[t.cell]) {
@@ -167,17 +166,33 @@ func align(trials []*plannedTrial) error {
 	return nil
 }
 
-// shard is which part of the trials is run here: the cells whose number leaves the rest index by count.
-type shard struct{ index, count int }
+// Shard is which part of the trials is run here: the cells whose number leaves the rest index by count.
+type Shard struct{ Index, Count int }
 
-// runAll runs the trials that the store does not have on so many workers, and fills in all. Which worker runs what does
-// not matter to the results.
-func (c *study) runAll(ctx context.Context, store *trialStore, part shard, workers int,
+// Run runs the trials of a part of the study that the store does not have, on so many workers; 0: one for each core. It
+// fills in all of them and closes the store. Which worker runs which trial does not matter to the results.
+func (c *Study) Run(ctx context.Context, store *Store, part Shard, workers int,
 	tell func(done, all int),
-) ([]*plannedTrial, error) {
-	var mine, missing []*plannedTrial
+) ([]*Planned, error) {
+	if store != nil {
+		c.cache = c.forecastFolder(store.dir)
+	}
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	mine, err := c.runAll(ctx, store, part, workers, tell)
+	if closed := store.close(mine, err == nil); err == nil {
+		err = closed
+	}
+	return mine, err
+}
+
+func (c *Study) runAll(ctx context.Context, store *Store, part Shard, workers int,
+	tell func(done, all int),
+) ([]*Planned, error) {
+	var mine, missing []*Planned
 	for _, t := range c.trials {
-		if part.count > 1 && t.cell.order%part.count != part.index {
+		if part.Count > 1 && t.cell.order%part.Count != part.Index {
 			continue
 		}
 		mine = append(mine, t)
@@ -223,62 +238,4 @@ func (c *study) runAll(ctx context.Context, store *trialStore, part shard, worke
 			context.Canceled)
 	}
 	return mine, align(mine)
-}
-
-// progress shows on a terminal how far a comparison has come.
-type progress struct {
-	w     io.Writer
-	now   func() time.Time
-	begun time.Time
-	first int // trials that were there before
-
-	mu   sync.Mutex
-	last time.Time
-}
-
-// tell is called after each trial.
-func (p *progress) tell(done, all int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if p.begun.IsZero() {
-		p.begun, p.first = now, done-1
-	}
-	const often = 200 * time.Millisecond
-	if now.Sub(p.last) < often && done < all {
-		return
-	}
-	p.last = now
-	const width = 30
-	full := width * done / max(1, all)
-	line := fmt.Sprintf("\r[%s%s] %d of %d trials", strings.Repeat("█", full), strings.Repeat("·", width-full), done,
-		all)
-	if elapsed := now.Sub(p.begun); done > p.first+1 && done < all {
-		left := time.Duration(float64(elapsed) / float64(done-p.first-1) * float64(all-done))
-		line += fmt.Sprintf(", %v left", left.Round(time.Second))
-	}
-	line += "\x1b[K"
-	if done >= all {
-		line += "\n"
-	}
-	_, _ = io.WriteString(p.w, line) // nobody misses a bar
-}
-
-// issued are the forecasts of one model for a zone, made once for all trials.
-type issued struct {
-	zone  *comparedZone
-	model string
-
-	once      sync.Once
-	foresight sim.Foresight
-	err       error
-}
-
-func (f *issued) get(ctx context.Context, cache string) (sim.Foresight, error) {
-	f.once.Do(func() {
-		if f.foresight, f.err = f.make(ctx, cache); f.err != nil {
-			f.err = fmt.Errorf("forecast %s for %s: %w", f.model, f.zone.Name, f.err)
-		}
-	})
-	return f.foresight, f.err
 }

@@ -1,4 +1,4 @@
-package cli
+package study
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kubenergy/kubenergy/forecast"
@@ -53,7 +54,7 @@ func (f *issued) make(ctx context.Context, cache string) (sim.Foresight, error) 
 }
 
 // spans are the times in which forecasts may be asked for: from each start, for as long as its trace may take.
-func (z *comparedZone) spans() ([]forecast.Span, error) {
+func (z *zone) spans() ([]forecast.Span, error) {
 	var spans []forecast.Span
 	for _, index := range slices.Sorted(maps.Keys(z.starts)) {
 		until, err := z.until(index)
@@ -66,7 +67,7 @@ func (z *comparedZone) spans() ([]forecast.Span, error) {
 }
 
 // until is when nobody asks any more in a trial from a start.
-func (z *comparedZone) until(index int) (time.Time, error) {
+func (z *zone) until(index int) (time.Time, error) {
 	file := *z.file
 	file.Start = z.starts[index].UTC().Format(time.RFC3339)
 	scenario, err := file.Load()
@@ -103,7 +104,26 @@ func (f untilThen) At(now time.Time) grid.Signal {
 
 // forecastFolder is where forecasts are kept that this build of the program makes: another may make others from the
 // same inputs.
-func (c *study) forecastFolder(out string) string {
+func (c *Study) forecastFolder(out string) string {
 	sum := sha256.Sum256([]byte(c.program))
 	return filepath.Join(out, "forecasts", hex.EncodeToString(sum[:6]))
+}
+
+// issued are the forecasts of one model for a zone, made once for all trials.
+type issued struct {
+	zone  *zone
+	model string
+
+	once      sync.Once
+	foresight sim.Foresight
+	err       error
+}
+
+func (f *issued) get(ctx context.Context, cache string) (sim.Foresight, error) {
+	f.once.Do(func() {
+		if f.foresight, f.err = f.make(ctx, cache); f.err != nil {
+			f.err = fmt.Errorf("forecast %s for %s: %w", f.model, f.zone.Name, f.err)
+		}
+	})
+	return f.foresight, f.err
 }

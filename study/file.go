@@ -1,4 +1,4 @@
-package cli
+package study
 
 import (
 	"cmp"
@@ -19,11 +19,11 @@ import (
 	"github.com/kubenergy/kubenergy/workload"
 )
 
-// comparisonKind is the kind of comparison files.
-const comparisonKind = "Comparison"
+// Kind is the kind of comparison files.
+const Kind = "Comparison"
 
-// comparisonFile is a comparison as people write it: a scenario, and what it is played under.
-type comparisonFile struct {
+// File is a comparison as people write it: a scenario, and what it is played under.
+type File struct {
 	APIVersion    string             `json:"apiVersion"`
 	Kind          string             `json:"kind"`
 	Name          string             `json:"name,omitempty"`
@@ -77,25 +77,25 @@ const (
 // perfectForecast is none: strategies see what will be.
 const perfectForecast = "perfect"
 
-// readComparison reads a comparison file strictly.
-func readComparison(path string) (*comparisonFile, error) {
+// ReadFile reads a comparison file strictly.
+func ReadFile(path string) (*File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading comparison: %w", err)
 	}
-	f := &comparisonFile{dir: filepath.Dir(path)}
+	f := &File{dir: filepath.Dir(path)}
 	if err := sim.UnmarshalYAML(text, f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if f.APIVersion != sim.APIVersion || f.Kind != comparisonKind {
+	if f.APIVersion != sim.APIVersion || f.Kind != Kind {
 		return nil, fmt.Errorf("%s: apiVersion %q, kind %q: want %q and %q", path, f.APIVersion, f.Kind, sim.APIVersion,
-			comparisonKind)
+			Kind)
 	}
 	return f, nil
 }
 
 // path is where a file of the comparison is, whatever folder the scenario is found from.
-func (f *comparisonFile) path(name string) string {
+func (f *File) path(name string) string {
 	if name == "" || filepath.IsAbs(name) || f.dir == "" {
 		return name
 	}
@@ -103,45 +103,45 @@ func (f *comparisonFile) path(name string) string {
 }
 
 // overrides are what the command line says against a comparison file. Empty fields say nothing.
-type comparisonOverrides struct {
-	strategies, zones, forecasts []string
-	starts                       string
-	seeds                        []uint
+type Overrides struct {
+	Strategies, Zones, Forecasts []string
+	Starts                       string
+	Seeds                        []uint
 }
 
-// apply narrows or replaces the axes.
-func (f *comparisonFile) apply(o *comparisonOverrides) error {
-	if len(o.strategies) > 0 {
+// Apply narrows or replaces the axes.
+func (f *File) Apply(o *Overrides) error {
+	if len(o.Strategies) > 0 {
 		if f.Baseline == "" && len(f.Strategies) > 0 {
 			f.Baseline = f.Strategies[0]
 		}
-		f.Strategies = o.strategies
+		f.Strategies = o.Strategies
 		if f.Baseline != "" && !slices.Contains(f.Strategies, f.Baseline) {
 			f.Strategies = append([]string{f.Baseline}, f.Strategies...)
 		}
 	}
-	if len(o.forecasts) > 0 {
-		f.Forecasts = o.forecasts
+	if len(o.Forecasts) > 0 {
+		f.Forecasts = o.Forecasts
 	}
-	if len(o.seeds) > 0 {
+	if len(o.Seeds) > 0 {
 		f.Seeds = nil
-		for _, seed := range o.seeds {
+		for _, seed := range o.Seeds {
 			f.Seeds = append(f.Seeds, uint64(seed))
 		}
 	}
-	for _, name := range o.zones {
+	for _, name := range o.Zones {
 		if !slices.ContainsFunc(f.Zones, func(z zoneFile) bool { return z.Name == name }) {
 			return fmt.Errorf("--zones: the comparison has no zone %q", name)
 		}
 	}
-	if len(o.zones) > 0 {
-		f.Zones = slices.DeleteFunc(f.Zones, func(z zoneFile) bool { return !slices.Contains(o.zones, z.Name) })
+	if len(o.Zones) > 0 {
+		f.Zones = slices.DeleteFunc(f.Zones, func(z zoneFile) bool { return !slices.Contains(o.Zones, z.Name) })
 	}
-	return f.chooseStarts(o.starts)
+	return f.chooseStarts(o.Starts)
 }
 
 // chooseStarts reads which starts are run, as 0-3,8.
-func (f *comparisonFile) chooseStarts(text string) error {
+func (f *File) chooseStarts(text string) error {
 	if f.Starts.Count == 0 {
 		f.Starts.Count = 1
 	}
@@ -172,7 +172,7 @@ func (f *comparisonFile) chooseStarts(text string) error {
 }
 
 // check finds what is wrong with the file itself and fills in what it leaves out.
-func (f *comparisonFile) check() error {
+func (f *File) check() error {
 	if err := f.checkFields(); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (f *comparisonFile) check() error {
 		unique("seed", f.Seeds))
 }
 
-func (f *comparisonFile) checkZones() error {
+func (f *File) checkZones() error {
 	names, priced := map[string]bool{}, 0
 	for _, z := range f.Zones {
 		if z.Name == "" || names[z.Name] {
@@ -212,7 +212,7 @@ func (f *comparisonFile) checkZones() error {
 	return nil
 }
 
-func (f *comparisonFile) checkFields() error {
+func (f *File) checkFields() error {
 	switch {
 	case (f.Scenario == nil) == (f.ScenarioFile == ""):
 		return errors.New("want either scenario or scenarioFile")
@@ -239,7 +239,7 @@ func unique[T comparable](what string, all []T) error {
 	return nil
 }
 
-func (f *comparisonFile) checkRestarts() error {
+func (f *File) checkRestarts() error {
 	f.restartCosts = nil
 	if len(f.RestartCosts) == 0 {
 		f.restartCosts = []time.Duration{0}
@@ -259,7 +259,7 @@ func (f *comparisonFile) checkRestarts() error {
 
 // strategy makes the strategy of a name as the comparison calls it, and returns its full name: a when alone stands for
 // where+when.
-func (f *comparisonFile) strategy(name string) (sched.Strategy, string, error) {
+func (f *File) strategy(name string) (sched.Strategy, string, error) {
 	_, whens := sched.Names()
 	when, _, _ := strings.Cut(name, "/") // what follows is the order of the queue
 	if slices.Contains(whens, when) {
@@ -270,7 +270,7 @@ func (f *comparisonFile) strategy(name string) (sched.Strategy, string, error) {
 }
 
 // base returns the scenario without a grid, and its files as they are named there.
-func (f *comparisonFile) base() (*sim.File, baseFiles, error) {
+func (f *File) base() (*sim.File, baseFiles, error) {
 	file := f.Scenario
 	if f.ScenarioFile != "" {
 		var err error
@@ -305,7 +305,7 @@ type baseFiles struct {
 }
 
 // checkBase refuses what the comparison itself says for every trial.
-func (f *comparisonFile) checkBase(file *sim.File) error {
+func (f *File) checkBase(file *sim.File) error {
 	const instead = "the scenario has %s: a comparison says %s instead, for every trial"
 	restart, err := time.ParseDuration(cmp.Or(file.RestartCost, "0s"))
 	switch {
@@ -324,7 +324,7 @@ func (f *comparisonFile) checkBase(file *sim.File) error {
 	return nil
 }
 
-func (f *comparisonFile) nodes(name string) string {
+func (f *File) nodes(name string) string {
 	if slices.Contains(workload.Presets(), name) {
 		return name
 	}
@@ -332,7 +332,7 @@ func (f *comparisonFile) nodes(name string) string {
 }
 
 // absolute is a file of the comparison as a scenario file in any folder can name it.
-func (f *comparisonFile) absolute(name string) (string, error) {
+func (f *File) absolute(name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
@@ -340,7 +340,7 @@ func (f *comparisonFile) absolute(name string) (string, error) {
 }
 
 // in returns the scenario in a zone.
-func (f *comparisonFile) in(base *sim.File, z *zoneFile) (*sim.File, error) {
+func (f *File) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 	file := *base
 	site := sim.SiteFile{Nodes: ""}
 	if len(base.Sites) == 1 {
@@ -362,14 +362,14 @@ func (f *comparisonFile) in(base *sim.File, z *zoneFile) (*sim.File, error) {
 }
 
 // startTimes are those of the chosen indices, for a zone's series, and the first one of all.
-func (f *comparisonFile) startTimes(series *grid.Series) (times map[int]time.Time, first time.Time, err error) {
+func (f *File) startTimes(series *grid.Series) (times map[int]time.Time, first time.Time, err error) {
 	first = series.Start()
 	var step time.Duration
 	switch {
 	case f.Starts.First != "" && f.Starts.Last != "":
 		return nil, first, errors.New("starts: want first or last, not both")
 	case f.Starts.First != "":
-		if first, err = instant("starts.first", f.Starts.First, series.End()); err != nil {
+		if first, err = report.ParseTime("starts.first", f.Starts.First, series.End()); err != nil {
 			return nil, first, err
 		}
 	case f.Starts.Last != "":

@@ -1,4 +1,4 @@
-package cli
+package study
 
 import (
 	"crypto/sha256"
@@ -22,24 +22,24 @@ import (
 // trialsFormat changes whenever what is kept of a trial does.
 const trialsFormat = 2
 
-// study is a comparison file with all that it names found and hashed, and the trials that it asks for.
-type study struct {
-	file       *comparisonFile
+// Study is a comparison file with all that it names found and hashed, and the trials that it asks for.
+type Study struct {
+	file       *File
 	base       *sim.File
 	baseFiles  baseFiles
 	program    string // hash of it
-	zones      []*comparedZone
+	zones      []*zone
 	strategies map[string]sched.Strategy
 	fullNames  map[string]string // of strategies, with their where
 	cells      []*trialCell
-	trials     []*plannedTrial // in the order of zones, starts, seeds and strategies
+	trials     []*Planned // in the order of zones, starts, seeds and strategies
 	inputs     map[string]string
 	digest     string // of all names and keys, and of how they are summed up
 	cache      string // folder in which forecasts are kept; "": none
 }
 
-// comparedZone is a grid, and its forecasts.
-type comparedZone struct {
+// zone is a grid, and its forecasts.
+type zone struct {
 	zoneFile
 	file      *sim.File
 	scenario  *sim.Scenario // from no start in particular: of use are its site and its nodes
@@ -51,8 +51,8 @@ type comparedZone struct {
 	elastic   bool // some jobs are
 }
 
-// plannedTrial is a trial that is to be run.
-type plannedTrial struct {
+// Planned is a trial that is to be run.
+type Planned struct {
 	Key   string       `json:"key"`   // of all that it depends on
 	Trial report.Trial `json:"trial"` // what names it
 	// until the end of the longest trial of its cell; it depends on which ones there are
@@ -63,7 +63,7 @@ type plannedTrial struct {
 
 // trialCell is what the trials of a zone, a start and a seed have in common.
 type trialCell struct {
-	zone  *comparedZone
+	zone  *zone
 	index int
 	seed  uint64
 	order int
@@ -71,12 +71,12 @@ type trialCell struct {
 	scenario *sharedScenario
 }
 
-// plan reads the inputs and lists the trials.
-func (f *comparisonFile) plan() (*study, error) {
+// Plan reads the inputs and lists the trials.
+func (f *File) Plan() (*Study, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
-	c := &study{
+	c := &Study{
 		file: f, strategies: map[string]sched.Strategy{}, fullNames: map[string]string{}, inputs: map[string]string{},
 	}
 	for _, name := range f.Strategies {
@@ -115,7 +115,7 @@ func (f *comparisonFile) plan() (*study, error) {
 }
 
 // digestAll hashes what the comparison is, and finds what would keep it from being summed up before anything has run.
-func (c *study) digestAll() error {
+func (c *Study) digestAll() error {
 	options := c.options()
 	all := sha256.New()
 	enc := json.NewEncoder(all)
@@ -134,7 +134,7 @@ func (c *study) digestAll() error {
 }
 
 // options say how trials are summed up.
-func (c *study) options() report.SweepOptions {
+func (c *Study) options() report.SweepOptions {
 	f := c.file
 	o := report.SweepOptions{
 		Name: f.Name, Baseline: f.Baseline, Quote: f.Quote, CarbonPrice: f.CarbonPrice, Seed: f.BootstrapSeed,
@@ -147,44 +147,44 @@ func (c *study) options() report.SweepOptions {
 	return o
 }
 
-func (c *study) addZone(z *zoneFile) error {
-	zone := &comparedZone{zoneFile: *z, forecasts: map[string]*issued{}}
+func (c *Study) addZone(spec *zoneFile) error {
+	z := &zone{zoneFile: *spec, forecasts: map[string]*issued{}}
 	var err error
-	if zone.file, err = c.file.in(c.base, z); err != nil {
+	if z.file, err = c.file.in(c.base, spec); err != nil {
 		return err
 	}
-	zone.Weather = c.file.path(z.Weather)
-	for _, name := range []string{z.Grid.File, z.Weather, z.Prices.File} {
+	z.Weather = c.file.path(spec.Weather)
+	for _, name := range []string{spec.Grid.File, spec.Weather, spec.Prices.File} {
 		hash, err := c.hash(name, "")
 		if err != nil {
 			return err
 		}
-		zone.hashes = append(zone.hashes, hash)
+		z.hashes = append(z.hashes, hash)
 	}
-	if zone.scenario, err = zone.file.Load(); err != nil {
+	if z.scenario, err = z.file.Load(); err != nil {
 		return err
 	}
-	zone.elastic = slices.ContainsFunc(zone.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
-	zone.scenario.Jobs = nil // each start has its own
-	zone.series = zone.scenario.Sites[0].Carbon.Series
-	if zone.starts, zone.first, err = c.file.startTimes(zone.series); err != nil {
+	z.elastic = slices.ContainsFunc(z.scenario.Jobs, func(j sched.Job) bool { return j.Scaling != nil })
+	z.scenario.Jobs = nil // each start has its own
+	z.series = z.scenario.Sites[0].Carbon.Series
+	if z.starts, z.first, err = c.file.startTimes(z.series); err != nil {
 		return err
 	}
 	for _, name := range c.file.Forecasts {
-		if name == forecast.WithWeather && z.Weather == "" {
+		if name == forecast.WithWeather && spec.Weather == "" {
 			return fmt.Errorf("the zone has no weather file, and forecast %s looks at it", name)
 		}
 		if name != perfectForecast {
-			zone.forecasts[name] = &issued{zone: zone, model: name}
+			z.forecasts[name] = &issued{zone: z, model: name}
 		}
 	}
-	c.zones = append(c.zones, zone)
+	c.zones = append(c.zones, z)
 	return nil
 }
 
 // hash returns that of a file's content, "" for none. dir, from the comparison's folder, is what its name is relative
 // to.
-func (c *study) hash(name, dir string) (string, error) {
+func (c *Study) hash(name, dir string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
@@ -220,7 +220,7 @@ type dependence struct {
 }
 
 // shared fills in what the trials of a zone depend on alike.
-func (c *study) shared(z *comparedZone) (*dependence, error) {
+func (c *Study) shared(z *zone) (*dependence, error) {
 	d := &dependence{
 		Format: trialsFormat, Program: c.program, Scenario: *z.file, Files: z.hashes, Lengths: c.file.Lengths,
 		Interruptible: c.file.Interruptible,
@@ -242,7 +242,7 @@ func (c *study) shared(z *comparedZone) (*dependence, error) {
 }
 
 // list makes the trials.
-func (c *study) list() error {
+func (c *Study) list() error {
 	for _, z := range c.zones {
 		shared, err := c.shared(z)
 		if err != nil {
@@ -264,7 +264,7 @@ func (c *study) list() error {
 
 // listCell makes the trials of a cell. What looks at no forecast is run once, and so is what never suspends a job,
 // whatever restarts would cost.
-func (c *study) listCell(cell *trialCell, d dependence) error {
+func (c *Study) listCell(cell *trialCell, d dependence) error {
 	d.Start, d.Seed = cell.zone.starts[cell.index], cell.seed
 	first := c.firstQuoted()
 	drawn := first >= 0 && cell == c.cells[first]
@@ -284,7 +284,7 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 		}
 		for i, model := range forecasts {
 			for k, cost := range costs {
-				t := &plannedTrial{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
+				t := &Planned{cell: cell, day: drawn && i == 0 && k == 0, Trial: report.Trial{
 					Zone: cell.zone.Name, Start: d.Start.UTC(), StartIndex: cell.index, Seed: cell.seed, Strategy: name,
 					Forecast:    model,
 					RestartCost: cost, Family: family,
@@ -308,7 +308,7 @@ func (c *study) listCell(cell *trialCell, d dependence) error {
 }
 
 // firstQuoted is the first cell whose start is quoted, of those that there are; -1: none. It is drawn.
-func (c *study) firstQuoted() int {
+func (c *Study) firstQuoted() int {
 	return slices.IndexFunc(c.cells, func(cell *trialCell) bool {
 		return c.file.Quote == "" || c.file.Quote == report.QuoteAll ||
 			(cell.index%2 == 0) == (c.file.Quote == report.QuoteEven)

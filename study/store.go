@@ -1,4 +1,4 @@
-package cli
+package study
 
 import (
 	"bufio"
@@ -19,10 +19,10 @@ import (
 	"github.com/kubenergy/kubenergy/report"
 )
 
-// trialStore is a folder of results, in which an interrupted comparison finds what it has done already: files of one
+// Store is a folder of results, in which an interrupted comparison finds what it has done already: files of one
 // line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that
 // are damaged, as the last one is after a crash, are as good as absent. The nil store keeps nothing.
-type trialStore struct {
+type Store struct {
 	dir     string
 	own     string // the file that this process writes
 	done    map[string]report.Trial
@@ -46,24 +46,23 @@ func (s *storedTrial) checksum() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// openStore reads what is there. dir "": there is no store.
-func openStore(dir, name string) (*trialStore, error) {
+// OpenStore reads what is there. dir "": there is no store.
+func OpenStore(dir string, part Shard) (*Store, error) {
 	if dir == "" {
 		return nil, nil
+	}
+	name := "trials.jsonl"
+	if part.Count > 1 {
+		name = fmt.Sprintf("trials-%d-of-%d.jsonl", part.Index, part.Count)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("opening the results folder: %w", err)
 	}
-	s := &trialStore{dir: dir, own: filepath.Join(dir, name), done: map[string]report.Trial{}}
-	paths, err := filepath.Glob(filepath.Join(dir, "trials*.jsonl"))
-	if err != nil {
+	s := &Store{dir: dir, own: filepath.Join(dir, name), done: map[string]report.Trial{}}
+	if err := s.readAll(dir); err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		if err := s.read(path); err != nil {
-			return nil, err
-		}
-	}
+	var err error
 	// A last line without an end is damaged; what is written now must not become part of it.
 	if s.file, err = os.OpenFile(s.own, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644); err != nil { //nolint:gosec // results, for whoever may read the folder
 		return nil, fmt.Errorf("opening the results folder: %w", err)
@@ -71,7 +70,30 @@ func openStore(dir, name string) (*trialStore, error) {
 	return s, s.endLine()
 }
 
-func (s *trialStore) endLine() error {
+// Keep writes all trials of a study into a folder.
+func Keep(dir string, planned []*Planned) error {
+	s, err := OpenStore(dir, Shard{Count: 1})
+	if err != nil {
+		return err
+	}
+	return s.close(planned, true)
+}
+
+// ReadTrials returns the trials that a folder of results holds, by their keys.
+func ReadTrials(dir string) (map[string]report.Trial, error) {
+	s := &Store{done: map[string]report.Trial{}}
+	return s.done, s.readAll(dir)
+}
+
+// Damaged counts lines that could not be read.
+func (s *Store) Damaged() int {
+	if s == nil {
+		return 0
+	}
+	return s.damaged
+}
+
+func (s *Store) endLine() error {
 	size, err := s.file.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
 		return err
@@ -87,7 +109,15 @@ func (s *trialStore) endLine() error {
 // maxTrialLine is far above what a trial takes.
 const maxTrialLine = 4 << 20
 
-func (s *trialStore) read(path string) error {
+func (s *Store) readAll(dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "trials*.jsonl"))
+	for _, path := range paths {
+		err = errors.Join(err, s.read(path))
+	}
+	return err
+}
+
+func (s *Store) read(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("reading earlier results: %w", err)
@@ -128,7 +158,7 @@ func encodeTrial(key string, t *report.Trial) ([]byte, error) {
 }
 
 // find returns a trial that was run before.
-func (s *trialStore) find(key string) (t report.Trial, ok bool) {
+func (s *Store) find(key string) (t report.Trial, ok bool) {
 	if s == nil {
 		return t, false
 	}
@@ -137,7 +167,7 @@ func (s *trialStore) find(key string) (t report.Trial, ok bool) {
 }
 
 // keep writes a trial down at once.
-func (s *trialStore) keep(key string, t *report.Trial) error {
+func (s *Store) keep(key string, t *report.Trial) error {
 	if s == nil {
 		return nil
 	}
@@ -154,7 +184,7 @@ func (s *trialStore) keep(key string, t *report.Trial) error {
 }
 
 // close ends the store. If all is done, its file is put in order, so that the same comparison gives the same bytes.
-func (s *trialStore) close(planned []*plannedTrial, complete bool) error {
+func (s *Store) close(planned []*Planned, complete bool) error {
 	if s == nil {
 		return nil
 	}

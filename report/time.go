@@ -1,0 +1,36 @@
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ParseTime reads a time as people write it. Errors name the flag or field that it was given for.
+func ParseTime(flag, text string, now time.Time) (time.Time, error) {
+	now = now.UTC()
+	if text == "now" {
+		return now.Truncate(time.Second), nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if ago, ok := strings.CutPrefix(text, "-"); ok {
+		units := map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
+		for unit, long := range units {
+			const most = 10_000
+			if n, err := strconv.Atoi(strings.TrimSuffix(ago, unit)); strings.HasSuffix(ago, unit) && err == nil &&
+				n > 0 && n <= most {
+				return now.Add(-time.Duration(n) * long).Truncate(time.Second), nil
+			}
+		}
+		if d, err := time.ParseDuration(ago); err == nil && d > 0 {
+			return now.Add(-d).Truncate(time.Second), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is %q: want RFC 3339, a day as 2026-06-01, or how long ago as -7d or -36h", flag,
+		text)
+}
