@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // centralFlags say where the central unit is. By default it is asked through the API server.

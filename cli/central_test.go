@@ -25,10 +25,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

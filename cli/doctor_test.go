@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/kube"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 const (

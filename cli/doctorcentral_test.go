@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/ledger/api"
+	"github.com/kubenergy/kubenergy/central/api"
 )
 
 func TestDoctorLooksAtTheCentralUnit(t *testing.T) {

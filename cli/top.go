@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 type topFlags struct {

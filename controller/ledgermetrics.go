@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // ledgerMetrics shows how the ledger does at each scrape.

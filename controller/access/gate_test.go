@@ -16,8 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 func TestWhoHoldsAToken(t *testing.T) {

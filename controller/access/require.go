@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kubenergy/kubenergy/ledger/api"
+	"github.com/kubenergy/kubenergy/central/api"
 )
 
 // retryAfter is when somebody may come again who could not be told whether they are let in.

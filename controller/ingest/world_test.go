@@ -22,12 +22,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/ingest"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 

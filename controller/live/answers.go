@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // Nodes returns what nodes draw, by name. It is made anew at most once a second and only if something has changed;

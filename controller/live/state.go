@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // Options are what a State needs. All may be left out.

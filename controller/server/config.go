@@ -11,11 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // Ledger is what is asked of the books.

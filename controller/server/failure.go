@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // failure is an answer that is no success, in words for whoever asked.

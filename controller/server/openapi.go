@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/ledger/api"
+	"github.com/kubenergy/kubenergy/central/api"
 )
 
 type object = map[string]any

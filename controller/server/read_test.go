@@ -16,11 +16,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 func TestNodes(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/ledger/api"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

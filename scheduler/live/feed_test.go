@@ -23,8 +23,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/ledger/api"
 	"github.com/kubenergy/kubenergy/sched"
 )
 

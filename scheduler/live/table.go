@@ -3,8 +3,8 @@ package live
 import (
 	"time"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/ledger/api"
 )
 
 // What an answer may hold; the rest of it is left out.

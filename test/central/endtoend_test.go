@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/api"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
