@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 
 // A slow store takes some time for each transaction, and fails when it is told to.
@@ -94,7 +94,7 @@ func (s *slow) set(fail error) {
 
 func newSlow() *slow { return &slow{takes: 10 * time.Millisecond, acked: map[batch.Stream]uint64{}} }
 
-var many = storetest.World{Nodes: 1000, Pods: 1}
+var many = ledgertest.World{Nodes: 1000, Pods: 1}
 
 // What comes while a transaction is written becomes the next one; one that comes alone does not wait.
 func TestGroups(t *testing.T) {

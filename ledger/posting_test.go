@@ -9,13 +9,13 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 
 // What is posted is what was measured, and the sums over windows are the whole.
 func TestPostingsBalance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := storetest.Draw(t)
+		b := ledgertest.Draw(t)
 		var whole ledger.Amount
 		type key struct {
 			consumer string
@@ -130,14 +130,14 @@ func TestLongBookings(t *testing.T) {
 		{700 * 24 * time.Hour, 700},
 		{20 * 365 * 24 * time.Hour, 1},
 	} {
-		n, last := 0, storetest.Noon
-		for p := range ledger.Pieces(storetest.Noon, storetest.Noon.Add(c.length), 99) {
+		n, last := 0, ledgertest.Noon
+		for p := range ledger.Pieces(ledgertest.Noon, ledgertest.Noon.Add(c.length), 99) {
 			if n++; !p.From.Equal(last) {
 				t.Fatalf("%v: %v comes after %v", c.length, p.From, last)
 			}
 			last = p.To
 		}
-		if want := c.windows; n < want || n > want+1 || !last.Equal(storetest.Noon.Add(c.length)) {
+		if want := c.windows; n < want || n > want+1 || !last.Equal(ledgertest.Noon.Add(c.length)) {
 			t.Errorf("%v: %d pieces, want %d; they end at %v", c.length, n, want, last)
 		}
 	}
@@ -155,7 +155,7 @@ func TestLongBookings(t *testing.T) {
 
 // The largest numbers that can be told do not overflow.
 func TestExtremes(t *testing.T) {
-	b := storetest.World{Nodes: 1, Pods: 0}.Booking(0, 1)
+	b := ledgertest.World{Nodes: 1, Pods: 0}.Booking(0, 1)
 	b.Batch.Measured += ledger.MostMeasured - b.Batch.Platform
 	b.Batch.Platform = ledger.MostMeasured
 	b.Batch.End = b.Batch.Start.Add(150 * 365 * 24 * time.Hour)
@@ -174,7 +174,7 @@ func TestExtremes(t *testing.T) {
 func TestNegativePartsAddUp(t *testing.T) {
 	a := ledger.Amount{Dynamic: -1_000_003, Cost: -7, Facility: math.MinInt64}
 	var sum ledger.Amount
-	for p := range ledger.Pieces(storetest.Noon.Add(time.Second), storetest.Noon.Add(47*time.Minute), 1) {
+	for p := range ledger.Pieces(ledgertest.Noon.Add(time.Second), ledgertest.Noon.Add(47*time.Minute), 1) {
 		part := p.Of(&a)
 		sum.Add(&part)
 	}

@@ -1,5 +1,6 @@
-// Package ledgertest holds a ledger in memory that is right because it is simple: it keeps what was booked and adds
-// it up when it is asked. Other stores are compared with it, and tests of other packages book into it.
+// Package ledgertest tests stores of the ledger. [Conformance] and [Kill] say what every store must do. [Store] is a
+// ledger in memory that is right because it is simple: it keeps each booking and adds bookings up when it is asked.
+// Other stores are compared with it, and tests of other packages book into it.
 package ledgertest
 
 import (

@@ -10,13 +10,13 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/postgres"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 func TestMain(m *testing.M) {
-	storetest.Child(func(source string) (ledger.Store, error) {
+	ledgertest.Child(func(source string) (ledger.Store, error) {
 		return postgres.Open(context.Background(), source, postgres.Options{})
 	})
 	os.Exit(m.Run())
@@ -41,7 +41,7 @@ func database(t *testing.T, source string) string {
 
 func TestConformance(t *testing.T) {
 	source := pgtest.Start(t)
-	storetest.Conformance(t, func(t *testing.T) func() (ledger.Store, error) {
+	ledgertest.Conformance(t, func(t *testing.T) func() (ledger.Store, error) {
 		t.Helper()
 		own := database(t, source)
 		return func() (ledger.Store, error) {
@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 
 // The process is killed while it books, again and again; the database goes on.
 func TestKill(t *testing.T) {
-	storetest.Kill(t, pgtest.Start(t), func(source string) (ledger.Store, error) {
+	ledgertest.Kill(t, pgtest.Start(t), func(source string) (ledger.Store, error) {
 		return postgres.Open(context.Background(), source, postgres.Options{})
 	})
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 func other(t *testing.T, source string) *sql.DB {
@@ -33,8 +33,8 @@ func run(t *testing.T, db *sql.DB, statements ...string) {
 func TestFoldLockEndsWithItsTransaction(t *testing.T) {
 	source := pgtest.Start(t)
 	s, db := open(t, source), other(t, source)
-	w := storetest.World{Nodes: 1, Pods: 2, Epoch: "1"}
-	storetest.MustBook(t, s, w.Booking(0, 1))
+	w := ledgertest.World{Nodes: 1, Pods: 2, Epoch: "1"}
+	ledgertest.MustBook(t, s, w.Booking(0, 1))
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -86,16 +86,16 @@ func TestRowsOfAnotherServer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := pgtest.Start(t)
 			s, db := open(t, source), other(t, source)
-			w := storetest.World{Nodes: 2, Pods: 2, Epoch: "1"}
+			w := ledgertest.World{Nodes: 2, Pods: 2, Epoch: "1"}
 			booked := []*ledger.Booking{w.Booking(0, 1), w.Booking(1, 1)}
-			storetest.MustBook(t, s, booked...)
+			ledgertest.MustBook(t, s, booked...)
 			// An empty database in which rows are made in another order. Its numbers are those that are remembered.
 			run(t, db, "TRUNCATE nodes, accounts, consumers, journal, streams, spans, windows RESTART IDENTITY")
 			if lost {
 				run(t, db,
 					"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kubenergy'")
 			}
-			var truth storetest.Truth
+			var truth ledgertest.Truth
 			for _, b := range []*ledger.Booking{w.Booking(1, 2), w.Booking(0, 2), w.Booking(1, 3)} {
 				b.Consumers[0].Account.Namespace = "other" // so that accounts come in another order
 				truth.Book(b)
@@ -116,7 +116,7 @@ func TestRowsOfAnotherServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			storetest.FoldAll(t, s)
+			ledgertest.FoldAll(t, s)
 			truth.Check(t, s)
 		})
 	}

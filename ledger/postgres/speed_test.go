@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 // How many rows a second are booked and folded, by both stores on this machine: a row is what one container used in
@@ -30,7 +30,7 @@ func TestRowsPerSecond(t *testing.T) {
 		name  string
 		store ledger.Store
 	}{{"SQLite", file}, {"PostgreSQL", open(t, pgtest.Start(t))}} {
-		world := storetest.World{Nodes: nodes, Pods: containers, Epoch: "speed"}
+		world := ledgertest.World{Nodes: nodes, Pods: containers, Epoch: "speed"}
 		var booking, folding time.Duration
 		used := cpu(t)
 		for round := range rounds {

@@ -10,11 +10,11 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
-var hundred = storetest.World{Nodes: 64, Pods: 100, Epoch: "1"}
+var hundred = ledgertest.World{Nodes: 64, Pods: 100, Epoch: "1"}
 
 // cpu returns the CPU time that the process has used: on a busy machine, time says little.
 func cpu(b *testing.B) time.Duration {
@@ -30,7 +30,7 @@ func cpu(b *testing.B) time.Duration {
 func rounds(b *testing.B, measure func(s *sqlite.Store, all []*ledger.Booking), after func(s *sqlite.Store)) {
 	s := openBench(b)
 	round(b, s, hundred, 1)
-	storetest.FoldAll(b, s)
+	ledgertest.FoldAll(b, s)
 	used := time.Duration(0)
 	for number := uint64(2); b.Loop(); number++ {
 		b.StopTimer()
@@ -51,8 +51,8 @@ func rounds(b *testing.B, measure func(s *sqlite.Store, all []*ledger.Booking), 
 
 // A transaction of 64 batches of 100 pods, as come in a fifth of a second from a cluster of 5,000 nodes.
 func BenchmarkBook(b *testing.B) {
-	rounds(b, func(s *sqlite.Store, all []*ledger.Booking) { storetest.MustBook(b, s, all...) },
-		func(s *sqlite.Store) { storetest.FoldAll(b, s) })
+	rounds(b, func(s *sqlite.Store, all []*ledger.Booking) { ledgertest.MustBook(b, s, all...) },
+		func(s *sqlite.Store) { ledgertest.FoldAll(b, s) })
 }
 
 // Batches of 100 pods, four of each node at once, as come in a minute.
@@ -68,13 +68,13 @@ func BenchmarkFold(b *testing.B) {
 		}
 		b.StartTimer()
 		before := cpu(b)
-		storetest.FoldAll(b, s)
+		ledgertest.FoldAll(b, s)
 		used += cpu(b) - before
 	}
 	b.ReportMetric(float64(used.Microseconds())/float64(b.N*hundred.Nodes*each), "cpu-µs/batch")
 }
 
-func round(tb testing.TB, s ledger.Store, w storetest.World, number uint64) {
+func round(tb testing.TB, s ledger.Store, w ledgertest.World, number uint64) {
 	const group = 256
 	for node := 0; node < w.Nodes; {
 		var all []*ledger.Booking
@@ -83,7 +83,7 @@ func round(tb testing.TB, s ledger.Store, w storetest.World, number uint64) {
 			b.Batch.Quality = energy.Measured // a node's does not change all the time
 			all = append(all, b)
 		}
-		storetest.MustBook(tb, s, all...)
+		ledgertest.MustBook(tb, s, all...)
 	}
 }
 
@@ -99,12 +99,12 @@ func openBench(tb testing.TB) *sqlite.Store {
 // The bound is 6 GB a day of 5,000 nodes of 100 pods: 41 bytes for each pod and window, of which sums and names take
 // some.
 func TestRowsAreSmall(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	const (
 		most    = 30
 		windows = 8
 	)
-	w := storetest.World{Nodes: 12, Pods: 100, Epoch: "1"}
+	w := ledgertest.World{Nodes: 12, Pods: 100, Epoch: "1"}
 	s := openBench(t)
 	size := func() int64 {
 		if err := s.Checkpoint(t.Context()); err != nil {
@@ -116,7 +116,7 @@ func TestRowsAreSmall(t *testing.T) {
 		}
 		return stats.Bytes
 	}
-	const inWindow = uint64(ledger.WindowLength / storetest.Interval)
+	const inWindow = uint64(ledger.WindowLength / ledgertest.Interval)
 	number := uint64(0)
 	tell := func(n int) {
 		for range n {
@@ -124,7 +124,7 @@ func TestRowsAreSmall(t *testing.T) {
 				number++
 				round(t, s, w, number)
 				if number%4 == 0 { // every minute
-					storetest.FoldAll(t, s)
+					ledgertest.FoldAll(t, s)
 				}
 			}
 		}

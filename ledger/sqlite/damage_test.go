@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
-var small = storetest.World{Nodes: 2, Pods: 3, Epoch: "1"}
+var small = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "1"}
 
 // state is everything that a ledger tells, as text.
 func state(ctx context.Context, s ledger.Store) (string, error) {
@@ -26,7 +26,7 @@ func state(ctx context.Context, s ledger.Store) (string, error) {
 		ledger.ByNode, ledger.ByUID, ledger.ByOwner, ledger.ByHour, ledger.ByDay, ledger.ByWindow, ledger.ByPod,
 	} {
 		answer, err := s.Query(ctx, &ledger.Query{
-			From: storetest.Noon.Add(-time.Hour), To: storetest.Noon.Add(48 * time.Hour),
+			From: ledgertest.Noon.Add(-time.Hour), To: ledgertest.Noon.Add(48 * time.Hour),
 			GroupBy: []ledger.Dimension{by},
 		})
 		if err != nil {
@@ -74,7 +74,7 @@ func tell(t *testing.T, batches uint64) *history {
 	remember()
 	for number := range batches {
 		for node := range small.Nodes {
-			storetest.MustBook(t, s, small.Booking(node, number+1))
+			ledgertest.MustBook(t, s, small.Booking(node, number+1))
 			remember()
 		}
 		if number%5 == 4 {
@@ -149,7 +149,7 @@ func stride() int {
 }
 
 func TestChangedBytes(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	h := tell(t, moved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	h.write(t, path, "none", nil)
@@ -171,7 +171,7 @@ func TestChangedBytes(t *testing.T) {
 }
 
 func TestTruncated(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	h := tell(t, justMoved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	for _, part := range parts {
@@ -187,7 +187,7 @@ func TestTruncated(t *testing.T) {
 
 // What SQLite passes over in silence is told of: acknowledged transactions behind a byte that changed.
 func TestLostTransactionsAreToldOf(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	h := tell(t, moved)
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	wal := h.files["-wal"]
@@ -246,7 +246,7 @@ func TestForeignFiles(t *testing.T) {
 // A row whose number changed is found by the audit, whichever column it is in, and stays found when more is added to
 // it.
 func TestAuditFindsChangedRows(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	for _, change := range []string{
 		"UPDATE account_hours SET cpu = cpu + 1 WHERE rowid = 3",
 		"UPDATE account_hours SET dynamic = dynamic + 1, idle = idle - 1 WHERE rowid = 3",
@@ -274,11 +274,11 @@ func TestAuditFindsChangedRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		for number := range uint64(30) {
-			storetest.MustBook(t, s, small.Booking(0, number+1), small.Booking(1, number+1))
+			ledgertest.MustBook(t, s, small.Booking(0, number+1), small.Booking(1, number+1))
 		}
-		storetest.FoldAll(t, s)
+		ledgertest.FoldAll(t, s)
 		for number := uint64(31); number < 33; number++ {
-			storetest.MustBook(t, s, small.Booking(0, number), small.Booking(1, number))
+			ledgertest.MustBook(t, s, small.Booking(0, number), small.Booking(1, number))
 		}
 		if err := s.Exec(t.Context(), change); err != nil {
 			t.Fatal(change, err)

@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 // A patient sends what is not acknowledged again, as an agent does.
 type patient struct {
 	l     *ledger.Ledger
-	world storetest.World
+	world ledgertest.World
 	acked []uint64
 }
 
@@ -49,7 +49,7 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { _ = l.Run(ctx) })
-	p := &patient{l: l, world: storetest.World{Nodes: 4, Pods: 30, Epoch: "1"}, acked: make([]uint64, 4)}
+	p := &patient{l: l, world: ledgertest.World{Nodes: 4, Pods: 30, Epoch: "1"}, acked: make([]uint64, 4)}
 	for round := range 3 {
 		for range 10 {
 			if err := p.send(ctx); err != nil {
@@ -71,7 +71,7 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 		}
 		for range 3 {
 			if _, err := l.Query(ctx, &ledger.Query{
-				From: storetest.Noon, To: storetest.Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID},
+				From: ledgertest.Noon, To: ledgertest.Noon.Add(time.Hour), GroupBy: []ledger.Dimension{ledger.ByUID},
 			}); err != nil {
 				t.Errorf("the disk fails, and a query says %v", err)
 			}
@@ -93,13 +93,13 @@ func faulty(t *testing.T, dir string, breakIt, mend func()) {
 	}
 	cancel()
 	run.Wait()
-	var truth storetest.Truth
+	var truth ledgertest.Truth
 	for node, last := range p.acked {
 		for number := range last {
 			truth.Book(p.world.Booking(node, number+1))
 		}
 	}
-	storetest.FoldAll(t, s)
+	ledgertest.FoldAll(t, s)
 	truth.Check(t, s)
 	if err := l.Close(); err != nil {
 		t.Error(err)

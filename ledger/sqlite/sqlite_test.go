@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 func open(path string) (ledger.Store, error) {
@@ -16,17 +16,17 @@ func open(path string) (ledger.Store, error) {
 }
 
 func TestMain(m *testing.M) {
-	storetest.Child(open)
+	ledgertest.Child(open)
 	os.Exit(m.Run())
 }
 
 func TestConformance(t *testing.T) {
-	storetest.Conformance(t, func(t *testing.T) func() (ledger.Store, error) {
+	ledgertest.Conformance(t, func(t *testing.T) func() (ledger.Store, error) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		return func() (ledger.Store, error) { return open(path) }
 	})
 }
 
 func TestKill(t *testing.T) {
-	storetest.Kill(t, filepath.Join(t.TempDir(), "ledger.db"), open)
+	ledgertest.Kill(t, filepath.Join(t.TempDir(), "ledger.db"), open)
 }

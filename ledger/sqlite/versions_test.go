@@ -14,15 +14,15 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 	"github.com/kubenergy/kubenergy/ledger/sqlstore"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the store of the current version, which must not be released yet")
 
 var (
-	released = storetest.World{Nodes: 2, Pods: 3, Epoch: "released"}
+	released = ledgertest.World{Nodes: 2, Pods: 3, Epoch: "released"}
 	booked   = uint64(7) // of each node of a released store
 )
 
@@ -47,22 +47,22 @@ func TestReleasedVersions(t *testing.T) {
 			}
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			raw(t, path, string(text))
-			s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: func() time.Time { return storetest.Noon }})
+			s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: func() time.Time { return ledgertest.Noon }})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			var truth storetest.Truth
+			var truth ledgertest.Truth
 			for node := range released.Nodes {
 				for number := range booked + 1 {
 					truth.Book(released.Booking(node, number+1))
 				}
-				r := storetest.MustBook(t, s, released.Booking(node, booked), released.Booking(node, booked+1))
+				r := ledgertest.MustBook(t, s, released.Booking(node, booked), released.Booking(node, booked+1))
 				if r[0].Booked || !r[1].Booked || r[1].Gap {
 					t.Errorf("have %+v", r)
 				}
 			}
-			storetest.FoldAll(t, s)
+			ledgertest.FoldAll(t, s)
 			truth.Check(t, s)
 		})
 	}
@@ -84,16 +84,16 @@ func raw(t *testing.T, path, text string) {
 func writeVersion(t *testing.T, file string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: func() time.Time { return storetest.Noon }})
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Now: func() time.Time { return ledgertest.Noon }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for number := range booked {
 		for node := range released.Nodes {
-			storetest.MustBook(t, s, released.Booking(node, number+1))
+			ledgertest.MustBook(t, s, released.Booking(node, number+1))
 		}
 		if number == 4 {
-			storetest.FoldAll(t, s)
+			ledgertest.FoldAll(t, s)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -186,7 +186,7 @@ func dumpTable(ctx context.Context, db *sql.DB, table string, b *bytes.Buffer) e
 // A program is put back to the version before: it goes on if the newer one only added what it need not know.
 func TestThereAndBackAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	var truth storetest.Truth
+	var truth ledgertest.Truth
 	number := uint64(0)
 	run := func(what string) {
 		t.Helper()
@@ -199,9 +199,9 @@ func TestThereAndBackAgain(t *testing.T) {
 		for node := range released.Nodes {
 			b := released.Booking(node, number)
 			truth.Book(b)
-			storetest.MustBook(t, s, b)
+			ledgertest.MustBook(t, s, b)
 		}
-		storetest.FoldAll(t, s)
+		ledgertest.FoldAll(t, s)
 		truth.Check(t, s)
 	}
 	run("new")

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/ledger/storetest"
+	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 
 // written returns the log of some transactions.
@@ -18,9 +18,9 @@ func written(tb testing.TB) []byte {
 		tb.Fatal(err)
 	}
 	defer s.Close()
-	w := storetest.World{Nodes: 1, Pods: 2, Epoch: "1"}
+	w := ledgertest.World{Nodes: 1, Pods: 2, Epoch: "1"}
 	for number := range uint64(5) {
-		storetest.MustBook(tb, s, w.Booking(0, number+1))
+		ledgertest.MustBook(tb, s, w.Booking(0, number+1))
 	}
 	b, err := os.ReadFile(path + walSuffix)
 	if err != nil {

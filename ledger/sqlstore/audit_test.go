@@ -11,12 +11,11 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 // Whatever is changed in a row, the audit says where; nothing is made of it.
 func TestAuditFinds(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	path := t.TempDir() + "/ledger.db"
 	o := sqlite.Options{Now: func() time.Time { return start.Add(10 * days) }}
 	s, err := sqlite.Open(t.Context(), path, o)

@@ -12,14 +12,13 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 const days = 24 * time.Hour
 
 // What is older goes, first windows, then hours, then days; what stays says the same as before.
 func TestKeep(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(7, 7)), Start: start, Span: 5 * days}
 	clock := start.Add(10 * days)
 	s, err := sqlite.Open(t.Context(), t.TempDir()+"/ledger.db", sqlite.Options{Now: func() time.Time { return clock }})
@@ -30,7 +29,7 @@ func TestKeep(t *testing.T) {
 	oracle := &ledgertest.Store{}
 	now := start.Add(4*days + time.Hour)
 	on := func(node string, at time.Time) *ledger.Booking {
-		b := storetest.World{Nodes: 1, Pods: 2}.Booking(0, 1)
+		b := ledgertest.World{Nodes: 1, Pods: 2}.Booking(0, 1)
 		b.Batch.Stream.Node, b.Batch.Start, b.Batch.End = node, at, at.Add(time.Minute)
 		return b
 	}
@@ -119,7 +118,7 @@ func TestKeep(t *testing.T) {
 		t.Errorf("%+v is left of %+v, %v", after, stats, err)
 	}
 	clock = start.Add(399 * days)
-	storetest.MustBook(t, s, on("late", clock))
+	ledgertest.MustBook(t, s, on("late", clock))
 	foldAll(t, s)
 	if err := s.Keep(t.Context(), ledger.Retention{Windows: days, Hours: days, Days: days},
 		start.Add(400*days)); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
 	"github.com/kubenergy/kubenergy/ledger/sqlstore"
-	"github.com/kubenergy/kubenergy/ledger/storetest"
 )
 
 var start = time.Date(2026, 11, 3, 0, 0, 0, 0, time.UTC)
@@ -100,7 +99,7 @@ func ask(t testing.TB, s ledger.Store, oracle *ledgertest.Store, q *ledger.Query
 }
 
 func TestAnswersAreThoseOfTheOracle(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	seeds := uint64(4)
 	if os.Getenv("KUBENERGY_LONG") != "" {
 		seeds = 50
@@ -141,7 +140,7 @@ func audited(t testing.TB, s ledger.Store) {
 
 // The series of a query is its answer by time, in watts.
 func TestSeries(t *testing.T) {
-	storetest.OfContent(t)
+	ledgertest.OfContent(t)
 	r := &ledgertest.Random{Rand: rand.New(rand.NewPCG(8, 1)), Start: start, Span: 40 * time.Hour}
 	s, oracle := open(t), &ledgertest.Store{}
 	for range 4 {

@@ -1,4 +1,4 @@
-package storetest
+package ledgertest
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
-	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 
 // agentless books estimates and what an agent says of some of the same windows, in several orders.
@@ -65,7 +64,7 @@ func longAndAgentless(t *testing.T, open func() (ledger.Store, error)) {
 	OfContent(t)
 	s := opened(t, open)
 	var truth Truth
-	oracle := &ledgertest.Store{}
+	oracle := &Store{}
 	book := func(b *ledger.Booking) {
 		t.Helper()
 		MustBook(t, s, b)

@@ -1,5 +1,4 @@
-// Package storetest says what every store of the ledger must do, in tests that run against any of them.
-package storetest
+package ledgertest
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package storetest
+package ledgertest
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ import (
 
 // What a child is told.
 const (
-	childVariable = "KUBENERGY_STORETEST_CHILD"
+	childVariable = "KUBENERGY_LEDGERTEST_CHILD"
 	killLong      = "KUBENERGY_LONG"
 )
 
