@@ -12,8 +12,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,9 +26,10 @@ import (
 type Server struct {
 	DSN string
 
-	dir  string
-	cred *syscall.SysProcAttr
-	log  *os.File
+	dir      string
+	programs string // the folder of initdb and postgres
+	cred     *syscall.SysProcAttr
+	log      *os.File
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
@@ -44,19 +45,19 @@ func Start(t testing.TB) string {
 // StartServer is like Start, for tests that kill the server.
 func StartServer(t testing.TB) *Server {
 	t.Helper()
-	initdb, err := exec.LookPath("initdb")
+	programs, err := programs()
 	if err != nil {
-		t.Skip("there is no initdb: PostgreSQL is not installed")
-	}
-	if _, err := exec.LookPath("postgres"); err != nil {
-		t.Skip("there is no postgres: PostgreSQL is not installed")
+		t.Skipf("PostgreSQL is not installed: %v", err)
 	}
 	// Paths of sockets may be 107 bytes long, those of tests' folders are longer.
 	dir, err := os.MkdirTemp("", "pg")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{dir: dir}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil { // as the kernel names the folder
+		t.Fatal(err)
+	}
+	s := &Server{dir: dir, programs: programs}
 	t.Cleanup(func() {
 		s.Stop(t)
 		_ = os.RemoveAll(dir)
@@ -65,7 +66,7 @@ func StartServer(t testing.TB) *Server {
 		t.Skipf("PostgreSQL does not run as root, and there is nobody else to run it as: %v", err)
 	}
 	s.DSN = fmt.Sprintf("host=%s port=5432 user=kubenergy dbname=postgres sslmode=disable", dir)
-	init := exec.Command(initdb, "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E", "UTF8", "--locale=C",
+	init := exec.Command(filepath.Join(s.programs, "initdb"), "-D", s.data(), "-U", "kubenergy", "-A", "trust", "-E", "UTF8", "--locale=C",
 		"--no-sync")
 	init.Dir, init.SysProcAttr = dir, s.cred
 	if out, err := init.CombinedOutput(); err != nil {
@@ -76,6 +77,30 @@ func StartServer(t testing.TB) *Server {
 	}
 	s.Run(t)
 	return s
+}
+
+// debian is where Debian and Ubuntu install the servers of PostgreSQL: outside of PATH, by their versions.
+const debian = "/usr/lib/postgresql/*/bin"
+
+// programs returns the folder of initdb and postgres: the first one in PATH, else Debian's of the highest version.
+func programs() (string, error) {
+	folders, err := filepath.Glob(debian)
+	if err != nil {
+		return "", err
+	}
+	version := func(folder string) int {
+		n, _ := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
+		return n
+	}
+	slices.SortFunc(folders, func(a, b string) int { return version(b) - version(a) })
+	for _, folder := range slices.Concat(filepath.SplitList(os.Getenv("PATH")), folders) {
+		_, noInit := exec.LookPath(filepath.Join(folder, "initdb"))
+		_, noServer := exec.LookPath(filepath.Join(folder, "postgres"))
+		if noInit == nil && noServer == nil {
+			return folder, nil
+		}
+	}
+	return "", fmt.Errorf("no folder of PATH, and none of %s, holds initdb and postgres", debian)
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
@@ -115,7 +140,7 @@ func (s *Server) Run(t testing.TB) {
 	}
 	// What a killed server leaves would keep another from starting.
 	_ = os.Remove(filepath.Join(s.data(), "postmaster.pid"))
-	cmd := exec.Command("postgres", "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432", "-c", "fsync=on", "-c",
+	cmd := exec.Command(filepath.Join(s.programs, "postgres"), "-D", s.data(), "-k", s.dir, "-h", "", "-p", "5432", "-c", "fsync=on", "-c",
 		"shared_buffers=64MB",
 		"-c", "max_connections=40", "-c", "autovacuum_naptime=5s", "-c", "max_wal_size=512MB", "-c",
 		"logging_collector=off")
@@ -143,7 +168,6 @@ func (s *Server) Run(t testing.TB) {
 }
 
 func (s *Server) answers() error {
-	const patience, pause = 60 * time.Second, 50 * time.Millisecond
 	db, err := sql.Open("pgx", s.DSN)
 	if err != nil {
 		return err
@@ -168,47 +192,62 @@ func (s *Server) answers() error {
 // Kill ends the server as a power failure does: what is not on disk is gone.
 func (s *Server) Kill(t testing.TB) {
 	t.Helper()
-	s.stop(syscall.SIGKILL)
+	s.stop(t, syscall.SIGKILL)
 }
 
 // Stop ends it in good order: open connections are closed.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
-	s.stop(syscall.SIGINT)
+	s.stop(t, syscall.SIGINT)
 }
 
-func (s *Server) stop(how syscall.Signal) {
+const pause = 50 * time.Millisecond // between two looks at a server
+
+// patience is how long a server may take to start or to end. It is generous: on a busy machine either takes many times
+// as long as usual, and no test is about it.
+const patience = 2 * time.Minute
+
+func (s *Server) stop(t testing.TB, how syscall.Signal) {
+	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cmd == nil {
 		return
 	}
-	children := s.children()
 	_ = s.cmd.Process.Signal(how)
-	if how == syscall.SIGKILL {
-		for _, pid := range children {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
 	select {
 	case <-s.end:
-	case <-time.After(20 * time.Second): // long enough for a checkpoint
+	case <-time.After(patience):
 		_ = s.cmd.Process.Kill()
 		<-s.end
 	}
 	s.cmd = nil
+	// The server's processes notice that it was killed, but not at once. As long as one lives it holds the shared memory
+	// of the data folder, and no other server starts there.
+	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
+		left := s.processes()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%v after the server was stopped, its processes %v still live", patience, left)
+			return
+		}
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
 }
 
-// children are the server's processes. They notice that it was killed, but not at once.
-func (s *Server) children() (pids []int) {
-	pid := s.cmd.Process.Pid
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return nil
-	}
-	for field := range strings.FieldsSeq(string(data)) {
-		if child, err := strconv.Atoi(field); err == nil {
-			pids = append(pids, child)
+// processes are all that work in the server's data folder: the server's own, as the folder is this test's. Of a process
+// that has ended and waits for its parent, the kernel tells no folder.
+func (s *Server) processes() (pids []int) {
+	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
+	for _, link := range links {
+		if folder, err := os.Readlink(link); err == nil && folder == s.data() {
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link))); err == nil {
+				pids = append(pids, pid)
+			}
 		}
 	}
 	return pids
