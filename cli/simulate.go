@@ -69,7 +69,7 @@ often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.RestartCost, "restart-cost", "",
 		"work that an interruptible job does once more at each resume, as 5m")
 	flags.StringVar(&f.over.Learner, "learner", "",
-		"what says how long jobs run: known, mean, siblings or survival (default known)")
+		"what says how long jobs run: known, groups, mean, siblings or survival (default known)")
 	flags.StringVar(&f.over.Power, "power", "",
 		"what says what jobs draw: the power profiles of nodes, or learnt from jobs that ran before (default profiles)")
 	flags.StringVar(&f.over.Forecast, "forecast", "",

@@ -41,6 +41,7 @@ const (
 
 // learners are what a scenario file can have in place of true run times.
 var learners = map[string]func() predict.Learner{
+	"groups":   func() predict.Learner { return predict.NewGroups() },
 	"mean":     func() predict.Learner { return predict.NewMean(0) },
 	"siblings": func() predict.Learner { return predict.NewSiblings(0, 0) },
 	"survival": func() predict.Learner { return predict.NewSurvival(nil) },

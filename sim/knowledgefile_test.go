@@ -100,7 +100,7 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 	for _, c := range [...]struct{ site, extra, want string }{
 		{"", "restartCost: 5m\n", "not interruptible"},
 		{"", "interruptible: true\nrestartCost: soon\n", "restartCost"},
-		{"", "learner: oracle\n", "known, mean, siblings, survival"},
+		{"", "learner: oracle\n", "known, groups, mean, siblings, survival"},
 		{"", "power: nominal\n", "want profiles or learnt"},
 		{"", "queue: {window: -1}\n", "queue.window is -1: want a number of jobs, or 0 for all"},
 		{"", "queue: {perStep: 1}\n", "no queue.step"},
