@@ -27,7 +27,7 @@ type releaser struct {
 	client  client.Client
 	held    *heldJobs
 	view    func() *kube.View
-	clock   *serverClock
+	clock   *kube.ServerClock
 	metrics *instruments
 	log     *slog.Logger
 
@@ -43,7 +43,9 @@ const (
 	releaseTimeout  = 5 * time.Second
 	releaseRetry    = time.Second // doubled for each further attempt, up to
 	maxReleaseRetry = 16 * time.Second
-	maxClockRetry   = 4 * time.Second // begins at overdueLook
+	maxClockRetry   = 4 * time.Second  // begins at overdueLook
+	clockFresh      = 10 * time.Second // an older comparison is renewed before anything is released
+	clockTolerance  = 5 * time.Minute  // and at least so often
 )
 
 // run releases until ctx ends.
@@ -76,18 +78,18 @@ func (r *releaser) run(ctx context.Context) error {
 // due returns what is to be released now, as copies, the oldest deadline first.
 func (r *releaser) due(ctx context.Context) []heldJob {
 	view := r.view()
-	late := r.late(view, r.clock.now())
+	late := r.late(view, r.clock.Now())
 	if len(late) == 0 {
-		if r.clock.age() > clockTolerance {
+		if r.clock.Age() > clockTolerance {
 			r.compare(ctx)
 		}
 		return nil
 	}
 	// Deadlines are instants on the API server's clock. A local clock that runs ahead must not end all holds at once.
-	if r.clock.age() > clockFresh && !r.compare(ctx) {
+	if r.clock.Age() > clockFresh && !r.compare(ctx) {
 		return nil
 	}
-	now := r.clock.now()
+	now := r.clock.Now()
 	r.held.mu.Lock()
 	defer r.held.mu.Unlock()
 	var due []heldJob
@@ -104,14 +106,16 @@ func (r *releaser) due(ctx context.Context) []heldJob {
 
 // compare asks the API server for its time. While it does not answer it is asked less and less often.
 func (r *releaser) compare(ctx context.Context) bool {
-	now := r.clock.local()
+	now := time.Now()
 	if now.Before(r.ask) {
 		return false
 	}
-	if r.clock.compare(ctx, r.client, r.log) {
+	_, err := r.clock.Compare(ctx)
+	if err == nil {
 		r.refused, r.ask = 0, time.Time{}
 		return true
 	}
+	r.log.Debug("the API server did not tell its time", "error", err)
 	r.ask = now.Add(min(overdueLook<<min(r.refused, 10), maxClockRetry))
 	r.refused++
 	return false
@@ -170,7 +174,7 @@ func (r *releaser) release(ctx context.Context, j heldJob) {
 	ours, err := r.patch(ctx, &j)
 	r.held.mu.Lock()
 	defer r.held.mu.Unlock()
-	now := r.clock.now()
+	now := r.clock.Now()
 	if known := r.held.jobs[j.UID]; known != nil {
 		known.busy = false
 		// until the informer says that it is gone
@@ -193,7 +197,7 @@ func (r *releaser) release(ctx context.Context, j heldJob) {
 // patch reports whether it was this call that released the Job.
 func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name}}
-	err = r.client.Patch(ctx, job, client.RawPatch(types.JSONPatchType, j.ReleasePatch(r.clock.now())))
+	err = r.client.Patch(ctx, job, client.RawPatch(types.JSONPatchType, j.ReleasePatch(r.clock.Now())))
 	if err == nil {
 		return true, nil
 	}
@@ -210,77 +214,9 @@ func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error)
 	return false, fmt.Errorf("releasing Job %s/%s: %w", j.namespace, j.name, err)
 }
 
-// serverClock tells the API server's time by the monotonic clock of this machine: steps of its wall clock do not move
-// it. It belongs to the releaser's goroutine, except for now.
-type serverClock struct {
-	local func() time.Time
-
-	mu       sync.Mutex
-	base     time.Time // with its monotonic reading; zero: never compared
-	offset   time.Duration
-	compared time.Time
-}
-
-const (
-	clockFresh     = 10 * time.Second // an older comparison is renewed before anything is released
-	clockTolerance = 5 * time.Minute  // and at least so often
-)
-
-func newServerClock(local func() time.Time) *serverClock { return &serverClock{local: local} }
-
-func (c *serverClock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.read()
-}
-
-func (c *serverClock) read() time.Time {
-	now := c.local()
-	if c.base.IsZero() {
-		return now.Round(0)
-	}
-	return c.base.Round(0).Add(now.Sub(c.base) + c.offset)
-}
-
-// age returns how long ago the clock was compared.
-func (c *serverClock) age() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.base.IsZero() {
-		return 1<<63 - 1
-	}
-	return c.local().Sub(c.compared)
-}
-
-// compare asks the API server for its time, and follows it where the two differ by more than the second in which it
-// answers. Any user may ask.
-func (c *serverClock) compare(ctx context.Context, api client.Client, log *slog.Logger) bool {
-	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
-	defer cancel()
-	review := &authenticationv1.SelfSubjectReview{}
-	asked := c.local()
-	if err := api.Create(ctx, review); err != nil {
-		log.Debug("the API server did not tell its time", "error", err)
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	answered := c.local()
-	if c.base.IsZero() {
-		c.base = asked
-	}
-	c.compared = answered
-	stamped := review.CreationTimestamp.Time
-	if stamped.IsZero() {
-		return true
-	}
-	earliest := c.base.Round(0).Add(asked.Sub(c.base) + c.offset)
-	latest := c.base.Round(0).Add(answered.Sub(c.base) + c.offset)
-	switch {
-	case latest.Before(stamped):
-		c.offset += stamped.Sub(latest)
-	case earliest.After(stamped.Add(time.Second)):
-		c.offset -= earliest.Sub(stamped.Add(time.Second))
-	}
-	return true
+// newServerClock returns a clock that asks the API server for its time through a client that keeps no cache.
+func newServerClock(local func() time.Time, api client.Client) *kube.ServerClock {
+	return kube.NewServerClock(local, func(ctx context.Context, review *authenticationv1.SelfSubjectReview) error {
+		return api.Create(ctx, review)
+	})
 }

@@ -78,7 +78,7 @@ func (s *jobServer) tell(j *batchv1.Job) {
 // replica starts a releaser that ends with the test.
 func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *releaser {
 	r := &releaser{
-		client: s, held: newHeldJobs(), view: func() *kube.View { return view }, clock: newServerClock(local),
+		client: s, held: newHeldJobs(), view: func() *kube.View { return view }, clock: newServerClock(local, s),
 		metrics: newInstruments(prometheus.NewRegistry()), log: silent,
 	}
 	var all batchv1.JobList
@@ -232,7 +232,7 @@ func TestOldestDeadlineFirst(t *testing.T) {
 		server := newJobServer(t)
 		r := &releaser{
 			client: server, held: newHeldJobs(), view: func() *kube.View { return valley(t, now) },
-			clock:   newServerClock(time.Now),
+			clock:   newServerClock(time.Now, server),
 			metrics: newInstruments(prometheus.NewRegistry()), log: silent,
 		}
 		for _, i := range []int{5, 2, 9, 1, 7, 3, 8, 4, 6} {

@@ -268,8 +268,8 @@ func (c *controller) addWork(registry prometheus.Registerer) error {
 		return err
 	}
 	overdue := &releaser{
-		client: c.direct, held: c.held, view: c.objects.View, clock: newServerClock(time.Now), metrics: c.metrics,
-		log: c.log,
+		client: c.direct, held: c.held, view: c.objects.View, clock: newServerClock(time.Now, c.direct),
+		metrics: c.metrics, log: c.log,
 	}
 	for _, run := range []func(context.Context) error{
 		c.objects.Run, overdue.run, c.shadow.run, c.accounts.run,

@@ -15,10 +15,10 @@ func TestClockIsSetBack(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
 	l.podCache.Store(&podCache{}) // nobody is to watch pods
 	f := l.jobs.flight
-	turn := func(offset time.Duration) time.Time {
-		l.clock.offset.Store(int64(offset))
+	turn := func(ahead time.Duration) time.Time {
+		l.clock = clockAhead(ahead)
 		l.turn(klog.Background())
-		return l.clock.now()
+		return l.clock.Now()
 	}
 	now := turn(time.Hour)
 	f.cruising = true

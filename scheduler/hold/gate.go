@@ -16,7 +16,7 @@ import (
 // gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing:
 // what takes time is left to the loop, which gets every newly held pod through pass.
 type gate struct {
-	clock *clock
+	clock *kube.ServerClock
 	view  func() *kube.View
 	max   int64
 
@@ -40,7 +40,7 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	// What was decided stands, whatever is known by now.
 	if t, ok := g.ticket(pod.UID); ok {
 		latest := t.latest.Load()
-		return time.Unix(0, latest), !t.released.Load() && g.clock.now().UnixNano() < latest, false, no
+		return time.Unix(0, latest), !t.released.Load() && g.clock.Now().UnixNano() < latest, false, no
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return time.Time{}, false, false, no // somebody else keeps it yet: it is asked for again when they are gone
@@ -49,7 +49,7 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 	if !view.Concerns(pod) {
 		return time.Time{}, false, false, no
 	}
-	now := g.clock.now()
+	now := g.clock.Now()
 	if _, never := kube.NeverHeldPod(pod); never {
 		return time.Time{}, false, false, no
 	}

@@ -21,12 +21,17 @@ func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1
 	}
 }
 
+// clockAhead is a clock that is that much ahead of the local one.
+func clockAhead(by time.Duration) *kube.ServerClock {
+	return kube.NewServerClock(func() time.Time { return time.Now().Add(by) }, nil)
+}
+
 func gateFor(most int64) *gate {
 	view, err := (&kube.Contents{Defaults: kube.Defaults{MaxDelay: time.Hour}}).View()
 	if err != nil {
 		panic(err)
 	}
-	return &gate{clock: newClock(), view: func() *kube.View { return view }, max: most}
+	return &gate{clock: clockAhead(0), view: func() *kube.View { return view }, max: most}
 }
 
 func podOf(age time.Duration, annotations map[string]string, change ...func(*v1.Pod)) *v1.Pod {
@@ -136,7 +141,7 @@ func TestGateComparesTheDeadline(t *testing.T) {
 	g := gateFor(10)
 	pod := podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"})
 	g.ask(pod)
-	g.clock.offset.Store(int64(31 * time.Minute))
+	g.clock = clockAhead(31 * time.Minute)
 	if _, held, _, _ := g.ask(pod); held {
 		t.Error("it is held beyond its deadline")
 	}

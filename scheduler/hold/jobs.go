@@ -277,7 +277,7 @@ func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name stri
 		case err != nil:
 			h.letGo("the schedule of its CronJob cannot be read")
 		case latest.IsZero():
-		case !latest.After(l.clock.now()):
+		case !latest.After(l.clock.Now()):
 			h.letGo("it is to end before the next run of its CronJob")
 		default:
 			l.setLatest(l.jobs, h, earlier(latest, job.LatestStart()))
@@ -334,7 +334,7 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 		l.unexpect(h.uid)
 	}
 	if err != nil {
-		now := l.clock.now()
+		now := l.clock.Now()
 		retry := now.Add(retryRelease << h.failures)
 		soon := now.Add(retryOverdue)
 		if overdue := h.latest.Add(retryOverdue); overdue.After(soon) {

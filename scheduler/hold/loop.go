@@ -55,7 +55,7 @@ type Loop struct {
 	record    func(Record) // nil: nobody is told
 	namespace string
 	identity  string // of this replica, set by Run
-	clock     *clock
+	clock     *kube.ServerClock
 	gate      gate
 
 	mail mailbox // from every other goroutine to that of Run
@@ -88,13 +88,13 @@ func New(c Config) *Loop {
 	limits := newLimits(c.ReleaseRate, c.MaxRamp) // power is power, whatever it is that draws it
 	l := &Loop{
 		client: c.Client, view: c.View, opinion: c.opinion, record: c.Record, namespace: c.Namespace,
-		clock:   newClock(),
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
 		notes:   make(chan note, maxNotes), farewells: make(chan note, maxFarewells),
 		jobs: newQueue(newJobPace(), newJobFlight(), limits),
 		pods: newQueue(newPodPace(), newPodFlight(), limits),
 	}
+	l.clock = kube.NewServerClock(time.Now, l.createReview)
 	l.jobs.watts, l.pods.watts = l.draw, l.draw
 	if l.opinion == nil {
 		l.opinion = (*kube.View).Decide
@@ -172,7 +172,7 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 // Holds reports whether a pod is being held. It decides nothing.
 func (l *Loop) Holds(uid types.UID) bool {
 	t, ok := l.gate.ticket(uid)
-	return ok && !t.released.Load() && l.gate.clock.now().UnixNano() < t.latest.Load()
+	return ok && !t.released.Load() && l.gate.clock.Now().UnixNano() < t.latest.Load()
 }
 
 // SetActivator tells the loop how to move pods into the scheduler's queue: keys are namespace/name. It may be called at
@@ -187,7 +187,7 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 }
 
 // Now returns the API server's time, on which deadlines are instants.
-func (l *Loop) Now() time.Time { return l.clock.now() }
+func (l *Loop) Now() time.Time { return l.clock.Now() }
 
 // Run plans and releases until ctx ends. It returns an error only if it cannot begin.
 func (l *Loop) Run(ctx context.Context) error {
@@ -259,7 +259,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	for _, read := range l.mail.take() {
 		safely(logger, read)
 	}
-	now := l.clock.now()
+	now := l.clock.Now()
 	if now.Before(l.turned) {
 		l.setBack(now)
 	}
@@ -278,7 +278,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 		return minPause
 	}
 	pause = maxPause
-	now = l.clock.now()
+	now = l.clock.Now()
 	for _, at := range [2]time.Time{l.jobs.next(now, l.leads), l.pods.next(now, true)} {
 		if !at.IsZero() {
 			pause = min(pause, at.Sub(now))
@@ -367,7 +367,7 @@ func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 	h.stale = h.stale || changed
 	h.asked, h.unheld, h.opened, h.moved = wishes, false, false, time.Time{}
 	l.setLatest(q, h, job.LatestStart())
-	h.cut = changed && h.latest.Before(l.clock.now())
+	h.cut = changed && h.latest.Before(l.clock.Now())
 	if t, ok := l.gate.ticket(h.uid); ok {
 		t.latest.Store(h.latest.UnixNano())
 	}

@@ -71,7 +71,7 @@ func (l *Loop) follow(informer cache.SharedIndexInformer) error {
 
 // bound is called for every pod that got a node.
 func (l *Loop) bound(pod *v1.Pod) {
-	at := l.clock.now()
+	at := l.clock.Now()
 	uid := pod.UID
 	if _, ours := l.gate.ticket(uid); ours {
 		l.post(func() { l.begun(uid, at); l.lostPod(uid) })

@@ -182,20 +182,6 @@ func TestDeadlinesStayInOrder(t *testing.T) {
 	}
 }
 
-func TestSkewAllowsForTheServersWholeSeconds(t *testing.T) {
-	for _, c := range []struct{ asked, answered, want time.Duration }{
-		{0, 0, 0},
-		{900 * time.Millisecond, 990 * time.Millisecond, 0},
-		{-time.Hour, -time.Hour, time.Hour},
-		{-100 * time.Millisecond, 100 * time.Millisecond, 0},
-		{time.Hour, time.Hour + time.Second, -time.Hour + time.Second},
-	} {
-		if got := skew(epoch.Add(c.asked), epoch.Add(c.answered), epoch); got != c.want {
-			t.Errorf("skew(%v, %v) = %v: want %v", c.asked, c.answered, got, c.want)
-		}
-	}
-}
-
 // BenchmarkTurnOfManyHolds is what a turn costs beside 100,000 holds: where nothing has changed, and where one was
 // released.
 func BenchmarkTurnOfManyHolds(b *testing.B) {

@@ -208,7 +208,7 @@ func (l *Loop) onPod(h *hold) func(context.Context) error {
 		"metadata": map[string]any{"uid": h.uid, "resourceVersion": h.version},
 		"status": map[string]any{"conditions": []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
-			Message: h.why(), LastTransitionTime: metav1.NewTime(l.clock.now()),
+			Message: h.why(), LastTransitionTime: metav1.NewTime(l.clock.Now()),
 		}}},
 	})
 	return func(ctx context.Context) error {
