@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clientretry "k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -31,99 +33,118 @@ const (
 	reporter       = "kubenergy-controller"
 )
 
-// act suspends what is to be suspended, and leaves to others whatever else was claimed in the status that was just
-// written: no budget waits for what another one asks for.
-func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool) {
-	now := e.o.Now()
-	results := map[action]error{}
-	asked := slices.ContainsFunc(due, func(i int) bool { return c.budget.Status.Actions[i].Do == v1alpha1.DeedSuspend })
-	var err error
-	if c.suspends(now) && (enabled || asked) {
-		if err = e.suspendFor(ctx, c, now); err != nil {
-			e.o.Log.Warn("suspending Jobs for an EnergyBudget: trying again", "namespace", c.budget.Namespace, "budget",
-				c.budget.Name, "error", err)
+// duty is a claimed action that a task carries out.
+type duty struct {
+	key  string // the same in each attempt and controller: events are named by it, and webhooks get it
+	lane lane
+	do   func(context.Context) error
+}
+
+// notice is what an action tells of a budget, or of a workload that has one.
+type notice struct {
+	about   v1.ObjectReference
+	at      int32
+	webhook string
+	log     string // message and attributes of the log line
+	attrs   []any
+	text    string // of the event
+	message *Message
+}
+
+// dutyOf returns how an action that only tells is carried out.
+func (e *Engine) dutyOf(deed v1alpha1.BudgetDeed, n *notice) duty {
+	d := duty{key: n.message.Key, lane: telling}
+	switch deed {
+	case v1alpha1.DeedLog:
+		d.do = func(context.Context) error {
+			e.o.Log.Warn(n.log, append([]any{"at", n.at}, n.attrs...)...)
+			return nil
+		}
+	case v1alpha1.DeedEvent:
+		reason := eventExceeded
+		if n.at < whole {
+			reason = eventWarning
+		}
+		d.do = func(ctx context.Context) error { return e.event(ctx, n.about, reason, d.key, n.text) }
+	case v1alpha1.DeedNotify:
+		d.lane, d.do = posting, func(ctx context.Context) error { return e.post(ctx, n.webhook, n.message) }
+	}
+	return d
+}
+
+// carryOut leaves duties to the lanes. A task notes the results of its duties, by key; each webhook has a task of its
+// own.
+func (e *Engine) carryOut(about v1.ObjectReference, duties []duty, note func(context.Context, map[string]error)) {
+	var byLane [lanes][]duty
+	for _, d := range duties {
+		byLane[d.lane] = append(byLane[d.lane], d)
+	}
+	for l, all := range byLane {
+		together := max(len(all), 1)
+		if lane(l) == posting {
+			together = 1
+		}
+		for some := range slices.Chunk(all, together) {
+			x := &task{namespace: about.Namespace, do: func(ctx context.Context) {
+				results := map[string]error{}
+				for _, d := range some {
+					err := d.do(ctx)
+					if results[d.key] = err; err != nil {
+						e.o.Log.Warn("an action of a budget failed: trying again", "kind", about.Kind, "namespace",
+							about.Namespace, "name", about.Name, "error", err)
+					}
+				}
+				note(ctx, results)
+			}}
+			for _, d := range some {
+				x.keys = append(x.keys, d.key)
+			}
+			e.tasks.add(lane(l), x)
 		}
 	}
-	c = &budgetCase{budget: c.budget.DeepCopy(), period: c.period, use: c.use} // which nobody changes
-	var telling, marking []*v1alpha1.BudgetActionTaken
+}
+
+// act carries out the actions that were just claimed in the status of a budget. It suspends at once, and leaves all
+// else to the lanes: no budget waits for an action of another one.
+func (e *Engine) act(ctx context.Context, c *budgetCase, due []int, enabled bool) {
+	now := e.o.Now()
+	asked := slices.ContainsFunc(due, func(i int) bool { return c.budget.Status.Actions[i].Do == v1alpha1.DeedSuspend })
+	var suspendErr error
+	if c.suspends(now) && (enabled || asked) {
+		if suspendErr = e.suspendFor(ctx, c); suspendErr != nil {
+			e.o.Log.Warn("suspending Jobs for an EnergyBudget: trying again", "namespace", c.budget.Namespace, "budget",
+				c.budget.Name, "error", suspendErr)
+		}
+	}
+	var duties []duty
 	for _, i := range due {
 		t := &c.budget.Status.Actions[i]
 		if t.Attempts == 1 {
 			e.metrics.took(c.budget.Namespace, "", t.Do, t.At)
 		}
 		switch t.Do {
-		case v1alpha1.DeedHoldNewWork: // its status says so
-		case v1alpha1.DeedNotify:
-			e.addNotice(&notice{
-				key: keyOf(c.budget, c.period, t), budget: c.budget, action: action{t.At, t.Do, t.Webhook},
-				url:     t.Webhook,
-				message: messageOf(c, t, now), namespace: c.budget.Namespace,
-			})
+		case v1alpha1.DeedHoldNewWork: // the status says it: nothing else is to be done
 		case v1alpha1.DeedAnnotate, v1alpha1.DeedLabel:
-			marking = append(marking, t)
+			mark := func(ctx context.Context) error { return e.mark(ctx, c, t) }
+			duties = append(duties, duty{c.key(t), marking, mark})
 		case v1alpha1.DeedSuspend:
-			results[action{t.At, t.Do, t.Webhook}] = err
-			telling = append(telling, t)
+			duties = append(duties, duty{c.key(t), telling, func(context.Context) error { return suspendErr }})
 		default:
-			telling = append(telling, t)
+			duties = append(duties, e.dutyOf(t.Do, c.notice(t, now)))
 		}
 	}
-	e.leave(e.telling, c, telling, results)
-	e.leave(e.marking, c, marking, map[action]error{})
+	e.carryOut(reference(c.budget), duties, func(ctx context.Context, results map[string]error) {
+		e.noteResults(ctx, c, results)
+	})
 }
 
-// leave leaves actions of a budget to who does errands. Of some the results are known; they are noted with the others.
-func (e *Engine) leave(to errands, c *budgetCase, actions []*v1alpha1.BudgetActionTaken, results map[action]error) {
-	if len(actions) == 0 {
-		return
-	}
-	x := &errand{do: func(ctx context.Context) {
-		for _, t := range actions {
-			a := action{t.At, t.Do, t.Webhook}
-			if _, known := results[a]; !known {
-				results[a] = e.once(ctx, c, t, e.o.Now())
-			}
-		}
-		e.done(ctx, c.budget, results, e.o.Now())
-	}}
-	for _, t := range actions {
-		x.keys = append(x.keys, keyOf(c.budget, c.period, t))
-	}
-	e.send(to, x)
+// key names an action of a budget in this period.
+func (c *budgetCase) key(t *v1alpha1.BudgetActionTaken) string {
+	return digest(string(c.budget.UID), c.period.from.UTC().Format(time.RFC3339), strconv.FormatInt(t.Generation, 10),
+		actionText(t.At, t.Do), t.Webhook)
 }
 
-// once does one thing.
-func (e *Engine) once(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActionTaken, now time.Time) error {
-	b := c.budget
-	switch t.Do {
-	case v1alpha1.DeedLog:
-		e.o.Log.Warn("an EnergyBudget is used up, or nearly", "namespace", b.Namespace, "budget", b.Name, "percent",
-			t.Percent, "at", t.At,
-			"periodStart", c.period.from, "periodEnd", c.period.to)
-	case v1alpha1.DeedEvent:
-		about := v1.ObjectReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "EnergyBudget", Namespace: b.Namespace, Name: b.Name,
-			UID: b.UID,
-		}
-		return e.event(ctx, about, reasonOf(t.At), keyOf(b, c.period, t), sentence(c, t), now)
-	case v1alpha1.DeedAnnotate, v1alpha1.DeedLabel:
-		return e.mark(ctx, c, t)
-	}
-	return nil
-}
-
-func reasonOf(at int32) string {
-	if at < whole {
-		return eventWarning
-	}
-	return eventExceeded
-}
-
-// keyOf is the same whoever does something, and however often: events are named by it, and webhooks carry it.
-func keyOf(b *v1alpha1.EnergyBudget, p period, t *v1alpha1.BudgetActionTaken) string {
-	return digest(string(b.UID), p.from.UTC().Format(time.RFC3339), strconv.FormatInt(t.Generation, 10),
-		action{t.At, t.Do, t.Webhook}.String(), t.Webhook)
-}
+func actionText(at int32, do v1alpha1.BudgetDeed) string { return fmt.Sprintf("%d/%s", at, do) }
 
 func digest(parts ...string) string {
 	const kept = 10
@@ -131,20 +152,57 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:kept])
 }
 
-func sentence(c *budgetCase, t *v1alpha1.BudgetActionTaken) string {
+func (c *budgetCase) notice(t *v1alpha1.BudgetActionTaken, now time.Time) *notice {
+	b := c.budget
 	of := "its lifetime"
 	if !c.period.to.IsZero() {
 		of = "the period that ends " + c.period.to.UTC().Format(time.RFC3339)
 	}
 	amount := ""
-	if c.use != nil { // else it goes on with what was begun, and knows no more than what was noted
-		amount = ", " + c.use.used(&c.budget.Spec.Limits)
+	if c.use != nil { // nil: a retry, which knows no more than the status says
+		amount = ", " + c.use.used(&b.Spec.Limits)
 	}
-	return fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At)
+	return &notice{
+		about: reference(b), at: t.At, webhook: t.Webhook,
+		log: "an EnergyBudget is used up, or nearly",
+		attrs: []any{
+			"namespace", b.Namespace, "budget", b.Name, "percent", t.Percent, "periodStart", c.period.from, "periodEnd",
+			c.period.to,
+		},
+		text: fmt.Sprintf("%v%% of the budget for %s is used%s; %s at %d%%", t.Percent, of, amount, t.Do, t.At),
+		message: &Message{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: c.key(t), Time: now.UTC(),
+			Namespace: b.Namespace, Budget: b.Name, At: t.At, Percent: t.Percent, Exhausted: b.Status.Exhausted,
+			PeriodStart: inUTC(b.Status.PeriodStart), PeriodEnd: inUTC(b.Status.PeriodEnd), Limits: &b.Spec.Limits,
+			Used: b.Status.Used, EstimatedShare: b.Status.EstimatedShare,
+		},
+	}
 }
 
-// event writes an event, once: who comes second finds it there.
-func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, key, text string, now time.Time) error {
+func inUTC(t *metav1.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	return new(t.UTC())
+}
+
+// reference names an object in events.
+func reference(o client.Object) v1.ObjectReference {
+	ref := v1.ObjectReference{Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
+	switch o.(type) {
+	case *batchv1.Job:
+		ref.APIVersion, ref.Kind = "batch/v1", "Job"
+	case *v1.Pod:
+		ref.APIVersion, ref.Kind = "v1", "Pod"
+	default:
+		ref.APIVersion, ref.Kind = v1alpha1.GroupVersion.String(), "EnergyBudget"
+	}
+	return ref
+}
+
+// event writes an event, once: its name follows from the key, so a second write finds the first one's. The recorders of
+// client-go name events by the time, and would write one more after each crash and from each controller.
+func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, key, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	const longest = 200 // of the 253 that a name may have
@@ -158,7 +216,7 @@ func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, ke
 	}
 	err := e.o.Client.Create(ctx, &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Namespace: about.Namespace, Name: name + "." + key},
-		EventTime:           metav1.NewMicroTime(now),
+		EventTime:           metav1.NewMicroTime(e.o.Now()),
 		ReportingController: reporter, ReportingInstance: bounded(e.o.Identity),
 		Action: "Budgeting", Reason: reason, Regarding: about, Note: text, Type: kind,
 	})
@@ -168,26 +226,49 @@ func (e *Engine) event(ctx context.Context, about v1.ObjectReference, reason, ke
 	return nil
 }
 
-// errChanged says that an object is not as it was seen: the next look sees it as it is.
+// errChanged says that an object is not as it was seen: the next sweep sees it as it is.
 var errChanged = errors.New("it has changed since")
 
 // patch changes an object as it was seen. One that is gone needs no change.
 func (e *Engine) patch(ctx context.Context, o client.Object, kind types.PatchType, patch []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	target, ok := o.DeepCopyObject().(client.Object)
-	if !ok {
-		return errors.New("not an object")
-	}
+	target, current := o.DeepCopyObject().(client.Object), o.DeepCopyObject().(client.Object)
 	err := e.o.Client.Patch(ctx, target, client.RawPatch(kind, patch))
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	// A test of a patch that fails and a refusal by an admission policy look the same.
-	current, _ := o.DeepCopyObject().(client.Object)
 	if errGet := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), current); apierrors.IsNotFound(errGet) ||
 		errGet == nil && current.GetResourceVersion() != o.GetResourceVersion() {
 		return fmt.Errorf("%s/%s: %w: %w", o.GetNamespace(), o.GetName(), errChanged, err)
 	}
 	return fmt.Errorf("%s/%s: %w", o.GetNamespace(), o.GetName(), err)
+}
+
+// patchLatest changes an object as it is by now: whether others change it too does not matter. It tries the object as
+// it was seen first, unless that is known to have changed. patch returns nil where there is nothing to change.
+func (e *Engine) patchLatest(ctx context.Context, o client.Object, changed bool,
+	patch func(client.Object) []byte,
+) error {
+	latest := o
+	if changed {
+		latest = nil
+	}
+	return clientretry.OnError(clientretry.DefaultRetry, func(err error) bool { return errors.Is(err, errChanged) },
+		func() error {
+			if latest == nil {
+				latest = o.DeepCopyObject().(client.Object)
+				if err := e.o.Direct.Get(ctx, client.ObjectKeyFromObject(o), latest); err != nil {
+					return client.IgnoreNotFound(err)
+				}
+			}
+			body := patch(latest)
+			if body == nil || latest.GetUID() != o.GetUID() {
+				return nil
+			}
+			err := e.patch(ctx, latest, types.MergePatchType, body)
+			latest = nil
+			return err
+		})
 }

@@ -59,7 +59,7 @@ func TestGardenersBudget(t *testing.T) {
 		w.used(monday, monday.Add(time.Minute), used, "team", "Job/"+name)
 	}
 	for range 3 {
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	for name, by := range map[string]string{"annotate": "0.250000", "of-the-template": "0.500000"} {
 		j := w.job(name)
@@ -102,11 +102,11 @@ func TestOwnSuspend(t *testing.T) {
 	e := w.engine("a", nil, clock.now)
 	e.Saw(w.job("j"))
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if j := w.job("j"); !*j.Spec.Suspend || j.Labels[kube.LabelBudgetSuspended] != kube.OwnBudget {
 		t.Fatalf("%+v", j)
 	}
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	change := func(change func(*batchv1.Job)) {
 		j := w.job("j")
 		change(j)
@@ -114,8 +114,8 @@ func TestOwnSuspend(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Saw(j)
-		e.lookAndSend(t.Context())
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	if change(func(j *batchv1.Job) {
 		*j.Spec.Suspend = false
@@ -150,12 +150,12 @@ func TestNames(t *testing.T) {
 	e.Saw(w.job("older"))
 	w.used(monday, monday.Add(time.Minute), 5*oneKWh, "team", "Job/j")
 	w.used(monday.Add(4*time.Hour), monday.Add(4*time.Hour+time.Minute), oneKWh, "team", "Job/j")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if w.suspended("j") {
 		t.Error("it pays for another one")
 	}
 	w.used(monday.Add(4*time.Hour+time.Minute), monday.Add(4*time.Hour+2*time.Minute), oneKWh, "team", "Job/j")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if !w.suspended("j") {
 		t.Error("it runs")
 	}
@@ -209,7 +209,7 @@ func TestNamesAreAskedTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Saw(old)
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	for i := range jobs {
 		if name := fmt.Sprint("j", i); w.suspended(name) != (i%3 == 0) {
 			t.Errorf("%s: suspended %v", name, w.suspended(name))
@@ -260,7 +260,7 @@ func TestPodsAndNamespaces(t *testing.T) {
 			ledger.Consumer{Key: "pod/" + string(p.UID), Pod: p.Name, Account: account})
 	}
 	for range 2 {
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	for name, want := range map[string]bool{
 		"bare": true, "shop-5d8-x": true, "other-5d8-x": true, "of-a-job": false, "plain": false,
@@ -279,9 +279,10 @@ func TestPodsAndNamespaces(t *testing.T) {
 	for _, p := range all {
 		e.Lost(p)
 	}
-	if jobs, pods := e.own.list(); len(jobs)+len(pods) > 0 {
-		t.Error(jobs, pods)
-	}
+	e.marked.Range(func(key, _ any) bool {
+		t.Error("it is remembered of what is gone:", key)
+		return true
+	})
 }
 
 func TestPerWorkload(t *testing.T) {
@@ -295,7 +296,7 @@ func TestPerWorkload(t *testing.T) {
 		w.used(monday, monday.Add(time.Minute), energyOf(used), "team", "Job/"+job)
 	}
 	for range 3 {
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	for job, want := range map[string]bool{"a": false, "b": false, "c": true} {
 		if w.suspended(job) != want {
@@ -308,7 +309,7 @@ func TestPerWorkload(t *testing.T) {
 		t.Error(events, w.posted())
 	}
 	clock.at = clock.at.Add(writeEvery + time.Second) // counts are written now and then
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	s := w.budget("month").Status
 	if s.Percent != 150 || s.Used.EnergyKWh != 1.5 || s.Suspended != 1 || !s.Exhausted {
 		t.Errorf("%+v", s)
@@ -319,7 +320,7 @@ func TestPerWorkload(t *testing.T) {
 	if err := w.api.Delete(t.Context(), w.budget("month"), client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if w.suspended("c") {
 		t.Error("its budget is gone, and it waits")
 	}
@@ -327,16 +328,16 @@ func TestPerWorkload(t *testing.T) {
 
 func energyOf(kWh float64) energy.Microjoules { return energy.Microjoules(kWh * float64(oneKWh)) }
 
-func FuzzReadTaken(f *testing.F) {
+func FuzzReadRecord(f *testing.F) {
 	f.Add("3fa9c01b22:d 0011223344:1770000000.2")
 	f.Add(":: a:d a:1.1 b:-1.0 c:9999999999999999999.1")
 	f.Fuzz(func(t *testing.T, text string) {
-		all := readTaken(text)
-		if len(all) > maxTaken {
+		all := readRecord(text)
+		if len(all) > maxRecord {
 			t.Fatal(len(all))
 		}
 		delete(all, "") // no key of ours is empty
-		if again := readTaken(all.String()); len(again) != len(all) {
+		if again := readRecord(all.String()); len(again) != len(all) {
 			t.Fatalf("%q became %q", all, again)
 		}
 	})

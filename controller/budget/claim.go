@@ -3,7 +3,6 @@ package budget
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +18,7 @@ import (
 )
 
 const (
-	takeOver    = 30 * time.Second // after which what was begun and is not done is tried again, by whoever comes first
+	takeOver    = 30 * time.Second // after which any controller tries again what was begun and is not done
 	maxAttempts = 10
 	// Webhooks are away for longer than we are: the time doubles up to an hour, and in all it is a day and more.
 	longestRetry    = time.Hour
@@ -27,7 +26,7 @@ const (
 	longestDoubling = 7
 	// How often a status is written that says the same but for its numbers.
 	writeEvery = 30 * time.Second
-	// How old a status may get that holds new work: who reads it believes it for a few minutes.
+	// How old a status may get that holds new work: its readers believe it for a few minutes.
 	refreshEvery = 2 * time.Minute
 	maxMessage   = 256
 )
@@ -44,34 +43,45 @@ const (
 // endOfTime stands for the end of a lifetime.
 var endOfTime = metav1.NewTime(time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// settle brings the status of a budget up to date. It returns what is to be done now, by us alone, as places in the
-// status's list.
+// settle brings the status of a budget up to date. It returns the actions that this controller has claimed, as places
+// in the status's list.
 func (e *Engine) settle(ctx context.Context, c *budgetCase, now time.Time, suspended int32) (due []int) {
-	b := c.budget
-	before := b.Status.DeepCopy()
 	status := e.statusOf(c, suspended)
-	due = claim(c, status, now, e.o.Identity, e.busy.with)
+	due = claim(c, status, now, e.o.Identity, e.tasks.isBusy)
 	status.ClosedUntil = closedUntil(status, c.period)
-	setCondition(c, status, now)
-	b.Status = *status
-	if len(due) == 0 && !e.worthWriting(b, before) {
-		return nil
+	if e.publish(ctx, c, status, now, len(due) > 0) {
+		return due
 	}
-	if err := e.write(ctx, b); err != nil {
-		b.Status = *before // of what somebody else has written we know nothing yet
-		if len(due) > 0 {
-			e.Booked() // soon again: it may have been we, who noted what was done
-		}
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget",
-				b.Name, "error", err)
-		}
-		return nil
+	if len(due) > 0 {
+		e.Booked() // sweep again soon: it may have been our own note of results that came between
 	}
-	return due
+	return nil
 }
 
-// statusOf returns what the status says before anything is done about it. What is not known stays what it was.
+// publish writes a status if it says something new or must be written, and reports whether it was written. If not, the
+// budget keeps the status that it had: what another controller has written by now is not known yet.
+func (e *Engine) publish(ctx context.Context, c *budgetCase, status *v1alpha1.EnergyBudgetStatus, now time.Time,
+	must bool,
+) bool {
+	b, before := c.budget, c.budget.Status.DeepCopy()
+	setCondition(c, status, now)
+	b.Status = *status
+	if !must && !worthWriting(b, before) {
+		return false
+	}
+	err := e.write(ctx, b)
+	if err == nil {
+		return true
+	}
+	b.Status = *before
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget", b.Name,
+			"error", err)
+	}
+	return false
+}
+
+// statusOf returns the status before any action is claimed. What is not known stays as it was.
 func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudgetStatus {
 	b := c.budget
 	s := b.Status.DeepCopy()
@@ -87,7 +97,7 @@ func (e *Engine) statusOf(c *budgetCase, suspended int32) *v1alpha1.EnergyBudget
 	}
 	s.AsOf = stamp(c.use.asOf)
 	s.Percent = tenths(c.use.percent(&b.Spec.Limits))
-	c.use.tell(s, &b.Spec.Limits)
+	c.use.writeTo(s, &b.Spec.Limits)
 	s.Exhausted = s.Percent >= whole
 	return s
 }
@@ -110,14 +120,14 @@ func stamp(t time.Time) *metav1.Time {
 	return &at
 }
 
-// claim writes into a status what is to be done now, and returns it as places in the status's list.
-// What busy knows is being done just now.
+// claim writes into a status which actions are to be done now, and returns them as places in the status's list. busy
+// reports whether this process carries out an action already.
 func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by string,
 	busy func(key string) bool,
 ) (due []int) {
 	spec := &c.budget.Spec
-	// What is no longer asked for is forgotten; and what a raised limit has undone, so that it is done again at the
-	// new one.
+	// Forget actions that the spec no longer has, and those that a raised limit has undone: they are done again at the
+	// new limit.
 	s.Actions = slices.DeleteFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool {
 		asked := slices.ContainsFunc(spec.Actions, func(a v1alpha1.BudgetAction) bool { return is(&a, &t) })
 		return !asked || c.use != nil && s.Percent < float64(t.At) && t.Generation != c.budget.Generation
@@ -129,8 +139,11 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 		a := &spec.Actions[i]
 		at := slices.IndexFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return is(a, &t) })
 		switch {
-		case at >= 0 && unfinished(&s.Actions[at], now) && !busy(keyOf(c.budget, c.period, &s.Actions[at])):
+		case at >= 0 && s.Actions[at].Done == nil:
 			t := &s.Actions[at]
+			if !retry(t.Do, int(t.Attempts), now.Sub(t.Time.Time)) || busy(c.key(t)) {
+				continue
+			}
 			t.Time, t.By, t.Attempts = *stamp(now), by, t.Attempts+1
 		case at < 0 && c.use != nil && s.Percent >= float64(threshold(a)):
 			s.Actions = append(s.Actions, v1alpha1.BudgetActionTaken{
@@ -149,8 +162,8 @@ func claim(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time, by stri
 	return due
 }
 
-// threshold is at which percentage something is done. What is written on workloads says that all is used, and is not
-// written before, whatever was asked for.
+// threshold is the percentage at which an action is done. Annotate and Label write that all is used, so they wait for
+// 100 %, whatever the spec says.
 func threshold(a *v1alpha1.BudgetAction) int32 {
 	at := cmp.Or(a.At, whole)
 	if a.Do == v1alpha1.DeedAnnotate || a.Do == v1alpha1.DeedLabel {
@@ -163,12 +176,7 @@ func is(a *v1alpha1.BudgetAction, t *v1alpha1.BudgetActionTaken) bool {
 	return threshold(a) == t.At && a.Do == t.Do && a.Webhook == t.Webhook
 }
 
-// unfinished reports whether something was begun so long ago that who began it must have died or failed.
-func unfinished(t *v1alpha1.BudgetActionTaken, now time.Time) bool {
-	return t.Done == nil && retry(t.Do, int(t.Attempts), now.Sub(t.Time.Time))
-}
-
-// retry reports whether something is tried once more that was tried so often, and last so long ago.
+// retry reports whether an action is tried once more, after so many attempts of which the last was so long ago.
 func retry(do v1alpha1.BudgetDeed, attempts int, ago time.Duration) bool {
 	if do != v1alpha1.DeedNotify {
 		return attempts < maxAttempts && ago >= takeOver
@@ -176,7 +184,7 @@ func retry(do v1alpha1.BudgetDeed, attempts int, ago time.Duration) bool {
 	return attempts < noticeAttempts && ago >= min(takeOver<<min(max(attempts-1, 0), longestDoubling), longestRetry)
 }
 
-// inForce returns whether something that lasts was begun and holds.
+// inForce reports whether a lasting action was begun.
 func inForce(s *v1alpha1.EnergyBudgetStatus, do v1alpha1.BudgetDeed) bool {
 	return slices.ContainsFunc(s.Actions, func(t v1alpha1.BudgetActionTaken) bool { return t.Do == do })
 }
@@ -192,31 +200,27 @@ func closedUntil(s *v1alpha1.EnergyBudgetStatus, p period) *metav1.Time {
 }
 
 func setCondition(c *budgetCase, s *v1alpha1.EnergyBudgetStatus, now time.Time) {
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionWithinBudget, Status: metav1.ConditionTrue, Reason: reasonWithin,
-		Message:            "no limit is used up",
-		ObservedGeneration: c.budget.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
-	}
+	status, reason, message := metav1.ConditionTrue, reasonWithin, "no limit is used up"
 	switch {
 	case c.err != nil:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonInvalid,
-			"the budget counts for nothing: "+c.err.Error()
+		status, reason = metav1.ConditionUnknown, reasonInvalid
+		message = "the budget counts for nothing: " + c.err.Error()
 	case s.AsOf == nil || c.use == nil && now.Sub(s.AsOf.Time) > refreshEvery:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionUnknown, reasonUnknown,
-			"what was used is not known"
+		status, reason, message = metav1.ConditionUnknown, reasonUnknown, "what was used is not known"
 	case s.Exhausted:
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonExceeded,
-			"a limit is used up"
+		status, reason, message = metav1.ConditionFalse, reasonExceeded, "a limit is used up"
 	case len(s.Actions) > 0:
-		condition.Reason, condition.Message = reasonWarned, "no limit is used up, but there was a warning"
+		reason, message = reasonWarned, "no limit is used up, but there was a warning"
 	}
 	if c.use != nil {
 		if unsaid := c.use.unsaid(&c.budget.Spec.Limits); len(unsaid) > 0 {
-			condition.Message += "; " + strings.Join(unsaid, "; ")
+			message += "; " + strings.Join(unsaid, "; ")
 		}
 	}
-	condition.Message = bounded(condition.Message)
-	meta.SetStatusCondition(&s.Conditions, condition)
+	meta.SetStatusCondition(&s.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionWithinBudget, Status: status, Reason: reason, Message: bounded(message),
+		ObservedGeneration: c.budget.Generation, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+	})
 }
 
 func bounded(text string) string {
@@ -226,8 +230,8 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
 }
 
-// worthWriting reports whether a status says something new: what others wait for at once, numbers now and then.
-func (e *Engine) worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus) bool {
+// worthWriting reports whether a status is written: what others wait for is written at once, new numbers now and then.
+func worthWriting(b *v1alpha1.EnergyBudget, before *v1alpha1.EnergyBudgetStatus) bool {
 	s := &b.Status
 	calm := *before
 	calm.AsOf, calm.Used, calm.Percent = s.AsOf, s.Used, s.Percent
@@ -261,11 +265,10 @@ func (e *Engine) write(ctx context.Context, b *v1alpha1.EnergyBudget) error {
 	return e.o.Client.Status().Update(ctx, b)
 }
 
-// done notes in the status what was done, or why it was not. Somebody else may have written the status since.
-func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map[action]error, now time.Time) {
-	if len(results) == 0 {
-		return
-	}
+// noteResults writes into the status what became of actions, by key: that they are done, or why not. Another controller
+// may have written the status since.
+func (e *Engine) noteResults(ctx context.Context, c *budgetCase, results map[string]error) {
+	b, now := c.budget, stamp(e.o.Now())
 	current := b.DeepCopy()
 	err := clientretry.RetryOnConflict(clientretry.DefaultBackoff, func() error {
 		if current == nil {
@@ -275,17 +278,17 @@ func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map
 			}
 		}
 		o := current
-		current = nil // whoever tries again reads again
+		current = nil // the next try reads it anew
 		for i := range o.Status.Actions {
 			t := &o.Status.Actions[i]
-			failed, ours := results[action{t.At, t.Do, t.Webhook}]
+			failed, ours := results[c.key(t)]
 			if !ours || t.By != e.o.Identity || t.Done != nil || o.UID != b.UID {
 				continue
 			}
 			if t.Message = ""; failed != nil {
 				t.Message = bounded(failed.Error())
 			} else {
-				t.Done = stamp(now)
+				t.Done = now
 			}
 		}
 		return e.write(ctx, o)
@@ -295,12 +298,3 @@ func (e *Engine) done(ctx context.Context, b *v1alpha1.EnergyBudget, results map
 			"budget", b.Name, "error", err)
 	}
 }
-
-// action is one of the actions of a budget.
-type action struct {
-	at      int32
-	do      v1alpha1.BudgetDeed
-	webhook string
-}
-
-func (a action) String() string { return fmt.Sprintf("%d/%s", a.at, a.do) }

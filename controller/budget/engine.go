@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,124 +23,92 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// Options are what an [Engine] is made of.
+// Options are what an [Engine] is made of. All must be set but Webhook, Hosts and Identity.
 type Options struct {
 	Ledger Ledger
 	Client client.Client // it may read from a cache
-	// Direct reads from the API server. nil: the client does.
-	Direct client.Reader
-	// MaySuspend reports whether anything may be suspended; see [HoldsEnabled]. nil: always.
+	Direct client.Reader // reads from the API server
+	// MaySuspend reports whether anything may be suspended; see [HoldsEnabled].
 	MaySuspend func(context.Context) (bool, error)
 	// Ready reports whether [Engine.Saw] was told of all Jobs and pods that there are. Until it is, nothing is
-	// resumed: the budget that suspends a Job may not be known yet. nil: always.
+	// resumed: the budget that suspends a Job may not be known yet.
 	Ready      func() bool
-	Every      time.Duration // between two looks; 0: 5 s
-	Webhook    string        // that Notify posts to where an action names none; administrators write it
-	Hosts      []string      // host or host:port of webhooks that may be at private addresses, and without TLS
-	Identity   string        // of this process; "": random
+	Webhook    string   // that Notify posts to where an action names none; administrators write it
+	Hosts      []string // host or host:port of webhooks that may be at private addresses, and without TLS
+	Identity   string   // of this process; "": random
 	Now        func() time.Time
 	Log        *slog.Logger
-	Registerer prometheus.Registerer // nil: none
+	Registerer prometheus.Registerer
 
-	post poster // of tests
+	deliver poster // of tests; nil: webhooks
 }
 
 const (
-	defaultEvery = 5 * time.Second
-	// A look that takes long is not to keep the ledger busy.
+	every = 5 * time.Second // between two sweeps
+	// A sweep that takes long must not keep the ledger busy.
 	restFactor = 4
 	maxRest    = 30 * time.Second
-	minGap     = 250 * time.Millisecond // between two looks for which a booking is the reason
+	minGap     = 250 * time.Millisecond // between two sweeps that bookings cause
 	callTime   = 3 * time.Second        // of the API server; kubenergy release waits for longer
 	parallel   = 16
 )
 
-// Engine looks at budgets and acts.
+// Engine keeps to budgets: it sweeps over all of them again and again. One query of the ledger answers many budgets,
+// which is why it does not reconcile them one by one.
 type Engine struct {
 	o       Options
-	own     *registry
-	notices notices
-	telling errands // of events, and of what was done
-	marking errands
-	busy    busy
-	full    sayings // workloads with more budgets than can be remembered
+	marked  sync.Map // workloadKey of the Jobs and pods whose annotations may give them a budget
+	tasks   *tasks
+	full    sync.Map // UID of workloads with more budgets than they can remember
 	metrics *instruments
 
 	booked  chan struct{}
-	near    bool   // something is nearly due: a booking is reason to look
-	refused string // the last error of the ledger, told once
+	near    bool   // a threshold may be reached soon: each booking causes a sweep
+	refused string // the last error of the ledger, logged once
 	grew    map[types.NamespacedName]growth
 }
 
 // New returns an engine that does nothing until it is run.
 func New(o Options) (*Engine, error) {
-	if o.Ledger == nil || o.Client == nil {
-		return nil, errors.New("budgets need a ledger and a client")
-	}
-	if o.Every < 0 {
-		return nil, fmt.Errorf("budgets are looked at every %v: want more than 0", o.Every)
-	}
-	o.Every = cmp.Or(o.Every, defaultEvery)
 	o.Identity = cmp.Or(o.Identity, rand.Text())
-	if o.Direct == nil {
-		o.Direct = o.Client
-	}
-	if o.MaySuspend == nil {
-		o.MaySuspend = func(context.Context) (bool, error) { return true, nil }
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.post == nil {
+	if o.deliver == nil {
 		hooks, err := newWebhooks(o.Hosts)
 		if err != nil {
 			return nil, err
 		}
-		o.post = hooks.post
-	}
-	if o.Ready == nil {
-		o.Ready = func() bool { return true }
+		o.deliver = hooks.post
 	}
 	e := &Engine{
-		o: o, own: newRegistry(), metrics: newInstruments(), booked: make(chan struct{}, 1),
-		grew:    map[types.NamespacedName]growth{},
-		telling: make(errands, maxErrands), marking: make(errands, maxErrands),
+		o: o, tasks: newTasks(), metrics: newInstruments(), booked: make(chan struct{}, 1),
+		grew: map[types.NamespacedName]growth{},
 	}
-	e.notices.init()
-	if o.Registerer != nil {
-		if err := o.Registerer.Register(e.metrics); err != nil {
-			return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
-		}
+	if err := o.Registerer.Register(e.metrics); err != nil {
+		return nil, fmt.Errorf("registering the metrics of budgets: %w", err)
 	}
 	return e, nil
 }
 
-// Run looks until ctx ends.
+// Run sweeps until ctx ends.
 func (e *Engine) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	for range noticeWorkers {
-		running.Go(func() { e.notify(ctx) })
-	}
-	for range errandWorkers {
-		running.Go(func() { e.run(ctx, e.telling) })
-		running.Go(func() { e.run(ctx, e.marking) })
+	for l := range lanes {
+		for range laneWorkers {
+			running.Go(func() { e.work(ctx, l) })
+		}
 	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var hurried time.Time  // the last time that a booking was the reason
-	var took time.Duration // for the last look
+	var took time.Duration // for the last sweep
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		case <-e.booked:
-			// What is nearly due waits for nobody; else looking may take a part of the time, so that use which jumps
-			// from far below a threshold is seen soon too.
+			// Where a threshold is near, sweep at once. Else sweeping may take a part of the time, so that use which
+			// jumps from far below a threshold is seen soon too.
 			gap := minGap
 			if !e.near {
 				gap = max(minGap, restFactor*took)
@@ -148,9 +117,9 @@ func (e *Engine) Run(ctx context.Context) error {
 			hurried = time.Now()
 		}
 		began := time.Now()
-		e.safely("looking at budgets", func() { e.look(ctx) })
+		e.safely("sweeping over budgets", func() { e.sweep(ctx) })
 		took = time.Since(began)
-		timer.Reset(max(e.o.Every-time.Since(began), min(restFactor*time.Since(began), maxRest)))
+		timer.Reset(max(every-took, min(restFactor*took, maxRest)))
 	}
 }
 
@@ -181,7 +150,7 @@ func (e *Engine) safely(what string, f func()) {
 	f()
 }
 
-// budgetCase is a budget as it is looked at.
+// budgetCase is a budget as one sweep sees it.
 type budgetCase struct {
 	budget *v1alpha1.EnergyBudget
 	period period
@@ -189,7 +158,7 @@ type budgetCase struct {
 	err    error
 }
 
-// scene is what one look sees.
+// scene is what one sweep sees.
 type scene struct {
 	now    time.Time
 	shared []*budgetCase
@@ -201,21 +170,21 @@ type scene struct {
 	enabled, known bool
 }
 
-// look compares all budgets with what was used, and acts: it suspends first.
-func (e *Engine) look(ctx context.Context) {
+// sweep compares all budgets with what was used, and acts: it suspends first.
+func (e *Engine) sweep(ctx context.Context) {
 	s := &scene{now: e.o.Now(), marks: e.suspensions(ctx)}
 	ready := e.o.Ready() // before anything is listed
 	var list v1alpha1.EnergyBudgetList
 	if err := e.o.Client.List(ctx, &list); err != nil {
-		// Without the list nobody knows what is in force: everything stays as it is, but for what was to end by now.
-		e.tell("listing EnergyBudgets", err)
+		// Without the list it is not known what is in force: only what was to end by now ends.
+		e.logOnce("listing EnergyBudgets", err)
 		if ready {
 			e.resumeAll(ctx, s)
 		}
 		return
 	}
 	s.sort(list.Items)
-	e.tell("asking", e.askAll(ctx, s))
+	e.logOnce("asking", e.askAll(ctx, s))
 	var err error
 	if s.enabled, err = e.o.MaySuspend(ctx); err != nil {
 		e.o.Log.Warn("whether anything may be suspended is not known: nothing new is", "error", err)
@@ -246,7 +215,7 @@ func (s *scene) sort(all []v1alpha1.EnergyBudget) {
 	}
 }
 
-// askTime is for all questions of one look: what was suspended until now is not to wait for a ledger that hangs.
+// askTime is for all questions of one sweep: what was suspended until now is not to wait for a ledger that hangs.
 const askTime = time.Minute
 
 func (e *Engine) askAll(ctx context.Context, s *scene) error {
@@ -264,32 +233,47 @@ func (e *Engine) askAll(ctx context.Context, s *scene) error {
 	return cmp.Or(err, errOwn)
 }
 
-// suspendAndClaim brings statuses up to date, suspends, and leaves to others what else is to be done. What suspends
-// comes first.
+// suspendAndClaim brings statuses up to date, suspends, and leaves to the lanes all else that is to be done. What
+// suspends comes first.
 func (e *Engine) suspendAndClaim(ctx context.Context, s *scene) {
-	work := errgroup.Group{}
-	work.SetLimit(parallel)
+	var all []func()
 	for _, c := range s.shared {
+		all = append(all, func() { e.act(ctx, c, e.settle(ctx, c, s.now, s.marks.of(c.budget)), s.enabled) })
+	}
+	slices.SortStableFunc(s.own, func(a, b *allowance) int { return cmp.Compare(a.urgency(), b.urgency()) })
+	for _, a := range s.own {
+		all = append(all, func() { e.keep(ctx, a, s.now, s.enabled) })
+	}
+	inParallel(parallel, all, func(f func()) error {
+		e.safely("a budget", f)
+		return nil
+	})
+}
+
+// inParallel does something with each of all, several at a time, and returns what failed, by place.
+func inParallel[T any](limit int, all []T, do func(T) error) []error {
+	failed := make([]error, len(all))
+	work := errgroup.Group{}
+	work.SetLimit(limit)
+	for i, one := range all {
 		work.Go(func() error {
-			e.safely("a budget", func() {
-				due := e.settle(ctx, c, s.now, s.marks.of(c.budget.Namespace, kube.BudgetLabel(c.budget.Name)))
-				e.act(ctx, c, due, s.enabled)
-			})
+			failed[i] = do(one)
 			return nil
 		})
 	}
-	for _, first := range []bool{true, false} {
-		for _, a := range s.own {
-			if a.maySuspend() != first {
-				continue
-			}
-			work.Go(func() error {
-				e.safely("an allowance", func() { e.keep(ctx, a, s.now, s.enabled) })
-				return nil
-			})
-		}
+	_ = work.Wait() // what failed is in failed
+	return failed
+}
+
+// summary returns the first of several errors and their count, without those that are tolerated.
+func summary(doing string, failed []error, tolerated error) error {
+	failed = slices.DeleteFunc(slices.Clone(failed), func(err error) bool {
+		return err == nil || errors.Is(err, tolerated)
+	})
+	if len(failed) == 0 {
+		return nil
 	}
-	_ = work.Wait() // what failed was told, and is tried again
+	return fmt.Errorf("%s: %d failed, the first: %w", doing, len(failed), failed[0])
 }
 
 // nearly is the share of a threshold from which on each booking is looked at.
@@ -322,8 +306,8 @@ func (a *allowance) near() bool {
 	})
 }
 
-// tell logs an error when it is another one than before.
-func (e *Engine) tell(what string, err error) {
+// logOnce logs an error when it is another one than before.
+func (e *Engine) logOnce(part string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -333,7 +317,7 @@ func (e *Engine) tell(what string, err error) {
 	}
 	e.refused = text
 	if err != nil {
-		e.o.Log.Error("budgets are not kept to: trying again", "part", what, "error", err)
+		e.o.Log.Error("budgets are not kept to: trying again", "part", part, "error", err)
 	}
 }
 
@@ -344,7 +328,9 @@ type suspensions struct {
 	err    error
 }
 
-func (s *suspensions) of(namespace, label string) int32 { return s.counts[[2]string{namespace, label}] }
+func (s *suspensions) of(b *v1alpha1.EnergyBudget) int32 {
+	return s.counts[[2]string{b.Namespace, kube.BudgetLabel(b.Name)}]
+}
 
 func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	s := &suspensions{counts: map[[2]string]int32{}}
@@ -365,27 +351,48 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 
 // forget drops what is remembered of budgets, and of workloads, that are gone.
 func (e *Engine) forget(all []v1alpha1.EnergyBudget, own []*allowance) {
-	e.full.keep(own)
-	there := make(map[types.NamespacedName]bool, len(all))
+	there := map[any]bool{}
 	for i := range all {
 		there[client.ObjectKeyFromObject(&all[i])] = true
 	}
-	for key := range e.grew {
-		if !there[key] {
-			delete(e.grew, key)
-		}
+	for _, a := range own {
+		there[a.object.GetUID()] = true
 	}
+	maps.DeleteFunc(e.grew, func(key types.NamespacedName, _ growth) bool { return !there[key] })
+	e.full.Range(func(uid, _ any) bool {
+		if !there[uid] {
+			e.full.Delete(uid)
+		}
+		return true
+	})
+}
+
+// workloadKey names a Job or a pod.
+type workloadKey struct {
+	job bool
+	types.NamespacedName
+}
+
+func keyOf(o client.Object) workloadKey {
+	_, job := o.(*batchv1.Job)
+	return workloadKey{job, client.ObjectKeyFromObject(o)}
 }
 
 // Saw is told of every pod and Job, and of what changes on them.
 func (e *Engine) Saw(o client.Object) {
+	has := kube.MayHaveAllowance(o.GetAnnotations())
 	switch o := o.(type) {
 	case *batchv1.Job:
-		e.own.saw(o, kube.MayHaveAllowance(o.Annotations) || kube.MayHaveAllowance(o.Spec.Template.Annotations))
+		has = has || kube.MayHaveAllowance(o.Spec.Template.Annotations)
 	case *v1.Pod:
-		e.own.saw(o, kube.MayHaveAllowance(o.Annotations) && runByNoJob(o))
+		has = has && !runByJob(o)
+	}
+	if has {
+		e.marked.Store(keyOf(o), nil)
+	} else {
+		e.marked.Delete(keyOf(o))
 	}
 }
 
 // Lost is told of every pod and Job that is gone.
-func (e *Engine) Lost(o client.Object) { e.own.lost(o) }
+func (e *Engine) Lost(o client.Object) { e.marked.Delete(keyOf(o)) }

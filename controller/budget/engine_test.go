@@ -97,13 +97,13 @@ func TestSuspendAndResume(t *testing.T) {
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), oneKWh*9/10, "team", "Job/running")
 	w.used(monday, monday.Add(time.Minute), oneKWh*9, "others", "Job/x")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if s := w.budget("month").Status; s.Percent != 90 || s.Exhausted || s.Used.EnergyKWh != 0.9 ||
 		w.suspended("running") {
 		t.Fatalf("%+v", s)
 	}
 	w.used(monday.Add(time.Minute), monday.Add(2*time.Minute), oneKWh/5, "team", "Deployment/shop")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	for name, want := range map[string]bool{
 		"running": true, "cron": true, "paused": true, "workflow": false, "queued": false, "over": false, "let": false,
 	} {
@@ -126,7 +126,7 @@ func TestSuspendAndResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.at = clock.at.Add(time.Minute)
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if !w.suspended("late") || w.budget("month").Status.Suspended != 2 {
 		t.Error("a Job that came later runs", w.budget("month").Status.Suspended)
 	}
@@ -154,7 +154,7 @@ func TestSuspendAndResume(t *testing.T) {
 				}
 			}
 			end()
-			e.lookAndSend(t.Context())
+			e.sweepAndWork(t.Context())
 			for _, j := range []string{"running", "cron", "late"} {
 				if o := w.job(j); *o.Spec.Suspend || o.Labels[kube.LabelBudgetSuspended] != "" ||
 					o.Annotations[kube.AnnotationBudgetSuspendedTill] != "" {
@@ -173,8 +173,8 @@ func TestSuspendAndResume(t *testing.T) {
 			if err := w.api.Create(t.Context(), budget); err != nil {
 				t.Fatal(err)
 			}
-			e.lookAndSend(t.Context())
-			e.lookAndSend(t.Context())
+			e.sweepAndWork(t.Context())
+			e.sweepAndWork(t.Context())
 		})
 	}
 }
@@ -184,7 +184,7 @@ func TestHoldNewWork(t *testing.T) {
 	w := newWorld(t, newBudget(nil, do(v1alpha1.DeedHoldNewWork)...))
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), oneKWh*2, "team", "Job/j")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	s := w.budget("month").Status
 	if s.ClosedUntil == nil || !s.ClosedUntil.Equal(s.PeriodEnd) || s.AsOf == nil {
 		t.Fatalf("%+v", s)
@@ -192,7 +192,7 @@ func TestHoldNewWork(t *testing.T) {
 	// Who reads it believes what is a few minutes old: it is written again although nothing has changed.
 	for range 40 {
 		clock.at = clock.at.Add(5 * time.Second)
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 		if age := clock.at.Sub(w.budget("month").Status.AsOf.Time); age > refreshEvery {
 			t.Fatalf("the status is %v old", age)
 		}
@@ -201,18 +201,18 @@ func TestHoldNewWork(t *testing.T) {
 	version := w.budget("month").ResourceVersion
 	for range 10 {
 		clock.at = clock.at.Add(time.Second)
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	if w.budget("month").ResourceVersion != version {
 		t.Error("it is written although it says the same")
 	}
 	w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Period.Type = v1alpha1.PeriodLifetime })
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if s := w.budget("month").Status; s.ClosedUntil == nil || s.ClosedUntil.Year() != 2200 || s.PeriodEnd != nil {
 		t.Errorf("%+v", s)
 	}
 	w.update(func(b *v1alpha1.EnergyBudget) { b.Spec.Limits.EnergyKWh = new(3.0) })
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if s := w.budget("month").Status; s.ClosedUntil != nil || s.Exhausted {
 		t.Errorf("%+v", s)
 	}
@@ -228,7 +228,7 @@ func TestEachActionOnce(t *testing.T) {
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), oneKWh*85/100, "team", "Job/j")
 	for range 3 {
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	if got := w.events()["EnergyBudget/month"]; !slices.Equal(got, []string{eventWarning}) || w.posted() != 0 {
 		t.Fatal(got, w.posted())
@@ -236,7 +236,7 @@ func TestEachActionOnce(t *testing.T) {
 	w.used(monday.Add(time.Minute), monday.Add(2*time.Minute), oneKWh*45/100, "team", "Job/j")
 	for range 5 {
 		clock.at = clock.at.Add(time.Minute)
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	got := w.events()["EnergyBudget/month"]
 	slices.Sort(got)
@@ -264,7 +264,7 @@ func TestEachActionOnce(t *testing.T) {
 	from := clock.at.Add(-time.Minute)
 	w.used(from, clock.at, oneKWh*2, "team", "Job/j")
 	for range 3 {
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	if w.posted() != 2 || w.posts[1].Key == m.Key || len(w.events()["EnergyBudget/month"]) != 4 {
 		t.Error(w.posted(), w.events())
@@ -316,7 +316,7 @@ func TestScopesAndLimits(t *testing.T) {
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Deployment/b")
 			w.book(monday, monday.Add(time.Minute), 3*oneKWh, consumer("Job/c-1", "c", "red"))
 			e := w.engine("a", nil, clock.now)
-			e.lookAndSend(t.Context())
+			e.sweepAndWork(t.Context())
 			s := w.budget("month").Status
 			if s.Percent != tc.percent || s.AsOf == nil {
 				t.Errorf("%v%%, want %v: %+v", s.Percent, tc.percent, s)
@@ -342,7 +342,7 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	w.rates.Carbon, w.rates.Price = nan, nan
 	w.used(monday.Add(time.Minute), monday.Add(2*time.Minute), oneKWh/4, "team", "Job/j")
 	e := w.engine("a", nil, clock.now)
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	s := w.budget("month").Status
 	if s.UnchartedShare != 0.5 || s.UnpricedShare != 0.5 || *s.Used.CarbonGrams != 125 ||
 		!strings.Contains(w.condition().Message, "of 50% of the energy the emissions are not known") {
@@ -351,27 +351,27 @@ func TestUnknownIsNotNothing(t *testing.T) {
 	good := e.o.Ledger
 	e.o.Ledger = broken{}
 	clock.at = clock.at.Add(10 * time.Minute)
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if c := w.condition(); c.Status != metav1.ConditionUnknown || c.Reason != reasonUnknown ||
 		w.budget("month").Status.Percent != 50 {
 		t.Errorf("%+v", c)
 	}
 	e.o.Ledger = good
 	w.used(monday.Add(2*time.Minute), monday.Add(3*time.Minute), oneKWh, "team", "Job/j")
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if !w.suspended("j") {
 		t.Fatal("it runs")
 	}
 	e.o.Ledger = broken{}
 	for range 5 {
 		clock.at = clock.at.Add(10 * time.Minute)
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 	}
 	if !w.suspended("j") {
 		t.Error("it was resumed for want of a ledger")
 	}
 	clock.at = monday.AddDate(0, 1, 0)
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if w.suspended("j") {
 		t.Error("its period has ended, and it does not run")
 	}

@@ -9,12 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,9 +19,10 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// taken is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or
-// that it is done. It is short, since annotations that are longer than a kilobyte do not reach us.
-type taken map[string]begun
+// record is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or
+// that it is done. It is short, since the controller empties annotations of more than a kilobyte before it caches
+// objects.
+type record map[string]begun
 
 type begun struct {
 	done     bool
@@ -33,17 +31,17 @@ type begun struct {
 }
 
 const (
-	// maxTakenText is how long the annotation may get: from 1 KiB on it would look empty to us, and all would be done
+	// maxRecordText is how long the annotation may get: from 1 KiB on it would look empty to us, and all would be done
 	// again.
-	maxTakenText = 1000
-	doneLength   = keyLength + len(":d ")
-	begunLength  = keyLength + len(":1234567890.32 ")
-	keyLength    = 10
-	maxTaken     = maxTakenText / doneLength
+	maxRecordText = 1000
+	doneLength    = keyLength + len(":d ")
+	begunLength   = keyLength + len(":1234567890.32 ")
+	keyLength     = 10
+	maxRecord     = maxRecordText / doneLength
 )
 
 // length is that of the text, at most, whatever is tried how often.
-func (t taken) length() (n int) {
+func (t record) length() (n int) {
 	for _, b := range t {
 		n += lengthOf(b.done)
 	}
@@ -57,8 +55,8 @@ func lengthOf(done bool) int {
 	return begunLength
 }
 
-// current forgets what no budget of the object asks for any longer, or not with these limits.
-func (t taken) current(a *allowance) {
+// dropFormer forgets what no budget of the object asks for any longer, or not with these limits.
+func (t record) dropFormer(a *allowance) {
 	asked := map[string]bool{}
 	for _, s := range a.siblings {
 		for i := range s.actions {
@@ -68,12 +66,12 @@ func (t taken) current(a *allowance) {
 	maps.DeleteFunc(t, func(key string, _ begun) bool { return !asked[key] })
 }
 
-// readTaken reads key:d or key:time.attempts, separated by spaces. What makes no sense counts as not there.
-func readTaken(text string) taken {
-	all := taken{}
+// readRecord reads key:d or key:time.attempts, separated by spaces. What makes no sense counts as not there.
+func readRecord(text string) record {
+	all := record{}
 	for part := range strings.FieldsSeq(text) {
 		key, state, ok := strings.Cut(part, ":")
-		if !ok || len(all) >= maxTaken {
+		if !ok || len(all) >= maxRecord {
 			continue
 		}
 		if state == "d" {
@@ -90,7 +88,7 @@ func readTaken(text string) taken {
 	return all
 }
 
-func (t taken) String() string {
+func (t record) String() string {
 	var parts []string
 	for _, key := range sortedKeys(t) {
 		if b := t[key]; b.done {
@@ -104,42 +102,42 @@ func (t taken) String() string {
 
 // key names an action of an allowance in an annotation.
 func (a *allowance) key(x *v1alpha1.BudgetAction) string {
-	return digest(string(a.object.GetUID()), a.budget, a.id, action{threshold(x), x.Do, x.Webhook}.String(),
+	return digest(string(a.object.GetUID()), a.budget, a.id, actionText(threshold(x), x.Do),
 		x.Webhook)[:keyLength]
 }
 
-// busyKey names it among everything that is being done.
-func (a *allowance) busyKey(key string) string { return digest(string(a.object.GetUID()), key) }
+// noticeKey names it among those of all workloads, in events, webhooks and tasks.
+func (a *allowance) noticeKey(key string) string { return digest(string(a.object.GetUID()), key) }
 
-// keep does what is to be done about one workload. Other budgets of the same workload wait for the next look: each
+// keep does what is to be done about one workload. Other budgets of the same workload wait for the next sweep: each
 // write is for the version that was seen.
 func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspend bool) {
 	if a.use == nil || a.object.GetDeletionTimestamp() != nil {
 		return
 	}
-	all := readTaken(a.object.GetAnnotations()[kube.AnnotationBudgetActions])
+	all := readRecord(a.object.GetAnnotations()[kube.AnnotationBudgetActions])
 	due := e.due(a, all, now, maySuspend)
 	if len(due) > 0 {
-		all.current(a)
+		all.dropFormer(a)
 		if due = a.fitting(all, due); len(due) == 0 {
-			e.sayFull(a, now)
+			e.sayFull(a)
 		}
 	}
 	switch {
 	case len(due) > 0:
 		e.begin(ctx, a, all, due, now)
-	case maySuspend && a.job != nil && a.suspends() && suspendable(a):
+	case maySuspend && a.suspends() && suspendable(a):
 		if err := e.mayNow(ctx); err == nil {
 			err = e.suspend(ctx, a.job, a.label, time.Time{})
 			if e.complain(a, err); err == nil {
-				e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, saidSuspended(a.label), now)
+				e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
 			}
 		}
 	}
 }
 
 // due returns what is to be done now: for the first time, or once more.
-func (e *Engine) due(a *allowance, all taken, now time.Time, maySuspend bool) (due []v1alpha1.BudgetAction) {
+func (e *Engine) due(a *allowance, all record, now time.Time, maySuspend bool) (due []v1alpha1.BudgetAction) {
 	percent := a.percent()
 	for _, x := range a.actions {
 		if percent < float64(threshold(&x)) || x.Do == v1alpha1.DeedSuspend && !maySuspend {
@@ -147,7 +145,8 @@ func (e *Engine) due(a *allowance, all taken, now time.Time, maySuspend bool) (d
 		}
 		key := a.key(&x)
 		b, was := all[key]
-		if !was || !b.done && retry(x.Do, b.attempts, now.Sub(time.Unix(b.at, 0))) && !e.busy.with(a.busyKey(key)) {
+		again := !b.done && retry(x.Do, b.attempts, now.Sub(time.Unix(b.at, 0))) && !e.tasks.isBusy(a.noticeKey(key))
+		if !was || again {
 			due = append(due, x)
 		}
 	}
@@ -156,16 +155,23 @@ func (e *Engine) due(a *allowance, all taken, now time.Time, maySuspend bool) (d
 
 // fitting returns what of that which is due can be remembered as well: what could not would be done over and over.
 // Suspending comes first.
-func (a *allowance) fitting(all taken, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
+func (a *allowance) fitting(all record, due []v1alpha1.BudgetAction) (some []v1alpha1.BudgetAction) {
 	length, counted := all.length(), maps.Clone(all)
 	slices.SortStableFunc(due, func(x, y v1alpha1.BudgetAction) int {
-		return cmp.Compare(urgency(x.Do), urgency(y.Do))
+		suspends := func(x v1alpha1.BudgetAction) bool { return x.Do == v1alpha1.DeedSuspend }
+		switch {
+		case suspends(x) == suspends(y):
+			return 0
+		case suspends(x):
+			return -1
+		}
+		return 1
 	})
 	for _, x := range due {
 		key := a.key(&x)
 		if _, was := counted[key]; !was {
-			more := lengthOf(atOnce(x.Do))
-			if length+more > maxTakenText {
+			more := lengthOf(!tells(x.Do))
+			if length+more > maxRecordText {
 				continue
 			}
 			length += more
@@ -176,65 +182,24 @@ func (a *allowance) fitting(all taken, due []v1alpha1.BudgetAction) (some []v1al
 	return some
 }
 
-func urgency(do v1alpha1.BudgetDeed) int {
-	if do == v1alpha1.DeedSuspend {
-		return 0
-	}
-	return 1
-}
-
-// atOnce reports whether something is done by the same write that remembers it.
-func atOnce(do v1alpha1.BudgetDeed) bool {
-	return do == v1alpha1.DeedAnnotate || do == v1alpha1.DeedLabel || do == v1alpha1.DeedSuspend
+// tells reports whether an action tells something, which is done after it was written down. All others are done by the
+// write itself.
+func tells(do v1alpha1.BudgetDeed) bool {
+	return do == v1alpha1.DeedLog || do == v1alpha1.DeedEvent || do == v1alpha1.DeedNotify
 }
 
 // sayFull says once of a workload that there is more to do about it than fits.
-func (e *Engine) sayFull(a *allowance, now time.Time) {
-	if !e.full.first(a.object.GetUID()) {
+func (e *Engine) sayFull(a *allowance) {
+	if _, said := e.full.LoadOrStore(a.object.GetUID(), true); said {
 		return
 	}
 	const text = "there is more to do about its energy budgets than can be remembered at it: what does not fit is " +
-		"not done; " +
-		"give it fewer budgets, or fewer actions"
+		"not done; give it fewer budgets, or fewer actions"
 	e.o.Log.Warn("a workload has too many budgets: not all is done that they ask for", "namespace",
 		a.object.GetNamespace(), "workload", a.workload())
-	e.send(e.telling, &errand{do: func(ctx context.Context) {
-		e.complain(a, e.event(ctx, a.reference(), eventTooMany, digest(string(a.object.GetUID()), eventTooMany), text,
-			now))
+	e.tasks.add(telling, &task{do: func(ctx context.Context) {
+		e.complain(a, e.event(ctx, reference(a.object), eventTooMany, a.noticeKey(eventTooMany), text))
 	}})
-}
-
-// sayings are what was said of whom, to say it once.
-type sayings struct {
-	mu   sync.Mutex
-	said map[types.UID]bool
-}
-
-func (s *sayings) first(id types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.said[id] {
-		return false
-	}
-	if s.said == nil {
-		s.said = map[types.UID]bool{}
-	}
-	s.said[id] = true
-	return true
-}
-
-// keep forgets those that are gone.
-func (s *sayings) keep(all []*allowance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.said) == 0 {
-		return
-	}
-	there := map[types.UID]bool{}
-	for _, a := range all {
-		there[a.object.GetUID()] = true
-	}
-	maps.DeleteFunc(s.said, func(id types.UID, _ bool) bool { return !there[id] })
 }
 
 func suspendable(a *allowance) bool { return a.job != nil && maySuspend(a.job, a.label) }
@@ -246,29 +211,32 @@ func (e *Engine) complain(a *allowance, err error) {
 	}
 }
 
-// begin writes down what is to be done and, in the same step, does what is done by writing on the object.
-func (e *Engine) begin(ctx context.Context, a *allowance, all taken, due []v1alpha1.BudgetAction, now time.Time) {
+// begin writes down what is to be done and, in the same step, does what is done by writing on the object. The rest it
+// leaves to the lanes.
+func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1alpha1.BudgetAction, now time.Time) {
 	annotations, labels, suspend := map[string]string{}, map[string]string{}, false
-	var later []v1alpha1.BudgetAction
-	fresh := map[string]bool{}
+	var fresh []v1alpha1.BudgetAction
+	var duties []duty
+	keys := map[string]string{} // of the annotation, by those of the duties
 	for _, x := range due {
 		key := a.key(&x)
 		before := all[key]
-		fresh[key] = before.attempts == 0
-		switch x.Do {
-		case v1alpha1.DeedAnnotate, v1alpha1.DeedLabel:
-			more, tags := exceeded(x.Do, a.use, &a.limits, a.gardener)
-			maps.Copy(annotations, more)
-			maps.Copy(labels, tags)
-			all[key] = begun{done: true}
-		case v1alpha1.DeedSuspend:
-			if suspendable(a) && e.mayNow(ctx) == nil {
-				labels[kube.LabelBudgetSuspended], suspend = a.label, true
-			}
-			all[key] = begun{done: true} // what runs later is suspended then
-		default:
+		if before.attempts == 0 {
+			fresh = append(fresh, x)
+		}
+		if tells(x.Do) {
 			all[key] = begun{at: now.Unix(), attempts: before.attempts + 1}
-			later = append(later, x)
+			keys[a.noticeKey(key)] = key
+			duties = append(duties, e.dutyOf(x.Do, a.notice(&x, now)))
+			continue
+		}
+		all[key] = begun{done: true}
+		if x.Do != v1alpha1.DeedSuspend {
+			moreAnnotations, moreLabels := exceeded(x.Do, a.use, &a.limits, a.gardener)
+			maps.Copy(annotations, moreAnnotations)
+			maps.Copy(labels, moreLabels)
+		} else if suspendable(a) && e.mayNow(ctx) == nil { // else it is suspended when it runs
+			labels[kube.LabelBudgetSuspended], suspend = a.label, true
 		}
 	}
 	annotations[kube.AnnotationBudgetActions] = all.String()
@@ -277,119 +245,58 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all taken, due []v1alp
 		e.complain(a, err)
 		return
 	}
-	for _, x := range due {
-		if fresh[a.key(&x)] {
-			e.metrics.took(a.object.GetNamespace(), a.kind(), x.Do, threshold(&x))
-		}
+	for _, x := range fresh {
+		e.metrics.took(a.object.GetNamespace(), a.kind(), x.Do, threshold(&x))
 	}
 	if suspend {
 		e.metrics.suspended.WithLabelValues(a.object.GetNamespace()).Inc()
-		e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, saidSuspended(a.label), now)
+		e.sayJobs([]*batchv1.Job{a.job}, eventSuspended, suspendedText(a.label))
 	}
-	e.tellOwn(a, later, now)
-}
-
-// tellOwn leaves to others what is not done by writing on the object.
-func (e *Engine) tellOwn(a *allowance, actions []v1alpha1.BudgetAction, now time.Time) {
-	var rest []v1alpha1.BudgetAction
-	var keys []string
-	for _, x := range actions {
-		key := a.key(&x)
-		if x.Do != v1alpha1.DeedNotify {
-			rest, keys = append(rest, x), append(keys, a.busyKey(key))
-			continue
+	e.carryOut(reference(a.object), duties, func(ctx context.Context, results map[string]error) {
+		var done []string
+		for key, failed := range results {
+			if failed == nil {
+				done = append(done, keys[key])
+			}
 		}
-		e.addNotice(&notice{
-			key: a.busyKey(key), url: x.Webhook, message: a.message(&x, key, now), namespace: a.object.GetNamespace(),
-			after: func(ctx context.Context, failed error) {
-				if failed == nil {
-					e.complain(a, e.doneOwn(ctx, a, []string{key}))
-				}
-			},
-		})
-	}
-	if len(rest) > 0 {
-		e.send(e.telling, &errand{keys: keys, do: func(ctx context.Context) { e.tellOf(ctx, a, rest, now) }})
-	}
+		e.complain(a, e.noteDone(ctx, a, done))
+	})
 }
 
-// tellOf does it, and writes down that it is done.
-func (e *Engine) tellOf(ctx context.Context, a *allowance, actions []v1alpha1.BudgetAction, now time.Time) {
-	text := fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.budget,
-		a.use.used(&a.limits))
-	var done []string
-	for _, x := range actions {
-		key := a.key(&x)
-		var err error
-		switch x.Do {
-		case v1alpha1.DeedLog:
-			e.o.Log.Warn("a workload's energy budget is used up, or nearly", "namespace", a.object.GetNamespace(),
-				"workload", a.workload(),
-				"budget", a.budget, "percent", a.percent(), "at", threshold(&x))
-		case v1alpha1.DeedEvent:
-			err = e.event(ctx, a.reference(), reasonOf(threshold(&x)), digest(string(a.object.GetUID()), key), text,
-				now)
-		}
-		if err != nil {
-			e.complain(a, err)
-			continue
-		}
-		done = append(done, key)
-	}
-	e.complain(a, e.doneOwn(ctx, a, done))
-}
-
-func (a *allowance) reference() v1.ObjectReference {
-	ref := v1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: a.object.GetNamespace(), Name: a.object.GetName(),
-		UID: a.object.GetUID(),
-	}
-	if a.job != nil {
-		ref.APIVersion, ref.Kind = "batch/v1", "Job"
-	}
-	return ref
-}
-
-func (a *allowance) message(x *v1alpha1.BudgetAction, key string, now time.Time) *Message {
+func (a *allowance) notice(x *v1alpha1.BudgetAction, now time.Time) *notice {
 	var s v1alpha1.EnergyBudgetStatus
-	a.use.tell(&s, &a.limits)
-	return &Message{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: digest(string(a.object.GetUID()), key),
-		Time:      now.UTC(),
-		Namespace: a.object.GetNamespace(), Budget: a.budget, Workload: a.workload(), At: threshold(x),
-		Percent:   a.percent(),
-		Exhausted: a.percent() >= whole, Limits: &a.limits, Used: s.Used, EstimatedShare: s.EstimatedShare,
+	a.use.writeTo(&s, &a.limits)
+	return &notice{
+		about: reference(a.object), at: threshold(x), webhook: x.Webhook,
+		log: "a workload's energy budget is used up, or nearly",
+		attrs: []any{
+			"namespace", a.object.GetNamespace(), "workload", a.workload(), "budget", a.budget, "percent", a.percent(),
+		},
+		text: fmt.Sprintf("%v%% of its energy budget %s is used: %s", tenths(a.percent()), a.budget,
+			a.use.used(&a.limits)),
+		message: &Message{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: a.noticeKey(a.key(x)), Time: now.UTC(),
+			Namespace: a.object.GetNamespace(), Budget: a.budget, Workload: a.workload(), At: threshold(x),
+			Percent: a.percent(), Exhausted: a.percent() >= whole, Limits: &a.limits, Used: s.Used,
+			EstimatedShare: s.EstimatedShare,
+		},
 	}
 }
 
-// doneOwn notes on the object, as it is now, what was done.
-func (e *Engine) doneOwn(ctx context.Context, a *allowance, keys []string) error {
-	const tries = 5
+// noteDone notes on the object, as it is now, what was done.
+func (e *Engine) noteDone(ctx context.Context, a *allowance, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	var err error
-	for range tries {
-		var current client.Object = &v1.Pod{}
-		if a.job != nil {
-			current = &batchv1.Job{}
-		}
-		if err = e.o.Direct.Get(ctx, client.ObjectKeyFromObject(a.object), current); err != nil ||
-			current.GetUID() != a.object.GetUID() {
-			return client.IgnoreNotFound(err)
-		}
-		all := readTaken(current.GetAnnotations()[kube.AnnotationBudgetActions])
+	return e.patchLatest(ctx, a.object, true, func(o client.Object) []byte {
+		all := readRecord(o.GetAnnotations()[kube.AnnotationBudgetActions])
 		for _, key := range keys {
-			if _, asked := all[key]; asked { // else its limit is a former one by now
+			if hasKey(all, key) { // else its limit is a former one by now
 				all[key] = begun{done: true}
 			}
 		}
-		patch := kube.MarkPatch(current, map[string]string{kube.AnnotationBudgetActions: all.String()}, nil, false)
-		if err = e.patch(ctx, current, types.MergePatchType, patch); !errors.Is(err, errChanged) {
-			return err
-		}
-	}
-	return err
+		return kube.MarkPatch(o, map[string]string{kube.AnnotationBudgetActions: all.String()}, nil, false)
+	})
 }
 
 // perWorkload brings the statuses of budgets per workload up to date: they tell of the workload that used most.
@@ -407,20 +314,11 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 		if a := most[client.ObjectKeyFromObject(b)]; a != nil {
 			c.use = a.use
 		}
-		before := b.Status.DeepCopy()
-		status := e.statusOf(c, s.marks.of(b.Namespace, kube.BudgetLabel(b.Name)))
+		status := e.statusOf(c, s.marks.of(b))
 		if c.use == nil {
 			status.AsOf = stamp(now) // there is nothing that could have used anything
 		}
-		setCondition(c, status, now)
-		b.Status = *status
-		if !e.worthWriting(b, before) {
-			continue
-		}
-		if err := e.write(ctx, b); err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			e.o.Log.Warn("writing the status of an EnergyBudget: trying again", "namespace", b.Namespace, "budget",
-				b.Name, "error", err)
-		}
+		e.publish(ctx, c, status, now, false)
 	}
 }
 

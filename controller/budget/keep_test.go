@@ -18,7 +18,7 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 	w := newWorld(t, newJob("j", annotated(map[string]string{kube.AnnotationBudgetAction: "notify"})))
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
-	limits := maxTaken + 4
+	limits := maxRecord + 4
 	for i := range limits {
 		j := w.job("j")
 		j.Annotations[kube.AnnotationBudgetKWh] = fmt.Sprintf("0.1%03d", i)
@@ -27,7 +27,7 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 		}
 		e.Saw(j)
 		for range 2 {
-			e.lookAndSend(t.Context())
+			e.sweepAndWork(t.Context())
 			clock.at = clock.at.Add(time.Minute)
 		}
 		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > 2*begunLength ||
@@ -68,9 +68,9 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), 3*oneKWh, "team", "Job/j")
 	for range 12 {
-		e.lookAndSend(t.Context())
+		e.sweepAndWork(t.Context())
 		clock.at = clock.at.Add(time.Minute)
-		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > maxTakenText {
+		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > maxRecordText {
 			t.Fatalf("%d bytes", len(text))
 		}
 	}
@@ -78,31 +78,32 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 	for _, m := range w.posts {
 		keys[m.Key]++
 	}
-	if len(keys) != len(w.posts) || len(keys) < maxTakenText/begunLength-1 || len(keys) >= 7*16-1 {
+	if len(keys) != len(w.posts) || len(keys) < maxRecordText/begunLength-1 || len(keys) >= 7*16-1 {
 		t.Errorf("told %d times of %d actions", len(w.posts), len(keys))
 	}
 	if n := count(w.events()["Job/j"], eventTooMany); n != 1 || strings.Count(w.logged(), "too many budgets") != 1 {
 		t.Errorf("%d events: %s", n, w.logged())
 	}
 	e.forget(nil, nil)
-	if len(e.full.said) > 0 {
-		t.Error("it is remembered of what is gone")
-	}
+	e.full.Range(func(uid, _ any) bool {
+		t.Error("it is remembered of what is gone:", uid)
+		return true
+	})
 }
 
 func TestSuspendingFitsFirst(t *testing.T) {
 	a := &allowance{object: newJob("j", nil), actions: []v1alpha1.BudgetAction{
 		{At: 100, Do: v1alpha1.DeedLog}, {At: 100, Do: v1alpha1.DeedSuspend},
 	}}
-	all := taken{}
-	for i := range (maxTakenText - begunLength) / doneLength {
+	all := record{}
+	for i := range (maxRecordText - begunLength) / doneLength {
 		all[strconv.Itoa(i)] = begun{done: true}
 	}
 	due := a.fitting(all, a.actions)
 	if len(due) != 1 || due[0].Do != v1alpha1.DeedSuspend {
 		t.Errorf("%+v", due)
 	}
-	if due := a.fitting(taken{}, a.actions); len(due) != 2 {
+	if due := a.fitting(record{}, a.actions); len(due) != 2 {
 		t.Errorf("%+v", due)
 	}
 	const longest = "0123456789:1234567890.32 "

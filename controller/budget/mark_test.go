@@ -40,7 +40,7 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 				w.used(monday, monday.Add(time.Minute), energyOf(tc.used), "team", "Job/j")
 				e := w.engine("a", nil, clock.now)
 				for range 2 {
-					e.lookAndSend(t.Context())
+					e.sweepAndWork(t.Context())
 				}
 				j := w.job("j")
 				by, has := j.Annotations[kube.AnnotationBudgetExceededBy]

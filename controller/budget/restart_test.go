@@ -48,12 +48,12 @@ func TestRestartResumesNothing(t *testing.T) {
 			first := w.engine("first", nil, clock.now)
 			first.Saw(w.job("j"))
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Job/j")
-			first.lookAndSend(t.Context()) // and dies
+			first.sweepAndWork(t.Context()) // and dies
 			second, ready := w.engine("second", nil, clock.now), false
 			second.o.Ready = func() bool { return ready }
 			want := func(when string, suspended bool) {
 				t.Helper()
-				second.lookAndSend(t.Context())
+				second.sweepAndWork(t.Context())
 				if w.suspended("j") != suspended {
 					t.Fatalf("%s: suspended %v", when, !suspended)
 				}
@@ -81,7 +81,7 @@ func TestStatusesWaitForAllJobs(t *testing.T) {
 	}))
 	e := w.engine("a", nil, clock.now)
 	e.o.Ready = func() bool { return false }
-	e.lookAndSend(t.Context())
+	e.sweepAndWork(t.Context())
 	if s := w.budget("month").Status; s.AsOf != nil {
 		t.Errorf("%+v", s)
 	}
@@ -118,7 +118,7 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 				b.Spec.Period = v1alpha1.BudgetPeriod{Type: v1alpha1.PeriodFixed, From: &from, To: &to}
 			}, do(v1alpha1.DeedSuspend)...))
 			w.used(monday, monday.Add(time.Minute), 2*oneKWh, "team", "Job/j")
-			w.engine("first", nil, clock.now).lookAndSend(t.Context()) // and dies
+			w.engine("first", nil, clock.now).sweepAndWork(t.Context()) // and dies
 			if !w.suspended("j") {
 				t.Fatal("it runs")
 			}
@@ -129,12 +129,12 @@ func TestResumedByWhatIsWrittenOnJobs(t *testing.T) {
 			second := w.engine("second", nil, clock.now)
 			tc.change(second, w)
 			clock.at = end.Add(-time.Second)
-			second.lookAndSend(t.Context())
+			second.sweepAndWork(t.Context())
 			if !w.suspended("j") {
 				t.Error("it runs before its period has ended")
 			}
 			clock.at = end.AddDate(0, 0, 3)
-			second.lookAndSend(t.Context())
+			second.sweepAndWork(t.Context())
 			if w.suspended("j") != tc.fails {
 				t.Errorf("three days after the period: suspended %v", w.suspended("j"))
 			}
@@ -184,7 +184,7 @@ func TestLedgerThatHangs(t *testing.T) {
 		e := w.engine("a", nil, nil)
 		e.o.Ledger = hung{}
 		began := time.Now()
-		e.look(t.Context())
+		e.sweep(t.Context())
 		if took := time.Since(began); took > 2*time.Minute || w.suspended("j") {
 			t.Errorf("a look takes %v; suspended %v", took, w.suspended("j"))
 		}

@@ -88,7 +88,7 @@ func TestNobodyWaitsForSlowActions(t *testing.T) {
 		go func() { ended <- e.Run(ctx) }()
 		time.Sleep(6 * time.Second)
 		w.used(start, start.Add(time.Second), oneKWh, "others", "Job/hungry")
-		time.Sleep(defaultEvery + time.Second)
+		time.Sleep(every + time.Second)
 		if err := w.api.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil || !*job.Spec.Suspend {
 			t.Error("its Job waits for another budget's marks", err)
 		}
@@ -118,20 +118,23 @@ func TestNobodyWaitsForSlowActions(t *testing.T) {
 	})
 }
 
-// TestErrandsAreBounded: what does not fit is left to be taken over.
-func TestErrandsAreBounded(t *testing.T) {
+// TestTasksAreBounded: what does not fit is left to be taken over.
+func TestTasksAreBounded(t *testing.T) {
 	e := newWorld(t).engine("a", nil, time.Now)
-	for range maxErrands + 5 {
-		e.send(e.telling, &errand{keys: []string{"k"}, do: func(context.Context) {}})
+	for range maxTasks + 5 {
+		e.tasks.add(telling, &task{keys: []string{"k"}, do: func(context.Context) {}})
 	}
-	if len(e.telling) != maxErrands || e.busy.keys["k"] != maxErrands {
-		t.Error(len(e.telling), e.busy.keys)
+	if len(e.tasks.waiting[telling]) != maxTasks || e.tasks.busy["k"] != maxTasks {
+		t.Error(len(e.tasks.waiting[telling]), e.tasks.busy)
 	}
-	for range maxErrands {
-		e.runOne(t.Context(), <-e.telling)
+	for range maxTasks {
+		e.runTask(t.Context(), telling, <-e.tasks.waiting[telling])
 	}
-	if e.busy.with("k") || len(e.busy.keys) > 0 {
-		t.Error(e.busy.keys)
+	if e.tasks.isBusy("k") || len(e.tasks.busy) > 0 {
+		t.Error(e.tasks.busy)
 	}
-	e.runOne(t.Context(), &errand{keys: []string{"k"}, do: func(context.Context) { panic("!") }})
+	e.tasks.add(telling, &task{keys: []string{"k"}, do: func(context.Context) { panic("!") }})
+	if e.runTask(t.Context(), telling, <-e.tasks.waiting[telling]); e.tasks.isBusy("k") {
+		t.Error("busy after a panic")
+	}
 }

@@ -7,15 +7,33 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
+
+// holdPolicy is the binding of the admission policy that suspends new Jobs.
+const holdPolicy = "kubenergy-hold"
+
+// HoldsEnabled returns what [Options.MaySuspend] wants: budgets suspend Jobs as long as the binding is there that
+// lets Jobs be held. An uninstall, and whoever breaks the glass, removes it first and then resumes everything; so
+// nothing is suspended after that. The reader must not be a cache.
+func HoldsEnabled(direct client.Reader) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, callTime)
+		defer cancel()
+		err := direct.Get(ctx, types.NamespacedName{Name: holdPolicy}, &admissionv1.MutatingAdmissionPolicyBinding{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+}
 
 // suspends reports whether a budget keeps Jobs suspended.
 func (c *budgetCase) suspends(now time.Time) bool {
@@ -24,7 +42,7 @@ func (c *budgetCase) suspends(now time.Time) bool {
 }
 
 // suspendFor suspends the Jobs of a budget that run.
-func (e *Engine) suspendFor(ctx context.Context, c *budgetCase, now time.Time) error {
+func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	var jobs batchv1.JobList
 	if err := e.o.Client.List(ctx, &jobs, client.InNamespace(c.budget.Namespace)); err != nil {
 		return fmt.Errorf("listing Jobs: %w", err)
@@ -43,36 +61,14 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase, now time.Time) e
 	if err := e.mayNow(ctx); err != nil {
 		return err
 	}
-	stopped := make([]bool, len(running))
-	failed := e.each(running, func(i int, j *batchv1.Job) error {
-		err := e.suspend(ctx, j, label, c.period.to)
-		stopped[i] = err == nil
-		return err
-	})
-	e.sayJobs(those(running, stopped), eventSuspended, saidSuspended(label), now)
-	return failed.first("suspending Jobs")
+	failed := inParallel(parallel, running, func(j *batchv1.Job) error { return e.suspend(ctx, j, label, c.period.to) })
+	e.sayJobs(succeeded(running, failed), eventSuspended, suspendedText(label))
+	return summary("suspending Jobs", failed, errChanged) // the next sweep sees what has changed
 }
 
-// each does something with several Jobs at a time. That one has changed is no failure: the next look sees it as it is.
-func (e *Engine) each(jobs []*batchv1.Job, do func(i int, j *batchv1.Job) error) *failures {
-	var failed failures
-	work := errgroup.Group{}
-	work.SetLimit(parallel)
+func succeeded(jobs []*batchv1.Job, failed []error) (some []*batchv1.Job) {
 	for i, j := range jobs {
-		work.Go(func() error {
-			if err := do(i, j); !errors.Is(err, errChanged) {
-				failed.add(err)
-			}
-			return nil
-		})
-	}
-	_ = work.Wait() // what failed is in failed
-	return &failed
-}
-
-func those(jobs []*batchv1.Job, which []bool) (some []*batchv1.Job) {
-	for i, j := range jobs {
-		if which[i] {
+		if failed[i] == nil {
 			some = append(some, j)
 		}
 	}
@@ -104,24 +100,21 @@ func (e *Engine) suspend(ctx context.Context, j *batchv1.Job, label string, unti
 	return err
 }
 
-func saidSuspended(label string) func(*batchv1.Job) string {
+func suspendedText(label string) func(*batchv1.Job) string {
 	return func(*batchv1.Job) string {
 		return "suspended, its pods are deleted: the energy budget " + label + " is used up"
 	}
 }
 
-// sayJobs tells the owners of Jobs. That is a courtesy: what goes wrong is not tried again.
-func (e *Engine) sayJobs(jobs []*batchv1.Job, reason string, text func(*batchv1.Job) string, now time.Time) {
+// sayJobs writes events about Jobs. That is a courtesy: one that fails is not tried again.
+func (e *Engine) sayJobs(jobs []*batchv1.Job, reason string, text func(*batchv1.Job) string) {
 	if len(jobs) == 0 {
 		return
 	}
-	e.send(e.telling, &errand{do: func(ctx context.Context) {
+	e.tasks.add(telling, &task{do: func(ctx context.Context) {
 		for _, j := range jobs {
-			about := v1.ObjectReference{
-				APIVersion: "batch/v1", Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID,
-			}
-			if err := e.event(ctx, about, reason, digest(string(j.UID), j.ResourceVersion, reason), text(j),
-				now); err != nil {
+			key := digest(string(j.UID), j.ResourceVersion, reason)
+			if err := e.event(ctx, reference(j), reason, key, text(j)); err != nil {
 				e.o.Log.Debug("telling of a Job", "error", err)
 			}
 		}
@@ -130,25 +123,14 @@ func (e *Engine) sayJobs(jobs []*batchv1.Job, reason string, text func(*batchv1.
 
 // resumeAll resumes what no budget suspends any longer.
 func (e *Engine) resumeAll(ctx context.Context, s *scene) {
-	if s.marks.err != nil {
-		return
-	}
-	var over []*batchv1.Job
-	for _, j := range s.marks.jobs {
-		if s.over(j) {
-			over = append(over, j)
-		}
-	}
-	resumed := make([]bool, len(over))
-	failed := e.each(over, func(i int, j *batchv1.Job) error {
-		err := e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
-		resumed[i] = err == nil
-		return err
+	over := slices.DeleteFunc(slices.Clone(s.marks.jobs), func(j *batchv1.Job) bool { return !s.over(j) })
+	failed := inParallel(parallel, over, func(j *batchv1.Job) error {
+		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
 	})
-	e.sayJobs(those(over, resumed), eventResumed, func(j *batchv1.Job) string {
+	e.sayJobs(succeeded(over, failed), eventResumed, func(j *batchv1.Job) string {
 		return "resumed: the energy budget " + j.Labels[kube.LabelBudgetSuspended] + " no longer keeps it"
-	}, s.now)
-	if err := failed.first("resuming Jobs"); err != nil {
+	})
+	if err := summary("resuming Jobs", failed, errChanged); err != nil {
 		e.o.Log.Warn("a budget's Jobs are not resumed yet: trying again", "error", err)
 	}
 }

@@ -118,7 +118,7 @@ func TestTwoControllers(t *testing.T) {
 		look := func() {
 			var running sync.WaitGroup
 			for _, e := range engines {
-				running.Go(func() { e.lookAndSend(t.Context()) })
+				running.Go(func() { e.sweepAndWork(t.Context()) })
 			}
 			running.Wait()
 		}
@@ -223,7 +223,7 @@ func TestControllerDies(t *testing.T) {
 			},
 		})
 		first, second := w.engine("first", api, clock.now), w.engine("second", nil, clock.now)
-		first.o.post = func(ctx context.Context, to string, admin bool, m *Message) error {
+		first.o.deliver = func(ctx context.Context, to string, admin bool, m *Message) error {
 			if err := alive(); err != nil {
 				return err
 			}
@@ -232,10 +232,10 @@ func TestControllerDies(t *testing.T) {
 		for _, e := range []*Engine{first, second} {
 			e.Saw(own)
 		}
-		first.lookAndSend(t.Context())
+		first.sweepAndWork(t.Context())
 		told := w.posted()
 		clock.at = clock.at.Add(takeOver / 3)
-		second.lookAndSend(t.Context()) // what was begun just now is the other one's
+		second.sweepAndWork(t.Context()) // what was begun just now is the other one's
 		began := w.budget("month").Status.Actions
 		if told == w.posted() && len(began) > 0 && began[0].By == "first" && began[0].Done == nil &&
 			began[0].Attempts > 1 {
@@ -243,7 +243,7 @@ func TestControllerDies(t *testing.T) {
 		}
 		for range 2 {
 			clock.at = clock.at.Add(takeOver + time.Second)
-			second.lookAndSend(t.Context())
+			second.sweepAndWork(t.Context())
 		}
 		for _, a := range w.budget("month").Status.Actions {
 			if a.Done == nil {
@@ -289,7 +289,7 @@ func TestAnyOrder(t *testing.T) {
 			var running sync.WaitGroup
 			for _, e := range engines {
 				if r.IntN(3) > 0 {
-					running.Go(func() { e.lookAndSend(t.Context()) })
+					running.Go(func() { e.sweepAndWork(t.Context()) })
 				}
 			}
 			running.Wait()

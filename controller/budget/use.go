@@ -2,7 +2,6 @@ package budget
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -13,11 +12,6 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
-
-// Ledger is what is asked.
-type Ledger interface {
-	Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error)
-}
 
 // use is what was used of a budget.
 type use struct {
@@ -75,8 +69,8 @@ func (u *use) ratios(l *v1alpha1.BudgetLimits) (all []ratio) {
 	return all
 }
 
-// tell writes what was used into a status.
-func (u *use) tell(s *v1alpha1.EnergyBudgetStatus, l *v1alpha1.BudgetLimits) {
+// writeTo writes what was used into a status.
+func (u *use) writeTo(s *v1alpha1.EnergyBudgetStatus, l *v1alpha1.BudgetLimits) {
 	used := &v1alpha1.BudgetUse{EnergyKWh: rounded(u.kWh())}
 	if hasKey(u.Emissions, signalOf(l)) {
 		used.CarbonGrams = new(rounded(u.carbon(l)))
@@ -166,128 +160,4 @@ func sortedKeys[V any](m map[string]V) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// question is what several budgets have in common that one query can answer.
-type question struct {
-	from, to time.Time
-	owner    bool // grouped by what is charged
-	parent   bool // or only by what made it
-	team     bool
-}
-
-func (q *question) dimensions() []ledger.Dimension {
-	d := []ledger.Dimension{ledger.ByNamespace}
-	if q.owner {
-		d = append(d, ledger.ByOwner)
-	}
-	if q.owner || q.parent {
-		d = append(d, ledger.ByParent)
-	}
-	if q.team {
-		d = append(d, ledger.ByTeam)
-	}
-	return d
-}
-
-// questionOf returns the question that a budget needs the answer to.
-func questionOf(b *v1alpha1.EnergyBudget, p period, now time.Time) question {
-	a := p.asked(now)
-	q := question{from: a.from, to: a.to, team: len(b.Spec.Scope.Teams) > 0}
-	for _, owner := range b.Spec.Scope.Owners {
-		if strings.HasPrefix(owner, cronJob) {
-			q.parent = true
-		} else {
-			q.owner = true
-		}
-	}
-	return q
-}
-
-const cronJob = "CronJob/"
-
-// inScope reports whether a row of an answer counts for a scope.
-func (q *question) inScope(key []string, s *v1alpha1.BudgetScope) bool {
-	owner, parent, team, i := "", "", "", 1
-	if q.owner {
-		owner, i = key[i], i+1
-	}
-	if q.owner || q.parent {
-		parent, i = key[i], i+1
-	}
-	if q.team {
-		team = key[i]
-	}
-	if len(s.Teams) > 0 && !slices.Contains(s.Teams, team) {
-		return false
-	}
-	if len(s.Owners) == 0 || owner != "" && slices.Contains(s.Owners, owner) {
-		return true
-	}
-	if parent == "" || parent == owner {
-		return slices.Contains(s.Owners, parent)
-	}
-	// Of what a CronJob has made the parent may be a bare name.
-	return slices.Contains(s.Owners, parent) || !strings.Contains(parent, "/") &&
-		slices.Contains(s.Owners, cronJob+parent)
-}
-
-// ask returns what was used of budgets, by their place in the list, as far as the ledger says so. Budgets that ask
-// the same share one query.
-func (e *Engine) ask(ctx context.Context, all []*budgetCase, now time.Time) error {
-	together := map[question][]*budgetCase{}
-	for _, c := range all {
-		q := questionOf(c.budget, c.period, now)
-		together[q] = append(together[q], c)
-	}
-	var failed error
-	for q, cases := range together {
-		if err := e.answer(ctx, q, cases); err != nil {
-			failed = cmp.Or(failed, err)
-		}
-	}
-	return failed
-}
-
-func (e *Engine) answer(ctx context.Context, q question, cases []*budgetCase) error {
-	byNamespace := map[string][]*budgetCase{}
-	for _, c := range cases {
-		byNamespace[c.budget.Namespace] = append(byNamespace[c.budget.Namespace], c)
-	}
-	asked := e.o.Now()
-	a, err := e.query(ctx, &ledger.Query{
-		From: q.from, To: q.to, GroupBy: q.dimensions(), Namespaces: sortedKeys(byNamespace),
-		Kinds: []ledger.Kind{ledger.Workload},
-	})
-	if err != nil {
-		return err
-	}
-	for _, c := range cases {
-		c.use = &use{asOf: asked}
-	}
-	for i := range a.Rows {
-		row := &a.Rows[i]
-		if len(row.Key) == 0 {
-			continue
-		}
-		for _, c := range byNamespace[row.Key[0]] {
-			if q.inScope(row.Key, &c.budget.Spec.Scope) {
-				c.use.Include(row)
-			}
-		}
-	}
-	return nil
-}
-
-// queryTimeout keeps a store that hangs from ending all that does not need it.
-const queryTimeout = 20 * time.Second
-
-func (e *Engine) query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
-	defer cancel()
-	a, err := e.o.Ledger.Query(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("asking the ledger: %w", err)
-	}
-	return a, nil
 }

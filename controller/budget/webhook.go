@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -42,31 +41,11 @@ type Message struct {
 }
 
 const (
-	messageKind   = "EnergyBudgetNotice"
-	postTimeout   = 10 * time.Second
-	dialTimeout   = 5 * time.Second
-	maxAnswer     = 4 << 10
-	noticeWorkers = 4
-	maxNotices    = 512
-	maxPerSpace   = 16 // notices of a namespace that wait: a server that hangs is to keep nobody else's back
+	messageKind = "EnergyBudgetNotice"
+	postTimeout = 10 * time.Second
+	dialTimeout = 5 * time.Second
+	maxAnswer   = 4 << 10
 )
-
-func messageOf(c *budgetCase, t *v1alpha1.BudgetActionTaken, now time.Time) *Message {
-	s := &c.budget.Status
-	m := &Message{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: messageKind, Key: keyOf(c.budget, c.period, t),
-		Time:      now.UTC(),
-		Namespace: c.budget.Namespace, Budget: c.budget.Name, At: t.At, Percent: t.Percent, Exhausted: s.Exhausted,
-		Limits: &c.budget.Spec.Limits, Used: s.Used, EstimatedShare: s.EstimatedShare,
-	}
-	if s.PeriodStart != nil {
-		m.PeriodStart = new(s.PeriodStart.UTC())
-	}
-	if s.PeriodEnd != nil {
-		m.PeriodEnd = new(s.PeriodEnd.UTC())
-	}
-	return m
-}
 
 // poster tells a webhook. administrators says that its URL comes from the options.
 type poster func(ctx context.Context, to string, administrators bool, m *Message) error
@@ -138,104 +117,23 @@ func (w *webhooks) post(ctx context.Context, to string, administrators bool, m *
 	answer, err := doer.Do(q)
 	if err != nil {
 		// a URL may have secrets in it
-		return fmt.Errorf("the webhook at %s: %s", host(u), dial.Cause(err, postTimeout))
+		return fmt.Errorf("the webhook at %s: %s", u.Hostname(), dial.Cause(err, postTimeout))
 	}
 	defer answer.Body.Close()
 	_, _ = io.CopyN(io.Discard, answer.Body, maxAnswer) // so that the connection can be used again
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
-		return fmt.Errorf("the webhook at %s answered %d", host(u), answer.StatusCode)
+		return fmt.Errorf("the webhook at %s answered %d", u.Hostname(), answer.StatusCode)
 	}
 	return nil
 }
 
-func host(u *url.URL) string {
-	if h, _, err := net.SplitHostPort(u.Host); err == nil {
-		return h
-	}
-	return u.Host
-}
-
-// notice is a message that is to be sent. Either budget or after says who is told what became of it.
-type notice struct {
-	key       string // of what is busy until it was tried
-	budget    *v1alpha1.EnergyBudget
-	action    action
-	url       string // "": that of the options
-	message   *Message
-	namespace string
-	after     func(ctx context.Context, failed error)
-}
-
-// notices wait to be sent.
-type notices struct {
-	queue chan *notice
-	mu    sync.Mutex
-	count map[string]int // by namespace
-}
-
-func (n *notices) init() { n.queue, n.count = make(chan *notice, maxNotices), map[string]int{} }
-
-// addNotice queues a notice. One that is lost, because too many wait, is begun again as if we had died.
-func (e *Engine) addNotice(x *notice) {
-	e.busy.enter(x.key)
-	if !e.notices.add(x) {
-		e.busy.leave(x.key)
-	}
-}
-
-func (n *notices) add(x *notice) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.count[x.namespace] >= maxPerSpace {
-		return false
-	}
-	select {
-	case n.queue <- x:
-		n.count[x.namespace]++
-		return true
-	default:
-		return false
-	}
-}
-
-func (n *notices) taken(x *notice) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.count[x.namespace]--; n.count[x.namespace] <= 0 {
-		delete(n.count, x.namespace)
-	}
-}
-
-// notify sends notices until ctx ends.
-func (e *Engine) notify(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case x := <-e.notices.queue:
-			e.safely("a webhook", func() { e.post(ctx, x) })
-			e.notices.taken(x)
-		}
-	}
-}
-
-func (e *Engine) post(ctx context.Context, x *notice) {
-	defer e.busy.leave(x.key)
-	to, administrators := x.url, false
-	if to == "" {
-		to, administrators = e.o.Webhook, true
-	}
-	err := errors.New("no webhook is named, by the action or by the controller's options")
+// post tells the webhook of an action, or that of the options where the action names none.
+func (e *Engine) post(ctx context.Context, to string, m *Message) error {
 	if to != "" {
-		err = e.o.post(ctx, to, administrators, x.message)
+		return e.o.deliver(ctx, to, false, m)
 	}
-	if err != nil {
-		e.o.Log.Warn("a webhook was not told of a budget", "namespace", x.namespace, "budget", x.message.Budget,
-			"error", err)
+	if e.o.Webhook == "" {
+		return errors.New("no webhook is named, by the action or by the controller's options")
 	}
-	if x.after != nil {
-		x.after(ctx, err)
-		return
-	}
-	e.done(ctx, x.budget, map[action]error{x.action: err}, e.o.Now())
+	return e.o.deliver(ctx, e.o.Webhook, true, m)
 }

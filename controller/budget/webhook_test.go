@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -105,21 +106,24 @@ func TestWebhook(t *testing.T) {
 
 // TestOneNamespaceDoesNotKeepOthersBack: one that names a server which hangs fills its own share of the queue.
 func TestOneNamespaceDoesNotKeepOthersBack(t *testing.T) {
-	var n notices
-	n.init()
-	for range 10 * maxPerSpace {
-		n.add(&notice{namespace: "greedy"})
+	e := newWorld(t).engine("a", nil, time.Now)
+	add := func(namespace string) {
+		e.tasks.add(posting, &task{namespace: namespace, do: func(context.Context) {}})
 	}
-	n.add(&notice{namespace: "modest"})
-	if len(n.queue) != maxPerSpace+1 {
-		t.Error(len(n.queue))
+	queue := e.tasks.waiting[posting]
+	for range 10 * maxPerNamespace {
+		add("greedy")
 	}
-	for range maxPerSpace {
-		n.taken(<-n.queue)
+	add("modest")
+	if len(queue) != maxPerNamespace+1 {
+		t.Error(len(queue))
 	}
-	n.add(&notice{namespace: "greedy"})
-	if len(n.queue) != 2 || n.count["greedy"] != 1 {
-		t.Error(len(n.queue), n.count)
+	for range maxPerNamespace {
+		e.runTask(t.Context(), posting, <-queue)
+	}
+	add("greedy")
+	if len(queue) != 2 || e.tasks.posts["greedy"] != 1 {
+		t.Error(len(queue), e.tasks.posts)
 	}
 }
 
@@ -187,7 +191,7 @@ func TestNoticesAreRetriedForADay(t *testing.T) {
 		}
 		e := w.engine("a", nil, clock.now)
 		for range 30 * 12 { // 30 hours
-			e.lookAndSend(t.Context())
+			e.sweepAndWork(t.Context())
 			clock.at = clock.at.Add(5 * time.Minute)
 		}
 		if len(tried) != noticeAttempts || len(slices.Compact(keys)) != 1 {

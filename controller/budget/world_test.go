@@ -100,9 +100,13 @@ func (w *world) engine(name string, api client.Client, now func() time.Time) *En
 	if api == nil {
 		api = w.api
 	}
+	if now == nil {
+		now = time.Now
+	}
 	e, err := New(Options{
-		Ledger: w.books, Client: api, Identity: name, Now: now, Webhook: "https://hooks.example",
-		Log: slog.New(slog.NewTextHandler(w, nil)), post: w.post, Registerer: prometheus.NewRegistry(),
+		Ledger: w.books, Client: api, Direct: api, Identity: name, Now: now, Webhook: "https://hooks.example",
+		MaySuspend: func(context.Context) (bool, error) { return true, nil }, Ready: func() bool { return true },
+		Log: slog.New(slog.NewTextHandler(w, nil)), deliver: w.post, Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -110,18 +114,17 @@ func (w *world) engine(name string, api client.Client, now func() time.Time) *En
 	return e
 }
 
-// once is one look and what it queued.
-func (e *Engine) lookAndSend(ctx context.Context) {
-	e.look(ctx)
+// sweepAndWork is one sweep and the tasks that it left.
+func (e *Engine) sweepAndWork(ctx context.Context) {
+	e.sweep(ctx)
 	for {
 		select {
-		case x := <-e.telling:
-			e.runOne(ctx, x)
-		case x := <-e.marking:
-			e.runOne(ctx, x)
-		case x := <-e.notices.queue:
-			e.post(ctx, x)
-			e.notices.taken(x)
+		case x := <-e.tasks.waiting[telling]:
+			e.runTask(ctx, telling, x)
+		case x := <-e.tasks.waiting[marking]:
+			e.runTask(ctx, marking, x)
+		case x := <-e.tasks.waiting[posting]:
+			e.runTask(ctx, posting, x)
 		default:
 			return
 		}
