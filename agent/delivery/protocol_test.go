@@ -47,7 +47,7 @@ func TestProtocolIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answered, err := batch.EncodeAck(ack)
+	answered, err := sinktest.EncodeAck(ack)
 	if err != nil {
 		t.Fatal(err)
 	}

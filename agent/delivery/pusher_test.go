@@ -278,7 +278,7 @@ func TestRefusedStreamRests(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			data, _ := batch.EncodeAck(ack)
+			data, _ := sinktest.EncodeAck(ack)
 			w.Write(data)
 		})}
 		m.pusher.post.opts = m.pusher.opts

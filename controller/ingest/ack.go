@@ -15,8 +15,8 @@ type named struct {
 
 type namedContainer struct{ id, name string }
 
-// appendAck writes an acknowledgement, with as many names as it may hold. It is what [batch.EncodeAck] writes, without
-// the maps that it would have to be told in: acknowledgements were a third of what a batch costs.
+// appendAck writes an acknowledgement, with as many names as it may hold. It is what encoding/json writes of a
+// [batch.Ack], without the maps that it would have to be told in: acknowledgements were a third of what a batch costs.
 func appendAck(b []byte, epoch string, acked uint64, names []named) []byte {
 	b = append(b, `{"epoch":`...)
 	b = appendText(b, epoch)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubenergy/kubenergy/agent/delivery/sinktest"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
@@ -42,7 +43,7 @@ func TestAck(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		plain, _ := batch.EncodeAck(want)
+		plain, _ := sinktest.EncodeAck(want)
 		if len(names) < 2 && string(plain) != string(body) {
 			t.Errorf("have %s, want %s", body, plain)
 		}

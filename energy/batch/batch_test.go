@@ -283,86 +283,6 @@ func TestCondenseGoesNoFurtherThanNeeded(t *testing.T) {
 	}
 }
 
-func TestSumCountsGuestsOnce(t *testing.T) {
-	of := func(node string, e energy.Microjoules, parent string) *batch.Batch {
-		b := valid()
-		b.Stream.Node = node
-		b.Measured, b.Idle, b.Platform, b.Unknown, b.Shares = 10*e, e, 2*e, 3*e,
-			[]energy.Share{{ID: energy.System, Dynamic: 3 * e, Idle: e}}
-		if parent != "" {
-			b.Parent = &batch.Parent{Host: parent, VM: node}
-		}
-		return b
-	}
-	for name, c := range map[string]struct {
-		batches []*batch.Batch
-		want    energy.Microjoules
-	}{
-		"nothing":   {nil, 0},
-		"two nodes": {[]*batch.Batch{of("a", 1, ""), of("b", 2, "")}, 3},
-		"host and guests": {[]*batch.Batch{
-			of("vm1", 1, "host"), of("host", 5, ""), of("vm2", 2, "host"), of("host", 7, ""),
-		}, 12},
-		"the host is not there": {[]*batch.Batch{of("vm1", 1, "host"), of("vm2", 2, "host")}, 3},
-		"guest of a guest": {[]*batch.Batch{
-			of("inner", 1, "outer"), of("outer", 2, "host"), of("host", 5, ""),
-		}, 5},
-		"guest of a guest without host": {[]*batch.Batch{of("inner", 1, "outer"), of("outer", 2, "host")}, 2},
-		"in a circle":                   {[]*batch.Batch{of("a", 1, "b"), of("b", 2, "a")}, 3},
-		"below a circle":                {[]*batch.Batch{of("a", 1, "b"), of("b", 2, "a"), of("c", 4, "a")}, 3},
-	} {
-		got := batch.Sum(c.batches)
-		want := batch.Total{
-			Measured: 10 * c.want, Idle: c.want, Platform: 2 * c.want, Unknown: 3 * c.want, Shares: 4 * c.want,
-		}
-		if got != want {
-			t.Errorf("%s: have %+v, want %+v", name, got, want)
-		}
-	}
-}
-
-// A guest counts by itself while its host is not summed: by time, not for ever.
-func TestSumByTime(t *testing.T) {
-	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	of := func(node, parent string, e energy.Microjoules, from, to int) *batch.Batch {
-		b := &batch.Batch{
-			Stream: batch.Stream{Node: node}, Measured: e, Start: day.Add(time.Duration(from) * time.Second),
-			End: day.Add(time.Duration(to) * time.Second),
-		}
-		if parent != "" {
-			b.Parent = &batch.Parent{Host: parent, VM: node}
-		}
-		return b
-	}
-	for name, c := range map[string]struct {
-		batches []*batch.Batch
-		want    energy.Microjoules
-	}{
-		"the host came later": {[]*batch.Batch{
-			of("vm", "host", 1, 0, 15), of("vm", "host", 2, 15, 30), of("host", "", 10, 15, 30),
-		}, 11},
-		"it covers a part": {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 10, 14, 29)}, 10},
-		"a long one before": {[]*batch.Batch{
-			of("vm", "host", 1, 50, 60), of("host", "", 10, 0, 100), of("host", "", 20, 1, 2),
-		}, 30},
-		"it stood still": {[]*batch.Batch{of("vm", "host", 1, 0, 15), of("host", "", 0, 5, 5)}, 1},
-		"moved to another host": {[]*batch.Batch{
-			of("vm", "a", 1, 0, 10), of("vm", "b", 2, 10, 20), of("a", "", 10, 0, 20),
-		}, 12},
-		"hosts of each other": {[]*batch.Batch{
-			of("a", "b", 1, 0, 10), of("b", "", 2, 0, 10), of("b", "a", 4, 10, 20), of("a", "", 8, 10, 20),
-		}, 10},
-		"more than is countable": {
-			[]*batch.Batch{of("a", "", math.MaxInt64, 0, 10), of("b", "", math.MaxInt64, 0, 10)},
-			math.MaxInt64,
-		},
-	} {
-		if got := batch.Sum(c.batches).Measured; got != c.want {
-			t.Errorf("%s: %d, want %d", name, got, c.want)
-		}
-	}
-}
-
 // A batch over two keeps dates that can be written down.
 func TestFoldOfWrongClocks(t *testing.T) {
 	a, b := valid(), valid()
@@ -433,7 +353,7 @@ func TestDecodeAck(t *testing.T) {
 		Namespace: "shop", Pod: "web-0",
 		Containers: map[string]string{"0c7e": "web"},
 	}}}
-	data, err := batch.EncodeAck(want)
+	data, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}

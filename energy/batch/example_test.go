@@ -8,22 +8,23 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// A central unit adds up what a host and the virtual machine on it have reported.
-func ExampleSum() {
-	start := time.Date(2026, 11, 3, 10, 15, 0, 0, time.UTC)
-	end := start.Add(15 * time.Second)
-	host := &batch.Batch{
-		Stream: batch.Stream{Node: "rack1"}, First: 1, Last: 1, Start: start, End: end, EndSinceBoot: 15 * time.Second,
-		Measured: 3_000_000_000, Idle: 1_000_000_000,
-		Shares: []energy.Share{{ID: energy.VMID("worker1"), Dynamic: 2_000_000_000}},
+// Two batches that follow each other become one while the central unit is away: no energy is lost.
+func ExampleFold() {
+	of := func(number uint64, used energy.Microjoules) *batch.Batch {
+		b := &batch.Batch{
+			Version: batch.Version, Stream: batch.Stream{Node: "worker1", Boot: "b", Epoch: "e"},
+			First: number, Last: number, Source: "psys (rapl)", IdlePolicy: "apart", Measured: used,
+			StartSinceBoot: time.Duration(number) * time.Minute, EndSinceBoot: time.Duration(number+1) * time.Minute,
+			Shares: []energy.Share{{ID: energy.System, Dynamic: used}},
+		}
+		b.SetWall(time.Date(2026, 11, 3, 10, int(number), 0, 0, time.UTC))
+		return b
 	}
-	guest := &batch.Batch{
-		Stream: batch.Stream{Node: "worker1"}, First: 1, Last: 1, Start: start, End: end,
-		EndSinceBoot: 15 * time.Second,
-		Parent:       &batch.Parent{Host: "rack1", VM: "worker1"},
-		Measured:     2_000_000_000,
-		Shares:       []energy.Share{{ID: energy.System, Dynamic: 2_000_000_000}},
+	folded, err := batch.Fold(of(1, 2_000_000_000), of(2, 1_000_000_000))
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
-	fmt.Println(batch.Sum([]*batch.Batch{host, guest}).Measured.Joules())
-	// Output: 3000 J
+	fmt.Println(folded.First, folded.Last, folded.Measured.Joules())
+	// Output: 1 2 3000 J
 }

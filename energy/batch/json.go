@@ -22,17 +22,10 @@ func Encode(b *Batch) ([]byte, error) {
 	if out.Shares == nil {
 		out.Shares = []energy.Share{}
 	}
-	return encode(&out)
-}
-
-// EncodeAck returns an acknowledgement as it travels.
-func EncodeAck(a *Ack) ([]byte, error) { return encode(a) }
-
-func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // paths of control groups hold & and <
-	if err := enc.Encode(v); err != nil {
+	if err := enc.Encode(out); err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
 	return buf.Bytes(), nil

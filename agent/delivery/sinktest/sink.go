@@ -3,7 +3,9 @@
 package sinktest
 
 import (
+	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -273,8 +275,17 @@ func Read(r *http.Request) (*batch.Batch, int, error) {
 	return b, http.StatusUnprocessableEntity, err
 }
 
+// EncodeAck returns an acknowledgement as it travels.
+func EncodeAck(a *batch.Ack) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(a)
+	return buf.Bytes(), err
+}
+
 func answer(w http.ResponseWriter, ack *batch.Ack) {
-	data, err := batch.EncodeAck(ack)
+	data, err := EncodeAck(ack)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
