@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/kubenergy/kubenergy/agent/codec"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -51,76 +52,96 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (r *record) append(to []byte, magic string) []byte {
 	start := len(to)
 	to = append(to, magic...)
-	to = append(to, make([]byte, headerSize-len(magic))...)
-	var flags uint64
-	if r.broken {
-		flags |= flagBroken
-	}
-	if r.empty {
-		flags |= flagEmpty
-	}
-	if r.batch.Parent != nil {
-		flags |= flagParent
-	}
-	if r.state != nil {
-		flags |= flagState
-	}
-	to = binary.AppendUvarint(to, flags)
-	to = binary.AppendUvarint(to, r.seq)
-	to = binary.AppendUvarint(to, r.generation)
-	to = binary.AppendVarint(to, int64(r.end))
-	to = appendBatch(to, r.batch)
-	if r.state != nil {
-		to = binary.AppendUvarint(to, uint64(len(r.state)))
-		to = append(to, r.state...)
-	}
-	payload := to[start+headerSize:]
-	binary.LittleEndian.PutUint32(to[start+12:], uint32(len(payload)))
+	c := codec.Writer(append(to, make([]byte, headerSize-len(magic))...))
+	r.code(&c)
+	to = c.Data()
+	binary.LittleEndian.PutUint32(to[start+12:], uint32(len(to)-start-headerSize))
 	binary.LittleEndian.PutUint32(to[start+8:], crc32.Checksum(to[start+12:], castagnoli))
 	return to
 }
 
-func appendBatch(to []byte, b *batch.Batch) []byte {
-	to = binary.AppendUvarint(to, uint64(b.Version))
-	to = appendText(to, b.Stream.Node)
-	to = appendText(to, b.Stream.Boot)
-	to = appendText(to, b.Stream.Epoch)
-	to = binary.AppendUvarint(to, b.First)
-	to = binary.AppendUvarint(to, b.Last)
-	if b.Parent != nil {
-		to = appendText(to, b.Parent.Host)
-		to = appendText(to, b.Parent.VM)
-	}
-	to = binary.AppendVarint(to, b.End.Unix())
-	to = binary.AppendUvarint(to, uint64(b.End.Nanosecond()))
-	to = binary.AppendVarint(to, int64(b.StartSinceBoot))
-	to = binary.AppendVarint(to, int64(b.EndSinceBoot))
-	to = binary.AppendVarint(to, int64(b.Unmeasured))
-	to = appendText(to, b.Source)
-	to = append(to, byte(b.Quality))
-	to = appendText(to, b.IdlePolicy)
-	for _, v := range [...]energy.Microjoules{b.Measured, b.Idle, b.Platform, b.Unknown} {
-		to = binary.AppendVarint(to, int64(v))
-	}
-	to = binary.AppendUvarint(to, uint64(len(b.Shares)))
-	for i := range b.Shares {
-		s := &b.Shares[i]
-		to = appendText(to, s.ID)
-		to = binary.AppendVarint(to, int64(s.Dynamic))
-		to = binary.AppendVarint(to, int64(s.Idle))
-		// One bit of the CPU time's varint says if the consumer has ended.
-		cpu := uint64(s.CPU) << 1
-		if s.Ended {
-			cpu |= 1
+// code writes the payload of r, or reads it.
+func (r *record) code(c *codec.Codec) {
+	var flags uint64
+	for _, f := range [...]struct {
+		flag uint64
+		set  bool
+	}{{flagBroken, r.broken}, {flagEmpty, r.empty}, {flagParent, r.batch.Parent != nil}, {flagState, r.state != nil}} {
+		if f.set {
+			flags |= f.flag
 		}
-		to = binary.AppendUvarint(to, cpu)
 	}
-	return to
+	codec.Uint(c, &flags)
+	codec.Uint(c, &r.seq)
+	codec.Uint(c, &r.generation)
+	codec.Int(c, &r.end)
+	if c.Reading() {
+		r.broken, r.empty = flags&flagBroken != 0, flags&flagEmpty != 0
+		if flags&flagParent != 0 {
+			r.batch.Parent = new(batch.Parent)
+		}
+	}
+	codeBatch(c, r.batch)
+	if flags&flagState != 0 {
+		c.Bytes(&r.state)
+	}
 }
 
-func appendText(to []byte, s string) []byte {
-	to = binary.AppendUvarint(to, uint64(len(s)))
-	return append(to, s...)
+// codeBatch codes a batch. Writing changes nothing in it: others may be reading it.
+func codeBatch(c *codec.Codec, b *batch.Batch) {
+	version, seconds, nanoseconds := uint64(b.Version), b.End.Unix(), uint64(b.End.Nanosecond())
+	codec.Uint(c, &version)
+	c.Text(&b.Stream.Node)
+	c.Text(&b.Stream.Boot)
+	c.Text(&b.Stream.Epoch)
+	codec.Uint(c, &b.First)
+	codec.Uint(c, &b.Last)
+	if b.Parent != nil {
+		c.Text(&b.Parent.Host)
+		c.Text(&b.Parent.VM)
+	}
+	codec.Int(c, &seconds)
+	codec.Uint(c, &nanoseconds)
+	codec.Int(c, &b.StartSinceBoot)
+	codec.Int(c, &b.EndSinceBoot)
+	codec.Int(c, &b.Unmeasured)
+	c.Text(&b.Source)
+	c.Byte((*byte)(&b.Quality))
+	c.Text(&b.IdlePolicy)
+	for _, v := range [...]*energy.Microjoules{&b.Measured, &b.Idle, &b.Platform, &b.Unknown} {
+		codec.Int(c, v)
+	}
+	count := uint64(len(b.Shares))
+	codec.Uint(c, &count)
+	if c.Reading() {
+		b.Version = int(min(version, math.MaxInt32))
+		b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
+		b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
+		const least = 4 // bytes of a share
+		if count > uint64(len(c.Data())/least) {
+			c.Fail()
+			return
+		}
+		b.Shares = make([]energy.Share, count)
+	}
+	for i := range b.Shares {
+		codeShare(c, &b.Shares[i])
+	}
+}
+
+func codeShare(c *codec.Codec, s *energy.Share) {
+	// One bit of the CPU time's varint tells whether the consumer has ended.
+	cpu := uint64(s.CPU) << 1
+	if s.Ended {
+		cpu |= 1
+	}
+	c.Text(&s.ID)
+	codec.Int(c, &s.Dynamic)
+	codec.Int(c, &s.Idle)
+	codec.Uint(c, &cpu)
+	if c.Reading() {
+		s.CPU, s.Ended = time.Duration(cpu>>1), cpu&1 != 0
+	}
 }
 
 var errTorn = errors.New("the file is torn or damaged")
@@ -139,9 +160,9 @@ func decodeRecord(data []byte, magic string, exact bool) (*record, error) {
 	if crc32.Checksum(data[12:], castagnoli) != binary.LittleEndian.Uint32(data[8:]) {
 		return nil, errTorn
 	}
-	d := decoder{rest: data[headerSize:]}
-	r := d.record()
-	if d.failed || len(d.rest) != 0 {
+	c := codec.Reader(data[headerSize:])
+	r := &record{batch: new(batch.Batch)}
+	if r.code(&c); !c.Whole() {
 		return nil, errTorn
 	}
 	if r.empty {
@@ -155,104 +176,3 @@ func decodeRecord(data []byte, magic string, exact bool) (*record, error) {
 	}
 	return r, nil
 }
-
-// A decoder takes a payload apart. After a failure it returns zeros.
-type decoder struct {
-	rest   []byte
-	failed bool
-}
-
-func (d *decoder) record() *record {
-	flags := d.uint()
-	r := &record{
-		broken: flags&flagBroken != 0,
-		empty:  flags&flagEmpty != 0,
-		seq:    d.uint(), generation: d.uint(), end: time.Duration(d.int()),
-	}
-	r.batch = d.batch(flags&flagParent != 0)
-	if flags&flagState != 0 {
-		r.state = append([]byte{}, d.bytes()...)
-	}
-	return r
-}
-
-func (d *decoder) batch(parent bool) *batch.Batch {
-	b := &batch.Batch{Version: int(min(d.uint(), math.MaxInt32))}
-	b.Stream = batch.Stream{Node: d.text(), Boot: d.text(), Epoch: d.text()}
-	b.First, b.Last = d.uint(), d.uint()
-	if parent {
-		b.Parent = &batch.Parent{Host: d.text(), VM: d.text()}
-	}
-	seconds, nanoseconds := d.int(), d.uint()
-	b.End = time.Unix(seconds, int64(min(nanoseconds, 999_999_999))).UTC()
-	b.StartSinceBoot, b.EndSinceBoot, b.Unmeasured = time.Duration(d.int()), time.Duration(d.int()),
-		time.Duration(d.int())
-	b.Start = b.End.Add(b.StartSinceBoot - b.EndSinceBoot)
-	b.Source = d.text()
-	b.Quality = energy.Quality(d.byte())
-	b.IdlePolicy = d.text()
-	for _, v := range [...]*energy.Microjoules{&b.Measured, &b.Idle, &b.Platform, &b.Unknown} {
-		*v = energy.Microjoules(d.int())
-	}
-	b.Shares = d.shares()
-	return b
-}
-
-func (d *decoder) shares() []energy.Share {
-	const least = 4 // bytes of a share
-	n := d.uint()
-	if n > uint64(len(d.rest)/least) {
-		d.failed = true
-		return nil
-	}
-	shares := make([]energy.Share, n)
-	for i := range shares {
-		s := &shares[i]
-		s.ID, s.Dynamic, s.Idle = d.text(), energy.Microjoules(d.int()), energy.Microjoules(d.int())
-		cpu := d.uint()
-		s.CPU, s.Ended = time.Duration(cpu>>1), cpu&1 != 0
-	}
-	return shares
-}
-
-func (d *decoder) uint() uint64 {
-	v, n := binary.Uvarint(d.rest)
-	return v * uint64(d.skip(n))
-}
-
-func (d *decoder) int() int64 {
-	v, n := binary.Varint(d.rest)
-	return v * int64(d.skip(n))
-}
-
-// skip takes n bytes and returns 1, or 0 if there are none.
-func (d *decoder) skip(n int) int {
-	if n <= 0 || d.failed {
-		d.failed = true
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return 1
-}
-
-func (d *decoder) byte() byte {
-	if len(d.rest) == 0 {
-		d.failed = true
-		return 0
-	}
-	v := d.rest[0]
-	return v * byte(d.skip(1))
-}
-
-func (d *decoder) bytes() []byte {
-	n := d.uint()
-	if n > uint64(len(d.rest)) {
-		d.failed = true
-		return nil
-	}
-	v := d.rest[:n]
-	d.rest = d.rest[n:]
-	return v
-}
-
-func (d *decoder) text() string { return string(d.bytes()) }

@@ -1,7 +1,7 @@
 package host
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/agent/codec"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -26,14 +27,12 @@ var (
 
 // AppendState appends the state after a sweep to dst.
 func (h *Host) AppendState(dst []byte) []byte {
-	dst = append(dst, 'K', 'H', stateVersion)
-	dst = appendString(dst, h.boot)
-	dst = append(dst, h.complete())
-	dst = binary.AppendUvarint(dst, uint64(h.lift))
-	dst = appendSums(dst, h.root)
-	dst = binary.AppendUvarint(dst, uint64(len(h.byDir)))
+	c := codec.Writer(append(dst, 'K', 'H', stateVersion))
+	boot, complete, lift, count := h.boot, h.complete(), h.lift, uint64(len(h.byDir))
+	codeHead(&c, &boot, &complete, &lift, h.root, &count)
 	next := uint64(0)
-	return h.appendChildren(dst, h.root, 0, &next)
+	writeChildren(&c, h.root, 0, &next)
+	return c.Data()
 }
 
 // complete is 1 if every group that is not in the tree began later.
@@ -44,103 +43,107 @@ func (h *Host) complete() byte {
 	return 1
 }
 
-// appendChildren writes what is inside n, each node before its children. Nodes are numbered from 1 as they are
+// codeHead codes what comes before the nodes: the boot, what is known of the whole node, and how many nodes follow.
+func codeHead(c *codec.Codec, boot *string, complete *byte, lift *time.Duration, root *node, count *uint64) {
+	c.Text(boot)
+	c.Byte(complete)
+	codeDuration(c, lift)
+	root.codeSums(c)
+	codec.Uint(c, count)
+}
+
+// writeChildren writes what is inside n, each node before its children. Nodes are numbered from 1 as they are
 // written; 0 is the root.
-func (h *Host) appendChildren(dst []byte, n *node, number uint64, next *uint64) []byte {
-	for _, c := range n.children {
+func writeChildren(c *codec.Codec, n *node, number uint64, next *uint64) {
+	for _, child := range n.children {
 		*next++
-		own := *next
-		dst = append(dst, byte(c.role), byte(c.class), c.flags(), c.version())
-		dst = binary.AppendUvarint(dst, number)
-		dst = appendString(dst, c.relative())
-		dst = appendSums(dst, c)
-		dst = binary.AppendUvarint(dst, c.ino)
-		dst = binary.AppendUvarint(dst, c.weight)
-		if c.name != "" {
-			dst = appendString(dst, c.name)
-			dst = appendString(dst, c.key)
+		own, version, relative := *next, byte(0), child.relative()
+		if child.hier != nil {
+			version = byte(child.hier.version)
 		}
-		if c.role == process {
-			dst = binary.AppendUvarint(dst, uint64(c.pid))
-			dst = binary.AppendUvarint(dst, c.start)
-		}
-		dst = h.appendChildren(dst, c, own, next)
+		child.code(c, &version, &number, &relative)
+		writeChildren(c, child, own, next)
 	}
-	return dst
 }
 
-const (
-	flagSeen = 1 << iota
-	flagRebase
-	flagFailed
-	flagHeir
-	flagExact
-)
-
-func (n *node) flags() (flags byte) {
-	if n.seen {
-		flags |= flagSeen
+// code codes a node: the version of its hierarchy, the number of its parent, and its directory from there.
+func (n *node) code(c *codec.Codec, version *byte, parent *uint64, relative *string) {
+	c.Byte((*byte)(&n.role))
+	c.Byte((*byte)(&n.class))
+	var bits byte
+	flags := [...]*bool{&n.seen, &n.rebase, &n.failed, &n.heir, &n.exact}
+	for i, flag := range flags {
+		if *flag {
+			bits |= 1 << i
+		}
 	}
-	if n.rebase {
-		flags |= flagRebase
+	c.Byte(&bits)
+	if c.Reading() {
+		for i, flag := range flags {
+			*flag = bits&(1<<i) != 0
+		}
 	}
-	if n.failed {
-		flags |= flagFailed
+	c.Byte(version)
+	codec.Uint(c, parent)
+	c.Text(relative)
+	n.codeSums(c)
+	codec.Uint(c, &n.ino)
+	codec.Uint(c, &n.weight)
+	if n.role == vm || n.role == process {
+		c.Text(&n.name)
+		c.Text(&n.key)
 	}
-	if n.heir {
-		flags |= flagHeir
+	if n.role == process {
+		pid := uint64(n.pid)
+		codec.Uint(c, &pid)
+		n.pid = int(pid & math.MaxInt32)
+		codec.Uint(c, &n.start)
 	}
-	if n.exact {
-		flags |= flagExact
-	}
-	return flags
 }
 
-func (n *node) version() byte {
-	if n.hier == nil {
-		return 0
+func (n *node) codeSums(c *codec.Codec) {
+	for _, v := range [...]*time.Duration{&n.raw, &n.total, &n.own, &n.gone, &n.base, &n.claim} {
+		codeDuration(c, v)
 	}
-	return byte(n.hier.version)
+	if codec.Int(c, &n.rest); n.rest > math.MaxInt64/2 || n.rest < math.MinInt64/2 {
+		c.Fail()
+	}
+}
+
+// codeDuration codes a duration of which the sum of two does not overflow.
+func codeDuration(c *codec.Codec, v *time.Duration) {
+	if codec.Uint(c, v); c.Reading() && (*v < 0 || *v > math.MaxInt64/2) {
+		c.Fail()
+	}
 }
 
 // relative is the directory of n from its parent's, or from the root of its hierarchy.
 func (n *node) relative() string {
-	switch {
-	case n.hier == nil:
-		return ""
-	case n.parent.hier == n.hier:
+	if n.hier != nil && n.parent.hier == n.hier {
 		return n.dir[len(n.parent.dir)+1:]
 	}
 	return n.path()
 }
 
-func appendString(dst []byte, s string) []byte {
-	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
-}
-
-func appendSums(dst []byte, n *node) []byte {
-	for _, v := range []time.Duration{n.raw, n.total, n.own, n.gone, n.base, n.claim} {
-		dst = binary.AppendUvarint(dst, uint64(v))
-	}
-	return binary.AppendVarint(dst, int64(n.rest))
-}
-
 // RestoreState goes on from a state, if it is of this boot. What the Host found and read before is forgotten; after an
 // error the Host is as it was.
 func (h *Host) RestoreState(state []byte) error {
-	r := reader{text: state}
-	if r.byte() != 'K' || r.byte() != 'H' || r.byte() != stateVersion {
+	text, ok := bytes.CutPrefix(state, []byte{'K', 'H', stateVersion})
+	if !ok {
 		return fmt.Errorf("restoring CPU times: %w", errState)
 	}
-	if boot := r.string(); !r.bad && boot != h.boot {
+	c := codec.Reader(text)
+	root := &node{role: system, id: energy.System, fd: -1}
+	var boot string
+	var complete byte
+	var lift time.Duration
+	var count uint64
+	codeHead(&c, &boot, &complete, &lift, root, &count)
+	if !c.Failed() && boot != h.boot {
 		return fmt.Errorf("restoring CPU times: %w", ErrOtherBoot)
 	}
-	complete := r.byte()
-	lift := r.duration()
-	root := &node{role: system, id: energy.System, fd: -1}
-	r.sums(root)
-	byDir, byID := h.restoreNodes(&r, root)
-	if r.bad || len(r.text) > 0 {
+	byDir, byID := h.restoreNodes(&c, root, count)
+	if !c.Whole() {
 		return fmt.Errorf("restoring CPU times: %w", errState)
 	}
 	for _, n := range h.byDir {
@@ -162,13 +165,13 @@ func (h *Host) RestoreState(state []byte) error {
 }
 
 // restoreNodes reads the tree below root.
-func (h *Host) restoreNodes(r *reader, root *node) (byDir, byID map[string]*node) {
+func (h *Host) restoreNodes(c *codec.Codec, root *node, count uint64) (byDir, byID map[string]*node) {
 	nodes := []*node{root}
 	byDir, byID = map[string]*node{}, map[string]*node{}
-	for count := r.uint(); count > 0 && !r.bad; count-- {
-		n := h.restoreNode(r, nodes)
+	for ; count > 0 && !c.Failed(); count-- {
+		n := h.restoreNode(c, nodes)
 		if n == nil || byDir[n.dir] != nil || n.id != "" && byID[n.id] != nil {
-			r.bad = true
+			c.Fail()
 			break
 		}
 		nodes = append(nodes, n)
@@ -181,32 +184,27 @@ func (h *Host) restoreNodes(r *reader, root *node) (byDir, byID map[string]*node
 }
 
 // restoreNode reads one node and makes it a child of its parent; nil if it cannot be one.
-func (h *Host) restoreNode(r *reader, nodes []*node) *node {
-	n := &node{role: role(r.byte()), class: class(r.byte()), fd: -1}
-	flags, version := r.byte(), r.byte()
-	n.seen, n.rebase, n.failed = flags&flagSeen != 0, flags&flagRebase != 0, flags&flagFailed != 0
-	n.heir, n.exact = flags&flagHeir != 0, flags&flagExact != 0
-	parent := r.uint()
-	rel := r.string()
-	r.sums(n)
-	n.ino, n.weight = r.uint(), r.uint()
-	if r.bad || parent >= uint64(len(nodes)) || n.class > besteffort {
+func (h *Host) restoreNode(c *codec.Codec, nodes []*node) *node {
+	n := &node{fd: -1}
+	var version byte
+	var parent uint64
+	var relative string
+	n.code(c, &version, &parent, &relative)
+	if c.Failed() || parent >= uint64(len(nodes)) || n.class > besteffort {
 		return nil
 	}
 	n.parent = nodes[parent]
 	if n.role == vm || n.role == process {
-		n.name, n.key = r.string(), r.string()
 		if n.name == "" || n.name != sanitise(n.name, 2*maxVMName, false) {
 			return nil
 		}
 	}
 	if n.role == process {
-		n.pid, n.start = int(r.uint()&math.MaxInt32), r.uint()
 		n.dir, n.file = fmt.Sprintf("%s/%d", h.opts.Proc, n.pid), processFile
-	} else if !h.restorePlace(n, version, rel) {
+	} else if !h.restorePlace(n, version, relative) {
 		return nil
 	}
-	if !n.restoreID() || r.bad {
+	if !n.restoreID() {
 		return nil
 	}
 	n.before = n.total
@@ -254,65 +252,4 @@ func (n *node) restoreID() bool {
 		return true
 	}
 	return false
-}
-
-// reader takes a state apart. After the first mistake everything it returns is zero.
-type reader struct {
-	text []byte
-	bad  bool
-}
-
-func (r *reader) fail() { r.bad, r.text = true, nil }
-
-func (r *reader) byte() byte {
-	if len(r.text) == 0 {
-		r.fail()
-		return 0
-	}
-	b := r.text[0]
-	r.text = r.text[1:]
-	return b
-}
-
-func (r *reader) uint() uint64 {
-	v, n := binary.Uvarint(r.text)
-	if n <= 0 {
-		r.fail()
-		return 0
-	}
-	r.text = r.text[n:]
-	return v
-}
-
-func (r *reader) duration() time.Duration {
-	v := r.uint()
-	if v > math.MaxInt64/2 { // the sum of two must not overflow
-		r.fail()
-		return 0
-	}
-	return time.Duration(v)
-}
-
-func (r *reader) string() string {
-	n := r.uint()
-	if n > uint64(len(r.text)) {
-		r.fail()
-		return ""
-	}
-	s := string(r.text[:n])
-	r.text = r.text[n:]
-	return s
-}
-
-func (r *reader) sums(n *node) {
-	for _, v := range []*time.Duration{&n.raw, &n.total, &n.own, &n.gone, &n.base, &n.claim} {
-		*v = r.duration()
-	}
-	v, size := binary.Varint(r.text)
-	if size <= 0 || v > math.MaxInt64/2 || v < math.MinInt64/2 {
-		r.fail()
-		return
-	}
-	r.text = r.text[size:]
-	n.rest = time.Duration(v)
 }

@@ -2,7 +2,9 @@ package host
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -63,6 +65,34 @@ func TestStateGoesOn(t *testing.T) {
 				t.Fatalf("a state of %d bytes was restored from %d", len(state), i)
 			}
 		}
+	}
+}
+
+// testdata/state-1 is what version 1 of the state looks like; agents that are replaced leave it to their successors.
+func TestStateOfFormerAgents(t *testing.T) {
+	state, err := os.ReadFile("testdata/state-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newKernel(t, 1)
+	k.make("")
+	r := k.open(Options{VMs: true, Groups: []string{"slurm/*"}})
+	if err := r.RestoreState(state); err != nil {
+		t.Fatal(err)
+	}
+	if again := r.AppendState(nil); string(again) != string(state) {
+		t.Errorf("it came back as another:\n%q\n%q", state, again)
+	}
+	var ids []string
+	for id := range r.byID {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	want := []string{
+		"cgroup/slurm/job_1", "pod/" + uidA, "pod/" + uidA + "/" + idA, "pod/" + uidB, "vm/web", "vm/web#pid-103",
+	}
+	if !slices.Equal(ids, want) || r.byID["cgroup/slurm/job_1"].total != s {
+		t.Errorf("found %q, want %q", ids, want)
 	}
 }
 
