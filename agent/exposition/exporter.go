@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -71,10 +73,9 @@ type Exporter struct {
 
 	rendering sync.Mutex // guards the pages
 	rows      []row      // the copy that is rendered
-	pages     [2]*page   // by format
-	spare     [][]byte   // of pages that nobody reads any more
+	pages     [2]page    // plain, OpenMetrics
 	scrapes   chan struct{}
-	process   process
+	process   prometheus.Gatherer
 }
 
 // source is what one meter counted.
@@ -100,7 +101,7 @@ func New(o Options) *Exporter {
 	}
 	return &Exporter{
 		options: o, node: appendLabel(nil, "node", o.Node), names: map[string]batch.Names{},
-		scrapes: make(chan struct{}, maxScrapes), process: process{start: time.Now()},
+		scrapes: make(chan struct{}, maxScrapes), process: newProcess(),
 	}
 }
 
@@ -169,7 +170,7 @@ func (e *Exporter) source(name string) *source {
 	if len(e.sources) == maxSources-1 {
 		name = "other"
 	}
-	labels := appendLabel(append(slices.Clone(e.node), ','), "source", name)
+	labels := e.labels("source", name)
 	e.sources = append(e.sources, source{name: name, labels: labels})
 	return &e.sources[len(e.sources)-1]
 }

@@ -40,16 +40,15 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	open := acceptsOpenMetrics(r.Header.Get("Accept"))
-	p := e.openPage(open)
-	defer e.closePage(p)
+	page := e.page(open)
 	h := w.Header()
 	h.Set("Content-Type", plainType)
 	if open {
 		h.Set("Content-Type", openType)
 	}
-	h.Set("Content-Length", strconv.Itoa(len(p.body)))
+	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)
-	_, _ = w.Write(p.body) // the client has gone, and nobody is to be told
+	_, _ = w.Write(page) // the client has gone, and nobody is to be told
 }
 
 // acceptsOpenMetrics reports whether a client names the version of OpenMetrics that we write. Its preferences do not

@@ -13,11 +13,20 @@ import (
 type text struct {
 	b           []byte
 	openMetrics bool
+	node        []byte // the node's label
 }
 
-// head begins a metric.
-func (t *text) head(name, kind, help string) {
-	if t.openMetrics && kind == "counter" {
+// head begins a metric: a counter if it is called a total, a gauge otherwise.
+func (t *text) head(name, help string) {
+	kind := "gauge"
+	if strings.HasSuffix(name, "_total") {
+		kind = "counter"
+	}
+	t.announce(name, kind, help)
+}
+
+func (t *text) announce(name, kind, help string) {
+	if t.openMetrics {
 		name = strings.TrimSuffix(name, "_total")
 	}
 	t.b = append(append(append(append(append(t.b, "# HELP "...), name...), ' '), help...), '\n')
@@ -32,6 +41,12 @@ func (t *text) sample(name string, labels []byte, more string) *text {
 	}
 	t.b = append(t.b, ' ')
 	return t
+}
+
+// one begins a metric whose only series is the node's.
+func (t *text) one(name, help string) *text {
+	t.head(name, help)
+	return t.sample(name, t.node, "")
 }
 
 func (t *text) count(v uint64) {
@@ -52,11 +67,8 @@ func (t *text) float(v float64) {
 
 // joules, seconds: decimal fractions, written exactly. Prometheus keeps 53 bits of them, which is every microjoule
 // below 9 GJ.
-func (t *text) joules(v energy.Microjoules) { t.micros(int64(v)) }
-func (t *text) seconds(v time.Duration)     { t.nanos(int64(v)) }
-
-func (t *text) micros(v int64) { t.b = append(appendDecimal(t.b, v, 6), '\n') }
-func (t *text) nanos(v int64)  { t.b = append(appendDecimal(t.b, v, 9), '\n') }
+func (t *text) joules(v energy.Microjoules) { t.b = append(appendDecimal(t.b, int64(v), 6), '\n') }
+func (t *text) seconds(v time.Duration)     { t.b = append(appendDecimal(t.b, int64(v), 9), '\n') }
 
 // appendDecimal appends v as a number whose last digits stand behind the point.
 func appendDecimal(b []byte, v int64, digits int) []byte {
