@@ -296,6 +296,14 @@ func (d *detection) pue() {
 	}
 }
 
+// AnnotatedPUE returns the PUE that is written on a node, or 0. It holds whatever tells the node's watts.
+func AnnotatedPUE(annotations map[string]string) float64 {
+	if pue, err := strconv.ParseFloat(strings.TrimSpace(annotations[annotationPUE]), 64); err == nil && validPUE(pue) {
+		return pue
+	}
+	return 0
+}
+
 func (d *detection) readPUE(annotation string, otherwise float64, name string) (float64, string) {
 	if text := d.annotations[annotation]; text != "" {
 		if pue, err := strconv.ParseFloat(text, 64); err == nil && validPUE(pue) {

@@ -6,17 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	v1 "k8s.io/api/core/v1"
-
-	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Prefixes of the systems that people come from.
 const (
 	gardener = "compute-gardener-scheduler.kubernetes.io/" // Compute Gardener
 	hybrid   = "scheduler.policy/"                         // the hybrid scheduler of the thesis
-	thesis   = "energy.thesis.io/"                         // the live watts of the same
 )
 
 // Names of schedulers that pods of those systems ask for; we serve them.
@@ -173,37 +168,4 @@ func gardenerKeys(annotations map[string]string) map[string]map[string]string {
 		}
 	}
 	return byType
-}
-
-// Keys on nodes: the live watts of the hybrid scheduler's monitor.
-const (
-	thesisWatts     = thesis + "current-watts"
-	thesisUpdated   = thesis + "last-updated" // Unix seconds
-	thesisFreshness = 30 * time.Second
-)
-
-// Where the hybrid scheduler keeps its benchmarks.
-const (
-	KnowledgeBaseName      = "scheduler-knowledge-base"
-	KnowledgeBaseNamespace = kubeNamespace
-	KnowledgeBaseKey       = "profiles.yaml"
-)
-
-// LiveWatts returns what the hybrid scheduler's monitor wrote on a node, unless that is old: a reading is not
-// believed for longer than the monitor's own period allows.
-func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
-	text, ok := n.Annotations[thesisWatts]
-	if !ok {
-		return 0, false
-	}
-	watts, err := readNumber(text, 0, 1e6)
-	if err != nil {
-		return 0, false
-	}
-	updated, err := readNumber(n.Annotations[thesisUpdated], 0, 1e11)
-	if err != nil {
-		return 0, false
-	}
-	age := now.Sub(time.Unix(int64(updated), 0))
-	return energy.Watts(watts), age <= thesisFreshness && age >= -thesisFreshness
 }

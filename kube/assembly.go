@@ -229,19 +229,23 @@ func readPolicy(it *item, p *v1alpha1.EnergyPolicy) {
 	it.put = func(a *assembly) { a.Policies = append(a.Policies, p) }
 }
 
-// readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
-func readNamespace(it *item, n *v1.Namespace) {
-	mode, theirs := n.Labels[LabelMode], gardenerNamespace(n.Labels)
-	if ModeOf(n.Labels) == "" && !theirs {
+const kindBudget = "EnergyBudget"
+
+// readBudget keeps a budget that holds new work, which most do not.
+func readBudget(it *item, b *v1alpha1.EnergyBudget) {
+	if !Closes(b) {
 		return
 	}
-	marks := NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
-	if mode != "" {
-		marks.Labels[LabelMode] = mode
-	}
-	if theirs {
-		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
-		marks.Annotations = gardenerAnnotations(n.Annotations)
+	it.version = fmt.Sprint(b.Generation, " ", b.Status.ClosedUntil.Unix(), " ", b.Status.AsOf.Unix())
+	b.ManagedFields = nil
+	it.put = func(a *assembly) { a.Budgets = append(a.Budgets, b) }
+}
+
+// readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
+func readNamespace(it *item, n *v1.Namespace) {
+	marks, any := MarksOfNamespace(n)
+	if !any {
+		return
 	}
 	it.version = fmt.Sprintf("%q %q", marks.Labels, marks.Annotations) // maps print sorted
 	it.put = func(a *assembly) { a.Namespaces = append(a.Namespaces, marks) }
@@ -249,7 +253,7 @@ func readNamespace(it *item, n *v1.Namespace) {
 
 func readKnowledge(it *item, m *v1.ConfigMap) {
 	it.version = it.ResourceVersion
-	byClass, warnings, err := hardware.ReadKnowledgeBase([]byte(m.Data[KnowledgeBaseKey]))
+	byClass, warnings, err := hardware.ReadKnowledgeBase([]byte(m.Data["profiles.yaml"]))
 	if err != nil {
 		it.refuse(err)
 		return

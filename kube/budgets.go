@@ -196,72 +196,6 @@ func NotSuspended(j *batchv1.Job) string {
 	return why
 }
 
-// BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period;
-// zero: there is none.
-func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
-	ops := append(asSeen(j), put("/metadata/labels", j.Labels, LabelBudgetSuspended, budget),
-		op("add", "/spec/suspend", true))
-	if !until.IsZero() {
-		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetSuspendedTill,
-			until.UTC().Format(time.RFC3339)))
-	} else if _, old := j.Annotations[AnnotationBudgetSuspendedTill]; old {
-		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
-	}
-	return render(ops)
-}
-
-// BudgetResumePatch resumes a Job that a budget suspended, if it is as it was seen, and takes off the label. One in a
-// queue of Kueue stays suspended, since Kueue resumes it itself. With final, that budget does not suspend it again.
-func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
-	ops := append(asSeen(j), drop("/metadata/labels", LabelBudgetSuspended))
-	if final {
-		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetReleased,
-			j.Labels[LabelBudgetSuspended]))
-	}
-	if _, ok := j.Annotations[AnnotationBudgetSuspendedTill]; ok {
-		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
-	}
-	if _, queued := j.Labels[LabelKueueQueue]; !queued {
-		ops = append(ops, op("add", "/spec/suspend", false))
-	}
-	return render(ops)
-}
-
-// put sets one entry of a map, which has to be made where there is none. Others are left alone: what was seen of them
-// may have been shortened.
-func put(path string, have map[string]string, key, value string) patchOp {
-	if len(have) == 0 {
-		return op("add", path, map[string]string{key: value})
-	}
-	return op("add", path+"/"+escape(key), value)
-}
-
-func drop(path, key string) patchOp { return patchOp{Op: "remove", Path: path + "/" + escape(key)} }
-
-// asSeen makes a patch fail unless it meets the very object that was seen, unchanged.
-func asSeen(o metav1.Object) []patchOp {
-	return []patchOp{
-		op("test", "/metadata/uid", o.GetUID()), op("test", "/metadata/resourceVersion", o.GetResourceVersion()),
-	}
-}
-
-// MarkPatch is a merge patch that writes annotations and labels of ours on an object, if it is as it was seen, and
-// may suspend it in the same step.
-func MarkPatch(o metav1.Object, annotations, labels map[string]string, suspend bool) []byte {
-	metadata := map[string]any{"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion()}
-	if len(annotations) > 0 { // null would take off all that there are
-		metadata["annotations"] = annotations
-	}
-	if len(labels) > 0 {
-		metadata["labels"] = labels
-	}
-	patch := map[string]any{"metadata": metadata}
-	if suspend {
-		patch["spec"] = map[string]any{"suspend": true}
-	}
-	return render(patch)
-}
-
 // closing is a budget that is used up and holds new work.
 type closing struct {
 	name  string
@@ -276,9 +210,9 @@ const budgetBelief = 6 * time.Minute
 
 // BudgetClosed returns the end of the longest time for which budgets that are used up keep new work of these owners
 // from starting, and the name of that budget.
-func (v *View) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
-	for i := range v.closings[namespace] {
-		c := &v.closings[namespace][i]
+func (r *Rules) BudgetClosed(now time.Time, namespace string, o Owners) (until time.Time, budget string, closed bool) {
+	for i := range r.closings[namespace] {
+		c := &r.closings[namespace][i]
 		if age := now.Sub(c.asOf); age > budgetBelief || age < -budgetBelief ||
 			!c.until.IsZero() && !c.until.After(now) || !o.InScope(&c.scope) {
 			continue
@@ -297,44 +231,29 @@ func (v *View) BudgetClosed(now time.Time, namespace string, o Owners) (until ti
 // endOfTime is later than any latest start.
 var endOfTime = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-const kindBudget = "EnergyBudget"
-
-// closingOf returns what a budget's status says of new work, if it says that it is to wait.
-func closingOf(b *v1alpha1.EnergyBudget) (c closing, ok bool) {
+// Closes reports whether a budget's status says that new work has to wait. Most say nothing of the kind.
+func Closes(b *v1alpha1.EnergyBudget) bool {
 	s := &b.Status
 	holds := slices.ContainsFunc(b.Spec.Actions, func(a v1alpha1.BudgetAction) bool {
 		return a.Do == v1alpha1.DeedHoldNewWork
 	})
-	if s.ClosedUntil == nil || s.AsOf == nil || !holds || s.ObservedGeneration != b.Generation ||
-		b.DeletionTimestamp != nil {
-		return closing{}, false
-	}
-	c = closing{name: b.Name, scope: b.Spec.Scope, until: s.ClosedUntil.Time, asOf: s.AsOf.Time}
-	if !c.until.Before(endOfTime) {
-		c.until = time.Time{}
-	}
-	return c, true
+	return s.ClosedUntil != nil && s.AsOf != nil && holds && s.ObservedGeneration == b.Generation &&
+		b.DeletionTimestamp == nil
 }
 
 func closings(budgets []*v1alpha1.EnergyBudget) map[string][]closing {
 	all := map[string][]closing{}
 	for _, b := range budgets {
-		if c, ok := closingOf(b); ok {
-			all[b.Namespace] = append(all[b.Namespace], c)
+		if !Closes(b) {
+			continue
 		}
+		c := closing{name: b.Name, scope: b.Spec.Scope, until: b.Status.ClosedUntil.Time, asOf: b.Status.AsOf.Time}
+		if !c.until.Before(endOfTime) {
+			c.until = time.Time{}
+		}
+		all[b.Namespace] = append(all[b.Namespace], c)
 	}
 	return all
-}
-
-// readBudget keeps a budget that holds new work, which most do not.
-func readBudget(it *item, b *v1alpha1.EnergyBudget) {
-	c, ok := closingOf(b)
-	if !ok {
-		return
-	}
-	it.version = fmt.Sprint(b.Generation, " ", c.until.Unix(), " ", c.asOf.Unix())
-	b.ManagedFields = nil
-	it.put = func(a *assembly) { a.Budgets = append(a.Budgets, b) }
 }
 
 // GivesAllowance reports whether a namespace gives each workload a budget, in the words of Compute Gardener.

@@ -33,7 +33,7 @@ func keptPod(name string) *v1.Pod {
 			},
 			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
 				v1.ResourceCPU: resource.MustParse("1500m"), v1.ResourceMemory: resource.MustParse("2Gi"),
-				nvidiaGPU: resource.MustParse("2"),
+				NvidiaGPU: resource.MustParse("2"),
 			}}}},
 		},
 	}

@@ -15,11 +15,10 @@ const LabelKueueQueue = "kueue.x-k8s.io/queue-name"
 // Marks of other systems that decide themselves when their objects run. Two that hold the same object can wait for each
 // other for ever, and a hook that waits blocks a deployment.
 const (
-	helmHook      = "helm.sh/hook"                    // annotation
-	argoCDHook    = "argocd.argoproj.io/hook"         // annotation
-	argoWorkflow  = "workflows.argoproj.io/workflow"  // label
-	argoNodeName  = "workflows.argoproj.io/node-name" // annotation
-	kubeNamespace = "kube-system"
+	helmHook     = "helm.sh/hook"                    // annotation
+	argoCDHook   = "argocd.argoproj.io/hook"         // annotation
+	argoWorkflow = "workflows.argoproj.io/workflow"  // label
+	argoNodeName = "workflows.argoproj.io/node-name" // annotation
 )
 
 // NeverHeldPod reports whether a bare pod must not be held, and why.
@@ -61,7 +60,7 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 
 func neverHeldObject(o metav1.Object, priorityClass string) (why string, never bool) {
 	switch ns := o.GetNamespace(); ns {
-	case kubeNamespace, Namespace:
+	case metav1.NamespaceSystem, Namespace:
 		return "it is in namespace " + ns, true
 	}
 	if strings.HasPrefix(priorityClass, "system-") && strings.HasSuffix(priorityClass, "-critical") {

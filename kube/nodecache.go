@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/hardware"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -38,7 +39,7 @@ func (v *View) facts(n *v1.Node) *nodeFacts {
 		f.benchmarks = p.Benchmarks
 	}
 	f.profile, f.pue, f.from = v.hardwareOf(n, p)
-	f.pue = cmp.Or(annotatedPUE(n), f.pue)
+	f.pue = cmp.Or(hardware.AnnotatedPUE(n.Annotations), f.pue)
 	v.nodes.keep(n.Name, f)
 	return f
 }

@@ -60,6 +60,9 @@ type kind struct {
 	read     func(*unstructured.Unstructured) *item
 }
 
+// knowledgeBaseName is that of the ConfigMap in kube-system where the hybrid scheduler keeps its benchmarks.
+const knowledgeBaseName = "scheduler-knowledge-base"
+
 // kinds are all kinds of objects that a view is made of.
 var kinds = []kind{
 	{resource: v1alpha1.GroupVersion.WithResource("gridzones"), read: reading(kindZone, readZone)},
@@ -77,7 +80,7 @@ var kinds = []kind{
 		read: reading(kindBudget, readBudget),
 	},
 	{
-		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: KnowledgeBaseNamespace, name: KnowledgeBaseName,
+		resource: v1.SchemeGroupVersion.WithResource("configmaps"), in: metav1.NamespaceSystem, name: knowledgeBaseName,
 		read: reading("ConfigMap", readKnowledge),
 	},
 }

@@ -81,7 +81,7 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(status.ErrStatus)
 	}
 	switch {
-	case resource == KnowledgeBaseName && len(knowledge) > 0: // the one object
+	case resource == knowledgeBaseName && len(knowledge) > 0: // the one object
 		_ = json.NewEncoder(w).Encode(knowledge[0])
 	case slow:
 		<-r.Context().Done()
@@ -469,9 +469,9 @@ func TestNamespacesThatSayTheSameShareTheirRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	distinct := map[*rules]bool{}
+	distinct := map[*namespaceRules]bool{}
 	for i := range 100 {
-		r := v.rulesOf(fmt.Sprint("team-", i))
+		r := v.of(fmt.Sprint("team-", i))
 		if distinct[r] = true; !r.optedIn || r.mode != v1alpha1.ModeEnforce {
 			t.Fatalf("rules are %+v", r)
 		}
@@ -516,8 +516,8 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		Name: "team", Labels: map[string]string{LabelMode: "enforce"},
 	}})
 	server.set("configmaps", &v1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: KnowledgeBaseName, Namespace: KnowledgeBaseNamespace, ResourceVersion: "7"},
-		Data: map[string]string{KnowledgeBaseKey: "training:\n- {nodeName: n1, performanceRate: 10, " +
+		ObjectMeta: metav1.ObjectMeta{Name: knowledgeBaseName, Namespace: metav1.NamespaceSystem, ResourceVersion: "7"},
+		Data: map[string]string{"profiles.yaml": "training:\n- {nodeName: n1, performanceRate: 10, " +
 			"powerConsumptionWatts: 90, idlePowerWatts: 50}\n"},
 	})
 	until("everything", func(v *View) bool {

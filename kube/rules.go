@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -40,8 +41,148 @@ type NamespaceMarks struct {
 	Labels, Annotations map[string]string
 }
 
-// rules are what holds in a namespace.
-type rules struct {
+// Rules say who may wait for what in a cluster. They never change. The zero Rules are those that are built in.
+type Rules struct {
+	policies   map[string]*v1alpha1.EnergyPolicy // those that count, by namespace
+	namespaces map[string]*namespaceRules        // of namespaces that say something
+	elsewhere  *namespaceRules                   // of all others
+	closings   map[string][]closing              // budgets that hold new work, by namespace
+	sites      []*sched.Site                     // whose signals count for holds
+	classes    map[string]bool                   // of benchmarks
+}
+
+// Sources are what Rules are made of.
+type Sources struct {
+	Defaults   Defaults
+	Policies   []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
+	Namespaces []NamespaceMarks
+	Budgets    []*v1alpha1.EnergyBudget // those that are used up keep new work from starting
+	Sites      []*sched.Site            // whose signals count for holds
+	Classes    map[string]bool          // of benchmarks
+}
+
+// Rules returns the rules that follow from everything.
+func (c *Sources) Rules() Rules {
+	book := &ruleBook{defaults: c.Defaults, policies: map[string]*v1alpha1.EnergyPolicy{}}
+	for _, p := range c.Policies {
+		if p.Name == PolicyName && ReadPolicy(p) == nil {
+			book.policies[p.Namespace] = p
+		}
+	}
+	r := Rules{
+		policies: book.policies, elsewhere: book.of("", nil, nil),
+		namespaces: make(map[string]*namespaceRules, len(c.Namespaces)+len(book.policies)),
+		closings:   closings(c.Budgets), sites: c.Sites, classes: c.Classes,
+	}
+	shared := map[namespaceVoice]*namespaceRules{}
+	for i := range c.Namespaces {
+		n := &c.Namespaces[i]
+		if ModeOf(n.Labels) == "" && !gardenerNamespace(n.Labels) {
+			continue
+		}
+		voice := voiceOf(n, book.policies[n.Name])
+		rules := shared[voice]
+		if rules == nil {
+			// what makes no sense there counts as not written; the policy's conditions say so
+			own, _ := ReadNamespace(n)
+			rules = book.of(n.Name, n, own)
+			shared[voice] = rules
+		}
+		r.namespaces[n.Name] = rules
+	}
+	for namespace := range book.policies {
+		if r.namespaces[namespace] == nil {
+			r.namespaces[namespace] = book.of(namespace, nil, nil)
+		}
+	}
+	return r
+}
+
+// namespaceVoice is what a namespace says. Namespaces that say the same have the same rules: of ten thousand that have
+// opted in, most have nothing but the label.
+type namespaceVoice struct {
+	mode     v1alpha1.Mode
+	gardener string // "": it has no policies of Compute Gardener
+	policy   *v1alpha1.EnergyPolicy
+}
+
+func voiceOf(n *NamespaceMarks, policy *v1alpha1.EnergyPolicy) namespaceVoice {
+	voice := namespaceVoice{mode: ModeOf(n.Labels), policy: policy}
+	if gardenerNamespace(n.Labels) {
+		voice.gardener = fmt.Sprintf("%q", gardenerAnnotations(n.Annotations)) // maps print sorted
+	}
+	return voice
+}
+
+// gardenerAnnotations returns those of Compute Gardener.
+func gardenerAnnotations(annotations map[string]string) map[string]string {
+	theirs := map[string]string{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, gardener) {
+			theirs[key] = value
+		}
+	}
+	return theirs
+}
+
+// of returns the rules of a namespace; those of the cluster if it says nothing itself.
+func (r *Rules) of(namespace string) *namespaceRules {
+	if rules, ok := r.namespaces[namespace]; ok {
+		return rules
+	}
+	if r.elsewhere != nil {
+		return r.elsewhere
+	}
+	return builtIn()
+}
+
+// Policies returns the EnergyPolicies that count, by namespace. Read only.
+func (r *Rules) Policies() map[string]*v1alpha1.EnergyPolicy { return r.policies }
+
+// Mode returns the mode that holds in a namespace, and whether it has opted in.
+func (r *Rules) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
+	rules := r.of(namespace)
+	return rules.mode, rules.optedIn
+}
+
+// Delays reports whether a Job of a namespace that says nothing of itself may wait there.
+func (r *Rules) Delays(namespace string) bool {
+	rules := r.of(namespace)
+	s := rules.settings(TypeBatch, "", nil)
+	s.limitDelay(rules, true)
+	return rules.optedIn && s.AllowedDelay > 0
+}
+
+// Concerns reports, at the price of a few map lookups, whether a pod may be ours: somebody marked it, its namespace has
+// opted in, or its scheduler's users expect it.
+func (r *Rules) Concerns(pod *v1.Pod) bool {
+	if rules, ok := r.namespaces[pod.Namespace]; ok && rules.optedIn {
+		return true
+	}
+	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName ||
+		Marked(pod)
+}
+
+// MarksOfNamespace returns what a namespace says to us, and nothing else that stands on it. ok is false if that is
+// nothing.
+func MarksOfNamespace(n *v1.Namespace) (marks NamespaceMarks, ok bool) {
+	mode, theirs := n.Labels[LabelMode], gardenerNamespace(n.Labels)
+	if ModeOf(n.Labels) == "" && !theirs {
+		return marks, false
+	}
+	marks = NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
+	if mode != "" {
+		marks.Labels[LabelMode] = mode
+	}
+	if theirs {
+		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
+		marks.Annotations = gardenerAnnotations(n.Annotations)
+	}
+	return marks, true
+}
+
+// namespaceRules are what holds in a namespace.
+type namespaceRules struct {
 	mode     v1alpha1.Mode
 	modeFrom string
 	optedIn  bool
@@ -59,7 +200,7 @@ type rules struct {
 }
 
 // settings returns what holds for a workload type and a scheduler name, before the workload itself has spoken.
-func (r *rules) settings(workloadType, scheduler string, note recorder) Settings {
+func (r *namespaceRules) settings(workloadType, scheduler string, note recorder) Settings {
 	if _, known := r.schedulers[scheduler]; !known {
 		scheduler = ""
 	}
@@ -83,7 +224,7 @@ func (r *rules) settings(workloadType, scheduler string, note recorder) Settings
 }
 
 // settleAll computes what schedulers ask for again and again.
-func (r *rules) settleAll() {
+func (r *namespaceRules) settleAll() {
 	r.ready = map[[2]string]Settings{}
 	for _, t := range workloadTypes {
 		for _, scheduler := range append(slices.Collect(maps.Keys(r.schedulers)), "") {
@@ -200,24 +341,13 @@ type ruleBook struct {
 	policies map[string]*v1alpha1.EnergyPolicy // by namespace, valid ones only
 }
 
-// rulesOf returns the rules of a namespace; those of the cluster if it says nothing itself.
-func (v *View) rulesOf(namespace string) *rules {
-	if r, ok := v.rules[namespace]; ok {
-		return r
-	}
-	if v.elsewhere != nil {
-		return v.elsewhere
-	}
-	return builtIn()
-}
-
-// builtIn are the rules of the zero View.
-var builtIn = sync.OnceValue(func() *rules { return new(ruleBook).of("", nil, nil) })
+// builtIn are the rules of every namespace in the zero Rules.
+var builtIn = sync.OnceValue(func() *namespaceRules { return new(ruleBook).of("", nil, nil) })
 
 // of returns the rules of one namespace: those of the cluster, and what the namespace adds.
-func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1alpha1.WorkloadSettings) *rules {
+func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1alpha1.WorkloadSettings) *namespaceRules {
 	cluster := b.policies[Namespace]
-	r := &rules{
+	r := &namespaceRules{
 		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
 		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay, maxFrom: "built in",
 		layers: map[string][]layer{}, cluster: map[string]int{}, schedulers: map[string]layer{},
@@ -258,13 +388,13 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 	return r
 }
 
-func (r *rules) setMode(mode v1alpha1.Mode, from string) {
+func (r *namespaceRules) setMode(mode v1alpha1.Mode, from string) {
 	if mode != "" {
 		r.mode, r.modeFrom = mode, from
 	}
 }
 
-func (r *rules) clamp(limit *metav1.Duration, from string) {
+func (r *namespaceRules) clamp(limit *metav1.Duration, from string) {
 	if limit == nil {
 		return
 	}
@@ -274,7 +404,7 @@ func (r *rules) clamp(limit *metav1.Duration, from string) {
 }
 
 // add appends what a policy, and annotations beside it, say of a workload type: for all types first.
-func (r *rules) add(workloadType string, p *v1alpha1.EnergyPolicy, from string,
+func (r *namespaceRules) add(workloadType string, p *v1alpha1.EnergyPolicy, from string,
 	beside map[string]v1alpha1.WorkloadSettings,
 ) {
 	say := func(from string, says v1alpha1.WorkloadSettings) {

@@ -218,7 +218,7 @@ func (s *Settings) applyMarks(m *Marks, r recorder) {
 }
 
 // limitDelay says how long the workload may wait after all.
-func (s *Settings) limitDelay(rules *rules, mayWait bool) {
+func (s *Settings) limitDelay(rules *namespaceRules, mayWait bool) {
 	if !s.hasDelay && limited(s.Limits) {
 		// A threshold asks to be held, and nobody says for how long.
 		s.AllowedDelay = cmp.Or(s.MaxDelay, longestUnsaid)
@@ -257,16 +257,16 @@ func (s *Settings) applyMarkedLimits(m *Marks, r recorder) {
 	}
 }
 
-// Settle returns the workload as the core sees it, and the settings that hold for it, as far as v knows them.
-func (v *View) Settle(w *Work) (sched.Job, Settings) { return v.settle(w, nil) }
+// Settle returns the workload as the core sees it, and the settings that hold for it, as far as r knows them.
+func (r *Rules) Settle(w *Work) (sched.Job, Settings) { return r.settle(w, nil) }
 
 // Origins returns where each setting of a workload comes from, for people.
-func (v *View) Origins(w *Work) []Origin {
+func (r *Rules) Origins(w *Work) []Origin {
 	said := map[string]Origin{}
-	_, s := v.settle(w, func(setting, from string, value any) {
+	_, s := r.settle(w, func(setting, from string, value any) {
 		said[setting] = Origin{setting, fmt.Sprint(value), from}
 	})
-	rules := v.rulesOf(w.Namespace)
+	rules := r.of(w.Namespace)
 	said["mode"] = Origin{"mode", string(s.Mode), rules.modeFrom}
 	if s.MaxDelay > 0 || rules.never {
 		said["maxDelay"] = Origin{"maxDelay", s.MaxDelay.String(), rules.maxFrom}
@@ -279,17 +279,17 @@ func (v *View) Origins(w *Work) []Origin {
 	return origins
 }
 
-func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
-	rules := v.rulesOf(w.Namespace)
+func (r *Rules) settle(w *Work, note recorder) (sched.Job, Settings) {
+	rules := r.of(w.Namespace)
 	scheduler := w.Scheduler
 	if w.Marks.Gardener {
 		scheduler = GardenerSchedulerName
 	}
-	s := rules.settings(w.Type, scheduler, r)
-	s.applyMarks(&w.Marks, r)
+	s := rules.settings(w.Type, scheduler, note)
+	s.applyMarks(&w.Marks, note)
 	s.Mode, s.Type = rules.mode, w.Type
 	s.namespace, s.owners = w.Namespace, w.Owners
-	expected := rules.optedIn || v.expected(w)
+	expected := rules.optedIn || r.expected(w)
 	s.Ours = !w.Marks.Skip && (w.placed() || w.mayWait() || expected)
 	s.limitDelay(rules, w.mayWait() || expected)
 
@@ -299,7 +299,7 @@ func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE
 	job.GPUClass = s.GPUClass
-	if onGPU := hardware.OnGPU(job.Class); job.Request.GPU > 0 && v.classes[onGPU] {
+	if onGPU := hardware.OnGPU(job.Class); job.Request.GPU > 0 && r.classes[onGPU] {
 		job.Class = onGPU
 	}
 	job.PerformanceWeight, job.HasPerformanceWeight = m.Performance, m.HasPerformance
@@ -307,7 +307,7 @@ func (v *View) settle(w *Work, r recorder) (sched.Job, Settings) {
 }
 
 // expected reports whether pods that name this scheduler expect us to deal with them, marked or not.
-func (v *View) expected(w *Work) bool {
+func (r *Rules) expected(w *Work) bool {
 	switch w.Scheduler {
 	case GardenerSchedulerName:
 		return true
@@ -319,11 +319,11 @@ func (v *View) expected(w *Work) bool {
 
 // applicable drops a limit of the price beside one of carbon where no zone has prices at all: manifests that come from
 // another system often carry both, and the one that cannot be judged must not defeat the other.
-func (v *View) applicable(l sched.Limits) sched.Limits {
+func (r *Rules) applicable(l sched.Limits) sched.Limits {
 	if !l.HasPrice || l.NoCarbon || l.Carbon == 0 && l.Percentile == 0 {
 		return l
 	}
-	for _, site := range v.sites {
+	for _, site := range r.sites {
 		if site.Price.Series != nil {
 			return l
 		}
@@ -334,27 +334,27 @@ func (v *View) applicable(l sched.Limits) sched.Limits {
 
 // Decide returns when the job is to start: held until Decision.Window.Start, or now, and why. Nodes are not its
 // business.
-func (v *View) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
+func (r *Rules) Decide(now time.Time, job sched.Job, s Settings) sched.Decision {
 	strategy := strategies()[s.Strategy()]
 	if strategy == nil {
 		return sched.Decision{Job: job.ID, Window: sched.Window{Start: now, End: now.Add(job.Duration)}}
 	}
-	return strategy.Plan(v.Question(now, job, s))[0]
+	return strategy.Plan(r.Question(now, job, s))[0]
 }
 
 // Saving returns what a start saves on the forecast, as a share of the cost of starting at once, and whether that is
 // known.
-func (v *View) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, ok bool) {
-	q := v.Question(now, job, s)
+func (r *Rules) Saving(now time.Time, job sched.Job, s Settings, start time.Time) (share float64, ok bool) {
+	q := r.Question(now, job, s)
 	return q.Saving(&q.Queue[0], start)
 }
 
-// Question returns what [View.Decide] decides on.
-func (v *View) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
-	job.Limits = v.applicable(job.Limits)
+// Question returns what [Rules.Decide] decides on.
+func (r *Rules) Question(now time.Time, job sched.Job, s Settings) *sched.Snapshot {
+	job.Limits = r.applicable(job.Limits)
 	// here, what runs is never suspended: only the simulator does that yet
 	job.Interruptible, job.Running = false, false
 	policy := s.Policy()
-	policy.Closed, policy.Budget, _ = v.BudgetClosed(now, s.namespace, s.owners)
-	return &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: v.waitedFor, Policy: policy}
+	policy.Closed, policy.Budget, _ = r.BudgetClosed(now, s.namespace, s.owners)
+	return &sched.Snapshot{Now: now, Queue: []sched.Job{job}, Sites: r.sites, Policy: policy}
 }

@@ -25,8 +25,8 @@ func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duratio
 	var limits corev1.ResourceList
 	if j.Request.GPU > 0 {
 		gpus := *resource.NewQuantity(j.Request.GPU, resource.DecimalSI)
-		requests[nvidiaGPU] = gpus
-		limits = corev1.ResourceList{nvidiaGPU: gpus} // the API demands that extended resources are limits as well
+		requests[NvidiaGPU] = gpus
+		limits = corev1.ResourceList{NvidiaGPU: gpus} // the API demands that extended resources are limits as well
 	}
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},

@@ -21,8 +21,9 @@ import (
 //
 // Consumers take a func() *View and call it once per decision, so that files or watched objects can stand behind it.
 type View struct {
+	Rules
+
 	sites          []*sched.Site
-	waitedFor      []*sched.Site // those whose signals count for holds
 	siteByName     map[string]*sched.Site
 	siteByRegion   map[string]*sched.Site // "eu-central-1" and "aws/eu-central-1"
 	siteByZone     map[grid.Zone]*sched.Site
@@ -32,15 +33,10 @@ type View struct {
 	defaultProfile *NodeProfile
 	benchmarks     map[string]map[string]energy.Benchmark // by node and class: the hybrid scheduler's knowledge base
 
-	classes   map[string]bool            // of those benchmarks
 	nodePower map[string]*energy.Profile // by node, as somebody said by hand; "": of those of which nothing is known
 	catalog   *hardware.Catalog
 
-	policies  map[string]*v1alpha1.EnergyPolicy
-	rules     map[string]*rules // of namespaces that say something
-	elsewhere *rules            // of all others
 	unsettled bool
-	closings  map[string][]closing // budgets that hold new work, by namespace
 
 	nodes *nodeCache // nil: nothing is remembered
 }
@@ -100,28 +96,34 @@ func firstSite(sites []*sched.Site) string {
 func (c *Contents) View() (*View, error) {
 	v := &View{
 		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
-		closings: closings(c.Budgets),
-		nodes:    new(nodeCache),
+		nodes: new(nodeCache),
 	}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err
 	}
-	v.indexBenchmarks(c.Benchmarks)
-	v.settlePolicies(c)
+	sources := Sources{
+		Defaults: c.Defaults, Policies: c.Policies, Namespaces: c.Namespaces, Budgets: c.Budgets,
+		Sites: c.waitedFor(), Classes: v.indexBenchmarks(c.Benchmarks),
+	}
+	v.Rules = sources.Rules()
 	return v, nil
+}
+
+// waitedFor returns the sites whose signals count for holds.
+func (c *Contents) waitedFor() (sites []*sched.Site) {
+	for _, s := range c.Sites {
+		if !c.Unused[s.Name] {
+			sites = append(sites, s)
+		}
+	}
+	if len(sites) == 0 {
+		return c.Sites // nobody has counted nodes yet that are there
+	}
+	return sites
 }
 
 func (v *View) indexSites(c *Contents) error {
 	v.sites = c.Sites
-	v.waitedFor = nil
-	for _, s := range c.Sites {
-		if !c.Unused[s.Name] {
-			v.waitedFor = append(v.waitedFor, s)
-		}
-	}
-	if len(v.waitedFor) == 0 {
-		v.waitedFor = c.Sites // nobody has counted nodes yet that are there
-	}
 	v.siteByName = make(map[string]*sched.Site, len(c.Sites))
 	v.siteByRegion, v.siteByZone = map[string]*sched.Site{}, map[grid.Zone]*sched.Site{}
 	var errs []error
@@ -185,11 +187,11 @@ func (v *View) indexProfiles(c *Contents) error {
 	return errors.Join(errs...)
 }
 
-// indexBenchmarks turns a knowledge base around: a node is asked for all of its classes.
-func (v *View) indexBenchmarks(byClass map[string]map[string]energy.Benchmark) {
-	v.benchmarks, v.classes = map[string]map[string]energy.Benchmark{}, map[string]bool{}
+// indexBenchmarks turns a knowledge base around: a node is asked for all of its classes. It returns those.
+func (v *View) indexBenchmarks(byClass map[string]map[string]energy.Benchmark) (classes map[string]bool) {
+	v.benchmarks, classes = map[string]map[string]energy.Benchmark{}, map[string]bool{}
 	for class, nodes := range byClass {
-		v.classes[class] = true
+		classes[class] = true
 		for node, b := range nodes {
 			if v.benchmarks[node] == nil {
 				v.benchmarks[node] = map[string]energy.Benchmark{}
@@ -197,128 +199,11 @@ func (v *View) indexBenchmarks(byClass map[string]map[string]energy.Benchmark) {
 			v.benchmarks[node][class] = b
 		}
 	}
-}
-
-func (v *View) settlePolicies(c *Contents) {
-	book := &ruleBook{defaults: c.Defaults, policies: map[string]*v1alpha1.EnergyPolicy{}}
-	for _, p := range c.Policies {
-		if p.Name == PolicyName && ReadPolicy(p) == nil {
-			book.policies[p.Namespace] = p
-		}
-	}
-	v.policies = book.policies
-	v.elsewhere = book.of("", nil, nil)
-	v.rules = make(map[string]*rules, len(c.Namespaces)+len(book.policies))
-	shared := map[namespaceVoice]*rules{}
-	for i := range c.Namespaces {
-		n := &c.Namespaces[i]
-		if ModeOf(n.Labels) == "" && !gardenerNamespace(n.Labels) {
-			continue
-		}
-		voice := voiceOf(n, book.policies[n.Name])
-		r := shared[voice]
-		if r == nil {
-			// what makes no sense there counts as not written; the policy's conditions say so
-			own, _ := ReadNamespace(n)
-			r = book.of(n.Name, n, own)
-			shared[voice] = r
-		}
-		v.rules[n.Name] = r
-	}
-	for namespace := range book.policies {
-		if v.rules[namespace] == nil {
-			v.rules[namespace] = book.of(namespace, nil, nil)
-		}
-	}
-}
-
-// namespaceVoice is what a namespace says. Namespaces that say the same have the same rules: of ten thousand that have
-// opted in, most have nothing but the label.
-type namespaceVoice struct {
-	mode     v1alpha1.Mode
-	gardener string // "": it has no policies of Compute Gardener
-	policy   *v1alpha1.EnergyPolicy
-}
-
-func voiceOf(n *NamespaceMarks, policy *v1alpha1.EnergyPolicy) namespaceVoice {
-	voice := namespaceVoice{mode: ModeOf(n.Labels), policy: policy}
-	if gardenerNamespace(n.Labels) {
-		voice.gardener = fmt.Sprintf("%q", gardenerAnnotations(n.Annotations)) // maps print sorted
-	}
-	return voice
-}
-
-// gardenerAnnotations returns those of Compute Gardener.
-func gardenerAnnotations(annotations map[string]string) map[string]string {
-	theirs := map[string]string{}
-	for key, value := range annotations {
-		if strings.HasPrefix(key, gardener) {
-			theirs[key] = value
-		}
-	}
-	return theirs
+	return classes
 }
 
 // Settled reports whether the policies are known. Where they are not, nothing new is to be decided.
 func (v *View) Settled() bool { return !v.unsettled }
-
-// Policies returns the EnergyPolicies that count, by namespace. Read only.
-func (v *View) Policies() map[string]*v1alpha1.EnergyPolicy { return v.policies }
-
-// Mode returns the mode that holds in a namespace, and whether it has opted in.
-func (v *View) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
-	r := v.rulesOf(namespace)
-	return r.mode, r.optedIn
-}
-
-// Delays reports whether a Job of a namespace that says nothing of itself may wait there.
-func (v *View) Delays(namespace string) bool {
-	r := v.rulesOf(namespace)
-	s := r.settings(TypeBatch, "", nil)
-	s.limitDelay(r, true)
-	return r.optedIn && s.AllowedDelay > 0
-}
-
-// Concerns reports, at the price of a few map lookups, whether a pod may be ours: somebody marked it, its namespace has
-// opted in, or its scheduler's users expect it.
-func (v *View) Concerns(pod *v1.Pod) bool {
-	if r, ok := v.rules[pod.Namespace]; ok && r.optedIn {
-		return true
-	}
-	return pod.Spec.SchedulerName == GardenerSchedulerName || pod.Spec.SchedulerName == HybridSchedulerName ||
-		Marked(pod)
-}
-
-// The dirtiest grids emit about 1,200 g/kWh at the margin; what is ten times worse was written in another unit.
-const (
-	maxIntensity = 10_000 // gCO2e per kWh
-	maxPUE       = 10
-	maxPrice     = 1e6 // per kWh: there are currencies of small units
-)
-
-// CheckSite reports what makes a site unusable.
-func CheckSite(s *sched.Site) error {
-	// 0 reads as 1: a file need not say it.
-	if s.PUE != 0 && !(s.PUE >= 1 && s.PUE <= maxPUE) {
-		return fmt.Errorf("pue is %v: want 1 to %d", s.PUE, maxPUE)
-	}
-	if err := checkSeries("carbon", s.Carbon.Series, 0, maxIntensity, "gCO2e/kWh"); err != nil {
-		return err
-	}
-	return checkSeries("price", s.Price.Series, -maxPrice, maxPrice, "per kWh")
-}
-
-func checkSeries(what string, series *grid.Series, least, most float64, unit string) error {
-	if series == nil {
-		return nil
-	}
-	for i := range series.Len() {
-		if value := series.Value(i); !(value >= least && value <= most) { // NaN is neither
-			return fmt.Errorf("%s value %d is %v %s: want %v to %v", what, i, value, unit, least, most)
-		}
-	}
-	return nil
-}
 
 // Sites returns all sites; the default one, if there is one, comes first. The slice and the sites are shared: read
 // only.
@@ -363,9 +248,8 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 		return own, catalog.DefaultPUE, own.Source
 	}
 	capacity := n.Status.Capacity
-	gpus := quantity(capacity, nvidiaGPU) + quantity(capacity, amdGPU)
 	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
-		capacity.Memory().Value(), gpus)
+		capacity.Memory().Value(), ResourcesOf(capacity).GPU)
 	switch {
 	case ok:
 		return detected, kind.PUE, kind.String()
@@ -376,16 +260,6 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 		return v.nodePower[""], kind.PUE, v.nodePower[""].Source
 	}
 	return nil, kind.PUE, kind.String()
-}
-
-// annotatedPUE returns the PUE that is written on a node, or 0. It holds whoever tells the node's watts.
-func annotatedPUE(n *v1.Node) float64 {
-	if text := n.Annotations[podAliases[AnnotationPUE].key]; text != "" {
-		if pue, err := readNumber(text, 1, maxPUE); err == nil {
-			return pue
-		}
-	}
-	return 0
 }
 
 // Hardware returns the power profile of a node, or nil, and what told it, for people.

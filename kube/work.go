@@ -1,15 +1,12 @@
 package kube
 
 import (
-	"math"
 	"strings"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-helpers/resource"
 
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -25,12 +22,6 @@ type Work struct {
 
 	job sched.Job // what no setting changes
 }
-
-// The devices that count as GPUs, as their vendors' device plugins name them.
-const (
-	nvidiaGPU v1.ResourceName = "nvidia.com/gpu"
-	amdGPU    v1.ResourceName = "amd.com/gpu"
-)
 
 // The workload types, as EnergyPolicies and Compute Gardener name them.
 const (
@@ -131,41 +122,6 @@ func podType(pod *v1.Pod) string {
 	return TypeGeneric
 }
 
-// PodRequest returns the effective request of a pod that does not run yet, as the scheduler computes it: the larger of
-// its init containers and the sum of its containers, with sidecars and overhead, unless the pod itself has a request.
-func PodRequest(pod *v1.Pod) sched.Resources {
-	list := lists.Get().(v1.ResourceList)
-	defer lists.Put(list)
-	return listed(resource.PodRequests(pod, resource.PodResourcesOptions{Reuse: list}))
-}
-
-// lists are those that pods' requests are summed up in. One is as large as all else that is read from a pod.
-var lists = sync.Pool{New: func() any { return v1.ResourceList{} }}
-
-// Allocatable returns what a node offers to pods.
-func Allocatable(n *v1.Node) sched.Resources { return listed(n.Status.Allocatable) }
-
-func listed(list v1.ResourceList) sched.Resources {
-	return sched.Resources{
-		MilliCPU: list.Cpu().MilliValue(),
-		Memory:   list.Memory().Value(),
-		GPU:      quantity(list, nvidiaGPU) + quantity(list, amdGPU),
-	}
-}
-
-func quantity(list v1.ResourceList, name v1.ResourceName) int64 {
-	q := list[name]
-	return q.Value()
-}
-
-// ScalarGPUs returns the number of GPUs in the extended resources of a scheduler's node.
-func ScalarGPUs(scalars map[v1.ResourceName]int64) int64 {
-	if len(scalars) == 0 {
-		return 0
-	}
-	return scalars[nvidiaGPU] + scalars[amdGPU]
-}
-
 func podsAtOnce(j *batchv1.Job) int64 {
 	n := int64(1)
 	if p := j.Spec.Parallelism; p != nil {
@@ -175,17 +131,6 @@ func podsAtOnce(j *batchv1.Job) int64 {
 		n = min(n, int64(*c))
 	}
 	return max(n, 1)
-}
-
-func times(r sched.Resources, n int64) sched.Resources {
-	return sched.Resources{MilliCPU: saturate(r.MilliCPU, n), Memory: saturate(r.Memory, n), GPU: saturate(r.GPU, n)}
-}
-
-func saturate(a, n int64) int64 {
-	if a > math.MaxInt64/n {
-		return math.MaxInt64
-	}
-	return a * n
 }
 
 // Marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.

@@ -1,0 +1,55 @@
+package kube
+
+import (
+	"math"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// The devices that count as GPUs, as their vendors' device plugins name them.
+const (
+	NvidiaGPU v1.ResourceName = "nvidia.com/gpu"
+	amdGPU    v1.ResourceName = "amd.com/gpu"
+)
+
+// PodRequest returns the effective request of a pod that does not run yet, as the scheduler computes it: the larger of
+// its init containers and the sum of its containers, with sidecars and overhead, unless the pod itself has a request.
+func PodRequest(pod *v1.Pod) sched.Resources {
+	list := lists.Get().(v1.ResourceList)
+	defer lists.Put(list)
+	return ResourcesOf(resource.PodRequests(pod, resource.PodResourcesOptions{Reuse: list}))
+}
+
+// lists are those that pods' requests are summed up in. One is as large as all else that is read from a pod.
+var lists = sync.Pool{New: func() any { return v1.ResourceList{} }}
+
+// ResourcesOf returns a list of Kubernetes as the core takes it.
+func ResourcesOf(list v1.ResourceList) sched.Resources {
+	nvidia, amd := list[NvidiaGPU], list[amdGPU]
+	return sched.Resources{
+		MilliCPU: list.Cpu().MilliValue(), Memory: list.Memory().Value(), GPU: nvidia.Value() + amd.Value(),
+	}
+}
+
+// ScalarGPUs returns the number of GPUs in the extended resources of a scheduler's node.
+func ScalarGPUs(scalars map[v1.ResourceName]int64) int64 {
+	if len(scalars) == 0 {
+		return 0
+	}
+	return scalars[NvidiaGPU] + scalars[amdGPU]
+}
+
+func times(r sched.Resources, n int64) sched.Resources {
+	return sched.Resources{MilliCPU: saturate(r.MilliCPU, n), Memory: saturate(r.Memory, n), GPU: saturate(r.GPU, n)}
+}
+
+func saturate(a, n int64) int64 {
+	if a > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return a * n
+}
