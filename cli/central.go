@@ -22,8 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // centralFlags say where the central unit is. By default it is asked through the API server.
@@ -40,7 +40,7 @@ func (f *centralFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.tokenFile, "token-file", "",
 		"`file` with the token for --server (default: one of kubenergy-viewer, or the kubeconfig's)")
 	flags.StringVar(&f.caFile, "ca-file", "", "`file` with certificates to trust for --server (default: the system's)")
-	flags.StringVar(&f.component, "central-namespace", kube.Namespace, "namespace of the central unit")
+	flags.StringVar(&f.component, "central-namespace", v1alpha1.SystemNamespace, "namespace of the central unit")
 }
 
 const (

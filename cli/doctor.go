@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // status is how bad a finding is.
@@ -105,7 +105,8 @@ themselves (RAPL, meters) cannot be seen from here.`,
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", kube.Namespace, "namespace of KubEnergy's components")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", v1alpha1.SystemNamespace,
+		"namespace of KubEnergy's components")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	return cmd
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 const (
@@ -426,6 +425,6 @@ func TestClockSkew(t *testing.T) {
 func waitingJob(name string, left time.Duration) metav1.Object {
 	j := heldJob(name)
 	j.CreationTimestamp = metav1.NewTime(testNow.Add(-2 * time.Hour))
-	j.Annotations[kube.AnnotationLatestStart] = testNow.Add(left).Format(time.RFC3339)
+	j.Annotations[v1alpha1.AnnotationLatestStart] = testNow.Add(left).Format(time.RFC3339)
 	return j
 }

@@ -33,7 +33,7 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 	var cluster *v1alpha1.EnergyPolicy
 	for i := range policies.Items {
 		p := &policies.Items[i]
-		if p.Name == kube.PolicyName && p.Namespace == d.namespace {
+		if p.Name == v1alpha1.PolicyName && p.Namespace == d.namespace {
 			cluster = p
 		}
 		if err := kube.ReadPolicy(p); err != nil {
@@ -75,7 +75,7 @@ func (d *doctor) namespacesOfTheirOwn(ctx context.Context, policies []v1alpha1.E
 		}
 	}
 	if list, err := d.client.CoreV1().Namespaces().List(ctx,
-		metav1.ListOptions{LabelSelector: kube.LabelMode}); err == nil {
+		metav1.ListOptions{LabelSelector: v1alpha1.LabelMode}); err == nil {
 		for i := range list.Items {
 			own[list.Items[i].Name] = true
 		}
@@ -206,7 +206,7 @@ func (d *doctor) lookAtNodes(ctx context.Context) {
 			count(all, "node"), firstOf(noProfile))
 	}
 	if n := len(noSite); n > 0 && d.crds {
-		d.say(statusWarn, "create a GridZone with default: true, or label nodes with "+kube.LabelSite,
+		d.say(statusWarn, "create a GridZone with default: true, or label nodes with "+v1alpha1.LabelSite,
 			"%d of %s in no grid zone: %s", n, count(all, "node"), firstOf(noSite))
 	}
 	switch {
@@ -231,7 +231,7 @@ const lateness = time.Minute
 func (d *doctor) lookAtHeldJobs(ctx context.Context) {
 	var held int
 	var late, overdueWithoutDate []string
-	options := metav1.ListOptions{LabelSelector: kube.LabelHeld + "=true", Limit: releasePage}
+	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelHeld + "=true", Limit: releasePage}
 	for {
 		page, err := d.client.BatchV1().Jobs(v1.NamespaceAll).List(ctx, options)
 		if err != nil {
@@ -242,7 +242,7 @@ func (d *doctor) lookAtHeldJobs(ctx context.Context) {
 		for i := range page.Items {
 			j := &page.Items[i]
 			name := j.Namespace + "/" + j.Name
-			latest, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart])
+			latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart])
 			switch {
 			case err != nil && d.now().Sub(j.CreationTimestamp.Time) > lateness:
 				overdueWithoutDate = append(overdueWithoutDate, name)

@@ -311,9 +311,9 @@ func (e *explainer) notHeld(s *subject, settings *kube.Settings) string {
 	case s.err != nil:
 		return "its annotations make no sense"
 	case s.work.Marks.Skip:
-		return "it says so itself (" + kube.AnnotationSkip + ")"
+		return "it says so itself (" + v1alpha1.AnnotationSkip + ")"
 	case s.work.Marks.RunNow:
-		return "it says so itself (" + kube.AnnotationRunNow + ")"
+		return "it says so itself (" + v1alpha1.AnnotationRunNow + ")"
 	case s.work.Marks.ReleasedBefore:
 		return "it was released before, and that is final"
 	case !settings.Ours:
@@ -328,8 +328,8 @@ func (e *explainer) notHeld(s *subject, settings *kube.Settings) string {
 
 func (e *explainer) jobState(job *batchv1.Job) {
 	suspended := job.Spec.Suspend != nil && *job.Spec.Suspend
-	held := job.Labels[kube.LabelHeld] == "true"
-	released := job.Annotations[kube.AnnotationReleasedAt]
+	held := job.Labels[v1alpha1.LabelHeld] == "true"
+	released := job.Annotations[v1alpha1.AnnotationReleasedAt]
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
 			e.say(stateFinished, "It is finished (%s).", c.Type)
@@ -353,8 +353,8 @@ func (e *explainer) jobState(job *batchv1.Job) {
 
 // held tells what the hold loop wrote on the Job.
 func (e *explainer) held(annotations map[string]string) {
-	until, err := time.Parse(time.RFC3339, annotations[kube.AnnotationHeldUntil])
-	if t, err := time.Parse(time.RFC3339, annotations[kube.AnnotationLatestStart]); err == nil {
+	until, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationHeldUntil])
+	if t, err := time.Parse(time.RFC3339, annotations[v1alpha1.AnnotationLatestStart]); err == nil {
 		e.out.LatestStart = &t
 	}
 	if err != nil {
@@ -363,7 +363,7 @@ func (e *explainer) held(annotations map[string]string) {
 	}
 	e.out.HeldUntil = &until
 	e.say(stateHeld, "It is held until %s.", e.clock(until))
-	if reason := annotations[kube.AnnotationHeldReason]; reason != "" {
+	if reason := annotations[v1alpha1.AnnotationHeldReason]; reason != "" {
 		e.out.Sentence += " The scheduler said: " + reason + "."
 	}
 	if until.Before(e.now) {

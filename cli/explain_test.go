@@ -34,7 +34,7 @@ func twoSites(t *testing.T) *apiServer {
 	a.add(t, profilePath, profile("big", map[string]string{"kind": "big"}, 100, 400))
 	a.add(t, nodePath, node("de-small", map[string]string{"kind": "small"}))
 	a.add(t, nodePath, node("de-big", map[string]string{"kind": "big"}))
-	a.add(t, nodePath, node("fr-small", map[string]string{"kind": "small", kube.LabelSite: "FR"}))
+	a.add(t, nodePath, node("fr-small", map[string]string{"kind": "small", v1alpha1.LabelSite: "FR"}))
 	full := node("full", map[string]string{"kind": "small"})
 	full.Status.Allocatable[v1.ResourceCPU] = quantity("3")
 	a.add(t, nodePath, full)
@@ -49,14 +49,14 @@ func twoSites(t *testing.T) *apiServer {
 	running.Status.Phase = v1.PodRunning
 	a.add(t, podPath, running)
 	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "ns", Labels: map[string]string{kube.LabelMode: "enforce"},
+		Name: "ns", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
 	}})
 	return a
 }
 
 func markedPod(name string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: created(name, testNow.Add(-time.Hour))}
-	p.Annotations = map[string]string{kube.AnnotationAllowedDelay: "8h", kube.AnnotationExpectedDuration: "2h"}
+	p.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "8h", v1alpha1.AnnotationExpectedDuration: "2h"}
 	p.Spec = podSpec()
 	p.Status.Phase = v1.PodPending
 	return p
@@ -74,10 +74,10 @@ func workJob(name string) *batchv1.Job {
 	j := heldJob(name)
 	j.CreationTimestamp = metav1.NewTime(testNow.Add(-time.Hour))
 	j.Annotations = map[string]string{
-		kube.AnnotationAllowedDelay: "8h", kube.AnnotationExpectedDuration: "2h",
-		kube.AnnotationHeldUntil:   testNow.Add(3 * time.Hour).Format(time.RFC3339),
-		kube.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
-		kube.AnnotationHeldReason:  "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
+		v1alpha1.AnnotationAllowedDelay: "8h", v1alpha1.AnnotationExpectedDuration: "2h",
+		v1alpha1.AnnotationHeldUntil:   testNow.Add(3 * time.Hour).Format(time.RFC3339),
+		v1alpha1.AnnotationLatestStart: testNow.Add(7 * time.Hour).Format(time.RFC3339),
+		v1alpha1.AnnotationHeldReason:  "held until 2026-03-02T12:00:00Z: saves an estimated 67%",
 	}
 	j.Spec.Template.Spec = podSpec()
 	return j
@@ -143,7 +143,7 @@ func TestExplainAHeldJob(t *testing.T) {
 func TestExplainAPod(t *testing.T) {
 	a := twoSites(t)
 	p := markedPod("train")
-	p.Annotations[kube.AnnotationMaxPower] = "100"
+	p.Annotations[v1alpha1.AnnotationMaxPower] = "100"
 	p.Annotations["compute-gardener-scheduler.kubernetes.io/pue"] = "1.4"
 	p.Annotations["compute-gardener-scheduler.kubernetes.io/energy-budget-kwh"] = "3"
 	a.add(t, podPath, p)
@@ -185,7 +185,7 @@ func TestExplainCountsNodesOfStaticPodsAsEmpty(t *testing.T) {
 func TestExplainStates(t *testing.T) {
 	a := twoSites(t)
 	a.add(t, "/api/v1/namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "quiet", Labels: map[string]string{kube.LabelMode: "shadow"},
+		Name: "quiet", Labels: map[string]string{v1alpha1.LabelMode: "shadow"},
 	}})
 	pod := func(change func(*v1.Pod)) metav1.Object {
 		p := markedPod("p")
@@ -218,11 +218,11 @@ func TestExplainStates(t *testing.T) {
 		"held pod": {pod(held), "ns", stateHeld, "The scheduler said: cleaner at noon"},
 		"shadow":   {pod(held), "quiet", stateWaiting, "the mode here is shadow"},
 		"skipped": {
-			pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationSkip] = "true" }), "ns", stateWaiting,
+			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationSkip] = "true" }), "ns", stateWaiting,
 			"it says so itself (kubenergy.io/skip)",
 		},
 		"run now": {
-			pod(func(p *v1.Pod) { p.Annotations[kube.AnnotationRunNow] = "true" }), "ns", stateWaiting,
+			pod(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationRunNow] = "true" }), "ns", stateWaiting,
 			"it says so itself (kubenergy.io/run-now)",
 		},
 		"of a controller": {pod(func(p *v1.Pod) {
@@ -235,15 +235,15 @@ func TestExplainStates(t *testing.T) {
 		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
 		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by us"},
 		"no plan yet": {
-			job(func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationHeldUntil) }), "ns",
+			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
 			stateHeld, "has not said yet",
 		},
 		"past its window": {job(func(j *batchv1.Job) {
-			j.Annotations[kube.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
+			j.Annotations[v1alpha1.AnnotationHeldUntil] = testNow.Add(-time.Minute).Format(time.RFC3339)
 		}), "ns", stateHeld, "ask kubenergy doctor"},
 		"released": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
-			j.Annotations[kube.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
+			j.Annotations[v1alpha1.AnnotationReleasedAt] = "2026-03-02T08:30:00Z"
 		}), "ns", stateReleased, "released at 2026-03-02T08:30:00Z"},
 		"running job": {job(func(j *batchv1.Job) {
 			j.Labels, j.Spec.Suspend = nil, new(false)
@@ -329,8 +329,8 @@ func TestExplainWithoutSignalsHasNoOpinion(t *testing.T) {
 func TestExplainNonsense(t *testing.T) {
 	a := twoSites(t)
 	p := markedPod("train")
-	p.Annotations[kube.AnnotationAllowedDelay] = "soon"
-	p.Annotations[kube.AnnotationStrategy] = "luck"
+	p.Annotations[v1alpha1.AnnotationAllowedDelay] = "soon"
+	p.Annotations[v1alpha1.AnnotationStrategy] = "luck"
 	a.add(t, podPath, p)
 	x := explained(t, a, "pod", "train")
 	if len(x.Warnings) != 2 || !strings.Contains(strings.Join(x.Warnings, "\n"),

@@ -24,7 +24,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // profileOwner is the field manager under which this command writes. The API server remembers who wrote a label last:
@@ -203,7 +202,7 @@ func (p *profiler) look(ctx context.Context) error {
 }
 
 func (p *profiler) recognise(n *v1.Node) profileRow {
-	row := profileRow{Node: n.Name, Label: n.Labels[kube.LabelPowerProfile], node: n}
+	row := profileRow{Node: n.Name, Label: n.Labels[v1alpha1.LabelPowerProfile], node: n}
 	capacity := n.Status.Capacity
 	gpus := int64(0)
 	for name, q := range capacity {
@@ -323,10 +322,10 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 	if p.dryRunServer {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	label := n.Labels[kube.LabelPowerProfile]
+	label := n.Labels[v1alpha1.LabelPowerProfile]
 	for try := 0; ; try++ {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{kube.LabelPowerProfile: value},
+			"resourceVersion": n.ResourceVersion, "labels": map[string]*string{v1alpha1.LabelPowerProfile: value},
 		}})
 		if err != nil {
 			return err
@@ -338,7 +337,7 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 		if n, err = p.client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{}); err != nil {
 			return err
 		}
-		if n.Labels[kube.LabelPowerProfile] != label {
+		if n.Labels[v1alpha1.LabelPowerProfile] != label {
 			return errors.New("somebody labelled it meanwhile")
 		}
 	}
@@ -358,7 +357,7 @@ func wroteLabel(n *v1.Node) bool {
 		if err := json.Unmarshal(m.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return false
 		}
-		_, ours := fields.Metadata.Labels["f:"+kube.LabelPowerProfile]
+		_, ours := fields.Metadata.Labels["f:"+v1alpha1.LabelPowerProfile]
 		return ours
 	})
 }

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // hardwareServer is as much of an API server as labelling nodes needs: nodes that remember who wrote which label last,
@@ -76,12 +75,13 @@ func (s *hardwareServer) node(name, providerID, cpus, memory string, gpus int, l
 
 // setLabel is what another one writes.
 func (s *hardwareServer) setLabel(node, value string) {
-	s.write(s.nodes[node], "kubectl-label", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, kube.LabelPowerProfile,
+	s.write(s.nodes[node], "kubectl-label", fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`,
+		v1alpha1.LabelPowerProfile,
 		value))
 }
 
 func (s *hardwareServer) label(node string) string {
-	return s.nodes[node].Labels[kube.LabelPowerProfile]
+	return s.nodes[node].Labels[v1alpha1.LabelPowerProfile]
 }
 
 func (s *hardwareServer) labels(nodes ...string) string {
@@ -201,11 +201,11 @@ func (s *hardwareServer) write(n *v1.Node, manager string, body []byte) {
 	}
 	fresh.ResourceVersion = n.ResourceVersion + "1"
 	fresh.ManagedFields = slices.DeleteFunc(fresh.ManagedFields, func(m metav1.ManagedFieldsEntry) bool { return true })
-	if fresh.Labels[kube.LabelPowerProfile] != "" {
+	if fresh.Labels[v1alpha1.LabelPowerProfile] != "" {
 		fresh.ManagedFields = []metav1.ManagedFieldsEntry{{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
 			FieldsV1: metav1.NewFieldsV1(fmt.Sprintf(`{"f:metadata":{"f:labels":{%q:{}}}}`,
-				"f:"+kube.LabelPowerProfile)),
+				"f:"+v1alpha1.LabelPowerProfile)),
 		}}
 	}
 	*n = fresh

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -253,7 +254,7 @@ func (p *pass) error(released int) error {
 // pass releases every held Job, and every one that a budget has suspended, that a list shows.
 func (r *releaser) pass(ctx context.Context, namespace string) (pass, error) {
 	var p pass
-	for _, selector := range []string{kube.LabelHeld + "=true", kube.LabelBudgetSuspended} {
+	for _, selector := range []string{v1alpha1.LabelHeld + "=true", v1alpha1.LabelBudgetSuspended} {
 		if err := r.passOf(ctx, namespace, selector, &p); err != nil {
 			return p, err
 		}
@@ -278,11 +279,11 @@ func (r *releaser) passOf(ctx context.Context, namespace, selector string, p *pa
 
 // waitsBy returns the label by which a Job of ours waits: held, or suspended for a budget; "": it is not ours.
 func waitsBy(job *batchv1.Job) string {
-	if job.Labels[kube.LabelHeld] == "true" {
-		return kube.LabelHeld
+	if job.Labels[v1alpha1.LabelHeld] == "true" {
+		return v1alpha1.LabelHeld
 	}
-	if job.Labels[kube.LabelBudgetSuspended] != "" {
-		return kube.LabelBudgetSuspended
+	if job.Labels[v1alpha1.LabelBudgetSuspended] != "" {
+		return v1alpha1.LabelBudgetSuspended
 	}
 	return ""
 }
@@ -328,7 +329,7 @@ func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, er
 
 // releasePatch resumes a Job, except one in a queue of Kueue, which resumes it itself, and takes off our label.
 func releasePatch(job *batchv1.Job, now time.Time) []byte {
-	if waitsBy(job) == kube.LabelBudgetSuspended {
+	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)
 	}
 	if _, queued := job.Labels[kube.LabelKueueQueue]; queued {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -26,8 +27,8 @@ func jobsIn(namespace string) string { return "/apis/batch/v1/namespaces/" + nam
 func heldJob(name string) *batchv1.Job {
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{kube.LabelHeld: "true", "app": "a"},
-			Annotations: map[string]string{kube.AnnotationAllowedDelay: "6h"},
+			Name: name, Labels: map[string]string{v1alpha1.LabelHeld: "true", "app": "a"},
+			Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"},
 		},
 		Spec: batchv1.JobSpec{Suspend: new(true)},
 	}
@@ -40,10 +41,10 @@ func suspended(o *unstructured.Unstructured) bool {
 
 func wantFree(t *testing.T, o *unstructured.Unstructured) {
 	t.Helper()
-	if _, held := o.GetLabels()[kube.LabelHeld]; held || suspended(o) {
+	if _, held := o.GetLabels()[v1alpha1.LabelHeld]; held || suspended(o) {
 		t.Errorf("%s: labels %v, suspended %v", o.GetName(), o.GetLabels(), suspended(o))
 	}
-	if stamp := o.GetAnnotations()[kube.AnnotationReleasedAt]; stamp != testNow.Format(time.RFC3339) {
+	if stamp := o.GetAnnotations()[v1alpha1.AnnotationReleasedAt]; stamp != testNow.Format(time.RFC3339) {
 		t.Errorf("%s: released-at is %q", o.GetName(), stamp)
 	}
 }
@@ -78,7 +79,7 @@ func TestReleaseAll(t *testing.T) {
 	if !suspended(a.get(t, jobsIn("ns0")+"/users-own")) {
 		t.Error("what its user suspended was resumed")
 	}
-	if o := a.get(t, jobsIn("ns0")+"/queued"); !suspended(o) || o.GetLabels()[kube.LabelHeld] != "" {
+	if o := a.get(t, jobsIn("ns0")+"/queued"); !suspended(o) || o.GetLabels()[v1alpha1.LabelHeld] != "" {
 		t.Errorf("a Job in a queue of Kueue: suspended %v, labels %v", suspended(o), o.GetLabels())
 	}
 	if a.busiest > releaseWorkers+1 {
@@ -100,15 +101,16 @@ func TestReleaseOfABudget(t *testing.T) {
 	of := func(name string, labels map[string]string) *batchv1.Job {
 		j := heldJob(name)
 		j.Labels, j.Annotations = labels, map[string]string{
-			kube.AnnotationBudgetSuspendedTill: "2026-07-01T00:00:00Z", "a": "b",
+			v1alpha1.AnnotationBudgetSuspendedTill: "2026-07-01T00:00:00Z", "a": "b",
 		}
 		return j
 	}
 	for _, j := range []*batchv1.Job{
-		of("one", map[string]string{kube.LabelBudgetSuspended: "month"}),
-		of("two", map[string]string{kube.LabelBudgetSuspended: "month", "app": "x"}),
-		of("both", map[string]string{kube.LabelBudgetSuspended: "month", kube.LabelHeld: "true"}), of("users-own", nil),
-		of("queued", map[string]string{kube.LabelBudgetSuspended: "month", kube.LabelKueueQueue: "q"}),
+		of("one", map[string]string{v1alpha1.LabelBudgetSuspended: "month"}),
+		of("two", map[string]string{v1alpha1.LabelBudgetSuspended: "month", "app": "x"}),
+		of("both", map[string]string{v1alpha1.LabelBudgetSuspended: "month", v1alpha1.LabelHeld: "true"}),
+		of("users-own", nil),
+		of("queued", map[string]string{v1alpha1.LabelBudgetSuspended: "month", kube.LabelKueueQueue: "q"}),
 	} {
 		a.add(t, jobsIn("ns"), j)
 	}
@@ -124,14 +126,14 @@ func TestReleaseOfABudget(t *testing.T) {
 	}
 	for _, name := range []string{"one", "two", "both", "queued"} {
 		o := a.get(t, jobsIn("ns")+"/"+name)
-		_, held := o.GetLabels()[kube.LabelHeld]
-		_, budget := o.GetLabels()[kube.LabelBudgetSuspended]
-		_, till := o.GetAnnotations()[kube.AnnotationBudgetSuspendedTill]
+		_, held := o.GetLabels()[v1alpha1.LabelHeld]
+		_, budget := o.GetLabels()[v1alpha1.LabelBudgetSuspended]
+		_, till := o.GetAnnotations()[v1alpha1.AnnotationBudgetSuspendedTill]
 		if held || budget || till || suspended(o) != (name == "queued") {
 			t.Errorf("%s: labels %v, annotations %v, suspended %v", name, o.GetLabels(), o.GetAnnotations(),
 				suspended(o))
 		}
-		if o.GetAnnotations()[kube.AnnotationBudgetReleased] != "month" || o.GetAnnotations()["a"] != "b" {
+		if o.GetAnnotations()[v1alpha1.AnnotationBudgetReleased] != "month" || o.GetAnnotations()["a"] != "b" {
 			t.Errorf("%s would be suspended again: %v", name, o.GetAnnotations())
 		}
 	}
@@ -377,7 +379,8 @@ func TestRunNow(t *testing.T) {
 		}
 	}
 	o := a.get(t, jobsIn("ns")+"/held")
-	if o.GetAnnotations()[kube.AnnotationRunNow] != "true" || o.GetAnnotations()[kube.AnnotationAllowedDelay] != "6h" ||
+	if o.GetAnnotations()[v1alpha1.AnnotationRunNow] != "true" ||
+		o.GetAnnotations()[v1alpha1.AnnotationAllowedDelay] != "6h" ||
 		!suspended(o) {
 		t.Errorf("annotations %v, suspended %v", o.GetAnnotations(), suspended(o))
 	}

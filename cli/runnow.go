@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 func newRunNow(t terminal) *cobra.Command {
@@ -52,7 +52,7 @@ scheduler of ours lets it go; where none runs, see release.`,
 func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string) (said string, err error) {
 	patch,
 		err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"annotations": map[string]string{kube.AnnotationRunNow: "true"}}})
+		map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRunNow: "true"}}})
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +71,7 @@ func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, n
 	switch suspended := err == nil && job.Spec.Suspend != nil && *job.Spec.Suspend; {
 	case err != nil:
 		return "", fmt.Errorf("annotating Job %s/%s: %s", namespace, name, because(err))
-	case suspended && job.Labels[kube.LabelHeld] != "true":
+	case suspended && job.Labels[v1alpha1.LabelHeld] != "true":
 		return suspendedByUser, nil
 	case !suspended:
 		return "was not held", nil

@@ -16,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
@@ -328,7 +329,7 @@ func (f *manifestFlags) job(name string, j *sched.Job) *batchv1.Job {
 		delay = f.delay
 	}
 	if delay > 0 {
-		job.Annotations[kube.AnnotationAllowedDelay] = f.shrink(delay).String()
+		job.Annotations[v1alpha1.AnnotationAllowedDelay] = f.shrink(delay).String()
 	}
 	job.Labels = map[string]string{"app.kubernetes.io/name": "trace-job", "app.kubernetes.io/part-of": f.prefix}
 	for key, value := range map[string]string{"trace-owner": j.Owner, "trace-queue": j.Queue} {

@@ -397,7 +397,7 @@ func (a *accounts) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 		job.UID != owner.UID {
 		return 0
 	}
-	released, err := time.Parse(time.RFC3339, job.Annotations[kube.AnnotationReleasedAt])
+	released, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationReleasedAt])
 	if err != nil || !plausible(released, job.CreationTimestamp.Time) {
 		return 0
 	}

@@ -132,7 +132,7 @@ func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
 // meter.
 func TestHeldJobIsAccounted(t *testing.T) {
 	job := newJob("team", "job", noon)
-	job.Annotations = map[string]string{kube.AnnotationReleasedAt: noon.Add(3 * time.Hour).Format(time.RFC3339)}
+	job.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: noon.Add(3 * time.Hour).Format(time.RFC3339)}
 	zone := zoneNamed("home", 1)
 	zone.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
 	zone.Spec.Carbon.Signal, zone.Status.ObservedGeneration = "Marginal", 1
@@ -472,7 +472,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 
 func TestWhatIsNotAccounted(t *testing.T) {
 	unknown := newNode("unknown", "4")
-	unknown.Labels = map[string]string{kube.LabelPowerProfile: "nobody-wrote-it"}
+	unknown.Labels = map[string]string{v1alpha1.LabelPowerProfile: "nobody-wrote-it"}
 	w := newWorld(t, newNode("n1", "4"), unknown)
 	for _, tc := range []struct {
 		name   string

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -39,13 +40,13 @@ func newHeldJobs() *heldJobs {
 
 // saw takes in a Job or what has changed on it.
 func (h *heldJobs) saw(j *batchv1.Job) {
-	if j.Labels[kube.LabelHeld] != "true" {
+	if j.Labels[v1alpha1.LabelHeld] != "true" {
 		h.lost(j)
 		return
 	}
 	seen := &heldJob{HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name}
 	seen.work, _ = kube.ReadJob(j) // what makes no sense counts as not said
-	if latest, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart]); err == nil &&
+	if latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil &&
 		plausible(latest, j.CreationTimestamp.Time) {
 		seen.latest = latest
 	}

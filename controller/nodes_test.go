@@ -145,7 +145,7 @@ func TestTrim(t *testing.T) {
 	p := on(newPod("team", "pod", noon), "n1", "1", noon)
 	p.Spec = podTemplate().Spec
 	p.Spec.NodeName = "n1"
-	p.Annotations = map[string]string{kube.AnnotationAllowedDelay: "1h", "other": long}
+	p.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "1h", "other": long}
 	p.Spec.Volumes = append(p.Spec.Volumes, podTemplate().Spec.Volumes...)
 	podBefore, errBefore := kube.ReadPod(p)
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
@@ -203,8 +203,8 @@ func podTemplate() v1.PodTemplateSpec {
 	always := v1.ContainerRestartPolicyAlways
 	return v1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels:      map[string]string{kube.LabelWorkloadClass: "training"},
-			Annotations: map[string]string{kube.AnnotationExpectedDuration: "2h"},
+			Labels:      map[string]string{v1alpha1.LabelWorkloadClass: "training"},
+			Annotations: map[string]string{v1alpha1.AnnotationExpectedDuration: "2h"},
 		},
 		Spec: v1.PodSpec{
 			SchedulerName: "kubenergy", PriorityClassName: "low", NodeSelector: map[string]string{"a": "b"},

@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -54,9 +54,10 @@ type Options struct {
 // DefaultOptions returns what holds where the command line says nothing.
 func DefaultOptions() Options {
 	return Options{
-		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), kube.Namespace), MetricsAddress: ":8443", ProbeAddress: ":8081",
-		LeaderElect: true,
-		Keys:        "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
+		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace), MetricsAddress: ":8443",
+		ProbeAddress: ":8081",
+		LeaderElect:  true,
+		Keys:         "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
 		LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN"), API: ":9443", Agentless: true, NodeMaxPower: 2000,
 		Keep: ledger.Retention{
 			Windows: 14 * day, Hours: 400 * day, Records: 90 * day, Snapshots: 14 * day, Streams: 400 * day,

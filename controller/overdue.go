@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -208,7 +209,7 @@ func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error)
 	var current batchv1.Job
 	errGet := r.client.Get(ctx, client.ObjectKeyFromObject(job), &current)
 	if apierrors.IsNotFound(errGet) || errGet == nil &&
-		(current.UID != j.UID || current.Labels[kube.LabelHeld] != "true") {
+		(current.UID != j.UID || current.Labels[v1alpha1.LabelHeld] != "true") {
 		return false, nil
 	}
 	return false, fmt.Errorf("releasing Job %s/%s: %w", j.namespace, j.name, err)

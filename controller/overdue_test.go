@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -99,10 +100,10 @@ func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, 
 
 func heldUntilDeadline(ns, name string, created time.Time, latest time.Time) *batchv1.Job {
 	j := newJob(ns, name, created)
-	j.Labels = map[string]string{kube.LabelHeld: "true"}
+	j.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
 	j.Spec.Suspend = new(true)
 	if !latest.IsZero() {
-		j.Annotations = map[string]string{kube.AnnotationLatestStart: latest.UTC().Format(time.RFC3339)}
+		j.Annotations = map[string]string{v1alpha1.AnnotationLatestStart: latest.UTC().Format(time.RFC3339)}
 	}
 	return j
 }
@@ -110,7 +111,7 @@ func heldUntilDeadline(ns, name string, created time.Time, latest time.Time) *ba
 func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 	t.Helper()
 	j := get(t, s, client.ObjectKey{Namespace: ns, Name: name}, &batchv1.Job{})
-	if *j.Spec.Suspend != (j.Labels[kube.LabelHeld] == "true") {
+	if *j.Spec.Suspend != (j.Labels[v1alpha1.LabelHeld] == "true") {
 		t.Errorf("%s: suspended %v with labels %v", name, *j.Spec.Suspend, j.Labels)
 	}
 	return *j.Spec.Suspend
@@ -164,7 +165,8 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 			t.Errorf("%d Jobs are still known as held", one.held.count(""))
 		}
 		job := get(t, server, client.ObjectKey{Namespace: "enforce", Name: "minute"}, &batchv1.Job{})
-		if job.Annotations[kube.AnnotationReleasedAt] == "" || job.Annotations[kube.AnnotationLatestStart] == "" {
+		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" ||
+			job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
 			t.Errorf("annotations are %v", job.Annotations)
 		}
 	})
@@ -260,7 +262,7 @@ func TestReleaserRespectsATakeover(t *testing.T) {
 		defer cancel()
 		r := server.replica(ctx, t, valley(t, now), time.Now)
 		j := get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
-		delete(j.Labels, kube.LabelHeld)
+		delete(j.Labels, v1alpha1.LabelHeld)
 		if err := server.Update(ctx, j); err != nil { // and the informer is slow
 			t.Fatal(err)
 		}

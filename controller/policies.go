@@ -53,7 +53,7 @@ func newPolicies(c client.Client, d kube.Defaults, held func(string) int, shadow
 }
 
 // clusterPolicy is the policy of the cluster.
-var clusterPolicy = types.NamespacedName{Namespace: kube.Namespace, Name: kube.PolicyName}
+var clusterPolicy = types.NamespacedName{Namespace: v1alpha1.SystemNamespace, Name: v1alpha1.PolicyName}
 
 // How often counts are looked at, and at most written.
 const (
@@ -195,9 +195,9 @@ func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1
 	if err := kube.ReadPolicy(policy); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
 			bounded("the policy counts as absent: "+err.Error())
-	} else if policy.Name != kube.PolicyName {
+	} else if policy.Name != v1alpha1.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
-		valid.Message = "the policy counts as absent: only the one named " + kube.PolicyName + " holds"
+		valid.Message = "the policy counts as absent: only the one named " + v1alpha1.PolicyName + " holds"
 	} else if err := rules.objections[policy.Namespace]; err != nil {
 		valid.Reason, valid.Message = reasonAnnotation,
 			bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
@@ -208,7 +208,7 @@ func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1
 			maxNamespaces, rules.untold)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
-	if policy.Name != kube.PolicyName {
+	if policy.Name != v1alpha1.PolicyName {
 		return status
 	}
 	status.Mode, _ = rules.view.Mode(policy.Namespace)
@@ -227,7 +227,7 @@ func (r *rules) summarise(namespaces []kube.NamespaceMarks) {
 	slices.SortFunc(namespaces, func(a, b kube.NamespaceMarks) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range namespaces {
 		n := &namespaces[i]
-		if n.Name == kube.Namespace {
+		if n.Name == v1alpha1.SystemNamespace {
 			continue
 		}
 		policy := r.view.Policies()[n.Name]
@@ -254,7 +254,7 @@ func (r *rules) summarise(namespaces []kube.NamespaceMarks) {
 func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
 	return []reconcile.Request{
 		{NamespacedName: clusterPolicy},
-		{NamespacedName: types.NamespacedName{Namespace: n.GetName(), Name: kube.PolicyName}},
+		{NamespacedName: types.NamespacedName{Namespace: n.GetName(), Name: v1alpha1.PolicyName}},
 	}
 }
 

@@ -31,7 +31,7 @@ func namespace(name string, labels, annotations map[string]string) *v1.Namespace
 }
 
 func policy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.EnergyPolicy {
-	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: kube.PolicyName, Generation: 1}}
+	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.PolicyName, Generation: 1}}
 	p.Spec.Mode = mode
 	if delay > 0 {
 		p.Spec.AllowedDelay = &metav1.Duration{Duration: delay}
@@ -56,18 +56,18 @@ func statusOf(t *testing.T, w *world, p *policies, key types.NamespacedName) v1a
 }
 
 func inNamespace(ns string) types.NamespacedName {
-	return types.NamespacedName{Namespace: ns, Name: kube.PolicyName}
+	return types.NamespacedName{Namespace: ns, Name: v1alpha1.PolicyName}
 }
 
 // Admission looks at one policy only: that of the cluster tells it of all namespaces that say something.
 func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	w := newWorld(t,
-		namespace(kube.Namespace, nil, nil), policy(kube.Namespace, v1alpha1.ModeEnforce, 0),
+		namespace(v1alpha1.SystemNamespace, nil, nil), policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0),
 		namespace("silent", nil, nil),
 		namespace("own", nil, nil), policy("own", v1alpha1.ModeAdvise, 6*time.Hour),
 		namespace("inherits", nil, nil), policy("inherits", "", 0),
-		namespace("labelled", map[string]string{kube.LabelMode: "shadow"}, nil),
-		namespace("both", map[string]string{kube.LabelMode: "off"}, nil),
+		namespace("labelled", map[string]string{v1alpha1.LabelMode: "shadow"}, nil),
+		namespace("both", map[string]string{v1alpha1.LabelMode: "off"}, nil),
 		policy("both", v1alpha1.ModeEnforce, time.Hour),
 		namespace("gardener", map[string]string{gardener + "energy-policies": "enabled"},
 			map[string]string{gardener + "workload-batch-policy-max-scheduling-delay": "2h"}),
@@ -118,8 +118,8 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 
 // A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
 func TestDelayOfTheCluster(t *testing.T) {
-	w := newWorld(t, policy(kube.Namespace, v1alpha1.ModeEnforce, time.Hour),
-		namespace("silent", nil, nil), namespace("labelled", map[string]string{kube.LabelMode: "enforce"}, nil),
+	w := newWorld(t, policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
+		namespace("silent", nil, nil), namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"}, nil),
 		namespace("own", nil, nil), policy("own", "", 0))
 	want := map[string]v1alpha1.NamespaceSummary{
 		"labelled": {Mode: v1alpha1.ModeEnforce, Delays: true}, "own": {Delays: true},
@@ -157,7 +157,7 @@ func TestPolicyConditions(t *testing.T) {
 
 // What admission follows is written at once, counts at most every five seconds, and nothing where nothing has changed.
 func TestPolicyWrites(t *testing.T) {
-	w := newWorld(t, policy(kube.Namespace, v1alpha1.ModeEnforce, 0), namespace("team", nil, nil))
+	w := newWorld(t, policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), namespace("team", nil, nil))
 	held := 0
 	p := testPolicies(w, 0, nil)
 	now := noon
@@ -188,7 +188,7 @@ func TestPolicyWrites(t *testing.T) {
 	if held := len(p.wrote); held != 1 {
 		t.Errorf("%d policies are remembered", held)
 	}
-	if err := w.Delete(t.Context(), policy(kube.Namespace, "", 0)); err != nil {
+	if err := w.Delete(t.Context(), policy(v1alpha1.SystemNamespace, "", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil ||
@@ -200,7 +200,7 @@ func TestPolicyWrites(t *testing.T) {
 // Rules are built after a change and at no other time, and a change that comes while they are built is not lost.
 func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	lists := 0
-	w := newWorld(t, policy(kube.Namespace, v1alpha1.ModeEnforce, 0))
+	w := newWorld(t, policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
 	p := testPolicies(w, 0, nil)
 	p.client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -251,9 +251,9 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 
 // The status of the cluster's policy stays an object that the API server takes, and says what it leaves out.
 func TestNamespacesAreBounded(t *testing.T) {
-	objects := []client.Object{policy(kube.Namespace, v1alpha1.ModeEnforce, time.Hour)}
+	objects := []client.Object{policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
-		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{kube.LabelMode: "enforce"},
+		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{v1alpha1.LabelMode: "enforce"},
 			nil))
 	}
 	w := newWorld(t, objects...)
@@ -270,7 +270,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 
 // A new leader goes on counting where the last one stopped.
 func TestShadowCountsSurviveTheLeader(t *testing.T) {
-	cluster, team := policy(kube.Namespace, v1alpha1.ModeShadow, 0), policy("team", "", 0)
+	cluster, team := policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), policy("team", "", 0)
 	last := metav1.NewTime(noon)
 	cluster.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 30, Held: 20, SavedGrams: 200, Last: &last}
 	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
@@ -293,12 +293,12 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 }
 
 func TestWhoFollowsWhom(t *testing.T) {
-	w := newWorld(t, policy(kube.Namespace, "", 0), policy("a", "", 0), policy("b", "", 0))
+	w := newWorld(t, policy(v1alpha1.SystemNamespace, "", 0), policy("a", "", 0), policy("b", "", 0))
 	p := testPolicies(w, 0, nil)
 	for _, tc := range []struct {
 		of   client.Object
 		want int
-	}{{policy("a", "", 0), 1}, {policy(kube.Namespace, "", 0), 3}} {
+	}{{policy("a", "", 0), 1}, {policy(v1alpha1.SystemNamespace, "", 0), 3}} {
 		if got := p.ofPolicy(context.Background(), tc.of); len(got) != tc.want {
 			t.Errorf("%s wakes %v", tc.of.GetNamespace(), got)
 		}

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -33,7 +34,7 @@ func TestRates(t *testing.T) {
 	}
 	nodes := &nodeBook{}
 	nodes.handler().OnAdd(&v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "n", Labels: map[string]string{kube.LabelSite: "south"},
+		Name: "n", Labels: map[string]string{v1alpha1.LabelSite: "south"},
 	}}, false)
 	r := &rates{
 		view: func() *kube.View { return view }, history: newHistory(), nodes: nodes, now: func() time.Time {

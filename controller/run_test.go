@@ -23,7 +23,6 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/signal"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // start runs the whole controller against an API server until the test ends.
@@ -58,7 +57,7 @@ func startAt(t testing.TB, api *rest.Config, o Options) (*controller, *prometheu
 
 func quiet(t testing.TB) Options {
 	o := DefaultOptions()
-	o.MetricsAddress, o.ProbeAddress, o.LeaderElect, o.Namespace = "0", "0", false, kube.Namespace
+	o.MetricsAddress, o.ProbeAddress, o.LeaderElect, o.Namespace = "0", "0", false, v1alpha1.SystemNamespace
 	o.Keys, o.Data = t.TempDir(), t.TempDir()
 	return o
 }
@@ -91,7 +90,7 @@ const ours = "/apis/kubenergy.io/v1alpha1/"
 // decide.
 func TestController(t *testing.T) {
 	s := newAPIServer(t)
-	clusters := policy(kube.Namespace, v1alpha1.ModeShadow, time.Hour)
+	clusters := policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
 	clusters.TypeMeta = metav1.TypeMeta{APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyPolicy"}
 	clustersPath := ours + "namespaces/kubenergy-system/energypolicies/default"
 	s.put(ours+"gridzones/home", typical("home", "DE"))

@@ -217,7 +217,7 @@ func (s *shadow) inherit(all []v1alpha1.EnergyPolicy) {
 	}
 	for i := range all {
 		p := &all[i]
-		if p.Name != kube.PolicyName || p.Namespace == kube.Namespace || p.Status.Shadow == nil {
+		if p.Name != v1alpha1.PolicyName || p.Namespace == v1alpha1.SystemNamespace || p.Status.Shadow == nil {
 			continue
 		}
 		c := p.Status.Shadow.DeepCopy()

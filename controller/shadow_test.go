@@ -135,8 +135,8 @@ func TestShadowLeavesAlone(t *testing.T) {
 	suspended, annotated, urgent := newJob("shadow", "suspended", time.Time{}),
 		newJob("shadow", "nonsense", time.Time{}), newJob("shadow", "urgent", time.Time{})
 	suspended.Spec.Suspend = new(true)
-	annotated.Annotations = map[string]string{kube.AnnotationAllowedDelay: "soon"}
-	urgent.Annotations = map[string]string{kube.AnnotationRunNow: "true"}
+	annotated.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "soon"}
+	urgent.Annotations = map[string]string{v1alpha1.AnnotationRunNow: "true"}
 	hook, queued := newJob("shadow", "hook", time.Time{}), newJob("shadow", "queued", time.Time{})
 	hook.Annotations = map[string]string{"helm.sh/hook": "pre-install"}
 	queued.Labels = map[string]string{kube.LabelKueueQueue: "q"}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // Prefixes of the systems that people come from.
@@ -37,37 +39,46 @@ type alias struct {
 
 // podAliases is the table: our annotation → theirs.
 var podAliases = map[string]alias{
-	AnnotationSkip: {key: gardener + "skip", effect: "neither held nor placed by us"},
-	AnnotationCarbonCounts: {
+	v1alpha1.AnnotationSkip: {key: gardener + "skip", effect: "neither held nor placed by us"},
+	v1alpha1.AnnotationCarbonCounts: {
 		key: gardener + "carbon-enabled", holds: true,
 		effect: "false: carbon intensity does not hold it",
 	},
-	AnnotationCarbonThreshold: {
+	v1alpha1.AnnotationCarbonThreshold: {
 		key: gardener + "carbon-intensity-threshold", holds: true,
 		effect: "held while carbon intensity is above",
 	},
-	AnnotationPriceThreshold: {
+	v1alpha1.AnnotationPriceThreshold: {
 		key: gardener + "price-threshold", holds: true,
 		effect: "held while the price is above",
 	},
-	AnnotationAllowedDelay: {key: gardener + "max-scheduling-delay", holds: true, effect: "longest hold"},
-	AnnotationExpectedDuration: {
+	v1alpha1.AnnotationAllowedDelay: {key: gardener + "max-scheduling-delay", holds: true, effect: "longest hold"},
+	v1alpha1.AnnotationExpectedDuration: {
 		key: gardener + "estimated-runtime-hours", translate: hours,
 		effect: "expected run time, for the window and for estimates",
 	},
-	AnnotationMaxPower:      {key: gardener + "max-power-watts", effect: "nodes of more power are filtered out"},
-	AnnotationMinEfficiency: {key: gardener + "min-efficiency", effect: "less efficient nodes are filtered out"},
-	AnnotationGPUWorkloadType: {
+	v1alpha1.AnnotationMaxPower: {
+		key:    gardener + "max-power-watts",
+		effect: "nodes of more power are filtered out",
+	},
+	v1alpha1.AnnotationMinEfficiency: {
+		key:    gardener + "min-efficiency",
+		effect: "less efficient nodes are filtered out",
+	},
+	v1alpha1.AnnotationGPUWorkloadType: {
 		key:    gardener + "gpu-workload-type",
 		effect: "share of the GPUs' power range that it draws",
 	},
-	AnnotationPUE: {key: gardener + "pue", effect: "facility energy per node energy in its estimates"},
-	AnnotationBudgetKWh: {
+	v1alpha1.AnnotationPUE: {key: gardener + "pue", effect: "facility energy per node energy in its estimates"},
+	v1alpha1.AnnotationBudgetKWh: {
 		key:    gardener + "energy-budget-kwh",
 		effect: "energy that it may use over its lifetime",
 	},
-	AnnotationBudgetAction: {key: gardener + "energy-budget-action", effect: "what happens when that is used up"},
-	AnnotationPerformanceWeight: {
+	v1alpha1.AnnotationBudgetAction: {
+		key:    gardener + "energy-budget-action",
+		effect: "what happens when that is used up",
+	},
+	v1alpha1.AnnotationPerformanceWeight: {
 		key:    hybrid + "performance-weight",
 		effect: "weight of speed against energy in the strategy hybrid",
 	},
@@ -75,8 +86,8 @@ var podAliases = map[string]alias{
 
 // labelAliases is the same for labels of pods.
 var labelAliases = map[string]string{
-	LabelWorkloadType:  gardener + "workload-type",
-	LabelWorkloadClass: "workload-profile",
+	v1alpha1.LabelWorkloadType:  gardener + "workload-type",
+	v1alpha1.LabelWorkloadClass: "workload-profile",
 }
 
 func hours(value string) (string, error) {
@@ -111,16 +122,20 @@ func lookUpLabel(labels map[string]string, key string) string {
 
 // ours are all annotations of pods and Jobs that we read or write.
 var ours = map[string]bool{
-	AnnotationAllowedDelay: true, AnnotationFinishBy: true, AnnotationExpectedDuration: true, AnnotationRunNow: true,
-	AnnotationSkip: true, AnnotationStrategy: true, AnnotationCarbonThreshold: true, AnnotationCarbonPercentile: true,
-	AnnotationPriceThreshold: true, AnnotationCarbonCounts: true, AnnotationMaxPower: true,
-	AnnotationMinEfficiency:   true,
-	AnnotationGPUWorkloadType: true, AnnotationPUE: true, AnnotationPerformanceWeight: true,
-	AnnotationBudgetKWh: true, AnnotationBudgetAction: true, AnnotationBudgetExceeded: true,
-	AnnotationBudgetExceededBy: true,
-	AnnotationBudgetActions:    true, AnnotationBudgetSuspendedTill: true, AnnotationBudgetReleased: true,
-	AnnotationHeldUntil: true, AnnotationHeldReason: true, AnnotationLatestStart: true, AnnotationReleasedAt: true,
-	prefix + "lab-run-seconds": true, prefix + "lab-ports": true, // the lab's
+	v1alpha1.AnnotationAllowedDelay: true, v1alpha1.AnnotationFinishBy: true, v1alpha1.AnnotationExpectedDuration: true,
+	v1alpha1.AnnotationRunNow: true,
+	v1alpha1.AnnotationSkip:   true, v1alpha1.AnnotationStrategy: true, v1alpha1.AnnotationCarbonThreshold: true,
+	v1alpha1.AnnotationCarbonPercentile: true,
+	v1alpha1.AnnotationPriceThreshold:   true, v1alpha1.AnnotationCarbonCounts: true, v1alpha1.AnnotationMaxPower: true,
+	v1alpha1.AnnotationMinEfficiency:   true,
+	v1alpha1.AnnotationGPUWorkloadType: true, v1alpha1.AnnotationPUE: true, v1alpha1.AnnotationPerformanceWeight: true,
+	v1alpha1.AnnotationBudgetKWh: true, v1alpha1.AnnotationBudgetAction: true, v1alpha1.AnnotationBudgetExceeded: true,
+	v1alpha1.AnnotationBudgetExceededBy: true,
+	v1alpha1.AnnotationBudgetActions:    true, v1alpha1.AnnotationBudgetSuspendedTill: true,
+	v1alpha1.AnnotationBudgetReleased: true,
+	v1alpha1.AnnotationHeldUntil:      true, v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
+	v1alpha1.AnnotationReleasedAt:       true,
+	v1alpha1.Prefix + "lab-run-seconds": true, v1alpha1.Prefix + "lab-ports": true, // the lab's
 }
 
 // Unsupported returns what is written on an object that another system would obey and we do not, and what looks like
@@ -128,7 +143,7 @@ var ours = map[string]bool{
 func Unsupported(annotations ...map[string]string) (sentences []string) {
 	for _, a := range annotations {
 		for key := range a {
-			if strings.HasPrefix(key, prefix) && !ours[key] {
+			if strings.HasPrefix(key, v1alpha1.Prefix) && !ours[key] {
 				sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name",
 					key))
 			}

@@ -352,12 +352,15 @@ func TestOneHalfOfTheDefaultPower(t *testing.T) {
 // TestEveryAliasHasAnEffect keeps the table honest: each annotation in it changes what is decided.
 func TestEveryAliasHasAnEffect(t *testing.T) {
 	values := map[string]string{
-		AnnotationSkip: "true", AnnotationCarbonCounts: "false", AnnotationCarbonThreshold: "100",
-		AnnotationPriceThreshold: "0.1",
-		AnnotationAllowedDelay:   "1h", AnnotationExpectedDuration: "3", AnnotationMaxPower: "100",
-		AnnotationMinEfficiency:   "0.5",
-		AnnotationGPUWorkloadType: "inference", AnnotationPUE: "1.5", AnnotationPerformanceWeight: "0.9",
-		AnnotationBudgetKWh: "2.5", AnnotationBudgetAction: "suspend",
+		v1alpha1.AnnotationSkip: "true", v1alpha1.AnnotationCarbonCounts: "false",
+		v1alpha1.AnnotationCarbonThreshold: "100",
+		v1alpha1.AnnotationPriceThreshold:  "0.1",
+		v1alpha1.AnnotationAllowedDelay:    "1h", v1alpha1.AnnotationExpectedDuration: "3",
+		v1alpha1.AnnotationMaxPower:        "100",
+		v1alpha1.AnnotationMinEfficiency:   "0.5",
+		v1alpha1.AnnotationGPUWorkloadType: "inference", v1alpha1.AnnotationPUE: "1.5",
+		v1alpha1.AnnotationPerformanceWeight: "0.9",
+		v1alpha1.AnnotationBudgetKWh:         "2.5", v1alpha1.AnnotationBudgetAction: "suspend",
 	}
 	v := gardenerView(t, Contents{})
 	for ours, as := range podAliases {
@@ -378,7 +381,7 @@ func TestEveryAliasHasAnEffect(t *testing.T) {
 
 // budgets reports whether an annotation changes what a workload may use, or what happens then.
 func budgets(key, value string) bool {
-	usual := map[string]string{AnnotationBudgetKWh: "1"}
+	usual := map[string]string{v1alpha1.AnnotationBudgetKWh: "1"}
 	before, _, err1 := ReadAllowance(nil, "", usual)
 	after, _, err2 := ReadAllowance(nil, "", map[string]string{key: value}, usual)
 	return err1 == nil && err2 == nil && before != after
@@ -391,7 +394,7 @@ func asks(j sched.Job) [6]any {
 
 func TestUnsupportedAnnotations(t *testing.T) {
 	got := Unsupported(map[string]string{cg + "energy-budget-kwh": "5", "a": "b"},
-		map[string]string{"kubenergy.io/delay-allowed": "6h", AnnotationRunNow: "true"})
+		map[string]string{"kubenergy.io/delay-allowed": "6h", v1alpha1.AnnotationRunNow: "true"})
 	if len(got) != 1 || !strings.Contains(got[0], "delay-allowed has no effect") {
 		t.Error(got)
 	}

@@ -15,51 +15,6 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// What people write on a pod, on a Job or on its pod template.
-const (
-	AnnotationAllowedDelay      = "kubenergy.io/allowed-delay"      // how long the start may be put off: a Go duration
-	AnnotationFinishBy          = "kubenergy.io/finish-by"          // deadline of the finish, RFC 3339
-	AnnotationExpectedDuration  = "kubenergy.io/expected-duration"  // a Go duration
-	AnnotationRunNow            = "kubenergy.io/run-now"            // "true": whatever else is said, do not hold it
-	AnnotationSkip              = "kubenergy.io/skip"               // "true": nor choose its node
-	AnnotationStrategy          = "kubenergy.io/strategy"           // a strategy of package sched, as in "carbon"
-	AnnotationCarbonThreshold   = "kubenergy.io/carbon-threshold"   // hold while above: gCO2e/kWh
-	AnnotationCarbonPercentile  = "kubenergy.io/carbon-percentile"  // hold while above: percentile of the next 24 hours
-	AnnotationPriceThreshold    = "kubenergy.io/price-threshold"    // hold while above: money per kWh
-	AnnotationCarbonCounts      = "kubenergy.io/carbon-counts"      // "false": price alone
-	AnnotationMaxPower          = "kubenergy.io/max-power-watts"    // only nodes whose full power is at most this
-	AnnotationMinEfficiency     = "kubenergy.io/min-efficiency"     // only nodes that are at least so efficient
-	AnnotationGPUWorkloadType   = "kubenergy.io/gpu-workload-type"  // inference, training, rendering or generic
-	AnnotationPUE               = "kubenergy.io/pue"                // facility energy ÷ node energy, wherever it runs
-	AnnotationPerformanceWeight = "kubenergy.io/performance-weight" // of the strategy hybrid: 0 (energy) to 1 (speed)
-)
-
-// Labels on pods.
-const (
-	LabelWorkloadType  = "kubenergy.io/workload-type"  // batch, service, stateful, system or generic
-	LabelWorkloadClass = "kubenergy.io/workload-class" // class of benchmarks, for the strategy hybrid
-)
-
-// What the hold loop writes.
-const (
-	// "true" on Jobs that we suspended: what is selected, checked and uninstalled by
-	LabelHeld             = "kubenergy.io/held"
-	AnnotationHeldUntil   = "kubenergy.io/held-until"
-	AnnotationHeldReason  = "kubenergy.io/held-reason"
-	AnnotationLatestStart = "kubenergy.io/latest-start" // the deadline of the hold
-	AnnotationReleasedAt  = "kubenergy.io/released-at"  // its presence makes the release final
-)
-
-// What the owner of a cluster writes on nodes and namespaces.
-const (
-	LabelPowerProfile = "kubenergy.io/power-profile"
-	LabelSite         = "kubenergy.io/site" // name of a GridZone
-	LabelMode         = "kubenergy.io/mode" // off, shadow, advise or enforce; its presence opts a namespace in
-)
-
-// Namespace is where our own components run.
-const Namespace = "kubenergy-system"
-
 // Marks is what the annotations of one object say, ours and those that stand for ours.
 type Marks struct {
 	AllowedDelay     time.Duration
@@ -144,36 +99,36 @@ func (r *markReader) read(key string, parse func(value string) error) {
 }
 
 func (r *markReader) readTimes() {
-	r.read(AnnotationAllowedDelay, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationAllowedDelay, func(value string) (err error) {
 		r.AllowedDelay, err = readDuration(value)
 		r.HasAllowedDelay = true
 		return err
 	})
-	r.read(AnnotationFinishBy, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationFinishBy, func(value string) (err error) {
 		r.FinishBy, err = readTime(value)
 		return err
 	})
-	r.read(AnnotationExpectedDuration, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationExpectedDuration, func(value string) (err error) {
 		r.ExpectedDuration, err = readDuration(value)
 		if err == nil && r.ExpectedDuration == 0 {
 			return errors.New("want more than 0")
 		}
 		return err
 	})
-	r.read(AnnotationRunNow, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationRunNow, func(value string) (err error) {
 		r.RunNow, err = readBool(value)
 		return err
 	})
-	r.read(AnnotationSkip, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationSkip, func(value string) (err error) {
 		r.Skip, err = readBool(value)
 		return err
 	})
 	// Not parsed: that we wrote it is what counts, and whoever forges it asks for less than run-now.
-	r.read(AnnotationReleasedAt, func(string) error { r.ReleasedBefore = true; return nil })
+	r.read(v1alpha1.AnnotationReleasedAt, func(string) error { r.ReleasedBefore = true; return nil })
 }
 
 func (r *markReader) readLimits() {
-	r.read(AnnotationCarbonThreshold, func(value string) error {
+	r.read(v1alpha1.AnnotationCarbonThreshold, func(value string) error {
 		v, err := readNumber(value, 0, maxIntensity)
 		if err == nil && v == 0 {
 			return errors.New("want more than 0")
@@ -181,17 +136,17 @@ func (r *markReader) readLimits() {
 		r.Limits.Carbon = grid.Intensity(v)
 		return err
 	})
-	r.read(AnnotationCarbonPercentile, func(value string) error {
+	r.read(v1alpha1.AnnotationCarbonPercentile, func(value string) error {
 		v, err := readNumber(value, 1, 99)
 		r.Limits.Percentile = v / 100
 		return err
 	})
-	r.read(AnnotationPriceThreshold, func(value string) error {
+	r.read(v1alpha1.AnnotationPriceThreshold, func(value string) error {
 		v, err := readNumber(value, -maxPrice, maxPrice)
 		r.Limits.Price, r.Limits.HasPrice = grid.Price(v), true
 		return err
 	})
-	r.read(AnnotationCarbonCounts, func(value string) error {
+	r.read(v1alpha1.AnnotationCarbonCounts, func(value string) error {
 		counts, err := readBool(value)
 		r.Limits.NoCarbon, r.HasCarbon = !counts, true
 		return err
@@ -199,7 +154,7 @@ func (r *markReader) readLimits() {
 }
 
 func (r *markReader) readPlacement() {
-	r.read(AnnotationStrategy, func(value string) error {
+	r.read(v1alpha1.AnnotationStrategy, func(value string) error {
 		if len(value) > maxValue {
 			return errors.New("no strategy has so long a name")
 		}
@@ -207,27 +162,27 @@ func (r *markReader) readPlacement() {
 		_, err := sched.New(value)
 		return err
 	})
-	r.read(AnnotationMaxPower, func(value string) error {
+	r.read(v1alpha1.AnnotationMaxPower, func(value string) error {
 		v, err := readNumber(value, 1, 1e6)
 		r.MaxPower = energy.Watts(v)
 		return err
 	})
-	r.read(AnnotationMinEfficiency, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationMinEfficiency, func(value string) (err error) {
 		r.MinEfficiency, err = readNumber(value, 0, 1e6)
 		return err
 	})
-	r.read(AnnotationGPUWorkloadType, func(value string) error {
+	r.read(v1alpha1.AnnotationGPUWorkloadType, func(value string) error {
 		r.GPUClass = value
 		if !slices.Contains(gpuClasses, value) {
 			return fmt.Errorf("want one of %s", strings.Join(gpuClasses, ", "))
 		}
 		return nil
 	})
-	r.read(AnnotationPUE, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationPUE, func(value string) (err error) {
 		r.PUE, err = readNumber(value, 1, maxPUE)
 		return err
 	})
-	r.read(AnnotationPerformanceWeight, func(value string) (err error) {
+	r.read(v1alpha1.AnnotationPerformanceWeight, func(value string) (err error) {
 		r.Performance, err = readNumber(value, 0, 1)
 		r.HasPerformance = true
 		return err

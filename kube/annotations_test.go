@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 func TestReadMarks(t *testing.T) {
@@ -21,68 +23,94 @@ func TestReadMarks(t *testing.T) {
 		{name: "nothing"},
 		{name: "other people's", job: map[string]string{"team": "a"}},
 		{
-			name: "delay", job: map[string]string{AnnotationAllowedDelay: "6h"},
+			name: "delay", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"},
 			want: Marks{AllowedDelay: 6 * time.Hour, HasAllowedDelay: true},
 		},
-		{name: "plain zero", job: map[string]string{AnnotationAllowedDelay: "0"}, want: Marks{HasAllowedDelay: true}},
 		{
-			name: "finish", job: map[string]string{AnnotationFinishBy: "2026-06-01T18:00:00Z"},
+			name: "plain zero", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "0"},
+			want: Marks{HasAllowedDelay: true},
+		},
+		{
+			name: "finish", job: map[string]string{v1alpha1.AnnotationFinishBy: "2026-06-01T18:00:00Z"},
 			want: Marks{FinishBy: six},
 		},
 		{
-			name: "expected", job: map[string]string{AnnotationExpectedDuration: "90m"},
+			name: "expected", job: map[string]string{v1alpha1.AnnotationExpectedDuration: "90m"},
 			want: Marks{ExpectedDuration: 90 * time.Minute},
 		},
-		{name: "run now", job: map[string]string{AnnotationRunNow: "true"}, want: Marks{RunNow: true}},
-		{name: "not now", job: map[string]string{AnnotationRunNow: "false"}},
-		{name: "released", job: map[string]string{AnnotationReleasedAt: "whenever"}, want: Marks{ReleasedBefore: true}},
+		{name: "run now", job: map[string]string{v1alpha1.AnnotationRunNow: "true"}, want: Marks{RunNow: true}},
+		{name: "not now", job: map[string]string{v1alpha1.AnnotationRunNow: "false"}},
 		{
-			name: "strategy", job: map[string]string{AnnotationStrategy: "carbon+window"},
+			name: "released", job: map[string]string{v1alpha1.AnnotationReleasedAt: "whenever"},
+			want: Marks{ReleasedBefore: true},
+		},
+		{
+			name: "strategy", job: map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"},
 			want: Marks{Strategy: "carbon+window"},
 		},
 		{
 			name:     "the Job before its template",
-			job:      map[string]string{AnnotationAllowedDelay: "1h"},
-			template: map[string]string{AnnotationAllowedDelay: "2h", AnnotationStrategy: "energy"},
+			job:      map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"},
+			template: map[string]string{v1alpha1.AnnotationAllowedDelay: "2h", v1alpha1.AnnotationStrategy: "energy"},
 			want:     Marks{AllowedDelay: time.Hour, HasAllowedDelay: true, Strategy: "energy"},
 		},
 		{
 			name:     "nonsense on the Job is not repaired by the template",
-			job:      map[string]string{AnnotationAllowedDelay: "x"},
-			template: map[string]string{AnnotationAllowedDelay: "2h"},
+			job:      map[string]string{v1alpha1.AnnotationAllowedDelay: "x"},
+			template: map[string]string{v1alpha1.AnnotationAllowedDelay: "2h"},
 			wantErr:  `annotation kubenergy.io/allowed-delay is "x"`,
 		},
-		{name: "number", job: map[string]string{AnnotationAllowedDelay: "10"}, wantErr: "want a duration"},
-		{name: "NaN", job: map[string]string{AnnotationAllowedDelay: "NaNh"}, wantErr: "want a duration"},
-		{name: "negative", job: map[string]string{AnnotationAllowedDelay: "-1h"}, wantErr: "not negative"},
-		{name: "for ever", job: map[string]string{AnnotationAllowedDelay: "9999h"}, wantErr: "want at most 8784h"},
-		{name: "overflow", job: map[string]string{AnnotationAllowedDelay: "99999999999h"}, wantErr: "want a duration"},
-		{name: "other digits", job: map[string]string{AnnotationAllowedDelay: "٣h"}, wantErr: "want a duration"},
+		{name: "number", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "10"}, wantErr: "want a duration"},
+		{name: "NaN", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "NaNh"}, wantErr: "want a duration"},
+		{name: "negative", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "-1h"}, wantErr: "not negative"},
 		{
-			name: "endless", job: map[string]string{AnnotationAllowedDelay: strings.Repeat("1h", 1<<17)},
+			name: "for ever", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "9999h"},
+			wantErr: "want at most 8784h",
+		},
+		{
+			name: "overflow", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "99999999999h"},
+			wantErr: "want a duration",
+		},
+		{
+			name: "other digits", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "٣h"},
+			wantErr: "want a duration",
+		},
+		{
+			name: "endless", job: map[string]string{v1alpha1.AnnotationAllowedDelay: strings.Repeat("1h", 1<<17)},
 			wantErr: "…: want a duration",
 		},
-		{name: "takes no time", job: map[string]string{AnnotationExpectedDuration: "0"}, wantErr: "want more than 0"},
 		{
-			name: "a day without a time", job: map[string]string{AnnotationFinishBy: "2026-06-01"},
+			name: "takes no time", job: map[string]string{v1alpha1.AnnotationExpectedDuration: "0"},
+			wantErr: "want more than 0",
+		},
+		{
+			name: "a day without a time", job: map[string]string{v1alpha1.AnnotationFinishBy: "2026-06-01"},
 			wantErr: "want a time",
 		},
 		{
-			name: "the zero time", job: map[string]string{AnnotationFinishBy: "0001-01-01T00:00:00Z"},
+			name: "the zero time", job: map[string]string{v1alpha1.AnnotationFinishBy: "0001-01-01T00:00:00Z"},
 			wantErr: "want a year",
 		},
 		{
-			name: "the end of days", job: map[string]string{AnnotationFinishBy: "9999-01-01T00:00:00Z"},
+			name: "the end of days", job: map[string]string{v1alpha1.AnnotationFinishBy: "9999-01-01T00:00:00Z"},
 			wantErr: "want a year",
 		},
-		{name: "perhaps now", job: map[string]string{AnnotationRunNow: "soon"}, wantErr: `want "true" or "false"`},
 		{
-			name: "unknown strategy", job: map[string]string{AnnotationStrategy: "best"},
+			name: "perhaps now", job: map[string]string{v1alpha1.AnnotationRunNow: "soon"},
+			wantErr: `want "true" or "false"`,
+		},
+		{
+			name: "unknown strategy", job: map[string]string{v1alpha1.AnnotationStrategy: "best"},
 			wantErr: "want one of balanced, carbon",
 		},
-		{name: "empty strategy", job: map[string]string{AnnotationStrategy: ""}, wantErr: "want one of balanced"},
 		{
-			name: "all mistakes at once", job: map[string]string{AnnotationStrategy: "best", AnnotationRunNow: "soon"},
+			name: "empty strategy", job: map[string]string{v1alpha1.AnnotationStrategy: ""},
+			wantErr: "want one of balanced",
+		},
+		{
+			name: "all mistakes at once", job: map[string]string{
+				v1alpha1.AnnotationStrategy: "best", v1alpha1.AnnotationRunNow: "soon",
+			},
 			wantErr: "annotation kubenergy.io/run-now is \"soon\": want \"true\" or \"false\"\nannotation " +
 				"kubenergy.io/strategy",
 		},
@@ -114,8 +142,9 @@ func FuzzReadMarks(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, delay, finish, expected, now, strategy string) {
 		m, err := ReadMarks(map[string]string{
-			AnnotationAllowedDelay: delay, AnnotationFinishBy: finish, AnnotationExpectedDuration: expected,
-			AnnotationRunNow: now, AnnotationStrategy: strategy,
+			v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationFinishBy: finish,
+			v1alpha1.AnnotationExpectedDuration: expected,
+			v1alpha1.AnnotationRunNow:           now, v1alpha1.AnnotationStrategy: strategy,
 		})
 		if err != nil {
 			if m != (Marks{}) {

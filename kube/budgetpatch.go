@@ -5,18 +5,20 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period;
 // zero: there is none.
 func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
-	ops := append(asSeen(j), put("/metadata/labels", j.Labels, LabelBudgetSuspended, budget),
+	ops := append(asSeen(j), put("/metadata/labels", j.Labels, v1alpha1.LabelBudgetSuspended, budget),
 		op("add", "/spec/suspend", true))
 	if !until.IsZero() {
-		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetSuspendedTill,
+		ops = append(ops, put("/metadata/annotations", j.Annotations, v1alpha1.AnnotationBudgetSuspendedTill,
 			until.UTC().Format(time.RFC3339)))
-	} else if _, old := j.Annotations[AnnotationBudgetSuspendedTill]; old {
-		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
+	} else if _, old := j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; old {
+		ops = append(ops, drop("/metadata/annotations", v1alpha1.AnnotationBudgetSuspendedTill))
 	}
 	return render(ops)
 }
@@ -24,13 +26,13 @@ func BudgetSuspendPatch(j *batchv1.Job, budget string, until time.Time) []byte {
 // BudgetResumePatch resumes a Job that a budget suspended, if it is as it was seen, and takes off the label. One in a
 // queue of Kueue stays suspended, since Kueue resumes it itself. With final, that budget does not suspend it again.
 func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
-	ops := append(asSeen(j), drop("/metadata/labels", LabelBudgetSuspended))
+	ops := append(asSeen(j), drop("/metadata/labels", v1alpha1.LabelBudgetSuspended))
 	if final {
-		ops = append(ops, put("/metadata/annotations", j.Annotations, AnnotationBudgetReleased,
-			j.Labels[LabelBudgetSuspended]))
+		ops = append(ops, put("/metadata/annotations", j.Annotations, v1alpha1.AnnotationBudgetReleased,
+			j.Labels[v1alpha1.LabelBudgetSuspended]))
 	}
-	if _, ok := j.Annotations[AnnotationBudgetSuspendedTill]; ok {
-		ops = append(ops, drop("/metadata/annotations", AnnotationBudgetSuspendedTill))
+	if _, ok := j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; ok {
+		ops = append(ops, drop("/metadata/annotations", v1alpha1.AnnotationBudgetSuspendedTill))
 	}
 	if _, queued := j.Labels[LabelKueueQueue]; !queued {
 		ops = append(ops, op("add", "/spec/suspend", false))

@@ -18,41 +18,16 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// What people write on a pod, on a Job or on its pod template to give it a budget of its own.
-const (
-	AnnotationBudgetKWh = prefix + "energy-budget-kwh" // energy at its nodes, over its lifetime
-	// log, notify, annotate, label, event or suspend; by default log
-	AnnotationBudgetAction = prefix + "energy-budget-action"
-)
-
-// What is written on Jobs and pods when a budget is used up.
-const (
-	AnnotationBudgetExceeded   = prefix + "energy-budget-exceeded"    // "true"; the same as a label
-	AnnotationBudgetExceededBy = prefix + "energy-budget-exceeded-by" // kWh
-	// what was done about a budget of its own, and when it was begun
-	AnnotationBudgetActions = prefix + "energy-budget-actions"
-
-	// on Jobs that a budget suspended: its name, or OwnBudget
-	LabelBudgetSuspended = prefix + "budget-suspended"
-	// the value of that label: that budget does not suspend this Job again
-	AnnotationBudgetReleased      = prefix + "budget-released"
-	AnnotationBudgetSuspendedTill = prefix + "budget-suspended-until"
-)
-
 // Keys of Compute Gardener for the same, written where its budget came from.
 const (
 	GardenerBudgetExceeded   = gardener + "energy-budget-exceeded"
 	GardenerBudgetExceededBy = gardener + "energy-budget-exceeded-by"
 )
 
-// Labels of pods by which the ledger, and so the scope of a budget, tells teams apart: the first one that is there.
-const (
-	LabelTeam   = prefix + "team"
-	LabelPartOf = "app.kubernetes.io/part-of"
-)
-
 // TeamOf returns whom a pod with these labels is charged to.
-func TeamOf(labels map[string]string) string { return cmp.Or(labels[LabelTeam], labels[LabelPartOf]) }
+func TeamOf(labels map[string]string) string {
+	return cmp.Or(labels[v1alpha1.LabelTeam], labels[v1alpha1.LabelPartOf])
+}
 
 // OwnBudget stands for a budget that a Job has for itself. No object can have this name.
 const OwnBudget = "Own"
@@ -78,7 +53,7 @@ var ownDeeds = map[string]v1alpha1.BudgetDeed{
 const maxBudget = 1e9 // kWh
 
 func (r *markReader) readBudget() {
-	r.read(AnnotationBudgetKWh, func(value string) error {
+	r.read(v1alpha1.AnnotationBudgetKWh, func(value string) error {
 		v, err := readNumber(value, 0, maxBudget)
 		if err == nil && v == 0 {
 			return errors.New("want more than 0")
@@ -86,7 +61,7 @@ func (r *markReader) readBudget() {
 		r.BudgetKWh = v
 		return err
 	})
-	r.read(AnnotationBudgetAction, func(value string) error {
+	r.read(v1alpha1.AnnotationBudgetAction, func(value string) error {
 		deed, ok := ownDeeds[value]
 		switch {
 		case value == "hold":
@@ -130,7 +105,7 @@ func ReadAllowance(n *NamespaceMarks, workloadType string,
 	}
 	a = Allowance{KWh: r.BudgetKWh, Deed: cmp.Or(r.BudgetDeed, v1alpha1.DeedLog)}
 	for _, m := range r.maps {
-		if as, _, found := lookUp(m, AnnotationBudgetKWh); found {
+		if as, _, found := lookUp(m, v1alpha1.AnnotationBudgetKWh); found {
 			a.Gardener = strings.HasPrefix(as.key, gardener)
 			break
 		}
@@ -143,7 +118,7 @@ func MayHaveAllowance(annotations map[string]string) bool {
 	if len(annotations) == 0 {
 		return false
 	}
-	_, _, ok := lookUp(annotations, AnnotationBudgetKWh)
+	_, _, ok := lookUp(annotations, v1alpha1.AnnotationBudgetKWh)
 	return ok
 }
 

@@ -59,7 +59,7 @@ func viewOfBudgets(t *testing.T, budgets ...*v1alpha1.EnergyBudget) *View {
 
 func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 	pod := func(annotations map[string]string) *v1.Pod { return podIn("team", annotations) }
-	delay := map[string]string{AnnotationAllowedDelay: "12h"}
+	delay := map[string]string{v1alpha1.AnnotationAllowedDelay: "12h"}
 	for name, tc := range map[string]struct {
 		pod    *v1.Pod
 		change func(*v1alpha1.EnergyBudget)
@@ -68,7 +68,7 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 	}{
 		"until the period ends": {pod: pod(delay), want: 6 * time.Hour},
 		"until its latest start": {
-			pod:  pod(map[string]string{AnnotationAllowedDelay: "2h"}),
+			pod:  pod(map[string]string{v1alpha1.AnnotationAllowedDelay: "2h"}),
 			want: 2 * time.Hour,
 		},
 		"for good: its latest start": {pod: pod(delay), change: func(b *v1alpha1.EnergyBudget) {
@@ -76,7 +76,7 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 		}, want: 12 * time.Hour},
 		"what may not wait": {pod: pod(nil)},
 		"what is to run now": {pod: pod(map[string]string{
-			AnnotationAllowedDelay: "12h", AnnotationRunNow: "true",
+			v1alpha1.AnnotationAllowedDelay: "12h", v1alpha1.AnnotationRunNow: "true",
 		})},
 		"another namespace":          {pod: podIn("others", delay)},
 		"nobody has looked for long": {pod: pod(delay), at: budgetBelief + time.Second},
@@ -148,13 +148,13 @@ func TestReadAllowance(t *testing.T) {
 		none, bad bool
 	}{
 		"nothing":        {none: true},
-		"only an action": {maps: []map[string]string{{AnnotationBudgetAction: "log"}}, none: true},
+		"only an action": {maps: []map[string]string{{v1alpha1.AnnotationBudgetAction: "log"}}, none: true},
 		"ours": {
-			maps: []map[string]string{{AnnotationBudgetKWh: "0.5"}},
+			maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "0.5"}},
 			want: Allowance{KWh: 0.5, Deed: v1alpha1.DeedLog},
 		},
 		"suspend": {maps: []map[string]string{
-			nil, {AnnotationBudgetKWh: "2", AnnotationBudgetAction: "suspend"},
+			nil, {v1alpha1.AnnotationBudgetKWh: "2", v1alpha1.AnnotationBudgetAction: "suspend"},
 		}, want: Allowance{KWh: 2, Deed: v1alpha1.DeedSuspend}},
 		"theirs": {maps: []map[string]string{{
 			cg + "energy-budget-kwh": "2", cg + "energy-budget-action": "annotate",
@@ -169,20 +169,21 @@ func TestReadAllowance(t *testing.T) {
 		},
 		"before namespaces": {
 			namespace: theirs, workload: TypeBatch,
-			maps: []map[string]string{{AnnotationBudgetKWh: "1"}}, want: Allowance{KWh: 1, Deed: v1alpha1.DeedLabel},
+			maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "1"}},
+			want: Allowance{KWh: 1, Deed: v1alpha1.DeedLabel},
 		},
 		"not enabled": {
 			namespace: &NamespaceMarks{Annotations: theirs.Annotations}, workload: TypeBatch,
 			none: true,
 		},
-		"no number": {maps: []map[string]string{{AnnotationBudgetKWh: "much"}}, bad: true},
-		"zero":      {maps: []map[string]string{{AnnotationBudgetKWh: "0"}}, bad: true},
+		"no number": {maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "much"}}, bad: true},
+		"zero":      {maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "0"}}, bad: true},
 		"no action": {
-			maps: []map[string]string{{AnnotationBudgetKWh: "1", AnnotationBudgetAction: "explode"}},
+			maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "1", v1alpha1.AnnotationBudgetAction: "explode"}},
 			bad:  true,
 		},
 		"hold": {
-			maps: []map[string]string{{AnnotationBudgetKWh: "1", AnnotationBudgetAction: "hold"}},
+			maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "1", v1alpha1.AnnotationBudgetAction: "hold"}},
 			bad:  true,
 		},
 	} {
@@ -235,8 +236,8 @@ func TestSuspendAndResume(t *testing.T) {
 	} {
 		before := runningJob(change)
 		stopped := patched(t, before, BudgetSuspendPatch(before, "month", noon))
-		if !*stopped.Spec.Suspend || stopped.Labels[LabelBudgetSuspended] != "month" ||
-			stopped.Annotations[AnnotationBudgetSuspendedTill] == "" ||
+		if !*stopped.Spec.Suspend || stopped.Labels[v1alpha1.LabelBudgetSuspended] != "month" ||
+			stopped.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] == "" ||
 			stopped.Labels["app"] != before.Labels["app"] || stopped.Annotations["a"] != before.Annotations["a"] {
 			t.Errorf("%s: %+v", name, stopped)
 		}
@@ -253,7 +254,7 @@ func TestSuspendAndResume(t *testing.T) {
 			t.Errorf("%s: it would resume what has changed", name)
 		}
 		if final := patched(t, stopped, BudgetResumePatch(stopped, true)); *final.Spec.Suspend ||
-			final.Annotations[AnnotationBudgetReleased] != "month" {
+			final.Annotations[v1alpha1.AnnotationBudgetReleased] != "month" {
 			t.Errorf("%s: %+v", name, final)
 		}
 	}
@@ -277,7 +278,7 @@ func TestNotSuspended(t *testing.T) {
 		"suspended":     {func(j *batchv1.Job) { j.Spec.Suspend = new(true) }, false},
 		"in a queue":    {func(j *batchv1.Job) { j.Labels[LabelKueueQueue] = "q" }, false},
 		"of the system": {func(j *batchv1.Job) { j.Namespace = "kube-system" }, false},
-		"ours":          {func(j *batchv1.Job) { j.Namespace = Namespace }, false},
+		"ours":          {func(j *batchv1.Job) { j.Namespace = v1alpha1.SystemNamespace }, false},
 		"a hook":        {func(j *batchv1.Job) { j.Annotations = map[string]string{helmHook: "pre-install"} }, false},
 		"over": {func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
@@ -311,7 +312,7 @@ func TestBudgetLabel(t *testing.T) {
 
 func TestPodOwners(t *testing.T) {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: "shop-1", Labels: map[string]string{"pod-template-hash": "5d8", LabelTeam: "red"},
+		Name: "shop-1", Labels: map[string]string{"pod-template-hash": "5d8", v1alpha1.LabelTeam: "red"},
 	}}
 	if o := PodOwners(p); o != (Owners{Owner: "Pod/shop-1", Team: "red"}) {
 		t.Error(o)
@@ -334,9 +335,9 @@ func TestTeamOf(t *testing.T) {
 	}{
 		{nil, ""},
 		{map[string]string{"team": "x"}, ""},
-		{map[string]string{LabelPartOf: "shop"}, "shop"},
-		{map[string]string{LabelPartOf: "shop", LabelTeam: "red"}, "red"},
-		{map[string]string{LabelPartOf: "shop", LabelTeam: ""}, "shop"},
+		{map[string]string{v1alpha1.LabelPartOf: "shop"}, "shop"},
+		{map[string]string{v1alpha1.LabelPartOf: "shop", v1alpha1.LabelTeam: "red"}, "red"},
+		{map[string]string{v1alpha1.LabelPartOf: "shop", v1alpha1.LabelTeam: ""}, "shop"},
 	} {
 		pod, job := &v1.Pod{}, &batchv1.Job{}
 		pod.Labels, job.Spec.Template.Labels = tc.labels, tc.labels

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -20,11 +21,12 @@ func keptPod(name string) *v1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0,
 				time.UTC)),
-			Labels: map[string]string{LabelWorkloadType: TypeBatch, LabelWorkloadClass: "training"},
+			Labels: map[string]string{v1alpha1.LabelWorkloadType: TypeBatch, v1alpha1.LabelWorkloadClass: "training"},
 			Annotations: map[string]string{
-				AnnotationAllowedDelay: "3h", AnnotationExpectedDuration: "20m", AnnotationCarbonThreshold: "200",
-				AnnotationStrategy: "carbon+window",
-				AnnotationFinishBy: "2026-03-02T12:00:00Z", AnnotationMaxPower: "250",
+				v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationExpectedDuration: "20m",
+				v1alpha1.AnnotationCarbonThreshold: "200",
+				v1alpha1.AnnotationStrategy:        "carbon+window",
+				v1alpha1.AnnotationFinishBy:        "2026-03-02T12:00:00Z", v1alpha1.AnnotationMaxPower: "250",
 			},
 		},
 		Spec: v1.PodSpec{
@@ -52,7 +54,7 @@ func TestKeptWorkIsTheWork(t *testing.T) {
 		Spec: batchv1.JobSpec{
 			Parallelism: &three,
 			Template: v1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelTeam: "red"}}, Spec: pod.Spec,
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelTeam: "red"}}, Spec: pod.Spec,
 			},
 		},
 	}

@@ -7,6 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // LabelKueueQueue marks what Kueue admits, and so resumes, itself.
@@ -52,7 +54,8 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 			return "it belongs to " + describe(owner), true
 		}
 	}
-	if suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; suspended && job.Labels[LabelHeld] != "true" {
+	if suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; suspended &&
+		job.Labels[v1alpha1.LabelHeld] != "true" {
 		return "its user suspended it", true
 	}
 	return "", false
@@ -60,7 +63,7 @@ func NeverHeldJob(job *batchv1.Job) (why string, never bool) {
 
 func neverHeldObject(o metav1.Object, priorityClass string) (why string, never bool) {
 	switch ns := o.GetNamespace(); ns {
-	case metav1.NamespaceSystem, Namespace:
+	case metav1.NamespaceSystem, v1alpha1.SystemNamespace:
 		return "it is in namespace " + ns, true
 	}
 	if strings.HasPrefix(priorityClass, "system-") && strings.HasSuffix(priorityClass, "-critical") {

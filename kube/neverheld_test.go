@@ -6,6 +6,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 func ownedBy(apiVersion, kind string) func(*metav1.ObjectMeta) {
@@ -136,9 +138,9 @@ func TestNeverHeldJob(t *testing.T) {
 		want    string
 	}{
 		{name: "suspended by its user", suspend: &yes, want: "its user suspended it"},
-		{name: "suspended by us", suspend: &yes, meta: labelled(LabelHeld, "true")},
+		{name: "suspended by us", suspend: &yes, meta: labelled(v1alpha1.LabelHeld, "true")},
 		{
-			name: "our label with another value", suspend: &yes, meta: labelled(LabelHeld, "yes"),
+			name: "our label with another value", suspend: &yes, meta: labelled(v1alpha1.LabelHeld, "yes"),
 			want: "its user suspended it",
 		},
 		{name: "not suspended", suspend: &no},

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
@@ -19,7 +20,7 @@ func nodesOf(n int) []*v1.Node {
 	for i := range nodes {
 		nodes[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprint("node-", i), Labels: map[string]string{
-				LabelSite: "north", v1.LabelInstanceTypeStable: "m5.large",
+				v1alpha1.LabelSite: "north", v1.LabelInstanceTypeStable: "m5.large",
 			},
 		}}
 	}
@@ -128,7 +129,7 @@ func TestPUEOfANode(t *testing.T) {
 	}}
 	selected := func(n *v1.Node) *v1.Node {
 		n = n.DeepCopy()
-		n.Labels = map[string]string{LabelPowerProfile: "server"}
+		n.Labels = map[string]string{v1alpha1.LabelPowerProfile: "server"}
 		return n
 	}
 	v := viewOf(t, Contents{

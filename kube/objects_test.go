@@ -157,7 +157,7 @@ func TestObjectsFromAStream(t *testing.T) {
 	server.set("gridzones", object("de", nil, map[string]any{"zone": "DE"}),
 		object("broken", nil, map[string]any{"carbon": map[string]any{"maxAge": "2 hours"}}))
 	server.set("energypolicies")
-	server.set("namespaces", object("team", map[string]string{LabelMode: "enforce"}, nil))
+	server.set("namespaces", object("team", map[string]string{v1alpha1.LabelMode: "enforce"}, nil))
 	o, log := watching(t, config, quick)
 	untilView(t, o, "what is streamed", func(v *View) bool {
 		mode, _ := v.Mode("team")
@@ -385,7 +385,9 @@ func read[T any](t testing.TB, kind string, fill func(*item, *T), o any) *item {
 
 func TestWhatChangesNothingIsTheSame(t *testing.T) {
 	namespace := func(change func(*v1.Namespace)) *item {
-		n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{LabelMode: "enforce"}}}
+		n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
+		}}
 		change(n)
 		return read(t, "Namespace", readNamespace, n)
 	}
@@ -398,7 +400,7 @@ func TestWhatChangesNothingIsTheSame(t *testing.T) {
 		{"resource version", namespace(func(n *v1.Namespace) { n.ResourceVersion = "8" }), true},
 		{"others' label", namespace(func(n *v1.Namespace) { n.Labels["team"] = "blue" }), true},
 		{"others' annotation", namespace(func(n *v1.Namespace) { n.Annotations = map[string]string{"a": "b"} }), true},
-		{"mode", namespace(func(n *v1.Namespace) { n.Labels[LabelMode] = "off" }), false},
+		{"mode", namespace(func(n *v1.Namespace) { n.Labels[v1alpha1.LabelMode] = "off" }), false},
 		{"another of the name", namespace(func(n *v1.Namespace) { n.UID = "2" }), false},
 		{"Compute Gardener", namespace(func(n *v1.Namespace) { n.Labels[gardenerPolicies] = "enabled" }), false},
 	} {
@@ -457,7 +459,7 @@ func manyNamespaces(t testing.TB, n int) []*item {
 	for i := range n {
 		items = append(items, read(t, "Namespace", readNamespace, &v1.Namespace{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: fmt.Sprint("team-", i), Labels: map[string]string{LabelMode: "enforce"},
+				Name: fmt.Sprint("team-", i), Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
 			},
 		}))
 	}
@@ -513,7 +515,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		s.AllowedDelay = delay(time.Hour)
 	}))
 	server.set("namespaces", &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "team", Labels: map[string]string{LabelMode: "enforce"},
+		Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
 	}})
 	server.set("configmaps", &v1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: knowledgeBaseName, Namespace: metav1.NamespaceSystem, ResourceVersion: "7"},

@@ -9,6 +9,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // HeldJob names the very Job that a patch is for, as it was seen.
@@ -33,7 +35,7 @@ type patchOp struct {
 
 func op(name, path string, value any) patchOp { return patchOp{name, path, render(value)} }
 
-var heldLabelPath = "/metadata/labels/" + escape(LabelHeld)
+var heldLabelPath = "/metadata/labels/" + escape(v1alpha1.LabelHeld)
 
 // guard makes a patch fail unless it meets this very Job, and it is still ours.
 func (j HeldJob) guard() []patchOp {
@@ -59,7 +61,7 @@ func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 // over by removing the label.
 func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	ops := append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath})
-	ops = append(ops, j.annotate(map[string]string{AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)
+	ops = append(ops, j.annotate(map[string]string{v1alpha1.AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)
 	return render(append(ops, op("add", "/spec/suspend", false)))
 }
 

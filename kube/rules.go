@@ -32,9 +32,6 @@ var strategies = sync.OnceValue(func() map[string]*sched.Greedy {
 	return all
 })
 
-// PolicyName is that of the one EnergyPolicy in a namespace that counts.
-const PolicyName = "default"
-
 // NamespaceMarks is what a namespace says of itself.
 type NamespaceMarks struct {
 	Name                string
@@ -65,7 +62,7 @@ type Sources struct {
 func (c *Sources) Rules() Rules {
 	book := &ruleBook{defaults: c.Defaults, policies: map[string]*v1alpha1.EnergyPolicy{}}
 	for _, p := range c.Policies {
-		if p.Name == PolicyName && ReadPolicy(p) == nil {
+		if p.Name == v1alpha1.PolicyName && ReadPolicy(p) == nil {
 			book.policies[p.Namespace] = p
 		}
 	}
@@ -166,13 +163,13 @@ func (r *Rules) Concerns(pod *v1.Pod) bool {
 // MarksOfNamespace returns what a namespace says to us, and nothing else that stands on it. ok is false if that is
 // nothing.
 func MarksOfNamespace(n *v1.Namespace) (marks NamespaceMarks, ok bool) {
-	mode, theirs := n.Labels[LabelMode], gardenerNamespace(n.Labels)
+	mode, theirs := n.Labels[v1alpha1.LabelMode], gardenerNamespace(n.Labels)
 	if ModeOf(n.Labels) == "" && !theirs {
 		return marks, false
 	}
 	marks = NamespaceMarks{Name: n.Name, Labels: map[string]string{}}
 	if mode != "" {
-		marks.Labels[LabelMode] = mode
+		marks.Labels[v1alpha1.LabelMode] = mode
 	}
 	if theirs {
 		marks.Labels[gardenerPolicies] = n.Labels[gardenerPolicies]
@@ -328,7 +325,7 @@ func (m *Marks) settings() v1alpha1.WorkloadSettings {
 
 // ModeOf returns the mode that a namespace's label names, or "".
 func ModeOf(labels map[string]string) v1alpha1.Mode {
-	switch m := v1alpha1.Mode(labels[LabelMode]); m {
+	switch m := v1alpha1.Mode(labels[v1alpha1.LabelMode]); m {
 	case v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce:
 		return m
 	}
@@ -345,8 +342,10 @@ type ruleBook struct {
 var builtIn = sync.OnceValue(func() *namespaceRules { return new(ruleBook).of("", nil, nil) })
 
 // of returns the rules of one namespace: those of the cluster, and what the namespace adds.
-func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1alpha1.WorkloadSettings) *namespaceRules {
-	cluster := b.policies[Namespace]
+func (b *ruleBook) of(namespace string, marks *NamespaceMarks,
+	own map[string]v1alpha1.WorkloadSettings,
+) *namespaceRules {
+	cluster := b.policies[v1alpha1.SystemNamespace]
 	r := &namespaceRules{
 		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
 		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay, maxFrom: "built in",
@@ -367,7 +366,7 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks, own map[string]v1
 		r.cluster[t] = len(r.layers[t])
 	}
 	policy := b.policies[namespace]
-	if namespace != Namespace && policy != nil {
+	if namespace != v1alpha1.SystemNamespace && policy != nil {
 		r.optedIn = true
 		r.setMode(policy.Spec.Mode, "namespace")
 		r.clamp(policy.Spec.MaxDelay, "namespace")

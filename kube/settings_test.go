@@ -14,7 +14,7 @@ import (
 )
 
 func policyIn(namespace string, change func(*v1alpha1.EnergyPolicySpec)) *v1alpha1.EnergyPolicy {
-	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: PolicyName}}
+	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PolicyName}}
 	change(&p.Spec)
 	return p
 }
@@ -54,7 +54,7 @@ func (v *View) ofPod(t *testing.T, pod *v1.Pod) (sched.Job, Settings) {
 
 // TestPrecedence walks down the ladder: with each voice that falls silent, the next one is heard.
 func TestPrecedence(t *testing.T) {
-	cluster := policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) {
+	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce
 		s.AllowedDelay = delay(2 * time.Hour)
 		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(3 * time.Hour)}}
@@ -63,8 +63,8 @@ func TestPrecedence(t *testing.T) {
 		s.AllowedDelay = delay(4 * time.Hour)
 		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(5 * time.Hour)}}
 	})
-	batch := func(p *v1.Pod) { p.Labels = map[string]string{LabelWorkloadType: TypeBatch} }
-	annotated := map[string]string{AnnotationAllowedDelay: "6h"}
+	batch := func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.LabelWorkloadType: TypeBatch} }
+	annotated := map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 	for _, tc := range []struct {
 		name     string
 		policies []*v1alpha1.EnergyPolicy
@@ -97,7 +97,7 @@ func TestPrecedence(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			v := viewOf(t, Contents{
 				Policies: tc.policies, Defaults: Defaults{AllowedDelay: time.Hour},
-				Namespaces: []NamespaceMarks{{Name: "team", Labels: map[string]string{LabelMode: "enforce"}}},
+				Namespaces: []NamespaceMarks{{Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforce"}}},
 			})
 			job, settings := v.ofPod(t, tc.pod)
 			if settings.AllowedDelay != tc.want || job.AllowedDelay != tc.want {
@@ -121,19 +121,27 @@ func TestMaximumDelays(t *testing.T) {
 	limit := func(namespace string, most time.Duration) *v1alpha1.EnergyPolicy {
 		return policyIn(namespace, func(s *v1alpha1.EnergyPolicySpec) { s.MaxDelay = delay(most) })
 	}
-	week := map[string]string{AnnotationAllowedDelay: "168h"}
+	week := map[string]string{v1alpha1.AnnotationAllowedDelay: "168h"}
 	for _, tc := range []struct {
 		name     string
 		policies []*v1alpha1.EnergyPolicy
 		want     time.Duration
 	}{
 		{"built in", nil, 24 * time.Hour},
-		{"cluster", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour)}, 12 * time.Hour},
-		{"namespace", []*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", time.Hour)}, time.Hour},
-		{"more than what is built in", []*v1alpha1.EnergyPolicy{limit(Namespace, 72*time.Hour)}, 72 * time.Hour},
+		{"cluster", []*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 12*time.Hour)}, 12 * time.Hour},
+		{
+			"namespace",
+			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 12*time.Hour), limit("team", time.Hour)},
+			time.Hour,
+		},
+		{
+			"more than what is built in",
+			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 72*time.Hour)},
+			72 * time.Hour,
+		},
 		{
 			"a namespace cannot allow more than the cluster",
-			[]*v1alpha1.EnergyPolicy{limit(Namespace, 12*time.Hour), limit("team", 100*time.Hour)},
+			[]*v1alpha1.EnergyPolicy{limit(v1alpha1.SystemNamespace, 12*time.Hour), limit("team", 100*time.Hour)},
 			12 * time.Hour,
 		},
 		{"nothing at all", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
@@ -146,10 +154,10 @@ func TestMaximumDelays(t *testing.T) {
 }
 
 func TestModes(t *testing.T) {
-	cluster := policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) { s.Mode = v1alpha1.ModeAdvise })
+	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) { s.Mode = v1alpha1.ModeAdvise })
 	team := policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.Mode = v1alpha1.ModeOff })
 	labelled := func(mode string) []NamespaceMarks {
-		return []NamespaceMarks{{Name: "team", Labels: map[string]string{LabelMode: mode}}}
+		return []NamespaceMarks{{Name: "team", Labels: map[string]string{v1alpha1.LabelMode: mode}}}
 	}
 	for _, tc := range []struct {
 		name       string
@@ -176,10 +184,12 @@ func TestModes(t *testing.T) {
 
 // TestOurs says whom we deal with: who asked, and nobody else, whatever the cluster's policy allows.
 func TestOurs(t *testing.T) {
-	everywhere := policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) { s.AllowedDelay = delay(time.Hour) })
+	everywhere := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
+		s.AllowedDelay = delay(time.Hour)
+	})
 	v := viewOf(t, Contents{
 		Policies:   []*v1alpha1.EnergyPolicy{everywhere, policyIn("team", func(*v1alpha1.EnergyPolicySpec) {})},
-		Namespaces: []NamespaceMarks{{Name: "labelled", Labels: map[string]string{LabelMode: "shadow"}}},
+		Namespaces: []NamespaceMarks{{Name: "labelled", Labels: map[string]string{v1alpha1.LabelMode: "shadow"}}},
 	})
 	named := func(scheduler string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.SchedulerName = scheduler } }
 	for _, tc := range []struct {
@@ -188,7 +198,7 @@ func TestOurs(t *testing.T) {
 		want bool
 	}{
 		{"nobody asked", podIn("other", nil), false},
-		{"annotation", podIn("other", map[string]string{AnnotationAllowedDelay: "1h"}), true},
+		{"annotation", podIn("other", map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"}), true},
 		{"another's annotation", podIn("other", map[string]string{gardener + "price-threshold": "0.1"}), true},
 		{"policy in the namespace", podIn("team", nil), true},
 		{"label on the namespace", podIn("labelled", nil), true},
@@ -209,14 +219,14 @@ func TestOurs(t *testing.T) {
 }
 
 func TestDelays(t *testing.T) {
-	cluster := policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) {
+	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(time.Hour)}}
 	})
 	v := viewOf(t, Contents{
 		Policies: []*v1alpha1.EnergyPolicy{cluster, policyIn("strict", func(s *v1alpha1.EnergyPolicySpec) {
 			s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(0)}}
 		})},
-		Namespaces: []NamespaceMarks{{Name: "labelled", Labels: map[string]string{LabelMode: "enforce"}}},
+		Namespaces: []NamespaceMarks{{Name: "labelled", Labels: map[string]string{v1alpha1.LabelMode: "enforce"}}},
 	})
 	for namespace, want := range map[string]bool{"labelled": true, "strict": false, "other": false} {
 		if got := v.Delays(namespace); got != want {
@@ -250,7 +260,7 @@ func TestReadPolicyRefuses(t *testing.T) {
 
 func TestLimitsReplaceEachOther(t *testing.T) {
 	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{
-		policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) {
+		policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 			s.Hold = &v1alpha1.HoldSettings{CarbonPercentile: new(25.0), PriceThreshold: new(0.2)}
 		}),
 		policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
@@ -267,7 +277,7 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 	if windows.When != "window" {
 		t.Errorf("the rule is %s", windows.When)
 	}
-	_, own := v.ofPod(t, podIn("windows", map[string]string{AnnotationCarbonThreshold: "99"}))
+	_, own := v.ofPod(t, podIn("windows", map[string]string{v1alpha1.AnnotationCarbonThreshold: "99"}))
 	if own.When != "threshold" || own.Limits.Carbon != 99 || own.Limits.Percentile != 0 {
 		t.Errorf("a threshold on the pod gives %s %+v", own.When, own.Limits)
 	}
@@ -280,13 +290,15 @@ func TestThresholdWithoutDelay(t *testing.T) {
 		policyIn("limited", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = hold }),
 		policyIn("never", func(s *v1alpha1.EnergyPolicySpec) { s.Hold, s.AllowedDelay = hold, delay(0) }),
 	}})
-	limit := map[string]string{AnnotationCarbonThreshold: "99"}
+	limit := map[string]string{v1alpha1.AnnotationCarbonThreshold: "99"}
 	for _, tc := range []struct {
 		pod  *v1.Pod
 		want time.Duration
 	}{
 		{podIn("team", limit), 8 * time.Hour},
-		{podIn("team", map[string]string{AnnotationCarbonThreshold: "99", AnnotationAllowedDelay: "0"}), 0},
+		{podIn("team", map[string]string{
+			v1alpha1.AnnotationCarbonThreshold: "99", v1alpha1.AnnotationAllowedDelay: "0",
+		}), 0},
 		{podIn("limited", nil), 8 * time.Hour},
 		{podIn("never", nil), 0},
 		{podIn("never", limit), 0},
@@ -304,11 +316,14 @@ func TestThresholdWithoutDelay(t *testing.T) {
 
 // Who asks for a kind of node does not ask to wait.
 func TestPlacementIsNoHold(t *testing.T) {
-	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn(Namespace, func(s *v1alpha1.EnergyPolicySpec) {
-		s.AllowedDelay = delay(6 * time.Hour)
-	})}})
+	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn(v1alpha1.SystemNamespace,
+		func(s *v1alpha1.EnergyPolicySpec) {
+			s.AllowedDelay = delay(6 * time.Hour)
+		})}})
 	for _, annotations := range []map[string]string{
-		{AnnotationMaxPower: "200"}, {AnnotationMinEfficiency: "0.1"}, {AnnotationStrategy: "carbon"},
+		{v1alpha1.AnnotationMaxPower: "200"},
+		{v1alpha1.AnnotationMinEfficiency: "0.1"},
+		{v1alpha1.AnnotationStrategy: "carbon"},
 	} {
 		if job, s := v.ofPod(t, podIn("team", annotations)); !s.Ours || job.AllowedDelay != 0 {
 			t.Errorf("%v: ours: %v, may wait %v", annotations, s.Ours, job.AllowedDelay)
@@ -316,7 +331,8 @@ func TestPlacementIsNoHold(t *testing.T) {
 	}
 	if job,
 		_ := v.ofPod(t,
-		podIn("team", map[string]string{AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
+		podIn("team",
+			map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"})); job.AllowedDelay != 6*time.Hour {
 		t.Errorf("a window is asked for: it may wait %v", job.AllowedDelay)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -17,7 +18,7 @@ import (
 // runs, and what else is to be said of the Job. Durations are those of the trace; shrink makes them shorter where a
 // trace is played faster than it was.
 func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duration) *batchv1.Job {
-	marks := map[string]string{AnnotationExpectedDuration: shrink(j.Duration).String()}
+	marks := map[string]string{v1alpha1.AnnotationExpectedDuration: shrink(j.Duration).String()}
 	requests := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(j.Request.MilliCPU, resource.DecimalSI),
 		corev1.ResourceMemory: *resource.NewQuantity(j.Request.Memory, resource.BinarySI),

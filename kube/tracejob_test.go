@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -17,8 +18,8 @@ func TestTraceJob(t *testing.T) {
 	}
 	job := kube.TraceJob("a", &j, func(d time.Duration) time.Duration { return d / 60 })
 	pod := &job.Spec.Template
-	if job.Annotations[kube.AnnotationExpectedDuration] != "1m0s" ||
-		pod.Annotations[kube.AnnotationExpectedDuration] != "1m0s" {
+	if job.Annotations[v1alpha1.AnnotationExpectedDuration] != "1m0s" ||
+		pod.Annotations[v1alpha1.AnnotationExpectedDuration] != "1m0s" {
 		t.Errorf("expected durations of %v and %v", job.Annotations, pod.Annotations)
 	}
 	asked := pod.Spec.Containers[0].Resources

@@ -221,7 +221,7 @@ func (v *View) Profile(name string) *NodeProfile { return v.profileByName[name] 
 // profileOf returns the profile that the node's label names, else the first that selects it. A label that names an
 // unknown profile is a mistake, and no profile rather than the wrong one.
 func (v *View) profileOf(n *v1.Node) *NodeProfile {
-	if name := n.Labels[LabelPowerProfile]; name != "" {
+	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return v.profileByName[name]
 	}
 	for _, p := range v.profiles {
@@ -237,7 +237,7 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	if p != nil {
 		return &p.Profile, p.PUE, "PowerProfile " + p.Name
 	}
-	if name := n.Labels[LabelPowerProfile]; name != "" {
+	if name := n.Labels[v1alpha1.LabelPowerProfile]; name != "" {
 		return nil, 0, "there is no PowerProfile " + name
 	}
 	catalog := v.catalog
@@ -291,7 +291,7 @@ func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node 
 // SiteOfNode prefers what the owner wrote, then a topology zone of the same name, then the node's cloud region, then
 // the default site. A node that nothing maps to a site is nowhere, whose site has no name.
 func (v *View) SiteOfNode(n *v1.Node) *sched.Site {
-	for _, key := range [...]string{LabelSite, v1.LabelTopologyZone} {
+	for _, key := range [...]string{v1alpha1.LabelSite, v1.LabelTopologyZone} {
 		if name := n.Labels[key]; name != "" {
 			if s := v.siteByName[name]; s != nil {
 				return s

@@ -90,7 +90,9 @@ func TestViewNode(t *testing.T) {
 	}{
 		{name: "defaults", view: full, wantProfile: "small", site: "home"},
 		{
-			name: "by label", view: full, labels: map[string]string{LabelPowerProfile: "large", LabelSite: "north"},
+			name: "by label", view: full, labels: map[string]string{
+				v1alpha1.LabelPowerProfile: "large", v1alpha1.LabelSite: "north",
+			},
 			wantProfile: "large", site: "north",
 		},
 		{
@@ -98,13 +100,16 @@ func TestViewNode(t *testing.T) {
 			site: "north",
 		},
 		{name: "label before zone", view: full, labels: map[string]string{
-			v1.LabelTopologyZone: "north", LabelSite: "home",
+			v1.LabelTopologyZone: "north", v1alpha1.LabelSite: "home",
 		}, wantProfile: "small", site: "home"},
 		{
 			name: "unknown zone", view: full, labels: map[string]string{v1.LabelTopologyZone: "eu-1a"},
 			wantProfile: "small", site: "home",
 		},
-		{name: "unknown profile", view: full, labels: map[string]string{LabelPowerProfile: "huge"}, site: "home"},
+		{
+			name: "unknown profile", view: full, labels: map[string]string{v1alpha1.LabelPowerProfile: "huge"},
+			site: "home",
+		},
 		{name: "no default profile", view: noDefault, site: "home"},
 		{name: "no sites", view: noSites, wantProfile: "small", site: ""},
 		{name: "knows nothing", view: &View{}},
@@ -168,7 +173,9 @@ func TestZonesThatDoNotCount(t *testing.T) {
 	uncounted := zone("se", 20, func(*v1alpha1.GridZone) {})
 	marginal := zone("fr", 20, func(z *v1alpha1.GridZone) { z.Spec.Carbon.Signal = "Marginal" })
 	held := func(v *View) bool {
-		pod := podIn("team", map[string]string{AnnotationCarbonThreshold: "100", AnnotationAllowedDelay: "2h"})
+		pod := podIn("team", map[string]string{
+			v1alpha1.AnnotationCarbonThreshold: "100", v1alpha1.AnnotationAllowedDelay: "2h",
+		})
 		pod.CreationTimestamp = metav1.Now()
 		job, s := v.ofPod(t, pod)
 		d := v.Decide(time.Now(), job, s)

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -40,7 +41,7 @@ func ReadPod(pod *v1.Pod) (Work, error) {
 	marks, err := ReadMarks(pod.Annotations)
 	return Work{
 		Namespace: pod.Namespace, Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
-		Class: lookUpLabel(pod.Labels, LabelWorkloadClass), Marks: marks, Owners: PodOwners(pod),
+		Class: lookUpLabel(pod.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: PodOwners(pod),
 		job: sched.Job{
 			ID: pod.Namespace + "/" + pod.Name, Submitted: pod.CreationTimestamp.Time,
 			Request: PodRequest(pod), Selector: pod.Spec.NodeSelector,
@@ -55,7 +56,7 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 	template := &v1.Pod{Spec: j.Spec.Template.Spec}
 	w := Work{
 		Namespace: j.Namespace, Type: TypeBatch, Scheduler: template.Spec.SchedulerName,
-		Class: lookUpLabel(j.Spec.Template.Labels, LabelWorkloadClass), Marks: marks, Owners: JobOwners(j),
+		Class: lookUpLabel(j.Spec.Template.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: JobOwners(j),
 		job: sched.Job{
 			ID: j.Namespace + "/" + j.Name, Submitted: j.CreationTimestamp.Time,
 			Request: times(PodRequest(template), podsAtOnce(j)), Selector: template.Spec.NodeSelector,
@@ -91,7 +92,7 @@ func (m *Marks) limited() bool { return limited(m.Limits) }
 func limited(l sched.Limits) bool { return l.Carbon > 0 || l.Percentile > 0 || l.HasPrice }
 
 func labelledType(labels map[string]string) (string, bool) {
-	label := lookUpLabel(labels, LabelWorkloadType)
+	label := lookUpLabel(labels, v1alpha1.LabelWorkloadType)
 	for _, t := range workloadTypes {
 		if t == label {
 			return t, true
@@ -137,7 +138,7 @@ func podsAtOnce(j *batchv1.Job) int64 {
 // It is asked about every pod of the cluster, most of which have annotations of others only.
 func Marked(pod *v1.Pod) bool {
 	for key := range pod.Annotations {
-		if strings.HasPrefix(key, prefix) || strings.HasPrefix(key, gardener) {
+		if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) {
 			if marks[key] {
 				return true
 			}
@@ -146,16 +147,16 @@ func Marked(pod *v1.Pod) bool {
 	return false
 }
 
-const prefix = "kubenergy.io/"
-
 // marks are the annotations that make a pod ours.
 var marks = markKeys()
 
 func markKeys() map[string]bool {
 	keys := map[string]bool{}
 	for _, key := range [...]string{
-		AnnotationAllowedDelay, AnnotationStrategy, AnnotationCarbonThreshold, AnnotationCarbonPercentile,
-		AnnotationPriceThreshold, AnnotationCarbonCounts, AnnotationMaxPower, AnnotationMinEfficiency,
+		v1alpha1.AnnotationAllowedDelay, v1alpha1.AnnotationStrategy, v1alpha1.AnnotationCarbonThreshold,
+		v1alpha1.AnnotationCarbonPercentile,
+		v1alpha1.AnnotationPriceThreshold, v1alpha1.AnnotationCarbonCounts, v1alpha1.AnnotationMaxPower,
+		v1alpha1.AnnotationMinEfficiency,
 	} {
 		keys[key] = true
 		if as, ok := podAliases[key]; ok {

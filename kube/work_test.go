@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -44,8 +45,8 @@ func TestPodJob(t *testing.T) {
 		{
 			name: "everything said",
 			annotations: map[string]string{
-				AnnotationAllowedDelay: "6h", AnnotationExpectedDuration: "2h",
-				AnnotationFinishBy: "2026-06-01T20:00:00Z",
+				v1alpha1.AnnotationAllowedDelay: "6h", v1alpha1.AnnotationExpectedDuration: "2h",
+				v1alpha1.AnnotationFinishBy: "2026-06-01T20:00:00Z",
 			},
 			defaults: Defaults{AllowedDelay: time.Minute, ExpectedDuration: time.Minute, MaxDelay: 24 * time.Hour},
 			want: sched.Job{
@@ -54,31 +55,33 @@ func TestPodJob(t *testing.T) {
 		},
 		{
 			name:        "delay clamped",
-			annotations: map[string]string{AnnotationAllowedDelay: "48h"},
+			annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "48h"},
 			defaults:    Defaults{MaxDelay: 24 * time.Hour},
 			want:        sched.Job{AllowedDelay: 24 * time.Hour, Duration: time.Hour},
 		},
 		{
 			name:        "default delay clamped too",
-			annotations: map[string]string{AnnotationStrategy: "carbon+window"},
+			annotations: map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"},
 			defaults:    Defaults{AllowedDelay: 48 * time.Hour, MaxDelay: time.Hour, ExpectedDuration: time.Minute},
 			want:        sched.Job{AllowedDelay: time.Hour, Duration: time.Minute},
 		},
 		{
 			name:        "zero delay beats the default",
-			annotations: map[string]string{AnnotationAllowedDelay: "0"},
+			annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "0"},
 			defaults:    Defaults{AllowedDelay: 48 * time.Hour},
 			want:        sched.Job{Duration: time.Hour},
 		},
 		{
 			name:        "run now",
-			annotations: map[string]string{AnnotationAllowedDelay: "6h", AnnotationRunNow: "true"},
+			annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h", v1alpha1.AnnotationRunNow: "true"},
 			want:        sched.Job{AllowedDelay: 6 * time.Hour, Duration: time.Hour, Released: true},
 		},
 		{
-			name:        "released before",
-			annotations: map[string]string{AnnotationAllowedDelay: "6h", AnnotationReleasedAt: "2026-06-01T11:00:00Z"},
-			want:        sched.Job{AllowedDelay: 6 * time.Hour, Duration: time.Hour, Released: true},
+			name: "released before",
+			annotations: map[string]string{
+				v1alpha1.AnnotationAllowedDelay: "6h", v1alpha1.AnnotationReleasedAt: "2026-06-01T11:00:00Z",
+			},
+			want: sched.Job{AllowedDelay: 6 * time.Hour, Duration: time.Hour, Released: true},
 		},
 		{
 			name: "containers, init container, sidecar, overhead",
@@ -150,12 +153,12 @@ func TestBatchJob(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.spec.Template.Spec = podSpec(container("cpu", "500m", "memory", "1Gi"))
 			tc.spec.Template.Annotations = map[string]string{
-				AnnotationAllowedDelay: "2h", AnnotationExpectedDuration: "10m",
+				v1alpha1.AnnotationAllowedDelay: "2h", v1alpha1.AnnotationExpectedDuration: "10m",
 			}
 			job := &batchv1.Job{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: "lab", Name: "j", CreationTimestamp: metav1.NewTime(noon),
-					Annotations: map[string]string{AnnotationAllowedDelay: "3h"},
+					Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "3h"},
 				},
 				Spec: tc.spec,
 			}
@@ -183,9 +186,9 @@ func TestMarked(t *testing.T) {
 		want        bool
 	}{
 		{nil, false},
-		{map[string]string{AnnotationExpectedDuration: "1h"}, false},
-		{map[string]string{AnnotationAllowedDelay: "1h"}, true},
-		{map[string]string{AnnotationStrategy: "nonsense"}, true},
+		{map[string]string{v1alpha1.AnnotationExpectedDuration: "1h"}, false},
+		{map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"}, true},
+		{map[string]string{v1alpha1.AnnotationStrategy: "nonsense"}, true},
 	} {
 		if got := Marked(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: tc.annotations}}); got != tc.want {
 			t.Errorf("Marked with %v: %v", tc.annotations, got)

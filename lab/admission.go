@@ -24,7 +24,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/charts"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // AdmitHolds installs the shipped policy that suspends Jobs which may wait, and what it looks at: our kinds, and a
@@ -35,11 +34,11 @@ func (c *Cluster) AdmitHolds(ctx context.Context) error {
 	}
 	enforce := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "EnergyPolicy",
-		"metadata": map[string]any{"name": "default", "namespace": kube.Namespace},
+		"metadata": map[string]any{"name": "default", "namespace": v1alpha1.SystemNamespace},
 		"spec":     map[string]any{"mode": string(v1alpha1.ModeEnforce)},
 	}}
 	namespace := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": kube.Namespace},
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": v1alpha1.SystemNamespace},
 	}}
 	policies, err := objects(deploy.HoldAdmission)
 	if err != nil {
@@ -158,7 +157,7 @@ func admitsHolds(ctx context.Context, client kubernetes.Interface) (bool, error)
 	probe := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "probe", Namespace: metav1.NamespaceDefault,
-			Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"},
+			Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"},
 		},
 		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "probe", Image: "probe"}},

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
@@ -128,7 +129,7 @@ func (r *Replay) nodeSpec(t *Trial, n *sched.Node) NodeSpec {
 
 // NodeSpecOf returns a node of the core as a simulated node, with labels for its site and its power profile.
 func NodeSpecOf(n *sched.Node) NodeSpec {
-	labels := map[string]string{kube.LabelPowerProfile: n.Profile.Name, kube.LabelSite: n.Site.Name}
+	labels := map[string]string{v1alpha1.LabelPowerProfile: n.Profile.Name, v1alpha1.LabelSite: n.Site.Name}
 	maps.Copy(labels, n.Labels)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(n.Capacity.MilliCPU, resource.DecimalSI),
@@ -218,9 +219,9 @@ func (r *Replay) kubeJob(t *Trial, i int) *batchv1.Job {
 	job.Namespace = t.namespace
 	job.Annotations[annotationJob] = strconv.Itoa(i)
 	if t.holds && j.AllowedDelay > 0 {
-		job.Annotations[kube.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
+		job.Annotations[v1alpha1.AnnotationAllowedDelay] = r.clock.Shrink(j.AllowedDelay).String()
 		if !j.FinishBy.IsZero() {
-			job.Annotations[kube.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
+			job.Annotations[v1alpha1.AnnotationFinishBy] = r.clock.ToWall(j.FinishBy).Format(time.RFC3339)
 		}
 	}
 	pod := &job.Spec.Template

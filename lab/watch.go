@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // watch notes when the jobs of a replay were released, bound and finished. The clock is its own: timestamps in the
@@ -86,7 +86,7 @@ func (w *watch) see(object any) {
 }
 
 func (seen *observed) job(o *batchv1.Job, now time.Time) {
-	if _, ok := o.Annotations[kube.AnnotationHeldUntil]; ok {
+	if _, ok := o.Annotations[v1alpha1.AnnotationHeldUntil]; ok {
 		seen.planned = true
 	}
 	switch suspended := o.Spec.Suspend != nil && *o.Spec.Suspend; {
@@ -96,7 +96,7 @@ func (seen *observed) job(o *batchv1.Job, now time.Time) {
 		seen.released = now
 	}
 	// A Job that was held and released between two events is known by what the release wrote on it.
-	if _, ok := o.Annotations[kube.AnnotationReleasedAt]; ok && !seen.held {
+	if _, ok := o.Annotations[v1alpha1.AnnotationReleasedAt]; ok && !seen.held {
 		seen.held, seen.released = true, now
 	}
 }

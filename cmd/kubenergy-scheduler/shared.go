@@ -56,7 +56,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 		return place.Deps{}, err
 	}
 	loop := hold.New(hold.Config{
-		Client: client, View: knowledge, Namespace: kube.Namespace, MaxPods: s.options.maxPods,
+		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,
 		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp), Record: recordHolds(recorder),
 	})
 	s.run(ctx, "knowledge", run)

@@ -55,7 +55,7 @@ func (a *allowance) percent() float64 {
 
 // suspends reports whether the Job is kept suspended: what is used up stays so, whether the ledger answers or not.
 func (a *allowance) suspends() bool {
-	begun := readRecord(a.object.GetAnnotations()[kube.AnnotationBudgetActions])
+	begun := readRecord(a.object.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
 	return slices.ContainsFunc(a.actions, func(x v1alpha1.BudgetAction) bool {
 		return x.Do == v1alpha1.DeedSuspend && hasKey(begun, a.key(&x)) &&
 			(a.use == nil || a.percent() >= float64(threshold(&x)))
@@ -134,7 +134,7 @@ func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*ku
 		return nil, fmt.Errorf("reading a workload with a budget: %w", err)
 	}
 	for _, j := range s.marks.jobs { // whatever [Engine.Saw] was told of so far
-		if j.Labels[kube.LabelBudgetSuspended] == kube.OwnBudget {
+		if j.Labels[v1alpha1.LabelBudgetSuspended] == kube.OwnBudget {
 			all = append(all, j)
 		}
 	}

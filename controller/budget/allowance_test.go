@@ -65,12 +65,13 @@ func TestGardenersBudget(t *testing.T) {
 		j := w.job(name)
 		if j.Annotations[gardener+"energy-budget-exceeded"] != "true" ||
 			j.Annotations[gardener+"energy-budget-exceeded-by"] != by ||
-			j.Annotations[kube.AnnotationBudgetExceededBy] != by || j.Labels[gardener+"energy-budget-exceeded"] != "" {
+			j.Annotations[v1alpha1.AnnotationBudgetExceededBy] != by ||
+			j.Labels[gardener+"energy-budget-exceeded"] != "" {
 			t.Errorf("%s: %v", name, j.Annotations)
 		}
 	}
 	if j := w.job("label"); j.Labels[gardener+"energy-budget-exceeded"] != "true" ||
-		j.Labels[kube.AnnotationBudgetExceeded] != "true" {
+		j.Labels[v1alpha1.AnnotationBudgetExceeded] != "true" {
 		t.Error(j.Labels)
 	}
 	events := w.events()
@@ -80,7 +81,7 @@ func TestGardenersBudget(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"within", "plain", "nonsense"} {
-		if len(events["Job/"+name]) > 0 || w.job(name).Annotations[kube.AnnotationBudgetActions] != "" {
+		if len(events["Job/"+name]) > 0 || w.job(name).Annotations[v1alpha1.AnnotationBudgetActions] != "" {
 			t.Errorf("%s: %v", name, events["Job/"+name])
 		}
 	}
@@ -97,13 +98,13 @@ func TestGardenersBudget(t *testing.T) {
 func TestOwnSuspend(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
 	w := newWorld(t, newJob("j", annotated(map[string]string{
-		kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "suspend",
+		v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "suspend",
 	})))
 	e := w.engine("a", nil, clock.now)
 	e.Saw(w.job("j"))
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
-	if j := w.job("j"); !*j.Spec.Suspend || j.Labels[kube.LabelBudgetSuspended] != kube.OwnBudget {
+	if j := w.job("j"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelBudgetSuspended] != kube.OwnBudget {
 		t.Fatalf("%+v", j)
 	}
 	e.sweepAndWork(t.Context())
@@ -120,20 +121,20 @@ func TestOwnSuspend(t *testing.T) {
 	if change(func(j *batchv1.Job) {
 		*j.Spec.Suspend = false
 		delete(j.Labels,
-			kube.LabelBudgetSuspended)
+			v1alpha1.LabelBudgetSuspended)
 	}); !w.suspended("j") {
 		t.Error("who resumes it gets around the budget")
 	}
-	if change(func(j *batchv1.Job) { j.Annotations[kube.AnnotationBudgetKWh] = "2" }); w.suspended("j") {
+	if change(func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationBudgetKWh] = "2" }); w.suspended("j") {
 		t.Error("the limit is raised, and it waits")
 	}
-	if change(func(j *batchv1.Job) { j.Annotations[kube.AnnotationBudgetKWh] = "0.75" }); !w.suspended("j") {
+	if change(func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationBudgetKWh] = "0.75" }); !w.suspended("j") {
 		t.Error("the limit is lowered, and it runs")
 	}
 	if n := count(w.events()["Job/j"], eventExceeded); n != 2 {
 		t.Errorf("%d events, for two limits", n)
 	}
-	if change(func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationBudgetKWh) }); w.suspended("j") {
+	if change(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationBudgetKWh) }); w.suspended("j") {
 		t.Error("it has no budget, and waits")
 	}
 }
@@ -142,9 +143,9 @@ func TestOwnSuspend(t *testing.T) {
 func TestNames(t *testing.T) {
 	clock := &clockAt{monday.Add(5 * time.Hour)}
 	w := newWorld(t, newJob("j", func(j *batchv1.Job) {
-		j.Annotations = map[string]string{kube.AnnotationBudgetKWh: "2", kube.AnnotationBudgetAction: "suspend"}
+		j.Annotations = map[string]string{v1alpha1.AnnotationBudgetKWh: "2", v1alpha1.AnnotationBudgetAction: "suspend"}
 		j.CreationTimestamp = metav1.NewTime(monday.Add(3 * time.Hour))
-	}), newJob("older", annotated(map[string]string{kube.AnnotationBudgetKWh: "10"})))
+	}), newJob("older", annotated(map[string]string{v1alpha1.AnnotationBudgetKWh: "10"})))
 	e := w.engine("a", nil, clock.now)
 	e.Saw(w.job("j"))
 	e.Saw(w.job("older"))
@@ -186,7 +187,9 @@ func TestNamesAreAskedTogether(t *testing.T) {
 			made = clock.at.AddDate(0, 0, -4).Add(time.Duration(i%2) * time.Hour)
 		}
 		j := newJob(fmt.Sprint("j", i), func(j *batchv1.Job) {
-			j.Annotations = map[string]string{kube.AnnotationBudgetKWh: "1", kube.AnnotationBudgetAction: "suspend"}
+			j.Annotations = map[string]string{
+				v1alpha1.AnnotationBudgetKWh: "1", v1alpha1.AnnotationBudgetAction: "suspend",
+			}
 			j.CreationTimestamp = metav1.NewTime(made)
 		})
 		if err := w.api.Create(t.Context(), j); err != nil {
@@ -203,7 +206,7 @@ func TestNamesAreAskedTogether(t *testing.T) {
 		w.used(clock.at.Add(-10*time.Minute), clock.at.Add(-9*time.Minute), used, "team", owner)
 	}
 	// One that is older than all of that makes the first question reach back.
-	old := newJob("old", annotated(map[string]string{kube.AnnotationBudgetKWh: "9"}))
+	old := newJob("old", annotated(map[string]string{v1alpha1.AnnotationBudgetKWh: "9"}))
 	old.CreationTimestamp = metav1.NewTime(monday.AddDate(0, 0, -7))
 	if err := w.api.Create(t.Context(), old); err != nil {
 		t.Fatal(err)
@@ -234,7 +237,7 @@ func TestPodsAndNamespaces(t *testing.T) {
 		}
 		return p
 	}
-	own := map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "label"}
+	own := map[string]string{v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "label"}
 	space := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "team", Labels: map[string]string{gardener + "energy-policies": "enabled"},
 		Annotations: map[string]string{
@@ -269,7 +272,7 @@ func TestPodsAndNamespaces(t *testing.T) {
 		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: name}, p); err != nil {
 			t.Fatal(err)
 		}
-		if got := p.Labels[kube.AnnotationBudgetExceeded] == "true"; got != want {
+		if got := p.Labels[v1alpha1.AnnotationBudgetExceeded] == "true"; got != want {
 			t.Errorf("%s: %v", name, p.Labels)
 		}
 		if p.Labels["pod-template-hash"] != "5d8" {

@@ -83,7 +83,9 @@ func TestTwoControllers(t *testing.T) {
 	for round := range times(4, 50) {
 		clock := &clockAt{monday.Add(time.Hour)}
 		own := newJob("own", func(j *batchv1.Job) {
-			j.Annotations = map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "notify"}
+			j.Annotations = map[string]string{
+				v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "notify",
+			}
 		})
 		w := newWorld(t, newBudget(nil, do(v1alpha1.DeedNotify, v1alpha1.DeedEvent, v1alpha1.DeedSuspend,
 			v1alpha1.DeedLog)...), newJob("j", nil), own)
@@ -185,7 +187,9 @@ func TestControllerDies(t *testing.T) {
 	for calls := range 12 {
 		clock := &clockAt{monday.Add(time.Hour)}
 		own := newJob("own", func(j *batchv1.Job) {
-			j.Annotations = map[string]string{kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "notify"}
+			j.Annotations = map[string]string{
+				v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "notify",
+			}
 		})
 		w := newWorld(t, newBudget(nil, deeds...), newJob("j", nil), own)
 		w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
@@ -262,7 +266,7 @@ func TestControllerDies(t *testing.T) {
 		events := w.events()
 		if len(events["EnergyBudget/month"]) != 1 || count(events["Job/own"], eventExceeded) != 1 ||
 			!w.suspended("j") || !w.suspended("own") ||
-			w.job("j").Labels[kube.AnnotationBudgetExceeded] != "true" {
+			w.job("j").Labels[v1alpha1.AnnotationBudgetExceeded] != "true" {
 			t.Errorf("%d calls: %v, %+v", calls, events, w.job("j"))
 		}
 	}

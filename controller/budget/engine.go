@@ -335,7 +335,7 @@ func (s *suspensions) of(b *v1alpha1.EnergyBudget) int32 {
 func (e *Engine) suspensions(ctx context.Context) *suspensions {
 	s := &suspensions{counts: map[[2]string]int32{}}
 	var jobs batchv1.JobList
-	if s.err = e.o.Client.List(ctx, &jobs, client.HasLabels{kube.LabelBudgetSuspended}); s.err != nil {
+	if s.err = e.o.Client.List(ctx, &jobs, client.HasLabels{v1alpha1.LabelBudgetSuspended}); s.err != nil {
 		e.o.Log.Warn("listing Jobs that are suspended for budgets: trying again", "error", s.err)
 		return s
 	}
@@ -343,7 +343,7 @@ func (e *Engine) suspensions(ctx context.Context) *suspensions {
 		j := &jobs.Items[i]
 		s.jobs = append(s.jobs, j)
 		if j.Spec.Suspend != nil && *j.Spec.Suspend {
-			s.counts[[2]string{j.Namespace, j.Labels[kube.LabelBudgetSuspended]}]++
+			s.counts[[2]string{j.Namespace, j.Labels[v1alpha1.LabelBudgetSuspended]}]++
 		}
 	}
 	return s

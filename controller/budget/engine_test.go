@@ -91,7 +91,7 @@ func TestSuspendAndResume(t *testing.T) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}),
 		newJob("let",
-			func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationBudgetReleased: "month"} }),
+			func(j *batchv1.Job) { j.Annotations = map[string]string{v1alpha1.AnnotationBudgetReleased: "month"} }),
 		newJob("elsewhere", func(j *batchv1.Job) { j.Namespace = "others" }),
 	)
 	e := w.engine("a", nil, clock.now)
@@ -108,12 +108,12 @@ func TestSuspendAndResume(t *testing.T) {
 		"running": true, "cron": true, "paused": true, "workflow": false, "queued": false, "over": false, "let": false,
 	} {
 		j := w.job(name)
-		_, labelled := j.Labels[kube.LabelBudgetSuspended]
+		_, labelled := j.Labels[v1alpha1.LabelBudgetSuspended]
 		if *j.Spec.Suspend != want || labelled != (want && name != "paused") {
 			t.Errorf("%s: suspended %v, labelled %v", name, *j.Spec.Suspend, labelled)
 		}
 	}
-	if till := w.job("running").Annotations[kube.AnnotationBudgetSuspendedTill]; till != "2026-07-01T00:00:00Z" {
+	if till := w.job("running").Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; till != "2026-07-01T00:00:00Z" {
 		t.Error(till)
 	}
 	s := w.budget("month").Status
@@ -156,8 +156,8 @@ func TestSuspendAndResume(t *testing.T) {
 			end()
 			e.sweepAndWork(t.Context())
 			for _, j := range []string{"running", "cron", "late"} {
-				if o := w.job(j); *o.Spec.Suspend || o.Labels[kube.LabelBudgetSuspended] != "" ||
-					o.Annotations[kube.AnnotationBudgetSuspendedTill] != "" {
+				if o := w.job(j); *o.Spec.Suspend || o.Labels[v1alpha1.LabelBudgetSuspended] != "" ||
+					o.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] != "" {
 					t.Errorf("%s: %+v", j, o)
 				}
 			}
@@ -254,8 +254,8 @@ func TestEachActionOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range []metav1.Object{j, pod} {
-		if o.GetAnnotations()[kube.AnnotationBudgetExceededBy] != "0.300000" ||
-			o.GetLabels()[kube.AnnotationBudgetExceeded] != "true" {
+		if o.GetAnnotations()[v1alpha1.AnnotationBudgetExceededBy] != "0.300000" ||
+			o.GetLabels()[v1alpha1.AnnotationBudgetExceeded] != "true" {
 			t.Errorf("%+v", o)
 		}
 	}

@@ -70,7 +70,7 @@ func has(all, some map[string]string) bool {
 func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits,
 	gardener bool,
 ) (annotations, labels map[string]string) {
-	marks := map[string]string{kube.AnnotationBudgetExceeded: "true"}
+	marks := map[string]string{v1alpha1.AnnotationBudgetExceeded: "true"}
 	if gardener {
 		marks[kube.GardenerBudgetExceeded] = "true"
 	}
@@ -78,9 +78,9 @@ func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits,
 		return nil, marks
 	}
 	if over, ok := used.over(limits); ok {
-		marks[kube.AnnotationBudgetExceededBy] = fmt.Sprintf("%.6f", over)
+		marks[v1alpha1.AnnotationBudgetExceededBy] = fmt.Sprintf("%.6f", over)
 		if gardener {
-			marks[kube.GardenerBudgetExceededBy] = marks[kube.AnnotationBudgetExceededBy]
+			marks[kube.GardenerBudgetExceededBy] = marks[v1alpha1.AnnotationBudgetExceededBy]
 		}
 	}
 	return marks, nil

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // TestMarksSayWhatIsSo: nothing is marked exceeded before it is, nor by how much where no limit of energy is.
@@ -43,9 +42,9 @@ func TestMarksSayWhatIsSo(t *testing.T) {
 					e.sweepAndWork(t.Context())
 				}
 				j := w.job("j")
-				by, has := j.Annotations[kube.AnnotationBudgetExceededBy]
-				if (j.Annotations[kube.AnnotationBudgetExceeded] != "") != tc.marked ||
-					(j.Labels[kube.AnnotationBudgetExceeded] != "") != tc.marked ||
+				by, has := j.Annotations[v1alpha1.AnnotationBudgetExceededBy]
+				if (j.Annotations[v1alpha1.AnnotationBudgetExceeded] != "") != tc.marked ||
+					(j.Labels[v1alpha1.AnnotationBudgetExceeded] != "") != tc.marked ||
 					by != tc.by || has != (tc.by != "") {
 					t.Errorf("%v %v", j.Annotations, j.Labels)
 				}

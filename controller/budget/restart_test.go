@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -27,10 +26,10 @@ func TestRestartResumesNothing(t *testing.T) {
 		takeAway func(*world) error
 	}{
 		"of the Job": {newJob("j", annotated(map[string]string{
-			kube.AnnotationBudgetKWh: "0.5", kube.AnnotationBudgetAction: "suspend",
+			v1alpha1.AnnotationBudgetKWh: "0.5", v1alpha1.AnnotationBudgetAction: "suspend",
 		})), func(w *world) error {
 			j := w.job("j")
-			delete(j.Annotations, kube.AnnotationBudgetKWh)
+			delete(j.Annotations, v1alpha1.AnnotationBudgetKWh)
 			return w.api.Update(context.Background(), j)
 		}},
 		"per workload": {newBudget(func(b *v1alpha1.EnergyBudget) {
@@ -166,8 +165,8 @@ func (hung) Query(ctx context.Context, _ *ledger.Query) (*ledger.Answer, error) 
 func TestLedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newJob("j", func(j *batchv1.Job) {
-			j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelBudgetSuspended: "month"}
-			j.Annotations = map[string]string{kube.AnnotationBudgetSuspendedTill: time.Now().Add(
+			j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
+			j.Annotations = map[string]string{v1alpha1.AnnotationBudgetSuspendedTill: time.Now().Add(
 				-time.Hour).UTC().Format(time.RFC3339)}
 		}))
 		for i := range 20 { // each asks something else

@@ -88,7 +88,7 @@ func (e *Engine) mayNow(ctx context.Context) error {
 }
 
 func maySuspend(j *batchv1.Job, label string) bool {
-	return kube.NotSuspended(j) == "" && j.Annotations[kube.AnnotationBudgetReleased] != label &&
+	return kube.NotSuspended(j) == "" && j.Annotations[v1alpha1.AnnotationBudgetReleased] != label &&
 		j.DeletionTimestamp == nil
 }
 
@@ -128,7 +128,7 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 		return e.patch(ctx, j, types.JSONPatchType, kube.BudgetResumePatch(j, false))
 	})
 	e.sayJobs(succeeded(over, failed), eventResumed, func(j *batchv1.Job) string {
-		return "resumed: the energy budget " + j.Labels[kube.LabelBudgetSuspended] + " no longer keeps it"
+		return "resumed: the energy budget " + j.Labels[v1alpha1.LabelBudgetSuspended] + " no longer keeps it"
 	})
 	if err := summary("resuming Jobs", failed, errChanged); err != nil {
 		e.o.Log.Warn("a budget's Jobs are not resumed yet: trying again", "error", err)
@@ -138,7 +138,7 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 // over reports whether a Job that a budget suspended is to be resumed. Where it is not known whether a budget keeps
 // it, what is written on it says until when it does.
 func (s *scene) over(j *batchv1.Job) bool {
-	label := j.Labels[kube.LabelBudgetSuspended]
+	label := j.Labels[v1alpha1.LabelBudgetSuspended]
 	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {
 		owners := kube.JobOwners(j)
 		return c.budget.Namespace == j.Namespace && kube.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) &&
@@ -154,6 +154,6 @@ func (s *scene) over(j *batchv1.Job) bool {
 	case s.known && s.listed:
 		return true
 	}
-	until, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationBudgetSuspendedTill])
+	until, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill])
 	return err == nil && !until.After(s.now)
 }

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // TestNobodyWaitsForSlowActions: while the API server takes seconds for each mark and each event, another budget's
@@ -112,7 +111,7 @@ func TestNobodyWaitsForSlowActions(t *testing.T) {
 		}
 		p := &v1.Pod{}
 		if err := w.api.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: "p7"}, p); err != nil ||
-			p.Labels[kube.AnnotationBudgetExceeded] != "true" {
+			p.Labels[v1alpha1.AnnotationBudgetExceeded] != "true" {
 			t.Error(p.Labels, err)
 		}
 	})

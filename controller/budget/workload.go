@@ -115,7 +115,7 @@ func (e *Engine) keep(ctx context.Context, a *allowance, now time.Time, maySuspe
 	if a.use == nil || a.object.GetDeletionTimestamp() != nil {
 		return
 	}
-	all := readRecord(a.object.GetAnnotations()[kube.AnnotationBudgetActions])
+	all := readRecord(a.object.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
 	due := e.due(a, all, now, maySuspend)
 	if len(due) > 0 {
 		all.dropFormer(a)
@@ -236,10 +236,10 @@ func (e *Engine) begin(ctx context.Context, a *allowance, all record, due []v1al
 			maps.Copy(annotations, moreAnnotations)
 			maps.Copy(labels, moreLabels)
 		} else if suspendable(a) && e.mayNow(ctx) == nil { // else it is suspended when it runs
-			labels[kube.LabelBudgetSuspended], suspend = a.label, true
+			labels[v1alpha1.LabelBudgetSuspended], suspend = a.label, true
 		}
 	}
-	annotations[kube.AnnotationBudgetActions] = all.String()
+	annotations[v1alpha1.AnnotationBudgetActions] = all.String()
 	if err := e.patch(ctx, a.object, types.MergePatchType,
 		kube.MarkPatch(a.object, annotations, labels, suspend)); err != nil {
 		e.complain(a, err)
@@ -289,13 +289,13 @@ func (e *Engine) noteDone(ctx context.Context, a *allowance, keys []string) erro
 		return nil
 	}
 	return e.patchLatest(ctx, a.object, true, func(o client.Object) []byte {
-		all := readRecord(o.GetAnnotations()[kube.AnnotationBudgetActions])
+		all := readRecord(o.GetAnnotations()[v1alpha1.AnnotationBudgetActions])
 		for _, key := range keys {
 			if hasKey(all, key) { // else its limit is a former one by now
 				all[key] = begun{done: true}
 			}
 		}
-		return kube.MarkPatch(o, map[string]string{kube.AnnotationBudgetActions: all.String()}, nil, false)
+		return kube.MarkPatch(o, map[string]string{v1alpha1.AnnotationBudgetActions: all.String()}, nil, false)
 	})
 }
 

@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 // TestFormerLimitsAreForgotten: however often a limit changes, each is told of once, and what is remembered stays
 // short.
 func TestFormerLimitsAreForgotten(t *testing.T) {
 	clock := &clockAt{monday.Add(time.Hour)}
-	w := newWorld(t, newJob("j", annotated(map[string]string{kube.AnnotationBudgetAction: "notify"})))
+	w := newWorld(t, newJob("j", annotated(map[string]string{v1alpha1.AnnotationBudgetAction: "notify"})))
 	e := w.engine("a", nil, clock.now)
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
 	limits := maxRecord + 4
 	for i := range limits {
 		j := w.job("j")
-		j.Annotations[kube.AnnotationBudgetKWh] = fmt.Sprintf("0.1%03d", i)
+		j.Annotations[v1alpha1.AnnotationBudgetKWh] = fmt.Sprintf("0.1%03d", i)
 		if err := w.api.Update(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +29,7 @@ func TestFormerLimitsAreForgotten(t *testing.T) {
 			e.sweepAndWork(t.Context())
 			clock.at = clock.at.Add(time.Minute)
 		}
-		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > 2*begunLength ||
+		if text := w.job("j").Annotations[v1alpha1.AnnotationBudgetActions]; len(text) > 2*begunLength ||
 			!strings.Contains(text, ":d") {
 			t.Fatalf("limit %d: %q", i, text)
 		}
@@ -70,7 +69,7 @@ func TestMoreThanCanBeRemembered(t *testing.T) {
 	for range 12 {
 		e.sweepAndWork(t.Context())
 		clock.at = clock.at.Add(time.Minute)
-		if text := w.job("j").Annotations[kube.AnnotationBudgetActions]; len(text) > maxRecordText {
+		if text := w.job("j").Annotations[v1alpha1.AnnotationBudgetActions]; len(text) > maxRecordText {
 			t.Fatalf("%d bytes", len(text))
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/ingest"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -46,7 +46,7 @@ func TestWhoPodsAre(t *testing.T) {
 		{pod("shop", "bare", uidNumber(0), "a"), "", ingest.PodNames{Pod: "bare", OwnerKind: "Pod", Owner: "bare"}},
 		{
 			pod("shop", "web-7d9f-x", uidNumber(1), "a", owned("ReplicaSet", "web-7d9f"),
-				labelled("pod-template-hash", "7d9f", kube.LabelTeam, "front", kube.LabelPartOf, "p")), "",
+				labelled("pod-template-hash", "7d9f", v1alpha1.LabelTeam, "front", v1alpha1.LabelPartOf, "p")), "",
 			ingest.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"},
 		},
 		{

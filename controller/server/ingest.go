@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/kube"
 )
@@ -114,18 +115,18 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 	strategy := asked.strategy
 	if asked.hasPriority {
 		strategy = cmp.Or(strategy, "hybrid")
-		put(kube.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64),
+		put(v1alpha1.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64),
 			strings.HasPrefix(strategy, "hybrid"))
 	}
-	put(kube.AnnotationStrategy, strategy, strategy != "")
-	put(kube.AnnotationExpectedDuration, asked.duration.String(), asked.duration > 0)
-	put(kube.AnnotationAllowedDelay, asked.delay.String(), asked.delay > 0)
+	put(v1alpha1.AnnotationStrategy, strategy, strategy != "")
+	put(v1alpha1.AnnotationExpectedDuration, asked.duration.String(), asked.duration > 0)
+	put(v1alpha1.AnnotationAllowedDelay, asked.delay.String(), asked.delay > 0)
 	if _, err := kube.ReadMarks(annotations); err != nil {
 		return nil, fail(http.StatusUnprocessableEntity, "%.300s", err)
 	}
 	labels := map[string]string{"app.kubernetes.io/created-by": "kubenergy-ingest"}
 	if asked.class != "" {
-		labels[kube.LabelWorkloadClass] = asked.class
+		labels[v1alpha1.LabelWorkloadClass] = asked.class
 	}
 	requests := v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(asked.milliCPU, resource.DecimalSI)}
 	if !asked.memory.IsZero() {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -43,7 +44,8 @@ func TestIngest(t *testing.T) {
 		t.Errorf("%v cores", cores)
 	}
 	for _, annotations := range []map[string]string{job.Annotations, pod.Annotations} {
-		if annotations[kube.AnnotationStrategy] != "hybrid" || annotations[kube.AnnotationPerformanceWeight] != "0.2" {
+		if annotations[v1alpha1.AnnotationStrategy] != "hybrid" ||
+			annotations[v1alpha1.AnnotationPerformanceWeight] != "0.2" {
 			t.Errorf("%v", annotations)
 		}
 	}
@@ -66,7 +68,7 @@ func TestIngest(t *testing.T) {
 	c := job.Spec.Template.Spec.Containers[0]
 	if strings.Join(c.Command, " ") != "sleep 300" || c.Resources.Requests.Cpu().MilliValue() != 250 ||
 		c.Resources.Requests.Memory().Value() != 537395200 ||
-		job.Annotations[kube.AnnotationExpectedDuration] != "5m0s" {
+		job.Annotations[v1alpha1.AnnotationExpectedDuration] != "5m0s" {
 		t.Errorf("%+v, %v", c, job.Annotations)
 	}
 
@@ -80,8 +82,8 @@ func TestIngest(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := got.Job.Annotations
-	if a[kube.AnnotationAllowedDelay] != "2h0m0s" || a[kube.AnnotationStrategy] != "carbon+window" ||
-		got.Job.Spec.Template.Labels[kube.LabelWorkloadClass] != "training" ||
+	if a[v1alpha1.AnnotationAllowedDelay] != "2h0m0s" || a[v1alpha1.AnnotationStrategy] != "carbon+window" ||
+		got.Job.Spec.Template.Labels[v1alpha1.LabelWorkloadClass] != "training" ||
 		got.Job.Spec.Template.Spec.Containers[0].Image != "example.org/x@sha256:0" {
 		t.Errorf("%+v", got.Job)
 	}

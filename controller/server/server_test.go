@@ -154,7 +154,7 @@ func newNode(name, cores, profile string) *v1.Node {
 		v1.ResourceCPU: resource.MustParse(cores), v1.ResourceMemory: resource.MustParse("64Gi"),
 	}
 	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{kube.LabelPowerProfile: profile}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelPowerProfile: profile}},
 		Status:     v1.NodeStatus{Capacity: resources, Allocatable: resources},
 	}
 }

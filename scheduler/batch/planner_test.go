@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -55,7 +56,7 @@ func read(pod *v1.Pod) (Pod, bool) {
 	work, err := kube.ReadPod(pod)
 	job, _ := view.Settle(&work)
 	job.Duration = time.Hour
-	where := pod.Annotations[kube.AnnotationStrategy]
+	where := pod.Annotations[v1alpha1.AnnotationStrategy]
 	return Pod{Object: pod, View: view, Job: job, Where: where}, err == nil && where != ""
 }
 
@@ -77,7 +78,7 @@ func (w *world) node(name string, cores int64, change func(*v1.Node)) {
 func (w *world) pod(name, where string, cores int64, change func(*v1.Pod)) types.UID {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "d", Name: name, UID: types.UID(name),
-		Annotations: map[string]string{kube.AnnotationStrategy: where},
+		Annotations: map[string]string{v1alpha1.AnnotationStrategy: where},
 	}}
 	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewQuantity(cores, resource.DecimalSI),

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -47,7 +48,7 @@ func podOf(age time.Duration, annotations map[string]string, change ...func(*v1.
 
 func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 	yes := true
-	half := map[string]string{kube.AnnotationAllowedDelay: "30m"}
+	half := map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"}
 	for name, c := range map[string]struct {
 		pod    *v1.Pod
 		held   bool
@@ -57,13 +58,13 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 		"other annotations":  {pod: podOf(0, map[string]string{"a": "b"})},
 		"marked":             {pod: podOf(0, half), held: true},
 		"delay used up":      {pod: podOf(31*time.Minute, half)},
-		"beyond the maximum": {pod: podOf(61*time.Minute, map[string]string{kube.AnnotationAllowedDelay: "24h"})},
-		"no delay":           {pod: podOf(0, map[string]string{kube.AnnotationAllowedDelay: "0s"})},
-		"strategy only":      {pod: podOf(0, map[string]string{kube.AnnotationStrategy: "carbon"})},
+		"beyond the maximum": {pod: podOf(61*time.Minute, map[string]string{v1alpha1.AnnotationAllowedDelay: "24h"})},
+		"no delay":           {pod: podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "0s"})},
+		"strategy only":      {pod: podOf(0, map[string]string{v1alpha1.AnnotationStrategy: "carbon"})},
 		"run now": {pod: podOf(0, map[string]string{
-			kube.AnnotationAllowedDelay: "30m", kube.AnnotationRunNow: "true",
+			v1alpha1.AnnotationAllowedDelay: "30m", v1alpha1.AnnotationRunNow: "true",
 		})},
-		"nonsense": {pod: podOf(0, map[string]string{kube.AnnotationAllowedDelay: "-1h"}), refuse: true},
+		"nonsense": {pod: podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "-1h"}), refuse: true},
 		"owned": {pod: podOf(0, half, func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: &yes}}
 		})},
@@ -102,7 +103,7 @@ func TestGateHoldsOnlyWhatMayWait(t *testing.T) {
 // place.
 func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 	g := gateFor(10)
-	pod := podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"}, func(p *v1.Pod) {
+	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"}, func(p *v1.Pod) {
 		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
 		p.Status.Conditions = []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
@@ -123,7 +124,7 @@ func TestPodsWithSchedulingGatesAreAskedForAgain(t *testing.T) {
 
 func TestReleasedIsFinal(t *testing.T) {
 	g := gateFor(10)
-	pod := podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"})
+	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})
 	g.ask(pod)
 	if !g.release(pod.UID) || g.release(pod.UID) {
 		t.Error("want one release")
@@ -139,7 +140,7 @@ func TestReleasedIsFinal(t *testing.T) {
 // The backstop: nobody releases anything, and the gate passes the pod at its deadline.
 func TestGateComparesTheDeadline(t *testing.T) {
 	g := gateFor(10)
-	pod := podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"})
+	pod := podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})
 	g.ask(pod)
 	g.clock = clockAhead(31 * time.Minute)
 	if _, held, _, _ := g.ask(pod); held {
@@ -150,7 +151,7 @@ func TestGateComparesTheDeadline(t *testing.T) {
 func TestPanicInTheGatePasses(t *testing.T) {
 	l := New(Config{})
 	l.gate.clock = nil
-	if _, held := l.Hold(podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"})); held {
+	if _, held := l.Hold(podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"})); held {
 		t.Error("it is held")
 	}
 }
@@ -159,7 +160,7 @@ func BenchmarkHold(b *testing.B) {
 	l := New(Config{})
 	for name, pod := range map[string]*v1.Pod{
 		"unmarked": podOf(0, map[string]string{"a": "b"}),
-		"held":     podOf(0, map[string]string{kube.AnnotationAllowedDelay: "30m"}),
+		"held":     podOf(0, map[string]string{v1alpha1.AnnotationAllowedDelay: "30m"}),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

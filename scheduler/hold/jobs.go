@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -58,10 +59,10 @@ func readJob(j *batchv1.Job) *seenJob {
 			s.cron.scheduled = t
 		}
 	}
-	if t, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationHeldUntil]); err == nil {
+	if t, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil]); err == nil {
 		s.heldUntil = t
 	}
-	if t, err := time.Parse(time.RFC3339, j.Annotations[kube.AnnotationLatestStart]); err == nil {
+	if t, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil {
 		s.latest = t
 	}
 	return s
@@ -83,7 +84,7 @@ const resumed = "it was resumed"
 // the memory of a scheduler. It is no part of kube-scheduler's informers, all of which must have synced before the
 // first pod is scheduled: without permission on Jobs it goes on trying, and pods are served meanwhile.
 func (l *Loop) watchJobs(ctx context.Context) {
-	selector := kube.LabelHeld + "=true"
+	selector := v1alpha1.LabelHeld + "=true"
 	jobs := l.client.BatchV1().Jobs(metav1.NamespaceAll)
 	logger := klog.FromContext(ctx)
 	var last string
@@ -122,7 +123,7 @@ func (s jobStore) Add(obj any) error {
 	if !ok {
 		return nil
 	}
-	if j.Labels[kube.LabelHeld] != "true" {
+	if j.Labels[v1alpha1.LabelHeld] != "true" {
 		return s.Delete(obj)
 	}
 	seen := readJob(j)
@@ -146,7 +147,7 @@ func (s jobStore) Delete(obj any) error {
 // complete than afterwards.
 func (jobStore) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
-		if j, ok := obj.(*batchv1.Job); ok && j.Labels[kube.LabelHeld] == "true" {
+		if j, ok := obj.(*batchv1.Job); ok && j.Labels[v1alpha1.LabelHeld] == "true" {
 			return readJob(j), nil
 		}
 		return nil, nil
@@ -162,7 +163,7 @@ func (s jobStore) Replace(list []any, _ string) error {
 		case *seenJob:
 			seen = append(seen, j)
 		case *batchv1.Job:
-			if j.Labels[kube.LabelHeld] == "true" {
+			if j.Labels[v1alpha1.LabelHeld] == "true" {
 				seen = append(seen, readJob(j))
 			}
 			list[i] = nil // a hundred thousand Jobs are more than their holds
@@ -364,7 +365,7 @@ func (l *Loop) patchReleased(ctx context.Context, namespace, name string, uid ty
 	if !apierrors.IsNotFound(err) {
 		// A failed test and a refusal by a policy look the same.
 		current, errGet := jobs.Get(ctx, name, metav1.GetOptions{})
-		if errGet == nil && current.UID == uid && current.Labels[kube.LabelHeld] == "true" ||
+		if errGet == nil && current.UID == uid && current.Labels[v1alpha1.LabelHeld] == "true" ||
 			errGet != nil && !apierrors.IsNotFound(errGet) {
 			return false, fmt.Errorf("releasing Job %s/%s: %w", namespace, name, err)
 		}

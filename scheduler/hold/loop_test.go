@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -150,7 +151,9 @@ func (w *world) activated(name string) (time.Time, bool) {
 }
 
 func marked(delay time.Duration) map[string]string {
-	return map[string]string{kube.AnnotationAllowedDelay: delay.String(), kube.AnnotationExpectedDuration: "10m"}
+	return map[string]string{
+		v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "10m",
+	}
 }
 
 func (w *world) pod(name string, annotations map[string]string) *v1.Pod {
@@ -173,7 +176,8 @@ func (w *world) job(name string, annotations map[string]string, change ...func(*
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), Annotations: annotations,
-			Labels: map[string]string{kube.LabelHeld: "true"}, CreationTimestamp: metav1.Now(), ResourceVersion: "1",
+			Labels: map[string]string{v1alpha1.LabelHeld: "true"}, CreationTimestamp: metav1.Now(),
+			ResourceVersion: "1",
 		},
 		Spec: batchv1.JobSpec{Suspend: &suspended},
 	}
@@ -230,17 +234,17 @@ func TestJobIsReleasedWhenItsWindowOpens(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		time.Sleep(time.Minute)
 		held := w.read("j")
-		if got, want := held.Annotations[kube.AnnotationHeldUntil],
+		if got, want := held.Annotations[v1alpha1.AnnotationHeldUntil],
 			time.Now().Add(59*time.Minute).UTC().Format(time.RFC3339); got != want {
 			t.Errorf("held-until is %q: want %q", got, want)
 		}
-		if reason := held.Annotations[kube.AnnotationHeldReason]; !strings.HasPrefix(reason, "held until") {
+		if reason := held.Annotations[v1alpha1.AnnotationHeldReason]; !strings.HasPrefix(reason, "held until") {
 			t.Errorf("held-reason is %q", reason)
 		}
 		w.wantJob("j", 58*time.Minute, 59*time.Minute)
 		time.Sleep(time.Second)
 		released := w.read("j")
-		if released.Annotations[kube.AnnotationReleasedAt] == "" || released.Labels[kube.LabelHeld] != "" {
+		if released.Annotations[v1alpha1.AnnotationReleasedAt] == "" || released.Labels[v1alpha1.LabelHeld] != "" {
 			t.Errorf("labels %v, annotations %v", released.Labels, released.Annotations)
 		}
 		if got := w.events("j"); got != "Held Released" {
@@ -300,9 +304,9 @@ func TestDeadlineIsForced(t *testing.T) {
 
 func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 	for name, change := range map[string]map[string]string{
-		"run-now":         {kube.AnnotationRunNow: "true"},
-		"a shorter delay": {kube.AnnotationAllowedDelay: "1m"},
-		"nonsense":        {kube.AnnotationAllowedDelay: "soon"},
+		"run-now":         {v1alpha1.AnnotationRunNow: "true"},
+		"a shorter delay": {v1alpha1.AnnotationAllowedDelay: "1m"},
+		"nonsense":        {v1alpha1.AnnotationAllowedDelay: "soon"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			during(t, nil, func(w *world) {
@@ -327,8 +331,8 @@ func TestWhatIsWrittenWhileHeldCounts(t *testing.T) {
 // Whoever asks for a release reads that it was asked for.
 func TestReleasesThatOwnersAskForSaySo(t *testing.T) {
 	for name, change := range map[string]map[string]string{
-		"run-now": {kube.AnnotationRunNow: "true"}, "skip": {kube.AnnotationSkip: "true"},
-		"strategy": {kube.AnnotationStrategy: "carbon+now"},
+		"run-now": {v1alpha1.AnnotationRunNow: "true"}, "skip": {v1alpha1.AnnotationSkip: "true"},
+		"strategy": {v1alpha1.AnnotationStrategy: "carbon+now"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			during(t, nil, func(w *world) {
@@ -374,10 +378,10 @@ func TestWhatOwnersReadFollowsWhatTheyWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := job.Annotations
-			if said[kube.AnnotationLatestStart] != latest ||
-				!strings.Contains(said[kube.AnnotationHeldReason], latest) {
-				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[kube.AnnotationLatestStart],
-					said[kube.AnnotationHeldReason], latest)
+			if said[v1alpha1.AnnotationLatestStart] != latest ||
+				!strings.Contains(said[v1alpha1.AnnotationHeldReason], latest) {
+				t.Errorf("%v: the Job says %q and %q, want %s", delay, said[v1alpha1.AnnotationLatestStart],
+					said[v1alpha1.AnnotationHeldReason], latest)
 			}
 			if c := pod.Status.Conditions; len(c) != 1 || !strings.Contains(c[0].Message, latest) {
 				t.Errorf("%v: the pod says %v, want %s", delay, c, latest)
@@ -415,7 +419,7 @@ func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
 		pod := w.pod("p", marked(3*time.Hour))
 		w.loop.Hold(pod)
 		time.Sleep(time.Minute)
-		w.annotate(map[string]string{kube.AnnotationAllowedDelay: "0s"}, "j", "p")
+		w.annotate(map[string]string{v1alpha1.AnnotationAllowedDelay: "0s"}, "j", "p")
 		w.wantJob("j", 0, time.Second)
 		synctest.Wait()
 		if len(w.loop.started.open) != 2 {
@@ -434,7 +438,7 @@ func TestWhatMakesNoSenseIsTold(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
 		mistyped := marked(3 * time.Hour)
-		mistyped[kube.AnnotationStrategy] = "enrgy"
+		mistyped[v1alpha1.AnnotationStrategy] = "enrgy"
 		w.job("j", mistyped)
 		w.wantJob("j", 0, time.Second)
 		if _, held := w.loop.Hold(w.pod("p", mistyped)); held {
@@ -466,13 +470,14 @@ func TestEventsThatWouldBeRefused(t *testing.T) {
 		w.green(time.Hour)
 		wrong := map[string]string{}
 		for _, key := range []string{
-			kube.AnnotationStrategy, kube.AnnotationAllowedDelay, kube.AnnotationRunNow, kube.AnnotationMaxPower,
-			kube.AnnotationPUE,
+			v1alpha1.AnnotationStrategy, v1alpha1.AnnotationAllowedDelay, v1alpha1.AnnotationRunNow,
+			v1alpha1.AnnotationMaxPower,
+			v1alpha1.AnnotationPUE,
 		} {
 			wrong[key] = strings.Repeat("ä", 100)
 		}
-		wrong[kube.AnnotationStrategy] = "energy+whenever"
-		wrong[kube.AnnotationSkip] = strings.Repeat("é", 500)
+		wrong[v1alpha1.AnnotationStrategy] = "energy+whenever"
+		wrong[v1alpha1.AnnotationSkip] = strings.Repeat("é", 500)
 		name := strings.Repeat("p", 250)
 		w.loop.Hold(w.pod(name, wrong))
 		time.Sleep(time.Minute)
@@ -590,7 +595,7 @@ func TestJobsThatAreNotToBeHeldAreLetGo(t *testing.T) {
 		"other owner": func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "x/v1", Kind: "Other", Name: "o"}}
 		},
-		"run-now": func(j *batchv1.Job) { j.Annotations[kube.AnnotationRunNow] = "true" },
+		"run-now": func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationRunNow] = "true" },
 		"no mark": func(j *batchv1.Job) { j.Annotations, j.ResourceVersion = nil, "7" },
 		"CronJob that cannot be read": func(j *batchv1.Job) {
 			yes := true
@@ -614,7 +619,7 @@ func TestJobThatKueueTookOverStaysSuspended(t *testing.T) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) { j.Labels[kube.LabelKueueQueue] = "q" })
 		time.Sleep(4 * time.Hour)
-		if job := w.read("j"); !*job.Spec.Suspend || job.Labels[kube.LabelHeld] != "" {
+		if job := w.read("j"); !*job.Spec.Suspend || job.Labels[v1alpha1.LabelHeld] != "" {
 			t.Errorf("suspended: %v, labels %v", *job.Spec.Suspend, job.Labels)
 		}
 	})
@@ -627,7 +632,7 @@ func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 		w.job("j", marked(3*time.Hour))
 		time.Sleep(time.Minute)
 		job := w.read("j")
-		delete(job.Labels, kube.LabelHeld)
+		delete(job.Labels, v1alpha1.LabelHeld)
 		if _, err := w.client.BatchV1().Jobs("default").Update(t.Context(), job, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -642,7 +647,7 @@ func TestJobWithoutLabelIsNotTouched(t *testing.T) {
 func TestPlanOfAJobOutlivesTheProcess(t *testing.T) {
 	during(t, nil, func(w *world) {
 		annotations := marked(3 * time.Hour)
-		annotations[kube.AnnotationHeldUntil] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		annotations[v1alpha1.AnnotationHeldUntil] = time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		w.job("j", annotations)
 		w.wantJob("j", 59*time.Minute, time.Hour)
 	})
@@ -722,7 +727,7 @@ func TestNewLeaderSaysWhyThingsWait(t *testing.T) {
 		w.green(time.Hour)
 		w.job("j", marked(3*time.Hour))
 		time.Sleep(10 * time.Minute)
-		if w.read("j").Annotations[kube.AnnotationHeldUntil] == "" {
+		if w.read("j").Annotations[v1alpha1.AnnotationHeldUntil] == "" {
 			t.Error("the Job does not say until when it is held")
 		}
 	})

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -40,7 +41,7 @@ type server struct {
 // heldJob is one as they are created, with what its owner and the API server write on it.
 func heldJob(created time.Time) *batchv1.Job {
 	suspended, one, six := true, int32(1), int32(6)
-	annotations := map[string]string{kube.AnnotationAllowedDelay: "12h", kube.AnnotationExpectedDuration: "10m"}
+	annotations := map[string]string{v1alpha1.AnnotationAllowedDelay: "12h", v1alpha1.AnnotationExpectedDuration: "10m"}
 	env := []v1.EnvVar{{Name: "STAGE", Value: "training"}, {Name: "INPUT", Value: "s3://bucket/NUMBER/input"}}
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
@@ -48,7 +49,7 @@ func heldJob(created time.Time) *batchv1.Job {
 			Namespace: "team-a", Name: "training-NUMBER", UID: "0b0f3a52-1111-4222-8333-0000NUMBER",
 			ResourceVersion:   "1NUMBER",
 			CreationTimestamp: metav1.NewTime(created), Annotations: annotations,
-			Labels: map[string]string{kube.LabelHeld: "true", "app": "training"},
+			Labels: map[string]string{v1alpha1.LabelHeld: "true", "app": "training"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate,
 				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:suspend":{},"f:template":{}}}`),

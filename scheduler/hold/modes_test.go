@@ -37,7 +37,7 @@ func (w *world) policy(mode v1alpha1.Mode, after time.Duration) {
 	w.know(kube.Contents{
 		Sites: []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
 		Policies: []*v1alpha1.EnergyPolicy{{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: kube.PolicyName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: v1alpha1.PolicyName},
 			Spec: v1alpha1.EnergyPolicySpec{
 				Mode:             mode,
 				WorkloadSettings: v1alpha1.WorkloadSettings{AllowedDelay: &metav1.Duration{Duration: 3 * time.Hour}},
@@ -57,7 +57,7 @@ func TestNamespacePolicyHolds(t *testing.T) {
 		if got := w.events("j"); got != "Held Released" {
 			t.Errorf("events are %q", got)
 		}
-		if w.read("j").Annotations[kube.AnnotationLatestStart] == "" {
+		if w.read("j").Annotations[v1alpha1.AnnotationLatestStart] == "" {
 			t.Error("the Job does not say when it starts at the latest")
 		}
 	})
@@ -99,7 +99,8 @@ func TestLeavingEnforceReleases(t *testing.T) {
 func TestUnknownPoliciesKeepThePromise(t *testing.T) {
 	latest := func(in time.Duration) func(*batchv1.Job) {
 		return func(j *batchv1.Job) {
-			j.Annotations = map[string]string{kube.AnnotationLatestStart: time.Now().Add(in).UTC().Format(time.RFC3339)}
+			j.Annotations = map[string]string{v1alpha1.AnnotationLatestStart: time.Now().Add(in).UTC().Format(
+				time.RFC3339)}
 		}
 	}
 	during(t, nil, func(w *world) {
@@ -138,7 +139,7 @@ func TestThresholdIsHeldAndReleased(t *testing.T) {
 		if _, ok := w.activated("p"); !ok {
 			t.Error("the pod is held")
 		}
-		if reason := w.read("j").Annotations[kube.AnnotationHeldReason]; !strings.Contains(reason, "200") {
+		if reason := w.read("j").Annotations[v1alpha1.AnnotationHeldReason]; !strings.Contains(reason, "200") {
 			t.Errorf("it is held because %q", reason)
 		}
 	})
@@ -148,8 +149,8 @@ func TestThresholdIsHeldAndReleased(t *testing.T) {
 func TestHopeEndsWithTheSignals(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(6 * time.Hour)
-		never := map[string]string{kube.AnnotationCarbonThreshold: "50", kube.AnnotationAllowedDelay: "3h"}
-		later := map[string]string{kube.AnnotationCarbonThreshold: "200", kube.AnnotationAllowedDelay: "8h"}
+		never := map[string]string{v1alpha1.AnnotationCarbonThreshold: "50", v1alpha1.AnnotationAllowedDelay: "3h"}
+		later := map[string]string{v1alpha1.AnnotationCarbonThreshold: "200", v1alpha1.AnnotationAllowedDelay: "8h"}
 		w.job("never", never)
 		w.job("later", later)
 		time.Sleep(10 * time.Minute)
@@ -184,7 +185,7 @@ func TestPromiseBeforePoliciesAreKnown(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.see(kube.Unsettled())
 		w.job("j", marked(5*time.Hour), func(j *batchv1.Job) {
-			j.Annotations[kube.AnnotationLatestStart] = time.Now().Add(20 * time.Second).UTC().Format(time.RFC3339)
+			j.Annotations[v1alpha1.AnnotationLatestStart] = time.Now().Add(20 * time.Second).UTC().Format(time.RFC3339)
 		})
 		w.wantJob("j", 10*time.Second, 21*time.Second)
 	})
@@ -194,14 +195,16 @@ func TestPromiseBeforePoliciesAreKnown(t *testing.T) {
 func TestChangedLimitsCount(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour) // 500 until then
-		w.job("j", map[string]string{kube.AnnotationAllowedDelay: "3h", kube.AnnotationCarbonThreshold: "200"})
-		pod := w.pod("p", map[string]string{kube.AnnotationAllowedDelay: "3h", kube.AnnotationCarbonThreshold: "200"})
+		w.job("j", map[string]string{v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationCarbonThreshold: "200"})
+		pod := w.pod("p", map[string]string{
+			v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationCarbonThreshold: "200",
+		})
 		w.loop.Hold(pod)
 		time.Sleep(time.Minute)
 		if !w.suspended("j") {
 			t.Fatal("not held")
 		}
-		patch := []byte(`{"metadata":{"annotations":{"` + kube.AnnotationCarbonThreshold + `":"600"}}}`)
+		patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationCarbonThreshold + `":"600"}}}`)
 		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch,
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -238,7 +241,7 @@ func TestRunNowDuringALookup(t *testing.T) {
 			}}
 		})
 		time.Sleep(time.Second)
-		patch := []byte(`{"metadata":{"annotations":{"` + kube.AnnotationRunNow + `":"true"}}}`)
+		patch := []byte(`{"metadata":{"annotations":{"` + v1alpha1.AnnotationRunNow + `":"true"}}}`)
 		if _, err := w.client.BatchV1().Jobs("default").Patch(t.Context(), "j", types.MergePatchType, patch,
 			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -253,7 +256,7 @@ func TestRunNowDuringALookup(t *testing.T) {
 func TestOtherModesAreSilent(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.policy(v1alpha1.ModeOff, time.Hour)
-		w.loop.Hold(w.pod("p", map[string]string{kube.AnnotationAllowedDelay: "tomorrow"}))
+		w.loop.Hold(w.pod("p", map[string]string{v1alpha1.AnnotationAllowedDelay: "tomorrow"}))
 		time.Sleep(time.Minute)
 		if got := w.events("p"); got != "" {
 			t.Errorf("events are %q", got)

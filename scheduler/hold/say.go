@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/klog/v2"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // The reasons of our events.
@@ -190,9 +190,9 @@ func about(uid types.UID, namespace, name string, job bool) v1.ObjectReference {
 func (l *Loop) onJob(h *hold) func(context.Context) error {
 	namespace, name := h.work.Namespace(), h.work.Name()
 	patch := h.patch().SayPatch(map[string]string{
-		kube.AnnotationHeldUntil:   h.start.UTC().Format(time.RFC3339),
-		kube.AnnotationHeldReason:  h.why(),
-		kube.AnnotationLatestStart: h.latest.UTC().Format(time.RFC3339),
+		v1alpha1.AnnotationHeldUntil:   h.start.UTC().Format(time.RFC3339),
+		v1alpha1.AnnotationHeldReason:  h.why(),
+		v1alpha1.AnnotationLatestStart: h.latest.UTC().Format(time.RFC3339),
 	})
 	return func(ctx context.Context) error {
 		_, err := l.client.BatchV1().Jobs(namespace).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{})

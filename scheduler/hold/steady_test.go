@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
@@ -49,7 +50,7 @@ func newBench(t *testing.T, name string, annotations map[string]string) *bench {
 	b.loop.sawJob(readJob(&batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), Annotations: annotations,
-			Labels: map[string]string{kube.LabelHeld: "true"}, CreationTimestamp: metav1.NewTime(epoch),
+			Labels: map[string]string{v1alpha1.LabelHeld: "true"}, CreationTimestamp: metav1.NewTime(epoch),
 		},
 		Spec: batchv1.JobSpec{Suspend: &suspended},
 	}))
@@ -73,7 +74,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 		delay := time.Duration(1+random.IntN(10)) * time.Hour
 		annotations := marked(delay)
 		if random.IntN(4) == 0 {
-			annotations[kube.AnnotationCarbonThreshold] = "150"
+			annotations[v1alpha1.AnnotationCarbonThreshold] = "150"
 		}
 		b := newBench(t, "j", annotations)
 		base := make([][]float64, 2)

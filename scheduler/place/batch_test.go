@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/batch"
 )
@@ -68,7 +68,7 @@ func newBatched(t *testing.T, nodes int) *batched {
 }
 
 func planPod(name string) *v1.Pod {
-	pod := newPod(kube.AnnotationStrategy, "ecsched-dp")
+	pod := newPod(v1alpha1.AnnotationStrategy, "ecsched-dp")
 	pod.Name, pod.UID = name, types.UID(name)
 	return pod
 }
@@ -189,7 +189,7 @@ func TestPostFilterPassesOn(t *testing.T) {
 	for name, e := range map[string]*Energy{
 		"without plans": newEnergyPlugin(t, deps(knowledge(t, noon)), ""), "with plans": newBatched(t, 3).Energy,
 	} {
-		for _, pod := range []*v1.Pod{newPod(), newPod(kube.AnnotationStrategy, "energy"), planPod("x")} {
+		for _, pod := range []*v1.Pod{newPod(), newPod(v1alpha1.AnnotationStrategy, "energy"), planPod("x")} {
 			state := newCycle()
 			e.PreFilter(t.Context(), state, pod, nil)
 			if result, status := e.PostFilter(t.Context(), state, pod, nil); result != nil ||
@@ -205,7 +205,8 @@ func TestPlannedPodsAreNotSigned(t *testing.T) {
 	if _, status := b.SignPod(t.Context(), planPod("x")); status.Code() != fwk.Unschedulable {
 		t.Errorf("a pod that may be planned is signed: %v", status)
 	}
-	if fragments, status := b.SignPod(t.Context(), newPod(kube.AnnotationStrategy, "energy")); !status.IsSuccess() ||
+	if fragments, status := b.SignPod(t.Context(),
+		newPod(v1alpha1.AnnotationStrategy, "energy")); !status.IsSuccess() ||
 		len(fragments) != 1 {
 		t.Errorf("another is not: %v", status)
 	}
@@ -215,7 +216,7 @@ func TestPlannedPodsAreNotSigned(t *testing.T) {
 func TestNamedLimitsAreNotPlanned(t *testing.T) {
 	b := newBatched(t, 3)
 	pod := planPod("x")
-	pod.Annotations[kube.AnnotationMaxPower] = "100"
+	pod.Annotations[v1alpha1.AnnotationMaxPower] = "100"
 	if _, ok := b.readBatch(pod); ok {
 		t.Error("a pod with a largest power is planned")
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -87,67 +88,71 @@ func TestEnergyScores(t *testing.T) {
 		{name: "unmarked", pod: newPod(), nodes: four(), asOf: fresh, want: "skip"},
 		{name: "other annotations", pod: newPod("team", "x"), nodes: four(), asOf: fresh, want: "skip"},
 		{
-			name: "nonsense counts as unmarked", pod: newPod(kube.AnnotationStrategy, "best"), nodes: four(),
+			name: "nonsense counts as unmarked", pod: newPod(v1alpha1.AnnotationStrategy, "best"), nodes: four(),
 			asOf: fresh,
 			want: "skip",
 		},
 		{
-			name: "one mistake is enough", pod: newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationFinishBy, "?"),
+			name: "one mistake is enough", pod: newPod(v1alpha1.AnnotationStrategy, "carbon",
+				v1alpha1.AnnotationFinishBy, "?"),
 			nodes: four(), asOf: fresh, want: "skip",
 		},
 		{
-			name: "carbon", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: fresh,
+			name: "carbon", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"), nodes: four(), asOf: fresh,
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "when is another plugin's business", pod: newPod(kube.AnnotationStrategy, "carbon+window"),
+			name: "when is another plugin's business", pod: newPod(v1alpha1.AnnotationStrategy, "carbon+window"),
 			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "energy", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: fresh,
+			name: "energy", pod: newPod(v1alpha1.AnnotationStrategy, "energy"), nodes: four(), asOf: fresh,
 			want: "a=0 b=100 c=0 d=99",
 		},
 		{
-			name: "marked by its delay", pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh,
+			name: "marked by its delay", pod: newPod(v1alpha1.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh,
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
 			name: "the profile's own strategy", args: `{` + header + `,"strategy":"energy"}`,
-			pod: newPod(kube.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99",
+			pod: newPod(v1alpha1.AnnotationAllowedDelay, "1h"), nodes: four(), asOf: fresh, want: "a=0 b=100 c=0 d=99",
 		},
 		{
 			name: "every pod of the profile", args: all, pod: newPod(), nodes: four(), asOf: fresh,
 			want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "nonsense there counts as unmarked too", args: all, pod: newPod(kube.AnnotationStrategy, "best"),
+			name: "nonsense there counts as unmarked too", args: all, pod: newPod(v1alpha1.AnnotationStrategy, "best"),
 			nodes: four(), asOf: fresh, want: "a=0 b=85 c=81 d=100",
 		},
 		{
-			name: "stale signals", pod: newPod(kube.AnnotationStrategy, "carbon"), nodes: four(), asOf: stale,
+			name: "stale signals", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"), nodes: four(), asOf: stale,
 			want: "skip",
 		},
 		{
-			name: "energy needs no signal", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: four(), asOf: stale,
+			name: "energy needs no signal", pod: newPod(v1alpha1.AnnotationStrategy, "energy"), nodes: four(),
+			asOf: stale,
 			want: "a=0 b=100 c=0 d=99",
 		},
 		{
-			name: "a node of which nothing is known", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: unknown(),
-			asOf: fresh, want: "skip",
+			name: "a node of which nothing is known", pod: newPod(v1alpha1.AnnotationStrategy, "energy"),
+			nodes: unknown(),
+			asOf:  fresh, want: "skip",
 		},
 		{
-			name: "ties go by name, and only one node gets 100", pod: newPod(kube.AnnotationStrategy, "carbon"),
+			name: "ties go by name, and only one node gets 100", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"),
 			nodes: twins(), asOf: fresh, want: "z=99 y=100 x=0",
 		},
 		{
-			name: "all alike", pod: newPod(kube.AnnotationStrategy, "energy"), nodes: twins(), asOf: fresh,
+			name: "all alike", pod: newPod(v1alpha1.AnnotationStrategy, "energy"), nodes: twins(), asOf: fresh,
 			want: "z=99 y=99 x=100",
 		},
 		{
-			name: "round-robin begins", pod: newPod(kube.AnnotationStrategy, "round-robin"), nodes: four(), asOf: fresh,
+			name: "round-robin begins", pod: newPod(v1alpha1.AnnotationStrategy, "round-robin"), nodes: four(),
+			asOf: fresh,
 			want: "a=100 b=99 c=99 d=99",
 		},
-		{name: "no nodes", pod: newPod(kube.AnnotationStrategy, "carbon"), asOf: fresh, want: "skip"},
+		{name: "no nodes", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"), asOf: fresh, want: "skip"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEnergyPlugin(t, deps(knowledge(t, tc.asOf)), tc.args)
@@ -163,7 +168,7 @@ func TestEnergyScores(t *testing.T) {
 func TestEnergyKnowsNothing(t *testing.T) {
 	nodes := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal")}
 	e := newEnergyPlugin(t, Deps{}, "")
-	if got := play(t, e, newPod(kube.AnnotationStrategy, "carbon"), nodes); got != "skip" {
+	if got := play(t, e, newPod(v1alpha1.AnnotationStrategy, "carbon"), nodes); got != "skip" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -173,7 +178,7 @@ func TestReserveTurnsTheRoundRobin(t *testing.T) {
 		newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal"), newMachine("c", "wind", "frugal"),
 	}
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-	pod := newPod(kube.AnnotationStrategy, "round-robin")
+	pod := newPod(v1alpha1.AnnotationStrategy, "round-robin")
 	for _, step := range []struct{ chosen, want string }{
 		{"a", "a=0 b=100 c=99"},
 		{"b", "a=0 b=0 c=100"},
@@ -232,12 +237,12 @@ func TestSignPod(t *testing.T) {
 		want string
 	}{
 		{"unmarked", newPod(), "null"},
-		{"nonsense", newPod(kube.AnnotationStrategy, "best"), "null"},
-		{"depends on the pod before", newPod(kube.AnnotationStrategy, "round-robin"), "Unschedulable"},
-		{"depends on the pod's name", newPod(kube.AnnotationStrategy, "random"), "Unschedulable"},
-		{"depends on the other nodes", newPod(kube.AnnotationStrategy, "ecsched-dp"), "Unschedulable"},
+		{"nonsense", newPod(v1alpha1.AnnotationStrategy, "best"), "null"},
+		{"depends on the pod before", newPod(v1alpha1.AnnotationStrategy, "round-robin"), "Unschedulable"},
+		{"depends on the pod's name", newPod(v1alpha1.AnnotationStrategy, "random"), "Unschedulable"},
+		{"depends on the other nodes", newPod(v1alpha1.AnnotationStrategy, "ecsched-dp"), "Unschedulable"},
 		{
-			"scored", newPod(kube.AnnotationStrategy, "carbon", kube.AnnotationExpectedDuration, "2h"),
+			"scored", newPod(v1alpha1.AnnotationStrategy, "carbon", v1alpha1.AnnotationExpectedDuration, "2h"),
 			`[{"Key":"kubenergy.io/KubEnergy","Value":{"Where":"carbon","Duration":7200000000000,"Request":{"MilliCPU":1000,"Memory":1073741824,"GPU":0}}}]`,
 		},
 	} {
@@ -255,15 +260,15 @@ func TestSignaturesTellApart(t *testing.T) {
 	seen := map[string]string{}
 	for _, extra := range [][]string{
 		nil,
-		{kube.AnnotationStrategy, "energy"},
-		{kube.AnnotationExpectedDuration, "2h"},
-		{kube.AnnotationGPUWorkloadType, "inference"},
-		{kube.AnnotationCarbonCounts, "false"},
-		{kube.AnnotationPUE, "1.3"},
-		{kube.AnnotationMaxPower, "300"},
-		{kube.AnnotationMinEfficiency, "2"},
+		{v1alpha1.AnnotationStrategy, "energy"},
+		{v1alpha1.AnnotationExpectedDuration, "2h"},
+		{v1alpha1.AnnotationGPUWorkloadType, "inference"},
+		{v1alpha1.AnnotationCarbonCounts, "false"},
+		{v1alpha1.AnnotationPUE, "1.3"},
+		{v1alpha1.AnnotationMaxPower, "300"},
+		{v1alpha1.AnnotationMinEfficiency, "2"},
 	} {
-		pod := newPod(append([]string{kube.AnnotationStrategy, "carbon"}, extra...)...)
+		pod := newPod(append([]string{v1alpha1.AnnotationStrategy, "carbon"}, extra...)...)
 		fragments, status := e.SignPod(t.Context(), pod)
 		text, err := json.Marshal(fragments)
 		if err != nil || !status.IsSuccess() {
@@ -280,7 +285,7 @@ func TestPanicsMeanStock(t *testing.T) {
 	d := deps(knowledge(t, noon))
 	d.View = func() *kube.View { panic("no view today") }
 	e := newEnergyPlugin(t, d, "")
-	pod := newPod(kube.AnnotationStrategy, "carbon")
+	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 	for range 2 {
 		if status := score(t.Context(), e, newCycle(), pod, farm(3)); !status.IsSkip() {
 			t.Errorf("PreScore: %v", status)
@@ -325,14 +330,14 @@ func TestFilter(t *testing.T) {
 		skip bool
 		want string // nodes that pass
 	}{
-		{name: "nothing asked", pod: newPod(kube.AnnotationStrategy, "carbon"), skip: true, want: "a b c"},
-		{name: "power", pod: newPod(kube.AnnotationMaxPower, "150"), want: "a c"},
+		{name: "nothing asked", pod: newPod(v1alpha1.AnnotationStrategy, "carbon"), skip: true, want: "a b c"},
+		{name: "power", pod: newPod(v1alpha1.AnnotationMaxPower, "150"), want: "a c"},
 		{
 			name: "another's word for it", pod: newPod("compute-gardener-scheduler.kubernetes.io/max-power-watts",
 				"150"),
 			want: "a c",
 		},
-		{name: "efficiency", pod: newPod(kube.AnnotationMinEfficiency, "1000"), want: "c"},
+		{name: "efficiency", pod: newPod(v1alpha1.AnnotationMinEfficiency, "1000"), want: "c"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			state := newCycle()
@@ -359,7 +364,7 @@ func TestFilter(t *testing.T) {
 // ends with it.
 func TestNodesComeAndGo(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-	pod := newPod(kube.AnnotationStrategy, "carbon")
+	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 	for range 3 {
 		both := []fwk.NodeInfo{newMachine("a", "coal", "hungry"), newMachine("b", "coal", "frugal")}
 		if got := play(t, e, pod, both); got != "a=0 b=100" {
@@ -377,7 +382,7 @@ func TestNodesComeAndGo(t *testing.T) {
 
 func TestScoringAllocatesNothing(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-	pod, nodes, state, ctx := newPod(kube.AnnotationStrategy, "carbon"), farm(50), newCycle(), context.Background()
+	pod, nodes, state, ctx := newPod(v1alpha1.AnnotationStrategy, "carbon"), farm(50), newCycle(), context.Background()
 	if status := score(ctx, e, state, pod, nodes); !status.IsSuccess() {
 		t.Fatal(status)
 	}
@@ -435,7 +440,7 @@ func BenchmarkPoints(b *testing.B) {
 	for _, bc := range []struct {
 		name string
 		pod  *v1.Pod
-	}{{"unmarked", newPod("team", "x")}, {"carbon", newPod(kube.AnnotationStrategy, "carbon")}} {
+	}{{"unmarked", newPod("team", "x")}, {"carbon", newPod(v1alpha1.AnnotationStrategy, "carbon")}} {
 		state, pod := newCycle(), bc.pod
 		e.PreFilter(ctx, state, pod, cluster)
 		e.PreScore(ctx, state, pod, nodes)
@@ -474,7 +479,7 @@ func BenchmarkPreScore(b *testing.B) {
 		for _, n := range []int{500, 5000} {
 			b.Run(fmt.Sprintf("%s/%d", strategy, n), func(b *testing.B) {
 				e, state, pod := newEnergyPlugin(b, deps(knowledge(b, noon)), ""), newCycle(),
-					newPod(kube.AnnotationStrategy, strategy)
+					newPod(v1alpha1.AnnotationStrategy, strategy)
 				e.PreFilter(ctx, state, pod, cluster)
 				b.ReportAllocs()
 				for b.Loop() {

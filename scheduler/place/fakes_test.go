@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -79,7 +80,7 @@ func newMachine(name, site, profile string) *machine {
 	return &machine{
 		generation: generations.Add(1),
 		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: map[string]string{kube.LabelSite: site, kube.LabelPowerProfile: profile},
+			Name: name, Labels: map[string]string{v1alpha1.LabelSite: site, v1alpha1.LabelPowerProfile: profile},
 		}},
 		allocatable: amounts{cpu: 8000, memory: 32 << 30},
 		requested:   amounts{cpu: 2000, memory: 4 << 30},

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 )
 
@@ -115,7 +115,7 @@ func named(uid string, pod *v1.Pod) *v1.Pod {
 func TestLiveWattsDecide(t *testing.T) {
 	m := newMeters(t)
 	e, nodes := metered(t, m), twoAlike()
-	pod := func(uid string) *v1.Pod { return named(uid, newPod(kube.AnnotationStrategy, "exec")) }
+	pod := func(uid string) *v1.Pod { return named(uid, newPod(v1alpha1.AnnotationStrategy, "exec")) }
 	check := func(when, want string) {
 		t.Helper()
 		if got := play(t, e, pod("x"), nodes); got != want {
@@ -159,7 +159,7 @@ func TestALiarIsNeutral(t *testing.T) {
 		for _, n := range nodes[1:] {
 			honest = append(honest, api.NodePower{Node: n.Node().Name, Watts: 50 + 50*rng.Float64()})
 		}
-		pod := newPod(kube.AnnotationStrategy, "exec")
+		pod := newPod(v1alpha1.AnnotationStrategy, "exec")
 		m.tell(t, honest...)
 		before := play(t, e, pod, nodes)
 		m.tell(t, append(honest, api.NodePower{Node: nodes[0].Node().Name, Watts: 0, Implausible: true})...)
@@ -178,7 +178,7 @@ func TestExpectedWattsOfAnOwner(t *testing.T) {
 	}}}
 	m.tell(t, api.NodePower{Node: "a", Watts: 60}, api.NodePower{Node: "b", Watts: 69},
 		api.NodePower{Node: "c", Watts: 395})
-	hot := named("h", newPod(kube.AnnotationStrategy, "exec"))
+	hot := named("h", newPod(v1alpha1.AnnotationStrategy, "exec"))
 	hot.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "hot", Controller: new(true)}}
 	bind(t, e, hot, nodes, "a") // 90 W now
 	// 100 − 90 − 30 on a, 100 − 69 − 30 on b, 400 − 395 − 30 on c
@@ -233,16 +233,16 @@ func TestWithoutFreshWatts(t *testing.T) {
 			m := newMeters(t)
 			e := metered(t, m)
 			prepare(t, m)
-			bind(t, e, named("p", newPod(kube.AnnotationStrategy, "exec")), nodes, "z")
+			bind(t, e, named("p", newPod(v1alpha1.AnnotationStrategy, "exec")), nodes, "z")
 			for _, strategy := range []string{"exec", "energy", "carbon", "hybrid", "hybrid-idle", "least-allocated"} {
-				pod := newPod(kube.AnnotationStrategy, strategy)
+				pod := newPod(v1alpha1.AnnotationStrategy, strategy)
 				got, want := play(t, e, pod, nodes), play(t, bare, pod, nodes)
 				if got != want {
 					t.Errorf("%s: %s, without live watts %s", strategy, got, want)
 				}
 			}
-			exec, energy := play(t, e, newPod(kube.AnnotationStrategy, "exec"), nodes),
-				play(t, e, newPod(kube.AnnotationStrategy, "energy"), nodes)
+			exec, energy := play(t, e, newPod(v1alpha1.AnnotationStrategy, "exec"), nodes),
+				play(t, e, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes)
 			if exec != energy {
 				t.Errorf("exec %s, energy %s", exec, energy)
 			}
@@ -259,7 +259,7 @@ func TestAnnotatedWatts(t *testing.T) {
 			"energy.thesis.io/current-watts": watts, "energy.thesis.io/last-updated": strconv.FormatInt(at, 10),
 		}
 	}
-	pod := newPod(kube.AnnotationStrategy, "exec")
+	pod := newPod(v1alpha1.AnnotationStrategy, "exec")
 	if got := play(t, metered(t, nil), pod, nodes); got != "a=69 b=100 c=0" {
 		t.Errorf("without a feed: %s", got)
 	}
@@ -274,7 +274,7 @@ func TestAnnotatedWatts(t *testing.T) {
 func TestLiveStrategiesAreNotSigned(t *testing.T) {
 	e := metered(t, nil)
 	for _, strategy := range []string{"exec", "hybrid", "hybrid-idle"} {
-		if _, status := e.SignPod(t.Context(), newPod(kube.AnnotationStrategy, strategy)); status.IsSuccess() {
+		if _, status := e.SignPod(t.Context(), newPod(v1alpha1.AnnotationStrategy, strategy)); status.IsSuccess() {
 			t.Errorf("%s is signed", strategy)
 		}
 	}
@@ -284,7 +284,7 @@ func TestScoringWithLiveWattsAllocatesNothing(t *testing.T) {
 	m := newMeters(t)
 	e, nodes, state, ctx := metered(t, m), farm(50), newCycle(), context.Background()
 	m.tell(t, api.NodePower{Node: nodes[3].Node().Name, Watts: 70})
-	pod := newPod(kube.AnnotationStrategy, "exec")
+	pod := newPod(v1alpha1.AnnotationStrategy, "exec")
 	if status := score(ctx, e, state, pod, nodes); !status.IsSuccess() {
 		t.Fatal(status)
 	}
@@ -312,7 +312,7 @@ func thousand(t testing.TB) ([]fwk.NodeInfo, *meters) {
 // too.
 func TestLiveWattsAreCheap(t *testing.T) {
 	nodes, m := thousand(t)
-	pod, state := newPod(kube.AnnotationStrategy, "energy"), newCycle()
+	pod, state := newPod(v1alpha1.AnnotationStrategy, "energy"), newCycle()
 	with, without := metered(t, m), metered(t, nil)
 	fastest := func(e *Energy, before time.Duration) time.Duration {
 		begin := time.Now()
@@ -345,7 +345,7 @@ func BenchmarkLive1000Nodes(b *testing.B) {
 		{"exec/without", "exec", nil},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
-			e, state, pod := metered(b, bc.m), newCycle(), newPod(kube.AnnotationStrategy, bc.strategy)
+			e, state, pod := metered(b, bc.m), newCycle(), newPod(v1alpha1.AnnotationStrategy, bc.strategy)
 			b.ReportAllocs()
 			for b.Loop() {
 				if status := score(b.Context(), e, state, pod, nodes); !status.IsSuccess() {

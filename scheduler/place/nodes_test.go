@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -148,9 +149,9 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 				if turn%3 == 0 {
 					rng.Shuffle(len(cluster), func(i, k int) { cluster[i], cluster[k] = cluster[k], cluster[i] })
 				}
-				pod := newPod(kube.AnnotationStrategy, where)
+				pod := newPod(v1alpha1.AnnotationStrategy, where)
 				pod.Name, pod.UID = fmt.Sprint("p", turn), types.UID(fmt.Sprint("p", turn))
-				pod.Labels = map[string]string{kube.LabelWorkloadClass: "training"}
+				pod.Labels = map[string]string{v1alpha1.LabelWorkloadClass: "training"}
 				state, nodes := newCycle(), cluster[:1+rng.IntN(len(cluster))]
 				status := score(t.Context(), e, state, pod, nodes)
 				want := plainScores(t, e, state, nodes)
@@ -176,7 +177,7 @@ func TestScoresAreThePlainOnes(t *testing.T) {
 // What is remembered does not grow with the pods that come and go, nor with nodes that are gone.
 func TestBookIsBounded(t *testing.T) {
 	e := newEnergyPlugin(t, deps(knowledge(t, noon)), "")
-	rng, pod := rand.New(rand.NewPCG(3, 3)), newPod(kube.AnnotationStrategy, "energy")
+	rng, pod := rand.New(rand.NewPCG(3, 3)), newPod(v1alpha1.AnnotationStrategy, "energy")
 	nodes := farm(20)
 	for turn := range 4000 {
 		i := rng.IntN(len(nodes))

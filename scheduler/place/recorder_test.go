@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -86,11 +86,11 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		d := deps(knowledge(t, noon))
 		d.Recorder = r
 		e := newEnergyPlugin(t, d, "")
-		pod := newPod(kube.AnnotationStrategy, "carbon")
+		pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 		pod.UID = "uid-1"
 		reserve(t, e, pod, nodes, "b")
 		reserve(t, e, newPod(), nodes, "a") // not ours
-		single := newPod(kube.AnnotationStrategy, "energy")
+		single := newPod(v1alpha1.AnnotationStrategy, "energy")
 		single.UID = "uid-2"
 		state := newCycle() // one feasible node: it is never scored
 		e.PreFilter(t.Context(), state, single, nodes)
@@ -123,7 +123,7 @@ func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 		d.Recorder = r
 		e := newEnergyPlugin(t, d, "")
 		decide := func(uid types.UID) (*cycle, *v1.Pod) {
-			pod := newPod(kube.AnnotationStrategy, "carbon")
+			pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 			pod.UID, pod.Name = uid, string(uid)
 			state := newCycle()
 			score(t.Context(), e, state, pod, nodes)
@@ -159,7 +159,7 @@ func TestOnlyWhatWasBoundIsRecorded(t *testing.T) {
 // Who records nothing pays nothing for it.
 func TestNoRecorderNoCost(t *testing.T) {
 	nodes := farm(100)
-	pod := newPod(kube.AnnotationStrategy, "carbon")
+	pod := newPod(v1alpha1.AnnotationStrategy, "carbon")
 	count := func(d Deps) float64 {
 		e := newEnergyPlugin(t, d, "")
 		state := newCycle()
@@ -192,7 +192,7 @@ func BenchmarkReserveRecorded1000(b *testing.B) {
 	d := deps(knowledge(b, noon))
 	d.Recorder = r
 	e := newEnergyPlugin(b, d, "")
-	nodes, pod := farm(1000), newPod(kube.AnnotationStrategy, "carbon")
+	nodes, pod := farm(1000), newPod(v1alpha1.AnnotationStrategy, "carbon")
 	for b.Loop() {
 		b.StopTimer()
 		state := newCycle()

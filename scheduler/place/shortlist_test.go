@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -69,7 +70,7 @@ func (n *narrowing) cycle(t *testing.T, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fw
 // names returns the nodes that an ordinary pod's cycle is narrowed to.
 func (n *narrowing) names(t *testing.T, nodes []fwk.NodeInfo) (names []string) {
 	t.Helper()
-	left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
+	left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes)
 	for _, info := range left {
 		names = append(names, info.Node().Name)
 	}
@@ -124,7 +125,7 @@ func TestShortlistsHaveTheBest(t *testing.T) {
 					m.node.Spec.Taints = []v1.Taint{{Key: "x", Effect: v1.TaintEffectNoSchedule}}
 				}
 			}
-			pod := newPod(kube.AnnotationStrategy, where)
+			pod := newPod(v1alpha1.AnnotationStrategy, where)
 			pod.UID = types.UID(strconv.FormatUint(rng.Uint64(), 10))
 			left, state := n.cycle(t, pod, nodes)
 			if left == nil {
@@ -174,7 +175,7 @@ func TestShortlistsOutsideOfPlans(t *testing.T) {
 	} {
 		names := func(where string) (names []string) {
 			n := newNarrowing(t, 5, 50)
-			left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, where), roomy(200))
+			left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, where), roomy(200))
 			for _, info := range left {
 				names = append(names, info.Node().Name)
 			}
@@ -190,7 +191,7 @@ func TestShortlistsOutsideOfPlans(t *testing.T) {
 func TestShortlistsAreOfTheSample(t *testing.T) {
 	n := newNarrowing(t, 5, 50)
 	nodes := roomy(200)
-	pod := newPod(kube.AnnotationStrategy, "energy")
+	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 	seen := map[string]bool{}
 	for range 4 {
 		left, _ := n.cycle(t, pod, nodes)
@@ -209,7 +210,7 @@ func TestShortlistsAreOfTheSample(t *testing.T) {
 func TestCyclesThatAreNotNarrowed(t *testing.T) {
 	nodes := roomy(200)
 	ours := func(change func(*v1.Pod)) *v1.Pod {
-		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.UID = "p"
 		change(pod)
 		return pod
@@ -219,7 +220,7 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 		setUp func(*narrowing)
 		nodes []fwk.NodeInfo
 	}{
-		"another strategy": {pod: newPod(kube.AnnotationStrategy, "hybrid")},
+		"another strategy": {pod: newPod(v1alpha1.AnnotationStrategy, "hybrid")},
 		"not ours":         {pod: newPod()},
 		"a host port": {pod: ours(func(p *v1.Pod) {
 			p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}}
@@ -242,7 +243,7 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 				Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
 			}}
 		})},
-		"largest power": {pod: ours(func(p *v1.Pod) { p.Annotations[kube.AnnotationMaxPower] = "100" })},
+		"largest power": {pod: ours(func(p *v1.Pod) { p.Annotations[v1alpha1.AnnotationMaxPower] = "100" })},
 		"too large": {pod: ours(func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests["cpu"] = amount("9")
 		})},
@@ -289,7 +290,7 @@ func TestCyclesThatAreNotNarrowed(t *testing.T) {
 func TestNodesChangeMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	nodes := roomy(200)
-	pod := newPod(kube.AnnotationStrategy, "most-allocated")
+	pod := newPod(v1alpha1.AnnotationStrategy, "most-allocated")
 	left, state := n.cycle(t, pod, nodes)
 	before := n.best(t, state, pod, left)
 	for _, info := range left {
@@ -309,7 +310,7 @@ func TestNodesGo(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
 	nodes := roomy(200)
 	slices.Reverse(nodes) // the best are the last
-	if left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
+	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
 		t.Fatalf("narrowed to %d", len(left))
 	}
 	nodes = nodes[:120]
@@ -319,11 +320,11 @@ func TestNodesGo(t *testing.T) {
 		}
 	}
 	fill(8000)
-	if left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes); left != nil {
+	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); left != nil {
 		t.Fatalf("narrowed to %d full nodes", len(left))
 	}
 	fill(1000)
-	if left, _ := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
+	if left, _ := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes); len(left) != 5 {
 		t.Errorf("narrowed to %d once there is room", len(left))
 	}
 }
@@ -334,7 +335,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 	now, nodes := noon, roomy(200)
 	n.clock = func() time.Time { return now }
 	try := func(inVain bool) (narrowed bool) {
-		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.UID = types.UID(strconv.FormatInt(generations.Add(1), 10))
 		left, state := n.cycle(t, pod, nodes)
 		switch {
@@ -372,7 +373,7 @@ func TestManyShortlistsInVain(t *testing.T) {
 // TestTheViewChangesMeanwhile: what was narrowed is ended by us, though the pod is nobody's by now.
 func TestTheViewChangesMeanwhile(t *testing.T) {
 	n := newNarrowing(t, 5, 200)
-	pod := newPod(kube.AnnotationStrategy, "energy")
+	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 	_, state := n.cycle(t, pod, roomy(200))
 	n.view = kube.Unsettled
 	pod.Annotations = nil
@@ -447,7 +448,7 @@ func TestWhatProfilesSay(t *testing.T) {
 func TestAfterAShortlistInVain(t *testing.T) {
 	n := newNarrowing(t, 5, 100)
 	nodes := roomy(200)
-	pod := newPod(kube.AnnotationStrategy, "energy")
+	pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 	pod.UID, pod.Name = "x", "x"
 	left, state := n.cycle(t, pod, nodes)
 	if len(left) != 5 {
@@ -520,7 +521,7 @@ func TestSamplesServeForAWhile(t *testing.T) {
 	}
 	from := func(cpu string, seen, members int) (first int32) {
 		t.Helper()
-		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.Spec.Containers[0].Resources.Requests["cpu"] = amount(cpu)
 		left, _ := n.cycle(t, pod, nodes)
 		l := n.shortlists
@@ -548,12 +549,12 @@ func TestPodsThatFindRoomNowhere(t *testing.T) {
 	n.shortlists.trust = trust
 	nodes, begins := roomy(200), map[int32]bool{}
 	for range 4 {
-		large := newPod(kube.AnnotationStrategy, "energy")
+		large := newPod(v1alpha1.AnnotationStrategy, "energy")
 		large.Spec.Containers[0].Resources.Requests["cpu"] = amount("9")
 		if left, _ := n.cycle(t, large, nodes); left != nil {
 			t.Fatalf("narrowed to %d", len(left))
 		}
-		n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
+		n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes)
 		begins[n.shortlists.members[0].at] = true
 		now = now.Add(trust)
 	}
@@ -568,9 +569,9 @@ func TestAfterOneInVainComeOthers(t *testing.T) {
 	n.clock = func() time.Time { return noon }
 	n.shortlists.trust = trust
 	nodes := roomy(200)
-	first, state := n.cycle(t, newPod(kube.AnnotationStrategy, "energy"), nodes)
-	n.PostFilter(t.Context(), state, newPod(kube.AnnotationStrategy, "energy"), nil)
-	other := newPod(kube.AnnotationStrategy, "energy")
+	first, state := n.cycle(t, newPod(v1alpha1.AnnotationStrategy, "energy"), nodes)
+	n.PostFilter(t.Context(), state, newPod(v1alpha1.AnnotationStrategy, "energy"), nil)
+	other := newPod(v1alpha1.AnnotationStrategy, "energy")
 	other.UID = "other"
 	next, _ := n.cycle(t, other, nodes)
 	if len(next) != 5 || slices.ContainsFunc(next, func(info fwk.NodeInfo) bool {
@@ -658,7 +659,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 	got := recorded(t, func(r *record.Recorder) {
 		n := newNarrowing(t, 5, 120)
 		n.recorder = r
-		pod := newPod(kube.AnnotationStrategy, "energy")
+		pod := newPod(v1alpha1.AnnotationStrategy, "energy")
 		pod.UID = "p"
 		left, state := n.cycle(t, pod, nodes)
 		chosen = n.best(t, state, pod, left[2:]) // two are refused by somebody's filter

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
@@ -28,7 +28,7 @@ func (w *world) planned(n int, cores string, change func(int, *v1.Pod)) (names [
 	w.t.Cleanup(second)
 	before := metric(w.t, "kubenergy_batch_plans_total", schedulerName)
 	w.addPods("stop", 2, "1m", "high", func(_ int, p *v1.Pod) {
-		p.Annotations = map[string]string{kube.AnnotationMaxPower: "1000"} // so that no plan is made for them
+		p.Annotations = map[string]string{v1alpha1.AnnotationMaxPower: "1000"} // so that no plan is made for them
 	})
 	w.eventually("the scheduler stands still", patience,
 		func() bool { return w.tried("stop-0000")+w.tried("stop-0001") > 0 })

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
@@ -37,7 +38,8 @@ func TestEndToEnd(t *testing.T) {
 	// Pods know the API by what this ConfigMap says.
 	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
 	eventually(t, time.Minute, "the controller tells what it is known by", func() bool {
-		m, err := w.client.CoreV1().ConfigMaps(kube.Namespace).Get(t.Context(), "kubenergy-ca", metav1.GetOptions{})
+		m, err := w.client.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-ca",
+			metav1.GetOptions{})
 		own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
 		return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
 			os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
@@ -144,14 +146,14 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 			job := newJob(strings.ToLower(s+"-"+j.ID), s, j.Request.MilliCPU, j.Duration)
 			if j.AllowedDelay > 0 {
 				// No site is as clean as that: it waits until its latest start.
-				job.Annotations[kube.AnnotationAllowedDelay],
-					job.Annotations[kube.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
+				job.Annotations[v1alpha1.AnnotationAllowedDelay],
+					job.Annotations[v1alpha1.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
 			}
 			created, err := w.client.BatchV1().Jobs(s).Create(t.Context(), job, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if created.Labels[kube.LabelHeld] == "true" {
+			if created.Labels[v1alpha1.LabelHeld] == "true" {
 				held++
 			}
 		}
@@ -176,7 +178,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 func (w *world) namespace(t *testing.T, name string) {
 	t.Helper()
 	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{kube.LabelMode: "enforce"},
+		Name: name, Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
 	}}
 	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil &&
 		!strings.Contains(err.Error(), "already exists") {
@@ -190,7 +192,7 @@ func (w *world) namespace(t *testing.T, name string) {
 
 func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job {
 	marks := func() map[string]string {
-		return map[string]string{kube.AnnotationStrategy: strategy, kube.AnnotationExpectedDuration: d.String()}
+		return map[string]string{v1alpha1.AnnotationStrategy: strategy, v1alpha1.AnnotationExpectedDuration: d.String()}
 	}
 	pod := marks()
 	pod[lab.RunForAnnotation] = lab.RunSeconds(d)

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
@@ -110,7 +111,7 @@ func setUp(ctx context.Context, dir string) error {
 		}
 		nodes = append(nodes, lab.NodeSpec{
 			Name: fmt.Sprintf("node-%d", i), Capacity: lab.Capacity(16, 64),
-			Labels: map[string]string{kube.LabelSite: site, kube.LabelPowerProfile: profile},
+			Labels: map[string]string{v1alpha1.LabelSite: site, v1alpha1.LabelPowerProfile: profile},
 		})
 	}
 	if err := cluster.AddNodes(ctx, nodes); err != nil {
@@ -243,7 +244,8 @@ func (w *world) controller(t *testing.T, env []string, args ...string) *central 
 func (w *world) controllerIn(t *testing.T, state string, env []string, args ...string) *central {
 	t.Helper()
 	kubeconfig := filepath.Join(w.dir, "controller.kubeconfig")
-	if err := w.cluster.KubeconfigOf(t.Context(), kube.Namespace, "kubenergy-controller", kubeconfig); err != nil {
+	if err := w.cluster.KubeconfigOf(t.Context(), v1alpha1.SystemNamespace, "kubenergy-controller",
+		kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	port := freePort(t)
@@ -343,7 +345,8 @@ func (c *central) ask(t *testing.T, path string, into any) error {
 func (w *world) scheduler(t *testing.T, c *central) *process {
 	t.Helper()
 	kubeconfig := filepath.Join(w.dir, "scheduler.kubeconfig")
-	if err := w.cluster.KubeconfigOf(t.Context(), kube.Namespace, "kubenergy-scheduler", kubeconfig); err != nil {
+	if err := w.cluster.KubeconfigOf(t.Context(), v1alpha1.SystemNamespace, "kubenergy-scheduler",
+		kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	var config map[string]any
@@ -401,7 +404,7 @@ func (w *world) requestToken(ctx context.Context, account string, pod *corev1.Po
 			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 		}
 	}
-	got, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, account, request,
+	got, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(ctx, account, request,
 		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
@@ -457,7 +460,7 @@ func (w *world) agents(t *testing.T, c *central) (meters *lab.Meters, stop func(
 // agentPod returns the pod whose token a node's agent shows.
 func (w *world) agentPod(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
-	pods := w.client.CoreV1().Pods(kube.Namespace)
+	pods := w.client.CoreV1().Pods(v1alpha1.SystemNamespace)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "kubenergy-agent-" + node, Labels: map[string]string{"app.kubernetes.io/name": "kubenergy-agent"},

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // guardHolds tries, as our own account, what it must not do to Jobs.
@@ -30,9 +30,9 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	}
 	w.createJob(t, namespace, newJob("guarded", "1h", nil))
 	w.createJob(t, namespace, newJob("foreign", "1h",
-		func(j *batchv1.Job) { delete(j.Annotations, kube.AnnotationAllowedDelay) }))
+		func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationAllowedDelay) }))
 	eventually(t, 20*time.Second, "it is held", func() bool {
-		return w.job(t, namespace, "guarded").Annotations[kube.AnnotationHeldUntil] != ""
+		return w.job(t, namespace, "guarded").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 	})
 	for what, c := range map[string]struct{ job, patch string }{
 		"resume a Job without our label": {"foreign", `{"spec":{"suspend":true}}`},

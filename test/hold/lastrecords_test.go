@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -47,7 +47,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 	uids := map[string]string{}
 	for i := range 20 {
 		pod := newPod(fmt.Sprint("p", i), "0s", nil)
-		pod.Annotations[kube.AnnotationStrategy] = "energy"
+		pod.Annotations[v1alpha1.AnnotationStrategy] = "energy"
 		created, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +82,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 			t.Errorf("nobody was told where %s was placed", name)
 		}
 	}
-	lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-scheduler",
+	lease, err := w.client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-scheduler",
 		metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
 		t.Errorf("the lease was not given back: %v, %v", lease.Spec.HolderIdentity, err)

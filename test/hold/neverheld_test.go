@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // patience is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
@@ -42,7 +42,7 @@ func TestNeverHeld(t *testing.T) {
 				w.createJob(t, n, newJob("suspended", "5s",
 					func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }))
 				time.Sleep(10 * time.Second)
-				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[kube.LabelHeld] != "" {
+				if j := w.job(t, n, "suspended"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelHeld] != "" {
 					t.Errorf("suspended: %v, labels %v", *j.Spec.Suspend, j.Labels)
 				}
 			},
@@ -50,7 +50,7 @@ func TestNeverHeld(t *testing.T) {
 				w.createJob(t, n, newJob("kueue", "5s",
 					func(j *batchv1.Job) { j.Labels = map[string]string{"kueue.x-k8s.io/queue-name": "q"} }))
 				if j := w.job(t, n, "kueue"); j.Spec.Suspend != nil && *j.Spec.Suspend ||
-					j.Labels[kube.LabelHeld] != "" {
+					j.Labels[v1alpha1.LabelHeld] != "" {
 					t.Errorf("it was suspended, or labelled: %v", j.Labels)
 				}
 			},
@@ -76,7 +76,7 @@ func TestNeverHeld(t *testing.T) {
 			},
 			"a Job that is to run now": func(t *testing.T) {
 				w.runsAtOnce(t, d, n, newJob("now", "1h",
-					func(j *batchv1.Job) { j.Annotations[kube.AnnotationRunNow] = "true" }))
+					func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationRunNow] = "true" }))
 			},
 			"a Job whose delay is nonsense": func(t *testing.T) {
 				w.runsAtOnce(t, d, n, newJob("nonsense", "soon", nil))
@@ -89,7 +89,7 @@ func TestNeverHeld(t *testing.T) {
 					Spec: appsv1.DeploymentSpec{
 						Replicas: &two, Selector: &metav1.LabelSelector{MatchLabels: labels},
 						Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{
-							Labels: labels, Annotations: map[string]string{kube.AnnotationAllowedDelay: "1h"},
+							Labels: labels, Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"},
 						}, Spec: podSpec()},
 					},
 				}
@@ -108,7 +108,7 @@ func TestNeverHeld(t *testing.T) {
 			"a held Job told to run now": func(t *testing.T) {
 				w.createJob(t, n, newJob("hurry", "1h", nil))
 				eventually(t, patience, "it says until when it is held", func() bool {
-					return w.job(t, n, "hurry").Annotations[kube.AnnotationHeldUntil] != ""
+					return w.job(t, n, "hurry").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
 				if _, err := w.client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch,
@@ -234,7 +234,7 @@ func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.C
 			continue // still held
 		}
 		runs[tick.String()] = job.Status.Succeeded == 1
-		if job.Status.StartTime == nil || job.Annotations[kube.AnnotationReleasedAt] == "" {
+		if job.Status.StartTime == nil || job.Annotations[v1alpha1.AnnotationReleasedAt] == "" {
 			t.Errorf("the run of %s was not held and released: %v", tick, job.Annotations)
 			continue
 		}

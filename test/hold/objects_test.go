@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/lab"
 )
 
@@ -23,7 +23,7 @@ var insecure = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: 
 
 func marks(delay string) map[string]string {
 	return map[string]string{
-		kube.AnnotationAllowedDelay: delay, kube.AnnotationExpectedDuration: "1s", lab.RunForAnnotation: "1",
+		v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationExpectedDuration: "1s", lab.RunForAnnotation: "1",
 	}
 }
 

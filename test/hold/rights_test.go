@@ -8,7 +8,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // TestWithoutRightsOnJobs runs the scheduler as an account that has kube-scheduler's own rights and Leases, and none on
@@ -19,11 +19,11 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	}
 	w, ctx := shared, t.Context()
 	const poor = "poor-scheduler"
-	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx,
+	if _, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
 		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: poor}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: kube.Namespace, Name: poor}}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: v1alpha1.SystemNamespace, Name: poor}}
 	for _, role := range []string{"system:kube-scheduler", "system:volume-scheduler"} {
 		binding := &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: poor + "-" + role}, Subjects: subjects,
@@ -34,10 +34,10 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 		}
 	}
 	leases := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: poor, Namespace: kube.Namespace}, Subjects: subjects,
+		ObjectMeta: metav1.ObjectMeta{Name: poor, Namespace: v1alpha1.SystemNamespace}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kubenergy-scheduler-leases"},
 	}
-	if _, err := w.client.RbacV1().RoleBindings(kube.Namespace).Create(ctx, leases,
+	if _, err := w.client.RbacV1().RoleBindings(v1alpha1.SystemNamespace).Create(ctx, leases,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	namespace := w.namespace(t, "poor")
 	d := w.watch(t, namespace)
 	const delay = 8 * time.Second
-	unmarked := newPod("unmarked", "", func(p *v1.Pod) { delete(p.Annotations, kube.AnnotationAllowedDelay) })
+	unmarked := newPod("unmarked", "", func(p *v1.Pod) { delete(p.Annotations, v1alpha1.AnnotationAllowedDelay) })
 	for _, pod := range []*v1.Pod{unmarked, newPod("held", delay.String(), nil)} {
 		if _, err := w.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

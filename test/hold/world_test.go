@@ -29,7 +29,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/lab"
 )
 
@@ -144,7 +144,7 @@ func (w *world) admissionWorks(ctx context.Context) error {
 		job := newJob("probe", "1h", nil)
 		created, err := w.client.BatchV1().Jobs("default").Create(ctx, job,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil && created.Labels[kube.LabelHeld] == "true" && *created.Spec.Suspend {
+		if err == nil && created.Labels[v1alpha1.LabelHeld] == "true" && *created.Spec.Suspend {
 			return nil
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -155,7 +155,7 @@ func (w *world) admissionWorks(ctx context.Context) error {
 // kubeconfig writes one for an account of our namespace: what it may is part of what is tested.
 func (w *world) kubeconfig(ctx context.Context, account string) (string, error) {
 	seconds := int64(3600)
-	token, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, account,
+	token, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}},
 		metav1.CreateOptions{})
 	if err != nil {
@@ -274,7 +274,7 @@ func (p *process) metric(series string) string {
 func (w *world) leads(t *testing.T, p *process) {
 	t.Helper()
 	eventually(t, time.Minute, p.name+" keeps windows", func() bool {
-		lease, err := w.client.CoordinationV1().Leases(kube.Namespace).Get(t.Context(), "kubenergy-hold",
+		lease, err := w.client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-hold",
 			metav1.GetOptions{})
 		if err != nil {
 			return false
@@ -288,7 +288,8 @@ func (w *world) leads(t *testing.T, p *process) {
 // forgetLeases lets the next process lead at once: the last one was killed and gave nothing back.
 func (w *world) forgetLeases(t *testing.T) {
 	for _, name := range []string{"kubenergy-hold", "kubenergy-scheduler"} {
-		err := w.client.CoordinationV1().Leases(kube.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{})
+		err := w.client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Delete(t.Context(), name,
+			metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}

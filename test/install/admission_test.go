@@ -62,7 +62,7 @@ func scheduledBy(name string) func(*batchv1.Job) {
 }
 
 func typed(name string) func(*batchv1.Job) {
-	return func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelWorkloadType: name} }
+	return func(j *batchv1.Job) { j.Labels = map[string]string{v1alpha1.LabelWorkloadType: name} }
 }
 
 // The namespaces of the table: their labels, and the policies of their own.
@@ -70,19 +70,25 @@ var admissionNamespaces = map[string]struct {
 	labels map[string]string
 	policy string
 }{
-	"plain":         {},
-	"off":           {labels: map[string]string{kube.LabelMode: "off"}},
-	"shadow":        {labels: map[string]string{kube.LabelMode: "shadow"}},
-	"advise":        {labels: map[string]string{kube.LabelMode: "advise"}},
-	"enforce":       {labels: map[string]string{kube.LabelMode: "enforce"}},
-	"bogus":         {labels: map[string]string{kube.LabelMode: "yes"}},
-	"gardener":      {labels: map[string]string{gardener + "energy-policies": "enabled"}},
-	"own-enforce":   {policy: "{mode: enforce, allowedDelay: 2h}"},
-	"own-shadow":    {policy: "{mode: shadow, allowedDelay: 2h}"},
-	"own-silent":    {policy: "{allowedDelay: 2h}"},
-	"own-no-delay":  {policy: "{mode: enforce, allowedDelay: 0s}"},
-	"label-and-own": {labels: map[string]string{kube.LabelMode: "enforce"}, policy: "{mode: shadow, allowedDelay: 2h}"},
-	"label-against": {labels: map[string]string{kube.LabelMode: "shadow"}, policy: "{mode: enforce, allowedDelay: 2h}"},
+	"plain":        {},
+	"off":          {labels: map[string]string{v1alpha1.LabelMode: "off"}},
+	"shadow":       {labels: map[string]string{v1alpha1.LabelMode: "shadow"}},
+	"advise":       {labels: map[string]string{v1alpha1.LabelMode: "advise"}},
+	"enforce":      {labels: map[string]string{v1alpha1.LabelMode: "enforce"}},
+	"bogus":        {labels: map[string]string{v1alpha1.LabelMode: "yes"}},
+	"gardener":     {labels: map[string]string{gardener + "energy-policies": "enabled"}},
+	"own-enforce":  {policy: "{mode: enforce, allowedDelay: 2h}"},
+	"own-shadow":   {policy: "{mode: shadow, allowedDelay: 2h}"},
+	"own-silent":   {policy: "{allowedDelay: 2h}"},
+	"own-no-delay": {policy: "{mode: enforce, allowedDelay: 0s}"},
+	"label-and-own": {
+		labels: map[string]string{v1alpha1.LabelMode: "enforce"},
+		policy: "{mode: shadow, allowedDelay: 2h}",
+	},
+	"label-against": {
+		labels: map[string]string{v1alpha1.LabelMode: "shadow"},
+		policy: "{mode: enforce, allowedDelay: 2h}",
+	},
 }
 
 // A row is a Job, and whether it is created suspended.
@@ -106,14 +112,14 @@ const (
 )
 
 var (
-	delayed = annotated(kube.AnnotationAllowedDelay, "6h")
+	delayed = annotated(v1alpha1.AnnotationAllowedDelay, "6h")
 	cg      = scheduledBy(kube.GardenerSchedulerName)
 )
 
 var rows = map[string]row{
 	"marked, in a namespace that said nothing": {enforcing, "plain", delayed, true, false},
 	"marked on the pod template": {
-		enforcing, "plain", onPods(kube.AnnotationAllowedDelay, "6h"),
+		enforcing, "plain", onPods(v1alpha1.AnnotationAllowedDelay, "6h"),
 		true, false,
 	},
 	"unmarked": {enforcing, "plain", nil, false, false},
@@ -149,41 +155,41 @@ var rows = map[string]row{
 	"the same, no delay":                                  {enforcing, "gardener", nil, false, false},
 
 	"a delay of 0 says not at all": {
-		delaying, "enforce", annotated(kube.AnnotationAllowedDelay, "0s"),
+		delaying, "enforce", annotated(v1alpha1.AnnotationAllowedDelay, "0s"),
 		false, false,
 	},
 	"the Job's delay comes before its pods'": {
 		delaying, "enforce",
-		both(onPods(kube.AnnotationAllowedDelay, "6h"), func(j *batchv1.Job) {
-			j.Annotations = map[string]string{kube.AnnotationAllowedDelay: "0"}
+		both(onPods(v1alpha1.AnnotationAllowedDelay, "6h"), func(j *batchv1.Job) {
+			j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "0"}
 		}), false, false,
 	},
 	"a delay that makes no sense": {
-		enforcing, "plain", annotated(kube.AnnotationAllowedDelay, "soon"),
+		enforcing, "plain", annotated(v1alpha1.AnnotationAllowedDelay, "soon"),
 		true, true,
 	},
 	"a carbon threshold of ours": {
-		enforcing, "plain", annotated(kube.AnnotationCarbonThreshold, "200"),
+		enforcing, "plain", annotated(v1alpha1.AnnotationCarbonThreshold, "200"),
 		true, false,
 	},
 	"a percentile": {
-		enforcing, "plain", annotated(kube.AnnotationCarbonPercentile, "25"),
+		enforcing, "plain", annotated(v1alpha1.AnnotationCarbonPercentile, "25"),
 		true, false,
 	},
 	"a price threshold of ours": {
-		enforcing, "plain", onPods(kube.AnnotationPriceThreshold, "0.1"), true,
+		enforcing, "plain", onPods(v1alpha1.AnnotationPriceThreshold, "0.1"), true,
 		false,
 	},
 	"a strategy, and no delay anywhere": {
-		enforcing, "plain", annotated(kube.AnnotationStrategy, "energy"),
+		enforcing, "plain", annotated(v1alpha1.AnnotationStrategy, "energy"),
 		false, false,
 	},
 	"a strategy, and the cluster's delay": {
-		delaying, "plain", annotated(kube.AnnotationStrategy, "energy"), false,
+		delaying, "plain", annotated(v1alpha1.AnnotationStrategy, "energy"), false,
 		false,
 	},
 	"a strategy with a window, and its delay": {
-		delaying, "plain", annotated(kube.AnnotationStrategy, "energy+window"),
+		delaying, "plain", annotated(v1alpha1.AnnotationStrategy, "energy+window"),
 		true, false,
 	},
 	"a power limit, and the cluster's delay": {
@@ -191,7 +197,7 @@ var rows = map[string]row{
 		false,
 	},
 	"another annotation of ours": {
-		delaying, "plain", annotated(kube.AnnotationExpectedDuration, "1h"),
+		delaying, "plain", annotated(v1alpha1.AnnotationExpectedDuration, "1h"),
 		false, false,
 	},
 	"Compute Gardener's threshold": {
@@ -231,13 +237,13 @@ var rows = map[string]row{
 
 	"run now": {
 		delaying, "enforce",
-		annotated(kube.AnnotationRunNow, "true", kube.AnnotationAllowedDelay, "6h"), false, false,
+		annotated(v1alpha1.AnnotationRunNow, "true", v1alpha1.AnnotationAllowedDelay, "6h"), false, false,
 	},
-	"run now, on the template": {delaying, "enforce", onPods(kube.AnnotationRunNow, "1"), false, false},
-	"run now: false":           {delaying, "enforce", annotated(kube.AnnotationRunNow, "false"), true, false},
-	"skip":                     {delaying, "enforce", annotated(kube.AnnotationSkip, "true"), false, false},
-	"the Job's skip comes before its pods'": {delaying, "enforce", both(onPods(kube.AnnotationSkip, "true"),
-		func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationSkip: "false"} }), true, false},
+	"run now, on the template": {delaying, "enforce", onPods(v1alpha1.AnnotationRunNow, "1"), false, false},
+	"run now: false":           {delaying, "enforce", annotated(v1alpha1.AnnotationRunNow, "false"), true, false},
+	"skip":                     {delaying, "enforce", annotated(v1alpha1.AnnotationSkip, "true"), false, false},
+	"the Job's skip comes before its pods'": {delaying, "enforce", both(onPods(v1alpha1.AnnotationSkip, "true"),
+		func(j *batchv1.Job) { j.Annotations = map[string]string{v1alpha1.AnnotationSkip: "false"} }), true, false},
 
 	"suspended by its user": {
 		delaying, "enforce", func(j *batchv1.Job) { yes := true; j.Spec.Suspend = &yes }, false,
@@ -260,7 +266,7 @@ var rows = map[string]row{
 	"critical to the system": {delaying, "enforce", func(j *batchv1.Job) {
 		j.Spec.Template.Spec.PriorityClassName = "system-cluster-critical"
 	}, false, false},
-	"in our own namespace": {delaying, kube.Namespace, delayed, false, false},
+	"in our own namespace": {delaying, v1alpha1.SystemNamespace, delayed, false, false},
 	"in kube-system":       {delaying, "kube-system", delayed, false, false},
 }
 
@@ -299,7 +305,7 @@ func (w *world) testAdmission(t *testing.T) {
 	for spec := range policies {
 		round++
 		w.setPolicy(t, spec, mirror, fmt.Sprintf("sentinel-%d", round))
-		view := viewOf(t, append([]*v1alpha1.EnergyPolicy{policy(t, kube.Namespace, spec)}, own...), marks)
+		view := viewOf(t, append([]*v1alpha1.EnergyPolicy{policy(t, v1alpha1.SystemNamespace, spec)}, own...), marks)
 		for name, r := range rows {
 			if r.policy == spec {
 				t.Run(name, func(t *testing.T) { w.testRow(t, &r, view) })
@@ -342,7 +348,7 @@ func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool 
 	if err != nil {
 		t.Fatal(err)
 	}
-	suspended, label := created.Spec.Suspend != nil && *created.Spec.Suspend, created.Labels[kube.LabelHeld]
+	suspended, label := created.Spec.Suspend != nil && *created.Spec.Suspend, created.Labels[v1alpha1.LabelHeld]
 	if suspended != (before || label == "true") {
 		t.Errorf("suspend is %v, the label is %q", suspended, label)
 	}
@@ -350,7 +356,7 @@ func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool 
 }
 
 func (w *world) policies() dynamic.ResourceInterface {
-	return w.objects.Resource(energyPolicies).Namespace(kube.Namespace)
+	return w.objects.Resource(energyPolicies).Namespace(v1alpha1.SystemNamespace)
 }
 
 // setPolicy replaces the cluster's policy and its status, and waits until admission has seen both: it adds a namespace
@@ -366,7 +372,7 @@ func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sent
 		!strings.Contains(err.Error(), "not found") {
 		t.Fatal(err)
 	}
-	created, err := w.policies().Create(ctx, unstructuredPolicy(t, kube.Namespace, spec),
+	created, err := w.policies().Create(ctx, unstructuredPolicy(t, v1alpha1.SystemNamespace, spec),
 		metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 	if err != nil {
 		t.Fatal(err)

@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // testAgentHasNoRights compares what the agent's account may do with what an account may do that nobody has given
 // anything: nothing more, in any namespace.
 func (w *world) testAgentHasNoRights(t *testing.T) {
 	ctx := t.Context()
-	if _, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).Create(ctx,
+	if _, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
 		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 	agent := clients["kubenergy-agent"].CoreV1()
 	_, pods := agent.Pods("").List(ctx, metav1.ListOptions{})
 	_, nodes := agent.Nodes().List(ctx, metav1.ListOptions{})
-	_, secrets := agent.Secrets(kube.Namespace).List(ctx, metav1.ListOptions{})
-	_, itself := agent.ServiceAccounts(kube.Namespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	_, secrets := agent.Secrets(v1alpha1.SystemNamespace).List(ctx, metav1.ListOptions{})
+	_, itself := agent.ServiceAccounts(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
 	for what, err := range map[string]error{
 		"pods": pods, "nodes": nodes, "secrets": secrets, "its own account": itself,
 	} {
@@ -61,7 +61,7 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 // folders of the host and nothing else; at the level privileged they start.
 func (w *world) testAgentAndPodSecurity(t *testing.T) {
 	ctx := t.Context()
-	set, err := w.client.AppsV1().DaemonSets(kube.Namespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	set, err := w.client.AppsV1().DaemonSets(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -52,11 +53,11 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	for name, change := range map[string]func(*batchv1.Job){
 		"runs": nil,
 		"held": func(j *batchv1.Job) {
-			j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelHeld: "true"}
+			j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelHeld: "true"}
 		},
 		"paused": func(j *batchv1.Job) { j.Spec.Suspend = new(true) },
 		"suspended": func(j *batchv1.Job) {
-			j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelBudgetSuspended: "month"}
+			j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 		},
 		"queued": func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} },
 		"workflow": func(j *batchv1.Job) {
@@ -111,7 +112,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	merge := func(account, job, patch string) error {
 		return onJob(account, job, types.MergePatchType, []byte(patch))
 	}
-	mark := `{"metadata":{"annotations":{"` + kube.AnnotationBudgetExceeded + `":"true","` +
+	mark := `{"metadata":{"annotations":{"` + v1alpha1.AnnotationBudgetExceeded + `":"true","` +
 		kube.GardenerBudgetExceededBy + `":"0.5"},"labels":{"` +
 		kube.GardenerBudgetExceeded + `":"true"}}}`
 	var refused error
@@ -153,11 +154,12 @@ func (w *world) testBudgetGuard(t *testing.T) {
 			`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), true},
 		"writes that a budget is exceeded": {onJob(controller, "runs", types.MergePatchType,
 			kube.MarkPatch(seen("runs"), map[string]string{
-				kube.GardenerBudgetExceeded: "true", kube.AnnotationBudgetActions: "x:d",
+				kube.GardenerBudgetExceeded: "true", v1alpha1.AnnotationBudgetActions: "x:d",
 			}, nil, false)), true},
 		"writes and suspends in one step": {
 			onJob(controller, "runs", types.MergePatchType,
-				kube.MarkPatch(seen("runs"), nil, map[string]string{kube.LabelBudgetSuspended: kube.OwnBudget}, true)),
+				kube.MarkPatch(seen("runs"), nil, map[string]string{v1alpha1.LabelBudgetSuspended: kube.OwnBudget},
+					true)),
 			true,
 		},
 		"writes another annotation": {merge(controller, "runs",
@@ -213,7 +215,7 @@ func (w *world) mayPatch(t *testing.T, name string) {
 	}
 	for _, account := range []string{"kubenergy-controller", "kubenergy-scheduler"} {
 		binding.Subjects = append(binding.Subjects,
-			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: kube.Namespace, Name: account})
+			rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.SystemNamespace, Name: account})
 	}
 	if _, err := roles.ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

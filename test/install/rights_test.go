@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the rights that the API server reports as those that are expected")
@@ -39,7 +39,7 @@ func (w *world) testRights(t *testing.T) {
 		for _, line := range everywhere {
 			fmt.Fprintf(&text, "  %s\n", line)
 		}
-		for _, namespace := range []string{metav1.NamespaceSystem, kube.Namespace} {
+		for _, namespace := range []string{metav1.NamespaceSystem, v1alpha1.SystemNamespace} {
 			fmt.Fprintf(&text, "%s, in %s\n", account, namespace)
 			for _, line := range rightsIn(t, client, namespace) {
 				if !slices.Contains(everywhere, line) {
@@ -129,12 +129,13 @@ func (w *world) testGuard(t *testing.T) {
 		return err
 	}
 	configMap := func(name string) error {
-		_, err := controller.CoreV1().ConfigMaps(kube.Namespace).Create(ctx,
+		_, err := controller.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Create(ctx,
 			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, dry)
 		return err
 	}
 	policy := func(patch, subresource string) error {
-		_, err := ours.Resource(energyPolicies).Namespace(kube.Namespace).Patch(ctx, "default", types.MergePatchType,
+		_, err := ours.Resource(energyPolicies).Namespace(v1alpha1.SystemNamespace).Patch(ctx, "default",
+			types.MergePatchType,
 			[]byte(patch), dryPatch, subresource)
 		return err
 	}
@@ -142,10 +143,10 @@ func (w *world) testGuard(t *testing.T) {
 		err     error
 		allowed bool
 	}{
-		"the controller's Lease":          {lease(controller, kube.Namespace, "kubenergy-controller"), true},
-		"another Lease of the controller": {lease(controller, kube.Namespace, "mine"), false},
-		"the scheduler's Lease":           {lease(scheduler, kube.Namespace, "kubenergy-scheduler"), true},
-		"the hold loop's Lease":           {lease(scheduler, kube.Namespace, "kubenergy-hold"), true},
+		"the controller's Lease":          {lease(controller, v1alpha1.SystemNamespace, "kubenergy-controller"), true},
+		"another Lease of the controller": {lease(controller, v1alpha1.SystemNamespace, "mine"), false},
+		"the scheduler's Lease":           {lease(scheduler, v1alpha1.SystemNamespace, "kubenergy-scheduler"), true},
+		"the hold loop's Lease":           {lease(scheduler, v1alpha1.SystemNamespace, "kubenergy-hold"), true},
 		"kube-scheduler's Lease":          {lease(scheduler, metav1.NamespaceSystem, "kube-scheduler"), false},
 		"our Lease in another namespace": {
 			lease(scheduler, metav1.NamespaceDefault, "kubenergy-scheduler"),

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/cli"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/test/chart"
 )
 
@@ -23,14 +23,14 @@ import (
 func (w *world) testUninstall(t *testing.T) {
 	ctx := t.Context()
 	eventually(t, 20*time.Second, "Jobs are held", func() bool {
-		job := newJob(func(j *batchv1.Job) { j.Annotations = map[string]string{kube.AnnotationAllowedDelay: "6h"} })
+		job := newJob(func(j *batchv1.Job) { j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"} })
 		job.Name, job.GenerateName = "", "held-"
 		created, err := w.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
-		return err == nil && created.Labels[kube.LabelHeld] == "true"
+		return err == nil && created.Labels[v1alpha1.LabelHeld] == "true"
 	})
 
 	stopped := newJob(func(j *batchv1.Job) {
-		j.Spec.Suspend, j.Labels = new(true), map[string]string{kube.LabelBudgetSuspended: "month"}
+		j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 	})
 	stopped.Name = "stopped-by-a-budget"
 	if _, err := w.client.BatchV1().Jobs("default").Create(ctx, stopped, metav1.CreateOptions{}); err != nil {
@@ -99,12 +99,12 @@ func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
 	released := 0
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if j.Labels[kube.LabelHeld] != "" || j.Labels[kube.LabelBudgetSuspended] != "" ||
+		if j.Labels[v1alpha1.LabelHeld] != "" || j.Labels[v1alpha1.LabelBudgetSuspended] != "" ||
 			j.Spec.Suspend != nil && *j.Spec.Suspend || len(j.Finalizers) > 0 {
 			t.Errorf("Job %s/%s: suspend %v, labels %v, finalizers %v", j.Namespace, j.Name, j.Spec.Suspend, j.Labels,
 				j.Finalizers)
 		}
-		if j.Annotations[kube.AnnotationReleasedAt] != "" {
+		if j.Annotations[v1alpha1.AnnotationReleasedAt] != "" {
 			released++
 		}
 	}

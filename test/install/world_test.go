@@ -25,7 +25,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/chart"
 )
@@ -69,7 +69,8 @@ func start(t *testing.T) *world {
 // helm runs one helm command against the cluster.
 func (w *world) helm(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := chart.Helm(t.Context(), w.cluster.Kubeconfig(), append(args, "--namespace", kube.Namespace)...)
+	out, err := chart.Helm(t.Context(), w.cluster.Kubeconfig(),
+		append(args, "--namespace", v1alpha1.SystemNamespace)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func (w *world) resource(object *unstructured.Unstructured) (dynamic.ResourceInt
 	}
 	namespace := object.GetNamespace()
 	if namespace == "" {
-		namespace = kube.Namespace
+		namespace = v1alpha1.SystemNamespace
 	}
 	return w.objects.Resource(mapping.Resource).Namespace(namespace), nil
 }
@@ -130,7 +131,7 @@ func (w *world) apply(ctx context.Context, object *unstructured.Unstructured) er
 // account returns the configuration of a client that is a service account of ours, and the path of its kubeconfig.
 func (w *world) account(t *testing.T, name string) (*rest.Config, string) {
 	t.Helper()
-	token, err := w.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(t.Context(), name,
+	token, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(t.Context(), name,
 		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // TestLifecycle is one story: each part begins where the one before has ended.
@@ -69,7 +69,7 @@ func (w *world) start(t *testing.T) {
 func (w *world) install(t *testing.T) {
 	w.shell.say(t, w.readme.next(t, "helm install kubenergy charts/kubenergy"), "STATUS: deployed")
 	for name, replicas := range map[string]int32{"kubenergy-scheduler": 2, "kubenergy-controller": 1} {
-		d, err := w.client.AppsV1().Deployments(kube.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		d, err := w.client.AppsV1().Deployments(v1alpha1.SystemNamespace).Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func (w *world) install(t *testing.T) {
 			t.Errorf("%s has %d ready replicas, want %d", name, d.Status.ReadyReplicas, replicas)
 		}
 	}
-	pods, err := w.client.CoreV1().Pods(kube.Namespace).List(t.Context(), metav1.ListOptions{})
+	pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,12 +129,12 @@ func (w *world) shadow(t *testing.T) {
 func (w *world) startsAtOnce(t *testing.T, namespace, name string) {
 	t.Helper()
 	if created := w.submit(t, namespace, name, "2h", ""); suspended(created) ||
-		len(created.Labels[kube.LabelHeld]) > 0 {
+		len(created.Labels[v1alpha1.LabelHeld]) > 0 {
 		t.Errorf("%s was created suspended: %v", name, created.Labels)
 	}
 	w.eventually(t, 30*time.Second, name+" is done", func() bool { return complete(w.job(t, namespace, name)) })
 	for key := range w.job(t, namespace, name).Annotations {
-		if key != kube.AnnotationAllowedDelay && key != kube.AnnotationExpectedDuration &&
+		if key != v1alpha1.AnnotationAllowedDelay && key != v1alpha1.AnnotationExpectedDuration &&
 			strings.HasPrefix(key, "kubenergy.io/") {
 			t.Errorf("%s was given the annotation %s", name, key)
 		}
@@ -171,8 +171,8 @@ func (w *world) enforce(t *testing.T, cleanest time.Time) {
 	} {
 		w.heldUntil(t, name)
 		annotations := w.job(t, team, name).Annotations
-		w.shell.say(t, explain, "held until "+annotations[kube.AnnotationHeldUntil],
-			annotations[kube.AnnotationHeldReason], "namespace label", "Latest start")
+		w.shell.say(t, explain, "held until "+annotations[v1alpha1.AnnotationHeldUntil],
+			annotations[v1alpha1.AnnotationHeldReason], "namespace label", "Latest start")
 	}
 	w.shell.say(t, w.readme.next(t, "kubenergy forecast --zone default"), "gCO2e/kWh")
 
@@ -229,8 +229,8 @@ func (w *world) runNow(t *testing.T) {
 	w.shell.run(t, w.readme.next(t, "kubenergy run-now job reindex -n team-a"))
 	w.eventually(t, 10*time.Second, "reindex runs", func() bool {
 		job := w.job(t, team, "reindex")
-		return !suspended(job) && job.Labels[kube.LabelHeld] == "" &&
-			job.Annotations[kube.AnnotationReleasedAt] != "" && job.Status.Active == 1
+		return !suspended(job) && job.Labels[v1alpha1.LabelHeld] == "" &&
+			job.Annotations[v1alpha1.AnnotationReleasedAt] != "" && job.Status.Active == 1
 	})
 	w.barePods(t)
 }
@@ -241,7 +241,7 @@ func (w *world) barePods(t *testing.T) {
 	for name, delay := range map[string]string{"told": "1h", "due": "15s"} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{
-				kube.AnnotationAllowedDelay: delay, kube.AnnotationCarbonThreshold: "10",
+				v1alpha1.AnnotationAllowedDelay: delay, v1alpha1.AnnotationCarbonThreshold: "10",
 			}},
 			Spec: corev1.PodSpec{
 				SchedulerName: "kubenergy", Containers: []corev1.Container{{Name: "c", Image: "busybox"}},
@@ -292,7 +292,7 @@ func (w *world) switchModes(t *testing.T) {
 func (w *world) admits(t *testing.T) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: batchv1.JobSpec{Template: pods("")}}
-	job.Annotations = map[string]string{kube.AnnotationAllowedDelay: "2h"}
+	job.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "2h"}
 	w.eventually(t, 5*time.Second, "new Jobs are held", func() bool {
 		got, err := w.client.BatchV1().Jobs(team).Create(t.Context(), job,
 			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -306,7 +306,7 @@ func (w *world) heldJobs(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, job := range w.jobs(t) {
-		if suspended(&job) || job.Labels[kube.LabelHeld] != "" {
+		if suspended(&job) || job.Labels[v1alpha1.LabelHeld] != "" {
 			names = append(names, job.Namespace+"/"+job.Name)
 		}
 	}
@@ -323,7 +323,7 @@ func (w *world) breakGlass(t *testing.T) {
 	w.shell.run(t, "kubectl -n kubenergy-system scale deployment --all --replicas=0")
 	w.shell.run(t, "kubectl -n kubenergy-system delete pods --all --force --grace-period=0")
 	w.eventually(t, 30*time.Second, "no process of ours is left", func() bool {
-		pods, err := w.client.CoreV1().Pods(kube.Namespace).List(t.Context(), metav1.ListOptions{})
+		pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
 	created := w.submit(t, team, "stuck-as-well", "2h", "")
@@ -345,7 +345,7 @@ func (w *world) breakGlass(t *testing.T) {
 	w.eventually(t, 60*time.Second, fmt.Sprintf("%d Jobs that waited run", len(waiting)), func() bool {
 		for _, name := range waiting {
 			namespace, name, _ := strings.Cut(name, "/")
-			if job := w.job(t, namespace, name); suspended(job) || job.Labels[kube.LabelHeld] != "" ||
+			if job := w.job(t, namespace, name); suspended(job) || job.Labels[v1alpha1.LabelHeld] != "" ||
 				job.Status.StartTime == nil {
 				return false
 			}
@@ -380,7 +380,7 @@ func (w *world) uninstall(t *testing.T) {
 	w.eventually(t, 30*time.Second, "last is done", func() bool { return complete(w.job(t, team, "last")) })
 	w.startsAtOnce(t, team, "after-uninstall")
 	w.eventually(t, 60*time.Second, "no pod of ours is left", func() bool {
-		pods, err := w.client.CoreV1().Pods(kube.Namespace).List(t.Context(), metav1.ListOptions{})
+		pods, err := w.client.CoreV1().Pods(v1alpha1.SystemNamespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.ours(t)) == 0
 	})
 	w.nothingOfOursIsLeft(t)

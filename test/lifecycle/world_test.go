@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 )
 
 const root = "../.."
@@ -102,7 +101,8 @@ func (w *world) zone(t *testing.T) *v1alpha1.GridZone {
 
 func (w *world) policy(t *testing.T) *v1alpha1.EnergyPolicy {
 	t.Helper()
-	got, err := w.objects.Resource(v1alpha1.GroupVersion.WithResource("energypolicies")).Namespace(kube.Namespace).
+	got, err := w.objects.Resource(v1alpha1.GroupVersion.WithResource("energypolicies")).Namespace(
+		v1alpha1.SystemNamespace).
 		Get(t.Context(), "default", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -123,9 +123,9 @@ func (w *world) submit(t *testing.T, namespace, name, delay, scheduler string) *
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 		Spec:       batchv1.JobSpec{Template: pods(scheduler)},
 	}
-	job.Annotations = map[string]string{kube.AnnotationExpectedDuration: "30s"}
+	job.Annotations = map[string]string{v1alpha1.AnnotationExpectedDuration: "30s"}
 	if delay != "" {
-		job.Annotations[kube.AnnotationAllowedDelay] = delay
+		job.Annotations[v1alpha1.AnnotationAllowedDelay] = delay
 	}
 	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{})
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *world) submitCron(t *testing.T, name, delay string) {
 	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.CronJobSpec{
 		Schedule: "* * * * *",
 		JobTemplate: batchv1.JobTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.AnnotationAllowedDelay: delay}},
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationAllowedDelay: delay}},
 			Spec:       batchv1.JobSpec{Template: pods("")},
 		},
 	}}
@@ -190,12 +190,14 @@ func complete(job *batchv1.Job) bool {
 
 // held reports whether a Job is held, and says so on itself: until when, until when at the latest, and why.
 func held(job *batchv1.Job) bool {
-	for _, key := range []string{kube.AnnotationHeldUntil, kube.AnnotationLatestStart, kube.AnnotationHeldReason} {
+	for _, key := range []string{
+		v1alpha1.AnnotationHeldUntil, v1alpha1.AnnotationLatestStart, v1alpha1.AnnotationHeldReason,
+	} {
 		if job.Annotations[key] == "" {
 			return false
 		}
 	}
-	return suspended(job) && job.Labels[kube.LabelHeld] == "true"
+	return suspended(job) && job.Labels[v1alpha1.LabelHeld] == "true"
 }
 
 // heldUntil waits until a Job is held with a plan, and returns how long.
@@ -206,7 +208,7 @@ func (w *world) heldUntil(t *testing.T, name string) time.Time {
 		job = w.job(t, team, name)
 		return held(job)
 	})
-	until, err := time.Parse(time.RFC3339, job.Annotations[kube.AnnotationHeldUntil])
+	until, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationHeldUntil])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -244,7 +245,7 @@ func (p *plane) begin(t *testing.T, j *sched.Job, schedulerName string) string {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceDefault, Name: j.ID,
-			Annotations: map[string]string{kube.AnnotationExpectedDuration: j.Duration.String()},
+			Annotations: map[string]string{v1alpha1.AnnotationExpectedDuration: j.Duration.String()},
 		},
 		Spec: corev1.PodSpec{
 			SchedulerName: schedulerName, TerminationGracePeriodSeconds: ptr.To[int64](0),
@@ -325,8 +326,8 @@ func TestHoldsAgree(t *testing.T) {
 		object := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 			Name: j.ID, CreationTimestamp: metav1.NewTime(j.Submitted),
 			Annotations: map[string]string{
-				kube.AnnotationExpectedDuration: j.Duration.String(),
-				kube.AnnotationAllowedDelay:     j.AllowedDelay.String(),
+				v1alpha1.AnnotationExpectedDuration: j.Duration.String(),
+				v1alpha1.AnnotationAllowedDelay:     j.AllowedDelay.String(),
 			},
 		}}
 		object.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests(j)}}}

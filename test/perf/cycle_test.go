@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -32,7 +32,7 @@ profiles:
 `
 
 // scored is a pod that asks for our scores.
-var scored = map[string]string{kube.AnnotationStrategy: "energy"}
+var scored = map[string]string{v1alpha1.AnnotationStrategy: "energy"}
 
 // comparison is one row of the table: pods of one sort under two profiles in turns.
 type comparison struct {

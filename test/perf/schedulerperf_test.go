@@ -16,8 +16,8 @@ import (
 	"k8s.io/kubernetes/test/utils/ktesting"
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
@@ -235,7 +235,7 @@ func (w *workload) writeFiles(tb testing.TB, dir string, pairs int) {
 	for i, profile := range profileNames {
 		node := newNode(0)
 		node.ObjectMeta = metav1.ObjectMeta{GenerateName: "node-", Labels: map[string]string{
-			kube.LabelPowerProfile: profile, kube.LabelSite: siteNames[i],
+			v1alpha1.LabelPowerProfile: profile, v1alpha1.LabelSite: siteNames[i],
 		}}
 		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 		write(profile, typed("Node", node))

@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -31,7 +32,7 @@ var (
 func newNode(i int) *v1.Node {
 	name := fmt.Sprintf("node-%05d", i)
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{
-		v1.LabelHostname: name, kube.LabelSite: siteNames[i%2], kube.LabelPowerProfile: profileNames[i/2%2],
+		v1.LabelHostname: name, v1alpha1.LabelSite: siteNames[i%2], v1alpha1.LabelPowerProfile: profileNames[i/2%2],
 	}}}
 	node.Status.Allocatable = v1.ResourceList{
 		v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("32Gi"),

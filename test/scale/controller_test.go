@@ -36,10 +36,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 )
@@ -164,7 +164,8 @@ func newCluster(t *testing.T, nodes int) *cluster {
 	}
 	// As docs/agent.md says: agents mount folders of nodes.
 	privileged := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), kube.Namespace, types.MergePatchType, privileged,
+	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.SystemNamespace, types.MergePatchType,
+		privileged,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -222,12 +223,13 @@ func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
 	a.ids = append(a.ids, energy.System)
 	slices.Sort(a.ids)
 	own := podOf(name, i, podsOfNode)
-	own.Name, own.Namespace, own.Spec.ServiceAccountName = "kubenergy-agent-"+name, kube.Namespace, "kubenergy-agent"
-	own, err := c.client.CoreV1().Pods(kube.Namespace).Create(ctx, own, metav1.CreateOptions{})
+	own.Name, own.Namespace, own.Spec.ServiceAccountName = "kubenergy-agent-"+name, v1alpha1.SystemNamespace,
+		"kubenergy-agent"
+	own, err := c.client.CoreV1().Pods(v1alpha1.SystemNamespace).Create(ctx, own, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.client.CoreV1().ServiceAccounts(kube.Namespace).CreateToken(ctx, "kubenergy-agent",
+	token, err := c.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(ctx, "kubenergy-agent",
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{
 				Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(2 * 3600)),
@@ -278,7 +280,8 @@ func random(bytes int) string {
 // measure runs a controller under the load.
 func (c *cluster) measure(t *testing.T, state string, env []string, grown func() int64, minutes int) {
 	kubeconfig := filepath.Join(state, "kubeconfig")
-	if err := c.lab.KubeconfigOf(t.Context(), kube.Namespace, "kubenergy-controller", kubeconfig); err != nil {
+	if err := c.lab.KubeconfigOf(t.Context(), v1alpha1.SystemNamespace, "kubenergy-controller",
+		kubeconfig); err != nil {
 		t.Fatal(err)
 	}
 	port, probes := freePort(t), freePort(t)

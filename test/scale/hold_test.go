@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/report"
 )
 
@@ -315,9 +315,9 @@ func besideJobs(t *testing.T, s holdSize, b *besides, free, suspended, held *hol
 	clean := time.Now().Add(6 * time.Hour).Truncate(time.Second)
 	held.cleanFrom(t, clean)
 	told := waiting(12 * time.Hour)
-	told[kube.AnnotationHeldUntil] = clean.UTC().Format(time.RFC3339)
-	told[kube.AnnotationHeldReason] = "held until then"
-	told[kube.AnnotationLatestStart] = time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
+	told[v1alpha1.AnnotationHeldUntil] = clean.UTC().Format(time.RFC3339)
+	told[v1alpha1.AnnotationHeldReason] = "held until then"
+	told[v1alpha1.AnnotationLatestStart] = time.Now().Add(12 * time.Hour).UTC().Format(time.RFC3339)
 	set := held.newSet("held")
 	began := time.Now()
 	held.jobs(t, set, s.Jobs, told, false)

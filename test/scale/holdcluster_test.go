@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // holdCluster is a control plane with simulated nodes, its controller manager's client limit of requests set, and
@@ -413,5 +413,5 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 
 // waiting returns the annotations of what may wait for so long.
 func waiting(delay time.Duration) map[string]string {
-	return map[string]string{kube.AnnotationAllowedDelay: delay.String(), kube.AnnotationExpectedDuration: "1m"}
+	return map[string]string{v1alpha1.AnnotationAllowedDelay: delay.String(), v1alpha1.AnnotationExpectedDuration: "1m"}
 }

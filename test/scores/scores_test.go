@@ -287,17 +287,17 @@ func TestBatchingStaysOn(t *testing.T) {
 		pod.Name, pod.Annotations = name, annotations
 		return string(c.SignPod(t.Context(), pod))
 	}
-	unmarked, carbon := sign("a", nil), sign("a", map[string]string{kube.AnnotationStrategy: "carbon"})
+	unmarked, carbon := sign("a", nil), sign("a", map[string]string{v1alpha1.AnnotationStrategy: "carbon"})
 	if unmarked == "" || carbon == "" {
 		t.Fatal("a pod has no signature")
 	}
 	if unmarked == carbon {
 		t.Error("a marked pod is signed like an unmarked one")
 	}
-	if other := sign("b", map[string]string{kube.AnnotationStrategy: "carbon"}); other != carbon {
+	if other := sign("b", map[string]string{v1alpha1.AnnotationStrategy: "carbon"}); other != carbon {
 		t.Error("pods that are alike are signed differently")
 	}
-	if other := sign("b", map[string]string{kube.AnnotationStrategy: "energy"}); other == carbon {
+	if other := sign("b", map[string]string{v1alpha1.AnnotationStrategy: "energy"}); other == carbon {
 		t.Error("pods of different strategies are signed alike")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
@@ -47,7 +48,7 @@ func (w world) nodes(n int) []*v1.Node {
 		name := fmt.Sprintf("node-%02d", i)
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			v1.LabelHostname: name, v1.LabelTopologyZone: pick(w, zones...), "disk": pick(w, "ssd", "hdd"),
-			kube.LabelPowerProfile: pick(w, "frugal", "hungry"), kube.LabelSite: pick(w, "coal", "wind"),
+			v1alpha1.LabelPowerProfile: pick(w, "frugal", "hungry"), v1alpha1.LabelSite: pick(w, "coal", "wind"),
 		}}}
 		node.Status.Allocatable = quantities(pick[int64](w, 8000, 16000, 64000),
 			pick[int64](w, 16<<10, 64<<10, 256<<10))
@@ -113,7 +114,7 @@ func (w world) running(n int, nodes []*v1.Node) []*v1.Pod {
 }
 
 func marked(pod *v1.Pod, strategy string) *v1.Pod {
-	pod.Annotations = map[string]string{kube.AnnotationStrategy: strategy}
+	pod.Annotations = map[string]string{v1alpha1.AnnotationStrategy: strategy}
 	return pod
 }
 
