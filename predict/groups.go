@@ -56,9 +56,9 @@ func keyOf(j *sched.Job, level int) groupKey {
 	return key
 }
 
-// A run time keeps this share of its weight for each one that comes after it in its group: an owner's work changes, that
-// of all owners together much less. An owner is remembered for some 30 jobs; with 10, the loss is 2 % higher on HPC2N and
-// the same on NASA iPSC. shrinkage is how many run times of a group outweigh the wider ones.
+// A run time keeps this share of its weight for each one that comes after it in its group: an owner's work changes,
+// that of all owners together much less. An owner is remembered for some 30 jobs; with 10, the loss is 2 % higher on
+// HPC2N and the same on NASA iPSC. shrinkage is how many run times of a group outweigh the wider ones.
 var (
 	keeps     = [levels]float64{levelAll: 0.999, levelClass: 0.998, levelOwner: 0.97, levelOwnerClass: 0.8}
 	shrinkage = [levels]float64{levelAll: 2, levelClass: 4, levelOwner: 0.97, levelOwnerClass: 0.8}
@@ -78,8 +78,8 @@ const (
 // and k/(n+k), of which n are the run times that it has seen, the older ones counting less.
 //
 // Predictions are compared with what came: where fewer than nine of ten run times lie below the 90 % quantile, the
-// quantiles move until nine do. Jobs that still run count for nothing, so quantiles come out short while the long jobs of a
-// new owner have not ended.
+// quantiles move until nine do. Jobs that still run count for nothing, so quantiles come out short while the long
+// jobs of a new owner have not ended.
 type Groups struct {
 	groups   [levels]map[groupKey]*histogram
 	prior    [binCount]float64

@@ -1,7 +1,7 @@
-// Program count prints how many lines of Go hold code, by root folder: lines that are neither blank nor comments alone.
-// Tests, test kits, generated files and build/ do not count. Code counts formatted and at most 120 columns wide (a tab is
-// four), so that line counts can be compared: a file that gofmt would change, or a wider line, is printed, and the
-// program exits with 1.
+// Program count prints how many lines of Go hold code, by root folder: lines that are neither blank nor comments
+// alone. Tests, test kits, generated files and build/ do not count. Code counts formatted and at most 120 columns
+// wide (a tab is four), so that line counts can be compared: a file that gofmt would change, or a wider line, is
+// printed, and the program exits with 1.
 package main
 
 import (

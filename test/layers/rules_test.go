@@ -91,9 +91,10 @@ var house = map[string]folder{
 // mayLinkKubernetes are the mains that link k8s.io/kubernetes, and what stands in front of the scheduler's own queue.
 var mayLinkKubernetes = []string{"cmd/kubenergy-scheduler", "cmd/kubenergy-lab", "scheduler/parking"}
 
-// checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named by
-// their folder ("scheduler/place"), others by their import path. Test files may reach for any package of this module that
-// does not import them, and for any library; they obey the rules about Kubernetes, which keep their builds short.
+// checkImport returns what is wrong with package from importing package to, or "". Packages of this module are named
+// by their folder ("scheduler/place"), others by their import path. Test files may reach for any package of this
+// module that does not import them, and for any library; they obey the rules about Kubernetes, which keep their
+// builds short.
 func checkImport(from, to string, test bool) string {
 	root, _, _ := strings.Cut(from, "/")
 	f, known := house[root]

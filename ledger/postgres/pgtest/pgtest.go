@@ -222,8 +222,8 @@ func (s *Server) stop(t testing.TB, how syscall.Signal) {
 		<-s.end
 	}
 	s.cmd = nil
-	// The server's processes notice that it was killed, but not at once. As long as one lives it holds the shared memory
-	// of the data folder, and no other server starts there.
+	// The server's processes notice that it was killed, but not at once. As long as one lives it holds the shared
+	// memory of the data folder, and no other server starts there.
 	for deadline := time.Now().Add(patience); ; time.Sleep(pause) {
 		left := s.processes()
 		if len(left) == 0 {
