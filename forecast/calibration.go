@@ -20,8 +20,11 @@ type prior []float64
 const priorQuantiles = 48
 
 // newPrior reduces the errors of a day, by lead, to quantiles.
-func newPrior(errs [][]float64) prior {
-	all := slices.Concat(errs...)
+func newPrior(errs [][]timed) prior {
+	var all []float64
+	for _, e := range slices.Concat(errs...) {
+		all = append(all, e.err)
+	}
 	if len(all) == 0 {
 		return nil
 	}

@@ -215,7 +215,7 @@ func (is *issuing) choice(k int, origins []int, values []float32) Choice {
 
 // coverage judges the intervals of learnt models.
 func (is *issuing) coverage(origins []int, values []float32, terms []term) []Coverage {
-	if len(terms[0].margins[0]) == 0 {
+	if len(terms[0].margins.groups[0]) == 0 {
 		return nil
 	}
 	var result []Coverage
@@ -232,16 +232,21 @@ func (is *issuing) coverage(origins []int, values []float32, terms []term) []Cov
 			tail := (1 - float64(level)/100) / 2
 			n := 0.0
 			for _, t := range terms {
-				low, high := math.Exp(t.margins.at(from, tail)), math.Exp(t.margins.at(from, 1-tail))
+				var low, high [24]float64
+				for hour := range low {
+					low[hour] = math.Exp(t.margins.at(from, hour, tail))
+					high[hour] = math.Exp(t.margins.at(from, hour, 1-tail))
+				}
 				for i := t.first; i < t.end; i++ {
 					for h := from; h < until; h++ {
 						y, p := is.values[origins[i]+h], float64(values[i*is.horizon+h])
-						if y >= p*low && y <= p*high {
+						hour := is.hourOfDay(origins[i] + h)
+						if y >= p*low[hour] && y <= p*high[hour] {
 							c.Inside++
 						}
+						c.Width += high[hour] - low[hour]
 						n++
 					}
-					c.Width += (high - low) * float64(until-from)
 				}
 			}
 			c.Inside *= 100 / n

@@ -14,9 +14,13 @@ type regressions struct {
 	priors    []prior // by day ahead
 }
 
-// margins are the quantiles of the errors of the training, in logarithms, by lead group: in equal steps from the
-// least error to the largest.
-type margins [len(groupStarts)][]float64
+// margins are the quantiles of the errors of the training, in logarithms: in equal steps from the least error to the
+// largest. Those of the first lead group, the next hours, are told apart by the hour of the day that is forecast, since
+// noon may be much harder to foresee than the night; further ahead, the hour of the day matters less.
+type margins struct {
+	next   [24][]float64               // of the first lead group, by hour of the day, UTC
+	groups [len(groupStarts)][]float64 // by lead group, of all hours of the day
+}
 
 // marginSteps is into how many steps the quantiles are divided.
 const marginSteps = 400
@@ -154,7 +158,7 @@ func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("choosing penalties: %w", err)
 	}
-	errs := make([][]float64, horizon)
+	errs := make([][]timed, horizon)
 	err = inParallel(horizon, func(h int) error {
 		l := v.prepare(o, h)
 		s := newSolver(v.width)
@@ -170,7 +174,7 @@ func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 				return err
 			}
 		}
-		errs[h] = l.errors(parts, o, h)
+		errs[h] = l.errors(parts, o, h, v.hourOfDay)
 		r.leads[h].full = l.standard.raw(b)
 		for f := range parts {
 			r.leads[h].withoutFold[f] = l.standard.raw(parts[f])
@@ -187,9 +191,15 @@ func (v *view) regress(o *origins, horizon int) (*regressions, error) {
 	return r, nil
 }
 
+// timed is an error, and the hour of the day, UTC, whose value was forecast.
+type timed struct {
+	hour int
+	err  float64
+}
+
 // errors returns the errors, over the last year, of what was learnt without them.
-func (l *lesson) errors(parts [folds][]float64, o *origins, h int) []float64 {
-	var errs []float64
+func (l *lesson) errors(parts [folds][]float64, o *origins, h int, hourOfDay func(int) int) []timed {
+	var errs []timed
 	hours := o.before(h)
 	p := l.width - 1
 	for f := range parts {
@@ -198,34 +208,47 @@ func (l *lesson) errors(parts [folds][]float64, o *origins, h int) []float64 {
 				continue
 			}
 			row := l.rows[i*l.width : (i+1)*l.width]
-			errs = append(errs, row[p]-dot(parts[f], row[:p]))
+			errs = append(errs, timed{hourOfDay(hours[i] + h), row[p] - dot(parts[f], row[:p])})
 		}
 	}
 	return errs
 }
 
-// spread sets the margins from the errors by lead.
-func (r *regressions) spread(errs [][]float64) {
-	var groups [len(groupStarts)][]float64
-	for h, e := range errs {
+// spread sets the margins from the errors by lead. Each hour of the day shares the errors of the hours beside it.
+func (r *regressions) spread(errs [][]timed) {
+	for h, of := range errs {
 		g := groupOf(float64(h))
-		groups[g] = append(groups[g], e...)
-	}
-	for g := range groups {
-		if len(groups[g]) == 0 {
-			continue
+		for _, e := range of {
+			r.margins.groups[g] = append(r.margins.groups[g], e.err)
+			if g == 0 {
+				for near := e.hour + 23; near <= e.hour+25; near++ {
+					r.margins.next[near%24] = append(r.margins.next[near%24], e.err)
+				}
+			}
 		}
-		slices.Sort(groups[g])
-		r.margins[g] = make([]float64, marginSteps+1)
-		for i := range r.margins[g] {
-			r.margins[g][i] = quantile(groups[g], float64(i)/marginSteps)
+	}
+	for _, all := range [][][]float64{r.margins.next[:], r.margins.groups[:]} {
+		for i := range all {
+			if len(all[i]) == 0 {
+				continue
+			}
+			slices.Sort(all[i])
+			steps := make([]float64, marginSteps+1)
+			for k := range steps {
+				steps[k] = quantile(all[i], float64(k)/marginSteps)
+			}
+			all[i] = steps
 		}
 	}
 }
 
-// at returns a quantile of the errors at a lead of h hours.
-func (m *margins) at(h int, q float64) float64 {
-	errs := m[groupOf(float64(h))]
+// at returns a quantile of the errors at a lead of h hours, of forecasts for an hour of the day, UTC.
+func (m *margins) at(h, hourOfDay int, q float64) float64 {
+	g := groupOf(float64(h))
+	errs := m.groups[g]
+	if g == 0 && len(m.next[hourOfDay]) > 0 {
+		errs = m.next[hourOfDay]
+	}
 	if len(errs) == 0 {
 		return 0
 	}

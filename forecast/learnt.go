@@ -212,8 +212,9 @@ func (l *Learnt) Forecast(history *grid.Series, weather *Weather, from time.Time
 	mid, low, high := make([]float64, l.horizon), make([]float64, l.horizon), make([]float64, l.horizon)
 	for h := range mid {
 		mid[h] = l.at(v, x, t, h)
-		low[h], high[h] = min(1, math.Exp(l.leads.margins.at(h, .1)))*mid[h],
-			max(1, math.Exp(l.leads.margins.at(h, .9)))*mid[h]
+		hour := v.hourOfDay(t + h)
+		low[h] = min(1, math.Exp(l.leads.margins.at(h, hour, .1))) * mid[h]
+		high[h] = max(1, math.Exp(l.leads.margins.at(h, hour, .9))) * mid[h]
 	}
 	f := grid.Forecast{IssuedAt: from, Model: l.name}
 	for i, values := range [][]float64{mid, low, high} {

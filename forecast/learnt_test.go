@@ -237,3 +237,40 @@ func TestParseWeather(t *testing.T) {
 		}
 	}
 }
+
+// Where noon is harder to foresee than the night, intervals for the next hours are wider at noon: each hour of the day
+// holds the share of values that its interval promises.
+func TestIntervalsFitTheHour(t *testing.T) {
+	const days, asked = 120, 60
+	random := rand.New(rand.NewPCG(5, 6))
+	s := made(t, time.Hour, (days+asked+1)*24, func(i int) float64 {
+		noise := .01
+		if hour := i % 24; hour >= 10 && hour < 14 {
+			noise = .1
+		}
+		return 300 * math.Exp(noise*random.NormFloat64())
+	})
+	learntAt := s.Start().Add(days * 24 * time.Hour)
+	l, err := forecast.Learn(s, nil, learntAt, forecast.LearnOptions{Horizon: 4 * time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, hour := range []int{1, 10} {
+		inside := 0
+		for day := range asked {
+			at := learntAt.Add(time.Duration(24*day+hour) * time.Hour)
+			f, err := l.Forecast(s, nil, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for h := range f.Series.Len() {
+				if y := s.At(at.Add(time.Duration(h) * time.Hour)); y >= f.Low.Value(h) && y <= f.High.Value(h) {
+					inside++
+				}
+			}
+		}
+		if share := float64(inside) / (4 * asked); share < .7 || share > .9 {
+			t.Errorf("issued at %d:00, %.0f %% of the values lie within an interval of 80 %%", hour, 100*share)
+		}
+	}
+}

@@ -83,6 +83,9 @@ func (r *record) timeOf(i int) time.Time {
 	return time.Unix((r.start+int64(i))*3600, 0).UTC()
 }
 
+// hourOfDay returns the hour of the day, UTC, of hour number i.
+func (r *record) hourOfDay(i int) int { return int(mod(r.start+int64(i), 24)) }
+
 func calendarAt(hour int64) calendar {
 	c := calendar{hour: int(mod(hour, 24)), weekday: int(mod(hour/24+4, 7))} // the epoch was a Thursday
 	if hour < 0 {
