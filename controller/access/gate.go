@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
@@ -59,10 +60,11 @@ const (
 	renewWithin = 90 * time.Second
 	renewAgain  = 10 * time.Second
 	spread      = 20 * time.Second // by up to which it is less, so that those who came at once do not always
-	unknownFor  = 10 * time.Second
+	refusedFor  = 10 * time.Second
 	rightsFor   = 10 * time.Second
+	remembered  = 7 * 24 * time.Hour // what is known of a token, if there is room
 	mostKnown   = 50_000
-	mostUnknown = 10_000
+	mostRefused = 10_000
 	mostRights  = 20_000
 
 	reviewTimeout = 5 * time.Second // of one request to the API server
@@ -74,11 +76,9 @@ const (
 // A Gate asks the API server who somebody is and what they may do, and remembers its answers for a short time.
 type Gate struct {
 	o       Options
-	known   *cache[tokenKey, *User]
-	lately  *cache[tokenKey, *User] // users that were known: for the time when nobody can be asked
-	unknown *cache[tokenKey, struct{}]
-	settled *cache[tokenKey, struct{}] // of agents: not to be asked about again yet
-	rights  *cache[rightKey, right]
+	known   *cache.LRUExpireCache // holder, by tokenKey
+	refused *cache.LRUExpireCache // tokenKey of tokens that were refused
+	rights  *cache.LRUExpireCache // right, by rightKey
 	flights singleflight.Group
 	slots   chan struct{}
 	reviews map[class]*rate.Limiter
@@ -102,6 +102,20 @@ type tokenKey struct {
 	hash  [sha256.Size]byte
 }
 
+// holder is what is known of a token that was valid when it was reviewed last. Until when it counts is for each use
+// another time; a token that counts for nothing by now is at least no guess.
+type holder struct {
+	user    *User
+	fresh   time.Time // the user needs no review
+	grace   time.Time // the user is taken while the API server is away; agents only
+	settled time.Time // no review is made ahead of time; agents only
+}
+
+// clock is that of caches.
+type clock func() time.Time
+
+func (c clock) Now() time.Time { return c() }
+
 // NewGate returns a Gate.
 func NewGate(o Options) *Gate {
 	o.Audience = cmp.Or(o.Audience, Audience)
@@ -112,14 +126,11 @@ func NewGate(o Options) *Gate {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	g := &Gate{
-		o: o, known: newCache[tokenKey, *User](mostKnown), lately: newCache[tokenKey, *User](mostKnown),
-		unknown: newCache[tokenKey, struct{}](mostUnknown), settled: newCache[tokenKey, struct{}](mostKnown),
-		rights: newCache[rightKey, right](mostRights),
-		slots:  make(chan struct{}, mostReviews),
+		o: o, known: cache.NewLRUExpireCacheWithClock(mostKnown, clock(o.Now)),
+		refused: cache.NewLRUExpireCacheWithClock(mostRefused, clock(o.Now)),
+		rights:  cache.NewLRUExpireCacheWithClock(mostRights, clock(o.Now)), slots: make(chan struct{}, mostReviews),
 		people: newBuckets(o.People), agents: newBuckets(o.Agents), guesses: newBuckets(guesses),
 		metrics: newMetrics(o.Registerer),
 	}
@@ -147,35 +158,40 @@ func (g *Gate) authenticate(ctx context.Context, c class, token string) (*User, 
 		return nil, ErrUnauthenticated
 	}
 	key, now := tokenKey{c, sha256.Sum256([]byte(token))}, g.o.Now()
-	if u, fresh := g.known.get(key, now); fresh {
+	h := g.holder(key)
+	if now.Before(h.fresh) {
 		if c == agent {
-			g.renew(key, token, now)
+			g.renew(key, token, h, now)
 		}
-		return u, nil
+		return h.user, nil
 	}
-	if _, fresh := g.unknown.get(key, now); fresh {
+	if _, refused := g.refused.Get(key); refused {
 		return nil, ErrUnauthenticated
 	}
-	u, err := g.ask(ctx, key, token, now)
+	u, err := g.ask(ctx, key, token, h, now)
 	if err == nil || errors.Is(err, ErrUnauthenticated) {
 		return u, err
 	}
-	if c == agent && g.breaker.down() {
-		// Nobody can be asked. A person waits; an agent was known, its token has not run out, and it speaks for one
-		// node only.
-		if u, fresh := g.lately.get(key, g.o.Now()); fresh {
-			g.metrics.grace.Inc()
-			return u, nil
-		}
+	// A person waits. An agent was known, its token has not run out, and it speaks for one node only.
+	if c == agent && g.breaker.down() && g.o.Now().Before(h.grace) {
+		g.metrics.grace.Inc()
+		return h.user, nil
 	}
 	return nil, err
 }
 
+// holder returns what is remembered of a token; zero: nothing.
+func (g *Gate) holder(key tokenKey) holder {
+	value, _ := g.known.Get(key)
+	h, _ := value.(holder)
+	return h
+}
+
 // ask finds out who holds a token that is not in a cache.
-func (g *Gate) ask(ctx context.Context, key tokenKey, token string, now time.Time) (*User, error) {
-	peer := peerFrom(ctx)
-	if g.met(key, now) {
-		peer = "" // no guess, whoever shares the address
+func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, now time.Time) (*User, error) {
+	peer, _ := ctx.Value(peerKey{}).(string)
+	if h.user != nil {
+		peer = "" // it is no guess, even if others at its address guess
 	}
 	if peer != "" && g.guesses.empty(peer, now) {
 		return nil, ErrBusy
@@ -190,21 +206,14 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, now time.Tim
 	return u, err
 }
 
-// met reports whether a token was valid when it was reviewed last, however long ago that was, as far as it is
-// remembered.
-func (g *Gate) met(key tokenKey, now time.Time) bool {
-	known, _ := g.known.get(key, now)
-	lately, _ := g.lately.get(key, now)
-	return known != nil || lately != nil
-}
-
 // renew has the token of an agent reviewed before the last answer no longer counts: nobody waits for it, and the API
 // server is asked about thousands of agents at a steady pace.
-func (g *Gate) renew(key tokenKey, token string, now time.Time) {
-	if _, fresh := g.settled.get(key, now); fresh || g.breaker.away(now) {
+func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
+	if now.Before(h.settled) || g.breaker.away(now) {
 		return
 	}
-	g.settled.put(key, struct{}{}, now, now.Add(renewAgain))
+	h.settled = now.Add(renewAgain)
+	g.known.Add(key, h, remembered)
 	g.fly(context.Background(), key, token)
 }
 
@@ -230,7 +239,7 @@ func (g *Gate) fly(ctx context.Context, key tokenKey, token string) <-chan singl
 		if err := g.enter(ctx, key.class); err != nil {
 			return nil, err
 		}
-		defer g.leave()
+		defer func() { <-g.slots }()
 		return g.review(ctx, key, token)
 	})
 }
@@ -260,8 +269,6 @@ func (g *Gate) enter(ctx context.Context, c class) error {
 	}
 }
 
-func (g *Gate) leave() { <-g.slots }
-
 // review asks the API server.
 func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, error) {
 	claims := readClaims(token)
@@ -281,25 +288,21 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	}
 	g.breaker.answered()
 	if err != nil || !answer.Status.Authenticated || answer.Status.User.Username == "" ||
-		!madeFor(want, answer.Status.Audiences) {
+		len(want) > 0 && !slices.Contains(answer.Status.Audiences, want[0]) { // one that ignores audiences names none
 		g.metrics.review("token", "denied")
-		g.known.drop(key)
-		g.lately.drop(key)
-		g.unknown.put(key, struct{}{}, now, now.Add(unknownFor))
+		g.known.Remove(key)
+		g.refused.Add(key, nil, refusedFor)
 		return nil, ErrUnauthenticated
 	}
 	g.metrics.review("token", "allowed")
-	u := userOf(&answer.Status.User)
-	fresh := now.Add(knownFor - rand.N(spread))
+	h := holder{user: userOf(&answer.Status.User), fresh: claims.before(now.Add(knownFor - rand.N(spread)))}
 	if key.class == agent {
-		fresh = now.Add(agentFor - rand.N(spread))
-		g.settled.put(key, struct{}{}, now, now.Add(renewAfter+rand.N(renewWithin)))
+		until := now.Add(agentFor - rand.N(spread))
+		h.fresh, h.grace = claims.before(until), claims.before(until.Add(g.o.Grace))
+		h.settled = now.Add(renewAfter + rand.N(renewWithin))
 	}
-	g.known.put(key, u, now, claims.before(fresh))
-	if key.class == agent {
-		g.lately.put(key, u, now, claims.before(fresh.Add(g.o.Grace)))
-	}
-	return u, nil
+	g.known.Add(key, h, remembered)
+	return h.user, nil
 }
 
 // audiences returns whom a token must be made for. An agent's is for us. One of a person is for the API server, which
@@ -309,10 +312,4 @@ func (g *Gate) audiences(c class, claims *claims) []string {
 		return []string{g.o.Audience}
 	}
 	return nil
-}
-
-// madeFor compares whom a token must be made for with whom the API server found it to be made for. An API server that
-// does not know of audiences says nothing, and vouches for nothing.
-func madeFor(want, got []string) bool {
-	return len(want) == 0 || slices.Contains(got, want[0])
 }

@@ -38,8 +38,3 @@ func peerOf(remote string) string {
 	}
 	return address.String()
 }
-
-func peerFrom(ctx context.Context) string {
-	peer, _ := ctx.Value(peerKey{}).(string)
-	return peer
-}

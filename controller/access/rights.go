@@ -40,7 +40,8 @@ type right struct {
 // Allowed reports whether a user may do something, and why, for the log.
 func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (allowed bool, reason string, err error) {
 	key, now := rightKey{u.key(), a}, g.o.Now()
-	if r, fresh := g.rights.get(key, now); fresh {
+	if value, known := g.rights.Get(key); known {
+		r := value.(right)
 		return r.allowed, r.reason, nil
 	}
 	if g.breaker.away(now) {
@@ -51,7 +52,7 @@ func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (allowed bool
 		defer cancel()
 		select {
 		case g.slots <- struct{}{}:
-			defer g.leave()
+			defer func() { <-g.slots }()
 		case <-ctx.Done():
 			return nil, ErrBusy
 		}
@@ -102,7 +103,6 @@ func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (right, erro
 	} else {
 		g.metrics.review("access", "denied")
 	}
-	now := g.o.Now()
-	g.rights.put(key, r, now, now.Add(rightsFor))
+	g.rights.Add(key, r, rightsFor)
 	return r, nil
 }
