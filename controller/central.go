@@ -308,7 +308,12 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 			return err
 		}
 	}
-	if u.tls, err = server.Certificates(cert, key, u.log); err != nil {
+	config, files, err := server.Certificates(cert, key)
+	if err != nil {
+		return err
+	}
+	u.tls = config
+	if err := c.manager.Add(files); err != nil {
 		return err
 	}
 	// An SQLite file has one writer, which leads whatever Leases say. A database has several, one of which takes

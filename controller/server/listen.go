@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,9 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
 // What a server allows its callers.
@@ -50,7 +50,7 @@ func ServeOn(ctx context.Context, listener net.Listener, handler http.Handler, c
 		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // strangers could fill the log otherwise
 	}
-	listener = limitConnections(listener, maxConnections)
+	listener = &limitedListener{listener, make(chan struct{}, maxConnections)}
 	if config != nil {
 		config = config.Clone()
 		config.NextProtos = []string{"h2", "http/1.1"}
@@ -88,14 +88,10 @@ func loopback(addr string) bool {
 	return err == nil && ip.IsLoopback()
 }
 
-// limitedListener closes connections beyond a number.
+// limitedListener closes connections beyond a number. That of golang.org/x/net would leave them waiting unanswered.
 type limitedListener struct {
 	net.Listener
 	places chan struct{}
-}
-
-func limitConnections(l net.Listener, most int) net.Listener {
-	return &limitedListener{l, make(chan struct{}, most)}
 }
 
 // Accept implements [net.Listener].
@@ -125,61 +121,12 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Certificates returns how to speak TLS with the certificate in two files, which are read anew when they change.
-func Certificates(certFile, keyFile string, log *slog.Logger) (*tls.Config, error) {
-	f := &certificateFiles{cert: certFile, key: keyFile, now: time.Now, log: log}
-	if err := f.read(); err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: f.get}, nil
-}
-
-// certificateFiles are read anew at most every lookAgain. Broken ones, as while they are being replaced, change
-// nothing.
-type certificateFiles struct {
-	cert, key string
-	now       func() time.Time
-	log       *slog.Logger
-
-	mu       sync.Mutex
-	looked   time.Time
-	certPEM  []byte
-	keyPEM   []byte
-	current  *tls.Certificate
-	reported string
-}
-
-const lookAgain = 10 * time.Second
-
-func (f *certificateFiles) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if age := f.now().Sub(f.looked); age < 0 || age >= lookAgain {
-		if err := f.read(); err != nil && err.Error() != f.reported {
-			f.reported = err.Error()
-			f.log.Error("reading the certificate of the HTTP interface: the last one stays", "error", err)
-		}
-	}
-	return f.current, nil
-}
-
-func (f *certificateFiles) read() error {
-	f.looked = f.now()
-	certPEM, err := os.ReadFile(f.cert)
+// Certificates returns how to speak TLS with the certificate in two files, and the watcher that reads them anew when
+// they change, once it is started. Files that are broken, as while they are being replaced, change nothing.
+func Certificates(certFile, keyFile string) (*tls.Config, *certwatcher.CertWatcher, error) {
+	files, err := certwatcher.New(certFile, keyFile)
 	if err != nil {
-		return fmt.Errorf("reading a certificate: %w", err)
+		return nil, nil, fmt.Errorf("reading the certificate of the HTTP interface: %w", err)
 	}
-	keyPEM, err := os.ReadFile(f.key)
-	if err != nil {
-		return fmt.Errorf("reading the key of a certificate: %w", err)
-	}
-	if f.current != nil && bytes.Equal(certPEM, f.certPEM) && bytes.Equal(keyPEM, f.keyPEM) {
-		return nil
-	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	if err != nil {
-		return fmt.Errorf("reading the certificate in %s: %w", f.cert, err)
-	}
-	f.certPEM, f.keyPEM, f.current, f.reported = certPEM, keyPEM, &pair, ""
-	return nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: files.GetCertificate}, files, nil
 }

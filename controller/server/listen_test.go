@@ -40,7 +40,7 @@ func listening(t *testing.T, handler http.Handler, config *tls.Config) (address 
 func TestServe(t *testing.T) {
 	dir, pool := t.TempDir(), x509.NewCertPool()
 	issue(t, dir, "one", pool)
-	config, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), discard)
+	config, _, err := Certificates(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,62 +161,54 @@ func TestServeFinishes(t *testing.T) {
 func TestCertificateFiles(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, err := Certificates(cert, key, discard); err == nil {
+	if _, _, err := Certificates(cert, key); err == nil {
 		t.Error("without files")
 	}
 	for _, pair := range [][2]string{{cert, ""}, {"", key}} {
-		if _, err := Certificates(pair[0], pair[1], discard); err == nil {
+		if _, _, err := Certificates(pair[0], pair[1]); err == nil {
 			t.Error("with one file")
 		}
 	}
 	issue(t, dir, "one", nil)
-	now := noon
-	var log strings.Builder
-	f := &certificateFiles{
-		cert: cert, key: key, now: func() time.Time { return now }, log: slog.New(slog.NewTextHandler(&log, nil)),
-	}
-	if err := f.read(); err != nil {
+	config, files, err := Certificates(cert, key)
+	if err != nil {
 		t.Fatal(err)
 	}
-	name := func() string {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- files.WithWatchInterval(10 * time.Millisecond).Start(ctx) }()
+	want := func(want string) {
 		t.Helper()
-		pair, err := f.get(nil)
-		if err != nil {
-			t.Fatal(err)
+		got := ""
+		for range 1000 {
+			pair, err := config.GetCertificate(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaf, err := x509.ParseCertificate(pair.Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = leaf.Subject.CommonName; got == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
 		}
-		leaf, err := x509.ParseCertificate(pair.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		return leaf.Subject.CommonName
+		t.Errorf("the certificate is %q, want %q", got, want)
 	}
-	if got := name(); got != "one" {
-		t.Error(got)
-	}
+	want("one")
 	issue(t, dir, "two", nil)
-	if got := name(); got != "one" {
-		t.Errorf("%s: the files are read at every handshake", got)
-	}
-	now = now.Add(lookAgain)
-	if got := name(); got != "two" {
-		t.Error(got)
-	}
+	want("two")
 	if err := os.WriteFile(cert, []byte("broken"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 5 {
-		now = now.Add(lookAgain)
-		if got := name(); got != "two" {
-			t.Error(got)
-		}
-	}
-	if strings.Count(log.String(), "\n") != 1 || strings.Contains(log.String(), "BEGIN") {
-		t.Errorf("log: %s", &log)
-	}
+	time.Sleep(100 * time.Millisecond)
+	want("two")
 	issue(t, dir, "three", nil)
-	now = now.Add(lookAgain)
-	if got := name(); got != "three" {
-		t.Error(got)
+	want("three")
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -225,7 +217,7 @@ func TestTooManyConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limitConnections(inner, 2)
+	l := &limitedListener{inner, make(chan struct{}, 2)}
 	defer l.Close()
 	accepted := make(chan net.Conn, 8)
 	go func() {
