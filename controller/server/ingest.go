@@ -53,6 +53,9 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	if err := s.mayCreate(r.Context(), u, asked.namespace); err != nil {
 		return err
 	}
+	if asked.hasPriority && asked.strategy == "" && s.benchmarked(r.Context(), asked.class) {
+		asked.strategy = "hybrid"
+	}
 	job, err := s.kubeJob(asked, u)
 	if err != nil {
 		return err
@@ -63,6 +66,20 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	}
 	job.ManagedFields = nil
 	return writeJSON(w, http.StatusCreated, Submitted{job, expected})
+}
+
+// benchmarked reports whether a node has benchmarks of a class of work, without which the strategy hybrid has no opinion.
+func (s *server) benchmarked(ctx context.Context, class string) bool {
+	nodes, err := s.nodes(ctx)
+	if err != nil {
+		s.Log.Warn("looking for benchmarks for POST /ingest", "error", err)
+	}
+	view := s.View()
+	return class != "" && slices.ContainsFunc(nodes, func(l loadedNode) bool {
+		node, _ := l.on(view)
+		_, ok := node.Benchmarks[class]
+		return ok
+	})
 }
 
 // mayCreate is about the caller. What the controller may do is the API server's business.
@@ -114,7 +131,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 	}
 	strategy := asked.strategy
 	if asked.hasPriority {
-		strategy = cmp.Or(strategy, "hybrid")
+		strategy = cmp.Or(strategy, "carbon")
 		put(v1alpha1.AnnotationPerformanceWeight, strconv.FormatFloat(1-asked.energyPriority, 'g', 6, 64),
 			strings.HasPrefix(strategy, "hybrid"))
 	}

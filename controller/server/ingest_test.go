@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -44,8 +45,8 @@ func TestIngest(t *testing.T) {
 		t.Errorf("%v cores", cores)
 	}
 	for _, annotations := range []map[string]string{job.Annotations, pod.Annotations} {
-		if annotations[v1alpha1.AnnotationStrategy] != "hybrid" ||
-			annotations[v1alpha1.AnnotationPerformanceWeight] != "0.2" {
+		if _, weighed := annotations[v1alpha1.AnnotationPerformanceWeight]; weighed ||
+			annotations[v1alpha1.AnnotationStrategy] != "carbon" { // no benchmarks are known, which hybrid would need
 			t.Errorf("%v", annotations)
 		}
 	}
@@ -86,6 +87,39 @@ func TestIngest(t *testing.T) {
 		got.Job.Spec.Template.Labels[v1alpha1.LabelWorkloadClass] != "training" ||
 		got.Job.Spec.Template.Spec.Containers[0].Image != "example.org/x@sha256:0" {
 		t.Errorf("%+v", got.Job)
+	}
+}
+
+// TestIngestByBenchmarks: a priority asks for the strategy hybrid where a node has benchmarks of the job's class, for
+// carbon where hybrid would have no opinion, and for what a submission names in any case.
+func TestIngestByBenchmarks(t *testing.T) {
+	w := newWorld(t)
+	view, err := (&kube.Contents{Benchmarks: map[string]map[string]energy.Benchmark{
+		"training": {"worker1": {Rate: 10, Power: 80, Idle: 50}},
+	}}).View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.config.View = func() *kube.View { return view }
+	h := w.handler(t)
+	for body, want := range map[string][2]string{ // strategy and weight
+		`{"ID":"a","CPURequirement":1,"EnergyPriority":0.8}`:                               {"carbon", ""},
+		`{"ID":"b","cpu":1,"priority":0.8,"workloadClass":"training"}`:                     {"hybrid", "0.2"},
+		`{"ID":"c","cpu":1,"priority":0.8,"workloadClass":"rendering"}`:                    {"carbon", ""},
+		`{"ID":"d","cpu":1,"priority":0.8,"strategy":"hybrid"}`:                            {"hybrid", "0.2"},
+		`{"ID":"e","cpu":1,"priority":0.8,"strategy":"energy","workloadClass":"training"}`: {"energy", ""},
+		`{"ID":"f","cpu":1,"workloadClass":"training"}`:                                    {"", ""},
+	} {
+		answer := ask(t, h, "POST", "/ingest", tenantA, body)
+		wantStatus(t, answer, http.StatusCreated, body)
+		var got Submitted
+		if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		a := got.Job.Annotations
+		if a[v1alpha1.AnnotationStrategy] != want[0] || a[v1alpha1.AnnotationPerformanceWeight] != want[1] {
+			t.Errorf("%s: %v", body, a)
+		}
 	}
 }
 
