@@ -18,10 +18,17 @@ import (
 
 // Options say where the central unit is, and with what to ask it.
 type Options struct {
-	URL       string           // without a path, as https://kubenergy-controller.kubenergy-system.svc:9443
-	TokenFile string           // of a bearer token; read before each request. "": none
-	CAFile    string           // of certificates to trust; read before each request. "": the system's
+	URL       string // as https://kubenergy-controller.kubenergy-system.svc:9443
+	TokenFile string // of a bearer token; read before each request. "": none
+	CAFile    string // of certificates to trust; read before each request. "": the system's
+	CertFile  string // of a client certificate and its key; read at each handshake. "": none
+	KeyFile   string
+	UserAgent string
+	Timeout   time.Duration    // of a request; 0: 10 s
 	Now       func() time.Time // nil: time.Now
+	// Node is set where a node asks, perhaps from outside of the cluster: through the proxy that its environment names,
+	// over HTTP/1, which costs it least, and without TLS where nothing is secret.
+	Node bool
 
 	Transport http.RoundTripper // in place of the network, for tests
 }
@@ -39,7 +46,7 @@ const (
 // A Client asks the central unit. It is used by one goroutine.
 type Client struct {
 	o      Options
-	root   string
+	url    string
 	client *http.Client
 	ca     []byte // what the client trusts
 }
@@ -54,15 +61,20 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("URL %q of the central unit: want http or https, with a host", u.Redacted())
 	case u.User != nil:
 		return nil, errors.New("the URL of the central unit holds a password: use a token file")
-	case u.Scheme == "http" && !loopback(u.Hostname()):
+	case (o.CertFile == "") != (o.KeyFile == ""):
+		return nil, errors.New("a client certificate needs both its file and its key's")
+	case u.Scheme == "http" && !loopback(u.Hostname()) && (!o.Node || o.TokenFile+o.CertFile+o.CAFile != ""):
 		return nil, fmt.Errorf("URL %q of the central unit needs https: http is for loopback addresses", u.Redacted())
 	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	c := &Client{o: o, root: strings.TrimRight(u.String(), "/")}
+	if o.Timeout == 0 {
+		o.Timeout = timeout
+	}
+	c := &Client{o: o, url: u.String()}
 	if o.Transport != nil {
-		c.client = &http.Client{Transport: o.Transport}
+		c.client = newClient(o.Transport)
 	}
 	return c, nil
 }
@@ -74,7 +86,7 @@ func loopback(host string) bool {
 
 // A Request is what is asked.
 type Request struct {
-	Method, Path string
+	Method, Path string // Path is behind the client's URL, if that has none of its own
 	Header       map[string]string
 	Body         []byte
 	Most         int64 // bytes of an answer that is a success
@@ -91,8 +103,16 @@ type Answer struct {
 // Refused is an answer that is no success.
 type Refused struct {
 	Status int
+	Header http.Header
 	Text   string // its beginning, in one line
 }
+
+// Why there was no answer, besides those of the network.
+var (
+	ErrToken  = errors.New("reading the token")
+	ErrTrust  = errors.New("reading the certificates to trust")
+	ErrAnswer = errors.New("reading the answer of the central unit")
+)
 
 func (e *Refused) Error() string {
 	return fmt.Sprintf("the central unit answered %d %s: %s", e.Status, http.StatusText(e.Status), e.Text)
@@ -100,16 +120,20 @@ func (e *Refused) Error() string {
 
 // Do asks, and reads the whole answer. The error is a [*Refused] if there is one that is no success.
 func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, r.Method, c.root+r.Path, bytes.NewReader(r.Body))
+	address := c.url
+	if r.Path != "" {
+		address = strings.TrimRight(address, "/") + r.Path
+	}
+	request, err := http.NewRequestWithContext(ctx, r.Method, address, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, err
 	}
 	for name, value := range r.Header {
 		request.Header.Set(name, value)
 	}
-	request.Header.Set("User-Agent", "kubenergy-scheduler")
+	request.Header.Set("User-Agent", c.o.UserAgent)
 	if c.o.TokenFile != "" {
 		token, err := readToken(c.o.TokenFile)
 		if err != nil {
@@ -131,13 +155,14 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 		return a, nil
 	case a.Status < http.StatusOK || a.Status >= http.StatusMultipleChoices:
 		text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // what there is of it
-		return nil, &Refused{a.Status, strings.ToValidUTF8(strings.Join(strings.Fields(string(text)), " "), "?")}
+		return nil, &Refused{a.Status, a.Header, strings.ToValidUTF8(strings.Join(strings.Fields(string(text)), " "),
+			"?")}
 	}
 	if a.Body, err = io.ReadAll(io.LimitReader(response.Body, r.Most+1)); err != nil {
-		return nil, fmt.Errorf("reading the answer of the central unit: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	if int64(len(a.Body)) > r.Most {
-		return nil, fmt.Errorf("the answer of the central unit has more than %d bytes", r.Most)
+		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrAnswer, r.Most)
 	}
 	return a, nil
 }
@@ -151,7 +176,7 @@ func (c *Client) connect() error {
 	if c.o.CAFile != "" {
 		var err error
 		if ca, err = readFile(c.o.CAFile, mostCA); err != nil {
-			return fmt.Errorf("reading the certificates to trust: %w", err)
+			return fmt.Errorf("%w: %w", ErrTrust, err)
 		}
 	}
 	if c.client != nil && bytes.Equal(ca, c.ca) {
@@ -161,19 +186,36 @@ func (c *Client) connect() error {
 	if c.o.CAFile != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return fmt.Errorf("reading the certificates to trust: %s holds none", c.o.CAFile)
+			return fmt.Errorf("%w: %s holds none", ErrTrust, c.o.CAFile)
 		}
 	}
+	if c.o.CertFile != "" {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			certificate, err := tls.LoadX509KeyPair(c.o.CertFile, c.o.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("reading the client certificate: %w", err)
+			}
+			return &certificate, nil
+		}
+	}
+	transport := &http.Transport{ // without a proxy: the central unit stands in the cluster
+		TLSClientConfig: config, TLSHandshakeTimeout: c.o.Timeout, ForceAttemptHTTP2: !c.o.Node,
+		MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: mostHeader,
+	}
+	if c.o.Node {
+		transport.Proxy = http.ProxyFromEnvironment
+	}
 	c.Close()
-	c.client, c.ca = &http.Client{
-		Transport: &http.Transport{ // without a proxy: the central unit stands in the cluster
-			TLSClientConfig: config, TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true,
-			MaxIdleConns: maxIdleConns, IdleConnTimeout: idleFor, MaxResponseHeaderBytes: mostHeader,
-		},
-		// Following a redirect would show the token to whoever is named there.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, ca
+	c.client, c.ca = newClient(transport), ca
 	return nil
+}
+
+// newClient returns a client that follows no redirect: that would show the token to the server it names.
+func newClient(transport http.RoundTripper) *http.Client {
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // Close ends connections that wait for the next request.
@@ -186,11 +228,11 @@ func (c *Client) Close() {
 func readToken(file string) (string, error) {
 	data, err := readFile(file, mostToken)
 	if err != nil {
-		return "", fmt.Errorf("reading the token: %w", err)
+		return "", fmt.Errorf("%w: %w", ErrToken, err)
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("reading the token: %s holds none", file)
+		return "", fmt.Errorf("%w: %s holds none", ErrToken, file)
 	}
 	return token, nil
 }

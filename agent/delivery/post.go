@@ -4,152 +4,90 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
 // A poster makes the requests.
 type poster struct {
-	opts   PushOptions
-	client *http.Client
-	ca     []byte // what the client trusts
+	client *central.Client
 	zip    *gzip.Writer
 	// when the central unit wants to be asked again; a clock that is set does not move it
 	until atomic.Pointer[time.Time]
 }
 
-const (
-	longestPause = 15 * time.Minute // that a central unit can ask for
-	errorBytes   = 200              // of an answer's text that are logged
-	maxToken     = 64 << 10
-)
+const longestPause = 15 * time.Minute // that a central unit can ask for
 
-func checkURL(opts *PushOptions) error {
-	u, err := url.Parse(opts.URL)
-	if err != nil {
-		return fmt.Errorf("parsing URL: %w", err)
-	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("URL %q: http or https, with a host", u.Redacted())
-	case u.User != nil:
-		return errors.New("the URL holds a password: use a token file")
-	case (opts.CertFile == "") != (opts.KeyFile == ""):
-		return errors.New("a client certificate needs both its file and its key's")
-	case u.Scheme == "http" && (opts.TokenFile != "" || opts.CertFile != "" || opts.CAFile != "") &&
-		!loopback(u.Hostname()):
-		return fmt.Errorf("URL %q: tokens and certificates need https", u.Redacted())
-	}
-	return nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+func newClient(o *PushOptions) (*central.Client, error) {
+	return central.New(central.Options{
+		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, CertFile: o.CertFile, KeyFile: o.KeyFile,
+		UserAgent: "kubenergy-agent", Timeout: o.Timeout, Node: true, Transport: o.transport,
+	})
 }
 
 // send makes one request and returns the acknowledgement, which is yet to be compared with the batch.
 func (p *poster) send(ctx context.Context, b *batch.Batch) (*batch.Ack, error) {
-	request, err := p.request(ctx, b)
+	body, err := p.body(b)
 	if err != nil {
-		return nil, err
+		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
 	}
-	client, err := p.connect()
-	if err != nil {
-		return nil, &failure{reason: reasonConnection, lasting: true, err: err}
+	answer, err := p.client.Do(ctx, &central.Request{
+		Method: http.MethodPost, Body: body, Most: batch.MaxAckBytes,
+		Header: map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"},
+	})
+	refused, isRefused := errors.AsType[*central.Refused](err)
+	switch {
+	case isRefused:
+		return nil, p.refusal(refused)
+	case errors.Is(err, central.ErrToken):
+		return nil, &failure{reason: reasonCredentials, err: err}
+	case errors.Is(err, central.ErrAnswer):
+		return nil, &failure{reason: reasonAnswer, err: err}
+	case err != nil:
+		return nil, &failure{reason: reasonConnection, lasting: errors.Is(err, central.ErrTrust), err: err}
+	case answer.Status != http.StatusOK:
+		return nil, p.refusal(&central.Refused{Status: answer.Status})
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return nil, &failure{reason: reasonConnection, err: err}
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return nil, p.refusal(response)
-	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, batch.MaxAckBytes+1))
-	if err != nil {
-		return nil, &failure{reason: reasonAnswer, err: fmt.Errorf("reading acknowledgement: %w", err)}
-	}
-	ack, err := batch.DecodeAck(data)
+	ack, err := batch.DecodeAck(answer.Body)
 	if err != nil {
 		return nil, &failure{reason: reasonAnswer, err: err}
 	}
 	return ack, nil
 }
 
-func (p *poster) request(ctx context.Context, b *batch.Batch) (*http.Request, error) {
+// body returns a batch as it is sent. It is a new one each time: the connection may still read from that of a request
+// that failed.
+func (p *poster) body(b *batch.Batch) ([]byte, error) {
 	data, err := batch.Encode(b)
 	if err != nil {
-		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
+		return nil, err
 	}
-	var body bytes.Buffer // a new one: the connection may still read from that of a request that failed
+	var body bytes.Buffer
 	if p.zip == nil {
 		p.zip, _ = gzip.NewWriterLevel(&body, gzip.BestSpeed) // the level is a valid one
 	}
 	p.zip.Reset(&body)
-	if _, err := p.zip.Write(data); err != nil {
-		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
-	}
-	if err := p.zip.Close(); err != nil {
-		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.opts.URL, bytes.NewReader(body.Bytes()))
-	if err != nil {
-		return nil, &failure{reason: reasonRefused, lasting: true, err: err}
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Content-Encoding", "gzip")
-	request.Header.Set("User-Agent", "kubenergy-agent")
-	if p.opts.TokenFile != "" {
-		token, err := readToken(p.opts.TokenFile)
-		if err != nil {
-			return nil, &failure{reason: reasonCredentials, err: err}
-		}
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	return request, nil
+	_, err = p.zip.Write(data)
+	err = errors.Join(err, p.zip.Close())
+	return body.Bytes(), err
 }
 
-func readToken(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", fmt.Errorf("reading token: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxToken))
-	if err != nil {
-		return "", fmt.Errorf("reading token: %w", err)
-	}
-	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return "", fmt.Errorf("reading token: %s holds none", file)
-	}
-	return token, nil
-}
-
-// refusal says what an answer without an acknowledgement means. It never means that the batch may be dropped.
-func (p *poster) refusal(response *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, errorBytes)) // what there is of it
-	f := &failure{reason: reasonServer, err: fmt.Errorf("%s: %q", response.Status, text)}
-	switch code := response.StatusCode; {
+// refusal tells what an answer without an acknowledgement means. It never means that the batch may be dropped.
+func (p *poster) refusal(refused *central.Refused) error {
+	f := &failure{reason: reasonServer, err: refused}
+	switch code := refused.Status; {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.reason, f.lasting = reasonCredentials, true
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
 		f.reason = reasonBusy
-		f.after = retryAfter(response.Header.Get("Retry-After"))
+		f.after = retryAfter(refused.Header.Get("Retry-After"))
 		until := time.Now().Add(f.after)
 		p.until.Store(&until)
 	case code == http.StatusConflict:
@@ -157,9 +95,8 @@ func (p *poster) refusal(response *http.Response) error {
 	case code >= 400 && code < 500 && code != http.StatusRequestTimeout:
 		f.reason, f.lasting = reasonRefused, true
 	case code >= 300 && code < 400:
-		// Following it would show the token to whoever is named there.
 		f.lasting = true
-		f.err = fmt.Errorf("%s: redirects are not followed; the URL should be the right one", response.Status)
+		f.err = fmt.Errorf("%w: redirects are not followed; the URL should be the right one", refused)
 	}
 	return f
 }
@@ -183,69 +120,9 @@ func (p *poster) paused() error {
 	}
 	if left := time.Until(*until); left > 0 {
 		return &failure{
-			reason: reasonBusy, after: left, err: fmt.Errorf("the central unit wants to be asked again in %v",
-				left.Round(time.Second)),
+			reason: reasonBusy, after: left,
+			err: fmt.Errorf("the central unit wants to be asked again in %v", left.Round(time.Second)),
 		}
 	}
 	return nil
-}
-
-// connect returns a client that trusts what the CA file holds now.
-func (p *poster) connect() (*http.Client, error) {
-	var ca []byte
-	if p.opts.CAFile != "" {
-		var err error
-		if ca, err = os.ReadFile(p.opts.CAFile); err != nil {
-			return nil, fmt.Errorf("reading CA certificates: %w", err)
-		}
-	}
-	if p.client != nil && bytes.Equal(ca, p.ca) {
-		return p.client, nil
-	}
-	transport := p.opts.transport
-	if transport == nil {
-		t := &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout:    p.opts.Timeout,
-			MaxIdleConns:           1,
-			IdleConnTimeout:        90 * time.Second,
-			MaxResponseHeaderBytes: 32 << 10,
-		}
-		if err := p.trust(t.TLSClientConfig, ca); err != nil {
-			return nil, err
-		}
-		transport = t
-	}
-	p.close()
-	p.client, p.ca = &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}, ca
-	return p.client, nil
-}
-
-func (p *poster) trust(config *tls.Config, ca []byte) error {
-	if p.opts.CAFile != "" {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return fmt.Errorf("reading CA certificates: %s holds none", p.opts.CAFile)
-		}
-	}
-	if p.opts.CertFile != "" {
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(p.opts.CertFile, p.opts.KeyFile)
-			if err != nil {
-				return nil, fmt.Errorf("reading client certificate: %w", err)
-			}
-			return &certificate, nil
-		}
-	}
-	return nil
-}
-
-func (p *poster) close() {
-	if p.client != nil {
-		p.client.CloseIdleConnections()
-	}
 }

@@ -86,12 +86,13 @@ func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error
 			*d.value = d.without
 		}
 	}
-	if err := checkURL(&opts); err != nil {
+	client, err := newClient(&opts)
+	if err != nil {
 		return nil, fmt.Errorf("delivery: %w", err)
 	}
 	return &Pusher{
 		opts: opts, queue: queue, log: log,
-		post:    poster{opts: opts},
+		post:    poster{client: client},
 		wake:    make(chan struct{}, 1),
 		resting: map[batch.Stream]*rest{},
 		stats:   PushStats{Failures: map[string]uint64{}},
@@ -109,7 +110,7 @@ func (p *Pusher) Run(ctx context.Context) {
 	p.deliver(ctx)
 	<-sealing
 	p.finish(context.WithoutCancel(ctx))
-	p.post.close()
+	p.post.client.Close()
 }
 
 func (p *Pusher) sealEachInterval(ctx context.Context) {
@@ -216,8 +217,6 @@ func (p *Pusher) drain(ctx context.Context, all bool) error {
 
 // send delivers one batch.
 func (p *Pusher) send(ctx context.Context, b *batch.Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.Timeout)
-	defer cancel()
 	ack, err := p.post.send(ctx, b)
 	if err != nil {
 		return err

@@ -281,7 +281,10 @@ func TestRefusedStreamRests(t *testing.T) {
 			data, _ := sinktest.EncodeAck(ack)
 			w.Write(data)
 		})}
-		m.pusher.post.opts = m.pusher.opts
+		var err error
+		if m.pusher.post.client, err = newClient(&m.pusher.opts); err != nil {
+			t.Fatal(err)
+		}
 		m.run(func(ctx context.Context) {
 			m.seconds(600)
 			if err := m.pusher.Push(ctx); reasonOf(err) != reasonRefused {
@@ -520,7 +523,7 @@ func TestCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.post.close()
+	defer p.post.client.Close()
 	at := time.Second
 	try := func(want string) {
 		t.Helper()
@@ -594,7 +597,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.post.close()
+	defer p.post.client.Close()
 	if err := q.Add(&energy.Attribution{Start: 1, End: 2},
 		Meta{Wall: time.Now(), Source: "s", IdlePolicy: "apart"}); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,8 @@ func New(c Config) (*Feed, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	client, err := central.New(central.Options{
-		URL: c.URL, TokenFile: c.TokenFile, CAFile: c.CAFile, Now: c.Now, Transport: c.transport,
+		URL: c.URL, TokenFile: c.TokenFile, CAFile: c.CAFile, UserAgent: "kubenergy-scheduler", Now: c.Now,
+		Transport: c.transport,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("asking for live watts: %w", err)

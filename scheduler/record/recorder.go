@@ -77,7 +77,7 @@ const (
 // New checks the options. Files are read when they are needed: a token may come later.
 func New(o Options) (*Recorder, error) {
 	client, err := central.New(central.Options{
-		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, Transport: o.transport,
+		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-scheduler", Transport: o.transport,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("recording decisions: %w", err)
