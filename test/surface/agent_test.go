@@ -1,0 +1,172 @@
+package surface
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// The state folder is that of an agent that was killed while the central unit answered 503 to all: four sealed batches,
+// and in the newer slot what was known after them. They are of what a counter counted from first to last.
+const (
+	stateFolder = "testdata/state"
+	stateBoot   = "be12cc12-7349-4a1b-9b7a-34d97a6a5759"
+	stateEpoch  = "ZBEJRGVLHR3YUTNGKEEVNPZDSZ"
+	first, last = 4_000_000_000_000_000, 4_000_000_001_653_696
+)
+
+// A sink acknowledges batches and sums them up by the epochs of their streams.
+type sink struct {
+	mu     sync.Mutex
+	next   map[string]uint64
+	joules map[string]int64 // in millionths
+	wrong  []string
+}
+
+func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var b struct {
+		Stream      struct{ Node, Boot, Epoch string }
+		First, Last uint64
+		Measured    int64
+	}
+	body, err := io.ReadAll(r.Body)
+	if r.Header.Get("Content-Encoding") == "gzip" && err == nil {
+		var z *gzip.Reader
+		if z, err = gzip.NewReader(bytes.NewReader(body)); err == nil {
+			body, err = io.ReadAll(z)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(body, &b)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	epoch := b.Stream.Epoch
+	if err != nil || b.Stream.Node != "node-1" || epoch == stateEpoch && b.First != s.next[epoch]+1 {
+		s.wrong = append(s.wrong, fmt.Sprintf("%v, %.300s", err, body))
+	}
+	s.next[epoch] = b.Last
+	s.joules[epoch] += b.Measured
+	fmt.Fprintf(w, `{"epoch":%q,"acked":%d}`, epoch, b.Last)
+}
+
+// TestOldStateFolder has today's agent go on where the older one was killed: after a reboot it delivers all that is in
+// the folder, and on the same boot also what was counted while no agent ran. No joule is lost, none is delivered twice.
+func TestOldStateFolder(t *testing.T) {
+	now, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		boot string
+		want int64
+	}{
+		"after a reboot":   {"00000000-0000-4000-8000-000000000000", last - first},
+		"on the same boot": {strings.TrimSpace(string(now)), last - first + 2_000_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &sink{next: map[string]uint64{}, joules: map[string]int64{}}
+			server := httptest.NewServer(s)
+			defer server.Close()
+			state := t.TempDir()
+			copyState(t, state, c.boot)
+			startAgent(t, last+2_000_000, "--state-dir", state, "--push-url", server.URL, "--batch-interval", "1s")
+			sum := func() (int64, []string) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.joules[stateEpoch], s.wrong
+			}
+			for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+				if joules, _ := sum(); joules >= c.want {
+					break
+				}
+			}
+			time.Sleep(1500 * time.Millisecond) // a batch more
+			if joules, wrong := sum(); joules != c.want || len(wrong) > 0 {
+				t.Errorf("%d µJ of the old stream came, want %d; what was wrong: %q", joules, c.want, wrong)
+			}
+		})
+	}
+}
+
+// copyState copies the state folder, as if it were of a given boot.
+func copyState(t *testing.T, to, boot string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(stateFolder, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 8 bytes say what it is, then come the checksum of the rest, the length of the content, and the content.
+		data = bytes.ReplaceAll(data, []byte(stateBoot), []byte(boot))
+		end := 16 + binary.LittleEndian.Uint32(data[12:])
+		binary.LittleEndian.PutUint32(data[8:], crc32.Checksum(data[12:end], crc32.MakeTable(crc32.Castagnoli)))
+		if err := os.WriteFile(filepath.Join(to, filepath.Base(file)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startAgent runs the agent on a counter that stands still, until the test ends, and returns its address.
+func startAgent(t *testing.T, counter int64, args ...string) string {
+	t.Helper()
+	zone := filepath.Join(t.TempDir(), "intel-rapl:0")
+	if err := os.Mkdir(zone, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"name": "package-0", "max_energy_range_uj": "9000000000000000", "energy_uj": fmt.Sprint(counter),
+	} {
+		if err := os.WriteFile(filepath.Join(zone, name), []byte(content+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	var log bytes.Buffer
+	cmd := exec.Command(program(t, "kubenergy-agent"), append([]string{
+		"--node-name", "node-1", "--listen", address, "--interval", "100ms", "--meters", "rapl",
+		"--powercap-root", filepath.Dir(zone),
+	}, args...)...)
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("the agent said:\n%s", log.String())
+		}
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if answer, err := http.Get("http://" + address + "/healthz"); err == nil {
+			answer.Body.Close()
+			return address
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the agent does not answer: %v\n%s", err, log.String())
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package surface
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var binaries = []string{"kubenergy", "kubenergy-agent", "kubenergy-controller", "kubenergy-lab", "kubenergy-scheduler"}
+
+// folder is where the binaries are, once they are built.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "kubenergy-surface-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// program returns the path of a binary. It is built when it is asked for first, as it is released but for its version.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(folder, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "./cmd/"+name)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", name, err, out)
+	}
+	return path
+}
+
+// call runs a binary where there is no cluster, and returns its exit code and what it wrote.
+func call(t *testing.T, name string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t, name), args...)
+	home := t.TempDir()
+	for name, content := range map[string]string{"token": "token", "jobs.csv": "id,submit_time,duration,cpu\na,0,1h,1\n"} {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "KUBECONFIG=" + filepath.Join(home, "none"), "NODE_NAME=node"}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// TestFlags reads the help of every binary and of every command.
+func TestFlags(t *testing.T) {
+	f := facts{}
+	for _, name := range binaries {
+		readHelp(t, f, name)
+	}
+	_, names, _ := call(t, "kubenergy", "strategies")
+	part := ""
+	for line := range strings.Lines(names) {
+		if name, indented := strings.CutPrefix(line, "  "); indented {
+			f.add("strategy", part, strings.Fields(name)[0])
+		} else {
+			part = line
+		}
+	}
+	f.check(t, "flags")
+}
+
+var (
+	longFlag  = regexp.MustCompile(`^ +((?:-\w, )?--[\w-]+)(\[=\S+\]|)(?: (\S+(?: \S+)*?))?   +(.*)$`) // of pflag
+	plainFlag = regexp.MustCompile(`^  (-[\w-]+)(?: ([^\t]+))?(?:\t(.*))?$`)                           // of package flag
+	byDefault = regexp.MustCompile(`.*\(default (.*)\)$`)
+	subs      = regexp.MustCompile(`(?ms)^(?:Available|Additional) Commands:\n(.*?)\n\n`)
+	aliases   = regexp.MustCompile(`(?m)^Aliases:\n +(.*)$`)
+	usage     = regexp.MustCompile(`(?m)^Usage:\n +(.*)$`)
+)
+
+// readHelp takes flags, arguments, aliases and further commands from the help of a command.
+func readHelp(t *testing.T, f facts, command ...string) {
+	t.Helper()
+	_, stdout, stderr := call(t, command[0], append(command[1:], "--help")...)
+	help := stdout + stderr
+	name := strings.Join(command, " ")
+	f.add("command", name)
+	for _, m := range usage.FindAllStringSubmatch(help, -1) {
+		f.add("usage", m[1])
+	}
+	for _, m := range aliases.FindAllStringSubmatch(help, -1) {
+		f.add("aliases", name+":", m[1])
+	}
+	if name == "kubenergy-scheduler" { // the other flags are those of kube-scheduler
+		_, help, _ = strings.Cut(help, "KubEnergy flags:\n")
+		help, _, _ = strings.Cut(help, "\n\n")
+	}
+	help, _, _ = strings.Cut(help, "Global Flags:\n") // those of the root are told there
+	all := strings.Split(help, "\n")
+	for i, line := range all {
+		flag := plainFlag.FindStringSubmatch(line)
+		if flag != nil && i+1 < len(all) {
+			flag[3] += strings.TrimSpace(all[i+1])
+		} else if m := longFlag.FindStringSubmatch(line); m != nil {
+			flag = []string{"", m[1], m[2] + m[3], m[4]}
+		}
+		if flag == nil {
+			continue
+		}
+		words := []string{name, flag[1], flag[2]}
+		if strings.HasSuffix(flag[1], "--output") || strings.HasSuffix(flag[1], "-format") {
+			words = append(words, "("+flag[3]+")") // the formats are told there
+		} else if m := byDefault.FindStringSubmatch(flag[3]); m != nil {
+			words = append(words, "=", m[1])
+		}
+		f.add(words...)
+	}
+	if m := subs.FindStringSubmatch(help); m != nil {
+		for line := range strings.SplitSeq(m[1], "\n") {
+			sub := strings.Fields(line)[0]
+			f.add("command", name, sub)
+			if !slices.Contains([]string{"help", "completion", "kubectl"}, sub) { // what is below these is not ours
+				readHelp(t, f, append(slices.Clone(command), sub)...)
+			}
+		}
+	}
+}
+
+// TestExits runs the command lines of its list, which need no cluster, for the exit code and for where they wrote to. A
+// new command line is written into the list by hand.
+func TestExits(t *testing.T) {
+	f := facts{}
+	for _, fact := range lines(t, "testdata/exits.txt") {
+		line, _, _ := strings.Cut(fact, " = ")
+		words := strings.Fields(line)
+		code, stdout, stderr := call(t, words[0], words[1:]...)
+		words = append(words, "=", strconv.Itoa(code))
+		if stdout != "" {
+			words = append(words, "stdout")
+		}
+		if stderr != "" {
+			words = append(words, "stderr")
+		}
+		f.add(words...)
+	}
+	f.check(t, "exits")
+}

@@ -1,0 +1,236 @@
+package surface
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A code is what the Go files of the module, without those of tests, declare and say. Packages move and take new names,
+// but texts that users see do not: only texts are taken from it.
+type code struct {
+	files     map[string][]*ast.File         // by folder
+	constants map[string]map[string]ast.Expr // by folder and name
+}
+
+// readCode parses what the binaries are made of.
+func readCode(t *testing.T) *code {
+	t.Helper()
+	c := &code{files: map[string][]*ast.File{}, constants: map[string]map[string]ast.Expr{}}
+	skip := regexp.MustCompile(`^(\..+|_.*|testdata|test|build|bin|out|.+test)$`)
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != root && skip.MatchString(entry.Name()):
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err == nil {
+			c.add(filepath.Dir(name), file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func (c *code) add(folder string, file *ast.File) {
+	c.files[folder] = append(c.files[folder], file)
+	if c.constants[folder] == nil {
+		c.constants[folder] = map[string]ast.Expr{}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok {
+			for i, name := range spec.Names {
+				if i < len(spec.Values) {
+					c.constants[folder][name.Name] = spec.Values[i]
+				}
+			}
+		}
+		return true
+	})
+}
+
+// text returns what an expression is, if it is made of texts that are written down.
+func (c *code) text(folder string, e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		s, err := strconv.Unquote(e.Value)
+		return s, err == nil && e.Kind == token.STRING
+	case *ast.BinaryExpr:
+		left, ok := c.text(folder, e.X)
+		right, also := c.text(folder, e.Y)
+		return left + right, ok && also && e.Op == token.ADD
+	case *ast.Ident:
+		if value := c.constants[folder][e.Name]; value != nil && value != e {
+			return c.text(folder, value)
+		}
+	case *ast.SelectorExpr:
+		of, ok := e.X.(*ast.Ident)
+		for other := range c.constants {
+			if ok && path.Base(filepath.ToSlash(other)) == of.Name && c.constants[other][e.Sel.Name] != nil {
+				return c.text(other, c.constants[other][e.Sel.Name])
+			}
+		}
+	}
+	return "", false
+}
+
+// texts calls found with every text, once with those that are put together of others.
+func (c *code) texts(found func(text string)) {
+	for folder, files := range c.files {
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				e, ok := n.(ast.Expr)
+				if !ok {
+					return true
+				}
+				text, ok := c.text(folder, e)
+				if ok {
+					found(text)
+				}
+				return !ok
+			})
+		}
+	}
+}
+
+// Keys of objects, and names that are no keys but as public: what other systems' users wrote, and what we answer to.
+var (
+	keys    = regexp.MustCompile(`^([a-z0-9-]+\.)+[a-z-]+/[A-Za-z0-9._-]+$`)
+	modules = regexp.MustCompile(`^(modernc\.org|sigs\.k8s\.io|go\.uber\.org)/`)
+	names   = regexp.MustCompile(`^(kubenergy(-system|-ca)?|compute-gardener-scheduler|my-energy-scheduler` +
+		`|workload-profile|scheduler-knowledge-base|profiles\.yaml)$`)
+	inChart = regexp.MustCompile(`\b(kubenergy|compute-gardener-scheduler\.kubernetes|energy\.thesis)\.io/[\w.-]*\w`)
+)
+
+// TestKeys looks for annotations, labels and other keys, and for the fields of the plugins' arguments.
+func TestKeys(t *testing.T) {
+	f := facts{}
+	c := readCode(t)
+	c.texts(func(text string) {
+		if keys.MatchString(text) && !modules.MatchString(text) || names.MatchString(text) {
+			f.add(text)
+		}
+	})
+	c.arguments(f)
+	deployed(t, func(text string) {
+		for _, key := range inChart.FindAllString(text, -1) {
+			f.add(key, "in manifests")
+		}
+	})
+	f.check(t, "keys")
+}
+
+// arguments adds the fields of the structs that a KubeSchedulerConfiguration holds.
+func (c *code) arguments(f facts) {
+	for _, files := range c.files {
+		for _, file := range files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				spec, ok := n.(*ast.TypeSpec)
+				if !ok || !strings.HasSuffix(spec.Name.Name, "Args") {
+					return true
+				}
+				fields, ok := spec.Type.(*ast.StructType)
+				for i := 0; ok && i < len(fields.Fields.List); i++ {
+					if tag := fields.Fields.List[i].Tag; tag != nil {
+						f.add("argument", spec.Name.Name, types.ExprString(fields.Fields.List[i].Type), tag.Value)
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+// deployed calls found with every file that is applied or installed as it is.
+func deployed(t *testing.T, found func(text string)) {
+	t.Helper()
+	for _, folder := range []string{"charts", "deploy"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || filepath.Ext(name) == ".go" || filepath.Ext(name) == ".md" {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			found(string(text))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var (
+	variable   = regexp.MustCompile(`^([A-Z][A-Z0-9]*(_[A-Z0-9]+)+_?|TERM|COLUMNS|KUBECONFIG|GOMAXPROCS)$`)
+	noVariable = map[string]bool{"NON_DIRECT_DEBIT": true} // a tariff's
+	expanded   = regexp.MustCompile(`\bKUBENERGY_[A-Z_]+\b`)
+)
+
+// TestVariables looks for texts that are names of environment variables.
+func TestVariables(t *testing.T) {
+	f := facts{}
+	readCode(t).texts(func(text string) {
+		if variable.MatchString(text) && !noVariable[text] {
+			f.add(text)
+		}
+	})
+	deployed(t, func(text string) {
+		for _, name := range expanded.FindAllString(text, -1) {
+			f.add(name, "in manifests")
+		}
+	})
+	f.check(t, "variables")
+}
+
+var (
+	metric   = regexp.MustCompile(`^kubenergy_[a-z0-9_]+$`)
+	part     = regexp.MustCompile(`_(bucket|sum|count|)$`) // of a histogram, or of a name
+	recorded = regexp.MustCompile(`(?m)((?:record|alert): [A-Za-z]\w*)`)
+	row      = regexp.MustCompile("^\\| `[a-z]+_")
+	quoted   = regexp.MustCompile("`([^`]+)`")
+)
+
+// TestMetrics reads docs/metrics.md, names in the code, and the rules, which have the names of other systems. Tests of
+// the agent and of the controller hold the document to their pages; nothing holds the scheduler's part to its page.
+func TestMetrics(t *testing.T) {
+	f := facts{}
+	readCode(t).texts(func(text string) {
+		if metric.MatchString(text) && !part.MatchString(text) {
+			f.add("name", text)
+		}
+	})
+	binary := ""
+	for _, line := range lines(t, filepath.Join(root, "docs/metrics.md")) {
+		cells := strings.Split(line, "|")
+		switch {
+		case strings.HasPrefix(line, "## "):
+			binary = strings.TrimPrefix(line, "## ")
+		case strings.HasPrefix(binary, "kubenergy-") && row.MatchString(line) && len(cells) > 4:
+			for _, name := range quoted.FindAllStringSubmatch(cells[1], -1) {
+				f.add("name", name[1])
+				f.add(binary, name[1], cells[2], cells[3])
+			}
+		}
+	}
+	deployed(t, func(text string) {
+		for _, m := range recorded.FindAllStringSubmatch(text, -1) {
+			f.add("rule", m[1])
+		}
+	})
+	f.check(t, "metrics")
+}

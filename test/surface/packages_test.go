@@ -1,0 +1,84 @@
+package surface
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/controller/server"
+	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/ledger/sqlite"
+)
+
+// No other file of this package imports one of the module: where packages move, this file follows.
+
+// openLedger returns what answers for a ledger's file.
+func openLedger(t *testing.T, path string) http.Handler {
+	t.Helper()
+	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	handler, err := server.New(server.Config{Ledger: store, Live: struct{ server.Live }{}, Gate: anybody{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler
+}
+
+// anybody may everything.
+type anybody struct{}
+
+func (anybody) Require(next http.Handler, _ func(*http.Request) []access.Attributes) http.Handler {
+	return next
+}
+
+func (anybody) Allowed(context.Context, *access.User, access.Attributes) (allowed bool, why string, err error) {
+	return true, "", nil
+}
+
+// again decodes a batch and encodes it.
+func again(t *testing.T, data []byte) []byte {
+	t.Helper()
+	b, err := batch.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := batch.Encode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// againAck does the same with an acknowledgement.
+func againAck(t *testing.T, data []byte) []byte {
+	t.Helper()
+	a, err := batch.DecodeAck(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := batch.EncodeAck(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// ask returns what a handler answers, as JSON.
+func ask(t *testing.T, h http.Handler, target string) (answer any) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, target, nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%s: %d, %s", target, w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("%s: %v", target, err)
+	}
+	return answer
+}

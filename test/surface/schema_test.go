@@ -1,0 +1,141 @@
+package surface
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+type object = map[string]any
+
+// about are the words of a schema that say something of a field, besides its properties.
+var about = []string{
+	"type", "format", "const", "default", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+	"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems", "nullable",
+	"x-kubernetes-int-or-string", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type",
+	"x-kubernetes-preserve-unknown-fields", "$ref", "additionalProperties",
+}
+
+// addSchema tells a schema field by field: its words, what must be there, and the rules of the API server.
+func (f facts) addSchema(path string, schema object) {
+	words := []string{path}
+	for _, word := range about {
+		if _, deeper := schema[word].(object); schema[word] != nil && !deeper {
+			words = append(words, word+"="+text(schema[word]))
+		}
+	}
+	f.add(words...)
+	for _, word := range []string{"x-kubernetes-validations", "required", "enum"} {
+		list, _ := schema[word].([]any)
+		for _, item := range list {
+			switch rule, ok := item.(object); {
+			case ok:
+				f.add(path, "rule", text(rule["rule"]))
+			case word == "required":
+				f.add(path+"."+text(item), "required")
+			default:
+				f.add(path, "takes", text(item))
+			}
+		}
+	}
+	for _, word := range []string{"properties", "definitions"} {
+		deeper, _ := schema[word].(object)
+		for name, property := range deeper {
+			f.addSchema(path+"."+name, property.(object))
+		}
+	}
+	for word, suffix := range map[string]string{"items": "[]", "additionalProperties": ".*", "not": " not"} {
+		if deeper, ok := schema[word].(object); ok {
+			f.addSchema(path+suffix, deeper)
+		}
+	}
+	for _, word := range []string{"anyOf", "oneOf", "allOf"} {
+		list, _ := schema[word].([]any)
+		for i, item := range list {
+			f.addSchema(fmt.Sprintf("%s %s %d", path, word, i), item.(object))
+		}
+	}
+}
+
+// addValues tells a value field by field.
+func (f facts) addValues(path string, v any) {
+	o, _ := v.(object)
+	for key := range o {
+		f.addValues(strings.TrimPrefix(path+"."+key, "."), o[key])
+	}
+	list, _ := v.([]any)
+	for i := range list {
+		f.addValues(fmt.Sprintf("%s[%02d]", path, i), list[i])
+	}
+	if len(o)+len(list) == 0 {
+		data, _ := json.Marshal(v)
+		f.add(path, "=", string(data))
+	}
+}
+
+// text writes a value on one line.
+func text(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+func readObject(t *testing.T, path string) object {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o object
+	if err := yaml.Unmarshal(data, &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestKinds reads the definitions of our kinds.
+func TestKinds(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "charts/kubenergy/crds/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	f := facts{}
+	for _, file := range files {
+		spec := readObject(t, file)["spec"].(object)
+		names := spec["names"].(object)
+		kind := text(names["kind"])
+		f.add(kind, "group", text(spec["group"]), text(spec["scope"]), "names", text(names))
+		for _, v := range spec["versions"].([]any) {
+			version := v.(object)
+			path := kind + " " + text(version["name"])
+			for _, word := range []string{"served", "storage", "subresources"} {
+				f.add(path, word, text(version[word]))
+			}
+			columns, _ := version["additionalPrinterColumns"].([]any)
+			for _, column := range columns {
+				f.add(path, "column", text(column))
+			}
+			f.addSchema(path, version["schema"].(object)["openAPIV3Schema"].(object))
+		}
+	}
+	f.check(t, "kinds")
+}
+
+// TestValues reads the chart's values with their defaults, and what the chart's schema takes.
+func TestValues(t *testing.T) {
+	const chart = root + "/charts/kubenergy/"
+	f := facts{}
+	f.addValues("", readObject(t, chart+"values.yaml"))
+	f.addSchema("schema", readObject(t, chart+"values.schema.json"))
+	f.check(t, "values")
+}
