@@ -35,6 +35,10 @@ func program(t *testing.T, name string) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
+	// Reading go.mod here makes the cache of test results depend on it; TestKeys reads all Go files.
+	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-p", "1", "-o", path, "./cmd/"+name)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {

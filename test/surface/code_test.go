@@ -6,10 +6,11 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 type code struct {
 	files     map[string][]*ast.File         // by folder
 	constants map[string]map[string]ast.Expr // by folder and name
+	folders   []string                       // of them, sorted
 }
 
 // readCode parses what the binaries are made of.
@@ -45,6 +47,7 @@ func readCode(t *testing.T) *code {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.folders = slices.Sorted(maps.Keys(c.constants))
 	return c
 }
 
@@ -53,16 +56,15 @@ func (c *code) add(folder string, file *ast.File) {
 	if c.constants[folder] == nil {
 		c.constants[folder] = map[string]ast.Expr{}
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			for i, name := range spec.Names {
-				if i < len(spec.Values) {
-					c.constants[folder][name.Name] = spec.Values[i]
-				}
+	for _, declared := range file.Decls {
+		group, ok := declared.(*ast.GenDecl)
+		for i := 0; ok && group.Tok == token.CONST && i < len(group.Specs); i++ {
+			spec := group.Specs[i].(*ast.ValueSpec)
+			for at, value := range spec.Values {
+				c.constants[folder][spec.Names[at].Name] = value
 			}
 		}
-		return true
-	})
+	}
 }
 
 // text returns what an expression is, if it is made of texts that are written down.
@@ -76,14 +78,14 @@ func (c *code) text(folder string, e ast.Expr) (string, bool) {
 		right, also := c.text(folder, e.Y)
 		return left + right, ok && also && e.Op == token.ADD
 	case *ast.Ident:
-		if value := c.constants[folder][e.Name]; value != nil && value != e {
+		if value := c.constants[folder][e.Name]; value != nil {
 			return c.text(folder, value)
 		}
 	case *ast.SelectorExpr:
 		of, ok := e.X.(*ast.Ident)
-		for other := range c.constants {
-			if ok && path.Base(filepath.ToSlash(other)) == of.Name && c.constants[other][e.Sel.Name] != nil {
-				return c.text(other, c.constants[other][e.Sel.Name])
+		for _, other := range c.folders {
+			if value := c.constants[other][e.Sel.Name]; ok && value != nil && filepath.Base(other) == of.Name {
+				return c.text(other, value)
 			}
 		}
 	}

@@ -78,8 +78,8 @@ func TestOldBatch(t *testing.T) {
 	}
 }
 
-// TestOldLedger opens a ledger of an older version and asks for what is in it: 17 minutes of two metered nodes and of one
-// that was estimated, the last two and a half of them in the journal, and 40 decisions.
+// TestOldLedger opens a ledger of an older version and asks for what is in it: 17 minutes of two metered nodes and of
+// one that was estimated, the last two and a half of them in the journal, and 40 decisions.
 func TestOldLedger(t *testing.T) {
 	file, err := os.Open("testdata/ledger.db.gz")
 	if err != nil {

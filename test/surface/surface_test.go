@@ -1,6 +1,6 @@
 // Package surface holds what users depend on: flags, variables, metrics, keys, kinds, values, routes and exit codes.
-// Each is a list in testdata, of one fact a line, so that a diff reads as what left and what came. Files that users have
-// (batches, state folders of agents, ledgers) lie there as an older version wrote them.
+// Each is a list in testdata, of one fact a line, so that a diff reads as what left and what came. Files that users
+// have (batches, state folders of agents, ledgers) lie there as version 722c972 wrote them.
 //
 // A new fact is added with -rewrite. A fact never leaves by -rewrite: left.txt names it, with the reason and the words
 // of CHANGELOG.md that tell users of it.
