@@ -21,7 +21,8 @@ import (
 )
 
 // The state folder is that of an agent that was killed while the central unit answered 503 to all: four sealed batches,
-// and in the newer slot what was known after them. They are of what a counter counted from first to last.
+// and in the newer slot what was known after them. They are of what a counter counted from first to last, ten seconds
+// after the boot: a machine has to be up for longer to run the second test.
 const (
 	stateFolder = "testdata/state"
 	stateBoot   = "be12cc12-7349-4a1b-9b7a-34d97a6a5759"

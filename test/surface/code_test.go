@@ -92,44 +92,57 @@ func (c *code) text(folder string, e ast.Expr) (string, bool) {
 	return "", false
 }
 
-// texts calls found with every text, once with those that are put together of others.
-func (c *code) texts(found func(text string)) {
+// texts calls found with every text below a node, once with those that are put together of others.
+func (c *code) texts(folder string, below ast.Node, found func(text string)) {
+	ast.Inspect(below, func(n ast.Node) bool {
+		e, ok := n.(ast.Expr)
+		if !ok {
+			return true
+		}
+		text, ok := c.text(folder, e)
+		if ok {
+			found(text)
+		}
+		return !ok
+	})
+}
+
+// all calls found with every text there is.
+func (c *code) all(found func(text string)) {
 	for folder, files := range c.files {
 		for _, file := range files {
-			ast.Inspect(file, func(n ast.Node) bool {
-				e, ok := n.(ast.Expr)
-				if !ok {
-					return true
-				}
-				text, ok := c.text(folder, e)
-				if ok {
-					found(text)
-				}
-				return !ok
-			})
+			c.texts(folder, file, found)
 		}
 	}
 }
+
+const ours = "kubenergy.io/"
 
 // Keys of objects, and names that are no keys but as public: what other systems' users wrote, and what we answer to.
 var (
 	keys    = regexp.MustCompile(`^([a-z0-9-]+\.)+[a-z-]+/[A-Za-z0-9._-]+$`)
 	modules = regexp.MustCompile(`^(modernc\.org|sigs\.k8s\.io|go\.uber\.org)/`)
-	names   = regexp.MustCompile(`^(kubenergy(-system|-ca)?|compute-gardener-scheduler|my-energy-scheduler` +
+	names   = regexp.MustCompile(`^(kubenergy-(system|ca)|compute-gardener-scheduler|my-energy-scheduler` +
 		`|workload-profile|scheduler-knowledge-base|profiles\.yaml)$`)
 	inChart = regexp.MustCompile(`\b(kubenergy|compute-gardener-scheduler\.kubernetes|energy\.thesis)\.io/[\w.-]*\w`)
 )
 
-// TestKeys looks for annotations, labels and other keys, and for the fields of the plugins' arguments.
+// TestKeys looks for annotations, labels and other keys, for tables that say which of them stand for which, and for the
+// fields of the plugins' arguments.
 func TestKeys(t *testing.T) {
 	f := facts{}
 	c := readCode(t)
-	c.texts(func(text string) {
-		if keys.MatchString(text) && !modules.MatchString(text) || names.MatchString(text) {
-			f.add(text)
+	for folder, files := range c.files {
+		for _, file := range files {
+			c.texts(folder, file, func(text string) {
+				if isKey(text) {
+					f.add(text)
+				}
+			})
+			c.addAliases(f, folder, file)
+			addArguments(f, file)
 		}
-	})
-	c.arguments(f)
+	}
 	deployed(t, func(text string) {
 		for _, key := range inChart.FindAllString(text, -1) {
 			f.add(key, "in manifests")
@@ -138,25 +151,47 @@ func TestKeys(t *testing.T) {
 	f.check(t, "keys")
 }
 
-// arguments adds the fields of the structs that a KubeSchedulerConfiguration holds.
-func (c *code) arguments(f facts) {
-	for _, files := range c.files {
-		for _, file := range files {
-			ast.Inspect(file, func(n ast.Node) bool {
-				spec, ok := n.(*ast.TypeSpec)
-				if !ok || !strings.HasSuffix(spec.Name.Name, "Args") {
-					return true
+func isKey(text string) bool {
+	return keys.MatchString(text) && !modules.MatchString(text) || names.MatchString(text)
+}
+
+// addAliases adds the entries of tables that hold a key of ours and one other: what stands for it.
+func (c *code) addAliases(f facts, folder string, file *ast.File) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.KeyValueExpr, *ast.CompositeLit:
+			our, their := facts{}, facts{}
+			c.texts(folder, n, func(text string) {
+				switch {
+				case strings.HasPrefix(text, ours):
+					our[text] = true
+				case keys.MatchString(text) || text == "workload-profile":
+					their[text] = true
 				}
-				fields, ok := spec.Type.(*ast.StructType)
-				for i := 0; ok && i < len(fields.Fields.List); i++ {
-					if tag := fields.Fields.List[i].Tag; tag != nil {
-						f.add("argument", spec.Name.Name, types.ExprString(fields.Fields.List[i].Type), tag.Value)
-					}
-				}
-				return true
 			})
+			if len(our) == 1 && len(their) == 1 {
+				f.add(slices.Collect(maps.Keys(our))[0], "as", slices.Collect(maps.Keys(their))[0])
+			}
 		}
-	}
+		return true
+	})
+}
+
+// addArguments adds the fields of the structs that a KubeSchedulerConfiguration holds.
+func addArguments(f facts, file *ast.File) {
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || !strings.HasSuffix(spec.Name.Name, "Args") {
+			return true
+		}
+		fields, ok := spec.Type.(*ast.StructType)
+		for i := 0; ok && i < len(fields.Fields.List); i++ {
+			if tag := fields.Fields.List[i].Tag; tag != nil {
+				f.add("argument", spec.Name.Name, types.ExprString(fields.Fields.List[i].Type), tag.Value)
+			}
+		}
+		return true
+	})
 }
 
 // deployed calls found with every file that is applied or installed as it is.
@@ -186,7 +221,7 @@ var (
 // TestVariables looks for texts that are names of environment variables.
 func TestVariables(t *testing.T) {
 	f := facts{}
-	readCode(t).texts(func(text string) {
+	readCode(t).all(func(text string) {
 		if variable.MatchString(text) && !noVariable[text] {
 			f.add(text)
 		}
@@ -211,7 +246,7 @@ var (
 // the agent and of the controller hold the document to their pages; nothing holds the scheduler's part to its page.
 func TestMetrics(t *testing.T) {
 	f := facts{}
-	readCode(t).texts(func(text string) {
+	readCode(t).all(func(text string) {
 		if metric.MatchString(text) && !part.MatchString(text) {
 			f.add("name", text)
 		}

@@ -41,32 +41,20 @@ func (anybody) Allowed(context.Context, *access.User, access.Attributes) (allowe
 	return true, "", nil
 }
 
-// again decodes a batch and encodes it.
-func again(t *testing.T, data []byte) []byte {
-	t.Helper()
-	b, err := batch.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := batch.Encode(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+// formats decode what a file in testdata holds, and encode it.
+var formats = map[string]func(data []byte) ([]byte, error){
+	"batch.json": again(batch.Decode, batch.Encode),
+	"ack.json":   again(batch.DecodeAck, batch.EncodeAck),
 }
 
-// againAck does the same with an acknowledgement.
-func againAck(t *testing.T, data []byte) []byte {
-	t.Helper()
-	a, err := batch.DecodeAck(data)
-	if err != nil {
-		t.Fatal(err)
+func again[T any](decode func([]byte) (T, error), encode func(T) ([]byte, error)) func([]byte) ([]byte, error) {
+	return func(data []byte) ([]byte, error) {
+		v, err := decode(data)
+		if err != nil {
+			return nil, err
+		}
+		return encode(v)
 	}
-	out, err := batch.EncodeAck(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // ask returns what a handler answers, as JSON.
