@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -134,7 +135,7 @@ func startAgent(t *testing.T, counter int64, args ...string) string {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"name": "package-0", "max_energy_range_uj": "9000000000000000", "energy_uj": fmt.Sprint(counter),
+		"name": "package-0", "max_energy_range_uj": "9000000000000000", "energy_uj": strconv.FormatInt(counter, 10),
 	} {
 		if err := os.WriteFile(filepath.Join(zone, name), []byte(content+"\n"), 0o644); err != nil {
 			t.Fatal(err)
