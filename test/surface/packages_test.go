@@ -44,7 +44,13 @@ func (anybody) Allowed(context.Context, *access.User, access.Attributes) (allowe
 // formats decode what a file in testdata holds, and encode it.
 var formats = map[string]func(data []byte) ([]byte, error){
 	"batch.json": again(batch.Decode, batch.Encode),
-	"ack.json":   again(batch.DecodeAck, batch.EncodeAck),
+	"ack.json":   again(batch.DecodeAck, encodeAck),
+}
+
+// encodeAck writes an acknowledgement as the central unit does: in a line.
+func encodeAck(a *batch.Ack) ([]byte, error) {
+	data, err := json.Marshal(a)
+	return append(data, '\n'), err
 }
 
 func again[T any](decode func([]byte) (T, error), encode func(T) ([]byte, error)) func([]byte) ([]byte, error) {
