@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -36,7 +37,7 @@ func (d *doctor) lookAtMode(ctx context.Context) {
 		if p.Name == v1alpha1.PolicyName && p.Namespace == d.namespace {
 			cluster = p
 		}
-		if err := kube.ReadPolicy(p); err != nil {
+		if err := policy.ReadPolicy(p); err != nil {
 			d.say(statusWarn, "correct it: until then it counts as absent", "EnergyPolicy %s/%s: %s", p.Namespace,
 				p.Name, oneLine(err))
 		} else if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionValid); c != nil &&

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -157,7 +158,7 @@ func newExplainer(config *rest.Config, now time.Time) (*explainer, error) {
 type subject struct {
 	pod  *v1.Pod // of a Job: its template
 	job  *batchv1.Job
-	work kube.Work
+	work policy.Work
 	err  error // of annotations that make no sense
 }
 
@@ -202,7 +203,7 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 			return nil, fmt.Errorf("reading pod %s/%s: %s", namespace, name, because(err))
 		}
 		s := &subject{pod: pod}
-		s.work, s.err = kube.ReadPod(pod)
+		s.work, s.err = policy.ReadPod(pod)
 		return s, nil
 	}
 	job, err := e.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -212,12 +213,12 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	template := &v1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta, Spec: job.Spec.Template.Spec}
 	template.Namespace = namespace
 	s := &subject{pod: template, job: job}
-	s.work, s.err = kube.ReadJob(job)
+	s.work, s.err = policy.ReadJob(job)
 	return s, nil
 }
 
 // settingsOf lists what somebody said, and of the rest what matters most.
-func settingsOf(said []kube.Origin, settings *kube.Settings) []setting {
+func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
 		"hold.minSaving": fmt.Sprint(settings.MinSaving), "hold.rule": settings.When, "strategy": settings.Where,
@@ -256,7 +257,7 @@ func (e *explainer) warn(s *subject) {
 			e.out.Warnings = append(e.out.Warnings,
 				fmt.Sprintf("annotation %s is another system's: it is obeyed as one of ours", key))
 		}
-		for _, sentence := range kube.Unsupported(m) {
+		for _, sentence := range policy.Unsupported(m) {
 			if !slices.Contains(e.out.Warnings, sentence) {
 				e.out.Warnings = append(e.out.Warnings, sentence)
 			}
@@ -270,7 +271,7 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 		if strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") {
 			continue
 		}
-		if marks, err := kube.ReadMarks(map[string]string{key: value}); err != nil || marks != (kube.Marks{}) {
+		if marks, err := policy.ReadMarks(map[string]string{key: value}); err != nil || marks != (policy.Marks{}) {
 			keys = append(keys, key)
 		}
 	}
@@ -279,7 +280,7 @@ func aliasesIn(annotations map[string]string) (keys []string) {
 }
 
 // state says in which state the object is, in one word and in one sentence.
-func (e *explainer) state(s *subject, job *sched.Job, settings *kube.Settings) {
+func (e *explainer) state(s *subject, job *sched.Job, settings *policy.Settings) {
 	latest := job.LatestStart()
 	if job.AllowedDelay > 0 && !job.Submitted.IsZero() {
 		e.out.LatestStart = &latest
@@ -298,12 +299,12 @@ func (e *explainer) state(s *subject, job *sched.Job, settings *kube.Settings) {
 }
 
 // notHeld is why we keep our hands off, or "".
-func (e *explainer) notHeld(s *subject, settings *kube.Settings) string {
+func (e *explainer) notHeld(s *subject, settings *policy.Settings) string {
 	why, never := "", false
 	if s.job != nil {
-		why, never = kube.NeverHeldJob(s.job)
+		why, never = policy.NeverHeldJob(s.job)
 	} else {
-		why, never = kube.NeverHeldPod(s.pod)
+		why, never = policy.NeverHeldPod(s.pod)
 	}
 	switch {
 	case never:
@@ -371,7 +372,7 @@ func (e *explainer) held(annotations map[string]string) {
 	}
 }
 
-func (e *explainer) podState(pod *v1.Pod, settings *kube.Settings) {
+func (e *explainer) podState(pod *v1.Pod, settings *policy.Settings) {
 	e.out.Node = pod.Spec.NodeName
 	switch {
 	case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
@@ -413,7 +414,7 @@ func (e *explainer) clock(t time.Time) string {
 }
 
 // decide asks the core what it would do now.
-func (e *explainer) decide(job *sched.Job, settings *kube.Settings) {
+func (e *explainer) decide(job *sched.Job, settings *policy.Settings) {
 	d := e.view.Decide(e.now, *job, *settings)
 	held := d.Held(e.now)
 	e.out.Decision = &decision{

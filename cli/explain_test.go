@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const podPath = "/api/v1/namespaces/ns/pods"
@@ -63,7 +63,7 @@ func markedPod(name string) *v1.Pod {
 }
 
 func podSpec() v1.PodSpec {
-	return v1.PodSpec{SchedulerName: kube.SchedulerName, Containers: []v1.Container{{
+	return v1.PodSpec{SchedulerName: policy.SchedulerName, Containers: []v1.Container{{
 		Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
 			v1.ResourceCPU: quantity("2"), v1.ResourceMemory: quantity("1Gi"),
 		}},

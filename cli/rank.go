@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -47,7 +48,7 @@ const modelNote = "a model of feasibility: requests, node selector, affinity, ta
 	"scheduler checks more"
 
 // rank puts the nodes that could take the pod in order.
-func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *kube.Settings) {
+func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settings *policy.Settings) {
 	nodes, err := e.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		e.unseen("nodes: " + because(err))
@@ -60,7 +61,7 @@ func (e *explainer) rank(ctx context.Context, s *subject, job *sched.Job, settin
 		e.unseen("pods of all namespaces, so that nodes count as empty: " + because(err))
 	}
 	one := *job
-	one.Request = kube.PodRequest(s.pod) // a Job's pods are placed one by one
+	one.Request = policy.PodRequest(s.pod) // a Job's pods are placed one by one
 	var feasible []*sched.Node
 	for i := range nodes.Items {
 		node, why := e.consider(&nodes.Items[i], used, s.pod, &one, settings)
@@ -97,8 +98,8 @@ func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 		for i := range page.Items {
 			pod := &page.Items[i]
 			l := used[pod.Spec.NodeName]
-			l.requests = l.requests.Add(kube.PodRequest(pod))
-			if kube.KeepsAwake(pod) {
+			l.requests = l.requests.Add(policy.PodRequest(pod))
+			if policy.KeepsAwake(pod) {
 				l.pods++
 			}
 			used[pod.Spec.NodeName] = l
@@ -111,7 +112,7 @@ func (e *explainer) requested(ctx context.Context) (map[string]load, error) {
 
 // consider returns the node as the core sees it, or why the pod cannot run there.
 func (e *explainer) consider(n *v1.Node, used map[string]load, pod *v1.Pod, job *sched.Job,
-	settings *kube.Settings,
+	settings *policy.Settings,
 ) (node *sched.Node, why string) {
 	capacity, l := kube.Allocatable(n), used[n.Name]
 	found, _ := e.view.Node(n, capacity, capacity.Sub(l.requests), l.pods)
@@ -163,7 +164,7 @@ func lacks(want, free sched.Resources) string {
 }
 
 // order ranks by the costs that the scheduler scores by.
-func (e *explainer) order(p *placement, nodes []*sched.Node, job *sched.Job, settings *kube.Settings) {
+func (e *explainer) order(p *placement, nodes []*sched.Node, job *sched.Job, settings *policy.Settings) {
 	snapshot := &sched.Snapshot{
 		Now: e.now, Queue: []sched.Job{*job}, Nodes: nodes, Sites: e.view.Sites(), Policy: settings.Policy(),
 	}

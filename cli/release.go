@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // holdPolicy is the name of the MutatingAdmissionPolicy that suspends Jobs, and of its binding.
@@ -332,7 +333,7 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)
 	}
-	if _, queued := job.Labels[kube.LabelKueueQueue]; queued {
+	if _, queued := job.Labels[policy.LabelKueueQueue]; queued {
 		return kube.SeenJob(job).HandOverPatch()
 	}
 	return kube.SeenJob(job).ReleasePatch(now)
@@ -341,7 +342,7 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 // notePods tells of pods that wait for a scheduler of ours: nothing written on them holds them, but without one of
 // these schedulers they stay pending. Whoever may not list pods is not told.
 func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) {
-	for _, scheduler := range []string{kube.SchedulerName, kube.GardenerSchedulerName, kube.HybridSchedulerName} {
+	for _, scheduler := range []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName} {
 		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: "status.phase=Pending,spec.nodeName=,spec.schedulerName=" + scheduler, Limit: releasePage,
 		})

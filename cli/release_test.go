@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const policyPath = "/apis/admissionregistration.k8s.io/v1/"
@@ -62,7 +62,7 @@ func TestReleaseAll(t *testing.T) {
 	own.Labels = nil
 	a.add(t, jobsIn("ns0"), own)
 	queued := heldJob("queued")
-	queued.Labels[kube.LabelKueueQueue] = "q"
+	queued.Labels[policy.LabelKueueQueue] = "q"
 	a.add(t, jobsIn("ns0"), queued)
 
 	code, stdout, stderr := a.run(t, "release", "--all")
@@ -110,7 +110,7 @@ func TestReleaseOfABudget(t *testing.T) {
 		of("two", map[string]string{v1alpha1.LabelBudgetSuspended: "month", "app": "x"}),
 		of("both", map[string]string{v1alpha1.LabelBudgetSuspended: "month", v1alpha1.LabelHeld: "true"}),
 		of("users-own", nil),
-		of("queued", map[string]string{v1alpha1.LabelBudgetSuspended: "month", kube.LabelKueueQueue: "q"}),
+		of("queued", map[string]string{v1alpha1.LabelBudgetSuspended: "month", policy.LabelKueueQueue: "q"}),
 	} {
 		a.add(t, jobsIn("ns"), j)
 	}
@@ -327,10 +327,10 @@ func TestReleaseOneJob(t *testing.T) {
 func TestReleaseTellsOfPodsThatWait(t *testing.T) {
 	a := newAPIServer(t)
 	for _, p := range []struct{ name, scheduler, node string }{
-		{"waits", kube.SchedulerName, ""},
-		{"runs", kube.SchedulerName, "n1"},
+		{"waits", policy.SchedulerName, ""},
+		{"runs", policy.SchedulerName, "n1"},
 		{"others", "default-scheduler", ""},
-		{"old", kube.GardenerSchedulerName, ""},
+		{"old", policy.GardenerSchedulerName, ""},
 	} {
 		pod := &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: p.name}, Spec: v1.PodSpec{SchedulerName: p.scheduler, NodeName: p.node},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
 )
@@ -254,7 +255,7 @@ has a full queue.`,
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace of the Jobs (default: that of kubectl)")
 	flags.StringVar(&f.image, "image", "",
 		"image of the pods (default: busybox; with --load stress that of this command line is needed)")
-	flags.StringVar(&f.scheduler, "scheduler", kube.SchedulerName, "scheduler of the pods")
+	flags.StringVar(&f.scheduler, "scheduler", policy.SchedulerName, "scheduler of the pods")
 	flags.StringVar(&f.load, "load", loadSleep, "what the pods do: sleep, stress or lab")
 	flags.StringVar(&f.prefix, "name-prefix", "trace", "what the names of the Jobs begin with")
 	flags.Float64Var(&f.scale, "time-scale", 1,

@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -157,7 +158,7 @@ func (a *accounts) succeed() {
 
 // concerned returns a pod as the core sees it, and whether we account for it.
 func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
-	work, _ := kube.ReadPod(p) // what makes no sense counts as not said
+	work, _ := policy.ReadPod(p) // what makes no sense counts as not said
 	job, settings := view.Settle(&work)
 	return job, settings.Ours && settings.Mode != v1alpha1.ModeOff
 }
@@ -376,8 +377,8 @@ func (l *load) add(p *v1.Pod) {
 	if over(p) {
 		return
 	}
-	l.requested = l.requested.Add(kube.PodRequest(p))
-	l.jobs += count(kube.KeepsAwake(p))
+	l.requested = l.requested.Add(policy.PodRequest(p))
+	l.jobs += count(policy.KeepsAwake(p))
 }
 
 // on returns the node with this load. ok is false where nobody says what it draws.

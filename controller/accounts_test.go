@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -89,9 +90,9 @@ func booksOf(t *testing.T, w *world, profile energy.Profile) *bookkeeping {
 		Profiles:       []*kube.NodeProfile{{Profile: profile, PUE: 1.5}},
 		DefaultProfile: "server",
 		Policies: []*v1alpha1.EnergyPolicy{
-			policy("team", v1alpha1.ModeEnforce, time.Hour), policy("off", v1alpha1.ModeOff, time.Hour),
+			energyPolicy("team", v1alpha1.ModeEnforce, time.Hour), energyPolicy("off", v1alpha1.ModeOff, time.Hour),
 		},
-		Defaults: kube.Defaults{ExpectedDuration: time.Hour, MaxDelay: 24 * time.Hour},
+		Defaults: policy.Defaults{ExpectedDuration: time.Hour, MaxDelay: 24 * time.Hour},
 	}
 	view, err := contents.View()
 	if err != nil {

@@ -39,6 +39,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/postgres"
 	"github.com/kubenergy/kubenergy/ledger/sqlite"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // central is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger
@@ -131,9 +132,9 @@ func openStore(ctx context.Context, o *Options, log *slog.Logger) (ledger.Store,
 // placedBy returns what says which strategy placed a pod, "" if kube-scheduler did alone.
 func placedBy(view func() *kube.View) func(*v1.Pod) string {
 	return func(p *v1.Pod) string {
-		work, _ := kube.ReadPod(p) // what makes no sense counts as not said
+		work, _ := policy.ReadPod(p) // what makes no sense counts as not said
 		_, settings := view().Settle(&work)
-		if !settings.Enforced() || !kube.Serves(p.Spec.SchedulerName) {
+		if !settings.Enforced() || !policy.Serves(p.Spec.SchedulerName) {
 			return ""
 		}
 		where, _, _ := strings.Cut(settings.Strategy(), "+")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // heldJobs are the Jobs that carry our label. An informer's handler writes them.
@@ -22,7 +23,7 @@ type heldJobs struct {
 type heldJob struct {
 	kube.HeldJob
 	namespace, name string
-	work            kube.Work
+	work            policy.Work
 	latest          time.Time // that the Job itself names; zero: none that makes sense
 	queued          bool      // by Kueue, which resumes it itself
 
@@ -45,12 +46,12 @@ func (h *heldJobs) saw(j *batchv1.Job) {
 		return
 	}
 	seen := &heldJob{HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name}
-	seen.work, _ = kube.ReadJob(j) // what makes no sense counts as not said
+	seen.work, _ = policy.ReadJob(j) // what makes no sense counts as not said
 	if latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil &&
 		plausible(latest, j.CreationTimestamp.Time) {
 		seen.latest = latest
 	}
-	_, seen.queued = j.Labels[kube.LabelKueueQueue]
+	_, seen.queued = j.Labels[policy.LabelKueueQueue]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if before := h.jobs[j.UID]; before != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Compute Gardener closes its workers when a node is deleted, and dies when the next one is.
@@ -130,11 +131,11 @@ func TestTrim(t *testing.T) {
 	j.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
 	j.Spec.Template = podTemplate()
-	before, errBefore := kube.ReadJob(j)
+	before, errBefore := policy.ReadJob(j)
 	if _, err := transform(trimJob)(j); err != nil {
 		t.Fatal(err)
 	}
-	after, errAfter := kube.ReadJob(j)
+	after, errAfter := policy.ReadJob(j)
 	if fmt.Sprintf("%+v", before) != fmt.Sprintf("%+v", after) || errBefore != nil || errAfter != nil {
 		t.Errorf("a Job reads as %+v, was %+v", after, before)
 	}
@@ -147,7 +148,7 @@ func TestTrim(t *testing.T) {
 	p.Spec.NodeName = "n1"
 	p.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "1h", "other": long}
 	p.Spec.Volumes = append(p.Spec.Volumes, podTemplate().Spec.Volumes...)
-	podBefore, errBefore := kube.ReadPod(p)
+	podBefore, errBefore := policy.ReadPod(p)
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "c", ContainerID: "containerd://1"}}
 	seen := 0
 	pods := newPodTrimmer(func(p *v1.Pod) { seen += len(p.Status.ContainerStatuses) })
@@ -159,7 +160,7 @@ func TestTrim(t *testing.T) {
 	if seen != 1 {
 		t.Errorf("%d containers were seen, want 1 before it was trimmed and none after", seen)
 	}
-	podAfter, errAfter := kube.ReadPod(p)
+	podAfter, errAfter := policy.ReadPod(p)
 	if fmt.Sprintf("%+v", podBefore) != fmt.Sprintf("%+v", podAfter) || errBefore != nil || errAfter != nil {
 		t.Errorf("a pod reads as %+v, was %+v", podAfter, podBefore)
 	}
@@ -186,7 +187,8 @@ func TestTrimmedPodsShare(t *testing.T) {
 		reflect.ValueOf(a.Labels).Pointer() != reflect.ValueOf(b.Labels).Pointer() {
 		t.Error("two pods of one owner share nothing")
 	}
-	if have, want := kube.PodRequest(other).MilliCPU, int64(250+100+10); have != want || other.Labels["app"] != "db" ||
+	if have, want := policy.PodRequest(other).MilliCPU, int64(250+100+10); have != want ||
+		other.Labels["app"] != "db" ||
 		other.OwnerReferences[0].Name != "db" {
 		t.Errorf("the third pod requests %d, want %d, and is of %v, %v", have, want, other.Labels,
 			other.OwnerReferences)

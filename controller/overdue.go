@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
@@ -161,7 +162,7 @@ func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is 
 
 // latestStart is the deadline of a Job on which the hold loop wrote none: no hold lasts longer than the longest that
 // its namespace allows.
-func latestStart(view *kube.View, work *kube.Work) time.Time {
+func latestStart(view *kube.View, work *policy.Work) time.Time {
 	job, settings := view.Settle(work)
 	if settings.MaxDelay > 0 {
 		return job.Submitted.Add(settings.MaxDelay)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // jobServer is an API server with Jobs and a clock, which informs a replica of the controller about each change.
@@ -122,7 +123,7 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		kueued := heldUntilDeadline("enforce", "kueued", now, now.Add(time.Minute))
-		kueued.Labels[kube.LabelKueueQueue] = "q"
+		kueued.Labels[policy.LabelKueueQueue] = "q"
 		server := newJobServer(t,
 			heldUntilDeadline("enforce", "minute", now, now.Add(time.Minute)),
 			heldUntilDeadline("enforce", "hour", now, now.Add(time.Hour)),

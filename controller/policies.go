@@ -23,13 +23,14 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // policies fills the status of EnergyPolicies. Admission reads the namespaces in the status of the cluster's policy, so
 // what concerns them is written at once; counts wait.
 type policies struct {
 	client   client.Client
-	defaults kube.Defaults
+	defaults policy.Defaults
 	held     func(namespace string) int                    // "": in all
 	shadow   func(namespace string) *v1alpha1.ShadowStatus // "": of all
 	now      func() time.Time
@@ -42,7 +43,7 @@ type policies struct {
 	built *rules
 }
 
-func newPolicies(c client.Client, d kube.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus,
+func newPolicies(c client.Client, d policy.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus,
 	log *slog.Logger,
 ) *policies {
 	return &policies{
@@ -163,7 +164,7 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 	for i := range namespaces.Items {
 		n := &namespaces.Items[i]
 		contents.Namespaces = append(contents.Namespaces,
-			kube.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
+			policy.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations})
 	}
 	view, err := contents.View()
 	if err != nil {
@@ -175,7 +176,7 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 	r := &rules{view: view, objections: map[string]error{}}
 	for i := range contents.Namespaces {
 		n := &contents.Namespaces[i]
-		if _, err := kube.ReadNamespace(n); err != nil {
+		if _, err := policy.ReadNamespace(n); err != nil {
 			r.objections[n.Name] = err
 		}
 	}
@@ -184,36 +185,36 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 }
 
 // status returns what the status of a policy should say now.
-func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
+func (p *policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
 	status := &v1alpha1.EnergyPolicyStatus{
-		ObservedGeneration: policy.Generation, Conditions: slices.Clone(policy.Status.Conditions),
+		ObservedGeneration: own.Generation, Conditions: slices.Clone(own.Status.Conditions),
 	}
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
-		ObservedGeneration: policy.Generation, LastTransitionTime: metav1.NewTime(p.now()),
+		ObservedGeneration: own.Generation, LastTransitionTime: metav1.NewTime(p.now()),
 	}
-	if err := kube.ReadPolicy(policy); err != nil {
+	if err := policy.ReadPolicy(own); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
 			bounded("the policy counts as absent: "+err.Error())
-	} else if policy.Name != v1alpha1.PolicyName {
+	} else if own.Name != v1alpha1.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
 		valid.Message = "the policy counts as absent: only the one named " + v1alpha1.PolicyName + " holds"
-	} else if err := rules.objections[policy.Namespace]; err != nil {
+	} else if err := rules.objections[own.Namespace]; err != nil {
 		valid.Reason, valid.Message = reasonAnnotation,
 			bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
-	} else if rules.untold > 0 && client.ObjectKeyFromObject(policy) == clusterPolicy {
+	} else if rules.untold > 0 && client.ObjectKeyFromObject(own) == clusterPolicy {
 		valid.Reason = reasonNamespaces
 		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d "+
 			"that come last by name are not held",
 			maxNamespaces, rules.untold)
 	}
 	meta.SetStatusCondition(&status.Conditions, valid)
-	if policy.Name != v1alpha1.PolicyName {
+	if own.Name != v1alpha1.PolicyName {
 		return status
 	}
-	status.Mode, _ = rules.view.Mode(policy.Namespace)
-	scope := policy.Namespace
-	if client.ObjectKeyFromObject(policy) == clusterPolicy {
+	status.Mode, _ = rules.view.Mode(own.Namespace)
+	scope := own.Namespace
+	if client.ObjectKeyFromObject(own) == clusterPolicy {
 		scope = ""
 		status.Namespaces = maps.Clone(rules.summary)
 	}
@@ -223,22 +224,22 @@ func (p *policies) status(policy *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1
 
 // summarise collects what admission must know of namespaces: of those that say something, the mode that they name and
 // whether work that says nothing of itself may wait there. The label of the mode alone admission reads itself.
-func (r *rules) summarise(namespaces []kube.NamespaceMarks) {
-	slices.SortFunc(namespaces, func(a, b kube.NamespaceMarks) int { return cmp.Compare(a.Name, b.Name) })
+func (r *rules) summarise(namespaces []policy.NamespaceMarks) {
+	slices.SortFunc(namespaces, func(a, b policy.NamespaceMarks) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range namespaces {
 		n := &namespaces[i]
 		if n.Name == v1alpha1.SystemNamespace {
 			continue
 		}
-		policy := r.view.Policies()[n.Name]
+		own := r.view.Policies()[n.Name]
 		_, optedIn := r.view.Mode(n.Name)
-		labelled := kube.ModeOf(n.Labels)
+		labelled := policy.ModeOf(n.Labels)
 		s := v1alpha1.NamespaceSummary{Mode: labelled, Delays: r.view.Delays(n.Name)}
-		if policy != nil {
-			s.Mode = cmp.Or(labelled, policy.Spec.Mode)
+		if own != nil {
+			s.Mode = cmp.Or(labelled, own.Spec.Mode)
 		}
 		switch {
-		case !optedIn || policy == nil && labelled != "" && !s.Delays:
+		case !optedIn || own == nil && labelled != "" && !s.Delays:
 		case len(r.summary) >= maxNamespaces:
 			r.untold++
 		default:

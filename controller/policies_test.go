@@ -22,6 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
@@ -30,7 +31,7 @@ func namespace(name string, labels, annotations map[string]string) *v1.Namespace
 	return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
 }
 
-func policy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.EnergyPolicy {
+func energyPolicy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.EnergyPolicy {
 	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.PolicyName, Generation: 1}}
 	p.Spec.Mode = mode
 	if delay > 0 {
@@ -40,7 +41,7 @@ func policy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.Energy
 }
 
 func testPolicies(w *world, held int, shadow *v1alpha1.ShadowStatus) *policies {
-	return newPolicies(w.Client, kube.Defaults{
+	return newPolicies(w.Client, policy.Defaults{
 		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
 	},
 		func(string) int { return held }, func(string) *v1alpha1.ShadowStatus { return shadow.DeepCopy() }, silent)
@@ -62,13 +63,13 @@ func inNamespace(ns string) types.NamespacedName {
 // Admission looks at one policy only: that of the cluster tells it of all namespaces that say something.
 func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 	w := newWorld(t,
-		namespace(v1alpha1.SystemNamespace, nil, nil), policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0),
+		namespace(v1alpha1.SystemNamespace, nil, nil), energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0),
 		namespace("silent", nil, nil),
-		namespace("own", nil, nil), policy("own", v1alpha1.ModeAdvise, 6*time.Hour),
-		namespace("inherits", nil, nil), policy("inherits", "", 0),
+		namespace("own", nil, nil), energyPolicy("own", v1alpha1.ModeAdvise, 6*time.Hour),
+		namespace("inherits", nil, nil), energyPolicy("inherits", "", 0),
 		namespace("labelled", map[string]string{v1alpha1.LabelMode: "shadow"}, nil),
 		namespace("both", map[string]string{v1alpha1.LabelMode: "off"}, nil),
-		policy("both", v1alpha1.ModeEnforce, time.Hour),
+		energyPolicy("both", v1alpha1.ModeEnforce, time.Hour),
 		namespace("gardener", map[string]string{gardener + "energy-policies": "enabled"},
 			map[string]string{gardener + "workload-batch-policy-max-scheduling-delay": "2h"}),
 		namespace("gardener-without-label", nil, map[string]string{gardener + "policy-max-scheduling-delay": "2h"}),
@@ -96,7 +97,7 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		}
 	}
 	// A namespace that goes takes its entry along.
-	if err := w.Delete(t.Context(), policy("own", "", 0)); err != nil {
+	if err := w.Delete(t.Context(), energyPolicy("own", "", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Delete(t.Context(), namespace("own", nil, nil)); err != nil {
@@ -118,9 +119,9 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 
 // A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
 func TestDelayOfTheCluster(t *testing.T) {
-	w := newWorld(t, policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
+	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
 		namespace("silent", nil, nil), namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"}, nil),
-		namespace("own", nil, nil), policy("own", "", 0))
+		namespace("own", nil, nil), energyPolicy("own", "", 0))
 	want := map[string]v1alpha1.NamespaceSummary{
 		"labelled": {Mode: v1alpha1.ModeEnforce, Delays: true}, "own": {Delays: true},
 	}
@@ -130,10 +131,10 @@ func TestDelayOfTheCluster(t *testing.T) {
 }
 
 func TestPolicyConditions(t *testing.T) {
-	invalid := policy("invalid", "loud", time.Hour)
-	misnamed := policy("misnamed", v1alpha1.ModeEnforce, time.Hour)
+	invalid := energyPolicy("invalid", "loud", time.Hour)
+	misnamed := energyPolicy("misnamed", v1alpha1.ModeEnforce, time.Hour)
 	misnamed.Name = "other"
-	w := newWorld(t, policy("fine", "", 0), invalid, misnamed, policy("annotated", "", 0),
+	w := newWorld(t, energyPolicy("fine", "", 0), invalid, misnamed, energyPolicy("annotated", "", 0),
 		namespace("annotated", map[string]string{gardener + "energy-policies": "enabled"},
 			map[string]string{gardener + "policy-price-threshold": "cheap"}))
 	p := testPolicies(w, 0, nil)
@@ -157,7 +158,7 @@ func TestPolicyConditions(t *testing.T) {
 
 // What admission follows is written at once, counts at most every five seconds, and nothing where nothing has changed.
 func TestPolicyWrites(t *testing.T) {
-	w := newWorld(t, policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), namespace("team", nil, nil))
+	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), namespace("team", nil, nil))
 	held := 0
 	p := testPolicies(w, 0, nil)
 	now := noon
@@ -178,7 +179,7 @@ func TestPolicyWrites(t *testing.T) {
 		t.Errorf("%d writes for counts that change for 20 s", n)
 	}
 	before := w.writes.Load()
-	if err := w.Create(t.Context(), policy("team", v1alpha1.ModeOff, 0)); err != nil {
+	if err := w.Create(t.Context(), energyPolicy("team", v1alpha1.ModeOff, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if s := statusOf(t, w, p, clusterPolicy); s.Namespaces["team"].Mode != v1alpha1.ModeOff ||
@@ -188,7 +189,7 @@ func TestPolicyWrites(t *testing.T) {
 	if held := len(p.wrote); held != 1 {
 		t.Errorf("%d policies are remembered", held)
 	}
-	if err := w.Delete(t.Context(), policy(v1alpha1.SystemNamespace, "", 0)); err != nil {
+	if err := w.Delete(t.Context(), energyPolicy(v1alpha1.SystemNamespace, "", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil ||
@@ -200,7 +201,7 @@ func TestPolicyWrites(t *testing.T) {
 // Rules are built after a change and at no other time, and a change that comes while they are built is not lost.
 func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	lists := 0
-	w := newWorld(t, policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
+	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
 	p := testPolicies(w, 0, nil)
 	p.client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -221,7 +222,7 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	}
 	look(2)
 	notices := p.noticing(predicate.GenerationChangedPredicate{})
-	same, other := policy("a", "", 0), policy("a", "", 0)
+	same, other := energyPolicy("a", "", 0), energyPolicy("a", "", 0)
 	other.Generation++
 	if notices.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: same}) {
 		t.Error("a write of a status passes")
@@ -251,7 +252,7 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 
 // The status of the cluster's policy stays an object that the API server takes, and says what it leaves out.
 func TestNamespacesAreBounded(t *testing.T) {
-	objects := []client.Object{policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
+	objects := []client.Object{energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
 		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{v1alpha1.LabelMode: "enforce"},
 			nil))
@@ -270,7 +271,7 @@ func TestNamespacesAreBounded(t *testing.T) {
 
 // A new leader goes on counting where the last one stopped.
 func TestShadowCountsSurviveTheLeader(t *testing.T) {
-	cluster, team := policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), policy("team", "", 0)
+	cluster, team := energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), energyPolicy("team", "", 0)
 	last := metav1.NewTime(noon)
 	cluster.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 30, Held: 20, SavedGrams: 200, Last: &last}
 	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
@@ -293,12 +294,12 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 }
 
 func TestWhoFollowsWhom(t *testing.T) {
-	w := newWorld(t, policy(v1alpha1.SystemNamespace, "", 0), policy("a", "", 0), policy("b", "", 0))
+	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, "", 0), energyPolicy("a", "", 0), energyPolicy("b", "", 0))
 	p := testPolicies(w, 0, nil)
 	for _, tc := range []struct {
 		of   client.Object
 		want int
-	}{{policy("a", "", 0), 1}, {policy(v1alpha1.SystemNamespace, "", 0), 3}} {
+	}{{energyPolicy("a", "", 0), 1}, {energyPolicy(v1alpha1.SystemNamespace, "", 0), 3}} {
 		if got := p.ofPolicy(context.Background(), tc.of); len(got) != tc.want {
 			t.Errorf("%s wakes %v", tc.of.GetNamespace(), got)
 		}

@@ -41,6 +41,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // leaseName is the Lease whose holder writes.
@@ -79,7 +80,7 @@ type controller struct {
 	manager  manager.Manager
 	options  Options
 	log      *slog.Logger
-	defaults kube.Defaults
+	defaults policy.Defaults
 	objects  *kube.Objects
 	metrics  *instruments
 	held     *heldJobs
@@ -93,8 +94,8 @@ type controller struct {
 }
 
 // defaults are what holds where no policy says anything. They are those of the scheduler.
-func defaults(environ []string, log *slog.Logger) kube.Defaults {
-	d, warnings := kube.AliasEnvironment(environ, kube.BuiltIn())
+func defaults(environ []string, log *slog.Logger) policy.Defaults {
+	d, warnings := policy.AliasEnvironment(environ, policy.BuiltIn())
 	for _, w := range append(warnings, unheeded(environ)...) {
 		log.Warn("a variable of the environment is not obeyed", "why", w)
 	}

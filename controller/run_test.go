@@ -90,7 +90,7 @@ const ours = "/apis/kubenergy.io/v1alpha1/"
 // decide.
 func TestController(t *testing.T) {
 	s := newAPIServer(t)
-	clusters := policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
+	clusters := energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
 	clusters.TypeMeta = metav1.TypeMeta{APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyPolicy"}
 	clustersPath := ours + "namespaces/kubenergy-system/energypolicies/default"
 	s.put(ours+"gridzones/home", typical("home", "DE"))

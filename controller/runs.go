@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -27,7 +27,7 @@ var forever = time.Unix(1<<40, 0)
 
 // runOf returns the run of a pod. ok is false where it never ran, or does not say when.
 func runOf(p *v1.Pod) (r podRun, ok bool) {
-	r = podRun{uid: p.UID, cpu: kube.PodRequest(p).MilliCPU, awake: kube.KeepsAwake(p)}
+	r = podRun{uid: p.UID, cpu: policy.PodRequest(p).MilliCPU, awake: policy.KeepsAwake(p)}
 	f := finished{pod: p}
 	if !over(p) {
 		f.end = forever

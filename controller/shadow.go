@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there
@@ -49,7 +50,7 @@ type newWork struct {
 	meta    metav1.Object
 	kind    string
 	arrived time.Time
-	read    func() (kube.Work, error)
+	read    func() (policy.Work, error)
 	unheld  func() (why string, never bool)
 }
 
@@ -76,8 +77,8 @@ func newShadow(view func() *kube.View, leads func() bool, recorder events.EventR
 func (s *shadow) sawJob(j *batchv1.Job) {
 	s.saw(newWork{
 		object: j, meta: j, kind: "Job",
-		read:   func() (kube.Work, error) { return kube.ReadJob(j) },
-		unheld: func() (string, bool) { return kube.NeverHeldJob(j) },
+		read:   func() (policy.Work, error) { return policy.ReadJob(j) },
+		unheld: func() (string, bool) { return policy.NeverHeldJob(j) },
 	})
 }
 
@@ -88,8 +89,8 @@ func (s *shadow) sawPod(p *v1.Pod) {
 	}
 	s.saw(newWork{
 		object: p, meta: p, kind: "Pod",
-		read:   func() (kube.Work, error) { return kube.ReadPod(p) },
-		unheld: func() (string, bool) { return kube.NeverHeldPod(p) },
+		read:   func() (policy.Work, error) { return policy.ReadPod(p) },
+		unheld: func() (string, bool) { return policy.NeverHeldPod(p) },
 	})
 }
 

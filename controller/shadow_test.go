@@ -20,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -38,12 +39,14 @@ func valley(t testing.TB, now time.Time) *kube.View {
 			Profile: energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 100}, PUE: 1.5,
 		}},
 		DefaultProfile: "server",
-		Defaults:       kube.Defaults{Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour},
+		Defaults: policy.Defaults{
+			Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+		},
 	}
 	for _, mode := range []v1alpha1.Mode{
 		v1alpha1.ModeOff, v1alpha1.ModeShadow, v1alpha1.ModeAdvise, v1alpha1.ModeEnforce,
 	} {
-		contents.Policies = append(contents.Policies, policy(string(mode), mode, 6*time.Hour))
+		contents.Policies = append(contents.Policies, energyPolicy(string(mode), mode, 6*time.Hour))
 	}
 	v, err := contents.View()
 	if err != nil {
@@ -139,7 +142,7 @@ func TestShadowLeavesAlone(t *testing.T) {
 	urgent.Annotations = map[string]string{v1alpha1.AnnotationRunNow: "true"}
 	hook, queued := newJob("shadow", "hook", time.Time{}), newJob("shadow", "queued", time.Time{})
 	hook.Annotations = map[string]string{"helm.sh/hook": "pre-install"}
-	queued.Labels = map[string]string{kube.LabelKueueQueue: "q"}
+	queued.Labels = map[string]string{policy.LabelKueueQueue: "q"}
 	owned := newPod("shadow", "owned", time.Time{})
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r", Controller: new(true)}}
 	inShadow(t, func(t *testing.T, s *shadow, _ *events.FakeRecorder, leads *bool) {

@@ -333,7 +333,7 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 		{apierrors.NewConflict(resource, "home", errors.New("changed")), false},
 		{apierrors.NewForbidden(resource, "home", errors.New("no")), true},
 	} {
-		w := newWorld(t, zoneNamed("home", 1), policy("team", "", 0),
+		w := newWorld(t, zoneNamed("home", 1), energyPolicy("team", "", 0),
 			&v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "home"}})
 		w.refuse = tc.refuse
 		view := &kube.View{}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -76,7 +77,7 @@ type assembly struct {
 }
 
 // assemble returns the contents that items make.
-func assemble(items []*item, defaults Defaults) *Contents {
+func assemble(items []*item, defaults policy.Defaults) *Contents {
 	a := assembly{
 		Contents: Contents{Defaults: defaults, Regions: map[string]string{}, Unused: map[string]bool{}},
 		marginal: map[string]bool{},
@@ -114,7 +115,7 @@ func readZone(it *item, z *v1alpha1.GridZone) {
 	it.version = fmt.Sprint(z.Generation, " ", stamp(z.Status.Carbon), " ", stamp(z.Status.Price), " ", unused)
 	site, err := Site(z)
 	if err == nil {
-		err = CheckSite(site)
+		err = policy.CheckSite(site)
 	}
 	if err != nil {
 		it.refuse(err)
@@ -221,7 +222,7 @@ func readProfile(it *item, p *v1alpha1.PowerProfile) {
 
 func readPolicy(it *item, p *v1alpha1.EnergyPolicy) {
 	it.version = strconv.FormatInt(p.Generation, 10)
-	if err := ReadPolicy(p); err != nil {
+	if err := policy.ReadPolicy(p); err != nil {
 		it.refuse(err)
 		return
 	}
@@ -233,7 +234,7 @@ const kindBudget = "EnergyBudget"
 
 // readBudget keeps a budget that holds new work, which most do not.
 func readBudget(it *item, b *v1alpha1.EnergyBudget) {
-	if !Closes(b) {
+	if !policy.Closes(b) {
 		return
 	}
 	it.version = fmt.Sprint(b.Generation, " ", b.Status.ClosedUntil.Unix(), " ", b.Status.AsOf.Unix())
@@ -243,7 +244,7 @@ func readBudget(it *item, b *v1alpha1.EnergyBudget) {
 
 // readNamespace keeps of a namespace what it says to us, which is nothing as a rule.
 func readNamespace(it *item, n *v1.Namespace) {
-	marks, any := MarksOfNamespace(n)
+	marks, any := policy.MarksOfNamespace(n)
 	if !any {
 		return
 	}

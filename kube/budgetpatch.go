@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // BudgetSuspendPatch suspends a Job for a budget, if it is as it was seen. until is the end of the budget's period;
@@ -34,7 +35,7 @@ func BudgetResumePatch(j *batchv1.Job, final bool) []byte {
 	if _, ok := j.Annotations[v1alpha1.AnnotationBudgetSuspendedTill]; ok {
 		ops = append(ops, drop("/metadata/annotations", v1alpha1.AnnotationBudgetSuspendedTill))
 	}
-	if _, queued := j.Labels[LabelKueueQueue]; !queued {
+	if _, queued := j.Labels[policy.LabelKueueQueue]; !queued {
 		ops = append(ops, op("add", "/spec/suspend", false))
 	}
 	return render(ops)

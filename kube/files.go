@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -25,7 +26,7 @@ import (
 type Files struct {
 	SignalsFile  string // kind Signals
 	ProfilesFile string // kind PowerProfiles
-	Defaults     Defaults
+	Defaults     policy.Defaults
 	Log          *slog.Logger
 
 	mu                sync.Mutex // held by the one that refreshes; readers of the view never wait

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // ListView takes one look at what the API server holds, for the command line. What the user may not read is left out,
@@ -39,7 +41,7 @@ func ListView(ctx context.Context, config *rest.Config) (*View, error) {
 			items = append(items, k.read(&unstructured.Unstructured{Object: o}))
 		}
 	}
-	v, err := assemble(items, BuiltIn()).View()
+	v, err := assemble(items, policy.BuiltIn()).View()
 	if err != nil {
 		return nil, err
 	}

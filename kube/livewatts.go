@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -39,4 +40,4 @@ func LiveWatts(n *v1.Node, now time.Time) (energy.Watts, bool) {
 }
 
 // Allocatable returns what a node offers to pods.
-func Allocatable(n *v1.Node) sched.Resources { return ResourcesOf(n.Status.Allocatable) }
+func Allocatable(n *v1.Node) sched.Resources { return policy.ResourcesOf(n.Status.Allocatable) }

@@ -12,6 +12,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -123,9 +124,11 @@ func TestFactsOfNodesThatAreGone(t *testing.T) {
 
 // A node's own PUE counts whoever tells its watts.
 func TestPUEOfANode(t *testing.T) {
-	own := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Annotations: map[string]string{gardener + "pue": "1.7"}}}
+	own := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n1", Annotations: map[string]string{"compute-gardener-scheduler.kubernetes.io/pue": "1.7"},
+	}}
 	absurd := &v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "n1", Annotations: map[string]string{gardener + "pue": "0.5"},
+		Name: "n1", Annotations: map[string]string{"compute-gardener-scheduler.kubernetes.io/pue": "0.5"},
 	}}
 	selected := func(n *v1.Node) *v1.Node {
 		n = n.DeepCopy()
@@ -134,7 +137,7 @@ func TestPUEOfANode(t *testing.T) {
 	}
 	v := viewOf(t, Contents{
 		Profiles: []*NodeProfile{{Profile: energy.Profile{Name: "server", Max: 100}, PUE: 1.2}},
-		Defaults: Defaults{NodePower: map[string]*energy.Profile{"n1": {Name: "environment-n1", Max: 300}}},
+		Defaults: policy.Defaults{NodePower: map[string]*energy.Profile{"n1": {Name: "environment-n1", Max: 300}}},
 	})
 	for _, tc := range []struct {
 		name string

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Objects keeps a [View] up to date with what the API server holds: GridZones, PowerProfiles, EnergyPolicies, what
@@ -27,7 +28,7 @@ import (
 //
 // Set Defaults, at first those of [BuiltIn], before Run.
 type Objects struct {
-	Defaults Defaults
+	Defaults policy.Defaults
 	Log      *slog.Logger
 
 	watches []*watched // in the order of kinds
@@ -101,7 +102,7 @@ func NewObjects(config *rest.Config, log *slog.Logger) (*Objects, error) {
 		return nil, fmt.Errorf("building a client: %w", err)
 	}
 	o := &Objects{
-		Defaults: BuiltIn(), Log: log, changed: make(chan struct{}, 1),
+		Defaults: policy.BuiltIn(), Log: log, changed: make(chan struct{}, 1),
 		limits: limits{patience: 30 * time.Second, belief: 5 * time.Second, grace: 30 * time.Second},
 	}
 	for i := range kinds {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -172,6 +173,14 @@ func TestObjectsFromAStream(t *testing.T) {
 		t.Error("nothing was streamed")
 	}
 }
+
+func policyIn(namespace string, change func(*v1alpha1.EnergyPolicySpec)) *v1alpha1.EnergyPolicy {
+	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.PolicyName}}
+	change(&p.Spec)
+	return p
+}
+
+func delay(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
 func zoneObject(name string, isDefault bool, values ...float64) *v1alpha1.GridZone {
 	z := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.GridZoneSpec{
@@ -402,7 +411,9 @@ func TestWhatChangesNothingIsTheSame(t *testing.T) {
 		{"others' annotation", namespace(func(n *v1.Namespace) { n.Annotations = map[string]string{"a": "b"} }), true},
 		{"mode", namespace(func(n *v1.Namespace) { n.Labels[v1alpha1.LabelMode] = "off" }), false},
 		{"another of the name", namespace(func(n *v1.Namespace) { n.UID = "2" }), false},
-		{"Compute Gardener", namespace(func(n *v1.Namespace) { n.Labels[gardenerPolicies] = "enabled" }), false},
+		{"Compute Gardener", namespace(func(n *v1.Namespace) {
+			n.Labels["compute-gardener-scheduler.kubernetes.io/energy-policies"] = "enabled"
+		}), false},
 	} {
 		if got := before.same(tc.item); got != tc.same {
 			t.Errorf("%s: the same: %v, want %v", tc.name, got, tc.same)
@@ -441,7 +452,7 @@ func TestDefaultZone(t *testing.T) {
 		for _, z := range tc.zones {
 			items = append(items, read(t, kindZone, readZone, z))
 		}
-		v, err := assemble(items, BuiltIn()).View()
+		v, err := assemble(items, policy.BuiltIn()).View()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -466,20 +477,32 @@ func manyNamespaces(t testing.TB, n int) []*item {
 	return items
 }
 
-func TestNamespacesThatSayTheSameShareTheirRules(t *testing.T) {
-	v, err := assemble(manyNamespaces(t, 100), BuiltIn()).View()
+// An EnergyBudget is part of a view only while it keeps new work from starting.
+func TestBudgetsThatHoldNewWork(t *testing.T) {
+	until, asOf := metav1.NewTime(noon.Add(6*time.Hour)), metav1.NewTime(noon)
+	b := &v1alpha1.EnergyBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "month", Generation: 2},
+		Spec: v1alpha1.EnergyBudgetSpec{Actions: []v1alpha1.BudgetAction{{
+			At: 100, Do: v1alpha1.DeedHoldNewWork,
+		}}},
+		Status: v1alpha1.EnergyBudgetStatus{ObservedGeneration: 2, ClosedUntil: &until, AsOf: &asOf},
+	}
+	closed := read(t, kindBudget, readBudget, b)
+	v, err := assemble([]*item{closed}, policy.BuiltIn()).View()
 	if err != nil {
 		t.Fatal(err)
 	}
-	distinct := map[*namespaceRules]bool{}
-	for i := range 100 {
-		r := v.of(fmt.Sprint("team-", i))
-		if distinct[r] = true; !r.optedIn || r.mode != v1alpha1.ModeEnforce {
-			t.Fatalf("rules are %+v", r)
-		}
+	if end, name, ok := v.BudgetClosed(noon, "team", policy.Owners{}); !ok || name != "month" ||
+		!end.Equal(until.Time) {
+		t.Error(end, name, ok)
 	}
-	if len(distinct) != 1 {
-		t.Errorf("%d rules", len(distinct))
+	b.Status.AsOf.Time = noon.Add(time.Minute)
+	if closed.same(read(t, kindBudget, readBudget, b)) {
+		t.Error("a later look at the budget is no news")
+	}
+	b.Status.ClosedUntil = nil
+	if open := read(t, kindBudget, readBudget, b); open.version != "" || open.put != nil {
+		t.Errorf("an open budget has the version %q", open.version)
 	}
 }
 
@@ -487,7 +510,7 @@ func BenchmarkPublish10000Namespaces(b *testing.B) {
 	items := manyNamespaces(b, 10_000)
 	o := &Objects{Log: slog.New(slog.DiscardHandler)}
 	for b.Loop() {
-		o.put(assemble(items, BuiltIn()))
+		o.put(assemble(items, policy.BuiltIn()))
 	}
 }
 

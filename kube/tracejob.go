@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -26,8 +27,9 @@ func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duratio
 	var limits corev1.ResourceList
 	if j.Request.GPU > 0 {
 		gpus := *resource.NewQuantity(j.Request.GPU, resource.DecimalSI)
-		requests[NvidiaGPU] = gpus
-		limits = corev1.ResourceList{NvidiaGPU: gpus} // the API demands that extended resources are limits as well
+		requests[policy.NvidiaGPU] = gpus
+		// the API demands that extended resources are limits as well
+		limits = corev1.ResourceList{policy.NvidiaGPU: gpus}
 	}
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
@@ -37,7 +39,7 @@ func TraceJob(name string, j *sched.Job, shrink func(time.Duration) time.Duratio
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(marks)},
 				Spec: corev1.PodSpec{
-					SchedulerName: SchedulerName, NodeSelector: maps.Clone(j.Selector),
+					SchedulerName: policy.SchedulerName, NodeSelector: maps.Clone(j.Selector),
 					RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
 					TerminationGracePeriodSeconds: new(int64),
 					Containers: []corev1.Container{{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -37,7 +38,7 @@ func TestTraceJob(t *testing.T) {
 	if pod.Annotations["x"] != "" || j.Selector["x"] != "" {
 		t.Error("Job, pod and trace share a map")
 	}
-	if *job.Spec.BackoffLimit != 0 || pod.Spec.SchedulerName != kube.SchedulerName ||
+	if *job.Spec.BackoffLimit != 0 || pod.Spec.SchedulerName != policy.SchedulerName ||
 		*pod.Spec.AutomountServiceAccountToken {
 		t.Errorf("spec %+v", pod.Spec)
 	}

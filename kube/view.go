@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -21,7 +22,7 @@ import (
 //
 // Consumers take a func() *View and call it once per decision, so that files or watched objects can stand behind it.
 type View struct {
-	Rules
+	policy.Rules
 
 	sites          []*sched.Site
 	siteByName     map[string]*sched.Site
@@ -59,10 +60,10 @@ type Contents struct {
 	Profiles       []*NodeProfile           // a selector of more labels comes before one of fewer
 	DefaultProfile string                   // may be empty
 	Policies       []*v1alpha1.EnergyPolicy // of any name and validity: what cannot be used is left out
-	Namespaces     []NamespaceMarks
+	Namespaces     []policy.NamespaceMarks
 	Benchmarks     map[string]map[string]energy.Benchmark // by class and node
 	Budgets        []*v1alpha1.EnergyBudget               // those that are used up keep new work from starting
-	Defaults       Defaults
+	Defaults       policy.Defaults
 	// Unsettled says that policies are not known yet. Nothing is planned until they are.
 	Unsettled bool
 
@@ -101,7 +102,7 @@ func (c *Contents) View() (*View, error) {
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err
 	}
-	sources := Sources{
+	sources := policy.Sources{
 		Defaults: c.Defaults, Policies: c.Policies, Namespaces: c.Namespaces, Budgets: c.Budgets,
 		Sites: c.waitedFor(), Classes: v.indexBenchmarks(c.Benchmarks),
 	}
@@ -139,7 +140,7 @@ func (v *View) indexSites(c *Contents) error {
 		if v.siteByZone[s.Zone] == nil {
 			v.siteByZone[s.Zone] = s
 		}
-		if err := CheckSite(s); err != nil {
+		if err := policy.CheckSite(s); err != nil {
 			errs = append(errs, fmt.Errorf("site %q: %w", s.Name, err))
 		}
 	}
@@ -249,7 +250,7 @@ func (v *View) hardwareOf(n *v1.Node, p *NodeProfile) (profile *energy.Profile, 
 	}
 	capacity := n.Status.Capacity
 	detected, kind, ok := catalog.Detect(n.Labels, n.Annotations, n.Spec.ProviderID, capacity.Cpu().Value(),
-		capacity.Memory().Value(), ResourcesOf(capacity).GPU)
+		capacity.Memory().Value(), policy.ResourcesOf(capacity).GPU)
 	switch {
 	case ok:
 		return detected, kind.PUE, kind.String()

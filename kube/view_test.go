@@ -11,8 +11,20 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
+
+var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+func viewOf(t *testing.T, c Contents) *View {
+	t.Helper()
+	v, err := c.View()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
 
 func carbonOf(t *testing.T, values ...float64) grid.Signal {
 	t.Helper()
@@ -162,7 +174,7 @@ func TestZonesThatDoNotCount(t *testing.T) {
 			readZone(it, z)
 			items = append(items, it)
 		}
-		v, err := assemble(items, Defaults{MaxSignalAge: 2 * time.Hour}).View()
+		v, err := assemble(items, policy.Defaults{MaxSignalAge: 2 * time.Hour}).View()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,11 +185,15 @@ func TestZonesThatDoNotCount(t *testing.T) {
 	uncounted := zone("se", 20, func(*v1alpha1.GridZone) {})
 	marginal := zone("fr", 20, func(z *v1alpha1.GridZone) { z.Spec.Carbon.Signal = "Marginal" })
 	held := func(v *View) bool {
-		pod := podIn("team", map[string]string{
-			v1alpha1.AnnotationCarbonThreshold: "100", v1alpha1.AnnotationAllowedDelay: "2h",
-		})
-		pod.CreationTimestamp = metav1.Now()
-		job, s := v.ofPod(t, pod)
+		work, err := policy.ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: "p", CreationTimestamp: metav1.Now(), Annotations: map[string]string{
+				v1alpha1.AnnotationCarbonThreshold: "100", v1alpha1.AnnotationAllowedDelay: "2h",
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, s := v.Settle(&work)
 		d := v.Decide(time.Now(), job, s)
 		return d.Held(time.Now())
 	}
@@ -194,6 +210,22 @@ func TestZonesThatDoNotCount(t *testing.T) {
 	} {
 		if got := held(read(tc.zones...)); got != tc.want {
 			t.Errorf("%s: held: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestEnvironmentGivesNodesTheirPower(t *testing.T) {
+	d, warnings := policy.AliasEnvironment([]string{
+		"NODE_DEFAULT_IDLE_POWER=100", "NODE_DEFAULT_MAX_POWER=400", "NODE_POWER_CONFIG_node1=idle:50,max:300",
+	}, policy.Defaults{})
+	if len(warnings) > 0 {
+		t.Error(warnings)
+	}
+	v := viewOf(t, Contents{Defaults: d})
+	for name, want := range map[string]energy.Watts{"node1": 300, "node10": 400, "node": 400} {
+		n, ok := v.Node(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, sched.Resources{}, sched.Resources{}, 0)
+		if !ok || n.Profile.Max != want {
+			t.Errorf("%s: %+v, want a maximum of %v W", name, n.Profile, float64(want))
 		}
 	}
 }

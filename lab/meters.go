@@ -21,6 +21,7 @@ import (
 	"github.com/kubenergy/kubenergy/agent/delivery"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the
@@ -184,7 +185,7 @@ func (m *Meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods 
 	capacity := kube.Allocatable(n)
 	free := capacity
 	for _, p := range pods {
-		free = free.Sub(kube.PodRequest(p))
+		free = free.Sub(policy.PodRequest(p))
 	}
 	node, known := view.Node(n, capacity, free, len(pods))
 	if !known {
@@ -219,7 +220,7 @@ func (a *simulatedAgent) compute(pods []*corev1.Pod, dt time.Duration) (ended []
 			a.cpu[id] = 0 // it begins with this tick
 			continue
 		}
-		used := time.Duration(kube.PodRequest(p).MilliCPU) * dt / 1000
+		used := time.Duration(policy.PodRequest(p).MilliCPU) * dt / 1000
 		a.cpu[id] += used
 		a.busy += used
 	}
@@ -238,7 +239,7 @@ func (a *simulatedAgent) usage(pods []*corev1.Pod) []energy.Usage {
 	all := []energy.Usage{}
 	for _, p := range pods {
 		id := energy.ContainerID(string(p.UID), "")
-		all = append(all, energy.Usage{ID: id, CPU: a.cpu[id], Weight: uint64(max(0, kube.PodRequest(p).MilliCPU))})
+		all = append(all, energy.Usage{ID: id, CPU: a.cpu[id], Weight: uint64(max(0, policy.PodRequest(p).MilliCPU))})
 	}
 	slices.SortFunc(all, byID)
 	return all

@@ -18,6 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/deploy"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/hold"
 	"github.com/kubenergy/kubenergy/scheduler/parking"
@@ -47,7 +48,7 @@ func (s *Scheduling) Start(ctx context.Context, c *Cluster) (stop func(), err er
 	files := &kube.Files{
 		SignalsFile: filepath.Join(s.Dir, "signals.yaml"), ProfilesFile: filepath.Join(s.Dir, "profiles.yaml"),
 		Log: s.Log,
-		Defaults: kube.Defaults{
+		Defaults: policy.Defaults{
 			MaxDelay: s.MaxDelay, When: HoldRule, Weights: s.Policy.Weights, MinSaving: s.Policy.MinSaving,
 			MaxSignalAge: s.Policy.MaxSignalAge,
 		},

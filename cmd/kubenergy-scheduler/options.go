@@ -10,14 +10,14 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
 // options are what the plugins of all profiles share. What differs by profile stands in its plugin's args.
 type options struct {
 	signals, profiles string // files in place of the API server's objects
-	defaults          kube.Defaults
+	defaults          policy.Defaults
 	maxPods           int
 	releaseRate       float64
 	maxRamp           float64  // watts per second
@@ -26,7 +26,7 @@ type options struct {
 
 func defaultOptions() options {
 	return options{
-		defaults: kube.BuiltIn(),
+		defaults: policy.BuiltIn(),
 		maxPods:  2000,
 	}
 }

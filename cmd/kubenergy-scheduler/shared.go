@@ -14,6 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/scheduler/hold"
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
@@ -73,7 +74,7 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 func (s *shared) knowledge(ctx context.Context,
 	config *rest.Config,
 ) (func() *kube.View, func(context.Context) error, error) {
-	defaults, warnings := kube.AliasEnvironment(os.Environ(), s.options.defaults)
+	defaults, warnings := policy.AliasEnvironment(os.Environ(), s.options.defaults)
 	for _, w := range warnings {
 		s.log.WarnContext(ctx, "reading the environment", "warning", w)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const milli = 1000
@@ -73,10 +73,10 @@ func workersOf(pods []v1.Pod) []worker {
 		if p.UID == "" || batch.CheckConsumer(energy.ContainerID(string(p.UID), "")) != nil {
 			continue
 		}
-		request := kube.PodRequest(p)
+		request := policy.PodRequest(p)
 		w := worker{
 			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
-			keeps:   kube.KeepsAwake(p),
+			keeps:   policy.KeepsAwake(p),
 			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded ||
 				p.Status.Phase == v1.PodFailed,
 		}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // allowance is what one Job, or one pod that no Job runs, may use for itself.
@@ -84,15 +84,15 @@ func (e *Engine) allowances(ctx, asking context.Context, s *scene) (all []*allow
 }
 
 // givingNamespaces returns the namespaces that give a budget to each of their workloads.
-func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*kube.NamespaceMarks, error) {
+func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*policy.NamespaceMarks, error) {
 	var list v1.NamespaceList
 	if err := e.o.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	giving := map[string]*kube.NamespaceMarks{}
+	giving := map[string]*policy.NamespaceMarks{}
 	for i := range list.Items {
 		n := &list.Items[i]
-		m := &kube.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
+		m := &policy.NamespaceMarks{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations}
 		if m.GivesAllowance() {
 			giving[n.Name] = m
 		}
@@ -102,7 +102,7 @@ func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*kube.Namespa
 
 // candidates returns the Jobs and pods that may have a budget for themselves: those that are marked, those that are
 // suspended for it, and all in namespaces that give one to each.
-func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*kube.NamespaceMarks) (
+func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*policy.NamespaceMarks) (
 	all []client.Object, err error,
 ) {
 	namespaces := map[string]bool{}
@@ -134,7 +134,7 @@ func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*ku
 		return nil, fmt.Errorf("reading a workload with a budget: %w", err)
 	}
 	for _, j := range s.marks.jobs { // whatever [Engine.Saw] was told of so far
-		if j.Labels[v1alpha1.LabelBudgetSuspended] == kube.OwnBudget {
+		if j.Labels[v1alpha1.LabelBudgetSuspended] == policy.OwnBudget {
 			all = append(all, j)
 		}
 	}
@@ -147,13 +147,13 @@ func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*ku
 }
 
 // ownersOf returns whom the energy of a Job or pod is charged to.
-func ownersOf(o client.Object) *kube.Owners {
-	var owners kube.Owners
+func ownersOf(o client.Object) *policy.Owners {
+	var owners policy.Owners
 	switch o := o.(type) {
 	case *batchv1.Job:
-		owners = kube.JobOwners(o)
+		owners = policy.JobOwners(o)
 	case *v1.Pod:
-		owners = kube.PodOwners(o)
+		owners = policy.PodOwners(o)
 	}
 	return &owners
 }
@@ -180,32 +180,32 @@ func (e *Engine) jobsAndPods(ctx context.Context, namespace string) (all []clien
 // allowancesOf returns what one object may use: what its annotations or its namespace say, and each budget per
 // workload.
 func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
-	giving *kube.NamespaceMarks,
+	giving *policy.NamespaceMarks,
 ) (all []*allowance) {
-	var work kube.Work
+	var work policy.Work
 	annotations := []map[string]string{o.GetAnnotations()}
 	job, _ := o.(*batchv1.Job)
 	if job != nil {
-		work, _ = kube.ReadJob(job) // what makes no sense counts as absent
+		work, _ = policy.ReadJob(job) // what makes no sense counts as absent
 		annotations = append(annotations, job.Spec.Template.Annotations)
 	} else {
-		work, _ = kube.ReadPod(o.(*v1.Pod))
+		work, _ = policy.ReadPod(o.(*v1.Pod))
 	}
-	own, ok, err := kube.ReadAllowance(giving, work.Type, annotations...)
+	own, ok, err := policy.ReadAllowance(giving, work.Type, annotations...)
 	if err != nil {
 		e.o.Log.Debug("a budget that makes no sense counts as absent", "namespace", o.GetNamespace(), "name",
 			o.GetName(), "error", err)
 	}
 	if ok {
 		all = append(all, &allowance{
-			object: o, job: job, budget: kube.OwnBudget, label: kube.OwnBudget, id: fmt.Sprint(own.KWh),
+			object: o, job: job, budget: policy.OwnBudget, label: policy.OwnBudget, id: fmt.Sprint(own.KWh),
 			gardener: own.Gardener, limits: v1alpha1.BudgetLimits{EnergyKWh: &own.KWh}, actions: withEvent(own.Deed),
 		})
 	}
 	for _, b := range each {
 		if work.Owners.InScope(&b.Spec.Scope) {
 			all = append(all, &allowance{
-				object: o, job: job, budget: b.Name, label: kube.BudgetLabel(b.Name), limits: b.Spec.Limits,
+				object: o, job: job, budget: b.Name, label: policy.BudgetLabel(b.Name), limits: b.Spec.Limits,
 				actions: b.Spec.Actions, id: string(b.UID) + limitsID(&b.Spec.Limits),
 			})
 		}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const (
@@ -104,7 +104,7 @@ func TestOwnSuspend(t *testing.T) {
 	e.Saw(w.job("j"))
 	w.used(monday, monday.Add(time.Minute), oneKWh, "team", "Job/j")
 	e.sweepAndWork(t.Context())
-	if j := w.job("j"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelBudgetSuspended] != kube.OwnBudget {
+	if j := w.job("j"); !*j.Spec.Suspend || j.Labels[v1alpha1.LabelBudgetSuspended] != policy.OwnBudget {
 		t.Fatalf("%+v", j)
 	}
 	e.sweepAndWork(t.Context())

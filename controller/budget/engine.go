@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Options are what an [Engine] is made of. All must be set but Webhook, Hosts and Identity.
@@ -329,7 +329,7 @@ type suspensions struct {
 }
 
 func (s *suspensions) of(b *v1alpha1.EnergyBudget) int32 {
-	return s.counts[[2]string{b.Namespace, kube.BudgetLabel(b.Name)}]
+	return s.counts[[2]string{b.Namespace, policy.BudgetLabel(b.Name)}]
 }
 
 func (e *Engine) suspensions(ctx context.Context) *suspensions {
@@ -380,10 +380,10 @@ func keyOf(o client.Object) workloadKey {
 
 // Saw is told of every pod and Job, and of what changes on them.
 func (e *Engine) Saw(o client.Object) {
-	has := kube.MayHaveAllowance(o.GetAnnotations())
+	has := policy.MayHaveAllowance(o.GetAnnotations())
 	switch o := o.(type) {
 	case *batchv1.Job:
-		has = has || kube.MayHaveAllowance(o.Spec.Template.Annotations)
+		has = has || policy.MayHaveAllowance(o.Spec.Template.Annotations)
 	case *v1.Pod:
 		has = has && !runByJob(o)
 	}

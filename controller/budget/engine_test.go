@@ -16,8 +16,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // TestOverrun runs a Job under a budget of 1 kWh with action Suspend. Its agent samples every 15 s; what the Job
@@ -86,7 +86,7 @@ func TestSuspendAndResume(t *testing.T) {
 				APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "c",
 			}}
 		}),
-		newJob("queued", func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} }),
+		newJob("queued", func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelKueueQueue: "q"} }),
 		newJob("over", func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: v1.ConditionTrue}}
 		}),

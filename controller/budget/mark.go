@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const (
@@ -49,7 +50,7 @@ func (e *Engine) mark(ctx context.Context, c *budgetCase, t *v1alpha1.BudgetActi
 func goesOn(o client.Object) bool {
 	switch o := o.(type) {
 	case *batchv1.Job:
-		return kube.NotSuspended(o) != "it has ended"
+		return policy.NotSuspended(o) != "it has ended"
 	case *v1.Pod:
 		return o.Status.Phase != v1.PodSucceeded && o.Status.Phase != v1.PodFailed && !runByJob(o)
 	}
@@ -72,7 +73,7 @@ func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits,
 ) (annotations, labels map[string]string) {
 	marks := map[string]string{v1alpha1.AnnotationBudgetExceeded: "true"}
 	if gardener {
-		marks[kube.GardenerBudgetExceeded] = "true"
+		marks[policy.GardenerBudgetExceeded] = "true"
 	}
 	if do == v1alpha1.DeedLabel {
 		return nil, marks
@@ -80,7 +81,7 @@ func exceeded(do v1alpha1.BudgetDeed, used *use, limits *v1alpha1.BudgetLimits,
 	if over, ok := used.over(limits); ok {
 		marks[v1alpha1.AnnotationBudgetExceededBy] = fmt.Sprintf("%.6f", over)
 		if gardener {
-			marks[kube.GardenerBudgetExceededBy] = marks[v1alpha1.AnnotationBudgetExceededBy]
+			marks[policy.GardenerBudgetExceededBy] = marks[v1alpha1.AnnotationBudgetExceededBy]
 		}
 	}
 	return marks, nil

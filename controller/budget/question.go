@@ -11,8 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Ledger answers what was used.
@@ -146,7 +146,7 @@ func (e *Engine) askOwn(ctx context.Context, all []*allowance, now time.Time) er
 	byOwner, byPod := map[string][]*allowance{}, map[string][]*allowance{}
 	for _, a := range all {
 		// What a pod's owner uses is not its own.
-		if p, ok := a.object.(*v1.Pod); ok && kube.PodOwners(p).Owner != a.workload() {
+		if p, ok := a.object.(*v1.Pod); ok && policy.PodOwners(p).Owner != a.workload() {
 			byPod[string(p.UID)] = append(byPod[string(p.UID)], a)
 		} else {
 			byOwner[a.workload()] = append(byOwner[a.workload()], a)

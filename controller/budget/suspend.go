@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // holdPolicy is the binding of the admission policy that suspends new Jobs.
@@ -47,11 +48,11 @@ func (e *Engine) suspendFor(ctx context.Context, c *budgetCase) error {
 	if err := e.o.Client.List(ctx, &jobs, client.InNamespace(c.budget.Namespace)); err != nil {
 		return fmt.Errorf("listing Jobs: %w", err)
 	}
-	label := kube.BudgetLabel(c.budget.Name)
+	label := policy.BudgetLabel(c.budget.Name)
 	var running []*batchv1.Job
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		if owners := kube.JobOwners(j); owners.InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
+		if owners := policy.JobOwners(j); owners.InScope(&c.budget.Spec.Scope) && maySuspend(j, label) {
 			running = append(running, j)
 		}
 	}
@@ -88,7 +89,7 @@ func (e *Engine) mayNow(ctx context.Context) error {
 }
 
 func maySuspend(j *batchv1.Job, label string) bool {
-	return kube.NotSuspended(j) == "" && j.Annotations[v1alpha1.AnnotationBudgetReleased] != label &&
+	return policy.NotSuspended(j) == "" && j.Annotations[v1alpha1.AnnotationBudgetReleased] != label &&
 		j.DeletionTimestamp == nil
 }
 
@@ -140,8 +141,8 @@ func (e *Engine) resumeAll(ctx context.Context, s *scene) {
 func (s *scene) over(j *batchv1.Job) bool {
 	label := j.Labels[v1alpha1.LabelBudgetSuspended]
 	kept := slices.ContainsFunc(s.shared, func(c *budgetCase) bool {
-		owners := kube.JobOwners(j)
-		return c.budget.Namespace == j.Namespace && kube.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) &&
+		owners := policy.JobOwners(j)
+		return c.budget.Namespace == j.Namespace && policy.BudgetLabel(c.budget.Name) == label && c.suspends(s.now) &&
 			owners.InScope(&c.budget.Spec.Scope)
 	}) || slices.ContainsFunc(s.own, func(a *allowance) bool {
 		return a.object.GetUID() == j.UID && a.label == label && a.suspends()

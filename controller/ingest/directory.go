@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // DirectoryOptions are what a Directory needs.
@@ -189,11 +189,11 @@ func (q *departed[K]) sweep(before int64, forget func(K, int64)) {
 }
 
 func (d *Directory) entryOf(p *v1.Pod) *entry {
-	ownerKind, owner := kube.OwnerOf(p)
+	ownerKind, owner := policy.OwnerOf(p)
 	e := &entry{
 		name: p.Name, owner: owner, node: unique.Make(p.Spec.NodeName),
 		kin: unique.Make(kin{
-			namespace: p.Namespace, ownerKind: ownerKind, team: kube.TeamOf(p.Labels), strategy: d.o.Strategy(p),
+			namespace: p.Namespace, ownerKind: ownerKind, team: policy.TeamOf(p.Labels), strategy: d.o.Strategy(p),
 		}),
 	}
 	if strings.HasPrefix(p.Name, owner) {

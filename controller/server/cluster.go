@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -75,8 +76,8 @@ func loads(nodes []v1.Node, pods []v1.Pod) []loadedNode {
 		if l == nil || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 			continue
 		}
-		l.requested = l.requested.Add(kube.PodRequest(p))
-		if kube.KeepsAwake(p) {
+		l.requested = l.requested.Add(policy.PodRequest(p))
+		if policy.KeepsAwake(p) {
 			l.pods++
 		}
 	}

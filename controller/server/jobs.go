@@ -22,7 +22,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/access"
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // Submitted is the answer of POST /ingest.
@@ -138,7 +138,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 	put(v1alpha1.AnnotationStrategy, strategy, strategy != "")
 	put(v1alpha1.AnnotationExpectedDuration, asked.duration.String(), asked.duration > 0)
 	put(v1alpha1.AnnotationAllowedDelay, asked.delay.String(), asked.delay > 0)
-	if _, err := kube.ReadMarks(annotations); err != nil {
+	if _, err := policy.ReadMarks(annotations); err != nil {
 		return nil, fail(http.StatusUnprocessableEntity, "%.300s", err)
 	}
 	labels := map[string]string{"app.kubernetes.io/created-by": "kubenergy-ingest"}
@@ -219,7 +219,7 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	now := s.Now()
 	submitted := job.DeepCopy()
 	submitted.CreationTimestamp = metav1.NewTime(now)
-	work, err := kube.ReadJob(submitted)
+	work, err := policy.ReadJob(submitted)
 	if err != nil {
 		return Expected{Note: fmt.Sprintf("%.200s", err)}
 	}
@@ -238,7 +238,7 @@ func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 		expected.Note = "nodes cannot be seen at the moment"
 		return expected
 	}
-	wanted.Request = kube.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})
+	wanted.Request = policy.PodRequest(&v1.Pod{Spec: job.Spec.Template.Spec})
 	s.choose(&expected, &choice{
 		now: now, view: view, pod: &v1.Pod{Spec: job.Spec.Template.Spec}, job: &wanted, settings: &settings,
 	}, nodes)

@@ -20,6 +20,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // TestIngest submits jobs in KubEnergySched's spelling, in its trace sender's, and with all that is ours.
@@ -276,7 +277,7 @@ func TestIngestIsMarked(t *testing.T) {
 		if err != nil {
 			t.Fatal(body, err)
 		}
-		work, err := kube.ReadJob(job)
+		work, err := policy.ReadJob(job)
 		if err != nil || work.Scheduler != "kubenergy" || work.Marks.Strategy == "" {
 			t.Errorf("%s: %+v, %v", body, work.Marks, err)
 		}
@@ -305,7 +306,7 @@ func FuzzSubmission(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if _, err := kube.ReadJob(job); err != nil {
+		if _, err := policy.ReadJob(job); err != nil {
 			t.Fatalf("%s: %v", data, err)
 		}
 		if cores := job.Spec.Template.Spec.Containers[0].Resources.Requests.Cpu(); cores.MilliValue() < 1 ||

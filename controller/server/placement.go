@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -21,7 +22,7 @@ type choice struct {
 	view     *kube.View
 	pod      *v1.Pod
 	job      *sched.Job
-	settings *kube.Settings
+	settings *policy.Settings
 }
 
 // choose fills in the node that the strategy would choose, by a model of what fits: the scheduler checks more.

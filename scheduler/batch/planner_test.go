@@ -19,6 +19,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -53,7 +54,7 @@ func newWorld(change func(*Config)) *world {
 }
 
 func read(pod *v1.Pod) (Pod, bool) {
-	work, err := kube.ReadPod(pod)
+	work, err := policy.ReadPod(pod)
 	job, _ := view.Settle(&work)
 	job.Duration = time.Hour
 	where := pod.Annotations[v1alpha1.AnnotationStrategy]

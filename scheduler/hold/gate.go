@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // gate answers the PreEnqueue plugin. It is called under the lock of the scheduler's queue, so it waits for nothing:
@@ -50,10 +51,10 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 		return time.Time{}, false, false, no
 	}
 	now := g.clock.Now()
-	if _, never := kube.NeverHeldPod(pod); never {
+	if _, never := policy.NeverHeldPod(pod); never {
 		return time.Time{}, false, false, no
 	}
-	work, err := kube.ReadPod(pod)
+	work, err := policy.ReadPod(pod)
 	job, settings := view.Settle(&work)
 	latest := job.LatestStart()
 	mode, _ := view.Mode(pod.Namespace)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 func leaseOf(holder string, seconds int32, now metav1.MicroTime) *coordinationv1.Lease {
@@ -28,7 +29,7 @@ func clockAhead(by time.Duration) *kube.ServerClock {
 }
 
 func gateFor(most int64) *gate {
-	view, err := (&kube.Contents{Defaults: kube.Defaults{MaxDelay: time.Hour}}).View()
+	view, err := (&kube.Contents{Defaults: policy.Defaults{MaxDelay: time.Hour}}).View()
 	if err != nil {
 		panic(err)
 	}

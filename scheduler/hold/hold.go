@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -18,7 +19,7 @@ import (
 type hold struct {
 	uid     types.UID
 	version string // resourceVersion
-	work    kube.KeptWork
+	work    policy.KeptWork
 	asked   uint64 // what its plan depends on besides the view: see asks
 	rank    int64  // the lower, the earlier its turn: see rankOf
 
@@ -70,7 +71,7 @@ type asked struct {
 var seed = maphash.MakeSeed()
 
 // asks returns a sum of what a plan depends on: plans are made anew when it changes. It stands for 150 bytes.
-func asks(j *sched.Job, s *kube.Settings) uint64 {
+func asks(j *sched.Job, s *policy.Settings) uint64 {
 	return maphash.Comparable(seed, asked{
 		delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released,
 		limits: j.Limits, when: s.When, weights: s.Weights, mode: s.Mode,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -26,7 +27,7 @@ import (
 type seenJob struct {
 	uid       types.UID
 	version   string
-	work      kube.KeptWork
+	work      policy.KeptWork
 	rank      int64
 	letGo     string // why it is not to be held; "": it may be
 	idleMarks []string
@@ -40,8 +41,8 @@ type seenJob struct {
 func readJob(j *batchv1.Job) *seenJob {
 	held := kube.SeenJob(j)
 	s := &seenJob{uid: held.UID, version: held.Version, annotated: held.Annotated}
-	work, err := kube.ReadJob(j)
-	why, never := kube.NeverHeldJob(j)
+	work, err := policy.ReadJob(j)
+	why, never := policy.NeverHeldJob(j)
 	switch {
 	case err != nil:
 		s.letGo = err.Error()
@@ -51,8 +52,8 @@ func readJob(j *batchv1.Job) *seenJob {
 		s.letGo = resumed
 	}
 	s.work, s.rank = work.Keep(), rankOf(work.Submitted(), priorityOf(&j.Spec.Template.Spec))
-	s.idleMarks = kube.Unsupported(j.Annotations, j.Spec.Template.Annotations)
-	_, s.queued = j.Labels[kube.LabelKueueQueue] // Kueue resumes it itself
+	s.idleMarks = policy.Unsupported(j.Annotations, j.Spec.Template.Annotations)
+	_, s.queued = j.Labels[policy.LabelKueueQueue] // Kueue resumes it itself
 	if owner := metav1.GetControllerOfNoCopy(j); owner != nil && owner.Kind == "CronJob" {
 		s.cron = &cronRun{cronJob: owner.Name, scheduled: j.CreationTimestamp.Time}
 		if t, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation]); err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -45,7 +46,7 @@ const (
 )
 
 // opinion says when a job is to start.
-type opinion func(view *kube.View, now time.Time, job sched.Job, s kube.Settings) sched.Decision
+type opinion func(view *kube.View, now time.Time, job sched.Job, s policy.Settings) sched.Decision
 
 // Loop holds and releases. Make it with [New].
 type Loop struct {

@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -108,7 +109,7 @@ func (w *world) green(after time.Duration) {
 // know publishes a view under the limits of the tests.
 func (w *world) know(c kube.Contents) {
 	w.t.Helper()
-	c.Defaults = kube.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute}
+	c.Defaults = policy.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute}
 	view, err := c.View()
 	if err != nil {
 		w.t.Fatal(err)
@@ -544,7 +545,7 @@ func TestStandbyReleasesAtDeadlines(t *testing.T) {
 
 func TestPanickingStrategyHoldsNothing(t *testing.T) {
 	prepare := func(_ *world, c *Config) {
-		c.opinion = func(*kube.View, time.Time, sched.Job, kube.Settings) sched.Decision { panic("boom") }
+		c.opinion = func(*kube.View, time.Time, sched.Job, policy.Settings) sched.Decision { panic("boom") }
 	}
 	during(t, prepare, func(w *world) {
 		w.green(time.Hour)
@@ -617,7 +618,7 @@ func TestJobsThatAreNotToBeHeldAreLetGo(t *testing.T) {
 func TestJobThatKueueTookOverStaysSuspended(t *testing.T) {
 	during(t, nil, func(w *world) {
 		w.green(time.Hour)
-		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) { j.Labels[kube.LabelKueueQueue] = "q" })
+		w.job("j", marked(3*time.Hour), func(j *batchv1.Job) { j.Labels[policy.LabelKueueQueue] = "q" })
 		time.Sleep(4 * time.Hour)
 		if job := w.read("j"); !*job.Spec.Suspend || job.Labels[v1alpha1.LabelHeld] != "" {
 			t.Errorf("suspended: %v, labels %v", *job.Spec.Suspend, job.Labels)

@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -140,7 +141,7 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 	}
 	view, err := (&kube.Contents{
 		Sites:    []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
-		Defaults: kube.Defaults{MaxDelay: 24 * time.Hour},
+		Defaults: policy.Defaults{MaxDelay: 24 * time.Hour},
 	}).View()
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +218,7 @@ func BenchmarkPlanning(b *testing.B) {
 	for i := range views {
 		if views[i], err = (&kube.Contents{
 			Sites:    []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
-			Defaults: kube.Defaults{MaxDelay: 24 * time.Hour},
+			Defaults: policy.Defaults{MaxDelay: 24 * time.Hour},
 		}).View(); err != nil {
 			b.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // What has waited for its turn until its deadline comes before what may go at any time.
@@ -42,7 +43,7 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open || !b.h.start.Equal(was) {
 		t.Error("a forecast closes a window that has opened")
 	}
-	limited, err := (&kube.Contents{Defaults: kube.Defaults{
+	limited, err := (&kube.Contents{Defaults: policy.Defaults{
 		MaxDelay: 3 * time.Hour, ExpectedDuration: 10 * time.Minute,
 	}}).View()
 	if err != nil {

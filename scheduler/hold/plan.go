@@ -8,12 +8,13 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
 // question returns the job and the settings of a hold as a view has them. The job's allowed delay ends at the hold's
 // deadline.
-func (h *hold) question(view *kube.View) (sched.Job, kube.Settings) {
+func (h *hold) question(view *kube.View) (sched.Job, policy.Settings) {
 	work := h.work.Work()
 	job, settings := view.Settle(&work)
 	job.AllowedDelay = h.latest.Sub(job.Submitted)
@@ -92,7 +93,7 @@ func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sc
 const modeLag = 2 * time.Second
 
 // idle returns why settings keep nothing from running; "" if they may.
-func idle(s *kube.Settings) string {
+func idle(s *policy.Settings) string {
 	switch {
 	case !s.Ours:
 		return "nobody asks for it to be held"
@@ -106,7 +107,7 @@ func idle(s *kube.Settings) string {
 
 // decide asks for an opinion. ok is false if that panicked: then there is none.
 func (l *Loop) decide(logger klog.Logger, h *hold, view *kube.View, now time.Time, job sched.Job,
-	settings kube.Settings,
+	settings policy.Settings,
 ) (d sched.Decision, ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -137,7 +138,7 @@ type opinions struct {
 
 // asking is all that an opinion is of.
 type asking struct {
-	work          kube.KeptWork
+	work          policy.KeptWork
 	asked         uint64
 	latest, until time.Time
 	closed        bool

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // podCache is where the present state of a pod can be looked up.
@@ -163,7 +163,7 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 	if !ok || t.released.Load() {
 		return
 	}
-	work, err := kube.ReadPod(pod)
+	work, err := policy.ReadPod(pod)
 	h := l.pods.byUID[pod.UID]
 	first := h == nil
 	if first {
@@ -177,9 +177,9 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 	h.version, h.work = pod.ResourceVersion, work.Keep()
 	if first {
 		l.pods.add(h)
-		l.sayIdle(h.about(false), kube.Unsupported(pod.Annotations))
+		l.sayIdle(h.about(false), policy.Unsupported(pod.Annotations))
 	}
-	if why, never := kube.NeverHeldPod(pod); never || err != nil {
+	if why, never := policy.NeverHeldPod(pod); never || err != nil {
 		if err != nil {
 			why = err.Error()
 		}

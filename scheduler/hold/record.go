@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -15,7 +16,7 @@ type Record struct {
 	Job             bool // else a pod
 	Namespace, Name string
 	UID             string
-	Settings        kube.Settings
+	Settings        policy.Settings
 	Work            sched.Job
 	View            *kube.View // what a hold was decided on
 	Start           time.Time  // of the window; of a release, now

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -17,7 +18,7 @@ type counting struct {
 	say   func(now time.Time, j sched.Job) sched.Decision
 }
 
-func (c *counting) opinion(_ *kube.View, now time.Time, j sched.Job, _ kube.Settings) sched.Decision {
+func (c *counting) opinion(_ *kube.View, now time.Time, j sched.Job, _ policy.Settings) sched.Decision {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.asked = append(c.asked, now)
@@ -98,7 +99,7 @@ func TestNothingThatRunsIsSuspended(t *testing.T) {
 			ID: "j", Submitted: begin, Duration: 5 * time.Hour, AllowedDelay: 12 * time.Hour,
 			Request: sched.Resources{MilliCPU: 1000},
 		}
-		settings := kube.Settings{When: when}
+		settings := policy.Settings{When: when}
 		if d := view.Decide(begin, j, settings); !d.Held(begin) {
 			t.Errorf("%s: what has not begun is not held, though it is dear now: %v", when, d.Reason)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -20,7 +21,7 @@ const (
 // steady reports whether a hold keeps its start although a decision says something else, and lets it be asked again
 // where that is for a time only. What is no forecast is obeyed at once: deadlines, people, thresholds that are met,
 // budgets, and signals that vanish.
-func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings kube.Settings,
+func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings policy.Settings,
 	d *sched.Decision,
 ) bool {
 	held := d.Held(now)

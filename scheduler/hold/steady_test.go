@@ -13,6 +13,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -25,7 +26,7 @@ func forecastOf(t *testing.T, values []float64) *kube.View {
 	}
 	view, err := (&kube.Contents{
 		Sites:    []*sched.Site{{Name: "here", Carbon: grid.Signal{Series: series}}},
-		Defaults: kube.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute, MinSaving: 0.01},
+		Defaults: policy.Defaults{MaxDelay: 12 * time.Hour, ExpectedDuration: 10 * time.Minute, MinSaving: 0.01},
 	}).View()
 	if err != nil {
 		t.Fatal(err)

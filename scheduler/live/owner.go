@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // A CronJob names its Jobs after itself and the minute that they are due, counted from 1970.
@@ -15,7 +15,7 @@ const leastMinuteDigits = 8
 // OwnersOf returns by whom a pod's power may be known, the best first. A pod names its Job or ReplicaSet; what made
 // that follows from how the controllers of Kubernetes name them.
 func OwnersOf(pod *v1.Pod) []Owner {
-	kind, name := kube.OwnerOf(pod)
+	kind, name := policy.OwnerOf(pod)
 	self := Owner{pod.Namespace, kind, name}
 	switch kind {
 	case "Job":

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -130,7 +131,7 @@ func (e *Energy) read(pod *v1.Pod) *request {
 	if e.args.Scope != All && (!view.Settled() || !view.Concerns(pod)) {
 		return nil
 	}
-	work, err := kube.ReadPod(pod)
+	work, err := policy.ReadPod(pod)
 	job, settings := view.Settle(&work)
 	if e.args.Scope != All && (err != nil || !settings.Enforced()) {
 		return nil
@@ -153,7 +154,7 @@ const requestKey fwk.StateKey = EnergyName + "/request"
 type request struct {
 	view     *kube.View
 	job      sched.Job
-	settings kube.Settings
+	settings policy.Settings
 	cluster  []fwk.NodeInfo
 
 	shortlisted bool // the cycle is narrowed to the nodes of least cost

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -170,7 +171,7 @@ func annotated(node *sched.Node, n fwk.NodeInfo, now time.Time) {
 
 func resources(r fwk.Resource) sched.Resources {
 	return sched.Resources{
-		MilliCPU: r.GetMilliCPU(), Memory: r.GetMemory(), GPU: kube.ScalarGPUs(r.GetScalarResources()),
+		MilliCPU: r.GetMilliCPU(), Memory: r.GetMemory(), GPU: policy.ScalarGPUs(r.GetScalarResources()),
 	}
 }
 
@@ -178,7 +179,7 @@ func resources(r fwk.Resource) sched.Resources {
 // being suspended or removed.
 func workloads(pods []fwk.PodInfo) int {
 	for _, p := range pods {
-		if kube.KeepsAwake(p.GetPod()) {
+		if policy.KeepsAwake(p.GetPod()) {
 			return len(pods)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
@@ -42,7 +42,7 @@ func (d *draft) Clone() fwk.StateData { return d }
 // draft prepares the record of the decision on a pod. The recorder copies what it needs; it is sent when the pod is
 // bound.
 func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
-	kind, owner := kube.OwnerOf(pod)
+	kind, owner := policy.OwnerOf(pod)
 	d := record.Decision{
 		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner,
 		UID:      string(pod.UID),

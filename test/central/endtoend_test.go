@@ -19,9 +19,9 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
@@ -207,7 +207,7 @@ func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Annotations: pod},
 				Spec: corev1.PodSpec{
-					SchedulerName: kube.SchedulerName, RestartPolicy: corev1.RestartPolicyNever,
+					SchedulerName: policy.SchedulerName, RestartPolicy: corev1.RestartPolicyNever,
 					TerminationGracePeriodSeconds: new(int64),
 					Containers: []corev1.Container{{
 						Name: "job", Image: "simulated", Resources: corev1.ResourceRequirements{Requests: requests},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
@@ -113,7 +114,7 @@ const (
 
 var (
 	delayed = annotated(v1alpha1.AnnotationAllowedDelay, "6h")
-	cg      = scheduledBy(kube.GardenerSchedulerName)
+	cg      = scheduledBy(policy.GardenerSchedulerName)
 )
 
 var rows = map[string]row{
@@ -224,16 +225,16 @@ var rows = map[string]row{
 	"Compute Gardener's scheduler, in shadow":  {shadowing, "plain", cg, false, false},
 	"Compute Gardener's, own policy says none": {shadowing, "own-no-delay", cg, true, true},
 	"the hybrid scheduler, no class": {
-		delaying, "plain", scheduledBy(kube.HybridSchedulerName), false,
+		delaying, "plain", scheduledBy(policy.HybridSchedulerName), false,
 		false,
 	},
 	"the hybrid scheduler, with a class": {
 		delaying, "plain",
-		both(scheduledBy(kube.HybridSchedulerName), func(j *batchv1.Job) {
+		both(scheduledBy(policy.HybridSchedulerName), func(j *batchv1.Job) {
 			j.Spec.Template.Labels = map[string]string{"workload-profile": "training"}
 		}), true, false,
 	},
-	"our own scheduler alone": {delaying, "plain", scheduledBy(kube.SchedulerName), false, false},
+	"our own scheduler alone": {delaying, "plain", scheduledBy(policy.SchedulerName), false, false},
 
 	"run now": {
 		delaying, "enforce",
@@ -251,7 +252,7 @@ var rows = map[string]row{
 	},
 	"of a Kueue queue": {
 		delaying, "enforce",
-		func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} }, false, false,
+		func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelKueueQueue: "q"} }, false, false,
 	},
 	"of an Argo workflow": {delaying, "enforce", func(j *batchv1.Job) {
 		j.Labels = map[string]string{"workflows.argoproj.io/workflow": "w"}
@@ -276,18 +277,18 @@ var rows = map[string]row{
 func (w *world) testAdmission(t *testing.T) {
 	ctx := t.Context()
 	var own []*v1alpha1.EnergyPolicy
-	var marks []kube.NamespaceMarks
+	var marks []policy.NamespaceMarks
 	mirror := map[string]any{}
 	for name, n := range admissionNamespaces {
 		ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: n.labels}}
 		if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		marks = append(marks, kube.NamespaceMarks{Name: name, Labels: n.labels})
+		marks = append(marks, policy.NamespaceMarks{Name: name, Labels: n.labels})
 		if n.policy == "" {
 			continue
 		}
-		p := policy(t, name, n.policy)
+		p := energyPolicy(t, name, n.policy)
 		own = append(own, p)
 		mirror[name] = map[string]any{"mode": string(p.Spec.Mode), "delays": p.Spec.AllowedDelay.Duration > 0}
 		if p.Spec.Mode == "" {
@@ -305,7 +306,8 @@ func (w *world) testAdmission(t *testing.T) {
 	for spec := range policies {
 		round++
 		w.setPolicy(t, spec, mirror, fmt.Sprintf("sentinel-%d", round))
-		view := viewOf(t, append([]*v1alpha1.EnergyPolicy{policy(t, v1alpha1.SystemNamespace, spec)}, own...), marks)
+		view := viewOf(t, append([]*v1alpha1.EnergyPolicy{energyPolicy(t, v1alpha1.SystemNamespace, spec)}, own...),
+			marks)
 		for name, r := range rows {
 			if r.policy == spec {
 				t.Run(name, func(t *testing.T) { w.testRow(t, &r, view) })
@@ -329,9 +331,9 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 		t.Errorf("suspended: %v, want %v", held, r.held)
 	}
 	job.Namespace, job.CreationTimestamp = r.namespace, metav1.Now()
-	work, err := kube.ReadJob(job)
+	work, err := policy.ReadJob(job)
 	_, settings := view.Settle(&work)
-	_, never := kube.NeverHeldJob(job)
+	_, never := policy.NeverHeldJob(job)
 	holds := err == nil && !never && !work.Marks.RunNow && settings.Enforced() && settings.AllowedDelay > 0
 	if holds != (r.held && !r.letGo) {
 		t.Errorf("the hold loop would hold it: %v (%v); the table says suspended %v, let go %v", holds, err, r.held,
@@ -395,7 +397,7 @@ func unstructuredPolicy(t *testing.T, namespace, spec string) *unstructured.Unst
 			"%s}, spec: %s}", namespace, spec))
 }
 
-func policy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
+func energyPolicy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 	t.Helper()
 	var p v1alpha1.EnergyPolicy
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(unstructuredPolicy(t, namespace, spec).Object,
@@ -406,11 +408,11 @@ func policy(t *testing.T, namespace, spec string) *v1alpha1.EnergyPolicy {
 }
 
 // viewOf is what the hold loop would know.
-func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []kube.NamespaceMarks) *kube.View {
+func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []policy.NamespaceMarks) *kube.View {
 	t.Helper()
-	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: kube.Defaults{
+	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: policy.Defaults{
 		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
-		Schedulers: kube.AliasSchedulers(),
+		Schedulers: policy.AliasSchedulers(),
 	}}
 	view, err := c.View()
 	if err != nil {

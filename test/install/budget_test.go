@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what nobody of ours may do.
@@ -59,7 +60,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		"suspended": func(j *batchv1.Job) {
 			j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 		},
-		"queued": func(j *batchv1.Job) { j.Labels = map[string]string{kube.LabelKueueQueue: "q"} },
+		"queued": func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelKueueQueue: "q"} },
 		"workflow": func(j *batchv1.Job) {
 			j.OwnerReferences = []metav1.OwnerReference{{
 				APIVersion: "argoproj.io/v1alpha1", Kind: "Workflow", Name: "w", UID: "w",
@@ -113,8 +114,8 @@ func (w *world) testBudgetGuard(t *testing.T) {
 		return onJob(account, job, types.MergePatchType, []byte(patch))
 	}
 	mark := `{"metadata":{"annotations":{"` + v1alpha1.AnnotationBudgetExceeded + `":"true","` +
-		kube.GardenerBudgetExceededBy + `":"0.5"},"labels":{"` +
-		kube.GardenerBudgetExceeded + `":"true"}}}`
+		policy.GardenerBudgetExceededBy + `":"0.5"},"labels":{"` +
+		policy.GardenerBudgetExceeded + `":"true"}}}`
 	var refused error
 	defer func() {
 		if t.Failed() {
@@ -154,11 +155,11 @@ func (w *world) testBudgetGuard(t *testing.T) {
 			`{"metadata":{"labels":{"kubenergy.io/held":null}},"spec":{"suspend":false}}`), true},
 		"writes that a budget is exceeded": {onJob(controller, "runs", types.MergePatchType,
 			kube.MarkPatch(seen("runs"), map[string]string{
-				kube.GardenerBudgetExceeded: "true", v1alpha1.AnnotationBudgetActions: "x:d",
+				policy.GardenerBudgetExceeded: "true", v1alpha1.AnnotationBudgetActions: "x:d",
 			}, nil, false)), true},
 		"writes and suspends in one step": {
 			onJob(controller, "runs", types.MergePatchType,
-				kube.MarkPatch(seen("runs"), nil, map[string]string{v1alpha1.LabelBudgetSuspended: kube.OwnBudget},
+				kube.MarkPatch(seen("runs"), nil, map[string]string{v1alpha1.LabelBudgetSuspended: policy.OwnBudget},
 					true)),
 			true,
 		},

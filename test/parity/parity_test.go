@@ -26,6 +26,7 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/workload"
@@ -331,7 +332,7 @@ func TestHoldsAgree(t *testing.T) {
 			},
 		}}
 		object.Spec.Template.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests(j)}}}
-		work, err := kube.ReadJob(object)
+		work, err := policy.ReadJob(object)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
@@ -27,7 +28,7 @@ func knowledge(m Mode) (func() *kube.View, error) {
 		Sites:          []*sched.Site{{Name: "somewhere", Carbon: grid.Signal{Series: intensity}}},
 		Profiles:       []*kube.NodeProfile{{Profile: energy.Profile{Name: "any", Idle: 100, Max: 300, Sleep: 10}}},
 		DefaultProfile: "any",
-		Defaults:       kube.BuiltIn(),
+		Defaults:       policy.BuiltIn(),
 	}
 	contents.Defaults.Mode = v1alpha1.ModeEnforce
 	view, err := contents.View()

@@ -1,17 +1,13 @@
-package kube
+package policy
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
@@ -35,26 +31,12 @@ func closedBudget(change func(*v1alpha1.EnergyBudget)) *v1alpha1.EnergyBudget {
 	return b
 }
 
-// viewOfBudgets is what Objects would make of budgets in a cluster that enforces.
-func viewOfBudgets(t *testing.T, budgets ...*v1alpha1.EnergyBudget) *View {
+// rulesOfBudgets are those of a cluster that enforces.
+func rulesOfBudgets(t *testing.T, budgets ...*v1alpha1.EnergyBudget) *Rules {
 	t.Helper()
-	read := reading(kindBudget, readBudget)
-	var items []*item
-	for _, b := range budgets {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if it := read(&unstructured.Unstructured{Object: content}); it.version != "" {
-			items = append(items, it)
-		}
-	}
-	c := assemble(items, Defaults{Mode: v1alpha1.ModeEnforce, MaxDelay: 24 * time.Hour})
-	v, err := c.View()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return rulesOf(t, Sources{
+		Budgets: budgets, Defaults: Defaults{Mode: v1alpha1.ModeEnforce, MaxDelay: 24 * time.Hour},
+	})
 }
 
 func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
@@ -108,7 +90,7 @@ func TestUsedUpBudgetHoldsNewWork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, now := viewOfBudgets(t, closedBudget(tc.change)), noon.Add(tc.at)
+			v, now := rulesOfBudgets(t, closedBudget(tc.change)), noon.Add(tc.at)
 			job, settings := v.Settle(&work)
 			d := v.Decide(now, job, settings)
 			switch {
@@ -127,7 +109,7 @@ func TestLatestOfSeveralBudgets(t *testing.T) {
 		b.Name = "week"
 		b.Status.ClosedUntil.Time = noon.Add(9 * time.Hour)
 	})
-	v := viewOfBudgets(t, closedBudget(nil), other)
+	v := rulesOfBudgets(t, closedBudget(nil), other)
 	until, budget, closed := v.BudgetClosed(noon, "team", Owners{})
 	if !closed || budget != "week" || !until.Equal(noon.Add(9*time.Hour)) {
 		t.Error(until, budget, closed)
@@ -205,59 +187,6 @@ func runningJob(change func(*batchv1.Job)) *batchv1.Job {
 		change(j)
 	}
 	return j
-}
-
-func patched(t *testing.T, j *batchv1.Job, patch []byte) *batchv1.Job {
-	t.Helper()
-	data, err := json.Marshal(j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, err = p.Apply(data); err != nil {
-		t.Fatal(err)
-	}
-	after := &batchv1.Job{}
-	if err := json.Unmarshal(data, after); err != nil {
-		t.Fatal(err)
-	}
-	return after
-}
-
-func TestSuspendAndResume(t *testing.T) {
-	for name, change := range map[string]func(*batchv1.Job){
-		"with labels":    nil,
-		"without labels": func(j *batchv1.Job) { j.Labels = nil },
-		"annotated":      func(j *batchv1.Job) { j.Annotations = map[string]string{"a": "b"} },
-		"no suspend":     func(j *batchv1.Job) { j.Spec.Suspend = nil },
-	} {
-		before := runningJob(change)
-		stopped := patched(t, before, BudgetSuspendPatch(before, "month", noon))
-		if !*stopped.Spec.Suspend || stopped.Labels[v1alpha1.LabelBudgetSuspended] != "month" ||
-			stopped.Annotations[v1alpha1.AnnotationBudgetSuspendedTill] == "" ||
-			stopped.Labels["app"] != before.Labels["app"] || stopped.Annotations["a"] != before.Annotations["a"] {
-			t.Errorf("%s: %+v", name, stopped)
-		}
-		if NotSuspended(stopped) == "" {
-			t.Errorf("%s: it would be suspended again", name)
-		}
-		resumed := patched(t, stopped, BudgetResumePatch(stopped, false))
-		if *resumed.Spec.Suspend || len(resumed.Labels) != len(before.Labels) ||
-			len(resumed.Annotations) != len(before.Annotations) {
-			t.Errorf("%s: %+v", name, resumed)
-		}
-		if !strings.Contains(string(BudgetResumePatch(stopped, false)),
-			`"op":"test","path":"/metadata/resourceVersion","value":"7"`) {
-			t.Errorf("%s: it would resume what has changed", name)
-		}
-		if final := patched(t, stopped, BudgetResumePatch(stopped, true)); *final.Spec.Suspend ||
-			final.Annotations[v1alpha1.AnnotationBudgetReleased] != "month" {
-			t.Errorf("%s: %+v", name, final)
-		}
-	}
 }
 
 func TestNotSuspended(t *testing.T) {

@@ -1,6 +1,7 @@
-package kube
+package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -21,16 +22,13 @@ func policyIn(namespace string, change func(*v1alpha1.EnergyPolicySpec)) *v1alph
 
 func delay(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-func viewOf(t *testing.T, c Contents) *View {
+func rulesOf(t *testing.T, c Sources) *Rules {
 	t.Helper()
 	if c.Defaults.Schedulers == nil {
 		c.Defaults.Schedulers = AliasSchedulers()
 	}
-	v, err := c.View()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	r := c.Rules()
+	return &r
 }
 
 func podIn(namespace string, annotations map[string]string, change ...func(*v1.Pod)) *v1.Pod {
@@ -43,7 +41,7 @@ func podIn(namespace string, annotations map[string]string, change ...func(*v1.P
 	return pod
 }
 
-func (v *View) ofPod(t *testing.T, pod *v1.Pod) (sched.Job, Settings) {
+func (v *Rules) ofPod(t *testing.T, pod *v1.Pod) (sched.Job, Settings) {
 	t.Helper()
 	work, err := ReadPod(pod)
 	if err != nil {
@@ -95,7 +93,7 @@ func TestPrecedence(t *testing.T) {
 		{"built in", nil, podIn("team", nil), time.Hour, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			v := viewOf(t, Contents{
+			v := rulesOf(t, Sources{
 				Policies: tc.policies, Defaults: Defaults{AllowedDelay: time.Hour},
 				Namespaces: []NamespaceMarks{{Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforce"}}},
 			})
@@ -146,7 +144,7 @@ func TestMaximumDelays(t *testing.T) {
 		},
 		{"nothing at all", []*v1alpha1.EnergyPolicy{limit("team", 0)}, 0},
 	} {
-		v := viewOf(t, Contents{Policies: tc.policies, Defaults: Defaults{MaxDelay: 24 * time.Hour}})
+		v := rulesOf(t, Sources{Policies: tc.policies, Defaults: Defaults{MaxDelay: 24 * time.Hour}})
 		if job, _ := v.ofPod(t, podIn("team", week)); job.AllowedDelay != tc.want {
 			t.Errorf("%s: delay %v, want %v", tc.name, job.AllowedDelay, tc.want)
 		}
@@ -173,7 +171,7 @@ func TestModes(t *testing.T) {
 		{"label alone", nil, labelled("enforce"), v1alpha1.ModeEnforce, true},
 		{"nonsense is not a mode", nil, labelled("full"), v1alpha1.ModeShadow, false},
 	} {
-		v := viewOf(t, Contents{
+		v := rulesOf(t, Sources{
 			Policies: tc.policies, Namespaces: tc.namespaces, Defaults: Defaults{Mode: v1alpha1.ModeShadow},
 		})
 		if mode, optedIn := v.Mode("team"); mode != tc.mode || optedIn != tc.optedIn {
@@ -187,7 +185,7 @@ func TestOurs(t *testing.T) {
 	everywhere := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.AllowedDelay = delay(time.Hour)
 	})
-	v := viewOf(t, Contents{
+	v := rulesOf(t, Sources{
 		Policies:   []*v1alpha1.EnergyPolicy{everywhere, policyIn("team", func(*v1alpha1.EnergyPolicySpec) {})},
 		Namespaces: []NamespaceMarks{{Name: "labelled", Labels: map[string]string{v1alpha1.LabelMode: "shadow"}}},
 	})
@@ -222,7 +220,7 @@ func TestDelays(t *testing.T) {
 	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(time.Hour)}}
 	})
-	v := viewOf(t, Contents{
+	v := rulesOf(t, Sources{
 		Policies: []*v1alpha1.EnergyPolicy{cluster, policyIn("strict", func(s *v1alpha1.EnergyPolicySpec) {
 			s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(0)}}
 		})},
@@ -251,7 +249,7 @@ func TestReadPolicyRefuses(t *testing.T) {
 		if err := ReadPolicy(p); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
-		v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{p}})
+		v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{p}})
 		if len(v.Policies()) != 0 {
 			t.Errorf("%s: the policy counts", want)
 		}
@@ -259,7 +257,7 @@ func TestReadPolicyRefuses(t *testing.T) {
 }
 
 func TestLimitsReplaceEachOther(t *testing.T) {
-	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{
+	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{
 		policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 			s.Hold = &v1alpha1.HoldSettings{CarbonPercentile: new(25.0), PriceThreshold: new(0.2)}
 		}),
@@ -286,7 +284,7 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 // A threshold asks for a hold, and where nobody says how long it is the maximum. A delay of 0 is an answer.
 func TestThresholdWithoutDelay(t *testing.T) {
 	hold := &v1alpha1.HoldSettings{CarbonPercentile: new(25.0)}
-	v := viewOf(t, Contents{Defaults: Defaults{MaxDelay: 8 * time.Hour}, Policies: []*v1alpha1.EnergyPolicy{
+	v := rulesOf(t, Sources{Defaults: Defaults{MaxDelay: 8 * time.Hour}, Policies: []*v1alpha1.EnergyPolicy{
 		policyIn("limited", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = hold }),
 		policyIn("never", func(s *v1alpha1.EnergyPolicySpec) { s.Hold, s.AllowedDelay = hold, delay(0) }),
 	}})
@@ -316,7 +314,7 @@ func TestThresholdWithoutDelay(t *testing.T) {
 
 // Who asks for a kind of node does not ask to wait.
 func TestPlacementIsNoHold(t *testing.T) {
-	v := viewOf(t, Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn(v1alpha1.SystemNamespace,
+	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{policyIn(v1alpha1.SystemNamespace,
 		func(s *v1alpha1.EnergyPolicySpec) {
 			s.AllowedDelay = delay(6 * time.Hour)
 		})}})
@@ -337,14 +335,31 @@ func TestPlacementIsNoHold(t *testing.T) {
 	}
 }
 
+func TestNamespacesThatSayTheSameShareTheirRules(t *testing.T) {
+	var s Sources
+	for i := range 100 {
+		s.Namespaces = append(s.Namespaces, NamespaceMarks{
+			Name: fmt.Sprint("team-", i), Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
+		})
+	}
+	v := s.Rules()
+	distinct := map[*namespaceRules]bool{}
+	for i := range 100 {
+		r := v.of(fmt.Sprint("team-", i))
+		if distinct[r] = true; !r.optedIn || r.mode != v1alpha1.ModeEnforce {
+			t.Fatalf("rules are %+v", r)
+		}
+	}
+	if len(distinct) != 1 {
+		t.Errorf("%d rules", len(distinct))
+	}
+}
+
 func BenchmarkSettle(b *testing.B) {
-	v, err := (&Contents{Policies: []*v1alpha1.EnergyPolicy{policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
+	v := (&Sources{Policies: []*v1alpha1.EnergyPolicy{policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce
 		s.AllowedDelay = delay(time.Hour)
-	})}}).View()
-	if err != nil {
-		b.Fatal(err)
-	}
+	})}}).Rules()
 	for name, pod := range map[string]*v1.Pod{
 		"not ours": podIn("other", map[string]string{"a": "b"}), "ours": podIn("team", nil),
 	} {

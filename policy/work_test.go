@@ -1,4 +1,4 @@
-package kube
+package policy
 
 import (
 	"math"
@@ -121,7 +121,7 @@ func TestPodJob(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _ := viewOf(t, Contents{Defaults: tc.defaults}).Settle(&work)
+			got, _ := rulesOf(t, Sources{Defaults: tc.defaults}).Settle(&work)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -166,7 +166,7 @@ func TestBatchJob(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _ := viewOf(t, Contents{}).Settle(&work)
+			got, _ := rulesOf(t, Sources{}).Settle(&work)
 			want := sched.Job{
 				ID: "lab/j", Submitted: noon, AllowedDelay: 3 * time.Hour, Duration: 10 * time.Minute, Request: tc.want,
 			}

@@ -1,9 +1,8 @@
-package kube
+package policy
 
 import (
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,7 +39,7 @@ func gridOf(t *testing.T) []*sched.Site {
 	}}
 }
 
-func gardenerView(t *testing.T, c Contents) *View {
+func gardenerRules(t *testing.T, c Sources) *Rules {
 	t.Helper()
 	if c.Sites == nil {
 		c.Sites = gridOf(t)
@@ -48,13 +47,13 @@ func gardenerView(t *testing.T, c Contents) *View {
 	if c.Defaults.Mode == "" {
 		c.Defaults.Mode = v1alpha1.ModeEnforce
 	}
-	return viewOf(t, c)
+	return rulesOf(t, c)
 }
 
 func forGardener(p *v1.Pod) { p.Spec.SchedulerName = "compute-gardener-scheduler" }
 
 // heldFor returns how long after noon a pod is held.
-func heldFor(t *testing.T, v *View, pod *v1.Pod) time.Duration {
+func heldFor(t *testing.T, v *Rules, pod *v1.Pod) time.Duration {
 	t.Helper()
 	job, s := v.ofPod(t, pod)
 	if !s.Enforced() {
@@ -69,7 +68,7 @@ func (s *Settings) admits(job *sched.Job, n *sched.Node) bool {
 	return ok
 }
 
-func wantHeld(t *testing.T, v *View, pod *v1.Pod, want time.Duration) {
+func wantHeld(t *testing.T, v *Rules, pod *v1.Pod, want time.Duration) {
 	t.Helper()
 	if got := heldFor(t, v, pod); got != want {
 		t.Errorf("held for %v, want %v", got, want)
@@ -77,7 +76,7 @@ func wantHeld(t *testing.T, v *View, pod *v1.Pod, want time.Duration) {
 }
 
 func TestGardenerThreshold(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	t.Run("by default 200 g/kWh, for a day at most", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", nil, forGardener), 2*time.Hour)
 	})
@@ -95,7 +94,7 @@ func TestGardenerThreshold(t *testing.T) {
 }
 
 func TestGardenerSkip(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	pod := podIn("team", map[string]string{cg + "skip": "true", cg + "carbon-intensity-threshold": "150"}, forGardener)
 	wantHeld(t, v, pod, 0)
 	if _, s := v.ofPod(t, pod); s.Ours {
@@ -104,20 +103,20 @@ func TestGardenerSkip(t *testing.T) {
 }
 
 func TestGardenerCarbonEnabled(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-enabled": "false"}, forGardener), 0)
 	wantHeld(t, v, podIn("team", map[string]string{cg + "carbon-enabled": "true"}, forGardener), 2*time.Hour)
 }
 
 func TestGardenerPriceThreshold(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	t.Run("with carbon", func(t *testing.T) {
 		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15"}, forGardener), 4*time.Hour)
 	})
 	t.Run("beside carbon where nobody knows prices", func(t *testing.T) {
 		noPrice := gridOf(t)
 		noPrice[0].Price = grid.Signal{}
-		v := gardenerView(t, Contents{Sites: noPrice})
+		v := gardenerRules(t, Sources{Sites: noPrice})
 		wantHeld(t, v, podIn("team", map[string]string{
 			cg + "price-threshold": "0.15", cg + "carbon-intensity-threshold": "150",
 		}), 2*time.Hour)
@@ -127,14 +126,14 @@ func TestGardenerPriceThreshold(t *testing.T) {
 	t.Run("price only", func(t *testing.T) {
 		noCarbon := gridOf(t)
 		noCarbon[0].Carbon = grid.Signal{}
-		v := gardenerView(t, Contents{Sites: noCarbon})
+		v := gardenerRules(t, Sources{Sites: noCarbon})
 		wantHeld(t, v, podIn("team", map[string]string{cg + "price-threshold": "0.15", cg + "carbon-enabled": "false"},
 			forGardener), 4*time.Hour)
 	})
 }
 
 func TestGardenerMaxSchedulingDelay(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	wantHeld(t, v, podIn("team", map[string]string{cg + "max-scheduling-delay": "90m"}, forGardener), 90*time.Minute)
 	wantHeld(t, v, podIn("team", map[string]string{
 		cg + "max-scheduling-delay": "90m", cg + "carbon-intensity-threshold": "10",
@@ -142,7 +141,7 @@ func TestGardenerMaxSchedulingDelay(t *testing.T) {
 }
 
 func TestGardenerEstimatedRuntime(t *testing.T) {
-	job, _ := gardenerView(t, Contents{}).ofPod(t,
+	job, _ := gardenerRules(t, Sources{}).ofPod(t,
 		podIn("team", map[string]string{cg + "estimated-runtime-hours": "2.5"}))
 	if job.Duration != 150*time.Minute {
 		t.Errorf("expected to run for %v", job.Duration)
@@ -150,11 +149,11 @@ func TestGardenerEstimatedRuntime(t *testing.T) {
 }
 
 func TestGardenerPUE(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	energyOf := func(annotations map[string]string) energy.Joules {
 		job, _ := v.ofPod(t, podIn("team", annotations))
 		node := &sched.Node{
-			Site: v.Sites()[0], Capacity: sched.Resources{MilliCPU: 4000}, Free: sched.Resources{MilliCPU: 4000},
+			Site: gridOf(t)[0], Capacity: sched.Resources{MilliCPU: 4000}, Free: sched.Resources{MilliCPU: 4000},
 			Profile: &energy.Profile{Idle: 50, Max: 100},
 		}
 		s := sched.Snapshot{Now: noon}
@@ -166,7 +165,7 @@ func TestGardenerPUE(t *testing.T) {
 }
 
 func TestGardenerMaxPowerAndMinEfficiency(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	frugal := &sched.Node{
 		Name: "a", Capacity: sched.Resources{MilliCPU: 32000}, Profile: &energy.Profile{Idle: 40, Max: 150},
 	}
@@ -185,9 +184,9 @@ func TestGardenerMaxPowerAndMinEfficiency(t *testing.T) {
 }
 
 func TestGardenerGPUWorkloadType(t *testing.T) {
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	node := &sched.Node{
-		Site: v.Sites()[0], Capacity: sched.Resources{MilliCPU: 8000, GPU: 2},
+		Site: gridOf(t)[0], Capacity: sched.Resources{MilliCPU: 8000, GPU: 2},
 		Free: sched.Resources{MilliCPU: 8000, GPU: 2},
 		Profile: &energy.Profile{
 			Idle: 100, Max: 100, GPUIdle: 50, GPUMax: 350,
@@ -210,7 +209,7 @@ func TestGardenerGPUWorkloadType(t *testing.T) {
 
 // TestGardenerNamespacePolicy is what that system documents and does not do.
 func TestGardenerNamespacePolicy(t *testing.T) {
-	v := gardenerView(t, Contents{Namespaces: []NamespaceMarks{{
+	v := gardenerRules(t, Sources{Namespaces: []NamespaceMarks{{
 		Name:   "team",
 		Labels: map[string]string{cg + "energy-policies": "enabled"},
 		Annotations: map[string]string{
@@ -299,28 +298,12 @@ func TestGardenerEnvironment(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, warnings := AliasEnvironment(tc.environ, Defaults{})
-			wantHeld(t, gardenerView(t, Contents{Defaults: d}), podIn("team", nil, forGardener), tc.want)
+			wantHeld(t, gardenerRules(t, Sources{Defaults: d}), podIn("team", nil, forGardener), tc.want)
 			if all := strings.Join(warnings, "\n"); tc.warning == "" && all != "" ||
 				!strings.Contains(all, tc.warning) {
 				t.Errorf("warnings %q do not say %q", all, tc.warning)
 			}
 		})
-	}
-}
-
-func TestEnvironmentGivesNodesTheirPower(t *testing.T) {
-	d, warnings := AliasEnvironment([]string{
-		"NODE_DEFAULT_IDLE_POWER=100", "NODE_DEFAULT_MAX_POWER=400", "NODE_POWER_CONFIG_node1=idle:50,max:300",
-	}, Defaults{})
-	if len(warnings) > 0 {
-		t.Error(warnings)
-	}
-	v := viewOf(t, Contents{Defaults: d})
-	for name, want := range map[string]energy.Watts{"node1": 300, "node10": 400, "node": 400} {
-		n, ok := v.Node(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, sched.Resources{}, sched.Resources{}, 0)
-		if !ok || n.Profile.Max != want {
-			t.Errorf("%s: %+v, want a maximum of %v W", name, n.Profile, float64(want))
-		}
 	}
 }
 
@@ -362,7 +345,7 @@ func TestEveryAliasHasAnEffect(t *testing.T) {
 		v1alpha1.AnnotationPerformanceWeight: "0.9",
 		v1alpha1.AnnotationBudgetKWh:         "2.5", v1alpha1.AnnotationBudgetAction: "suspend",
 	}
-	v := gardenerView(t, Contents{})
+	v := gardenerRules(t, Sources{})
 	for ours, as := range podAliases {
 		value, known := values[ours]
 		if !known {
@@ -397,33 +380,5 @@ func TestUnsupportedAnnotations(t *testing.T) {
 		map[string]string{"kubenergy.io/delay-allowed": "6h", v1alpha1.AnnotationRunNow: "true"})
 	if len(got) != 1 || !strings.Contains(got[0], "delay-allowed has no effect") {
 		t.Error(got)
-	}
-}
-
-func TestLiveWatts(t *testing.T) {
-	node := func(watts, updated string) *v1.Node {
-		return &v1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			"energy.thesis.io/current-watts": watts, "energy.thesis.io/last-updated": updated,
-		}}}
-	}
-	at := func(age time.Duration) string {
-		return strconv.FormatInt(noon.Add(-age).Unix(), 10)
-	}
-	for _, tc := range []struct {
-		name string
-		node *v1.Node
-		want energy.Watts
-		ok   bool
-	}{
-		{"none", &v1.Node{}, 0, false},
-		{"fresh", node("63.5", at(10*time.Second)), 63.5, true},
-		{"half a minute old", node("63.5", at(31*time.Second)), 63.5, false},
-		{"of the future", node("63.5", at(-time.Hour)), 63.5, false},
-		{"without a time", node("63.5", ""), 63.5, false},
-		{"nonsense", node("NaN", at(0)), 0, false},
-	} {
-		if got, ok := LiveWatts(tc.node, noon); ok != tc.ok || ok && got != tc.want {
-			t.Errorf("%s: %v, %v", tc.name, got, ok)
-		}
 	}
 }
