@@ -106,6 +106,8 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		{"", "queue: {perStep: 1}\n", "no queue.step"},
 		{"", "queue: {step: -1s}\n", `queue.step: "-1s" is negative: want 5m or 1s`},
 		{"", "queue: {step: 999999h}\n", `queue.step: "999999h" is more than a hundred years: want 5m or 1s`},
+		{"", "queue: {step: 5}\n", `queue.step: "5" has no unit: want 5m or 1s`},
+		{"", "queue: {step: -1.5}\n", `queue.step: "-1.5" has no unit: want 5m or 1s`},
 		{"", "queue: {perStep: -1}\n", "queue.perStep is -1: want a number of placements, or 0 for all"},
 		{"", "queue: {size: 1}\n", "size"},
 		{", forecast: {model: tea-leaves}", "", "tea-leaves"},
@@ -113,6 +115,7 @@ func TestKnowledgeOfAScenarioFile(t *testing.T) {
 		{", forecast: {model: history, weather: w.csv}", "", "no other takes one"},
 		{", forecast: {lag: 1h}", "", "none is given"},
 		{", forecast: {model: yesterday, lag: 1s}", "", "full hours"},
+		{", forecast: {model: yesterday, lag: 1}", "", `lag: "1" has no unit`},
 	} {
 		if _, err := load(c.site, c.extra); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %q: error %v, want one that says %q", c.site, c.extra, err, c.want)

@@ -194,6 +194,8 @@ func ParseDuration(text, want string) (time.Duration, error) {
 	}, text))
 	d, err := time.ParseDuration(text)
 	switch {
+	case err != nil && isNumber(text) && strings.ContainsAny(text, "0123456789"): // neither Inf nor NaN
+		return 0, fmt.Errorf("%q has no unit: want %s", text, want)
 	case wrong != nil:
 		return 0, fmt.Errorf("%q is no duration: want %s", text, want)
 	case d < 0 || err != nil && strings.HasPrefix(text, "-"):
