@@ -45,7 +45,7 @@ func TestEndToEnd(t *testing.T) {
 			os.WriteFile(c.caFile, []byte(m.Data["ca.crt"]), 0o600) == nil
 	})
 	w.scheduler(t, c)
-	meters, stopMeters := w.agents(t, c)
+	agents, stopMeters := w.agents(t, c)
 	eventually(t, time.Minute, "all nodes have live watts", func() bool {
 		var power api.NodesPower
 		return c.ask(t, "/api/v1/nodes/power", &power) == nil && len(power.Nodes) == 6
@@ -56,7 +56,7 @@ func TestEndToEnd(t *testing.T) {
 		t.Error("no Job was held")
 	}
 	stopMeters()
-	metered := meters.Metered()
+	metered := agents.measured()
 
 	everything := url.Values{
 		"from": {began.Add(-time.Hour).UTC().Format(time.RFC3339)},

@@ -414,7 +414,7 @@ func (w *world) requestToken(ctx context.Context, account string, pod *corev1.Po
 
 // agents meters the nodes until stop is called. Each has the token of a pod of the agent on its node, as the
 // DaemonSet's have.
-func (w *world) agents(t *testing.T, c *central) (meters *lab.Meters, stop func()) {
+func (w *world) agents(t *testing.T, c *central) (metered *meters, stop func()) {
 	t.Helper()
 	nodes, err := w.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -437,11 +437,11 @@ func (w *world) agents(t *testing.T, c *central) (meters *lab.Meters, stop func(
 	go func() { ended <- objects.Run(ctx) }()
 	eventually(t, time.Minute, "power profiles are known",
 		func() bool { return objects.View().Profile("hungry") != nil })
-	meters = &lab.Meters{
-		Cluster: w.cluster, URL: c.url + "/api/v1/batches", CAFile: c.caFile, View: objects.View, Push: 2 * time.Second,
-		TokenFile: func(node string) string { return filepath.Join(tokens, node) }, Log: slog.New(slog.DiscardHandler),
+	metered = &meters{
+		client: w.client, url: c.url + "/api/v1/batches", caFile: c.caFile, view: objects.View, push: 2 * time.Second,
+		tokenFile: func(node string) string { return filepath.Join(tokens, node) },
 	}
-	go func() { ended <- meters.Run(ctx) }()
+	go func() { ended <- metered.run(ctx) }()
 	stopped := false
 	stop = func() {
 		if stopped {
@@ -454,7 +454,7 @@ func (w *world) agents(t *testing.T, c *central) (meters *lab.Meters, stop func(
 		}
 	}
 	t.Cleanup(stop)
-	return meters, stop
+	return metered, stop
 }
 
 // agentPod returns the pod whose token a node's agent shows.

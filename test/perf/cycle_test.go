@@ -9,7 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/paired"
 )
 
 // twoProfiles is stock's default configuration, and the same with our plugins enabled as we ship them for use in
@@ -72,9 +72,9 @@ type cycleResult struct {
 	Name       string       `json:"name"`
 	Nodes      int          `json:"nodes"`
 	Turns      []turn       `json:"turns"`
-	CPU        report.Ratio `json:"cpu"`   // with our plugins ÷ without, of a pod's CPU time
-	Cycle      report.Ratio `json:"cycle"` // the same of the scheduling cycle, by the clock
-	Bytes      report.Ratio `json:"bytes"` // and of what is allocated
+	CPU        paired.Ratio `json:"cpu"`   // with our plugins ÷ without, of a pod's CPU time
+	Cycle      paired.Ratio `json:"cycle"` // the same of the scheduling cycle, by the clock
+	Bytes      paired.Ratio `json:"bytes"` // and of what is allocated
 	StockNanos float64      `json:"stockCycleNanoseconds"`
 	Plugin     pluginCost   `json:"plugin"` // every call timed, in pods of their own
 	Stopwatch  spent        `json:"stopwatch"`
@@ -120,8 +120,8 @@ func compareCycles(t *testing.T, c comparison, size sizes) {
 		cycles, cpus, bytes = append(cycles, cycle), append(cpus, cpu), append(bytes, allocated)
 		stock.Pods, stock.Cycle = stock.Pods+pair.Off.Pods, stock.Cycle+pair.Off.Cycle
 	}
-	result.CPU, result.Cycle, result.Bytes = report.MedianOf(cpus, 1), report.MedianOf(cycles, 1),
-		report.MedianOf(bytes, 1)
+	result.CPU, result.Cycle, result.Bytes = paired.MedianOf(cpus, 1), paired.MedianOf(cycles, 1),
+		paired.MedianOf(bytes, 1)
 	result.StockNanos = float64(stock.Cycle) / float64(stock.Pods)
 	result.Plugin, result.Stopwatch = timeCycles(t, c, size)
 	scored := scoredPerPod(result.Plugin)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
-	"github.com/kubenergy/kubenergy/report"
 	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/test/paired"
 )
 
 // workload is one row: upstream's SchedulingBasic with stock's configuration and with the one that we ship in its
@@ -106,7 +106,7 @@ type result struct {
 	Pods         int            `json:"pods"`
 	Args         map[string]any `json:"args,omitempty"`
 	Arms         map[string]arm `json:"arms"`
-	Throughput   report.Ratio   `json:"throughput"` // with our plugins ÷ without
+	Throughput   paired.Ratio   `json:"throughput"` // with our plugins ÷ without
 	Hinted       float64        `json:"hinted"`     // share of hints used ÷ stock's
 	PluginNanos  float64        `json:"pluginNanoseconds"`
 	PluginShare  float64        `json:"pluginShare"` // of stock's cycle
@@ -129,7 +129,7 @@ func (w *workload) compare(b *testing.B, pairs int) {
 		cycles += off.CycleNanos / float64(pairs)
 		cost += on.Plugin.perPod(nodesScored(w.nodes)) / float64(pairs)
 	}
-	r.Throughput = report.MedianOf(ratios, 1)
+	r.Throughput = paired.MedianOf(ratios, 1)
 	r.PluginNanos, r.StockCycleNs, r.PluginShare = cost, cycles, cost/cycles
 	if stock.Used > 0 {
 		r.StockHinted, r.Hinted = stock.share(), with.share()/stock.share()

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/paired"
 )
 
 // holdSize is how much is held and let go. Less is for trying out.
@@ -75,11 +75,11 @@ type besides struct {
 	// beside as many Jobs that their owners have suspended, and that nobody holds
 	Suspended        []bound      `json:"besideSuspended,omitempty"`
 	Beside           []bound      `json:"beside"`
-	Ratio            report.Ratio `json:"throughputBesideOverNone"`
-	CPURatio         report.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
-	PlaneRatio       report.Ratio `json:"controlPlaneCPUBesideOverNone"`
-	OverSuspended    report.Ratio `json:"throughputBesideOverSuspended,omitzero"`
-	SuspendedOver    report.Ratio `json:"throughputSuspendedOverNone,omitzero"`
+	Ratio            paired.Ratio `json:"throughputBesideOverNone"`
+	CPURatio         paired.Ratio `json:"schedulerCPUBesideOverNone"` // which others on the machine do not change
+	PlaneRatio       paired.Ratio `json:"controlPlaneCPUBesideOverNone"`
+	OverSuspended    paired.Ratio `json:"throughputBesideOverSuspended,omitzero"`
+	SuspendedOver    paired.Ratio `json:"throughputSuspendedOverNone,omitzero"`
 	Collections      int64        `json:"garbageCollections"` // of the control plane, in all bursts so far
 	CreatedPerSecond []float64    `json:"createdPerSecond"`
 	HeapNone         float64      `json:"heapBytesWithNone,omitempty"`
@@ -113,8 +113,8 @@ type run struct {
 
 type releaseSummary struct {
 	FirstBind float64      `json:"firstBindSeconds"` // the latest of all runs
-	LastBind  report.Ratio `json:"lastBindOverNeverHeld"`
-	P99       report.Ratio `json:"p99OverQuiet"`
+	LastBind  paired.Ratio `json:"lastBindOverNeverHeld"`
+	P99       paired.Ratio `json:"p99OverQuiet"`
 }
 
 // TestHoldRelease measures how fast 10,000 held Jobs are let go, and what others notice of it.
@@ -223,12 +223,12 @@ func (b *besides) say(t *testing.T, what string) {
 }
 
 // over compares two series of bursts, pair by pair.
-func over(a, b []bound, of func(bound) float64) report.Ratio {
+func over(a, b []bound, of func(bound) float64) paired.Ratio {
 	var ratios []float64
 	for i := range min(len(a), len(b)) {
 		ratios = append(ratios, of(a[i])/of(b[i]))
 	}
-	return report.MedianOf(ratios, 1)
+	return paired.MedianOf(ratios, 1)
 }
 
 // besidePods compares bursts in turns: without holds, and beside held pods.
@@ -384,7 +384,7 @@ func (c *holdCluster) releases(t *testing.T, s holdSize, result *holdResult) {
 		p99 = append(p99, held.BusyP99/held.QuietP99)
 		first = max(first, held.First)
 	}
-	result.Release = &releaseSummary{FirstBind: first, LastBind: report.MedianOf(last, 1), P99: report.MedianOf(p99, 1)}
+	result.Release = &releaseSummary{FirstBind: first, LastBind: paired.MedianOf(last, 1), P99: paired.MedianOf(p99, 1)}
 	t.Logf("of %d Jobs the first is bound %.2f s after the window opens; the last, over never held: %v; p99 of "+
 		"unheld pods over quiet: %v",
 		s.Released, first, result.Release.LastBind, result.Release.P99)

@@ -1,10 +1,10 @@
-package report_test
+package paired_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/paired"
 )
 
 // Of 95 in 100 samples the interval holds the true median; a bootstrap of few pairs is somewhat narrower.
@@ -17,7 +17,7 @@ func TestMedianOfCovers(t *testing.T) {
 		for k := range ratios {
 			ratios[k] = 0.97 + 0.05*rng.NormFloat64()
 		}
-		r := report.MedianOf(ratios, uint64(i))
+		r := paired.MedianOf(ratios, uint64(i))
 		if r.Low > r.Median || r.Median > r.High {
 			t.Fatalf("%+v", r)
 		}
@@ -32,11 +32,11 @@ func TestMedianOfCovers(t *testing.T) {
 
 func TestMedianOfIsRepeatable(t *testing.T) {
 	ratios := []float64{0.9, 1.1, 1, 0.95}
-	a, b := report.MedianOf(ratios, 1), report.MedianOf(ratios, 1)
+	a, b := paired.MedianOf(ratios, 1), paired.MedianOf(ratios, 1)
 	if a != b || a.Median != 0.975 || a.Pairs != 4 {
 		t.Errorf("%+v, %+v", a, b)
 	}
-	if one := report.MedianOf([]float64{2}, 1); one.Low != 2 || one.Median != 2 || one.High != 2 {
+	if one := paired.MedianOf([]float64{2}, 1); one.Low != 2 || one.Median != 2 || one.High != 2 {
 		t.Errorf("of one: %+v", one)
 	}
 }

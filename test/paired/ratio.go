@@ -1,10 +1,15 @@
-package report
+// Package paired sums up what benchmarks measure in pairs: the same work with and without something, one after the
+// other.
+package paired
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 )
+
+const resamples = 2000
 
 // Ratio is the median of ratios, each of two things measured one after the other, and its interval of 95 %.
 type Ratio struct {
@@ -18,7 +23,7 @@ type Ratio struct {
 // these, with replacement. There must be at least one.
 func MedianOf(ratios []float64, seed uint64) Ratio {
 	r := rand.New(rand.NewPCG(seed, uint64(len(ratios))))
-	medians, drawn := make([]float64, mostResamples), make([]float64, len(ratios))
+	medians, drawn := make([]float64, resamples), make([]float64, len(ratios))
 	for i := range medians {
 		for k := range drawn {
 			drawn[k] = ratios[r.IntN(len(ratios))]
@@ -29,11 +34,18 @@ func MedianOf(ratios []float64, seed uint64) Ratio {
 	slices.Sort(medians)
 	return Ratio{
 		Median: between(slices.Sorted(slices.Values(ratios)), 0.5),
-		Low:    between(medians, lowTail), High: between(medians, highTail), Pairs: len(ratios),
+		Low:    between(medians, 0.025), High: between(medians, 0.975), Pairs: len(ratios),
 	}
 }
 
 // String writes the ratio for people.
 func (r Ratio) String() string {
 	return fmt.Sprintf("%.3f (95 %%: %.3f to %.3f, %d pairs)", r.Median, r.Low, r.High, r.Pairs)
+}
+
+// between interpolates between sorted values.
+func between(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	i := min(int(math.Floor(at)), max(0, len(sorted)-2))
+	return sorted[i] + (at-float64(i))*(sorted[min(i+1, len(sorted)-1)]-sorted[i])
 }

@@ -1,4 +1,4 @@
-package lab
+package central
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
 	"github.com/kubenergy/kubenergy/agent/delivery"
@@ -24,24 +25,24 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// Meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the
+// meters are the agents of simulated nodes. What such a node draws is what its power profile says at the load of the
 // pods that run on it, each of which computes as much as it requested. From there on all is as on real nodes: the
 // energy is attributed by package energy, numbered and pushed by the agent's own queue, and says that it is
 // estimated.
-type Meters struct {
-	Cluster   *Cluster
-	URL       string                   // that takes batches
-	CAFile    string                   // of what the URL is known by
-	TokenFile func(node string) string // the bearer token of a node
-	View      func() *kube.View        // knows the power profiles
-	Sample    time.Duration            // between ticks; a second
-	Push      time.Duration            // between batches; 15 s
-	Log       *slog.Logger
+type meters struct {
+	client    kubernetes.Interface
+	url       string                   // that takes batches
+	caFile    string                   // of what the URL is known by
+	tokenFile func(node string) string // the bearer token of a node
+	view      func() *kube.View        // knows the power profiles
+	push      time.Duration            // between batches
 
 	boot  string
 	began time.Time
 	nodes listers.NodeLister
 	pods  listers.PodLister
+
+	pushing sync.WaitGroup
 
 	mu      sync.Mutex
 	agents  map[string]*simulatedAgent
@@ -53,7 +54,6 @@ type simulatedAgent struct {
 	attributor *energy.Attributor
 	counter    *energy.Integrator
 	queue      *delivery.Queue
-	push       *component
 	cpu        map[string]time.Duration // of consumers, since they began
 	busy       time.Duration
 	last       time.Duration
@@ -63,16 +63,13 @@ type simulatedAgent struct {
 // simulatedSource is what batches say of where their joules come from.
 const simulatedSource = "model (simulated node)"
 
-// Run meters all nodes until ctx ends, and delivers what is left then.
-func (m *Meters) Run(ctx context.Context) error {
-	if m.Sample <= 0 {
-		m.Sample = time.Second
-	}
+// run meters all nodes until ctx ends, and delivers what is left then.
+func (m *meters) run(ctx context.Context) error {
 	m.boot, m.began = rand.Text(), time.Now()
 	m.mu.Lock()
 	m.agents, m.metered = map[string]*simulatedAgent{}, map[string]energy.Microjoules{}
 	m.mu.Unlock()
-	factory := informers.NewSharedInformerFactory(m.Cluster.client, 0)
+	factory := informers.NewSharedInformerFactory(m.client, 0)
 	m.nodes, m.pods = factory.Core().V1().Nodes().Lister(), factory.Core().V1().Pods().Lister()
 	factory.Start(ctx.Done())
 	defer factory.Shutdown()
@@ -81,11 +78,13 @@ func (m *Meters) Run(ctx context.Context) error {
 			return nil // ctx has ended
 		}
 	}
-	defer m.stop()
-	tick := time.NewTicker(m.Sample)
+	push, stopPush := context.WithCancel(context.WithoutCancel(ctx))
+	defer m.pushing.Wait() // every agent delivers what it holds
+	defer stopPush()
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if err := m.tick(ctx); err != nil {
+		if err := m.tick(push); err != nil {
 			return err
 		}
 		select {
@@ -96,20 +95,8 @@ func (m *Meters) Run(ctx context.Context) error {
 	}
 }
 
-// stop lets every agent deliver what it holds.
-func (m *Meters) stop() {
-	m.mu.Lock()
-	agents := m.agents
-	m.mu.Unlock()
-	var all sync.WaitGroup
-	for _, a := range agents {
-		all.Go(func() { _ = a.push.stop() })
-	}
-	all.Wait()
-}
-
-// Metered returns what every node has used so far, by what its agent was told.
-func (m *Meters) Metered() map[string]energy.Microjoules {
+// measured returns what every node has used so far, by what its agent was told.
+func (m *meters) measured() map[string]energy.Microjoules {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make(map[string]energy.Microjoules, len(m.metered))
@@ -117,7 +104,7 @@ func (m *Meters) Metered() map[string]energy.Microjoules {
 	return all
 }
 
-func (m *Meters) tick(ctx context.Context) error {
+func (m *meters) tick(ctx context.Context) error {
 	nodes, err := m.nodes.List(labels.Everything())
 	if err != nil {
 		return err
@@ -132,7 +119,7 @@ func (m *Meters) tick(ctx context.Context) error {
 			byNode[p.Spec.NodeName] = append(byNode[p.Spec.NodeName], p)
 		}
 	}
-	view := m.View()
+	view := m.view()
 	now := time.Since(m.began) + time.Second // since boot: 0 would stand for "not known"
 	for _, n := range nodes {
 		a, err := m.agent(ctx, n.Name)
@@ -147,19 +134,19 @@ func (m *Meters) tick(ctx context.Context) error {
 }
 
 // agent returns the agent of a node, which is started when the node is seen for the first time.
-func (m *Meters) agent(ctx context.Context, node string) (*simulatedAgent, error) {
+func (m *meters) agent(ctx context.Context, node string) (*simulatedAgent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if a := m.agents[node]; a != nil {
 		return a, nil
 	}
-	log := m.Log.With("node", node)
+	log := slog.New(slog.DiscardHandler)
 	queue, err := delivery.OpenQueue(delivery.QueueOptions{Node: node, Boot: m.boot}, log)
 	if err != nil {
 		return nil, err
 	}
 	pusher, err := delivery.NewPusher(delivery.PushOptions{
-		URL: m.URL, CAFile: m.CAFile, TokenFile: m.TokenFile(node), Interval: m.Push,
+		URL: m.url, CAFile: m.caFile, TokenFile: m.tokenFile(node), Interval: m.push,
 	}, queue, log)
 	if err != nil {
 		return nil, err
@@ -169,17 +156,14 @@ func (m *Meters) agent(ctx context.Context, node string) (*simulatedAgent, error
 		attributor: energy.NewAttributor(energy.AttributorOptions{Idle: energy.IdleByRequests}),
 		counter:    energy.NewIntegrator(energy.Domain{Kind: energy.Model, Name: "node"}, energy.Estimated, patience),
 		queue:      queue, cpu: map[string]time.Duration{},
-		push: startComponent(ctx, "agent of "+node, func(ctx context.Context) error {
-			pusher.Run(ctx)
-			return nil
-		}),
 	}
+	m.pushing.Go(func() { pusher.Run(ctx) })
 	m.agents[node] = a
 	return a, nil
 }
 
 // meter adds what a node used since the last tick.
-func (m *Meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods []*corev1.Pod,
+func (m *meters) meter(a *simulatedAgent, view *kube.View, n *corev1.Node, pods []*corev1.Pod,
 	now time.Duration,
 ) error {
 	capacity := kube.Allocatable(n)
