@@ -333,9 +333,6 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 	if waitsBy(job) == v1alpha1.LabelBudgetSuspended {
 		return kube.BudgetResumePatch(job, true)
 	}
-	if _, queued := job.Labels[policy.LabelKueueQueue]; queued {
-		return kube.SeenJob(job).HandOverPatch()
-	}
 	return kube.SeenJob(job).ReleasePatch(now)
 }
 

@@ -84,7 +84,7 @@ func TestTheWholeWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decision := record.Decision{
+	decision := record.Entry{
 		Action: record.Hold, At: begin, Namespace: "shop", OwnerKind: "Job", Owner: "nightly", UID: "the-job",
 		Strategy: "carbon+window", Snapshot: snapshot(begin), Start: begin.Add(2 * time.Hour),
 	}

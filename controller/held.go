@@ -25,7 +25,6 @@ type heldJob struct {
 	namespace, name string
 	work            policy.Work
 	latest          time.Time // that the Job itself names; zero: none that makes sense
-	queued          bool      // by Kueue, which resumes it itself
 
 	seen     *kube.View // that fallback was computed from
 	fallback time.Time
@@ -51,7 +50,6 @@ func (h *heldJobs) saw(j *batchv1.Job) {
 		plausible(latest, j.CreationTimestamp.Time) {
 		seen.latest = latest
 	}
-	_, seen.queued = j.Labels[policy.LabelKueueQueue]
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if before := h.jobs[j.UID]; before != nil {

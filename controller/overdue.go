@@ -144,7 +144,7 @@ func (r *releaser) late(view *kube.View, now time.Time) (late []lateJob) {
 
 // overdue returns the deadline of a Job, if it is to be released by now.
 func (j *heldJob) overdue(view *kube.View, now time.Time) (latest time.Time, is bool) {
-	if j.busy || j.queued || now.Before(j.retry) {
+	if j.busy || j.Queued || now.Before(j.retry) {
 		return time.Time{}, false
 	}
 	latest = j.latest

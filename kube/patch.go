@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/policy"
 )
 
 // HeldJob names the very Job that a patch is for, as it was seen.
@@ -18,11 +19,13 @@ type HeldJob struct {
 	UID       types.UID
 	Version   string // resourceVersion
 	Annotated bool   // it has annotations
+	Queued    bool   // by Kueue, which resumes it itself
 }
 
 // SeenJob returns what patches need of a Job.
 func SeenJob(j *batchv1.Job) HeldJob {
-	return HeldJob{UID: j.UID, Version: j.ResourceVersion, Annotated: len(j.Annotations) > 0}
+	_, queued := j.Labels[policy.LabelKueueQueue]
+	return HeldJob{UID: j.UID, Version: j.ResourceVersion, Annotated: len(j.Annotations) > 0, Queued: queued}
 }
 
 // patchOp is one step of a JSON patch. The API server applies them to the object as it is then: a test that fails
@@ -57,17 +60,15 @@ func (j HeldJob) annotate(annotations map[string]string) []patchOp {
 	return ops
 }
 
-// ReleasePatch resumes the Job and takes off our label. It changes nothing if somebody else released it, or took it
-// over by removing the label.
+// ReleasePatch resumes the Job, unless Kueue does, and takes off our label. It changes nothing if somebody else released
+// it, or took it over by removing the label.
 func (j HeldJob) ReleasePatch(now time.Time) []byte {
 	ops := append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath})
+	if j.Queued {
+		return render(ops)
+	}
 	ops = append(ops, j.annotate(map[string]string{v1alpha1.AnnotationReleasedAt: now.UTC().Format(time.RFC3339)})...)
 	return render(append(ops, op("add", "/spec/suspend", false)))
-}
-
-// HandOverPatch takes off our label and leaves the Job suspended, for somebody else to resume.
-func (j HeldJob) HandOverPatch() []byte {
-	return render(append(j.guard(), patchOp{Op: "remove", Path: heldLabelPath}))
 }
 
 // SayPatch writes annotations, unless the Job was released meanwhile.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubenergy/kubenergy/scheduler/hold"
 	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
@@ -35,28 +34,4 @@ func (e *endpoint) recorder(live endpoint, log *slog.Logger) (*record.Recorder, 
 		o.TokenFile, o.CAFile = cmp.Or(o.TokenFile, live.tokenFile), cmp.Or(o.CAFile, live.caFile)
 	}
 	return record.New(o)
-}
-
-// recordHolds tells the recorder of holds and releases; nil if there is none.
-func recordHolds(r *record.Recorder) func(hold.Record) {
-	if !r.On() {
-		return nil
-	}
-	return func(t hold.Record) {
-		d := record.Decision{
-			Action: record.Hold, At: t.At, Namespace: t.Namespace, OwnerKind: "Pod", Owner: t.Name, UID: t.UID,
-			Strategy: t.Settings.Strategy(),
-			Start:    t.Start, Reason: t.Kind, Message: t.Reason,
-		}
-		if t.Job {
-			d.OwnerKind = "Job"
-		}
-		switch {
-		case t.Release:
-			d.Action = record.Release
-		case t.View != nil:
-			d.Snapshot = t.View.Question(t.At, t.Work, t.Settings)
-		}
-		r.Tell(&d)
-	}
 }

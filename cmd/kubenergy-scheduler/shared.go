@@ -56,10 +56,14 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	if err != nil {
 		return place.Deps{}, err
 	}
-	loop := hold.New(hold.Config{
+	holds := hold.Config{
 		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,
-		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp), Record: recordHolds(recorder),
-	})
+		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp),
+	}
+	if recorder.On() {
+		holds.Record = recorder.Tell
+	}
+	loop := hold.New(holds)
 	s.run(ctx, "knowledge", run)
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)

@@ -13,8 +13,7 @@ import (
 // before, and others get their turn.
 func TestClockIsSetBack(t *testing.T) {
 	l := New(Config{View: kube.Unsettled})
-	l.podCache.Store(&podCache{}) // nobody is to watch pods
-	f := l.jobs.flight
+	f := l.jobs.congestion
 	turn := func(ahead time.Duration) time.Time {
 		l.clock = clockAhead(ahead)
 		l.turn(klog.Background())
@@ -23,7 +22,9 @@ func TestClockIsSetBack(t *testing.T) {
 	now := turn(time.Hour)
 	f.cruising = true
 	for i := range 8 {
-		l.expect(kindJob, heldUntil(string(rune('a'+i)), 0, time.Hour), now, true)
+		h := heldUntil(string(rune('a'+i)), 0, time.Hour)
+		h.queue = l.jobs
+		l.awaitStart(h, now, true)
 	}
 	turn(0)
 	now = turn(2 * f.patience())

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// flight decides how much is let go, by how long what was let go takes until it starts. It is a congestion control:
+// congestion decides how much is let go, by how long what was let go takes until it starts. It is a congestion control:
 // too little leaves the cluster idle, and too much waits in its queues, and slows down work that was never held.
 //
 // It begins with a window, so many on their way at once, that grows by one with each start and so doubles each time
@@ -17,8 +17,8 @@ import (
 // long, is then left a third of its time for others. A window remains as well: a cluster that becomes slower is sent
 // no more than that.
 //
-// flight reads no clock.
-type flight struct {
+// congestion reads no clock.
+type congestion struct {
 	cruising bool
 	trial    *round    // the round before, where half as many are let go in this one to see what that changes
 	size     float64   // of the window, before it cruises
@@ -78,14 +78,14 @@ const (
 	learnAlone       = 4 // starts by which the time follows
 )
 
-// newJobFlight starts from a controller-manager at its default limits, see newJobPace.
-func newJobFlight() *flight {
-	return &flight{rate: minRate, alone: 200 * time.Millisecond, least: 20 * time.Millisecond}
+// newJobCongestion starts from a controller-manager at its default limits, see newJobPace.
+func newJobCongestion() *congestion {
+	return &congestion{rate: minRate, alone: 200 * time.Millisecond, least: 20 * time.Millisecond}
 }
 
-// newPodFlight starts from a scheduler on a small machine.
-func newPodFlight() *flight {
-	return &flight{rate: minRate, alone: 20 * time.Millisecond, least: 10 * time.Millisecond}
+// newPodCongestion starts from a scheduler on a small machine.
+func newPodCongestion() *congestion {
+	return &congestion{rate: minRate, alone: 20 * time.Millisecond, least: 10 * time.Millisecond}
 }
 
 // departure is what is noted of a release for when it starts.
@@ -95,110 +95,110 @@ type departure struct {
 	lost  bool // it is no longer waited for
 }
 
-func (f *flight) span() time.Duration { return min(spans*max(f.alone, f.least), mostSpan) }
+func (c *congestion) span() time.Duration { return min(spans*max(c.alone, c.least), mostSpan) }
 
 // window is how many may be on their way.
-func (f *flight) window() int {
-	size := f.size
-	if f.cruising {
-		size = f.rate * f.span().Seconds()
+func (c *congestion) window() int {
+	size := c.size
+	if c.cruising {
+		size = c.rate * c.span().Seconds()
 	}
 	return max(leastWindow, int(math.Ceil(size)))
 }
 
 // room reports whether another may be let go beside some that just were. While a sounding is due there is none until
 // all have started, and then for one.
-func (f *flight) room(now time.Time, more int) bool {
-	switch out := f.out + more; {
+func (c *congestion) room(now time.Time, more int) bool {
+	switch out := c.out + more; {
 	case out == 0:
 		return true
-	case f.sounds(now) || out >= f.window():
+	case c.sounds(now) || out >= c.window():
 		return false
 	default:
-		return !f.cruising || out < always || !f.turn(now).Add(time.Duration(more)*f.gap()).After(now)
+		return !c.cruising || out < always || !c.turn(now).Add(time.Duration(more)*c.gap()).After(now)
 	}
 }
 
 // next returns when there is room; the zero time if starts must come first.
-func (f *flight) next(now time.Time) time.Time {
+func (c *congestion) next(now time.Time) time.Time {
 	switch {
-	case f.out > 0 && (f.sounds(now) || f.out >= f.window()):
+	case c.out > 0 && (c.sounds(now) || c.out >= c.window()):
 		return time.Time{}
-	case f.cruising && f.out >= always && f.slot.After(now):
-		return f.slot
+	case c.cruising && c.out >= always && c.slot.After(now):
+		return c.slot
 	}
 	return now
 }
 
-func (f *flight) sounds(now time.Time) bool {
-	due := max(soundings, rarely*f.alone)
-	if f.cruising && f.window() == leastWindow {
+func (c *congestion) sounds(now time.Time) bool {
+	due := max(soundings, rarely*c.alone)
+	if c.cruising && c.window() == leastWindow {
 		due = hurriedSoundings
 	}
-	return now.Sub(f.sampled) > due
+	return now.Sub(c.sampled) > due
 }
 
-func (f *flight) gap() time.Duration { return time.Duration(float64(time.Second) / f.rate) }
+func (c *congestion) gap() time.Duration { return time.Duration(float64(time.Second) / c.rate) }
 
 // turn returns when the next may go: what was missed before that is made up for in part only.
-func (f *flight) turn(now time.Time) time.Time {
-	if earliest := now.Add(-catchUp); f.slot.Before(earliest) {
+func (c *congestion) turn(now time.Time) time.Time {
+	if earliest := now.Add(-catchUp); c.slot.Before(earliest) {
 		return earliest
 	}
-	return f.slot
+	return c.slot
 }
 
-func (f *flight) leave(now time.Time) departure {
-	if f.out == 0 {
-		if now.Sub(f.heard) > restart {
-			f.cruising, f.trial, f.size, f.sampled = false, nil, leastWindow, now
+func (c *congestion) leave(now time.Time) departure {
+	if c.out == 0 {
+		if now.Sub(c.heard) > restart {
+			c.cruising, c.trial, c.size, c.sampled = false, nil, leastWindow, now
 		}
-		f.heard = now
-		f.begin(now)
+		c.heard = now
+		c.begin(now)
 	}
-	d := departure{at: now, ahead: f.out}
-	f.left++
-	if f.slot.After(now.Add(-catchUp)) {
-		f.timely++
+	d := departure{at: now, ahead: c.out}
+	c.left++
+	if c.slot.After(now.Add(-catchUp)) {
+		c.timely++
 	}
-	if f.cruising {
-		f.slot = f.turn(now).Add(f.gap())
+	if c.cruising {
+		c.slot = c.turn(now).Add(c.gap())
 	}
-	f.out++
+	c.out++
 	return d
 }
 
 // arrive learns from a start.
-func (f *flight) arrive(at time.Time, d departure) {
-	f.recall(d)
-	f.heard = at
-	if d.at.After(f.newest) {
-		f.newest = d.at
+func (c *congestion) arrive(at time.Time, d departure) {
+	c.recall(d)
+	c.heard = at
+	if d.at.After(c.newest) {
+		c.newest = d.at
 	}
 	latency := max(at.Sub(d.at), 0)
 	if d.ahead == 0 {
-		f.lonely = min(f.lonely+1, learnAlone)
-		f.alone += (min(latency, mostSpan) - f.alone) / time.Duration(f.lonely)
-		f.sampled = at
+		c.lonely = min(c.lonely+1, learnAlone)
+		c.alone += (min(latency, mostSpan) - c.alone) / time.Duration(c.lonely)
+		c.sampled = at
 	}
-	f.size = max(f.size, leastWindow) + 1
-	f.started++
-	if !d.at.Before(f.began) {
-		f.took = append(f.took, latency)
+	c.size = max(c.size, leastWindow) + 1
+	c.started++
+	if !d.at.Before(c.began) {
+		c.took = append(c.took, latency)
 	}
-	least := f.alone
-	if f.cruising {
-		least = max(2*f.alone, roundTime)
+	least := c.alone
+	if c.cruising {
+		least = max(2*c.alone, roundTime)
 	}
-	if length := at.Sub(f.began); len(f.took) >= roundStarts && length >= least {
-		slices.Sort(f.took)
-		f.steer(round{rate: f.rate, starts: float64(f.started) / length.Seconds(), latency: f.took[len(f.took)/2]})
-		f.begin(at)
+	if length := at.Sub(c.began); len(c.took) >= roundStarts && length >= least {
+		slices.Sort(c.took)
+		c.steer(round{rate: c.rate, starts: float64(c.started) / length.Seconds(), latency: c.took[len(c.took)/2]})
+		c.begin(at)
 	}
 }
 
-func (f *flight) begin(now time.Time) {
-	f.began, f.started, f.took, f.left, f.timely = now, 0, f.took[:0], 0, 0
+func (c *congestion) begin(now time.Time) {
+	c.began, c.started, c.took, c.left, c.timely = now, 0, c.took[:0], 0, 0
 }
 
 // round is what came of one.
@@ -211,70 +211,70 @@ type round struct {
 // steer follows a round. Where starts take too long, half as many are let go for one round. If they get quicker, or
 // go on to come as before, because many were waiting, it was too much. If not, it is not for us that starts take
 // long: others keep the cluster busy, and who gave way to them would end with nothing.
-func (f *flight) steer(r round) {
-	load := float64(r.latency) / float64(max(f.alone, f.least))
+func (c *congestion) steer(r round) {
+	load := float64(r.latency) / float64(max(c.alone, c.least))
 	switch {
-	case f.trial != nil:
-		f.judge(*f.trial, r)
-	case !f.cruising && load > 2:
-		f.cruising, f.rate, f.step = true, cutBack*r.starts, leastStep
-	case !f.cruising:
+	case c.trial != nil:
+		c.judge(*c.trial, r)
+	case !c.cruising && load > 2:
+		c.cruising, c.rate, c.step = true, cutBack*r.starts, leastStep
+	case !c.cruising:
 	case load > full:
-		f.trial, f.rate, f.step = &r, min(r.rate, r.starts)/2, leastStep
+		c.trial, c.rate, c.step = &r, min(r.rate, r.starts)/2, leastStep
 	case load > light:
-		f.step = leastStep
-	case 2*f.timely >= f.left: // else there was little to let go
-		f.rate *= 1 + f.step
-		f.step = min(2*f.step, mostStep)
+		c.step = leastStep
+	case 2*c.timely >= c.left: // else there was little to let go
+		c.rate *= 1 + c.step
+		c.step = min(2*c.step, mostStep)
 	}
-	f.rate = max(f.rate, minRate)
+	c.rate = max(c.rate, minRate)
 }
 
 // judge ends a trial.
-func (f *flight) judge(before, r round) {
-	f.trial = nil
+func (c *congestion) judge(before, r round) {
+	c.trial = nil
 	change := float64(r.latency) / float64(before.latency)
 	switch {
 	case change > 1/quicker: // something has happened meanwhile
-		f.rate = cutBack * min(before.rate, r.starts)
+		c.rate = cutBack * min(before.rate, r.starts)
 	case change < quicker || r.starts > quicker*before.starts:
-		f.rate = cutBack * min(before.rate, before.starts)
+		c.rate = cutBack * min(before.rate, before.starts)
 	default:
-		f.rate, f.alone = before.rate, time.Duration(float64(r.latency)/light)
+		c.rate, c.alone = before.rate, time.Duration(float64(r.latency)/light)
 	}
-	f.rate = max(f.rate, minRate)
+	c.rate = max(c.rate, minRate)
 }
 
 // recall takes back what is not on its way any longer.
-func (f *flight) recall(d departure) {
+func (c *congestion) recall(d departure) {
 	if !d.lost {
-		f.out--
+		c.out--
 	}
 }
 
 // setBack leaves nothing in the future.
-func (f *flight) setBack(now time.Time) {
-	for _, t := range [5]*time.Time{&f.slot, &f.sampled, &f.heard, &f.newest, &f.began} {
+func (c *congestion) setBack(now time.Time) {
+	for _, t := range [5]*time.Time{&c.slot, &c.sampled, &c.heard, &c.newest, &c.began} {
 		*t = earlier(*t, now)
 	}
 }
 
-func (f *flight) patience() time.Duration { return max(leastPatience, 4*f.span()) }
+func (c *congestion) patience() time.Duration { return max(leastPatience, 4*c.span()) }
 
 // overdue reports whether something is not to be waited for any longer: what was released two spans after it has
 // started, or nothing has for long.
-func (f *flight) overdue(now time.Time, d departure) bool {
-	patience := f.patience()
-	return f.newest.Sub(d.at) > max(2*f.span(), time.Second) || now.Sub(d.at) > patience && now.Sub(f.heard) > patience
+func (c *congestion) overdue(now time.Time, d departure) bool {
+	patience := c.patience()
+	return c.newest.Sub(d.at) > max(2*c.span(), time.Second) || now.Sub(d.at) > patience && now.Sub(c.heard) > patience
 }
 
 // giveUp stops waiting for what is overdue. If nothing was heard of others either, the cluster is slower than was
 // thought.
-func (f *flight) giveUp(now time.Time, some int) {
-	f.out -= some
-	f.sampled = now
-	if now.Sub(f.heard) > f.patience() {
-		f.cruising, f.rate, f.step = true, max(f.rate/2, minRate), leastStep
-		f.heard = now
+func (c *congestion) giveUp(now time.Time, some int) {
+	c.out -= some
+	c.sampled = now
+	if now.Sub(c.heard) > c.patience() {
+		c.cruising, c.rate, c.step = true, max(c.rate/2, minRate), leastStep
+		c.heard = now
 	}
 }

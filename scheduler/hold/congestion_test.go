@@ -39,7 +39,7 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 	t.Helper()
 	for i := range n {
 		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
-		h.opened, h.rank = true, int64(i)
+		h.state, h.rank = opened, int64(i)
 		q.add(h)
 	}
 	loop := New(Config{})
@@ -51,12 +51,12 @@ func fly(t *testing.T, q *queue, l *line, n int) []flown {
 		}
 		for len(coming) > 0 && coming[0].started <= now {
 			all = append(all, coming[0])
-			loop.begun(heldUntil(strconv.Itoa(len(all)-1), 0, 0).uid, epoch.Add(coming[0].started))
+			loop.sawStart(heldUntil(strconv.Itoa(len(all)-1), 0, 0).UID, epoch.Add(coming[0].started))
 			coming = coming[1:]
 		}
-		loop.expire(epoch.Add(now))
+		loop.giveUpStarts(epoch.Add(now))
 		for _, h := range q.due(epoch.Add(now), true) {
-			loop.expect(kindJob, h, epoch.Add(now), false)
+			loop.awaitStart(h, epoch.Add(now), false)
 			q.remove(h)
 			coming = append(coming, flown{now, l.start(now)})
 		}
@@ -94,7 +94,7 @@ func TestReleaseIsAsFastAsTheCluster(t *testing.T) {
 			slices.Sort(waited)
 			median := waited[len(waited)/2]
 			t.Logf("first %v, last %v: %.2f of all at once; a start takes %v, window %d", first, last,
-				last.Seconds()/alone.Seconds(), median, q.flight.window())
+				last.Seconds()/alone.Seconds(), median, q.congestion.window())
 			one := c.latency + time.Duration(float64(time.Second)/c.rate)
 			if slack := 2*time.Second + 12*c.latency; first > one+minPause || last > alone*5/4+slack {
 				t.Errorf("want the first before %v and the last before %v", one+minPause, alone*5/4+slack)
@@ -169,16 +169,16 @@ func TestNothingStarts(t *testing.T) {
 	q := jobQueue()
 	for i := range 1000 {
 		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
-		h.opened = true
+		h.state = opened
 		q.add(h)
 	}
 	loop := New(Config{})
 	loop.jobs = q
 	released := 0
 	for now := time.Duration(0); now < 10*time.Minute; now += minPause {
-		loop.expire(epoch.Add(now))
+		loop.giveUpStarts(epoch.Add(now))
 		for _, h := range q.due(epoch.Add(now), true) {
-			loop.expect(kindJob, h, epoch.Add(now), false)
+			loop.awaitStart(h, epoch.Add(now), false)
 			q.remove(h)
 			never.start(now)
 			released++
@@ -187,7 +187,7 @@ func TestNothingStarts(t *testing.T) {
 	if released < 200 || released > 700 {
 		t.Errorf("in ten minutes %d are released: want about one every two seconds", released)
 	}
-	if out := q.flight.out; out < 0 || out > leastWindow {
+	if out := q.congestion.out; out < 0 || out > leastWindow {
 		t.Errorf("%d are waited for", out)
 	}
 }
@@ -198,7 +198,7 @@ func TestSomeNeverStart(t *testing.T) {
 	q := jobQueue()
 	for i := range n {
 		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
-		h.opened, h.rank = true, int64(i)
+		h.state, h.rank = opened, int64(i)
 		q.add(h)
 	}
 	loop := New(Config{})
@@ -209,15 +209,15 @@ func TestSomeNeverStart(t *testing.T) {
 	now := time.Duration(0)
 	for ; q.len() > 0 && now < time.Hour; now += minPause {
 		for len(coming) > 0 && coming[0].started <= now {
-			loop.begun(of[0], epoch.Add(coming[0].started))
+			loop.sawStart(of[0], epoch.Add(coming[0].started))
 			coming, of = coming[1:], of[1:]
 		}
-		loop.expire(epoch.Add(now))
+		loop.giveUpStarts(epoch.Add(now))
 		for _, h := range q.due(epoch.Add(now), true) {
-			loop.expect(kindJob, h, epoch.Add(now), false)
+			loop.awaitStart(h, epoch.Add(now), false)
 			q.remove(h)
 			if h.rank%10 != 0 {
-				coming, of = append(coming, flown{now, l.start(now)}), append(of, h.uid)
+				coming, of = append(coming, flown{now, l.start(now)}), append(of, h.UID)
 			}
 		}
 	}
@@ -282,7 +282,7 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 	q := jobQueue()
 	for i := range n {
 		h := heldUntil(strconv.Itoa(i), 0, 24*time.Hour)
-		h.opened, h.rank = true, int64(i)
+		h.state, h.rank = opened, int64(i)
 		q.add(h)
 	}
 	loop := New(Config{})
@@ -290,14 +290,14 @@ func (m *machine) serve(t *testing.T, n int) time.Duration {
 	now := time.Duration(0)
 	for ; q.len() > 0 || len(m.running) > 0; now += time.Millisecond {
 		for _, uid := range m.pass(now, time.Millisecond) {
-			loop.begun(uid, epoch.Add(now))
+			loop.sawStart(uid, epoch.Add(now))
 		}
 		if now%minPause == 0 {
-			loop.expire(epoch.Add(now))
+			loop.giveUpStarts(epoch.Add(now))
 			for _, h := range q.due(epoch.Add(now), true) {
-				loop.expect(kindJob, h, epoch.Add(now), false)
+				loop.awaitStart(h, epoch.Add(now), false)
 				q.remove(h)
-				m.running = append(m.running, &task{uid: h.uid, left: m.work})
+				m.running = append(m.running, &task{uid: h.UID, left: m.work})
 			}
 		}
 		if now > 10*time.Minute {

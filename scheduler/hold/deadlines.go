@@ -33,10 +33,8 @@ func (d deadline) compare(o deadline) int {
 		o.hold == nil {
 		return c
 	}
-	return cmp.Compare(d.hold.uid, o.hold.uid)
+	return cmp.Compare(d.hold.UID, o.hold.UID)
 }
-
-func (d *deadlines) len() int { return len(d.sorted) - d.gone + len(d.fresh) }
 
 func (d *deadlines) add(h *hold) {
 	if d.fresh == nil {

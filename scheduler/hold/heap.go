@@ -9,12 +9,6 @@ type holdHeap struct {
 	at     func(*hold) *int32 // where a hold keeps its place, counted from 1; 0: it is in no such heap
 }
 
-// index is where a hold is in the heap of its place.
-func index(h *hold) *int32 { return &h.at }
-
-// askIndex is where a hold is in the heap of what is asked again.
-func askIndex(h *hold) *int32 { return &h.askAt }
-
 func (q *holdHeap) first() *hold {
 	if len(q.holds) == 0 {
 		return nil

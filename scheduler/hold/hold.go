@@ -6,7 +6,7 @@ import (
 	"time"
 	"unique"
 
-	"k8s.io/apimachinery/pkg/types"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -14,50 +14,86 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
+// state is where a hold is in its life. Only these transitions exist; queue.enter makes all of them.
+//
+//	from               to         when
+//	gone               waiting    a Job or a pod that may be held is seen
+//	gone               freed      a Job is seen that must not be held
+//	waiting, opened    lookingUp  its wishes were read, and a CronJob made it (settle)
+//	lookingUp          waiting    the CronJob's schedule is read, which may have moved its deadline (clampToTick)
+//	waiting            waiting    it is planned for another window (keep)
+//	waiting            opened     its window comes (wake), or a new plan says now
+//	opened, freed      waiting    its wishes changed (settle)
+//	any before release freed      nothing holds it any longer: no policy, no data, no schedule of its CronJob
+//	waiting, lookingUp releasing  its deadline comes (due)
+//	opened             releasing  its turn or its deadline comes (due)
+//	freed              releasing  with the next turn of the loop, or its deadline comes (due)
+//	releasing          retrying   the attempt failed (fail)
+//	retrying           releasing  the time of the next attempt comes (due)
+//	any                gone       it was released, or the object is gone or no longer ours
+type state uint8
+
+const (
+	gone      state = iota // never added, or no longer in the queue
+	lookingUp              // the schedule of its CronJob is being read: neither planned nor woken
+	waiting                // for its window; where it rolls, for its next plan
+	opened                 // for its turn: its window has opened, which is final
+	freed                  // nothing holds it: it goes with the next turn of the loop
+	releasing              // an attempt to release it is under way
+	retrying               // the attempt failed: for the next one
+	states                 // how many there are
+)
+
+// basis is what the start of a hold rests on.
+type basis uint8
+
+const (
+	unplanned  basis = iota // nothing: the start is the deadline
+	fixed                   // what no forecast moves, or the plan of an earlier process
+	onForecast              // later is cheaper
+	onHope                  // no time is known: the next signals may meet its threshold, or its budget may recover
+)
+
 // hold is one Job or pod that is kept from running. It belongs to the goroutine of Run. There may be a hundred
 // thousand, so what can be told from the view is asked there, and what many have in common is there once.
 type hold struct {
-	uid     types.UID
-	version string // resourceVersion
-	work    policy.KeptWork
-	asked   uint64 // what its plan depends on besides the view: see asks
-	rank    int64  // the lower, the earlier its turn: see rankOf
+	kube.HeldJob // of a pod, its UID and version
+
+	work  policy.KeptWork
+	queue *queue // nil: none yet
+	asked uint64 // what its plan depends on besides the view: see asks
+	rank  int64  // the lower, the earlier its turn: see rankOf
 
 	latest time.Time // the deadline: nothing keeps it longer
 	start  time.Time // of the chosen window; not after latest
-	retry  time.Time // the last attempt to release it went wrong: none before
+	retry  time.Time // when the next attempt to release it is made, after one that failed
 	again  time.Time // when it is planned anew even if nothing has changed; zero: never
 	moved  time.Time // when its plan last changed; zero: never
-	said   time.Time // the start that its condition or annotation names; zero: none
+	told   time.Time // the start that its condition or annotation names; zero: none; or outdated
 
 	seen       *kube.View            // what it was planned on; nil: it is to be planned
 	reason     unique.Handle[string] // of the plan
 	unrecorded *unrecorded           // what is yet to be recorded of the plan; nil: nothing
 	cron       *cronRun              // of a CronJob that may not overlap; nil: none, or not known yet
+	idleMarks  []string              // sentences about annotations without effect, until its owner was told
 
-	at, askAt int32 // in the heap of its place, and in that of what is asked again; 0: in none
-	place     place
-	failures  uint8 // of attempts
+	heapAt, askAt int32 // place in the heap of its state, and among those that ask again; 0: in none
+	state, left   state // left: the state in which its release was decided
+	basis         basis
+	failures      uint8 // attempts to release it that failed
+	refused       uint8 // notes on it that were not written
 
-	annotated bool // a Job: it has annotations
-	unheld    bool // it is not to wait at all
-	opened    bool // its window has opened, which is final: it waits for its turn only
-	planned   bool // start came from a forecast, here or (a Job's) in an earlier process
-	forecast  bool // and only a forecast keeps it: it waits because later is cheaper
-	waiting   bool // for the schedule of its CronJob: not planned yet
-	rolls     bool // its plan is made anew at again, before which nothing lets it go
-	hoping    bool // its plan names no time, only a threshold that the next signals may meet
-	listed    bool // it is in queue.todo
-	untold    bool // it is in Loop.untold
-	stale     bool // its owner was told of a plan that was made on other wishes
-	cut       bool // its deadline was moved to before the moment at which that was said
-	refused   int  // notes on it that were not written
-	forced    bool // its deadline let it go
-	handOver  bool // take off our label and leave the Job suspended: somebody else resumes it
+	listed bool // it is in queue.todo
+	rolls  bool // its plan is made anew at again, before which only its deadline lets it go
+	cut    bool // its deadline was set to a time already past
+	forced bool // its deadline let it go
 }
 
-// asked is all that a plan depends on, besides what is known of the grids.
-type asked struct {
+// outdated stands for the start of a plan that was made on other wishes, and that its owner was told of.
+var outdated = time.Unix(0, 0)
+
+// wishes is all that a plan depends on, besides what is known of the grids.
+type wishes struct {
 	delay, duration time.Duration
 	finishBy        time.Time
 	released        bool
@@ -72,7 +108,7 @@ var seed = maphash.MakeSeed()
 
 // asks returns a sum of what a plan depends on: plans are made anew when it changes. It stands for 150 bytes.
 func asks(j *sched.Job, s *policy.Settings) uint64 {
-	return maphash.Comparable(seed, asked{
+	return maphash.Comparable(seed, wishes{
 		delay: j.AllowedDelay, duration: j.Duration, finishBy: j.FinishBy.UTC(), released: j.Released,
 		limits: j.Limits, when: s.When, weights: s.Weights, mode: s.Mode,
 	})
@@ -91,20 +127,20 @@ func rankOf(created time.Time, priority int32) int64 {
 	return created.Add(-headStart).UnixNano()
 }
 
-// turns orders holds by rank.
-func turns(a, b *hold) bool {
+// byRank orders holds by rank.
+func byRank(a, b *hold) bool {
 	if a.rank != b.rank {
 		return a.rank < b.rank
 	}
-	return a.uid < b.uid
+	return a.UID < b.UID
 }
 
-// opens orders holds by their window.
-func opens(a, b *hold) bool {
+// byWindow orders holds by their window.
+func byWindow(a, b *hold) bool {
 	if !a.start.Equal(b.start) {
 		return a.start.Before(b.start)
 	}
-	return turns(a, b)
+	return byRank(a, b)
 }
 
 // why returns the reason of the plan, for people.
@@ -115,18 +151,15 @@ func (h *hold) why() string {
 	return h.reason.Value()
 }
 
-// letGo makes it one that is not to wait.
-func (h *hold) letGo(why string) { h.unheld, h.reason = true, unique.Make(why) }
-
-// patch returns what patches need of the Job.
-func (h *hold) patch() kube.HeldJob {
-	return kube.HeldJob{UID: h.uid, Version: h.version, Annotated: h.annotated}
-}
-
 // cause tells people why it was released at a given time.
 func (h *hold) cause(now time.Time, lead time.Duration) string {
-	if h.unheld || h.opened || h.start.Before(h.latest) && !now.Add(lead).Before(h.start) {
+	if h.left == freed || h.left == opened || h.start.Before(h.latest) && !now.Add(lead).Before(h.start) {
 		return reasonReleased
 	}
 	return reasonDeadlineForced
+}
+
+// object refers to the Job or the pod.
+func (h *hold) object() v1.ObjectReference {
+	return h.queue.object(h.UID, h.work.Namespace(), h.work.Name())
 }

@@ -1,23 +1,16 @@
 package hold
 
 import (
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// starts follows what was released until it is bound to a node.
-type starts struct {
-	open     map[types.UID]*start
-	awaiting *sync.Map // the UIDs, for those who see pods on other goroutines
-	checked  time.Time
-}
-
+// start is what is known of a release until the object is bound to a node.
 type start struct {
 	departure
 
-	kind   string
+	queue  *queue
 	latest time.Time
 	ours   bool // by this process, which then counts it
 }
@@ -25,74 +18,71 @@ type start struct {
 // checkStarts is how often it is looked whether some are overdue.
 const checkStarts = time.Second / 2
 
-// giveUp is when a start is no longer expected to say anything about how fast the cluster is.
-const giveUp = 5 * time.Minute
+// forgetStart is when a start is no longer expected to tell how fast the cluster is.
+const forgetStart = 5 * time.Minute
 
-func newStarts(awaiting *sync.Map) starts {
-	return starts{open: map[types.UID]*start{}, awaiting: awaiting}
-}
-
-func (s *starts) take(uid types.UID) *start {
-	st := s.open[uid]
+// takeStart ends the wait for a start; nil if there is none.
+func (l *Loop) takeStart(uid types.UID) *start {
+	st := l.starts[uid]
 	if st != nil {
-		delete(s.open, uid)
-		s.awaiting.Delete(uid)
+		delete(l.starts, uid)
+		l.awaiting.Delete(uid)
 	}
 	return st
 }
 
-// expect begins to follow what is released now.
-func (l *Loop) expect(kind string, h *hold, now time.Time, ours bool) {
-	if _, ok := l.started.open[h.uid]; ok {
+// awaitStart begins to follow what is released now.
+func (l *Loop) awaitStart(h *hold, now time.Time, ours bool) {
+	if _, ok := l.starts[h.UID]; ok {
 		return
 	}
 	latest := h.latest
 	if h.cut {
-		latest = now // nobody could have kept it
+		latest = now // no release could have kept it
 	}
-	l.started.open[h.uid] = &start{departure: l.queueOf(kind).flight.leave(now), kind: kind, latest: latest, ours: ours}
-	l.awaiting.Store(h.uid, struct{}{})
+	l.starts[h.UID] = &start{departure: h.queue.congestion.leave(now), queue: h.queue, latest: latest, ours: ours}
+	l.awaiting.Store(h.UID, struct{}{})
 }
 
-// unexpect forgets what will not start, or of which it says nothing when it does.
-func (l *Loop) unexpect(uid types.UID) {
-	if st := l.started.take(uid); st != nil {
-		l.queueOf(st.kind).flight.recall(st.departure)
+// cancelStart forgets what will not start, or whose start will tell nothing about the cluster.
+func (l *Loop) cancelStart(uid types.UID) {
+	if st := l.takeStart(uid); st != nil {
+		st.queue.congestion.recall(st.departure)
 	}
 }
 
-// begun takes note of a start.
-func (l *Loop) begun(uid types.UID, at time.Time) {
-	st := l.started.take(uid)
+// sawStart learns from a start.
+func (l *Loop) sawStart(uid types.UID, at time.Time) {
+	st := l.takeStart(uid)
 	if st == nil {
 		return
 	}
-	q := l.queueOf(st.kind)
-	q.flight.arrive(at, st.departure)
-	q.pace.observe(at, at.Sub(st.at), q.flight.alone, st.ahead)
+	q := st.queue
+	q.congestion.arrive(at, st.departure)
+	q.pace.observe(at, at.Sub(st.at), q.congestion.alone, st.ahead)
 	q.dirty = true
 	if st.ours {
-		startLateness.WithLabelValues(st.kind).Observe(max(0, at.Sub(st.latest).Seconds()))
+		startLateness.WithLabelValues(q.kind).Observe(max(0, at.Sub(st.latest).Seconds()))
 	}
 }
 
-// expire stops waiting for what does not start, so that others get their turn, and forgets it in the end.
-func (l *Loop) expire(now time.Time) {
-	if now.Sub(l.started.checked) < checkStarts {
+// giveUpStarts stops waiting for what does not start, so that others get their turn, and forgets it in the end.
+func (l *Loop) giveUpStarts(now time.Time) {
+	if now.Sub(l.startsChecked) < checkStarts {
 		return
 	}
-	l.started.checked = now
-	lost := map[*flight]int{}
-	for uid, st := range l.started.open {
-		if f := l.queueOf(st.kind).flight; !st.lost && f.overdue(now, st.departure) {
+	l.startsChecked = now
+	lost := map[*congestion]int{}
+	for uid, st := range l.starts {
+		if c := st.queue.congestion; !st.lost && c.overdue(now, st.departure) {
 			st.lost = true
-			lost[f]++
+			lost[c]++
 		}
-		if waited := now.Sub(st.at); waited > giveUp && st.lost {
-			l.started.take(uid)
+		if waited := now.Sub(st.at); waited > forgetStart && st.lost {
+			l.takeStart(uid)
 		}
 	}
-	for f, n := range lost {
-		f.giveUp(now, n)
+	for c, n := range lost {
+		c.giveUp(now, n)
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unique"
 
 	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -23,59 +24,42 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// seenJob is what the loop needs of a Job with our label: a small part of the object.
-type seenJob struct {
-	uid       types.UID
-	version   string
-	work      policy.KeptWork
-	rank      int64
-	letGo     string // why it is not to be held; "": it may be
-	idleMarks []string
-	cron      *cronRun  // nil: no CronJob made it
-	heldUntil time.Time // what an earlier process planned
-	latest    time.Time // and what it took for the deadline
-	annotated bool
-	queued    bool // by Kueue
-}
-
-func readJob(j *batchv1.Job) *seenJob {
-	held := kube.SeenJob(j)
-	s := &seenJob{uid: held.UID, version: held.Version, annotated: held.Annotated}
+// readJob reads a Job with our label: what the loop needs of it is a small part of the object. Where it is not to be
+// held, it is freed, for the reason given. Its deadline is the one that an earlier process took, if any. Its priority is
+// mostly 0: the API server resolves the name of a priority class in pods only.
+func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
+	h := &hold{
+		HeldJob: kube.SeenJob(j), work: work.Keep(), rank: rankOf(work.Submitted(), ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
+		idleMarks: policy.Unsupported(j.Annotations, j.Spec.Template.Annotations), state: waiting,
+		told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
+	}
 	why, never := policy.NeverHeldJob(j)
 	switch {
 	case err != nil:
-		s.letGo = err.Error()
-	case never:
-		s.letGo = why
-	case j.Spec.Suspend == nil || !*j.Spec.Suspend:
-		s.letGo = resumed
+		never, why = true, err.Error()
+	case !never && (j.Spec.Suspend == nil || !*j.Spec.Suspend):
+		never, why = true, resumed
 	}
-	s.work, s.rank = work.Keep(), rankOf(work.Submitted(), priorityOf(&j.Spec.Template.Spec))
-	s.idleMarks = policy.Unsupported(j.Annotations, j.Spec.Template.Annotations)
-	_, s.queued = j.Labels[policy.LabelKueueQueue] // Kueue resumes it itself
+	if never {
+		h.state, h.reason = freed, unique.Make(why)
+	}
 	if owner := metav1.GetControllerOfNoCopy(j); owner != nil && owner.Kind == "CronJob" {
-		s.cron = &cronRun{cronJob: owner.Name, scheduled: j.CreationTimestamp.Time}
-		if t, err := time.Parse(time.RFC3339, j.Annotations[batchv1.CronJobScheduledTimestampAnnotation]); err == nil {
-			s.cron.scheduled = t
+		h.cron = &cronRun{cronJob: owner.Name, scheduled: j.CreationTimestamp.Time}
+		if t := timeIn(j, batchv1.CronJobScheduledTimestampAnnotation); !t.IsZero() {
+			h.cron.scheduled = t
 		}
 	}
-	if t, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationHeldUntil]); err == nil {
-		s.heldUntil = t
-	}
-	if t, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil {
-		s.latest = t
-	}
-	return s
+	return h
 }
 
-// priorityOf returns the priority of a pod. The API server resolves the name of a class in pods only: in the
-// templates of Jobs there mostly is none yet.
-func priorityOf(spec *v1.PodSpec) int32 {
-	if spec.Priority == nil {
-		return 0
+// timeIn returns the time that an annotation names; zero: none.
+func timeIn(j *batchv1.Job, annotation string) time.Time {
+	t, err := time.Parse(time.RFC3339, j.Annotations[annotation])
+	if err != nil {
+		return time.Time{}
 	}
-	return *spec.Priority
+	return t
 }
 
 // resumed is why a Job is let go that somebody else lets run.
@@ -158,10 +142,10 @@ func (jobStore) Transformer() cache.TransformFunc {
 // Replace implements [cache.ReflectorStore]. The list is of what Transformer made, or of Jobs from a server that
 // streams none.
 func (s jobStore) Replace(list []any, _ string) error {
-	seen := make([]*seenJob, 0, len(list))
+	seen := make([]*hold, 0, len(list))
 	for i, obj := range list {
 		switch j := obj.(type) {
-		case *seenJob:
+		case *hold:
 			seen = append(seen, j)
 		case *batchv1.Job:
 			if j.Labels[v1alpha1.LabelHeld] == "true" {
@@ -178,10 +162,10 @@ func (s jobStore) Replace(list []any, _ string) error {
 func (jobStore) Resync() error { return nil }
 
 // sawJobs takes in all Jobs that are held.
-func (l *Loop) sawJobs(all []*seenJob) {
+func (l *Loop) sawJobs(all []*hold) {
 	there := make(map[types.UID]struct{}, len(all))
 	for _, j := range all {
-		there[j.uid] = struct{}{}
+		there[j.UID] = struct{}{}
 	}
 	for uid := range l.jobs.byUID {
 		if _, ok := there[uid]; !ok {
@@ -199,43 +183,37 @@ func (l *Loop) lostJob(uid types.UID) {
 	}
 }
 
-// sawJob takes in a held Job or what has changed on it.
-func (l *Loop) sawJob(s *seenJob) {
-	h := l.jobs.byUID[s.uid]
-	first := h == nil
+// sawJob takes in a held Job, as readJob made it, or what has changed on it.
+func (l *Loop) sawJob(seen *hold) {
 	view := l.known()
-	if first {
-		h = &hold{uid: s.uid, said: s.heldUntil, rank: s.rank}
-		h.latest = s.deadline(view)
+	h := l.jobs.byUID[seen.UID]
+	if h == nil {
+		h = seen
+		h.latest = h.firstDeadline(view)
 		h.start = h.latest
-		if !s.heldUntil.IsZero() {
-			h.start, h.planned = earlier(s.heldUntil, h.latest), true
+		if !h.told.IsZero() {
+			h.start, h.basis = earlier(h.told, h.latest), fixed
 		}
-		l.ensurePods()
-	}
-	h.work, h.version, h.annotated, h.handOver, h.cron = s.work, s.version, s.annotated, s.queued, s.cron
-	if first {
 		l.jobs.add(h)
-		l.sayIdle(h.about(true), s.idleMarks)
+		l.warnOfIdleMarks(h)
 	}
-	if s.letGo != "" {
-		h.letGo(s.letGo)
-		l.jobs.put(h)
-		h.said = time.Time{} // it was never held, or somebody else released it: nobody is to be told
+	h.HeldJob, h.work, h.cron = seen.HeldJob, seen.work, seen.cron
+	if seen.state == freed {
+		l.jobs.free(h, seen.why())
+		h.told = time.Time{} // it was never held, or somebody else released it: there is nothing to tell
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return
 	}
-	if !view.Settled() {
-		return // planAll settles it as soon as the policies are known
+	if view.Settled() { // else planAll settles it as soon as the policies are known
+		l.settle(h, view)
 	}
-	l.settle(l.jobs, h, view)
 }
 
-// deadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what an
-// earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
-func (s *seenJob) deadline(view *kube.View) time.Time {
-	work := s.work.Work()
+// firstDeadline returns the latest start of a Job that is seen for the first time. Until policies are known it is what
+// an earlier process wrote on it, since what is not known must neither hold a Job for longer nor let go of it at once.
+func (h *hold) firstDeadline(view *kube.View) time.Time {
+	work := h.work.Work()
 	job, settings := view.Settle(&work)
 	latest := job.LatestStart()
 	if view.Settled() {
@@ -244,8 +222,8 @@ func (s *seenJob) deadline(view *kube.View) time.Time {
 	if settings.AllowedDelay <= 0 {
 		latest = job.Submitted.Add(unknownDelay)
 	}
-	if !s.latest.IsZero() {
-		latest = earlier(latest, s.latest) // that knew the limits, and the schedule of its CronJob
+	if !h.latest.IsZero() {
+		latest = earlier(latest, h.latest) // that knew the limits, and the schedule of its CronJob
 	}
 	return latest
 }
@@ -256,7 +234,7 @@ const unknownDelay = 24 * time.Hour
 
 // clampToTick makes sure that a CronJob's run ends before the next one is due. A schedule that cannot be read is no
 // reason to lose a run: it is let go.
-func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name string, run *cronRun, job sched.Job,
+func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name string, run *cronRun, job sched.Job,
 	wishes uint64,
 ) {
 	// A thousand CronJobs tick at the full hour, and releases use the same client.
@@ -269,22 +247,21 @@ func (l *Loop) clampToTick(ctx context.Context, held *hold, namespace, name stri
 		klog.FromContext(ctx).Error(err, "Not held", "job", klog.KRef(namespace, name))
 	}
 	l.post(func() {
-		h := l.jobs.byUID[held.uid]
-		if h == nil || h.asked != wishes {
+		h := l.jobs.byUID[uid]
+		if h == nil || h.state != lookingUp || h.asked != wishes {
 			return
 		}
-		h.waiting = false
+		l.jobs.enter(h, waiting)
 		l.jobs.plan(h)
 		switch {
 		case err != nil:
-			h.letGo("the schedule of its CronJob cannot be read")
+			l.jobs.free(h, "the schedule of its CronJob cannot be read")
 		case latest.IsZero():
 		case !latest.After(l.clock.Now()):
-			h.letGo("it is to end before the next run of its CronJob")
+			l.jobs.free(h, "it is to end before the next run of its CronJob")
 		default:
-			l.setLatest(l.jobs, h, earlier(latest, job.LatestStart()))
+			l.setLatest(h, earlier(latest, job.LatestStart()))
 		}
-		l.jobs.put(h)
 	})
 }
 
@@ -303,16 +280,14 @@ func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 
 var errPanicked = errors.New("releasing it panicked")
 
-// releaseJob lets the API server clear spec.suspend. The label is the guard: whoever comes second, or finds that its
-// user took the Job over by removing the label, changes nothing.
+// releaseJob lets the API server clear spec.suspend, or hands the Job over to Kueue, which does so itself. The label is
+// the guard: a second release, or one after its user took the Job over by removing the label, changes nothing.
 func (l *Loop) releaseJob(h *hold, now time.Time) {
-	patch, first := h.patch().ReleasePatch(now), h.failures == 0
-	if h.handOver {
-		patch = h.patch().HandOverPatch()
-	} else {
-		l.expect(kindJob, h, now, true)
+	patch, first := h.ReleasePatch(now), h.failures == 0
+	if !h.Queued {
+		l.awaitStart(h, now, true)
 	}
-	namespace, name, uid := h.work.Namespace(), h.work.Name(), h.uid
+	namespace, name, uid := h.work.Namespace(), h.work.Name(), h.UID
 	l.calls.add(func(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
@@ -333,7 +308,7 @@ const (
 
 func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 	if err != nil || !ours {
-		l.unexpect(h.uid)
+		l.cancelStart(h.UID)
 	}
 	if err != nil {
 		now := l.clock.Now()
@@ -346,11 +321,11 @@ func (l *Loop) jobReleased(h *hold, at time.Time, ours bool, err error) {
 		l.jobs.fail(h, earlier(retry, soon))
 		return
 	}
-	if l.jobs.byUID[h.uid] == h {
+	if l.jobs.byUID[h.UID] == h {
 		l.jobs.remove(h)
 	}
-	if !h.handOver {
-		l.released(kindJob, l.jobs, h, at, ours)
+	if !h.Queued {
+		l.released(h, at, ours)
 	}
 }
 

@@ -37,8 +37,8 @@ func TestRampIsKept(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		watts := map[types.UID]energy.Watts{}
-		q := newQueue(newPodPace(), unbounded(), newLimits(0, ramp))
-		q.watts = func(h *hold) energy.Watts { return watts[h.uid] }
+		q := newQueue(kindPod, newPodPace(), unbounded(), newLimits(0, ramp))
+		q.watts = func(h *hold) energy.Watts { return watts[h.UID] }
 		deadline := map[types.UID]time.Duration{}
 		largest := 0.0
 		const n = 150
@@ -53,7 +53,7 @@ func TestRampIsKept(t *testing.T) {
 			if random.IntN(30) == 0 {
 				draw = 3000
 			}
-			watts[h.uid], deadline[h.uid] = energy.Watts(draw), end
+			watts[h.UID], deadline[h.UID] = energy.Watts(draw), end
 			largest = max(largest, draw)
 			q.add(h)
 		}
@@ -63,11 +63,11 @@ func TestRampIsKept(t *testing.T) {
 			must := forced(q, epoch.Add(now))
 			for _, h := range q.due(epoch.Add(now), true) {
 				count++
-				if now > deadline[h.uid] {
-					t.Fatalf("seed %d: %s is released at %v: its deadline was %v", seed, h.uid, now, deadline[h.uid])
+				if now > deadline[h.UID] {
+					t.Fatalf("seed %d: %s is released at %v: its deadline was %v", seed, h.UID, now, deadline[h.UID])
 				}
 				if !must[h] {
-					early = append(early, let{at: now, watts: float64(watts[h.uid])})
+					early = append(early, let{at: now, watts: float64(watts[h.UID])})
 				}
 				q.remove(h)
 			}
@@ -84,7 +84,7 @@ func TestRampIsKept(t *testing.T) {
 // TestReleaseRateIsKept: the largest rate holds over any stretch of time, and is used.
 func TestReleaseRateIsKept(t *testing.T) {
 	for _, rate := range []float64{0.4, 7, 150} {
-		q := newQueue(newPodPace(), unbounded(), newLimits(rate, 0))
+		q := newQueue(kindPod, newPodPace(), unbounded(), newLimits(rate, 0))
 		const seconds = 60
 		for i := range int(rate*seconds) + 200 {
 			h := heldUntil(strconv.Itoa(i), 0, time.Hour)

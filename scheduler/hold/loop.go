@@ -9,13 +9,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 // Config is what a [Loop] is made of.
@@ -30,8 +30,9 @@ type Config struct {
 	// MaxRamp is by how many watts in a second the expected power of what is let go may rise, deadlines not counted;
 	// 0: by any.
 	MaxRamp energy.Watts
-	// Record, if set, is told of holds and releases. It is called by the goroutine of Run and must not wait.
-	Record func(Record)
+	// Record, if set, takes holds that owners were told of, and releases. It is called by the goroutine of Run, must not
+	// wait, and copies what it keeps.
+	Record func(*record.Entry)
 
 	opinion opinion // nil: the view's
 }
@@ -53,7 +54,7 @@ type Loop struct {
 	client    kubernetes.Interface
 	view      func() *kube.View
 	opinion   opinion
-	record    func(Record) // nil: nobody is told
+	record    func(*record.Entry) // nil: nothing is recorded
 	namespace string
 	identity  string // of this replica, set by Run
 	clock     *kube.ServerClock
@@ -69,19 +70,19 @@ type Loop struct {
 	calls   calls
 	lookups chan struct{}
 
-	notes, farewells chan note
+	notes, releaseEvents chan note
 
 	// What follows belongs to the goroutine of Run.
-	goes     func(func(context.Context)) // starts a goroutine that Run waits for
-	leads    bool
-	opinions opinions
-	warned   map[string]bool
-	untold   []unsaid
-	jobs     *queue
-	pods     *queue
-	started  starts
-	swept    time.Time
-	turned   time.Time // the last turn
+	goes          func(func(context.Context)) // starts a goroutine that Run waits for
+	leads         bool
+	opinions      opinions
+	warned        map[string]bool // sentences about annotations without effect, by namespace
+	pendingNotes  map[*hold]struct{}
+	jobs, pods    *queue
+	starts        map[types.UID]*start // of what was released
+	startsChecked time.Time
+	swept         time.Time
+	turned        time.Time // the last turn
 }
 
 // New returns a loop that holds pods at once and Jobs once it runs.
@@ -91,9 +92,10 @@ func New(c Config) *Loop {
 		client: c.Client, view: c.View, opinion: c.opinion, record: c.Record, namespace: c.Namespace,
 		mail:    mailbox{ready: make(chan struct{}, 1)},
 		lookups: make(chan struct{}, parallelLookups),
-		notes:   make(chan note, maxNotes), farewells: make(chan note, maxFarewells),
-		jobs: newQueue(newJobPace(), newJobFlight(), limits),
-		pods: newQueue(newPodPace(), newPodFlight(), limits),
+		notes:   make(chan note, maxNotes), releaseEvents: make(chan note, maxReleaseEvents),
+		warned: map[string]bool{}, pendingNotes: map[*hold]struct{}{}, starts: map[types.UID]*start{},
+		jobs: newQueue(kindJob, newJobPace(), newJobCongestion(), limits),
+		pods: newQueue(kindPod, newPodPace(), newPodCongestion(), limits),
 	}
 	l.clock = kube.NewServerClock(time.Now, l.createReview)
 	l.jobs.watts, l.pods.watts = l.draw, l.draw
@@ -107,8 +109,6 @@ func New(c Config) *Loop {
 	if l.gate.max == 0 {
 		l.gate.max = defaultMaxPods
 	}
-	l.started = newStarts(&l.awaiting)
-	l.warned = map[string]bool{}
 	return l
 }
 
@@ -143,13 +143,6 @@ func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	return job.Nominal()
 }
 
-func (l *Loop) queueOf(kind string) *queue {
-	if kind == kindJob {
-		return l.jobs
-	}
-	return l.pods
-}
-
 // Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is meant
 // for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
 // come even if the loop is dead.
@@ -162,10 +155,7 @@ func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	}()
 	until, held, first, no := l.gate.ask(pod)
 	if first {
-		l.post(func() {
-			l.ensurePods()
-			l.sawPod(pod, no)
-		})
+		l.post(func() { l.sawPod(pod, no) })
 	}
 	return until, held
 }
@@ -180,11 +170,6 @@ func (l *Loop) Holds(uid types.UID) bool {
 // any time and more than once.
 func (l *Loop) SetActivator(activate func(map[string]*v1.Pod)) {
 	l.activator.Store(&activate)
-}
-
-// WatchPods makes the loop follow the pods of an informer that somebody else runs.
-func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
-	return l.follow(informer)
 }
 
 // Now returns the API server's time, on which deadlines are instants.
@@ -208,10 +193,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.goes(elect)
 	l.goes(l.watchJobs)
 	l.goes(l.keepTime)
-	for range noteWriters {
-		l.goes(l.writeNotes)
-	}
-	l.goes(l.writeFarewells)
+	l.startWriters()
 	l.serve(ctx, logger)
 	return nil
 }
@@ -267,14 +249,14 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	l.turned = now
 	more := false
 	safely(logger, func() { more = l.planAll(logger, now) })
-	l.expire(now)
+	l.giveUpStarts(now)
 	safely(logger, func() { l.releaseDuePods(logger, now) })
 	safely(logger, func() { l.releaseDueJobs(logger, now) })
-	safely(logger, l.sayRest)
+	safely(logger, l.flushNotes)
 	l.sweep(now)
-	l.jobs.measure(kindJob)
-	l.pods.measure(kindPod)
-	notesWaiting.Set(float64(len(l.notes) + len(l.farewells) + len(l.untold)))
+	l.jobs.measure()
+	l.pods.measure()
+	notesWaiting.Set(float64(len(l.notes) + len(l.releaseEvents) + len(l.pendingNotes)))
 	if more {
 		return minPause
 	}
@@ -292,12 +274,12 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 // until then.
 func (l *Loop) setBack(now time.Time) {
 	l.swept = earlier(l.swept, now)
-	l.started.checked = earlier(l.started.checked, now)
-	for _, st := range l.started.open {
+	l.startsChecked = earlier(l.startsChecked, now)
+	for _, st := range l.starts {
 		st.at = earlier(st.at, now)
 	}
 	for _, q := range [2]*queue{l.pods, l.jobs} {
-		q.flight.setBack(now)
+		q.congestion.setBack(now)
 	}
 }
 
@@ -322,7 +304,7 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 		for chunk := planChunk; chunk > 0; chunk -= planStep {
 			some, rest := q.outdated(view, now, planStep)
 			for _, h := range some {
-				l.planOne(logger, q, h, view, now)
+				l.planOne(logger, h, view, now)
 			}
 			if !rest {
 				break
@@ -339,25 +321,23 @@ func (l *Loop) planAll(logger klog.Logger, now time.Time) (more bool) {
 // planStep is how many are planned between two looks at the time.
 const planStep = 20
 
-func (l *Loop) planOne(logger klog.Logger, q *queue, h *hold, view *kube.View, now time.Time) {
+func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Time) {
 	if !h.plannable(view) {
 		return
 	}
-	l.settle(q, h, view)
-	if h.opened {
+	l.settle(h, view)
+	switch h.state {
+	case opened:
 		h.seen = view
+	case waiting:
+		l.plan(logger, h, view, now)
+		l.explain(h)
 	}
-	if h.waiting || h.opened {
-		return
-	}
-	l.plan(logger, q, h, view, now)
-	q.put(h)
-	l.say(q, h)
 }
 
 // settle asks what the view says of a hold: whether it may wait, for what, and how long. What was planned on other
 // answers is to be planned again.
-func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
+func (l *Loop) settle(h *hold, view *kube.View) {
 	work := h.work.Work()
 	job, settings := view.Settle(&work)
 	wishes := asks(&job, &settings)
@@ -365,29 +345,32 @@ func (l *Loop) settle(q *queue, h *hold, view *kube.View) {
 		return
 	}
 	changed := h.asked != 0
-	h.stale = h.stale || changed
-	h.asked, h.unheld, h.opened, h.moved = wishes, false, false, time.Time{}
-	l.setLatest(q, h, job.LatestStart())
+	if changed && !h.told.IsZero() {
+		h.told = outdated
+	}
+	h.asked, h.moved = wishes, time.Time{}
+	l.setLatest(h, job.LatestStart())
 	h.cut = changed && h.latest.Before(l.clock.Now())
-	if t, ok := l.gate.ticket(h.uid); ok {
+	if t, ok := l.gate.ticket(h.UID); ok {
 		t.latest.Store(h.latest.UnixNano())
 	}
-	// A lookup that was made for other wishes is waited for no longer.
-	h.waiting = h.cron != nil && !job.Released
-	if h.waiting {
-		run, namespace, name := h.cron, h.work.Namespace(), h.work.Name()
-		l.goes(func(ctx context.Context) { l.clampToTick(ctx, h, namespace, name, run, job, wishes) })
+	switch {
+	case h.state >= releasing: // which is final
+	case h.cron != nil && !job.Released:
+		h.queue.enter(h, lookingUp) // a lookup that was made for other wishes counts no longer
+		uid, run, namespace, name := h.UID, h.cron, h.work.Namespace(), h.work.Name()
+		l.goes(func(ctx context.Context) { l.clampToTick(ctx, uid, namespace, name, run, job, wishes) })
+	default:
+		h.queue.enter(h, waiting)
 	}
 }
 
 // setLatest changes the deadline of a hold and lets it be planned again.
-func (l *Loop) setLatest(q *queue, h *hold, latest time.Time) {
-	if submitted := h.work.Submitted(); latest.Before(submitted) {
-		latest = submitted
-	}
-	q.move(h, latest)
-	h.start = earlier(h.start, latest)
-	q.put(h)
+func (l *Loop) setLatest(h *hold, latest time.Time) {
+	q := h.queue
+	q.move(h, later(latest, h.work.Submitted()))
+	h.start = earlier(h.start, h.latest)
+	q.enter(h, h.state)
 	q.plan(h)
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -74,13 +75,18 @@ func during(t *testing.T, prepare func(*world, *Config), test func(*world)) {
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
+		factory := informers.NewSharedInformerFactory(w.client, 0)
+		if err := w.loop.WatchPods(factory.Core().V1().Pods().Informer()); err != nil {
+			t.Fatal(err)
+		}
+		factory.StartWithContext(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if err := w.loop.Run(ctx); err != nil {
 				t.Error(err)
 			}
 		})
-		w.stop = func() { cancel(); wg.Wait() }
+		w.stop = func() { cancel(); wg.Wait(); factory.Shutdown() }
 		time.Sleep(5 * time.Second) // the Lease
 		test(w)
 		w.stop()
@@ -423,12 +429,12 @@ func TestADelayThatIsTakenBackMakesNothingLate(t *testing.T) {
 		w.annotate(map[string]string{v1alpha1.AnnotationAllowedDelay: "0s"}, "j", "p")
 		w.wantJob("j", 0, time.Second)
 		synctest.Wait()
-		if len(w.loop.started.open) != 2 {
-			t.Errorf("%d starts are expected, want two", len(w.loop.started.open))
+		if len(w.loop.starts) != 2 {
+			t.Errorf("%d starts are expected, want two", len(w.loop.starts))
 		}
-		for _, st := range w.loop.started.open {
+		for _, st := range w.loop.starts {
 			if st.at.Sub(st.latest) > 0 {
-				t.Errorf("a %s is let go at %v, and counts as late since %v", st.kind, st.at, st.latest)
+				t.Errorf("a %s is let go at %v, and counts as late since %v", st.queue.kind, st.at, st.latest)
 			}
 		}
 	})

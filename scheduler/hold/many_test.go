@@ -164,7 +164,7 @@ func TestManyHoldsFitBesideAScheduler(t *testing.T) {
 		loop.post(func() {
 			defer close(done)
 			for h := range loop.jobs.order.all() {
-				if h.planned {
+				if h.basis != unplanned {
 					n++
 				}
 			}
@@ -225,7 +225,6 @@ func BenchmarkPlanning(b *testing.B) {
 	}
 	view := views[0]
 	loop := New(Config{View: func() *kube.View { return view }})
-	loop.podCache.Store(&podCache{})
 	const holds = 1000
 	for i := range holds {
 		job := heldJob(created)
@@ -236,7 +235,7 @@ func BenchmarkPlanning(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		view = views[i%2]
 		for _, h := range loop.jobs.byUID {
-			loop.planOne(klog.Background(), loop.jobs, h, view, created)
+			loop.planOne(klog.Background(), h, view, created)
 			break
 		}
 	}

@@ -58,8 +58,8 @@ var (
 )
 
 // measure publishes how much a queue holds.
-func (q *queue) measure(kind string) {
-	heldNow.WithLabelValues(kind).Set(float64(q.len()))
-	inFlight.WithLabelValues(kind).Set(float64(q.flight.out))
-	flightWindow.WithLabelValues(kind).Set(float64(q.flight.window()))
+func (q *queue) measure() {
+	heldNow.WithLabelValues(q.kind).Set(float64(q.len()))
+	inFlight.WithLabelValues(q.kind).Set(float64(q.congestion.out))
+	flightWindow.WithLabelValues(q.kind).Set(float64(q.congestion.window()))
 }

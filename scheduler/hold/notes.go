@@ -32,44 +32,41 @@ const (
 	maxNotes       = 4096
 	noteWriters    = 4
 	notesPerSecond = 200
-	// with more on the way, annotations or the condition alone say that something is held, and no event
-	reticence    = maxNotes / 4
+	// with more on the way, annotations or the condition alone tell that something is held, and no event
+	quietAbove   = maxNotes / 4
 	mostRefusals = 5 // of notes on one hold; after that each plan is told once, written or not
 	reporter     = "kubenergy-scheduler"
 
 	// Events of releases come while the cluster starts what was let go, and each would cost it a tenth of a start.
-	maxFarewells       = 1024
-	farewellsPerSecond = 10
-	farewellBurst      = 50
+	maxReleaseEvents       = 1024
+	releaseEventsPerSecond = 10
+	releaseEventBurst      = 50
 )
 
 // note is a write that only informs.
 type note func(context.Context) error
 
-// tell queues a note; where too many wait it is lost, and reports so.
-func (l *Loop) tell(n note) bool {
+// enqueue queues a note; where too many wait it is lost, and enqueue returns false.
+func enqueue(notes chan<- note, n note) bool {
 	select {
-	case l.notes <- n:
+	case notes <- n:
 		return true
 	default:
 		return false
 	}
 }
 
-// bidFarewell queues an event of a release; in a rush the metrics and the records of decisions alone tell of most.
-func (l *Loop) bidFarewell(n note) {
-	select {
-	case l.farewells <- n:
-	default:
+// startWriters starts the goroutines that write what was queued.
+func (l *Loop) startWriters() {
+	for range noteWriters {
+		l.goes(func(ctx context.Context) {
+			write(ctx, l.notes, flowcontrol.NewTokenBucketRateLimiter(notesPerSecond/noteWriters, notesPerSecond))
+		})
 	}
-}
-
-func (l *Loop) writeNotes(ctx context.Context) {
-	write(ctx, l.notes, flowcontrol.NewTokenBucketRateLimiter(notesPerSecond/noteWriters, notesPerSecond))
-}
-
-func (l *Loop) writeFarewells(ctx context.Context) {
-	write(ctx, l.farewells, flowcontrol.NewTokenBucketRateLimiter(farewellsPerSecond, farewellBurst))
+	l.goes(func(ctx context.Context) {
+		write(ctx, l.releaseEvents,
+			flowcontrol.NewTokenBucketRateLimiter(releaseEventsPerSecond, releaseEventBurst))
+	})
 }
 
 func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter) {
@@ -90,45 +87,40 @@ func write(ctx context.Context, notes <-chan note, limit flowcontrol.RateLimiter
 	}
 }
 
-// lead begins to keep windows, and says of everything that was planned before why it waits.
+// lead begins to keep windows, and tells the owners of everything that was planned before why it waits.
 func (l *Loop) lead() {
 	l.leads = true
 	for _, q := range [2]*queue{l.pods, l.jobs} {
 		q.order.settle()
 		for h := range q.order.all() {
-			l.say(q, h)
+			l.explain(h)
 		}
 	}
 }
 
-// say puts on the object why it waits, once per plan, and an event once per hold. Where too much is to be said at
-// once, that waits.
-func (l *Loop) say(q *queue, h *hold) {
-	if !l.leads || h.unheld || h.opened || !h.planned {
-		return
-	}
-	said := h.said
-	if !h.stale && sameTime(h.start, said) {
+// explain writes on the object why it waits, once per plan, and an event once per hold. In a rush that is put off.
+func (l *Loop) explain(h *hold) {
+	told := h.told
+	if !l.leads || h.basis == unplanned || h.state != waiting && h.state != lookingUp || sameTime(h.start, told) {
 		return
 	}
 	if len(l.notes) > cap(l.notes)/2 {
-		l.putOff(q, h)
+		l.pendingNotes[h] = struct{}{}
 		return
 	}
-	job, stale := q == l.jobs, h.stale
-	about, reason := h.about(job), h.why()
-	write := l.onPod(h)
-	if job {
-		write = l.onJob(h)
+	object, reason := h.object(), h.why()
+	write := l.writeCondition(h)
+	if h.queue == l.jobs {
+		write = l.writeAnnotations(h)
 	}
-	quietly := !said.IsZero() || len(l.notes) > reticence
-	told := l.tell(func(ctx context.Context) error {
+	quietly := !told.IsZero() || len(l.notes) > quietAbove
+	queued := enqueue(l.notes, func(ctx context.Context) error {
 		if err := write(ctx); err != nil {
-			if !apierrors.IsNotFound(err) { // it has changed: to be said again if it is still held
+			if !apierrors.IsNotFound(err) { // it has changed: to be written again if it is still held
 				l.post(func() {
-					if h.refused++; h.refused < mostRefusals {
-						h.said, h.stale = said, stale
-						l.putOff(q, h)
+					if h.refused = min(h.refused+1, mostRefusals); h.refused < mostRefusals {
+						h.told = told
+						l.pendingNotes[h] = struct{}{}
 					}
 				})
 			}
@@ -137,59 +129,42 @@ func (l *Loop) say(q *queue, h *hold) {
 		if quietly {
 			return nil
 		}
-		return l.event(ctx, about, v1.EventTypeNormal, reasonHeld, reason)
+		return l.event(ctx, object, v1.EventTypeNormal, reasonHeld, reason)
 	})
-	if told {
-		h.said, h.stale = h.start, false
-		l.recordHold(h, job)
+	if queued {
+		h.told = h.start
+		l.recordHold(h)
 	}
 }
 
-// putOff lets something be said later.
-func (l *Loop) putOff(q *queue, h *hold) {
-	if !h.untold {
-		h.untold = true
-		l.untold = append(l.untold, unsaid{q, h})
-	}
-}
-
-// unsaid is a hold of whose plan its owner is yet to be told.
-type unsaid struct {
-	q *queue
-	h *hold
-}
-
-// sayRest says what was put off, as far as there is room for it.
-func (l *Loop) sayRest() {
-	for n := min(len(l.untold), cap(l.notes)/2-len(l.notes)); n > 0; n-- {
-		next := l.untold[0]
-		l.untold = l.untold[1:]
-		next.h.untold = false
-		if next.h.place != nowhere {
-			l.say(next.q, next.h)
+// flushNotes writes what was put off, as far as there is room for it.
+func (l *Loop) flushNotes() {
+	room := cap(l.notes)/2 - len(l.notes)
+	for h := range l.pendingNotes {
+		if room--; room < 0 {
+			return
+		}
+		delete(l.pendingNotes, h)
+		l.explain(h)
+		if len(l.pendingNotes) == 0 {
+			l.pendingNotes = map[*hold]struct{}{} // a map keeps the memory of all that it ever held
 		}
 	}
-	if len(l.untold) == 0 {
-		l.untold = nil
-	}
 }
 
-func (h *hold) about(job bool) v1.ObjectReference {
-	return about(h.uid, h.work.Namespace(), h.work.Name(), job)
-}
-
-func about(uid types.UID, namespace, name string, job bool) v1.ObjectReference {
+// object refers to a Job or a pod, by what the queue holds.
+func (q *queue) object(uid types.UID, namespace, name string) v1.ObjectReference {
 	ref := v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: name, UID: uid}
-	if job {
+	if q.kind == kindJob {
 		ref.APIVersion, ref.Kind = "batch/v1", "Job"
 	}
 	return ref
 }
 
-// onJob writes annotations, unless the Job was released meanwhile.
-func (l *Loop) onJob(h *hold) func(context.Context) error {
+// writeAnnotations explains a hold on its Job, unless the Job was released meanwhile.
+func (l *Loop) writeAnnotations(h *hold) note {
 	namespace, name := h.work.Namespace(), h.work.Name()
-	patch := h.patch().SayPatch(map[string]string{
+	patch := h.SayPatch(map[string]string{
 		v1alpha1.AnnotationHeldUntil:   h.start.UTC().Format(time.RFC3339),
 		v1alpha1.AnnotationHeldReason:  h.why(),
 		v1alpha1.AnnotationLatestStart: h.latest.UTC().Format(time.RFC3339),
@@ -200,12 +175,12 @@ func (l *Loop) onJob(h *hold) func(context.Context) error {
 	}
 }
 
-// onPod writes the condition without which the pod would look as if nobody cared for it. It must not land on a pod that
-// was bound meanwhile, whose condition would then be false: hence the resourceVersion.
-func (l *Loop) onPod(h *hold) func(context.Context) error {
+// writeCondition explains a hold on its pod, which would look forgotten otherwise. It must not land on a pod that was
+// bound meanwhile, whose condition would then be false: hence the resourceVersion.
+func (l *Loop) writeCondition(h *hold) note {
 	namespace, name := h.work.Namespace(), h.work.Name()
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": h.uid, "resourceVersion": h.version},
+		"metadata": map[string]any{"uid": h.UID, "resourceVersion": h.Version},
 		"status": map[string]any{"conditions": []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
 			Message: h.why(), LastTransitionTime: metav1.NewTime(l.clock.Now()),
@@ -234,47 +209,44 @@ func heldBefore(pod *v1.Pod) bool {
 
 const messageOfGates = "Scheduling is blocked due to non-empty scheduling gates" // in pods that are created with any
 
-// sayRefused tells the owner of a pod why what it says has no effect.
-func (l *Loop) sayRefused(about v1.ObjectReference, no refusal) {
+// queueEvent queues an event about an object, if this replica leads.
+func (l *Loop) queueEvent(object v1.ObjectReference, kind, reason, text string) {
 	if l.leads {
-		l.tell(func(ctx context.Context) error {
-			return l.event(ctx, about, v1.EventTypeWarning, no.reason, no.text)
-		})
+		enqueue(l.notes, func(ctx context.Context) error { return l.event(ctx, object, kind, reason, text) })
 	}
 }
 
-// sayIdle tells the owner of an object about annotations of other systems that do nothing here: once in a namespace,
-// since whoever writes them once does so in every manifest.
-func (l *Loop) sayIdle(about v1.ObjectReference, sentences []string) {
-	for _, sentence := range sentences {
-		key := about.Namespace + " " + sentence
+// warnOfIdleMarks tells the owner of a hold about annotations of other systems that do nothing here: once in a
+// namespace, since an owner who writes them once does so in every manifest.
+func (l *Loop) warnOfIdleMarks(h *hold) {
+	for _, sentence := range h.idleMarks {
+		key := h.work.Namespace() + " " + sentence
 		if l.warned[key] || len(l.warned) >= maxWarned || !l.leads {
 			continue
 		}
 		l.warned[key] = true
-		l.tell(func(ctx context.Context) error {
-			return l.event(ctx, about, v1.EventTypeWarning, reasonNoEffect, sentence)
-		})
+		l.queueEvent(h.object(), v1.EventTypeWarning, reasonNoEffect, sentence)
 	}
+	h.idleMarks = nil
 }
 
 const maxWarned = 10_000
 
 // released books a release. Only one replica counts it and tells people.
-func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool) {
+func (l *Loop) released(h *hold, now time.Time, ours bool) {
 	if !ours {
 		return
 	}
+	q, object := h.queue, h.object()
 	cause := h.cause(now, q.pace.lead())
-	heldFor.WithLabelValues(kind).Observe(max(0, now.Sub(h.work.Submitted()).Seconds()))
-	releases.WithLabelValues(kind, cause).Inc()
-	l.recordRelease(h, kind == kindJob, now, cause)
-	about := h.about(kind == kindJob)
-	if h.said.IsZero() { // never told to wait
-		if kind == kindJob && h.unheld && h.why() != resumed {
-			why := h.why() // it was suspended for a moment, and its owner may wonder
-			l.tell(func(ctx context.Context) error {
-				return l.event(ctx, about, v1.EventTypeNormal, reasonNotHeld, "not held: "+why)
+	heldFor.WithLabelValues(q.kind).Observe(max(0, now.Sub(h.work.Submitted()).Seconds()))
+	releases.WithLabelValues(q.kind, cause).Inc()
+	l.recordRelease(h, now, cause)
+	if h.told.IsZero() { // never told to wait
+		if why := h.why(); q == l.jobs && h.left == freed && why != resumed {
+			// It was suspended for a moment, and its owner may wonder.
+			enqueue(l.notes, func(ctx context.Context) error {
+				return l.event(ctx, object, v1.EventTypeNormal, reasonNotHeld, "not held: "+why)
 			})
 		}
 		return
@@ -282,26 +254,31 @@ func (l *Loop) released(kind string, q *queue, h *hold, now time.Time, ours bool
 	text := "the allowed delay is used up"
 	if cause == reasonReleased {
 		text = "its window opens"
-		if h.unheld {
+		if h.left == freed {
 			text = h.why()
 		}
 	}
-	l.bidFarewell(func(ctx context.Context) error {
-		return l.event(ctx, about, v1.EventTypeNormal, cause, text)
+	l.queueReleaseEvent(object, cause, text)
+}
+
+// queueReleaseEvent queues an event of a release; in a rush the metrics and the decision records alone tell of most.
+func (l *Loop) queueReleaseEvent(object v1.ObjectReference, cause, text string) {
+	enqueue(l.releaseEvents, func(ctx context.Context) error {
+		return l.event(ctx, object, v1.EventTypeNormal, cause, text)
 	})
 }
 
-func (l *Loop) event(ctx context.Context, about v1.ObjectReference, kind, reason, text string) error {
+func (l *Loop) event(ctx context.Context, object v1.ObjectReference, kind, reason, text string) error {
 	now := time.Now()
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: about.Namespace, Name: recordutil.GenerateEventName(about.Name, now.UnixNano()+l.events.Add(1)),
+			Namespace: object.Namespace, Name: recordutil.GenerateEventName(object.Name, now.UnixNano()+l.events.Add(1)),
 		},
 		EventTime:           metav1.NewMicroTime(now),
 		ReportingController: reporter, ReportingInstance: l.identity,
-		Action: "Holding", Reason: reason, Regarding: about, Note: noteOf(text), Type: kind,
+		Action: "Holding", Reason: reason, Regarding: object, Note: noteOf(text), Type: kind,
 	}
-	_, err := l.client.EventsV1().Events(about.Namespace).Create(ctx, event, metav1.CreateOptions{})
+	_, err := l.client.EventsV1().Events(object.Namespace).Create(ctx, event, metav1.CreateOptions{})
 	return err
 }
 

@@ -16,9 +16,9 @@ func TestDeadlinesCallFirst(t *testing.T) {
 	b := newBench(t, "j", marked(3*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
-	b.loop.jobs.flight.out = 1000
-	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open {
-		t.Fatalf("it is in place %d: want it to wait for its turn", b.h.place)
+	b.loop.jobs.congestion.out = 1000
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
+		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
 	}
 	b.loop.leads = true
 	b.loop.goes = func(func(context.Context)) {}
@@ -34,13 +34,13 @@ func TestLimitsChangeWhileATurnIsAwaited(t *testing.T) {
 	b := newBench(t, "j", marked(10*time.Hour))
 	b.view = forecastOf(t, steps(12, 100))
 	b.turn(epoch)
-	b.loop.jobs.flight.out = 1000
-	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open {
-		t.Fatalf("it is in place %d: want it to wait for its turn", b.h.place)
+	b.loop.jobs.congestion.out = 1000
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened {
+		t.Fatalf("it is in state %d: want it to wait for its turn", b.h.state)
 	}
 	was := b.h.start
 	b.view = forecastOf(t, steps(40, 1))
-	if b.turn(epoch.Add(2 * time.Hour)); b.h.place != open || !b.h.start.Equal(was) {
+	if b.turn(epoch.Add(2 * time.Hour)); b.h.state != opened || !b.h.start.Equal(was) {
 		t.Error("a forecast closes a window that has opened")
 	}
 	limited, err := (&kube.Contents{Defaults: policy.Defaults{

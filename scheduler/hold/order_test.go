@@ -34,8 +34,8 @@ type arrivals struct {
 }
 
 // unbounded is a flight that never holds up anything.
-func unbounded() *flight {
-	return &flight{
+func unbounded() *congestion {
+	return &congestion{
 		size: 1e9, rate: 1, alone: time.Second, sampled: epoch.Add(1000 * time.Hour),
 		heard: epoch.Add(1000 * time.Hour),
 	}
@@ -74,7 +74,7 @@ func (a *arrivals) step(by time.Duration) {
 
 func newArrivals(seed uint64, rate float64) *arrivals {
 	return &arrivals{
-		q: newQueue(newPodPace(), unbounded(), newLimits(rate, 0)), random: rand.New(rand.NewPCG(seed, 4)),
+		q: newQueue(kindPod, newPodPace(), unbounded(), newLimits(rate, 0)), random: rand.New(rand.NewPCG(seed, 4)),
 		at: map[*hold]time.Duration{}, born: map[*hold]time.Duration{},
 	}
 }
@@ -90,16 +90,16 @@ func TestOldestFirst(t *testing.T) {
 					time.Duration(20+a.random.IntN(2000))*time.Second)
 			}
 			before := len(a.left)
-			waiting := slices.Clone(a.q.waiters.holds)
+			waiting := slices.Clone(a.q.heaps[opened].holds)
 			a.step(time.Second)
 			for _, h := range a.left[before:] {
 				if a.forced[h] {
 					continue
 				}
 				for _, older := range waiting {
-					if older.place == open && turns(older, h) {
-						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.uid, a.now-a.born[h],
-							older.uid, a.now-a.born[older])
+					if older.state == opened && byRank(older, h) {
+						t.Fatalf("seed %d: %s, %v old, is released before %s, %v old", seed, h.UID, a.now-a.born[h],
+							older.UID, a.now-a.born[older])
 					}
 				}
 			}

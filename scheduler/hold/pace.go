@@ -8,7 +8,7 @@ import (
 // pace is what the loop has learned of how soon released work starts, for releases that must end in time: how long a
 // start takes at worst, and the rate that the cluster keeps up for long. Jobs and pods have one each: a Job's pods
 // are made by kube-controller-manager, whose client limits are the bottleneck. Those let the first of a burst
-// through, so this rate is measured over seconds, while flight follows each start.
+// through, so this rate is measured over seconds, while congestion follows each start.
 type pace struct {
 	rate    float64 // starts per second
 	max     float64

@@ -7,13 +7,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
-// Whoever is told of releases may fail: the pods go all the same, all of a turn.
+// Recording releases may panic: the pods go all the same, all of a turn.
 func TestPodsGoWhileTheRecorderPanics(t *testing.T) {
 	prepare := func(_ *world, c *Config) {
-		c.Record = func(r Record) {
-			if r.Release {
+		c.Record = func(e *record.Entry) {
+			if e.Action == record.Release {
 				panic("nowhere to write")
 			}
 		}

@@ -22,71 +22,73 @@ func (h *hold) question(view *kube.View) (sched.Job, policy.Settings) {
 }
 
 // plan chooses the window of a hold on what is known now.
-func (l *Loop) plan(logger klog.Logger, q *queue, h *hold, view *kube.View, now time.Time) {
+func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time) {
+	q := h.queue
 	h.seen = view
 	q.ask(h, time.Time{})
 	job, settings := h.question(view)
 	if why := idle(&settings); why != "" && !job.Released {
-		q.unplan(h, settings.Mode, why, now)
+		if young := h.work.Submitted().Add(modeLag); settings.Mode != v1alpha1.ModeEnforce && now.Before(young) {
+			q.ask(h, young) // admission may know better: see modeLag
+			return
+		}
+		q.free(h, why)
 		return
 	}
 	d, ok := l.decide(logger, h, view, now, job, settings)
 	switch {
-	case ok && l.steady(q, h, view, now, job, settings, &d):
+	case ok && l.steady(h, view, now, job, settings, &d):
 	case ok && d.Held(now):
-		l.keep(q, h, now, &d)
-	case h.planned && !h.hoping && !job.Released && (!ok || blind(d.Reason.Kind)):
+		l.keep(h, now, &d)
+	case h.basis != unplanned && h.basis != onHope && !job.Released &&
+		(!ok || d.Reason.Kind == sched.NoFreshSignal || d.Reason.Kind == sched.BeyondForecast):
 		h.rolls = false // signals have vanished since: see the package documentation
-	case h.planned && ok && !job.Released:
+		q.enter(h, waiting)
+	case h.basis != unplanned && ok && !job.Released:
 		// It has waited for this, as others may have: they take turns.
-		h.opened, h.reason = true, unique.Make(d.Reason.String())
+		h.reason = unique.Make(d.Reason.String())
+		q.enter(h, opened)
 	default:
-		h.letGo(freed(&d))
+		q.free(h, notHeld(&d))
 	}
 }
 
-// freed says to owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that
+// notHeld tells owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that
 // there is no room where it was not offered any node.
-func freed(d *sched.Decision) string {
+func notHeld(d *sched.Decision) string {
 	if d.Reason.Kind == sched.AlreadyReleased || d.Reason.Kind == sched.NoRoom {
 		return "it is asked to run now, or not to be held"
 	}
 	return d.Reason.String()
 }
 
-// unplan lets go what nothing keeps.
-func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
-	if young := h.work.Submitted().Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
-		q.ask(h, young) // admission may know better: see modeLag
-		return
-	}
-	h.letGo(why)
-}
-
 // keep lets a hold wait for the window that was decided.
-func (l *Loop) keep(q *queue, h *hold, now time.Time, d *sched.Decision) {
+func (l *Loop) keep(h *hold, now time.Time, d *sched.Decision) {
 	start := earlier(d.Window.Start, h.latest)
-	if h.planned && !start.Equal(h.start) {
+	if h.basis != unplanned && !start.Equal(h.start) {
 		h.moved = now
 	}
-	h.start, h.planned, h.reason = start, true, unique.Make(d.Reason.String())
-	l.keepHold(h, now, d.Reason.Kind)
-	h.forecast = d.Reason.Kind == sched.CheaperLater && d.Again.IsZero()
-	h.hoping = d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero()
-	h.rolls = !d.Again.IsZero()
-	again := d.Again
-	if d.Reason.Kind == sched.BudgetUsedUp {
-		// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
-		again, h.hoping = now.Add(budgetLook), true
+	h.start, h.reason, h.rolls = start, unique.Make(d.Reason.String()), !d.Again.IsZero()
+	if l.record != nil {
+		h.unrecorded = &unrecorded{at: now, kind: d.Reason.Kind}
 	}
-	q.ask(h, again)
+	again := d.Again
+	h.basis = fixed
+	switch {
+	case d.Reason.Kind == sched.BudgetUsedUp:
+		// What is known of a budget ages without a change of the view, and its hold ends with it, signals or not.
+		again, h.basis = now.Add(budgetLook), onHope
+	case d.Reason.Kind == sched.AboveThreshold && d.Reason.Until.IsZero():
+		h.basis = onHope
+	case d.Reason.Kind == sched.CheaperLater && !h.rolls:
+		h.basis = onForecast
+	}
+	h.queue.enter(h, waiting)
+	h.queue.ask(h, again)
 }
 
 // budgetLook is how often it is asked whether a budget that holds still does.
 const budgetLook = 30 * time.Second
-
-// blind reports whether a decision fell for want of signals.
-func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
 
 // modeLag is how long a new hold is given the benefit of the doubt where the mode seems to allow none: a namespace
 // that was just switched to enforce is known to admission sooner than to us, and released is final.

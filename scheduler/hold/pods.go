@@ -1,16 +1,16 @@
 package hold
 
 import (
-	"context"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -30,9 +30,9 @@ func (c *podCache) get(t *ticket) (pod *v1.Pod, waits bool) {
 	return pod, exists && ok && pod.UID == t.pod.UID && pod.Spec.NodeName == ""
 }
 
-// follow registers for what happens to pods. Its handlers see every pod of the cluster, so they first ask whether a pod
-// matters, without a lock.
-func (l *Loop) follow(informer cache.SharedIndexInformer) error {
+// WatchPods makes the loop follow the pods of the scheduler's informer. The handlers see every pod of the cluster, so
+// they first ask whether a pod matters, without a lock.
+func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" {
@@ -74,11 +74,11 @@ func (l *Loop) bound(pod *v1.Pod) {
 	at := l.clock.Now()
 	uid := pod.UID
 	if _, ours := l.gate.ticket(uid); ours {
-		l.post(func() { l.begun(uid, at); l.lostPod(uid) })
+		l.post(func() { l.sawStart(uid, at); l.lostPod(uid) })
 		return
 	}
 	if job := l.awaitedJob(pod); job != "" {
-		l.post(func() { l.begun(job, at) })
+		l.post(func() { l.sawStart(job, at) })
 	}
 }
 
@@ -102,7 +102,7 @@ func (l *Loop) changed(before, pod *v1.Pod) {
 			uid = job
 		}
 		if _, awaited := l.awaiting.Load(uid); awaited {
-			l.post(func() { l.unexpect(uid) }) // how long it takes says nothing about releases
+			l.post(func() { l.cancelStart(uid) }) // how long it takes says nothing about releases
 		}
 	}
 	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {
@@ -119,44 +119,10 @@ func noRoom(pod *v1.Pod) bool {
 	return false
 }
 
-// ensurePods starts a pod informer where nobody has lent one, once there is something to follow. What it keeps of a pod
-// that is not ours is its name.
-func (l *Loop) ensurePods() {
-	if l.podCache.Load() != nil {
-		return
-	}
-	factory := informers.NewSharedInformerFactoryWithOptions(l.client, 0, informers.WithTransform(trimPod))
-	informer := factory.Core().V1().Pods().Informer()
-	if err := l.follow(informer); err != nil {
-		klog.Background().Error(err, "Watching pods: changes to held pods go unnoticed")
-		return
-	}
-	l.goes(func(ctx context.Context) {
-		factory.StartWithContext(ctx)
-		<-ctx.Done()
-		factory.Shutdown()
-	})
-}
-
-func trimPod(obj any) (any, error) {
-	pod, ok := obj.(*v1.Pod)
-	if !ok {
-		return obj, nil
-	}
-	slim := *pod // the one given may be shared
-	slim.ManagedFields = nil
-	if pod.Spec.NodeName != "" {
-		slim.Labels, slim.Annotations = nil, nil
-		slim.Spec = v1.PodSpec{NodeName: pod.Spec.NodeName}
-		slim.Status = v1.PodStatus{Conditions: pod.Status.Conditions}
-	}
-	return &slim, nil
-}
-
 // sawPod takes in a pod that the gate holds or refuses to hold, or what has changed on it.
 func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 	if no != (refusal{}) {
-		l.sayRefused(about(pod.UID, pod.Namespace, pod.Name, false), no)
+		l.queueEvent(l.pods.object(pod.UID, pod.Namespace, pod.Name), v1.EventTypeWarning, no.reason, no.text)
 		return
 	}
 	t, ok := l.gate.ticket(pod.UID)
@@ -167,34 +133,35 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 	h := l.pods.byUID[pod.UID]
 	first := h == nil
 	if first {
-		h = &hold{uid: pod.UID, rank: rankOf(work.Submitted(), priorityOf(&pod.Spec))}
-		h.latest = time.Unix(0, t.latest.Load()).UTC()
+		h = &hold{
+			HeldJob: kube.HeldJob{UID: pod.UID}, rank: rankOf(work.Submitted(), ptr.Deref(pod.Spec.Priority, 0)),
+			latest: time.Unix(0, t.latest.Load()).UTC(), idleMarks: policy.Unsupported(pod.Annotations),
+		}
 		h.start = h.latest
 		if heldBefore(pod) {
-			h.said = h.latest // its event was written by an earlier process or another replica
+			h.told = h.latest // its event was written by an earlier process or another replica
 		}
 	}
-	h.version, h.work = pod.ResourceVersion, work.Keep()
+	h.Version, h.work = pod.ResourceVersion, work.Keep()
 	if first {
 		l.pods.add(h)
-		l.sayIdle(h.about(false), policy.Unsupported(pod.Annotations))
+		l.warnOfIdleMarks(h)
 	}
 	if why, never := policy.NeverHeldPod(pod); never || err != nil {
 		if err != nil {
 			why = err.Error()
 		}
-		h.letGo(why)
-		l.pods.put(h)
+		l.pods.free(h, why)
 		return
 	}
 	if view := l.known(); view.Settled() {
-		l.settle(l.pods, h, view)
+		l.settle(h, view)
 	}
 }
 
 func (l *Loop) lostPod(uid types.UID) {
 	l.gate.forget(uid)
-	l.unexpect(uid)
+	l.cancelStart(uid)
 	if h := l.pods.byUID[uid]; h != nil {
 		l.pods.remove(h)
 	}
@@ -211,19 +178,19 @@ func (l *Loop) releaseDuePods(logger klog.Logger, now time.Time) {
 		return
 	}
 	batch := make(map[string]*v1.Pod, len(due))
-	gone := due[:0]
+	left := due[:0]
 	for _, h := range due {
-		if t, ok := l.gate.ticket(h.uid); ok && l.gate.release(h.uid) {
+		if t, ok := l.gate.ticket(h.UID); ok && l.gate.release(h.UID) {
 			batch[t.pod.Namespace+"/"+t.pod.Name] = t.pod
-			gone = append(gone, h)
+			left = append(left, h)
 			// the gate has let it go: it must be activated
-			safely(logger, func() { l.expect(kindPod, h, now, l.leads) })
+			safely(logger, func() { l.awaitStart(h, now, l.leads) })
 		}
 		l.pods.remove(h)
 	}
 	(*activate)(batch)
-	for _, h := range gone { // after that: whoever is told may fail
-		safely(logger, func() { l.released(kindPod, l.pods, h, now, l.leads) })
+	for _, h := range left { // after that, since recording may panic
+		safely(logger, func() { l.released(h, now, l.leads) })
 	}
 }
 

@@ -2,6 +2,7 @@ package hold
 
 import (
 	"time"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -9,50 +10,41 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// place is what a hold waits for.
-type place uint8
-
-const (
-	nowhere place = iota // it was never added, or is gone
-	asleep               // its window
-	rolling              // nothing but another plan and its deadline
-	open                 // its turn
-	free                 // nothing: it is let go as soon as somebody comes to it
-	taken                // the end of an attempt to release it
-	failed               // another attempt
-)
-
 // queue keeps the holds of one kind and says which to release when. It does no I/O and reads no clock. What it costs
 // to ask it grows with what there is to do, not with what is held, but for a pass over plain memory where deadlines
 // have changed.
 type queue struct {
+	kind  string // kindJob or kindPod
 	byUID map[types.UID]*hold
 	order deadlines // of those that nobody has tried to release yet
 	dirty bool      // their spread is out of date
 
-	sleepers, waiters, idlers holdHeap // asleep by window, open by turn, free by turn
-	retries                   holdHeap // failed, by when they are tried again
-	attempts                  int      // taken
+	// By state: waiting by window, opened and freed by turn, retrying by the time of the next attempt.
+	heaps    [states]holdHeap
+	attempts int // how many are releasing
 
 	askers holdHeap // to be planned at some instant, news or not
 	todo   []*hold  // to be planned now
 	viewed *kube.View
 
-	pace   *pace
-	flight *flight
-	limits *limits
-	watts  func(*hold) energy.Watts // what it is expected to draw; asked only if the limits have a ramp
+	pace       *pace
+	congestion *congestion
+	limits     *limits
+	watts      func(*hold) energy.Watts // expected of a hold when it runs; asked only if the limits have a ramp
 }
 
-func newQueue(p *pace, f *flight, l *limits) *queue {
-	return &queue{
-		byUID: map[types.UID]*hold{}, pace: p, flight: f, limits: l,
-		sleepers: holdHeap{before: opens, at: index},
-		waiters:  holdHeap{before: turns, at: index},
-		idlers:   holdHeap{before: turns, at: index},
-		retries:  holdHeap{before: func(a, b *hold) bool { return a.retry.Before(b.retry) }, at: index},
-		askers:   holdHeap{before: func(a, b *hold) bool { return a.again.Before(b.again) }, at: askIndex},
+func newQueue(kind string, p *pace, c *congestion, l *limits) *queue {
+	q := &queue{kind: kind, byUID: map[types.UID]*hold{}, pace: p, congestion: c, limits: l}
+	for s := range q.heaps {
+		q.heaps[s] = holdHeap{before: byRank, at: func(h *hold) *int32 { return &h.heapAt }}
 	}
+	q.heaps[waiting].before = byWindow
+	q.heaps[retrying].before = func(a, b *hold) bool { return a.retry.Before(b.retry) }
+	q.askers = holdHeap{
+		before: func(a, b *hold) bool { return a.again.Before(b.again) },
+		at:     func(h *hold) *int32 { return &h.askAt },
+	}
+	return q
 }
 
 // A standby waits this long after an instant that the Lease holder should have acted on, but never past the deadline.
@@ -61,57 +53,47 @@ const standbyLag = time.Second
 // mostAttempts bounds the attempts under way, deadlines not counted: those wait for no more than these.
 const mostAttempts = 128
 
+// add takes in a hold, in the state that it has or waiting.
 func (q *queue) add(h *hold) {
-	q.byUID[h.uid] = h
+	q.byUID[h.UID], h.queue = h, q
 	q.order.add(h)
 	q.dirty = true
-	q.put(h)
+	q.enter(h, max(h.state, waiting))
 	q.plan(h)
 }
 
 func (q *queue) remove(h *hold) {
 	q.order.drop(h)
 	q.dirty = true
-	q.leave(h)
+	q.enter(h, gone)
 	q.askers.drop(h)
-	h.place = nowhere
-	delete(q.byUID, h.uid)
+	delete(q.byUID, h.UID)
 }
 
-// leave takes the hold from where it waits.
-func (q *queue) leave(h *hold) {
-	switch h.place {
-	case asleep:
-		q.sleepers.drop(h)
-	case open:
-		q.waiters.drop(h)
-	case free:
-		q.idlers.drop(h)
-	case taken:
+// enter moves a hold into a state, and into the heap of those that wait in it.
+func (q *queue) enter(h *hold, s state) {
+	q.heaps[h.state].drop(h)
+	if h.state == releasing {
 		q.attempts--
-	case failed:
-		q.retries.drop(h)
+	}
+	h.state = s
+	switch s {
+	case waiting:
+		if !h.rolls {
+			q.heaps[s].add(h)
+		}
+	case opened, freed, retrying:
+		q.heaps[s].add(h)
+	case releasing:
+		q.attempts++
 	}
 }
 
-// put lets the hold wait for what its plan says. One that was decided to be released stays so.
-func (q *queue) put(h *hold) {
-	if h.place == taken || h.place == failed {
-		return
-	}
-	q.leave(h)
-	switch {
-	case h.unheld:
-		h.place = free
-		q.idlers.add(h)
-	case h.opened:
-		h.place = open
-		q.waiters.add(h)
-	case h.rolls:
-		h.place = rolling
-	default:
-		h.place = asleep
-		q.sleepers.add(h)
+// free lets go what nothing holds. Released is final: a hold that is being released stays so.
+func (q *queue) free(h *hold, why string) {
+	if h.state < releasing {
+		h.reason = unique.Make(why)
+		q.enter(h, freed)
 	}
 }
 
@@ -150,7 +132,7 @@ func (q *queue) ask(h *hold, at time.Time) {
 }
 
 // outdated returns at most n holds that are to be planned on a view, the earliest deadlines first, and whether there
-// are more.
+// are more. Those that wait since an earlier view come first, so views that come fast keep none from being planned.
 func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, more bool) {
 	if q.viewed != view {
 		q.viewed = view
@@ -177,12 +159,7 @@ func (q *queue) outdated(view *kube.View, now time.Time, n int) (some []*hold, m
 // plannable reports whether a view may change anything for the hold: its plan, or, once its window has opened, its
 // deadline.
 func (h *hold) plannable(view *kube.View) bool {
-	switch h.place {
-	case asleep, rolling, open:
-		return h.seen != view && !h.waiting
-	default:
-		return false
-	}
+	return h.seen != view && (h.state == waiting || h.state == opened)
 }
 
 // spread says of each hold when it must be released for its deadline.
@@ -194,9 +171,9 @@ func (q *queue) spread() {
 	}
 }
 
-// due returns what is to be released now, and counts it as taken. Deadlines obey no limit. Without early there is
-// nothing else; with it, what waits for its turn gets it as the cluster keeps up and the limits allow. Windows open
-// either way, so that one who begins to act early finds open what was.
+// due returns what is to be released now, and counts it as being released. Deadlines obey no limit. Without early there
+// is nothing else; with it, what waits for its turn gets it as the cluster keeps up and the limits allow. Windows open
+// either way, so that a replica that begins to act early finds them open.
 func (q *queue) due(now time.Time, early bool) []*hold {
 	q.spread()
 	var due []*hold
@@ -209,24 +186,24 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 		due = append(due, h)
 	}
 	for _, h := range due {
-		q.take(h)
+		q.release(h)
 	}
-	for h := q.retries.first(); h != nil && !now.Before(h.retry); h = q.retries.first() {
+	for h := q.heaps[retrying].first(); h != nil && !now.Before(h.retry); h = q.heaps[retrying].first() {
 		due = append(due, h)
-		q.take(h)
+		q.release(h)
 	}
 	q.wake(now)
 	if !early {
 		return due
 	}
-	for h := q.idlers.first(); h != nil && q.attempts < mostAttempts; h = q.idlers.first() {
+	for h := q.heaps[freed].first(); h != nil && q.attempts < mostAttempts; h = q.heaps[freed].first() {
 		due = append(due, h)
-		q.take(h)
+		q.release(h)
 	}
-	for h := q.waiters.first(); h != nil && q.attempts < mostAttempts && q.flight.room(now, len(due)) &&
-		q.limits.allow(now, q.draw(h)); h = q.waiters.first() {
+	for h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts && q.congestion.room(now, len(due)) &&
+		q.limits.allow(now, q.draw(h)); h = q.heaps[opened].first() {
 		due = append(due, h)
-		q.take(h)
+		q.release(h)
 	}
 	return due
 }
@@ -234,9 +211,8 @@ func (q *queue) due(now time.Time, early bool) []*hold {
 // wake lets those wait for their turn whose window opens.
 func (q *queue) wake(now time.Time) {
 	lead := q.pace.lead()
-	for h := q.sleepers.first(); h != nil && !now.Add(lead).Before(h.start); h = q.sleepers.first() {
-		h.opened = true
-		q.put(h)
+	for h := q.heaps[waiting].first(); h != nil && !now.Add(lead).Before(h.start); h = q.heaps[waiting].first() {
+		q.enter(h, opened)
 	}
 }
 
@@ -247,23 +223,23 @@ func (q *queue) draw(h *hold) energy.Watts {
 	return 0
 }
 
-func (q *queue) take(h *hold) {
-	q.leave(h)
+// release begins an attempt.
+func (q *queue) release(h *hold) {
 	if q.order.drop(h) {
 		q.dirty = true
 	}
-	h.place = taken
-	q.attempts++
+	if h.state != retrying {
+		h.left = h.state
+	}
+	q.enter(h, releasing)
 }
 
 // fail lets an attempt be repeated at an instant.
 func (q *queue) fail(h *hold, retry time.Time) {
-	if h.place != taken {
-		return // it was lost meanwhile
+	if h.state == releasing { // else it was lost meanwhile
+		h.retry = retry
+		q.enter(h, retrying)
 	}
-	q.leave(h)
-	h.place, h.retry = failed, retry
-	q.retries.add(h)
 }
 
 // next returns when due may have something to return; the zero time if only news can change that.
@@ -279,20 +255,20 @@ func (q *queue) next(now time.Time, early bool) time.Time {
 		sooner(deadline.lastCall(early))
 		break
 	}
-	if h := q.retries.first(); h != nil {
+	if h := q.heaps[retrying].first(); h != nil {
 		sooner(h.retry)
 	}
 	if !early {
 		return at
 	}
-	if h := q.sleepers.first(); h != nil {
+	if h := q.heaps[waiting].first(); h != nil {
 		sooner(h.start.Add(-q.pace.lead()))
 	}
-	if q.idlers.first() != nil && q.attempts < mostAttempts {
+	if q.heaps[freed].first() != nil && q.attempts < mostAttempts {
 		sooner(now)
 	}
-	if h := q.waiters.first(); h != nil && q.attempts < mostAttempts {
-		if room := q.flight.next(now); !room.IsZero() {
+	if h := q.heaps[opened].first(); h != nil && q.attempts < mostAttempts {
+		if room := q.congestion.next(now); !room.IsZero() {
 			sooner(later(room, q.limits.when(now, q.draw(h))))
 		}
 	}

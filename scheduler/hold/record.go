@@ -3,65 +3,51 @@ package hold
 import (
 	"time"
 
-	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
-// Record is what was decided about a hold. The leading replica records a hold when it tells the owner of the work,
-// and once its release.
-type Record struct {
-	Release         bool // else it is held, or held until another time
-	At              time.Time
-	Job             bool // else a pod
-	Namespace, Name string
-	UID             string
-	Settings        policy.Settings
-	Work            sched.Job
-	View            *kube.View // what a hold was decided on
-	Start           time.Time  // of the window; of a release, now
-	Kind            string     // of the reason, in CamelCase
-	Reason          string     // for people
-}
-
-// recordHold records that something is held.
-func (l *Loop) recordHold(h *hold, job bool) {
-	if l.record == nil || h.unrecorded == nil {
-		return
-	}
-	r := h.recordAs(job, h.seen)
-	r.At, r.View, r.Start, r.Kind, r.Reason = h.unrecorded.at, h.seen, h.start, h.unrecorded.kind.String(), h.why()
-	h.unrecorded = nil
-	l.record(r)
-}
-
-// recordRelease records that something was released.
-func (l *Loop) recordRelease(h *hold, job bool, now time.Time, cause string) {
-	if l.record == nil || h.said.IsZero() { // never told to wait
-		return
-	}
-	r := h.recordAs(job, l.known())
-	r.Release, r.At, r.View, r.Start, r.Kind, r.Reason = true, now, nil, now, cause, h.why()
-	l.record(r)
-}
-
-func (h *hold) recordAs(job bool, view *kube.View) Record {
-	work, settings := h.question(view)
-	return Record{
-		Job: job, Namespace: h.work.Namespace(), Name: h.work.Name(), UID: string(h.uid), Settings: settings,
-		Work: work,
-	}
-}
-
-// unrecorded is what a hold was decided by, until it is recorded.
+// unrecorded is what a hold was decided by, until its owner is told and it is recorded.
 type unrecorded struct {
 	at   time.Time
 	kind sched.ReasonKind
 }
 
-// keepHold keeps what recordHold will tell, if anybody records.
-func (l *Loop) keepHold(h *hold, now time.Time, kind sched.ReasonKind) {
-	if l.record != nil {
-		h.unrecorded = &unrecorded{at: now, kind: kind}
+// recordHold records a hold whose owner was told.
+func (l *Loop) recordHold(h *hold) {
+	u := h.unrecorded
+	if u == nil {
+		return
+	}
+	h.unrecorded = nil
+	view := h.seen
+	if view == nil { // it is to be planned again
+		view = l.known()
+	}
+	job, settings := h.question(view)
+	e := h.entry(record.Hold, u.at, &settings)
+	e.Start, e.Reason = h.start, u.kind.String()
+	if h.seen != nil {
+		e.Snapshot = view.Question(u.at, job, settings)
+	}
+	l.record(e)
+}
+
+// recordRelease records the release of a hold whose owner was told to wait.
+func (l *Loop) recordRelease(h *hold, now time.Time, cause string) {
+	if l.record == nil || h.told.IsZero() {
+		return
+	}
+	_, settings := h.question(l.known())
+	e := h.entry(record.Release, now, &settings)
+	e.Start, e.Reason = now, cause
+	l.record(e)
+}
+
+func (h *hold) entry(action string, at time.Time, settings *policy.Settings) *record.Entry {
+	return &record.Entry{
+		Action: action, At: at, Namespace: h.work.Namespace(), OwnerKind: h.object().Kind, Owner: h.work.Name(),
+		UID: string(h.UID), Strategy: settings.Strategy(), Message: h.why(),
 	}
 }

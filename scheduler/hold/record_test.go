@@ -4,17 +4,20 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/sched"
+	"github.com/kubenergy/kubenergy/scheduler/record"
 )
 
 func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 	var mu sync.Mutex
-	var recorded []Record
+	var recorded []record.Entry
 	listen := func(_ *world, c *Config) {
 		recorded = nil
-		c.Record = func(d Record) {
+		c.Record = func(e *record.Entry) {
 			mu.Lock()
 			defer mu.Unlock()
-			recorded = append(recorded, d)
+			recorded = append(recorded, *e)
 		}
 	}
 	during(t, listen, func(w *world) {
@@ -29,19 +32,23 @@ func TestHoldsAndReleasesAreRecorded(t *testing.T) {
 			t.Fatalf("recorded %d times: %+v", len(recorded), recorded)
 		}
 		held, released := recorded[0], recorded[1]
-		if held.Release || !held.Job || held.Namespace != "default" || held.Name != "j" || held.UID == "" ||
-			held.Kind != "CheaperLater" {
+		if held.Action != record.Hold || held.OwnerKind != "Job" || held.Namespace != "default" || held.Owner != "j" || held.UID == "" ||
+			held.Reason != "CheaperLater" {
 			t.Errorf("recorded of the hold: %+v", held)
 		}
 		if until := held.Start.Sub(began); until < 59*time.Minute || until > 61*time.Minute ||
 			held.At.Sub(began) > time.Minute {
 			t.Errorf("held after %v until %v", held.At.Sub(began), until)
 		}
-		if d := held.View.Decide(held.At, held.Work, held.Settings); !d.Window.Start.Equal(held.Start) ||
-			d.Reason.Kind.String() != held.Kind {
+		strategy, err := sched.New(held.Strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := strategy.Plan(held.Snapshot)[0]; !d.Window.Start.Equal(held.Start) ||
+			d.Reason.Kind.String() != held.Reason {
 			t.Errorf("decided again it is %+v", d)
 		}
-		if !released.Release || released.UID != held.UID || released.Kind != reasonReleased ||
+		if released.Action != record.Release || released.UID != held.UID || released.Reason != reasonReleased ||
 			released.At.Before(held.Start.Add(-time.Minute)) {
 			t.Errorf("recorded of the release: %+v", released)
 		}
@@ -53,11 +60,11 @@ func TestMovedHoldsAreRecordedAgain(t *testing.T) {
 	var mu sync.Mutex
 	var starts []time.Time
 	listen := func(_ *world, c *Config) {
-		c.Record = func(d Record) {
+		c.Record = func(e *record.Entry) {
 			mu.Lock()
 			defer mu.Unlock()
-			if !d.Release {
-				starts = append(starts, d.Start)
+			if e.Action == record.Hold {
+				starts = append(starts, e.Start)
 			}
 		}
 	}

@@ -18,33 +18,30 @@ const (
 	sameStart = time.Minute // starts that differ by less are the same
 )
 
-// steady reports whether a hold keeps its start although a decision says something else, and lets it be asked again
-// where that is for a time only. What is no forecast is obeyed at once: deadlines, people, thresholds that are met,
-// budgets, and signals that vanish.
-func (l *Loop) steady(q *queue, h *hold, view *kube.View, now time.Time, job sched.Job, settings policy.Settings,
+// steady reports whether a hold keeps its start although a decision names another, and lets it be asked again where
+// that is for a time only. What is no forecast is obeyed at once: deadlines, people, thresholds that are met, budgets,
+// and signals that vanish.
+func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, settings policy.Settings,
 	d *sched.Decision,
 ) bool {
 	held := d.Held(now)
-	if h.stale || !h.steadies(d, held) { // people are obeyed at once
+	byForecast := h.basis != unplanned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp &&
+		(held || h.basis == onForecast)
+	if !byForecast || h.told.Equal(outdated) { // people are obeyed at once
 		return false
 	}
 	if held && sameTime(d.Window.Start, h.start) {
 		return true
 	}
 	if end := h.moved.Add(leastHold); !h.moved.IsZero() && now.Before(end) {
-		q.ask(h, end)
+		h.queue.ask(h, end)
 		return true
 	}
-	if !held || !h.forecast || d.Reason.Kind != sched.CheaperLater || settings.When != "window" {
+	if !held || h.basis != onForecast || d.Reason.Kind != sched.CheaperLater || settings.When != "window" {
 		return false
 	}
 	saving, known := view.Saving(now, job, settings, h.start)
 	return known && d.Reason.Saving-saving < max(leastGain, settings.MinSaving)
-}
-
-// steadies reports whether nothing but a forecast made the plan of a hold, or now changes when it is to start.
-func (h *hold) steadies(d *sched.Decision, held bool) bool {
-	return h.planned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp && (held || h.forecast)
 }
 
 // sameTime reports whether two starts differ by too little to move anything.

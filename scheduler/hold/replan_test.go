@@ -47,7 +47,6 @@ func newBench(t *testing.T, name string, annotations map[string]string) *bench {
 	b.loop = New(Config{View: func() *kube.View { return b.view }})
 	b.view = kube.Unsettled()
 	suspended := true
-	b.loop.podCache.Store(&podCache{}) // nobody is to watch pods
 	b.loop.sawJob(readJob(&batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, UID: types.UID(name), Annotations: annotations,
@@ -99,20 +98,20 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 			}
 			b.view = forecastOf(t, values)
 			gone := b.turn(now)
-			if b.h.planned && !last.IsZero() && !b.h.start.Equal(last) {
+			if b.h.basis != unplanned && !last.IsZero() && !b.h.start.Equal(last) {
 				if !changed.IsZero() && now.Sub(changed) < leastHold {
 					t.Fatalf("seed %d: a plan changes %v after it last did", seed, now.Sub(changed))
 				}
 				changed = now
 				moves++
 			}
-			if b.h.planned {
+			if b.h.basis != unplanned {
 				last = b.h.start
 				flips++
 			}
 			if gone {
 				byPlan := !now.Add(b.loop.jobs.pace.lead()).Before(last)
-				if b.h.forecast && !byPlan && !changed.IsZero() && now.Sub(changed) < leastHold {
+				if b.h.basis == onForecast && !byPlan && !changed.IsZero() && now.Sub(changed) < leastHold {
 					t.Fatalf("seed %d: it is let go before its time, %v after its plan changed", seed, now.Sub(changed))
 				}
 				break
@@ -124,7 +123,7 @@ func TestOscillatingForecastsDoNotMoveHolds(t *testing.T) {
 		// Released is final, whatever is forecast.
 		b.view = forecastOf(t, append([]float64{1000}, make([]float64, 24*6)...))
 		b.turn(epoch.Add(time.Minute))
-		if b.h.place != taken {
+		if b.h.state != releasing {
 			t.Fatalf("seed %d: what was let go is held again", seed)
 		}
 	}

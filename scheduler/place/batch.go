@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/resource"
@@ -43,8 +42,8 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 			return nil
 		},
 	}
-	if holder, ok := d.Gate.(Holder); ok {
-		c.Held = func(pod *v1.Pod) bool { return holder.Holds(pod.UID) }
+	if d.Gate != nil {
+		c.Held = func(pod *v1.Pod) bool { return d.Gate.Holds(pod.UID) }
 	}
 	b.planner = batch.New(c)
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
@@ -53,12 +52,6 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	}
 	d.Go(ctx, "batch plans of "+handle.ProfileName(), b.planner.Run)
 	return b, nil
-}
-
-// Holder is a [Gate] that tells, without deciding anything, which pods it holds: they are in no plan until they are
-// let go.
-type Holder interface {
-	Holds(uid types.UID) bool
 }
 
 // waiting keeps the planner's pods: those of the profile that are in the queue, or would be if nobody held them.

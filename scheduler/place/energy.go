@@ -89,10 +89,11 @@ var (
 	_ fwk.EnqueueExtensions = &Energy{}
 )
 
-func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle,
-	again *atomic.Pointer[v1.Pod],
-) (fwk.Plugin, error) {
+func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle, common *shared) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
+	if err == nil {
+		err = common.watchPods(d.Gate, handle)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
@@ -110,7 +111,7 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
 		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
-		retries: d.newRetries(klog.FromContext(ctx), handle, again), shortlists: newShortlists(args.Shortlist, handle),
+		retries: d.newRetries(klog.FromContext(ctx), handle, &common.again), shortlists: newShortlists(args.Shortlist, handle),
 	}
 	e.batch, err = d.newBatching(ctx, e, planners, handle)
 	return e, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -21,22 +22,29 @@ type Gate interface {
 	// Hold reports whether the pod is to be kept from the scheduler, and until when at the latest. It is called with
 	// the lock of the scheduling queue held, for every pod that enters it, so it must neither wait nor call back.
 	Hold(pod *v1.Pod) (until time.Time, held bool)
+	// Holds reports whether a pod is held, and decides nothing: such pods are in no plan until they are let go.
+	Holds(uid types.UID) bool
 	// SetActivator hands over what moves pods, keyed as the gate likes, from the held ones to the queue. The gate calls
 	// it when it releases pods: no event of the cluster does. It may be called once per profile, with equal effect.
 	SetActivator(activate func(pods map[string]*v1.Pod))
-}
-
-// PodWatcher is a Gate that follows pods with the scheduler's own informer. It is given it once, however many profiles
-// there are.
-type PodWatcher interface {
+	// WatchPods hands over the scheduler's own informer, once, however many profiles there are.
 	WatchPods(informer cache.SharedIndexInformer) error
 }
 
-// shared is what the instances of Hold in all profiles have in common. A pod of any profile shows that the queue
-// works, and the activator of any profile may be the one that is used.
+// shared is what the plugins of all profiles have in common. A pod of any profile shows that the queue works, and the
+// activator of any profile may be the one that is used.
 type shared struct {
 	watch   sync.Once
 	running atomic.Bool
+	again   atomic.Pointer[v1.Pod] // to be tried before it has backed off
+}
+
+// watchPods lets the gate follow pods, whichever plugins a profile has.
+func (s *shared) watchPods(gate Gate, handle fwk.Handle) (err error) {
+	if gate != nil {
+		s.watch.Do(func() { err = gate.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer()) })
+	}
+	return err
 }
 
 // Hold keeps the pods that the Gate holds out of the scheduling queue.
@@ -59,14 +67,10 @@ var held = fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "held by KubEnergy: s
 
 func (d Deps) newHold(ctx context.Context, s *shared, handle fwk.Handle) (fwk.Plugin, error) {
 	h := &Hold{gate: d.Gate, clock: d.Clock, running: &s.running, rescue: rescue{log: d.Log}}
+	if err := s.watchPods(h.gate, handle); err != nil {
+		return nil, fmt.Errorf("building plugin %s: %w", HoldName, err)
+	}
 	if h.gate != nil {
-		if watcher, ok := h.gate.(PodWatcher); ok {
-			var err error
-			s.watch.Do(func() { err = watcher.WatchPods(handle.SharedInformerFactory().Core().V1().Pods().Informer()) })
-			if err != nil {
-				return nil, fmt.Errorf("building plugin %s: %w", HoldName, err)
-			}
-		}
 		h.logger = klog.FromContext(ctx)
 		h.ActivateBy(handle.Activate)
 	}

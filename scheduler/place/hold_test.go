@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
@@ -29,6 +30,10 @@ func (d *door) Hold(*v1.Pod) (time.Time, bool) {
 	}
 	return d.until, d.closed
 }
+
+func (*door) Holds(types.UID) bool { return false }
+
+func (*door) WatchPods(cache.SharedIndexInformer) error { return nil }
 
 func (d *door) SetActivator(activate func(map[string]*v1.Pod)) { d.activate = activate }
 

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -51,10 +50,10 @@ func New(d Deps) map[string]Factory {
 		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}
 	registerMetrics()
-	common, again := &shared{}, &atomic.Pointer[v1.Pod]{}
+	common := &shared{}
 	return map[string]Factory{
 		EnergyName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-			return d.newEnergy(ctx, args, handle, again)
+			return d.newEnergy(ctx, args, handle, common)
 		},
 		HoldName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			// One loop holds for all profiles of the process, so its options are the process's own.

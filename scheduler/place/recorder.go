@@ -43,7 +43,7 @@ func (d *draft) Clone() fwk.StateData { return d }
 // bound.
 func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node string) {
 	kind, owner := policy.OwnerOf(pod)
-	d := record.Decision{
+	d := record.Entry{
 		Action: record.Place, At: e.clock(), Namespace: pod.Namespace, OwnerKind: kind, Owner: owner,
 		UID:      string(pod.UID),
 		Strategy: r.settings.Where, Node: node, Reason: sched.Cheapest.String(),

@@ -20,9 +20,9 @@ const (
 	Release = "release"
 )
 
-// A Decision is what was decided, as whoever did it has it at hand. What it points to is looked at only while
+// An Entry is a decision, as its maker has it at hand, from which a [ledger.Record] is made. What it points to is looked at only while
 // [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which nobody changes.
-type Decision struct {
+type Entry struct {
 	Action           string
 	At               time.Time
 	Namespace        string
@@ -49,7 +49,7 @@ type scribe struct {
 }
 
 // write makes the record of a decision. A snapshot that cannot be written leaves a record without one, that says so.
-func (s *scribe) write(d *Decision) ledger.Record {
+func (s *scribe) write(d *Entry) ledger.Record {
 	r := bare(d)
 	if d.Snapshot == nil || len(d.Snapshot.Queue) == 0 {
 		r.Message = join(r.Message, d.NoSnapshot)
@@ -63,7 +63,7 @@ func (s *scribe) write(d *Decision) ledger.Record {
 }
 
 // bare is the record of a decision without its snapshot, and what follows from that.
-func bare(d *Decision) ledger.Record {
+func bare(d *Entry) ledger.Record {
 	r := ledger.Record{
 		ID: rand.Text(), At: d.At.UTC(), Action: d.Action, Namespace: d.Namespace, OwnerKind: d.OwnerKind,
 		Owner: d.Owner, UID: d.UID,
@@ -83,7 +83,7 @@ func join(a, b string) string {
 }
 
 // estimate says what the decision was expected to bring about.
-func estimate(r *ledger.Record, d *Decision) {
+func estimate(r *ledger.Record, d *Entry) {
 	job := &d.Snapshot.Queue[0]
 	start := d.Snapshot.Now
 	if !d.Start.IsZero() {
@@ -103,7 +103,7 @@ func estimate(r *ledger.Record, d *Decision) {
 	}
 }
 
-func (s *scribe) snapshot(r *ledger.Record, d *Decision) error {
+func (s *scribe) snapshot(r *ledger.Record, d *Entry) error {
 	cut := *d.Snapshot
 	if all := len(cut.Nodes); all > maxCandidates {
 		if strategy, err := sched.New(d.Strategy); err == nil {

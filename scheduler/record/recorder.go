@@ -49,7 +49,7 @@ type Recorder struct {
 
 // Draft is a decision with a copy of all that its maker will use again. It is sent or discarded.
 type Draft struct {
-	Decision
+	Entry
 	snapshot sched.Snapshot
 	queue    [1]sched.Job
 	nodes    []sched.Node
@@ -93,11 +93,11 @@ func New(o Options) (*Recorder, error) {
 func (r *Recorder) On() bool { return r != nil }
 
 // Tell takes a decision. It copies what the decision points to and waits for nobody.
-func (r *Recorder) Tell(d *Decision) { r.Send(r.Draft(d)) }
+func (r *Recorder) Tell(d *Entry) { r.Send(r.Draft(d)) }
 
 // Draft copies a decision, and what it points to, that may yet come to nothing. What drafts hold together is bounded:
 // what would be beyond has no snapshot.
-func (r *Recorder) Draft(d *Decision) *Draft {
+func (r *Recorder) Draft(d *Entry) *Draft {
 	if r == nil {
 		return nil
 	}
@@ -173,15 +173,15 @@ func (r *Recorder) release(t *Draft) {
 
 // clear forgets what is not to be kept alive by memory that waits to be used again.
 func (t *Draft) clear() {
-	t.Decision = Decision{}
+	t.Entry = Entry{}
 	t.snapshot.Sites = nil
 	clear(t.nodes)
 	t.nodes = t.nodes[:0]
 }
 
 // take copies a decision, whose snapshot may have so many nodes.
-func (t *Draft) take(d *Decision, most int) {
-	t.Decision, t.nodes = *d, t.nodes[:0]
+func (t *Draft) take(d *Entry, most int) {
+	t.Entry, t.nodes = *d, t.nodes[:0]
 	if d.Snapshot == nil {
 		return
 	}
@@ -209,13 +209,13 @@ func (t *Draft) take(d *Decision, most int) {
 }
 
 // assemble completes the copy of a snapshot.
-func (t *Draft) assemble() *Decision {
+func (t *Draft) assemble() *Entry {
 	t.refs = t.refs[:0]
 	for i := range t.nodes {
 		t.refs = append(t.refs, &t.nodes[i])
 	}
 	t.snapshot.Nodes = t.refs
-	return &t.Decision
+	return &t.Entry
 }
 
 // Run writes and delivers until the context ends; then it tries for a moment to deliver what is left.
@@ -295,7 +295,7 @@ func (r *Recorder) writeAll() {
 }
 
 // write makes the record of a decision, without its snapshot where that panics.
-func (r *Recorder) write(d *Decision) (record ledger.Record) {
+func (r *Recorder) write(d *Entry) (record ledger.Record) {
 	defer func() {
 		if what := recover(); what != nil {
 			r.sayPanic(what)

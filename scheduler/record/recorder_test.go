@@ -50,8 +50,8 @@ func snapshot(t testing.TB, nodes int) *sched.Snapshot {
 	return s
 }
 
-func decision(s *sched.Snapshot, node string) *Decision {
-	return &Decision{
+func decision(s *sched.Snapshot, node string) *Entry {
+	return &Entry{
 		Action: Place, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "j", UID: "u", Strategy: "carbon", Node: node,
 		Snapshot: s,
 		Reason:   sched.Cheapest.String(),
@@ -146,7 +146,7 @@ func TestRecordsAreDelivered(t *testing.T) {
 		r.Tell(decision(s, "n0001"))
 		s.Nodes[1].Free = sched.Resources{} // the scheduler uses its memory again
 		s.Queue[0].ID = "something else"
-		r.Tell(&Decision{
+		r.Tell(&Entry{
 			Action: Release, At: noon, Namespace: "a", OwnerKind: "Job", Owner: "k", UID: "v", Reason: "DelayUsedUp",
 		})
 		time.Sleep(time.Minute)
