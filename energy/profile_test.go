@@ -129,7 +129,7 @@ func TestUnits(t *testing.T) {
 	if got := energy.Watts(1000).For(time.Hour).KWh(); got != 1 {
 		t.Errorf("1 kW for an hour is %v kWh", got)
 	}
-	if got := energy.KilowattHours(2).String(); got != "2 kWh" {
+	if got := energy.Joules(2 * energy.JoulesPerKWh).String(); got != "2 kWh" {
 		t.Errorf("2 kWh prints as %q", got)
 	}
 	if got := energy.Joules(12).String(); got != "12 J" {

@@ -17,9 +17,6 @@ type Grams float64
 // JoulesPerKWh is how many make the unit that electricity is billed in.
 const JoulesPerKWh = 3.6e6
 
-// KilowattHours returns an amount given in the unit that electricity is billed in.
-func KilowattHours(kWh float64) Joules { return Joules(kWh * JoulesPerKWh) }
-
 // KWh reports j in kilowatt-hours.
 func (j Joules) KWh() float64 { return float64(j) / JoulesPerKWh }
 

@@ -74,13 +74,6 @@ func (k *Kind) note(format string, args ...any) {
 	k.Notes = append(k.Notes, fmt.Sprintf(format, args...))
 }
 
-// Detect recognises a node with the bundled catalogue; see [Catalog.Detect].
-func Detect(labels, annotations map[string]string, providerID string, cpus, memory,
-	gpus int64,
-) (*energy.Profile, Kind, bool) {
-	return Default().Detect(labels, annotations, providerID, cpus, memory, gpus)
-}
-
 // Detect recognises a node by its labels and annotations, spec.providerID, and its capacity: logical CPUs, bytes of
 // memory, GPUs. It returns the profile of its hardware, and false where hardware is not known: no profile rather than
 // that of other hardware, or of one half of it. The profile is shared: read only.

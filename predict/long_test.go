@@ -22,11 +22,11 @@ func published(t testing.TB, name string) []sched.Job {
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("the folder of real data is not beside the repository: %v", err)
 	}
-	jobs, err := workload.Read(path, "", time.Date(2022, 1, 3, 0, 0, 0, 0, time.UTC))
+	trace, err := workload.Load(path, "", time.Date(2022, 1, 3, 0, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return jobs
+	return trace.Jobs
 }
 
 type namedLearner struct {

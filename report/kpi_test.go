@@ -54,7 +54,7 @@ func scenario(t testing.TB, priced bool) *sim.Scenario {
 func result(s *sim.Scenario, name string, putOff int, held bool) *sim.Result {
 	r := &sim.Result{
 		Strategy: name, Scenario: s, Outcomes: make([]sim.Outcome, len(s.Jobs)),
-		Totals: sim.Totals{Energy: energy.KilowattHours(2), Carbon: 800, Cost: 0.5},
+		Totals: sim.Totals{Energy: energy.Joules(2 * energy.JoulesPerKWh), Carbon: 800, Cost: 0.5},
 		End:    at(60), Accounted: at(90), BusyCPU: 4 * 3600, Decisions: 40, Elapsed: 20 * time.Millisecond,
 	}
 	for k := range 9 {

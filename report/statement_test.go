@@ -158,7 +158,7 @@ func TestFromDecisionsToAReport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := sched.Replay(snapshot, DefaultBaseline)
+			plan, err := replay(snapshot, DefaultBaseline)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -379,4 +379,13 @@ func TestEmptyStatement(t *testing.T) {
 			}
 		}
 	}
+}
+
+// replay plans a snapshot under the strategy of a name.
+func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
+	g, err := sched.New(strategy)
+	if err != nil {
+		return nil, err
+	}
+	return g.Plan(s), nil
 }

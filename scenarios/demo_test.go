@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
 	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the generated input of the demo anew")
@@ -27,7 +28,7 @@ var (
 
 func TestDemoInputIsCurrent(t *testing.T) {
 	var jobs bytes.Buffer
-	if err := workload.WriteCSV(&jobs, workload.Demo(1, start), start); err != nil {
+	if err := (&workload.Trace{Jobs: workloadtest.Demo(1, start)}).WriteCSV(&jobs, start); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]byte{"jobs.csv": jobs.Bytes(), "grid.csv": intensity()} {

@@ -156,8 +156,8 @@ func (c *Cap) quota(s *Snapshot) (millicores int64, known bool) {
 	}
 	series := s.Sites[0].Carbon.Series
 	low, high := bounds(series, s.Now, s.Now.Add(capAhead))
-	search := KSearch{Least: low, Greatest: high, Units: c.most - c.least}
-	return 1000 * (c.least + search.Admitted(series.At(s.Now))), true
+	search := kSearch{least: low, greatest: high, units: c.most - c.least}
+	return 1000 * (c.least + search.admitted(series.At(s.Now))), true
 }
 
 // bounds returns the least and the greatest value of a series from one instant until another.
@@ -182,21 +182,21 @@ func fitting(nodes []Node, j *Job) []*Node {
 	return feasible
 }
 
-// KSearch are the thresholds of the k-min search of Lorenz, Panagiotou and Steger: how to buy so many units at prices
-// that come one after the other, of which only the least and the greatest are known. It pays at most [KSearch.Ratio]
+// kSearch are the thresholds of the k-min search of Lorenz, Panagiotou and Steger: how to buy so many units at prices
+// that come one after the other, of which only the least and the greatest are known. It pays at most [kSearch.ratio]
 // times what it would have with all prices known.
-type KSearch struct {
-	Least, Greatest float64
-	Units           int64
+type kSearch struct {
+	least, greatest float64
+	units           int64
 }
 
-// Ratio returns α, the competitive ratio: the solution above 1 of 1−L/U = (1−1/α)(1+1/(αk))ᵏ. For many units it is
+// ratio returns α, the competitive ratio: the solution above 1 of 1−L/U = (1−1/α)(1+1/(αk))ᵏ. For many units it is
 // that of Lambert's W, 1/(1+W(−(1−L/U)/e)).
-func (k KSearch) Ratio() float64 {
-	if k.Units < 1 || k.Least <= 0 || k.Least >= k.Greatest {
+func (k kSearch) ratio() float64 {
+	if k.units < 1 || k.least <= 0 || k.least >= k.greatest {
 		return 1
 	}
-	want, units := 1-k.Least/k.Greatest, float64(k.Units)
+	want, units := 1-k.least/k.greatest, float64(k.units)
 	low, high := 0.0, 1.0 // of 1/α: the right side falls from 1 to 0
 	for range 200 {
 		x := (low + high) / 2
@@ -209,26 +209,20 @@ func (k KSearch) Ratio() float64 {
 	return 2 / (low + high)
 }
 
-// Threshold returns Φᵢ, for units from 1: the price up to which that many are bought.
-func (k KSearch) Threshold(i int64) float64 {
-	alpha := k.Ratio()
-	return k.Greatest * (1 - (1-1/alpha)*math.Exp(float64(i-1)*math.Log1p(1/(alpha*float64(k.Units)))))
-}
-
-// Admitted returns how many units are bought at a price: those whose threshold is not below it. Prices that hardly
+// admitted returns how many units are bought at a price: those whose threshold is not below it. Prices that hardly
 // differ admit all.
-func (k KSearch) Admitted(price float64) int64 {
-	if k.Units < 1 || k.Greatest-k.Least <= tolerance*math.Abs(k.Greatest) || price <= k.Least {
-		return max(k.Units, 0)
+func (k kSearch) admitted(price float64) int64 {
+	if k.units < 1 || k.greatest-k.least <= tolerance*math.Abs(k.greatest) || price <= k.least {
+		return max(k.units, 0)
 	}
-	if k.Least <= 0 {
-		k.Least = tolerance * k.Greatest // the thresholds are of ratios
+	if k.least <= 0 {
+		k.least = tolerance * k.greatest // the thresholds are of ratios
 	}
-	alpha := k.Ratio()
-	share := (1 - price/k.Greatest) / (1 - 1/alpha) // Φᵢ ≥ price: (1+1/(αk))^(i−1) ≤ share
+	alpha := k.ratio()
+	share := (1 - price/k.greatest) / (1 - 1/alpha) // Φᵢ ≥ price: (1+1/(αk))^(i−1) ≤ share
 	if share < 1 {
 		return 0
 	}
-	most := math.Floor(math.Log(share)/math.Log1p(1/(alpha*float64(k.Units)))+tolerance) + 1
-	return int64(min(most, float64(k.Units)))
+	most := math.Floor(math.Log(share)/math.Log1p(1/(alpha*float64(k.units)))+tolerance) + 1
+	return int64(min(most, float64(k.units)))
 }

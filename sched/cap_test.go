@@ -2,73 +2,13 @@ package sched_test
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 )
-
-// Prices as an adversary may make them: whoever buys by the thresholds, and the rest at the end at the greatest
-// price, pays at most Ratio times what he would have paid at the least price that came.
-func TestKSearchIsCompetitive(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		k := sched.KSearch{
-			Least: rapid.Float64Range(1, 100).Draw(t, "least"), Units: rapid.Int64Range(1, 30).Draw(t, "units"),
-		}
-		k.Greatest = k.Least * rapid.Float64Range(1.01, 20).Draw(t, "spread")
-		best, bought, paid := k.Greatest, int64(0), 0.0
-		for _, share := range rapid.SliceOfN(rapid.Float64Range(0, 1), 1, 40).Draw(t, "prices") {
-			price := k.Least + share*(k.Greatest-k.Least)
-			best = min(best, price)
-			if admitted := k.Admitted(price); admitted > bought {
-				paid += float64(admitted-bought) * price
-				bought = admitted
-			}
-		}
-		paid += float64(k.Units-bought) * k.Greatest
-		if limit := k.Ratio() * float64(k.Units) * best; paid > limit*(1+1e-9) {
-			t.Fatalf("%+v: paid %v, more than %v times the %v that the least price would have cost", k, paid, k.Ratio(),
-				float64(k.Units)*best)
-		}
-	})
-}
-
-func TestKSearchThresholds(t *testing.T) {
-	k := sched.KSearch{Least: 100, Greatest: 400, Units: 12}
-	// The first unit is bought up to U/α, one beyond the last would be at L.
-	if got, want := k.Threshold(1), 400/k.Ratio(); math.Abs(got-want) > 1e-9 {
-		t.Errorf("the first threshold is %v, want %v", got, want)
-	}
-	if got := k.Threshold(13); math.Abs(got-100) > 1e-6 {
-		t.Errorf("the threshold after the last is %v, want the least price", got)
-	}
-	for i := int64(1); i <= 12; i++ {
-		if got := k.Admitted(k.Threshold(i)); got != i {
-			t.Errorf("at threshold %d, %d units are admitted", i, got)
-		}
-		if got := k.Admitted(k.Threshold(i) + 0.01); got != i-1 {
-			t.Errorf("just above threshold %d, %d units are admitted", i, got)
-		}
-	}
-	for price, want := range map[float64]int64{99: 12, 100: 12, 400: 0, 1000: 0} {
-		if got := k.Admitted(price); got != want {
-			t.Errorf("at %v, %d units are admitted, want %d", price, got, want)
-		}
-	}
-	if got := (sched.KSearch{Least: 300, Greatest: 300, Units: 5}).Admitted(300); got != 5 {
-		t.Errorf("on a constant price %d units are admitted, want all", got)
-	}
-	// For many units α solves (1−x)·eˣ = 1−L/U with x = 1/α, as by Lambert's W.
-	x := 1 / (sched.KSearch{Least: 100, Greatest: 400, Units: 1 << 40}).Ratio()
-	if got := (1 - x) * math.Exp(x); math.Abs(got-0.75) > 1e-9 {
-		t.Errorf("for many units (1−x)·eˣ is %v, want 0.75", got)
-	}
-}
 
 // Twelve single cores want to run on a node of ten. At the dearest hour only as many may as the least is; at the
 // cheapest one, all that there is room for. Who must start, does.

@@ -164,15 +164,6 @@ func Digest(encoded []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Replay plans a snapshot under the strategy of a name.
-func Replay(s *Snapshot, strategy string) (Plan, error) {
-	g, err := New(strategy)
-	if err != nil {
-		return nil, err
-	}
-	return g.Plan(s), nil
-}
-
 func byName(nodes []*Node) []*Node {
 	sorted := slices.Clone(nodes)
 	slices.SortStableFunc(sorted, func(a, b *Node) int { return cmp.Compare(a.Name, b.Name) })

@@ -99,11 +99,11 @@ func TestWrittenSnapshotsPlanTheSame(t *testing.T) {
 		}
 		sortNodes(s)
 		for _, name := range each {
-			want, err := sched.Replay(s, name)
+			want, err := replay(s, name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := sched.Replay(back, name)
+			got, err := replay(back, name)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,8 +167,8 @@ func TestCandidatesDecideAsAllNodesDo(t *testing.T) {
 			t.Fatalf("%s is not kept", keep)
 		}
 		for _, name := range each {
-			want, _ := sched.Replay(s, name)
-			got, _ := sched.Replay(&cut, name)
+			want, _ := replay(s, name)
+			got, _ := replay(&cut, name)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%s decides otherwise on %d of %d nodes:\n%s", name, len(cut.Nodes), len(s.Nodes), diff)
 			}
@@ -364,7 +364,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		for _, name := range each { // none may panic, or go on for ever
-			if _, err := sched.Replay(s, name); err != nil {
+			if _, err := replay(s, name); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -415,4 +415,13 @@ func TestWrittenForm(t *testing.T) {
 	if diff := cmp.Diff(strings.ReplaceAll(want, "NOW", now), string(text)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// replay plans a snapshot under the strategy of a name.
+func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
+	g, err := sched.New(strategy)
+	if err != nil {
+		return nil, err
+	}
+	return g.Plan(s), nil
 }

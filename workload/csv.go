@@ -318,11 +318,6 @@ func selectorText(labels map[string]string) string {
 	return strings.Join(pairs, ";")
 }
 
-// WriteCSV writes jobs as [Read] reads them: times in seconds since start.
-func WriteCSV(w io.Writer, jobs []sched.Job, start time.Time) error {
-	return (&Trace{Jobs: jobs}).WriteCSV(w, start)
-}
-
 // WriteCSV writes t as [Load] reads it: times in seconds since start.
 func (t *Trace) WriteCSV(w io.Writer, start time.Time) error {
 	out := csv.NewWriter(w)

@@ -23,7 +23,7 @@ func readElastic(t *testing.T, rows string) ([]sched.Job, error) {
 		[]byte("id,submit_time,duration,cpu,memory,min_replicas,max_replicas,throughput\n"+rows), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return workload.Read(path, "", time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC))
+	return read(path, "", time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC))
 }
 
 func TestElasticJobsAreRead(t *testing.T) {
@@ -50,14 +50,14 @@ fixed,0,1h,1,,,,
 		}
 	}
 	var b bytes.Buffer
-	if err := workload.WriteCSV(&b, jobs, time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+	if err := (&workload.Trace{Jobs: jobs}).WriteCSV(&b, time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "again.csv")
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	again, err := workload.Read(path, "", time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC))
+	again, err := read(path, "", time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}

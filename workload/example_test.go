@@ -22,7 +22,7 @@ func Example() {
 		ID: "nightly", Submitted: start.Add(time.Hour), Duration: 45 * time.Minute,
 		Request: sched.Resources{MilliCPU: 1500, Memory: 4 << 30}, AllowedDelay: 6 * time.Hour,
 	}}
-	if err := workload.WriteCSV(os.Stdout, jobs, start); err != nil {
+	if err := (&workload.Trace{Jobs: jobs}).WriteCSV(os.Stdout, start); err != nil {
 		panic(err)
 	}
 	// Output:

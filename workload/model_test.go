@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
 
 // kolmogorov returns the largest difference of two empirical distributions.
@@ -59,7 +60,7 @@ func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 			os.Getenv("KUBENERGY_LONG") == "" {
 			continue // they take seconds
 		}
-		jobs, err := workload.Read(shared(t, "workload/"+c.file), "", t0)
+		jobs, err := read(shared(t, "workload/"+c.file), "", t0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +84,7 @@ func TestGeneratedTraceIsLikeItsModel(t *testing.T) {
 }
 
 func TestModelIsDeterministicAndReadsBack(t *testing.T) {
-	m, err := workload.Fit(workload.Demo(1, t0))
+	m, err := workload.Fit(workloadtest.Demo(1, t0))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
 
 var north, south = &sched.Site{Name: "north"}, &sched.Site{Name: "south"}
@@ -198,11 +199,11 @@ func TestProfilesAreThePublishedOnes(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	jobs := workload.Demo(7, t0)
-	if diff := cmp.Diff(jobs, workload.Demo(7, t0)); diff != "" {
+	jobs := workloadtest.Demo(7, t0)
+	if diff := cmp.Diff(jobs, workloadtest.Demo(7, t0)); diff != "" {
 		t.Errorf("the same seed gives another trace:\n%s", diff)
 	}
-	if cmp.Equal(jobs, workload.Demo(8, t0)) {
+	if cmp.Equal(jobs, workloadtest.Demo(8, t0)) {
 		t.Error("another seed gives the same trace")
 	}
 	if len(jobs) > 300 {

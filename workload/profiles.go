@@ -55,15 +55,6 @@ func (s *server) profile() *energy.Profile {
 	}
 }
 
-// Profiles returns the named power profiles of real servers, oldest first.
-func Profiles() []energy.Profile {
-	var all []energy.Profile
-	for i := range servers {
-		all = append(all, *servers[i].profile())
-	}
-	return all
-}
-
 // profiles hands out one profile for each name, so that nodes of one kind share it.
 type profiles map[string]*energy.Profile
 

@@ -20,7 +20,7 @@ import (
 // zero. Whoever reads a trace replaces it; a job that still carries it may not be put off.
 const NoDelayGiven time.Duration = -1
 
-// The formats of traces, as [Read] and its callers name them.
+// The formats of traces, as [Load] and its callers name them.
 const (
 	formatCSV         = "csv"
 	formatECSched     = "ecsched"
@@ -33,7 +33,7 @@ const (
 	formatSURF        = "surf"
 )
 
-// Formats lists the formats that [Read] knows.
+// Formats lists the formats that [Load] knows.
 func Formats() []string {
 	return []string{
 		formatCSV, formatECSched, formatSWF, formatAlibaba, formatOpenB, formatGAIA, formatGAIAHours, formatGAIASeconds,
@@ -66,15 +66,6 @@ func (t *Trace) skip(why string) {
 		}
 	}
 	t.Skipped = append(t.Skipped, Skipped{why, 1})
-}
-
-// Read reads the jobs of a trace as [Load] does, without what it says of rows that were left out.
-func Read(path, format string, start time.Time) ([]sched.Job, error) {
-	t, err := Load(path, format, start)
-	if err != nil {
-		return nil, err
-	}
-	return t.Jobs, nil
 }
 
 // Load reads a trace, gzip or not. Times that a trace gives in seconds count from start. An empty format means that the

@@ -15,6 +15,7 @@ import (
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
+	"github.com/kubenergy/kubenergy/workload/workloadtest"
 )
 
 var t0 = time.Date(2022, 6, 1, 0, 0, 0, 0, time.UTC)
@@ -86,7 +87,7 @@ func TestReadCSV(t *testing.T) {
 		"gzip with mark":   pack(t, "\xef\xbb\xbf"+text),
 	} {
 		for _, format := range []string{"", "csv"} {
-			got, err := workload.Read(write(t, form), format, t0)
+			got, err := read(write(t, form), format, t0)
 			if err != nil {
 				t.Errorf("%s, format %q: %v", name, format, err)
 			} else if diff := cmp.Diff(want, got); diff != "" {
@@ -94,7 +95,7 @@ func TestReadCSV(t *testing.T) {
 			}
 		}
 	}
-	short, err := workload.Read(write(t, "cpu,id,duration,submit_time\n1,a,60,0\n"), "", t0)
+	short, err := read(write(t, "cpu,id,duration,submit_time\n1,a,60,0\n"), "", t0)
 	if err != nil || len(short) != 1 || short[0].AllowedDelay != workload.NoDelayGiven {
 		t.Errorf("without the optional columns, in another order: %+v, %v", short, err)
 	}
@@ -116,7 +117,7 @@ func TestReadECSched(t *testing.T) {
 		pack(t, "\xef\xbb\xbf1 88 34 7 1\n\n2 107 22 1 2\n"),
 	} {
 		for _, format := range []string{"", "ecsched"} {
-			got, err := workload.Read(write(t, text), format, t0)
+			got, err := read(write(t, text), format, t0)
 			if err != nil {
 				t.Errorf("%q: %v", text, err)
 			} else if diff := cmp.Diff(want, got); diff != "" {
@@ -216,7 +217,7 @@ func TestReadRefuses(t *testing.T) {
 		},
 		"ECSched and a word": {"1 0 5 1 1\n\n2 0 5 one 1\n", "", `workload.csv:3: cpu: "one" is no finite number`},
 	} {
-		jobs, err := workload.Read(write(t, c.text), c.format, t0)
+		jobs, err := read(write(t, c.text), c.format, t0)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want one that says %q", name, err, c.want)
 		}
@@ -224,18 +225,18 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%s: got %d jobs in spite of the error", name, len(jobs))
 		}
 	}
-	if _, err := workload.Read(filepath.Join(t.TempDir(), "none.csv"), "", t0); !errors.Is(err, os.ErrNotExist) {
+	if _, err := read(filepath.Join(t.TempDir(), "none.csv"), "", t0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: error %v", err)
 	}
 	var row3 *grid.RowError
-	_, err := workload.Read(write(t, row("b,1,0,1,0,0,0,")), "", t0)
+	_, err := read(write(t, row("b,1,0,1,0,0,0,")), "", t0)
 	if !errors.As(err, &row3) || row3.Line != 3 || row3.Field != "duration" {
 		t.Errorf("%v is not a row error with its line and field", err)
 	}
 }
 
 func TestReadRealTraces(t *testing.T) {
-	jobs, err := workload.Read(shared(t, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), "", t0)
+	jobs, err := read(shared(t, "workload/ecsched/ecsched_input_9549jobs.txt.gz"), "", t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,21 +247,21 @@ func TestReadRealTraces(t *testing.T) {
 	if len(jobs) != 9549 || busy != 40465453 {
 		t.Errorf("%d jobs with %v slot-seconds, want 9549 with 40465453", len(jobs), busy)
 	}
-	small, err := workload.Read(shared(t, "workload/ecsched/ecsched_input_85jobs.txt"), "ecsched", t0)
+	small, err := read(shared(t, "workload/ecsched/ecsched_input_85jobs.txt"), "ecsched", t0)
 	if err != nil || len(small) != 85 {
 		t.Errorf("%d jobs, %v, want 85", len(small), err)
 	}
 }
 
 func TestWriteCSVReadsBack(t *testing.T) {
-	jobs := workload.Demo(1, t0)
+	jobs := workloadtest.Demo(1, t0)
 	jobs[3].Owner, jobs[4].Queue, jobs[5].Selector = "ann", "long", map[string]string{"a": "1", "b": "x,y"}
 	jobs[0].FinishBy, jobs[1].AllowedDelay, jobs[2].Duration = at(1e6), workload.NoDelayGiven, 1234567*time.Microsecond
 	var text bytes.Buffer
-	if err := workload.WriteCSV(&text, jobs, t0); err != nil {
+	if err := (&workload.Trace{Jobs: jobs}).WriteCSV(&text, t0); err != nil {
 		t.Fatal(err)
 	}
-	back, err := workload.Read(write(t, text.String()), "", t0)
+	back, err := read(write(t, text.String()), "", t0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +307,7 @@ func TestUseOfCores(t *testing.T) {
 // Whatever the bytes, a reader returns valid jobs or an error, never both and never neither.
 func fuzzRead(f *testing.F, format string) {
 	f.Fuzz(func(t *testing.T, text []byte) {
-		jobs, err := workload.Read(write(t, string(text)), format, t0)
+		jobs, err := read(write(t, string(text)), format, t0)
 		if (err == nil) != (len(jobs) > 0) {
 			t.Fatalf("%d jobs and error %v", len(jobs), err)
 		}
@@ -339,4 +340,12 @@ func FuzzReadECSched(f *testing.F) {
 	f.Add([]byte("1 88 34 7 1\n2 107 22 1 1\n"))
 	f.Add([]byte("1 1e300 5 0x10 1\n\n# 2\n"))
 	fuzzRead(f, "ecsched")
+}
+
+func read(path, format string, start time.Time) ([]sched.Job, error) {
+	trace, err := workload.Load(path, format, start)
+	if err != nil {
+		return nil, err
+	}
+	return trace.Jobs, nil
 }

@@ -106,7 +106,7 @@ func TestDecisionsAreRecorded(t *testing.T) {
 		t.Errorf("recorded %+v", first)
 	}
 	s := unpacked(t, first.Snapshot)
-	plan, err := sched.Replay(s, first.Strategy)
+	plan, err := replay(s, first.Strategy)
 	if err != nil || plan[0].Node != "b" || plan[0].Cost.Energy != first.Energy {
 		t.Errorf("decided again it is %+v, error %v", plan, err)
 	}
@@ -201,4 +201,13 @@ func BenchmarkReserveRecorded1000(b *testing.B) {
 		e.Reserve(b.Context(), state, pod, "n0001")
 		e.PostBind(b.Context(), state, pod, "n0001")
 	}
+}
+
+// replay plans a snapshot under the strategy of a name.
+func replay(s *sched.Snapshot, strategy string) (sched.Plan, error) {
+	g, err := sched.New(strategy)
+	if err != nil {
+		return nil, err
+	}
+	return g.Plan(s), nil
 }

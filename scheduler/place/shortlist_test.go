@@ -673,7 +673,7 @@ func TestShortlistsAreRecorded(t *testing.T) {
 	if len(s.Nodes) < 50 { // a record has room for so many
 		t.Errorf("%d nodes are recorded, of a sample of 120", len(s.Nodes))
 	}
-	if plan, err := sched.Replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
+	if plan, err := replay(s, got[0].Strategy); err != nil || plan[0].Node != chosen {
 		t.Errorf("decided again it is %+v, error %v: want %s", plan, err, chosen)
 	}
 }

@@ -31,12 +31,12 @@ func TestGapOnWeeksOfPAI(t *testing.T) {
 			t.Fatal(err)
 		}
 		lastYear := signal.Series.End().Add(-8760 * time.Hour)
-		all, err := workload.Read(trace, "gaia", lastYear)
+		all, err := workload.Load(trace, "gaia", lastYear)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, hour := range []int{1008, 4032, 6720} {
-			jobs := weekOf(all, lastYear.Add(time.Duration(hour)*time.Hour))
+			jobs := weekOf(all.Jobs, lastYear.Add(time.Duration(hour)*time.Hour))
 			for _, utilisation := range []float64{0.5, 0.75} {
 				gap(t, zone, hour, utilisation, signal.Series, jobs)
 			}

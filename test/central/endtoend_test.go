@@ -133,14 +133,14 @@ func balances(t *testing.T, metered map[string]energy.Microjoules, byNode, byKin
 // replay submits a trace once for each strategy and waits until all Jobs are done. It returns how many were held.
 func (w *world) replay(t *testing.T, path string) (held int) {
 	t.Helper()
-	jobs, err := workload.Read(path, "csv", time.Now())
+	trace, err := workload.Load(path, "csv", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range strategies {
 		w.namespace(t, s)
 	}
-	for _, j := range jobs {
+	for _, j := range trace.Jobs {
 		time.Sleep(time.Until(j.Submitted))
 		for _, s := range strategies {
 			job := newJob(strings.ToLower(s+"-"+j.ID), s, j.Request.MilliCPU, j.Duration)
@@ -161,7 +161,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 	eventually(t, 3*time.Minute, "all Jobs are done", func() bool {
 		for _, s := range strategies {
 			all, err := w.client.BatchV1().Jobs(s).List(t.Context(), metav1.ListOptions{})
-			if err != nil || len(all.Items) != len(jobs) {
+			if err != nil || len(all.Items) != len(trace.Jobs) {
 				return false
 			}
 			for i := range all.Items {

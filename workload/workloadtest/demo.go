@@ -1,4 +1,5 @@
-package workload
+// Package workloadtest makes traces for tests, and the one of the bundled demo.
+package workloadtest
 
 import (
 	"fmt"
