@@ -17,6 +17,6 @@ func ExampleSeries_Mean() {
 	}
 	start := midnight.Add(30 * time.Minute)
 	mean := grid.Intensity(intensity.Mean(start, start.Add(time.Hour)))
-	fmt.Println(mean, "g/kWh,", mean.Of(energy.Joules(1 * energy.JoulesPerKWh)))
+	fmt.Println(mean, "g/kWh,", mean.Of(energy.Joules(1*energy.JoulesPerKWh)))
 	// Output: 250 g/kWh, 250 gCO2e
 }
