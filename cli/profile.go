@@ -125,16 +125,12 @@ func (f *profileFlags) readCatalogue(t terminal) (*hardware.Catalog, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	users, err := hardware.Read(text)
+	all, err := hardware.WithFile(text)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s: %s", f.catalogue, oneLine(err))}
 	}
-	for _, w := range users.Warnings() {
+	for _, w := range all.Warnings() {
 		fmt.Fprintf(t.err, "%s: %s\n", f.catalogue, w)
-	}
-	all, err := hardware.Merge(hardware.Default(), users)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("%s: %s", f.catalogue, oneLine(err))}
 	}
 	return all, nil
 }

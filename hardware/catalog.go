@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Catalog is what is known about hardware: the contents of a hardware-profiles.yaml. Build it with [Read], [Merge] or
-// [Default]; after that it is read only, and any number of goroutines may ask it.
+// Catalog is what is known about hardware: the contents of a hardware-profiles.yaml. Build it with [Default] or
+// [WithFile]; after that it is read only, and any number of goroutines may ask it.
 //
 // Fields that carry no power are accepted, so that files of Compute Gardener load as they are; [Catalog.Warnings] lists
 // those without effect. Fields marked "ours" are additions to that format.
@@ -115,9 +115,17 @@ func (i *Instance) cpus() int64 {
 	return i.NumCores
 }
 
-// Read reads a hardware-profiles.yaml, or the ConfigMap that holds one. It is strict: a field that the format does not
-// have is an error, because it is one that somebody believes to have an effect.
-func Read(data []byte) (*Catalog, error) {
+// WithFile returns the bundled catalogue with what a hardware-profiles.yaml, or the ConfigMap that holds one, adds to it.
+// Reading is strict: a field that the format does not have is an error, because its author believes it to have an effect.
+func WithFile(data []byte) (*Catalog, error) {
+	users, err := read(data)
+	if err != nil {
+		return nil, err
+	}
+	return merge(Default(), users)
+}
+
+func read(data []byte) (*Catalog, error) {
 	data, err := unwrap(data, "hardware-profiles.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("reading hardware profiles: %w", err)
@@ -152,9 +160,8 @@ func unwrap(text []byte, key string) ([]byte, error) {
 // Warnings returns what a file says without effect, in order.
 func (c *Catalog) Warnings() []string { return c.warnings }
 
-// Merge returns a catalogue of all entries. Of entries of one key the last one wins: put what is bundled first, and
-// what users write last.
-func Merge(catalogues ...*Catalog) (*Catalog, error) {
+// merge returns a catalogue of all entries. Of entries of one key the last one wins: what users write.
+func merge(catalogues ...*Catalog) (*Catalog, error) {
 	all := &Catalog{
 		CPUModels: map[string]map[string]string{}, CPUs: map[string]CPU{}, GPUs: map[string]GPU{},
 		Memory: map[string]Memory{}, Instances: map[string]map[string]Instance{},
@@ -210,7 +217,6 @@ func (c *Catalog) finish() error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	c.warn()
 	c.cpus, c.gpus = map[string]string{}, map[string]string{}
 	c.slugs = map[string]int{}
 	c.instances = map[string]map[string]string{}
@@ -234,6 +240,7 @@ func (c *Catalog) finish() error {
 			c.instances[provider][strings.ToLower(name)] = name
 		}
 	}
+	c.warn()
 	return nil
 }
 

@@ -85,7 +85,7 @@ func TestEveryInstanceType(t *testing.T) {
 // The hardware profiles that Compute Gardener ships, as they are: a ConfigMap, and the file inside.
 func TestComputeGardenersFile(t *testing.T) {
 	text := shared(t, "power/compute_gardener_hw_profiles.yaml")
-	c, err := Read(text)
+	c, err := read(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestComputeGardenersFile(t *testing.T) {
 	if err != nil || len(inner) >= len(text) {
 		t.Fatal(len(inner), err)
 	}
-	if plain, err := Read(inner); err != nil || len(plain.CPUs) != len(c.CPUs) || len(c.CPUs) < 20 || len(c.GPUs) < 9 ||
+	if plain, err := read(inner); err != nil || len(plain.CPUs) != len(c.CPUs) || len(c.CPUs) < 20 || len(c.GPUs) < 9 ||
 		len(c.Memory) < 7 {
 		t.Fatalf("%d CPUs, %d GPUs, %d memory types; %v", len(c.CPUs), len(c.GPUs), len(c.Memory), err)
 	}
@@ -105,7 +105,7 @@ func TestComputeGardenersFile(t *testing.T) {
 }
 
 func TestComputeGardenersComponents(t *testing.T) {
-	c, err := Read(shared(t, "power/compute_gardener_hw_profiles.yaml"))
+	c, err := read(shared(t, "power/compute_gardener_hw_profiles.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestComputeGardenersComponents(t *testing.T) {
 func near(a, b energy.Watts) bool { return math.Abs(float64(a-b)) < 0.006 }
 
 func TestMergePrefersTheLast(t *testing.T) {
-	users, err := Read([]byte(`
+	users, err := read([]byte(`
 defaultPUE: 1.2
 defaultGPUPUE: 1.5
 gpuProfiles:
@@ -192,7 +192,7 @@ cloudInstanceMapping:
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Merge(Default(), users)
+	c, err := merge(Default(), users)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,8 +218,44 @@ cloudInstanceMapping:
 	}
 }
 
+// An instance type of a file may name a CPU that the bundled catalogue alone knows, under any of its spellings, as the
+// documents of Compute Gardener do.
+func TestInstanceTypeOfABundledCPU(t *testing.T) {
+	users, err := read([]byte(`
+cloudInstanceMapping:
+  aws:
+    "m5.large": {cpuModel: "Intel(R) Xeon(R) Platinum 8175M", memoryType: "DDR4-2666 ECC", totalMemory: 8192}
+    "m5.xlarge": {cpuModel: "Intel(R) Xeon(R) Titanium 9999", numCPUs: 4}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := merge(Default(), users)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m5 := func(size string, cpus int64) node {
+		return node{
+			labels: map[string]string{labelInstance: "m5." + size}, providerID: "aws:///a/i", cpus: cpus,
+			memory: cpus * 4 * gb,
+		}
+	}
+	bundled, _, _ := m5("large", 2).detect(Default())
+	p, kind, ok := m5("large", 2).detect(c)
+	if !ok || p.Idle != bundled.Idle || p.Max != bundled.Max {
+		t.Errorf("%+v by %s, want the watts of %+v", p, kind, bundled)
+	}
+	if _, kind, ok := m5("xlarge", 4).detect(c); ok || !strings.Contains(kind.String(), "Titanium 9999") {
+		t.Errorf("a type of an unknown CPU: %v, %s", ok, kind)
+	}
+	if all := strings.Join(c.Warnings(), "\n"); !strings.Contains(all, "m5.xlarge") ||
+		!strings.Contains(all, "Titanium 9999") || strings.Contains(all, "m5.large") {
+		t.Errorf("warnings: %s", all)
+	}
+}
+
 func TestOnlyTheTDPIsKnown(t *testing.T) {
-	c, err := Read([]byte(`
+	c, err := read([]byte(`
 cloudInstanceMapping: {hcloud: {cx22: {cpuModel: "no profile of that", cpuTdpWatts: 100, numCPUs: 2, totalMemory: 4096}}}
 `))
 	if err != nil {
@@ -264,7 +300,7 @@ func TestReadRefuses(t *testing.T) {
 		"defaultPUE: 1\ndefaultPUE: 2":          "already set",
 		"kind: ConfigMap\ndata: {x.yaml: \"\"}": "has no key hardware-profiles.yaml",
 	} {
-		if _, err := Read([]byte(text)); err == nil || !strings.Contains(err.Error(), wrong) {
+		if _, err := read([]byte(text)); err == nil || !strings.Contains(err.Error(), wrong) {
 			t.Errorf("%s: got %v, want %q", text, err, wrong)
 		}
 	}

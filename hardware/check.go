@@ -138,6 +138,7 @@ func (i *Instance) check() error {
 // warn collects what has no effect.
 func (c *Catalog) warn() {
 	used := map[string]int{}
+	var unknown []string
 	for _, p := range c.CPUs {
 		if p.BaseFrequencyGHz != 0 {
 			used["cpuProfiles baseFrequencyGHz: max power is that of the whole frequency range"]++
@@ -153,13 +154,14 @@ func (c *Catalog) warn() {
 			if i.MemChannels != 0 {
 				used["cloudInstanceMapping memChannels: memory power goes by its size"]++
 			}
-			if _, known := c.CPUs[i.CPUModel]; !known && i.CPUTDPWatts == 0 {
-				used[fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not among cpuProfiles, and there is no "+
-					"cpuTdpWatts: the type stays unknown", provider, name, i.CPUModel)]++
+			if _, known := c.CPUs[c.mapped(i.CPUModel)]; !known && i.CPUTDPWatts == 0 {
+				unknown = append(unknown, fmt.Sprintf("cloudInstanceMapping %s %s: cpuModel %q is not in the catalogue, "+
+					"and there is no cpuTdpWatts: nodes of the type stay unknown", provider, name, i.CPUModel))
 			}
 		}
 	}
-	c.warnings = nil
+	slices.Sort(unknown)
+	c.warnings = unknown
 	for _, what := range slices.Sorted(maps.Keys(used)) {
 		c.warnings = append(c.warnings, fmt.Sprintf("without effect, in %d entries: %s", used[what], what))
 	}

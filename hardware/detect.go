@@ -157,10 +157,10 @@ func (c *Catalog) instanceComponents(provider, name string) (Components, bool) {
 		return Components{}, false
 	}
 	k := Components{
-		Provider: provider, Instance: name, CPUModel: i.CPUModel, CPUs: i.cpus(), GPUModel: i.GPUModel,
+		Provider: provider, Instance: name, CPUModel: c.mapped(i.CPUModel), CPUs: i.cpus(), GPUModel: i.GPUModel,
 		GPUs: i.NumGPUs, Memory: i.TotalMemory << 20, MemType: i.MemoryType,
 	}
-	if _, known := c.CPUs[i.CPUModel]; !known {
+	if _, known := c.CPUs[k.CPUModel]; !known {
 		k.TDP = i.CPUTDPWatts
 	}
 	if k.GPUModel != "" && k.GPUs == 0 {
@@ -198,7 +198,11 @@ func (d *detection) cpu() bool {
 		return true
 	default:
 		if model, from = d.discovered(); model == "" {
-			if d.typeName != "" {
+			switch {
+			case d.typed:
+				d.kind.note("the CPU of instance type %s, %s, is not in the catalogue", quoted(d.typeName),
+					quoted(d.instance.CPUModel))
+			case d.typeName != "":
 				d.kind.note("instance type %s is not in the catalogue", quoted(d.typeName))
 			}
 			if len(d.kind.Notes) == 0 {

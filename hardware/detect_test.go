@@ -396,7 +396,7 @@ func TestEqualHardwareSharesOneProfile(t *testing.T) {
 
 // What labels can make the catalogue remember is bounded, and hardware of different power has different names.
 func TestNamesDifferWherePowerDoes(t *testing.T) {
-	c, err := Merge(Default())
+	c, err := merge(Default())
 	if err != nil {
 		t.Fatal(err)
 	}

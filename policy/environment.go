@@ -73,15 +73,13 @@ var variables = map[string]func(e *environment, value string) error{
 		if err != nil {
 			return err
 		}
-		catalog, err := hardware.Read(text)
-		if err != nil {
+		if e.catalog, err = hardware.WithFile(text); err != nil {
 			return err
 		}
-		for _, w := range catalog.Warnings() {
+		for _, w := range e.catalog.Warnings() {
 			e.warn("HARDWARE_PROFILES_PATH: %s", w)
 		}
-		e.catalog, err = hardware.Merge(hardware.Default(), catalog)
-		return err
+		return nil
 	},
 }
 
