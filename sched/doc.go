@@ -15,20 +15,16 @@
 //     (affinity, taints, volumes are its business), and Plan does not second-guess them. With several jobs, [Job.Fits]
 //     stands in for feasibility; it is a model of CPU, memory, GPU and labels, and is called one.
 //  3. Carry out decisions: run the job on Decision.Node if [Decision.Held] is false, otherwise keep it and release it
-//     at
-//     Window.Start. A decision without a node that is not held is no opinion: do what stock would do. One that is held
-//     [Decision.InLine] waits for others to end as well: the job keeps its place in the queue, and is asked about
-//     whenever one does.
+//     at Window.Start. A decision without a node that is not held is no opinion: do what stock would do. One that is
+//     held [Decision.InLine] waits for others to end as well: the job keeps its place in the queue, and is asked
+//     about whenever one does.
 //  4. Set Job.Released when a job was held and let go. Released is final: such a job is never held again.
 //  5. Ask again at Decision.Again where that is set, instead of releasing or of leaving alone what runs: with
-//     Job.Running and
-//     Job.Done as they are then, and with Job.Worked where nodes are not all of speed 1. A running job that is held
-//     then is to
-//     be suspended; else it goes on where it is. Only strategies that [Greedy.Interrupts], and only jobs that are
-//     Interruptible, are asked about while they run.
-//     Where the answer has other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured
-//     only if nobody
-//     can take the room of as many replicas as the job may want.
+//     Job.Running and Job.Done as they are then, and with Job.Worked where nodes are not all of speed 1. A running
+//     job that is held then is to be suspended; else it goes on where it is. Only strategies that
+//     [Greedy.Interrupts], and only jobs that are Interruptible, are asked about while they run. Where the answer has
+//     other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured only if nobody can take
+//     the room of as many replicas as the job may want.
 //  6. Set Snapshot.Last to the node of the last decision carried out.
 //
 // What is priced is what is known: signals that are absent or older than Policy.MaxSignalAge give no opinion and no

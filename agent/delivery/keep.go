@@ -11,10 +11,8 @@ import (
 //   - A batch file written after a slot holds the slot's open batch; then it counts, and its state.
 //   - The newest of them stays until a newer one is there, even if its batch was acknowledged.
 //   - A batch that could not be written is sent from memory, but a mark is left in the slot before that: what is on
-//     disk
-//     is then older than what was delivered, and the stream ends with the process. The mark is short and overwrites
-//     what
-//     is there, so it also succeeds where the disk is full.
+//     disk is then older than what was delivered, and the stream ends with the process. The mark is short and
+//     overwrites what is there, so it also succeeds where the disk is full.
 
 // persist writes the sealed batches that are not on disk yet, then a slot.
 func (q *Queue) persist() error {

@@ -23,10 +23,9 @@ import (
 //   - As long as neither the value nor the time of writing changes, the last reading stays what is known; after 15 s it
 //     is unknown, and never zero. When the host writes again, the counter goes on: it holds what was used in between.
 //   - An unchanged value that is written again and again is zero use, after 15 s.
-//   - A lower value is half of one, or the counter began again: that is believed of the third in a row that was written
-//     since, and is a new run. Another one begins where it passes what it had reached: should it have been the halves
-//     of
-//     three, nothing is counted that was not used.
+//   - A lower value is half of one, or the counter began again: that is believed of the third in a row that was
+//     written since, and is a new run. Another one begins where it passes what it had reached: should it have been
+//     the halves of three, nothing is counted that was not used.
 //
 // A machine may move to another host, whose counter is another one: kubenergy.json says so. It is read after each new
 // value and before that is counted, so that a value of the new host is never taken for one of the old.

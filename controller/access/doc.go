@@ -12,8 +12,8 @@
 //     (TestAnswersCountForAWhile). Two users never share an answer (TestTwoUsersAreNotOne).
 //   - A burst of requests with one token is one review (TestABurstIsOneReview); agents' tokens are reviewed ahead of
 //     time, so that no agent waits (TestAgentsAreRenewed).
-//   - An address that guesses tokens uses up its own reviews (TestGuesses), and locks out no token that was valid before
-//     (TestGuessesLockNobodyOut). Reviews are limited, apart for people and agents (TestReviewsAreLimited).
+//   - An address that guesses tokens uses up its own reviews (TestGuesses), and locks out no token that was valid
+//     before (TestGuessesLockNobodyOut). Reviews are limited, apart for people and agents (TestReviewsAreLimited).
 //
 // # While the API server is away
 //

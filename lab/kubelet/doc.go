@@ -17,6 +17,5 @@
 //     selects. A certificate that a pod serves must therefore name localhost. Files that name a Service, other forms of
 //     its name, and the API server's proxy reach nothing.
 //   - An account that is mounted where in-cluster clients look for it is also given as a kubeconfig, in $KUBECONFIG
-//     and as
-//     clientConnection.kubeconfig of a mounted KubeSchedulerConfiguration.
+//     and as clientConnection.kubeconfig of a mounted KubeSchedulerConfiguration.
 package kubelet

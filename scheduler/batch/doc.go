@@ -14,7 +14,6 @@
 //     be planned;
 //  2. calls [Planner.Turn] at the beginning of a pod's cycle, and [Planner.Ask] whenever that says so;
 //  3. calls [Planner.Back] when the pod got no node in its cycle or was not bound after all, and [Planner.Strike]
-//     first if that
-//     was the plan's doing: such a pod is never planned again;
+//     first if that was the plan's doing: such a pod is never planned again;
 //  4. runs [Planner.Run] until it has no more questions.
 package batch

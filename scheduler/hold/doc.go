@@ -28,8 +28,7 @@
 // # What the caller must do
 //
 //  1. Give it a client of its own with a rate limit of at least 200 requests per second and a burst of 400, and of
-//     twice
-//     what the cluster can start in a second: at a deadline, releases wait for nothing else.
+//     twice what the cluster can start in a second: at a deadline, releases wait for nothing else.
 //  2. Call [Loop.SetActivator], and before it [Loop.WatchPods] with the scheduler's own pod informer, from the plugin's
 //     factory. Without WatchPods the loop watches pods itself, which costs a second copy of each.
 //  3. Run it in standbys too, beside the scheduler and not after its election.
