@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/relay"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -54,16 +55,18 @@ type Options struct {
 // DefaultOptions returns what holds where the command line says nothing.
 func DefaultOptions() Options {
 	return Options{
-		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace), MetricsAddress: ":8443",
-		ProbeAddress: ":8081",
-		LeaderElect:  true,
-		Keys:         "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
+		Namespace: cmp.Or(os.Getenv("POD_NAMESPACE"), v1alpha1.SystemNamespace), MetricsAddress: ":8443", ProbeAddress: ":8081",
+		LeaderElect: true,
+		Keys:        "/etc/kubenergy/keys", Data: "/etc/kubenergy/data", LogFormat: "json",
 		LedgerDSN: os.Getenv("KUBENERGY_LEDGER_DSN"), API: ":9443", Agentless: true, NodeMaxPower: 2000,
 		Keep: ledger.Retention{
 			Windows: 14 * day, Hours: 400 * day, Records: 90 * day, Snapshots: 14 * day, Streams: 400 * day,
 		},
 	}
 }
+
+// keepsLedger reports whether there is somewhere to keep a ledger.
+func (o *Options) keepsLedger() bool { return o.State != "" || o.LedgerDSN != "" }
 
 // AddFlags adds a flag for each option.
 func (o *Options) AddFlags(fs *flag.FlagSet) {
@@ -81,7 +84,8 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 		"`folder` of the ledger and of the certificate of the HTTP API; without it no batches are taken")
 	fs.StringVar(&o.API, "api-bind-address", o.API, "`address` of the HTTP API, over HTTPS (0: none)")
 	fs.StringVar(&o.APICert, "api-cert-file", o.APICert,
-		"`file` with the certificate of the HTTP API; by default one of its own, told in the ConfigMap "+authorityName)
+		"`file` with the certificate of the HTTP API; by default one of its own, told in the ConfigMap "+
+			relay.AuthorityName)
 	fs.StringVar(&o.APIKey, "api-key-file", o.APIKey, "`file` with its key")
 	fs.StringVar(&o.APICA, "api-ca-file", o.APICA,
 		"`file` with what the certificates of other replicas are verified by, where they are not their own")

@@ -22,19 +22,19 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/controller/signal"
+	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 )
 
 // start runs the whole controller against an API server until the test ends.
-func start(t testing.TB, s *apiServer, o Options) (*controller, *prometheus.Registry) {
+func start(t testing.TB, s *apiServer, o Options) (*process, *prometheus.Registry) {
 	t.Helper()
 	return startAt(t, s.config(), o)
 }
 
-func startAt(t testing.TB, api *rest.Config, o Options) (*controller, *prometheus.Registry) {
+func startAt(t testing.TB, api *rest.Config, o Options) (*process, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	c, err := build(context.Background(), api, o, silent, registry)
+	c, err := build(context.Background(), api, o, kit.Silent, registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,17 +62,8 @@ func quiet(t testing.TB) Options {
 	return o
 }
 
-func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", within, what)
-		}
-	}
-}
-
 func typical(name, zone string) *v1alpha1.GridZone {
-	z := zoneNamed(name, 1)
+	z := kit.Zone(name, 1)
 	z.TypeMeta = metav1.TypeMeta{APIVersion: "kubenergy.io/v1alpha1", Kind: "GridZone"}
 	z.Spec.Zone = zone
 	z.Spec.Carbon.Sources = []v1alpha1.CarbonSource{{Typical: &v1alpha1.TypicalSource{}}}
@@ -90,25 +81,25 @@ const ours = "/apis/kubenergy.io/v1alpha1/"
 // decide.
 func TestController(t *testing.T) {
 	s := newAPIServer(t)
-	clusters := energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
+	clusters := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, time.Hour)
 	clusters.TypeMeta = metav1.TypeMeta{APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyPolicy"}
 	clustersPath := ours + "namespaces/kubenergy-system/energypolicies/default"
 	s.put(ours+"gridzones/home", typical("home", "DE"))
 	s.put(clustersPath, clusters)
-	s.put("/api/v1/nodes/n1", newNode("n1", "4"))
+	s.put("/api/v1/nodes/n1", kit.Node("n1", "4"))
 	c, registry := start(t, s, quiet(t))
-	eventually(t, 30*time.Second, "the zone is ready", func() bool {
+	kit.Eventually(t, 30*time.Second, "the zone is ready", func() bool {
 		var z v1alpha1.GridZone
 		return s.read(ours+"gridzones/home", &z) &&
 			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil &&
 			z.Status.Price != nil
 	})
-	eventually(t, 30*time.Second, "the view knows the zone", func() bool {
+	kit.Eventually(t, 30*time.Second, "the view knows the zone", func() bool {
 		site := c.objects.View().Site("home")
 		return site != nil && site.Carbon.Fresh(time.Now(), 0)
 	})
-	team := namespace("team", map[string]string{gardener + "energy-policies": "enabled"},
-		map[string]string{gardener + "policy-max-scheduling-delay": "2h"})
+	team := kit.Namespace("team", map[string]string{"compute-gardener-scheduler.kubernetes.io/energy-policies": "enabled"},
+		map[string]string{"compute-gardener-scheduler.kubernetes.io/policy-max-scheduling-delay": "2h"})
 	summary := func() (n v1alpha1.NamespaceSummary, known bool) {
 		var p v1alpha1.EnergyPolicy
 		s.read(clustersPath, &p)
@@ -116,14 +107,22 @@ func TestController(t *testing.T) {
 		return n, known
 	}
 	s.put("/api/v1/namespaces/team", team)
-	eventually(t, time.Second, "admission is told of the namespace",
+	kit.Eventually(t, time.Second, "admission is told of the namespace",
 		func() bool { n, known := summary(); return known && n.Delays })
-	s.put("/apis/batch/v1/namespaces/team/jobs/job", newJob("team", "job", time.Now()))
-	eventually(t, 20*time.Second, "the Job is decided on for the record",
-		func() bool { return c.shadow.status("team") != nil })
+	s.put("/apis/batch/v1/namespaces/team/jobs/job", kit.Job("team", "job", time.Now()))
+	kit.Eventually(t, 20*time.Second, "the Job is decided on for the record",
+		func() bool { return series(t, registry)["kubenergy_shadow_decisions_total"] > 0 })
 	s.remove("/api/v1/namespaces/team")
-	eventually(t, time.Second, "admission is told that the namespace is gone",
+	kit.Eventually(t, time.Second, "admission is told that the namespace is gone",
 		func() bool { _, known := summary(); return !known })
+	if all := series(t, registry); all["kubenergy_signal_age_seconds"] != 2 || all["kubenergy_shadow_decisions_total"] != 0 {
+		t.Errorf("series are %v", all)
+	}
+}
+
+// series counts the series of each metric.
+func series(t *testing.T, registry *prometheus.Registry) map[string]int {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -132,9 +131,7 @@ func TestController(t *testing.T) {
 	for _, f := range families {
 		all[f.GetName()] = len(f.GetMetric())
 	}
-	if all["kubenergy_signal_age_seconds"] != 2 || all["kubenergy_shadow_decisions_total"] != 0 {
-		t.Errorf("series are %v", all)
-	}
+	return all
 }
 
 // Before our kinds are installed the controller waits; it does not end, and it begins once they are there.
@@ -160,17 +157,17 @@ func TestControllerWaitsForItsKinds(t *testing.T) {
 		}
 		return r.StatusCode
 	}
-	eventually(t, 10*time.Second, "it lives without them", func() bool { return probe("/healthz") == http.StatusOK })
+	kit.Eventually(t, 10*time.Second, "it lives without them", func() bool { return probe("/healthz") == http.StatusOK })
 	s.put(ours+"gridzones/home", typical("home", "DE"))
 	s.mu.Lock()
 	s.noCRDs = false
 	s.mu.Unlock()
-	eventually(t, 60*time.Second, "the zone is ready", func() bool {
+	kit.Eventually(t, 60*time.Second, "the zone is ready", func() bool {
 		var z v1alpha1.GridZone
 		return s.read(ours+"gridzones/home", &z) &&
 			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady)
 	})
-	eventually(t, 30*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
+	kit.Eventually(t, 30*time.Second, "it is ready", func() bool { return probe("/readyz") == http.StatusOK })
 }
 
 // While the API server is away, the controller is built and goes on trying.
@@ -184,7 +181,7 @@ func TestControllerWaitsForTheServer(t *testing.T) {
 		ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 	}
 	listener.Close()
-	c, err := build(context.Background(), api, quiet(t), silent, prometheus.NewRegistry())
+	c, err := build(context.Background(), api, quiet(t), kit.Silent, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,27 +210,27 @@ func TestOneReplicaLeads(t *testing.T) {
 	s.put(ours+"gridzones/home", typical("home", "DE"))
 	o := quiet(t)
 	o.LeaderElect = true
-	one, err := build(context.Background(), s.config(), o, silent, prometheus.NewRegistry())
+	one, err := build(context.Background(), s.config(), o, kit.Silent, prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- one.manager.Start(ctx) }()
-	eventually(t, 30*time.Second, "the first replica leads", one.leads)
+	kit.Eventually(t, 30*time.Second, "the first replica leads", one.leads)
 	two, _ := start(t, s, o)
 	writes := func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.statuses[ours+"gridzones/home"]
 	}
-	eventually(t, 30*time.Second, "the zone is written", func() bool { return writes() > 0 })
-	eventually(t, 30*time.Second, "the second replica knows everything",
+	kit.Eventually(t, 30*time.Second, "the zone is written", func() bool { return writes() > 0 })
+	kit.Eventually(t, 30*time.Second, "the second replica knows everything",
 		func() bool { return two.objects.Synced() && two.synced.Load() == followed })
 	s.put("/apis/batch/v1/namespaces/team/jobs/job",
-		heldUntilDeadline("team", "job", time.Now(), time.Now().Add(time.Hour)))
-	eventually(t, 10*time.Second, "both know of the held Job",
-		func() bool { return one.held.count("") == 1 && two.held.count("") == 1 })
+		kit.HeldUntil("team", "job", time.Now(), time.Now().Add(time.Hour)))
+	kit.Eventually(t, 10*time.Second, "both know of the held Job",
+		func() bool { return one.held.Count("") == 1 && two.held.Count("") == 1 })
 	if two.leads() || writes() != 1 {
 		t.Errorf("the second replica leads: %v; the status was written %d times", two.leads(), writes())
 	}
@@ -241,8 +238,8 @@ func TestOneReplicaLeads(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	eventually(t, 30*time.Second, "the second replica leads", two.leads)
-	eventually(t, 30*time.Second, "it keeps the zone", func() bool {
+	kit.Eventually(t, 30*time.Second, "the second replica leads", two.leads)
+	kit.Eventually(t, 30*time.Second, "it keeps the zone", func() bool {
 		var z v1alpha1.GridZone
 		return s.read(ours+"gridzones/home", &z) &&
 			meta.IsStatusConditionTrue(z.Status.Conditions, v1alpha1.ConditionReady) && z.Status.Carbon != nil
@@ -264,7 +261,7 @@ func TestOnlyReplicasElectALeader(t *testing.T) {
 		"no ledger":           {Options{LeaderElect: true}, true},
 		"PostgreSQL, not set": {Options{LedgerDSN: "postgres://db"}, false},
 	} {
-		if got := managerOptions(c.options, nil, nil, silent).LeaderElection; got != c.want {
+		if got := managerOptions(c.options, nil, nil, kit.Silent).LeaderElection; got != c.want {
 			t.Errorf("%s: elects a leader: %v", name, got)
 		}
 	}
@@ -347,7 +344,7 @@ func TestMemoryWith100Zones(t *testing.T) {
 		t.Skip("measures memory, of which the race detector takes ten times as much")
 	}
 	c, _ := startAt(t, apiServerBeside(t), quiet(t))
-	eventually(t, 60*time.Second, "all zones are ready", func() bool {
+	kit.Eventually(t, 60*time.Second, "all zones are ready", func() bool {
 		fresh := 0
 		for _, site := range c.objects.View().Sites() {
 			if site.Carbon.Fresh(time.Now(), 0) && site.Price.Fresh(time.Now(), 0) &&
@@ -414,35 +411,4 @@ func TestOptions(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "health-probe") {
 		t.Errorf("error %v complains of an address that is none", err)
 	}
-}
-
-func TestUnheededVariables(t *testing.T) {
-	got := unheeded([]string{
-		"ELECTRICITY_MAP_API_REGION=DE", "CACHE_TTL=", "ELECTRICITY_MAP_API_KEY=secret", "PATH=/bin",
-	})
-	if len(got) != 1 || !strings.Contains(got[0], "ELECTRICITY_MAP_API_REGION has no effect") {
-		t.Errorf("warnings are %q", got)
-	}
-}
-
-func TestKeys(t *testing.T) {
-	folder := t.TempDir()
-	environment := map[string]string{}
-	k := keys{folder: signal.KeyFolder(folder), getenv: func(name string) string { return environment[name] }}
-	want := func(name, key string) {
-		t.Helper()
-		if got, err := k.Key(name); got != key || (err == nil) != (key != "") {
-			t.Errorf("key %s is %q, error %v; want %q", name, got, err, key)
-		}
-	}
-	want("electricitymaps", "")
-	environment["ELECTRICITY_MAPS_API_KEY"] = "s"
-	want("electricitymaps", "s")
-	environment["ELECTRICITY_MAP_API_KEY"] = "no-s"
-	want("electricitymaps", "no-s")
-	want("watttime", "")
-	if err := os.WriteFile(folder+"/electricitymaps", []byte("file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	want("electricitymaps", "file")
 }

@@ -3,16 +3,13 @@ package controller
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,13 +23,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubenergy/kubenergy/controller/access"
-	"github.com/kubenergy/kubenergy/controller/agentless"
 	"github.com/kubenergy/kubenergy/controller/budget"
-	"github.com/kubenergy/kubenergy/controller/ingest"
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/controller/live"
 	"github.com/kubenergy/kubenergy/controller/meter"
+	"github.com/kubenergy/kubenergy/controller/relay"
 	"github.com/kubenergy/kubenergy/controller/server"
-	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -42,30 +38,23 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// central is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger
-// it works without the API server as far as that goes: agents that were known go on delivering for ten minutes, those
+// unit is the part of the controller that takes batches, books them and answers questions. With an SQLite ledger it
+// works without the API server as far as that goes: agents that were known go on delivering for ten minutes, those
 // outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
-type central struct {
-	store   *lateStore
-	ledger  *ledger.Ledger
-	live    *live.State
-	gate    *access.Gate
-	hosts   *access.HostTokens
-	nodes   *nodeBook
-	pods    *ingest.Directory
-	batches *ingest.Handler
-	rates   *rates
-	agents  *agents
-
-	nodesSynced atomic.Int32
-
-	budgets *budget.Engine
-	folder  *server.Folder // nil: there is none
-	handler http.Handler
-	tls     *tls.Config
-	own     *selfSigned // nil: the certificate was given
-	address string      // of the API; "0": nowhere
-	log     *slog.Logger
+type unit struct {
+	store     *intake.LateStore
+	ledger    *ledger.Ledger
+	live      *live.State
+	gate      *access.Gate
+	directory *intake.Directory
+	batches   *intake.Handler
+	meters    *meter.Poller // nil: there are none
+	budgets   *budget.Engine
+	folder    *server.Folder // nil: there is none
+	handler   http.Handler
+	tls       *tls.Config
+	address   string // of the API; "0": nowhere
+	log       *slog.Logger
 }
 
 // agentAccount is the service account of agents in the cluster.
@@ -74,34 +63,24 @@ const agentAccount = "kubenergy-agent"
 // apiService is the name that the API's certificate is for, in our namespace.
 const apiService = "kubenergy-controller"
 
-// newCentral builds it; nil where there is nowhere to keep a ledger. The caller closes the ledger.
-func newCentral(ctx context.Context, api *rest.Config, c *controller,
-	registry prometheus.Registerer,
-) (*central, error) {
-	o := &c.options
-	if o.State == "" && o.LedgerDSN == "" {
+// newUnit builds it; nil where there is nowhere to keep a ledger. The caller closes the ledger.
+func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
+	o := &p.options
+	if !o.keepsLedger() {
 		return nil, nil
 	}
-	log := c.log
-	u := &central{nodes: &nodeBook{}, agents: newAgents(time.Now), address: o.API, log: log}
+	u := &unit{directory: p.directory, address: o.API, log: p.log}
 	var err error
-	if u.hosts, err = access.NewHostTokens(o.HostTokens, time.Now, log); err != nil {
+	if u.gate, err = newGate(api, p.log, p.registry); err != nil {
 		return nil, err
 	}
-	if u.gate, err = newGate(api, log, registry); err != nil {
-		return nil, err
-	}
-	u.pods = ingest.NewDirectory(ingest.DirectoryOptions{Strategy: placedBy(c.objects.View), Now: time.Now})
-	u.rates = &rates{view: c.objects.View, history: c.history, nodes: u.nodes, hosts: u.hosts, now: time.Now}
-	u.store = openLate(ctx, func(ctx context.Context) (ledger.Store, error) { return openStore(ctx, o, log) }, log)
-	u.ledger = ledger.New(u.store, ledger.Options{Retention: o.Keep, Now: time.Now, Log: log})
-	for _, add := range []func() error{
-		func() error { return u.addIngest(c, registry) },
-		func() error { return u.addAPI(c, registry) },
-		func() error { return u.addEstimates(api, c, registry) },
-		func() error { return u.addBudgets(c, registry) },
-	} {
-		if err := add(); err != nil {
+	u.store = intake.OpenLate(ctx, func(ctx context.Context) (ledger.Store, error) { return openStore(ctx, o, p.log) },
+		p.log)
+	u.ledger = ledger.New(u.store, ledger.Options{Retention: o.Keep, Now: time.Now, Log: p.log})
+	u.ledger.OnBooked(p.workloads.Booked)
+	u.ledger.OnBooked(p.agents.Booked)
+	for _, add := range []func(*process) error{u.addIntake, u.addMeters, u.addBudgets, u.addAPI} {
+		if err := add(p); err != nil {
 			return nil, errors.Join(err, u.ledger.Close())
 		}
 	}
@@ -142,153 +121,117 @@ func placedBy(view func() *kube.View) func(*v1.Pod) string {
 	}
 }
 
-func (u *central) addIngest(c *controller, registry prometheus.Registerer) error {
-	envelope := ingest.Nodes(c.objects.View, u.nodes.node, u.hosts, energy.Watts(c.options.NodeMaxPower))
+func (u *unit) addIntake(p *process) error {
+	envelope := intake.Nodes(p.objects.View, p.nodes.Node, p.hosts, energy.Watts(p.options.NodeMaxPower))
 	var err error
-	u.batches, err = ingest.New(ingest.Config{
-		Ledger: u.ledger, Gate: u.gate, Agents: u.hosts, AgentUser: "system:serviceaccount:" + c.options.Namespace +
+	u.batches, err = intake.New(intake.Config{
+		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" + p.options.Namespace +
 			":" + agentAccount,
-		Directory: u.pods, Ready: func() bool {
-			return c.synced.Load() >= followed && u.nodesSynced.Load() > 0 &&
-				c.objects.Synced()
+		Directory: u.directory, Ready: func() bool {
+			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
-		Rates: u.rates.of, Envelope: envelope, Known: func(node string) bool { return u.nodes.node(node) != nil },
-		Now: time.Now, Log: c.log, Registerer: registry,
+		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
+		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	if err != nil {
 		return err
 	}
 	u.live = live.New(live.Options{
-		Now: time.Now, Container: u.pods.Container,
-		// A meter at the wall is held against the hardware too; how little a node may draw, ingest knows, as guests
+		Now: time.Now, Container: u.directory.Container,
+		// A meter at the wall is held against the hardware too; how little a node may draw, intake knows, as guests
 		// draw less.
 		Implausible: func(node string, power energy.Watts) bool {
 			l := envelope(node)
-			return l.Modelled && power > ingest.Tolerance*l.MaxPower || u.batches.Implausible(node)
+			return l.Modelled && power > intake.Tolerance*l.MaxPower || u.batches.Implausible(node)
 		},
 	})
-	u.nodes.deleted = u.live.Forget
 	u.ledger.OnBooked(u.live.Booked)
-	u.ledger.OnBooked(u.agents.booked)
-	return registry.Register(&ledgerMetrics{ledger: u.ledger, nodes: u.live.Nodes, now: time.Now})
+	return p.registry.Register(&intake.LedgerMetrics{Ledger: u.ledger, Nodes: u.live.Nodes, Now: time.Now})
 }
 
-// addEstimates adds the meters on the network and the estimate of what nodes without an agent use. Only who leads does
-// either.
-func (u *central) addEstimates(api *rest.Config, c *controller, registry prometheus.Registerer) error {
-	o := &c.options
-	estimates := agentless.Options{
-		Nodes: c.listNodes, Pods: c.listPods, View: c.objects.View, HasAgent: u.agents.last,
-		Idle: energy.IdleByRequests, Log: u.log,
-		Book: func(ctx context.Context, b *batch.Batch) error { return u.batches.Local(ctx, b, true) },
-		Permanent: func(err error) bool {
-			return errors.Is(err, ingest.ErrRefused) || errors.Is(err, ledger.ErrOverlap) ||
-				errors.Is(err, ledger.ErrPartly)
-		},
-	}
-	if o.Meters != "" {
-		config, err := meter.Load(o.Meters)
-		if err != nil {
-			return err
-		}
-		poller, err := meter.New(config, meter.Deps{
-			Keys: keys{folder: signal.KeyFolder(o.Keys), getenv: os.Getenv}, Wall: u.live.Wall,
-			Agent: u.live.AgentWatts, Log: u.log,
-		})
-		if err != nil {
-			return err
-		}
-		estimates.Readings, estimates.Source = poller.Readings, poller.Source
-		if err := errors.Join(registry.Register(poller), c.manager.Add(manager.RunnableFunc(poller.Run))); err != nil {
-			return err
-		}
-	}
-	if !o.Agentless {
+// addMeters adds the meters on the network; the replica that leads reads them.
+func (u *unit) addMeters(p *process) error {
+	if p.options.Meters == "" {
 		return nil
 	}
-	usage, err := agentless.NewMetricsServer(api, c.manager.GetHTTPClient())
+	config, err := meter.Load(p.options.Meters)
 	if err != nil {
 		return err
 	}
-	estimates.Usage = usage.Usage
-	estimator := agentless.New(estimates)
-	return errors.Join(registry.Register(estimator), c.manager.Add(manager.RunnableFunc(estimator.Run)))
-}
-
-// addBudgets adds what acts on budgets; only who leads does.
-func (u *central) addBudgets(c *controller, registry prometheus.Registerer) error {
-	engine, err := budget.New(budget.Options{
-		Ledger: u.ledger, Client: c.manager.GetClient(), Direct: c.direct, MaySuspend: budget.HoldsEnabled(c.direct),
-		Ready:   func() bool { return c.synced.Load() >= followed },
-		Webhook: c.options.Webhook, Hosts: c.options.Webhooks, Now: time.Now, Log: u.log, Registerer: registry,
+	u.meters, err = meter.New(config, meter.Deps{
+		Keys: p.options.keys(), Wall: u.live.Wall, Agent: u.live.AgentWatts, Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
-	u.ledger.OnBooked(func(*ledger.Booking, ledger.Receipt) { engine.Booked() })
-	u.budgets = engine
-	return c.manager.Add(manager.RunnableFunc(engine.Run))
+	return errors.Join(p.registry.Register(u.meters), p.manager.Add(manager.RunnableFunc(u.meters.Run)))
 }
 
-// listNodes returns the nodes of the cache: read only.
-func (c *controller) listNodes(ctx context.Context) ([]v1.Node, error) {
-	var all v1.NodeList
-	err := c.manager.GetClient().List(ctx, &all, client.UnsafeDisableDeepCopy)
-	return all.Items, err
+// bookEstimate books an estimate of a node.
+func (u *unit) bookEstimate(ctx context.Context, b *batch.Batch) error {
+	return u.batches.Local(ctx, b, true)
 }
 
-// listPods returns the pods of a node, from the cache: read only.
-func (c *controller) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
-	var all v1.PodList
-	err := c.manager.GetClient().List(ctx, &all, client.MatchingFields{nodeIndex: node}, client.UnsafeDisableDeepCopy)
-	return all.Items, err
+// permanent reports whether booking the same batch again would fail in the same way.
+func permanent(err error) bool {
+	return errors.Is(err, intake.ErrRefused) || errors.Is(err, ledger.ErrOverlap) || errors.Is(err, ledger.ErrPartly)
 }
 
-// bookSidecar books what a sidecar tells of a node. It stands where no agent's batch does, or a node with both would
-// count twice; and where it stands, nothing is estimated.
-func (u *central) bookSidecar(ctx context.Context, b *batch.Batch) error {
-	err := u.batches.Local(ctx, b, true)
-	if err == nil {
-		u.agents.hear(b.Stream.Node)
+// addBudgets adds what acts on budgets; the replica that leads does.
+func (u *unit) addBudgets(p *process) (err error) {
+	u.budgets, err = budget.New(budget.Options{
+		Ledger: u.ledger, Client: p.manager.GetClient(), Direct: p.direct, MaySuspend: budget.HoldsEnabled(p.direct),
+		Ready: p.knowsWork, Webhook: p.options.Webhook, Hosts: p.options.Webhooks, Now: time.Now, Log: p.log,
+		Registerer: p.registry,
+	})
+	if err != nil {
+		return err
 	}
-	return err
+	u.ledger.OnBooked(func(*ledger.Booking, ledger.Receipt) { u.budgets.Booked() })
+	return p.manager.Add(manager.RunnableFunc(u.budgets.Run))
 }
 
 // podUID returns the UID of a pod of the cache.
-func (c *controller) podUID(namespace, name string) (string, bool) {
+func (p *process) podUID(namespace, name string) (string, bool) {
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	var p v1.Pod
-	err := c.manager.GetClient().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &p)
-	return string(p.UID), err == nil
+	var pod v1.Pod
+	err := p.manager.GetClient().Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &pod)
+	return string(pod.UID), err == nil
 }
 
 // addAPI builds what answers, and the certificate that it answers with.
-func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
-	o := &c.options
+func (u *unit) addAPI(p *process) (err error) {
+	o := &p.options
 	var recorded func([]ledger.Record)
 	if o.CSV != "" {
-		var err error
 		if u.folder, err = server.NewFolder(server.FolderOptions{
-			Dir: o.CSV, Now: time.Now, Log: u.log, Registerer: registry,
+			Dir: o.CSV, Now: time.Now, Log: p.log, Registerer: p.registry,
 		}); err != nil {
 			return err
 		}
 		u.ledger.OnBooked(u.folder.Booked)
 		recorded = u.folder.Recorded
 	}
-	var err error
 	u.handler, err = server.New(server.Config{
-		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: c.objects.View,
-		Client: c.manager.GetClient(), Recorded: recorded,
+		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: p.objects.View,
+		Client: p.manager.GetClient(), Recorded: recorded,
 		Jobs: server.JobsConfig{Namespaces: o.Ingest},
 		Sidecar: server.SidecarConfig{
-			Book:    u.bookSidecar,
-			Refused: func(err error) bool { return errors.Is(err, ingest.ErrRefused) },
-			PodUID:  c.podUID, Leads: c.leads,
+			// What a sidecar tells of a node stands where no agent's batch does, or a node with both would count twice;
+			// and where it stands, nothing is estimated.
+			Book: func(ctx context.Context, b *batch.Batch) error {
+				err := u.bookEstimate(ctx, b)
+				if err == nil {
+					p.agents.Heard(b.Stream.Node)
+				}
+				return err
+			},
+			Refused: func(err error) bool { return errors.Is(err, intake.ErrRefused) },
+			PodUID:  p.podUID, Leads: p.leads,
 		},
-		Now: time.Now, Log: u.log, Registerer: registry,
+		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	if err != nil || o.API == "0" {
 		return err
@@ -296,16 +239,19 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 	name := apiService + "." + o.Namespace + ".svc"
 	cert, key := o.APICert, o.APIKey
 	if cert == "" {
-		// localhost is for those who come through a forwarded port.
+		// localhost is for clients that come through a forwarded port.
 		names := append([]string{
 			name, name + ".cluster.local", apiService + "." + o.Namespace, apiService, "localhost",
 		}, o.APINames...)
-		if u.own, err = signOnce(o.State, names, time.Now()); err != nil {
+		own, err := relay.SignOnce(o.State, names, time.Now())
+		if err != nil {
 			return err
 		}
-		cert, key = u.own.certFile, u.own.keyFile
-		told := &authority{client: c.direct, namespace: o.Namespace, own: u.own.authority, now: time.Now, log: u.log}
-		if err := c.manager.Add(everywhere(told.run)); err != nil {
+		cert, key = own.CertFile, own.KeyFile
+		told := &relay.Authority{
+			Client: p.direct, Namespace: o.Namespace, Certificate: own, Now: time.Now, Log: p.log,
+		}
+		if err := p.manager.Add(everywhere(told.Run)); err != nil {
 			return err
 		}
 	}
@@ -314,32 +260,26 @@ func (u *central) addAPI(c *controller, registry prometheus.Registerer) error {
 		return err
 	}
 	u.tls = config
-	if err := c.manager.Add(files); err != nil {
+	if err := p.manager.Add(files); err != nil {
 		return err
 	}
 	// An SQLite file has one writer, which leads whatever Leases say. A database has several, one of which takes
 	// batches.
 	if o.LedgerDSN != "" && o.LeaderElect {
-		u.relay(c, name)
+		u.passOn(p, name)
 	}
 	return nil
 }
 
-// relay has requests passed on where another replica leads.
-func (u *central) relay(c *controller, name string) {
-	_, port, _ := net.SplitHostPort(c.options.API) // Validate has looked
-	own := u.handler
-	others := &relay{
-		client: c.direct, namespace: c.options.Namespace, port: port, name: name, trust: publishedAuthorities,
-		now: time.Now, log: u.log,
-	}
-	if c.options.APICA != "" {
-		others.trust = func(context.Context, client.Client, string) (*x509.CertPool, error) {
-			return authoritiesIn(c.options.APICA)
-		}
-	}
+// passOn has requests passed on where another replica leads.
+func (u *unit) passOn(p *process, name string) {
+	_, port, _ := net.SplitHostPort(p.options.API) // Validate has looked
+	own, others := u.handler, relay.New(relay.Options{
+		Client: p.direct, Namespace: p.options.Namespace, Lease: leaseName, Port: port, Name: name,
+		Trust: p.options.APICA, Now: time.Now, Log: p.log,
+	})
 	u.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c.leads() {
+		if p.leads() {
 			own.ServeHTTP(w, r)
 			return
 		}
@@ -348,9 +288,9 @@ func (u *central) relay(c *controller, name string) {
 }
 
 // run books and answers until ctx ends, and then closes the ledger.
-func (u *central) run(ctx context.Context) error {
+func (u *unit) run(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return u.store.run(groupCtx) })
+	group.Go(func() error { return u.store.Run(groupCtx) })
 	group.Go(func() error { return u.ledger.Run(groupCtx) })
 	if u.folder != nil {
 		group.Go(func() error { return u.folder.Run(groupCtx) })
@@ -361,7 +301,7 @@ func (u *central) run(ctx context.Context) error {
 	return errors.Join(group.Wait(), u.close())
 }
 
-func (u *central) close() error {
+func (u *unit) close() error {
 	if u == nil {
 		return nil
 	}
@@ -372,28 +312,35 @@ func (u *central) close() error {
 }
 
 // saw and lost are told of every Job and pod.
-func (u *central) saw(o client.Object) {
+func (u *unit) saw(o client.Object) {
 	if u == nil {
 		return
 	}
 	switch o := o.(type) {
 	case *v1.Pod:
-		u.pods.Saw(o)
+		u.directory.Saw(o)
 	case *batchv1.Job:
-		u.pods.SawJob(o)
+		u.directory.SawJob(o)
 	}
 	u.budgets.Saw(o)
 }
 
-func (u *central) lost(o client.Object) {
+func (u *unit) lost(o client.Object) {
 	if u == nil {
 		return
 	}
 	switch o := o.(type) {
 	case *v1.Pod:
-		u.pods.Lost(o)
+		u.directory.Lost(o)
 	case *batchv1.Job:
-		u.pods.LostJob(o)
+		u.directory.LostJob(o)
 	}
 	u.budgets.Lost(o)
+}
+
+// forget is told of every node that is gone.
+func (u *unit) forget(node string) {
+	if u != nil {
+		u.live.Forget(node)
+	}
 }

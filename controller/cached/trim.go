@@ -1,4 +1,4 @@
-package controller
+package cached
 
 import (
 	"maps"
@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cacheOptions keep of what is watched what somebody here reads. A pod is shown to saw while it is whole.
-func cacheOptions(saw func(*v1.Pod)) cache.Options {
+// Options keep of what is watched what somebody here reads. A pod is shown to saw while it is whole.
+func Options(saw func(*v1.Pod)) cache.Options {
 	pods := newPodTrimmer(saw)
 	return cache.Options{
 		DefaultTransform: transform(func(metav1.Object) {}),

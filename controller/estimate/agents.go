@@ -1,4 +1,4 @@
-package controller
+package estimate
 
 import (
 	"sync"
@@ -7,8 +7,8 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// agents remembers when each node was last metered on the node itself: where it is, nothing is estimated.
-type agents struct {
+// Agents remember when each node was last metered on the node itself: where it is, nothing is estimated.
+type Agents struct {
 	now func() time.Time
 
 	mu     sync.Mutex
@@ -18,19 +18,20 @@ type agents struct {
 
 const agentForget = 24 * time.Hour
 
-func newAgents(now func() time.Time) *agents {
-	return &agents{now: now, byNode: map[string]time.Time{}}
+// NewAgents returns Agents that have heard of none.
+func NewAgents(now func() time.Time) *Agents {
+	return &Agents{now: now, byNode: map[string]time.Time{}}
 }
 
-// booked is told of every booking.
-func (a *agents) booked(b *ledger.Booking, _ ledger.Receipt) {
+// Booked is told of every booking.
+func (a *Agents) Booked(b *ledger.Booking, _ ledger.Receipt) {
 	if !b.Agentless {
-		a.hear(b.Batch.Stream.Node)
+		a.Heard(b.Batch.Stream.Node)
 	}
 }
 
-// hear notes that a node has been metered.
-func (a *agents) hear(node string) {
+// Heard notes that a node has been metered.
+func (a *Agents) Heard(node string) {
 	now := a.now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,8 +46,8 @@ func (a *agents) hear(node string) {
 	}
 }
 
-// last returns when a node was metered; zero: never in this process.
-func (a *agents) last(node string) time.Time {
+// Last returns when a node was metered; zero: never in this process.
+func (a *Agents) Last(node string) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byNode[node]

@@ -1,4 +1,4 @@
-package agentless
+package estimate
 
 import (
 	"math"
@@ -281,20 +281,13 @@ func (m *modelled) count(s *scene, workers []worker, cores float64, measured boo
 	if dt <= 0 {
 		return
 	}
-	cpu, held, free := s.power(workers, cores, measured)
+	power, awake := s.cpuPower(workers, cores, measured)
 	m.reading.At = until
-	m.reading.Total += m.whole(cpu, dt)
-	m.free += free.For(dt).Microjoules()
-	if held <= 0 {
-		return
-	}
-	left := s.gpus
-	for i := range workers {
-		w := &workers[i]
-		if n := min(w.gpus, left); n > 0 && w.running {
-			left -= n
-			m.gpus[w.uid] += (s.profile.GPUMax * energy.Watts(n)).For(dt).Microjoules()
-		}
+	m.reading.Total += m.whole(power, dt)
+	if awake {
+		m.free += s.gpuPower(workers, func(uid types.UID, w energy.Watts) {
+			m.gpus[uid] += w.For(dt).Microjoules()
+		}).For(dt).Microjoules()
 	}
 }
 

@@ -1,4 +1,4 @@
-package controller
+package estimate
 
 import (
 	"context"
@@ -9,16 +9,20 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubenergy/kubenergy/controller/cached"
+	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
-// cluster shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
-type cluster struct {
-	client client.Client
-	view   func() *kube.View
-	held   *heldJobs
-	leads  func() bool
-	log    *slog.Logger
+// NodePower shows nodes and held Jobs as they are at each scrape. It remembers nothing, so nothing outlives its object.
+type NodePower struct {
+	Client client.Client // with an index of pods by node
+	View   func() *kube.View
+	Held   *release.Held
+	Leads  func() bool
+	Log    *slog.Logger
 }
 
 var (
@@ -33,42 +37,51 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (c *cluster) Describe(ch chan<- *prometheus.Desc) {
+func (c *NodePower) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{nodePower, nodePUE, nodeEfficiency, heldNow} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c *cluster) Collect(ch chan<- prometheus.Metric) {
-	if !c.leads() {
+func (c *NodePower) Collect(ch chan<- prometheus.Metric) {
+	if !c.Leads() {
 		return
 	}
-	c.held.each(func(namespace string, count int) {
+	c.Held.Each(func(namespace string, count int) {
 		ch <- prometheus.MustNewConstMetric(heldNow, prometheus.GaugeValue, float64(count), namespace)
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	var nodes v1.NodeList
-	if err := c.client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		c.log.Warn("listing nodes for metrics", "error", err)
+	if err := c.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
+		c.Log.Warn("listing nodes for metrics", "error", err)
 		return
 	}
-	view := c.view()
+	view := c.View()
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		// Node by node: a list of all pods of a large cluster takes more memory than all else here.
 		var pods v1.PodList
-		if err := c.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name},
+		if err := c.Client.List(ctx, &pods, client.MatchingFields{cached.NodeIndex: n.Name},
 			client.UnsafeDisableDeepCopy); err != nil {
-			c.log.Warn("listing pods for metrics", "error", err)
+			c.Log.Warn("listing pods for metrics", "error", err)
 			return
 		}
-		var l load
+		var requested sched.Resources
+		jobs := 0 // but those of DaemonSets, which let a node sleep
 		for k := range pods.Items {
-			l.add(&pods.Items[k])
+			p := &pods.Items[k]
+			if over(p) {
+				continue
+			}
+			requested = requested.Add(policy.PodRequest(p))
+			if policy.KeepsAwake(p) {
+				jobs++
+			}
 		}
-		node, ok := l.on(view, n)
+		capacity := kube.Allocatable(n)
+		node, ok := view.Node(n, capacity, capacity.Sub(requested), jobs)
 		if !ok {
 			continue // an unknown node draws an unknown power, not none
 		}

@@ -1,4 +1,4 @@
-package agentless
+package estimate
 
 import (
 	"context"

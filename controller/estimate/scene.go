@@ -1,6 +1,7 @@
-package agentless
+package estimate
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
@@ -56,17 +58,19 @@ type worker struct {
 	pod     podName
 	request int64 // thousandths of a core
 	gpus    int64
-	keeps   bool // the node from sleeping
-	running bool
-	ended   bool
-	start   time.Time // zero: not known
-	end     time.Time // of one that ended; zero: not known
-	cores   float64   // what it uses
-	known   bool      // cores is what was measured
+	// class of GPU work, as power profiles name it
+	gpuClass string
+	keeps    bool // the node from sleeping
+	running  bool
+	ended    bool
+	start    time.Time // zero: not known
+	end      time.Time // of one that ended; zero: not known
+	cores    float64   // what it uses
+	known    bool      // cores is what was measured
 }
 
 // workersOf returns what there is to know of pods.
-func workersOf(pods []v1.Pod) []worker {
+func workersOf(pods []v1.Pod, view *kube.View) []worker {
 	all := make([]worker, 0, len(pods))
 	for i := range pods {
 		p := &pods[i]
@@ -77,8 +81,11 @@ func workersOf(pods []v1.Pod) []worker {
 		w := worker{
 			uid: p.UID, pod: podName{p.Namespace, p.Name}, request: max(request.MilliCPU, 0), gpus: max(request.GPU, 0),
 			keeps:   policy.KeepsAwake(p),
-			running: p.Status.Phase == v1.PodRunning, ended: p.Status.Phase == v1.PodSucceeded ||
-				p.Status.Phase == v1.PodFailed,
+			running: p.Status.Phase == v1.PodRunning, ended: over(p),
+		}
+		if w.gpus > 0 && view != nil {
+			job, _ := concerned(view, p)
+			w.gpuClass = job.GPUClass
 		}
 		if p.Status.StartTime != nil {
 			w.start = p.Status.StartTime.Time
@@ -161,23 +168,28 @@ func (s *scene) spend(workers []worker) (cores float64, measured bool) {
 // A node cannot use more than it has; what says so by more than a half is wrong.
 const overcommit = 1.5
 
-// power is what the model says that a node draws: by its CPUs and its own, by GPUs that are held, and by those that
-// are not. A node that nobody measured and that no pod keeps awake sleeps.
-func (s *scene) power(workers []worker, cores float64, measured bool) (cpu, held, free energy.Watts) {
-	var gpus int64
-	keeps := measured
-	for i := range workers {
-		if w := &workers[i]; w.running {
-			gpus += min(w.gpus, s.gpus-gpus)
-			keeps = keeps || w.keeps
-		}
-	}
-	if !keeps {
-		return s.profile.Sleep, 0, 0
+// cpuPower is what the model says that a node draws by its CPUs and its own. A node that nobody measured and that no pod
+// keeps awake sleeps.
+func (s *scene) cpuPower(workers []worker, cores float64, measured bool) (power energy.Watts, awake bool) {
+	if !measured && !slices.ContainsFunc(workers, func(w worker) bool { return w.running && w.keeps }) {
+		return s.profile.Sleep, false
 	}
 	u := 0.0
 	if s.cores > 0 {
 		u = cores / s.cores
 	}
-	return s.profile.Power(u), s.profile.GPUMax * energy.Watts(gpus), s.profile.GPUIdle * energy.Watts(s.gpus-gpus)
+	return s.profile.Power(u), true
+}
+
+// gpuPower calls each with what the GPUs of each pod that holds some draw, and returns what the others do.
+func (s *scene) gpuPower(workers []worker, each func(types.UID, energy.Watts)) (free energy.Watts) {
+	left := s.gpus
+	for i := range workers {
+		if w := &workers[i]; w.running && w.gpus > 0 && left > 0 {
+			held := min(w.gpus, left)
+			left -= held
+			each(w.uid, s.profile.GPUPower(w.gpuClass)*energy.Watts(held))
+		}
+	}
+	return s.profile.GPUIdle * energy.Watts(left)
 }

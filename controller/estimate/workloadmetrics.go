@@ -1,18 +1,20 @@
-package controller
+package estimate
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// instruments are the counters of the controller. Their series are those of namespaces, and go with them.
-type instruments struct {
-	finished, runtime, energy    *prometheus.CounterVec
-	carbon, counterfactualCarbon *prometheus.CounterVec
-	cost, counterfactualCost     *prometheus.GaugeVec // prices may be negative, so these may fall
-	unaccounted                  *prometheus.CounterVec
-	shadowDecisions, shadowSaved *prometheus.CounterVec
-	shadowLost                   prometheus.Counter
-	overdue                      *prometheus.CounterVec
+// workloadMetrics are sums by namespace. Their series go with it.
+type workloadMetrics struct {
+	finished, runtime, energy, quality *prometheus.CounterVec
+	carbon, counterfactualCarbon       *prometheus.CounterVec
+	cost, counterfactualCost           *prometheus.GaugeVec // prices may be negative, so these may fall
+	unaccounted                        *prometheus.CounterVec
 }
 
 const (
@@ -20,59 +22,65 @@ const (
 	labelSignal    = "signal" // the kind of carbon intensity: sums of different kinds mean nothing
 )
 
-func newInstruments(registry prometheus.Registerer) *instruments {
+func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubenergy_workload_" + name, Help: help}, labels)
 		registry.MustRegister(c)
 		return c
 	}
-	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubenergy_workload_" + name, Help: help},
+			[]string{labelNamespace, "currency"})
 		registry.MustRegister(g)
 		return g
 	}
-	m := &instruments{
-		finished: counter("kubenergy_workload_finished_total", "Finished pods whose energy was estimated.",
-			labelNamespace),
-		runtime: counter("kubenergy_workload_runtime_seconds_total", "Time that finished pods ran.", labelNamespace),
-		energy: counter("kubenergy_workload_energy_joules_total",
-			"Energy that finished pods have used, estimated from requests and power profiles, PUE included.",
-			labelNamespace),
-		carbon: counter("kubenergy_workload_carbon_grams_total", "Emissions of finished pods, estimated.",
-			labelNamespace, labelSignal),
-		counterfactualCarbon: counter("kubenergy_workload_counterfactual_carbon_grams_total",
+	return workloadMetrics{
+		finished: counter("finished_total", "Finished pods whose energy was added up.", labelNamespace),
+		runtime:  counter("runtime_seconds_total", "Time that finished pods ran.", labelNamespace),
+		energy:   counter("energy_joules_total", "Energy that finished pods have used, PUE included.", labelNamespace),
+		quality: counter("energy_quality_joules_total", "The same energy by where it comes from: derived from a "+
+			"meter, or estimated by a model.", labelNamespace, "quality"),
+		carbon: counter("carbon_grams_total", "Emissions of finished pods.", labelNamespace, labelSignal),
+		counterfactualCarbon: counter("counterfactual_carbon_grams_total",
 			"Emissions of the same pods if nothing had been held, estimated.", labelNamespace, labelSignal),
-		cost: gauge("kubenergy_workload_cost",
-			"Cost of the electricity of finished pods, estimated, since the controller started.", labelNamespace,
-			"currency"),
-		counterfactualCost: gauge("kubenergy_workload_counterfactual_cost",
-			"Cost of the same pods if nothing had been held, estimated.", labelNamespace, "currency"),
-		unaccounted: counter("kubenergy_workload_unaccounted_total",
-			"Finished pods for which something is not known, by what.", "lacks"),
-		shadowDecisions: counter("kubenergy_shadow_decisions_total",
-			"Decisions that were not carried out, since the mode is shadow or advise.", labelNamespace, "rule",
-			"outcome"),
-		shadowSaved: counter("kubenergy_shadow_saved_carbon_grams_total",
-			"Emissions that holding would have avoided, estimated.", labelNamespace, labelSignal),
-		shadowLost: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "kubenergy_shadow_lost_total",
-			Help: "New work that was not looked at, because too much came at once.",
-		}),
-		overdue: counter("kubenergy_overdue_releases_total",
-			"Held Jobs past their deadline that no scheduler had released.", "result"),
+		cost: gauge("cost", "Cost of the electricity of finished pods since the controller started."),
+		counterfactualCost: gauge("counterfactual_cost",
+			"Cost of the same pods if nothing had been held, estimated."),
+		unaccounted: counter("unaccounted_total", "Finished pods for which something is not known, by what.", "lacks"),
 	}
-	registry.MustRegister(m.shadowLost)
-	return m
+}
+
+// add adds a pod that ran for a while, what it used, and what that would have come to if it had not been held. The
+// amounts are those at the node.
+func (m *workloadMetrics) add(namespace string, ran time.Duration, pue float64, rates *ledger.Rates,
+	used, unheld *ledger.Amount,
+) {
+	const gram, money = 1e6, 1e9 // in the ledger's units
+	joules := pue * float64(used.Energy().Joules())
+	estimated := pue * float64(used.Estimated.Joules())
+	m.finished.WithLabelValues(namespace).Inc()
+	m.runtime.WithLabelValues(namespace).Add(ran.Seconds())
+	m.energy.WithLabelValues(namespace).Add(max(0, joules))
+	m.quality.WithLabelValues(namespace, energy.Estimated.String()).Add(max(0, estimated))
+	m.quality.WithLabelValues(namespace, energy.Derived.String()).Add(max(0, joules-estimated))
+	if used.Uncharted > 0 || rates.Signal == "" {
+		m.unaccounted.WithLabelValues(lacksGrid).Inc()
+	} else {
+		m.carbon.WithLabelValues(namespace, rates.Signal).Add(max(0, pue*float64(used.Carbon)/gram))
+		m.counterfactualCarbon.WithLabelValues(namespace, rates.Signal).Add(max(0, pue*float64(unheld.Carbon)/gram))
+	}
+	if used.Unpriced == 0 && rates.Currency != "" {
+		m.cost.WithLabelValues(namespace, rates.Currency).Add(pue * float64(used.Cost) / money)
+		m.counterfactualCost.WithLabelValues(namespace, rates.Currency).Add(pue * float64(unheld.Cost) / money)
+	}
 }
 
 // forget drops the series of a namespace that is gone.
-func (m *instruments) forget(namespace string) {
+func (m *workloadMetrics) forget(namespace string) {
 	labels := prometheus.Labels{labelNamespace: namespace}
-	for _, c := range []*prometheus.CounterVec{
-		m.finished, m.runtime, m.energy, m.carbon, m.counterfactualCarbon, m.shadowDecisions, m.shadowSaved,
+	for _, c := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.finished, m.runtime, m.energy, m.quality, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost,
 	} {
 		c.DeletePartialMatch(labels)
 	}
-	m.cost.DeletePartialMatch(labels)
-	m.counterfactualCost.DeletePartialMatch(labels)
 }

@@ -1,4 +1,4 @@
-package controller
+package estimate
 
 import (
 	"cmp"
@@ -9,150 +9,270 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// accounts estimate what finished pods have used, where no meter says it: their share of what their node draws more
-// than asleep, for as long as they ran. Pods that ran beside each other share it: together they never pay for more
-// than the node can draw.
+// WorkloadOptions are what Workloads need.
+type WorkloadOptions struct {
+	Client client.Client // for the Jobs of pods
+	View   func() *kube.View
+	Node   func(name string) *v1.Node // nil: there is none of that name
+	Rates  func(node string, from, to time.Time) ledger.Rates
+	Leads  func() bool
+	Now    func() time.Time
+	Log    *slog.Logger
+	// Registerer gets the metrics kubenergy_workload_*.
+	Registerer prometheus.Registerer
+}
+
+// Workloads count by namespace what finished pods have used: the sum of what was booked of each, whoever told of it (an
+// agent, a meter with a model, metrics-server, requests). What no booking covers, as before this replica led or of a pod
+// that came and went between two estimates, is estimated from the pod's request.
 //
-// Nothing is guessed: a pod whose node, power profile or grid is not known is counted as such, and adds nothing.
-type accounts struct {
-	client  client.Client // with an index of pods by node
-	view    func() *kube.View
-	history *history
-	leads   func() bool
-	metrics *instruments
-	now     func() time.Time
-	log     *slog.Logger
+// Nothing is guessed beyond that: a pod whose node, power profile or grid is not known is counted as such, and adds
+// nothing.
+type Workloads struct {
+	o       WorkloadOptions
+	metrics workloadMetrics
 	began   time.Time
-	queue   chan finished
-	past    *pastRuns
-	elected <-chan struct{} // closed when we lead; nil: never, or always
-	sampled time.Time       // when the history was last brought up to date
 
-	mu    sync.Mutex
-	known map[types.UID]bool // of pods that exist, whether they have ended
-	unled []finished         // pods that ended lately while we did not lead
+	mu      sync.Mutex
+	pods    map[types.UID]*tally
+	until   map[string]time.Time // by node: bookings before that have been added up
+	waiting []*finished          // oldest first
+	led     bool
 }
 
-// finished is a pod and when it ended.
+// tally is what was booked of a pod.
+type tally struct {
+	node    string
+	state   podState
+	deleted bool
+	used    ledger.Amount // at the node: priced, without PUE
+	covered time.Duration // by bookings
+	rates   ledger.Rates  // of the last one
+}
+
+type podState int
+
+const (
+	running podState = iota
+	ended            // and waits for the bookings of its last minutes
+	counted          // or never to be counted
+)
+
+// finished is a pod that waits to be counted.
 type finished struct {
-	pod *v1.Pod
-	end time.Time
+	pod    *v1.Pod
+	tally  *tally
+	window sched.Window // in which it ran; no start: it does not say
+	at     time.Time    // when we learned of its end
 }
 
-// nodeIndex is the name of the index of pods by node.
-const nodeIndex = "spec.nodeName"
-
-const accountsQueue = 8192
+const (
+	countEvery = 5 * time.Second
+	// bookedWithin is how long a pod waits for its last bookings: an agent that is gone is replaced by estimates after
+	// five minutes.
+	bookedWithin = 7 * time.Minute
+	mostWaiting  = 50_000
+	// unledFor is how long no replica may lead after a leader that died: a Lease's duration, and the pauses between
+	// looks at it.
+	unledFor = 20 * time.Second
+	// untilKept is how long a silent node is remembered.
+	untilKept = 24 * time.Hour
+)
 
 // Why a finished pod is not accounted for.
 const (
 	lacksNode    = "node"    // it is gone
-	lacksProfile = "profile" // nobody says what its node draws
+	lacksProfile = "profile" // no booking tells of it, and its node has no power profile
 	lacksGrid    = "grid"    // its energy is known, its emissions are not: intensities were not recorded while it ran
 	lacksTime    = "time"    // it does not say how long it ran
-	lacksLeader  = "leader"  // it ended just before we led: perhaps nobody did
+	lacksLeader  = "leader"  // it ended just before we led: perhaps no replica counted it
 	lacksRoom    = "overload"
 )
 
-func newAccounts(c client.Client, view func() *kube.View, h *history, leads func() bool, m *instruments,
-	log *slog.Logger,
-) *accounts {
-	return &accounts{
-		client: c, view: view, history: h, leads: leads, metrics: m, now: time.Now, log: log, began: time.Now(),
-		queue: make(chan finished, accountsQueue), past: newPastRuns(), known: map[types.UID]bool{},
+// NewWorkloads returns Workloads that have seen nothing.
+func NewWorkloads(o WorkloadOptions) *Workloads {
+	return &Workloads{
+		o: o, metrics: newWorkloadMetrics(o.Registerer), began: o.Now(), pods: map[types.UID]*tally{},
+		until: map[string]time.Time{},
 	}
 }
 
 func over(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed }
 
-// saw is told of every pod that an informer adds or updates. A pod that has ended before we came was somebody else's.
-// That a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
-func (a *accounts) saw(p *v1.Pod) {
-	a.mu.Lock()
-	ended, known := a.known[p.UID]
-	a.known[p.UID] = ended || over(p)
-	a.mu.Unlock()
-	if over(p) && !ended && (known || p.CreationTimestamp.After(a.began)) {
-		a.put(p, a.now())
-	}
-}
-
-// lost is told of every pod that is deleted. One that still ran has ended now.
-func (a *accounts) lost(p *v1.Pod) {
-	a.mu.Lock()
-	ended, known := a.known[p.UID]
-	delete(a.known, p.UID)
-	a.mu.Unlock()
-	if known && !ended {
-		a.put(p, a.now())
-	}
-}
-
-func (a *accounts) put(p *v1.Pod, end time.Time) {
-	if p.Spec.NodeName == "" {
-		return
-	}
-	f := finished{p, end}
-	lead := a.leads()
-	if run, ok := runOf(p); ok {
-		if run.window.End.After(end) {
-			run.window.End = end
+// Saw is told of every pod that an informer adds or updates. A pod that had ended before we came was counted by another
+// process. That a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
+func (w *Workloads) Saw(p *v1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t, known := w.pods[p.UID]
+	if !known {
+		t = &tally{}
+		w.pods[p.UID] = t
+		if over(p) && !p.CreationTimestamp.After(w.began) {
+			t.state = counted
 		}
-		run.booked = !lead
-		a.past.add(p.Spec.NodeName, run)
 	}
-	if !lead {
-		a.miss(f)
+	t.node = p.Spec.NodeName
+	if over(p) {
+		w.end(p, t)
+	}
+}
+
+// Lost is told of every pod that is deleted. One that still ran has ended now.
+func (w *Workloads) Lost(p *v1.Pod) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := w.pods[p.UID]
+	if t == nil {
 		return
 	}
-	select {
-	case a.queue <- f:
+	w.end(p, t)
+	if t.deleted = true; t.state == counted {
+		delete(w.pods, p.UID)
+	}
+}
+
+// end has a pod that ran until now wait to be counted.
+func (w *Workloads) end(p *v1.Pod, t *tally) {
+	switch {
+	case t.state != running:
+	case t.node == "":
+		t.state = counted
+	case len(w.waiting) >= mostWaiting:
+		t.state = counted
+		w.metrics.unaccounted.WithLabelValues(lacksRoom).Inc()
 	default:
-		a.metrics.unaccounted.WithLabelValues(lacksRoom).Inc()
+		t.state = ended
+		now := w.o.Now()
+		w.waiting = append(w.waiting, &finished{pod: p, tally: t, window: ran(p, now), at: now})
 	}
 }
 
-// unledFor is how long nobody may lead after a leader that died: a Lease's duration, and the pauses between looks at
-// it.
-const unledFor = 20 * time.Second
+// Forget drops the series of a namespace that is gone.
+func (w *Workloads) Forget(namespace string) { w.metrics.forget(namespace) }
 
-// miss remembers a pod that ended while we did not lead, for as long as we may find that nobody else did.
-func (a *accounts) miss(f finished) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	old := 0
-	for old < len(a.unled) && (f.end.Sub(a.unled[old].end) > unledFor || len(a.unled)-old >= accountsQueue) {
-		old++
+// Booked is told of every booking, and adds it to what its pods have used. What was estimated and what an agent tells
+// later of the same time count once.
+func (w *Workloads) Booked(b *ledger.Booking, _ ledger.Receipt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	node, start, end := b.Batch.Stream.Node, b.Batch.Start, b.Batch.End
+	until := w.until[node]
+	if !end.After(until) || !end.After(start) {
+		return
 	}
-	a.unled = append(slices.Delete(a.unled, 0, old), f)
-}
-
-// succeed counts what ended just before we led. Whether the one who led before has accounted for it nobody knows, so
-// nothing is added for it.
-func (a *accounts) succeed() {
-	a.mu.Lock()
-	missed := a.unled
-	a.unled = nil
-	a.mu.Unlock()
-	view, now := a.view(), a.now()
-	for _, f := range missed {
-		if _, ours := concerned(view, f.pod); ours && now.Sub(f.end) <= unledFor {
-			a.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
+	w.until[node] = end
+	part := 1.0
+	if until.After(start) {
+		part = float64(end.Sub(until)) / float64(end.Sub(start))
+	}
+	covered := time.Duration(part * float64(end.Sub(start)-b.Batch.Unmeasured))
+	rates := b.Rates
+	rates.PUE = 1
+	var last *tally
+	for i := range b.Batch.Shares {
+		s := &b.Batch.Shares[i]
+		uid, _, isPod := energy.PodOf(s.ID)
+		t := w.pods[types.UID(uid)]
+		if !isPod || t == nil || t.node != node || t.state == counted {
+			continue
 		}
+		a := ledger.Amount{
+			Dynamic: energy.Microjoules(part * float64(s.Dynamic)), Idle: energy.Microjoules(part * float64(s.Idle)),
+		}
+		rates.Charge(&a, b.Estimated())
+		t.used.Add(&a)
+		if t != last { // its containers follow each other
+			t.covered += covered
+			t.rates, last = b.Rates, t
+		}
+	}
+}
+
+// Estimated takes an estimate that no ledger books.
+func (w *Workloads) Estimated(_ context.Context, b *batch.Batch) error {
+	w.Booked(&ledger.Booking{
+		Batch: b, Rates: w.o.Rates(b.Stream.Node, b.Start, b.End), Agentless: true,
+	}, ledger.Receipt{Booked: true})
+	return nil
+}
+
+// Run counts until ctx ends.
+func (w *Workloads) Run(ctx context.Context) error {
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for {
+		w.tick(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *Workloads) tick(ctx context.Context) {
+	for _, f := range w.ready(w.o.Now(), w.o.Leads()) {
+		w.count(ctx, f)
+	}
+}
+
+// ready takes those off the list whose bookings are there, or do not come.
+func (w *Workloads) ready(now time.Time, leads bool) (ready []*finished) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for node, at := range w.until {
+		if now.Sub(at) > untilKept {
+			delete(w.until, node)
+		}
+	}
+	elected := leads && !w.led
+	w.led = leads
+	w.waiting = slices.DeleteFunc(w.waiting, func(f *finished) bool {
+		waited := now.Sub(f.at)
+		switch {
+		case elected:
+			w.missed(f)
+		case !leads:
+			if waited <= unledFor {
+				return false
+			}
+		case waited <= bookedWithin && w.until[f.tally.node].Before(f.window.End):
+			return false
+		default:
+			ready = append(ready, f)
+		}
+		f.tally.state = counted
+		if f.tally.deleted {
+			delete(w.pods, f.pod.UID)
+		}
+		return true
+	})
+	return ready
+}
+
+// missed counts a pod that ended just before we led. Whether the replica that led before has accounted for it is not
+// known, so nothing is added for it.
+func (w *Workloads) missed(f *finished) {
+	if _, ours := concerned(w.o.View(), f.pod); ours {
+		w.metrics.unaccounted.WithLabelValues(lacksLeader).Inc()
 	}
 }
 
@@ -163,150 +283,102 @@ func concerned(view *kube.View, p *v1.Pod) (job sched.Job, ours bool) {
 	return job, settings.Ours && settings.Mode != v1alpha1.ModeOff
 }
 
-// run accounts until ctx ends.
-func (a *accounts) run(ctx context.Context) error {
-	elected := a.elected
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-elected:
-			elected = nil
-			a.succeed()
-		case f := <-a.queue:
-			a.account(ctx, f)
-		}
-	}
-}
-
-func (a *accounts) account(ctx context.Context, f finished) {
+// count adds a pod to the counters of its namespace.
+func (w *Workloads) count(ctx context.Context, f *finished) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.log.Error("accounting panicked", "namespace", f.pod.Namespace, "pod", f.pod.Name, "panic", r)
+			w.o.Log.Error("accounting panicked", "namespace", f.pod.Namespace, "pod", f.pod.Name, "panic", r)
 		}
 	}()
-	running := forever // the first start of those that still run on its node
-	defer func() { a.past.settle(f.pod.Spec.NodeName, f.pod.UID, running) }()
-	view := a.view()
+	view := w.o.View()
 	job, ours := concerned(view, f.pod)
 	if !ours {
-		running = time.Time{} // nobody has looked
 		return
 	}
-	own, _ := runOf(f.pod)
-	var timed bool
-	if own.window, timed = ran(f); !timed {
-		running = time.Time{}
-		a.metrics.unaccounted.WithLabelValues(lacksTime).Inc()
+	if !f.window.End.After(f.window.Start) {
+		w.metrics.unaccounted.WithLabelValues(lacksTime).Inc()
 		return
 	}
-	node, others, lacks, err := a.node(ctx, view, f.pod)
-	if err != nil {
-		a.log.Warn("accounting for a finished pod", "namespace", f.pod.Namespace, "pod", f.pod.Name, "error", err)
-		lacks, running = lacksNode, time.Time{}
+	used, rates := f.tally.used, f.tally.rates
+	n := w.o.Node(f.tally.node)
+	if n != nil {
+		rates = w.o.Rates(f.tally.node, f.window.Start, f.window.End)
 	}
-	for i := range others {
-		if o := &others[i]; o.window.End.Equal(forever) && o.window.Start.Before(running) {
-			running = o.window.Start
-		}
-	}
-	if lacks != "" {
-		a.metrics.unaccounted.WithLabelValues(lacks).Inc()
+	pue := cmp.Or(job.PUE, rates.PUE)
+	rates.PUE = 1
+	if lacks := f.complete(view, n, &job, &rates, &used); lacks != "" {
+		w.metrics.unaccounted.WithLabelValues(lacks).Inc()
 		return
 	}
-	var c charge
-	c.parts, c.wakeUp = share(node, &job, own, others)
-	c.site = *node.Site
-	c.site.PUE = cmp.Or(job.PUE, node.Facility())
-	a.book(ctx, f.pod, &c)
-}
-
-// charge is what a pod is charged for, before it is priced.
-type charge struct {
-	site   sched.Site // whose PUE is that of the node
-	parts  []part
-	wakeUp energy.Joules
-}
-
-// window returns from when to when the pod ran.
-func (c *charge) window() sched.Window {
-	return sched.Window{Start: c.parts[0].window.Start, End: c.parts[len(c.parts)-1].window.End}
-}
-
-// book adds a pod to the counters of its namespace.
-func (a *accounts) book(ctx context.Context, pod *v1.Pod, c *charge) {
-	ns, w := pod.Namespace, c.window()
-	used := a.estimate(c, 0)
-	a.metrics.finished.WithLabelValues(ns).Inc()
-	a.metrics.runtime.WithLabelValues(ns).Add(w.End.Sub(w.Start).Seconds())
-	a.metrics.energy.WithLabelValues(ns).Add(max(0, float64(used.Energy)))
 	unheld := used
-	if held := a.heldFor(ctx, pod); held > 0 {
-		unheld = a.estimate(c, held)
-	}
-	if !used.knowsCarbon {
-		a.metrics.unaccounted.WithLabelValues(lacksGrid).Inc()
-	} else {
-		if !unheld.knowsCarbon {
+	if held := w.heldFor(ctx, f.pod); held > 0 && n != nil {
+		earlier := w.o.Rates(f.tally.node, f.window.Start.Add(-held), f.window.End.Add(-held))
+		earlier.PUE = 1
+		if earlier.Charge(&unheld, false); unheld.Uncharted > 0 {
 			unheld.Carbon = used.Carbon // no saving is claimed that cannot be shown
 		}
-		a.metrics.carbon.WithLabelValues(ns, used.signal).Add(max(0, float64(used.Carbon)))
-		a.metrics.counterfactualCarbon.WithLabelValues(ns, used.signal).Add(max(0, float64(unheld.Carbon)))
-	}
-	if used.knowsPrice {
-		if !unheld.knowsPrice {
+		if unheld.Unpriced > 0 {
 			unheld.Cost = used.Cost
 		}
-		a.metrics.cost.WithLabelValues(ns, used.currency).Add(float64(used.Cost))
-		a.metrics.counterfactualCost.WithLabelValues(ns, used.currency).Add(float64(unheld.Cost))
 	}
+	w.metrics.add(f.pod.Namespace, f.window.End.Sub(f.window.Start), pue, &rates, &used, &unheld)
 }
 
-// bill is what a charge amounts to.
-type bill struct {
-	sched.Estimate
-	units
-	knowsCarbon, knowsPrice bool // the signals were recorded
+// complete adds the estimate of what no booking covers, and prices what could not be priced while it was booked. It
+// returns what is missing for it.
+func (f *finished) complete(view *kube.View, n *v1.Node, job *sched.Job, rates *ledger.Rates,
+	used *ledger.Amount,
+) (lacks string) {
+	if gap := f.window.End.Sub(f.window.Start) - f.tally.covered; gap > 0 && n == nil && f.tally.covered == 0 {
+		return lacksNode
+	} else if gap > 0 && n != nil {
+		capacity := kube.Allocatable(n)
+		node, known := view.Node(n, capacity, capacity, 0)
+		if !known && f.tally.covered == 0 {
+			return lacksProfile
+		}
+		if known {
+			a := ledger.Amount{Dynamic: PodPower(&node, job).For(gap).Microjoules()}
+			rates.Charge(&a, true)
+			used.Add(&a)
+		}
+	}
+	if used.Uncharted > 0 || used.Unpriced > 0 {
+		whole := *used
+		rates.Charge(&whole, false)
+		if used.Uncharted > 0 {
+			used.Carbon, used.Uncharted = whole.Carbon, whole.Uncharted
+		}
+		if used.Unpriced > 0 {
+			used.Cost, used.Unpriced = whole.Cost, whole.Unpriced
+		}
+	}
+	return ""
 }
 
-// estimate prices a charge with what is known since, or what it would have come to earlier.
-func (a *accounts) estimate(c *charge, earlier time.Duration) bill {
-	if now := a.now(); now.Sub(a.sampled).Abs() >= time.Second { // the last minutes
-		a.history.sample(a.view(), now)
-		a.sampled = now
+// PodPower is what a pod draws by what it requests: its part of its node at full load, and the GPUs that it holds. Pods
+// together never draw more than the node can.
+func PodPower(n *sched.Node, job *sched.Job) energy.Watts {
+	power := n.Profile.GPUPower(job.GPUClass) * energy.Watts(min(job.Request.GPU, n.Capacity.GPU))
+	if n.Capacity.MilliCPU > 0 {
+		part := float64(job.Request.MilliCPU) / float64(n.Capacity.MilliCPU)
+		power += n.Profile.Power(1) * energy.Watts(min(part, 1))
 	}
-	w := c.window()
-	w.Start, w.End = w.Start.Add(-earlier), w.End.Add(-earlier)
-	past := c.site
-	var b bill
-	past.Carbon, b.knowsCarbon = a.history.carbon(past.Name, w.Start, w.End)
-	past.Price, b.knowsPrice = a.history.price(past.Name, w.Start, w.End)
-	b.units = a.history.units(past.Name)
-	burst := c.wakeUp
-	for _, p := range c.parts {
-		e := past.Account(p.power, burst, sched.Window{
-			Start: p.window.Start.Add(-earlier), End: p.window.End.Add(-earlier),
-		})
-		b.Energy += e.Energy
-		b.Carbon += e.Carbon
-		b.Cost += e.Cost
-		burst = 0
-	}
-	return b
+	return power
 }
 
-// ran returns when the pod ran. A container that was started again tells its last start only, so the pod's is taken
-// then.
-func ran(f finished) (sched.Window, bool) {
-	w := sched.Window{End: f.end}
-	if f.pod.Status.StartTime != nil {
-		w.Start = f.pod.Status.StartTime.Time
+// ran returns when a pod ran that ended by now. A container that was started again tells its last start only, so the
+// pod's is taken then.
+func ran(p *v1.Pod, now time.Time) sched.Window {
+	w := sched.Window{End: now}
+	if p.Status.StartTime != nil {
+		w.Start = p.Status.StartTime.Time
 	}
 	var first, last time.Time
 	restarted := false
-	for i := range f.pod.Status.ContainerStatuses {
-		restarted = restarted || f.pod.Status.ContainerStatuses[i].RestartCount > 0
-		t := f.pod.Status.ContainerStatuses[i].State.Terminated
+	for i := range p.Status.ContainerStatuses {
+		restarted = restarted || p.Status.ContainerStatuses[i].RestartCount > 0
+		t := p.Status.ContainerStatuses[i].State.Terminated
 		if t == nil || t.StartedAt.IsZero() || t.FinishedAt.IsZero() {
 			continue
 		}
@@ -317,89 +389,31 @@ func ran(f finished) (sched.Window, bool) {
 			last = t.FinishedAt.Time
 		}
 	}
-	if over(f.pod) && !first.IsZero() {
+	if over(p) && !first.IsZero() {
 		w.End = last
 		if !restarted || w.Start.IsZero() {
 			w.Start = first
 		}
 	}
-	return w, !w.Start.IsZero() && w.End.After(w.Start)
-}
-
-// node returns the pod's node, and the runs of all other pods on it that are known.
-func (a *accounts) node(ctx context.Context, view *kube.View,
-	pod *v1.Pod,
-) (node *sched.Node, others []podRun, lacks string, err error) {
-	var n v1.Node
-	if err := a.client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, &n); err != nil {
-		if apierrors.IsNotFound(err) {
-			err = nil
-		}
-		return nil, nil, lacksNode, err
+	if w.Start.IsZero() {
+		w.End = w.Start // it does not say
 	}
-	var pods v1.PodList
-	if err := a.client.List(ctx, &pods, client.MatchingFields{nodeIndex: n.Name},
-		client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, lacksNode, err
-	}
-	seen := map[types.UID]bool{pod.UID: true}
-	past := a.past.beside(n.Name)
-	for i := range past { // first: a pod may have ended that the cache shows running
-		if r := &past[i]; !seen[r.uid] {
-			seen[r.uid] = true
-			others = append(others, *r)
-		}
-	}
-	for i := range pods.Items {
-		p := &pods.Items[i]
-		if seen[p.UID] {
-			continue
-		}
-		if r, ok := runOf(p); ok {
-			others = append(others, r)
-		}
-	}
-	var none load
-	found, ok := none.on(view, &n)
-	if !ok {
-		return nil, others, lacksProfile, nil
-	}
-	return &found, others, "", nil
-}
-
-// load is what pods have requested of a node.
-type load struct {
-	requested sched.Resources
-	jobs      int // but those of DaemonSets, which let a node sleep
-}
-
-func (l *load) add(p *v1.Pod) {
-	if over(p) {
-		return
-	}
-	l.requested = l.requested.Add(policy.PodRequest(p))
-	l.jobs += count(policy.KeepsAwake(p))
-}
-
-// on returns the node with this load. ok is false where nobody says what it draws.
-func (l *load) on(view *kube.View, n *v1.Node) (sched.Node, bool) {
-	capacity := kube.Allocatable(n)
-	return view.Node(n, capacity, capacity.Sub(l.requested), l.jobs)
+	return w
 }
 
 // heldFor returns for how long we have put off the start of a pod's Job.
-func (a *accounts) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
+func (w *Workloads) heldFor(ctx context.Context, pod *v1.Pod) time.Duration {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
 		return 0
 	}
 	var job batchv1.Job
-	if err := a.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, &job); err != nil ||
-		job.UID != owner.UID {
+	key := types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}
+	if err := w.o.Client.Get(ctx, key, &job); err != nil || job.UID != owner.UID {
 		return 0
 	}
 	released, err := time.Parse(time.RFC3339, job.Annotations[v1alpha1.AnnotationReleasedAt])
-	if err != nil || !plausible(released, job.CreationTimestamp.Time) {
+	if err != nil || !release.Plausible(released, job.CreationTimestamp.Time) {
 		return 0
 	}
 	return released.Sub(job.CreationTimestamp.Time)

@@ -1,4 +1,4 @@
-package controller
+package estimate
 
 import (
 	"context"
@@ -15,110 +15,89 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/energy"
-	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
+	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
-func quantities(cpu string) v1.ResourceList {
-	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("1Gi")}
-}
+const gpuClass = "compute-gardener-scheduler.kubernetes.io/gpu-workload-type"
 
-func newNode(name, cpu string) *v1.Node {
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Status:     v1.NodeStatus{Allocatable: quantities(cpu), Capacity: quantities(cpu)},
-	}
-}
-
-// on puts a pod of a request on a node.
-func on(p *v1.Pod, node, cpu string, started time.Time) *v1.Pod {
-	p.Spec.NodeName = node
-	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: quantities(cpu)}}}
-	start := metav1.NewTime(started)
-	p.Status.StartTime, p.Status.Phase = &start, v1.PodRunning
-	return p
-}
-
-// ended returns the pod as it is after its end.
-func ended(p *v1.Pod, start, end time.Time) *v1.Pod {
-	p = p.DeepCopy()
-	p.Status.Phase = v1.PodSucceeded
-	p.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{
-		Terminated: &v1.ContainerStateTerminated{StartedAt: metav1.NewTime(start), FinishedAt: metav1.NewTime(end)},
-	}}}
-	return p
-}
-
+// bookkeeping counts on nodes of four cores of 100 to 200 W, PUE 1.5, where a kilowatt-hour emits 500 g and costs 0.30
+// EUR in the first two hours, 100 g and 0.10 EUR afterwards, and nothing is known of the time before.
 type bookkeeping struct {
-	*accounts
+	*Workloads
 	t     *testing.T
 	clock time.Time
 	lead  bool
+	nodes map[string]*v1.Node
 }
 
-// books accounts on a site of 500 g/kWh and 0.30 EUR/kWh in its first two hours, 100 g/kWh and 0.10 EUR/kWh
-// afterwards, which have all been seen.
-func books(t *testing.T, w *world) *bookkeeping {
+func testView(t *testing.T) *kube.View {
 	t.Helper()
-	return booksOf(t, w, energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 100})
-}
-
-func booksOf(t *testing.T, w *world, profile energy.Profile) *bookkeeping {
-	t.Helper()
-	carbon, price := make([]float64, 10), make([]float64, 10)
-	for i := range carbon {
-		carbon[i], price[i] = 100, 0.1
-		if i < 2 {
-			carbon[i], price[i] = 500, 0.3
-		}
-	}
-	signal := func(values []float64) grid.Signal {
-		s, err := grid.NewSeries(noon, time.Hour, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return grid.Signal{Series: s}
-	}
-	contents := kube.Contents{
-		Sites:          []*sched.Site{{Name: "home", Zone: "DE", Carbon: signal(carbon), Price: signal(price)}},
-		Profiles:       []*kube.NodeProfile{{Profile: profile, PUE: 1.5}},
+	view, err := (&kube.Contents{
+		Profiles: []*kube.NodeProfile{{Profile: energy.Profile{
+			Name: "server", Idle: 100, Max: 200, Sleep: 100, GPUIdle: 20, GPUMax: 200,
+			GPUClasses: map[string]float64{"inference": 0.5},
+		}, PUE: 1.5}},
 		DefaultProfile: "server",
 		Policies: []*v1alpha1.EnergyPolicy{
-			energyPolicy("team", v1alpha1.ModeEnforce, time.Hour), energyPolicy("off", v1alpha1.ModeOff, time.Hour),
+			kit.Policy("team", v1alpha1.ModeEnforce, time.Hour), kit.Policy("off", v1alpha1.ModeOff, time.Hour),
 		},
 		Defaults: policy.Defaults{ExpectedDuration: time.Hour, MaxDelay: 24 * time.Hour},
-	}
-	view, err := contents.View()
+	}).View()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bookkeeping{t: t, clock: noon, lead: true}
-	b.accounts = newAccounts(w.Client, func() *kube.View { return view }, newHistory(), func() bool { return b.lead },
-		newInstruments(prometheus.NewRegistry()), silent)
-	b.now = func() time.Time { return b.clock }
-	b.began = noon
-	for at := noon; at.Before(noon.Add(8 * time.Hour)); at = at.Add(time.Minute) {
-		b.history.sample(view, at)
+	return view
+}
+
+func testRates(_ string, from, _ time.Time) ledger.Rates {
+	r := ledger.Rates{
+		Site: "home", PUE: 1.5, Carbon: 100, Price: 0.1, Signal: "average", Currency: "EUR",
 	}
+	switch {
+	case from.Before(kit.Noon):
+		r.Carbon, r.Price = math.NaN(), math.NaN()
+	case from.Before(kit.Noon.Add(2 * time.Hour)):
+		r.Carbon, r.Price = 500, 0.3
+	}
+	return r
+}
+
+func newBookkeeping(t *testing.T, w *kit.World) *bookkeeping {
+	t.Helper()
+	view := testView(t)
+	b := &bookkeeping{t: t, clock: kit.Noon, lead: true, nodes: map[string]*v1.Node{"n1": kit.Node("n1", "4")}}
+	b.Workloads = NewWorkloads(WorkloadOptions{
+		Client: w.Client, View: func() *kube.View { return view },
+		Node: func(name string) *v1.Node { return b.nodes[name] }, Rates: testRates,
+		Leads: func() bool { return b.lead }, Now: func() time.Time { return b.clock }, Log: kit.Silent,
+		Registerer: prometheus.NewRegistry(),
+	})
+	b.tick(t.Context())
 	return b
 }
 
-// settle accounts for what has been queued.
+// settle counts what waits, whose bookings do not come.
 func (b *bookkeeping) settle() {
-	for {
-		select {
-		case f := <-b.queue:
-			b.account(context.Background(), f)
-		default:
-			return
-		}
+	b.clock = b.clock.Add(bookedWithin + time.Second)
+	b.tick(b.t.Context())
+}
+
+// book books what pods used on n1.
+func (b *bookkeeping) book(from, to time.Time, q energy.Quality, used map[string]energy.Joules) {
+	made := &batch.Batch{Stream: batch.Stream{Node: "n1"}, Start: from, End: to, Quality: q}
+	for uid, joules := range used {
+		made.Shares = append(made.Shares, energy.Share{
+			ID: energy.ContainerID(uid, "c"), Dynamic: (joules / 2).Microjoules(), Idle: (joules / 2).Microjoules(),
+		})
 	}
+	b.Booked(&ledger.Booking{Batch: made, Rates: testRates("n1", from, to)}, ledger.Receipt{Booked: true})
 }
 
 func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
@@ -129,40 +108,44 @@ func (b *bookkeeping) want(what string, c prometheus.Collector, want float64) {
 	}
 }
 
-// A Job of one core on a node of four ran for an hour after it had been held for three: 25 W more, 1.5 times at the
-// meter.
+// A Job ran for an hour after it had been held for three. What its node's agent told of it counts, at what electricity
+// emitted and cost then; without the hold it would have been what it emitted and cost three hours before.
 func TestHeldJobIsAccounted(t *testing.T) {
-	job := newJob("team", "job", noon)
-	job.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: noon.Add(3 * time.Hour).Format(time.RFC3339)}
-	zone := zoneNamed("home", 1)
-	zone.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
-	zone.Spec.Carbon.Signal, zone.Status.ObservedGeneration = "Marginal", 1
-	w := newWorld(t, newNode("n1", "4"), job)
-	b := books(t, w)
-	b.history.zones["home"] = &zoneUnits{units: unitsOf(zone)}
-	pod := on(newPod("team", "job-1", noon.Add(3*time.Hour)), "n1", "1", noon.Add(3*time.Hour))
+	job := kit.Job("team", "job", kit.Noon)
+	job.Annotations = map[string]string{v1alpha1.AnnotationReleasedAt: kit.Noon.Add(3 * time.Hour).Format(time.RFC3339)}
+	b := newBookkeeping(t, kit.NewWorld(t, job))
+	start, end := kit.Noon.Add(3*time.Hour), kit.Noon.Add(4*time.Hour)
+	pod := kit.On(kit.Pod("team", "job-1", start), "n1", "1", start)
 	pod.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: job.UID, Controller: new(true),
 	}}
-	b.saw(pod)
-	b.clock = noon.Add(4 * time.Hour)
-	b.saw(ended(pod, noon.Add(3*time.Hour), noon.Add(4*time.Hour)))
-	b.saw(ended(pod, noon.Add(3*time.Hour), noon.Add(4*time.Hour))) // it is told twice
-	b.lost(pod)                                                     // and deleted
-	b.settle()
-	const joules = 25 * 1.5 * 3600
-	m := b.metrics
+	b.Saw(pod)
+	b.book(start, start.Add(30*time.Minute), energy.Measured, map[string]energy.Joules{string(pod.UID): 60_000})
+	b.clock = end
+	b.Saw(kit.Ended(pod, start, end))
+	b.Saw(kit.Ended(pod, start, end)) // it is told twice
+	b.Lost(pod)                       // and deleted
+	b.tick(t.Context())
+	b.want("pods before the last booking", b.metrics.finished.WithLabelValues("team"), 0)
+	b.book(start.Add(30*time.Minute), end, energy.Measured, map[string]energy.Joules{string(pod.UID): 30_000})
+	b.tick(t.Context())
+	const joules = 90_000 * 1.5
+	m := &b.metrics
 	b.want("energy", m.energy.WithLabelValues("team"), joules)
-	b.want("emissions", m.carbon.WithLabelValues("team", signalMarginal), joules/3.6e6*100)
-	b.want("emissions without the hold", m.counterfactualCarbon.WithLabelValues("team", signalMarginal),
-		joules/3.6e6*500)
+	b.want("derived energy", m.quality.WithLabelValues("team", "derived"), joules)
+	b.want("estimated energy", m.quality.WithLabelValues("team", "estimated"), 0)
+	b.want("emissions", m.carbon.WithLabelValues("team", "average"), joules/3.6e6*100)
+	b.want("emissions without the hold", m.counterfactualCarbon.WithLabelValues("team", "average"), joules/3.6e6*500)
 	b.want("cost", m.cost.WithLabelValues("team", "EUR"), joules/3.6e6*0.1)
 	b.want("cost without the hold", m.counterfactualCost.WithLabelValues("team", "EUR"), joules/3.6e6*0.3)
 	b.want("run time", m.runtime.WithLabelValues("team"), 3600)
 	b.want("pods", m.finished.WithLabelValues("team"), 1)
-	b.metrics.forget("team")
+	if len(b.pods) != 0 {
+		t.Errorf("%d pods are remembered", len(b.pods))
+	}
+	b.Forget("team")
 	for _, c := range []prometheus.Collector{
-		m.energy, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished,
+		m.energy, m.quality, m.carbon, m.counterfactualCarbon, m.cost, m.counterfactualCost, m.runtime, m.finished,
 	} {
 		if n := testutil.CollectAndCount(c); n != 0 {
 			t.Errorf("%d series of a namespace that is gone", n)
@@ -170,311 +153,180 @@ func TestHeldJobIsAccounted(t *testing.T) {
 	}
 }
 
-// Ten pods on a node that is awake anyway do not pay its idle power ten times: nobody pays it.
-func TestIdlePowerIsNotChargedToEachPod(t *testing.T) {
-	w := newWorld(t, newNode("n1", "10"))
-	b := books(t, w)
-	for i := range 10 {
-		p := on(newPod("team", fmt.Sprint("pod-", i), noon), "n1", "1", noon)
-		if err := w.Create(t.Context(), p.DeepCopy()); err != nil {
-			t.Fatal(err)
-		}
-		b.saw(p)
-		b.clock = noon.Add(time.Hour)
-		b.saw(ended(p, noon, noon.Add(time.Hour)))
-	}
+// What was booked before this replica led is estimated by what the pod requests.
+func TestWhatNoBookingCoversIsEstimated(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(pod)
+	b.clock = kit.Noon.Add(time.Hour)
+	b.book(kit.Noon.Add(45*time.Minute), b.clock, energy.Measured, map[string]energy.Joules{string(pod.UID): 10_000})
+	b.Saw(kit.Ended(pod, kit.Noon, b.clock))
+	b.tick(t.Context())
+	b.want("derived energy", b.metrics.quality.WithLabelValues("team", "derived"), 1.5*10_000)
+	b.want("estimated energy", b.metrics.quality.WithLabelValues("team", "estimated"), 1.5*50*45*60)
+}
+
+// An interval that was estimated, and that an agent tells of later, counts once.
+func TestBookingsOfTheSameTimeCountOnce(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(pod)
+	uid := string(pod.UID)
+	half, end := kit.Noon.Add(30*time.Minute), kit.Noon.Add(time.Hour)
+	b.book(kit.Noon, half, energy.Estimated, map[string]energy.Joules{uid: 1000})
+	b.book(kit.Noon, half, energy.Measured, map[string]energy.Joules{uid: 5000})
+	b.book(kit.Noon.Add(15*time.Minute), end, energy.Measured, map[string]energy.Joules{uid: 3000})
+	b.clock = end
+	b.Lost(pod)
+	b.tick(t.Context())
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(1000+2000))
+}
+
+// A GPU that serves inference is kept less busy than one that trains: the class that the pod names says how much, in
+// estimates of nodes and of pods alike.
+func TestClassOfGPUWork(t *testing.T) {
+	w := newWorld(t)
+	w.view = testView(t)
+	w.node("n1", "4", 4)
+	inference := w.pod("n1", "inference", "1", 2)
+	inference.Namespace, inference.Annotations = "team", map[string]string{gpuClass: "inference"}
+	w.pod("n1", "training", "1", 1).Namespace = "team"
+	e := w.estimator()
+	w.tick(e)
+	w.pass(5 * time.Minute)
+	w.tick(e)
+	made := w.booked[0]
+	cpu := share(t, made, "training").Dynamic - energy.Joules(200*300).Microjoules()
+	near(t, "GPUs of inference", share(t, made, "inference").Dynamic-cpu, 2*110*300)
+
+	b := newBookkeeping(t, kit.NewWorld(t))
+	b.nodes["n1"].Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("4")
+	pod := kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon)
+	pod.Annotations = map[string]string{gpuClass: "inference"}
+	pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("2")
+	b.Saw(pod)
+	b.clock = kit.Noon.Add(time.Hour)
+	b.Saw(kit.Ended(pod, kit.Noon, b.clock))
 	b.settle()
-	b.want("energy", b.metrics.energy.WithLabelValues("team"), 100*1.5*3600)
-	b.want("emissions", b.metrics.carbon.WithLabelValues("team", signalAverage), 100*1.5*3600/3.6e6*500)
-	b.want("emissions without holds", b.metrics.counterfactualCarbon.WithLabelValues("team", signalAverage),
-		100*1.5*3600/3.6e6*500)
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(50+2*110)*3600)
 }
 
-// endTogether lets ten pods of a core run for an hour on a node of ten, update by update as they come.
-func (b *bookkeeping) endTogether(w *world, deleted bool) {
-	b.t.Helper()
-	var pods []*v1.Pod
-	for i := range 10 {
-		p := on(newPod("team", fmt.Sprint("pod-", i), noon), "n1", "1", noon)
-		if err := w.Create(b.t.Context(), p.DeepCopy()); err != nil {
-			b.t.Fatal(err)
-		}
-		b.saw(p)
-		pods = append(pods, p)
-	}
-	b.clock = noon.Add(time.Hour)
-	for i, p := range pods {
-		over := ended(p, noon, b.clock)
-		stored := get(b.t, w.Client, client.ObjectKeyFromObject(p), &v1.Pod{})
-		stored.Status = over.Status
-		if err := w.Update(b.t.Context(), stored); err != nil {
-			b.t.Fatal(err)
-		}
-		b.saw(over)
-		if deleted {
-			if err := w.Delete(b.t.Context(), stored); err != nil {
-				b.t.Fatal(err)
-			}
-			b.lost(over)
-		}
-		if i%2 == 0 {
-			b.settle()
-		}
-	}
-	b.settle()
-}
-
-// A node that would sleep without them draws 200 W for ten pods that fill it, 195 W more than asleep, and was woken
-// once.
-func TestASleepyNodeIsPaidOnce(t *testing.T) {
-	for _, deleted := range []bool{false, true} {
-		w := newWorld(t, newNode("n1", "10"))
-		b := booksOf(t, w, energy.Profile{Name: "server", Idle: 100, Max: 200, Sleep: 5, WakeUp: 3600})
-		b.endTogether(w, deleted)
-		b.want("energy", b.metrics.energy.WithLabelValues("team"), 1.5*(195*3600+3600))
-		if n := len(b.past.beside("n1")); n > 10 || deleted && n != 0 {
-			t.Errorf("%d runs are remembered", n)
-		}
-	}
-}
-
-// Whatever runs beside whatever, in whatever order it ends: together the pods pay for no more than the node can draw,
-// and on a node that was never empty for all that it drew more than asleep.
+// Whatever runs beside whatever, in whatever order it ends: together the pods pay for no more than their node drew.
 func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(10) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		w := newWorld(t, newNode("n1", "8"))
-		profile := energy.Profile{
-			Name: "server", Idle: 100, Max: 300, Sleep: 5, WakeUp: 500, Exponent: 1 + 2*random.Float64(),
+		w := newWorld(t)
+		w.view, w.clock = testView(t), kit.Noon
+		w.node("n1", "8", 0)
+		b := newBookkeeping(t, kit.NewWorld(t))
+		b.nodes["n1"] = &w.nodes[0]
+		e := w.estimator()
+		e.o.Book = func(ctx context.Context, made *batch.Batch) error {
+			w.booked = append(w.booked, made)
+			return b.Estimated(ctx, made)
 		}
-		b := booksOf(t, w, profile)
-		const pods = 16
-		type planned struct {
-			pod        *v1.Pod
-			start, end time.Time
-		}
+		type planned struct{ start, end int }
 		var plan []planned
-		first, last := noon.Add(time.Hour), noon
-		for i := range pods {
-			start := noon.Add(time.Duration(random.IntN(50)) * time.Minute)
-			end := start.Add(time.Duration(1+random.IntN(60)) * time.Minute)
-			plan = append(plan, planned{on(newPod("team", fmt.Sprint("pod-", i), start), "n1",
-				strconv.Itoa(1+random.IntN(3)), start), start, end})
-			if start.Before(first) {
-				first = start
-			}
-			if end.After(last) {
-				last = end
-			}
+		for range 16 {
+			start := 5 + random.IntN(50)
+			plan = append(plan, planned{start, start + 1 + random.IntN(60)})
 		}
-		var want float64 // integrated minute by minute
-		empty := true
-		for at := first; at.Before(last); at = at.Add(time.Minute) {
-			var cpu int64
-			jobs := 0
-			for _, p := range plan {
-				if !at.Before(p.start) && at.Before(p.end) {
-					cpu += p.pod.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
-					jobs++
-				}
-			}
-			if jobs > 0 {
-				want += 60 * float64(profile.Power(float64(cpu)/8000)-profile.Sleep)
-				if empty {
-					want += 500
-				}
-			}
-			empty = jobs == 0
-		}
-		for at := first; !at.After(last); at = at.Add(time.Minute) {
-			b.clock = at
-			for _, p := range plan {
-				switch {
-				case p.start.Equal(at):
-					if err := w.Create(t.Context(), p.pod.DeepCopy()); err != nil {
-						t.Fatal(err)
+		for minute := range 125 {
+			b.clock = w.clock
+			for i, p := range plan {
+				uid := strconv.Itoa(i)
+				switch minute {
+				case p.start:
+					pod := w.pod("n1", uid, strconv.Itoa(1+random.IntN(3)), 0)
+					pod.Namespace, pod.CreationTimestamp = "team", metav1.NewTime(w.clock)
+					pod.Status.StartTime = &metav1.Time{Time: w.clock}
+					b.Saw(pod.DeepCopy())
+				case p.end:
+					for k := range w.pods["n1"] {
+						if pod := &w.pods["n1"][k]; string(pod.UID) == uid && pod.Status.Phase == v1.PodRunning {
+							*pod = *kit.Ended(pod, pod.Status.StartTime.Time, w.clock)
+							b.Saw(pod.DeepCopy())
+						}
 					}
-					b.saw(p.pod)
-				case p.end.Equal(at):
-					if err := w.Delete(t.Context(), p.pod.DeepCopy()); err != nil {
-						t.Fatal(err)
-					}
-					b.lost(p.pod)
 				}
 			}
-			if random.IntN(3) == 0 {
-				b.settle()
-			}
+			w.tick(e)
+			b.tick(t.Context())
+			w.pass(time.Minute)
 		}
+		b.clock = w.clock
 		b.settle()
-		b.want(fmt.Sprint("energy with seed ", seed), b.metrics.energy.WithLabelValues("team"), 1.5*want)
-		if n := len(b.past.beside("n1")); n != 0 || b.past.count != 0 {
-			t.Errorf("%d of %d runs are remembered after the last pod", n, b.past.count)
+		var drawn energy.Microjoules
+		for _, made := range w.booked {
+			drawn += made.Measured - made.Idle
+		}
+		b.want(fmt.Sprint("pods with seed ", seed), b.metrics.finished.WithLabelValues("team"), 16)
+		if got, most := testutil.ToFloat64(b.metrics.energy.WithLabelValues("team")), 1.5*float64(drawn.Joules()); got >
+			most*1.001 || got < most*0.97 {
+			t.Errorf("seed %d: pods pay for %v J, their node drew %v", seed, got, most)
 		}
 	}
 }
 
 // A pod that ends within a minute, and is updated again and again until its deletion, is one pod.
 func TestShortPodsCountOnce(t *testing.T) {
-	b := books(t, newWorld(t, newNode("n1", "4")))
-	created := noon.Add(time.Second)
+	b := newBookkeeping(t, kit.NewWorld(t))
+	created := kit.Noon.Add(time.Second)
 	b.clock = created.Add(20 * time.Second)
-	short := ended(on(newPod("team", "short", created), "n1", "1", created), created, b.clock) // never seen running
+	short := kit.Ended(kit.On(kit.Pod("team", "short", created), "n1", "1", created), created, b.clock)
 	for range 5 {
-		b.saw(short)
+		b.Saw(short)
 		b.clock = b.clock.Add(2 * time.Second)
 	}
-	b.lost(short)
+	b.Lost(short)
 	b.settle()
 	b.want("pods", b.metrics.finished.WithLabelValues("team"), 1)
-	b.want("energy", b.metrics.energy.WithLabelValues("team"), 25*1.5*20)
-	if len(b.known) != 0 {
-		t.Errorf("%d pods are remembered", len(b.known))
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 50*1.5*20)
+	if len(b.pods) != 0 || len(b.waiting) != 0 {
+		t.Errorf("%d pods are remembered, %d wait", len(b.pods), len(b.waiting))
 	}
 }
 
 // The last start of a container that was started again says nothing of what it did before.
 func TestRestartedContainers(t *testing.T) {
-	b := books(t, newWorld(t, newNode("n1", "4")))
-	pod := on(newPod("team", "restarted", noon), "n1", "1", noon)
-	b.saw(pod)
-	b.clock = noon.Add(time.Hour)
-	pod = ended(pod, b.clock.Add(-time.Minute), b.clock)
+	end := kit.Noon.Add(time.Hour)
+	pod := kit.Ended(kit.On(kit.Pod("team", "p", kit.Noon), "n1", "1", kit.Noon), end.Add(-time.Minute), end)
 	pod.Status.ContainerStatuses[0].RestartCount = 3
-	if _, err := transform(newPodTrimmer(func(*v1.Pod) {}).trim)(pod); err != nil {
-		t.Fatal(err)
+	if w := ran(pod, end); w.End.Sub(w.Start) != time.Hour {
+		t.Errorf("it ran for %v", w.End.Sub(w.Start))
 	}
-	b.saw(pod)
-	b.settle()
-	b.want("run time", b.metrics.runtime.WithLabelValues("team"), 3600)
 }
 
-// What ended just before we led, and perhaps nobody counted, is not passed over in silence.
-func TestPodsThatEndWhileNobodyLeads(t *testing.T) {
-	b := books(t, newWorld(t, newNode("n1", "4")))
+// What ended just before we led, and perhaps no replica counted, is not passed over in silence.
+func TestPodsThatEndWhileNoReplicaLeads(t *testing.T) {
+	b := newBookkeeping(t, kit.NewWorld(t))
 	b.lead = false
+	b.tick(t.Context())
 	for i, after := range []time.Duration{time.Minute, 3 * time.Minute, 3*time.Minute + 5*time.Second} {
-		p := on(newPod("team", fmt.Sprint("pod-", i), noon), "n1", "1", noon)
-		b.saw(p)
-		b.clock = noon.Add(after)
-		b.saw(ended(p, noon, b.clock))
+		p := kit.On(kit.Pod("team", fmt.Sprint("pod-", i), kit.Noon), "n1", "1", kit.Noon)
+		b.Saw(p)
+		b.clock = kit.Noon.Add(after)
+		b.Saw(kit.Ended(p, kit.Noon, b.clock))
+		b.tick(t.Context())
 	}
-	other := on(newPod("elsewhere", "pod", noon), "n1", "1", noon)
-	b.saw(other)
-	b.saw(ended(other, noon, b.clock))
-	elected := make(chan struct{})
-	b.elected, b.lead = elected, true
-	close(elected)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- b.run(ctx) }()
-	eventually(t, 10*time.Second, "they are counted", func() bool {
-		return testutil.ToFloat64(b.metrics.unaccounted.WithLabelValues(lacksLeader)) >= 2
-	})
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	other := kit.On(kit.Pod("elsewhere", "pod", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(other)
+	b.Saw(kit.Ended(other, kit.Noon, b.clock))
+	b.lead = true
+	b.tick(t.Context())
+	b.settle()
 	b.want("lacks", b.metrics.unaccounted.WithLabelValues(lacksLeader), 2)
 	if n := testutil.CollectAndCount(b.metrics.finished); n != 0 {
 		t.Errorf("%d namespaces were accounted", n)
 	}
 }
 
-func TestPastRunsAreBounded(t *testing.T) {
-	r := newPastRuns()
-	for i := range 2 * maxRuns {
-		r.add(fmt.Sprint("node-", i%50), podRun{uid: types.UID(strconv.Itoa(i))})
-	}
-	total := 0
-	for _, runs := range r.byNode {
-		total += len(runs)
-		if len(runs) > maxRunsPerNode {
-			t.Errorf("%d runs of a node", len(runs))
-		}
-	}
-	if total != r.count || total > maxRuns || total < maxRuns/2 {
-		t.Errorf("%d runs are remembered, %d counted", total, r.count)
-	}
-}
-
-// When a GridZone asks for another kind of carbon intensity, or another currency, what was recorded is of no use any
-// more, and nothing is recorded until status and view are of that kind.
-func TestHistoryNeverMixesUnits(t *testing.T) {
-	signalOf := func(value float64) grid.Signal {
-		s, err := grid.Constant(noon.Add(-time.Hour), 100*time.Hour, value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return grid.Signal{Series: s}
-	}
-	viewOf := func(value float64) *kube.View {
-		v,
-			err := (&kube.Contents{Sites: []*sched.Site{{
-			Name: "home", Carbon: signalOf(value), Price: signalOf(value),
-		}}}).View()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	h := newHistory()
-	zone := zoneNamed("home", 1)
-	zone.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
-	zone.Status.ObservedGeneration = 1
-	h.sawZone(zone, noon)
-	h.sample(viewOf(100), noon)
-	now := noon.Add(10 * time.Minute)
-	h.sample(viewOf(100), now)
-	if _, ok := h.carbon("home", noon, now); !ok || h.signal() != signalAverage {
-		t.Fatalf("not recorded; the signal is %s", h.signal())
-	}
-	zone = zone.DeepCopy()
-	zone.Generation, zone.Spec.Carbon.Signal = 2, "Marginal"
-	h.sawZone(zone, now)
-	h.sample(viewOf(100), now.Add(time.Second)) // the view still has the average
-	if _, ok := h.carbon("home", now, now.Add(time.Second)); ok {
-		t.Error("the average was recorded as marginal")
-	}
-	if _, ok := h.price("home", noon, now); !ok {
-		t.Error("prices were forgotten with the carbon intensity")
-	}
-	zone = zone.DeepCopy()
-	zone.Status.ObservedGeneration = 2
-	h.sawZone(zone, now.Add(30*time.Second))
-	h.sample(viewOf(100), now.Add(31*time.Second))
-	if _, ok := h.carbon("home", now, now.Add(31*time.Second)); ok {
-		t.Error("the average was recorded as marginal")
-	}
-	now = now.Add(10 * time.Minute)
-	h.sample(viewOf(700), now)
-	if s, ok := h.carbon("home", now, now.Add(time.Second)); !ok || s.Series.At(now) != 700 {
-		t.Error("the marginal intensity is not recorded")
-	}
-	if _, ok := h.carbon("home", noon, now); ok {
-		t.Error("one track holds both")
-	}
-	if u := h.units("home"); u.signal != signalMarginal || u.currency != "EUR" {
-		t.Errorf("the units are %+v", u)
-	}
-	other := zoneNamed("other", 1)
-	h.sawZone(other, now)
-	if h.signal() != signalMixed {
-		t.Errorf("together the zones are %s", h.signal())
-	}
-	h.lostZone(other)
-	zone = zone.DeepCopy()
-	zone.Generation, zone.Status.ObservedGeneration, zone.Spec.Price.Currency = 3, 3, "USD"
-	h.sawZone(zone, now)
-	if _, ok := h.price("home", noon, now.Add(-10*time.Minute)); ok || h.signal() != signalMarginal {
-		t.Error("prices in euros are believed to be dollars")
-	}
-}
-
 func TestWhatIsNotAccounted(t *testing.T) {
-	unknown := newNode("unknown", "4")
-	unknown.Labels = map[string]string{v1alpha1.LabelPowerProfile: "nobody-wrote-it"}
-	w := newWorld(t, newNode("n1", "4"), unknown)
+	unknown := kit.Node("unknown", "4")
+	unknown.Labels = map[string]string{v1alpha1.LabelPowerProfile: "not-written"}
+	on := func(namespace, node string) *v1.Pod {
+		return kit.On(kit.Pod(namespace, "p", kit.Noon), node, "1", kit.Noon)
+	}
 	for _, tc := range []struct {
 		name   string
 		pod    *v1.Pod
@@ -482,34 +334,25 @@ func TestWhatIsNotAccounted(t *testing.T) {
 		lacks  string // "" as well where it is none of our business
 		joules float64
 	}{
+		{name: "of a namespace that never asked", pod: on("elsewhere", "n1"), end: time.Hour},
+		{name: "of a namespace where we are off", pod: on("off", "n1"), end: time.Hour},
+		{name: "of a node that is gone", pod: on("team", "n2"), end: time.Hour, lacks: lacksNode},
+		{name: "of a node without a profile", pod: on("team", "unknown"), end: time.Hour, lacks: lacksProfile},
+		{name: "without a duration", pod: on("team", "n1"), lacks: lacksTime},
 		{
-			name: "of a namespace that never asked", pod: on(newPod("elsewhere", "p", noon), "n1", "1", noon),
-			end: time.Hour,
-		},
-		{name: "of a namespace where we are off", pod: on(newPod("off", "p", noon), "n1", "1", noon), end: time.Hour},
-		{
-			name: "of a node that is gone", pod: on(newPod("team", "p", noon), "n2", "1", noon), end: time.Hour,
-			lacks: lacksNode,
-		},
-		{
-			name: "of a node that nobody knows", pod: on(newPod("team", "p", noon), "unknown", "1", noon),
-			end:   time.Hour,
-			lacks: lacksProfile,
-		},
-		{name: "without a duration", pod: on(newPod("team", "p", noon), "n1", "1", noon), lacks: lacksTime},
-		{
-			name: "before anything was recorded", pod: on(newPod("team", "p", noon), "n1", "1", noon), end: -time.Hour,
-			lacks: lacksGrid, joules: 25 * 1.5 * 3600,
+			name: "before anything was recorded", pod: on("team", "n1"), end: -time.Hour, lacks: lacksGrid,
+			joules: 50 * 1.5 * 3600,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := books(t, w)
-			b.saw(tc.pod)
-			b.clock = noon.Add(max(tc.end, 0))
-			b.saw(ended(tc.pod, noon.Add(min(tc.end, 0)), noon.Add(max(tc.end, 0))))
+			b := newBookkeeping(t, kit.NewWorld(t))
+			b.nodes["unknown"] = unknown
+			b.Saw(tc.pod)
+			b.clock = kit.Noon.Add(max(tc.end, 0))
+			b.Saw(kit.Ended(tc.pod, kit.Noon.Add(min(tc.end, 0)), kit.Noon.Add(max(tc.end, 0))))
 			b.settle()
 			b.want("energy", b.metrics.energy.WithLabelValues(tc.pod.Namespace), tc.joules)
-			b.want("emissions", b.metrics.carbon.WithLabelValues(tc.pod.Namespace, signalAverage), 0)
+			b.want("emissions", b.metrics.carbon.WithLabelValues(tc.pod.Namespace, "average"), 0)
 			if tc.lacks != "" {
 				b.want("lacks", b.metrics.unaccounted.WithLabelValues(tc.lacks), 1)
 			} else if n := testutil.CollectAndCount(b.metrics.unaccounted); n != 0 {
@@ -519,79 +362,32 @@ func TestWhatIsNotAccounted(t *testing.T) {
 	}
 }
 
-// A pod that had ended before we came was somebody else's, as is one that ends while another replica leads.
+// A pod that had ended before we came was counted by another process, as is one that ends while another replica leads.
 func TestPodsOfAnotherProcess(t *testing.T) {
-	b := books(t, newWorld(t, newNode("n1", "4")))
-	old := on(newPod("team", "old", noon.Add(-time.Hour)), "n1", "1", noon.Add(-time.Hour))
-	b.saw(ended(old, noon.Add(-time.Hour), noon))
-	b.lost(old)
+	b := newBookkeeping(t, kit.NewWorld(t))
+	before := kit.Noon.Add(-time.Hour)
+	old := kit.On(kit.Pod("team", "old", before), "n1", "1", before)
+	b.Saw(kit.Ended(old, before, kit.Noon))
+	b.Lost(old)
 	b.lead = false
-	other := on(newPod("team", "other", noon), "n1", "1", noon)
-	b.saw(other)
-	b.clock = noon.Add(time.Hour)
-	b.saw(ended(other, noon, noon.Add(time.Hour)))
+	other := kit.On(kit.Pod("team", "other", kit.Noon), "n1", "1", kit.Noon)
+	b.Saw(other)
+	b.clock = kit.Noon.Add(time.Hour)
+	b.Saw(kit.Ended(other, kit.Noon, b.clock))
+	b.settle()
 	b.lead = true
 	b.settle()
-	b.lost(other)
-	if n := testutil.CollectAndCount(b.metrics.energy); n != 0 || len(b.known) != 0 {
-		t.Errorf("%d namespaces were accounted, %d pods are remembered", n, len(b.known))
+	b.Lost(other)
+	if n := testutil.CollectAndCount(b.metrics.energy); n != 0 || len(b.pods) != 0 {
+		t.Errorf("%d namespaces were accounted, %d pods are remembered", n, len(b.pods))
 	}
 	// One that is deleted while it runs ends with that.
-	killed := on(newPod("team", "killed", noon), "n1", "1", noon)
-	b.saw(killed)
-	b.clock = noon.Add(30 * time.Minute)
-	b.lost(killed)
+	start := b.clock
+	killed := kit.On(kit.Pod("team", "killed", start), "n1", "1", start)
+	killed.UID = types.UID("killed")
+	b.Saw(killed)
+	b.clock = start.Add(30 * time.Minute)
+	b.Lost(killed)
 	b.settle()
-	b.want("energy", b.metrics.energy.WithLabelValues("team"), 25*1.5*1800)
-}
-
-func TestHistory(t *testing.T) {
-	var track track
-	signalOf := func(value float64) grid.Signal {
-		s, err := grid.Constant(noon.Add(-100*time.Hour), 1000*time.Hour, value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return grid.Signal{Series: s}
-	}
-	for i := range 12 {
-		track.note(signalOf(float64(i)), noon.Add(time.Duration(i)*slot))
-	}
-	got, ok := track.during(noon.Add(10*time.Minute), noon.Add(20*time.Minute))
-	if !ok || got.Series.At(noon.Add(12*time.Minute)) != 2 || got.Series.At(noon.Add(19*time.Minute)) != 3 {
-		t.Errorf("known %v: %v", ok, got.Series)
-	}
-	for name, w := range map[string][2]time.Duration{
-		"before": {-time.Hour, time.Minute}, "after": {50 * time.Minute, 2 * time.Hour},
-		"reversed": {time.Minute * 30, time.Minute * 20},
-	} {
-		if _, ok := track.during(noon.Add(w[0]), noon.Add(w[1])); ok {
-			t.Errorf("%s: known", name)
-		}
-	}
-	// A short gap is bridged, a long one is a gap.
-	track.note(signalOf(20), noon.Add(70*time.Minute))
-	if got, ok := track.during(noon, noon.Add(70*time.Minute)); !ok || got.Series.At(noon.Add(65*time.Minute)) != 11 {
-		t.Errorf("after a short gap: known %v", ok)
-	}
-	track.note(grid.Signal{}, noon.Add(75*time.Minute))
-	track.note(signalOf(30), noon.Add(3*time.Hour))
-	if _, ok := track.during(noon, noon.Add(3*time.Hour)); ok {
-		t.Error("a gap of two hours is known")
-	}
-	if _, ok := track.during(noon.Add(3*time.Hour), noon.Add(3*time.Hour+time.Minute)); !ok {
-		t.Error("what follows the gap is not known")
-	}
-	// However long it runs, it remembers no more than three days.
-	for i := range 3 * most {
-		track.note(signalOf(1), noon.Add(4*time.Hour).Add(time.Duration(i)*slot))
-	}
-	if int64(len(track.values)) != most {
-		t.Errorf("%d values are remembered", len(track.values))
-	}
-	track.note(signalOf(1), noon.Add(1000*time.Hour).Add(-remembered))
-	track.note(signalOf(1), noon.Add(20000*time.Hour)) // outside of the signal
-	if n := len(track.values); int64(n) > most {
-		t.Errorf("%d values are remembered", n)
-	}
+	b.want("energy", b.metrics.energy.WithLabelValues("team"), 50*1.5*1800)
 }

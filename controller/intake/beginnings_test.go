@@ -1,4 +1,4 @@
-package ingest_test
+package intake_test
 
 import (
 	"net/http"

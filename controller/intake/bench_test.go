@@ -1,4 +1,4 @@
-package ingest_test
+package intake_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/kubenergy/kubenergy/controller/ingest"
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -30,7 +30,7 @@ func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
 func (d *discard) WriteHeader(code int)        { d.code = code }
 
 func benchmark(b *testing.B, w *world, bodies [][]byte) {
-	change := func(c *ingest.Config) { c.Ledger = nowhere{} }
+	change := func(c *intake.Config) { c.Ledger = nowhere{} }
 	w.restart(change)
 	b.ReportAllocs()
 	n := 0

@@ -1,4 +1,4 @@
-package ingest_test
+package intake_test
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/controller/ingest"
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -30,7 +30,7 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 }
 
 func TestWhoPodsAre(t *testing.T) {
-	d := ingest.NewDirectory(ingest.DirectoryOptions{
+	d := intake.NewDirectory(intake.DirectoryOptions{
 		Strategy: func(p *v1.Pod) string { return p.Spec.SchedulerName },
 	})
 	d.SawJob(job("shop", "night-123", "night"))
@@ -41,51 +41,51 @@ func TestWhoPodsAre(t *testing.T) {
 	for n, c := range []struct {
 		pod  *v1.Pod
 		uid  string
-		want ingest.PodNames
+		want intake.PodNames
 	}{
-		{pod("shop", "bare", uidNumber(0), "a"), "", ingest.PodNames{Pod: "bare", OwnerKind: "Pod", Owner: "bare"}},
+		{pod("shop", "bare", uidNumber(0), "a"), "", intake.PodNames{Pod: "bare", OwnerKind: "Pod", Owner: "bare"}},
 		{
 			pod("shop", "web-7d9f-x", uidNumber(1), "a", owned("ReplicaSet", "web-7d9f"),
 				labelled("pod-template-hash", "7d9f", v1alpha1.LabelTeam, "front", v1alpha1.LabelPartOf, "p")), "",
-			ingest.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"},
+			intake.PodNames{Pod: "web-7d9f-x", OwnerKind: "Deployment", Owner: "web", Team: "front"},
 		},
 		{
 			pod("shop", "rs-x", uidNumber(2), "a", owned("ReplicaSet", "rs"),
 				labelled("app.kubernetes.io/part-of", "p")),
 			"",
-			ingest.PodNames{Pod: "rs-x", OwnerKind: "ReplicaSet", Owner: "rs", Team: "p"},
+			intake.PodNames{Pod: "rs-x", OwnerKind: "ReplicaSet", Owner: "rs", Team: "p"},
 		},
 		{
 			pod("shop", "rs-7d9f", uidNumber(3), "a", owned("ReplicaSet", "-7d9f"),
 				labelled("pod-template-hash", "7d9f")),
 			"",
-			ingest.PodNames{Pod: "rs-7d9f", OwnerKind: "ReplicaSet", Owner: "-7d9f"},
+			intake.PodNames{Pod: "rs-7d9f", OwnerKind: "ReplicaSet", Owner: "-7d9f"},
 		},
 		{
 			pod("shop", "night-123-x", uidNumber(4), "a", owned("Job", "night-123"),
 				func(p *v1.Pod) { p.Spec.SchedulerName = "carbon" }), "",
-			ingest.PodNames{
+			intake.PodNames{
 				Pod: "night-123-x", OwnerKind: "Job", Owner: "night-123", Parent: "night", Strategy: "carbon",
 			},
 		},
 		{
 			pod("shop", "once-x", uidNumber(5), "a", owned("Job", "once")), "",
-			ingest.PodNames{Pod: "once-x", OwnerKind: "Job", Owner: "once"},
+			intake.PodNames{Pod: "once-x", OwnerKind: "Job", Owner: "once"},
 		},
 		{
 			pod("shop", "other-name", uidNumber(6), "a", owned("Workflow", "wf")), "",
-			ingest.PodNames{Pod: "other-name", OwnerKind: "Workflow", Owner: "wf"},
+			intake.PodNames{Pod: "other-name", OwnerKind: "Workflow", Owner: "wf"},
 		},
 		{
 			pod("kube-system", "etcd-a", uidNumber(7), "a", owned("Node", "a"), mirror),
 			"0123456789abcdef0123456789abcdef",
-			ingest.PodNames{
+			intake.PodNames{
 				Namespace: "kube-system", Pod: "etcd-a", OwnerKind: "Pod", Owner: "etcd-a",
 			},
 		},
 		{
 			pod("shop", "odd", "not-a-uuid", "a"), "not-a-uuid",
-			ingest.PodNames{Pod: "odd", OwnerKind: "Pod", Owner: "odd"},
+			intake.PodNames{Pod: "odd", OwnerKind: "Pod", Owner: "odd"},
 		},
 	} {
 		if c.uid == "" {
@@ -129,7 +129,7 @@ func TestWhoPodsAre(t *testing.T) {
 func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	w := newWorld(t)
 	const most = 1000
-	d := ingest.NewDirectory(ingest.DirectoryOptions{Now: w.clock, MostDeleted: most})
+	d := intake.NewDirectory(intake.DirectoryOptions{Now: w.clock, MostDeleted: most})
 	p := pod("shop", "night-1-x", uidNumber(1), "a", owned("Job", "night-1"))
 	d.SawJob(job("shop", "night-1", "night"))
 	d.Saw(p)
@@ -253,7 +253,7 @@ func TestMemoryOfADirectory(t *testing.T) {
 	case raceEnabled:
 		pods = 10_000
 	}
-	d := ingest.NewDirectory(ingest.DirectoryOptions{Strategy: func(*v1.Pod) string { return "carbon" }})
+	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: func(*v1.Pod) string { return "carbon" }})
 	before := heap()
 	for i := range pods {
 		var p *v1.Pod

@@ -1,4 +1,4 @@
-package ingest_test
+package intake_test
 
 import (
 	"net/http"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/controller/ingest"
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -23,7 +23,7 @@ func cpu(d time.Duration) func(*batch.Batch) {
 // A node of 200 W and 4 cores: what it can say of 15 s, and of all time.
 func TestEnvelope(t *testing.T) {
 	w := newWorld(t)
-	w.limits["a"] = ingest.Limits{MaxPower: 200, Cores: 4}
+	w.limits["a"] = intake.Limits{MaxPower: 200, Cores: 4}
 	refused := func(what string, b *batch.Batch) {
 		t.Helper()
 		if text := w.refused("token-a", b, http.StatusUnprocessableEntity); t.Failed() {
@@ -49,7 +49,7 @@ func TestEnvelope(t *testing.T) {
 // Many short batches have the slack of one together.
 func TestEnvelopeOfManyShortBatches(t *testing.T) {
 	w := newWorld(t)
-	w.limits["a"] = ingest.Limits{MaxPower: 200}
+	w.limits["a"] = intake.Limits{MaxPower: 200}
 	var total energy.Joules
 	for n := range 1000 {
 		b := of("a", uint64(n+1), joules(1000), func(b *batch.Batch) {
@@ -68,7 +68,7 @@ func TestEnvelopeOfManyShortBatches(t *testing.T) {
 // Boots that never were cannot hold more time than a little more than a year.
 func TestEnvelopeOfManyBoots(t *testing.T) {
 	w := newWorld(t)
-	w.limits["a"] = ingest.Limits{MaxPower: 100}
+	w.limits["a"] = intake.Limits{MaxPower: 100}
 	const month = 30 * 24 * time.Hour
 	booked := 0
 	for n := range 20 {
@@ -88,7 +88,7 @@ func TestEnvelopeOfManyBoots(t *testing.T) {
 // What is not booked takes nothing.
 func TestEnvelopeOfFailures(t *testing.T) {
 	w := newWorld(t)
-	w.limits["a"] = ingest.Limits{MaxPower: 200}
+	w.limits["a"] = intake.Limits{MaxPower: 200}
 	w.fail = errBroken
 	for range 100 {
 		w.refused("token-a", of("a", 1, joules(1.2*200*15+200*60-1)), http.StatusInternalServerError)
@@ -109,7 +109,7 @@ func TestImplausible(t *testing.T) {
 	if says(1) || says(30_000) {
 		t.Error("nobody knows the node, and it is implausible")
 	}
-	w.limits["a"] = ingest.Limits{MaxPower: 200, Idle: 100, Modelled: true}
+	w.limits["a"] = intake.Limits{MaxPower: 200, Idle: 100, Modelled: true}
 	if says(450+1) || says(3600) {
 		t.Error("0.3 of idle to 1.2 of the maximum is plausible")
 	}
@@ -219,9 +219,9 @@ func TestNodesAsProfilesSay(t *testing.T) {
 			v1.ResourceCPU: resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("4"),
 		}),
 	}
-	limits := ingest.Nodes(func() *kube.View { return view }, func(name string) *v1.Node { return nodes[name] }, nil,
+	limits := intake.Nodes(func() *kube.View { return view }, func(name string) *v1.Node { return nodes[name] }, nil,
 		1234)
-	for name, want := range map[string]ingest.Limits{
+	for name, want := range map[string]intake.Limits{
 		"plain": {MaxPower: 300, Idle: 100, Cores: 8, Modelled: true},
 		"gpus":  {MaxPower: 1300, Idle: 180, Cores: 8, Modelled: true},
 		"other": {MaxPower: 1234},

@@ -1,4 +1,4 @@
-package ingest_test
+package intake_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/kubenergy/kubenergy/controller/access"
-	"github.com/kubenergy/kubenergy/controller/ingest"
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -80,7 +80,7 @@ func TestForgedBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, func(c *ingest.Config) { c.Agents = hosts })
+	w := newWorld(t, func(c *intake.Config) { c.Agents = hosts })
 	status := func(name string, audience []string, nodes ...string) authenticationv1.TokenReviewStatus {
 		s := authenticationv1.TokenReviewStatus{
 			Authenticated: true, Audiences: audience, User: authenticationv1.UserInfo{Username: name},
@@ -142,11 +142,11 @@ func TestForgedBatches(t *testing.T) {
 // 10,000 batches sent again: nothing changes, and all are acknowledged.
 func TestReplays(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*ingest.Config)
+		change func(*intake.Config)
 		times  int
 	}{
-		"a ledger that says what is booked": {func(*ingest.Config) {}, 10_000},
-		"a ledger that does not":            {func(c *ingest.Config) { c.Ledger = forgetful{c.Ledger.(*world)} }, 1000},
+		"a ledger that says what is booked": {func(*intake.Config) {}, 10_000},
+		"a ledger that does not":            {func(c *intake.Config) { c.Ledger = forgetful{c.Ledger.(*world)} }, 1000},
 	} {
 		w := newWorld(t, c.change)
 		const streams, each = 10, 20
@@ -181,7 +181,7 @@ func TestReplays(t *testing.T) {
 func TestReplaysComeFirst(t *testing.T) {
 	w := newWorld(t)
 	w.booked("token-a", of("a", 1))
-	w.limits["a"] = ingest.Limits{MaxPower: 1}
+	w.limits["a"] = intake.Limits{MaxPower: 1}
 	w.restart()
 	w.refused("token-a", of("a", 2), http.StatusUnprocessableEntity)
 	if answer := w.send("token-a", of("a", 1)); answer.Code != http.StatusOK {
@@ -256,7 +256,7 @@ func TestStatuses(t *testing.T) {
 
 func TestNotReady(t *testing.T) {
 	ready := false
-	w := newWorld(t, func(c *ingest.Config) { c.Ready = func() bool { return ready } })
+	w := newWorld(t, func(c *intake.Config) { c.Ready = func() bool { return ready } })
 	w.refused("token-a", of("a", 1), http.StatusServiceUnavailable)
 	w.refused("wrong", of("a", 1), http.StatusUnauthorized)
 	ready = true
@@ -352,7 +352,7 @@ func heap() uint64 {
 
 // A client that is slow loses its place; others do not wait for it.
 func TestSlowBodies(t *testing.T) {
-	w := newWorld(t, func(c *ingest.Config) { c.ReadTimeout = 200 * time.Millisecond })
+	w := newWorld(t, func(c *intake.Config) { c.ReadTimeout = 200 * time.Millisecond })
 	s := httptest.NewServer(w.handler)
 	defer s.Close()
 	connections := make([]net.Conn, 0, 3)
@@ -439,7 +439,7 @@ func TestLocal(t *testing.T) {
 	}
 	is := func(err error) string {
 		for name, target := range map[string]error{
-			"refused": ingest.ErrRefused, "overlap": ledger.ErrOverlap, "read only": ledger.ErrReadOnly,
+			"refused": intake.ErrRefused, "overlap": ledger.ErrOverlap, "read only": ledger.ErrReadOnly,
 		} {
 			if errors.Is(err, target) {
 				return name
@@ -500,7 +500,7 @@ func FuzzHandler(f *testing.F) {
 func TestBombsAreCharged(t *testing.T) {
 	w := newWorld(t)
 	gate := access.NewGate(access.Options{Tokens: w, Now: w.clock})
-	w.restart(func(c *ingest.Config) { c.Gate = gate })
+	w.restart(func(c *intake.Config) { c.Gate = gate })
 	bomb := zip(make([]byte, batch.MaxBytes+1))
 	codes := map[int]int{}
 	for range 100 {

@@ -1,4 +1,4 @@
-package controller
+package intake
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// lateStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored.
+// A LateStore is a store that may not be there yet: a database that starts later than we do, a volume that is restored.
 // Until it is, nothing is acknowledged and no question answered; signals, holds and deadlines have nothing to do with
 // it and go on.
-type lateStore struct {
+type LateStore struct {
 	open func(context.Context) (ledger.Store, error)
 	log  *slog.Logger
 
@@ -32,19 +32,19 @@ const (
 	retryToOpen = 10 * time.Second
 )
 
-// openLate opens a store, or leaves that to run.
-func openLate(ctx context.Context, open func(context.Context) (ledger.Store, error), log *slog.Logger) *lateStore {
-	s := &lateStore{open: open, log: log, why: errNotOpened}
+// OpenLate opens a store, or leaves that to run.
+func OpenLate(ctx context.Context, open func(context.Context) (ledger.Store, error), log *slog.Logger) *LateStore {
+	s := &LateStore{open: open, log: log, why: errNotOpened}
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()
 	s.try(ctx)
 	return s
 }
 
-// run tries until the store is open or ctx ends.
-func (s *lateStore) run(ctx context.Context) error {
+// Run tries until the store is open or ctx ends.
+func (s *LateStore) Run(ctx context.Context) error {
 	for {
-		if s.opened() {
+		if _, err := s.get(); err == nil {
 			return nil
 		}
 		select {
@@ -56,7 +56,7 @@ func (s *lateStore) run(ctx context.Context) error {
 	}
 }
 
-func (s *lateStore) try(ctx context.Context) {
+func (s *LateStore) try(ctx context.Context) {
 	store, err := s.open(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,13 +73,7 @@ func (s *lateStore) try(ctx context.Context) {
 	}
 }
 
-func (s *lateStore) opened() bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.store != nil
-}
-
-func (s *lateStore) get() (ledger.Store, error) {
+func (s *LateStore) get() (ledger.Store, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.store == nil {
@@ -88,8 +82,17 @@ func (s *lateStore) get() (ledger.Store, error) {
 	return s.store, nil
 }
 
+// ask asks the store for one answer, if it is open.
+func ask[T any](s *LateStore, question func(ledger.Store) (T, error)) (answer T, err error) {
+	store, err := s.get()
+	if err != nil {
+		return answer, err
+	}
+	return question(store)
+}
+
 // Book implements [ledger.Store], as all that follows.
-func (s *lateStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
+func (s *LateStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.Receipt, []error, error) {
 	store, err := s.get()
 	if err != nil {
 		return nil, nil, err
@@ -98,7 +101,7 @@ func (s *lateStore) Book(ctx context.Context, all []*ledger.Booking) ([]ledger.R
 }
 
 // Acked implements [ledger.Store].
-func (s *lateStore) Acked(ctx context.Context, stream batch.Stream) (uint64, bool, error) {
+func (s *LateStore) Acked(ctx context.Context, stream batch.Stream) (uint64, bool, error) {
 	store, err := s.get()
 	if err != nil {
 		return 0, false, err
@@ -107,92 +110,60 @@ func (s *lateStore) Acked(ctx context.Context, stream batch.Stream) (uint64, boo
 }
 
 // Fold implements [ledger.Store].
-func (s *lateStore) Fold(ctx context.Context) (int, error) {
-	store, err := s.get()
-	if err != nil {
-		return 0, err
-	}
-	return store.Fold(ctx)
+func (s *LateStore) Fold(ctx context.Context) (int, error) {
+	return ask(s, func(l ledger.Store) (int, error) { return l.Fold(ctx) })
 }
 
 // Query implements [ledger.Store].
-func (s *lateStore) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
-	}
-	return store.Query(ctx, q)
+func (s *LateStore) Query(ctx context.Context, q *ledger.Query) (*ledger.Answer, error) {
+	return ask(s, func(l ledger.Store) (*ledger.Answer, error) { return l.Query(ctx, q) })
 }
 
 // Series implements [ledger.Store].
-func (s *lateStore) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
-	}
-	return store.Series(ctx, q)
+func (s *LateStore) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
+	return ask(s, func(l ledger.Store) ([]ledger.Point, error) { return l.Series(ctx, q) })
 }
 
 // Record implements [ledger.Store].
-func (s *lateStore) Record(ctx context.Context, records []ledger.Record) error {
-	store, err := s.get()
-	if err != nil {
-		return err
-	}
-	return store.Record(ctx, records)
+func (s *LateStore) Record(ctx context.Context, records []ledger.Record) error {
+	_, err := ask(s, func(l ledger.Store) (any, error) { return nil, l.Record(ctx, records) })
+	return err
 }
 
 // Records implements [ledger.Store].
-func (s *lateStore) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
-	}
-	return store.Records(ctx, q)
+func (s *LateStore) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Record, error) {
+	return ask(s, func(l ledger.Store) ([]ledger.Record, error) { return l.Records(ctx, q) })
 }
 
 // Keep implements [ledger.Store].
-func (s *lateStore) Keep(ctx context.Context, r ledger.Retention, now time.Time) error {
-	store, err := s.get()
-	if err != nil {
-		return err
-	}
-	return store.Keep(ctx, r, now)
+func (s *LateStore) Keep(ctx context.Context, r ledger.Retention, now time.Time) error {
+	_, err := ask(s, func(l ledger.Store) (any, error) { return nil, l.Keep(ctx, r, now) })
+	return err
 }
 
 // Audit implements [ledger.Store].
-func (s *lateStore) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
-	store, err := s.get()
-	if err != nil {
-		return nil, err
-	}
-	return store.Audit(ctx, from)
+func (s *LateStore) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
+	return ask(s, func(l ledger.Store) (*ledger.Findings, error) { return l.Audit(ctx, from) })
 }
 
 // Statistics implements [ledger.Store].
-func (s *lateStore) Statistics(ctx context.Context) (ledger.Statistics, error) {
-	store, err := s.get()
-	if err != nil {
-		return ledger.Statistics{}, err
-	}
-	return store.Statistics(ctx)
+func (s *LateStore) Statistics(ctx context.Context) (ledger.Statistics, error) {
+	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Statistics(ctx) })
 }
 
 // Gauges implements [ledger.Gauger].
-func (s *lateStore) Gauges(ctx context.Context) (ledger.Gauges, error) {
-	store, err := s.get()
-	if err != nil {
-		return ledger.Gauges{}, err
-	}
-	if g, ok := store.(ledger.Gauger); ok {
-		return g.Gauges(ctx)
-	}
-	all, err := store.Statistics(ctx)
-	return ledger.Gauges{Journal: all.Journal, Bytes: all.Bytes}, err
+func (s *LateStore) Gauges(ctx context.Context) (ledger.Gauges, error) {
+	return ask(s, func(l ledger.Store) (ledger.Gauges, error) {
+		if g, ok := l.(ledger.Gauger); ok {
+			return g.Gauges(ctx)
+		}
+		all, err := l.Statistics(ctx)
+		return ledger.Gauges{Journal: all.Journal, Bytes: all.Bytes}, err
+	})
 }
 
 // Close implements [ledger.Store].
-func (s *lateStore) Close() error {
+func (s *LateStore) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

@@ -1,4 +1,4 @@
-package controller
+package intake
 
 import (
 	"context"
@@ -24,9 +24,9 @@ func TestStoreThatComesLater(t *testing.T) {
 			return &ledgertest.Store{}, nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		s := openLate(ctx, open, slog.New(slog.DiscardHandler))
+		s := OpenLate(ctx, open, slog.New(slog.DiscardHandler))
 		ended := make(chan error)
-		go func() { ended <- s.run(ctx) }()
+		go func() { ended <- s.Run(ctx) }()
 		if _, _, err := s.Book(ctx, nil); !errors.Is(err, ledger.ErrReadOnly) {
 			t.Errorf("booking fails with %v: agents are not told to wait", err)
 		}

@@ -1,4 +1,4 @@
-package controller
+package intake
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// ledgerMetrics shows how the ledger does at each scrape.
-type ledgerMetrics struct {
-	ledger interface {
+// LedgerMetrics show at each scrape how the ledger does, and which nodes are metered.
+type LedgerMetrics struct {
+	Ledger interface {
 		Writable() (bool, error)
 		Activity() ledger.Activity
 		Gauges(ctx context.Context) (ledger.Gauges, error)
 	}
-	nodes func() api.NodesPower
-	now   func() time.Time
+	Nodes func() api.NodesPower
+	Now   func() time.Time
 
 	mu     sync.Mutex
 	looked time.Time
@@ -57,7 +57,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (m *ledgerMetrics) Describe(ch chan<- *prometheus.Desc) {
+func (m *LedgerMetrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		ledgerWritable, ledgerBookings, ledgerGaps, ledgerCommits, ledgerWriting, ledgerFolds, ledgerFolding,
 		ledgerWaiting, ledgerJournal, ledgerBytes, meteredNodes,
@@ -67,16 +67,19 @@ func (m *ledgerMetrics) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (m *ledgerMetrics) Collect(ch chan<- prometheus.Metric) {
+func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	counter := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 	}
-	writable, _ := m.ledger.Writable()
-	gauge(ledgerWritable, float64(count(writable)))
-	a := m.ledger.Activity()
+	writable := 0.0
+	if ok, _ := m.Ledger.Writable(); ok {
+		writable = 1
+	}
+	gauge(ledgerWritable, writable)
+	a := m.Ledger.Activity()
 	counter(ledgerBookings, float64(a.Booked), "booked")
 	counter(ledgerBookings, float64(a.Again), "again")
 	counter(ledgerBookings, float64(a.Refused), "refused")
@@ -92,8 +95,8 @@ func (m *ledgerMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(ledgerBytes, float64(s.Bytes))
 	}
 	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
-	now := m.now()
-	for _, n := range m.nodes().Nodes {
+	now := m.Now()
+	for _, n := range m.Nodes().Nodes {
 		switch {
 		case now.Sub(n.AsOf) > staleAfter:
 			states["stale"]++
@@ -108,16 +111,16 @@ func (m *ledgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *ledgerMetrics) gauges() (g ledger.Gauges, ok bool) {
+func (m *LedgerMetrics) gauges() (g ledger.Gauges, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.now().Sub(m.looked) < gaugesEvery {
+	if m.Now().Sub(m.looked) < gaugesEvery {
 		return m.store, !m.failed
 	}
 	const patience = 5 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	g, err := m.ledger.Gauges(ctx)
-	m.store, m.failed, m.looked = g, err != nil, m.now()
+	g, err := m.Ledger.Gauges(ctx)
+	m.store, m.failed, m.looked = g, err != nil, m.Now()
 	return g, err == nil
 }

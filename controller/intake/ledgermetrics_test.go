@@ -1,8 +1,6 @@
-package controller
+package intake
 
 import (
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -15,43 +13,12 @@ import (
 	"github.com/kubenergy/kubenergy/ledger/ledgertest"
 )
 
-// TestMetricsAreDocumented runs the controller with everything on, and holds docs/metrics.md to what it shows.
-func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := newAPIServer(t)
-	o := quiet(t)
-	o.State, o.API, o.CSV, o.Agentless = t.TempDir(), "127.0.0.1:0", t.TempDir(), true
-	_, registry := start(t, server, o)
-	described := make(chan *prometheus.Desc, 1024)
-	registry.Describe(described)
-	close(described)
-	name := regexp.MustCompile(`fqName: "([a-z_]+)"`)
-	seen := 0
-	for d := range described {
-		found := name.FindStringSubmatch(d.String())
-		if found == nil {
-			continue
-		}
-		seen++
-		if !strings.Contains(string(text), found[1]) {
-			t.Errorf("docs/metrics.md does not mention %s", found[1])
-		}
-	}
-	const least = 30
-	if seen < least {
-		t.Errorf("only %d metrics are described", seen)
-	}
-}
-
 // TestLedgerMetrics checks what is shown of a ledger and of the nodes.
 func TestLedgerMetrics(t *testing.T) {
 	now := time.Now()
 	l := ledger.New(&ledgertest.Store{}, ledger.Options{})
 	t.Cleanup(func() { _ = l.Close() })
-	m := &ledgerMetrics{ledger: l, now: func() time.Time { return now }, nodes: func() api.NodesPower {
+	m := &LedgerMetrics{Ledger: l, Now: func() time.Time { return now }, Nodes: func() api.NodesPower {
 		return api.NodesPower{Nodes: []api.NodePower{
 			{Node: "a", AsOf: now, Quality: energy.Measured},
 			{Node: "b", AsOf: now.Add(-time.Minute)},

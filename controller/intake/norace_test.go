@@ -1,5 +1,5 @@
 //go:build !race
 
-package ingest_test
+package intake_test
 
 const raceEnabled = false

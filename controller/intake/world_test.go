@@ -1,4 +1,4 @@
-package ingest_test
+package intake_test
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
-	"github.com/kubenergy/kubenergy/controller/ingest"
+	"github.com/kubenergy/kubenergy/controller/intake"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -42,15 +42,15 @@ var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 type world struct {
 	t         testing.TB
 	store     *ledgertest.Store
-	directory *ingest.Directory
-	handler   *ingest.Handler
+	directory *intake.Directory
+	handler   *intake.Handler
 	logged    *lockedBuffer
 
 	mu     sync.Mutex
 	now    time.Time
 	tokens map[string]authenticationv1.TokenReviewStatus
 	fail   error // of the ledger
-	limits map[string]ingest.Limits
+	limits map[string]intake.Limits
 	known  map[string]bool
 }
 
@@ -71,13 +71,13 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-func newWorld(t testing.TB, change ...func(*ingest.Config)) *world {
+func newWorld(t testing.TB, change ...func(*intake.Config)) *world {
 	w := &world{
 		t: t, store: &ledgertest.Store{}, logged: &lockedBuffer{}, now: noon,
-		tokens: map[string]authenticationv1.TokenReviewStatus{}, limits: map[string]ingest.Limits{},
+		tokens: map[string]authenticationv1.TokenReviewStatus{}, limits: map[string]intake.Limits{},
 		known: map[string]bool{},
 	}
-	w.directory = ingest.NewDirectory(ingest.DirectoryOptions{Now: w.clock})
+	w.directory = intake.NewDirectory(intake.DirectoryOptions{Now: w.clock})
 	w.restart(change...)
 	for _, node := range []string{"a", "b", "c"} {
 		w.agent(node)
@@ -86,16 +86,16 @@ func newWorld(t testing.TB, change ...func(*ingest.Config)) *world {
 }
 
 // restart makes a new handler, which has forgotten everything.
-func (w *world) restart(change ...func(*ingest.Config)) {
+func (w *world) restart(change ...func(*intake.Config)) {
 	w.t.Helper()
 	const many = 1_000_000
-	c := ingest.Config{
+	c := intake.Config{
 		Ledger: w, AgentUser: agentUser, Directory: w.directory, Now: w.clock,
 		Log: slog.New(slog.NewTextHandler(w.logged, nil)),
 		Gate: access.NewGate(access.Options{
 			Tokens: w, Now: w.clock, Reviews: many, Agents: access.Allowance{PerSecond: many, AtOnce: many},
 		}),
-		Envelope: func(node string) ingest.Limits { w.mu.Lock(); defer w.mu.Unlock(); return w.limits[node] },
+		Envelope: func(node string) intake.Limits { w.mu.Lock(); defer w.mu.Unlock(); return w.limits[node] },
 		Known:    func(node string) bool { return w.known[node] },
 		Rates: func(string, time.Time, time.Time) ledger.Rates {
 			return ledger.Rates{Site: "north", PUE: 1.2, Carbon: 300, Signal: "average", Price: 0.2, Currency: "EUR"}
@@ -105,7 +105,7 @@ func (w *world) restart(change ...func(*ingest.Config)) {
 		f(&c)
 	}
 	var err error
-	if w.handler, err = ingest.New(c); err != nil {
+	if w.handler, err = intake.New(c); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -146,7 +146,7 @@ func (w *world) Create(_ context.Context, r *authenticationv1.TokenReview,
 	return answer, nil
 }
 
-// Book implements ingest.Booker.
+// Book implements intake.Booker.
 func (w *world) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error) {
 	w.mu.Lock()
 	err := w.fail

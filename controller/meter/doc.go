@@ -3,7 +3,7 @@
 //
 // A meter gives readings of a counter, as agents' meters do, and the watts of now. Where an agent covers a node, the
 // watts are shown and compared with what it says, and nothing is booked; where none does, package
-// controller/agentless divides what the meter counted. docs/meters.md describes the file, docs/decisions/0014 what is
+// controller/estimate divides what the meter counted. docs/meters.md describes the file, docs/decisions/0014 what is
 // booked.
 //
 // Each meter has a goroutine and one request at a time. A meter that does not answer is asked less and less, and

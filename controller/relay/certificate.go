@@ -1,4 +1,4 @@
-package controller
+package relay
 
 import (
 	"bytes"
@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// authorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it.
+// AuthorityName is the ConfigMap that says by which certificate the HTTP API is known. Agents and schedulers mount it.
 const (
-	authorityName = "kubenergy-ca"
+	AuthorityName = "kubenergy-ca"
 	authorityKey  = "ca.crt"
 )
 
@@ -41,27 +41,27 @@ const (
 	maxAuthorities = 8
 )
 
-// selfSigned is the certificate that the HTTP API is served with where nobody gave it another. It is its own
+// A Certificate is what the HTTP API is served with where it is given no other. It is its own
 // authority, and is kept in a folder, so that a restart changes nothing for those who know it.
-type selfSigned struct {
-	certFile, keyFile string
-	authority         []byte // PEM
+type Certificate struct {
+	CertFile, KeyFile string
+	pem               []byte
 }
 
-// signOnce returns the certificate of a folder, a new one if there is none that will last, or none for these names.
-func signOnce(folder string, names []string, now time.Time) (*selfSigned, error) {
-	s := &selfSigned{certFile: filepath.Join(folder, "api.crt"), keyFile: filepath.Join(folder, "api.key")}
-	kept, err := os.ReadFile(s.certFile)
+// SignOnce returns the certificate of a folder, a new one if there is none that will last, or none for these names.
+func SignOnce(folder string, names []string, now time.Time) (*Certificate, error) {
+	s := &Certificate{CertFile: filepath.Join(folder, "api.crt"), KeyFile: filepath.Join(folder, "api.key")}
+	kept, err := os.ReadFile(s.CertFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the certificate of the HTTP API: %w", err)
 	}
-	private, err := os.ReadFile(s.keyFile)
+	private, err := os.ReadFile(s.KeyFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the key of the HTTP API: %w", err)
 	}
 	// After a power cut either may be empty, or older than the other.
 	if _, torn := tls.X509KeyPair(kept, private); torn == nil && lasting(kept, names, now) {
-		s.authority = kept
+		s.pem = kept
 		return s, nil
 	}
 	certificate, key, err := sign(names, now)
@@ -74,12 +74,12 @@ func signOnce(folder string, names []string, now time.Time) (*selfSigned, error)
 	for _, file := range []struct {
 		name string
 		data []byte
-	}{{s.keyFile, key}, {s.certFile, certificate}} {
+	}{{s.KeyFile, key}, {s.CertFile, certificate}} {
 		if err := replaceFile(file.name, file.data); err != nil {
 			return nil, fmt.Errorf("keeping the certificate of the HTTP API: %w", err)
 		}
 	}
-	s.authority = certificate
+	s.pem = certificate
 	return s, nil
 }
 
@@ -150,17 +150,17 @@ func replaceFile(name string, data []byte) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// authority tells everybody by which certificate the HTTP API is known.
-type authority struct {
-	client    client.Client // reads from the API server, not from a cache
-	namespace string
-	own       []byte // PEM
-	now       func() time.Time
-	log       *slog.Logger
+// An Authority publishes by which certificate the HTTP API is known.
+type Authority struct {
+	Client      client.Client // reads from the API server, not from a cache
+	Namespace   string
+	Certificate *Certificate
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
-// run publishes until ctx ends. Somebody may remove what was published, and another replica may write over it.
-func (a *authority) run(ctx context.Context) error {
+// Run publishes until ctx ends. Somebody may remove what was published, and another replica may write over it.
+func (a *Authority) Run(ctx context.Context) error {
 	const every, retry = 5 * time.Minute, 5 * time.Second
 	told := ""
 	for {
@@ -169,7 +169,7 @@ func (a *authority) run(ctx context.Context) error {
 			wait = retry
 			if err.Error() != told {
 				told = err.Error()
-				a.log.Warn("publishing the certificate of the HTTP API: trying again", "configMap", authorityName,
+				a.Log.Warn("publishing the certificate of the HTTP API: trying again", "configMap", AuthorityName,
 					"error", err)
 			}
 		}
@@ -181,25 +181,25 @@ func (a *authority) run(ctx context.Context) error {
 	}
 }
 
-func (a *authority) publish(ctx context.Context) error {
+func (a *Authority) publish(ctx context.Context) error {
 	var m v1.ConfigMap
-	err := a.client.Get(ctx, types.NamespacedName{Namespace: a.namespace, Name: authorityName}, &m)
+	err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.Namespace, Name: AuthorityName}, &m)
 	if apierrors.IsNotFound(err) {
 		m = v1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: authorityName},
-			Data:       map[string]string{authorityKey: string(a.own)},
+			ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: AuthorityName},
+			Data:       map[string]string{authorityKey: string(a.Certificate.pem)},
 		}
-		return a.client.Create(ctx, &m)
+		return a.Client.Create(ctx, &m)
 	}
 	if err != nil {
 		return err
 	}
-	bundle := bundled([]byte(m.Data[authorityKey]), a.own, a.now())
+	bundle := bundled([]byte(m.Data[authorityKey]), a.Certificate.pem, a.Now())
 	if string(bundle) == m.Data[authorityKey] {
 		return nil
 	}
 	m.Data = map[string]string{authorityKey: string(bundle)}
-	return a.client.Update(ctx, &m) // of what was read: nobody's addition is lost
+	return a.Client.Update(ctx, &m) // of what was read: nobody's addition is lost
 }
 
 // bundled returns a bundle with own in it, and without what has expired or is no certificate.

@@ -1,4 +1,4 @@
-package controller
+package relay
 
 import (
 	"bytes"
@@ -19,31 +19,31 @@ var apiNames = []string{"kubenergy-controller.kubenergy-system.svc", "localhost"
 
 func TestCertificateIsKept(t *testing.T) {
 	folder, now := t.TempDir(), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	first, err := signOnce(folder, apiNames, now)
+	first, err := SignOnce(folder, apiNames, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair, err := tls.LoadX509KeyPair(first.certFile, first.keyFile)
+	pair, err := tls.LoadX509KeyPair(first.CertFile, first.KeyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(first.authority)
+	roots.AppendCertsFromPEM(first.pem)
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{
 		Roots: roots, DNSName: apiNames[0], CurrentTime: now,
 	}); err != nil {
 		t.Errorf("whoever has the bundle does not believe the certificate: %v", err)
 	}
-	if info, err := os.Stat(first.keyFile); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(first.KeyFile); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key's mode is %v, %v", info.Mode(), err)
 	}
 	same := func(at time.Time, names []string) bool {
 		t.Helper()
-		again, err := signOnce(folder, names, at)
+		again, err := SignOnce(folder, names, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return bytes.Equal(first.authority, again.authority)
+		return bytes.Equal(first.pem, again.pem)
 	}
 	if !same(now.AddDate(8, 0, 0), apiNames) {
 		t.Error("a certificate that lasts was replaced")
@@ -51,17 +51,17 @@ func TestCertificateIsKept(t *testing.T) {
 	if same(now.AddDate(9, 6, 0), apiNames) {
 		t.Error("a certificate that ends soon was kept")
 	}
-	if first, err = signOnce(folder, apiNames, now); err != nil {
+	if first, err = SignOnce(folder, apiNames, now); err != nil {
 		t.Fatal(err)
 	}
 	if same(now, []string{"other"}) {
 		t.Error("a certificate for other names was kept")
 	}
-	first, err = signOnce(folder, apiNames, now)
+	first, err = SignOnce(folder, apiNames, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(first.certFile, []byte("torn"), 0o600); err != nil {
+	if err := os.WriteFile(first.CertFile, []byte("torn"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if same(now, apiNames) {
@@ -74,15 +74,15 @@ func TestAuthorityIsPublished(t *testing.T) {
 	api := fake.NewClientBuilder().Build()
 	publish := func(own []byte, at time.Time) []byte {
 		t.Helper()
-		a := &authority{
-			client: api, namespace: "kubenergy-system", own: own, now: func() time.Time { return at },
-			log: slog.New(slog.DiscardHandler),
+		a := &Authority{
+			Client: api, Namespace: "kubenergy-system", Certificate: &Certificate{pem: own},
+			Now: func() time.Time { return at }, Log: slog.New(slog.DiscardHandler),
 		}
 		if err := a.publish(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		var m v1.ConfigMap
-		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "kubenergy-system", Name: authorityName},
+		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "kubenergy-system", Name: AuthorityName},
 			&m); err != nil {
 			t.Fatal(err)
 		}
@@ -129,22 +129,22 @@ func TestTornCertificate(t *testing.T) {
 		"an empty key": {}, "a torn key": stranger[:len(stranger)/2], "the key of another pair": stranger,
 	} {
 		folder := t.TempDir()
-		first, err := signOnce(folder, apiNames, now)
+		first, err := SignOnce(folder, apiNames, now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(first.keyFile, key, 0o600); err != nil {
+		if err := os.WriteFile(first.KeyFile, key, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		again, err := signOnce(folder, apiNames, now)
+		again, err := SignOnce(folder, apiNames, now)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if _, err := tls.LoadX509KeyPair(again.certFile, again.keyFile); err != nil {
+		if _, err := tls.LoadX509KeyPair(again.CertFile, again.KeyFile); err != nil {
 			t.Errorf("%s: the pair that is kept is none: %v", name, err)
 		}
-		if bytes.Equal(first.authority, again.authority) {
+		if bytes.Equal(first.pem, again.pem) {
 			t.Errorf("%s: the certificate was kept", name)
 		}
 	}

@@ -1,4 +1,4 @@
-package controller
+package relay
 
 import (
 	"context"
@@ -23,24 +23,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// relay passes requests on to the replica that leads. What is drawn now is known where batches arrive, so they all
-// arrive at one replica; the others are there for when it dies. Who asks is found out by the one who answers.
-type relay struct {
-	client    client.Client // reads from the API server, not from a cache
-	namespace string
-	port      string
-	name      string // that the leader's certificate is for
-	trust     func(ctx context.Context, c client.Client, namespace string) (*x509.CertPool, error)
-	now       func() time.Time
-	log       *slog.Logger
+// Options are what a Relay needs.
+type Options struct {
+	Client    client.Client // reads from the API server, not from a cache
+	Namespace string
+	Lease     string // whose holder leads
+	Port      string
+	Name      string // that the leader's certificate is for
+	// Trust is the file with the certificates that replicas are verified by; "": they publish their own.
+	Trust string
+	Now   func() time.Time
+	Log   *slog.Logger
+}
 
-	looks singleflight.Group // one at a time, for all who wait
+// A Relay passes requests on to the replica that leads. What is drawn now is known where batches arrive, so they all
+// arrive at one replica; the others are there for when it dies. The replica that answers finds out who asks.
+type Relay struct {
+	o     Options
+	looks singleflight.Group // one at a time, for all requests that wait
 
 	mu     sync.Mutex
 	until  time.Time // that what follows counts; then it is looked up
 	leader *leader   // nil: none is known
 	why    error     // of which there is no leader
 }
+
+// New returns a Relay that knows no leader.
+func New(o Options) *Relay { return &Relay{o: o} }
 
 // leader is the replica that requests are passed on to.
 type leader struct {
@@ -60,7 +69,7 @@ const (
 var errNoLeader = errors.New("no replica leads")
 
 // ServeHTTP implements http.Handler.
-func (r *relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (r *Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	// Two replicas that each believe the other to lead would pass a request on for ever.
 	if q.Header.Get(relayedHeader) != "" {
 		r.away(w, errNoLeader)
@@ -77,8 +86,8 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 // relayedHeader marks what was passed on. It grants nothing.
 const relayedHeader = "X-Kubenergy-Relayed"
 
-func (r *relay) away(w http.ResponseWriter, err error) {
-	r.log.Warn("a request cannot be passed on to the leader", "error", err)
+func (r *Relay) away(w http.ResponseWriter, err error) {
+	r.o.Log.Warn("a request cannot be passed on to the leader", "error", err)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", retryRelayed)
 	w.Header().Set("Connection", "close") // the next one may find the leader itself
@@ -88,7 +97,7 @@ func (r *relay) away(w http.ResponseWriter, err error) {
 
 // find returns the replica that holds the Lease. Nobody waits for another's question, nor for long for an API server
 // that does not answer; meanwhile the one that led goes on being asked, as it may go on leading.
-func (r *relay) find(ctx context.Context) (*leader, error) {
+func (r *Relay) find(ctx context.Context) (*leader, error) {
 	if l, fresh, err := r.known(); fresh {
 		return l, err
 	}
@@ -113,14 +122,14 @@ func (r *relay) find(ctx context.Context) (*leader, error) {
 }
 
 // known returns who leads, or why nobody does, and whether that still counts.
-func (r *relay) known() (l *leader, fresh bool, err error) {
+func (r *Relay) known() (l *leader, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.leader, r.now().Before(r.until), r.why
+	return r.leader, r.o.Now().Before(r.until), r.why
 }
 
 // look asks who leads. It is called by one at a time.
-func (r *relay) look(ctx context.Context) (*leader, error) {
+func (r *Relay) look(ctx context.Context) (*leader, error) {
 	r.mu.Lock()
 	last := r.leader
 	r.mu.Unlock()
@@ -129,7 +138,7 @@ func (r *relay) look(ctx context.Context) (*leader, error) {
 	case errors.Is(err, errNoLeader): // the last one has resigned
 		return r.learned(nil, err)
 	case err != nil && last != nil:
-		r.log.Warn("asking who leads: the one that did is still asked", "error", err)
+		r.o.Log.Warn("asking who leads: the one that did is still asked", "error", err)
 		return r.learned(last, nil)
 	case err != nil:
 		return r.learned(nil, err)
@@ -140,7 +149,7 @@ func (r *relay) look(ctx context.Context) (*leader, error) {
 }
 
 // learned notes who leads, or why nobody does.
-func (r *relay) learned(l *leader, err error) (*leader, error) {
+func (r *Relay) learned(l *leader, err error) (*leader, error) {
 	known := leaderKnownFor
 	if l == nil {
 		known = nobodyLeadsFor
@@ -150,14 +159,14 @@ func (r *relay) learned(l *leader, err error) (*leader, error) {
 	if r.leader != nil && r.leader != l {
 		r.leader.close()
 	}
-	r.leader, r.why, r.until = l, err, r.now().Add(known)
+	r.leader, r.why, r.until = l, err, r.o.Now().Add(known)
 	return l, err
 }
 
 // holder returns who holds the Lease.
-func (r *relay) holder(ctx context.Context) (string, error) {
+func (r *Relay) holder(ctx context.Context) (string, error) {
 	var lease coordinationv1.Lease
-	if err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: leaseName}, &lease); err != nil {
+	if err := r.o.Client.Get(ctx, types.NamespacedName{Namespace: r.o.Namespace, Name: r.o.Lease}, &lease); err != nil {
 		return "", fmt.Errorf("reading the Lease: %w", err)
 	}
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
@@ -167,30 +176,30 @@ func (r *relay) holder(ctx context.Context) (string, error) {
 }
 
 // reach returns where who holds the Lease is.
-func (r *relay) reach(ctx context.Context, holder string) (*leader, error) {
+func (r *Relay) reach(ctx context.Context, holder string) (*leader, error) {
 	// controller-runtime's identity is the host's name, which is the pod's, and something random.
 	pod, _, ok := strings.Cut(holder, "_")
 	if !ok || pod == "" {
 		return nil, errNoLeader
 	}
 	var p v1.Pod
-	if err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: pod}, &p); err != nil {
+	if err := r.o.Client.Get(ctx, types.NamespacedName{Namespace: r.o.Namespace, Name: pod}, &p); err != nil {
 		return nil, fmt.Errorf("reading the leader's pod: %w", err)
 	}
 	if p.Status.PodIP == "" {
 		return nil, errNoLeader
 	}
-	roots, err := r.trust(ctx, r.client, r.namespace)
+	roots, err := r.authorities(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return r.to(holder, net.JoinHostPort(p.Status.PodIP, r.port), roots), nil
+	return r.to(holder, net.JoinHostPort(p.Status.PodIP, r.o.Port), roots), nil
 }
 
-func (r *relay) to(identity, address string, roots *x509.CertPool) *leader {
+func (r *Relay) to(identity, address string, roots *x509.CertPool) *leader {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: leaderReachedIn}).DialContext,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: r.name},
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: r.o.Name},
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: leaderReachedIn,
 		ForceAttemptHTTP2: true,
 	}
@@ -201,7 +210,7 @@ func (r *relay) to(identity, address string, roots *x509.CertPool) *leader {
 			p.SetURL(target)
 			p.Out.Header.Set(relayedHeader, "true")
 		},
-		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelWarn),
+		ErrorLog: slog.NewLogLogger(r.o.Log.Handler(), slog.LevelWarn),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			r.forget(identity)
 			r.away(w, err)
@@ -210,7 +219,7 @@ func (r *relay) to(identity, address string, roots *x509.CertPool) *leader {
 }
 
 // forget has the next request look for a leader anew.
-func (r *relay) forget(identity string) {
+func (r *Relay) forget(identity string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.leader != nil && r.leader.pod == identity {
@@ -218,28 +227,25 @@ func (r *relay) forget(identity string) {
 	}
 }
 
-// authoritiesIn are the certificates of a file.
-func authoritiesIn(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+// authorities are the certificates that replicas are verified by: those of the file, else those that they publish.
+func (r *Relay) authorities(ctx context.Context) (*x509.CertPool, error) {
+	text, from := []byte(nil), r.o.Trust
+	if r.o.Trust != "" {
+		var err error
+		if text, err = os.ReadFile(r.o.Trust); err != nil {
+			return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+		}
+	} else {
+		var m v1.ConfigMap
+		key := types.NamespacedName{Namespace: r.o.Namespace, Name: AuthorityName}
+		if err := r.o.Client.Get(ctx, key, &m); err != nil {
+			return nil, fmt.Errorf("reading what replicas are known by: %w", err)
+		}
+		text, from = []byte(m.Data[authorityKey]), "the ConfigMap "+AuthorityName
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
-	}
-	return roots, nil
-}
-
-// publishedAuthorities are the certificates of all replicas, as they tell them.
-func publishedAuthorities(ctx context.Context, c client.Client, namespace string) (*x509.CertPool, error) {
-	var m v1.ConfigMap
-	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: authorityName}, &m); err != nil {
-		return nil, fmt.Errorf("reading what replicas are known by: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM([]byte(m.Data[authorityKey])) {
-		return nil, errors.New("the ConfigMap " + authorityName + " holds no certificate")
+		return nil, fmt.Errorf("%s holds no certificate", from)
 	}
 	return roots, nil
 }

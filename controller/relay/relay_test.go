@@ -1,9 +1,8 @@
-package controller
+package relay
 
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
@@ -58,7 +57,7 @@ func TestRelay(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
 	api := fake.NewClientBuilder().WithObjects(lease, pod,
 		&v1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: authorityName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: AuthorityName},
 			Data:       map[string]string{authorityKey: authority},
 		},
 	).WithStatusSubresource(pod).Build()
@@ -74,7 +73,7 @@ func TestRelay(t *testing.T) {
 		}
 		return port
 	}
-	ask := func(r *relay, headers ...string) (int, string) {
+	ask := func(r *Relay, headers ...string) (int, string) {
 		q := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/batches?x=1",
 			strings.NewReader("joules"))
 		q.Header.Set("Authorization", "Bearer secret")
@@ -85,11 +84,11 @@ func TestRelay(t *testing.T) {
 		r.ServeHTTP(w, q)
 		return w.Code, w.Body.String()
 	}
-	build := func(server *httptest.Server) *relay {
-		return &relay{
-			client: api, namespace: ns, port: port(server), name: apiNames[0], trust: publishedAuthorities,
-			now: func() time.Time { return now }, log: slog.New(slog.DiscardHandler),
-		}
+	build := func(server *httptest.Server) *Relay {
+		return New(Options{
+			Client: api, Namespace: ns, Lease: leaseName, Port: port(server), Name: apiNames[0],
+			Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+		})
 	}
 	r := build(leading)
 	if code, body := ask(r); code != http.StatusServiceUnavailable {
@@ -114,6 +113,19 @@ func TestRelay(t *testing.T) {
 	if code, _ := ask(r); code != http.StatusServiceUnavailable {
 		t.Errorf("a leader without a pod answers %d", code)
 	}
+}
+
+// leaseName is the Lease of the tests.
+const leaseName = "kubenergy-controller"
+
+// trustedFile returns a file with a certificate.
+func trustedFile(t *testing.T) string {
+	t.Helper()
+	own, err := SignOnce(t.TempDir(), apiNames, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return own.CertFile
 }
 
 func lead(t *testing.T, api client.Client, lease *coordinationv1.Lease, holder string) {
@@ -154,13 +166,10 @@ func TestRelayWhileTheAPIServerHangs(t *testing.T) {
 					return c.Get(ctx, key, o, options...)
 				},
 			}).Build()
-			r := &relay{
-				client: api, namespace: ns, port: "1", name: apiNames[0], now: time.Now,
-				log: slog.New(slog.DiscardHandler),
-				trust: func(context.Context, client.Client, string) (*x509.CertPool, error) {
-					return x509.NewCertPool(), nil
-				},
-			}
+			r := New(Options{
+				Client: api, Namespace: ns, Lease: leaseName, Port: "1", Name: apiNames[0], Trust: trustedFile(t), Now: time.Now,
+				Log: slog.New(slog.DiscardHandler),
+			})
 			if known {
 				if _, err := r.find(t.Context()); err != nil {
 					t.Fatal(err)
@@ -213,11 +222,10 @@ func TestRelayForgetsWhoResigned(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "a"}, Status: v1.PodStatus{PodIP: "127.0.0.1"}}
 	api := fake.NewClientBuilder().WithObjects(lease, pod).Build()
 	now := time.Now()
-	r := &relay{
-		client: api, namespace: ns, port: "1", name: apiNames[0], now: func() time.Time { return now },
-		log:   slog.New(slog.DiscardHandler),
-		trust: func(context.Context, client.Client, string) (*x509.CertPool, error) { return x509.NewCertPool(), nil },
-	}
+	r := New(Options{
+		Client: api, Namespace: ns, Lease: leaseName, Port: "1", Name: apiNames[0], Trust: trustedFile(t),
+		Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler),
+	})
 	if _, err := r.find(t.Context()); err != nil {
 		t.Fatal(err)
 	}

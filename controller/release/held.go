@@ -1,4 +1,4 @@
-package controller
+package release
 
 import (
 	"sync"
@@ -12,8 +12,8 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// heldJobs are the Jobs that carry our label. An informer's handler writes them.
-type heldJobs struct {
+// Held are the Jobs that carry our label. An informer's handler writes them.
+type Held struct {
 	mu          sync.Mutex
 	jobs        map[types.UID]*heldJob
 	byNamespace map[string]int
@@ -34,20 +34,21 @@ type heldJob struct {
 	busy     bool      // an attempt is under way
 }
 
-func newHeldJobs() *heldJobs {
-	return &heldJobs{jobs: map[types.UID]*heldJob{}, byNamespace: map[string]int{}}
+// NewHeld returns an index without Jobs.
+func NewHeld() *Held {
+	return &Held{jobs: map[types.UID]*heldJob{}, byNamespace: map[string]int{}}
 }
 
-// saw takes in a Job or what has changed on it.
-func (h *heldJobs) saw(j *batchv1.Job) {
+// Saw takes in a Job or what has changed on it.
+func (h *Held) Saw(j *batchv1.Job) {
 	if j.Labels[v1alpha1.LabelHeld] != "true" {
-		h.lost(j)
+		h.Lost(j)
 		return
 	}
 	seen := &heldJob{HeldJob: kube.SeenJob(j), namespace: j.Namespace, name: j.Name}
 	seen.work, _ = policy.ReadJob(j) // what makes no sense counts as not said
 	if latest, err := time.Parse(time.RFC3339, j.Annotations[v1alpha1.AnnotationLatestStart]); err == nil &&
-		plausible(latest, j.CreationTimestamp.Time) {
+		Plausible(latest, j.CreationTimestamp.Time) {
 		seen.latest = latest
 	}
 	h.mu.Lock()
@@ -60,13 +61,14 @@ func (h *heldJobs) saw(j *batchv1.Job) {
 	h.jobs[j.UID] = seen
 }
 
-// plausible reports whether a hold that began with the creation may end then.
-func plausible(latest, created time.Time) bool {
+// Plausible reports whether a hold that began with the creation may end then.
+func Plausible(latest, created time.Time) bool {
 	const longest = 366 * 24 * time.Hour
 	return !latest.Before(created) && latest.Before(created.Add(longest))
 }
 
-func (h *heldJobs) lost(j *batchv1.Job) {
+// Lost is told of every Job that is deleted.
+func (h *Held) Lost(j *batchv1.Job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.jobs[j.UID] == nil {
@@ -78,8 +80,8 @@ func (h *heldJobs) lost(j *batchv1.Job) {
 	}
 }
 
-// count returns how many Jobs are held in a namespace, or in all.
-func (h *heldJobs) count(namespace string) int {
+// Count returns how many Jobs are held in a namespace, or in all.
+func (h *Held) Count(namespace string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if namespace == "" {
@@ -88,8 +90,8 @@ func (h *heldJobs) count(namespace string) int {
 	return h.byNamespace[namespace]
 }
 
-// each calls f with the number of Jobs held in each namespace that has any.
-func (h *heldJobs) each(f func(namespace string, count int)) {
+// Each calls f with the number of Jobs held in each namespace that has any.
+func (h *Held) Each(f func(namespace string, count int)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for namespace, count := range h.byNamespace {

@@ -1,4 +1,4 @@
-package controller
+package release
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,22 +21,41 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
+// Options are what a Releaser needs.
+type Options struct {
+	Client     client.Client // reads from the API server, not from a cache
+	Held       *Held
+	View       func() *kube.View
+	Clock      func() time.Time // of this machine
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// A Releaser lets go what is held beyond its deadline: the hold loops of all schedulers are dead then, late, or cannot
 // reach the API server. Nothing is to start more than a second late while one of them or of us lives, so there is
 // little to wait for. Every replica does so; the patch changes nothing for those who come second.
-//
-// Its client must read from the API server, not from a cache.
-type releaser struct {
-	client  client.Client
-	held    *heldJobs
-	view    func() *kube.View
-	clock   *kube.ServerClock
-	metrics *instruments
-	log     *slog.Logger
+type Releaser struct {
+	o        Options
+	clock    *kube.ServerClock
+	releases *prometheus.CounterVec
 
 	// Of the one goroutine that looks.
 	refused int       // times in a row that the API server has not told its time
 	ask     time.Time // on our own clock: not before
+}
+
+// New returns a Releaser that has not asked for the API server's time.
+func New(o Options) *Releaser {
+	r := &Releaser{
+		o: o, clock: kube.NewServerClock(o.Clock, func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
+			return o.Client.Create(ctx, r)
+		}), releases: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_overdue_releases_total",
+			Help: "Held Jobs past their deadline that no scheduler had released.",
+		}, []string{"result"}),
+	}
+	o.Registerer.MustRegister(r.releases)
+	return r
 }
 
 const (
@@ -50,8 +70,8 @@ const (
 	clockTolerance  = 5 * time.Minute  // and at least so often
 )
 
-// run releases until ctx ends.
-func (r *releaser) run(ctx context.Context) error {
+// Run releases until ctx ends.
+func (r *Releaser) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	slots := make(chan struct{}, releasesAtOnce)
@@ -78,8 +98,8 @@ func (r *releaser) run(ctx context.Context) error {
 }
 
 // due returns what is to be released now, as copies, the oldest deadline first.
-func (r *releaser) due(ctx context.Context) []heldJob {
-	view := r.view()
+func (r *Releaser) due(ctx context.Context) []heldJob {
+	view := r.o.View()
 	late := r.late(view, r.clock.Now())
 	if len(late) == 0 {
 		if r.clock.Age() > clockTolerance {
@@ -92,11 +112,11 @@ func (r *releaser) due(ctx context.Context) []heldJob {
 		return nil
 	}
 	now := r.clock.Now()
-	r.held.mu.Lock()
-	defer r.held.mu.Unlock()
+	r.o.Held.mu.Lock()
+	defer r.o.Held.mu.Unlock()
 	var due []heldJob
 	for _, l := range late {
-		if j := r.held.jobs[l.uid]; j != nil {
+		if j := r.o.Held.jobs[l.uid]; j != nil {
 			if _, is := j.overdue(view, now); is {
 				j.busy = true
 				due = append(due, *j)
@@ -107,8 +127,8 @@ func (r *releaser) due(ctx context.Context) []heldJob {
 }
 
 // compare asks the API server for its time. While it does not answer it is asked less and less often.
-func (r *releaser) compare(ctx context.Context) bool {
-	now := time.Now()
+func (r *Releaser) compare(ctx context.Context) bool {
+	now := r.o.Clock()
 	if now.Before(r.ask) {
 		return false
 	}
@@ -117,7 +137,7 @@ func (r *releaser) compare(ctx context.Context) bool {
 		r.refused, r.ask = 0, time.Time{}
 		return true
 	}
-	r.log.Debug("the API server did not tell its time", "error", err)
+	r.o.Log.Debug("the API server did not tell its time", "error", err)
 	r.ask = now.Add(min(overdueLook<<min(r.refused, 10), maxClockRetry))
 	r.refused++
 	return false
@@ -130,10 +150,10 @@ type lateJob struct {
 }
 
 // late returns what is overdue, the oldest deadline first.
-func (r *releaser) late(view *kube.View, now time.Time) (late []lateJob) {
-	r.held.mu.Lock()
-	defer r.held.mu.Unlock()
-	for uid, j := range r.held.jobs {
+func (r *Releaser) late(view *kube.View, now time.Time) (late []lateJob) {
+	r.o.Held.mu.Lock()
+	defer r.o.Held.mu.Unlock()
+	for uid, j := range r.o.Held.jobs {
 		if latest, is := j.overdue(view, now); is {
 			late = append(late, lateJob{uid, latest})
 		}
@@ -170,14 +190,14 @@ func latestStart(view *kube.View, work *policy.Work) time.Time {
 	return job.LatestStart()
 }
 
-func (r *releaser) release(ctx context.Context, j heldJob) {
+func (r *Releaser) release(ctx context.Context, j heldJob) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	ours, err := r.patch(ctx, &j)
-	r.held.mu.Lock()
-	defer r.held.mu.Unlock()
+	r.o.Held.mu.Lock()
+	defer r.o.Held.mu.Unlock()
 	now := r.clock.Now()
-	if known := r.held.jobs[j.UID]; known != nil {
+	if known := r.o.Held.jobs[j.UID]; known != nil {
 		known.busy = false
 		// until the informer says that it is gone
 		known.retry = now.Add(min(releaseRetry<<min(known.attempts, 10), maxReleaseRetry))
@@ -185,21 +205,21 @@ func (r *releaser) release(ctx context.Context, j heldJob) {
 	}
 	switch {
 	case err != nil:
-		r.metrics.overdue.WithLabelValues("failed").Inc()
+		r.releases.WithLabelValues("failed").Inc()
 		if j.attempts == 0 {
-			r.log.Error("an overdue Job is not released yet", "namespace", j.namespace, "job", j.name, "error", err)
+			r.o.Log.Error("an overdue Job is not released yet", "namespace", j.namespace, "job", j.name, "error", err)
 		}
 	case ours:
-		r.metrics.overdue.WithLabelValues("released").Inc()
-		r.log.Warn("released a Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
+		r.releases.WithLabelValues("released").Inc()
+		r.o.Log.Warn("released a Job that no scheduler released in time", "namespace", j.namespace, "job", j.name,
 			"latestStart", j.latest)
 	}
 }
 
 // patch reports whether it was this call that released the Job.
-func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error) {
+func (r *Releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: j.namespace, Name: j.name}}
-	err = r.client.Patch(ctx, job, client.RawPatch(types.JSONPatchType, j.ReleasePatch(r.clock.Now())))
+	err = r.o.Client.Patch(ctx, job, client.RawPatch(types.JSONPatchType, j.ReleasePatch(r.clock.Now())))
 	if err == nil {
 		return true, nil
 	}
@@ -208,17 +228,10 @@ func (r *releaser) patch(ctx context.Context, j *heldJob) (ours bool, err error)
 	}
 	// A failed test and a refusal by a policy look the same.
 	var current batchv1.Job
-	errGet := r.client.Get(ctx, client.ObjectKeyFromObject(job), &current)
+	errGet := r.o.Client.Get(ctx, client.ObjectKeyFromObject(job), &current)
 	if apierrors.IsNotFound(errGet) || errGet == nil &&
 		(current.UID != j.UID || current.Labels[v1alpha1.LabelHeld] != "true") {
 		return false, nil
 	}
 	return false, fmt.Errorf("releasing Job %s/%s: %w", j.namespace, j.name, err)
-}
-
-// newServerClock returns a clock that asks the API server for its time through a client that keeps no cache.
-func newServerClock(local func() time.Time, api client.Client) *kube.ServerClock {
-	return kube.NewServerClock(local, func(ctx context.Context, review *authenticationv1.SelfSubjectReview) error {
-		return api.Create(ctx, review)
-	})
 }

@@ -1,4 +1,4 @@
-package controller
+package release
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
@@ -32,12 +33,12 @@ type jobServer struct {
 	patches atomic.Int32
 	asked   atomic.Int32 // for its time
 	mu      sync.Mutex
-	told    []*heldJobs
+	told    []*Held
 }
 
 func newJobServer(t *testing.T, jobs ...client.Object) *jobServer {
 	s := &jobServer{}
-	s.Client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(jobs...).WithInterceptorFuncs(
+	s.Client = fake.NewClientBuilder().WithScheme(kit.Scheme(t)).WithObjects(jobs...).WithInterceptorFuncs(
 		interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				s.asked.Add(1)
@@ -73,45 +74,35 @@ func (s *jobServer) tell(j *batchv1.Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.told {
-		h.saw(j)
+		h.Saw(j)
 	}
 }
 
 // replica starts a releaser that ends with the test.
-func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *releaser {
-	r := &releaser{
-		client: s, held: newHeldJobs(), view: func() *kube.View { return view }, clock: newServerClock(local, s),
-		metrics: newInstruments(prometheus.NewRegistry()), log: silent,
-	}
+func (s *jobServer) replica(ctx context.Context, t *testing.T, view *kube.View, local func() time.Time) *Releaser {
+	r := New(Options{
+		Client: s, Held: NewHeld(), View: func() *kube.View { return view }, Clock: local, Log: kit.Silent,
+		Registerer: prometheus.NewRegistry(),
+	})
 	var all batchv1.JobList
 	if err := s.List(ctx, &all); err != nil {
 		t.Fatal(err)
 	}
 	for i := range all.Items {
-		r.held.saw(&all.Items[i])
+		r.o.Held.Saw(&all.Items[i])
 	}
-	s.told = append(s.told, r.held)
+	s.told = append(s.told, r.o.Held)
 	go func() {
-		if err := r.run(ctx); err != nil {
+		if err := r.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	}()
 	return r
 }
 
-func heldUntilDeadline(ns, name string, created time.Time, latest time.Time) *batchv1.Job {
-	j := newJob(ns, name, created)
-	j.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
-	j.Spec.Suspend = new(true)
-	if !latest.IsZero() {
-		j.Annotations = map[string]string{v1alpha1.AnnotationLatestStart: latest.UTC().Format(time.RFC3339)}
-	}
-	return j
-}
-
 func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 	t.Helper()
-	j := get(t, s, client.ObjectKey{Namespace: ns, Name: name}, &batchv1.Job{})
+	j := kit.Get(t, s, client.ObjectKey{Namespace: ns, Name: name}, &batchv1.Job{})
 	if *j.Spec.Suspend != (j.Labels[v1alpha1.LabelHeld] == "true") {
 		t.Errorf("%s: suspended %v with labels %v", name, *j.Spec.Suspend, j.Labels)
 	}
@@ -122,29 +113,29 @@ func suspended(t *testing.T, s *jobServer, ns, name string) bool {
 func TestOverdueJobsAreReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		kueued := heldUntilDeadline("enforce", "kueued", now, now.Add(time.Minute))
+		kueued := kit.HeldUntil("enforce", "kueued", now, now.Add(time.Minute))
 		kueued.Labels[policy.LabelKueueQueue] = "q"
 		server := newJobServer(t,
-			heldUntilDeadline("enforce", "minute", now, now.Add(time.Minute)),
-			heldUntilDeadline("enforce", "hour", now, now.Add(time.Hour)),
+			kit.HeldUntil("enforce", "minute", now, now.Add(time.Minute)),
+			kit.HeldUntil("enforce", "hour", now, now.Add(time.Hour)),
 			// 24 h, the longest that the cluster allows
-			heldUntilDeadline("enforce", "silent", now, time.Time{}),
-			heldUntilDeadline("enforce", "absurd", now, now.Add(9999*time.Hour)), // counts as silent
+			kit.HeldUntil("enforce", "kit.Silent", now, time.Time{}),
+			kit.HeldUntil("enforce", "absurd", now, now.Add(9999*time.Hour)), // counts as kit.Silent
 			kueued,
 		)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		view := valley(t, now)
+		view := kit.Valley(t, now)
 		one := server.replica(ctx, t, view, time.Now)
 		two := server.replica(ctx, t, view, time.Now)
-		if one.held.count("") != 5 || one.held.count("enforce") != 5 || one.held.count("other") != 0 {
-			t.Errorf("%d Jobs are held", one.held.count(""))
+		if one.o.Held.Count("") != 5 || one.o.Held.Count("enforce") != 5 || one.o.Held.Count("other") != 0 {
+			t.Errorf("%d Jobs are held", one.o.Held.Count(""))
 		}
 		check := func(after time.Duration, want ...string) {
 			time.Sleep(time.Until(now.Add(after)))
 			synctest.Wait()
 			var left []string
-			for _, name := range []string{"minute", "hour", "silent", "absurd", "kueued"} {
+			for _, name := range []string{"minute", "hour", "kit.Silent", "absurd", "kueued"} {
 				if suspended(t, server, "enforce", name) {
 					left = append(left, name)
 				}
@@ -153,21 +144,20 @@ func TestOverdueJobsAreReleased(t *testing.T) {
 				t.Errorf("after %v %v are held, want %v", after, left, want)
 			}
 		}
-		check(time.Minute+300*time.Millisecond, "minute", "hour", "silent", "absurd", "kueued")
-		check(time.Minute+time.Second, "hour", "silent", "absurd", "kueued")
-		check(time.Hour+time.Second, "silent", "absurd", "kueued")
+		check(time.Minute+300*time.Millisecond, "minute", "hour", "kit.Silent", "absurd", "kueued")
+		check(time.Minute+time.Second, "hour", "kit.Silent", "absurd", "kueued")
+		check(time.Hour+time.Second, "kit.Silent", "absurd", "kueued")
 		check(24*time.Hour+time.Second, "kueued")
-		released := testutil.ToFloat64(one.metrics.overdue.WithLabelValues("released")) +
-			testutil.ToFloat64(two.metrics.overdue.WithLabelValues("released"))
+		released := testutil.ToFloat64(one.releases.WithLabelValues("released")) +
+			testutil.ToFloat64(two.releases.WithLabelValues("released"))
 		if released != 4 {
 			t.Errorf("%v releases were counted, want each once", released)
 		}
-		if one.held.count("") != 1 {
-			t.Errorf("%d Jobs are still known as held", one.held.count(""))
+		if one.o.Held.Count("") != 1 {
+			t.Errorf("%d Jobs are still known as held", one.o.Held.Count(""))
 		}
-		job := get(t, server, client.ObjectKey{Namespace: "enforce", Name: "minute"}, &batchv1.Job{})
-		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" ||
-			job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
+		job := kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "minute"}, &batchv1.Job{})
+		if job.Annotations[v1alpha1.AnnotationReleasedAt] == "" || job.Annotations[v1alpha1.AnnotationLatestStart] == "" {
 			t.Errorf("annotations are %v", job.Annotations)
 		}
 	})
@@ -178,10 +168,10 @@ func TestReleaserFollowsTheServersClock(t *testing.T) {
 	for _, skew := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			now := time.Now()
-			server := newJobServer(t, heldUntilDeadline("enforce", "job", now, now.Add(30*time.Minute)))
+			server := newJobServer(t, kit.HeldUntil("enforce", "job", now, now.Add(30*time.Minute)))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			server.replica(ctx, t, valley(t, now), func() time.Time { return time.Now().Add(skew) })
+			server.replica(ctx, t, kit.Valley(t, now), func() time.Time { return time.Now().Add(skew) })
 			time.Sleep(30*time.Minute - 500*time.Millisecond)
 			synctest.Wait()
 			if !suspended(t, server, "enforce", "job") {
@@ -202,12 +192,12 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		now := time.Now()
 		var jobs []client.Object
 		for i := range 100 {
-			jobs = append(jobs, heldUntilDeadline("enforce", fmt.Sprint("job-", i), now, now.Add(time.Minute)))
+			jobs = append(jobs, kit.HeldUntil("enforce", fmt.Sprint("job-", i), now, now.Add(time.Minute)))
 		}
 		server := newJobServer(t, jobs...)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := server.replica(ctx, t, valley(t, now), time.Now)
+		r := server.replica(ctx, t, kit.Valley(t, now), time.Now)
 		time.Sleep(10 * time.Second)
 		server.away.Store(true)
 		asked := server.asked.Load()
@@ -222,7 +212,7 @@ func TestReleaserWaitsForTheServer(t *testing.T) {
 		server.away.Store(false)
 		time.Sleep(maxReleaseRetry + time.Second)
 		synctest.Wait()
-		if n := r.held.count(""); n != 0 {
+		if n := r.o.Held.Count(""); n != 0 {
 			t.Errorf("%d Jobs are held after the server is back", n)
 		}
 	})
@@ -233,13 +223,12 @@ func TestOldestDeadlineFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		server := newJobServer(t)
-		r := &releaser{
-			client: server, held: newHeldJobs(), view: func() *kube.View { return valley(t, now) },
-			clock:   newServerClock(time.Now, server),
-			metrics: newInstruments(prometheus.NewRegistry()), log: silent,
-		}
+		r := New(Options{
+			Client: server, Held: NewHeld(), View: func() *kube.View { return kit.Valley(t, now) }, Clock: time.Now,
+			Log: kit.Silent, Registerer: prometheus.NewRegistry(),
+		})
 		for _, i := range []int{5, 2, 9, 1, 7, 3, 8, 4, 6} {
-			r.held.saw(heldUntilDeadline("enforce", fmt.Sprint("job-", i), now, now.Add(time.Duration(i)*time.Second)))
+			r.o.Held.Saw(kit.HeldUntil("enforce", fmt.Sprint("job-", i), now, now.Add(time.Duration(i)*time.Second)))
 		}
 		time.Sleep(time.Minute)
 		due := r.due(t.Context())
@@ -258,23 +247,23 @@ func TestOldestDeadlineFirst(t *testing.T) {
 func TestReleaserRespectsATakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
-		server := newJobServer(t, heldUntilDeadline("enforce", "job", now, now.Add(time.Minute)))
+		server := newJobServer(t, kit.HeldUntil("enforce", "job", now, now.Add(time.Minute)))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		r := server.replica(ctx, t, valley(t, now), time.Now)
-		j := get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
+		r := server.replica(ctx, t, kit.Valley(t, now), time.Now)
+		j := kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
 		delete(j.Labels, v1alpha1.LabelHeld)
 		if err := server.Update(ctx, j); err != nil { // and the informer is slow
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		j = get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
-		if !*j.Spec.Suspend || testutil.ToFloat64(r.metrics.overdue.WithLabelValues("failed")) != 0 {
+		j = kit.Get(t, server, client.ObjectKey{Namespace: "enforce", Name: "job"}, &batchv1.Job{})
+		if !*j.Spec.Suspend || testutil.ToFloat64(r.releases.WithLabelValues("failed")) != 0 {
 			t.Error("a Job that its user took over was resumed")
 		}
-		r.held.saw(j)
-		if r.held.count("") != 0 || r.held.count("enforce") != 0 {
+		r.o.Held.Saw(j)
+		if r.o.Held.Count("") != 0 || r.o.Held.Count("enforce") != 0 {
 			t.Error("a Job without our label counts as held")
 		}
 	})

@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"cmp"
@@ -16,8 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -26,31 +29,40 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// policies fills the status of EnergyPolicies. Admission reads the namespaces in the status of the cluster's policy, so
+// PolicyOptions are what Policies need.
+type PolicyOptions struct {
+	Client   client.Client
+	Defaults policy.Defaults
+	Held     func(namespace string) int // "": in all
+	Shadow   *Shadow
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Policies fill the status of EnergyPolicies. Admission reads the namespaces in the status of the cluster's policy, so
 // what concerns them is written at once; counts wait.
-type policies struct {
-	client   client.Client
-	defaults policy.Defaults
-	held     func(namespace string) int                    // "": in all
-	shadow   func(namespace string) *v1alpha1.ShadowStatus // "": of all
-	now      func() time.Time
-	log      *slog.Logger
-	inherit  func([]v1alpha1.EnergyPolicy) // takes over the counts of earlier leaders
-	changed  atomic.Bool                   // a spec or a namespace, since the rules were built
+type Policies struct {
+	o       PolicyOptions
+	changed atomic.Bool // a spec or a namespace, since the rules were built
 
 	// Of the one goroutine that reconciles.
 	wrote map[types.NamespacedName]time.Time
 	built *rules
 }
 
-func newPolicies(c client.Client, d policy.Defaults, held func(string) int, shadow func(string) *v1alpha1.ShadowStatus,
-	log *slog.Logger,
-) *policies {
-	return &policies{
-		client: c, defaults: d, held: held, shadow: shadow, now: time.Now, log: log,
-		wrote:   map[types.NamespacedName]time.Time{},
-		inherit: func([]v1alpha1.EnergyPolicy) {},
-	}
+// NewPolicies returns a reconciler that has written nothing.
+func NewPolicies(o PolicyOptions) *Policies {
+	return &Policies{o: o, wrote: map[types.NamespacedName]time.Time{}}
+}
+
+// SetUp adds the reconciler to a manager.
+func (p *Policies) SetUp(m manager.Manager) error {
+	spec, whole := p.noticing(predicate.GenerationChangedPredicate{}), p.noticing(predicate.Funcs{})
+	return builder.ControllerManagedBy(m).Named("energypolicy").
+		For(&v1alpha1.EnergyPolicy{}, builder.WithPredicates(spec)).
+		Watches(&v1alpha1.EnergyPolicy{}, handler.EnqueueRequestsFromMapFunc(p.ofPolicy), builder.WithPredicates(spec)).
+		Watches(&v1.Namespace{}, handler.EnqueueRequestsFromMapFunc(ofNamespace), builder.WithPredicates(whole)).
+		Complete(p)
 }
 
 // clusterPolicy is the policy of the cluster.
@@ -72,9 +84,9 @@ const (
 )
 
 // Reconcile implements [reconcile.Reconciler].
-func (p *policies) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var policy v1alpha1.EnergyPolicy
-	if err := p.client.Get(ctx, request.NamespacedName, &policy); err != nil {
+func (p *Policies) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var own v1alpha1.EnergyPolicy
+	if err := p.o.Client.Get(ctx, request.NamespacedName, &own); err != nil {
 		if apierrors.IsNotFound(err) {
 			delete(p.wrote, request.NamespacedName)
 		}
@@ -84,24 +96,25 @@ func (p *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	status := p.status(&policy, rules)
-	was := &policy.Status
+	status := p.status(&own, rules)
+	was := &own.Status
 	urgent := was.ObservedGeneration != status.ObservedGeneration || was.Mode != status.Mode ||
-		!maps.Equal(was.Namespaces, status.Namespaces) || conditionsChanged(was.Conditions, status.Conditions)
+		!maps.Equal(was.Namespaces, status.Namespaces) || !reflect.DeepEqual(was.Conditions, status.Conditions)
 	if !urgent && was.Held == status.Held && reflect.DeepEqual(was.Shadow, status.Shadow) {
 		return reconcile.Result{RequeueAfter: policyLook}, nil
 	}
-	if wait := p.wrote[request.NamespacedName].Add(policyWrite).Sub(p.now()); wait > 0 && !urgent {
+	if wait := p.wrote[request.NamespacedName].Add(policyWrite).Sub(p.o.Now()); wait > 0 && !urgent {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	policy.Status = *status
-	if err := p.client.Status().Update(ctx, &policy); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the cache is behind, by milliseconds
-			return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
-		}
-		return reconcile.Result{}, fmt.Errorf("writing the status of EnergyPolicy %s: %w", request.NamespacedName, err)
+	own.Status = *status
+	written, err := Write(ctx, p.o.Client, &own)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	p.wrote[request.NamespacedName] = p.now()
+	if !written { // the cache is behind, by milliseconds
+		return reconcile.Result{RequeueAfter: 50 * time.Millisecond}, nil
+	}
+	p.wrote[request.NamespacedName] = p.o.Now()
 	return reconcile.Result{RequeueAfter: policyLook}, nil
 }
 
@@ -118,7 +131,7 @@ const maxNamespaces = 2000
 
 // noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the
 // same change, so that whoever is queued for it meets new rules.
-func (p *policies) noticing(passes predicate.Predicate) predicate.Predicate {
+func (p *Policies) noticing(passes predicate.Predicate) predicate.Predicate {
 	notice := func(passed bool) bool {
 		if passed {
 			p.changed.Store(true)
@@ -135,7 +148,7 @@ func (p *policies) noticing(passes predicate.Predicate) predicate.Predicate {
 
 // rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be
 // all that we do.
-func (p *policies) rules(ctx context.Context) (*rules, error) {
+func (p *Policies) rules(ctx context.Context) (*rules, error) {
 	if !p.changed.Swap(false) && p.built != nil {
 		return p.built, nil
 	}
@@ -148,16 +161,16 @@ func (p *policies) rules(ctx context.Context) (*rules, error) {
 	return built, nil
 }
 
-func (p *policies) build(ctx context.Context) (*rules, error) {
+func (p *Policies) build(ctx context.Context) (*rules, error) {
 	var all v1alpha1.EnergyPolicyList
-	if err := p.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.o.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing EnergyPolicies: %w", err)
 	}
 	var namespaces v1.NamespaceList
-	if err := p.client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.o.Client.List(ctx, &namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	contents := kube.Contents{Defaults: p.defaults}
+	contents := kube.Contents{Defaults: p.o.Defaults}
 	for i := range all.Items {
 		contents.Policies = append(contents.Policies, &all.Items[i])
 	}
@@ -171,7 +184,7 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 		return nil, fmt.Errorf("reading EnergyPolicies: %w", err)
 	}
 	if p.built == nil {
-		p.inherit(all.Items)
+		p.o.Shadow.inherit(all.Items)
 	}
 	r := &rules{view: view, objections: map[string]error{}}
 	for i := range contents.Namespaces {
@@ -185,23 +198,23 @@ func (p *policies) build(ctx context.Context) (*rules, error) {
 }
 
 // status returns what the status of a policy should say now.
-func (p *policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
+func (p *Policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.EnergyPolicyStatus {
 	status := &v1alpha1.EnergyPolicyStatus{
 		ObservedGeneration: own.Generation, Conditions: slices.Clone(own.Status.Conditions),
 	}
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid, Message: "the policy holds",
-		ObservedGeneration: own.Generation, LastTransitionTime: metav1.NewTime(p.now()),
+		ObservedGeneration: own.Generation, LastTransitionTime: metav1.NewTime(p.o.Now()),
 	}
 	if err := policy.ReadPolicy(own); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
-			bounded("the policy counts as absent: "+err.Error())
+			Bounded("the policy counts as absent: "+err.Error())
 	} else if own.Name != v1alpha1.PolicyName {
 		valid.Status, valid.Reason = metav1.ConditionFalse, reasonName
 		valid.Message = "the policy counts as absent: only the one named " + v1alpha1.PolicyName + " holds"
 	} else if err := rules.objections[own.Namespace]; err != nil {
 		valid.Reason, valid.Message = reasonAnnotation,
-			bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
+			Bounded("the policy holds; of the namespace's annotations, some do not: "+err.Error())
 	} else if rules.untold > 0 && client.ObjectKeyFromObject(own) == clusterPolicy {
 		valid.Reason = reasonNamespaces
 		valid.Message = fmt.Sprintf("the policy holds; status.namespaces has room for %d namespaces: Jobs of the %d "+
@@ -218,7 +231,7 @@ func (p *policies) status(own *v1alpha1.EnergyPolicy, rules *rules) *v1alpha1.En
 		scope = ""
 		status.Namespaces = maps.Clone(rules.summary)
 	}
-	status.Held, status.Shadow = int32(p.held(scope)), p.shadow(scope)
+	status.Held, status.Shadow = int32(p.o.Held(scope)), p.o.Shadow.status(scope)
 	return status
 }
 
@@ -260,13 +273,13 @@ func ofNamespace(_ context.Context, n client.Object) []reconcile.Request {
 }
 
 // ofPolicy returns the policies whose status depends on a policy: that of the cluster, and, if it is itself that, all.
-func (p *policies) ofPolicy(ctx context.Context, policy client.Object) []reconcile.Request {
-	if client.ObjectKeyFromObject(policy) != clusterPolicy {
+func (p *Policies) ofPolicy(ctx context.Context, own client.Object) []reconcile.Request {
+	if client.ObjectKeyFromObject(own) != clusterPolicy {
 		return []reconcile.Request{{NamespacedName: clusterPolicy}}
 	}
 	var all v1alpha1.EnergyPolicyList
-	if err := p.client.List(ctx, &all); err != nil {
-		p.log.Warn("listing EnergyPolicies: their modes follow that of the cluster later", "error", err)
+	if err := p.o.Client.List(ctx, &all); err != nil {
+		p.o.Log.Warn("listing EnergyPolicies: their modes follow that of the cluster later", "error", err)
 	}
 	requests := make([]reconcile.Request, 0, len(all.Items))
 	for i := range all.Items {

@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,39 +19,34 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
 )
 
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
 
-func namespace(name string, labels, annotations map[string]string) *v1.Namespace {
-	return &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
-}
-
-func energyPolicy(ns string, mode v1alpha1.Mode, delay time.Duration) *v1alpha1.EnergyPolicy {
-	p := &v1alpha1.EnergyPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: v1alpha1.PolicyName, Generation: 1}}
-	p.Spec.Mode = mode
-	if delay > 0 {
-		p.Spec.AllowedDelay = &metav1.Duration{Duration: delay}
+func testPolicies(w *kit.World, held int, shadow *v1alpha1.ShadowStatus) *Policies {
+	s := testShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil)
+	if shadow != nil {
+		s.counts["elsewhere"] = shadow
 	}
-	return p
+	return NewPolicies(PolicyOptions{
+		Client: w.Client,
+		Defaults: policy.Defaults{
+			Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
+		},
+		Held: func(string) int { return held }, Shadow: s, Now: time.Now, Log: kit.Silent,
+	})
 }
 
-func testPolicies(w *world, held int, shadow *v1alpha1.ShadowStatus) *policies {
-	return newPolicies(w.Client, policy.Defaults{
-		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
-	},
-		func(string) int { return held }, func(string) *v1alpha1.ShadowStatus { return shadow.DeepCopy() }, silent)
-}
-
-func statusOf(t *testing.T, w *world, p *policies, key types.NamespacedName) v1alpha1.EnergyPolicyStatus {
+func statusOf(t *testing.T, w *kit.World, p *Policies, key types.NamespacedName) v1alpha1.EnergyPolicyStatus {
 	t.Helper()
 	p.changed.Store(true) // as watches do
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 		t.Fatal(err)
 	}
-	return get(t, w.Client, key, &v1alpha1.EnergyPolicy{}).Status
+	return kit.Get(t, w.Client, key, &v1alpha1.EnergyPolicy{}).Status
 }
 
 func inNamespace(ns string) types.NamespacedName {
@@ -62,17 +55,17 @@ func inNamespace(ns string) types.NamespacedName {
 
 // Admission looks at one policy only: that of the cluster tells it of all namespaces that say something.
 func TestNamespacesOfTheClusterPolicy(t *testing.T) {
-	w := newWorld(t,
-		namespace(v1alpha1.SystemNamespace, nil, nil), energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0),
-		namespace("silent", nil, nil),
-		namespace("own", nil, nil), energyPolicy("own", v1alpha1.ModeAdvise, 6*time.Hour),
-		namespace("inherits", nil, nil), energyPolicy("inherits", "", 0),
-		namespace("labelled", map[string]string{v1alpha1.LabelMode: "shadow"}, nil),
-		namespace("both", map[string]string{v1alpha1.LabelMode: "off"}, nil),
-		energyPolicy("both", v1alpha1.ModeEnforce, time.Hour),
-		namespace("gardener", map[string]string{gardener + "energy-policies": "enabled"},
+	w := kit.NewWorld(t,
+		kit.Namespace(v1alpha1.SystemNamespace, nil, nil), kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0),
+		kit.Namespace("silent", nil, nil),
+		kit.Namespace("own", nil, nil), kit.Policy("own", v1alpha1.ModeAdvise, 6*time.Hour),
+		kit.Namespace("inherits", nil, nil), kit.Policy("inherits", "", 0),
+		kit.Namespace("labelled", map[string]string{v1alpha1.LabelMode: "shadow"}, nil),
+		kit.Namespace("both", map[string]string{v1alpha1.LabelMode: "off"}, nil),
+		kit.Policy("both", v1alpha1.ModeEnforce, time.Hour),
+		kit.Namespace("gardener", map[string]string{gardener + "energy-policies": "enabled"},
 			map[string]string{gardener + "workload-batch-policy-max-scheduling-delay": "2h"}),
-		namespace("gardener-without-label", nil, map[string]string{gardener + "policy-max-scheduling-delay": "2h"}),
+		kit.Namespace("gardener-without-label", nil, map[string]string{gardener + "policy-max-scheduling-delay": "2h"}),
 	)
 	p := testPolicies(w, 7, &v1alpha1.ShadowStatus{Decided: 3, Held: 2})
 	got := statusOf(t, w, p, clusterPolicy)
@@ -97,13 +90,13 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 		}
 	}
 	// A namespace that goes takes its entry along.
-	if err := w.Delete(t.Context(), energyPolicy("own", "", 0)); err != nil {
+	if err := w.Delete(t.Context(), kit.Policy("own", "", 0)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Delete(t.Context(), namespace("own", nil, nil)); err != nil {
+	if err := w.Delete(t.Context(), kit.Namespace("own", nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Delete(t.Context(), namespace("gardener", nil, nil)); err != nil {
+	if err := w.Delete(t.Context(), kit.Namespace("gardener", nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	got = statusOf(t, w, p, clusterPolicy)
@@ -119,9 +112,9 @@ func TestNamespacesOfTheClusterPolicy(t *testing.T) {
 
 // A delay of the cluster's policy lets the work of every namespace wait that has opted in, by whatever means.
 func TestDelayOfTheCluster(t *testing.T) {
-	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
-		namespace("silent", nil, nil), namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"}, nil),
-		namespace("own", nil, nil), energyPolicy("own", "", 0))
+	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour),
+		kit.Namespace("silent", nil, nil), kit.Namespace("labelled", map[string]string{v1alpha1.LabelMode: "enforce"}, nil),
+		kit.Namespace("own", nil, nil), kit.Policy("own", "", 0))
 	want := map[string]v1alpha1.NamespaceSummary{
 		"labelled": {Mode: v1alpha1.ModeEnforce, Delays: true}, "own": {Delays: true},
 	}
@@ -131,11 +124,11 @@ func TestDelayOfTheCluster(t *testing.T) {
 }
 
 func TestPolicyConditions(t *testing.T) {
-	invalid := energyPolicy("invalid", "loud", time.Hour)
-	misnamed := energyPolicy("misnamed", v1alpha1.ModeEnforce, time.Hour)
+	invalid := kit.Policy("invalid", "loud", time.Hour)
+	misnamed := kit.Policy("misnamed", v1alpha1.ModeEnforce, time.Hour)
 	misnamed.Name = "other"
-	w := newWorld(t, energyPolicy("fine", "", 0), invalid, misnamed, energyPolicy("annotated", "", 0),
-		namespace("annotated", map[string]string{gardener + "energy-policies": "enabled"},
+	w := kit.NewWorld(t, kit.Policy("fine", "", 0), invalid, misnamed, kit.Policy("annotated", "", 0),
+		kit.Namespace("annotated", map[string]string{gardener + "energy-policies": "enabled"},
 			map[string]string{gardener + "policy-price-threshold": "cheap"}))
 	p := testPolicies(w, 0, nil)
 	for _, tc := range []struct {
@@ -158,16 +151,16 @@ func TestPolicyConditions(t *testing.T) {
 
 // What admission follows is written at once, counts at most every five seconds, and nothing where nothing has changed.
 func TestPolicyWrites(t *testing.T) {
-	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), namespace("team", nil, nil))
+	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0), kit.Namespace("team", nil, nil))
 	held := 0
 	p := testPolicies(w, 0, nil)
-	now := noon
-	p.now, p.held = func() time.Time { return now }, func(string) int { return held }
+	now := kit.Noon
+	p.o.Now, p.o.Held = func() time.Time { return now }, func(string) int { return held }
 	for range 10 {
 		statusOf(t, w, p, clusterPolicy)
 		now = now.Add(time.Second)
 	}
-	if n := w.writes.Load(); n != 1 {
+	if n := w.Writes.Load(); n != 1 {
 		t.Errorf("%d writes although nothing changed", n)
 	}
 	for range 20 {
@@ -175,21 +168,21 @@ func TestPolicyWrites(t *testing.T) {
 		statusOf(t, w, p, clusterPolicy)
 		now = now.Add(time.Second)
 	}
-	if n := w.writes.Load(); n < 4 || n > 6 {
+	if n := w.Writes.Load(); n < 4 || n > 6 {
 		t.Errorf("%d writes for counts that change for 20 s", n)
 	}
-	before := w.writes.Load()
-	if err := w.Create(t.Context(), energyPolicy("team", v1alpha1.ModeOff, 0)); err != nil {
+	before := w.Writes.Load()
+	if err := w.Create(t.Context(), kit.Policy("team", v1alpha1.ModeOff, 0)); err != nil {
 		t.Fatal(err)
 	}
 	if s := statusOf(t, w, p, clusterPolicy); s.Namespaces["team"].Mode != v1alpha1.ModeOff ||
-		w.writes.Load() != before+1 {
-		t.Errorf("status is %+v after %d writes", s, w.writes.Load()-before)
+		w.Writes.Load() != before+1 {
+		t.Errorf("status is %+v after %d writes", s, w.Writes.Load()-before)
 	}
 	if held := len(p.wrote); held != 1 {
 		t.Errorf("%d policies are remembered", held)
 	}
-	if err := w.Delete(t.Context(), energyPolicy(v1alpha1.SystemNamespace, "", 0)); err != nil {
+	if err := w.Delete(t.Context(), kit.Policy(v1alpha1.SystemNamespace, "", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Reconcile(t.Context(), reconcile.Request{NamespacedName: clusterPolicy}); err != nil ||
@@ -201,9 +194,9 @@ func TestPolicyWrites(t *testing.T) {
 // Rules are built after a change and at no other time, and a change that comes while they are built is not lost.
 func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	lists := 0
-	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
+	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, 0))
 	p := testPolicies(w, 0, nil)
-	p.client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+	p.o.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			lists++
 			return c.List(ctx, list, opts...)
@@ -222,7 +215,7 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 	}
 	look(2)
 	notices := p.noticing(predicate.GenerationChangedPredicate{})
-	same, other := energyPolicy("a", "", 0), energyPolicy("a", "", 0)
+	same, other := kit.Policy("a", "", 0), kit.Policy("a", "", 0)
 	other.Generation++
 	if notices.Update(event.UpdateEvent{ObjectOld: same, ObjectNew: same}) {
 		t.Error("a write of a status passes")
@@ -238,7 +231,7 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 		}
 		look(4 + 2*i)
 	}
-	p.client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
+	p.o.Client = interceptor.NewClient(w.Client.(client.WithWatch), interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return errors.New("the server is away")
 		},
@@ -252,12 +245,12 @@ func TestRulesAreBuiltAfterAChange(t *testing.T) {
 
 // The status of the cluster's policy stays an object that the API server takes, and says what it leaves out.
 func TestNamespacesAreBounded(t *testing.T) {
-	objects := []client.Object{energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
+	objects := []client.Object{kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeEnforce, time.Hour)}
 	for i := range maxNamespaces + 3 {
-		objects = append(objects, namespace(fmt.Sprintf("ns-%05d", i), map[string]string{v1alpha1.LabelMode: "enforce"},
+		objects = append(objects, kit.Namespace(fmt.Sprintf("ns-%05d", i), map[string]string{v1alpha1.LabelMode: "enforce"},
 			nil))
 	}
-	w := newWorld(t, objects...)
+	w := kit.NewWorld(t, objects...)
 	got := statusOf(t, w, testPolicies(w, 0, nil), clusterPolicy)
 	c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionValid)
 	if len(got.Namespaces) != maxNamespaces || c == nil || c.Reason != reasonNamespaces ||
@@ -271,19 +264,16 @@ func TestNamespacesAreBounded(t *testing.T) {
 
 // A new leader goes on counting where the last one stopped.
 func TestShadowCountsSurviveTheLeader(t *testing.T) {
-	cluster, team := energyPolicy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), energyPolicy("team", "", 0)
-	last := metav1.NewTime(noon)
+	cluster, team := kit.Policy(v1alpha1.SystemNamespace, v1alpha1.ModeShadow, 0), kit.Policy("team", "", 0)
+	last := metav1.NewTime(kit.Noon)
 	cluster.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 30, Held: 20, SavedGrams: 200, Last: &last}
 	team.Status.Shadow = &v1alpha1.ShadowStatus{Decided: 10, Held: 5, SavedGrams: 50, Last: &last}
-	w := newWorld(t, cluster, team)
+	w := kit.NewWorld(t, cluster, team)
 	p := testPolicies(w, 0, nil)
-	s := newShadow(func() *kube.View { return &kube.View{} }, func() bool { return true }, nil,
-		newInstruments(prometheus.NewRegistry()), silent)
-	p.shadow, p.inherit = s.status, s.inherit
-	s.count("team", true, 7, noon.Add(time.Hour)) // before anything was written
+	p.o.Shadow.count("team", true, 7, kit.Noon.Add(time.Hour)) // before anything was written
 	for range 2 {
 		if got := statusOf(t, w, p, clusterPolicy).Shadow; got.Decided != 31 || got.Held != 21 ||
-			got.SavedGrams != 207 || !got.Last.Time.Equal(noon.Add(time.Hour)) {
+			got.SavedGrams != 207 || !got.Last.Time.Equal(kit.Noon.Add(time.Hour)) {
 			t.Errorf("all are %+v", got)
 		}
 		if got := statusOf(t, w, p, inNamespace("team")).Shadow; got.Decided != 11 || got.Held != 6 ||
@@ -294,17 +284,17 @@ func TestShadowCountsSurviveTheLeader(t *testing.T) {
 }
 
 func TestWhoFollowsWhom(t *testing.T) {
-	w := newWorld(t, energyPolicy(v1alpha1.SystemNamespace, "", 0), energyPolicy("a", "", 0), energyPolicy("b", "", 0))
+	w := kit.NewWorld(t, kit.Policy(v1alpha1.SystemNamespace, "", 0), kit.Policy("a", "", 0), kit.Policy("b", "", 0))
 	p := testPolicies(w, 0, nil)
 	for _, tc := range []struct {
 		of   client.Object
 		want int
-	}{{energyPolicy("a", "", 0), 1}, {energyPolicy(v1alpha1.SystemNamespace, "", 0), 3}} {
+	}{{kit.Policy("a", "", 0), 1}, {kit.Policy(v1alpha1.SystemNamespace, "", 0), 3}} {
 		if got := p.ofPolicy(context.Background(), tc.of); len(got) != tc.want {
 			t.Errorf("%s wakes %v", tc.of.GetNamespace(), got)
 		}
 	}
-	if got := ofNamespace(t.Context(), namespace("a", nil, nil)); len(got) != 2 ||
+	if got := ofNamespace(t.Context(), kit.Namespace("a", nil, nil)); len(got) != 2 ||
 		got[0].NamespacedName != clusterPolicy || got[1].NamespacedName != inNamespace("a") {
 		t.Errorf("a namespace wakes %v", got)
 	}

@@ -1,17 +1,18 @@
-package controller
+package status
 
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
@@ -20,21 +21,27 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// profiles fills the status of PowerProfiles.
-type profiles struct {
-	client client.Client
-	view   func() *kube.View
-	now    func() time.Time
-	log    *slog.Logger
+// Profiles fill the status of PowerProfiles.
+type Profiles struct {
+	Client client.Client
+	View   func() *kube.View
+	Now    func() time.Time
+}
+
+// SetUp adds the reconciler to a manager.
+func (p *Profiles) SetUp(m manager.Manager) error {
+	return builder.ControllerManagedBy(m).Named("powerprofile").
+		For(&v1alpha1.PowerProfile{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(p)
 }
 
 // Nodes and views change without telling us; a count may be late by this.
 const profileLook = 15 * time.Second
 
 // Reconcile implements [reconcile.Reconciler].
-func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (p *Profiles) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var profile v1alpha1.PowerProfile
-	if err := p.client.Get(ctx, request.NamespacedName, &profile); err != nil {
+	if err := p.Client.Get(ctx, request.NamespacedName, &profile); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	status := v1alpha1.PowerProfileStatus{
@@ -43,42 +50,42 @@ func (p *profiles) Reconcile(ctx context.Context, request reconcile.Request) (re
 	valid := metav1.Condition{
 		Type: v1alpha1.ConditionValid, Status: metav1.ConditionTrue, Reason: reasonValid,
 		Message:            "the profile can be used",
-		ObservedGeneration: profile.Generation, LastTransitionTime: metav1.NewTime(p.now()),
+		ObservedGeneration: profile.Generation, LastTransitionTime: metav1.NewTime(p.Now()),
 	}
 	if _, _, err := hardware.FromPowerProfile(&profile); err != nil {
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, reasonInvalid,
-			bounded("the profile counts as absent: "+err.Error())
+			Bounded("the profile counts as absent: "+err.Error())
 	}
-	meta.SetStatusCondition(&status.Conditions, valid)
+	changed := meta.SetStatusCondition(&status.Conditions, valid)
 	nodes, err := p.nodes(ctx, profile.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	status.Nodes = nodes
 	was := &profile.Status
-	if was.ObservedGeneration == status.ObservedGeneration && was.Nodes == status.Nodes &&
-		!conditionsChanged(was.Conditions, status.Conditions) {
+	if was.ObservedGeneration == status.ObservedGeneration && was.Nodes == status.Nodes && !changed {
 		return reconcile.Result{RequeueAfter: profileLook}, nil
 	}
 	profile.Status = status
-	if err := p.client.Status().Update(ctx, &profile); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return reconcile.Result{RequeueAfter: time.Second}, nil
-		}
-		return reconcile.Result{}, fmt.Errorf("writing the status of PowerProfile %s: %w", profile.Name, err)
+	written, err := Write(ctx, p.Client, &profile)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !written {
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	return reconcile.Result{RequeueAfter: profileLook}, nil
 }
 
 // nodes counts the nodes that have a profile, by the rule that schedules on them.
-func (p *profiles) nodes(ctx context.Context, name string) (int32, error) {
-	view := p.view()
+func (p *Profiles) nodes(ctx context.Context, name string) (int32, error) {
+	view := p.View()
 	profile := view.Profile(name)
 	if profile == nil {
 		return 0, nil
 	}
 	var all v1.NodeList
-	if err := p.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("listing nodes: %w", err)
 	}
 	count := int32(0)

@@ -1,4 +1,4 @@
-package controller
+package status
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,18 +20,24 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 )
 
-// shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there
+// ShadowOptions are what a Shadow needs.
+type ShadowOptions struct {
+	View       func() *kube.View
+	Leads      func() bool
+	Events     events.EventRecorder
+	Signal     func() string // kind of the carbon intensities that decisions weigh
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// A Shadow decides on new work as if its namespace were in mode enforce, and only counts the outcome. What was there
 // before this process, or before it led, was counted by another one or not at all.
-type shadow struct {
-	view    func() *kube.View
-	leads   func() bool
-	events  events.EventRecorder
-	metrics *instruments
-	now     func() time.Time
-	log     *slog.Logger
-	began   time.Time
-	queue   chan newWork
-	signal  func() string // kind of the carbon intensities that decisions weigh
+type Shadow struct {
+	o                ShadowOptions
+	decisions, saved *prometheus.CounterVec // by namespace: their series go with it
+	missed           prometheus.Counter
+	began            time.Time
+	queue            chan newWork
 
 	mu        sync.Mutex
 	seen      map[types.UID]bool
@@ -63,18 +70,30 @@ const (
 	maxSeen      = 50_000
 )
 
-func newShadow(view func() *kube.View, leads func() bool, recorder events.EventRecorder, m *instruments,
-	log *slog.Logger,
-) *shadow {
-	return &shadow{
-		view: view, leads: leads, events: recorder, metrics: m, now: time.Now, log: log, began: time.Now(),
-		queue: make(chan newWork, shadowQueue), seen: map[types.UID]bool{}, counts: map[string]*v1alpha1.ShadowStatus{},
-		signal: func() string { return signalAverage },
+// NewShadow returns a Shadow that has counted nothing.
+func NewShadow(o ShadowOptions) *Shadow {
+	s := &Shadow{
+		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: map[types.UID]bool{},
+		counts: map[string]*v1alpha1.ShadowStatus{},
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_shadow_decisions_total",
+			Help: "Decisions that were not carried out, since the mode is shadow or advise.",
+		}, []string{"namespace", "rule", "outcome"}),
+		saved: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubenergy_shadow_saved_carbon_grams_total",
+			Help: "Emissions that holding would have avoided, estimated.",
+		}, []string{"namespace", "signal"}),
+		missed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "kubenergy_shadow_lost_total",
+			Help: "New work that was not looked at, because too much came at once.",
+		}),
 	}
+	o.Registerer.MustRegister(s.decisions, s.saved, s.missed)
+	return s
 }
 
-// sawJob is told of every Job that an informer adds.
-func (s *shadow) sawJob(j *batchv1.Job) {
+// SawJob is told of every Job that an informer adds.
+func (s *Shadow) SawJob(j *batchv1.Job) {
 	s.saw(newWork{
 		object: j, meta: j, kind: "Job",
 		read:   func() (policy.Work, error) { return policy.ReadJob(j) },
@@ -82,8 +101,8 @@ func (s *shadow) sawJob(j *batchv1.Job) {
 	})
 }
 
-// sawPod is told of every pod that an informer adds. Only bare ones are ever held.
-func (s *shadow) sawPod(p *v1.Pod) {
+// SawPod is told of every pod that an informer adds. Only bare ones are ever held.
+func (s *Shadow) SawPod(p *v1.Pod) {
 	if metav1.GetControllerOfNoCopy(p) != nil {
 		return
 	}
@@ -94,22 +113,22 @@ func (s *shadow) sawPod(p *v1.Pod) {
 	})
 }
 
-func (s *shadow) saw(w newWork) {
-	w.arrived = s.now()
+func (s *Shadow) saw(w newWork) {
+	w.arrived = time.Now()
 	created := w.meta.GetCreationTimestamp().Time
 	// Timestamps have whole seconds.
-	if !s.leads() || created.Before(s.began.Truncate(time.Second)) || w.arrived.Sub(created) > shadowMemory {
+	if !s.o.Leads() || created.Before(s.began.Truncate(time.Second)) || w.arrived.Sub(created) > shadowMemory {
 		return
 	}
 	select {
 	case s.queue <- w:
 	default:
-		s.metrics.shadowLost.Inc()
+		s.missed.Inc()
 	}
 }
 
-// run decides until ctx ends.
-func (s *shadow) run(ctx context.Context) error {
+// Run decides until ctx ends.
+func (s *Shadow) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -124,9 +143,9 @@ func (s *shadow) run(ctx context.Context) error {
 }
 
 // wait returns when the view knows what was written before the work. It reports whether ctx goes on.
-func (s *shadow) wait(ctx context.Context, w newWork) bool {
-	pause := settleFor - s.now().Sub(w.arrived)
-	for pause > 0 || !s.view().Settled() {
+func (s *Shadow) wait(ctx context.Context, w newWork) bool {
+	pause := settleFor - time.Now().Sub(w.arrived)
+	for pause > 0 || !s.o.View().Settled() {
 		select {
 		case <-ctx.Done():
 			return false
@@ -138,10 +157,10 @@ func (s *shadow) wait(ctx context.Context, w newWork) bool {
 }
 
 // decide looks at one piece of work, once.
-func (s *shadow) decide(w newWork) {
+func (s *Shadow) decide(w newWork) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("deciding for the record panicked", "kind", w.kind, "namespace", w.meta.GetNamespace(), "name",
+			s.o.Log.Error("deciding for the record panicked", "kind", w.kind, "namespace", w.meta.GetNamespace(), "name",
 				w.meta.GetName(), "panic", r)
 		}
 	}()
@@ -152,7 +171,7 @@ func (s *shadow) decide(w newWork) {
 	if err != nil {
 		return // it would be treated as if nobody had marked it
 	}
-	view, now := s.view(), s.now()
+	view, now := s.o.View(), time.Now()
 	job, settings := view.Settle(&work)
 	if !settings.Ours || settings.Mode != v1alpha1.ModeShadow && settings.Mode != v1alpha1.ModeAdvise ||
 		!s.first(w.meta.GetUID(), now) {
@@ -163,16 +182,16 @@ func (s *shadow) decide(w newWork) {
 	outcome := outcomeStarted
 	if held {
 		outcome = outcomeHeld
-		s.metrics.shadowSaved.WithLabelValues(work.Namespace, s.signal()).Add(max(0, float64(decision.Reason.Carbon)))
+		s.saved.WithLabelValues(work.Namespace, s.o.Signal()).Add(max(0, float64(decision.Reason.Carbon)))
 	}
-	s.metrics.shadowDecisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
+	s.decisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
 	s.count(work.Namespace, held, float64(decision.Reason.Carbon), now)
-	s.log.Info("decided for the record", "mode", settings.Mode, "kind", w.kind, "namespace", work.Namespace, "name",
+	s.o.Log.Info("decided for the record", "mode", settings.Mode, "kind", w.kind, "namespace", work.Namespace, "name",
 		w.meta.GetName(),
 		"wouldHold", held, "start", decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
-		s.events.Eventf(w.object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
-			bounded(decision.Reason.String()))
+		s.o.Events.Eventf(w.object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
+			Bounded(decision.Reason.String()))
 	}
 }
 
@@ -184,7 +203,7 @@ const (
 
 // first reports whether the object has not been looked at before. Where too many are remembered for it to be, it counts
 // as lost.
-func (s *shadow) first(uid types.UID, now time.Time) bool {
+func (s *Shadow) first(uid types.UID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := 0
@@ -197,7 +216,7 @@ func (s *shadow) first(uid types.UID, now time.Time) bool {
 		return false
 	}
 	if len(s.seen) >= maxSeen {
-		s.metrics.shadowLost.Inc()
+		s.missed.Inc()
 		return false
 	}
 	s.seen[uid] = true
@@ -207,7 +226,7 @@ func (s *shadow) first(uid types.UID, now time.Time) bool {
 
 // inherit goes on from what earlier leaders have counted, as they wrote it to policies, before anything is written
 // there. That of the cluster's policy is the sum of all namespaces, most of which have no policy of their own.
-func (s *shadow) inherit(all []v1alpha1.EnergyPolicy) {
+func (s *Shadow) inherit(all []v1alpha1.EnergyPolicy) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var rest *v1alpha1.ShadowStatus
@@ -245,7 +264,7 @@ func add(to, c *v1alpha1.ShadowStatus) {
 	}
 }
 
-func (s *shadow) count(namespace string, held bool, saved float64, now time.Time) {
+func (s *Shadow) count(namespace string, held bool, saved float64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.counts[namespace]
@@ -263,7 +282,7 @@ func (s *shadow) count(namespace string, held bool, saved float64, now time.Time
 }
 
 // status returns what was counted in a namespace, or in all; nil if that is nothing.
-func (s *shadow) status(namespace string) *v1alpha1.ShadowStatus {
+func (s *Shadow) status(namespace string) *v1alpha1.ShadowStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if namespace != "" {
@@ -279,9 +298,11 @@ func (s *shadow) status(namespace string) *v1alpha1.ShadowStatus {
 	return all
 }
 
-// forget drops what was counted in a namespace that is gone.
-func (s *shadow) forget(namespace string) {
+// Forget drops what was counted in a namespace that is gone.
+func (s *Shadow) Forget(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.counts, namespace)
+	s.decisions.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
+	s.saved.DeletePartialMatch(prometheus.Labels{"namespace": namespace})
 }

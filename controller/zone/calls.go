@@ -1,4 +1,4 @@
-package controller
+package zone
 
 import (
 	"cmp"
@@ -23,11 +23,11 @@ import (
 // other as leaders, stay within the limit together.
 const callsName = "kubenergy-calls"
 
-// calls grants requests to providers. A grant counts once it is written: where the API server does not take it, nobody
+// Calls grants requests to providers. A grant counts once it is written: where the API server does not take it, nobody
 // is asked.
 //
 // Its client must read from the API server, not from a cache.
-type calls struct {
+type Calls struct {
 	client    client.Client
 	namespace string
 
@@ -49,17 +49,17 @@ type reservation struct {
 	err     error
 }
 
-var _ signal.Blocker = (*calls)(nil)
+var _ signal.Blocker = (*Calls)(nil)
 
-func newCalls(c client.Client, namespace string) *calls {
-	k := &calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
+func NewCalls(c client.Client, namespace string) *Calls {
+	k := &Calls{client: c, namespace: namespace, pending: make(chan []*reservation, 1), writing: make(chan struct{}, 1)}
 	k.pending <- nil
 	return k
 }
 
 // Reserve asks for one call. Those who ask while another write is under way share the next one: a hundred zones that
 // start at once cost a few writes.
-func (k *calls) Reserve(ctx context.Context, source string, perHour int,
+func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 	now time.Time,
 ) (granted bool, next time.Time, err error) {
 	if perHour <= 0 {
@@ -74,7 +74,7 @@ func (k *calls) Reserve(ctx context.Context, source string, perHour int,
 }
 
 // Block has Reserve refuse a source until a moment, also over restarts. The last word counts; the zero time lifts it.
-func (k *calls) Block(ctx context.Context, source string, until, now time.Time) error {
+func (k *Calls) Block(ctx context.Context, source string, until, now time.Time) error {
 	if err := k.settle(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
 		return fmt.Errorf("noting a pause of %s: %w", source, err)
 	}
@@ -82,7 +82,7 @@ func (k *calls) Block(ctx context.Context, source string, until, now time.Time) 
 }
 
 // settle waits until a reservation is decided on and written.
-func (k *calls) settle(ctx context.Context, r *reservation) error {
+func (k *Calls) settle(ctx context.Context, r *reservation) error {
 	k.pending <- append(<-k.pending, r)
 	select {
 	case k.writing <- struct{}{}:
@@ -100,7 +100,7 @@ func (k *calls) settle(ctx context.Context, r *reservation) error {
 }
 
 // write decides on a batch and writes down what it grants.
-func (k *calls) write(ctx context.Context, batch []*reservation) {
+func (k *Calls) write(ctx context.Context, batch []*reservation) {
 	const attempts = 5
 	var err error
 	for range attempts {
@@ -118,7 +118,7 @@ func (k *calls) write(ctx context.Context, batch []*reservation) {
 	}
 }
 
-func (k *calls) attempt(ctx context.Context, batch []*reservation) error {
+func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 	m, err := k.read(ctx)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (k *calls) attempt(ctx context.Context, batch []*reservation) error {
 }
 
 // read returns a copy of what was written last, to be changed.
-func (k *calls) read(ctx context.Context) (*v1.ConfigMap, error) {
+func (k *Calls) read(ctx context.Context) (*v1.ConfigMap, error) {
 	if k.last != nil {
 		return k.last.DeepCopy(), nil
 	}

@@ -1,4 +1,4 @@
-package controller
+package zone
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-)
 
-var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	kit "github.com/kubenergy/kubenergy/controller/controllertest"
+)
 
 // oneConfigMap is an API server that holds one object.
 type oneConfigMap struct {
@@ -60,18 +60,18 @@ func TestCallsStayWithinTheLimit(t *testing.T) {
 	for _, perHour := range []int{1, 12, 60, 200} {
 		t.Run(strconv.Itoa(perHour), func(t *testing.T) {
 			api := &oneConfigMap{}
-			replicas := make([]*calls, 10)
+			replicas := make([]*Calls, 10)
 			var granted []time.Time
 			random := rand.New(rand.NewPCG(1, uint64(perHour)))
 			off := make([]time.Duration, len(replicas))
 			for i := range off {
 				off[i] = time.Duration(random.IntN(61)-30) * time.Second
 			}
-			for now := noon; now.Before(noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) *
+			for now := kit.Noon; now.Before(kit.Noon.Add(4 * time.Hour)); now = now.Add(time.Duration(random.IntN(40)) *
 				time.Second) {
 				i := random.IntN(len(replicas))
 				if replicas[i] == nil || random.IntN(5) == 0 {
-					replicas[i] = newCalls(api, "ns") // restarted
+					replicas[i] = NewCalls(api, "ns") // restarted
 				}
 				its := now.Add(off[i])
 				ok, next, err := replicas[i].Reserve(t.Context(), "DE/carbon/electricityMaps", perHour, its)
@@ -124,8 +124,8 @@ func TestNoCallThatIsNotWritten(t *testing.T) {
 		}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			k := newCalls(fake.NewClientBuilder().WithInterceptorFuncs(tc.funcs).Build(), "ns")
-			if granted, _, err := k.Reserve(t.Context(), "s", 5, noon); granted || err == nil {
+			k := NewCalls(fake.NewClientBuilder().WithInterceptorFuncs(tc.funcs).Build(), "ns")
+			if granted, _, err := k.Reserve(t.Context(), "s", 5, kit.Noon); granted || err == nil {
 				t.Errorf("granted %v, error %v", granted, err)
 			}
 		})
@@ -147,11 +147,11 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 			return c.Update(ctx, o, opts...)
 		},
 	}
-	k := newCalls(fake.NewClientBuilder().WithInterceptorFuncs(slow).Build(), "ns")
+	k := NewCalls(fake.NewClientBuilder().WithInterceptorFuncs(slow).Build(), "ns")
 	var all sync.WaitGroup
 	for i := range 100 {
 		all.Go(func() {
-			if ok, _, err := k.Reserve(t.Context(), fmt.Sprintf("zone-%d/carbon/http", i), 5, noon); !ok || err != nil {
+			if ok, _, err := k.Reserve(t.Context(), fmt.Sprintf("zone-%d/carbon/http", i), 5, kit.Noon); !ok || err != nil {
 				t.Errorf("zone %d: granted %v, error %v", i, ok, err)
 			}
 		})
@@ -166,7 +166,7 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 		t.Errorf("%d keys, error %v", len(m.Data), err)
 	}
 	// What no longer counts is dropped by the next write.
-	if ok, _, err := k.Reserve(t.Context(), "another", 5, noon.Add(2*time.Hour)); !ok || err != nil {
+	if ok, _, err := k.Reserve(t.Context(), "another", 5, kit.Noon.Add(2*time.Hour)); !ok || err != nil {
 		t.Errorf("granted %v, error %v", ok, err)
 	}
 	if err := k.client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: callsName}, &m); err != nil ||
@@ -177,16 +177,16 @@ func TestCallsAreWrittenTogether(t *testing.T) {
 
 // A leader whose clock runs a day ahead must not silence the source for a day.
 func TestCallsOfAClockThatRanAhead(t *testing.T) {
-	k := newCalls(fake.NewClientBuilder().Build(), "ns")
-	if ok, _, _ := k.Reserve(t.Context(), "s", 1, noon.Add(24*time.Hour)); !ok {
+	k := NewCalls(fake.NewClientBuilder().Build(), "ns")
+	if ok, _, _ := k.Reserve(t.Context(), "s", 1, kit.Noon.Add(24*time.Hour)); !ok {
 		t.Fatal("the first call was refused")
 	}
-	after := newCalls(k.client, "ns")
-	if ok, next, err := after.Reserve(t.Context(), "s", 1, noon); ok || err != nil ||
-		next.After(noon.Add(time.Hour+time.Minute+time.Second)) {
+	after := NewCalls(k.client, "ns")
+	if ok, next, err := after.Reserve(t.Context(), "s", 1, kit.Noon); ok || err != nil ||
+		next.After(kit.Noon.Add(time.Hour+time.Minute+time.Second)) {
 		t.Errorf("granted %v until %v, error %v: want a refusal of an hour", ok, next, err)
 	}
-	if ok, _, _ := after.Reserve(t.Context(), "s", 1, noon.Add(time.Hour+time.Minute+time.Second)); !ok {
+	if ok, _, _ := after.Reserve(t.Context(), "s", 1, kit.Noon.Add(time.Hour+time.Minute+time.Second)); !ok {
 		t.Error("refused an hour later")
 	}
 }
@@ -195,15 +195,15 @@ func TestCallsOfAClockThatRanAhead(t *testing.T) {
 // count too early for everybody.
 func TestCallsOfAClockThatIsBehind(t *testing.T) {
 	api := &oneConfigMap{}
-	ahead, behind := newCalls(api, "ns"), newCalls(api, "ns")
-	if ok, _, err := ahead.Reserve(t.Context(), "s", 2, noon); !ok || err != nil {
+	ahead, behind := NewCalls(api, "ns"), NewCalls(api, "ns")
+	if ok, _, err := ahead.Reserve(t.Context(), "s", 2, kit.Noon); !ok || err != nil {
 		t.Fatalf("granted %v, error %v", ok, err)
 	}
-	if ok, _, err := behind.Reserve(t.Context(), "s", 2, noon.Add(-4*time.Minute)); !ok || err != nil {
+	if ok, _, err := behind.Reserve(t.Context(), "s", 2, kit.Noon.Add(-4*time.Minute)); !ok || err != nil {
 		t.Fatalf("granted %v, error %v", ok, err)
 	}
-	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", noon.Unix())) {
-		t.Errorf("the call at noon is written as %q", text)
+	if text := api.stored.Data["s"]; !strings.Contains(text, fmt.Sprintf("%d:1", kit.Noon.Unix())) {
+		t.Errorf("the call at kit.Noon is written as %q", text)
 	}
 }
 
@@ -212,36 +212,36 @@ func TestPausesAreRemembered(t *testing.T) {
 	api := &oneConfigMap{}
 	block := func(until, now time.Time) {
 		t.Helper()
-		if err := newCalls(api, "ns").Block(t.Context(), "s", until, now); err != nil {
+		if err := NewCalls(api, "ns").Block(t.Context(), "s", until, now); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want := func(now time.Time, granted bool, until time.Time) {
 		t.Helper()
-		ok, next, err := newCalls(api, "ns").Reserve(t.Context(), "s", 3, now)
+		ok, next, err := NewCalls(api, "ns").Reserve(t.Context(), "s", 3, now)
 		if err != nil || ok != granted || !granted && !next.Equal(until) {
 			t.Errorf("at %v: granted %v, next %v, error %v; want %v and %v", now, ok, next, err, granted, until)
 		}
 	}
-	want(noon, true, time.Time{})
-	block(noon.Add(2*time.Hour), noon)
-	want(noon.Add(time.Minute), false, noon.Add(2*time.Hour))
-	block(noon.Add(90*time.Minute+time.Millisecond), noon.Add(2*time.Minute)) // the last word counts
-	want(noon.Add(time.Hour), false, noon.Add(90*time.Minute+time.Second))
+	want(kit.Noon, true, time.Time{})
+	block(kit.Noon.Add(2*time.Hour), kit.Noon)
+	want(kit.Noon.Add(time.Minute), false, kit.Noon.Add(2*time.Hour))
+	block(kit.Noon.Add(90*time.Minute+time.Millisecond), kit.Noon.Add(2*time.Minute)) // the last word counts
+	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(90*time.Minute+time.Second))
 	// Another source's write keeps a pause beside which no call counts any more.
-	if ok, _, err := newCalls(api, "ns").Reserve(t.Context(), "other", 3, noon.Add(85*time.Minute)); !ok || err != nil {
+	if ok, _, err := NewCalls(api, "ns").Reserve(t.Context(), "other", 3, kit.Noon.Add(85*time.Minute)); !ok || err != nil {
 		t.Errorf("granted %v, error %v", ok, err)
 	}
-	want(noon.Add(85*time.Minute), false, noon.Add(90*time.Minute+time.Second))
-	want(noon.Add(91*time.Minute), true, time.Time{})
-	block(noon.Add(4*time.Hour), noon.Add(2*time.Hour))
-	block(time.Time{}, noon.Add(2*time.Hour))
-	want(noon.Add(2*time.Hour), true, time.Time{})
+	want(kit.Noon.Add(85*time.Minute), false, kit.Noon.Add(90*time.Minute+time.Second))
+	want(kit.Noon.Add(91*time.Minute), true, time.Time{})
+	block(kit.Noon.Add(4*time.Hour), kit.Noon.Add(2*time.Hour))
+	block(time.Time{}, kit.Noon.Add(2*time.Hour))
+	want(kit.Noon.Add(2*time.Hour), true, time.Time{})
 	// By a clock that was ten days ahead.
-	block(noon.Add(241*time.Hour), noon.Add(240*time.Hour))
-	want(noon, false, noon.Add(24*time.Hour))
-	want(noon.Add(time.Hour), false, noon.Add(24*time.Hour))
-	want(noon.Add(24*time.Hour), true, time.Time{})
+	block(kit.Noon.Add(241*time.Hour), kit.Noon.Add(240*time.Hour))
+	want(kit.Noon, false, kit.Noon.Add(24*time.Hour))
+	want(kit.Noon.Add(time.Hour), false, kit.Noon.Add(24*time.Hour))
+	want(kit.Noon.Add(24*time.Hour), true, time.Time{})
 }
 
 func TestCallsKey(t *testing.T) {
@@ -264,10 +264,10 @@ func TestCallsKey(t *testing.T) {
 
 func TestCallLogOfStrangers(t *testing.T) {
 	for _, text := range []string{
-		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", noon.Unix()),
-		fmt.Sprintf("%d:0", noon.Unix()), fmt.Sprintf("%d:1/99999", noon.Unix()),
+		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", kit.Noon.Unix()),
+		fmt.Sprintf("%d:0", kit.Noon.Unix()), fmt.Sprintf("%d:1/99999", kit.Noon.Unix()),
 	} {
-		if b := readCallLog(text, noon); !b.empty() {
+		if b := readCallLog(text, kit.Noon); !b.empty() {
 			t.Errorf("%q reads as %v", text, b)
 		}
 	}

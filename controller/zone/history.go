@@ -1,4 +1,4 @@
-package controller
+package zone
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// history remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work has
+// A History remembers what carbon intensities and prices were. Forecasts say only what comes, and what finished work has
 // emitted depends on what was.
-type history struct {
+type History struct {
 	mu    sync.Mutex
 	sites map[string]*siteHistory
 	zones map[string]*zoneUnits
@@ -23,16 +23,16 @@ type history struct {
 
 type siteHistory struct{ carbon, price track }
 
-// units say what the values of a site are.
-type units struct {
-	signal   string // average or marginal
-	currency string
+// Units say what the values of a site are.
+type Units struct {
+	Signal   string // average or marginal
+	Currency string
 }
 
 // zoneUnits are what a GridZone's spec says, and from when on what is known of the zone is that: its status, and our
 // view of it, follow the spec later. What comes in between is not remembered.
 type zoneUnits struct {
-	units
+	Units
 	carbonFrom, priceFrom time.Time
 }
 
@@ -50,46 +50,50 @@ const (
 	bridged    = 3 // slots: a process that restarts, or a source that pauses for a moment, leaves no gap
 )
 
+// neverYet is a moment that does not come.
+var neverYet = time.Unix(1<<40, 0)
+
 // viewLag is how long a view may take to show what a status says.
 const viewLag = 10 * time.Second
 
-// The kinds of carbon intensity, as metrics name them.
+// The kinds of carbon intensity, as metrics name them. Sums of different kinds mean nothing.
 const (
-	signalAverage  = "average"
-	signalMarginal = "marginal"
-	signalMixed    = "mixed" // some sites have the one, some the other
+	SignalAverage  = "average"
+	SignalMarginal = "marginal"
+	SignalMixed    = "mixed" // some sites have the one, some the other
 )
 
-func newHistory() *history {
-	return &history{sites: map[string]*siteHistory{}, zones: map[string]*zoneUnits{}}
+// NewHistory returns a History that knows nothing.
+func NewHistory() *History {
+	return &History{sites: map[string]*siteHistory{}, zones: map[string]*zoneUnits{}}
 }
 
-func unitsOf(z *v1alpha1.GridZone) units {
-	u := units{signal: signalAverage, currency: "unknown"}
+func unitsOf(z *v1alpha1.GridZone) Units {
+	u := Units{Signal: SignalAverage, Currency: "unknown"}
 	if z.Spec.Carbon != nil && z.Spec.Carbon.Signal == "Marginal" {
-		u.signal = signalMarginal
+		u.Signal = SignalMarginal
 	}
 	if z.Spec.Price != nil {
-		u.currency = z.Spec.Price.Currency
+		u.Currency = z.Spec.Price.Currency
 	}
 	return u
 }
 
-// sawZone is told of every GridZone that an informer adds or updates. What was recorded in other units is forgotten:
+// SawZone is told of every GridZone that an informer adds or updates. What was recorded in other units is forgotten:
 // one track never holds both.
-func (h *history) sawZone(z *v1alpha1.GridZone, now time.Time) {
+func (h *History) SawZone(z *v1alpha1.GridZone, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	is := unitsOf(z)
-	from := forever // until the status follows the spec
+	from := neverYet // until the status follows the spec
 	if z.Status.ObservedGeneration == z.Generation {
 		from = now.Add(viewLag)
 	}
 	was := h.zones[z.Name]
 	if was == nil {
-		was = &zoneUnits{units: is}
+		was = &zoneUnits{Units: is}
 		h.zones[z.Name] = was
-		if from.Equal(forever) {
+		if from.Equal(neverYet) {
 			was.carbonFrom, was.priceFrom = from, from
 		}
 	}
@@ -99,54 +103,54 @@ func (h *history) sawZone(z *v1alpha1.GridZone, now time.Time) {
 			if s := h.sites[z.Name]; s != nil {
 				forget(s)
 			}
-		} else if start.Equal(forever) {
+		} else if start.Equal(neverYet) {
 			*start = from
 		}
 	}
-	follow(&was.carbonFrom, was.signal != is.signal, func(s *siteHistory) { s.carbon = track{} })
-	follow(&was.priceFrom, was.currency != is.currency, func(s *siteHistory) { s.price = track{} })
-	was.units = is
+	follow(&was.carbonFrom, was.Signal != is.Signal, func(s *siteHistory) { s.carbon = track{} })
+	follow(&was.priceFrom, was.Currency != is.Currency, func(s *siteHistory) { s.price = track{} })
+	was.Units = is
 }
 
-// lostZone is told of every GridZone that is deleted.
-func (h *history) lostZone(z *v1alpha1.GridZone) {
+// LostZone is told of every GridZone that is deleted.
+func (h *History) LostZone(z *v1alpha1.GridZone) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.zones, z.Name)
 	delete(h.sites, z.Name)
 }
 
-// units returns what the values of a site are.
-func (h *history) units(site string) units {
+// Units returns what the values of a site are.
+func (h *History) Units(site string) Units {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if z := h.zones[site]; z != nil {
-		return z.units
+		return z.Units
 	}
 	return unitsOf(&v1alpha1.GridZone{})
 }
 
-// signal returns the kind of the carbon intensities of all sites together.
-func (h *history) signal() string {
+// Signal returns the kind of the carbon intensities of all sites together.
+func (h *History) Signal() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := ""
 	for _, z := range h.zones {
-		if all != "" && all != z.signal {
-			return signalMixed
+		if all != "" && all != z.Signal {
+			return SignalMixed
 		}
-		all = z.signal
+		all = z.Signal
 	}
-	return cmp.Or(all, signalAverage)
+	return cmp.Or(all, SignalAverage)
 }
 
-// run takes samples until ctx ends.
-func (h *history) run(ctx context.Context, view func() *kube.View) error {
+// Run takes samples until ctx ends.
+func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 	const every = time.Minute
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		h.sample(view(), time.Now())
+		h.Sample(view(), time.Now())
 		select {
 		case <-ctx.Done():
 			return nil
@@ -155,8 +159,8 @@ func (h *history) run(ctx context.Context, view func() *kube.View) error {
 	}
 }
 
-// sample notes what holds now. Sites that are gone are forgotten.
-func (h *history) sample(v *kube.View, now time.Time) {
+// Sample notes what holds now. Sites that are gone are forgotten.
+func (h *History) Sample(v *kube.View, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for name := range h.sites {
@@ -211,32 +215,26 @@ func (t *track) note(s grid.Signal, now time.Time) {
 
 func slotOf(t time.Time) int64 { return t.Unix() / int64(slot/time.Second) }
 
-// during returns what held in [start, end), if all of it is known.
-func (t *track) during(start, end time.Time) (grid.Signal, bool) {
+// during returns what held in [start, end); no signal unless all of it is known.
+func (t *track) during(start, end time.Time) grid.Signal {
 	from, to := slotOf(start)-t.first, slotOf(end)-t.first
 	if from < 0 || to >= int64(len(t.values)) || to < from {
-		return grid.Signal{}, false
+		return grid.Signal{}
 	}
 	series, err := grid.NewSeries(time.Unix((t.first+from)*int64(slot/time.Second), 0), slot, t.values[from:to+1])
-	return grid.Signal{Series: series}, err == nil // a series takes no NaN
+	if err != nil { // a series takes no NaN
+		return grid.Signal{}
+	}
+	return grid.Signal{Series: series}
 }
 
-// carbon returns the carbon intensity of a site in [start, end), if all of it is known.
-func (h *history) carbon(site string, start, end time.Time) (grid.Signal, bool) {
-	return h.look(site, start, end, func(s *siteHistory) *track { return &s.carbon })
-}
-
-// price returns the price at a site in [start, end), if all of it is known.
-func (h *history) price(site string, start, end time.Time) (grid.Signal, bool) {
-	return h.look(site, start, end, func(s *siteHistory) *track { return &s.price })
-}
-
-func (h *history) look(site string, start, end time.Time, of func(*siteHistory) *track) (grid.Signal, bool) {
+// during returns the carbon intensity and the price at a site in [start, end), each only if all of it is known.
+func (h *History) during(site string, start, end time.Time) (carbon, price grid.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.sites[site]
 	if s == nil {
-		return grid.Signal{}, false
+		return grid.Signal{}, grid.Signal{}
 	}
-	return of(s).during(start, end)
+	return s.carbon.during(start, end), s.price.during(start, end)
 }

@@ -1,4 +1,4 @@
-package controller
+package zone
 
 import (
 	"cmp"
@@ -11,21 +11,21 @@ import (
 // electricityMapsKey is the name of the key that Compute Gardener's users have in their environment.
 const electricityMapsKey = "electricitymaps"
 
-// keys are a folder of key files and, for those who come from Compute Gardener, the environment: a GridZone that
+// Keys are a folder of key files and, for those who come from Compute Gardener, the environment: a GridZone that
 // names the key electricitymaps gets ELECTRICITY_MAP_API_KEY where there is no file of that name. Variables create no
 // GridZone.
-type keys struct {
-	folder signal.KeyFolder
-	getenv func(string) string
+type Keys struct {
+	Folder signal.KeyFolder
+	Getenv func(string) string
 }
 
 // Key implements signal.KeyReader.
-func (k keys) Key(name string) (string, error) {
-	key, err := k.folder.Key(name)
+func (k Keys) Key(name string) (string, error) {
+	key, err := k.Folder.Key(name)
 	if err == nil || name != electricityMapsKey {
 		return key, err
 	}
-	if key := cmp.Or(k.getenv("ELECTRICITY_MAP_API_KEY"), k.getenv("ELECTRICITY_MAPS_API_KEY")); key != "" {
+	if key := cmp.Or(k.Getenv("ELECTRICITY_MAP_API_KEY"), k.Getenv("ELECTRICITY_MAPS_API_KEY")); key != "" {
 		return key, nil
 	}
 	return "", err
@@ -43,8 +43,8 @@ var saidByGridZones = map[string]string{
 	"API_RETRY_DELAY":            "nothing: a second and more, or what the provider asks for",
 }
 
-// unheeded returns a sentence for each variable that is set and has no effect.
-func unheeded(environ []string) (sentences []string) {
+// Unheeded returns a sentence for each variable that is set and has no effect.
+func Unheeded(environ []string) (sentences []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if says, ok := saidByGridZones[name]; ok && value != "" {

@@ -1,10 +1,12 @@
-package controller
+package zone
 
 import (
 	"cmp"
 	"math"
 	"sync"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/grid"
@@ -13,58 +15,54 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// rates say what a joule of a node emitted and cost, by what was recorded of its grid.
-type rates struct {
-	view    func() *kube.View
-	history *history
-	nodes   *nodeBook
-	hosts   *access.HostTokens
-	now     func() time.Time
+// Rates say what a joule of a node emitted and cost, by what was recorded of its grid.
+type Rates struct {
+	View    func() *kube.View
+	History *History
+	Node    func(name string) *v1.Node // of the cluster; nil: there is none of that name
+	Hosts   *access.HostTokens         // nil: there is no machine outside the cluster
+	Now     func() time.Time
 
 	mu      sync.Mutex
 	sampled time.Time // when the history was last brought up to date
 }
 
-// of returns the means over [from, to).
-func (r *rates) of(node string, from, to time.Time) ledger.Rates {
-	v := r.view()
+// Of returns the means over [from, to).
+func (r *Rates) Of(node string, from, to time.Time) ledger.Rates {
+	v := r.View()
 	r.sample(v)
 	site, pue := r.site(v, node)
 	if site == nil {
 		return ledger.Rates{PUE: max(1, pue), Carbon: math.NaN(), Price: math.NaN()}
 	}
-	is := r.history.units(site.Name)
-	b := ledger.Rates{
-		Site: site.Name, PUE: max(1, pue), Carbon: math.NaN(), Signal: is.signal, Price: math.NaN(),
-		Currency: is.currency,
+	is := r.History.Units(site.Name)
+	carbon, price := r.History.during(site.Name, from, to)
+	if carbon.Series == nil {
+		carbon = site.Carbon
 	}
-	if s, ok := r.history.carbon(site.Name, from, to); ok {
-		b.Carbon = mean(s, from, to)
-	} else {
-		b.Carbon = mean(site.Carbon, from, to)
+	if price.Series == nil {
+		price = site.Price
 	}
-	if s, ok := r.history.price(site.Name, from, to); ok {
-		b.Price = mean(s, from, to)
-	} else {
-		b.Price = mean(site.Price, from, to)
+	return ledger.Rates{
+		Site: site.Name, PUE: max(1, pue), Carbon: mean(carbon, from, to), Signal: is.Signal,
+		Price: mean(price, from, to), Currency: is.Currency,
 	}
-	return b
 }
 
 // sample has the history know the last minutes.
-func (r *rates) sample(v *kube.View) {
+func (r *Rates) sample(v *kube.View) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if now := r.now(); now.Sub(r.sampled).Abs() >= time.Second {
-		r.history.sample(v, now)
+	if now := r.Now(); now.Sub(r.sampled).Abs() >= time.Second {
+		r.History.Sample(v, now)
 		r.sampled = now
 	}
 }
 
 // site returns where a node stands, and the PUE of what feeds it. A machine that is no node of the cluster stands
 // where its token's entry says, else at the default site.
-func (r *rates) site(v *kube.View, node string) (*sched.Site, float64) {
-	if n := r.nodes.node(node); n != nil {
+func (r *Rates) site(v *kube.View, node string) (*sched.Site, float64) {
+	if n := r.Node(node); n != nil {
 		capacity := kube.Allocatable(n)
 		is, _ := v.Node(n, capacity, capacity, 0)
 		if is.Site.Name == "" {
@@ -73,7 +71,7 @@ func (r *rates) site(v *kube.View, node string) (*sched.Site, float64) {
 		return is.Site, is.Facility()
 	}
 	site := v.DefaultSite()
-	if h, ok := r.hosts.Host(node); ok && h.Site != "" {
+	if h, ok := r.Hosts.Host(node); ok && h.Site != "" {
 		site = v.Site(h.Site)
 	}
 	if site == nil {
@@ -83,7 +81,7 @@ func (r *rates) site(v *kube.View, node string) (*sched.Site, float64) {
 }
 
 // mean returns the mean of a signal over [from, to), NaN where not all of it is known. A series that is asked for time
-// outside of it answers with its nearest value, which is what somebody guesses, not what was.
+// outside of it answers with its nearest value, which is a guess.
 func mean(s grid.Signal, from, to time.Time) float64 {
 	if s.Series == nil {
 		return math.NaN()

@@ -1,4 +1,4 @@
-package controller
+package zone
 
 import (
 	"math"
@@ -32,35 +32,38 @@ func TestRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := &nodeBook{}
-	nodes.handler().OnAdd(&v1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "n", Labels: map[string]string{v1alpha1.LabelSite: "south"},
-	}}, false)
-	r := &rates{
-		view: func() *kube.View { return view }, history: newHistory(), nodes: nodes, now: func() time.Time {
+	south1 := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1alpha1.LabelSite: "south"}}}
+	node := func(name string) *v1.Node {
+		if name != "n" {
+			return nil
+		}
+		return south1
+	}
+	r := &Rates{
+		View: func() *kube.View { return view }, History: NewHistory(), Node: node, Now: func() time.Time {
 			return start.Add(90 * time.Minute)
 		},
 	}
 
 	half := start.Add(30 * time.Minute)
-	got := r.of("a host", half, half.Add(time.Hour))
+	got := r.Of("a host", half, half.Add(time.Hour))
 	if got.Site != "north" || got.PUE != 1.2 || got.Carbon != 200 || !math.IsNaN(got.Price) {
 		t.Errorf("a host that nobody knows stands at the default site: %+v", got)
 	}
-	if got = r.of("n", half, half.Add(time.Hour)); got.Site != "south" || got.PUE != 1 || !math.IsNaN(got.Carbon) ||
+	if got = r.Of("n", half, half.Add(time.Hour)); got.Site != "south" || got.PUE != 1 || !math.IsNaN(got.Carbon) ||
 		math.Abs(got.Price-0.2) > 1e-12 {
 		t.Errorf("a node stands where its label says: %+v", got)
 	}
 	for name, at := range map[string]time.Time{"before": start.Add(-time.Hour), "after": start.Add(150 * time.Minute)} {
-		if got = r.of("a host", at, at.Add(time.Minute)); !math.IsNaN(got.Carbon) {
+		if got = r.Of("a host", at, at.Add(time.Minute)); !math.IsNaN(got.Carbon) {
 			t.Errorf("%s what is known, %v is guessed", name, got.Carbon)
 		}
 	}
-	if got = r.of("a host", half, half); got.Carbon != 100 {
+	if got = r.Of("a host", half, half); got.Carbon != 100 {
 		t.Errorf("at an instant it is %v", got.Carbon)
 	}
 	north.Carbon.AsOf, north.Carbon.MaxAge = start.Add(-3*time.Hour), time.Hour
-	if got = (&rates{view: r.view, history: newHistory(), nodes: nodes, now: r.now}).of("a host", half,
+	if got = (&Rates{View: r.View, History: NewHistory(), Node: node, Now: r.Now}).Of("a host", half,
 		half.Add(time.Minute)); !math.IsNaN(got.Carbon) {
 		t.Errorf("a forecast that was too old then tells %v", got.Carbon)
 	}
@@ -68,8 +71,8 @@ func TestRates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.view = func() *kube.View { return empty }
-	if got = r.of("n", half, half.Add(time.Minute)); got.PUE != 1 || !math.IsNaN(got.Carbon) || !math.IsNaN(got.Price) {
+	r.View = func() *kube.View { return empty }
+	if got = r.Of("n", half, half.Add(time.Minute)); got.PUE != 1 || !math.IsNaN(got.Carbon) || !math.IsNaN(got.Price) {
 		t.Errorf("without a site: %+v", got)
 	}
 }

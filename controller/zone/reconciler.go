@@ -1,8 +1,7 @@
-package controller
+package zone
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"sync"
@@ -11,12 +10,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/status"
 	"github.com/kubenergy/kubenergy/kube"
 )
 
@@ -42,8 +46,8 @@ const (
 	zonePatience = 10 * time.Second
 )
 
-// zones fills the status of GridZones. One goroutine reconciles; Start runs the keepers and outlives it.
-type zones struct {
+// A Reconciler fills the status of GridZones. One goroutine reconciles; Start runs the keepers and outlives it.
+type Reconciler struct {
 	client   client.Client
 	view     func() *kube.View
 	carbon   func(*v1alpha1.GridZone) (keeper, error)
@@ -71,18 +75,30 @@ type knownSignal struct {
 	stop   context.CancelFunc
 }
 
-func newZones(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error),
+// New returns a Reconciler that knows no zone; carbon and price make the keepers of a zone's signals.
+func New(c client.Client, view func() *kube.View, carbon, price func(*v1alpha1.GridZone) (keeper, error),
 	log *slog.Logger,
-) *zones {
-	return &zones{
+) *Reconciler {
+	return &Reconciler{
 		client: c, view: view, carbon: carbon, price: price, now: time.Now, log: log,
 		launches: make(chan func(context.Context)), changes: make(chan event.GenericEvent, 1024),
 		known: map[string]*knownZone{},
 	}
 }
 
+// SetUp adds the reconciler and its keepers to a manager.
+func (z *Reconciler) SetUp(m manager.Manager) error {
+	if err := m.Add(z); err != nil {
+		return err
+	}
+	return builder.ControllerManagedBy(m).Named("gridzone").
+		For(&v1alpha1.GridZone{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Channel(z.changes, &handler.EnqueueRequestForObject{})).
+		Complete(z)
+}
+
 // Start runs keepers until ctx ends, and waits for them.
-func (z *zones) Start(ctx context.Context) error {
+func (z *Reconciler) Start(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
@@ -96,7 +112,7 @@ func (z *zones) Start(ctx context.Context) error {
 }
 
 // Reconcile implements [reconcile.Reconciler].
-func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+func (z *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var zone v1alpha1.GridZone
 	if err := z.client.Get(ctx, request.NamespacedName, &zone); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -104,7 +120,7 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	known, err := z.settle(ctx, &zone)
+	known, err := z.keep(ctx, &zone)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -113,21 +129,22 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 		// for the first answers: what is in the status is better than nothing
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	status := z.status(&zone, known, now)
-	status.Nodes = z.count(ctx, &zone)
-	edited := status.ObservedGeneration != zone.Status.ObservedGeneration
-	if !edited && !zoneChanged(&zone.Status, status) {
+	s := z.statusOf(&zone, known, now)
+	s.Nodes = z.count(ctx, &zone)
+	edited := s.ObservedGeneration != zone.Status.ObservedGeneration
+	if !edited && !zoneChanged(&zone.Status, s) {
 		return reconcile.Result{RequeueAfter: zoneLook}, nil
 	}
 	if wait := known.wrote.Add(zoneWrite).Sub(now); wait > 0 && !edited {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	zone.Status = *status
-	if err := z.client.Status().Update(ctx, &zone); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // the cache is behind: it will tell
-			return reconcile.Result{RequeueAfter: time.Second}, nil
-		}
-		return reconcile.Result{}, fmt.Errorf("writing the status of GridZone %s: %w", zone.Name, err)
+	zone.Status = *s
+	written, err := status.Write(ctx, z.client, &zone)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !written { // the cache is behind: it will tell
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	known.wrote = now
 	return reconcile.Result{RequeueAfter: zoneLook}, nil
@@ -135,7 +152,7 @@ func (z *zones) Reconcile(ctx context.Context, request reconcile.Request) (recon
 
 // count returns how many nodes the zone feeds, by the rule that schedules on them; what was counted before where
 // nobody can say.
-func (z *zones) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
+func (z *Reconciler) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
 	var all v1.NodeList
 	view := z.view()
 	if view.Site(zone.Name) == nil || z.client.List(ctx, &all, client.UnsafeDisableDeepCopy) != nil {
@@ -150,8 +167,8 @@ func (z *zones) count(ctx context.Context, zone *v1alpha1.GridZone) *int32 {
 	return count
 }
 
-// settle makes sure that keepers run for what the spec asks for. A keeper stays as long as what it was made from does.
-func (z *zones) settle(ctx context.Context, zone *v1alpha1.GridZone) (*knownZone, error) {
+// keep makes sure that keepers run for what the spec asks for. A keeper stays as long as what it was made from does.
+func (z *Reconciler) keep(ctx context.Context, zone *v1alpha1.GridZone) (*knownZone, error) {
 	known := z.known[zone.Name]
 	if known == nil {
 		known = &knownZone{}
@@ -189,9 +206,14 @@ func (z *zones) settle(ctx context.Context, zone *v1alpha1.GridZone) (*knownZone
 			s.keeper.Seed(last)
 		}
 		known.began = z.now()
-		stopped := make(chan struct{})
-		s.stop = sync.OnceFunc(func() { close(stopped) })
-		runs = append(runs, z.run(zone.Name, s.keeper, stopped))
+		own, stop := context.WithCancel(context.Background())
+		k := s.keeper
+		s.stop = stop
+		runs = append(runs, func(ctx context.Context) {
+			defer context.AfterFunc(ctx, stop)()
+			defer stop()
+			z.run(own, zone.Name, k)
+		})
 	}
 	renew(&known.carbon, carbon, z.carbon, zone.Status.Carbon)
 	renew(&known.price, price, z.price, zone.Status.Price)
@@ -219,9 +241,9 @@ func (k *knownZone) waiting(now time.Time) bool {
 	return false
 }
 
-// run returns what runs a keeper until it is stopped, and reports its changes. A panic in a source costs that keeper a
-// minute, not the process.
-func (z *zones) run(name string, k keeper, stopped <-chan struct{}) func(context.Context) {
+// run runs a keeper until ctx ends, and reports its changes. A panic in a source costs that keeper a minute, not the
+// process.
+func (z *Reconciler) run(ctx context.Context, name string, k keeper) {
 	changed := func() {
 		about := &v1alpha1.GridZone{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		select {
@@ -229,30 +251,19 @@ func (z *zones) run(name string, k keeper, stopped <-chan struct{}) func(context
 		default: // the regular look will find it
 		}
 	}
-	return func(ctx context.Context) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		go func() {
-			select {
-			case <-stopped:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-		for ctx.Err() == nil {
-			if z.survive(name, func() { k.Run(ctx, changed) }) {
-				return
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Minute):
-			}
+	for ctx.Err() == nil {
+		if z.survive(name, func() { k.Run(ctx, changed) }) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Minute):
 		}
 	}
 }
 
 // survive reports whether f came to its end.
-func (z *zones) survive(name string, f func()) (ended bool) {
+func (z *Reconciler) survive(name string, f func()) (ended bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			z.log.Error("asking the sources of a GridZone panicked", "gridZone", name, "panic", r)
@@ -262,7 +273,7 @@ func (z *zones) survive(name string, f func()) (ended bool) {
 	return true
 }
 
-func (z *zones) forget(name string) {
+func (z *Reconciler) forget(name string) {
 	known := z.known[name]
 	if known == nil {
 		return
@@ -273,11 +284,4 @@ func (z *zones) forget(name string) {
 		}
 	}
 	delete(z.known, name)
-}
-
-// handle lets keepers wake the reconciler.
-func (z *zones) handle(_ context.Context, e event.GenericEvent,
-	q workqueue.TypedRateLimitingInterface[reconcile.Request],
-) {
-	q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 }

@@ -1,9 +1,8 @@
-package controller
+package zone
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -13,57 +12,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	kit "github.com/kubenergy/kubenergy/controller/controllertest"
 	"github.com/kubenergy/kubenergy/kube"
 )
-
-var silent = slog.New(slog.DiscardHandler)
-
-func testScheme(t testing.TB) *runtime.Scheme {
-	t.Helper()
-	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return s
-}
-
-// world is a fake API server that counts what is written to statuses.
-type world struct {
-	client.Client
-	writes atomic.Int32
-	refuse error // what writes are answered
-}
-
-func newWorld(t testing.TB, objects ...client.Object) *world {
-	w := &world{}
-	w.Client = fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).
-		WithStatusSubresource(&v1alpha1.GridZone{}, &v1alpha1.PowerProfile{}, &v1alpha1.EnergyPolicy{}).
-		WithIndex(podKind, nodeIndex, podsByNode).
-		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object,
-				opts ...client.SubResourceUpdateOption,
-			) error {
-				w.writes.Add(1)
-				if w.refuse != nil {
-					return w.refuse
-				}
-				return c.SubResource(sub).Update(ctx, obj, opts...)
-			},
-		}).Build()
-	return w
-}
 
 // fakeKeeper says what it is told to say.
 type fakeKeeper struct {
@@ -94,35 +51,18 @@ func signalNow(now time.Time, source string, values ...float64) *v1alpha1.Signal
 	}
 }
 
-func zoneNamed(name string, generation int64) *v1alpha1.GridZone {
-	return &v1alpha1.GridZone{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation},
-		Spec: v1alpha1.GridZoneSpec{Zone: "DE", Carbon: &v1alpha1.CarbonSpec{
-			Signal: "Average", Sources: []v1alpha1.CarbonSource{{Static: &v1alpha1.StaticSource{Value: 300}}},
-		}},
-	}
-}
-
 func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
 func refuseAll(*v1alpha1.GridZone) (keeper, error) { return nil, errors.New("not asked for") }
 
-func get[T client.Object](t testing.TB, c client.Client, key client.ObjectKey, into T) T {
-	t.Helper()
-	if err := c.Get(context.Background(), key, into); err != nil {
-		t.Fatal(err)
-	}
-	return into
-}
-
 // inZones runs a test with keepers running, on a fake clock.
-func inZones(t *testing.T, w *world, carbon, price func(*v1alpha1.GridZone) (keeper, error),
-	test func(t *testing.T, z *zones),
+func inZones(t *testing.T, w *kit.World, carbon, price func(*v1alpha1.GridZone) (keeper, error),
+	test func(t *testing.T, z *Reconciler),
 ) {
 	synctest.Test(t, func(t *testing.T) {
-		z := newZones(w.Client, kube.Unsettled, carbon, price, silent)
+		z := New(w.Client, kube.Unsettled, carbon, price, kit.Silent)
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan struct{})
 		go func() {
@@ -137,7 +77,7 @@ func inZones(t *testing.T, w *world, carbon, price func(*v1alpha1.GridZone) (kee
 	})
 }
 
-func reconcileZone(t *testing.T, z *zones, name string) time.Duration {
+func reconcileZone(t *testing.T, z *Reconciler, name string) time.Duration {
 	t.Helper()
 	result, err := z.Reconcile(t.Context(), request(name))
 	if err != nil {
@@ -147,14 +87,14 @@ func reconcileZone(t *testing.T, z *zones, name string) time.Duration {
 }
 
 func TestZoneStatus(t *testing.T) {
-	w := newWorld(t, zoneNamed("home", 1))
+	w := kit.NewWorld(t, kit.Zone("home", 1))
 	k := &fakeKeeper{}
 	builds := 0
 	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { builds++; return k, nil }, refuseAll,
-		func(t *testing.T, z *zones) {
+		func(t *testing.T, z *Reconciler) {
 			now := time.Now().UTC().Truncate(time.Second)
 			reconcileZone(t, z, "home")
-			if n := w.writes.Load(); n != 0 {
+			if n := w.Writes.Load(); n != 0 {
 				t.Fatalf("%d writes before the first answer", n)
 			}
 			if event := <-z.changes; event.Object.GetName() != "home" {
@@ -162,7 +102,7 @@ func TestZoneStatus(t *testing.T) {
 			}
 			k.says = reading{status: signalNow(now, "fake", 300, 200, 100), fresh: true}
 			reconcileZone(t, z, "home")
-			zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+			zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 			ready := meta.FindStatusCondition(zone.Status.Conditions, v1alpha1.ConditionReady)
 			if zone.Status.Carbon == nil || zone.Status.Carbon.Now != 300 || ready == nil ||
 				ready.Reason != reasonFresh ||
@@ -173,17 +113,17 @@ func TestZoneStatus(t *testing.T) {
 				time.Sleep(zoneLook)
 				reconcileZone(t, z, "home")
 			}
-			if n := w.writes.Load(); n != 1 {
+			if n := w.Writes.Load(); n != 1 {
 				t.Errorf("%d writes although nothing changed", n)
 			}
 			// A source that changes its mind every second is written every 30 s.
-			before := w.writes.Load()
+			before := w.Writes.Load()
 			for i := range 300 {
 				time.Sleep(time.Second)
 				k.says.status = signalNow(now, "fake", float64(i), 200, 100)
 				reconcileZone(t, z, "home")
 			}
-			if n := w.writes.Load() - before; n < 9 || n > 11 {
+			if n := w.Writes.Load() - before; n < 9 || n > 11 {
 				t.Errorf("%d writes in five minutes: want one in 30 s", n)
 			}
 			if builds != 1 || k.runs.Load() != 1 {
@@ -193,7 +133,7 @@ func TestZoneStatus(t *testing.T) {
 			k.says = reading{trouble: "the server is away"}
 			time.Sleep(time.Minute)
 			reconcileZone(t, z, "home")
-			zone = get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+			zone = kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 			if ready := meta.FindStatusCondition(zone.Status.Conditions,
 				v1alpha1.ConditionReady); ready.Reason != reasonStale || ready.Status != metav1.ConditionFalse ||
 				zone.Status.Carbon != nil {
@@ -212,15 +152,15 @@ func TestZoneStatus(t *testing.T) {
 }
 
 func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
-	w := newWorld(t, zoneNamed("home", 1))
+	w := kit.NewWorld(t, kit.Zone("home", 1))
 	var built []*fakeKeeper
 	inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) {
 		k := &fakeKeeper{says: reading{status: signalNow(time.Now(), "fake", 1), fresh: true}}
 		built = append(built, k)
 		return k, nil
-	}, refuseAll, func(t *testing.T, z *zones) {
+	}, refuseAll, func(t *testing.T, z *Reconciler) {
 		edit := func(change func(*v1alpha1.GridZone)) {
-			zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+			zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 			change(zone)
 			zone.Generation++
 			if err := w.Update(t.Context(), zone); err != nil {
@@ -228,7 +168,7 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 			}
 			reconcileZone(t, z, "home")
 			synctest.Wait()
-			if seen := get(t, w.Client, client.ObjectKey{Name: "home"},
+			if seen := kit.Get(t, w.Client, client.ObjectKey{Name: "home"},
 				&v1alpha1.GridZone{}); seen.Status.ObservedGeneration != seen.Generation {
 				t.Errorf("observed generation is %d of %d", seen.Status.ObservedGeneration, seen.Generation)
 			}
@@ -255,7 +195,7 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 		if built[2].running.Load() != 0 {
 			t.Error("a keeper runs for a signal that nobody asks for")
 		}
-		zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+		zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 		if ready := meta.FindStatusCondition(zone.Status.Conditions,
 			v1alpha1.ConditionReady); ready.Reason != reasonNoSignal || zone.Status.Carbon != nil {
 			t.Errorf("ready is %+v", ready)
@@ -266,24 +206,24 @@ func TestZoneKeepersAreRenewedWithTheirSpec(t *testing.T) {
 // A restart asks nobody for what the status still knows, unless it was written for another spec.
 func TestZoneIsSeeded(t *testing.T) {
 	for _, observed := range []int64{3, 2} {
-		zone := zoneNamed("home", 3)
+		zone := kit.Zone("home", 3)
 		zone.Status = v1alpha1.GridZoneStatus{
-			ObservedGeneration: observed, Carbon: signalNow(noon, "electricityMaps", 250),
+			ObservedGeneration: observed, Carbon: signalNow(kit.Noon, "electricityMaps", 250),
 		}
-		w := newWorld(t, zone)
+		w := kit.NewWorld(t, zone)
 		k := &fakeKeeper{}
 		inZones(t, w, func(*v1alpha1.GridZone) (keeper, error) { return k, nil }, refuseAll,
-			func(t *testing.T, z *zones) {
+			func(t *testing.T, z *Reconciler) {
 				reconcileZone(t, z, "home")
 				if seeded := k.seeded != nil && k.seeded.Now == 250; seeded != (observed == 3) {
 					t.Errorf("observed generation %d: seeded %v", observed, seeded)
 				}
-				if w.writes.Load() != 0 {
+				if w.Writes.Load() != 0 {
 					t.Error("the status was overwritten before the first answer")
 				}
 				time.Sleep(zonePatience)
 				reconcileZone(t, z, "home")
-				if w.writes.Load() != 1 {
+				if w.Writes.Load() != 1 {
 					t.Error("the status was not written once patience had ended")
 				}
 			})
@@ -291,24 +231,24 @@ func TestZoneIsSeeded(t *testing.T) {
 }
 
 func TestZoneWithAnInvalidSpecOrAMadSource(t *testing.T) {
-	priced := zoneNamed("priced", 1)
+	priced := kit.Zone("priced", 1)
 	priced.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
-	w := newWorld(t, zoneNamed("home", 1), priced)
-	mad := &fakeKeeper{panics: true, says: reading{status: signalNow(noon, "fake", 1), fresh: true}}
+	w := kit.NewWorld(t, kit.Zone("home", 1), priced)
+	mad := &fakeKeeper{panics: true, says: reading{status: signalNow(kit.Noon, "fake", 1), fresh: true}}
 	inZones(t, w, func(z *v1alpha1.GridZone) (keeper, error) {
 		if z.Name == "home" {
 			return nil, errors.New("want a source")
 		}
 		return mad, nil
-	}, refuseAll, func(t *testing.T, z *zones) {
+	}, refuseAll, func(t *testing.T, z *Reconciler) {
 		reconcileZone(t, z, "home")
-		zone := get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
+		zone := kit.Get(t, w.Client, client.ObjectKey{Name: "home"}, &v1alpha1.GridZone{})
 		if ready := meta.FindStatusCondition(zone.Status.Conditions,
 			v1alpha1.ConditionReady); ready.Reason != reasonInvalidSpec || ready.Message != "want a source" {
 			t.Errorf("ready is %+v", ready)
 		}
 		reconcileZone(t, z, "priced")
-		zone = get(t, w.Client, client.ObjectKey{Name: "priced"}, &v1alpha1.GridZone{})
+		zone = kit.Get(t, w.Client, client.ObjectKey{Name: "priced"}, &v1alpha1.GridZone{})
 		if ready := meta.FindStatusCondition(zone.Status.Conditions,
 			v1alpha1.ConditionReady); ready.Reason != reasonFresh ||
 			ready.Message != "known from fake; price: not asked for" {
@@ -333,35 +273,22 @@ func TestStatusWritesThatAreRefused(t *testing.T) {
 		{apierrors.NewConflict(resource, "home", errors.New("changed")), false},
 		{apierrors.NewForbidden(resource, "home", errors.New("no")), true},
 	} {
-		w := newWorld(t, zoneNamed("home", 1), energyPolicy("team", "", 0),
-			&v1alpha1.PowerProfile{ObjectMeta: metav1.ObjectMeta{Name: "home"}})
-		w.refuse = tc.refuse
-		view := &kube.View{}
-		for name, r := range map[string]reconcile.Reconciler{
-			"zones":    newZones(w.Client, kube.Unsettled, refuseAll, refuseAll, silent),
-			"policies": testPolicies(w, 0, nil),
-			"profiles": &profiles{
-				client: w.Client, view: func() *kube.View { return view }, now: time.Now, log: silent,
-			},
-		} {
-			about := request("home")
-			if name == "policies" {
-				about.NamespacedName = inNamespace("team")
-			}
-			result, err := r.Reconcile(t.Context(), about)
-			if failed := err != nil; failed != tc.failed || !failed && result.RequeueAfter == 0 {
-				t.Errorf("%s, %v: result %+v, error %v", name, tc.refuse, result, err)
-			}
+		w := kit.NewWorld(t, kit.Zone("home", 1))
+		w.Refuse = tc.refuse
+		result, err := New(w.Client, kube.Unsettled, refuseAll, refuseAll, kit.Silent).Reconcile(t.Context(),
+			request("home"))
+		if failed := err != nil; failed != tc.failed || !failed && result.RequeueAfter == 0 {
+			t.Errorf("%v: result %+v, error %v", tc.refuse, result, err)
 		}
-		if w.writes.Load() != 3 {
-			t.Errorf("%d writes were tried", w.writes.Load())
+		if w.Writes.Load() != 1 {
+			t.Errorf("%d writes were tried", w.Writes.Load())
 		}
 	}
 }
 
 func TestSignalChanged(t *testing.T) {
 	at := func(change func(*v1alpha1.SignalStatus)) *v1alpha1.SignalStatus {
-		s := signalNow(noon, "fake", 300, 300, 200, 100, 100, 100)
+		s := signalNow(kit.Noon, "fake", 300, 300, 200, 100, 100, 100)
 		s.Step = metav1.Duration{Duration: 15 * time.Minute}
 		s.Low, s.High = []float64{1, 1, 1, 1, 1, 1}, []float64{9, 9, 9, 9, 9, 9}
 		s.ForecastSource = "fake"
@@ -387,11 +314,11 @@ func TestSignalChanged(t *testing.T) {
 		{"another percentile", at(func(s *v1alpha1.SignalStatus) { s.Low = []float64{1, 1, 1, 1, 1, 2} }), true},
 		{"percentiles lost", at(func(s *v1alpha1.SignalStatus) { s.Low, s.High = nil, nil }), true},
 		{"a step has passed", at(func(s *v1alpha1.SignalStatus) {
-			s.Start = metav1.NewTime(noon.Add(15 * time.Minute))
+			s.Start = metav1.NewTime(kit.Noon.Add(15 * time.Minute))
 			s.Values, s.Low, s.High = s.Values[1:], s.Low[1:], s.High[1:]
 		}), false},
 		{"a step has passed and one was added", at(func(s *v1alpha1.SignalStatus) {
-			s.Start = metav1.NewTime(noon.Add(15 * time.Minute))
+			s.Start = metav1.NewTime(kit.Noon.Add(15 * time.Minute))
 			s.Values, s.Low, s.High = append(s.Values[1:], 7), append(s.Low[1:], 1), append(s.High[1:], 9)
 		}), false},
 		{"an hour was added", at(func(s *v1alpha1.SignalStatus) {
@@ -399,17 +326,17 @@ func TestSignalChanged(t *testing.T) {
 				append(s.High, 9, 9, 9, 9)
 		}), true},
 		{"a younger timestamp", at(func(s *v1alpha1.SignalStatus) {
-			*s.AsOf = metav1.NewTime(noon.Add(5 * time.Minute))
+			*s.AsOf = metav1.NewTime(kit.Noon.Add(5 * time.Minute))
 		}), true},
 		{"a timestamp younger by a moment", at(func(s *v1alpha1.SignalStatus) {
-			*s.AsOf = metav1.NewTime(noon.Add(5 * time.Second))
+			*s.AsOf = metav1.NewTime(kit.Noon.Add(5 * time.Second))
 		}), false},
 		{"another source", at(func(s *v1alpha1.SignalStatus) { s.Source = "other" }), true},
 		{"another forecaster", at(func(s *v1alpha1.SignalStatus) { s.ForecastSource = "other" }), true},
 		{"another quality", at(func(s *v1alpha1.SignalStatus) { s.Quality = "estimated" }), true},
 		{
 			"earlier start", at(func(s *v1alpha1.SignalStatus) {
-				s.Start = metav1.NewTime(noon.Add(-15 * time.Minute))
+				s.Start = metav1.NewTime(kit.Noon.Add(-15 * time.Minute))
 			}),
 			true,
 		},

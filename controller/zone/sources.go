@@ -1,4 +1,4 @@
-package controller
+package zone
 
 import (
 	"context"
@@ -23,14 +23,14 @@ func (s sources) look(now time.Time) reading {
 	return reading{status: state.Status(now), fresh: state.Fresh, trouble: state.LastError}
 }
 
-func carbonOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
+func CarbonOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
 	return func(z *v1alpha1.GridZone) (keeper, error) {
 		k, err := signal.NewCarbonKeeper(grid.Zone(z.Spec.Zone), z.Spec.Carbon, d)
 		return sources{k}, err
 	}
 }
 
-func priceOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
+func PriceOf(d signal.Deps) func(*v1alpha1.GridZone) (keeper, error) {
 	return func(z *v1alpha1.GridZone) (keeper, error) {
 		k, err := signal.NewPriceKeeper(grid.Zone(z.Spec.Zone), z.Spec.Price, d)
 		return sources{k}, err

@@ -1,14 +1,15 @@
-package controller
+package zone
 
 import (
+	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/status"
 )
 
 // The reasons of the condition Ready.
@@ -20,12 +21,13 @@ const (
 	reasonNoSignal    = "NoSignal"    // neither carbon intensity nor price is asked for
 )
 
-// status returns what the status of a zone should say now.
-func (z *zones) status(zone *v1alpha1.GridZone, known *knownZone, now time.Time) *v1alpha1.GridZoneStatus {
-	status := &v1alpha1.GridZoneStatus{ObservedGeneration: zone.Generation}
-	status.Conditions = slices.Clone(zone.Status.Conditions)
+// statusOf returns what the status of a zone should say now.
+func (z *Reconciler) statusOf(zone *v1alpha1.GridZone, known *knownZone, now time.Time) *v1alpha1.GridZoneStatus {
+	s := &v1alpha1.GridZoneStatus{
+		ObservedGeneration: zone.Generation, Conditions: slices.Clone(zone.Status.Conditions),
+	}
 	carbon, price := known.carbon.look(now), known.price.look(now)
-	status.Carbon, status.Price = carbon.status, price.status
+	s.Carbon, s.Price = carbon.status, price.status
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, ObservedGeneration: zone.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
@@ -45,9 +47,9 @@ func (z *zones) status(zone *v1alpha1.GridZone, known *knownZone, now time.Time)
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonNoSignal,
 			"the spec asks for neither carbon intensity nor price"
 	}
-	ready.Message = bounded(ready.Message)
-	meta.SetStatusCondition(&status.Conditions, ready)
-	return status
+	ready.Message = status.Bounded(ready.Message)
+	meta.SetStatusCondition(&s.Conditions, ready)
+	return s
 }
 
 func (s *knownSignal) look(now time.Time) reading {
@@ -79,30 +81,10 @@ func (s *knownSignal) verdict(r reading, had bool) (status metav1.ConditionStatu
 	return metav1.ConditionFalse, reason, message
 }
 
-// bounded keeps what others wrote from filling an object.
-func bounded(text string) string {
-	const most = 1024
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-func nodesChanged(was, is *int32) bool {
-	return (was == nil) != (is == nil) || was != nil && *was != *is
-}
-
 // zoneChanged reports whether a status says something that the other one does not.
 func zoneChanged(was, is *v1alpha1.GridZoneStatus) bool {
-	return nodesChanged(was.Nodes, is.Nodes) || signalChanged(was.Carbon, is.Carbon) ||
-		signalChanged(was.Price, is.Price) || conditionsChanged(was.Conditions, is.Conditions)
-}
-
-func conditionsChanged(was, is []metav1.Condition) bool {
-	return !slices.EqualFunc(was, is, func(a, b metav1.Condition) bool {
-		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message &&
-			a.ObservedGeneration == b.ObservedGeneration
-	})
+	return !reflect.DeepEqual(was.Nodes, is.Nodes) || signalChanged(was.Carbon, is.Carbon) ||
+		signalChanged(was.Price, is.Price) || !reflect.DeepEqual(was.Conditions, is.Conditions)
 }
 
 // Changes below these are not worth a write.

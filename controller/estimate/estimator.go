@@ -1,4 +1,4 @@
-package agentless
+package estimate
 
 import (
 	"context"
@@ -133,10 +133,9 @@ func (e *Estimator) estimate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	now, up := e.o.Clock(), e.o.Uptime()
-	candidates := e.candidates(ctx, nodes, now, up)
+	now, up, view := e.o.Clock(), e.o.Uptime(), e.o.View()
+	candidates := e.candidates(ctx, nodes, view, now, up)
 	usage := e.usage(ctx, candidates)
-	view := e.o.View()
 	var counts [sources]int
 	for i := range candidates {
 		c := &candidates[i]
@@ -152,7 +151,7 @@ func (e *Estimator) estimate(ctx context.Context) error {
 }
 
 // candidates are the nodes without an agent. Books of others are closed; what is queued of them is still booked.
-func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Time,
+func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.View, now time.Time,
 	up time.Duration,
 ) (all []candidate) {
 	there := make(map[string]bool, len(nodes))
@@ -178,7 +177,7 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, now time.Ti
 		}
 		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= e.o.AgentGone)}
 		pods, err := e.o.Pods(ctx, n.Name)
-		c.workers, c.known = workersOf(pods), err == nil
+		c.workers, c.known = workersOf(pods, view), err == nil
 		all = append(all, c)
 		if err != nil {
 			failed, failure = failed+1, err

@@ -1,0 +1,84 @@
+package cached
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// NodeIndex is the name of the index of pods by node.
+const NodeIndex = "spec.nodeName"
+
+// PodsByNode is the key of [NodeIndex].
+func PodsByNode(obj client.Object) []string {
+	if p, ok := obj.(*v1.Pod); ok && p.Spec.NodeName != "" {
+		return []string{p.Spec.NodeName}
+	}
+	return nil
+}
+
+// Handler calls saw for each object of a kind that is added or changed, and lost for each that is deleted.
+func Handler[T client.Object](saw, lost func(T)) toolscache.ResourceEventHandler {
+	call := func(f func(T), obj any) {
+		if missed, is := obj.(toolscache.DeletedFinalStateUnknown); is {
+			obj = missed.Obj
+		}
+		if o, ok := obj.(T); ok && f != nil {
+			f(o)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { call(saw, obj) }, UpdateFunc: func(_, obj any) { call(saw, obj) },
+		DeleteFunc: func(obj any) { call(lost, obj) },
+	}
+}
+
+// Follow tells a handler of all objects of a kind until ctx ends. It goes on trying for as long as the API server is
+// away or refuses. Once the handler has been told of all that there were, synced is one more.
+func Follow(ctx context.Context, m manager.Manager, kind client.Object, h toolscache.ResourceEventHandler,
+	synced *atomic.Int32, log *slog.Logger,
+) error {
+	const retry = 5 * time.Second
+	for told := ""; ; {
+		registration, err := register(ctx, m, kind, h)
+		if err == nil {
+			if toolscache.WaitForCacheSync(ctx.Done(), registration.HasSynced) {
+				synced.Add(1)
+			}
+			<-ctx.Done()
+			return nil
+		}
+		if err.Error() != told && ctx.Err() == nil {
+			told = err.Error()
+			log.Warn("watching: trying again", "kind", fmt.Sprintf("%T", kind), "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retry):
+		}
+	}
+}
+
+func register(ctx context.Context, m manager.Manager, kind client.Object,
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	if _, pods := kind.(*v1.Pod); pods {
+		if err := m.GetFieldIndexer().IndexField(ctx, kind, NodeIndex, PodsByNode); err != nil {
+			return nil, err
+		}
+	}
+	informer, err := m.GetCache().GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, err
+	}
+	return informer.AddEventHandler(h)
+}

@@ -1,0 +1,262 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/access"
+	"github.com/kubenergy/kubenergy/controller/cached"
+	"github.com/kubenergy/kubenergy/controller/estimate"
+	"github.com/kubenergy/kubenergy/controller/intake"
+	"github.com/kubenergy/kubenergy/controller/release"
+	"github.com/kubenergy/kubenergy/controller/signal"
+	"github.com/kubenergy/kubenergy/controller/status"
+	"github.com/kubenergy/kubenergy/controller/zone"
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/kube"
+)
+
+// process is what Run runs, and what its parts stand on. No part knows it: each is given what it needs.
+type process struct {
+	options  Options
+	log      *slog.Logger
+	registry prometheus.Registerer
+	manager  manager.Manager
+	direct   client.Client // does not read from a cache
+	objects  *kube.Objects
+
+	directory *intake.Directory // of pods
+	nodes     intake.NodeBook
+	hosts     *access.HostTokens
+	history   *zone.History
+	rates     *zone.Rates
+	held      *release.Held
+	shadow    *status.Shadow
+	agents    *estimate.Agents
+	workloads *estimate.Workloads
+	unit      *unit // nil: there is nowhere to keep a ledger
+
+	synced, nodesSynced atomic.Int32 // of the kinds that are followed
+}
+
+// followed is the number of kinds that are followed and waited for: Jobs, pods, namespaces.
+const followed = 3
+
+func (p *process) leads() bool {
+	select {
+	case <-p.manager.Elected():
+		return true
+	default:
+		return false
+	}
+}
+
+// knowsWork reports whether all Jobs, pods and namespaces are known.
+func (p *process) knowsWork() bool { return p.synced.Load() >= followed }
+
+// addParts adds everything to the manager.
+func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
+	p.history, p.held = zone.NewHistory(), release.NewHeld()
+	p.agents = estimate.NewAgents(time.Now)
+	if p.hosts, err = access.NewHostTokens(p.options.HostTokens, time.Now, p.log); err != nil {
+		return err
+	}
+	p.rates = &zone.Rates{
+		View: p.objects.View, History: p.history, Node: p.nodes.Node, Hosts: p.hosts, Now: time.Now,
+	}
+	p.shadow = status.NewShadow(status.ShadowOptions{
+		View: p.objects.View, Leads: p.leads, Events: p.manager.GetEventRecorder("kubenergy-controller"),
+		Signal: p.history.Signal, Log: p.log, Registerer: p.registry,
+	})
+	p.workloads = estimate.NewWorkloads(estimate.WorkloadOptions{
+		Client: p.manager.GetClient(), View: p.objects.View, Node: p.nodes.Node, Rates: p.rates.Of, Leads: p.leads,
+		Now: time.Now, Log: p.log, Registerer: p.registry,
+	})
+	if p.unit, err = newUnit(ctx, api, p); err != nil {
+		return fmt.Errorf("building the central unit: %w", err)
+	}
+	for _, add := range []func() error{
+		func() error { return p.addEstimator(api) }, p.addReconcilers, p.addRunners, p.addProbes,
+	} {
+		if err := add(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addEstimator adds the estimate of what nodes without an agent use; the replica that leads makes it. What no ledger
+// takes still counts in the metrics of workloads.
+func (p *process) addEstimator(api *rest.Config) error {
+	o := estimate.Options{
+		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, HasAgent: p.agents.Last,
+		Idle: energy.IdleByRequests, Log: p.log, Book: p.workloads.Estimated,
+	}
+	booked := p.unit != nil && p.options.Agentless
+	if p.unit != nil && p.unit.meters != nil {
+		o.Readings, o.Source = p.unit.meters.Readings, p.unit.meters.Source
+	}
+	if booked {
+		usage, err := estimate.NewMetricsServer(api, p.manager.GetHTTPClient())
+		if err != nil {
+			return err
+		}
+		o.Usage, o.Book, o.Permanent = usage.Usage, p.unit.bookEstimate, permanent
+	}
+	estimator := estimate.New(o)
+	if booked {
+		if err := p.registry.Register(estimator); err != nil {
+			return err
+		}
+	}
+	return p.manager.Add(manager.RunnableFunc(estimator.Run))
+}
+
+// listNodes returns the nodes of the cache: read only.
+func (p *process) listNodes(ctx context.Context) ([]v1.Node, error) {
+	var all v1.NodeList
+	err := p.manager.GetClient().List(ctx, &all, client.UnsafeDisableDeepCopy)
+	return all.Items, err
+}
+
+// listPods returns the pods of a node, from the cache: read only.
+func (p *process) listPods(ctx context.Context, node string) ([]v1.Pod, error) {
+	var all v1.PodList
+	err := p.manager.GetClient().List(ctx, &all, client.MatchingFields{cached.NodeIndex: node},
+		client.UnsafeDisableDeepCopy)
+	return all.Items, err
+}
+
+// keys are where the keys of providers and meters are read from.
+func (o *Options) keys() zone.Keys {
+	return zone.Keys{Folder: signal.KeyFolder(o.Keys), Getenv: os.Getenv}
+}
+
+// addReconcilers adds what fills statuses; the replica that leads does.
+func (p *process) addReconcilers() error {
+	signals := signal.NewMetrics(time.Now)
+	deps := signal.Deps{
+		Keys: p.options.keys(), Calls: zone.NewCalls(p.direct, p.options.Namespace), Data: p.options.Data, Log: p.log,
+		Metrics: signals,
+	}
+	api := p.manager.GetClient()
+	return errors.Join(
+		p.registry.Register(signals),
+		zone.New(api, p.objects.View, zone.CarbonOf(deps), zone.PriceOf(deps), p.log).SetUp(p.manager),
+		(&status.Profiles{Client: api, View: p.objects.View, Now: time.Now}).SetUp(p.manager),
+		status.NewPolicies(status.PolicyOptions{
+			Client: api, Defaults: p.objects.Defaults, Held: p.held.Count, Shadow: p.shadow, Now: time.Now, Log: p.log,
+		}).SetUp(p.manager),
+	)
+}
+
+// addRunners adds what runs in every replica, and what tells the parts of the cluster.
+func (p *process) addRunners() error {
+	overdue := release.New(release.Options{
+		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
+	})
+	follow := func(kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) everywhere {
+		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
+	}
+	err := p.registry.Register(&estimate.NodePower{
+		Client: p.manager.GetClient(), View: p.objects.View, Held: p.held, Leads: p.leads, Log: p.log,
+	})
+	for _, run := range []everywhere{
+		p.objects.Run, overdue.Run, p.shadow.Run, p.workloads.Run,
+		func(ctx context.Context) error { return p.history.Run(ctx, p.objects.View) },
+		follow(&batchv1.Job{}, p.jobs(), &p.synced), follow(&v1.Pod{}, p.pods(), &p.synced),
+		follow(&v1.Namespace{}, cached.Handler(nil, func(n *v1.Namespace) {
+			p.shadow.Forget(n.Name)
+			p.workloads.Forget(n.Name)
+		}), &p.synced),
+		follow(&v1.Node{}, cached.Handler(p.nodes.Saw, func(n *v1.Node) {
+			p.nodes.Lost(n)
+			p.unit.forget(n.Name)
+		}), &p.nodesSynced),
+		// They are not waited for: p.objects says whether they are there.
+		follow(&v1alpha1.GridZone{}, cached.Handler(func(z *v1alpha1.GridZone) { p.history.SawZone(z, time.Now()) },
+			p.history.LostZone), new(atomic.Int32)),
+	} {
+		err = errors.Join(err, p.manager.Add(run))
+	}
+	return err
+}
+
+// everywhere is a part that runs in every replica.
+type everywhere func(context.Context) error
+
+// Start implements [manager.Runnable].
+func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements [manager.LeaderElectionRunnable].
+func (everywhere) NeedLeaderElection() bool { return false }
+
+func (p *process) addProbes() error {
+	return errors.Join(
+		p.manager.AddHealthzCheck("process", healthz.Ping),
+		p.manager.AddReadyzCheck("objects", func(*http.Request) error {
+			if p.knowsWork() && p.objects.Synced() {
+				return nil
+			}
+			return fmt.Errorf("waiting for the API server: Jobs, pods, namespaces, and the kinds of %s",
+				v1alpha1.GroupVersion)
+		}),
+	)
+}
+
+func (p *process) jobs() toolscache.ResourceEventHandler {
+	handler := cached.Handler(
+		func(j *batchv1.Job) {
+			p.held.Saw(j)
+			p.unit.saw(j)
+		},
+		func(j *batchv1.Job) {
+			p.held.Lost(j)
+			p.unit.lost(j)
+		},
+	)
+	return decided(handler, p.shadow.SawJob)
+}
+
+func (p *process) pods() toolscache.ResourceEventHandler {
+	handler := cached.Handler(
+		func(pod *v1.Pod) {
+			p.workloads.Saw(pod)
+			p.unit.saw(pod)
+		},
+		func(pod *v1.Pod) {
+			p.workloads.Lost(pod)
+			p.unit.lost(pod)
+		},
+	)
+	return decided(handler, p.shadow.SawPod)
+}
+
+// decided has a handler's new objects decided on for the record as well.
+func decided[T client.Object](h toolscache.ResourceEventHandler, saw func(T)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) {
+			h.OnAdd(obj, false)
+			if o, ok := obj.(T); ok {
+				saw(o)
+			}
+		},
+		UpdateFunc: h.OnUpdate, DeleteFunc: h.OnDelete,
+	}
+}

@@ -1,0 +1,11 @@
+// Package release lets go of held Jobs that are past their deadline and that no scheduler has released. It is the
+// second releaser of promise P1: nothing starts more than a second late while a scheduler or a controller lives.
+//
+// Invariants, and the tests that hold them:
+//
+//   - Every replica releases, and a Job is released once: TestOverdueJobsAreReleased.
+//   - Deadlines are instants on the API server's clock. A local clock that is wrong ends no hold early:
+//     TestReleaserFollowsTheServersClock.
+//   - While the API server is away, it is not asked in a storm, and nothing is lost: TestReleaserWaitsForTheServer.
+//   - A Job that its owner has taken over is left alone: TestReleaserRespectsATakeover.
+package release

@@ -1,0 +1,40 @@
+package zone
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kubenergy/kubenergy/controller/signal"
+)
+
+func TestUnheededVariables(t *testing.T) {
+	got := Unheeded([]string{
+		"ELECTRICITY_MAP_API_REGION=DE", "CACHE_TTL=", "ELECTRICITY_MAP_API_KEY=secret", "PATH=/bin",
+	})
+	if len(got) != 1 || !strings.Contains(got[0], "ELECTRICITY_MAP_API_REGION has no effect") {
+		t.Errorf("warnings are %q", got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	folder := t.TempDir()
+	environment := map[string]string{}
+	k := Keys{Folder: signal.KeyFolder(folder), Getenv: func(name string) string { return environment[name] }}
+	want := func(name, key string) {
+		t.Helper()
+		if got, err := k.Key(name); got != key || (err == nil) != (key != "") {
+			t.Errorf("key %s is %q, error %v; want %q", name, got, err, key)
+		}
+	}
+	want("electricitymaps", "")
+	environment["ELECTRICITY_MAPS_API_KEY"] = "s"
+	want("electricitymaps", "s")
+	environment["ELECTRICITY_MAP_API_KEY"] = "no-s"
+	want("electricitymaps", "no-s")
+	want("watttime", "")
+	if err := os.WriteFile(folder+"/electricitymaps", []byte("file\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("electricitymaps", "file")
+}
