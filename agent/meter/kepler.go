@@ -1,7 +1,6 @@
 package meter
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -52,15 +51,15 @@ func readKepler(body io.Reader) (page, error) {
 	var p page
 	var zones, old []keplerZone
 	node := ""
-	err := eachSample(body, func(name []byte) bool {
-		return string(name) == keplerNew || string(name) == startTime || keplerOld[string(name)] != 0 ||
-			string(name) == "kepler_node_platform_joules_total"
+	err := eachSample(body, func(name string) bool {
+		_, old := keplerOld[name]
+		return old || name == keplerNew || name == startTime
 	}, func(s *sample) error {
-		if string(s.name) == startTime {
-			p.start = string(s.value)
+		if s.name == startTime {
+			p.start = s.value
 			return nil
 		}
-		if of := cmp.Or(s.label("node_name"), s.label("exported_instance"), s.label("instance")); node == "" {
+		if of := cmp.Or(s.labels["node_name"], s.labels["exported_instance"], s.labels["instance"]); node == "" {
 			node = of
 		} else if of != node {
 			return errTwoNodes
@@ -69,12 +68,12 @@ func readKepler(body io.Reader) (page, error) {
 		if err != nil {
 			return err
 		}
-		if string(s.name) != keplerNew {
+		if s.name != keplerNew {
 			old = append(old, keplerZone{
-				kind: keplerOld[string(s.name)], num: s.label("package"), mode: s.label("mode"), raw: raw,
+				kind: keplerOld[s.name], num: s.labels["package"], mode: s.labels["mode"], raw: raw,
 			})
-		} else if kind, ok := keplerKind(s.label("zone")); ok {
-			zones = append(zones, keplerZone{kind: kind, path: s.label("path"), raw: raw})
+		} else if kind, ok := keplerKind(s.labels["zone"]); ok {
+			zones = append(zones, keplerZone{kind: kind, path: s.labels["path"], raw: raw})
 		}
 		if len(zones)+len(old) > 2*maxSeries {
 			return fmt.Errorf("more than %d counters", 2*maxSeries)
@@ -173,15 +172,10 @@ func numbered(k energy.DomainKind, prefix string, number int) energy.Domain {
 	return energy.Domain{Kind: k, Name: name}
 }
 
-func oneOf(name []byte, names []string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return string(name) == n })
-}
-
 // distinct refuses a page that has a domain twice: which of the two is meant?
 func distinct(p page, err error) (page, error) {
 	slices.SortStableFunc(p.series, func(a, b series) int {
-		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind),
-			bytes.Compare([]byte(a.domain.Name), []byte(b.domain.Name)))
+		return cmp.Or(cmp.Compare(a.domain.Kind, b.domain.Kind), strings.Compare(a.domain.Name, b.domain.Name))
 	})
 	for i := 1; i < len(p.series) && err == nil; i++ {
 		if p.series[i].domain == p.series[i-1].domain {

@@ -1,10 +1,10 @@
 package meter
 
 import (
-	"bytes"
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
@@ -26,24 +26,23 @@ var scaphandreNames = []string{
 func readScaphandre(body io.Reader) (page, error) {
 	var p page
 	var host, rest []series
-	err := eachSample(body, func(name []byte) bool {
-		return oneOf(bytes.TrimSuffix(name, []byte("_total")), scaphandreNames)
-	},
-		func(s *sample) error {
-			raw, err := s.microjoules(1)
-			if err != nil {
-				return err
-			}
-			d, ok := scaphandreDomain(s)
-			switch {
-			case !ok:
-			case d.Name == scaphandreHost:
-				host = append(host, series{d, raw})
-			default:
-				rest = append(rest, series{d, raw})
-			}
-			return nil
-		})
+	err := eachSample(body, func(name string) bool {
+		return slices.Contains(scaphandreNames, strings.TrimSuffix(name, "_total"))
+	}, func(s *sample) error {
+		raw, err := s.microjoules(1)
+		if err != nil {
+			return err
+		}
+		d, ok := scaphandreDomain(s)
+		switch {
+		case !ok:
+		case d.Name == scaphandreHost:
+			host = append(host, series{d, raw})
+		default:
+			rest = append(rest, series{d, raw})
+		}
+		return nil
+	})
 	covers := func(x series) bool { return x.domain.Kind == energy.Psys || x.domain.Kind == energy.Package }
 	if p.series = rest; !slices.ContainsFunc(rest, covers) {
 		p.series = host
@@ -57,8 +56,8 @@ const (
 )
 
 func scaphandreDomain(s *sample) (energy.Domain, bool) {
-	socket, ok := smallNumber(s.label("socket_id"))
-	switch string(bytes.TrimSuffix(s.name, []byte("_total"))) {
+	socket, ok := smallNumber(s.labels["socket_id"])
+	switch strings.TrimSuffix(s.name, "_total") {
 	case "scaph_host_rapl_psys_microjoules":
 		return energy.Domain{Kind: energy.Psys, Name: scaphandrePrefix + "psys"}, true
 	case "scaph_host_energy_microjoules":
@@ -67,7 +66,7 @@ func scaphandreDomain(s *sample) (energy.Domain, bool) {
 		return numbered(energy.Package, scaphandrePrefix, socket), ok
 	}
 	for _, k := range []energy.DomainKind{energy.Core, energy.Uncore, energy.DRAM} {
-		if k.String() == s.label("domain_name") {
+		if k.String() == s.labels["domain_name"] {
 			return numbered(k, scaphandrePrefix, socket), ok
 		}
 	}

@@ -471,9 +471,9 @@ func TestEachSample(t *testing.T) {
 	text := "# HELP a b\na 1\n" + strings.Repeat("long", maxLine) +
 		"\na{x=\"1\",y=\"q\\\"\\\\\\n}\"} 2 1700000000\na {} 3\nb 9\n\n \na" + "\r 4\nabc 5\na{,} +Inf\na 6"
 	var got []string
-	err := eachSample(strings.NewReader(text), func(name []byte) bool { return string(name) == "a" },
+	err := eachSample(strings.NewReader(text), func(name string) bool { return name == "a" },
 		func(s *sample) error {
-			got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.label("x"), s.label("y"), s.value))
+			got = append(got, fmt.Sprintf("%s %q %q %s", s.name, s.labels["x"], s.labels["y"], s.value))
 			return nil
 		})
 	want := []string{`a "" "" 1`, `a "1" "q\"\\\n}" 2`, `a "" "" 3`, `a "" "" +Inf`} // the last line may have been cut
@@ -487,18 +487,18 @@ func TestMicrojoules(t *testing.T) {
 		"0": 0, "1": 1e6, "12345.678901": 12345678901, "2.40422366267e+05": 240422366267, "1e-7": 0,
 		"900000000.000001": 900000000000001,
 	} {
-		s := sample{value: []byte(text)}
+		s := sample{value: text}
 		if v, err := s.microjoules(1e6); err != nil || v != want {
 			t.Errorf("%s J are %d µJ, %v, want %d", text, v, err, want)
 		}
 	}
 	for _, text := range []string{"", "NaN", "-1", "+Inf", "1e13", "x"} {
-		s := sample{value: []byte(text)}
+		s := sample{value: text}
 		if v, err := s.microjoules(1e6); err == nil {
 			t.Errorf("%s J are %d µJ, want an error", text, v)
 		}
 	}
-	s := sample{value: []byte("9007199254740993")} // more than a float64 holds
+	s := sample{value: "9007199254740993"} // more than a float64 holds
 	if v, err := s.microjoules(1); err != nil || v != 9007199254740993 {
 		t.Errorf("%d, %v", v, err)
 	}
