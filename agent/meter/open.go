@@ -34,7 +34,7 @@ func Open(c Config, log *slog.Logger) ([]Meter, error) {
 		if !c.asked(name) && (!c.asked(auto) || !c.there(name)) {
 			continue
 		}
-		m, err := open(name, c, log)
+		m, err := openers[name](c, log)
 		switch {
 		case err == nil:
 			meters = append(meters, m)
@@ -97,39 +97,26 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func open(name string, c Config, log *slog.Logger) (Meter, error) {
-	switch name {
-	case NameHwmon:
-		h, err := NewHwmon(c, log)
-		if err == nil && c.asked(name) && len(h.Domains()) == 0 {
-			return nil,
-				fmt.Errorf(
-					"opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; have %s", h.choice())
-		}
-		return orNil(h, err)
-	case NameRAPL:
-		m, err := NewRAPL(c, log)
-		return orNil(m, err)
-	case NameGuest:
-		m, err := NewGuest(c, log)
-		return orNil(m, err)
-	case NameScaphandre:
-		m, err := NewScaphandre(c, log)
-		return orNil(m, err)
-	case NameKepler:
-		m, err := NewKepler(c, log)
-		return orNil(m, err)
-	}
-	m, err := NewModel(c, log)
-	return orNil(m, err)
+// An opener opens a kind of meter.
+type opener func(Config, *slog.Logger) (Meter, error)
+
+var openers = map[string]opener{
+	NameHwmon: openSensors, NameRAPL: as(NewRAPL), NameGuest: as(NewGuest), NameScaphandre: as(NewScaphandre),
+	NameKepler: as(NewKepler), NameModel: as(NewModel),
 }
 
-// orNil keeps a nil pointer from becoming a meter that is not nil.
-func orNil[M Meter](m M, err error) (Meter, error) {
-	if err != nil {
-		return nil, err
+func openSensors(c Config, log *slog.Logger) (Meter, error) {
+	h, err := NewHwmon(c, log)
+	if err == nil && c.asked(NameHwmon) && len(h.Domains()) == 0 {
+		err = fmt.Errorf("opening hwmon: no sensor is known to cover the whole machine: name one with --wall-sensor; "+
+			"have %s", h.choice())
 	}
-	return m, nil
+	return h, err
+}
+
+// as makes an opener of the function that opens one kind.
+func as[M Meter](open func(Config, *slog.Logger) (M, error)) opener {
+	return func(c Config, log *slog.Logger) (Meter, error) { return open(c, log) }
 }
 
 // Close closes meters.

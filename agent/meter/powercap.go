@@ -3,6 +3,7 @@ package meter
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 // A zoneDir is a zone of the powercap tree.
 type zoneDir struct {
 	path     string
-	mmio     bool
-	top, sub int // as in intel-rapl:top:sub; sub is -1 for a zone of its own
+	control  string // of the two control types
+	top, sub int    // as in intel-rapl:top:sub; sub is -1 for a zone of its own
 	domain   energy.Domain
 }
 
@@ -30,7 +31,7 @@ func parseZone(name string) (z zoneDir, ok bool) {
 	if !ok || prefix != msrPrefix && prefix != mmioPrefix {
 		return z, false
 	}
-	z.mmio, z.sub = prefix == mmioPrefix, -1
+	z.control, z.sub = prefix, -1
 	top, sub, nested := strings.Cut(rest, ":")
 	if z.top, ok = smallNumber(top); !ok {
 		return z, false
@@ -81,28 +82,18 @@ func findZones(sys *calls, root string) ([]zoneDir, error) {
 	if err := walk(root, 4); err != nil {
 		return nil, err
 	}
-	zones := make([]zoneDir, 0, len(found))
-	for _, z := range found {
-		zones = append(zones, z)
-	}
+	zones := slices.Collect(maps.Values(found))
 	slices.SortFunc(zones, func(a, b zoneDir) int {
-		return cmp.Or(strings.Compare(prefixOf(a), prefixOf(b)), cmp.Compare(a.top, b.top), cmp.Compare(a.sub, b.sub))
+		return cmp.Or(cmp.Compare(a.control, b.control), cmp.Compare(a.top, b.top), cmp.Compare(a.sub, b.sub))
 	})
 	return nameZones(sys, zones), nil
-}
-
-func prefixOf(z zoneDir) string {
-	if z.mmio {
-		return mmioPrefix
-	}
-	return msrPrefix
 }
 
 // nameZones gives zones their domains and drops those that are no energy domain of ours.
 func nameZones(sys *calls, zones []zoneDir) []zoneDir {
 	type socket struct {
-		mmio bool
-		top  int
+		control string
+		top     int
 	}
 	parents := map[socket]string{} // the names of zones that stand alone
 	named := zones[:0]
@@ -111,7 +102,7 @@ func nameZones(sys *calls, zones []zoneDir) []zoneDir {
 		if err != nil {
 			continue // without a name nobody knows what it covers
 		}
-		key := socket{z.mmio, z.top}
+		key := socket{z.control, z.top}
 		if z.sub < 0 {
 			parents[key] = name
 		}

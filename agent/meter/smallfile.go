@@ -1,13 +1,14 @@
 package meter
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,13 +48,12 @@ func openRegular(path string) (int, error) {
 		return -1, err
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstat(fd, &stat); err != nil {
+	if err = unix.Fstat(fd, &stat); err == nil && stat.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errNotRegular
+	}
+	if err != nil {
 		_ = unix.Close(fd)
 		return -1, err
-	}
-	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
-		_ = unix.Close(fd)
-		return -1, errNotRegular
 	}
 	return fd, nil
 }
@@ -114,12 +114,8 @@ func (f *numberFile) read(now time.Duration) (text []byte, anew bool, err error)
 
 // gone reports if the device behind a descriptor is no more, so that only opening the file again can help.
 func gone(err error) bool {
-	for _, e := range []error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT},
+		func(e error) bool { return errors.Is(err, e) })
 }
 
 func (f *numberFile) backOff(now time.Duration, err error) {
@@ -151,44 +147,31 @@ func (f *numberFile) readUint(now time.Duration) (v uint64, anew bool, err error
 
 // parseUint reads a decimal number, followed by at most one newline: what the kernel writes, and nothing else.
 func parseUint(text []byte) (uint64, error) {
-	if n := len(text); n > 0 && text[n-1] == '\n' {
-		text = text[:n-1]
-	}
+	text = bytes.TrimSuffix(text, newline)
 	if len(text) == 0 {
 		return 0, errEmpty
 	}
-	v := uint64(0)
-	for _, c := range text {
-		if c < '0' || c > '9' {
-			return 0, errNotNumber
-		}
-		digit := uint64(c - '0')
-		if v > (math.MaxUint64-digit)/10 {
-			return 0, errNotNumber
-		}
-		v = 10*v + digit
+	v, err := strconv.ParseUint(string(text), 10, 64)
+	if err != nil {
+		return 0, errNotNumber
 	}
 	return v, nil
 }
 
 // parseInt reads a decimal number that may be negative.
 func parseInt(text []byte) (int64, error) {
-	negative := len(text) > 0 && text[0] == '-'
-	if negative {
-		text = text[1:]
+	text = bytes.TrimSuffix(text, newline)
+	if len(text) == 0 {
+		return 0, errEmpty
 	}
-	v, err := parseUint(text)
-	if err != nil {
-		return 0, err
-	}
-	if v > math.MaxInt64 {
+	v, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil || text[0] == '+' {
 		return 0, errNotNumber
 	}
-	if negative {
-		return -int64(v), nil
-	}
-	return int64(v), nil
+	return v, nil
 }
+
+var newline = []byte("\n")
 
 const maxText = 64 // of a name or a label
 
@@ -199,13 +182,11 @@ func readText(sys *calls, path string) (string, error) {
 		return "", err
 	}
 	line := strings.TrimSuffix(string(text), "\n")
-	if line == "" {
+	switch {
+	case line == "":
 		return "", fmt.Errorf("reading %s: %w", path, errEmpty)
-	}
-	for _, c := range []byte(line) {
-		if c < ' ' || c > '~' {
-			return "", fmt.Errorf("reading %s: it holds bytes that no name has", path)
-		}
+	case strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }):
+		return "", fmt.Errorf("reading %s: it holds bytes that no name has", path)
 	}
 	return line, nil
 }
@@ -218,23 +199,25 @@ func readSmall(sys *calls, path string, limit int) ([]byte, error) {
 
 // readSmallAt also returns when what it read was written.
 func readSmallAt(sys *calls, path string, limit int) (text []byte, written time.Time, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("reading %s: %w", path, err)
+		}
+	}()
 	fd, err := sys.open(path)
 	if err != nil {
-		return nil, written, fmt.Errorf("reading %s: %w", path, err)
+		return nil, written, err
 	}
 	defer func() { _ = sys.close(fd) }() // nothing was written
 	if written, err = sys.mtime(fd); err != nil {
-		return nil, written, fmt.Errorf("reading %s: %w", path, err)
+		return nil, written, err
 	}
 	buf := make([]byte, limit+1)
 	n, err := sys.pread(fd, buf)
-	switch {
-	case err != nil:
-		return nil, written, fmt.Errorf("reading %s: %w", path, err)
-	case n > limit:
-		return nil, written, fmt.Errorf("reading %s: %w", path, errTooLong)
+	if err == nil && n > limit {
+		err = errTooLong
 	}
-	return buf[:max(n, 0)], written, nil
+	return buf[:min(max(n, 0), limit)], written, err
 }
 
 // maxEntries bounds what is looked at of a folder: the largest real ones have a few hundred entries.
