@@ -21,7 +21,8 @@ type disk struct {
 	good  int // index of the slot that was written last without an error
 	buf   []byte
 
-	// fault, in tests, is asked before each change: how many of n bytes to write, and what error to return then.
+	// fault is asked before each change: how many of n bytes to write, and what error to return then. It fails in tests
+	// only.
 	fault func(op string, n int) (int, error)
 }
 
@@ -32,7 +33,7 @@ func openDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, unwritable(dir, err)
 	}
-	d := &disk{dir: dir}
+	d := &disk{dir: dir, fault: func(_ string, n int) (int, error) { return n, nil }}
 	var err error
 	if d.lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, unwritable(dir, err)
@@ -91,17 +92,11 @@ func (d *disk) writeSlot(r *record) error {
 }
 
 func (d *disk) write(f *os.File, op string, data []byte) error {
-	var injected error
-	if d.fault != nil {
-		n, err := d.fault(op, len(data))
-		if err != nil {
-			data, injected = data[:n], err
-		}
-	}
-	if _, err := f.WriteAt(data, 0); err != nil {
+	n, fault := d.fault(op, len(data))
+	if _, err := f.WriteAt(data[:n], 0); err != nil {
 		return err
 	}
-	return injected
+	return fault
 }
 
 // writeBatch puts a file of a sealed batch in place, whole or not at all.
@@ -124,20 +119,16 @@ func (d *disk) writeBatch(name string, r *record) (err error) {
 }
 
 func (d *disk) rename(from, to string) error {
-	if d.fault != nil {
-		if _, err := d.fault("rename", 0); err != nil {
-			return err
-		}
+	if _, err := d.fault("rename", 0); err != nil {
+		return err
 	}
 	return os.Rename(from, to)
 }
 
 // remove deletes a file; one that is gone already is no error.
 func (d *disk) remove(name string) error {
-	if d.fault != nil {
-		if _, err := d.fault("remove", 0); err != nil {
-			return err
-		}
+	if _, err := d.fault("remove", 0); err != nil {
+		return err
 	}
 	if err := os.Remove(filepath.Join(d.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"slices"
+
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
@@ -20,11 +22,10 @@ func (q *Queue) persist() error {
 		return nil
 	}
 	for _, s := range q.pending {
-		if s.safe {
-			continue
-		}
-		if err := q.write(s); err != nil {
-			return err
+		if !s.safe {
+			if err := q.write(s); err != nil {
+				return err
+			}
 		}
 	}
 	err := q.disk.writeSlot(&record{
@@ -47,12 +48,7 @@ func (q *Queue) persist() error {
 }
 
 func (q *Queue) allSafe() bool {
-	for _, s := range q.pending {
-		if !s.safe {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(q.pending, func(s *sealed) bool { return !s.safe })
 }
 
 // write puts a sealed batch on disk. Its error has been reported.
@@ -63,15 +59,14 @@ func (q *Queue) write(s *sealed) error {
 		q.report(err)
 		return err
 	}
-	s.file, s.safe = name, true
+	q.discard(s.files, 0)
+	s.files, s.whole, s.safe = []string{name}, true, true
 	if s.generation == q.generation && s.state != nil {
 		q.fileNumber = max(q.fileNumber, s.batch.Last)
 		if s.seq > q.brokenSeq {
 			q.brokenSeq = 0
 		}
 	}
-	q.discard(s.parts, 0)
-	s.parts = nil
 	q.cleanUp()
 	return nil
 }
@@ -105,18 +100,16 @@ func (q *Queue) cleanUp() {
 	if q.disk == nil {
 		return
 	}
-	kept := q.trash[:0]
-	for _, t := range q.trash {
+	q.trash = slices.DeleteFunc(q.trash, func(t leftover) bool {
 		if t.last != 0 && t.last >= q.slotNumber && t.last >= q.fileNumber && q.brokenSeq == 0 {
-			kept = append(kept, t)
-			continue
+			return false
 		}
-		if err := q.disk.remove(t.file); err != nil {
+		err := q.disk.remove(t.file)
+		if err != nil {
 			q.report(err)
-			kept = append(kept, t)
 		}
-	}
-	q.trash = kept
+		return err == nil
+	})
 }
 
 // report counts an error of the disk, and logs it if it is the first since a Save succeeded.
@@ -189,16 +182,10 @@ func (q *Queue) fold(i int) bool {
 		record: record{seq: b.seq, generation: b.generation, end: b.end, batch: folded, state: b.state},
 		size:   sizeOf(folded),
 		frozen: a.frozen || b.frozen,
+		files:  slices.Concat(a.files, b.files),
 		safe:   a.safe && b.safe,
 	}
-	for _, part := range []*sealed{a, b} {
-		if part.file != "" {
-			s.parts = append(s.parts, part.file)
-		}
-		s.parts = append(s.parts, part.parts...)
-	}
-	q.pending[i] = s
-	q.pending = append(q.pending[:i+1], q.pending[i+2:]...)
+	q.pending = slices.Replace(q.pending, i, i+2, s)
 	q.size += s.size - a.size - b.size
 	q.stats.Folded++
 	if q.disk != nil && s.safe {

@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,14 +79,9 @@ var Reasons = []string{
 
 // NewPusher checks the options. Files are read when they are needed: a token may come later.
 func NewPusher(opts PushOptions, queue *Queue, log *slog.Logger) (*Pusher, error) {
-	for _, d := range []struct {
-		value   *time.Duration
-		without time.Duration
-	}{{&opts.Interval, 15 * time.Second}, {&opts.Timeout, 10 * time.Second}, {&opts.Shutdown, 5 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.without
-		}
-	}
+	opts.Interval = cmp.Or(opts.Interval, 15*time.Second)
+	opts.Timeout = cmp.Or(opts.Timeout, 10*time.Second)
+	opts.Shutdown = cmp.Or(opts.Shutdown, 5*time.Second)
 	client, err := newClient(&opts)
 	if err != nil {
 		return nil, fmt.Errorf("delivery: %w", err)
@@ -328,12 +324,12 @@ func (f *failure) Error() string { return f.reason + ": " + f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
 func isLasting(err error) bool {
-	f := new(failure)
-	return errors.As(err, &f) && f.lasting
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.lasting
 }
 
 func reasonOf(err error) string {
-	if f := new(failure); errors.As(err, &f) {
+	if f, ok := errors.AsType[*failure](err); ok {
 		return f.reason
 	}
 	return reasonConnection
@@ -362,7 +358,7 @@ func (b *backoff) next(err error) time.Duration {
 		wait = min(firstSlowWait<<min(b.failures-1, 8), slowWait)
 	}
 	wait = wait/2 + rand.N(wait/2)
-	if f := new(failure); errors.As(err, &f) && f.after > 0 {
+	if f, ok := errors.AsType[*failure](err); ok && f.after > 0 {
 		wait = max(wait, f.after+rand.N(f.after/4+1))
 	}
 	return wait

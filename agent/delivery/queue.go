@@ -1,7 +1,9 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -84,10 +86,10 @@ type sealed struct {
 	record
 	size   int
 	sent   bool // it may have been delivered: it must be sent as it is until it is acknowledged
-	frozen bool // of a former process, of which nobody knows what was sent before its stream's first acknowledgement
-	file   string
-	parts  []string // files of the batches that it was folded from
-	safe   bool     // file or parts hold all of it
+	frozen bool // of a former process; what that had sent is unknown until its stream's first acknowledgement
+	files  []string
+	whole  bool // one file holds it; else the files are of batches that it was folded from
+	safe   bool // the files hold all of it
 }
 
 // A leftover is a file whose batch was acknowledged or folded, and that is not removed yet.
@@ -98,17 +100,12 @@ type leftover struct {
 
 // OpenQueue takes up what a former process left in the state directory. It fails if another one uses it.
 func OpenQueue(opts QueueOptions, log *slog.Logger) (*Queue, error) {
-	if opts.MaxBatches <= 0 {
-		opts.MaxBatches = defaultBatches
-	}
-	if opts.MaxBytes <= 0 {
-		opts.MaxBytes = defaultBytes
-	}
-	if opts.MaxConsumers <= 0 || opts.MaxConsumers > defaultConsumers {
-		opts.MaxConsumers = defaultConsumers
-	}
+	opts.MaxBatches = cmp.Or(opts.MaxBatches, defaultBatches)
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, defaultBytes)
+	opts.MaxConsumers = min(cmp.Or(opts.MaxConsumers, defaultConsumers), defaultConsumers)
 	q := &Queue{opts: opts, log: log, empty: true, saved: make(chan struct{}), ready: make(chan struct{}, 1)}
-	q.begin()
+	q.stream = batch.Stream{Node: opts.Node, Boot: opts.Boot, Epoch: rand.Text()}
+	q.reset(1)
 	if err := q.checkMeta(Meta{Wall: time.Unix(0, 0), Source: "none", IdlePolicy: batch.Mixed}); err != nil {
 		return nil, fmt.Errorf("naming a stream: %w", err)
 	}
@@ -183,32 +180,15 @@ func (q *Queue) take(a *energy.Attribution, m Meta) error {
 	return nil
 }
 
-// checkAttribution does what Check does, without its cost while there is nothing to complain about, and a little more.
+// checkAttribution refuses what a batch may not hold.
 func checkAttribution(a *energy.Attribution) error {
-	if a.Start < 0 || a.End < a.Start || a.Unmeasured < 0 || a.Unmeasured > a.End-a.Start ||
-		a.End == a.Start && a.Measured != 0 {
-		return fmt.Errorf("interval of %v to %v, %v unmeasured", a.Start, a.End, a.Unmeasured)
+	if a.Start < 0 || a.End == a.Start && a.Measured != 0 {
+		return fmt.Errorf("interval of %v to %v", a.Start, a.End)
 	}
-	sum := energy.Microjoules(0)
-	sound := true
-	count := func(v energy.Microjoules) {
-		sound = sound && v >= 0 && sum <= math.MaxInt64-v
-		sum += v
-	}
-	count(a.Idle)
-	count(a.Platform)
-	count(a.Unknown)
 	for i := range a.Shares {
-		s := &a.Shares[i]
-		count(s.Dynamic)
-		count(s.Idle)
-		if s.CPU < 0 {
+		if s := &a.Shares[i]; s.CPU < 0 {
 			return fmt.Errorf("CPU time of %s is %v", s.ID, s.CPU)
 		}
-		sound = sound && (i == 0 || a.Shares[i-1].ID < s.ID)
-	}
-	if sound && sum == a.Measured {
-		return nil
 	}
 	return a.Check()
 }
@@ -415,7 +395,7 @@ func (q *Queue) next(passOver map[batch.Stream]bool) *batch.Batch {
 		return nil
 	}
 	s := q.pending[i]
-	if q.disk != nil && s.file == "" && !s.sent {
+	if q.disk != nil && !s.whole && !s.sent {
 		if err := q.write(s); err != nil {
 			q.breakOff()
 		}
@@ -450,14 +430,13 @@ func (q *Queue) acked(b *batch.Batch, number uint64) error {
 }
 
 func (q *Queue) drop(stream batch.Stream, number uint64) {
-	kept := q.pending[:0]
-	for _, s := range q.pending {
-		if s.batch.Stream != stream || s.batch.Last > number {
-			if s.batch.Stream == stream {
-				s.frozen = false
-			}
-			kept = append(kept, s)
-			continue
+	q.pending = slices.DeleteFunc(q.pending, func(s *sealed) bool {
+		if s.batch.Stream != stream {
+			return false
+		}
+		if s.batch.Last > number {
+			s.frozen = false
+			return false
 		}
 		q.size -= s.size
 		q.stats.Acked++
@@ -465,17 +444,13 @@ func (q *Queue) drop(stream batch.Stream, number uint64) {
 		if s.generation == q.generation {
 			last = s.batch.Last
 		}
-		q.discard(s.parts, last)
-		if s.file != "" {
-			q.discard([]string{s.file}, last)
-		}
-	}
-	clear(q.pending[len(kept):])
-	q.pending = kept
+		q.discard(s.files, last)
+		return true
+	})
 	q.cleanUp()
 }
 
-// onDisk reports whether the next process finds all that was not acknowledged.
+// onDisk reports whether the next process finds everything that was not acknowledged.
 func (q *Queue) onDisk() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

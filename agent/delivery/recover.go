@@ -2,10 +2,7 @@ package delivery
 
 import (
 	"cmp"
-	"crypto/rand"
 	"slices"
-
-	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
 // takeUp goes on from what a former process left in the state directory: the sealed batches that were not acknowledged,
@@ -96,7 +93,7 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 				ids[s.ID] = s.ID
 			}
 		}
-		all = append(all, &sealed{record: *r, file: name, safe: true})
+		all = append(all, &sealed{record: *r, files: []string{name}, whole: true, safe: true})
 	}
 	slices.SortFunc(all, func(a, b *sealed) int {
 		return cmp.Or(cmp.Compare(a.generation, b.generation), cmp.Compare(a.batch.First, b.batch.First),
@@ -107,10 +104,10 @@ func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 		if len(kept) > 0 {
 			if before := kept[len(kept)-1]; before.generation == s.generation && s.batch.First <= before.batch.Last {
 				if s.batch.Last > before.batch.Last {
-					q.log.Error("two sealed batches overlap; the later one is left out", "file", s.file, "other",
-						before.file)
+					q.log.Error("two sealed batches overlap; the later one is left out", "file", s.files[0], "other",
+						before.files[0])
 				}
-				q.trash = append(q.trash, leftover{s.file, 0})
+				q.discard(s.files, 0)
 				continue
 			}
 		}
@@ -155,10 +152,4 @@ func (q *Queue) resume(r *record) {
 		q.open, q.empty = *r.batch, false
 	}
 	q.log.Info("going on with a stream", "epoch", q.stream.Epoch, "number", q.open.First)
-}
-
-// begin starts a new stream.
-func (q *Queue) begin() {
-	q.stream = batch.Stream{Node: q.opts.Node, Boot: q.opts.Boot, Epoch: rand.Text()}
-	q.reset(1)
 }
