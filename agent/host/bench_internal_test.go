@@ -62,7 +62,7 @@ func benchmarkSweep(b *testing.B, l hosttest.Load) {
 	b.ReportMetric(float64(each)/1e3, "cpu-µs/sweep")
 	b.ReportMetric(each.Seconds()*100, "%core")
 	b.ReportMetric(float64(h.stats.Reads-reads)/float64(b.N), "reads/sweep")
-	if got := h.Stats().Containers; got < l.Containers {
+	if got := h.counts(container); got < l.Containers {
 		b.Fatalf("%d containers were found, of %d", got, l.Containers)
 	}
 }

@@ -25,7 +25,7 @@ func TestBombs(t *testing.T) {
 		if took > 2*time.Second { // many times what it takes on an idle machine
 			t.Errorf("%s: a tick took %v", what, took)
 		}
-		if got := r.Stats().Consumers; got > 200 {
+		if got := r.consumers(); got > 200 {
 			t.Errorf("%s: %d consumers", what, got)
 		}
 	}
@@ -55,9 +55,9 @@ func TestBombs(t *testing.T) {
 	for i := range 2000 {
 		k.mkdir(filepath.Join(k.dir, podB, idB, strconv.Itoa(i)))
 	}
-	watches := r.Stats().Watches
+	watches := r.watch.count()
 	tick("inside")
-	if got := r.Stats().Watches; got != watches {
+	if got := r.watch.count(); got != watches {
 		t.Errorf("%d watches, then %d", watches, got)
 	}
 	k.burn(podB+"/"+idB, s)

@@ -38,21 +38,19 @@ func field(text []byte, name string) (uint64, bool) {
 	return 0, false
 }
 
-// micro converts what a counter of version 2 counts.
-func micro(usec uint64) (time.Duration, bool) {
-	if usec > math.MaxInt64/uint64(time.Microsecond) {
+// times returns n units of time, unless that is too much.
+func times(n uint64, unit time.Duration) (time.Duration, bool) {
+	if n > math.MaxInt64/uint64(unit) {
 		return 0, false
 	}
-	return time.Duration(usec) * time.Microsecond, true
+	return time.Duration(n) * unit, true
 }
 
 // parseCPUStat reads cpu.stat of a control group of version 2.
 func parseCPUStat(text []byte) (time.Duration, bool) {
 	usec, ok := field(text, "usage_usec")
-	if !ok {
-		return 0, false
-	}
-	return micro(usec)
+	value, fits := times(usec, time.Microsecond)
+	return value, ok && fits
 }
 
 // parseRootCPUStat reads cpu.stat of the root of version 2. Before Linux 6.14 its usage_usec has the time in it that a
@@ -66,7 +64,7 @@ func parseRootCPUStat(text []byte) (time.Duration, bool) {
 	if user > math.MaxInt64 || sys > math.MaxInt64 {
 		return 0, false
 	}
-	return micro(user + sys)
+	return times(user+sys, time.Microsecond)
 }
 
 // parseUsage reads cpuacct.usage of version 1.
@@ -80,13 +78,6 @@ func parseUsage(text []byte) (time.Duration, bool) {
 
 // A jiffy is what /proc counts in: 10 ms on every architecture that Go knows, whatever the kernel's own tick is.
 const jiffy = 10 * time.Millisecond
-
-func jiffies(n uint64) (time.Duration, bool) {
-	if n > math.MaxInt64/uint64(jiffy) {
-		return 0, false
-	}
-	return time.Duration(n) * jiffy, true
-}
 
 // processStat is what /proc/PID/stat says of a process.
 type processStat struct {
@@ -128,7 +119,7 @@ func parseProcess(text []byte) (processStat, bool) {
 		}
 		rest = rest[next:]
 	}
-	cpu, ok := jiffies(ticks)
+	cpu, ok := times(ticks, jiffy)
 	return processStat{cpu: cpu, start: start}, ok
 }
 
@@ -162,7 +153,7 @@ func parseStat(text []byte) (nodeStat, bool) {
 		line = after
 	}
 	var stat nodeStat
-	if stat.busy, ok = jiffies(ticks); !ok {
+	if stat.busy, ok = times(ticks, jiffy); !ok {
 		return nodeStat{}, false
 	}
 	for len(rest) > 3 && string(rest[:3]) == "cpu" {

@@ -294,3 +294,15 @@ const (
 	idB  = "bbbb1111bbbb1111bbbb1111bbbb1111bbbb1111bbbb1111bbbb1111bbbb1111"
 	hash = "0123456789abcdef0123456789abcdef"
 )
+
+// counts returns how many nodes have one of some roles.
+func (h *Host) counts(roles ...role) (n int) {
+	for _, one := range h.byDir {
+		if slices.Contains(roles, one.role) {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *Host) consumers() int { return h.counts(pod, container, vm, process, group) }

@@ -145,7 +145,6 @@ func (h *Host) closeFile(n *node) {
 type busySource struct {
 	fd    int // -1 if there is none
 	parse func([]byte) (time.Duration, bool)
-	most  int
 	name  string
 }
 
@@ -157,9 +156,9 @@ func openBusy(found []*hierarchy, proc string) busySource {
 		switch {
 		case !one.whole:
 		case one.version == 1:
-			sources = append(sources, busySource{parse: parseUsage, most: window, name: one.dir + usageFile})
+			sources = append(sources, busySource{parse: parseUsage, name: one.dir + usageFile})
 		default:
-			sources = append(sources, busySource{parse: parseRootCPUStat, most: window, name: one.dir + statFile})
+			sources = append(sources, busySource{parse: parseRootCPUStat, name: one.dir + statFile})
 		}
 	}
 	sources = append(sources, busySource{
@@ -167,7 +166,7 @@ func openBusy(found []*hierarchy, proc string) busySource {
 			stat, ok := parseStat(text)
 			return stat.busy, ok
 		},
-		most: window, name: proc + "/stat",
+		name: proc + "/stat",
 	})
 	io := newFiles()
 	for _, s := range sources {
@@ -175,7 +174,7 @@ func openBusy(found []*hierarchy, proc string) busySource {
 		if err != nil {
 			continue
 		}
-		if text, err := io.read(fd, s.most); err == nil {
+		if text, err := io.read(fd, window); err == nil {
 			if _, ok := s.parse(text); ok {
 				s.fd = fd
 				return s
@@ -187,13 +186,13 @@ func openBusy(found []*hierarchy, proc string) busySource {
 }
 
 func (b *busySource) read(io *files) (time.Duration, error) {
-	text, err := io.read(b.fd, b.most)
+	text, err := io.read(b.fd, window)
+	value, ok := b.parse(text)
+	if err == nil && !ok {
+		err = errGarbage
+	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the CPU time of the node from %s: %w", b.name, err)
-	}
-	value, ok := b.parse(text)
-	if !ok {
-		return 0, fmt.Errorf("reading the CPU time of the node from %s: %w", b.name, errGarbage)
 	}
 	return value, nil
 }
@@ -205,9 +204,4 @@ func (b *busySource) close() error {
 	fd := b.fd
 	b.fd = -1
 	return unix.Close(fd)
-}
-
-// slurpBytes is slurp with the name in bytes, which may lie in the buffer that is read into.
-func (f *files) slurpBytes(dir string, name []byte, most int) ([]byte, error) {
-	return f.slurp(dir, unsafe.String(unsafe.SliceData(name), len(name)), most)
 }

@@ -10,6 +10,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -54,15 +55,9 @@ type VM struct {
 
 // Stats tell how the work goes.
 type Stats struct {
-	Consumers  int // published, without the system
-	Pods       int
-	Containers int
-	VMs        int
-	Groups     int
-	Slices     int // read for what ended inside them
-	Kept       int // open descriptors
-	Watches    int
-	Blind      bool // changes are found by walking, as not everything could be watched
+	Groups int  // of patterns
+	Kept   int  // open descriptors
+	Blind  bool // changes are found by walking, as not everything could be watched
 
 	Folded     int // members beyond Options.Max at the last walk and since: part of their pod or of the system
 	Duplicates int // control groups that say to be a consumer that another one is: part of what is around them
@@ -72,7 +67,6 @@ type Stats struct {
 	Missed     int // members that a walk found although a notice should have come
 	Reads      int64
 	ReadErrors int64
-	Lifted     time.Duration // by how much the node's own counter fell short of what is in it
 }
 
 const (
@@ -96,7 +90,7 @@ type Host struct {
 	root  *node // the whole node; what is left of it is the system
 	busy  busySource
 	cpus  float64
-	lift  time.Duration
+	lift  time.Duration // by how much the node's own counter fell short of what is in it
 	boot  string
 	limit int // of kept descriptors
 
@@ -119,15 +113,9 @@ type Host struct {
 
 // Open looks for control groups below opts.Root. It reads nothing of them yet: the first Sweep does.
 func Open(opts Options, log *slog.Logger) (*Host, error) {
-	if opts.Root == "" {
-		opts.Root = "/sys/fs/cgroup"
-	}
-	if opts.Proc == "" {
-		opts.Proc = "/proc"
-	}
-	if opts.Max <= 0 {
-		opts.Max = defaultMax
-	}
+	opts.Root = cmp.Or(opts.Root, "/sys/fs/cgroup")
+	opts.Proc = cmp.Or(opts.Proc, "/proc")
+	opts.Max = cmp.Or(opts.Max, defaultMax)
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -190,22 +178,7 @@ func (h *Host) VMs() []VM {
 // Stats returns how the work goes.
 func (h *Host) Stats() Stats {
 	s := h.stats
-	for _, n := range h.byDir {
-		switch n.role {
-		case pod:
-			s.Pods++
-		case container:
-			s.Containers++
-		case vm, process:
-			s.VMs++
-		case slice:
-			s.Slices++
-		}
-	}
-	s.Consumers = s.Pods + s.Containers + s.VMs + s.Groups
-	s.Watches = h.watch.count()
 	s.Blind = h.blind()
-	s.Lifted = h.lift
 	return s
 }
 

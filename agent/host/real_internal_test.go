@@ -292,10 +292,10 @@ func churn(t *testing.T, version, many int) {
 	if float64(credit) < float64(used)/2 {
 		t.Errorf("pods were credited %v only, of %v", credit, used)
 	}
-	if stats.Lifted == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
+	if h.lift == 0 && all > sweep.Busy-first+100*time.Millisecond*time.Duration(runtime.NumCPU()) {
 		t.Errorf("all were credited %v, the node used %v", all, sweep.Busy-first)
 	}
-	if stats.Pods+stats.Containers > 10 || stats.Watches > 50 {
+	if h.counts(pod, container) > 10 || h.watch.count() > 50 {
 		t.Errorf("left behind: %+v", stats)
 	}
 }

@@ -105,10 +105,7 @@ func (h *Host) reweigh(now time.Duration) {
 
 // readWeight reads the weight of one node, and reports if it is another one.
 func (h *Host) readWeight(n *node) bool {
-	if n.left || n.role != pod && n.role != container && n.role != vm && n.class == noClass {
-		return false
-	}
-	if n.hier == nil {
+	if n.left || n.hier == nil || n.role != pod && n.role != container && n.role != vm && n.class == noClass {
 		return false
 	}
 	changed := n.role == vm && n.countVCPUs()
@@ -117,9 +114,9 @@ func (h *Host) readWeight(n *node) bool {
 		if n.hier.shares == "" {
 			return changed
 		}
-		name = "/cpu.shares"
+		dir, name = n.hier.shares+n.dir[len(n.hier.dir):], "/cpu.shares" // perhaps in another tree, with the same paths
 	}
-	text, err := h.weightFile(n, dir, name)
+	text, err := h.io.slurp(dir, name, window)
 	if err != nil {
 		return changed // it keeps what it had
 	}
@@ -129,17 +126,6 @@ func (h *Host) readWeight(n *node) bool {
 	}
 	n.weight = value
 	return true
-}
-
-// weightFile reads a file that version 1 may keep in another tree, at the same path.
-func (h *Host) weightFile(n *node, dir, name string) ([]byte, error) {
-	if n.hier.version == 1 && n.hier.shares != n.hier.dir {
-		h.io.buf = append(append(h.io.buf[:0], dir[len(n.hier.dir):]...), name...)
-		path := h.io.buf
-		h.io.buf = h.io.buf[:cap(h.io.buf)]
-		return h.io.slurpBytes(n.hier.shares, path, window)
-	}
-	return h.io.slurp(dir, name, window)
 }
 
 // spread divides what pods request over their containers, so that the sum over consumers is what the pod requests.
