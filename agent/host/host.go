@@ -17,6 +17,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -205,29 +206,5 @@ func (h *Host) countCPUs() float64 {
 			return float64(stat.cpus)
 		}
 	}
-	if text, err := os.ReadFile("/sys/devices/system/cpu/online"); err == nil {
-		if n := parseCPUList(strings.TrimSpace(string(text))); n > 0 {
-			return float64(n)
-		}
-	}
-	return h.cpus
-}
-
-// parseCPUList counts the CPUs of a list as "0-3,8"; 0 if it is none.
-func parseCPUList(list string) int {
-	count := 0
-	for part := range strings.SplitSeq(list, ",") {
-		var from, to int
-		if n, _ := fmt.Sscanf(part, "%d-%d", &from, &to); n < 2 {
-			to = from
-			if n < 1 {
-				return 0
-			}
-		}
-		if from < 0 || to < from || to > 1<<16 {
-			return 0
-		}
-		count += to - from + 1
-	}
-	return count
+	return cmp.Or(h.cpus, float64(runtime.NumCPU()))
 }

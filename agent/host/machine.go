@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"hash/fnv"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -48,35 +50,13 @@ func vmName(machine string) string {
 
 // unescape undoes systemd's escapes, \x2d for a dash. What was cut in the middle of one stays as it is.
 func unescape(s string) string {
-	if !strings.Contains(s, `\x`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) && s[i+1] == 'x' {
-			hi, lo := nibble(s[i+2]), nibble(s[i+3])
-			if hi < 16 && lo < 16 {
-				b.WriteByte(hi<<4 | lo)
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
+	return escape.ReplaceAllStringFunc(s, func(code string) string {
+		c, _ := strconv.ParseUint(code[2:], 16, 8) // two hexadecimal digits
+		return string([]byte{byte(c)})
+	})
 }
 
-func nibble(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 16
-}
+var escape = regexp.MustCompile(`\\x[0-9a-fA-F]{2}`)
 
 // sanitise makes a name that fits into a label, a file name and a log line. What had to be changed gets a hash behind
 // it, so that different names stay different.
@@ -108,37 +88,32 @@ func sanitise(name string, most int, slashes bool) string {
 // guestOf returns what the command line of a QEMU process, as /proc/PID/cmdline has it, calls its machine: its name, or
 // its UUID; empty if it has neither. It is not ok for other processes.
 func guestOf(cmdline []byte) (name string, ok bool) {
-	program, rest, _ := bytes.Cut(cmdline, []byte{0})
+	program, _, _ := bytes.Cut(cmdline, []byte{0})
 	if i := bytes.LastIndexByte(program, '/'); i >= 0 {
 		program = program[i+1:]
 	}
 	if !isQEMU(string(program)) {
 		return "", false
 	}
-	var uuid string
-	for len(rest) > 0 {
-		var option, value []byte
-		option, rest, _ = bytes.Cut(rest, []byte{0})
-		switch strings.TrimPrefix(string(option), "-") {
-		case "-name", "name":
-			value, rest, _ = bytes.Cut(rest, []byte{0})
-			name = nameOption(string(value))
-		case "-uuid", "uuid":
-			value, rest, _ = bytes.Cut(rest, []byte{0})
-			uuid = string(value)
+	name, _ = option(cmdline, "name")
+	if name = nameOption(name); name == "" {
+		if name, _ = option(cmdline, "uuid"); name == "" {
+			return "", true
 		}
 	}
-	if name == "" {
-		name = uuid
-	}
-	return sanitiseGuest(name), true
+	return sanitise(name, maxVMName, false), true
 }
 
-func sanitiseGuest(name string) string {
-	if name == "" {
-		return ""
+// option returns the last value of an option in a command line.
+func option(cmdline []byte, name string) (value string, ok bool) {
+	arguments := strings.Split(string(cmdline), "\x00")
+	for i := 1; i < len(arguments)-1; i++ {
+		if a := arguments[i]; a == "-"+name || a == "--"+name {
+			i++
+			value, ok = arguments[i], true
+		}
 	}
-	return sanitise(name, maxVMName, false)
+	return value, ok
 }
 
 func isQEMU(program string) bool {
@@ -158,12 +133,9 @@ func nameOption(value string) string {
 		switch {
 		case isPair && key == "guest":
 			return strings.ReplaceAll(v, hidden, ",")
-		case i == 0 && (!isPair || !isNameKey(key)):
+		case i == 0 && (!isPair || key != "process" && key != "debug-threads"):
 			return strings.ReplaceAll(part, hidden, ",")
 		}
 	}
 	return ""
 }
-
-// isNameKey tells the keys of -name other than guest.
-func isNameKey(key string) bool { return key == "process" || key == "debug-threads" }

@@ -3,6 +3,7 @@ package host
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 )
 
@@ -116,28 +117,18 @@ func containerID(name string) string {
 	if len(id) < 12 || len(id) > maxContainer {
 		return ""
 	}
-	for i := range len(id) {
-		if c := id[i]; c-'0' > 9 && c-'a' > 5 {
-			return ""
-		}
+	if strings.Trim(id, "0123456789abcdef") != "" {
+		return ""
 	}
 	return id
 }
 
 // isWord tells if s is of letters, digits, dots and dashes, and neither empty nor a way to another folder.
 func isWord(s string) bool {
-	dots := 0
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '.':
-			dots++
-		case c == '-', c == '_', c-'0' <= 9, c|0x20-'a' <= 25:
-		default:
-			return false
-		}
-	}
-	return dots < len(s)
+	return word.MatchString(s) && strings.Trim(s, ".") != ""
 }
+
+var word = regexp.MustCompile(`^[\w.-]+$`)
 
 // A glob is a pattern of paths, element by element.
 type glob []string
@@ -158,23 +149,14 @@ func parseGlobs(patterns []string) ([]glob, error) {
 
 // match tells if the path of a group, element by element, is what a pattern means, and if groups inside it may be.
 func match(globs []glob, rel string) (full, within bool) {
-	if len(globs) == 0 {
-		return false, false
-	}
-	elements := strings.Split(rel, "/")
+	depth := strings.Count(rel, "/") + 1
 	for _, g := range globs {
-		if len(elements) > len(g) {
+		if depth > len(g) {
 			continue
 		}
-		matches := true
-		for i, e := range elements {
-			if ok, _ := path.Match(g[i], e); !ok {
-				matches = false
-				break
-			}
-		}
-		full = full || matches && len(elements) == len(g)
-		within = within || matches && len(elements) < len(g)
+		matches, _ := path.Match(strings.Join(g[:depth], "/"), rel)
+		full = full || matches && depth == len(g)
+		within = within || matches && depth < len(g)
 	}
 	return full, within
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -57,17 +56,11 @@ func vcpuGroups(dir string) int {
 
 // vcpusOf returns the number of virtual CPUs that a QEMU command line says; 0 if it cannot be told.
 func vcpusOf(cmdline []byte) int {
-	count := 1 // what QEMU gives without -smp
-	_, rest, _ := bytes.Cut(cmdline, []byte{0})
-	for len(rest) > 0 {
-		var option, value []byte
-		option, rest, _ = bytes.Cut(rest, []byte{0})
-		if s := string(option); s == "-smp" || s == "--smp" {
-			value, rest, _ = bytes.Cut(rest, []byte{0})
-			count = smpOption(string(value))
-		}
+	value, ok := option(cmdline, "smp")
+	if !ok {
+		return 1 // what QEMU gives without -smp
 	}
-	return count
+	return smpOption(value)
 }
 
 // smpOption reads the value of -smp: "4", "cpus=4,maxcpus=8", or a topology whose product it is, "sockets=2,cores=4".
