@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // choose reads the channels that are wanted among those that a device has, all or none: half of what a node draws is
@@ -14,7 +16,7 @@ func choose[T any](wanted []string, found map[string]T,
 ) ([]sample, error) {
 	if len(wanted) == 0 {
 		if len(found) != 1 {
-			return nil, refuse(ReasonMissing, "%s: name the channels that feed the node", have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the channels that feed the node", have(found))
 		}
 		wanted = slices.Collect(maps.Keys(found))
 	}
@@ -22,12 +24,12 @@ func choose[T any](wanted []string, found map[string]T,
 	for _, name := range wanted {
 		from, ok := found[name]
 		if !ok {
-			return nil, refuse(ReasonMissing, "there is no channel %q; %s", name, have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "there is no channel %q; %s", name, have(found))
 		}
 		s, err := read(name, from)
 		if err != nil {
-			if e, ok := errors.AsType[*Error](err); ok {
-				return nil, refuse(e.Reason, "channel %s: %w", name, e.Err)
+			if e, ok := errors.AsType[*dial.Error](err); ok {
+				return nil, dial.Refuse(e.Reason, "channel %s: %w", name, e.Err)
 			}
 			return nil, err
 		}

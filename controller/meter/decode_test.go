@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 const answers = "../../../shared/data/api"
@@ -85,13 +87,13 @@ func TestShelly1(t *testing.T) {
 			},
 		)
 	}
-	for channel, reason := range map[string]Reason{
-		"meter:1":  ReasonMissing, // unmetered: it says that it draws nothing
-		"emeter:1": ReasonMissing, // not valid
-		"meter:9":  ReasonMissing,
+	for channel, reason := range map[string]dial.Reason{
+		"meter:1":  dial.ReasonMissing, // unmetered: it says that it draws nothing
+		"emeter:1": dial.ReasonMissing, // not valid
+		"meter:9":  dial.ReasonMissing,
 	} {
 		if _, err := (&shelly1{channels: []string{channel}}).decode([]byte(strings.Replace(two, "%d", "1",
-			1))); reasonOf(err) != reason {
+			1))); dial.ReasonOf(err) != reason {
 			t.Errorf("%s: %v", channel, err)
 		}
 	}
@@ -114,7 +116,7 @@ func TestShelly2(t *testing.T) {
 	}
 	same(t, got, err, counted("pm1:0", 1.5, 18_015), counted("em1:0", 12, 99_500), counted("switch:1", 10, 1000))
 	for _, channel := range []string{"switch:0", "switch:2", "switch:3", "em:9", "x:y", "sys"} {
-		if _, err := (&shelly2{channels: []string{channel}}).decode([]byte(text)); reasonOf(err) != ReasonMissing {
+		if _, err := (&shelly2{channels: []string{channel}}).decode([]byte(text)); dial.ReasonOf(err) != dial.ReasonMissing {
 			t.Errorf("%s: %v", channel, err)
 		}
 	}
@@ -155,21 +157,21 @@ func TestTasmota(t *testing.T) {
 	second.channel, second.watts = "1", 5
 	got, err = (&tasmota{channels: []string{"1"}}).decode(energy(since + `"Total":[1.00000,3.18001],"Power":[7,5]`))
 	same(t, got, err, second)
-	for text, reason := range map[string]Reason{
-		`{"WARNING":"Need user=<username>&password=<password>"}`: ReasonAuth,
-		`{"StatusSNS":{"Time":"x"}}`:                             ReasonMissing,
-		`{"StatusSNS":{"ENERGY":{"Power":1}}}`:                   ReasonMissing,
-		`{"StatusSNS":{"ENERGY":{"Total":1.1}}}`:                 ReasonMissing,
-		`{"StatusSNS":{"ENERGY":{"Total":-1,"Power":1}}}`:        ReasonRange,
-		`{"StatusSNS":{"ENERGY":{"Total":1e300,"Power":1}}}`:     ReasonRange,
-		`{"StatusSNS":{"ENERGY":{"Total":1,"Power":1e9}}}`:       ReasonRange,
-		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1]}}}`:   ReasonShape,
-		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1,2]}}}`: ReasonMissing, // which of them
-		`{"StatusSNS":{"ENERGY":{"Total":"x","Power":1}}}`:       ReasonShape,
-		`{"StatusSNS":[]}`: ReasonShape,
-		"":                 ReasonShape,
+	for text, reason := range map[string]dial.Reason{
+		`{"WARNING":"Need user=<username>&password=<password>"}`: dial.ReasonAuth,
+		`{"StatusSNS":{"Time":"x"}}`:                             dial.ReasonMissing,
+		`{"StatusSNS":{"ENERGY":{"Power":1}}}`:                   dial.ReasonMissing,
+		`{"StatusSNS":{"ENERGY":{"Total":1.1}}}`:                 dial.ReasonMissing,
+		`{"StatusSNS":{"ENERGY":{"Total":-1,"Power":1}}}`:        dial.ReasonRange,
+		`{"StatusSNS":{"ENERGY":{"Total":1e300,"Power":1}}}`:     dial.ReasonRange,
+		`{"StatusSNS":{"ENERGY":{"Total":1,"Power":1e9}}}`:       dial.ReasonRange,
+		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1]}}}`:   dial.ReasonShape,
+		`{"StatusSNS":{"ENERGY":{"Total":[1,2],"Power":[1,2]}}}`: dial.ReasonMissing, // which of them
+		`{"StatusSNS":{"ENERGY":{"Total":"x","Power":1}}}`:       dial.ReasonShape,
+		`{"StatusSNS":[]}`: dial.ReasonShape,
+		"":                 dial.ReasonShape,
 	} {
-		if _, err := new(tasmota).decode([]byte(text)); err == nil || reasonOf(err) != reason {
+		if _, err := new(tasmota).decode([]byte(text)); err == nil || dial.ReasonOf(err) != reason {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -184,8 +186,8 @@ func TestRedfishRecorded(t *testing.T) {
 	}
 	s, err := target{channel: "1U#1", control: 1}.decode(recorded(t, "redfish/kepler_mock_1U_Power.json"))
 	same(t, []sample{s}, err, sample{channel: "1U#1", watts: 45, powered: true})
-	if _, err := (target{control: 2}).decode(recorded(t, "redfish/dmtf_1U_Power.json")); reasonOf(
-		err) != ReasonMissing {
+	if _, err := (target{control: 2}).decode(recorded(t, "redfish/dmtf_1U_Power.json")); dial.ReasonOf(
+		err) != dial.ReasonMissing {
 		t.Errorf("a PowerControl that is not there: %v", err)
 	}
 	var all redfishCollection
@@ -223,13 +225,13 @@ func TestRedfishValues(t *testing.T) {
 		s, err := target{control: noControl}.decode([]byte(text))
 		same(t, []sample{s}, err, want)
 	}
-	for text, reason := range map[string]Reason{
-		`{}`: ReasonMissing, `{"PowerWatts":{"Reading":null}}`: ReasonMissing,
-		`{"ReadingType":"Temperature","Reading":20}`: ReasonShape,
-		`{"ReadingType":"Power","Reading":1e12}`:     ReasonRange, `[]`: ReasonShape,
-		`{"ReadingType":"Power","Reading":"warm"}`: ReasonShape,
+	for text, reason := range map[string]dial.Reason{
+		`{}`: dial.ReasonMissing, `{"PowerWatts":{"Reading":null}}`: dial.ReasonMissing,
+		`{"ReadingType":"Temperature","Reading":20}`: dial.ReasonShape,
+		`{"ReadingType":"Power","Reading":1e12}`:     dial.ReasonRange, `[]`: dial.ReasonShape,
+		`{"ReadingType":"Power","Reading":"warm"}`: dial.ReasonShape,
 	} {
-		if _, err := (target{control: noControl}).decode([]byte(text)); err == nil || reasonOf(err) != reason {
+		if _, err := (target{control: noControl}).decode([]byte(text)); err == nil || dial.ReasonOf(err) != reason {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -259,7 +261,7 @@ func TestLinksStayOnTheServer(t *testing.T) {
 // usable fails if a sample was believed that makes no reading.
 func usable(t *testing.T, samples []sample, err error) {
 	if err != nil {
-		if reasonOf(err) == "" || len(err.Error()) > 2000 {
+		if dial.ReasonOf(err) == "" || len(err.Error()) > 2000 {
 			t.Errorf("%v", err)
 		}
 		return

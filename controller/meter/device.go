@@ -30,7 +30,6 @@ const (
 )
 
 const (
-	userAgent   = "kubenergy"
 	idleTimeout = 90 * time.Second // longer than between polls, mostly
 	simpleLimit = 5 * time.Second
 	serverLimit = 20 * time.Second // management controllers take their time
@@ -39,22 +38,16 @@ const (
 
 // device is one server, and how it is asked. It is for one goroutine.
 type device struct {
-	client   *http.Client
+	dial.Client
+
 	base     *url.URL
-	timeout  time.Duration // of one request, its body included
 	manner   manner
 	user     string
 	key      string // name of the password's file
-	keys     KeyReader
-	secrets  dial.Secrets
+	keys     dial.KeyReader
 	proof    *challenge // of digest
 	token    string     // of a session
 	location string     // of a session, to end it
-}
-
-// KeyReader returns the content of a key file, without the space around it.
-type KeyReader interface {
-	Key(name string) (string, error)
 }
 
 func newDevice(e *Entry, d *Deps) (*device, error) {
@@ -62,7 +55,7 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	if err != nil {
 		return nil, errors.New("url cannot be read")
 	}
-	v := &device{base: base, timeout: simpleLimit, user: e.Username, key: e.PasswordKey, keys: d.Keys}
+	v := &device{base: base, user: e.Username, key: e.PasswordKey, keys: d.Keys}
 	switch {
 	case e.PasswordKey == "":
 	case e.Kind == KindShelly2:
@@ -74,16 +67,17 @@ func newDevice(e *Entry, d *Deps) (*device, error) {
 	default:
 		v.manner = basic
 	}
+	v.Now, v.Timeout, v.Good = d.Clock, simpleLimit, []int{http.StatusCreated, http.StatusNoContent}
 	if e.Kind == KindRedfish {
-		v.timeout = serverLimit
+		v.Timeout = serverLimit
 	}
 	roots, err := rootsOf(e.CAFile)
 	if err != nil {
 		return nil, err
 	}
-	v.client = dial.NewClient(dial.Options{
+	v.HTTP = dial.NewClient(dial.Options{
 		Policy:  dial.Policy{Private: true, Loopback: d.Loopback},
-		Timeout: v.timeout, Idle: idleTimeout, Roots: roots, Resolver: d.Resolver,
+		Timeout: v.Timeout, Idle: idleTimeout, Roots: roots, Resolver: d.Resolver,
 	})
 	return v, nil
 }
@@ -109,21 +103,6 @@ func rootsOf(path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-func (d *device) password() (string, error) {
-	if d.keys == nil {
-		return "", refuse(ReasonAuth, "key %q: this controller has no keys", d.key)
-	}
-	key, err := d.keys.Key(d.key)
-	if err != nil {
-		return "", refuse(ReasonAuth, "reading key %q: %w", d.key, err)
-	}
-	if key = strings.TrimSpace(key); key == "" {
-		return "", refuse(ReasonAuth, "key %q is empty", d.key)
-	}
-	d.secrets.Hide(key)
-	return key, nil
-}
-
 // get asks for a path and returns the body of a good answer. It asks once more where the server has another nonce, or
 // wants another session.
 func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte, error) {
@@ -136,7 +115,7 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 	case digest:
 		next := readChallenge(resp.Header)
 		if next == nil {
-			return nil, refuse(ReasonAuth, "%s wants no proof by SHA-256: the password is not sent",
+			return nil, dial.Refuse(dial.ReasonAuth, "%s wants no proof by SHA-256: the password is not sent",
 				dial.Place(resp.Request.URL))
 		}
 		d.proof = next
@@ -151,7 +130,7 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 		return nil, err
 	}
 	body, _, err = d.send(ctx, http.MethodGet, path, query, nil)
-	if reasonOf(err) == ReasonAuth && err != nil {
+	if dial.ReasonOf(err) == dial.ReasonAuth && err != nil {
 		d.proof, d.token = nil, ""
 	}
 	return body, err
@@ -161,38 +140,23 @@ func (d *device) get(ctx context.Context, path string, query url.Values) ([]byte
 func (d *device) send(ctx context.Context, method, path string, query url.Values,
 	payload []byte,
 ) ([]byte, *http.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.timeout)
-	defer cancel()
 	u := *d.base
 	place, err := url.Parse(path)
 	if err != nil {
-		return nil, nil, refuse(ReasonAddress, "%s: the path cannot be read", d.base.Host)
+		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: the path cannot be read", d.base.Host)
 	}
 	u.Path, u.RawPath = place.Path, place.RawPath
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(payload))
 	if err != nil {
-		return nil, nil, refuse(ReasonAddress, "%s: the URL cannot be read", d.base.Host)
+		return nil, nil, dial.Refuse(dial.ReasonAddress, "%s: the URL cannot be read", d.base.Host)
 	}
-	req.Header.Set("User-Agent", userAgent)
 	req.Header.Set("Accept", "application/json")
 	if payload != nil {
 		req.Header.Set("Content-Type", "application/json")
 	} else if err := d.authorize(ctx, req, query); err != nil {
 		return nil, nil, err
 	}
-	resp, err := d.client.Do(req)
-	if err != nil {
-		return nil, nil, d.failed(&u, err)
-	}
-	defer resp.Body.Close()
-	body, err := dial.Body(resp)
-	switch {
-	case errors.Is(err, dial.ErrTooLong):
-		return nil, resp, refuse(ReasonSize, "%s: %w", dial.Place(&u), err)
-	case err != nil:
-		return nil, nil, d.failed(&u, err)
-	}
-	return body, resp, d.status(&u, resp)
+	return d.Exchange(ctx, req)
 }
 
 // authorize completes a request with its query and with who asks. The password is read each time, so that a new one
@@ -201,7 +165,7 @@ func (d *device) authorize(ctx context.Context, req *http.Request, query url.Val
 	var password string
 	if d.manner != nobody {
 		var err error
-		if password, err = d.password(); err != nil {
+		if password, err = d.Key(d.keys, d.key); err != nil {
 			return err
 		}
 	}
@@ -211,7 +175,7 @@ func (d *device) authorize(ctx context.Context, req *http.Request, query url.Val
 	case nobody, digest:
 	case basic:
 		req.SetBasicAuth(d.user, password)
-		d.secrets.Hide(req.Header.Get("Authorization"))
+		d.Secrets.Hide(req.Header.Get("Authorization"))
 	case inQuery:
 		q.Set("user", d.user)
 		q.Set("password", password)
@@ -241,16 +205,16 @@ const sessions = "/redfish/v1/SessionService/Sessions"
 func (d *device) login(ctx context.Context, password string) error {
 	payload, err := json.Marshal(map[string]string{"UserName": d.user, "Password": password})
 	if err != nil {
-		return refuse(ReasonAuth, "key %q cannot be sent", d.key)
+		return dial.Refuse(dial.ReasonAuth, "key %q cannot be sent", d.key)
 	}
 	_, resp, err := d.send(ctx, http.MethodPost, sessions, nil, payload)
 	if err != nil {
 		return err
 	}
 	if d.token = resp.Header.Get("X-Auth-Token"); d.token == "" {
-		return refuse(ReasonAuth, "%s begins no session", d.base.Host)
+		return dial.Refuse(dial.ReasonAuth, "%s begins no session", d.base.Host)
 	}
-	d.secrets.Hide(d.token)
+	d.Secrets.Hide(d.token)
 	d.location = ""
 	if location, err := resp.Location(); err == nil && location.Host == d.base.Host && sameServer(location.Path) {
 		d.location = location.Path
@@ -265,37 +229,4 @@ func (d *device) logout(ctx context.Context) {
 	}
 	_, _, _ = d.send(ctx, http.MethodDelete, d.location, nil, nil) // it times out otherwise
 	d.token, d.location = "", ""
-}
-
-// status turns a status that is no success into an error.
-func (d *device) status(u *url.URL, resp *http.Response) error {
-	switch resp.StatusCode {
-	case http.StatusOK, http.StatusCreated, http.StatusNoContent:
-		return nil
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return &Error{
-			Reason: ReasonAuth, Status: resp.StatusCode,
-			Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp)),
-		}
-	}
-	if to, ok := dial.Redirect(resp); ok {
-		return refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", dial.Place(u),
-			d.secrets.Conceal(to))
-	}
-	return &Error{
-		Reason: ReasonHTTP, Status: resp.StatusCode, Err: fmt.Errorf("%s answered %s", dial.Place(u), statusText(resp)),
-	}
-}
-
-func statusText(resp *http.Response) string {
-	return strings.TrimSpace(fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
-}
-
-// failed describes an error on the way. Its text is made anew: net/http's has the whole URL in it, password included.
-func (d *device) failed(u *url.URL, err error) error {
-	reason := ReasonHTTP
-	if _, ok := errors.AsType[*dial.RefusedError](err); ok {
-		reason = ReasonAddress
-	}
-	return refuse(reason, "%s: %.200s", dial.Place(u), d.secrets.Conceal(dial.Cause(err, d.timeout)))
 }

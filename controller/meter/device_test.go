@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
 )
 
@@ -82,7 +83,7 @@ func TestDigest(t *testing.T) {
 	}
 	g.password = "another"
 	for range 2 {
-		if _, err := m.source.read(t.Context()); reasonOf(err) != ReasonAuth || err == nil {
+		if _, err := m.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAuth || err == nil {
 			t.Errorf("another password: %v", err)
 		}
 	}
@@ -95,7 +96,7 @@ func TestDigest(t *testing.T) {
 func TestDigestByMD5(t *testing.T) {
 	g := &guard{t: t, password: secret, lasts: 3, md5: true}
 	m := open(t, "kind: shelly2, passwordKey: plug, url: '"+serve(t, g.protect(says(plug)))+"'")
-	if _, err := m.source.read(t.Context()); reasonOf(err) != ReasonAuth || err == nil || g.refused != 0 {
+	if _, err := m.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAuth || err == nil || g.refused != 0 {
 		t.Errorf("%v", err)
 	}
 }
@@ -113,11 +114,11 @@ func TestBasic(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := open(t, "kind: shelly1, username: you, passwordKey: plug, url: '"+at+"'").source.read(
-		t.Context()); reasonOf(err) != ReasonAuth {
+		t.Context()); dial.ReasonOf(err) != dial.ReasonAuth {
 		t.Errorf("another user: %v", err)
 	}
-	if _, err := open(t, "kind: shelly1, passwordKey: absent, url: '"+at+"'").source.read(t.Context()); reasonOf(
-		err) != ReasonAuth || !strings.Contains(err.Error(), "absent") {
+	if _, err := open(t, "kind: shelly1, passwordKey: absent, url: '"+at+"'").source.read(t.Context()); dial.ReasonOf(
+		err) != dial.ReasonAuth || !strings.Contains(err.Error(), "absent") {
 		t.Errorf("no key: %v", err)
 	}
 }
@@ -147,7 +148,7 @@ func TestTasmotaAsks(t *testing.T) {
 	if got := strings.Join(asked, ", "); got != "Status 10, Status 8, Status 8" {
 		t.Errorf("asked %s", got)
 	}
-	if _, err := open(t, "kind: tasmota, url: '"+at+"'").source.read(t.Context()); reasonOf(err) != ReasonAuth {
+	if _, err := open(t, "kind: tasmota, url: '"+at+"'").source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAuth {
 		t.Errorf("without a password: %v", err)
 	}
 }
@@ -266,7 +267,7 @@ func TestRedfish(t *testing.T) {
 		t.Errorf("the second time: %v after %v", err, m.asked)
 	}
 	delete(m.files, "/redfish/v1/Chassis/1U/Power")
-	if _, err := device.source.read(t.Context()); !absent(err) {
+	if _, err := device.source.read(t.Context()); !dial.HasStatus(err, http.StatusNotFound) {
 		t.Errorf("when it is gone: %v", err)
 	}
 	if s, err := device.source.read(t.Context()); err != nil || s[0].watts != 374 {
@@ -299,15 +300,15 @@ func TestRedfishSession(t *testing.T) {
 	if m.logouts != 1 {
 		t.Errorf("%d sessions ended", m.logouts)
 	}
-	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind", 1)).source.read(t.Context()); reasonOf(
-		err) != ReasonAuth || err == nil {
+	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind", 1)).source.read(t.Context()); dial.ReasonOf(
+		err) != dial.ReasonAuth || err == nil {
 		t.Errorf("another user: %v", err)
 	}
 	if _, err := open(t, strings.Replace(entry, "caFile", "name: x, caFile", 1)).source.read(t.Context()); err != nil {
 		t.Error(err)
 	}
 	without := open(t, entry[:strings.Index(entry, "caFile")]+entry[strings.Index(entry, "url"):])
-	if _, err := without.source.read(t.Context()); reasonOf(err) != ReasonHTTP || err == nil ||
+	if _, err := without.source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonHTTP || err == nil ||
 		!strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a certificate of nobody: %v", err)
 	}
@@ -340,10 +341,10 @@ func TestForgedRequests(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err = poller.meters[0].source.read(t.Context())
-				if err == nil || !p.Numeric && reasonOf(err) != ReasonAddress {
+				if err == nil || !p.Numeric && dial.ReasonOf(err) != dial.ReasonAddress {
 					t.Errorf("%s of %s: %v", kind, p.URL, err)
 				}
-				if reasonOf(err) == ReasonAddress {
+				if dial.ReasonOf(err) == dial.ReasonAddress {
 					refused++
 				}
 			}
@@ -373,7 +374,7 @@ func TestRedirects(t *testing.T) {
 		for _, kind := range []string{KindShelly1, KindShelly2, KindTasmota} {
 			requests = 0
 			_, err := open(t, "passwordKey: plug, kind: "+kind+", url: '"+at+"'").source.read(t.Context())
-			if err == nil || reasonOf(err) != ReasonAddress && reasonOf(err) != ReasonHTTP || requests > 1 {
+			if err == nil || dial.ReasonOf(err) != dial.ReasonAddress && dial.ReasonOf(err) != dial.ReasonHTTP || requests > 1 {
 				t.Errorf("%s to %s: %v after %d requests", kind, to, err, requests)
 			}
 		}
@@ -405,8 +406,8 @@ func TestReboundName(t *testing.T) {
 	if _, err := s.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.device.client.CloseIdleConnections()
-	if _, err := s.read(t.Context()); reasonOf(err) != ReasonAddress {
+	s.device.HTTP.CloseIdleConnections()
+	if _, err := s.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAddress {
 		t.Errorf("got %v", err)
 	}
 }
@@ -418,10 +419,10 @@ func TestBadAnswers(t *testing.T) {
 		return r.URL.RawQuery + " " + r.Header.Get("Authorization") + " " + secret + " " + url.QueryEscape(secret)
 	}
 	for name, c := range map[string]struct {
-		reason Reason
+		reason dial.Reason
 		serve  http.HandlerFunc
 	}{
-		"1 GiB": {ReasonSize, func(w http.ResponseWriter, _ *http.Request) {
+		"1 GiB": {dial.ReasonSize, func(w http.ResponseWriter, _ *http.Request) {
 			block := make([]byte, 1<<16)
 			for range 1 << 14 {
 				if _, err := w.Write(block); err != nil {
@@ -429,22 +430,22 @@ func TestBadAnswers(t *testing.T) {
 				}
 			}
 		}},
-		"HTML":    {ReasonShape, says("<html>" + secret)},
-		"nothing": {ReasonShape, says("")},
-		"404":     {ReasonHTTP, http.NotFound},
-		"500": {ReasonHTTP, func(w http.ResponseWriter, r *http.Request) {
+		"HTML":    {dial.ReasonShape, says("<html>" + secret)},
+		"nothing": {dial.ReasonShape, says("")},
+		"404":     {dial.ReasonHTTP, http.NotFound},
+		"500": {dial.ReasonHTTP, func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, echo(r), http.StatusInternalServerError)
 		}},
-		"401": {ReasonAuth, func(w http.ResponseWriter, r *http.Request) {
+		"401": {dial.ReasonAuth, func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, echo(r), http.StatusUnauthorized)
 		}},
-		"reset": {ReasonHTTP, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		"slow":  {ReasonHTTP, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
-		"echo in a redirect": {ReasonAddress, func(w http.ResponseWriter, r *http.Request) {
+		"reset": {dial.ReasonHTTP, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		"slow":  {dial.ReasonHTTP, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		"echo in a redirect": {dial.ReasonAddress, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Location", "http://evil.example/?"+url.QueryEscape(echo(r)))
 			w.WriteHeader(http.StatusFound)
 		}},
-		"echo in a bad header": {ReasonHTTP, func(w http.ResponseWriter, r *http.Request) {
+		"echo in a bad header": {dial.ReasonHTTP, func(w http.ResponseWriter, r *http.Request) {
 			conn, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				return
@@ -452,7 +453,7 @@ func TestBadAnswers(t *testing.T) {
 			defer conn.Close()
 			_, _ = io.WriteString(conn, "HTTP/1.1 "+echo(r)+"\r\n\r\n")
 		}},
-		"echo in an error": {ReasonMissing, func(w http.ResponseWriter, r *http.Request) {
+		"echo in an error": {dial.ReasonMissing, func(w http.ResponseWriter, r *http.Request) {
 			_ = json.NewEncoder(w).Encode(map[string]any{"switch:" + echo(r): map[string]any{
 				"apower": 1, "aenergy": map[string]int{"total": 1},
 			}, "switch:1": map[string]any{"apower": 1, "aenergy": map[string]int{"total": 1}}})
@@ -471,8 +472,8 @@ func TestBadAnswers(t *testing.T) {
 				switch {
 				case err == nil:
 					t.Fatalf("%s: no error", kind)
-				case reasonOf(err) != c.reason && name != "echo in an error":
-					t.Errorf("%s: %s: %v", kind, reasonOf(err), err)
+				case dial.ReasonOf(err) != c.reason && name != "echo in an error":
+					t.Errorf("%s: %s: %v", kind, dial.ReasonOf(err), err)
 				}
 				for ; err != nil; err = errors.Unwrap(err) {
 					if text := m.text(err); strings.Contains(text, "s3same") || len(text) > maxError+8 {
@@ -488,10 +489,10 @@ func TestBadAnswers(t *testing.T) {
 func shorten(m *meter) {
 	switch s := m.source.(type) {
 	case *shelly1:
-		s.device.timeout = 50 * time.Millisecond
+		s.device.Timeout = 50 * time.Millisecond
 	case *shelly2:
-		s.device.timeout = 50 * time.Millisecond
+		s.device.Timeout = 50 * time.Millisecond
 	case *tasmota:
-		s.device.timeout = 50 * time.Millisecond
+		s.device.Timeout = 50 * time.Millisecond
 	}
 }

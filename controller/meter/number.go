@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // The most that a number of a device may be, and be counted exactly.
@@ -12,11 +14,11 @@ const maxCount = 1 << 53
 // watts reads a power. A little less than nothing is what meters show of nothing.
 func watts(n *json.Number) (float64, error) {
 	if n == nil || *n == "" {
-		return 0, refuse(ReasonMissing, "it does not say the power")
+		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the power")
 	}
 	w, err := n.Float64()
 	if err != nil || math.Abs(w) > mostWatts {
-		return 0, refuse(ReasonRange, "a power of %.20q W", string(*n))
+		return 0, dial.Refuse(dial.ReasonRange, "a power of %.20q W", string(*n))
 	}
 	return max(w, 0), nil
 }
@@ -24,11 +26,11 @@ func watts(n *json.Number) (float64, error) {
 // count reads a counter as a number of its units, of which there are perOne in what the number is in.
 func count(n *json.Number, perOne float64) (uint64, error) {
 	if n == nil || *n == "" {
-		return 0, refuse(ReasonMissing, "it does not say the energy")
+		return 0, dial.Refuse(dial.ReasonMissing, "it does not say the energy")
 	}
 	v, err := n.Float64()
 	if v *= perOne; err != nil || !(v >= 0 && v <= maxCount) {
-		return 0, refuse(ReasonRange, "a counter of %.30q", string(*n))
+		return 0, dial.Refuse(dial.ReasonRange, "a counter of %.30q", string(*n))
 	}
 	return uint64(math.Round(v)), nil
 }
@@ -44,7 +46,7 @@ func decimals(n json.Number) int {
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
 		// its own text quotes what others wrote
-		return refuse(ReasonShape, "the answer is not the JSON that such a device gives")
+		return dial.Refuse(dial.ReasonShape, "the answer is not the JSON that such a device gives")
 	}
 	return nil
 }

@@ -11,12 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Deps are what a poller needs of the world.
 type Deps struct {
-	Keys KeyReader // nil: meters with a password fail
+	Keys dial.KeyReader // nil: meters with a password fail
 	// Wall is told what a node draws each time that one of its meters was asked, if all of them answered lately; nil:
 	// nobody is.
 	Wall func(node string, power energy.Watts, asOf time.Time, quality energy.Quality, source string)
@@ -85,7 +86,7 @@ type meter struct {
 	limit    time.Duration       // of a poll
 	channels map[string]*channel
 	failures int
-	told     Reason // why it gave nothing, as it was logged last
+	told     dial.Reason // why it gave nothing, as it was logged last
 	log      *slog.Logger
 
 	mu       sync.Mutex // of what follows, which others read
@@ -142,7 +143,7 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 		return nil, err
 	}
 	m := &meter{
-		entry: *e, secrets: v.secrets.Conceal, limit: 2 * v.timeout, channels: map[string]*channel{},
+		entry: *e, secrets: v.Secrets.Conceal, limit: 2 * v.Timeout, channels: map[string]*channel{},
 		polls: map[string]uint64{},
 		log:   d.Log.With("meter", e.Name, "node", e.Node),
 	}
@@ -203,7 +204,7 @@ func (m *meter) wait(err error, took time.Duration) time.Duration {
 		return max(interval-took, interval/10) + rand.N(interval/20+1) - interval/40
 	}
 	least, most := interval, max(backoffCap, interval)
-	if reasonOf(err) == ReasonAuth {
+	if dial.ReasonOf(err) == dial.ReasonAuth {
 		least, most = max(authBackoff, interval), max(authBackoffCap, interval)
 	}
 	const doublings = 10
@@ -289,9 +290,9 @@ func (m *meter) noted(err error) {
 		return
 	}
 	m.now.up = false
-	m.polls[string(reasonOf(err))]++
+	m.polls[string(dial.ReasonOf(err))]++
 	m.failures++
-	if reason := reasonOf(err); m.told != reason {
+	if reason := dial.ReasonOf(err); m.told != reason {
 		m.told = reason
 		m.log.Warn("meter gives nothing", "reason", string(reason), "error", m.text(err))
 	}

@@ -16,6 +16,7 @@ import (
 	prom "github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
 )
 
@@ -56,7 +57,7 @@ func (f *fake) read(ctx context.Context) ([]sample, error) {
 	if f.slow > 0 {
 		select {
 		case <-ctx.Done():
-			return nil, refuse(ReasonHTTP, "too slow")
+			return nil, dial.Refuse(dial.ReasonHTTP, "too slow")
 		case <-time.After(f.slow):
 		}
 	}
@@ -212,7 +213,7 @@ func TestDeadMetersHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
 		fakes := map[string]*fake{
-			"good-1": {watts: 100}, "half-1": {watts: 10}, "half-2": {watts: 10, err: refuse(ReasonMissing, "x")},
+			"good-1": {watts: 100}, "half-1": {watts: 10}, "half-2": {watts: 10, err: dial.Refuse(dial.ReasonMissing, "x")},
 		}
 		most := new(atMost)
 		for i := range dead {
@@ -260,7 +261,7 @@ func TestDeadMetersHoldUpNobody(t *testing.T) {
 // A server that refuses a password is left alone for minutes: some lock the account.
 func TestRefusedPasswords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fakes := map[string]*fake{"a-1": {err: refuse(ReasonAuth, "x")}, "b-1": {err: errors.New("reset")}}
+		fakes := map[string]*fake{"a-1": {err: dial.Refuse(dial.ReasonAuth, "x")}, "b-1": {err: errors.New("reset")}}
 		p, _ := poller(t, Deps{}, fakes)
 		during(t, p, time.Hour)
 		if n := len(fakes["a-1"].polls); n < 4 || n > 16 {

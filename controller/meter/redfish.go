@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 const (
@@ -90,7 +93,7 @@ func (r *redfish) read(ctx context.Context) ([]sample, error) {
 				continue
 			}
 		}
-		if absent(err) || reasonOf(err) == ReasonMissing {
+		if dial.HasStatus(err, http.StatusNotFound) || dial.ReasonOf(err) == dial.ReasonMissing {
 			r.targets = nil // it may be elsewhere after an update
 		}
 		return nil, err
@@ -110,7 +113,7 @@ func (t target) decode(body []byte) (sample, error) {
 	switch {
 	case t.control != noControl:
 		if t.control >= len(v.PowerControl) {
-			return sample{}, refuse(ReasonMissing, "%s has %d PowerControl", t.path, len(v.PowerControl))
+			return sample{}, dial.Refuse(dial.ReasonMissing, "%s has %d PowerControl", t.path, len(v.PowerControl))
 		}
 		power = v.PowerControl[t.control].Watts
 	case v.ReadingType == "Power":
@@ -118,7 +121,7 @@ func (t target) decode(body []byte) (sample, error) {
 	case v.ReadingType == "EnergykWh":
 		kWh = v.Reading
 	case v.ReadingType != "":
-		return sample{}, refuse(ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path, v.ReadingType)
+		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path, v.ReadingType)
 	default:
 		power, kWh = v.PowerWatts.value(), v.EnergykWh.value()
 	}
@@ -151,7 +154,7 @@ func redfishSample(power, kWh *json.Number) (s sample, err error) {
 		s.counted, s.unit, s.step = true, microjoulesPerCount, stepOf(*kWh)
 	}
 	if !s.powered && !s.counted {
-		return sample{}, refuse(ReasonMissing, "it says neither power nor energy")
+		return sample{}, dial.Refuse(dial.ReasonMissing, "it says neither power nor energy")
 	}
 	return s, nil
 }
@@ -177,7 +180,7 @@ func (r *redfish) discover(ctx context.Context) ([]target, error) {
 	found := all.named()
 	if len(wanted) == 0 {
 		if len(found) != 1 {
-			return nil, refuse(ReasonMissing, "%s: name the chassis that is the node", have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "%s: name the chassis that is the node", have(found))
 		}
 		for name := range found {
 			wanted = []string{name}
@@ -187,11 +190,11 @@ func (r *redfish) discover(ctx context.Context) ([]target, error) {
 		name, number, _ := strings.Cut(channel, "#")
 		control, err := strconv.Atoi(number)
 		if number != "" && (err != nil || control < 0) {
-			return nil, refuse(ReasonMissing, "channel %q: want the number of a PowerControl behind #", channel)
+			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the number of a PowerControl behind #", channel)
 		}
 		place, ok := found[name]
 		if !ok {
-			return nil, refuse(ReasonMissing, "there is no chassis %q; %s", name, have(found))
+			return nil, dial.Refuse(dial.ReasonMissing, "there is no chassis %q; %s", name, have(found))
 		}
 		of, err := r.chassis(ctx, channel, place, control, number != "")
 		if err != nil {
@@ -228,7 +231,7 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 			continue
 		}
 		body, err := r.device.get(ctx, t.path, nil)
-		if absent(err) {
+		if dial.HasStatus(err, http.StatusNotFound) {
 			continue
 		}
 		if err != nil {
@@ -239,7 +242,7 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 		}
 	}
 	if chosen || !sameServer(c.Sensors.ID) {
-		return nil, refuse(ReasonMissing, "chassis %s tells no power", channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s tells no power", channel)
 	}
 	var all redfishCollection
 	if err := r.resource(ctx, c.Sensors.ID, &all); err != nil {
@@ -247,7 +250,7 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 	}
 	targets := sensors(channel, all.named())
 	if len(targets) == 0 {
-		return nil, refuse(ReasonMissing, "chassis %s has no sensor of its power: name one by its path", channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its power: name one by its path", channel)
 	}
 	return targets, nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // Units of Shelly's counters.
@@ -75,7 +77,7 @@ func (s *shelly1) decode(body []byte) ([]sample, error) {
 
 func (s *shelly1) sample(name string, m *shelly1Meter) (sample, error) {
 	if m.IsValid == nil || !*m.IsValid {
-		return sample{}, refuse(ReasonMissing, "it says that its value is not valid")
+		return sample{}, dial.Refuse(dial.ReasonMissing, "it says that its value is not valid")
 	}
 	unit, perOne := uint64(microjoulesPerWattMinute), 1.0
 	epoch := fmt.Sprint("reboot ", s.reboots)

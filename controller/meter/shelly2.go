@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // shelly2 is a Shelly of the second generation or later. Its counters survive reboots. One request tells of all its
@@ -85,7 +87,7 @@ func (s *shelly2) decode(body []byte) ([]sample, error) {
 func readShelly2(_ string, c *shelly2Component) (sample, error) {
 	for _, e := range c.Errors {
 		if strings.Contains(e, "power") {
-			return sample{}, refuse(ReasonMissing, "it reports the error %.40q", e)
+			return sample{}, dial.Refuse(dial.ReasonMissing, "it reports the error %.40q", e)
 		}
 	}
 	w, err := watts(c.Power)

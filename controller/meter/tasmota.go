@@ -7,6 +7,8 @@ import (
 	"math"
 	"net/url"
 	"strconv"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // A Tasmota counts kilowatt-hours with so many decimals at most, which is an option of its own; three are usual, a
@@ -54,7 +56,7 @@ func (n *numbers) UnmarshalJSON(text []byte) error {
 
 func (t *tasmota) read(ctx context.Context) ([]sample, error) {
 	samples, err := t.ask(ctx, t.old)
-	if err != nil && reasonOf(err) == ReasonMissing && !t.old {
+	if err != nil && dial.ReasonOf(err) == dial.ReasonMissing && !t.old {
 		if samples, again := t.ask(ctx, true); again == nil {
 			t.old = true
 			return samples, nil
@@ -90,21 +92,21 @@ func (t *tasmota) decode(body []byte) ([]sample, error) {
 		return nil, err
 	}
 	if status.Warning != "" {
-		return nil, refuse(ReasonAuth, "it wants another user or password")
+		return nil, dial.Refuse(dial.ReasonAuth, "it wants another user or password")
 	}
 	e := status.Sensors.Energy
 	switch {
 	case e == nil || len(e.Total.list) == 0 || e.Total.list[0] == "" || len(e.Power.list) == 0:
-		return nil, refuse(ReasonMissing, "the device does not count energy")
+		return nil, dial.Refuse(dial.ReasonMissing, "the device does not count energy")
 	case len(e.Total.list) > maxChannels || len(e.Power.list) > maxChannels:
-		return nil, refuse(ReasonShape, "more than %d channels", maxChannels)
+		return nil, dial.Refuse(dial.ReasonShape, "more than %d channels", maxChannels)
 	}
 	found := map[string]tasmotaChannel{}
 	switch {
 	case e.Total.single:
 		found["0"] = tasmotaChannel{e.Total.list[0], e.Power.list, e.Since}
 	case len(e.Total.list) != len(e.Power.list):
-		return nil, refuse(ReasonShape, "%d counters of %d channels", len(e.Total.list), len(e.Power.list))
+		return nil, dial.Refuse(dial.ReasonShape, "%d counters of %d channels", len(e.Total.list), len(e.Power.list))
 	default:
 		for i, total := range e.Total.list {
 			found[strconv.Itoa(i)] = tasmotaChannel{total, e.Power.list[i : i+1], e.Since}

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
 	"github.com/kubenergy/kubenergy/energy"
@@ -105,7 +106,7 @@ func prices(currency, domain string, positions ...int) http.HandlerFunc {
 
 type badSignal struct {
 	name   string
-	reason Reason
+	reason dial.Reason
 	serve  http.HandlerFunc
 	// Where it is asked; nil: Electricity Maps.
 	source   func(url string) v1alpha1.CarbonSource
@@ -160,7 +161,7 @@ func badSignals(t *testing.T) []badSignal {
 		quick := r.tweak
 		r.tweak = func(f *fetcher) {
 			quick(f)
-			f.timeout = 50 * time.Millisecond
+			f.Timeout = 50 * time.Millisecond
 		}
 	}
 	named := func(ip string) func(*Reach) {
@@ -170,167 +171,167 @@ func badSignals(t *testing.T) []badSignal {
 	}
 	return []badSignal{
 		{
-			name: "stale by its own timestamp", reason: ReasonStale,
+			name: "stale by its own timestamp", reason: dial.ReasonStale,
 			serve: says("%s", latest("DE", noonHour.Add(-3*time.Hour), "300")),
 		},
 		{
-			name: "stale list", reason: ReasonStale, source: fromList,
+			name: "stale list", reason: dial.ReasonStale, source: fromList,
 			serve: says("%s", list("DE", 9, "300", "310", "320")),
 		},
-		{name: "stale forecast of now", reason: ReasonStale, source: func(url string) v1alpha1.CarbonSource {
+		{name: "stale forecast of now", reason: dial.ReasonStale, source: func(url string) v1alpha1.CarbonSource {
 			s := fromList(url)
 			s.HTTP.Time = "issued"
 			return s
 		}, serve: says("%s", strings.Replace(list("DE", 1, "300", "310", "320"), "{",
 			`{"issued":"2026-03-10T07:00:00Z",`, 1))},
 		{
-			name: "stale sample", reason: ReasonStale, source: fromPrometheus,
+			name: "stale sample", reason: dial.ReasonStale, source: fromPrometheus,
 			serve: says("%s", sampleText(noon.Add(-3*time.Hour), "300")),
 		},
-		{name: "constant for 6 h", reason: ReasonFrozen, serve: atPath(map[string]http.HandlerFunc{
+		{name: "constant for 6 h", reason: dial.ReasonFrozen, serve: atPath(map[string]http.HandlerFunc{
 			"/latest": says("%s", latest("DE", noonHour, "412")), "/history": says("%s", still),
 		})},
 		{
-			name: "constant for 24 h, estimated", reason: ReasonFrozen, source: fromList,
+			name: "constant for 24 h, estimated", reason: dial.ReasonFrozen, source: fromList,
 			serve: says("%s", list("DE", 24, slices.Repeat([]string{"412"}, 25)...)),
 		},
-		{name: "NaN", reason: ReasonShape, serve: swap("300", "NaN")},
+		{name: "NaN", reason: dial.ReasonShape, serve: swap("300", "NaN")},
 		{
-			name: "NaN in a string, as Prometheus writes it", reason: ReasonRange, source: fromPrometheus,
+			name: "NaN in a string, as Prometheus writes it", reason: dial.ReasonRange, source: fromPrometheus,
 			serve: says("%s", sampleText(noon, "NaN")),
 		},
-		{name: "+Inf", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "+Inf"))},
-		{name: "-Inf", reason: ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "-Inf"))},
-		{name: "negative", reason: ReasonRange, serve: swap("300", "-1")},
-		{name: "1e9", reason: ReasonRange, serve: swap("300", "1e9")},
-		{name: "1e999", reason: ReasonRange, serve: swap("300", "1e999")},
-		{name: "string", reason: ReasonShape, serve: swap("300", `"300"`)},
-		{name: "object", reason: ReasonShape, serve: swap("300", `{"value":300}`)},
-		{name: "boolean", reason: ReasonShape, serve: swap("300", "true")},
-		{name: "null", reason: ReasonMissing, serve: swap("300", "null")},
-		{name: "no value", reason: ReasonMissing, serve: swap(`"carbonIntensity":300,`, "")},
+		{name: "+Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "+Inf"))},
+		{name: "-Inf", reason: dial.ReasonRange, source: fromPrometheus, serve: says("%s", sampleText(noon, "-Inf"))},
+		{name: "negative", reason: dial.ReasonRange, serve: swap("300", "-1")},
+		{name: "1e9", reason: dial.ReasonRange, serve: swap("300", "1e9")},
+		{name: "1e999", reason: dial.ReasonRange, serve: swap("300", "1e999")},
+		{name: "string", reason: dial.ReasonShape, serve: swap("300", `"300"`)},
+		{name: "object", reason: dial.ReasonShape, serve: swap("300", `{"value":300}`)},
+		{name: "boolean", reason: dial.ReasonShape, serve: swap("300", "true")},
+		{name: "null", reason: dial.ReasonMissing, serve: swap("300", "null")},
+		{name: "no value", reason: dial.ReasonMissing, serve: swap(`"carbonIntensity":300,`, "")},
 		{
-			name: "forecast alone", reason: ReasonMissing, source: fromList,
+			name: "forecast alone", reason: dial.ReasonMissing, source: fromList,
 			serve: says("%s", list("DE", -2, "300", "310")),
 		},
-		{name: "no values", reason: ReasonMissing, source: fromList, serve: says("%s", list("DE", 0))},
-		{name: "1 GiB", reason: ReasonSize, serve: endlessBody(t)},
+		{name: "no values", reason: dial.ReasonMissing, source: fromList, serve: says("%s", list("DE", 0))},
+		{name: "1 GiB", reason: dial.ReasonSize, serve: endlessBody(t)},
 		{
-			name: "too many values", reason: ReasonSize, source: fromList,
+			name: "too many values", reason: dial.ReasonSize, source: fromList,
 			serve: says("%s", list("DE", 0, strings.Split(strings.Repeat("1,", 15_000)+"1", ",")...)),
 		},
-		{name: "another zone", reason: ReasonZone, serve: swap(`"zone":"DE"`, `"zone":"FR"`)},
-		{name: "zone of the caller's address", reason: ReasonZone, serve: callersZone},
-		{name: "no zone", reason: ReasonZone, serve: swap(`"zone":"DE",`, "")},
-		{name: "zone is null", reason: ReasonZone, serve: swap(`"DE"`, "null")},
-		{name: "another zone in the history", reason: ReasonZone, serve: latestAnd(map[string]http.HandlerFunc{
+		{name: "another zone", reason: dial.ReasonZone, serve: swap(`"zone":"DE"`, `"zone":"FR"`)},
+		{name: "zone of the caller's address", reason: dial.ReasonZone, serve: callersZone},
+		{name: "no zone", reason: dial.ReasonZone, serve: swap(`"zone":"DE",`, "")},
+		{name: "zone is null", reason: dial.ReasonZone, serve: swap(`"DE"`, "null")},
+		{name: "another zone in the history", reason: dial.ReasonZone, serve: latestAnd(map[string]http.HandlerFunc{
 			"/history": says(`{"zone":"DE","history":[%s]}`, latest("DK-DK2", noonHour.Add(-time.Hour), "300")),
 		})},
 		{
-			name: "another zone in a list", reason: ReasonZone, source: fromList,
+			name: "another zone in a list", reason: dial.ReasonZone, source: fromList,
 			serve: says("%s", list("FR", 1, "300", "310")),
 		},
 		{
-			name: "another postcode", reason: ReasonZone, source: fromRegion, zone: "GB",
+			name: "another postcode", reason: dial.ReasonZone, source: fromRegion, zone: "GB",
 			serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "SW1", `"forecast":99`)),
 		},
 		{
-			name: "another region", reason: ReasonZone, source: fromWattTime, marginal: true,
+			name: "another region", reason: dial.ReasonZone, source: fromWattTime, marginal: true,
 			serve: marginal("PJM_DC", "lbs_co2_per_mwh", "co2_moer"),
 		},
-		{name: "Britain for Germany", reason: ReasonZone, source: fromBritain, serve: says(`{"data":[]}`)},
-		{name: "401", reason: ReasonAuth, serve: status(401), check: atLeast(hopelessRetry)},
-		{name: "403", reason: ReasonAuth, serve: status(403), check: atLeast(hopelessRetry)},
-		{name: "no key", reason: ReasonAuth, keys: testKeys{}, serve: says("%s", good)},
-		{name: "429", reason: ReasonRate, serve: status(429)},
+		{name: "Britain for Germany", reason: dial.ReasonZone, source: fromBritain, serve: says(`{"data":[]}`)},
+		{name: "401", reason: dial.ReasonAuth, serve: status(401), check: atLeast(hopelessRetry)},
+		{name: "403", reason: dial.ReasonAuth, serve: status(403), check: atLeast(hopelessRetry)},
+		{name: "no key", reason: dial.ReasonAuth, keys: testKeys{}, serve: says("%s", good)},
+		{name: "429", reason: dial.ReasonRate, serve: status(429)},
 		{
-			name: "429 with seconds", reason: ReasonRate, serve: status(429, "Retry-After", "2400"),
+			name: "429 with seconds", reason: dial.ReasonRate, serve: status(429, "Retry-After", "2400"),
 			check: atLeast(40 * time.Minute),
 		},
 		{
-			name: "429 with a date", reason: ReasonRate,
+			name: "429 with a date", reason: dial.ReasonRate,
 			serve: status(429, "Retry-After", noon.Add(50*time.Minute).Format(http.TimeFormat)),
 			check: atLeast(50 * time.Minute),
 		},
 		{
-			name: "429 for ten years", reason: ReasonRate, serve: status(429, "Retry-After", "315360000"),
+			name: "429 for ten years", reason: dial.ReasonRate, serve: status(429, "Retry-After", "315360000"),
 			check: func(t *testing.T, k *Keeper) {
-				if got := k.links[0].next.Sub(noon); got > 2*maxWait {
+				if got := k.links[0].next.Sub(noon); got > 2*dial.MaxWait {
 					t.Errorf("silenced for %v", got)
 				}
 			},
 		},
-		{name: "500", reason: ReasonHTTP, serve: status(500)},
+		{name: "500", reason: dial.ReasonHTTP, serve: status(500)},
 		{
-			name: "503 with Retry-After", reason: ReasonHTTP, serve: status(503, "Retry-After", "1800"),
+			name: "503 with Retry-After", reason: dial.ReasonHTTP, serve: status(503, "Retry-After", "1800"),
 			check: atLeast(30 * time.Minute),
 		},
-		{name: "404", reason: ReasonHTTP, serve: http.NotFound},
-		{name: "204", reason: ReasonHTTP, serve: status(204)},
-		{name: "timeout", reason: ReasonHTTP, reach: hasty, serve: func(_ http.ResponseWriter, r *http.Request) {
+		{name: "404", reason: dial.ReasonHTTP, serve: http.NotFound},
+		{name: "204", reason: dial.ReasonHTTP, serve: status(204)},
+		{name: "timeout", reason: dial.ReasonHTTP, reach: hasty, serve: func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 		}},
 		{
-			name: "body that stalls", reason: ReasonHTTP, reach: hasty,
+			name: "body that stalls", reason: dial.ReasonHTTP, reach: hasty,
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.WriteString(w, good[:20])
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 			},
 		},
-		{name: "connection reset", reason: ReasonHTTP, serve: reset},
-		{name: "body shorter than it says", reason: ReasonHTTP, serve: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "connection reset", reason: dial.ReasonHTTP, serve: reset},
+		{name: "body shorter than it says", reason: dial.ReasonHTTP, serve: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "5000")
 			_, _ = io.WriteString(w, good)
 		}},
-		{name: "truncated JSON", reason: ReasonShape, serve: says("%s", good[:len(good)-30])},
-		{name: "HTML", reason: ReasonShape, serve: says("<html><body>Sign in to the network</body></html>")},
-		{name: "empty body", reason: ReasonShape, serve: says("")},
-		{name: "two values", reason: ReasonShape, serve: says("%s%s", good, good)},
-		{name: "name twice", reason: ReasonShape, serve: swap(`"carbonIntensity":300`,
+		{name: "truncated JSON", reason: dial.ReasonShape, serve: says("%s", good[:len(good)-30])},
+		{name: "HTML", reason: dial.ReasonShape, serve: says("<html><body>Sign in to the network</body></html>")},
+		{name: "empty body", reason: dial.ReasonShape, serve: says("")},
+		{name: "two values", reason: dial.ReasonShape, serve: says("%s%s", good, good)},
+		{name: "name twice", reason: dial.ReasonShape, serve: swap(`"carbonIntensity":300`,
 			`"carbonIntensity":300,"carbonintensity":100`)},
-		{name: "deep nesting", reason: ReasonShape, serve: says("%s", strings.Repeat("[", 100_000))},
-		{name: "list for an object", reason: ReasonShape, serve: says("[%s]", good)},
+		{name: "deep nesting", reason: dial.ReasonShape, serve: says("%s", strings.Repeat("[", 100_000))},
+		{name: "list for an object", reason: dial.ReasonShape, serve: says("[%s]", good)},
 		{
-			name: "two series", reason: ReasonShape, source: fromPrometheus,
+			name: "two series", reason: dial.ReasonShape, source: fromPrometheus,
 			serve: says(
 				`{"status":"success","data":{"resultType":"vector","result":[{"value":[%d,"1"]},{"value":[%d,"2"]}]}}`,
 				noon.Unix(), noon.Unix()),
 		},
 		{
-			name: "no series", reason: ReasonMissing, source: fromPrometheus,
+			name: "no series", reason: dial.ReasonMissing, source: fromPrometheus,
 			serve: says(`{"status":"success","data":{"resultType":"vector","result":[]}}`),
 		},
 		{
-			name: "redirect to the metadata service", reason: ReasonAddress,
+			name: "redirect to the metadata service", reason: dial.ReasonAddress,
 			serve: status(302, "Location", "http://169.254.169.254/latest/meta-data/"),
 		},
-		{name: "redirect to another server", reason: ReasonAddress, serve: status(302, "Location", elsewhere.URL)},
+		{name: "redirect to another server", reason: dial.ReasonAddress, serve: status(302, "Location", elsewhere.URL)},
 		{
-			name: "redirect to another scheme", reason: ReasonAddress,
+			name: "redirect to another scheme", reason: dial.ReasonAddress,
 			serve: func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "https://"+r.Host+r.URL.Path, http.StatusFound)
 			},
 		},
-		{name: "redirect in a circle", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "redirect in a circle", reason: dial.ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.String(), http.StatusFound)
 		}},
-		{name: "redirect on one server", reason: ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
+		{name: "redirect on one server", reason: dial.ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasPrefix(r.URL.Path, "/new") {
 				_, _ = io.WriteString(w, good)
 				return
 			}
 			http.Redirect(w, r, "/new"+r.URL.Path, http.StatusPermanentRedirect)
 		}},
-		{name: "metadata service", reason: ReasonAddress, source: toURL("http://169.254.169.254")},
-		{name: "metadata service, mapped", reason: ReasonAddress, source: toURL("http://[::ffff:169.254.169.254]")},
+		{name: "metadata service", reason: dial.ReasonAddress, source: toURL("http://169.254.169.254")},
+		{name: "metadata service, mapped", reason: dial.ReasonAddress, source: toURL("http://[::ffff:169.254.169.254]")},
 		{
-			name: "private address, mapped", reason: ReasonAddress, source: toURL("https://[::ffff:10.0.0.7]"),
+			name: "private address, mapped", reason: dial.ReasonAddress, source: toURL("https://[::ffff:10.0.0.7]"),
 			reach: public,
 		},
-		{name: "loopback", reason: ReasonAddress, source: toURL("https://127.0.0.1:1"), reach: public},
+		{name: "loopback", reason: dial.ReasonAddress, source: toURL("https://127.0.0.1:1"), reach: public},
 		{
-			name: "loopback, where private addresses are allowed", reason: ReasonAddress,
+			name: "loopback, where private addresses are allowed", reason: dial.ReasonAddress,
 			source: func(url string) v1alpha1.CarbonSource {
 				s := fromPrometheus(url)
 				s.Prometheus.AllowPrivateAddress = true
@@ -338,102 +339,102 @@ func badSignals(t *testing.T) []badSignal {
 			}, reach: public,
 		},
 		{
-			name: "name of a private address", reason: ReasonAddress, source: toURL("https://provider.example"),
+			name: "name of a private address", reason: dial.ReasonAddress, source: toURL("https://provider.example"),
 			reach: named("10.0.0.7"),
 		},
 		{
-			name: "name of the metadata service", reason: ReasonAddress, source: toURL("https://provider.example"),
+			name: "name of the metadata service", reason: dial.ReasonAddress, source: toURL("https://provider.example"),
 			reach: named("169.254.169.254"),
 		},
 		{
-			name: "name of loopback", reason: ReasonAddress, source: toURL("https://provider.example"),
+			name: "name of loopback", reason: dial.ReasonAddress, source: toURL("https://provider.example"),
 			reach: named("127.0.0.1"),
 		},
-		{name: "without TLS", reason: ReasonAddress, source: toURL("http://provider.example"), reach: public},
-		{name: "certificate of nobody", reason: ReasonHTTP, source: toURL(untrusted.URL)},
-		{name: "from the future", reason: ReasonTime, serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300"))},
-		{name: "no timestamp", reason: ReasonTime, serve: says(`{"zone":"DE","carbonIntensity":300}`)},
-		{name: "timestamp is garbage", reason: ReasonTime, serve: swap(noonHour.Format("2006-01-02T15"), "yesterday")},
+		{name: "without TLS", reason: dial.ReasonAddress, source: toURL("http://provider.example"), reach: public},
+		{name: "certificate of nobody", reason: dial.ReasonHTTP, source: toURL(untrusted.URL)},
+		{name: "from the future", reason: dial.ReasonTime, serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300"))},
+		{name: "no timestamp", reason: dial.ReasonTime, serve: says(`{"zone":"DE","carbonIntensity":300}`)},
+		{name: "timestamp is garbage", reason: dial.ReasonTime, serve: swap(noonHour.Format("2006-01-02T15"), "yesterday")},
 		{
-			name: "timestamp is a number", reason: ReasonTime,
+			name: "timestamp is a number", reason: dial.ReasonTime,
 			serve: says(`{"zone":"DE","carbonIntensity":300,"datetime":12}`),
 		},
 		{
-			name: "microseconds for seconds", reason: ReasonTime, source: fromList,
+			name: "microseconds for seconds", reason: dial.ReasonTime, source: fromList,
 			serve: says(`{"zone":"DE","v":[[%d,300]]}`, noonHour.UnixMicro()),
 		},
 		{
-			name: "hour of the clock change twice", reason: ReasonTime, source: fromList,
+			name: "hour of the clock change twice", reason: dial.ReasonTime, source: fromList,
 			serve: says(`{"zone":"DE","v":[[%[1]d,300],[%[1]d,310],[%[2]d,320]]}`, noonHour.Add(-time.Hour).Unix(),
 				noonHour.Unix()),
 		},
 		{
-			name: "off the grid", reason: ReasonTime, source: fromList,
+			name: "off the grid", reason: dial.ReasonTime, source: fromList,
 			serve: says(`{"zone":"DE","v":[[%d,300],[%d,310],[%d,320]]}`, noonHour.Add(-2*time.Hour).Unix(),
 				noonHour.Add(-time.Hour).Unix(), noonHour.Add(100*time.Second).Unix()),
 		},
 		{
-			name: "slot of an hour", reason: ReasonTime, source: fromRegion, zone: "GB",
+			name: "slot of an hour", reason: dial.ReasonTime, source: fromRegion, zone: "GB",
 			serve: says("%s", regional(noonHour, noonHour.Add(time.Hour), "RG10", `"forecast":99`)),
 		},
 		{
-			name: "neither forecast nor actual", reason: ReasonMissing, source: fromRegion, zone: "GB",
+			name: "neither forecast nor actual", reason: dial.ReasonMissing, source: fromRegion, zone: "GB",
 			serve: says("%s", regional(noonHour, noonHour.Add(30*time.Minute), "RG10", `"forecast":null`)),
 		},
-		{name: "unit of another quantity", reason: ReasonUnit, source: func(url string) v1alpha1.CarbonSource {
+		{name: "unit of another quantity", reason: dial.ReasonUnit, source: func(url string) v1alpha1.CarbonSource {
 			return v1alpha1.CarbonSource{HTTP: &v1alpha1.HTTPSource{URL: url, Value: "v", Unit: "per-MWh"}}
 		}, serve: says(`{"v":300}`)},
 		{
-			name: "unit of another scale", reason: ReasonUnit, source: fromWattTime, marginal: true,
+			name: "unit of another scale", reason: dial.ReasonUnit, source: fromWattTime, marginal: true,
 			serve: marginal("CAISO_NORTH", "kg_co2_per_mwh", "co2_moer"),
 		},
 		{
-			name: "unit that is named", reason: ReasonUnit,
+			name: "unit that is named", reason: dial.ReasonUnit,
 			serve: swap(`"carbonIntensity"`, `"unit":"lbCO2/MWh","carbonIntensity"`),
 		},
 		{
-			name: "marginal for average", reason: ReasonKind, source: fromWattTime,
+			name: "marginal for average", reason: dial.ReasonKind, source: fromWattTime,
 			serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer"),
 		},
-		{name: "average for marginal", reason: ReasonKind, marginal: true, serve: says("%s", good)},
+		{name: "average for marginal", reason: dial.ReasonKind, marginal: true, serve: says("%s", good)},
 		{
-			name: "health damage for carbon", reason: ReasonKind, source: fromWattTime, marginal: true,
+			name: "health damage for carbon", reason: dial.ReasonKind, source: fromWattTime, marginal: true,
 			serve: marginal("CAISO_NORTH", "lbs_co2_per_mwh", "health_damage"),
 		},
-		{name: "direct for lifecycle", reason: ReasonKind, serve: swap("lifecycle", "direct")},
+		{name: "direct for lifecycle", reason: dial.ReasonKind, serve: swap("lifecycle", "direct")},
 		{
-			name: "position beyond the period", reason: ReasonTime, price: fromENTSOE,
+			name: "position beyond the period", reason: dial.ReasonTime, price: fromENTSOE,
 			serve: prices("EUR", testDomain, 1, 81, 25, 90),
 		},
-		{name: "position twice", reason: ReasonTime, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 81, 1, 90)},
+		{name: "position twice", reason: dial.ReasonTime, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 81, 1, 90)},
 		{
-			name: "positions backwards", reason: ReasonTime, price: fromENTSOE,
+			name: "positions backwards", reason: dial.ReasonTime, price: fromENTSOE,
 			serve: prices("EUR", testDomain, 1, 81, 9, 90, 4, 70),
 		},
 		{
-			name: "first position missing", reason: ReasonShape, price: fromENTSOE,
+			name: "first position missing", reason: dial.ReasonShape, price: fromENTSOE,
 			serve: prices("EUR", testDomain, 2, 81),
 		},
 		{
-			name: "another bidding zone", reason: ReasonZone, price: fromENTSOE,
+			name: "another bidding zone", reason: dial.ReasonZone, price: fromENTSOE,
 			serve: prices("EUR", "10YNL----------L", 1, 81),
 		},
-		{name: "another currency", reason: ReasonUnit, price: fromENTSOE, serve: prices("PLN", testDomain, 1, 81)},
-		{name: "price beyond any", reason: ReasonRange, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 90_000)},
+		{name: "another currency", reason: dial.ReasonUnit, price: fromENTSOE, serve: prices("PLN", testDomain, 1, 81)},
+		{name: "price beyond any", reason: dial.ReasonRange, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 90_000)},
 		{
-			name: "no prices yet", reason: ReasonMissing, price: fromENTSOE,
+			name: "no prices yet", reason: dial.ReasonMissing, price: fromENTSOE,
 			serve: says("<Acknowledgement_MarketDocument><Reason><code>999</code><text>No matching " +
 				"data</text></Reason></Acknowledgement_MarketDocument>"),
 		},
 		{
-			name: "truncated XML", reason: ReasonShape, price: fromENTSOE,
+			name: "truncated XML", reason: dial.ReasonShape, price: fromENTSOE,
 			serve: says("<Publication_MarketDocument><TimeSeries>"),
 		},
-		{name: "price in another currency", reason: ReasonUnit, price: func(url string) v1alpha1.PriceSource {
+		{name: "price in another currency", reason: dial.ReasonUnit, price: func(url string) v1alpha1.PriceSource {
 			return v1alpha1.PriceSource{ElectricityMaps: &v1alpha1.ElectricityMapsSource{URL: url}}
 		}, serve: says(`{"zone":"DE","data":[{"datetime":"2026-03-10T12:00:00Z","value":81,"unit":"USD/MWh"}]}`)},
 		{
-			name: "file outside, through a link", reason: ReasonAddress, source: fromFile("link.csv"),
+			name: "file outside, through a link", reason: dial.ReasonAddress, source: fromFile("link.csv"),
 			check: func(t *testing.T, k *Keeper) {
 				if strings.Contains(k.links[0].err.Error(), outside) {
 					t.Error("the error names the target of the link")
@@ -441,11 +442,11 @@ func badSignals(t *testing.T) []badSignal {
 			}, serve: func(http.ResponseWriter, *http.Request) {}, reach: func(*Reach) {},
 			keys: testKeys{"link": outside},
 		},
-		{name: "file that is not there", reason: ReasonMissing, source: fromFile("absent.csv")},
-		{name: "file of another zone", reason: ReasonZone, source: fromFile("fr.csv")},
-		{name: "file with NaN", reason: ReasonShape, source: fromFile("nan.csv")},
-		{name: "file that has ended", reason: ReasonMissing, source: fromFile("ended.csv")},
-		{name: "file of another year", reason: ReasonMissing, source: fromFile("old.csv")},
+		{name: "file that is not there", reason: dial.ReasonMissing, source: fromFile("absent.csv")},
+		{name: "file of another zone", reason: dial.ReasonZone, source: fromFile("fr.csv")},
+		{name: "file with NaN", reason: dial.ReasonShape, source: fromFile("nan.csv")},
+		{name: "file that has ended", reason: dial.ReasonMissing, source: fromFile("ended.csv")},
+		{name: "file of another year", reason: dial.ReasonMissing, source: fromFile("old.csv")},
 	}
 }
 
@@ -496,14 +497,14 @@ func TestBadSignals(t *testing.T) {
 		t.Fatalf("%d rows", len(rows))
 	}
 	// Reasons are the values of a label: no other may appear, and each can.
-	reasons := make(map[Reason]bool)
+	reasons := make(map[dial.Reason]bool)
 	for _, c := range rows {
 		reasons[c.reason] = true
 	}
-	all := []Reason{
-		ReasonZone, ReasonStale, ReasonFrozen, ReasonRange, ReasonShape, ReasonUnit, ReasonKind, ReasonAuth, ReasonRate,
-		ReasonHTTP, ReasonSize,
-		ReasonAddress, ReasonTime, ReasonMissing,
+	all := []dial.Reason{
+		dial.ReasonZone, dial.ReasonStale, dial.ReasonFrozen, dial.ReasonRange, dial.ReasonShape, dial.ReasonUnit, dial.ReasonKind, dial.ReasonAuth, dial.ReasonRate,
+		dial.ReasonHTTP, dial.ReasonSize,
+		dial.ReasonAddress, dial.ReasonTime, dial.ReasonMissing,
 	}
 	for _, r := range all {
 		if !reasons[r] {
@@ -575,7 +576,7 @@ func TestBadSignals(t *testing.T) {
 }
 
 // refusesAndRemembers polls the only source of a keeper, which must be refused for a reason.
-func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason Reason) {
+func refusesAndRemembers(t *testing.T, k *Keeper, d Deps, now *time.Time, reason dial.Reason) {
 	t.Helper()
 	asOf := now.Truncate(time.Hour)
 	lastGood := &reading{

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -95,7 +96,7 @@ func (b *builder) add(kind string, every *time.Duration, perHour *int32, private
 // fetcher returns one that counts.
 func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
 	f := newFetcher(b.deps.Reach, private)
-	f.keys, f.now = b.deps.Keys, b.deps.Clock
+	f.keys, f.Now = b.deps.Keys, b.deps.Clock
 	f.count = func(outcome string) { b.deps.Metrics.requested(kind, outcome) }
 	f.reserve = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
@@ -104,9 +105,9 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 		granted, next, err := b.deps.Calls.Reserve(ctx, account, perHour, now)
 		switch {
 		case err != nil:
-			return refuse(ReasonRate, "counting the request: %w", err)
+			return dial.Refuse(dial.ReasonRate, "counting the request: %w", err)
 		case !granted:
-			return &Error{Reason: ReasonRate, Wait: min(max(0, next.Sub(now)), maxWait), Err: fmt.Errorf(
+			return &dial.Error{Reason: dial.ReasonRate, Wait: min(max(0, next.Sub(now)), dial.MaxWait), Err: fmt.Errorf(
 				"no request is granted before %s: the limit of %d in an hour is reached, or the provider wants to be "+
 					"left alone", next.UTC().Format(time.RFC3339), perHour)}
 		}
@@ -122,7 +123,7 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 func (b *builder) ofKind(marginal bool, build func(f *fetcher) (Source, error)) func(f *fetcher) (Source, error) {
 	if b.quantity == carbon && marginal != b.marginal {
 		return func(*fetcher) (Source, error) {
-			return nil, refuse(ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+			return nil, dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
 				kind(marginal), kind(b.marginal))
 		}
 	}
@@ -188,7 +189,7 @@ func (b *builder) priceSource(s v1alpha1.PriceSource) error {
 	case s.Octopus != nil:
 		return add("octopus", false, func(f *fetcher) (Source, error) {
 			if b.currency != "GBP" {
-				return nil, refuse(ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
+				return nil, dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
 			}
 			return newOctopus(s.Octopus, f)
 		})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -57,15 +58,15 @@ func (w terms) check(a Answer, now time.Time) (checked, error) {
 	}
 	switch {
 	case len(a.Points) == 0:
-		return checked{}, refuse(ReasonMissing, "the answer has no values")
+		return checked{}, dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	case len(a.Points) > maxPoints:
-		return checked{}, refuse(ReasonSize, "the answer has %d values: want at most %d", len(a.Points), maxPoints)
+		return checked{}, dial.Refuse(dial.ReasonSize, "the answer has %d values: want at most %d", len(a.Points), maxPoints)
 	case a.Zone != "" && !strings.EqualFold(string(a.Zone), string(asked)):
-		return checked{}, refuse(ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, asked)
+		return checked{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, asked)
 	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
-		return checked{}, refuse(ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
+		return checked{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q, wanted is %s", a.Currency, w.currency)
 	case w.quantity == carbon && a.Marginal != w.marginal:
-		return checked{}, refuse(ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed",
+		return checked{}, dial.Refuse(dial.ReasonKind, "the intensity is %s, wanted is %s: the two are never mixed",
 			kind(a.Marginal), kind(w.marginal))
 	}
 	if err := w.age(a, now); err != nil {
@@ -98,13 +99,13 @@ func (w terms) age(a Answer, now time.Time) error {
 	case a.Ageless:
 		return nil
 	case a.IssuedAt.IsZero() && newest(a.Points, now).IsZero():
-		return refuse(ReasonMissing, "the answer says nothing about now")
+		return dial.Refuse(dial.ReasonMissing, "the answer says nothing about now")
 	case a.IssuedAt.IsZero():
-		return refuse(ReasonTime, "the answer does not say of when it is")
+		return dial.Refuse(dial.ReasonTime, "the answer does not say of when it is")
 	case age < -clockSkew:
-		return refuse(ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339), -age)
+		return dial.Refuse(dial.ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339), -age)
 	case age > w.maxAge:
-		return refuse(ReasonStale, "the present value is of %s, %v ago: want at most %v",
+		return dial.Refuse(dial.ReasonStale, "the present value is of %s, %v ago: want at most %v",
 			a.IssuedAt.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
 	return nil
@@ -118,14 +119,14 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 			return nil, err
 		}
 		if p.Time.Year() < 1990 || p.Time.Sub(now) > maxAhead {
-			return nil, refuse(ReasonTime, "a value is of %s", p.Time.Format(time.RFC3339))
+			return nil, dial.Refuse(dial.ReasonTime, "a value is of %s", p.Time.Format(time.RFC3339))
 		}
 	}
 	points = slices.Clone(points)
 	slices.SortStableFunc(points, func(a, b Point) int { return a.Time.Compare(b.Time) })
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
-			return nil, refuse(ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339), a.Value,
+			return nil, dial.Refuse(dial.ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339), a.Value,
 				b.Value)
 		}
 	}
@@ -141,10 +142,10 @@ func (w terms) value(p Point) error {
 	}
 	in := func(v float64) bool { return v >= low && v <= high } // which NaN is not
 	if !in(p.Value) {
-		return refuse(ReasonRange, "%v %s: want %v to %v", p.Value, unit, low, high)
+		return dial.Refuse(dial.ReasonRange, "%v %s: want %v to %v", p.Value, unit, low, high)
 	}
 	if p.hasRange() && !(in(p.Low) && in(p.High) && p.Low <= p.Value && p.Value <= p.High) {
-		return refuse(ReasonRange, "%v %s is said to be between %v and %v", p.Value, unit, p.Low, p.High)
+		return dial.Refuse(dial.ReasonRange, "%v %s is said to be between %v and %v", p.Value, unit, p.Low, p.High)
 	}
 	return nil
 }
@@ -158,11 +159,11 @@ func regular(points []Point, step time.Duration) error {
 		return nil
 	}
 	if step < minStep || step > maxStep {
-		return refuse(ReasonTime, "values are %v apart: want %v to %v", step, minStep, maxStep)
+		return dial.Refuse(dial.ReasonTime, "values are %v apart: want %v to %v", step, minStep, maxStep)
 	}
 	for _, p := range points[1:] {
 		if off := p.Time.Sub(points[0].Time) % step; off != 0 {
-			return refuse(ReasonTime, "%s is %v off the others, which are %v apart", p.Time.Format(time.RFC3339), off,
+			return dial.Refuse(dial.ReasonTime, "%s is %v off the others, which are %v apart", p.Time.Format(time.RFC3339), off,
 				step)
 		}
 	}
@@ -177,10 +178,10 @@ func (w terms) present(c checked, now time.Time) (Point, error) {
 	}
 	i := c.upTo(now.Add(clockSkew)) // a clock somewhat ahead of ours
 	if i < 0 || w.quantity == price || c.Ageless {
-		return Point{}, refuse(ReasonMissing, "the answer says nothing about now")
+		return Point{}, dial.Refuse(dial.ReasonMissing, "the answer says nothing about now")
 	}
 	if age := now.Sub(c.Points[i].Time); age > w.maxAge {
-		return Point{}, refuse(ReasonStale, "the last value is of %s, %v ago: want at most %v",
+		return Point{}, dial.Refuse(dial.ReasonStale, "the last value is of %s, %v ago: want at most %v",
 			c.Points[i].Time.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
 	}
 	return c.Points[i], nil
@@ -253,7 +254,7 @@ func (s *stretch) limit() time.Duration {
 // beyond refuses a stretch that is too long.
 func (s *stretch) beyond(limit time.Duration) error {
 	if still := s.last.Sub(s.since); still >= limit {
-		return refuse(ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339),
+		return dial.Refuse(dial.ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339),
 			still)
 	}
 	return nil

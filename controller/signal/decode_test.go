@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -86,7 +87,7 @@ func TestElectricityMapsShapes(t *testing.T) {
 		}
 	}
 	s.spec.EmissionFactors = "Direct"
-	if _, _, err := s.decode([]byte(latest("DE", at, "75"))); err == nil || reasonOf(err) != ReasonKind {
+	if _, _, err := s.decode([]byte(latest("DE", at, "75"))); err == nil || dial.ReasonOf(err) != dial.ReasonKind {
 		t.Errorf("lifecycle for direct: %v", err)
 	}
 }
@@ -177,7 +178,7 @@ func TestElectricityMapsPrices(t *testing.T) {
 	if s, err = newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL}, price, "GBP", f); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = s.Fetch(t.Context(), noon); err == nil || reasonOf(err) != ReasonUnit {
+	if _, err = s.Fetch(t.Context(), noon); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
 		t.Errorf("euros for pounds: %v", err)
 	}
 }
@@ -428,7 +429,7 @@ func TestUnits(t *testing.T) {
 		{price, "kg/kWh", 0},
 	} {
 		got, err := factor(c.q, c.unit)
-		if got != c.want || (err == nil) != (c.want != 0) || err != nil && reasonOf(err) != ReasonUnit {
+		if got != c.want || (err == nil) != (c.want != 0) || err != nil && dial.ReasonOf(err) != dial.ReasonUnit {
 			t.Errorf("%s in %q: %v, %v", c.q, c.unit, got, err)
 		}
 	}

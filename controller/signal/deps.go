@@ -4,11 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // Deps is what keepers need of the world.
 type Deps struct {
-	Keys    KeyReader        // nil: sources with keys fail
+	Keys    dial.KeyReader   // nil: sources with keys fail
 	Calls   Budget           // needed by sources that ask others
 	Data    string           // folder of files; "": file sources fail
 	Reach   Reach            // the zero value: the public internet over HTTPS

@@ -1,14 +1,15 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -67,10 +68,8 @@ func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, err
 		return Answer{}, err
 	}
 	a := Answer{Zone: s.zone, Asked: s.zone, Points: points, Step: time.Hour}
-	for _, p := range points {
-		if p.Time.After(a.IssuedAt) {
-			a.IssuedAt = p.Time // of the hour, not of the text around it: that one is new even where the value is old
-		}
+	for _, p := range points { // of the hour, not of the text around it, which is new even where the value is old
+		a.IssuedAt = later(a.IssuedAt, p.Time)
 	}
 	if a.Lacks, err = s.slow(ctx, &s.history, now, "carbon-intensity/history", nil); err != nil {
 		return Answer{}, err
@@ -112,11 +111,11 @@ func (s *electricityMaps) slow(ctx context.Context, k *kept, now time.Time, path
 	if now.Sub(k.at) > electricityMapsKeep {
 		k.points = nil
 	}
-	switch reasonOf(err) {
-	case ReasonAuth:
+	switch dial.ReasonOf(err) {
+	case dial.ReasonAuth:
 		k.refused = true
 		return err, nil
-	case ReasonHTTP, ReasonRate:
+	case dial.ReasonHTTP, dial.ReasonRate:
 		return err, nil
 	}
 	return nil, err
@@ -124,32 +123,19 @@ func (s *electricityMaps) slow(ctx context.Context, k *kept, now time.Time, path
 
 // get asks for one thing.
 func (s *electricityMaps) get(ctx context.Context, path string, query url.Values) ([]Point, time.Time, error) {
-	base, version := s.spec.URL, s.spec.Version
-	if base == "" {
-		base = electricityMapsURL
-	}
-	if version == "" {
-		version = "v4"
-	}
-	r := request{url: strings.TrimSuffix(base, "/") + "/" + version + "/" + path, query: url.Values{
+	base := strings.TrimSuffix(cmp.Or(s.spec.URL, electricityMapsURL), "/")
+	r := request{url: base + "/" + cmp.Or(s.spec.Version, "v4") + "/" + path, query: url.Values{
 		"zone":                {string(s.zone)},
 		"temporalGranularity": {"hourly"},
 		// Without these two, the newer and the older name of the same, a zone that is not known is answered with that
 		// of the caller's address.
 		"disableCallerLookup":           {"true"},
 		"shouldUseFallbackCallerLookup": {"false"},
-	}}
+	}, key: s.spec.Key, keyHeader: "Auth-Token"}
 	if s.quantity == carbon {
 		r.query.Set("emissionFactorType", s.factors())
 	}
 	maps.Copy(r.query, query)
-	if s.spec.Key != "" {
-		key, err := s.fetch.key(s.spec.Key)
-		if err != nil {
-			return nil, time.Time{}, err
-		}
-		r.header = http.Header{"Auth-Token": {key}}
-	}
 	body, _, err := s.fetch.get(ctx, r)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -158,10 +144,7 @@ func (s *electricityMaps) get(ctx context.Context, path string, query url.Values
 }
 
 func (s *electricityMaps) factors() string {
-	if s.spec.EmissionFactors == "" {
-		return "lifecycle"
-	}
-	return strings.ToLower(s.spec.EmissionFactors)
+	return strings.ToLower(cmp.Or(s.spec.EmissionFactors, "lifecycle"))
 }
 
 // electricityMapsRow is one value; both versions, and all that is asked for, have rows of this shape.
@@ -199,14 +182,9 @@ func (s *electricityMaps) decode(body []byte) ([]Point, time.Time, error) {
 	issued := text.UpdatedAt.Time
 	points := make([]Point, 0, len(rows))
 	for _, row := range rows {
-		if row.Zone == "" {
-			row.Zone = text.Zone
-		}
+		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
 		if !strings.EqualFold(row.Zone, string(s.zone)) {
-			return nil, time.Time{}, refuse(ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
-		}
-		if row.Unit == "" {
-			row.Unit = text.Unit
+			return nil, time.Time{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
 		}
 		p, known, err := s.point(row)
 		if err != nil {
@@ -215,13 +193,11 @@ func (s *electricityMaps) decode(body []byte) ([]Point, time.Time, error) {
 		if !known {
 			continue // a gap
 		}
-		if row.UpdatedAt.After(issued) {
-			issued = row.UpdatedAt.Time
-		}
+		issued = later(issued, row.UpdatedAt.Time)
 		points = append(points, p)
 	}
 	if len(points) == 0 {
-		return nil, time.Time{}, refuse(ReasonMissing, "the answer has no values, or none but null")
+		return nil, time.Time{}, dial.Refuse(dial.ReasonMissing, "the answer has no values, or none but null")
 	}
 	return points, issued, nil
 }
@@ -239,10 +215,10 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 	case !value.set:
 		return Point{}, false, nil
 	case row.Datetime.IsZero():
-		return Point{}, false, refuse(ReasonTime, "a value has no datetime")
+		return Point{}, false, dial.Refuse(dial.ReasonTime, "a value has no datetime")
 	case s.quantity == carbon && row.EmissionFactorType != "" &&
 		!strings.EqualFold(row.EmissionFactorType, s.factors()):
-		return Point{}, false, refuse(ReasonKind, "the values are of %.20q emission factors, asked was for %s",
+		return Point{}, false, dial.Refuse(dial.ReasonKind, "the values are of %.20q emission factors, asked was for %s",
 			row.EmissionFactorType, s.factors())
 	}
 	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
@@ -254,11 +230,11 @@ func (s *electricityMaps) scale(unit string) (float64, error) {
 		if unit == "" || strings.EqualFold(unit, "gCO2eq/kWh") || strings.EqualFold(unit, "gCO2e/kWh") {
 			return 1, nil
 		}
-		return 0, refuse(ReasonUnit, "the unit is %.20q: want gCO2eq/kWh", unit)
+		return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want gCO2eq/kWh", unit)
 	}
 	currency, per, _ := strings.Cut(unit, "/")
 	if currency != s.currency {
-		return 0, refuse(ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
+		return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
 	}
 	switch per {
 	case "MWh":
@@ -266,5 +242,5 @@ func (s *electricityMaps) scale(unit string) (float64, error) {
 	case "kWh":
 		return 1, nil
 	}
-	return 0, refuse(ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
+	return 0, dial.Refuse(dial.ReasonUnit, "the unit is %.20q: want %s/MWh", unit, s.currency)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -39,17 +40,13 @@ func (*entsoe) Name() string { return "entsoe" }
 // Fetch asks for today and tomorrow. The answer has all market days, which begin at midnight in Brussels, that they are
 // part of, and tomorrow's prices from the early afternoon on.
 func (s *entsoe) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	token, err := s.fetch.key(s.spec.Key)
+	token, err := s.fetch.Key(s.fetch.keys, s.spec.Key)
 	if err != nil {
 		return Answer{}, err
 	}
-	base := s.spec.URL
-	if base == "" {
-		base = entsoeURL
-	}
 	today := now.UTC().Truncate(24 * time.Hour)
 	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(base, "/") + "/api",
+		url: strings.TrimSuffix(cmp.Or(s.spec.URL, entsoeURL), "/") + "/api",
 		query: url.Values{
 			"documentType": {entsoePrices}, "in_Domain": {s.spec.Domain}, "out_Domain": {s.spec.Domain},
 			"periodStart": {today.Format(entsoeTime)}, "periodEnd": {today.Add(48 * time.Hour).Format(entsoeTime)},
@@ -121,12 +118,12 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 		}
 		switch {
 		case series.Domain != "" && series.Domain != s.spec.Domain:
-			return Answer{}, refuse(ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain,
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the prices are of domain %.20q, asked was %s", series.Domain,
 				s.spec.Domain)
 		case series.Unit != "MWH":
-			return Answer{}, refuse(ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
 		case series.Currency == "" || currency != "" && series.Currency != currency:
-			return Answer{}, refuse(ReasonUnit, "the prices are in %.10q and %.10q: want one currency", currency,
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency", currency,
 				series.Currency)
 		}
 		currency = series.Currency
@@ -139,12 +136,12 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 			runs = append(runs, run)
 			// A few bytes may stand for a month of prices.
 			if count += len(run.points); count > maxPoints {
-				return Answer{}, refuse(ReasonSize, "the answer has more than %d prices", maxPoints)
+				return Answer{}, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
 			}
 		}
 	}
 	if len(runs) == 0 {
-		return Answer{}, refuse(ReasonMissing, "the answer has no day-ahead prices")
+		return Answer{}, dial.Refuse(dial.ReasonMissing, "the answer has no day-ahead prices")
 	}
 	a := Answer{Currency: currency}
 	a.Points, a.Step, err = mergeENTSOE(runs)
@@ -156,22 +153,22 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 	var doc entsoeDocument
 	d := xml.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&doc); err != nil {
-		return doc, refuse(ReasonShape, "the answer is no XML, or cut off: %w", err)
+		return doc, dial.Refuse(dial.ReasonShape, "the answer is no XML, or cut off: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) && !blank(body[d.InputOffset():]) {
-		return doc, refuse(ReasonShape, "there is something after the end of the document")
+		return doc, dial.Refuse(dial.ReasonShape, "there is something after the end of the document")
 	}
 	switch doc.XMLName.Local {
 	case "Publication_MarketDocument":
 		return doc, nil
 	case "Acknowledgement_MarketDocument":
 		if doc.Reason.Code == "999" {
-			return doc, refuse(ReasonMissing, "no data: %.200s", strings.TrimSpace(doc.Reason.Text))
+			return doc, dial.Refuse(dial.ReasonMissing, "no data: %.200s", strings.TrimSpace(doc.Reason.Text))
 		}
-		return doc, refuse(ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
+		return doc, dial.Refuse(dial.ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
 			strings.TrimSpace(doc.Reason.Text))
 	}
-	return doc, refuse(ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument", doc.XMLName.Local)
+	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument", doc.XMLName.Local)
 }
 
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
@@ -192,11 +189,11 @@ func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, e
 	}
 	step, ok := resolutions[p.Resolution]
 	if !ok {
-		return start, 0, 0, refuse(ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M", p.Resolution)
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M", p.Resolution)
 	}
 	span := end.Sub(start)
 	if span <= 0 || span > maxPeriod || span%step != 0 || !start.Equal(start.Truncate(step)) {
-		return start, 0, 0, refuse(ReasonTime, "a period of steps of %v is from %s to %s", step,
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "a period of steps of %v is from %s to %s", step,
 			start.Format(time.RFC3339), end.Format(time.RFC3339))
 	}
 	return start, step, int(span / step), nil
@@ -210,14 +207,14 @@ func (p entsoePeriod) run(omitting bool) (entsoeRun, error) {
 		return entsoeRun{}, err
 	}
 	if len(p.Points) == 0 || omitting && p.Points[0].Position != 1 {
-		return entsoeRun{}, refuse(ReasonShape, "the period from %s does not begin with position 1",
+		return entsoeRun{}, dial.Refuse(dial.ReasonShape, "the period from %s does not begin with position 1",
 			start.Format(time.RFC3339))
 	}
 	r := entsoeRun{step: step}
 	last := 0
 	for i, point := range p.Points {
 		if point.Position <= last || point.Position > count {
-			return entsoeRun{}, refuse(ReasonTime, "the period from %s has position %d after %d, of %d",
+			return entsoeRun{}, dial.Refuse(dial.ReasonTime, "the period from %s has position %d after %d, of %d",
 				start.Format(time.RFC3339), point.Position, last, count)
 		}
 		last = point.Position
@@ -268,7 +265,7 @@ func mergeENTSOE(runs []entsoeRun) ([]Point, time.Duration, error) {
 			}
 		}
 		if len(points) > maxPoints {
-			return nil, 0, refuse(ReasonSize, "the answer has more than %d prices", maxPoints)
+			return nil, 0, dial.Refuse(dial.ReasonSize, "the answer has more than %d prices", maxPoints)
 		}
 	}
 	return points, step, nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -94,7 +95,7 @@ func TestENTSOEWithoutData(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Fetch(t.Context(), noon)
-	if reasonOf(err) != ReasonMissing || !strings.Contains(err.Error(), "No matching data found") {
+	if dial.ReasonOf(err) != dial.ReasonMissing || !strings.Contains(err.Error(), "No matching data found") {
 		t.Errorf("without data: %v", err)
 	}
 	bare, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "other", URL: p.URL},
@@ -103,7 +104,7 @@ func TestENTSOEWithoutData(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := p.requests.Load()
-	if _, err := bare.Fetch(t.Context(), noon); reasonOf(err) != ReasonAuth || p.requests.Load() != before {
+	if _, err := bare.Fetch(t.Context(), noon); dial.ReasonOf(err) != dial.ReasonAuth || p.requests.Load() != before {
 		t.Errorf("without a key: %v, after %d requests", err, p.requests.Load()-before)
 	}
 }
@@ -220,55 +221,55 @@ func TestENTSOERefuses(t *testing.T) {
 	text := func(series string) string { return entsoeText(series, ninth, tenth, "PT60M", good) }
 	for name, c := range map[string]struct {
 		text   string
-		reason Reason
+		reason dial.Reason
 	}{
-		"nothing":          {"", ReasonShape},
-		"JSON":             {`{"data":[]}`, ReasonShape},
-		"cut off":          {strings.TrimSuffix(text(omitting), "</Publication_MarketDocument>"), ReasonShape},
-		"two documents":    {text(omitting) + text(omitting), ReasonShape},
-		"another document": {"<GL_MarketDocument/>", ReasonShape},
+		"nothing":          {"", dial.ReasonShape},
+		"JSON":             {`{"data":[]}`, dial.ReasonShape},
+		"cut off":          {strings.TrimSuffix(text(omitting), "</Publication_MarketDocument>"), dial.ReasonShape},
+		"two documents":    {text(omitting) + text(omitting), dial.ReasonShape},
+		"another document": {"<GL_MarketDocument/>", dial.ReasonShape},
 		"an entity": {`<!DOCTYPE x [<!ENTITY e "1">]>` + strings.Replace(text(omitting),
-			"<price.amount>10", "<price.amount>&e;", 1), ReasonShape},
-		"a refusal":               {"<Acknowledgement_MarketDocument><Reason><code>401</code><text>no</text></Reason></Acknowledgement_MarketDocument>", ReasonShape},
-		"no series":               {"<Publication_MarketDocument/>", ReasonMissing},
-		"no currency":             {text("<curveType>A03</curveType>"), ReasonUnit},
-		"per kWh":                 {strings.Replace(text(omitting), ">MWH<", ">KWH<", 1), ReasonUnit},
-		"of another zone":         {text(omitting + "<in_Domain.mRID>10YBE----------2</in_Domain.mRID>"), ReasonZone},
-		"of a day":                {strings.Replace(text(omitting), "PT60M", "P1D", 1), ReasonTime},
-		"an end before the start": {entsoeText(omitting, tenth, ninth, "PT60M", good), ReasonTime},
-		"half an hour too long":   {entsoeText(omitting, ninth, "2026-03-10T22:30Z", "PT60M", good), ReasonTime},
-		"a year":                  {entsoeText(omitting, ninth, "2027-03-09T23:00Z", "PT60M", good), ReasonTime},
-		"no time":                 {entsoeText(omitting, "yesterday", tenth, "PT60M", good), ReasonTime},
-		"no points":               {entsoeText(omitting, ninth, tenth, "PT60M", ""), ReasonShape},
-		"the first is missing":    {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(2, 10)), ReasonShape},
-		"position 0":              {entsoeText(inEUR, ninth, tenth, "PT60M", entsoePoints(0, 10)), ReasonTime},
+			"<price.amount>10", "<price.amount>&e;", 1), dial.ReasonShape},
+		"a refusal":               {"<Acknowledgement_MarketDocument><Reason><code>401</code><text>no</text></Reason></Acknowledgement_MarketDocument>", dial.ReasonShape},
+		"no series":               {"<Publication_MarketDocument/>", dial.ReasonMissing},
+		"no currency":             {text("<curveType>A03</curveType>"), dial.ReasonUnit},
+		"per kWh":                 {strings.Replace(text(omitting), ">MWH<", ">KWH<", 1), dial.ReasonUnit},
+		"of another zone":         {text(omitting + "<in_Domain.mRID>10YBE----------2</in_Domain.mRID>"), dial.ReasonZone},
+		"of a day":                {strings.Replace(text(omitting), "PT60M", "P1D", 1), dial.ReasonTime},
+		"an end before the start": {entsoeText(omitting, tenth, ninth, "PT60M", good), dial.ReasonTime},
+		"half an hour too long":   {entsoeText(omitting, ninth, "2026-03-10T22:30Z", "PT60M", good), dial.ReasonTime},
+		"a year":                  {entsoeText(omitting, ninth, "2027-03-09T23:00Z", "PT60M", good), dial.ReasonTime},
+		"no time":                 {entsoeText(omitting, "yesterday", tenth, "PT60M", good), dial.ReasonTime},
+		"no points":               {entsoeText(omitting, ninth, tenth, "PT60M", ""), dial.ReasonShape},
+		"the first is missing":    {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(2, 10)), dial.ReasonShape},
+		"position 0":              {entsoeText(inEUR, ninth, tenth, "PT60M", entsoePoints(0, 10)), dial.ReasonTime},
 		"position 25 of 24": {
 			entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 10, 25, 10)),
-			ReasonTime,
+			dial.ReasonTime,
 		},
 		"a position twice": {
 			entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, 10, 5, 10, 5, 11)),
-			ReasonTime,
+			dial.ReasonTime,
 		},
 		"out of order": {
 			entsoeText(inEUR, ninth, tenth, "PT60M", entsoePoints(1, 10, 5, 10, 4, 11)),
-			ReasonTime,
+			dial.ReasonTime,
 		},
 		"no position": {entsoeText(omitting, ninth, tenth, "PT60M",
-			"<Point><price.amount>1</price.amount></Point>"), ReasonShape},
-		"a position in words": {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints("one", 10)), ReasonShape},
-		"no price":            {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "")), ReasonShape},
-		"NaN":                 {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "NaN")), ReasonRange},
-		"1e999":               {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")), ReasonRange},
+			"<Point><price.amount>1</price.amount></Point>"), dial.ReasonShape},
+		"a position in words": {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints("one", 10)), dial.ReasonShape},
+		"no price":            {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "")), dial.ReasonShape},
+		"NaN":                 {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "NaN")), dial.ReasonRange},
+		"1e999":               {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")), dial.ReasonRange},
 		"a month in few bytes, often": {"<Publication_MarketDocument>" +
 			strings.Repeat(entsoeSeriesText(omitting, ninth, "2026-04-09T23:00Z", "PT15M", good), 5) +
-			"</Publication_MarketDocument>", ReasonSize},
+			"</Publication_MarketDocument>", dial.ReasonSize},
 		"two currencies": {"<Publication_MarketDocument>" + entsoeSeriesText(omitting, ninth, tenth, "PT60M", good) +
 			entsoeSeriesText(strings.Replace(omitting, "EUR", "PLN", 1), ninth, tenth, "PT60M", good) +
-			"</Publication_MarketDocument>", ReasonUnit},
+			"</Publication_MarketDocument>", dial.ReasonUnit},
 	} {
 		a, err := s.decode([]byte(c.text))
-		if err == nil || reasonOf(err) != c.reason {
+		if err == nil || dial.ReasonOf(err) != c.reason {
 			t.Errorf("%s: %d points, %v; want reason %s", name, len(a.Points), err, c.reason)
 		}
 	}
@@ -281,11 +282,11 @@ func TestENTSOERefuses(t *testing.T) {
 	}
 	a.IssuedAt = newest(a.Points, noon)
 	if _, err := (terms{quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(a,
-		noon); reasonOf(err) != ReasonTime {
+		noon); dial.ReasonOf(err) != dial.ReasonTime {
 		t.Errorf("two prices for each hour: %v", err)
 	}
 	if _, err := (terms{quantity: price, currency: "GBP", maxAge: 36 * time.Hour}).check(a,
-		noon); reasonOf(err) != ReasonUnit {
+		noon); dial.ReasonOf(err) != dial.ReasonUnit {
 		t.Errorf("wanted in pounds: %v", err)
 	}
 }

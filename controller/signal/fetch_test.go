@@ -22,17 +22,17 @@ func TestRetries(t *testing.T) {
 		name     string
 		answers  []http.HandlerFunc // one after the other, the last for ever
 		requests int64
-		reason   Reason // "": none
+		reason   dial.Reason // "": none
 	}{
 		{"good", []http.HandlerFunc{says("{}")}, 1, ""},
 		{"good the second time", []http.HandlerFunc{status(503), says("{}")}, 2, ""},
 		{"good the third time", []http.HandlerFunc{reset, status(500), says("{}")}, 3, ""},
-		{"never good", []http.HandlerFunc{status(502)}, 3, ReasonHTTP},
-		{"refused", []http.HandlerFunc{status(401), says("{}")}, 1, ReasonAuth},
-		{"forbidden", []http.HandlerFunc{status(403), says("{}")}, 1, ReasonAuth},
-		{"not found", []http.HandlerFunc{status(404), says("{}")}, 1, ReasonHTTP},
+		{"never good", []http.HandlerFunc{status(502)}, 3, dial.ReasonHTTP},
+		{"refused", []http.HandlerFunc{status(401), says("{}")}, 1, dial.ReasonAuth},
+		{"forbidden", []http.HandlerFunc{status(403), says("{}")}, 1, dial.ReasonAuth},
+		{"not found", []http.HandlerFunc{status(404), says("{}")}, 1, dial.ReasonHTTP},
 		{"too many, wait a little", []http.HandlerFunc{status(429, "Retry-After", "2"), says("{}")}, 2, ""},
-		{"too many, wait long", []http.HandlerFunc{status(429, "Retry-After", "600"), says("{}")}, 1, ReasonRate},
+		{"too many, wait long", []http.HandlerFunc{status(429, "Retry-After", "600"), says("{}")}, 1, dial.ReasonRate},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var p *provider
@@ -43,7 +43,7 @@ func TestRetries(t *testing.T) {
 			granted := int64(0)
 			f.reserve = func(context.Context) error { granted++; return nil }
 			_, _, err := f.get(t.Context(), request{url: p.URL})
-			if (err == nil) != (c.reason == "") || err != nil && reasonOf(err) != c.reason {
+			if (err == nil) != (c.reason == "") || err != nil && dial.ReasonOf(err) != c.reason {
 				t.Errorf("got %v, want reason %q", err, c.reason)
 			}
 			if got := p.requests.Load(); got != c.requests || granted != got {
@@ -56,7 +56,7 @@ func TestRetries(t *testing.T) {
 // The wait between tries grows, varies, and is at least what the provider asks for.
 func TestBackoff(t *testing.T) {
 	busy := func(wait time.Duration) error {
-		return &Error{Reason: ReasonRate, Wait: wait, Err: &statusError{"x", 429}}
+		return &dial.Error{Reason: dial.ReasonRate, Wait: wait, Status: 429, Err: errors.New("x answered 429")}
 	}
 	var first, second []time.Duration
 	for range 50 {
@@ -78,20 +78,6 @@ func TestBackoff(t *testing.T) {
 	}
 	if _, again := backoff(busy(0), maxTries); again {
 		t.Error("tries for ever")
-	}
-}
-
-func TestRetryAfter(t *testing.T) {
-	for text, want := range map[string]time.Duration{
-		"": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "-7": 0, "7.5": 0, "soon": 0, "99999999999999999999": 0,
-		"4000000000": maxWait,
-		noon.Add(90 * time.Second).Format(http.TimeFormat): 90 * time.Second,
-		noon.Add(-time.Hour).Format(http.TimeFormat):       0,
-		noon.AddDate(10, 0, 0).Format(http.TimeFormat):     maxWait,
-	} {
-		if got := retryAfter(http.Header{"Retry-After": {text}}, noon); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
 	}
 }
 
@@ -121,7 +107,7 @@ func TestKeysStaySecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProvider(t, serve)
 			f := testFetcher(t, p.Server, nil)
-			f.timeout = 100 * time.Millisecond
+			f.Timeout = 100 * time.Millisecond
 			body, _, err := f.get(t.Context(), request{
 				url: p.URL, secret: url.Values{"securityToken": {key}}, header: http.Header{"Auth-Token": {key}},
 			})
@@ -162,7 +148,7 @@ func TestPackedAnswers(t *testing.T) {
 		_, _ = w.Write(packed.Bytes())
 	})
 	if _, _, err := testFetcher(t, p.Server, nil).get(t.Context(), request{url: p.URL}); err == nil ||
-		reasonOf(err) != ReasonSize {
+		dial.ReasonOf(err) != dial.ReasonSize {
 		t.Errorf("got %v", err)
 	}
 }
@@ -179,7 +165,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	booked := 0
 	f.reserve = func(context.Context) error { booked++; return nil }
 	_, _, err := f.get(t.Context(), request{url: p.URL + "/old"})
-	if err == nil || reasonOf(err) != ReasonAddress || !strings.Contains(err.Error(), p.URL) {
+	if err == nil || dial.ReasonOf(err) != dial.ReasonAddress || !strings.Contains(err.Error(), p.URL) {
 		t.Errorf("got %v, want one that names %s", err, p.URL)
 	}
 	if p.requests.Load() != 1 || booked != 1 {
@@ -191,7 +177,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 func TestPrivateIsNotLoopback(t *testing.T) {
 	p := newProvider(t, says("{}"))
 	if _, _, err := newFetcher(Reach{}, true).get(t.Context(), request{url: p.URL}); err == nil ||
-		reasonOf(err) != ReasonAddress {
+		dial.ReasonOf(err) != dial.ReasonAddress {
 		t.Errorf("got %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -77,7 +78,7 @@ func (s *file) read(from, until time.Time) error {
 			Until: until,
 		})
 		if err != nil {
-			return &Error{Reason: reasonOfRow(err), Err: err}
+			return &dial.Error{Reason: reasonOfRow(err), Err: err}
 		}
 		s.signal, s.from, s.until = signal, from, until
 		return nil
@@ -85,17 +86,17 @@ func (s *file) read(from, until time.Time) error {
 }
 
 // reasonOfRow returns why a file of values was not believed.
-func reasonOfRow(err error) Reason {
+func reasonOfRow(err error) dial.Reason {
 	if errors.Is(err, grid.ErrOutside) {
-		return ReasonMissing
+		return dial.ReasonMissing
 	}
 	if row, ok := errors.AsType[*grid.RowError](err); ok {
 		switch row.Field {
 		case "zone":
-			return ReasonZone
+			return dial.ReasonZone
 		case "time":
-			return ReasonTime
+			return dial.ReasonTime
 		}
 	}
-	return ReasonShape
+	return dial.ReasonShape
 }

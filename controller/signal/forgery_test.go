@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
 )
@@ -40,7 +41,7 @@ func TestForgedRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = s.Fetch(t.Context(), time.Now())
-			if err == nil || !p.Numeric && reasonOf(err) != ReasonAddress {
+			if err == nil || !p.Numeric && dial.ReasonOf(err) != dial.ReasonAddress {
 				t.Errorf("%s: %v", p.URL, err)
 			}
 		})
@@ -65,8 +66,8 @@ func TestReboundName(t *testing.T) {
 	if _, _, err := f.get(t.Context(), request{url: target}); err != nil {
 		t.Fatal(err)
 	}
-	f.client.CloseIdleConnections()
-	if _, _, err := f.get(t.Context(), request{url: target}); reasonOf(err) != ReasonAddress {
+	f.HTTP.CloseIdleConnections()
+	if _, _, err := f.get(t.Context(), request{url: target}); dial.ReasonOf(err) != dial.ReasonAddress {
 		t.Errorf("got %v", err)
 	}
 }

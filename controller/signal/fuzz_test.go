@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -14,7 +15,7 @@ func believable(t *testing.T, a Answer, marginal bool) {
 	a.Asked = a.Zone
 	c, err := w.check(a, noon)
 	if err != nil {
-		if reasonOf(err) == "" {
+		if dial.ReasonOf(err) == "" {
 			t.Errorf("no reason: %v", err)
 		}
 		return

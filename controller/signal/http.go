@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -28,10 +29,10 @@ func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) 
 		return nil, err
 	}
 	if (spec.Value == "") == (spec.List == "") {
-		return nil, refuse(ReasonShape, "want the path of a value or of a list: one of them")
+		return nil, dial.Refuse(dial.ReasonShape, "want the path of a value or of a list: one of them")
 	}
 	if spec.List != "" && (spec.ListTime == "" || spec.ListValue == "") {
-		return nil, refuse(ReasonShape, "want listTime and listValue beside list")
+		return nil, dial.Refuse(dial.ReasonShape, "want listTime and listValue beside list")
 	}
 	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
@@ -40,19 +41,9 @@ func (*httpJSON) Name() string { return "http" }
 
 func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // right in a path and in a query
-	r := request{url: strings.ReplaceAll(s.spec.URL, "{zone}", escaped)}
-	if s.spec.Key != "" {
-		key, err := s.fetch.key(s.spec.Key)
-		if err != nil {
-			return Answer{}, err
-		}
-		header := s.spec.Header
-		if header == "" {
-			header = "Authorization"
-		}
-		r.header = http.Header{http.CanonicalHeaderKey(header): {key}}
-	}
-	body, header, err := s.fetch.get(ctx, r)
+	body, header, err := s.fetch.get(ctx, request{
+		url: strings.ReplaceAll(s.spec.URL, "{zone}", escaped), key: s.spec.Key, keyHeader: s.spec.Header,
+	})
 	if err != nil {
 		return Answer{}, err
 	}
@@ -73,7 +64,7 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 	if s.spec.Zone != "" {
 		zone, ok := standing(text, s.spec.Zone).(string)
 		if !ok || zone == "" {
-			return Answer{}, refuse(ReasonZone, "the answer has no zone at %q", s.spec.Zone)
+			return Answer{}, dial.Refuse(dial.ReasonZone, "the answer has no zone at %q", s.spec.Zone)
 		}
 		a.Zone = grid.Zone(zone)
 	}
@@ -106,10 +97,10 @@ func (s *httpJSON) decode(body []byte, answered, now time.Time) (Answer, error) 
 func (s *httpJSON) list(text any) ([]Point, error) {
 	entries, ok := standing(text, s.spec.List).([]any)
 	if !ok {
-		return nil, refuse(ReasonShape, "there is no list at %q", s.spec.List)
+		return nil, dial.Refuse(dial.ReasonShape, "there is no list at %q", s.spec.List)
 	}
 	if len(entries) > maxPoints {
-		return nil, refuse(ReasonSize, "the list has %d entries: want at most %d", len(entries), maxPoints)
+		return nil, dial.Refuse(dial.ReasonSize, "the list has %d entries: want at most %d", len(entries), maxPoints)
 	}
 	var points []Point
 	for _, entry := range entries {
@@ -133,12 +124,12 @@ func (s *httpJSON) list(text any) ([]Point, error) {
 func (s *httpJSON) number(v any, path string) (float64, error) {
 	switch v := v.(type) {
 	case nil:
-		return 0, refuse(ReasonMissing, "the answer has no value at %q", path)
+		return 0, dial.Refuse(dial.ReasonMissing, "the answer has no value at %q", path)
 	case json.Number:
 		n, err := parseNumber(string(v))
 		return n * s.scale, err
 	}
-	return 0, refuse(ReasonShape, "what stands at %q is no number", path)
+	return 0, dial.Refuse(dial.ReasonShape, "what stands at %q is no number", path)
 }
 
 // moment reads a time as RFC 3339, or as seconds or milliseconds since 1970.
@@ -149,11 +140,11 @@ func moment(v any, path string) (time.Time, error) {
 	case json.Number:
 		n, err := v.Float64()
 		if err != nil {
-			return time.Time{}, refuse(ReasonTime, "%.20s is no time", v)
+			return time.Time{}, dial.Refuse(dial.ReasonTime, "%.20s is no time", v)
 		}
 		return unixTime(n)
 	}
-	return time.Time{}, refuse(ReasonTime, "the answer has no time at %q", path)
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "the answer has no time at %q", path)
 }
 
 // standing returns what stands at a path of names and numbers with dots between them, or nil.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // maxDepth is deeper than any provider nests its answers.
@@ -25,7 +27,7 @@ func decode(body []byte, into any) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := errors.AsType[*Error](err); ok {
+	if _, ok := errors.AsType[*dial.Error](err); ok {
 		return err
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -33,9 +35,9 @@ func decode(body []byte, into any) error {
 		if field == "" {
 			field = "the answer"
 		}
-		return refuse(ReasonShape, "%s is not as documented: JSON %s", field, e.Value)
+		return dial.Refuse(dial.ReasonShape, "%s is not as documented: JSON %s", field, e.Value)
 	}
-	return refuse(ReasonShape, "the answer is no such JSON as is documented: %w", err)
+	return dial.Refuse(dial.ReasonShape, "the answer is no such JSON as is documented: %w", err)
 }
 
 // scan checks what encoding/json lets pass: depth, names that come twice, text after the end.
@@ -43,13 +45,13 @@ func scan(body []byte) error {
 	s := scanner{dec: json.NewDecoder(bytes.NewReader(body))}
 	s.dec.UseNumber()
 	if len(bytes.TrimSpace(body)) == 0 {
-		return refuse(ReasonShape, "the answer is empty")
+		return dial.Refuse(dial.ReasonShape, "the answer is empty")
 	}
 	if err := s.value(0); err != nil {
 		return err
 	}
 	if _, err := s.dec.Token(); err != io.EOF {
-		return refuse(ReasonShape, "there is more than one value in the answer")
+		return dial.Refuse(dial.ReasonShape, "there is more than one value in the answer")
 	}
 	return nil
 }
@@ -62,14 +64,14 @@ type scanner struct {
 func (s scanner) value(depth int) error {
 	token, err := s.dec.Token()
 	if err != nil {
-		return refuse(ReasonShape, "the answer is no JSON, or cut off: %w", err)
+		return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
 	}
 	open, ok := token.(json.Delim)
 	if !ok {
 		return nil
 	}
 	if depth >= maxDepth {
-		return refuse(ReasonShape, "the answer is nested more than %d deep", maxDepth)
+		return dial.Refuse(dial.ReasonShape, "the answer is nested more than %d deep", maxDepth)
 	}
 	var names map[string]bool
 	if open == '{' {
@@ -86,7 +88,7 @@ func (s scanner) value(depth int) error {
 		}
 	}
 	if _, err := s.dec.Token(); err != nil {
-		return refuse(ReasonShape, "the answer is no JSON, or cut off: %w", err)
+		return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
 	}
 	return nil
 }
@@ -95,12 +97,12 @@ func (s scanner) value(depth int) error {
 func (s scanner) name(names map[string]bool) error {
 	token, err := s.dec.Token()
 	if err != nil {
-		return refuse(ReasonShape, "the answer is no JSON, or cut off: %w", err)
+		return dial.Refuse(dial.ReasonShape, "the answer is no JSON, or cut off: %w", err)
 	}
 	text, _ := token.(string)
 	folded := strings.ToLower(text)
 	if names[folded] {
-		return refuse(ReasonShape, "the name %.40q stands twice in the answer", text)
+		return dial.Refuse(dial.ReasonShape, "the name %.40q stands twice in the answer", text)
 	}
 	names[folded] = true
 	return nil
@@ -130,9 +132,9 @@ func parseNumber(text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange) || err == nil && (math.IsNaN(v) || math.IsInf(v, 0)):
-		return 0, refuse(ReasonRange, "%.20s is no finite number", text)
+		return 0, dial.Refuse(dial.ReasonRange, "%.20s is no finite number", text)
 	case err != nil:
-		return 0, refuse(ReasonShape, "%.20q is no number", text)
+		return 0, dial.Refuse(dial.ReasonShape, "%.20q is no number", text)
 	}
 	return v, nil
 }
@@ -147,7 +149,7 @@ func (i *instant) UnmarshalJSON(text []byte) error {
 	}
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil {
-		return refuse(ReasonTime, "%.40s is no time", text)
+		return dial.Refuse(dial.ReasonTime, "%.40s is no time", text)
 	}
 	t, err := parseTime(s)
 	if err != nil {
@@ -166,7 +168,7 @@ func parseTime(text string) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, refuse(ReasonTime, "%.40q is no time: want 2026-01-31T13:00:00Z", text)
+	return time.Time{}, dial.Refuse(dial.ReasonTime, "%.40q is no time: want 2026-01-31T13:00:00Z", text)
 }
 
 // unixTime reads seconds or milliseconds since 1970.
@@ -176,7 +178,7 @@ func unixTime(v float64) (time.Time, error) {
 		v /= 1000
 	}
 	if !(v > 0 && v < millisecondsFrom) {
-		return time.Time{}, refuse(ReasonTime, "%v is no Unix time in seconds or milliseconds", v)
+		return time.Time{}, dial.Refuse(dial.ReasonTime, "%v is no Unix time in seconds or milliseconds", v)
 	}
 	whole, part := math.Modf(v)
 	return time.Unix(int64(whole), int64(part*1e9)).UTC(), nil

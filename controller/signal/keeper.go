@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
@@ -189,7 +190,7 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 		l.fails = 0
 		l.next = now.Add(jittered(l.every))
 	} else {
-		k.deps.Metrics.reject(string(k.terms.zone), k.terms.quantity, l.name, reasonOf(err))
+		k.deps.Metrics.reject(string(k.terms.zone), k.terms.quantity, l.name, dial.ReasonOf(err))
 		l.fails++
 		l.next = now.Add(l.pause(err))
 	}
@@ -207,7 +208,7 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 	switch {
 	case !changed:
 	case err != nil:
-		log.Warn("A source of signals gave nothing to believe", "reason", reasonOf(err), "err", err)
+		log.Warn("A source of signals gave nothing to believe", "reason", dial.ReasonOf(err), "err", err)
 	case lacks != nil:
 		log.Warn("A source of signals gave less than was asked for", "err", lacks)
 	default:
@@ -222,15 +223,16 @@ func (l *link) concealed(err error) error {
 		return err
 	}
 	text := err.Error()
-	hidden := l.fetcher.secrets.Conceal(text)
+	hidden := l.fetcher.Secrets.Conceal(text)
 	if hidden == text {
 		return err
 	}
-	clean := &Error{Reason: reasonOf(err), Err: errors.New(hidden)}
-	if e, ok := errors.AsType[*Error](err); ok {
-		clean.Wait = e.Wait
+	clean := dial.Error{Reason: dial.ReasonOf(err)}
+	if e, ok := errors.AsType[*dial.Error](err); ok {
+		clean = *e
 	}
-	return clean
+	clean.Err = errors.New(hidden)
+	return &clean
 }
 
 // remember has the budget refuse a source for as long as its provider said, or as long as asking again is of no use, so
@@ -240,15 +242,12 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 	if !ok || l.account == "" {
 		return
 	}
-	if _, answered := errors.AsType[*statusError](err); !answered {
-		return
-	}
-	e, ok := errors.AsType[*Error](err)
-	if !ok {
+	e, ok := errors.AsType[*dial.Error](err)
+	if !ok || e.Status == 0 {
 		return
 	}
 	wait := e.Wait
-	if e.Reason == ReasonAuth {
+	if e.Reason == dial.ReasonAuth {
 		wait = max(wait, l.every, hopelessRetry)
 	}
 	if wait <= maxInPlace {
@@ -263,13 +262,13 @@ func (k *Keeper) remember(ctx context.Context, l *link, err error, now time.Time
 // pause returns how long to wait after a failure.
 func (l *link) pause(err error) time.Duration {
 	wait := min(l.every, firstRetry<<min(l.fails, 10))
-	switch reasonOf(err) {
-	case ReasonAuth, ReasonKind, ReasonUnit, ReasonAddress:
+	switch dial.ReasonOf(err) {
+	case dial.ReasonAuth, dial.ReasonKind, dial.ReasonUnit, dial.ReasonAddress:
 		wait = max(l.every, hopelessRetry) // somebody has to do something first
-	case ReasonRate:
+	case dial.ReasonRate:
 		wait = l.every
 	}
-	if e, ok := errors.AsType[*Error](err); ok {
+	if e, ok := errors.AsType[*dial.Error](err); ok {
 		wait = max(wait, e.Wait)
 	}
 	return jittered(wait)
@@ -279,18 +278,18 @@ func (l *link) pause(err error) time.Duration {
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/20+1) }
 
 // told is what of an error is worth a line in the log if it was not so before.
-func told(err error) Reason {
+func told(err error) dial.Reason {
 	if err == nil {
 		return ""
 	}
-	return reasonOf(err)
+	return dial.ReasonOf(err)
 }
 
 // fetch asks a source, checks what it says and forecasts from it. A source that panics has failed.
 func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading, lacks, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r, lacks, err = nil, nil, refuse(ReasonShape, "reading the answer: %v", p)
+			r, lacks, err = nil, nil, dial.Refuse(dial.ReasonShape, "reading the answer: %v", p)
 		}
 	}()
 	a, err := l.source.Fetch(ctx, now)
@@ -322,7 +321,7 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading,
 	}
 	r.complete(past, l.reading, k.typical, now)
 	if err := r.forecast(0).Validate(); err != nil {
-		return nil, nil, refuse(ReasonShape, "%w", err)
+		return nil, nil, dial.Refuse(dial.ReasonShape, "%w", err)
 	}
 	return r, a.Lacks, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -69,7 +70,7 @@ func TestFallback(t *testing.T) {
 	now, down := noon, false
 	first := &scripted{name: "first", fetch: func(now time.Time) (Answer, error) {
 		if down {
-			return Answer{}, refuse(ReasonHTTP, "down")
+			return Answer{}, dial.Refuse(dial.ReasonHTTP, "down")
 		}
 		return hourly(now, 0, 100+float64(now.Hour())/3, 101, 102), nil
 	}}
@@ -92,7 +93,7 @@ func TestFallback(t *testing.T) {
 			}
 			t.Fatalf("after %d minutes %q is believed (%s), want %q", minute, s.Source, s.LastError, want)
 		}
-		if minute == 100 && (second.asked != 0 || s.Reason != ReasonHTTP || s.LastError != "first: down") {
+		if minute == 100 && (second.asked != 0 || s.Reason != dial.ReasonHTTP || s.LastError != "first: down") {
 			t.Errorf("second was asked %d times; %q", second.asked, s.LastError)
 		}
 		if minute > 630 && s.LastError != "" {
@@ -130,7 +131,7 @@ func TestSourcePanics(t *testing.T) {
 		&scripted{name: "sane", fetch: func(now time.Time) (Answer, error) { return hourly(now, 0, 5), nil }},
 	)
 	k.poll(t.Context())
-	if s := k.State(now); s.Source != "sane" || s.Reason != ReasonShape {
+	if s := k.State(now); s.Source != "sane" || s.Reason != dial.ReasonShape {
 		t.Errorf("%+v", s)
 	}
 }
@@ -256,7 +257,7 @@ func TestFrozenFeedIsLeft(t *testing.T) {
 			t.Fatalf("after %v: %+v", now.Sub(noon), s)
 		}
 	}
-	if s := k.State(now); s.Source != "alive" || s.Reason != ReasonFrozen {
+	if s := k.State(now); s.Source != "alive" || s.Reason != dial.ReasonFrozen {
 		t.Errorf("%+v", s)
 	}
 }
@@ -431,19 +432,19 @@ func TestPrices(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for currency, fresh := range map[string]bool{"EUR": false, "JPY": true, "HUF": true, "NOK": true} {
-		if s := keeper(currency, 31).State(now); s.Fresh != fresh || !fresh && s.Reason != ReasonRange {
+		if s := keeper(currency, 31).State(now); s.Fresh != fresh || !fresh && s.Reason != dial.ReasonRange {
 			t.Errorf("31 %s: %+v", currency, s)
 		}
 	}
 	// Yesterday's auction says nothing about an hour that it has no price for.
 	last := hourly(now, 3, 0.1, 0.2)
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last,
-		now); err == nil || reasonOf(err) != ReasonMissing {
+		now); err == nil || dial.ReasonOf(err) != dial.ReasonMissing {
 		t.Errorf("a price that has ended: %v", err)
 	}
 	last.Points[1].Time, last.Currency = now.Truncate(time.Hour), "USD"
 	if _, err := (terms{zone: "DE", quantity: price, currency: "EUR", maxAge: 36 * time.Hour}).check(last,
-		now); err == nil || reasonOf(err) != ReasonUnit {
+		now); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
 		t.Errorf("a price in another currency: %v", err)
 	}
 }
@@ -545,7 +546,7 @@ func TestCallsPerHour(t *testing.T) {
 			replicas.Go(func() {
 				for ctx.Err() == nil {
 					d := Deps{Calls: budget, Keys: testKeys{"em": "sesame"}}
-					d.Reach.tweak = func(f *fetcher) { f.client.Transport = provider }
+					d.Reach.tweak = func(f *fetcher) { f.HTTP.Transport = provider }
 					k, err := NewCarbonKeeper("DE", &v1alpha1.CarbonSpec{Sources: []v1alpha1.CarbonSource{source}}, d)
 					if err != nil {
 						t.Error(err)
@@ -589,7 +590,7 @@ func TestBudgetDown(t *testing.T) {
 	d.Calls = budget
 	k := carbonKeeper(t, d, electricityMapsAt(p.URL))
 	k.poll(t.Context())
-	if s := k.State(now); p.requests.Load() != 0 || s.Fresh || s.Reason != ReasonRate {
+	if s := k.State(now); p.requests.Load() != 0 || s.Fresh || s.Reason != dial.ReasonRate {
 		t.Errorf("%d requests, %+v", p.requests.Load(), s)
 	}
 	budget.down = false
@@ -609,7 +610,7 @@ func TestRun(t *testing.T) {
 		value.Store(300)
 		d := Deps{Calls: new(endless), Keys: testKeys{"em": "x"}}
 		d.Reach.tweak = func(f *fetcher) {
-			f.client.Transport = wire(func(r *http.Request) (*http.Response, error) {
+			f.HTTP.Transport = wire(func(r *http.Request) (*http.Response, error) {
 				if down.Load() || !strings.HasSuffix(r.URL.Path, "latest") {
 					return respond(503, "")
 				}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // Metrics are those of all keepers. Register them once. Series of a zone disappear with its keeper.
@@ -92,7 +94,7 @@ func (m *Metrics) requested(source, outcome string) {
 }
 
 // reject counts an answer that was not believed, or was not to be had.
-func (m *Metrics) reject(zone string, q quantity, source string, reason Reason) {
+func (m *Metrics) reject(zone string, q quantity, source string, reason dial.Reason) {
 	m.rejected.WithLabelValues(zone, string(q), source, string(reason)).Inc()
 }
 

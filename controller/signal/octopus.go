@@ -1,11 +1,13 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -28,14 +30,10 @@ func (*octopus) Name() string { return "octopus" }
 
 // Fetch asks for the day past and two days ahead, which is one page of half hours. Further pages would be older.
 func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
-	base := s.spec.URL
-	if base == "" {
-		base = octopusURL
-	}
 	from := now.UTC().Truncate(octopusSlot).Add(-24 * time.Hour)
 	until := from.Add(72 * time.Hour)
 	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(base, "/") + "/v1/products/" + url.PathEscape(s.spec.Product) +
+		url: strings.TrimSuffix(cmp.Or(s.spec.URL, octopusURL), "/") + "/v1/products/" + url.PathEscape(s.spec.Product) +
 			"/electricity-tariffs/" + url.PathEscape(s.spec.Tariff) + "/standard-unit-rates/",
 		query: url.Values{
 			"period_from": {from.Format(time.RFC3339)}, "period_to": {until.Format(time.RFC3339)}, "page_size": {"300"},
@@ -77,20 +75,20 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 		case r.PaymentMethod == "NON_DIRECT_DEBIT":
 			continue // the same period has another price for those who pay otherwise
 		case !r.ValueIncVAT.set:
-			return nil, refuse(ReasonShape, "a rate has no value_inc_vat")
+			return nil, dial.Refuse(dial.ReasonShape, "a rate has no value_inc_vat")
 		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
-			return nil, refuse(ReasonTime, "a rate is from %s to %s: want half hours", start.Format(time.RFC3339),
+			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours", start.Format(time.RFC3339),
 				end.Format(time.RFC3339))
 		}
 		for t := later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})
 		}
 		if len(points) > maxPoints {
-			return nil, refuse(ReasonSize, "the rates overlap: there are more than %d half hours", maxPoints)
+			return nil, dial.Refuse(dial.ReasonSize, "the rates overlap: there are more than %d half hours", maxPoints)
 		}
 	}
 	if len(points) == 0 {
-		return nil, refuse(ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339),
+		return nil, dial.Refuse(dial.ReasonMissing, "there are no rates from %s to %s", from.Format(time.RFC3339),
 			until.Format(time.RFC3339))
 	}
 	return points, nil

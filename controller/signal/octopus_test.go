@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -67,7 +68,7 @@ func TestOctopusRates(t *testing.T) {
 	for name, c := range map[string]struct {
 		rates  string
 		count  int
-		reason Reason
+		reason dial.Reason
 	}{
 		"an hour":              {rate("20", h12, h13, "null"), 2, ""},
 		"negative":             {rate("-3.5", h12, h13, "null"), 2, ""},
@@ -75,22 +76,22 @@ func TestOctopusRates(t *testing.T) {
 		"from long ago":        {rate("20", `"2020-01-01T00:00:00Z"`, h13, "null"), 2, ""},
 		"who pays otherwise": {rate("20", h12, h13, `"DIRECT_DEBIT"`) + "," +
 			rate("25", h12, h13, `"NON_DIRECT_DEBIT"`), 2, ""},
-		"none": {"", 0, ReasonMissing},
+		"none": {"", 0, dial.ReasonMissing},
 		"of another time": {
 			rate("20", `"2020-01-01T00:00:00Z"`, `"2020-01-02T00:00:00Z"`, "null"), 0,
-			ReasonMissing,
+			dial.ReasonMissing,
 		},
-		"no value":             {rate("null", h12, h13, "null"), 0, ReasonShape},
-		"a value in quotes":    {rate(`"20"`, h12, h13, "null"), 0, ReasonShape},
-		"off the half hours":   {rate("20", `"2026-03-10T12:10:00Z"`, h13, "null"), 0, ReasonTime},
-		"no start":             {rate("20", "null", h13, "null"), 0, ReasonTime},
-		"a start that is none": {rate("20", `"noon"`, h13, "null"), 0, ReasonTime},
-		"the end is the start": {rate("20", h14, h14, "null"), 0, ReasonMissing},
+		"no value":             {rate("null", h12, h13, "null"), 0, dial.ReasonShape},
+		"a value in quotes":    {rate(`"20"`, h12, h13, "null"), 0, dial.ReasonShape},
+		"off the half hours":   {rate("20", `"2026-03-10T12:10:00Z"`, h13, "null"), 0, dial.ReasonTime},
+		"no start":             {rate("20", "null", h13, "null"), 0, dial.ReasonTime},
+		"a start that is none": {rate("20", `"noon"`, h13, "null"), 0, dial.ReasonTime},
+		"the end is the start": {rate("20", h14, h14, "null"), 0, dial.ReasonMissing},
 	} {
 		points, err := octopusRates([]byte(`{"count":1,"next":"https://example.com/?page=2","results":[`+c.rates+`]}`),
 			from, until)
 		if c.reason != "" {
-			if err == nil || reasonOf(err) != c.reason {
+			if err == nil || dial.ReasonOf(err) != c.reason {
 				t.Errorf("%s: %d points, %v; want reason %s", name, len(points), err, c.reason)
 			}
 			continue
@@ -100,7 +101,7 @@ func TestOctopusRates(t *testing.T) {
 		}
 	}
 	if _, err := octopusRates([]byte(`{"results":[`+strings.Repeat(rate("1", h12, "null", "null")+",", 2000)+rate("1",
-		h12, "null", "null")+`]}`), from, until); reasonOf(err) != ReasonSize {
+		h12, "null", "null")+`]}`), from, until); dial.ReasonOf(err) != dial.ReasonSize {
 		t.Errorf("2001 rates of the same time: %v", err)
 	}
 }

@@ -3,11 +3,11 @@ package signal
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
@@ -31,15 +31,10 @@ func (*prometheus) Name() string { return "prometheus" }
 
 // Fetch asks for the value at the server's present.
 func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {
-	r := request{url: strings.TrimSuffix(s.spec.URL, "/") + "/api/v1/query", query: url.Values{"query": {s.spec.Query}}}
-	if s.spec.Key != "" {
-		key, err := s.fetch.key(s.spec.Key)
-		if err != nil {
-			return Answer{}, err
-		}
-		r.header = http.Header{"Authorization": {"Bearer " + key}}
-	}
-	body, _, err := s.fetch.get(ctx, r)
+	body, _, err := s.fetch.get(ctx, request{
+		url: strings.TrimSuffix(s.spec.URL, "/") + "/api/v1/query", query: url.Values{"query": {s.spec.Query}},
+		key: s.spec.Key, scheme: "Bearer ",
+	})
 	if err != nil {
 		return Answer{}, err
 	}
@@ -65,7 +60,7 @@ func decodePrometheus(body []byte) (Point, error) {
 		return Point{}, err
 	}
 	if text.Status != "success" {
-		return Point{}, refuse(ReasonHTTP, "the query's status is %.20q", text.Status)
+		return Point{}, dial.Refuse(dial.ReasonHTTP, "the query's status is %.20q", text.Status)
 	}
 	switch text.Data.ResultType {
 	case "scalar":
@@ -83,13 +78,13 @@ func decodePrometheus(body []byte) (Point, error) {
 		}
 		switch len(series) {
 		case 0:
-			return Point{}, refuse(ReasonMissing, "the query gives no value")
+			return Point{}, dial.Refuse(dial.ReasonMissing, "the query gives no value")
 		case 1:
 			return prometheusSample(series[0].Value)
 		}
-		return Point{}, refuse(ReasonShape, "the query gives %d values: want one", len(series))
+		return Point{}, dial.Refuse(dial.ReasonShape, "the query gives %d values: want one", len(series))
 	}
-	return Point{}, refuse(ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar",
+	return Point{}, dial.Refuse(dial.ReasonShape, "the query gives a %.20q: want a vector of one value, or a scalar",
 		text.Data.ResultType)
 }
 
@@ -97,11 +92,11 @@ func decodePrometheus(body []byte) (Point, error) {
 func prometheusSample(sample [2]any) (Point, error) {
 	seconds, ok := sample[0].(json.Number)
 	if !ok {
-		return Point{}, refuse(ReasonTime, "the value has no time")
+		return Point{}, dial.Refuse(dial.ReasonTime, "the value has no time")
 	}
 	v, err := seconds.Float64()
 	if err != nil {
-		return Point{}, refuse(ReasonTime, "%.20s is no time", seconds)
+		return Point{}, dial.Refuse(dial.ReasonTime, "%.20s is no time", seconds)
 	}
 	at, err := unixTime(v)
 	if err != nil {
@@ -109,7 +104,7 @@ func prometheusSample(sample [2]any) (Point, error) {
 	}
 	text, ok := sample[1].(string)
 	if !ok {
-		return Point{}, refuse(ReasonShape, "the value is no string, as Prometheus writes numbers")
+		return Point{}, dial.Refuse(dial.ReasonShape, "the value is no string, as Prometheus writes numbers")
 	}
 	value, err := parseNumber(text)
 	return Point{Time: at, Value: value}, err

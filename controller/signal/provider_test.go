@@ -107,7 +107,7 @@ func (b *endless) Reserve(context.Context, string, int, time.Time) (bool, time.T
 func quick(reach Reach, clock func() time.Time) Reach {
 	reach.tweak = func(f *fetcher) {
 		f.sleep = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
-		f.now = clock
+		f.Now = clock
 	}
 	return reach
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/forecast"
@@ -23,8 +24,8 @@ import (
 // virtual makes the fetchers of a keeper ask w, and their waits pass at once on the clock of the test.
 func virtual(d Deps, now *time.Time, w wire) Deps {
 	d.Reach.tweak = func(f *fetcher) {
-		f.client.Transport = w
-		f.now = d.Clock
+		f.HTTP.Transport = w
+		f.Now = d.Clock
 		f.sleep = func(_ context.Context, wait time.Duration) error {
 			*now = now.Add(wait)
 			return nil
@@ -85,7 +86,7 @@ func TestFrozenWithoutTime(t *testing.T) {
 					t.Fatalf("%s: after %v: %+v", name, now.Sub(noon), s)
 				}
 			}
-			if s := k.State(now); s.Fresh || s.Reason != ReasonFrozen {
+			if s := k.State(now); s.Fresh || s.Reason != dial.ReasonFrozen {
 				t.Errorf("%s, measured %v: %+v", name, measured, s)
 			}
 		}
@@ -104,7 +105,7 @@ func TestFrozenBehindAForecast(t *testing.T) {
 			{Time: now.Add(time.Hour), Value: 280, Estimated: true},
 		}}}, now)
 	}
-	if err == nil || reasonOf(err) != ReasonFrozen {
+	if err == nil || dial.ReasonOf(err) != dial.ReasonFrozen {
 		t.Errorf("got %v", err)
 	}
 }
@@ -231,7 +232,7 @@ func TestLargeFile(t *testing.T) {
 		t.Errorf("a file of %d bytes: %v", len(full), err)
 	}
 	write(full + "\n")
-	if _, err := s.Fetch(t.Context(), noon); err == nil || reasonOf(err) != ReasonSize {
+	if _, err := s.Fetch(t.Context(), noon); err == nil || dial.ReasonOf(err) != dial.ReasonSize {
 		t.Errorf("a file of a byte more: %v", err)
 	}
 }
@@ -335,7 +336,7 @@ func TestPausesSurviveARestart(t *testing.T) {
 		now = now.Add(time.Minute)
 		k := carbonKeeper(t, d, electricityMapsAt("https://x.example"))
 		k.poll(t.Context())
-		if asked != before || k.State(now).Reason != ReasonRate {
+		if asked != before || k.State(now).Reason != dial.ReasonRate {
 			t.Errorf("%d: asked after a restart, %+v", c.code, k.State(now))
 		}
 		now = until
@@ -366,8 +367,8 @@ kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signa
 `), "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"); err != nil {
 			t.Fatal(err)
 		}
-		d.Metrics.reject("DE", carbon, "prometheus", ReasonHTTP)
-		d.Metrics.reject("DE", carbon, "static", ReasonRange)
+		d.Metrics.reject("DE", carbon, "prometheus", dial.ReasonHTTP)
+		d.Metrics.reject("DE", carbon, "static", dial.ReasonRange)
 		d.Metrics.remove(one)
 		if n := testutil.CollectAndCount(d.Metrics.rejected); n != 1 {
 			t.Fatalf("%d series are left, want that of static", n)
@@ -420,7 +421,7 @@ func TestTariffFile(t *testing.T) {
 		t.Errorf("now it is %v", got)
 	}
 	write("50", now.Add(time.Minute))
-	if s := keeper("USD", file).State(now); s.Fresh || s.Reason != ReasonShape ||
+	if s := keeper("USD", file).State(now); s.Fresh || s.Reason != dial.ReasonShape ||
 		!strings.Contains(s.LastError, "price is 50") {
 		t.Errorf("50 dollars: %+v", s)
 	}

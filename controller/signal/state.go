@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -19,7 +20,7 @@ type State struct {
 	Fresh     bool          // there is something to believe
 	Unit      string        // gCO2e/kWh, or a currency per kWh
 	LastError string        // of the first source that did not give all it was asked for; "": none
-	Reason    Reason        // of LastError
+	Reason    dial.Reason   // of LastError
 
 	quantity quantity
 	model    string
@@ -33,7 +34,7 @@ func (k *Keeper) State(now time.Time) State {
 	l := k.believed(now)
 	for _, tried := range k.links {
 		if tried.err != nil {
-			s.LastError, s.Reason = tried.name+": "+tried.err.Error(), reasonOf(tried.err)
+			s.LastError, s.Reason = tried.name+": "+tried.err.Error(), dial.ReasonOf(tried.err)
 			break
 		}
 		if tried == l {

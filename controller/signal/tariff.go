@@ -9,6 +9,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -24,7 +25,7 @@ func newTariff(spec *v1alpha1.TariffSource, currency, folder string) (Source, er
 	}
 	t, err := NewTariff(spec, currency)
 	if err != nil {
-		return nil, refuse(ReasonShape, "%w", err)
+		return nil, dial.Refuse(dial.ReasonShape, "%w", err)
 	}
 	return &tariff{t}, nil
 }
@@ -41,7 +42,7 @@ type tariffFile struct {
 
 func newTariffFile(spec *v1alpha1.TariffSource, currency, folder string) (Source, error) {
 	if spec.Price != nil || len(spec.Schedules) > 0 {
-		return nil, refuse(ReasonShape, "want a file, or a price and schedules: not both")
+		return nil, dial.Refuse(dial.ReasonShape, "want a file, or a price and schedules: not both")
 	}
 	data, err := newDataFile(folder, spec.File, maxSchedulesFile)
 	if err != nil {
@@ -54,12 +55,12 @@ func (s *tariffFile) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	err := s.data.read(!s.known, func(text []byte) error {
 		spec, err := ReadPricingSchedules(text, s.currency)
 		if err != nil {
-			return refuse(ReasonShape, "file %q: %w", s.spec.File, err)
+			return dial.Refuse(dial.ReasonShape, "file %q: %w", s.spec.File, err)
 		}
 		spec.Holidays = s.spec.Holidays
 		t, err := NewTariff(spec, s.currency)
 		if err != nil {
-			return refuse(ReasonShape, "file %q: %w", s.spec.File, err)
+			return dial.Refuse(dial.ReasonShape, "file %q: %w", s.spec.File, err)
 		}
 		s.Tariff, s.known = t, true
 		return nil
@@ -75,7 +76,7 @@ func (*tariff) Name() string { return "tariff" }
 func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	series, err := s.Series(now, now.Add(buildAhead), time.Hour)
 	if err != nil {
-		return Answer{}, refuse(ReasonShape, "%w", err)
+		return Answer{}, dial.Refuse(dial.ReasonShape, "%w", err)
 	}
 	a := Answer{Step: series.Step(), Ageless: true, Points: make([]Point, series.Len())}
 	for i := range a.Points {

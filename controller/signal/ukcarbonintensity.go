@@ -1,12 +1,14 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -30,7 +32,7 @@ func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource
 	if upper := strings.ToUpper(string(zone)); upper != "GB" && upper != "UK" && !strings.HasPrefix(upper, "GB-") &&
 		!strings.HasPrefix(upper, "UK-") {
 		return nil,
-			refuse(ReasonZone,
+			dial.Refuse(dial.ReasonZone,
 				"the zone is %q: this source knows Great Britain alone, GB or a part of it as in GB-LONDON", zone)
 	}
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
@@ -52,7 +54,7 @@ func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, e
 		switch past, err := s.get(ctx, slot, "pt24h"); {
 		case err == nil:
 			s.past = past
-		case reasonOf(err) == ReasonHTTP || reasonOf(err) == ReasonRate || reasonOf(err) == ReasonMissing:
+		case dial.ReasonOf(err) == dial.ReasonHTTP || dial.ReasonOf(err) == dial.ReasonRate || dial.ReasonOf(err) == dial.ReasonMissing:
 			a.Lacks = err
 		default:
 			return Answer{}, err
@@ -64,10 +66,6 @@ func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, e
 
 // get asks for the slots before or after a moment.
 func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string) ([]Point, error) {
-	base := s.spec.URL
-	if base == "" {
-		base = ukCarbonIntensityURL
-	}
 	path := "/intensity/" + from.UTC().Format("2006-01-02T15:04Z") + "/" + span
 	switch {
 	case s.spec.Postcode != "":
@@ -75,7 +73,7 @@ func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string
 	case s.spec.RegionID != 0:
 		path = fmt.Sprintf("/regional%s/regionid/%d", path, s.spec.RegionID)
 	}
-	body, _, err := s.fetch.get(ctx, request{url: strings.TrimSuffix(base, "/") + path})
+	body, _, err := s.fetch.get(ctx, request{url: strings.TrimSuffix(cmp.Or(s.spec.URL, ukCarbonIntensityURL), "/") + path})
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +106,7 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 		return nil, err
 	}
 	if len(text.Data) == 0 {
-		return nil, refuse(ReasonMissing, "the answer has no data")
+		return nil, dial.Refuse(dial.ReasonMissing, "the answer has no data")
 	}
 	var region ukRegion
 	if s.spec.Postcode == "" && s.spec.RegionID == 0 {
@@ -121,7 +119,7 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 	points := make([]Point, 0, len(region.Data))
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
-			return nil, refuse(ReasonTime, "a slot is from %s to %s: want half an hour", slot.From.Format(time.RFC3339),
+			return nil, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour", slot.From.Format(time.RFC3339),
 				slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
@@ -134,7 +132,7 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 		points = append(points, Point{Time: slot.From.Time, Value: value.value, Estimated: !actual.set})
 	}
 	if len(points) == 0 {
-		return nil, refuse(ReasonMissing, "the answer has no values")
+		return nil, dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	}
 	return points, nil
 }
@@ -145,10 +143,10 @@ func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
 		return err
 	}
 	if s.spec.Postcode != "" && !strings.EqualFold(into.Postcode, s.spec.Postcode) {
-		return refuse(ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode, s.spec.Postcode)
+		return dial.Refuse(dial.ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode, s.spec.Postcode)
 	}
 	if s.spec.RegionID != 0 && into.RegionID != s.spec.RegionID {
-		return refuse(ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)
+		return dial.Refuse(dial.ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)
 	}
 	return nil
 }

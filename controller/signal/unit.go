@@ -1,6 +1,10 @@
 package signal
 
-import "github.com/kubenergy/kubenergy/api/v1alpha1"
+import (
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+
+	"github.com/kubenergy/kubenergy/controller/dial"
+)
 
 // quantity is what a signal measures: a label of the metrics.
 type quantity string
@@ -23,7 +27,7 @@ var perKWh = map[quantity]map[v1alpha1.Unit]float64{
 func factor(q quantity, unit v1alpha1.Unit) (float64, error) {
 	f, ok := perKWh[q][unit]
 	if !ok {
-		return 0, refuse(ReasonUnit, "unit %q is no unit of %s", unit, q)
+		return 0, dial.Refuse(dial.ReasonUnit, "unit %q is no unit of %s", unit, q)
 	}
 	return f, nil
 }

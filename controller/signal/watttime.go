@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -63,7 +65,7 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 		return a, nil
 	case err != nil || !passing(failed):
 		return Answer{}, failed
-	case reasonOf(failed) == ReasonAuth:
+	case dial.ReasonOf(failed) == dial.ReasonAuth:
 		s.unforeseen = now.Add(24 * time.Hour)
 	}
 	a.Lacks = failed
@@ -72,11 +74,11 @@ func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 
 // passing reports whether an error leaves the other half of an answer believable.
 func passing(err error) bool {
-	switch reasonOf(err) {
-	case ReasonHTTP, ReasonRate, ReasonMissing:
+	switch dial.ReasonOf(err) {
+	case dial.ReasonHTTP, dial.ReasonRate, dial.ReasonMissing:
 		return true
-	case ReasonAuth:
-		return hasStatus(err, http.StatusForbidden) // known to the service, but not entitled
+	case dial.ReasonAuth:
+		return dial.HasStatus(err, http.StatusForbidden) // known to the service, but not entitled
 	}
 	return false
 }
@@ -95,7 +97,7 @@ func (s *wattTime) get(ctx context.Context, now time.Time, path string, query ur
 		switch {
 		case err == nil:
 			return s.decode(body)
-		case hasStatus(err, http.StatusUnauthorized):
+		case dial.HasStatus(err, http.StatusUnauthorized):
 			if s.token = ""; again {
 				continue
 			}
@@ -109,12 +111,12 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 	if s.token != "" && now.Before(s.tokenUntil) {
 		return nil
 	}
-	key, err := s.fetch.key(s.spec.Key)
+	key, err := s.fetch.Key(s.fetch.keys, s.spec.Key)
 	if err != nil {
 		return err
 	}
 	if _, _, ok := strings.Cut(key, ":"); !ok {
-		return refuse(ReasonAuth, "key %q: want user name and password, separated by a colon", s.spec.Key)
+		return dial.Refuse(dial.ReasonAuth, "key %q: want user name and password, separated by a colon", s.spec.Key)
 	}
 	basic := "Basic " + base64.StdEncoding.EncodeToString([]byte(key))
 	body, _, err := s.fetch.get(ctx, request{url: s.base() + "/login", header: http.Header{"Authorization": {basic}}})
@@ -128,17 +130,14 @@ func (s *wattTime) login(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if text.Token == "" || strings.ContainsAny(text.Token, "\r\n") {
-		return refuse(ReasonAuth, "the login gave no token")
+		return dial.Refuse(dial.ReasonAuth, "the login gave no token")
 	}
 	s.token, s.tokenUntil = text.Token, now.Add(wattTimeToken)
 	return nil
 }
 
 func (s *wattTime) base() string {
-	if s.spec.URL != "" {
-		return strings.TrimSuffix(s.spec.URL, "/")
-	}
-	return wattTimeURL
+	return strings.TrimSuffix(cmp.Or(s.spec.URL, wattTimeURL), "/")
 }
 
 // wattTimeText is an answer about a region.
@@ -166,15 +165,15 @@ func (s *wattTime) decode(body []byte) ([]Point, time.Time, error) {
 	var err error
 	switch {
 	case !strings.EqualFold(meta.Region, s.spec.Region):
-		err = refuse(ReasonZone, "the answer is of region %.40q, asked was %s", meta.Region, s.spec.Region)
+		err = dial.Refuse(dial.ReasonZone, "the answer is of region %.40q, asked was %s", meta.Region, s.spec.Region)
 	case meta.SignalType != wattTimeSignal:
-		err = refuse(ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType, wattTimeSignal)
+		err = dial.Refuse(dial.ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType, wattTimeSignal)
 	case meta.Units != "lbs_co2_per_mwh":
-		err = refuse(ReasonUnit, "the unit is %.40q: want lbs_co2_per_mwh", meta.Units)
+		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q: want lbs_co2_per_mwh", meta.Units)
 	case meta.Seconds.set && meta.Seconds.value != wattTimeStep.Seconds():
-		err = refuse(ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value, wattTimeStep.Seconds())
+		err = dial.Refuse(dial.ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value, wattTimeStep.Seconds())
 	case len(text.Data) == 0:
-		err = refuse(ReasonMissing, "the answer has no values")
+		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	}
 	if err != nil {
 		return nil, time.Time{}, err
@@ -182,10 +181,10 @@ func (s *wattTime) decode(body []byte) ([]Point, time.Time, error) {
 	points := make([]Point, 0, len(text.Data))
 	for _, p := range text.Data {
 		if p.PointTime.IsZero() {
-			return nil, time.Time{}, refuse(ReasonTime, "a value has no point_time")
+			return nil, time.Time{}, dial.Refuse(dial.ReasonTime, "a value has no point_time")
 		}
 		if !p.Value.set {
-			return nil, time.Time{}, refuse(ReasonMissing, "the value of %s is null or absent",
+			return nil, time.Time{}, dial.Refuse(dial.ReasonMissing, "the value of %s is null or absent",
 				p.PointTime.Format(time.RFC3339))
 		}
 		points = append(points, Point{Time: p.PointTime.Time, Value: p.Value.value * gramsPerKWhOfPoundsPerMWh})

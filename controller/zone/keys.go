@@ -19,7 +19,7 @@ type Keys struct {
 	Getenv func(string) string
 }
 
-// Key implements signal.KeyReader.
+// Key implements dial.KeyReader.
 func (k Keys) Key(name string) (string, error) {
 	key, err := k.Folder.Key(name)
 	if err == nil || name != electricityMapsKey {
