@@ -54,7 +54,8 @@ func (c *Client) status(u *url.URL, resp *http.Response) error {
 		return nil
 	}
 	if to, ok := Redirect(resp); ok {
-		return Refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", Place(u), c.Secrets.Conceal(to))
+		return Refuse(ReasonAddress, "%s redirects to %.80s: redirects are not followed", Place(u),
+			c.Secrets.Conceal(to))
 	}
 	err := &Error{
 		Reason: ReasonHTTP, Status: resp.StatusCode, Wait: retryAfter(resp.Header, c.Now()),

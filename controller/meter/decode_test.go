@@ -116,7 +116,8 @@ func TestShelly2(t *testing.T) {
 	}
 	same(t, got, err, counted("pm1:0", 1.5, 18_015), counted("em1:0", 12, 99_500), counted("switch:1", 10, 1000))
 	for _, channel := range []string{"switch:0", "switch:2", "switch:3", "em:9", "x:y", "sys"} {
-		if _, err := (&shelly2{channels: []string{channel}}).decode([]byte(text)); dial.ReasonOf(err) != dial.ReasonMissing {
+		if _, err := (&shelly2{channels: []string{channel}}).decode([]byte(text)); dial.ReasonOf(
+			err) != dial.ReasonMissing {
 			t.Errorf("%s: %v", channel, err)
 		}
 	}

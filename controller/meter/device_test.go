@@ -148,7 +148,8 @@ func TestTasmotaAsks(t *testing.T) {
 	if got := strings.Join(asked, ", "); got != "Status 10, Status 8, Status 8" {
 		t.Errorf("asked %s", got)
 	}
-	if _, err := open(t, "kind: tasmota, url: '"+at+"'").source.read(t.Context()); dial.ReasonOf(err) != dial.ReasonAuth {
+	if _, err := open(t, "kind: tasmota, url: '"+at+"'").source.read(t.Context()); dial.ReasonOf(
+		err) != dial.ReasonAuth {
 		t.Errorf("without a password: %v", err)
 	}
 }
@@ -300,7 +301,8 @@ func TestRedfishSession(t *testing.T) {
 	if m.logouts != 1 {
 		t.Errorf("%d sessions ended", m.logouts)
 	}
-	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind", 1)).source.read(t.Context()); dial.ReasonOf(
+	if _, err := open(t, strings.Replace(entry, "kind", "username: you, kind",
+		1)).source.read(t.Context()); dial.ReasonOf(
 		err) != dial.ReasonAuth || err == nil {
 		t.Errorf("another user: %v", err)
 	}
@@ -374,7 +376,8 @@ func TestRedirects(t *testing.T) {
 		for _, kind := range []string{KindShelly1, KindShelly2, KindTasmota} {
 			requests = 0
 			_, err := open(t, "passwordKey: plug, kind: "+kind+", url: '"+at+"'").source.read(t.Context())
-			if err == nil || dial.ReasonOf(err) != dial.ReasonAddress && dial.ReasonOf(err) != dial.ReasonHTTP || requests > 1 {
+			if err == nil || dial.ReasonOf(err) != dial.ReasonAddress && dial.ReasonOf(err) != dial.ReasonHTTP ||
+				requests > 1 {
 				t.Errorf("%s to %s: %v after %d requests", kind, to, err, requests)
 			}
 		}

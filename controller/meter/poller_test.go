@@ -213,7 +213,8 @@ func TestDeadMetersHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const dead = 300
 		fakes := map[string]*fake{
-			"good-1": {watts: 100}, "half-1": {watts: 10}, "half-2": {watts: 10, err: dial.Refuse(dial.ReasonMissing, "x")},
+			"good-1": {watts: 100}, "half-1": {watts: 10},
+			"half-2": {watts: 10, err: dial.Refuse(dial.ReasonMissing, "x")},
 		}
 		most := new(atMost)
 		for i := range dead {

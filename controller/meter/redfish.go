@@ -121,7 +121,8 @@ func (t target) decode(body []byte) (sample, error) {
 	case v.ReadingType == "EnergykWh":
 		kWh = v.Reading
 	case v.ReadingType != "":
-		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path, v.ReadingType)
+		return sample{}, dial.Refuse(dial.ReasonShape, "%s is of type %.40q: want Power or EnergykWh", t.path,
+			v.ReadingType)
 	default:
 		power, kWh = v.PowerWatts.value(), v.EnergykWh.value()
 	}
@@ -190,7 +191,8 @@ func (r *redfish) discover(ctx context.Context) ([]target, error) {
 		name, number, _ := strings.Cut(channel, "#")
 		control, err := strconv.Atoi(number)
 		if number != "" && (err != nil || control < 0) {
-			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the number of a PowerControl behind #", channel)
+			return nil, dial.Refuse(dial.ReasonMissing, "channel %q: want the number of a PowerControl behind #",
+				channel)
 		}
 		place, ok := found[name]
 		if !ok {
@@ -250,7 +252,8 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 	}
 	targets := sensors(channel, all.named())
 	if len(targets) == 0 {
-		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its power: name one by its path", channel)
+		return nil, dial.Refuse(dial.ReasonMissing, "chassis %s has no sensor of its power: name one by its path",
+			channel)
 	}
 	return targets, nil
 }

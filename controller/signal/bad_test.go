@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/controller/dial/dialtest"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
@@ -280,10 +280,13 @@ func badSignals(t *testing.T) []badSignal {
 			},
 		},
 		{name: "connection reset", reason: dial.ReasonHTTP, serve: reset},
-		{name: "body shorter than it says", reason: dial.ReasonHTTP, serve: func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Length", "5000")
-			_, _ = io.WriteString(w, good)
-		}},
+		{
+			name: "body shorter than it says", reason: dial.ReasonHTTP,
+			serve: func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", "5000")
+				_, _ = io.WriteString(w, good)
+			},
+		},
 		{name: "truncated JSON", reason: dial.ReasonShape, serve: says("%s", good[:len(good)-30])},
 		{name: "HTML", reason: dial.ReasonShape, serve: says("<html><body>Sign in to the network</body></html>")},
 		{name: "empty body", reason: dial.ReasonShape, serve: says("")},
@@ -316,15 +319,21 @@ func badSignals(t *testing.T) []badSignal {
 		{name: "redirect in a circle", reason: dial.ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.String(), http.StatusFound)
 		}},
-		{name: "redirect on one server", reason: dial.ReasonAddress, serve: func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasPrefix(r.URL.Path, "/new") {
-				_, _ = io.WriteString(w, good)
-				return
-			}
-			http.Redirect(w, r, "/new"+r.URL.Path, http.StatusPermanentRedirect)
-		}},
+		{
+			name: "redirect on one server", reason: dial.ReasonAddress,
+			serve: func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasPrefix(r.URL.Path, "/new") {
+					_, _ = io.WriteString(w, good)
+					return
+				}
+				http.Redirect(w, r, "/new"+r.URL.Path, http.StatusPermanentRedirect)
+			},
+		},
 		{name: "metadata service", reason: dial.ReasonAddress, source: toURL("http://169.254.169.254")},
-		{name: "metadata service, mapped", reason: dial.ReasonAddress, source: toURL("http://[::ffff:169.254.169.254]")},
+		{
+			name: "metadata service, mapped", reason: dial.ReasonAddress,
+			source: toURL("http://[::ffff:169.254.169.254]"),
+		},
 		{
 			name: "private address, mapped", reason: dial.ReasonAddress, source: toURL("https://[::ffff:10.0.0.7]"),
 			reach: public,
@@ -352,9 +361,15 @@ func badSignals(t *testing.T) []badSignal {
 		},
 		{name: "without TLS", reason: dial.ReasonAddress, source: toURL("http://provider.example"), reach: public},
 		{name: "certificate of nobody", reason: dial.ReasonHTTP, source: toURL(untrusted.URL)},
-		{name: "from the future", reason: dial.ReasonTime, serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300"))},
+		{
+			name: "from the future", reason: dial.ReasonTime,
+			serve: says("%s", latest("DE", noonHour.Add(time.Hour), "300")),
+		},
 		{name: "no timestamp", reason: dial.ReasonTime, serve: says(`{"zone":"DE","carbonIntensity":300}`)},
-		{name: "timestamp is garbage", reason: dial.ReasonTime, serve: swap(noonHour.Format("2006-01-02T15"), "yesterday")},
+		{
+			name: "timestamp is garbage", reason: dial.ReasonTime,
+			serve: swap(noonHour.Format("2006-01-02T15"), "yesterday"),
+		},
 		{
 			name: "timestamp is a number", reason: dial.ReasonTime,
 			serve: says(`{"zone":"DE","carbonIntensity":300,"datetime":12}`),
@@ -406,7 +421,10 @@ func badSignals(t *testing.T) []badSignal {
 			name: "position beyond the period", reason: dial.ReasonTime, price: fromENTSOE,
 			serve: prices("EUR", testDomain, 1, 81, 25, 90),
 		},
-		{name: "position twice", reason: dial.ReasonTime, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 81, 1, 90)},
+		{
+			name: "position twice", reason: dial.ReasonTime, price: fromENTSOE,
+			serve: prices("EUR", testDomain, 1, 81, 1, 90),
+		},
 		{
 			name: "positions backwards", reason: dial.ReasonTime, price: fromENTSOE,
 			serve: prices("EUR", testDomain, 1, 81, 9, 90, 4, 70),
@@ -420,7 +438,10 @@ func badSignals(t *testing.T) []badSignal {
 			serve: prices("EUR", "10YNL----------L", 1, 81),
 		},
 		{name: "another currency", reason: dial.ReasonUnit, price: fromENTSOE, serve: prices("PLN", testDomain, 1, 81)},
-		{name: "price beyond any", reason: dial.ReasonRange, price: fromENTSOE, serve: prices("EUR", testDomain, 1, 90_000)},
+		{
+			name: "price beyond any", reason: dial.ReasonRange, price: fromENTSOE,
+			serve: prices("EUR", testDomain, 1, 90_000),
+		},
 		{
 			name: "no prices yet", reason: dial.ReasonMissing, price: fromENTSOE,
 			serve: says("<Acknowledgement_MarketDocument><Reason><code>999</code><text>No matching " +
@@ -502,7 +523,8 @@ func TestBadSignals(t *testing.T) {
 		reasons[c.reason] = true
 	}
 	all := []dial.Reason{
-		dial.ReasonZone, dial.ReasonStale, dial.ReasonFrozen, dial.ReasonRange, dial.ReasonShape, dial.ReasonUnit, dial.ReasonKind, dial.ReasonAuth, dial.ReasonRate,
+		dial.ReasonZone, dial.ReasonStale, dial.ReasonFrozen, dial.ReasonRange, dial.ReasonShape, dial.ReasonUnit,
+		dial.ReasonKind, dial.ReasonAuth, dial.ReasonRate,
 		dial.ReasonHTTP, dial.ReasonSize,
 		dial.ReasonAddress, dial.ReasonTime, dial.ReasonMissing,
 	}

@@ -7,9 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // What a GridZone calls the two kinds of intensity; average is the default.
@@ -38,58 +37,50 @@ var habits = map[string]habit{
 
 // broken is a source that cannot be: asked for what it does not know, or badly configured. It says so each time that
 // it is asked, so that the other sources of the zone still count.
-type broken struct {
-	name string
-	err  error
-}
+type broken struct{ err error }
 
-func (b broken) Name() string                                     { return b.name }
 func (b broken) Fetch(context.Context, time.Time) (Answer, error) { return Answer{}, b.err }
 
 // builder makes the sources of a chain.
 type builder struct {
-	zone     grid.Zone
-	quantity quantity
-	marginal bool
-	currency string
-	deps     Deps
-	names    map[string]int
-	links    []*link
+	terms
+	deps  Deps
+	names map[string]int
+	links []*link
 }
 
-// add appends a source. build is given a fetcher whose requests count as those of this source.
-func (b *builder) add(kind string, every *time.Duration, perHour *int32, private bool,
-	build func(f *fetcher) (Source, error),
-) error {
+// open appends a source of a kind to the chain. It returns the link, whose source is to be set, and the fetcher whose
+// requests count as those of the source; nil where the kind asks nobody.
+func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, private bool) (*link, *fetcher) {
 	h := habits[kind]
-	if every != nil && *every > 0 {
-		h.every = max(*every, time.Minute)
+	limit := h.perHour
+	if every != nil && every.Duration > 0 {
+		h.every = max(every.Duration, time.Minute)
 	}
 	if perHour != nil {
-		h.perHour = int(*perHour)
+		limit = int(*perHour)
 	}
 	b.names[kind]++
-	name := kind
+	l := &link{kind: kind, name: kind, every: h.every}
 	if n := b.names[kind]; n > 1 {
-		name = fmt.Sprintf("%s-%d", kind, n)
+		l.name = fmt.Sprintf("%s-%d", kind, n)
 	}
-	l := &link{name: name, every: h.every}
-	var f *fetcher
-	if habits[kind].perHour > 0 {
-		if b.deps.Calls == nil {
-			return fmt.Errorf("source %s asks others: want a budget of calls", name)
-		}
-		l.asks, l.account = true, fmt.Sprintf("%s/%s/%s", b.zone, b.quantity, name)
-		f = b.fetcher(kind, l.account, h.perHour, private)
-		l.fetcher = f
+	if h.perHour > 0 {
+		l.asks, l.account = true, fmt.Sprintf("%s/%s/%s", b.zone, b.quantity, l.name)
+		l.fetcher = b.fetcher(kind, l.account, limit, private)
 	}
-	source, err := build(f)
-	if err != nil {
-		source = broken{kind, err}
-		l.asks = false
-	}
-	l.source = source
 	b.links = append(b.links, l)
+	return l, l.fetcher
+}
+
+// set completes a link with its source, or with the error that it says each time that it is asked.
+func (b *builder) set(l *link, source Source, err error) error {
+	if l.asks && b.deps.Calls == nil {
+		return fmt.Errorf("source %s asks others: want a budget of calls", l.name)
+	}
+	if l.source = source; err != nil {
+		l.source, l.asks = broken{err}, false
+	}
 	return nil
 }
 
@@ -119,101 +110,82 @@ func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetc
 	return f
 }
 
-// ofKind makes a source unless it knows the other kind of intensity: then nobody needs to be asked to know that.
-func (b *builder) ofKind(marginal bool, build func(f *fetcher) (Source, error)) func(f *fetcher) (Source, error) {
-	if b.quantity == carbon && marginal != b.marginal {
-		return func(*fetcher) (Source, error) {
-			return nil, dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
-				kind(marginal), kind(b.marginal))
-		}
-	}
-	return build
-}
-
-// carbonSource adds a source of intensities.
+// carbonSource adds a source of intensities. One that knows the other kind of intensity is never asked.
 func (b *builder) carbonSource(s v1alpha1.CarbonSource) error {
-	add := func(kind string, private, marginal bool, build func(f *fetcher) (Source, error)) error {
-		return b.add(kind, duration(s.Every), s.MaxCallsPerHour, private, b.ofKind(marginal, build))
+	var l *link
+	open := func(kind string, private bool) (f *fetcher) {
+		l, f = b.open(kind, s.Every, s.MaxCallsPerHour, private)
+		return f
 	}
+	var source Source
+	var err error
+	marginal := false
 	switch {
 	case s.ElectricityMaps != nil:
-		return add("electricityMaps", false, false, func(f *fetcher) (Source, error) {
-			return newElectricityMaps(b.zone, s.ElectricityMaps, carbon, "", f)
-		})
+		source = newElectricityMaps(b.terms, s.ElectricityMaps, open("electricityMaps", false))
 	case s.UKCarbonIntensity != nil:
-		return add("ukCarbonIntensity", false, false, func(f *fetcher) (Source, error) {
-			return newUKCarbonIntensity(b.zone, s.UKCarbonIntensity, f)
-		})
+		source, err = newUKCarbonIntensity(b.zone, s.UKCarbonIntensity, open("ukCarbonIntensity", false))
 	case s.WattTime != nil:
-		return add("wattTime", false, true, func(f *fetcher) (Source, error) { return newWattTime(s.WattTime, f) })
+		source, marginal = &wattTime{spec: s.WattTime, fetch: open("wattTime", false)}, true
 	case s.Prometheus != nil:
-		return add("prometheus", s.Prometheus.AllowPrivateAddress, s.Prometheus.Signal == signalMarginal,
-			func(f *fetcher) (Source, error) {
-				return newPrometheus(s.Prometheus, carbon, f)
-			})
+		marginal = s.Prometheus.Signal == signalMarginal
+		source, err = newPrometheus(s.Prometheus, carbon, open("prometheus", s.Prometheus.AllowPrivateAddress))
 	case s.HTTP != nil:
-		return add("http", s.HTTP.AllowPrivateAddress, s.HTTP.Signal == signalMarginal,
-			func(f *fetcher) (Source, error) {
-				return newHTTP(b.zone, s.HTTP, carbon, f)
-			})
+		marginal = s.HTTP.Signal == signalMarginal
+		source, err = newHTTP(b.zone, s.HTTP, carbon, open("http", s.HTTP.AllowPrivateAddress))
 	case s.File != nil:
-		return add("file", false, s.File.Signal == signalMarginal, func(*fetcher) (Source, error) {
-			return newFile(b.zone, s.File, carbon, "", b.deps.Data)
-		})
+		open("file", false)
+		marginal = s.File.Signal == signalMarginal
+		source, err = newFile(b.terms, s.File, b.deps.Data)
 	case s.Static != nil:
-		return add("static", false, b.marginal, func(*fetcher) (Source, error) {
-			return newStatic(s.Static, carbon, b.marginal)
-		})
+		open("static", false)
+		source, marginal = &static{s.Static.Value, carbon, b.marginal}, b.marginal
 	case s.Typical != nil:
-		return add("typical", false, false, func(*fetcher) (Source, error) { return newTypical(b.zone, s.Typical) })
+		open("typical", false)
+		source = newTypical(b.zone, s.Typical)
+	default:
+		return fmt.Errorf("source %d names no kind", len(b.links))
 	}
-	return fmt.Errorf("source %d names no kind", len(b.links))
+	if marginal != b.marginal {
+		err = dial.Refuse(dial.ReasonKind, "this source knows %s intensity, wanted is %s: the two are never mixed",
+			kind(marginal), kind(b.marginal))
+	}
+	return b.set(l, source, err)
 }
 
 // priceSource adds a source of prices.
 func (b *builder) priceSource(s v1alpha1.PriceSource) error {
-	add := func(kind string, private bool, build func(f *fetcher) (Source, error)) error {
-		return b.add(kind, duration(s.Every), s.MaxCallsPerHour, private, build)
+	var l *link
+	open := func(kind string, private bool) (f *fetcher) {
+		l, f = b.open(kind, s.Every, s.MaxCallsPerHour, private)
+		return f
 	}
+	var source Source
+	var err error
 	switch {
 	case s.Tariff != nil:
-		return add("tariff", false, func(*fetcher) (Source, error) {
-			return newTariff(s.Tariff, b.currency, b.deps.Data)
-		})
+		open("tariff", false)
+		source, err = newTariff(s.Tariff, b.currency, b.deps.Data)
 	case s.ENTSOE != nil:
-		return add("entsoe", false, func(f *fetcher) (Source, error) { return newENTSOE(s.ENTSOE, f) })
+		source = &entsoe{s.ENTSOE, open("entsoe", false)}
 	case s.ElectricityMaps != nil:
-		return add("electricityMaps", false, func(f *fetcher) (Source, error) {
-			return newElectricityMaps(b.zone, s.ElectricityMaps, price, b.currency, f)
-		})
+		source = newElectricityMaps(b.terms, s.ElectricityMaps, open("electricityMaps", false))
 	case s.Octopus != nil:
-		return add("octopus", false, func(f *fetcher) (Source, error) {
-			if b.currency != "GBP" {
-				return nil, dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
-			}
-			return newOctopus(s.Octopus, f)
-		})
+		if source = (&octopus{s.Octopus, open("octopus", false)}); b.currency != "GBP" {
+			err = dial.Refuse(dial.ReasonUnit, "the prices are in GBP, wanted is %s", b.currency)
+		}
 	case s.Prometheus != nil:
-		return add("prometheus", s.Prometheus.AllowPrivateAddress, func(f *fetcher) (Source, error) {
-			return newPrometheus(s.Prometheus, price, f)
-		})
+		source, err = newPrometheus(s.Prometheus, price, open("prometheus", s.Prometheus.AllowPrivateAddress))
 	case s.HTTP != nil:
-		return add("http", s.HTTP.AllowPrivateAddress, func(f *fetcher) (Source, error) {
-			return newHTTP(b.zone, s.HTTP, price, f)
-		})
+		source, err = newHTTP(b.zone, s.HTTP, price, open("http", s.HTTP.AllowPrivateAddress))
 	case s.File != nil:
-		return add("file", false, func(*fetcher) (Source, error) {
-			return newFile(b.zone, s.File, price, b.currency, b.deps.Data)
-		})
+		open("file", false)
+		source, err = newFile(b.terms, s.File, b.deps.Data)
 	case s.Static != nil:
-		return add("static", false, func(*fetcher) (Source, error) { return newStatic(s.Static, price, false) })
+		open("static", false)
+		source = &static{s.Static.Value, price, false}
+	default:
+		return fmt.Errorf("source %d names no kind", len(b.links))
 	}
-	return fmt.Errorf("source %d names no kind", len(b.links))
-}
-
-func duration(d *metav1.Duration) *time.Duration {
-	if d == nil {
-		return nil
-	}
-	return &d.Duration
+	return b.set(l, source, err)
 }

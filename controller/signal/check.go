@@ -60,7 +60,8 @@ func (w terms) check(a Answer, now time.Time) (checked, error) {
 	case len(a.Points) == 0:
 		return checked{}, dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	case len(a.Points) > maxPoints:
-		return checked{}, dial.Refuse(dial.ReasonSize, "the answer has %d values: want at most %d", len(a.Points), maxPoints)
+		return checked{}, dial.Refuse(dial.ReasonSize, "the answer has %d values: want at most %d", len(a.Points),
+			maxPoints)
 	case a.Zone != "" && !strings.EqualFold(string(a.Zone), string(asked)):
 		return checked{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", a.Zone, asked)
 	case w.quantity == price && a.Currency != "" && a.Currency != w.currency:
@@ -103,7 +104,8 @@ func (w terms) age(a Answer, now time.Time) error {
 	case a.IssuedAt.IsZero():
 		return dial.Refuse(dial.ReasonTime, "the answer does not say of when it is")
 	case age < -clockSkew:
-		return dial.Refuse(dial.ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339), -age)
+		return dial.Refuse(dial.ReasonTime, "the present value is of %s, %v from now", a.IssuedAt.Format(time.RFC3339),
+			-age)
 	case age > w.maxAge:
 		return dial.Refuse(dial.ReasonStale, "the present value is of %s, %v ago: want at most %v",
 			a.IssuedAt.Format(time.RFC3339), age.Round(time.Second), w.maxAge)
@@ -126,7 +128,8 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 	slices.SortStableFunc(points, func(a, b Point) int { return a.Time.Compare(b.Time) })
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
-			return nil, dial.Refuse(dial.ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339), a.Value,
+			return nil, dial.Refuse(dial.ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339),
+				a.Value,
 				b.Value)
 		}
 	}
@@ -163,7 +166,8 @@ func regular(points []Point, step time.Duration) error {
 	}
 	for _, p := range points[1:] {
 		if off := p.Time.Sub(points[0].Time) % step; off != 0 {
-			return dial.Refuse(dial.ReasonTime, "%s is %v off the others, which are %v apart", p.Time.Format(time.RFC3339), off,
+			return dial.Refuse(dial.ReasonTime, "%s is %v off the others, which are %v apart",
+				p.Time.Format(time.RFC3339), off,
 				step)
 		}
 	}
@@ -254,7 +258,8 @@ func (s *stretch) limit() time.Duration {
 // beyond refuses a stretch that is too long.
 func (s *stretch) beyond(limit time.Duration) error {
 	if still := s.last.Sub(s.since); still >= limit {
-		return dial.Refuse(dial.ReasonFrozen, "the value has been %v since %s, for %v", s.value, s.since.Format(time.RFC3339),
+		return dial.Refuse(dial.ReasonFrozen, "the value has been %v since %s, for %v", s.value,
+			s.since.Format(time.RFC3339),
 			still)
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 func on(text string) time.Time {
@@ -117,10 +117,8 @@ func TestElectricityMapsAsks(t *testing.T) {
 	spec := &v1alpha1.ElectricityMapsSource{
 		Version: "v3", URL: p.URL, Key: "em", EmissionFactors: "Direct", Forecast: true,
 	}
-	s, err := newElectricityMaps("DE", spec, carbon, "", testFetcher(t, p.Server, map[string]string{"em": "sesame"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newElectricityMaps(terms{zone: "DE", quantity: carbon}, spec,
+		testFetcher(t, p.Server, map[string]string{"em": "sesame"}))
 	for range 4 {
 		a, err := s.Fetch(t.Context(), now)
 		if err != nil || len(a.Points) != 3 || a.Points[0].Estimated || !a.Points[2].Estimated {
@@ -144,11 +142,9 @@ func TestElectricityMapsWithoutForecast(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, latest("DE", noon.Truncate(time.Hour), "75"))
 	})
-	s, err := newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL, Forecast: true}, carbon, "",
+	s := newElectricityMaps(terms{zone: "DE", quantity: carbon},
+		&v1alpha1.ElectricityMapsSource{URL: p.URL, Forecast: true},
 		testFetcher(t, p.Server, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i := range 8 {
 		a, err := s.Fetch(t.Context(), noon.Add(time.Duration(i)*time.Hour))
 		if err != nil || len(a.Points) != 1 || (a.Lacks != nil) != (i == 0) {
@@ -166,18 +162,15 @@ func TestElectricityMapsPrices(t *testing.T) {
 		{"datetime":"2026-03-10T13:00:00.000Z","value":-4,"unit":"EUR/MWh","source":"x","updatedAt":"2026-03-10T11:29:00.000Z"}]}`
 	p := newProvider(t, atPath(map[string]http.HandlerFunc{"/v4/price-day-ahead/combined": says("%s", text)}))
 	f := testFetcher(t, p.Server, nil)
-	s, err := newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL}, price, "EUR", f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := newElectricityMaps(terms{zone: "DE", quantity: price, currency: "EUR"},
+		&v1alpha1.ElectricityMapsSource{URL: p.URL}, f)
 	a, err := s.Fetch(t.Context(), noon)
 	if err != nil || a.Points[0].Value != 0.0815 || a.Points[1].Value != -0.004 || a.Step != time.Hour ||
 		!a.IssuedAt.Equal(on("2026-03-10T11:29:00Z")) {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if s, err = newElectricityMaps("DE", &v1alpha1.ElectricityMapsSource{URL: p.URL}, price, "GBP", f); err != nil {
-		t.Fatal(err)
-	}
+	s = newElectricityMaps(terms{zone: "DE", quantity: price, currency: "GBP"},
+		&v1alpha1.ElectricityMapsSource{URL: p.URL}, f)
 	if _, err = s.Fetch(t.Context(), noon); err == nil || dial.ReasonOf(err) != dial.ReasonUnit {
 		t.Errorf("euros for pounds: %v", err)
 	}
@@ -277,10 +270,9 @@ func TestWattTimeLogin(t *testing.T) {
 			marginal("CAISO_NORTH", "lbs_co2_per_mwh", "co2_moer")(w, r)
 		}
 	})
-	s, err := newWattTime(&v1alpha1.WattTimeSource{URL: p.URL, Region: "CAISO_NORTH", Key: "wt"},
-		testFetcher(t, p.Server, map[string]string{"wt": "ali:ba:ba"}))
-	if err != nil {
-		t.Fatal(err)
+	s := &wattTime{
+		spec:  &v1alpha1.WattTimeSource{URL: p.URL, Region: "CAISO_NORTH", Key: "wt"},
+		fetch: testFetcher(t, p.Server, map[string]string{"wt": "ali:ba:ba"}),
 	}
 	ask := func(after time.Duration, wantLogins int, ok bool) {
 		t.Helper()
@@ -454,7 +446,7 @@ func TestFile(t *testing.T) {
 	if err := os.Symlink("real.csv", filepath.Join(dir, "link.csv")); err != nil {
 		t.Skip("no links here")
 	}
-	s, err := newFile("DE", &v1alpha1.FileSource{Path: "link.csv"}, carbon, "", dir)
+	s, err := newFile(terms{zone: "DE", quantity: carbon}, &v1alpha1.FileSource{Path: "link.csv"}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

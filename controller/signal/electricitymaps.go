@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -43,16 +43,11 @@ type kept struct {
 	refused bool // the plan does not include it
 }
 
-func newElectricityMaps(zone grid.Zone, spec *v1alpha1.ElectricityMapsSource, q quantity, currency string,
-	f *fetcher,
-) (Source, error) {
-	if spec.Zone != "" {
-		zone = grid.Zone(spec.Zone)
+func newElectricityMaps(w terms, spec *v1alpha1.ElectricityMapsSource, f *fetcher) *electricityMaps {
+	return &electricityMaps{
+		spec: spec, fetch: f, zone: cmp.Or(grid.Zone(spec.Zone), w.zone), quantity: w.quantity, currency: w.currency,
 	}
-	return &electricityMaps{spec: spec, fetch: f, zone: zone, quantity: q, currency: currency}, nil
 }
-
-func (*electricityMaps) Name() string { return "electricityMaps" }
 
 // Fetch asks for the latest value, and at most hourly for the last day and the forecast; or for the day-ahead prices.
 func (s *electricityMaps) Fetch(ctx context.Context, now time.Time) (Answer, error) {
@@ -184,7 +179,8 @@ func (s *electricityMaps) decode(body []byte) ([]Point, time.Time, error) {
 	for _, row := range rows {
 		row.Zone, row.Unit = cmp.Or(row.Zone, text.Zone), cmp.Or(row.Unit, text.Unit)
 		if !strings.EqualFold(row.Zone, string(s.zone)) {
-			return nil, time.Time{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone, s.zone)
+			return nil, time.Time{}, dial.Refuse(dial.ReasonZone, "the answer is of zone %.40q, asked was %s", row.Zone,
+				s.zone)
 		}
 		p, known, err := s.point(row)
 		if err != nil {
@@ -218,7 +214,8 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 		return Point{}, false, dial.Refuse(dial.ReasonTime, "a value has no datetime")
 	case s.quantity == carbon && row.EmissionFactorType != "" &&
 		!strings.EqualFold(row.EmissionFactorType, s.factors()):
-		return Point{}, false, dial.Refuse(dial.ReasonKind, "the values are of %.20q emission factors, asked was for %s",
+		return Point{}, false, dial.Refuse(dial.ReasonKind,
+			"the values are of %.20q emission factors, asked was for %s",
 			row.EmissionFactorType, s.factors())
 	}
 	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil

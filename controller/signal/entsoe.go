@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 const (
@@ -30,12 +30,6 @@ type entsoe struct {
 	spec  *v1alpha1.ENTSOESource
 	fetch *fetcher
 }
-
-func newENTSOE(spec *v1alpha1.ENTSOESource, f *fetcher) (Source, error) {
-	return &entsoe{spec, f}, nil
-}
-
-func (*entsoe) Name() string { return "entsoe" }
 
 // Fetch asks for today and tomorrow. The answer has all market days, which begin at midnight in Brussels, that they are
 // part of, and tomorrow's prices from the early afternoon on.
@@ -123,7 +117,8 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 		case series.Unit != "MWH":
 			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
 		case series.Currency == "" || currency != "" && series.Currency != currency:
-			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency", currency,
+			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency",
+				currency,
 				series.Currency)
 		}
 		currency = series.Currency
@@ -168,7 +163,8 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 		return doc, dial.Refuse(dial.ReasonShape, "the platform answers %.10s: %.200s", doc.Reason.Code,
 			strings.TrimSpace(doc.Reason.Text))
 	}
-	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument", doc.XMLName.Local)
+	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument",
+		doc.XMLName.Local)
 }
 
 func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
@@ -189,7 +185,8 @@ func (p entsoePeriod) times() (start time.Time, step time.Duration, count int, e
 	}
 	step, ok := resolutions[p.Resolution]
 	if !ok {
-		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M", p.Resolution)
+		return start, 0, 0, dial.Refuse(dial.ReasonTime, "the resolution is %.10q: want PT15M, PT30M or PT60M",
+			p.Resolution)
 	}
 	span := end.Sub(start)
 	if span <= 0 || span > maxPeriod || span%step != 0 || !start.Equal(start.Truncate(step)) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 const dutch = "10YNL----------L"
@@ -31,10 +31,9 @@ func TestENTSOE(t *testing.T) {
 		asked = r.URL.Path + "?" + r.URL.RawQuery
 		_, _ = w.Write(fixture(t, "entsoe_day_ahead.xml"))
 	})
-	s, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
-		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame\n"}))
-	if err != nil {
-		t.Fatal(err)
+	s := &entsoe{
+		&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
+		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame\n"}),
 	}
 	a, err := s.Fetch(t.Context(), noon)
 	if err != nil {
@@ -89,20 +88,15 @@ func TestENTSOE(t *testing.T) {
 
 func TestENTSOEWithoutData(t *testing.T) {
 	p := newProvider(t, says("%s", fixture(t, "entsoe_no_data.xml")))
-	s, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
-		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame"}))
-	if err != nil {
-		t.Fatal(err)
+	s := &entsoe{
+		&v1alpha1.ENTSOESource{Domain: dutch, Key: "entsoe", URL: p.URL},
+		testFetcher(t, p.Server, map[string]string{"entsoe": "sesame"}),
 	}
-	_, err = s.Fetch(t.Context(), noon)
+	_, err := s.Fetch(t.Context(), noon)
 	if dial.ReasonOf(err) != dial.ReasonMissing || !strings.Contains(err.Error(), "No matching data found") {
 		t.Errorf("without data: %v", err)
 	}
-	bare, err := newENTSOE(&v1alpha1.ENTSOESource{Domain: dutch, Key: "other", URL: p.URL},
-		testFetcher(t, p.Server, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := &entsoe{&v1alpha1.ENTSOESource{Domain: dutch, Key: "other", URL: p.URL}, testFetcher(t, p.Server, nil)}
 	before := p.requests.Load()
 	if _, err := bare.Fetch(t.Context(), noon); dial.ReasonOf(err) != dial.ReasonAuth || p.requests.Load() != before {
 		t.Errorf("without a key: %v, after %d requests", err, p.requests.Load()-before)
@@ -137,7 +131,7 @@ const (
 )
 
 func TestENTSOEOnDaysOf23And25Hours(t *testing.T) {
-	s := entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
+	s := &entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
 	for _, c := range []struct {
 		start, end string
 		hours      int
@@ -159,7 +153,7 @@ func TestENTSOEOnDaysOf23And25Hours(t *testing.T) {
 }
 
 func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
-	s := entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
+	s := &entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
 	const two = "2026-03-10T01:00Z"
 	other := func(extra, resolution, points string) string {
 		return entsoeSeriesText(extra, ninth, two, resolution, points)
@@ -216,7 +210,7 @@ func TestENTSOEAnswersThatArePartlyUsed(t *testing.T) {
 }
 
 func TestENTSOERefuses(t *testing.T) {
-	s := entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
+	s := &entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
 	good := entsoePoints(1, 10)
 	text := func(series string) string { return entsoeText(series, ninth, tenth, "PT60M", good) }
 	for name, c := range map[string]struct {
@@ -230,11 +224,14 @@ func TestENTSOERefuses(t *testing.T) {
 		"another document": {"<GL_MarketDocument/>", dial.ReasonShape},
 		"an entity": {`<!DOCTYPE x [<!ENTITY e "1">]>` + strings.Replace(text(omitting),
 			"<price.amount>10", "<price.amount>&e;", 1), dial.ReasonShape},
-		"a refusal":               {"<Acknowledgement_MarketDocument><Reason><code>401</code><text>no</text></Reason></Acknowledgement_MarketDocument>", dial.ReasonShape},
-		"no series":               {"<Publication_MarketDocument/>", dial.ReasonMissing},
-		"no currency":             {text("<curveType>A03</curveType>"), dial.ReasonUnit},
-		"per kWh":                 {strings.Replace(text(omitting), ">MWH<", ">KWH<", 1), dial.ReasonUnit},
-		"of another zone":         {text(omitting + "<in_Domain.mRID>10YBE----------2</in_Domain.mRID>"), dial.ReasonZone},
+		"a refusal":   {"<Acknowledgement_MarketDocument><Reason><code>401</code><text>no</text></Reason></Acknowledgement_MarketDocument>", dial.ReasonShape},
+		"no series":   {"<Publication_MarketDocument/>", dial.ReasonMissing},
+		"no currency": {text("<curveType>A03</curveType>"), dial.ReasonUnit},
+		"per kWh":     {strings.Replace(text(omitting), ">MWH<", ">KWH<", 1), dial.ReasonUnit},
+		"of another zone": {
+			text(omitting + "<in_Domain.mRID>10YBE----------2</in_Domain.mRID>"),
+			dial.ReasonZone,
+		},
 		"of a day":                {strings.Replace(text(omitting), "PT60M", "P1D", 1), dial.ReasonTime},
 		"an end before the start": {entsoeText(omitting, tenth, ninth, "PT60M", good), dial.ReasonTime},
 		"half an hour too long":   {entsoeText(omitting, ninth, "2026-03-10T22:30Z", "PT60M", good), dial.ReasonTime},
@@ -260,7 +257,10 @@ func TestENTSOERefuses(t *testing.T) {
 		"a position in words": {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints("one", 10)), dial.ReasonShape},
 		"no price":            {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "")), dial.ReasonShape},
 		"NaN":                 {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "NaN")), dial.ReasonRange},
-		"1e999":               {entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")), dial.ReasonRange},
+		"1e999": {
+			entsoeText(omitting, ninth, tenth, "PT60M", entsoePoints(1, "1e999")),
+			dial.ReasonRange,
+		},
 		"a month in few bytes, often": {"<Publication_MarketDocument>" +
 			strings.Repeat(entsoeSeriesText(omitting, ninth, "2026-04-09T23:00Z", "PT15M", good), 5) +
 			"</Publication_MarketDocument>", dial.ReasonSize},
@@ -295,7 +295,7 @@ func FuzzENTSOE(f *testing.F) {
 	f.Add(fixture(f, "entsoe_day_ahead.xml"))
 	f.Add(fixture(f, "entsoe_no_data.xml"))
 	f.Add([]byte(entsoeText(omitting, ninth, tenth, "PT15M", entsoePoints(1, -5, 96, 1e3))))
-	s := entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
+	s := &entsoe{spec: &v1alpha1.ENTSOESource{Domain: dutch}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := s.decode(body)
 		if err != nil {

@@ -118,7 +118,8 @@ func (f *fetcher) target(r request) (*url.URL, error) {
 	u, err := url.Parse(r.url)
 	switch {
 	case err != nil || u.Host == "":
-		return nil, dial.Refuse(dial.ReasonAddress, "the URL cannot be read: want https://host/path") // url.Error would show it
+		// url.Error would show it
+		return nil, dial.Refuse(dial.ReasonAddress, "the URL cannot be read: want https://host/path")
 	case u.Scheme != "https" && (u.Scheme != "http" || !f.plain):
 		return nil, dial.Refuse(dial.ReasonAddress, "%s: the scheme is %q: want https", u.Host, u.Scheme)
 	}

@@ -1,12 +1,13 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -33,20 +34,16 @@ type file struct {
 	from, until time.Time // what was kept of it
 }
 
-func newFile(zone grid.Zone, spec *v1alpha1.FileSource, q quantity, currency, folder string) (Source, error) {
+func newFile(w terms, spec *v1alpha1.FileSource, folder string) (Source, error) {
 	data, err := newDataFile(folder, spec.Path, maxFile)
 	if err != nil {
 		return nil, err
 	}
-	if spec.Zone != "" {
-		zone = grid.Zone(spec.Zone)
-	}
 	return &file{
-		data: data, spec: spec, zone: zone, quantity: q, currency: currency, marginal: spec.Signal == signalMarginal,
+		data: data, spec: spec, zone: cmp.Or(grid.Zone(spec.Zone), w.zone), quantity: w.quantity, currency: w.currency,
+		marginal: spec.Signal == signalMarginal,
 	}, nil
 }
-
-func (*file) Name() string { return "file" }
 
 func (s *file) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	from, until := now.Add(-historySpan), now.Add(buildAhead)

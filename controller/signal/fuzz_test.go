@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // believable fails if an answer passes the check that should not, or becomes a reading that nobody may see.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -36,8 +36,6 @@ func newHTTP(zone grid.Zone, spec *v1alpha1.HTTPSource, q quantity, f *fetcher) 
 	}
 	return &httpJSON{spec: spec, fetch: f, zone: zone, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
-
-func (*httpJSON) Name() string { return "http" }
 
 func (s *httpJSON) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	escaped := strings.ReplaceAll(url.QueryEscape(string(s.zone)), "+", "%20") // right in a path and in a query

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/controller/dial"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/forecast"
 	"github.com/kubenergy/kubenergy/grid"
@@ -38,7 +40,8 @@ type Keeper struct {
 
 // link is a source in a chain.
 type link struct {
-	name   string
+	kind   string // as in a GridZone: electricityMaps, static
+	name   string // kind, and a number from the second of a kind on
 	source Source
 	every  time.Duration
 	asks   bool // others, so that each poll costs
@@ -58,22 +61,15 @@ type link struct {
 
 // NewCarbonKeeper returns a keeper of a zone's carbon intensity.
 func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper, error) {
-	if spec == nil || len(spec.Sources) == 0 {
-		return nil, fmt.Errorf("carbon intensity of zone %s: want a source", zone)
+	if spec == nil {
+		spec = &v1alpha1.CarbonSpec{}
 	}
-	k := &Keeper{deps: d.withDefaults(), terms: terms{
+	k, err := newKeeper(terms{
 		zone: zone, quantity: carbon, marginal: spec.Signal == signalMarginal, maxAge: defaultCarbonAge,
-	}}
-	if spec.MaxAge != nil && spec.MaxAge.Duration > 0 {
-		k.terms.maxAge = spec.MaxAge.Duration
+	}, spec.MaxAge, d, spec.Sources, (*builder).carbonSource)
+	if err != nil {
+		return nil, fmt.Errorf("carbon intensity of zone %s: %w", zone, err)
 	}
-	b := builder{zone: zone, quantity: carbon, marginal: k.terms.marginal, deps: k.deps, names: make(map[string]int)}
-	for _, s := range spec.Sources {
-		if err := b.carbonSource(s); err != nil {
-			return nil, fmt.Errorf("carbon intensity of zone %s: %w", zone, err)
-		}
-	}
-	k.links = b.links
 	if !k.terms.marginal {
 		curve, _ := forecast.TypicalDay(zone)
 		k.typical = &curve
@@ -83,23 +79,33 @@ func NewCarbonKeeper(zone grid.Zone, spec *v1alpha1.CarbonSpec, d Deps) (*Keeper
 
 // NewPriceKeeper returns a keeper of a zone's price of electricity.
 func NewPriceKeeper(zone grid.Zone, spec *v1alpha1.PriceSpec, d Deps) (*Keeper, error) {
-	if spec == nil || len(spec.Sources) == 0 {
-		return nil, fmt.Errorf("price of zone %s: want a source", zone)
+	if spec == nil {
+		spec = &v1alpha1.PriceSpec{}
 	}
-	k := &Keeper{deps: d.withDefaults(), terms: terms{
-		zone: zone, quantity: price, currency: spec.Currency, maxAge: defaultPriceAge,
-	}}
-	if spec.MaxAge != nil && spec.MaxAge.Duration > 0 {
-		k.terms.maxAge = spec.MaxAge.Duration
+	k, err := newKeeper(terms{zone: zone, quantity: price, currency: spec.Currency, maxAge: defaultPriceAge},
+		spec.MaxAge, d, spec.Sources, (*builder).priceSource)
+	if err != nil {
+		return nil, fmt.Errorf("price of zone %s: %w", zone, err)
 	}
-	b := builder{zone: zone, quantity: price, currency: spec.Currency, deps: k.deps, names: make(map[string]int)}
-	for _, s := range spec.Sources {
-		if err := b.priceSource(s); err != nil {
-			return nil, fmt.Errorf("price of zone %s: %w", zone, err)
+	return k, nil
+}
+
+func newKeeper[S any](w terms, maxAge *metav1.Duration, d Deps, sources []S,
+	add func(*builder, S) error,
+) (*Keeper, error) {
+	if len(sources) == 0 {
+		return nil, errors.New("want a source")
+	}
+	if maxAge != nil && maxAge.Duration > 0 {
+		w.maxAge = maxAge.Duration
+	}
+	b := builder{terms: w, deps: d.withDefaults(), names: make(map[string]int)}
+	for _, s := range sources {
+		if err := add(&b, s); err != nil {
+			return nil, err
 		}
 	}
-	k.links = b.links
-	return k, nil
+	return &Keeper{terms: w, deps: b.deps, links: b.links}, nil
 }
 
 // Run polls until the context ends. It calls changed when State says something else than before.
@@ -310,7 +316,7 @@ func (k *Keeper) fetch(ctx context.Context, l *link, now time.Time) (r *reading,
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	observed := c.Points
-	if c.Ageless || l.source.Name() == "typical" {
+	if c.Ageless || l.kind == "typical" {
 		observed = nil // known already for as long as one likes, and no observation
 	}
 	k.history.add(observed, now)

@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 )
@@ -33,8 +33,6 @@ type scripted struct {
 	fetch func(now time.Time) (Answer, error)
 	asked int
 }
-
-func (s *scripted) Name() string { return s.name }
 
 func (s *scripted) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	s.asked++

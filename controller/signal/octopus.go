@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 const (
@@ -22,18 +22,13 @@ type octopus struct {
 	fetch *fetcher
 }
 
-func newOctopus(spec *v1alpha1.OctopusSource, f *fetcher) (Source, error) {
-	return &octopus{spec, f}, nil
-}
-
-func (*octopus) Name() string { return "octopus" }
-
 // Fetch asks for the day past and two days ahead, which is one page of half hours. Further pages would be older.
 func (s *octopus) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	from := now.UTC().Truncate(octopusSlot).Add(-24 * time.Hour)
 	until := from.Add(72 * time.Hour)
 	body, _, err := s.fetch.get(ctx, request{
-		url: strings.TrimSuffix(cmp.Or(s.spec.URL, octopusURL), "/") + "/v1/products/" + url.PathEscape(s.spec.Product) +
+		url: strings.TrimSuffix(cmp.Or(s.spec.URL, octopusURL), "/") + "/v1/products/" +
+			url.PathEscape(s.spec.Product) +
 			"/electricity-tariffs/" + url.PathEscape(s.spec.Tariff) + "/standard-unit-rates/",
 		query: url.Values{
 			"period_from": {from.Format(time.RFC3339)}, "period_to": {until.Format(time.RFC3339)}, "page_size": {"300"},
@@ -77,7 +72,8 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 		case !r.ValueIncVAT.set:
 			return nil, dial.Refuse(dial.ReasonShape, "a rate has no value_inc_vat")
 		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
-			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours", start.Format(time.RFC3339),
+			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours",
+				start.Format(time.RFC3339),
 				end.Format(time.RFC3339))
 		}
 		for t := later(start, from); t.Before(end); t = t.Add(octopusSlot) {

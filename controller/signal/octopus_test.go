@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 func TestOctopusOfARecordedAnswer(t *testing.T) {
@@ -17,12 +17,9 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 		path, query = r.URL.Path, r.URL.RawQuery
 		_, _ = w.Write(body)
 	})
-	s, err := newOctopus(&v1alpha1.OctopusSource{
+	s := &octopus{&v1alpha1.OctopusSource{
 		Product: "AGILE-18-02-21", Tariff: "E-1R-AGILE-18-02-21-D", URL: p.URL + "/",
-	}, testFetcher(t, p.Server, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, testFetcher(t, p.Server, nil)}
 	now := time.Date(2020, 5, 25, 17, 10, 0, 0, time.UTC)
 	a, err := s.Fetch(t.Context(), now)
 	if err != nil {

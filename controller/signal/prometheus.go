@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // prometheus is a query of a Prometheus server, which must give one value.
@@ -26,8 +26,6 @@ func newPrometheus(spec *v1alpha1.PrometheusSource, q quantity, f *fetcher) (Sou
 	}
 	return &prometheus{spec: spec, fetch: f, scale: scale, marginal: spec.Signal == signalMarginal}, nil
 }
-
-func (*prometheus) Name() string { return "prometheus" }
 
 // Fetch asks for the value at the server's present.
 func (s *prometheus) Fetch(ctx context.Context, _ time.Time) (Answer, error) {

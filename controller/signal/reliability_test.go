@@ -15,8 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/forecast"
 )
@@ -203,7 +203,7 @@ func TestLargeFile(t *testing.T) {
 		}
 	}
 	write(text.String())
-	s, err := newFile("DE", &v1alpha1.FileSource{Path: "year.csv"}, carbon, "", dir)
+	s, err := newFile(terms{zone: "DE", quantity: carbon}, &v1alpha1.FileSource{Path: "year.csv"}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

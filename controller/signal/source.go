@@ -11,8 +11,6 @@ import (
 // Source is one provider's knowledge of one quantity of one zone. A file of this package holds one kind. It is asked by
 // one goroutine at a time.
 type Source interface {
-	// Name is that of the kind, as in a GridZone: electricityMaps, static.
-	Name() string
 	// Fetch asks once. It checks the shape and the unit of what it reads and converts to gCO2e/kWh, or to the
 	// currency per kWh; whether the numbers make sense is for the caller to say, alike for all sources.
 	Fetch(ctx context.Context, now time.Time) (Answer, error)

@@ -3,8 +3,6 @@ package signal
 import (
 	"context"
 	"time"
-
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // static is a value that somebody wrote down. As an intensity it is an estimate; as a price it is that of the contract.
@@ -13,12 +11,6 @@ type static struct {
 	quantity quantity
 	marginal bool // whatever is wanted: who wrote it down knows which it is
 }
-
-func newStatic(spec *v1alpha1.StaticSource, q quantity, marginal bool) (Source, error) {
-	return &static{spec.Value, q, marginal}, nil
-}
-
-func (*static) Name() string { return "static" }
 
 func (s *static) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	a := Answer{Step: time.Hour, Ageless: true, Marginal: s.marginal}

@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -70,8 +70,6 @@ func (s *tariffFile) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	}
 	return s.tariff.Fetch(ctx, now)
 }
-
-func (*tariff) Name() string { return "tariff" }
 
 func (s *tariff) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	series, err := s.Series(now, now.Add(buildAhead), time.Hour)

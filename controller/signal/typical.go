@@ -1,6 +1,7 @@
 package signal
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,15 +17,11 @@ type typical struct {
 }
 
 // newTypical never fails: a zone without a curve has the world's mean.
-func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) (Source, error) {
-	if spec.Zone != "" {
-		zone = grid.Zone(spec.Zone)
-	}
+func newTypical(zone grid.Zone, spec *v1alpha1.TypicalSource) *typical {
+	zone = cmp.Or(grid.Zone(spec.Zone), zone)
 	curve, _ := forecast.TypicalDay(zone)
-	return &typical{zone, curve}, nil
+	return &typical{zone, curve}
 }
-
-func (*typical) Name() string { return "typical" }
 
 func (s *typical) Fetch(_ context.Context, now time.Time) (Answer, error) {
 	a := Answer{Zone: s.asked, Asked: s.asked, Step: time.Hour, Ageless: true, Model: forecast.TypicalModel}

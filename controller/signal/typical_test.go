@@ -19,10 +19,7 @@ func TestTypicalSource(t *testing.T) {
 		{"XX-NOWHERE", v1alpha1.TypicalSource{}, ""},
 		{"lab", v1alpha1.TypicalSource{Zone: "FR"}, "FR"},
 	} {
-		s, err := newTypical(c.zone, &c.spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := newTypical(c.zone, &c.spec)
 		a, err := s.Fetch(t.Context(), noon)
 		if err != nil {
 			t.Fatal(err)
@@ -32,8 +29,7 @@ func TestTypicalSource(t *testing.T) {
 			t.Fatalf("%s: %v", c.zone, err)
 		}
 		curve, _ := forecast.TypicalDay(c.of)
-		if !a.Ageless || a.Model != forecast.TypicalModel || checked.present.Value != float64(curve.At(noon)) ||
-			s.Name() != "typical" {
+		if !a.Ageless || a.Model != forecast.TypicalModel || checked.present.Value != float64(curve.At(noon)) {
 			t.Errorf("%s: ageless %v, of %s, %v now, want %v", c.zone, a.Ageless, a.Model, checked.present.Value,
 				curve.At(noon))
 		}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -38,8 +38,6 @@ func newUKCarbonIntensity(zone grid.Zone, spec *v1alpha1.UKCarbonIntensitySource
 	return &ukCarbonIntensity{spec: spec, fetch: f}, nil
 }
 
-func (*ukCarbonIntensity) Name() string { return "ukCarbonIntensity" }
-
 // Fetch asks for two days ahead, and at most every two hours for the day past.
 func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, error) {
 	slot := now.Truncate(ukCarbonIntensitySlot)
@@ -54,7 +52,8 @@ func (s *ukCarbonIntensity) Fetch(ctx context.Context, now time.Time) (Answer, e
 		switch past, err := s.get(ctx, slot, "pt24h"); {
 		case err == nil:
 			s.past = past
-		case dial.ReasonOf(err) == dial.ReasonHTTP || dial.ReasonOf(err) == dial.ReasonRate || dial.ReasonOf(err) == dial.ReasonMissing:
+		case dial.ReasonOf(err) == dial.ReasonHTTP || dial.ReasonOf(err) == dial.ReasonRate ||
+			dial.ReasonOf(err) == dial.ReasonMissing:
 			a.Lacks = err
 		default:
 			return Answer{}, err
@@ -73,7 +72,8 @@ func (s *ukCarbonIntensity) get(ctx context.Context, from time.Time, span string
 	case s.spec.RegionID != 0:
 		path = fmt.Sprintf("/regional%s/regionid/%d", path, s.spec.RegionID)
 	}
-	body, _, err := s.fetch.get(ctx, request{url: strings.TrimSuffix(cmp.Or(s.spec.URL, ukCarbonIntensityURL), "/") + path})
+	body, _, err := s.fetch.get(ctx, request{url: strings.TrimSuffix(cmp.Or(s.spec.URL, ukCarbonIntensityURL), "/") +
+		path})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,8 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 	points := make([]Point, 0, len(region.Data))
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
-			return nil, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour", slot.From.Format(time.RFC3339),
+			return nil, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
+				slot.From.Format(time.RFC3339),
 				slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
@@ -143,7 +144,8 @@ func (s *ukCarbonIntensity) region(data json.RawMessage, into *ukRegion) error {
 		return err
 	}
 	if s.spec.Postcode != "" && !strings.EqualFold(into.Postcode, s.spec.Postcode) {
-		return dial.Refuse(dial.ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode, s.spec.Postcode)
+		return dial.Refuse(dial.ReasonZone, "the answer is of postcode %.20q, asked was %s", into.Postcode,
+			s.spec.Postcode)
 	}
 	if s.spec.RegionID != 0 && into.RegionID != s.spec.RegionID {
 		return dial.Refuse(dial.ReasonZone, "the answer is of region %d, asked was %d", into.RegionID, s.spec.RegionID)

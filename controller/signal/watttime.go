@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/controller/dial"
 	"github.com/kubenergy/kubenergy/grid"
 )
 
@@ -30,12 +30,6 @@ type wattTime struct {
 	tokenUntil time.Time
 	unforeseen time.Time // until then no forecast is asked for: the plan does not include it
 }
-
-func newWattTime(spec *v1alpha1.WattTimeSource, f *fetcher) (Source, error) {
-	return &wattTime{spec: spec, fetch: f}, nil
-}
-
-func (*wattTime) Name() string { return "wattTime" }
 
 // Fetch asks for the day past, which ends at about now, and for two days ahead.
 func (s *wattTime) Fetch(ctx context.Context, now time.Time) (Answer, error) {
@@ -167,11 +161,13 @@ func (s *wattTime) decode(body []byte) ([]Point, time.Time, error) {
 	case !strings.EqualFold(meta.Region, s.spec.Region):
 		err = dial.Refuse(dial.ReasonZone, "the answer is of region %.40q, asked was %s", meta.Region, s.spec.Region)
 	case meta.SignalType != wattTimeSignal:
-		err = dial.Refuse(dial.ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType, wattTimeSignal)
+		err = dial.Refuse(dial.ReasonKind, "the answer is of signal %.40q, asked was %s", meta.SignalType,
+			wattTimeSignal)
 	case meta.Units != "lbs_co2_per_mwh":
 		err = dial.Refuse(dial.ReasonUnit, "the unit is %.40q: want lbs_co2_per_mwh", meta.Units)
 	case meta.Seconds.set && meta.Seconds.value != wattTimeStep.Seconds():
-		err = dial.Refuse(dial.ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value, wattTimeStep.Seconds())
+		err = dial.Refuse(dial.ReasonTime, "points are %v seconds apart: want %v", meta.Seconds.value,
+			wattTimeStep.Seconds())
 	case len(text.Data) == 0:
 		err = dial.Refuse(dial.ReasonMissing, "the answer has no values")
 	}
