@@ -39,6 +39,16 @@ type Amount struct {
 // Energy returns what was used at the node.
 func (a *Amount) Energy() energy.Microjoules { return a.Dynamic + a.Idle }
 
+// Fields returns the numbers of a, in the order in which they are declared: all code that treats them alike takes them
+// from here.
+func (a *Amount) Fields() [10]*int64 {
+	return [...]*int64{
+		(*int64)(&a.Dynamic), (*int64)(&a.Idle), (*int64)(&a.CPU), (*int64)(&a.Facility), (*int64)(&a.Carbon),
+		(*int64)(&a.Cost), (*int64)(&a.Estimated), (*int64)(&a.Uncharted), (*int64)(&a.Unpriced),
+		(*int64)(&a.Unmeasured),
+	}
+}
+
 // Add adds o to a.
 func (a *Amount) Add(o *Amount) {
 	a.Dynamic += o.Dynamic
@@ -53,30 +63,30 @@ func (a *Amount) Add(o *Amount) {
 	a.Unmeasured += o.Unmeasured
 }
 
-// plus is like Add, but what is more than can be counted stays at that. It reports whether everything but times was
-// less.
-func (a *Amount) plus(o *Amount) bool {
-	plus(&a.CPU, o.CPU)
-	plus(&a.Unmeasured, o.Unmeasured)
-	fits := true
-	for _, sum := range [...]struct{ to, by *energy.Microjoules }{
-		{&a.Dynamic, &o.Dynamic},
-		{&a.Idle, &o.Idle},
-		{&a.Facility, &o.Facility},
-		{&a.Estimated, &o.Estimated},
-		{&a.Uncharted, &o.Uncharted},
-		{&a.Unpriced, &o.Unpriced},
-	} {
-		fits = plus(sum.to, *sum.by) && fits
+// Negative returns what takes a back.
+func (a *Amount) Negative() Amount {
+	n := *a
+	for _, field := range n.Fields() {
+		*field = -*field
 	}
-	fits = plus(&a.Carbon, o.Carbon) && fits
-	fits = plus(&a.Cost, o.Cost) && fits
-	used := a.Dynamic
-	return plus(&used, a.Idle) && fits
+	return n
 }
 
-// plus adds to a number, which stays at the most that can be counted; it then returns false.
-func plus[N ~int64](to *N, by N) bool {
+// Saturate is like Add, but a sum that is more than can be counted stays at that. It reports whether everything but
+// times was less.
+func (a *Amount) Saturate(o *Amount) bool {
+	fits := true
+	from := o.Fields()
+	for i, to := range a.Fields() {
+		isTime := to == (*int64)(&a.CPU) || to == (*int64)(&a.Unmeasured)
+		fits = (saturate(to, *from[i]) || isTime) && fits
+	}
+	used := a.Dynamic
+	return saturate(&used, a.Idle) && fits
+}
+
+// saturate adds to a number, which stays at the most that can be counted; it then returns false.
+func saturate[N ~int64](to *N, by N) bool {
 	switch {
 	case by > 0 && *to > math.MaxInt64-by:
 		*to = math.MaxInt64

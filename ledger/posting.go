@@ -148,14 +148,6 @@ func (b *Booking) Windows() []Window {
 	return windows
 }
 
-// Negative returns what takes a back.
-func (a *Amount) Negative() Amount {
-	return Amount{
-		Dynamic: -a.Dynamic, Idle: -a.Idle, CPU: -a.CPU, Facility: -a.Facility, Carbon: -a.Carbon, Cost: -a.Cost,
-		Estimated: -a.Estimated, Uncharted: -a.Uncharted, Unpriced: -a.Unpriced, Unmeasured: -a.Unmeasured,
-	}
-}
-
 // What a kilowatt-hour is in the units that are booked.
 const (
 	microjoulesPerKWh = 3.6e12

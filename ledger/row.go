@@ -24,7 +24,7 @@ func increase[N ~int64](sums *map[string]N, name string, by N) N {
 		*sums = map[string]N{}
 	}
 	sum := (*sums)[name]
-	plus(&sum, by)
+	saturate(&sum, by)
 	(*sums)[name] = sum
 	if (*sums)[name] == 0 {
 		delete(*sums, name)
@@ -44,15 +44,15 @@ func (r *Row) Include(o *Row) { _ = r.include(o) }
 func (r *Row) include(o *Row) error {
 	amount := o.Amount
 	amount.Carbon, amount.Cost = 0, 0
-	fits := r.plus(&amount)
+	fits := r.Saturate(&amount)
 	for signal, carbon := range o.Emissions {
 		sum := r.Emissions[signal]
-		fits = plus(&sum, carbon) && fits
+		fits = saturate(&sum, carbon) && fits
 		r.Emit(signal, carbon)
 	}
 	for currency, cost := range o.Costs {
 		sum := r.Costs[currency]
-		fits = plus(&sum, cost) && fits
+		fits = saturate(&sum, cost) && fits
 		r.Charge(currency, cost)
 	}
 	if r.First.IsZero() || !o.First.IsZero() && o.First.Before(r.First) {

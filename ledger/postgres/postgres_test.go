@@ -273,3 +273,21 @@ func TestOpen(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// What bookings reach over stood in meta before it had a table.
+func TestReachesOfVersion1(t *testing.T) {
+	source := pgtest.Start(t)
+	if err := open(t, source).Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := other(t, source)
+	run(t, db, "DROP TABLE reaches", "UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
+		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')")
+	open(t, source)
+	var have string
+	err := db.QueryRowContext(t.Context(),
+		"SELECT string_agg(concat_ws(' ', node, start, last), ', ' ORDER BY node) FROM reaches").Scan(&have)
+	if want := "4 -600 -1, 17 1793000000 1793099999"; err != nil || have != want {
+		t.Errorf("have %q, %v, want %q", have, err, want)
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -17,25 +19,43 @@ const mostProblems = 1000
 // Audit checks the sums of bytes of all names and of what was booked from an instant on, that accounts and nodes
 // balance in every hour and day, that days are the sum of their hours, and hours that of their windows.
 func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error) {
-	a := &auditor{d: d, ctx: ctx, found: &ledger.Findings{}, rows: map[dictionaryRow]bool{}}
+	a := &auditor{found: &ledger.Findings{}, rows: map[dictionaryRow]bool{}}
 	since := floorTo(from.Unix(), aDay)
 	if from.Year() < 1 || from.IsZero() {
 		since = -1 << 60 // from the beginning
 	}
-	if err := d.read(ctx, a.names); err != nil {
-		return nil, fmt.Errorf("auditing names: %w", err)
+	var days []int64
+	steps := []struct {
+		what string
+		do   func() error
+	}{
+		{"names", a.names},
+		{"the journal", a.journal},
+		{"records", func() error { return a.records(from) }},
+		{"days", func() (err error) {
+			days, err = a.days(since)
+			return err
+		}},
 	}
-	days, err := a.days(since)
-	if err != nil {
-		return nil, fmt.Errorf("auditing: %w", err)
+	audit := func(what string, do func() error) error {
+		err := d.read(ctx, func(r *reading) error {
+			a.reading = r
+			return do()
+		})
+		if err != nil {
+			return fmt.Errorf("auditing %s: %w", what, err)
+		}
+		return nil
 	}
-	for _, day := range days {
-		if err := d.read(ctx, func(r *reading) error { return a.day(r, day) }); err != nil {
-			return nil, fmt.Errorf("auditing %s: %w", stamp(day), err)
+	for _, step := range steps {
+		if err := audit(step.what, step.do); err != nil {
+			return nil, err
 		}
 	}
-	if err := d.read(ctx, func(r *reading) error { return a.records(r, from) }); err != nil {
-		return nil, fmt.Errorf("auditing records: %w", err)
+	for _, day := range days { // each in a transaction of its own: they may take long
+		if err := audit(stamp(day), func() error { return a.day(day) }); err != nil {
+			return nil, err
+		}
 	}
 	if a.more > 0 {
 		a.found.Problems = append(a.found.Problems, fmt.Sprintf("and %d more", a.more))
@@ -44,8 +64,8 @@ func (d *DB) Audit(ctx context.Context, from time.Time) (*ledger.Findings, error
 }
 
 type auditor struct {
-	d     *DB
-	ctx   context.Context // lives as long as one call
+	*reading
+
 	found *ledger.Findings
 	more  int
 	rows  map[dictionaryRow]bool // of dictionaries, by table and number; false: looked for and not there
@@ -69,164 +89,182 @@ func (a *auditor) checked(err error) error {
 	return err
 }
 
-// sum compares a sum of bytes.
-func (a *auditor) sum(have, want int64, format string, args ...any) {
-	a.found.Checked++
-	if have != want {
-		a.problem("%s: its sum of bytes is wrong", fmt.Sprintf(format, args...))
-	}
+// A dictionaryRow is a row of nodes, accounts or consumers.
+type dictionaryRow struct {
+	table string
+	id    int64
 }
 
-// days returns the days that have anything.
-func (a *auditor) days(since int64) (days []int64, err error) {
-	err = a.d.read(a.ctx, func(r *reading) error {
-		return r.each(func(rows *sql.Rows) error {
-			var at int64
-			err := rows.Scan(&at)
-			days = append(days, at)
-			return err
-		}, fmt.Sprintf(`SELECT DISTINCT day FROM (
-			SELECT start AS day FROM account_days WHERE start >= %[1]d UNION SELECT start AS day FROM node_days WHERE start >= %[1]d
-			UNION SELECT %[2]s AS day FROM account_hours WHERE start >= %[1]d UNION SELECT %[2]s AS day FROM node_hours WHERE start >= %[1]d
-			UNION SELECT %[2]s AS day FROM windows WHERE start >= %[1]d) AS d ORDER BY day`,
-			since, "start - ((start % 86400) + 86400) % 86400"))
-	})
-	return days, err
-}
-
-// books are the sums of some time, by account and by node.
-type books struct {
-	accounts map[int64]*ledger.Amount
-	nodes    map[nodeKey]*nodeSum // without start
-}
-
-func newBooks() *books {
-	return &books{accounts: map[int64]*ledger.Amount{}, nodes: map[nodeKey]*nodeSum{}}
-}
-
-func (b *books) account(id int64) *ledger.Amount {
-	if b.accounts[id] == nil {
-		b.accounts[id] = new(ledger.Amount)
-	}
-	return b.accounts[id]
-}
-
-func (b *books) node(k nodeKey) *nodeSum {
-	k.start = 0
-	if b.nodes[k] == nil {
-		b.nodes[k] = new(nodeSum)
-	}
-	return b.nodes[k]
-}
-
-// include adds what others hold.
-func (b *books) include(o *books) {
-	for id, amount := range o.accounts {
-		b.account(id).Add(amount)
-	}
-	for k, s := range o.nodes {
-		b.node(k).merge(s)
-	}
-}
-
-func (a *auditor) day(r *reading, day int64) error {
-	sum := newBooks()
-	for at := day; at < day+aDay; at += anHour {
-		hour, err := a.read(r, "hours", at)
+// names checks the sums of bytes of dictionaries, streams and times of boots.
+func (a *auditor) names() error {
+	for _, t := range []struct {
+		table, what, columns string
+		own                  int // columns before those that the sum of bytes is of
+	}{
+		{"nodes", "node", "id, name", 1},
+		{"accounts", "account", "id, " + accountColumns, 1},
+		{"consumers", "consumer", "id, node, key, pod, namespace", 1},
+		{"streams", "stream of node", "node, boot, epoch, acked, gaps, seen", 0},
+		{"spans", "time of a boot of node", "node, boot, first, last, seen", 0},
+	} {
+		values := make([]any, strings.Count(t.columns, ",")+1)
+		var crc int64
+		into := []any{}
+		for i := range values {
+			into = append(into, &values[i])
+		}
+		err := a.each(func(rows *sql.Rows) error {
+			err := rows.Scan(append(into, &crc)...)
+			if id, ok := values[0].(int64); ok && t.own > 0 {
+				a.rows[dictionaryRow{t.table, id}] = true
+			}
+			if err == nil && crc != rowCRC(values[t.own:]...) {
+				err = fmt.Errorf("%w: %s %v: its sum of bytes is wrong", ledger.ErrDamaged, t.what, values[0])
+			}
+			return a.checked(err)
+		}, "SELECT "+t.columns+", crc FROM "+t.table)
 		if err != nil {
 			return err
 		}
-		if err := a.balance(r, hour, "hour", at); err != nil {
-			return err
-		}
-		if at >= r.windowsFrom {
-			windows, err := a.windows(r, at)
-			if err != nil {
-				return err
-			}
-			if err := a.compare(r, windows, hour, "the windows of the hour", "the hour", at); err != nil {
-				return err
-			}
-		}
-		sum.include(hour)
-	}
-	days, err := a.read(r, "days", day)
-	if err != nil {
-		return err
-	}
-	if err := a.balance(r, days, "day", day); err != nil {
-		return err
-	}
-	if day < r.hoursFrom {
-		return nil
-	}
-	return a.compare(r, sum, days, "the hours of the day", "the day", day)
-}
-
-// read reads the sums of an hour or a day.
-func (a *auditor) read(r *reading, of string, start int64) (*books, error) {
-	b := newBooks()
-	err := r.each(func(rows *sql.Rows) error {
-		s, err := scanAccountSum(rows)
-		if err == nil || errors.Is(err, ledger.ErrDamaged) {
-			b.account(s.account).Add(&s.Amount)
-		}
-		return a.checked(err)
-	}, "SELECT "+columnList(accountSumColumns)+" FROM account_"+of+" WHERE start = $1", start)
-	if err != nil {
-		return nil, err
-	}
-	err = r.each(func(rows *sql.Rows) error {
-		k, s, err := scanNodeSum(rows)
-		if err == nil || errors.Is(err, ledger.ErrDamaged) {
-			if s.measured != s.dynamic+s.shared+s.idle+s.platform+s.unknown {
-				a.problem("node %d at %s: %d µJ were measured, and %d µJ are booked", k.node, stamp(start), s.measured,
-					s.dynamic+s.shared+s.idle+s.platform+s.unknown)
-			}
-			b.node(*k).merge(s)
-		}
-		return a.checked(err)
-	}, "SELECT "+columnList(nodeSumColumns)+" FROM node_"+of+" WHERE start = $1", start)
-	return b, err
-}
-
-// balance compares the sum of all accounts, but for what is transferred, with that of all nodes.
-func (a *auditor) balance(r *reading, b *books, what string, at int64) error {
-	var accounts, nodes ledger.Amount
-	for id, amount := range b.accounts {
-		of, err := r.account(id)
-		if err != nil {
-			if err := a.checked(err); err != nil {
-				return err
-			}
-			continue
-		}
-		if of.Kind != ledger.Transfer {
-			saturated(&accounts, amount)
-		}
-	}
-	for _, s := range b.nodes {
-		amount := s.amount()
-		saturated(&nodes, &amount)
-	}
-	nodes.Unmeasured = 0
-	a.found.Checked++
-	for _, d := range differences(&accounts, &nodes) {
-		a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(at), d.a, d.what, d.b)
 	}
 	return nil
 }
 
-func saturated(to, a *ledger.Amount) {
-	to.Dynamic = plus(to.Dynamic, a.Dynamic)
-	to.Idle = plus(to.Idle, a.Idle)
-	to.CPU = plus(to.CPU, a.CPU)
-	to.Facility = plus(to.Facility, a.Facility)
-	to.Carbon = plus(to.Carbon, a.Carbon)
-	to.Cost = plus(to.Cost, a.Cost)
-	to.Estimated = plus(to.Estimated, a.Estimated)
-	to.Uncharted = plus(to.Uncharted, a.Uncharted)
-	to.Unpriced = plus(to.Unpriced, a.Unpriced)
+// journal checks what is not folded, a part at a time.
+func (a *auditor) journal() error {
+	const atOnce = 1000
+	for after := int64(-1 << 62); ; { // before all
+		var entries []*entry
+		n := 0
+		err := a.each(func(rows *sql.Rows) error {
+			id, e, err := scanEntry(rows)
+			n, after = n+1, id
+			if err == nil {
+				entries = append(entries, e)
+			}
+			return a.checked(err)
+		}, fmt.Sprintf("%s WHERE id > $1 ORDER BY id LIMIT %d", selectEntries, atOnce), after)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			names := []dictionaryRow{{"nodes", e.Node}, {"accounts", e.Base}}
+			for _, l := range append(e.Lines, e.Guest) {
+				if l.Account != 0 { // the node is a guest
+					names = append(names, dictionaryRow{"accounts", l.Account}, dictionaryRow{"consumers", l.Consumer})
+				}
+			}
+			if err := a.there(fmt.Sprintf("booking %d", e.ID), names...); err != nil {
+				return err
+			}
+		}
+		if n < atOnce {
+			return nil
+		}
+	}
+}
+
+// there looks for rows that something names. Each one that is missing is told of once.
+func (a *auditor) there(what string, names ...dictionaryRow) error {
+	for _, name := range names {
+		if _, known := a.rows[name]; known {
+			continue
+		}
+		found, err := a.numbers("SELECT id FROM "+name.table+" WHERE id = $1", name.id)
+		if err != nil {
+			return err
+		}
+		a.rows[name] = len(found) > 0
+		if len(found) == 0 {
+			a.problem("%s names row %d of %s, which is not there", what, name.id, name.table)
+		}
+	}
+	return nil
+}
+
+func (a *auditor) records(from time.Time) error {
+	var since int64
+	if !from.IsZero() {
+		since = from.UnixMilli()
+	}
+	return a.each(func(rows *sql.Rows) error {
+		_, err := scanRecord(rows)
+		return a.checked(err)
+	}, "SELECT "+strings.Join(recordColumns, ", ")+" FROM records WHERE at >= $1", since)
+}
+
+// days returns the days that have anything.
+func (a *auditor) days(since int64) ([]int64, error) {
+	const dayOf = "start - ((start % 86400) + 86400) % 86400"
+	var of []string
+	for _, table := range []string{"account_days", "node_days", "account_hours", "node_hours", "windows"} {
+		of = append(of, fmt.Sprintf("SELECT %s AS day FROM %s WHERE start >= %d", dayOf, table, since))
+	}
+	return a.numbers("SELECT DISTINCT day FROM (" + strings.Join(of, " UNION ") + ") AS d ORDER BY day")
+}
+
+func (a *auditor) day(day int64) error {
+	all := newBooks()
+	for at := day; at < day+aDay; at += anHour {
+		hour, err := a.held("hour", false, at)
+		if err != nil {
+			return err
+		}
+		if at >= a.windowsFrom {
+			windows, err := a.windows(at)
+			if err != nil {
+				return err
+			}
+			if err := a.compare(windows, hour, "the windows of the hour", "the hour"); err != nil {
+				return err
+			}
+		}
+		include(all.accounts, hour.accounts, aDay)
+		include(all.nodes, hour.nodes, aDay)
+	}
+	days, err := a.held("day", true, day)
+	if err != nil || day < a.hoursFrom {
+		return err
+	}
+	return a.compare(all, days, "the hours of the day", "the day")
+}
+
+// held reads the sums of an hour or a day, and compares the sum of all accounts, but for what is transferred, with that
+// of all nodes.
+func (a *auditor) held(what string, days bool, start int64) (books, error) {
+	b := newBooks()
+	for _, t := range []*sumTable{sumsOf(false, days), sumsOf(true, days)} {
+		err := a.each(func(rows *sql.Rows) error {
+			k, s, err := t.scan(rows)
+			if err == nil || errors.Is(err, ledger.ErrDamaged) {
+				at(b.of(t), k).merge(&s)
+			}
+			return a.checked(err)
+		}, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name+" WHERE start = $1", start)
+		if err != nil {
+			return b, err
+		}
+	}
+	var accounts, nodes sum
+	for k, s := range b.accounts {
+		of, err := a.account(k.id)
+		if err != nil {
+			if err := a.checked(err); err != nil {
+				return b, err
+			}
+		} else if of.Kind != ledger.Transfer {
+			accounts.Saturate(&s.Amount)
+		}
+	}
+	for _, s := range b.nodes {
+		nodes.Saturate(&s.Amount)
+	}
+	nodes.Unmeasured = 0
+	a.found.Checked++
+	for _, d := range differences(&accounts, &nodes) {
+		a.problem("%s %s: accounts hold %d %s, nodes %d", what, stamp(start), d.a, d.what, d.b)
+	}
+	return b, nil
 }
 
 type difference struct {
@@ -234,166 +272,95 @@ type difference struct {
 	a, b int64
 }
 
-func differences(a, b *ledger.Amount) (out []difference) {
-	for _, d := range []difference{
-		{"µJ of energy", int64(a.Energy()), int64(b.Energy())},
-		{"µJ of idle shares", int64(a.Idle), int64(b.Idle)},
-		{"ns of CPU time", int64(a.CPU), int64(b.CPU)},
-		{"µJ at the site", int64(a.Facility), int64(b.Facility)},
-		{"µgCO2e", int64(a.Carbon), int64(b.Carbon)},
-		{"thousand-millionths of cost", int64(a.Cost), int64(b.Cost)},
-		{"µJ estimated", int64(a.Estimated), int64(b.Estimated)},
-		{"µJ without carbon intensity", int64(a.Uncharted), int64(b.Uncharted)},
-		{"µJ without price", int64(a.Unpriced), int64(b.Unpriced)},
-		{"ns unmeasured", int64(a.Unmeasured), int64(b.Unmeasured)},
-	} {
-		if d.a != d.b {
-			out = append(out, d)
+// figureNames are what audits call the fields of an amount, and what follows them in a sum.
+var figureNames = [...]string{
+	"µJ of energy", "µJ of idle shares", "ns of CPU time", "µJ at the site", "µgCO2e", "thousand-millionths of cost",
+	"µJ estimated", "µJ without carbon intensity", "µJ without price", "ns unmeasured",
+	"µJ of own idle energy", "µJ of the platform", "µJ unknown",
+}
+
+// figures returns the numbers that audits compare.
+func (s *sum) figures() (all [len(figureNames)]int64) {
+	for i, field := range s.Fields() {
+		all[i] = *field
+	}
+	all[dynamic] = int64(s.Energy())
+	all[fields], all[fields+1], all[fields+2] = int64(s.ownIdle), int64(s.platform), int64(s.unknown)
+	return all
+}
+
+func differences(a, b *sum) (out []difference) {
+	of := b.figures()
+	for i, figure := range a.figures() {
+		if figure != of[i] {
+			out = append(out, difference{figureNames[i], figure, of[i]})
 		}
 	}
 	return out
 }
 
 // windows adds up the windows that begin in an hour.
-func (a *auditor) windows(r *reading, hour int64) (*books, error) {
+func (a *auditor) windows(hour int64) (books, error) {
 	b := newBooks()
-	var held []*window
 	for start := hour; start < hour+anHour; start += windowSeconds {
-		held = held[:0]
-		err := r.each(func(rows *sql.Rows) error {
-			var node, agentless int64
-			var payload []byte
-			if err := rows.Scan(&node, &agentless, &payload); err != nil {
-				return err
-			}
-			w, err := decodeWindow(start, node, agentless != 0, payload)
+		var all []*window
+		err := a.each(func(rows *sql.Rows) error {
+			_, _, w, err := scanWindow(rows)
 			if err == nil {
-				held = append(held, w)
+				all = append(all, w)
 			}
 			return a.checked(err)
-		}, "SELECT node, agentless, payload FROM windows WHERE start = $1", start)
+		}, selectWindows+" WHERE start = $1", start)
 		if err != nil {
-			return nil, err
+			return b, err
 		}
-		for _, w := range held {
-			if err := a.include(r, b, w); err != nil {
-				return nil, err
+		for _, w := range all {
+			names := []dictionaryRow{{"nodes", w.Node}}
+			for _, base := range w.Bases {
+				names = append(names, dictionaryRow{"accounts", base.Account})
+			}
+			for i := range w.Postings {
+				p := &w.Postings[i]
+				names = append(names, dictionaryRow{"accounts", p.Account}, dictionaryRow{"consumers", p.Consumer})
+			}
+			if err := a.there(fmt.Sprintf("window %s of node %d", stamp(w.Start), w.Node), names...); err != nil {
+				return b, err
+			}
+			if err := b.add(w, a.account); err != nil {
+				if err := a.checked(err); err != nil {
+					return b, err
+				}
 			}
 		}
 	}
 	return b, nil
 }
 
-func (a *auditor) include(r *reading, b *books, w *window) error {
-	at := func(of *ledger.Account) *nodeSum {
-		return b.node(nodeKey{node: w.Node, host: of.Host, site: of.Site, signal: of.Signal, currency: of.Currency})
-	}
-	what := fmt.Sprintf("window %s of node %d", stamp(w.Start), w.Node)
-	if err := a.there(r, dictionaryRow{"nodes", w.Node}, what); err != nil {
-		return err
-	}
-	for _, base := range w.Bases {
-		if err := a.there(r, dictionaryRow{"accounts", base.Account}, what); err != nil {
-			return err
-		}
-		of, err := r.account(base.Account)
-		if err != nil {
-			return a.checked(err)
-		}
-		at(of).unmeasured += int64(base.Unmeasured)
-	}
-	for i := range w.Postings {
-		p := &w.Postings[i]
-		for _, name := range []dictionaryRow{{"accounts", p.Account}, {"consumers", p.Consumer}} {
-			if err := a.there(r, name, what); err != nil {
-				return err
-			}
-		}
-		of, err := r.account(p.Account)
-		if err != nil {
-			return a.checked(err)
-		}
-		b.account(p.Account).Add(&p.Amount)
-		at(of).add(of.Kind, &p.Amount)
-	}
-	return nil
-}
-
 // compare compares sums, account by account and node by node.
-func (a *auditor) compare(r *reading, fine, coarse *books, ofFine, ofCoarse string, at int64) error {
-	var none ledger.Amount
-	each(fine.accounts, coarse.accounts, func(id int64, x, y *ledger.Amount) {
-		a.found.Checked++
-		for _, d := range differences(orNone(x, &none), orNone(y, &none)) {
-			a.problem("account %s at %s: %s hold %d %s, %s %d", a.accountName(r, id), stamp(at), ofFine, d.a, d.what,
-				ofCoarse, d.b)
-		}
-	})
-	each(fine.nodes, coarse.nodes, func(k nodeKey, x, y *nodeSum) {
-		a.found.Checked++
-		p, q := orNone(x, &nodeSum{}), orNone(y, &nodeSum{})
-		pa, qa := p.amount(), q.amount()
-		for _, d := range differences(&pa, &qa) {
-			a.problem("node %s at %s: %s hold %d %s, %s %d", a.nodeName(r, k.node), stamp(at), ofFine, d.a, d.what,
-				ofCoarse, d.b)
-		}
-		for _, d := range []difference{
-			{"idle", p.idle, q.idle},
-			{"platform", p.platform, q.platform},
-			{"unknown", p.unknown, q.unknown},
-			{"measured", p.measured, q.measured},
-		} {
-			if d.a != d.b {
-				a.problem("node %s at %s: %s hold %d µJ %s, %s %d", a.nodeName(r, k.node), stamp(at), ofFine, d.a,
-					d.what, ofCoarse, d.b)
+func (a *auditor) compare(fine, coarse books, ofFine, ofCoarse string) error {
+	for _, t := range sumTables[:2] {
+		x, y := fine.of(t), coarse.of(t)
+		all := maps.Clone(x)
+		maps.Copy(all, y)
+		for _, k := range slices.SortedFunc(maps.Keys(all), sumKey.compare) {
+			a.found.Checked++
+			for _, d := range differences(at(x, k), at(y, k)) {
+				a.problem("%s at %s: %s hold %d %s, %s %d", a.name(t, k.id), stamp(k.start), ofFine, d.a, d.what, ofCoarse,
+					d.b)
 			}
 		}
-	})
+	}
 	return a.ctx.Err()
 }
 
-func orNone[T any](p, none *T) *T {
-	if p == nil {
-		return none
-	}
-	return p
-}
-
-// each calls do for all keys of two maps.
-func each[K comparable, V any](x, y map[K]*V, do func(K, *V, *V)) {
-	for k, v := range x {
-		do(k, v, y[k])
-	}
-	for k, v := range y {
-		if x[k] == nil {
-			do(k, nil, v)
+// name is what a problem calls an account or a node.
+func (a *auditor) name(t *sumTable, id int64) string {
+	if t.nodes {
+		if name, err := a.node(id); err == nil {
+			return "node " + name
 		}
+	} else if of, err := a.account(id); err == nil {
+		return fmt.Sprintf("account %d (%s %s/%s)", id, of.Kind, of.Namespace, of.OwnerName())
 	}
-}
-
-func (a *auditor) accountName(r *reading, id int64) string {
-	of, err := r.account(id)
-	if err != nil {
-		return strconv.FormatInt(id, 10)
-	}
-	return fmt.Sprintf("%d (%s %s/%s)", id, of.Kind, of.Namespace, of.OwnerName())
-}
-
-func (a *auditor) nodeName(r *reading, id int64) string {
-	name, err := r.node(id)
-	if err != nil {
-		return strconv.FormatInt(id, 10)
-	}
-	return name
-}
-
-func (a *auditor) records(r *reading, from time.Time) error {
-	var since int64
-	if !from.IsZero() {
-		since = from.UnixMilli()
-	}
-	return r.each(func(rows *sql.Rows) error {
-		_, err := scanRecord(rows)
-		return a.checked(err)
-	}, "SELECT "+columnList(recordColumns)+" FROM records WHERE at >= $1", since)
+	return fmt.Sprintf("%s %d", t.keys[1], id)
 }

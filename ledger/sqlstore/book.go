@@ -187,7 +187,7 @@ func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
 		return 0, false, nil
 	case err != nil:
 		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
-	case sum != streamCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen):
+	case sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen):
 		return 0, false, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
 	}
 	return uint64(acked), true, nil
@@ -205,7 +205,7 @@ func (b *booker) stream(ctx context.Context, of *batch.Stream) (stream, error) {
 	var acked, gaps, seen, sum int64
 	known, err := b.s.one(ctx, findStream,
 		[]any{of.Node, of.Boot, of.Epoch}, &acked, &gaps, &seen, &sum)
-	if known && sum != streamCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen) {
+	if known && sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen) {
 		return stream{}, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
 	}
 	return stream{known, uint64(acked), gaps}, err
@@ -213,7 +213,7 @@ func (b *booker) stream(ctx context.Context, of *batch.Stream) (stream, error) {
 
 func (b *booker) ack(ctx context.Context, bt *batch.Batch, st stream) error {
 	of, acked := &bt.Stream, int64(bt.Last)
-	sum := streamCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now)
+	sum := rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now)
 	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (node, boot, epoch) DO UPDATE SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`,
 		of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now, sum)
@@ -247,7 +247,7 @@ func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
 	}
 	_, err = b.s.exec(ctx, `INSERT INTO spans (node, boot, first, last, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (node, boot, first) DO UPDATE SET last = excluded.last, seen = excluded.seen, crc = excluded.crc`,
-		of.Node, of.Boot, joined.first, joined.last, b.now, spanCRC(of.Node, of.Boot, joined.first, joined.last, b.now))
+		of.Node, of.Boot, joined.first, joined.last, b.now, rowCRC(of.Node, of.Boot, joined.first, joined.last, b.now))
 	return err
 }
 
@@ -269,7 +269,7 @@ func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span
 		if err := rows.Scan(&s.first, &s.last, &seen, &sum); err != nil {
 			return nil, err
 		}
-		if sum != spanCRC(of.Node, of.Boot, s.first, s.last, seen) {
+		if sum != rowCRC(of.Node, of.Boot, s.first, s.last, seen) {
 			return nil, fmt.Errorf("%w: what time of node %s is booked", ledger.ErrDamaged, of.Node)
 		}
 		if s.last < want.first {

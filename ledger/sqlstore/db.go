@@ -67,22 +67,14 @@ type Options struct {
 
 // Checked reads what Book relies on and Audit would take long to come to: the entries of the journal.
 func (d *DB) Checked(ctx context.Context) error {
-	rows, err := d.reads.QueryContext(ctx, "SELECT id, node, start, finish, payload FROM journal")
+	rows, err := d.reads.QueryContext(ctx, selectEntries)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var id, node, start, finish int64
-		var payload []byte
-		if err := rows.Scan(&id, &node, &start, &finish, &payload); err != nil {
-			return err
-		}
-		if _, err := decodeEntry(id, node, start, finish, payload); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return forEach(rows, func(rows *sql.Rows) error {
+		_, _, err := scanEntry(rows)
+		return err
+	})
 }
 
 // Open brings a database to the current version and returns its store. It closes both of its databases when it is
@@ -271,20 +263,51 @@ func (s *session) query(ctx context.Context, query string, args ...any) (*sql.Ro
 	return stmt.QueryContext(ctx, args...)
 }
 
-// one reads a single row; false: there is none.
-func (s *session) one(ctx context.Context, query string, args []any, into ...any) (bool, error) {
+// each calls do for every row that a statement returns. do must not run another statement in the session.
+func (s *session) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.query(ctx, query, args...)
 	if err != nil {
-		return false, err
+		return err
 	}
+	return forEach(rows, do)
+}
+
+// errEnough ends a loop over rows.
+var errEnough = errors.New("enough rows")
+
+// forEach calls do for every row, until it fails.
+func forEach(rows *sql.Rows, do func(*sql.Rows) error) error {
 	defer rows.Close()
-	if !rows.Next() {
-		return false, rows.Err()
+	for rows.Next() {
+		if err := do(rows); errors.Is(err, errEnough) {
+			break
+		} else if err != nil {
+			return err
+		}
 	}
-	if err := rows.Scan(into...); err != nil {
-		return false, err
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// one reads a single row; false: there is none.
+func (s *session) one(ctx context.Context, query string, args []any, into ...any) (found bool, err error) {
+	err = s.each(ctx, func(rows *sql.Rows) error {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		found = true
+		return errEnough
+	}, query, args...)
+	return found, err
+}
+
+// upsert adds rows, and replaces those that are there: the first columns, so many, are their key.
+func (s *session) upsert(ctx context.Context, table string, columns []string, keys int, rows ...[]any) error {
+	set := make([]string, 0, len(columns)-keys)
+	for _, column := range columns[keys:] {
+		set = append(set, column+" = excluded."+column)
 	}
-	return true, rows.Close()
+	return s.insert(ctx, table, columns, rows, "ON CONFLICT ("+strings.Join(columns[:keys], ", ")+") DO UPDATE SET "+
+		strings.Join(set, ", "))
 }
 
 // rowsAtOnce is how many rows a statement inserts: one more would hardly be faster, and the statement is compiled.
@@ -311,6 +334,20 @@ func (s *session) insert(ctx context.Context, table string, columns []string, ro
 		rows = rows[n:]
 	}
 	return nil
+}
+
+func (s *session) setMeta(ctx context.Context, key, value string) error {
+	return s.upsert(ctx, "meta", []string{"key", "value"}, 1, []any{key, value})
+}
+
+// lockSums keeps other processes from changing sums, and from when on they are kept, until the transaction ends.
+func (s *session) lockSums(ctx context.Context) error {
+	if s.dialect.ForUpdate == "" {
+		return nil // nobody else writes
+	}
+	var schema string
+	_, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+s.dialect.ForUpdate, nil, &schema)
+	return err
 }
 
 func insertText(table string, columns []string, n int, clause string) string {

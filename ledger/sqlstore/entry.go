@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -81,6 +82,19 @@ func (e *entry) encode() []byte {
 
 // key is what the columns of the row say.
 func (e *entry) key() []int64 { return []int64{e.Node, e.Start.UnixMilli(), e.End.UnixMilli()} }
+
+const selectEntries = "SELECT id, node, start, finish, payload FROM journal"
+
+// scanEntry reads a row of the journal. Its number is right even where the rest is damaged.
+func scanEntry(rows *sql.Rows) (id int64, e *entry, err error) {
+	var node, start, finish int64
+	var payload []byte
+	if err := rows.Scan(&id, &node, &start, &finish, &payload); err != nil {
+		return 0, nil, err
+	}
+	e, err = decodeEntry(id, node, start, finish, payload)
+	return id, e, err
+}
 
 // decodeEntry reads the payload of a row of the journal. It fails if a bit of it has changed.
 func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) {

@@ -18,6 +18,7 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 	var x *interning
 	err := d.update(ctx, func(ctx context.Context, s *session) error {
 		x = d.interning(s)
+		t := sumsOf(false, false) // days have the same columns
 		var rows [][]any
 		touched := map[int64]bool{}
 		for i := range sums {
@@ -25,23 +26,17 @@ func (d *DB) PutSums(ctx context.Context, table string, sums []Sum) error {
 			if err != nil {
 				return err
 			}
-			a := &sums[i].Amount
-			sum := accountSum{
-				start: sums[i].Start, account: id, Amount: *a, first: sums[i].Start, last: sums[i].Start + anHour,
-			}
-			rows = append(rows, []any{
-				sum.start, id, int64(a.Dynamic), int64(a.Idle), int64(a.CPU), int64(a.Facility), int64(a.Carbon),
-				int64(a.Cost),
-				int64(a.Estimated), int64(a.Uncharted), int64(a.Unpriced), sum.first, sum.last, sum.crc(),
-			})
-			touched[floorTo(sum.start, aDay)] = true
+			k := sumKey{start: sums[i].Start, id: id}
+			row := t.row(&k, &sum{Amount: sums[i].Amount, first: k.start, last: k.start + anHour})
+			rows = append(rows, append(row, rowCRC(row...)))
+			touched[floorTo(k.start, aDay)] = true
 		}
 		for at := range touched {
 			if err := d.touch(ctx, s, at); err != nil {
 				return err
 			}
 		}
-		return s.insert(ctx, table, accountSumColumns, rows, "")
+		return s.insert(ctx, table, t.columns, rows, "")
 	})
 	if err == nil {
 		x.remember()

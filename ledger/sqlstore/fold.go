@@ -67,33 +67,23 @@ type waiting struct{ id, node, bytes int64 }
 
 // backlog reads what the journal holds, the oldest entries if they are too many.
 func (d *DB) backlog(ctx context.Context) (*backlog, error) {
-	tx, err := d.reads.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		return nil, err
-	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
 	b := &backlog{}
-	if b.size, err = sizeOf(ctx, tx); err != nil || b.entries == 0 {
-		return b, err
-	}
-	rows, err := tx.QueryContext(ctx, "SELECT id, node, LENGTH(payload) FROM journal ORDER BY id LIMIT $1",
-		int64(foldAtOnce))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	b.waiting = make([]waiting, 0, min(b.entries, foldAtOnce))
-	for rows.Next() {
-		var w waiting
-		if err := rows.Scan(&w.id, &w.node, &w.bytes); err != nil {
-			return nil, err
+	err := d.read(ctx, func(r *reading) (err error) {
+		if b.size, err = sizeOf(ctx, r.tx); err != nil || b.entries == 0 {
+			return err
 		}
-		b.waiting = append(b.waiting, w)
-	}
+		b.waiting = make([]waiting, 0, min(b.entries, foldAtOnce))
+		return r.each(func(rows *sql.Rows) error {
+			var w waiting
+			err := rows.Scan(&w.id, &w.node, &w.bytes)
+			b.waiting = append(b.waiting, w)
+			return err
+		}, "SELECT id, node, LENGTH(payload) FROM journal ORDER BY id LIMIT $1", int64(foldAtOnce))
+	})
 	slices.SortFunc(b.waiting, func(a, b waiting) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id))
 	})
-	return b, errors.Join(rows.Err(), rows.Close())
+	return b, err
 }
 
 // sizeOf tells how much the journal holds.
@@ -137,12 +127,8 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 			return 0, false, err
 		}
 	}
-	if d.dialect.ForUpdate != "" { // and none while what is old is dropped
-		var one string
-		if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+d.dialect.ForUpdate, nil,
-			&one); err != nil {
-			return 0, false, err
-		}
+	if err := s.lockSums(ctx); err != nil {
+		return 0, false, err
 	}
 	entries, err := d.unfolded(ctx, s, ids)
 	if err != nil {
@@ -151,7 +137,10 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 	var f *folder
 	var done []int64
 	for barred := map[windowKey]bool{}; ; {
-		f = &folder{d: d, s: s, windows: map[windowKey]*folding{}, barred: barred}
+		f = &folder{
+			reading: &reading{d: d, ctx: ctx, tx: s.conn}, s: s, windows: map[windowKey]*folding{}, barred: barred,
+			reaches: map[int64][]reach{},
+		}
 		done = f.collect(entries)
 		known := len(barred)
 		if err := f.load(ctx); err != nil {
@@ -171,39 +160,26 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 func (d *DB) unfolded(ctx context.Context, s *session, ids []int64) (entries []*entry, err error) {
 	postings := 0
 	for some := range fewAtOnce(ids) {
-		rows, err := s.query(ctx, "SELECT id, node, start, finish, payload FROM journal WHERE id IN "+list(len(some)),
-			some...)
-		if err != nil {
-			return nil, err
-		}
-		if entries, err = d.decoded(rows, entries, &postings); err != nil {
-			return nil, err
-		}
-		if postings > foldPostings {
-			break
+		err := s.each(ctx, func(rows *sql.Rows) error {
+			_, e, err := scanEntry(rows)
+			if errors.Is(err, ledger.ErrDamaged) {
+				d.log.Error("An entry of the ledger's journal is damaged: it is left out", "err", err)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			entries = append(entries, e)
+			if postings += e.postings(); postings > foldPostings {
+				return errEnough
+			}
+			return nil
+		}, selectEntries+" WHERE id IN "+list(len(some)), some...)
+		if err != nil || postings > foldPostings {
+			return entries, err
 		}
 	}
 	return entries, nil
-}
-
-// decoded appends what rows hold.
-func (d *DB) decoded(rows *sql.Rows, entries []*entry, postings *int) ([]*entry, error) {
-	defer rows.Close()
-	for rows.Next() && *postings <= foldPostings {
-		var id, node, start, finish int64
-		var payload []byte
-		if err := rows.Scan(&id, &node, &start, &finish, &payload); err != nil {
-			return nil, err
-		}
-		e, err := decodeEntry(id, node, start, finish, payload)
-		if err != nil {
-			d.log.Error("An entry of the ledger's journal is damaged: it is left out", "err", err)
-			continue
-		}
-		entries = append(entries, e)
-		*postings += e.postings()
-	}
-	return entries, errors.Join(rows.Err(), rows.Close())
 }
 
 // forget deletes entries.
@@ -261,12 +237,12 @@ const (
 )
 
 type folder struct {
-	d       *DB
+	*reading // in the transaction that folds
+
 	s       *session
 	windows map[windowKey]*folding
-	barred  map[windowKey]bool
-	long    map[int64][]reach // of nodes: see long.go
-	longer  map[int64][]reach // of them, what is new
+	barred  map[windowKey]bool // of which a row is damaged: nothing is added to them
+	reaches map[int64][]reach  // that the new bookings of agents have, by node: see reaches.go
 }
 
 // collect adds entries to windows, and returns the numbers of those that it took.
@@ -297,36 +273,28 @@ func (f *folder) collect(entries []*entry) []int64 {
 // load reads the rows of the windows. Those that are damaged are barred.
 func (f *folder) load(ctx context.Context) error {
 	for _, k := range f.keys() {
-		if err := f.loadWindow(ctx, k, f.windows[k]); errors.Is(err, ledger.ErrDamaged) {
-			f.barred[k] = true
-			f.d.log.Error("A window of the ledger is damaged: what belongs to it stays in the journal", "err", err)
-		} else if err != nil {
+		if err := f.loadRows(ctx, "node = $1 AND start = $2", k.node, k.start); err != nil {
 			return err
 		}
 	}
-	return f.loadLong(ctx)
+	return f.loadReaches(ctx)
 }
 
-func (f *folder) loadWindow(ctx context.Context, k windowKey, into *folding) error {
-	rows, err := f.s.query(ctx, "SELECT agentless, payload FROM windows WHERE node = $1 AND start = $2", k.node,
-		k.start)
-	if err != nil {
+// loadRows reads rows of windows.
+func (f *folder) loadRows(ctx context.Context, where string, args ...any) error {
+	return f.s.each(ctx, func(rows *sql.Rows) error {
+		k, by, w, err := scanWindow(rows)
+		if errors.Is(err, ledger.ErrDamaged) {
+			f.barred[k] = true
+			f.d.log.Error("A window of the ledger is damaged: what belongs to it stays in the journal", "err", err)
+			return nil
+		}
+		if f.windows[k] == nil {
+			f.windows[k] = &folding{}
+		}
+		f.windows[k].held[by] = w
 		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var by int64
-		var payload []byte
-		if err := rows.Scan(&by, &payload); err != nil {
-			return err
-		}
-		w, err := decodeWindow(k.start, k.node, by == byEstimate, payload)
-		if err != nil {
-			return err
-		}
-		into.held[by&byEstimate] = w
-	}
-	return errors.Join(rows.Err(), rows.Close())
+	}, selectWindows+" WHERE "+where, args...)
 }
 
 // keys are sorted, so that rows are read and written in the order that they lie in.
@@ -341,20 +309,32 @@ func (f *folder) keys() []windowKey {
 	return keys
 }
 
-var windowColumns = []string{"start", "node", "agentless", "payload"}
+// standing returns whose window stands: an estimate only where no agent's booking tells of the window.
+func (f *folder) standing(ctx context.Context, k windowKey, w *folding) (by int, err error) {
+	if w.fresh[byAgent] != nil || w.held[byAgent] != nil {
+		return byAgent, nil
+	}
+	reached, err := f.reached(ctx, k)
+	if err != nil || reached {
+		return byAgent, err
+	}
+	return byEstimate, nil
+}
 
 // write decides which of agents' and estimates' windows stands, writes it and changes the sums by the difference.
 func (f *folder) write(ctx context.Context) error {
-	sums := &summing{
-		folder: f, accounts: map[accountKey]*accountSum{}, nodes: map[nodeKey]*nodeSum{}, taken: map[int64]bool{},
+	if err := f.writeReaches(ctx); err != nil {
+		return err
 	}
+	sums := &summing{folder: f, books: newBooks(), taken: map[int64]bool{}}
 	var rows [][]any
 	for _, k := range f.keys() {
 		w := f.windows[k]
-		by := byAgent
-		if w.fresh[byAgent] == nil && w.held[byAgent] == nil && !f.reached(k) {
-			by = byEstimate
-		} else if w.held[byEstimate] != nil {
+		by, err := f.standing(ctx, k, w)
+		if err != nil {
+			return err
+		}
+		if by == byAgent && w.held[byEstimate] != nil {
 			if err := f.takeBack(ctx, w.held[byEstimate], sums); err != nil {
 				return err
 			}
@@ -363,17 +343,13 @@ func (f *folder) write(ctx context.Context) error {
 		if fresh == nil {
 			continue // only an estimate for a window that an agent told of
 		}
-		if err := sums.add(ctx, fresh); err != nil {
+		if err := sums.add(fresh, f.account); err != nil {
 			return err
 		}
 		now := w.held[by].plus(fresh)
 		rows = append(rows, []any{now.Start, now.Node, int64(by), now.encode()})
 	}
-	const replace = "ON CONFLICT (node, start, agentless) DO UPDATE SET payload = excluded.payload"
-	if err := f.s.insert(ctx, "windows", windowColumns, rows, replace); err != nil {
-		return err
-	}
-	if err := f.writeLong(ctx); err != nil {
+	if err := f.s.upsert(ctx, "windows", []string{"start", "node", "agentless", "payload"}, 3, rows...); err != nil {
 		return err
 	}
 	return sums.write(ctx)
@@ -381,7 +357,7 @@ func (f *folder) write(ctx context.Context) error {
 
 // takeBack removes an estimate from everywhere.
 func (f *folder) takeBack(ctx context.Context, w *window, sums *summing) error {
-	if err := sums.add(ctx, w.negative()); err != nil {
+	if err := sums.add(w.negative(), f.account); err != nil {
 		return err
 	}
 	sums.taken[w.Node] = true

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,10 +12,11 @@ import (
 // names remembers which rows nodes, accounts and consumers have. What it holds was committed.
 type names struct {
 	mu        sync.Mutex
-	nodes     generations[string, int64]
+	nodes     generations[string, mention]
 	accounts  generations[ledger.Account, mention]
 	consumers generations[consumerKey, mention]
-	byID      generations[int64, *ledger.Account]
+	nodeOf    generations[int64, string]
+	accountOf generations[int64, *ledger.Account]
 	forgotten int // how often
 }
 
@@ -24,15 +24,13 @@ type names struct {
 func (d *DB) forgetNames() {
 	n := &d.names
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.nodes.clear()
 	n.accounts.clear()
 	n.consumers.clear()
-	n.byID.clear()
+	n.nodeOf.clear()
+	n.accountOf.clear()
 	n.forgotten++
-	n.mu.Unlock()
-	d.cache.mu.Lock()
-	d.cache.nodes = nil
-	d.cache.mu.Unlock()
 }
 
 type consumerKey struct {
@@ -40,7 +38,7 @@ type consumerKey struct {
 	key  string
 }
 
-// A mention is the number of a row, and when it was said last that it is used.
+// A mention is the number of a row, and the last time at which its use was written down.
 type mention struct {
 	id    int64
 	seen  int64 // Unix seconds
@@ -55,10 +53,12 @@ const (
 )
 
 func (n *names) init() {
-	n.nodes.most, n.accounts.most, n.consumers.most, n.byID.most = mostNodes, mostAccounts, mostConsumers, mostAccounts
+	n.nodes.most, n.accounts.most, n.consumers.most = mostNodes, mostAccounts, mostConsumers
+	n.nodeOf.most, n.accountOf.most = mostNodes, mostAccounts
 }
 
-// generations is a map that forgets what was not asked for lately: it holds between most and twice as many.
+// generations is a map that forgets what was not asked for lately: it holds between most and twice as many. A list of
+// what was used last would hold one size only, and take more memory for each of a million consumers.
 type generations[K comparable, V any] struct {
 	most       int
 	young, old map[K]V
@@ -84,8 +84,15 @@ func (g *generations[K, V]) put(k K, v V) {
 	g.young[k] = v
 }
 
-// What is used is said once a day, at different times for different rows, so that what was not used for long can be
-// dropped: see Keep.
+// remembered asks one of the maps of names.
+func remembered[K comparable, V any](n *names, g *generations[K, V], k K) (V, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return g.get(k)
+}
+
+// Use is written down once a day, at different times for different rows, so that Keep can drop what was not used for
+// long.
 const (
 	seenAtLeast = int64(12 * time.Hour / time.Second)
 	seenSpread  = int64(12 * time.Hour / time.Second)
@@ -103,18 +110,17 @@ type interning struct {
 	now int64
 	of  int // how often names had been forgotten when it began
 
-	nodes     map[string]int64
+	nodes     map[string]mention
 	accounts  map[ledger.Account]mention
 	consumers map[consumerKey]mention
 }
 
 func (d *DB) interning(s *session) *interning {
 	d.names.mu.Lock()
-	of := d.names.forgotten
-	d.names.mu.Unlock()
+	defer d.names.mu.Unlock()
 	return &interning{
-		d: d, s: s, now: d.now().Unix(), of: of,
-		nodes: map[string]int64{}, accounts: map[ledger.Account]mention{}, consumers: map[consumerKey]mention{},
+		d: d, s: s, now: d.now().Unix(), of: d.names.forgotten,
+		nodes: map[string]mention{}, accounts: map[ledger.Account]mention{}, consumers: map[consumerKey]mention{},
 	}
 }
 
@@ -126,8 +132,8 @@ func (x *interning) remember() {
 	if n.forgotten != x.of {
 		return // they may be those of another server
 	}
-	for name, id := range x.nodes {
-		n.nodes.put(name, id)
+	for name, m := range x.nodes {
+		n.nodes.put(name, m)
 	}
 	for a, m := range x.accounts {
 		n.accounts.put(a, m)
@@ -137,106 +143,73 @@ func (x *interning) remember() {
 	}
 }
 
-// node returns the row of a node.
-func (x *interning) node(ctx context.Context, name string) (int64, error) {
-	if id, ok := x.nodes[name]; ok {
-		return id, nil
-	}
-	x.d.names.mu.Lock()
-	id, ok := x.d.names.nodes.get(name)
-	x.d.names.mu.Unlock()
-	if ok {
-		return id, nil
-	}
-	sum := nodeCRC(name)
-	id, err := x.row(ctx, "node "+name, sum,
-		"SELECT id, crc, 0, 1 FROM nodes WHERE name = $1", []any{name},
-		"INSERT INTO nodes (name, crc) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id", []any{name, sum}, nil)
-	if err == nil {
-		x.nodes[name] = id
-	}
-	return id, err
+// A naming says how the row of a name is found or made: two statements that return its number, its sum of bytes, when
+// its use was written down, and whether the name is known.
+type naming struct {
+	table, what   string
+	find, add     string
+	findBy, added []any
+	sum           int64
 }
 
-// row returns the number of a row that is found by one statement or made by another.
-func (x *interning) row(
-	ctx context.Context, what string, sum int64, find string, by []any, add string, row []any, found *mention,
-) (int64, error) {
-	var m mention
-	var have int64
-	var named int
-	for range 2 {
-		ok, err := x.s.one(ctx, find, by, &m.id, &have, &m.seen, &named)
+// known returns what is known of a name: from this transaction, or from those before.
+func known[K comparable](x *interning, here map[K]mention, before *generations[K, mention], k K) (mention, bool) {
+	if m, ok := here[k]; ok {
+		return m, true
+	}
+	return remembered(&x.d.names, before, k)
+}
+
+// use returns the row of a name, which it makes if there is none, and writes down from time to time that it is used.
+func use[K comparable](
+	ctx context.Context, x *interning, here map[K]mention, before *generations[K, mention], k K, name func() naming,
+) (mention, error) {
+	m, ok := known(x, here, before, k)
+	if ok && m.fresh(x.now) {
+		return m, nil
+	}
+	n := name()
+	if ok {
+		there, err := x.refresh(ctx, n.table, &m)
 		if err != nil {
-			return 0, err
+			return m, err
 		}
-		if ok {
-			if sum >= 0 && have != sum {
-				return 0, fmt.Errorf("%w: the row of %s", ledger.ErrDamaged, what)
-			}
-			m.named = named != 0
-			if found != nil {
-				*found = m
-			}
-			return m.id, nil
+		ok = there
+	}
+	if !ok {
+		var err error
+		if m, err = x.row(ctx, &n); err != nil {
+			return m, err
 		}
-		ok, err = x.s.one(ctx, add, row, &m.id)
-		if ok || err != nil {
-			return m.id, err
+		if _, err := x.refresh(ctx, n.table, &m); err != nil {
+			return m, err
+		}
+	}
+	here[k] = m
+	return m, nil
+}
+
+// row finds or makes the row of a name.
+func (x *interning) row(ctx context.Context, n *naming) (m mention, err error) {
+	var sum int64
+	for range 2 {
+		ok, err := x.s.one(ctx, n.find, n.findBy, &m.id, &sum, &m.seen, &m.named)
+		if err == nil && !ok {
+			ok, err = x.s.one(ctx, n.add, n.added, &m.id, &sum, &m.seen, &m.named)
+		}
+		switch {
+		case err != nil:
+			return m, err
+		case ok && sum != n.sum:
+			return m, fmt.Errorf("%w: the row of %s", ledger.ErrDamaged, n.what)
+		case ok:
+			return m, nil
 		} // another process made it just now
 	}
-	return 0, fmt.Errorf("the row of %s is neither there nor can be made", what)
+	return m, fmt.Errorf("the row of %s is neither there nor can be made", n.what)
 }
 
-const (
-	accountColumns = "kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency"
-	findAccount    = `SELECT id, crc, seen, 1 FROM accounts WHERE kind = $1 AND namespace = $2 AND owner_kind = $3 AND owner = $4 AND parent = $5
-		AND team = $6 AND strategy = $7 AND host = $8 AND site = $9 AND signal = $10 AND currency = $11`
-	addAccount = `INSERT INTO accounts (` + accountColumns + `, seen, crc)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING RETURNING id`
-)
-
-// account returns the row of an account.
-func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
-	m, ok := x.accounts[*a]
-	if !ok {
-		x.d.names.mu.Lock()
-		m, ok = x.d.names.accounts.get(*a)
-		x.d.names.mu.Unlock()
-	}
-	if ok {
-		if there, err := x.refresh(ctx, "accounts", &m); there || err != nil {
-			x.keepAccount(a, m)
-			return m.id, err
-		}
-	}
-	sum := accountCRC(a)
-	by := []any{
-		int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal,
-		a.Currency,
-	}
-	m = mention{seen: x.now}
-	id, err := x.row(ctx, fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner), sum, findAccount, by,
-		addAccount,
-		append(slices.Clip(by), x.now, sum), &m)
-	if err != nil {
-		return 0, err
-	}
-	m.id = id
-	if _, err := x.refresh(ctx, "accounts", &m); err != nil {
-		return 0, err
-	}
-	x.accounts[*a] = m
-	return id, nil
-}
-
-func (x *interning) keepAccount(a *ledger.Account, m mention) {
-	if m.seen == x.now {
-		x.accounts[*a] = m
-	}
-}
-
-// refresh says from time to time that a row is used. It is false if the row is gone.
+// refresh writes down from time to time that a row is used. It is false if the row is gone.
 func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool, error) {
 	if m.fresh(x.now) {
 		return true, nil
@@ -251,88 +224,67 @@ func (x *interning) refresh(ctx context.Context, table string, m *mention) (bool
 }
 
 const (
-	findConsumer = "SELECT id, crc, seen, CASE WHEN pod = '' THEN 0 ELSE 1 END FROM consumers WHERE node = $1 AND " +
-		"key = $2"
-	addConsumer = `INSERT INTO consumers (node, key, pod, namespace, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT DO NOTHING RETURNING id`
+	ofNode   = "id, crc, 1000000000000000000, 1 = 1" // its use is not written down
+	findNode = "SELECT " + ofNode + " FROM nodes WHERE name = $1"
+	addNode  = "INSERT INTO nodes (name, crc) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING " + ofNode
+
+	accountColumns = "kind, namespace, owner_kind, owner, parent, team, strategy, host, site, signal, currency"
+	ofAccount      = "id, crc, seen, 1 = 1"
+	findAccount    = "SELECT " + ofAccount + ` FROM accounts WHERE kind = $1 AND namespace = $2 AND owner_kind = $3 AND
+		owner = $4 AND parent = $5 AND team = $6 AND strategy = $7 AND host = $8 AND site = $9 AND signal = $10 AND
+		currency = $11`
+	addAccount = "INSERT INTO accounts (" + accountColumns + `, seen, crc)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING RETURNING ` + ofAccount
+
+	ofConsumer   = "id, 0, seen, pod <> ''" // its name may be another, so its sum is not compared
+	findConsumer = "SELECT " + ofConsumer + " FROM consumers WHERE node = $1 AND key = $2"
+	addConsumer  = `INSERT INTO consumers (node, key, pod, namespace, seen, crc) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT DO NOTHING RETURNING ` + ofConsumer
 	nameConsumer = "UPDATE consumers SET pod = $1, namespace = $2, crc = $3 WHERE id = $4"
 )
+
+// node returns the row of a node.
+func (x *interning) node(ctx context.Context, name string) (int64, error) {
+	m, err := use(ctx, x, x.nodes, &x.d.names.nodes, name, func() naming {
+		sum := rowCRC(name)
+		return naming{"nodes", "node " + name, findNode, addNode, []any{name}, []any{name, sum}, sum}
+	})
+	return m.id, err
+}
+
+// account returns the row of an account.
+func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
+	m, err := use(ctx, x, x.accounts, &x.d.names.accounts, *a, func() naming {
+		columns := accountRow(a)
+		sum := rowCRC(columns...)
+		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
+		added := append(columns[:len(columns):len(columns)], x.now, sum)
+		return naming{"accounts", what, findAccount, addAccount, columns, added, sum}
+	})
+	return m.id, err
+}
+
+// accountRow returns the columns of an account.
+func accountRow(a *ledger.Account) []any {
+	return []any{
+		int64(a.Kind), a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy, a.Host, a.Site, a.Signal,
+		a.Currency,
+	}
+}
 
 // consumer returns the row of a consumer of a node. The name of a pod is added when it is known.
 func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer) (int64, error) {
 	key := consumerKey{node, c.Key}
-	m, ok := x.consumers[key]
-	if !ok {
-		x.d.names.mu.Lock()
-		m, ok = x.d.names.consumers.get(key)
-		x.d.names.mu.Unlock()
+	m, err := use(ctx, x, x.consumers, &x.d.names.consumers, key, func() naming {
+		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
+		return naming{"consumers", "consumer " + c.Key, findConsumer, addConsumer, row[:2], row, 0}
+	})
+	if err != nil || m.named || c.Pod == "" {
+		return m.id, err
 	}
-	if ok && m.fresh(x.now) && (m.named || c.Pod == "") {
-		return m.id, nil
-	}
-	if ok {
-		there, err := x.refresh(ctx, "consumers", &m)
-		if err != nil {
-			return 0, err
-		}
-		ok = there
-	}
-	if !ok {
-		var err error
-		if m, err = x.findConsumer(ctx, key, c); err != nil {
-			return 0, err
-		}
-	}
-	if !m.named && c.Pod != "" {
-		sum := consumerCRC(node, c.Key, c.Pod, c.Account.Namespace)
-		if _, err := x.s.exec(ctx, nameConsumer, c.Pod, c.Account.Namespace, sum, m.id); err != nil {
-			return 0, err
-		}
-		m.named = true
-	}
+	sum := rowCRC(node, c.Key, c.Pod, c.Account.Namespace)
+	_, err = x.s.exec(ctx, nameConsumer, c.Pod, c.Account.Namespace, sum, m.id)
+	m.named = true
 	x.consumers[key] = m
-	return m.id, nil
-}
-
-func (x *interning) findConsumer(ctx context.Context, key consumerKey, c *ledger.Consumer) (mention, error) {
-	m := mention{seen: x.now, named: c.Pod != ""}
-	const unknown = -1 // the name in the row may be another
-	id, err := x.row(ctx, "consumer "+c.Key, unknown, findConsumer, []any{key.node, key.key}, addConsumer,
-		[]any{
-			key.node, key.key, c.Pod, c.Account.Namespace, x.now,
-			consumerCRC(key.node, key.key, c.Pod, c.Account.Namespace),
-		}, &m)
-	if err != nil {
-		return mention{}, err
-	}
-	m.id = id
-	_, err = x.refresh(ctx, "consumers", &m)
-	return m, err
-}
-
-// accountOf returns the account of a row.
-func (d *DB) accountOf(ctx context.Context, s *session, id int64) (*ledger.Account, error) {
-	d.names.mu.Lock()
-	a, ok := d.names.byID.get(id)
-	d.names.mu.Unlock()
-	if ok {
-		return a, nil
-	}
-	a = new(ledger.Account)
-	var sum int64
-	found, err := s.one(ctx, "SELECT "+accountColumns+", crc FROM accounts WHERE id = $1", []any{id}, &a.Kind,
-		&a.Namespace, &a.OwnerKind, &a.Owner,
-		&a.Parent, &a.Team, &a.Strategy, &a.Host, &a.Site, &a.Signal, &a.Currency, &sum)
-	switch {
-	case err != nil:
-		return nil, err
-	case !found:
-		return nil, fmt.Errorf("%w: account %d is not there", ledger.ErrDamaged, id)
-	case sum != accountCRC(a):
-		return nil, fmt.Errorf("%w: the row of account %d", ledger.ErrDamaged, id)
-	}
-	d.names.mu.Lock()
-	d.names.byID.put(id, a)
-	d.names.mu.Unlock()
-	return a, nil
+	return m.id, err
 }

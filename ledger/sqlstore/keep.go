@@ -3,11 +3,11 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
@@ -45,8 +45,10 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 		{"days", func() error { return k.days(k.before(days)) }},
 		{"consumers", func() error { return k.names("consumers", windows, namesLonger) }},
 		{"accounts", func() error { return k.names("accounts", longer(days, windows), estimatesLonger+namesLonger) }},
-		{"snapshots", func() error { return k.snapshots(seconds(keep.Snapshots)) }},
-		{"records", func() error { return k.records(seconds(keep.Records)) }},
+		{"snapshots", func() error {
+			return k.decisions(seconds(keep.Snapshots), "UPDATE records SET snapshot = NULL", "snapshot IS NOT NULL")
+		}},
+		{"records", func() error { return k.decisions(seconds(keep.Records), "DELETE FROM records", "1 = 1") }},
 		{"streams", func() error { return k.streams(longer(longer(seconds(keep.Streams), days), leastStreams)) }},
 		{"times of boots", k.spans},
 	} {
@@ -59,16 +61,13 @@ func (d *DB) Keep(ctx context.Context, keep ledger.Retention, now time.Time) err
 
 // believed moves a clock back that is more than a day ahead of the end of what was booked: it would have all dropped.
 func (k *keeper) believed() error {
-	var last sql.NullInt64
-	err := k.d.reads.QueryRowContext(k.ctx,
-		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
-	if err != nil {
-		return fmt.Errorf("looking for the end of what was booked: %w", err)
-	}
-	if last.Valid {
-		k.now = min(k.now, last.Int64+aDay)
-	}
-	return nil
+	return k.d.read(k.ctx, func(r *reading) error {
+		last, booked, err := r.lastBooked()
+		if booked {
+			k.now = min(k.now, last+aDay)
+		}
+		return err
+	})
 }
 
 // seconds is how long something is kept; 0: for good.
@@ -101,23 +100,33 @@ func (k *keeper) before(long int64) int64 {
 // update changes sums and from when on they are kept: not while others fold.
 func (k *keeper) update(do func(ctx context.Context, s *session) error) error {
 	return k.d.update(k.ctx, func(ctx context.Context, s *session) error {
-		if k.d.dialect.ForUpdate != "" {
-			var version string
-			if _, err := s.one(ctx, "SELECT value FROM meta WHERE key = 'schema'"+k.d.dialect.ForUpdate, nil,
-				&version); err != nil {
-				return err
-			}
+		if err := s.lockSums(ctx); err != nil {
+			return err
 		}
 		return do(ctx, s)
 	})
 }
 
-func setMeta(ctx context.Context, s *session, key, value string) error {
-	_,
-		err := s.exec(ctx,
-		"INSERT INTO meta (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value", key,
-		value)
-	return err
+// exec runs one statement in a transaction of its own, and returns how many rows it changed.
+func (k *keeper) exec(query string, args ...any) (changed int64, err error) {
+	err = k.update(func(ctx context.Context, s *session) error {
+		result, err := s.exec(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		changed, err = result.RowsAffected()
+		return err
+	})
+	return changed, err
+}
+
+// repeated runs a statement that changes a few rows until it changes none: others can write in between.
+func (k *keeper) repeated(query string, args ...any) error {
+	for {
+		if n, err := k.exec(query, args...); err != nil || n == 0 {
+			return err
+		}
+	}
 }
 
 // raise moves forward from when on something is kept.
@@ -128,7 +137,7 @@ func (k *keeper) raise(key string, to int64) error {
 		if err != nil || found && have >= to {
 			return err
 		}
-		return setMeta(ctx, s, key, strconv.FormatInt(to, 10))
+		return s.setMeta(ctx, key, strconv.FormatInt(to, 10))
 	})
 }
 
@@ -145,31 +154,14 @@ func (k *keeper) windows(before int64) error {
 	if err := k.dropWindows(1, before-estimatesLonger); err != nil {
 		return err
 	}
-	return k.long(before - estimatesLonger)
+	_, err := k.exec("DELETE FROM reaches WHERE last < $1", before-estimatesLonger)
+	return err
 }
 
 func (k *keeper) dropWindows(agentless, before int64) error {
-	for more := true; more; {
-		err := k.update(func(ctx context.Context, s *session) error {
-			until := before
-			found,
-				err := s.one(ctx,
-				"SELECT start FROM windows WHERE start < $1 AND agentless = $2 ORDER BY start LIMIT 1 OFFSET "+
-					strconv.Itoa(droppedAtOnce), []any{before, agentless}, &until)
-			if err != nil {
-				return err
-			}
-			if more = found; found {
-				until++
-			}
-			_, err = s.exec(ctx, "DELETE FROM windows WHERE start < $1 AND agentless = $2", until, agentless)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return k.repeated(`DELETE FROM windows WHERE agentless = $1 AND start < $2 AND start <= (
+		SELECT COALESCE(MAX(start), 0) FROM (SELECT start FROM windows WHERE agentless = $3 AND start < $4
+			ORDER BY start LIMIT `+strconv.Itoa(droppedAtOnce)+`) AS oldest)`, agentless, before, agentless, before)
 }
 
 // hours drops hours. What guests transferred from hosts on these days is settled before: it counted by the hour.
@@ -251,7 +243,7 @@ func (k *keeper) settle(day int64) error {
 			}
 		}
 		if !late {
-			if err := setMeta(ctx, s, hoursFrom, strconv.FormatInt(day+aDay, 10)); err != nil {
+			if err := s.setMeta(ctx, hoursFrom, strconv.FormatInt(day+aDay, 10)); err != nil {
 				return err
 			}
 		}
@@ -259,38 +251,30 @@ func (k *keeper) settle(day int64) error {
 	})
 }
 
+// takeFromDay lessens an account's sum of a day.
 func takeFromDay(ctx context.Context, s *session, day, account int64, surplus *ledger.Amount) error {
-	var sum *accountSum
-	rows,
-		err := s.query(ctx,
-		"SELECT "+columnList(accountSumColumns)+" FROM account_days WHERE start = $1 AND account = $2", day, account)
+	t := sumsOf(false, true)
+	held := map[sumKey]*sum{}
+	err := s.each(ctx, func(rows *sql.Rows) error {
+		k, of, err := t.scan(rows)
+		held[k] = &of
+		return err
+	}, "SELECT "+strings.Join(t.columns, ", ")+" FROM account_days WHERE start = $1 AND account = $2", day, account)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if sum, err = scanAccountSum(rows); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		return err
-	}
-	if sum == nil {
+	k := sumKey{start: day, id: account}
+	of := held[k]
+	if of == nil {
 		return fmt.Errorf("%w: account %d has hours on %s and no day", ledger.ErrDamaged, account, stamp(day))
 	}
 	negative := surplus.Negative()
-	sum.Add(&negative)
-	if sum.empty() {
-		_, err := s.exec(ctx, "DELETE FROM account_days WHERE start = $1 AND account = $2", day, account)
-		return err
+	of.Add(&negative)
+	row := t.row(&k, of)
+	if of.empty() {
+		return t.drop(ctx, s, row)
 	}
-	_, err = s.exec(ctx, `UPDATE account_days SET dynamic = $1, idle = $2, cpu = $3, facility = $4, carbon = $5, cost = $6, estimated = $7,
-		uncharted = $8, unpriced = $9, crc = $10 WHERE start = $11 AND account = $12`,
-		int64(sum.Dynamic), int64(sum.Idle), int64(sum.CPU), int64(sum.Facility), int64(sum.Carbon), int64(sum.Cost),
-		int64(sum.Estimated),
-		int64(sum.Uncharted), int64(sum.Unpriced), sum.crc(), day, account)
-	return err
+	return s.upsert(ctx, t.name, t.columns, len(t.keys), append(row, rowCRC(row...)))
 }
 
 func (k *keeper) days(before int64) error {
@@ -305,11 +289,7 @@ func (k *keeper) days(before int64) error {
 		if err := k.dropSums(day, "account_days", "node_days"); err != nil {
 			return err
 		}
-		err = k.update(func(ctx context.Context, s *session) error {
-			_, err := s.exec(ctx, "DELETE FROM meta WHERE key = $1", dayKey(day))
-			return err
-		})
-		if err != nil {
+		if _, err := k.exec("DELETE FROM meta WHERE key = $1", dayKey(day)); err != nil {
 			return err
 		}
 	}
@@ -321,13 +301,14 @@ func (k *keeper) names(table string, long, more int64) error {
 	if long == 0 {
 		return nil
 	}
-	before := k.now - long - more
-	var last int64
-	if err := k.d.reads.QueryRowContext(k.ctx, "SELECT COALESCE(MAX(id), 0) FROM "+table).Scan(&last); err != nil {
-		return err
-	}
-	for cursor := int64(math.MinInt64); ; {
-		old, err := k.unused(table, before, cursor, last)
+	before, after := k.now-long-more, int64(math.MinInt64)
+	for {
+		var old []int64
+		err := k.d.read(k.ctx, func(r *reading) (err error) {
+			old, err = r.numbers("SELECT id FROM "+table+" WHERE id > $1 AND id < (SELECT MAX(id) FROM "+table+
+				") AND seen < $2 ORDER BY id LIMIT "+strconv.Itoa(droppedAtOnce), after, before)
+			return err
+		})
 		if err != nil || len(old) == 0 {
 			return err
 		}
@@ -344,83 +325,31 @@ func (k *keeper) names(table string, long, more int64) error {
 		if err != nil {
 			return err
 		}
-		cursor = old[len(old)-1]
+		after = old[len(old)-1]
 	}
 }
 
-func (k *keeper) unused(table string, before, after, last int64) (old []int64, err error) {
-	rows,
-		err := k.d.reads.QueryContext(k.ctx,
-		"SELECT id FROM "+table+" WHERE id > $1 AND id < $2 AND seen < $3 ORDER BY id LIMIT "+
-			strconv.Itoa(droppedAtOnce), after, last, before)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		old = append(old, id)
-	}
-	return old, rows.Err()
-}
-
-// repeated runs a statement that changes a few rows until it changes none.
-func (k *keeper) repeated(query string, args ...any) error {
-	for n := int64(1); n > 0; {
-		err := k.d.update(k.ctx, func(ctx context.Context, s *session) error {
-			result, err := s.exec(ctx, query, args...)
-			if err != nil {
-				return err
-			}
-			n, err = result.RowsAffected()
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const milliseconds = 1000
-
-func (k *keeper) records(long int64) error {
+// decisions drops records, or their snapshots.
+func (k *keeper) decisions(long int64, statement, which string) error {
 	if long == 0 {
 		return nil
 	}
-	return k.repeated(
-		"DELETE FROM records WHERE id IN (SELECT id FROM records WHERE at < $1 ORDER BY at LIMIT "+strconv.Itoa(
-			recordsAtOnce)+")",
-		(k.now-long)*milliseconds)
-}
-
-func (k *keeper) snapshots(long int64) error {
-	if long == 0 {
-		return nil
-	}
-	return k.repeated("UPDATE records SET snapshot = NULL WHERE id IN (SELECT id FROM records WHERE at < $1 AND "+
-		"snapshot IS NOT NULL ORDER BY at LIMIT "+
-		strconv.Itoa(recordsAtOnce)+")", (k.now-long)*milliseconds)
+	before := time.Unix(k.now-long, 0).UnixMilli()
+	return k.repeated(fmt.Sprintf("%s WHERE id IN (SELECT id FROM records WHERE at < $1 AND %s ORDER BY at LIMIT %d)",
+		statement, which, recordsAtOnce), before)
 }
 
 func (k *keeper) streams(long int64) error {
 	if long == 0 {
 		return nil // as long as there is energy of the stream
 	}
-	return k.d.update(k.ctx, func(ctx context.Context, s *session) error {
-		_, err := s.exec(ctx, "DELETE FROM streams WHERE seen < $1", k.now-long)
-		return err
-	})
+	_, err := k.exec("DELETE FROM streams WHERE seen < $1", k.now-long)
+	return err
 }
 
 // spans drops what is known of the time of boots, when nothing more can come of them.
 func (k *keeper) spans() error {
-	return k.d.update(k.ctx, func(ctx context.Context, s *session) error {
-		_, err := s.exec(ctx, `DELETE FROM spans WHERE seen < $1 AND EXISTS (
-			SELECT 1 FROM spans AS other WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`, k.now-leastSpans)
-		return err
-	})
+	_, err := k.exec(`DELETE FROM spans WHERE seen < $1 AND EXISTS (SELECT 1 FROM spans AS other
+		WHERE other.node = spans.node AND other.boot <> spans.boot AND other.seen > spans.seen)`, k.now-leastSpans)
+	return err
 }

@@ -44,9 +44,10 @@ func (d *DB) migrate(ctx context.Context, migrations []migration) error {
 				oldest = version
 			}
 		}
-		return s.insert(ctx, "meta", []string{"key", "value"}, [][]any{
-			{"schema", strconv.Itoa(len(migrations))}, {"oldest", strconv.Itoa(oldest)},
-		}, "ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+		if err := s.setMeta(ctx, "oldest", strconv.Itoa(oldest)); err != nil {
+			return err
+		}
+		return s.setMeta(ctx, "schema", strconv.Itoa(len(migrations)))
 	})
 }
 

@@ -56,20 +56,21 @@ func TestMigrations(t *testing.T) {
 	})
 	changed := append(slices.Clip(added), migration{text: "CREATE TABLE other (a TEXT);\nDROP TABLE records;\n"})
 	broken := append(slices.Clip(changed), migration{text: "CREATE TABLE third (a TEXT);\nnonsense;\n"})
+	now, next, last := strconv.Itoa(len(n)), strconv.Itoa(len(added)), strconv.Itoa(len(changed))
 	for i, step := range []struct {
 		migrations     []migration
 		schema, oldest string
 		err            string
 	}{
-		{n, "1", "1", ""},
-		{added, "2", "1", ""},
-		{n, "2", "1", ""},
-		{added, "2", "1", ""},
-		{changed, "3", "3", ""},
-		{added, "3", "3", "a newer program is needed"},
-		{n, "3", "3", "a newer program is needed"},
-		{broken, "3", "3", "migrating to version 4"},
-		{changed, "3", "3", ""},
+		{n, now, now, ""},
+		{added, next, now, ""},
+		{n, next, now, ""},
+		{added, next, now, ""},
+		{changed, last, last, ""},
+		{added, last, last, "a newer program is needed"},
+		{n, last, last, "a newer program is needed"},
+		{broken, last, last, "migrating to version " + strconv.Itoa(len(broken))},
+		{changed, last, last, ""},
 	} {
 		err := d.migrate(t.Context(), step.migrations)
 		if (step.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), step.err) {
@@ -79,7 +80,7 @@ func TestMigrations(t *testing.T) {
 			oldest != step.oldest {
 			t.Errorf("step %d: version %s, oldest %s", i, schema, oldest)
 		}
-		if step.schema == "3" {
+		if step.schema == last {
 			continue // there are no records any more that could be counted
 		}
 		if told, err := d.Statistics(t.Context()); err != nil || strconv.Itoa(told.Schema) != step.schema {
@@ -89,6 +90,35 @@ func TestMigrations(t *testing.T) {
 	var tables int
 	if err := d.reads.QueryRowContext(t.Context(), plain.Tables, "third").Scan(&tables); err != nil || tables != 0 {
 		t.Error("half a migration stayed:", tables, err)
+	}
+}
+
+// What bookings reach over stood in meta before it had a table.
+func TestReachesOfVersion1(t *testing.T) {
+	d := openPlain(t, nil)
+	for _, statement := range []string{
+		"DROP TABLE reaches", "UPDATE meta SET value = '1' WHERE key IN ('schema', 'oldest')",
+		"INSERT INTO meta (key, value) VALUES ('long/17/1793000000', '1793099999'), ('long/4/-600', '-1')",
+	} {
+		if _, err := d.writes.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.migrate(t.Context(), migrations); err != nil {
+		t.Fatal(err)
+	}
+	var have [][3]int64
+	err := d.read(t.Context(), func(r *reading) error {
+		return r.each(func(rows *sql.Rows) error {
+			var one [3]int64
+			err := rows.Scan(&one[0], &one[1], &one[2])
+			have = append(have, one)
+			return err
+		}, "SELECT node, start, last FROM reaches ORDER BY node")
+	})
+	want := [][3]int64{{4, -600, -1}, {17, 1793000000, 1793099999}}
+	if err != nil || !slices.Equal(have, want) {
+		t.Errorf("have %v, %v, want %v", have, err, want)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -176,6 +177,21 @@ func (p *posting) encode(b []byte, account int64, usual modes, fine byte, r *rat
 	b = binary.AppendVarint(b, int64(p.Facility)-expected(p.Energy(), r.pue))
 	b = binary.AppendVarint(b, int64(p.Carbon)-expected(p.Facility-p.Uncharted, r.carbon))
 	return binary.AppendVarint(b, int64(p.Cost)-expected(p.Facility-p.Unpriced, r.cost))
+}
+
+const selectWindows = "SELECT start, node, agentless, payload FROM windows"
+
+// scanWindow reads a row of windows. The first two results are right even where the rest is damaged.
+func scanWindow(rows *sql.Rows) (k windowKey, by int64, w *window, err error) {
+	var payload []byte
+	if err := rows.Scan(&k.start, &k.node, &by, &payload); err != nil {
+		return k, by, nil, err
+	}
+	if by != byAgent && by != byEstimate {
+		return k, byAgent, nil, fmt.Errorf("%w: a window of kind %d of node %d", ledger.ErrDamaged, by, k.node)
+	}
+	w, err = decodeWindow(k.start, k.node, by == byEstimate, payload)
+	return k, by, w, err
 }
 
 // decodeWindow reads the payload of a row of windows. It fails if a bit of it has changed.

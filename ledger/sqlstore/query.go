@@ -11,12 +11,6 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// Seconds. Variables are called day and hour.
-const (
-	anHour = int64(3600)
-	aDay   = 24 * anHour
-)
-
 const windowSeconds = int64(ledger.WindowLength / time.Second)
 
 // What one query may cost.
@@ -107,15 +101,14 @@ const (
 )
 
 func (r *reading) kept(key string) (from int64, err error) {
-	var value sql.NullInt64
-	err = r.tx.QueryRowContext(r.ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1", key).Scan(&value)
+	err = r.tx.QueryRowContext(r.ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1", key).Scan(&from)
 	if errors.Is(err, sql.ErrNoRows) {
 		return -1 << 62, nil // before all that can be booked
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading from when on things are kept: %w", err)
 	}
-	return value.Int64, nil
+	return from, nil
 }
 
 // each calls do for every row that a statement returns.
@@ -124,13 +117,18 @@ func (r *reading) each(do func(*sql.Rows) error, query string, args ...any) erro
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := do(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return forEach(rows, do)
+}
+
+// numbers returns the only column of a statement.
+func (r *reading) numbers(query string, args ...any) (all []int64, err error) {
+	err = r.each(func(rows *sql.Rows) error {
+		var n int64
+		err := rows.Scan(&n)
+		all = append(all, n)
+		return err
+	}, query, args...)
+	return all, err
 }
 
 func (r *reading) answer(q *ledger.Query, plan ledger.Plan) (*ledger.Answer, error) {
@@ -194,26 +192,34 @@ func byHour(q *ledger.Query) bool {
 	return slices.Contains(q.GroupBy, ledger.ByHour)
 }
 
-// asOf is the end of what is folded, or the beginning of what is not.
-func (r *reading) asOf() (time.Time, error) {
-	var last, oldest sql.NullInt64
-	err := r.tx.QueryRowContext(r.ctx,
-		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&last)
+// lastBooked is the end of what is folded, in Unix seconds; false: nothing is.
+func (r *reading) lastBooked() (last int64, booked bool, err error) {
+	var of sql.NullInt64
+	err = r.tx.QueryRowContext(r.ctx,
+		"SELECT MAX(last) FROM node_days WHERE start >= (SELECT MAX(start) FROM node_days)").Scan(&of)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("looking for the end of what was booked: %w", err)
+		err = fmt.Errorf("looking for the end of what was booked: %w", err)
 	}
+	return of.Int64, of.Valid, err
+}
+
+// asOf is the end of what is folded, or the beginning of what is not.
+func (r *reading) asOf() (asOf time.Time, err error) {
+	last, booked, err := r.lastBooked()
+	if err != nil {
+		return asOf, err
+	}
+	if booked {
+		asOf = time.Unix(last, 0).UTC()
+	}
+	var oldest sql.NullInt64
 	if err := r.tx.QueryRowContext(r.ctx, "SELECT MIN(start) FROM journal").Scan(&oldest); err != nil {
-		return time.Time{}, fmt.Errorf("looking into the journal: %w", err)
+		return asOf, fmt.Errorf("looking into the journal: %w", err)
 	}
-	if oldest.Valid {
-		if at := time.UnixMilli(oldest.Int64).UTC().Truncate(time.Second); !last.Valid || at.Unix() < last.Int64 {
-			return at, nil
-		}
+	if at := time.UnixMilli(oldest.Int64).UTC().Truncate(time.Second); oldest.Valid && (!booked || at.Before(asOf)) {
+		return at, nil
 	}
-	if !last.Valid {
-		return time.Time{}, nil
-	}
-	return time.Unix(last.Int64, 0).UTC(), nil
+	return asOf, nil
 }
 
 // sumDays adds up days, and hours where only a part of a day is asked for, or they are to be told apart.
@@ -258,20 +264,19 @@ func (r *reading) whole(t *table, day, lo, hi int64) (bool, error) {
 		if outside[0] == outside[1] {
 			continue
 		}
-		var one int
-		err := r.tx.QueryRowContext(r.ctx, "SELECT 1 FROM node_hours WHERE start >= $1 AND start < $2 LIMIT 1",
-			outside[0], outside[1]).Scan(&one)
-		if err == nil {
-			return false, nil
-		}
-		if !errors.Is(err, sql.ErrNoRows) {
+		hours, err := r.numbers("SELECT start FROM node_hours WHERE start >= $1 AND start < $2 LIMIT 1", outside[0],
+			outside[1])
+		if err != nil {
 			return false, fmt.Errorf("looking for hours: %w", err)
+		}
+		if len(hours) > 0 {
+			return false, nil
 		}
 	}
 	return true, nil
 }
 
-func (r *reading) sumBlock(t *table, from sums, start int64) error {
+func (r *reading) sumBlock(t *table, from *sumTable, start int64) error {
 	b, err := r.block(from, start)
 	if err != nil {
 		return err
@@ -281,16 +286,13 @@ func (r *reading) sumBlock(t *table, from sums, start int64) error {
 			ledger.ErrTooLarge, mostScanned)
 	}
 	t.begin(start)
-	if from.nodes {
-		for i := range b.rows {
-			row := &b.rows[i]
-			t.add(t.ofNode(row), &row.Amount, row.first, row.last)
-		}
-		return t.err
-	}
 	for i := range b.rows {
 		row := &b.rows[i]
-		t.add(t.ofAccount(row.id), &row.Amount, row.first, row.last)
+		to := t.ofAccount
+		if from.nodes {
+			to = t.ofNode
+		}
+		t.add(to(row), &row.Amount, row.first, row.last)
 	}
 	return t.err
 }
@@ -307,7 +309,7 @@ func (r *reading) sumTransfers(t *table, day, lo, hi int64) error {
 			continue
 		}
 		t.begin(row.start)
-		t.add(t.ofTransfer(row.id), &row.Amount, 0, 0)
+		t.add(t.ofTransfer(row), &row.Amount, 0, 0)
 	}
 	return t.err
 }

@@ -55,12 +55,8 @@ func recordRow(r *ledger.Record) ([]any, error) {
 	}
 	return []any{
 		k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data, blob,
-		recordCRC(k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data),
+		rowCRC(k.ID, at, k.Namespace, k.OwnerKind, k.Owner, k.UID, k.Strategy, data),
 	}, nil
-}
-
-func recordCRC(id string, at int64, namespace, ownerKind, owner, uid, strategy string, data []byte) int64 {
-	return rowCRC(id, at, namespace, ownerKind, owner, uid, strategy, data)
 }
 
 // A conditions is a WHERE clause that is being written.
@@ -146,7 +142,7 @@ func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {
 	if err := rows.Scan(&id, &at, &namespace, &ownerKind, &owner, &uid, &strategy, &data, &snapshot, &crc); err != nil {
 		return record, err
 	}
-	if crc != recordCRC(id, at, namespace, ownerKind, owner, uid, strategy, data) {
+	if crc != rowCRC(id, at, namespace, ownerKind, owner, uid, strategy, data) {
 		return record, fmt.Errorf("%w: record %q", ledger.ErrDamaged, id)
 	}
 	if err := json.Unmarshal(data, &record); err != nil {

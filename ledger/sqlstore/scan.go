@@ -31,7 +31,7 @@ func (r *reading) sumWindows(t *table) error {
 	if err != nil {
 		return err
 	}
-	s := &scan{t: t, consumers: map[int64]*what{}}
+	s := &scan{t: t, consumers: map[int64]*groupValues{}}
 	for _, part := range parts {
 		held, err := r.windows(fmt.Sprintf("%s AND start >= %d AND start <= %d", where, part[0], part[1]))
 		if err == nil {
@@ -71,15 +71,10 @@ func (r *reading) slices(where string) (out [][2]int64, err error) {
 
 func (r *reading) windows(where string) (held []*window, err error) {
 	err = r.each(func(rows *sql.Rows) error {
-		var start, node, agentless int64
-		var payload []byte
-		if err := rows.Scan(&start, &node, &agentless, &payload); err != nil {
-			return err
-		}
-		w, err := decodeWindow(start, node, agentless != 0, payload)
+		_, _, w, err := scanWindow(rows)
 		held = append(held, w)
 		return err
-	}, "SELECT start, node, agentless, payload FROM windows WHERE "+where+" ORDER BY start, node")
+	}, selectWindows+" WHERE "+where+" ORDER BY start, node")
 	if err != nil {
 		return nil, fmt.Errorf("reading windows: %w", err)
 	}
@@ -99,16 +94,12 @@ func (r *reading) windowsOf(t *table) (where string, err error) {
 	needed := slices.Collect(maps.Values(nodes))
 	// What is taken from a host stands in the windows of its guests.
 	for _, host := range t.q.Nodes {
-		err := r.each(func(rows *sql.Rows) error {
-			var node int64
-			err := rows.Scan(&node)
-			needed = append(needed, node)
-			return err
-		}, "SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
+		guests, err := r.numbers("SELECT DISTINCT node FROM node_days WHERE start >= $1 AND start < $2 AND host = $3",
 			floorTo(t.plan.From.Unix(), aDay), t.plan.To.Unix(), host)
 		if err != nil {
 			return "", fmt.Errorf("looking for the guests of %s: %w", host, err)
 		}
+		needed = append(needed, guests...)
 	}
 	slices.Sort(needed)
 	needed = slices.Compact(needed)
@@ -121,7 +112,7 @@ func (r *reading) windowsOf(t *table) (where string, err error) {
 // A scan adds windows to a table.
 type scan struct {
 	t         *table
-	consumers map[int64]*what // those seen so far
+	consumers map[int64]*groupValues // those seen so far
 }
 
 func (s *scan) add(held []*window) error {
@@ -176,12 +167,12 @@ func (s *scan) target(w *window, consumer, account int64) *target {
 	if t.pods {
 		m.consumer = consumer
 	}
-	return t.target(m, func() (*what, bool, error) {
+	return t.target(m, func() (*groupValues, bool, error) {
 		a, err := t.r.account(account)
 		if err != nil {
 			return nil, false, err
 		}
-		c := what{account: a}
+		c := groupValues{account: a}
 		if t.pods && consumer != 0 {
 			if s.consumers[consumer] == nil {
 				return nil, false, fmt.Errorf("%w: consumer %d is not there", ledger.ErrDamaged, consumer)
@@ -197,7 +188,7 @@ func (s *scan) target(w *window, consumer, account int64) *target {
 				}
 			}
 		}
-		return &c, t.q.Selects(a) && t.passes(t.q.Nodes, c.node) && t.q.SelectsPod(c.key, c.namespace, c.pod), nil
+		return &c, t.q.Selects(a) && t.selectsNode(c.node) && t.q.SelectsPod(c.key, c.namespace, c.pod), nil
 	})
 }
 
@@ -221,11 +212,11 @@ func (s *scan) name(held []*window) error {
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
 		err := s.t.r.each(func(rows *sql.Rows) error {
 			var id, node, crc int64
-			c := new(what)
+			c := new(groupValues)
 			if err := rows.Scan(&id, &node, &c.key, &c.pod, &c.namespace, &crc); err != nil {
 				return err
 			}
-			if crc != consumerCRC(node, c.key, c.pod, c.namespace) {
+			if crc != rowCRC(node, c.key, c.pod, c.namespace) {
 				return fmt.Errorf("%w: the row of consumer %d", ledger.ErrDamaged, id)
 			}
 			s.consumers[id] = c

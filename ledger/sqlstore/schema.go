@@ -14,6 +14,8 @@ type migration struct {
 var (
 	//go:embed schema/1.sql
 	tables string
+	//go:embed schema/2.sql
+	reachesInTable string
 
-	migrations = []migration{{text: tables}}
+	migrations = []migration{{text: tables}, {text: reachesInTable}}
 )

@@ -6,51 +6,27 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
-
-// sums are a table of sums.
-type sums struct {
-	nodes, days, transfers bool
-}
-
-func sumsOf(nodes, days bool) sums { return sums{nodes: nodes, days: days} }
-
-func (s sums) table() string {
-	switch {
-	case s.nodes && s.days:
-		return "node_days"
-	case s.nodes:
-		return "node_hours"
-	case s.days:
-		return "account_days"
-	}
-	return "account_hours"
-}
 
 // A sumRow is what an account or a node used in an hour or a day. A node's lacks what is transferred from it.
 type sumRow struct {
 	start, id   int64
-	at          *place // of nodes
+	at          *place // of nodes; equal ones are the same
 	first, last int64
 	ledger.Amount
 }
 
-// A place is where a node was; equal ones are the same.
-type place struct{ host, site, signal, currency string }
-
 // A block is all rows of one table and beginning.
 type block struct {
-	rows  []sumRow
-	hosts map[string]hours // of transfers: when the hosts were booked
+	version string // of the day; "": there is none
+	rows    []sumRow
+	hosts   map[string]hours // of transfers: when the hosts were booked
 }
 
 // hours are those of a day, one bit each.
@@ -70,61 +46,49 @@ const blockCost = 4
 // version in meta.
 type blockCache struct {
 	mu     sync.Mutex
-	blocks map[blockKey]*cached
+	blocks map[blockKey]*block
 	rows   int
-	clock  uint64
-	nodes  map[int64]string
 	places map[place]*place
 }
 
 type blockKey struct {
-	from  sums
+	from  *sumTable // nil: of transfers
 	start int64
-}
-
-type cached struct {
-	version string
-	block   *block
-	used    uint64
+	late  bool // of transfers: hours are no longer kept
 }
 
 func (c *blockCache) get(key blockKey, version string) *block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	have := c.blocks[key]
-	if have == nil || have.version != version {
+	b := c.blocks[key]
+	if b == nil || b.version != version {
 		return nil
 	}
-	c.clock++
-	have.used = c.clock
-	return have.block
+	return b
 }
 
-func (c *blockCache) put(key blockKey, version string, b *block) {
+// put keeps a block, and forgets any others until all have room.
+func (c *blockCache) put(key blockKey, b *block) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.blocks == nil {
-		c.blocks = map[blockKey]*cached{}
+		c.blocks = map[blockKey]*block{}
 	}
-	if old := c.blocks[key]; old != nil {
-		c.rows -= len(old.block.rows) + blockCost
-	}
-	c.clock++
-	c.blocks[key] = &cached{version, b, c.clock}
-	if c.rows += len(b.rows) + blockCost; c.rows <= mostCached {
-		return
-	}
-	keys := make([]blockKey, 0, len(c.blocks))
-	for k := range c.blocks {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b blockKey) int { return int(int64(c.blocks[a].used - c.blocks[b].used)) })
-	for _, k := range keys {
-		if c.rows <= mostCached-mostCached/8 { // so that it is not sorted each time
-			return
+	c.forget(key)
+	for other := range c.blocks { // Go's maps are walked in random order
+		if c.rows+len(b.rows)+blockCost <= mostCached {
+			break
 		}
-		c.rows -= len(c.blocks[k].block.rows) + blockCost
-		delete(c.blocks, k)
+		c.forget(other)
+	}
+	c.blocks[key] = b
+	c.rows += len(b.rows) + blockCost
+}
+
+func (c *blockCache) forget(key blockKey) {
+	if b := c.blocks[key]; b != nil {
+		c.rows -= len(b.rows) + blockCost
+		delete(c.blocks, key)
 	}
 }
 
@@ -143,13 +107,12 @@ func (c *blockCache) place(p place) *place {
 	return &p
 }
 
-// dayKey is the key in meta of the version of a day's sums. Whoever changes any of them changes it, in the same
-// transaction.
+// dayKey is the key in meta of the version of a day's sums. A transaction that changes any of them changes the version.
 func dayKey(day int64) string { return "day/" + strconv.FormatInt(day, 10) }
 
 // touch gives a day a new version, as its sums are changed.
 func (d *DB) touch(ctx context.Context, s *session, day int64) error {
-	return setMeta(ctx, s, dayKey(day), rand.Text())
+	return s.setMeta(ctx, dayKey(day), rand.Text())
 }
 
 // version returns that of a day; "" if it never had sums.
@@ -179,102 +142,63 @@ func (r *reading) version(day int64) (string, error) {
 	return r.versions[day], nil
 }
 
-// block returns the rows of a table that begin at an instant. They must not be changed.
-func (r *reading) block(from sums, start int64) (*block, error) {
-	version, err := r.version(floorTo(start, aDay))
+// cached returns a block from memory, or loads it. It must not be changed.
+func (r *reading) cached(key blockKey, load func(*block) error) (*block, error) {
+	version, err := r.version(floorTo(key.start, aDay))
 	if err != nil {
 		return nil, err
 	}
-	key := blockKey{from, start}
 	if b := r.d.cache.get(key, version); b != nil && version != "" {
 		return b, nil
 	}
-	b := &block{}
-	if from.nodes {
-		err = r.loadNodes(b, from, start)
-	} else {
-		err = r.loadAccounts(b, from.table(), "start = "+strconv.FormatInt(start,
-			10)+" AND account NOT IN ("+transferAccounts+")")
-	}
-	if err != nil {
+	b := &block{version: version}
+	if err := load(b); err != nil {
 		return nil, err
 	}
 	if version != "" {
-		r.d.cache.put(key, version, b)
+		r.d.cache.put(key, b)
 	}
 	return b, nil
 }
 
+// block returns the rows of a table that begin at an instant.
+func (r *reading) block(from *sumTable, start int64) (*block, error) {
+	return r.cached(blockKey{from: from, start: start}, func(b *block) error {
+		where := "start = " + strconv.FormatInt(start, 10)
+		if !from.nodes {
+			where += " AND account NOT IN (" + transferAccounts + ")"
+		}
+		return r.load(b, from, where)
+	})
+}
+
 const transferAccounts = "SELECT id FROM accounts WHERE kind = 8" // ledger.Transfer
 
-// loadAccounts adds rows of sums by account to a block.
-func (r *reading) loadAccounts(b *block, table, where string) error {
+// load adds rows of sums to a block.
+func (r *reading) load(b *block, from *sumTable, where string) error {
 	err := r.each(func(rows *sql.Rows) error {
-		s, err := scanAccountSum(rows)
+		k, s, err := from.scan(rows)
 		if err != nil {
 			return err
 		}
-		if r.mostTransferred > 0 && len(b.rows) >= mostScanned {
+		if r.mostTransferred > 0 && !from.nodes && len(b.rows) >= mostScanned {
 			return fmt.Errorf("%w: %w: more than %d sums of one time: ask for less time", ledger.ErrQuery,
 				ledger.ErrTooLarge, mostScanned)
 		}
-		b.rows = append(b.rows, sumRow{start: s.start, id: s.account, first: s.first, last: s.last, Amount: s.Amount})
+		row := sumRow{start: k.start, id: k.id, first: s.first, last: s.last, Amount: s.Amount}
+		if from.nodes {
+			row.at = r.d.cache.place(k.place)
+		}
+		b.rows = append(b.rows, row)
 		return nil
-	}, "SELECT "+columnList(accountSumColumns)+" FROM "+table+" WHERE "+where)
+	}, "SELECT "+strings.Join(from.columns, ", ")+" FROM "+from.name+" WHERE "+where)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", table, err)
+		return fmt.Errorf("reading %s: %w", from.name, err)
 	}
 	return nil
-}
-
-func scanAccountSum(rows *sql.Rows) (*accountSum, error) {
-	var s accountSum
-	var crc int64
-	err := rows.Scan(&s.start, &s.account, (*int64)(&s.Dynamic), (*int64)(&s.Idle), (*int64)(&s.CPU),
-		(*int64)(&s.Facility),
-		(*int64)(&s.Carbon), (*int64)(&s.Cost), (*int64)(&s.Estimated), (*int64)(&s.Uncharted), (*int64)(&s.Unpriced),
-		&s.first, &s.last, &crc)
-	if err == nil && crc != s.crc() {
-		err = fmt.Errorf("%w: the sum of account %d at %s", ledger.ErrDamaged, s.account, stamp(s.start))
-	}
-	return &s, err
 }
 
 func stamp(at int64) string { return time.Unix(at, 0).UTC().Format(time.RFC3339) }
-
-func (r *reading) loadNodes(b *block, from sums, start int64) error {
-	err := r.each(func(rows *sql.Rows) error {
-		k, s, err := scanNodeSum(rows)
-		if err != nil {
-			return err
-		}
-		b.rows = append(b.rows, sumRow{
-			start: k.start, id: k.node, first: s.first, last: s.last, Amount: s.amount(),
-			at: r.d.cache.place(place{k.host, k.site, k.signal, k.currency}),
-		})
-		return nil
-	}, "SELECT "+columnList(nodeSumColumns)+" FROM "+from.table()+" WHERE start = $1", start)
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", from.table(), err)
-	}
-	return nil
-}
-
-func scanNodeSum(rows *sql.Rows) (*nodeKey, *nodeSum, error) {
-	var k nodeKey
-	var s nodeSum
-	var crc int64
-	err := rows.Scan(&k.start, &k.node, &k.host, &k.site, &k.signal, &k.currency, &s.measured, &s.dynamic, &s.shared,
-		&s.cpu, &s.idle, &s.platform,
-		&s.unknown, &s.facility, &s.carbon, &s.cost, &s.estimated, &s.uncharted, &s.unpriced, &s.unmeasured, &s.first,
-		&s.last, &crc)
-	if err == nil && crc != s.crc(&k) {
-		err = fmt.Errorf("%w: the sum of node %d at %s", ledger.ErrDamaged, k.node, stamp(k.start))
-	}
-	return &k, &s, err
-}
-
-func columnList(columns []string) string { return strings.Join(columns, ", ") }
 
 // ids writes numbers as a list.
 func ids(all []int64) string {
@@ -291,45 +215,59 @@ func ids(all []int64) string {
 // listed is how many numbers a statement lists.
 const listed = 500
 
+// beside is how many rows are read at once: who asks for one asks for those beside it.
+const beside = 256
+
 // account returns the account of a row.
 func (r *reading) account(id int64) (*ledger.Account, error) {
-	n := &r.d.names
-	n.mu.Lock()
-	a, ok := n.byID.get(id)
-	n.mu.Unlock()
-	if ok {
-		return a, nil
-	}
-	// Whoever asks for one asks for those beside it.
-	const beside = 256
-	found, err := r.loadNames("id >= $1 AND id < $2", id, id+beside)
-	if err != nil {
-		return nil, err
-	}
-	if a = found[id]; a == nil { // what is remembered may be forgotten at any time
-		return nil, fmt.Errorf("%w: account %d is not there", ledger.ErrDamaged, id)
-	}
-	return a, nil
+	return rowOf(r, &r.d.names.accountOf, id, "accounts", accountColumns, scanAccount)
 }
 
-// loadNames reads accounts by their rows, and remembers them.
-func (r *reading) loadNames(where string, args ...any) (found map[int64]*ledger.Account, err error) {
-	found = map[int64]*ledger.Account{}
-	err = r.each(func(rows *sql.Rows) error {
-		id, a, err := scanAccount(rows)
+// node returns the name of a node.
+func (r *reading) node(id int64) (string, error) {
+	return rowOf(r, &r.d.names.nodeOf, id, "nodes", "name", scanNode)
+}
+
+// rowOf returns what a row of a table says, and remembers it and the rows beside it.
+func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, columns string,
+	scan func(*sql.Rows) (int64, V, error),
+) (V, error) {
+	v, ok := remembered(&r.d.names, known, id)
+	if ok {
+		return v, nil
+	}
+	err := r.each(func(rows *sql.Rows) error {
+		of, one, err := scan(rows)
 		if err != nil {
+			if of != id && errors.Is(err, ledger.ErrDamaged) {
+				return nil // nothing depends on it here
+			}
 			return err
 		}
-		found[id] = a
+		if of == id { // what is remembered may be forgotten at any time
+			v, ok = one, true
+		}
 		r.d.names.mu.Lock()
-		r.d.names.byID.put(id, a)
-		r.d.names.mu.Unlock()
+		defer r.d.names.mu.Unlock()
+		known.put(of, one)
 		return nil
-	}, "SELECT id, "+accountColumns+", crc FROM accounts WHERE "+where, args...)
+	}, "SELECT id, "+columns+", crc FROM "+table+" WHERE id >= $1 AND id < $2", id, id+beside)
 	if err != nil {
-		return nil, fmt.Errorf("reading accounts: %w", err)
+		return v, fmt.Errorf("reading %s: %w", table, err)
 	}
-	return found, nil
+	if !ok {
+		return v, fmt.Errorf("%w: row %d of %s is not there", ledger.ErrDamaged, id, table)
+	}
+	return v, nil
+}
+
+func scanNode(rows *sql.Rows) (id int64, name string, err error) {
+	var crc int64
+	err = rows.Scan(&id, &name, &crc)
+	if err == nil && crc != rowCRC(name) {
+		err = fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, id)
+	}
+	return id, name, err
 }
 
 func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
@@ -337,48 +275,10 @@ func scanAccount(rows *sql.Rows) (id int64, a *ledger.Account, err error) {
 	var crc int64
 	err = rows.Scan(&id, &a.Kind, &a.Namespace, &a.OwnerKind, &a.Owner, &a.Parent, &a.Team, &a.Strategy, &a.Host,
 		&a.Site, &a.Signal, &a.Currency, &crc)
-	if err == nil && crc != accountCRC(a) {
+	if err == nil && crc != rowCRC(accountRow(a)...) {
 		err = fmt.Errorf("%w: the row of account %d", ledger.ErrDamaged, id)
 	}
 	return id, a, err
-}
-
-// node returns the name of a node.
-func (r *reading) node(id int64) (string, error) {
-	c := &r.d.cache
-	c.mu.Lock()
-	name, ok := c.nodes[id]
-	c.mu.Unlock()
-	if ok {
-		return name, nil
-	}
-	const beside = 1024
-	found := map[int64]string{}
-	err := r.each(func(rows *sql.Rows) error {
-		var at, crc int64
-		var name string
-		if err := rows.Scan(&at, &name, &crc); err != nil {
-			return err
-		}
-		if crc != nodeCRC(name) {
-			return fmt.Errorf("%w: the row of node %d", ledger.ErrDamaged, at)
-		}
-		found[at] = name
-		return nil
-	}, "SELECT id, name, crc FROM nodes WHERE id >= $1 AND id < $2", id, id+beside)
-	if err != nil {
-		return "", fmt.Errorf("reading nodes: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.nodes == nil || len(c.nodes) > mostAccounts {
-		c.nodes = map[int64]string{}
-	}
-	maps.Copy(c.nodes, found)
-	if name, ok = found[id]; !ok {
-		return "", fmt.Errorf("%w: node %d is not there", ledger.ErrDamaged, id)
-	}
-	return name, nil
 }
 
 // nodeIDs returns the rows of nodes, by name; of those that are there.
@@ -396,16 +296,4 @@ func (r *reading) nodeIDs(names []string) (map[string]int64, error) {
 		out[name] = id
 	}
 	return out, nil
-}
-
-// amount is what a node used, by all accounts but what is transferred.
-func (s *nodeSum) amount() ledger.Amount {
-	return ledger.Amount{
-		Dynamic: energy.Microjoules(s.dynamic + s.idle + s.platform + s.unknown), Idle: energy.Microjoules(s.shared),
-		CPU:      time.Duration(s.cpu),
-		Facility: energy.Microjoules(s.facility), Carbon: ledger.Micrograms(s.carbon), Cost: ledger.Nanos(s.cost),
-		Estimated: energy.Microjoules(s.estimated), Uncharted: energy.Microjoules(s.uncharted),
-		Unpriced:   energy.Microjoules(s.unpriced),
-		Unmeasured: time.Duration(s.unmeasured),
-	}
 }

@@ -1,89 +1,334 @@
 package sqlstore
 
-import "github.com/kubenergy/kubenergy/ledger"
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
 
-// An accountSum is a row of account_hours or account_days.
-type accountSum struct {
-	start, account int64
-	ledger.Amount
-	first, last int64 // Unix seconds
+	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/ledger"
+)
+
+// Seconds.
+const (
+	anHour = int64(3600)
+	aDay   = 24 * anHour
+)
+
+// A sumTable is one of the four tables of sums.
+type sumTable struct {
+	name    string
+	step    int64    // seconds that a row is about
+	nodes   bool     // by node; false: by account
+	keys    []string // columns that say what a row is about
+	columns []string // all
 }
 
-func (s *accountSum) crc() int64 {
-	return rowCRC(s.start, s.account, int64(s.Dynamic), int64(s.Idle), int64(s.CPU), int64(s.Facility), int64(s.Carbon),
-		int64(s.Cost),
-		int64(s.Estimated), int64(s.Uncharted), int64(s.Unpriced), s.first, s.last)
-}
-
-// empty says that all of it was taken back.
-func (s *accountSum) empty() bool { return s.Amount == ledger.Amount{} }
-
-// A nodeKey is what a row of node_hours or node_days is about.
-type nodeKey struct {
-	start, node                  int64
-	host, site, signal, currency string
-}
-
-// A nodeSum is the rest of it.
-type nodeSum struct {
-	measured, dynamic, shared, cpu int64 // shared: idle energy of consumers; cpu in nanoseconds
-	idle, platform, unknown        int64
-	facility, carbon, cost         int64
-	estimated, uncharted, unpriced int64
-	unmeasured                     int64 // nanoseconds
-	first, last                    int64
-}
-
-func (s *nodeSum) crc(k *nodeKey) int64 {
-	return rowCRC(k.start, k.node, k.host, k.site, k.signal, k.currency, s.measured, s.dynamic, s.shared, s.cpu, s.idle,
-		s.platform, s.unknown,
-		s.facility, s.carbon, s.cost, s.estimated, s.uncharted, s.unpriced, s.unmeasured, s.first, s.last)
-}
-
-func (s *nodeSum) empty() bool {
-	return *s == nodeSum{first: s.first, last: s.last}
-}
-
-// add books a posting of an account of a kind.
-func (s *nodeSum) add(kind ledger.Kind, a *ledger.Amount) {
-	e := int64(a.Energy())
-	switch kind {
-	case ledger.Transfer:
-		return // it is the host's
-	case ledger.Idle:
-		s.idle += e
-	case ledger.Platform:
-		s.platform += e
-	case ledger.Unknown:
-		s.unknown += e
-	default:
-		s.dynamic += int64(a.Dynamic)
-		s.shared += int64(a.Idle)
+var (
+	accountKeys   = []string{"start", "account"}
+	nodeKeys      = []string{"start", "node", "host", "site", "signal", "currency"}
+	accountValues = []string{
+		"dynamic", "idle", "cpu", "facility", "carbon", "cost", "estimated", "uncharted", "unpriced", "first", "last",
+		"crc",
 	}
-	s.measured += e
-	s.cpu += int64(a.CPU)
-	s.facility += int64(a.Facility)
-	s.carbon += int64(a.Carbon)
-	s.cost += int64(a.Cost)
-	s.estimated += int64(a.Estimated)
-	s.uncharted += int64(a.Uncharted)
-	s.unpriced += int64(a.Unpriced)
+	nodeValues = []string{
+		"measured", "dynamic", "shared", "cpu", "idle", "platform", "unknown", "facility", "carbon", "cost",
+		"estimated", "uncharted", "unpriced", "unmeasured", "first", "last", "crc",
+	}
+
+	// sumTables stand in the order in which they are written.
+	sumTables = [...]*sumTable{
+		{"account_hours", anHour, false, accountKeys, slices.Concat(accountKeys, accountValues)},
+		{"node_hours", anHour, true, nodeKeys, slices.Concat(nodeKeys, nodeValues)},
+		{"account_days", aDay, false, accountKeys, slices.Concat(accountKeys, accountValues)},
+		{"node_days", aDay, true, nodeKeys, slices.Concat(nodeKeys, nodeValues)},
+	}
+)
+
+func sumsOf(nodes, days bool) *sumTable {
+	i := slices.IndexFunc(sumTables[:], func(t *sumTable) bool { return t.nodes == nodes && (t.step == aDay) == days })
+	return sumTables[i]
 }
 
-func (s *nodeSum) merge(o *nodeSum) {
-	s.measured += o.measured
-	s.dynamic += o.dynamic
-	s.shared += o.shared
-	s.cpu += o.cpu
-	s.idle += o.idle
+// A sumKey is what a row of sums is about: an account, or a node in a place.
+type sumKey struct {
+	start, id int64
+	place     // of nodes
+}
+
+// A place is where a node was.
+type place struct{ host, site, signal, currency string }
+
+func placeOf(a *ledger.Account) place { return place{a.Host, a.Site, a.Signal, a.Currency} }
+
+func (k sumKey) compare(o sumKey) int {
+	return cmp.Or(cmp.Compare(k.start, o.start), cmp.Compare(k.id, o.id), cmp.Compare(k.host, o.host),
+		cmp.Compare(k.site, o.site), cmp.Compare(k.signal, o.signal), cmp.Compare(k.currency, o.currency))
+}
+
+// A sum is the rest of a row.
+type sum struct {
+	ledger.Amount                                 // of nodes: all but transfers; Idle is what consumers share
+	ownIdle, platform, unknown energy.Microjoules // of nodes: of Dynamic, what stands in the node's own accounts
+	first, last                int64              // Unix seconds
+}
+
+// empty reports whether all of it was taken back.
+func (s *sum) empty() bool { return *s == sum{first: s.first, last: s.last} }
+
+func (s *sum) extend(first, last int64) { s.first, s.last = min(s.first, first), max(s.last, last) }
+
+func (s *sum) merge(o *sum) {
+	s.Add(&o.Amount)
+	s.ownIdle += o.ownIdle
 	s.platform += o.platform
 	s.unknown += o.unknown
-	s.facility += o.facility
-	s.carbon += o.carbon
-	s.cost += o.cost
-	s.estimated += o.estimated
-	s.uncharted += o.uncharted
-	s.unpriced += o.unpriced
-	s.unmeasured += o.unmeasured
-	s.first, s.last = min(s.first, o.first), max(s.last, o.last)
+	s.extend(o.first, o.last)
+}
+
+// post adds to a node's sum what is booked for an account of a kind.
+func (s *sum) post(kind ledger.Kind, a *ledger.Amount) {
+	if kind == ledger.Transfer {
+		return // it is the host's
+	}
+	s.Add(a)
+	switch kind {
+	case ledger.Idle:
+		s.ownIdle += a.Energy()
+	case ledger.Platform:
+		s.platform += a.Energy()
+	case ledger.Unknown:
+		s.unknown += a.Energy()
+	default:
+		return
+	}
+	s.Dynamic, s.Idle = s.Dynamic+a.Idle, s.Idle-a.Idle
+}
+
+// row returns the columns of a row but its sum of bytes.
+func (t *sumTable) row(k *sumKey, s *sum) []any {
+	if !t.nodes {
+		return []any{
+			k.start, k.id, int64(s.Dynamic), int64(s.Idle), int64(s.CPU), int64(s.Facility), int64(s.Carbon),
+			int64(s.Cost), int64(s.Estimated), int64(s.Uncharted), int64(s.Unpriced), s.first, s.last,
+		}
+	}
+	return []any{
+		k.start, k.id, k.host, k.site, k.signal, k.currency, int64(s.Energy()),
+		int64(s.Dynamic - s.ownIdle - s.platform - s.unknown), int64(s.Idle), int64(s.CPU), int64(s.ownIdle),
+		int64(s.platform), int64(s.unknown), int64(s.Facility), int64(s.Carbon), int64(s.Cost), int64(s.Estimated),
+		int64(s.Uncharted), int64(s.Unpriced), int64(s.Unmeasured), s.first, s.last,
+	}
+}
+
+// scan reads a row. If the row is damaged, what it holds is returned all the same, with [ledger.ErrDamaged].
+func (t *sumTable) scan(rows *sql.Rows) (k sumKey, s sum, err error) {
+	var measured, crc int64
+	f := s.Fields()
+	own := [...]*int64{(*int64)(&s.ownIdle), (*int64)(&s.platform), (*int64)(&s.unknown)}
+	if t.nodes {
+		err = rows.Scan(&k.start, &k.id, &k.host, &k.site, &k.signal, &k.currency, &measured, f[dynamic], f[idle],
+			f[cpu], own[0], own[1], own[2], f[facility], f[carbon], f[cost], f[estimated], f[uncharted], f[unpriced],
+			f[unmeasured], &s.first, &s.last, &crc)
+		s.Dynamic += s.ownIdle + s.platform + s.unknown
+	} else {
+		err = rows.Scan(&k.start, &k.id, f[dynamic], f[idle], f[cpu], f[facility], f[carbon], f[cost], f[estimated],
+			f[uncharted], f[unpriced], &s.first, &s.last, &crc)
+	}
+	switch {
+	case err != nil:
+	case t.nodes && measured != int64(s.Energy()):
+		err = fmt.Errorf("%w: node %d at %s in %s: %d µJ were measured, and %d µJ are booked", ledger.ErrDamaged, k.id,
+			stamp(k.start), t.name, measured, int64(s.Energy()))
+	case crc != rowCRC(t.row(&k, &s)...):
+		err = fmt.Errorf("%w: the sum of %s %d at %s in %s", ledger.ErrDamaged, t.keys[1], k.id, stamp(k.start), t.name)
+	}
+	return k, s, err
+}
+
+// books are sums by account and by node.
+type books struct{ accounts, nodes map[sumKey]*sum }
+
+func newBooks() books { return books{map[sumKey]*sum{}, map[sumKey]*sum{}} }
+
+func (b books) of(t *sumTable) map[sumKey]*sum {
+	if t.nodes {
+		return b.nodes
+	}
+	return b.accounts
+}
+
+// at returns the sum of a key, which it makes if there is none.
+func at(sums map[sumKey]*sum, k sumKey) *sum {
+	s := sums[k]
+	if s == nil {
+		s = &sum{first: math.MaxInt64, last: math.MinInt64}
+		sums[k] = s
+	}
+	return s
+}
+
+// add books a window, by the hour.
+func (b books) add(w *window, account func(id int64) (*ledger.Account, error)) error {
+	start := floorTo(w.Start, anHour)
+	for _, base := range w.Bases {
+		a, err := account(base.Account)
+		if err != nil {
+			return err
+		}
+		n := at(b.nodes, sumKey{start, w.Node, placeOf(a)})
+		n.Unmeasured += base.Unmeasured
+		n.extend(w.First, w.Last)
+	}
+	for i := range w.Postings {
+		p := &w.Postings[i]
+		a, err := account(p.Account)
+		if err != nil {
+			return err
+		}
+		s := at(b.accounts, sumKey{start: start, id: p.Account})
+		s.Add(&p.Amount)
+		s.extend(w.First, w.Last)
+		n := at(b.nodes, sumKey{start, w.Node, placeOf(a)})
+		n.post(a.Kind, &p.Amount)
+		n.extend(w.First, w.Last)
+	}
+	return nil
+}
+
+// include adds sums to others, over longer steps.
+func include(to, from map[sumKey]*sum, step int64) {
+	for k, s := range from {
+		k.start = floorTo(k.start, step)
+		at(to, k).merge(s)
+	}
+}
+
+// A summing adds to the tables of sums what a fold books.
+type summing struct {
+	*folder
+	books
+	taken map[int64]bool // nodes of which something was taken back: their sums may have become empty
+}
+
+// write adds what was collected to hours and days, and gives the days another version.
+func (s *summing) write(ctx context.Context) error {
+	for _, t := range sumTables {
+		if err := s.writeTo(ctx, t); err != nil {
+			return err
+		}
+	}
+	days := map[int64]bool{}
+	for k := range s.nodes { // each window changes a sum by node
+		days[floorTo(k.start, aDay)] = true
+	}
+	for _, start := range slices.Sorted(maps.Keys(days)) {
+		if err := s.d.touch(ctx, s.s, start); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// damaged is what the sum of bytes of a row differs by that was found damaged and is added to: it stays damaged.
+const damaged = 1
+
+func (s *summing) writeTo(ctx context.Context, t *sumTable) error {
+	sums := map[sumKey]*sum{}
+	include(sums, s.of(t), t.step)
+	keys := slices.SortedFunc(maps.Keys(sums), sumKey.compare)
+	wrong, err := s.addHeld(ctx, t, keys, sums)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", t.name, err)
+	}
+	if len(wrong) > 0 {
+		s.d.log.Error("Sums of the ledger are damaged; an audit says which", "table", t.name, "rows", len(wrong))
+	}
+	rows := make([][]any, 0, len(keys))
+	for _, k := range keys {
+		row := t.row(&k, sums[k])
+		if taken := s.taken[k.id] || !t.nodes && len(s.taken) > 0; taken && sums[k].empty() && !wrong[k] {
+			if err := t.drop(ctx, s.s, row); err != nil {
+				return err
+			}
+			continue
+		}
+		crc := rowCRC(row...)
+		if wrong[k] {
+			crc ^= damaged
+		}
+		rows = append(rows, append(row, crc))
+	}
+	return s.s.upsert(ctx, t.name, t.columns, len(t.keys), rows...)
+}
+
+// drop deletes a row.
+func (t *sumTable) drop(ctx context.Context, s *session, row []any) error {
+	where := make([]string, len(t.keys))
+	for i, key := range t.keys {
+		where[i] = fmt.Sprintf("%s = $%d", key, i+1)
+	}
+	_, err := s.exec(ctx, "DELETE FROM "+t.name+" WHERE "+strings.Join(where, " AND "), row[:len(t.keys)]...)
+	return err
+}
+
+// few rows of a time are read one by one, many at once.
+const few = 32
+
+// addHeld adds to sums what rows hold, and returns which of them are damaged. Keys are sorted.
+func (s *summing) addHeld(
+	ctx context.Context, t *sumTable, keys []sumKey, sums map[sumKey]*sum,
+) (map[sumKey]bool, error) {
+	wrong := map[sumKey]bool{}
+	read := func(where string, args ...any) error {
+		return s.s.each(ctx, func(rows *sql.Rows) error {
+			k, held, err := t.scan(rows)
+			if err != nil && !errors.Is(err, ledger.ErrDamaged) {
+				return err
+			}
+			if sum := sums[k]; sum != nil {
+				sum.merge(&held)
+				if err != nil {
+					wrong[k] = true
+				}
+			}
+			return nil
+		}, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name+" WHERE start = $1"+where, args...)
+	}
+	for len(keys) > 0 {
+		start := keys[0].start
+		n, _ := slices.BinarySearchFunc(keys, start+1, func(k sumKey, start int64) int {
+			return cmp.Compare(k.start, start)
+		})
+		if n > few {
+			if err := read("", start); err != nil {
+				return nil, err
+			}
+		} else {
+			for i, k := range keys[:n] {
+				if i > 0 && k.id == keys[i-1].id {
+					continue // a node's rows are read together
+				}
+				if err := read(" AND "+t.keys[1]+" = $2", start, k.id); err != nil {
+					return nil, err
+				}
+			}
+		}
+		keys = keys[n:]
+	}
+	return wrong, nil
+}
+
+func floorTo(t, step int64) int64 {
+	rest := t % step
+	if rest < 0 {
+		rest += step
+	}
+	return t - rest
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -30,7 +29,7 @@ type table struct {
 // A group is a row that is being added up.
 type group struct {
 	key         []string
-	amount      [amounts]wide // but Carbon and Cost
+	amount      [fields]wide // as ledger.Amount.Fields
 	emissions   []named
 	costs       []named
 	first, last int64
@@ -70,8 +69,8 @@ func (t *table) begin(at int64) {
 	t.now = at
 }
 
-// what names all that a key may tell.
-type what struct {
+// groupValues are all that a key may tell.
+type groupValues struct {
 	account   *ledger.Account
 	node      string
 	key       string // of a consumer
@@ -79,16 +78,16 @@ type what struct {
 	namespace string
 }
 
-func (t *table) key(w *what) []string {
+func (t *table) key(v *groupValues) []string {
 	out := make([]string, len(t.q.GroupBy))
 	for i, by := range t.q.GroupBy {
 		switch by {
 		case ledger.ByNode:
-			out[i] = w.node
+			out[i] = v.node
 		case ledger.ByPod:
-			out[i] = ledger.PodName(w.key, w.namespace, w.pod)
+			out[i] = ledger.PodName(v.key, v.namespace, v.pod)
 		case ledger.ByUID:
-			out[i] = ledger.UID(w.key)
+			out[i] = ledger.UID(v.key)
 		case ledger.ByWindow:
 			out[i] = stamp(floorTo(t.now, windowSeconds))
 		case ledger.ByHour:
@@ -96,24 +95,24 @@ func (t *table) key(w *what) []string {
 		case ledger.ByDay:
 			out[i] = stamp(floorTo(t.now, aDay))
 		default:
-			out[i], _ = w.account.Key(by)
+			out[i], _ = v.account.Key(by)
 		}
 	}
 	return out
 }
 
-func (t *table) target(m memo, find func() (*what, bool, error)) *target {
+func (t *table) target(m memo, find func() (*groupValues, bool, error)) *target {
 	if found, ok := t.known[m]; ok {
 		return found
 	}
 	out := new(target)
 	t.known[m] = out
-	w, asked, err := find()
+	v, asked, err := find()
 	if err != nil || !asked {
 		t.fail(err)
 		return out
 	}
-	key := t.key(w)
+	key := t.key(v)
 	id := strings.Join(key, "\x00")
 	g := t.groups[id]
 	if g == nil {
@@ -126,8 +125,8 @@ func (t *table) target(m memo, find func() (*what, bool, error)) *target {
 		t.groups[id] = g
 	}
 	out.group = g
-	out.signal = spot(&g.emissions, w.account.Signal)
-	out.currency = spot(&g.costs, w.account.Currency)
+	out.signal = spot(&g.emissions, v.account.Signal)
+	out.currency = spot(&g.costs, v.account.Currency)
 	return out
 }
 
@@ -153,13 +152,24 @@ func (t *table) passes(filter []string, value string) bool {
 }
 
 // ofAccount returns where the sums of an account belong.
-func (t *table) ofAccount(id int64) *target {
-	return t.target(memo{account: id}, func() (*what, bool, error) {
-		a, err := t.r.account(id)
+func (t *table) ofAccount(row *sumRow) *target {
+	return t.target(memo{account: row.id}, func() (*groupValues, bool, error) {
+		a, err := t.r.account(row.id)
 		if err != nil {
 			return nil, false, err
 		}
-		return &what{account: a}, t.q.Selects(a), nil
+		return &groupValues{account: a}, t.q.Selects(a), nil
+	})
+}
+
+// ofTransfer returns where what is taken from a host belongs.
+func (t *table) ofTransfer(row *sumRow) *target {
+	return t.target(memo{account: row.id, transfer: true}, func() (*groupValues, bool, error) {
+		a, err := t.r.account(row.id)
+		if err != nil {
+			return nil, false, err
+		}
+		return &groupValues{account: a, node: a.Host}, t.q.Selects(a) && t.selectsNode(a.Host), nil
 	})
 }
 
@@ -169,29 +179,19 @@ func (t *table) ofNode(row *sumRow) *target {
 	if t.nodes {
 		m.node = row.id
 	}
-	return t.target(m, func() (*what, bool, error) {
-		w := &what{account: &ledger.Account{
+	return t.target(m, func() (v *groupValues, selected bool, err error) {
+		v = &groupValues{account: &ledger.Account{
 			Site: row.at.site, Signal: row.at.signal, Currency: row.at.currency, Host: row.at.host,
 		}}
 		if t.nodes {
-			var err error
-			if w.node, err = t.r.node(row.id); err != nil {
-				return nil, false, err
-			}
+			v.node, err = t.r.node(row.id)
 		}
-		return w, t.q.Selects(w.account) && t.passes(t.q.Nodes, w.node), nil
+		return v, t.q.Selects(v.account) && t.selectsNode(v.node), err
 	})
 }
 
-// ofTransfer returns where belongs what is taken from a host.
-func (t *table) ofTransfer(id int64) *target {
-	return t.target(memo{account: id, transfer: true}, func() (*what, bool, error) {
-		a, err := t.r.account(id)
-		if err != nil {
-			return nil, false, err
-		}
-		return &what{account: a, node: a.Host}, t.q.Selects(a) && t.passes(t.q.Nodes, a.Host), nil
-	})
+func (t *table) selectsNode(name string) bool {
+	return len(t.q.Nodes) == 0 || slices.Contains(t.q.Nodes, name)
 }
 
 // add adds an amount. What is transferred has no first and last.
@@ -200,16 +200,8 @@ func (t *table) add(to *target, a *ledger.Amount, first, last int64) {
 	if g == nil {
 		return
 	}
-	s := &g.amount
-	s[dynamic].add(int64(a.Dynamic))
-	s[idle].add(int64(a.Idle))
-	s[cpu].add(int64(a.CPU))
-	s[facility].add(int64(a.Facility))
-	s[estimated].add(int64(a.Estimated))
-	s[uncharted].add(int64(a.Uncharted))
-	s[unpriced].add(int64(a.Unpriced))
-	if t.plan.Nodes {
-		s[unmeasured].add(int64(a.Unmeasured))
+	for i, v := range a.Fields() {
+		g.amount[i].add(*v)
 	}
 	g.emissions[to.signal].sum.add(int64(a.Carbon))
 	g.costs[to.currency].sum.add(int64(a.Cost))
@@ -222,17 +214,17 @@ func (t *table) add(to *target, a *ledger.Amount, first, last int64) {
 // times stay at what can be.
 func (g *group) row() (ledger.Row, error) {
 	fits := g.amount[dynamic].plus(g.amount[idle]).fits()
-	for i := range g.amount {
-		fits = fits && (g.amount[i].fits() || i == cpu || i == unmeasured)
+	r := ledger.Row{Key: g.key}
+	for i, to := range r.Fields() {
+		switch i {
+		case carbon, cost: // are those of the only signal and currency: see below
+		case cpu, unmeasured:
+			*to = g.amount[i].clamped()
+		default:
+			*to = g.amount[i].clamped()
+			fits = fits && g.amount[i].fits()
+		}
 	}
-	r := ledger.Row{Key: g.key, Amount: ledger.Amount{
-		Dynamic: energy.Microjoules(g.amount[dynamic].clamped()), Idle: energy.Microjoules(g.amount[idle].clamped()),
-		CPU: time.Duration(g.amount[cpu].clamped()), Facility: energy.Microjoules(g.amount[facility].clamped()),
-		Estimated:  energy.Microjoules(g.amount[estimated].clamped()),
-		Uncharted:  energy.Microjoules(g.amount[uncharted].clamped()),
-		Unpriced:   energy.Microjoules(g.amount[unpriced].clamped()),
-		Unmeasured: time.Duration(g.amount[unmeasured].clamped()),
-	}}
 	for _, e := range g.emissions {
 		fits = fits && e.sum.fits()
 		if carbon := e.sum.clamped(); carbon != 0 {

@@ -12,41 +12,32 @@ import (
 // transfers returns what is taken from hosts on a day, by hour and account, as far as it counts: as something was
 // booked for the host in that hour. Where hours are no longer kept, sums of the day hold only what counts: see Keep.
 func (r *reading) transfers(day int64) (*block, error) {
-	version, err := r.version(day)
-	if err != nil {
-		return nil, err
-	}
-	key := blockKey{sums{transfers: true, days: day < r.hoursFrom}, day}
-	if b := r.d.cache.get(key, version); b != nil && version != "" {
-		return b, nil
-	}
-	b, err := r.loadTransfers(day)
+	late := day < r.hoursFrom
+	b, err := r.cached(blockKey{start: day, late: late}, func(b *block) error {
+		if late {
+			return r.loadTransferDays(b, day)
+		}
+		t, err := r.transferred(day)
+		if err != nil {
+			return err
+		}
+		b.hosts = t.hosts
+		for i := range t.all {
+			if t.counts(&t.all[i], false) {
+				b.rows = append(b.rows, t.all[i])
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("reading what was transferred on %s: %w", stamp(day), err)
-	}
-	if version != "" {
-		r.d.cache.put(key, version, b)
 	}
 	return b, nil
 }
 
-func (r *reading) loadTransfers(day int64) (*block, error) {
-	if day < r.hoursFrom {
-		b := &block{}
-		return b, r.loadAccounts(b, "account_days",
-			fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
-	}
-	t, err := r.transferred(day)
-	if err != nil {
-		return nil, err
-	}
-	b := &block{hosts: t.hosts}
-	for i := range t.all {
-		if t.counts(&t.all[i], false) {
-			b.rows = append(b.rows, t.all[i])
-		}
-	}
-	return b, nil
+// loadTransferDays loads the sums of a day of all accounts of transfers.
+func (r *reading) loadTransferDays(b *block, day int64) error {
+	return r.load(b, sumsOf(false, true), fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts))
 }
 
 // A transferred is all that guests told of a day, by hour, whether it counts or not.
@@ -65,8 +56,7 @@ func (t *transferred) counts(row *sumRow, late bool) bool {
 
 func (r *reading) transferred(day int64) (*transferred, error) {
 	days := &block{}
-	if err := r.loadAccounts(days, "account_days",
-		fmt.Sprintf("start = %d AND account IN (%s)", day, transferAccounts)); err != nil {
+	if err := r.loadTransferDays(days, day); err != nil {
 		return nil, err
 	}
 	all := &block{}
@@ -76,11 +66,12 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 			accounts[i] = chunk[i].id
 		}
 		where := fmt.Sprintf("start IN (%s) AND account IN (%s)", ids(hoursOf(day)), ids(accounts))
-		if err := r.loadAccounts(all, "account_hours", where); err != nil {
+		if err := r.load(all, sumsOf(false, false), where); err != nil {
 			return nil, err
 		}
 		if r.mostTransferred > 0 && len(all.rows) > r.mostTransferred {
-			return nil, r.tooManyTransfers(day)
+			return nil, fmt.Errorf("%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for "+
+				"times without that day", ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
 		}
 	}
 	t := &transferred{all: all.rows, host: map[int64]string{}}
@@ -96,12 +87,6 @@ func (r *reading) transferred(day int64) (*transferred, error) {
 	var err error
 	t.hosts, t.whole, err = r.hosts(day, slices.Sorted(maps.Keys(names)))
 	return t, err
-}
-
-func (r *reading) tooManyTransfers(day int64) error {
-	return fmt.Errorf(
-		"%w: %w: virtual machines took more than %d sums from their hosts on %s: ask for times without that day",
-		ledger.ErrQuery, ledger.ErrTooLarge, r.mostTransferred, stamp(day))
 }
 
 func hoursOf(day int64) (all []int64) {
@@ -145,16 +130,13 @@ func (r *reading) hosts(day int64, names []string) (byHour map[string]hours, who
 		if err != nil {
 			return nil, nil, err
 		}
-		err = r.each(func(rows *sql.Rows) error {
-			var node int64
-			if err := rows.Scan(&node); err != nil {
-				return err
-			}
-			whole[name[node]] = true
-			return nil
-		}, fmt.Sprintf("SELECT DISTINCT node FROM node_days WHERE start = %d AND node IN (%s)", day, ids(chunk)))
+		nodes, err := r.numbers(fmt.Sprintf("SELECT DISTINCT node FROM node_days WHERE start = %d AND node IN (%s)",
+			day, ids(chunk)))
 		if err != nil {
 			return nil, nil, err
+		}
+		for _, node := range nodes {
+			whole[name[node]] = true
 		}
 	}
 	return byHour, whole, nil

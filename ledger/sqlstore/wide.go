@@ -5,17 +5,19 @@ import (
 	"math/bits"
 )
 
-// The sums of a group that are told as they are.
+// The fields of an amount, in the order of [ledger.Amount.Fields].
 const (
 	dynamic = iota
 	idle
 	cpu
 	facility
+	carbon
+	cost
 	estimated
 	uncharted
 	unpriced
 	unmeasured
-	amounts
+	fields
 )
 
 // A wide is a number of 128 bits: the sum of as many as there can be.
@@ -46,15 +48,4 @@ func (w wide) clamped() int64 {
 		return math.MinInt64
 	}
 	return math.MaxInt64
-}
-
-// plus adds numbers; what is more than can be counted stays at that.
-func plus[N ~int64](a, b N) N {
-	switch {
-	case b > 0 && a > math.MaxInt64-b:
-		return math.MaxInt64
-	case b < 0 && a < math.MinInt64-b:
-		return math.MinInt64
-	}
-	return a + b
 }
