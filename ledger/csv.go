@@ -8,37 +8,34 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kubenergy/kubenergy/energy"
 )
 
 // rest is what the row of all that a limit left out is called.
 const rest = "(rest)"
 
+// A column is one of a table of rows.
+type column struct {
+	name string
+	cell func(*Row) string
+}
+
 // WriteCSV writes an answer as a table: what it is grouped by, then sums, with units in the names of the columns.
 // Emissions have a column for each signal, costs one for each currency. Numbers are exact. The total is not in it.
 func (a *Answer) WriteCSV(w io.Writer) error {
-	signals, currencies := a.named()
-	head := []string{}
-	for _, d := range a.GroupBy {
-		head = append(head, string(d))
+	columns := a.columns()
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = quoted(c.name)
 	}
-	head = append(head, "energy_joules", "energy_kwh", "dynamic_joules", "idle_joules", "cpu_seconds",
-		"facility_joules")
-	for _, signal := range signals {
-		head = append(head, "carbon_grams_"+orUnknown(signal))
-	}
-	for _, currency := range currencies {
-		head = append(head, "cost_"+orUnknown(currency))
-	}
-	head = append(head, "estimated_joules", "estimated_share", "uncharted_joules", "unpriced_joules",
-		"unmeasured_seconds", "quality", "first", "last")
 	out := csv.NewWriter(w)
-	if err := out.Write(quoted(head)); err != nil {
-		return fmt.Errorf("writing a table: %w", err)
-	}
+	_ = out.Write(cells) // an error stays: see below
 	for i := range a.Rows {
-		if err := out.Write(a.cells(&a.Rows[i], signals, currencies)); err != nil {
-			return fmt.Errorf("writing a table: %w", err)
+		for k, c := range columns {
+			cells[k] = c.cell(&a.Rows[i])
 		}
+		_ = out.Write(cells)
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {
@@ -47,18 +44,65 @@ func (a *Answer) WriteCSV(w io.Writer) error {
 	return nil
 }
 
-// named returns the signals and currencies of all rows, sorted.
-func (a *Answer) named() (signals, currencies []string) {
-	s, c := map[string]bool{}, map[string]bool{}
-	for i := range a.Rows {
-		for signal := range a.Rows[i].Emissions {
-			s[signal] = true
-		}
-		for currency := range a.Rows[i].Costs {
-			c[currency] = true
+func (a *Answer) columns() (all []column) {
+	add := func(name string, cell func(*Row) string) { all = append(all, column{name, cell}) }
+	joules := func(name string, of func(*Row) energy.Microjoules) {
+		add(name+"_joules", func(r *Row) string { return decimal(int64(of(r)), microPlaces) })
+	}
+	seconds := func(name string, of func(*Row) time.Duration) {
+		add(name+"_seconds", func(r *Row) string { return decimal(int64(of(r)), nanoPlaces) })
+	}
+	for i, by := range a.GroupBy {
+		add(string(by), func(r *Row) string {
+			switch {
+			case r.Key != nil:
+				return quoted(r.Key[i])
+			case i == 0:
+				return rest
+			}
+			return ""
+		})
+	}
+	joules("energy", func(r *Row) energy.Microjoules { return r.Energy() })
+	add("energy_kwh", func(r *Row) string { return kWh(r.Energy()) })
+	joules("dynamic", func(r *Row) energy.Microjoules { return r.Dynamic })
+	joules("idle", func(r *Row) energy.Microjoules { return r.Idle })
+	seconds("cpu", func(r *Row) time.Duration { return r.CPU })
+	joules("facility", func(r *Row) energy.Microjoules { return r.Facility })
+	for _, signal := range names(a.Rows, func(r *Row) map[string]Micrograms { return r.Emissions }) {
+		add("carbon_grams_"+orUnknown(signal), func(r *Row) string { return told(r.Emissions, signal, microPlaces) })
+	}
+	for _, currency := range names(a.Rows, func(r *Row) map[string]Nanos { return r.Costs }) {
+		add("cost_"+orUnknown(currency), func(r *Row) string { return told(r.Costs, currency, nanoPlaces) })
+	}
+	joules("estimated", func(r *Row) energy.Microjoules { return r.Estimated })
+	add("estimated_share", func(r *Row) string { return short(r.EstimatedShare()) })
+	joules("uncharted", func(r *Row) energy.Microjoules { return r.Uncharted })
+	joules("unpriced", func(r *Row) energy.Microjoules { return r.Unpriced })
+	seconds("unmeasured", func(r *Row) time.Duration { return r.Unmeasured })
+	add("quality", func(r *Row) string { return r.Quality().String() })
+	add("first", func(r *Row) string { return instant(r.First) })
+	add("last", func(r *Row) string { return instant(r.Last) })
+	return all
+}
+
+// names returns what the sums of all rows are by, sorted.
+func names[N any](rows []Row, sums func(*Row) map[string]N) []string {
+	all := map[string]bool{}
+	for i := range rows {
+		for name := range sums(&rows[i]) {
+			all[name] = true
 		}
 	}
-	return slices.Sorted(maps.Keys(s)), slices.Sorted(maps.Keys(c))
+	return slices.Sorted(maps.Keys(all))
+}
+
+// told writes one of some sums; nothing where there is none.
+func told[N ~int64](sums map[string]N, name string, places int) string {
+	if sum, ok := sums[name]; ok {
+		return decimal(int64(sum), places)
+	}
+	return ""
 }
 
 func orUnknown(name string) string {
@@ -66,36 +110,6 @@ func orUnknown(name string) string {
 		return "unknown"
 	}
 	return name
-}
-
-func (a *Answer) cells(r *Row, signals, currencies []string) []string {
-	cells := slices.Clone(r.Key)
-	if r.Key == nil && len(a.GroupBy) > 0 {
-		cells = make([]string, len(a.GroupBy))
-		cells[0] = rest
-	}
-	cells = quoted(cells)
-	cells = append(cells, decimal(int64(r.Energy()), microPlaces), short(float64(r.Energy())/microjoulesPerKWh),
-		decimal(int64(r.Dynamic), microPlaces), decimal(int64(r.Idle), microPlaces), decimal(int64(r.CPU), nanoPlaces),
-		decimal(int64(r.Facility), microPlaces))
-	for _, signal := range signals {
-		cell := ""
-		if carbon, ok := r.Emissions[signal]; ok {
-			cell = decimal(int64(carbon), microPlaces)
-		}
-		cells = append(cells, cell)
-	}
-	for _, currency := range currencies {
-		cell := ""
-		if cost, ok := r.Costs[currency]; ok {
-			cell = decimal(int64(cost), nanoPlaces)
-		}
-		cells = append(cells, cell)
-	}
-	return append(cells, decimal(int64(r.Estimated), microPlaces), short(r.EstimatedShare()),
-		decimal(int64(r.Uncharted), microPlaces),
-		decimal(int64(r.Unpriced), microPlaces), decimal(int64(r.Unmeasured), nanoPlaces), r.Quality().String(),
-		instant(r.First), instant(r.Last))
 }
 
 func instant(t time.Time) string {
@@ -106,12 +120,9 @@ func instant(t time.Time) string {
 }
 
 // quoted keeps spreadsheets from taking names for formulas.
-func quoted(cells []string) []string {
-	out := slices.Clone(cells)
-	for i, cell := range out {
-		if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-			out[i] = "'" + cell
-		}
+func quoted(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+		return "'" + cell
 	}
-	return out
+	return cell
 }

@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+
+	"github.com/kubenergy/kubenergy/energy"
 )
 
 // Places behind the point of what is counted.
@@ -16,7 +18,7 @@ const (
 
 // decimal writes v/10^places exactly, without zeros that say nothing.
 func decimal(v int64, places int) string {
-	digits := strconv.FormatUint(magnitude(v), 10)
+	digits, negative := strings.CutPrefix(strconv.FormatInt(v, 10), "-")
 	if missing := places + 1 - len(digits); missing > 0 {
 		digits = strings.Repeat("0", missing) + digits
 	}
@@ -24,17 +26,10 @@ func decimal(v int64, places int) string {
 	if behind := strings.TrimRight(digits[len(digits)-places:], "0"); behind != "" {
 		text += "." + behind
 	}
-	if v < 0 {
+	if negative {
 		return "-" + text
 	}
 	return text
-}
-
-func magnitude(v int64) uint64 {
-	if v < 0 {
-		return uint64(-(v + 1)) + 1
-	}
-	return uint64(v)
 }
 
 // longestNumber bounds what is read as a number: an exponent makes a few bytes cost much.
@@ -42,7 +37,7 @@ const longestNumber = 40
 
 // whole reads a decimal number as a multiple of 10^-places; what is behind that is refused.
 func whole(text string, places int) (int64, error) {
-	if text == "" {
+	if text == "null" {
 		return 0, nil
 	}
 	if len(text) > longestNumber || strings.ContainsAny(text, "eE/_xXpP") {
@@ -58,6 +53,9 @@ func whole(text string, places int) (int64, error) {
 	}
 	return r.Num().Int64(), nil
 }
+
+// kWh writes energy in kilowatt-hours.
+func kWh(v energy.Microjoules) string { return short(float64(v) / microjoulesPerKWh) }
 
 // short writes a float as briefly as its value allows, never with an exponent.
 func short(v float64) string {

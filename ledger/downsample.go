@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -30,8 +31,7 @@ func Downsample(points []Point, n int, how string) ([]Point, error) {
 		return nil, fmt.Errorf("%w: a series of %d points: it takes %d at least", ErrQuery, n, fewest)
 	}
 	all := slices.DeleteFunc(slices.Clone(points), func(p Point) bool {
-		return math.IsNaN(p.Watts) ||
-			math.IsInf(p.Watts, 0)
+		return math.IsNaN(p.Watts) || math.IsInf(p.Watts, 0)
 	})
 	if len(all) <= n {
 		return all, nil
@@ -121,15 +121,7 @@ func level(points []Point) float64 {
 // minMax picks the least and the most of each of k/2 buckets, in the order of time.
 func minMax(all []Point, k int) []Point {
 	inner := all[1 : len(all)-1]
-	byWatts := func(a, b Point) int {
-		switch {
-		case a.Watts < b.Watts:
-			return -1
-		case a.Watts > b.Watts:
-			return 1
-		}
-		return 0
-	}
+	byWatts := func(a, b Point) int { return cmp.Compare(a.Watts, b.Watts) }
 	if k == 1 {
 		return []Point{slices.MaxFunc(inner, byWatts)}
 	}
@@ -137,18 +129,13 @@ func minMax(all []Point, k int) []Point {
 	buckets := k / 2 // two of each
 	for i := range buckets {
 		bucket := part(inner, i, buckets)
-		low, high := 0, 0
-		for j := range bucket {
-			if bucket[j].Watts < bucket[low].Watts {
-				low = j
-			}
-			if bucket[j].Watts > bucket[high].Watts {
-				high = j
-			}
+		low, high := slices.MinFunc(bucket, byWatts), slices.MaxFunc(bucket, byWatts)
+		if low.At.After(high.At) {
+			low, high = high, low
 		}
-		out = append(out, bucket[min(low, high)])
+		out = append(out, low)
 		if low != high {
-			out = append(out, bucket[max(low, high)])
+			out = append(out, high)
 		}
 	}
 	return out

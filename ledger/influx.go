@@ -20,13 +20,13 @@ const measurement = "kubenergy_energy"
 func (a *Answer) WriteInflux(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	for i := range a.Rows {
-		line, err := a.line(&a.Rows[i])
+		r := &a.Rows[i]
+		at, tags, err := a.tags(r)
 		if err != nil {
 			return fmt.Errorf("writing line protocol: %w", err)
 		}
-		if _, err := out.WriteString(line); err != nil {
-			return fmt.Errorf("writing line protocol: %w", err)
-		}
+		series := strings.Join(append([]string{measurement}, tags...), ",")
+		fmt.Fprintf(out, "%s %s %d\n", series, strings.Join(r.influxFields(), ","), at.UnixNano())
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("writing line protocol: %w", err)
@@ -34,45 +34,24 @@ func (a *Answer) WriteInflux(w io.Writer) error {
 	return nil
 }
 
-func (a *Answer) line(r *Row) (string, error) {
-	at, tags, err := a.tags(r)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	b.WriteString(measurement)
-	for _, tag := range tags {
-		b.WriteByte(',')
-		b.WriteString(tag)
-	}
-	between := byte(' ')
-	field := func(name string, v int64) {
-		b.WriteByte(between)
-		b.WriteString(escaped(name))
-		b.WriteByte('=')
-		b.WriteString(strconv.FormatInt(v, 10))
-		b.WriteByte('i')
-		between = ','
-	}
-	field("energy_microjoules", int64(r.Energy()))
-	field("dynamic_microjoules", int64(r.Dynamic))
-	field("idle_microjoules", int64(r.Idle))
-	field("cpu_nanoseconds", int64(r.CPU))
-	field("facility_microjoules", int64(r.Facility))
-	field("estimated_microjoules", int64(r.Estimated))
-	field("uncharted_microjoules", int64(r.Uncharted))
-	field("unpriced_microjoules", int64(r.Unpriced))
-	field("unmeasured_nanoseconds", int64(r.Unmeasured))
+func (r *Row) influxFields() (all []string) {
+	add := func(name string, v int64) { all = append(all, escaped(name)+"="+strconv.FormatInt(v, 10)+"i") }
+	add("energy_microjoules", int64(r.Energy()))
+	add("dynamic_microjoules", int64(r.Dynamic))
+	add("idle_microjoules", int64(r.Idle))
+	add("cpu_nanoseconds", int64(r.CPU))
+	add("facility_microjoules", int64(r.Facility))
+	add("estimated_microjoules", int64(r.Estimated))
+	add("uncharted_microjoules", int64(r.Uncharted))
+	add("unpriced_microjoules", int64(r.Unpriced))
+	add("unmeasured_nanoseconds", int64(r.Unmeasured))
 	for _, signal := range r.Signals() {
-		field("carbon_micrograms_"+orUnknown(signal), int64(r.Emissions[signal]))
+		add("carbon_micrograms_"+orUnknown(signal), int64(r.Emissions[signal]))
 	}
 	for _, currency := range r.Currencies() {
-		field("cost_nanos_"+orUnknown(currency), int64(r.Costs[currency]))
+		add("cost_nanos_"+orUnknown(currency), int64(r.Costs[currency]))
 	}
-	b.WriteByte(' ')
-	b.WriteString(strconv.FormatInt(at.UnixNano(), 10))
-	b.WriteByte('\n')
-	return b.String(), nil
+	return all
 }
 
 // tags returns a row's instant and what else it is grouped by, sorted by name as the protocol advises.

@@ -3,58 +3,72 @@ package ledger
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// answerJSON is an answer as it travels. Numbers are exact decimals in the units that their names say.
+// Numbers travel as exact decimals in the units that their names say.
+type (
+	millionths int64 // such as microjoules, in joules
+	billionths int64 // such as nanoseconds, in seconds
+)
+
+// MarshalJSON writes a decimal number.
+func (n millionths) MarshalJSON() ([]byte, error) { return []byte(decimal(int64(n), microPlaces)), nil }
+
+// MarshalJSON writes a decimal number.
+func (n billionths) MarshalJSON() ([]byte, error) { return []byte(decimal(int64(n), nanoPlaces)), nil }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *millionths) UnmarshalJSON(text []byte) (err error) {
+	*(*int64)(n), err = whole(string(text), microPlaces)
+	return err
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *billionths) UnmarshalJSON(text []byte) (err error) {
+	*(*int64)(n), err = whole(string(text), nanoPlaces)
+	return err
+}
+
 type answerJSON struct {
 	From       time.Time   `json:"from"`
 	To         time.Time   `json:"to"`
 	AsOf       time.Time   `json:"asOf,omitzero"`
-	Resolution json.Number `json:"resolutionSeconds"`
+	Resolution billionths  `json:"resolutionSeconds"`
 	GroupBy    []Dimension `json:"groupBy"`
 	Rows       []Row       `json:"rows"`
 	Total      Row         `json:"total"`
 }
 
 type rowJSON struct {
-	Key            []string               `json:"key"` // null: of the rows that a limit left out, and of the total
-	Energy         json.Number            `json:"energyJoules"`
-	EnergyKWh      json.Number            `json:"energyKWh"`
-	Dynamic        json.Number            `json:"dynamicJoules"`
-	Idle           json.Number            `json:"idleJoules"`
-	CPU            json.Number            `json:"cpuSeconds"`
-	Facility       json.Number            `json:"facilityJoules"`
-	FacilityKWh    json.Number            `json:"facilityKWh"`
-	Emissions      map[string]json.Number `json:"emissionsGramsCO2e"`
-	Costs          map[string]json.Number `json:"costs"`
-	Estimated      json.Number            `json:"estimatedJoules"`
-	EstimatedShare json.Number            `json:"estimatedShare"`
-	Uncharted      json.Number            `json:"unchartedJoules"`
-	Unpriced       json.Number            `json:"unpricedJoules"`
-	Unmeasured     json.Number            `json:"unmeasuredSeconds"`
-	Quality        energy.Quality         `json:"quality"`
-	First          time.Time              `json:"first,omitzero"`
-	Last           time.Time              `json:"last,omitzero"`
+	Key            []string              `json:"key"` // null: of the rows that a limit left out, and of the total
+	Energy         millionths            `json:"energyJoules"`
+	EnergyKWh      json.Number           `json:"energyKWh"`
+	Dynamic        millionths            `json:"dynamicJoules"`
+	Idle           millionths            `json:"idleJoules"`
+	CPU            billionths            `json:"cpuSeconds"`
+	Facility       millionths            `json:"facilityJoules"`
+	FacilityKWh    json.Number           `json:"facilityKWh"`
+	Emissions      map[string]millionths `json:"emissionsGramsCO2e"`
+	Costs          map[string]billionths `json:"costs"`
+	Estimated      millionths            `json:"estimatedJoules"`
+	EstimatedShare json.Number           `json:"estimatedShare"`
+	Uncharted      millionths            `json:"unchartedJoules"`
+	Unpriced       millionths            `json:"unpricedJoules"`
+	Unmeasured     billionths            `json:"unmeasuredSeconds"`
+	Quality        energy.Quality        `json:"quality"`
+	First          time.Time             `json:"first,omitzero"`
+	Last           time.Time             `json:"last,omitzero"`
 }
 
 // MarshalJSON writes an answer with units in its names.
 func (a Answer) MarshalJSON() ([]byte, error) {
-	v := answerJSON{
-		From: a.From, To: a.To, AsOf: a.AsOf, Resolution: json.Number(decimal(int64(a.Resolution), nanoPlaces)),
-		GroupBy: a.GroupBy, Rows: a.Rows, Total: a.Total,
-	}
-	if v.GroupBy == nil {
-		v.GroupBy = []Dimension{}
-	}
-	if v.Rows == nil {
-		v.Rows = []Row{}
-	}
-	return json.Marshal(&v)
+	return json.Marshal(&answerJSON{
+		From: a.From, To: a.To, AsOf: a.AsOf, Resolution: billionths(a.Resolution),
+		GroupBy: append([]Dimension{}, a.GroupBy...), Rows: append([]Row{}, a.Rows...), Total: a.Total,
+	})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.
@@ -63,12 +77,8 @@ func (a *Answer) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return fmt.Errorf("reading an answer: %w", err)
 	}
-	resolution, err := whole(v.Resolution.String(), nanoPlaces)
-	if err != nil {
-		return fmt.Errorf("reading the resolution of an answer: %w", err)
-	}
 	*a = Answer{
-		From: v.From, To: v.To, AsOf: v.AsOf, Resolution: time.Duration(resolution), GroupBy: v.GroupBy, Rows: v.Rows,
+		From: v.From, To: v.To, AsOf: v.AsOf, Resolution: time.Duration(v.Resolution), GroupBy: v.GroupBy, Rows: v.Rows,
 		Total: v.Total,
 	}
 	return nil
@@ -92,23 +102,20 @@ func (r *Row) Quality() energy.Quality {
 
 // MarshalJSON writes a row with units in its names.
 func (r Row) MarshalJSON() ([]byte, error) {
-	micro := func(v energy.Microjoules) json.Number { return json.Number(decimal(int64(v), microPlaces)) }
-	kWh := func(v energy.Microjoules) json.Number { return json.Number(short(float64(v) / microjoulesPerKWh)) }
-	seconds := func(d time.Duration) json.Number { return json.Number(decimal(int64(d), nanoPlaces)) }
 	v := rowJSON{
-		Key: r.Key, Energy: micro(r.Energy()), EnergyKWh: kWh(r.Energy()), Dynamic: micro(r.Dynamic),
-		Idle: micro(r.Idle),
-		CPU:  seconds(r.CPU), Facility: micro(r.Facility), FacilityKWh: kWh(r.Facility),
-		Emissions: map[string]json.Number{}, Costs: map[string]json.Number{},
-		Estimated: micro(r.Estimated), EstimatedShare: json.Number(short(r.EstimatedShare())),
-		Uncharted: micro(r.Uncharted), Unpriced: micro(r.Unpriced), Unmeasured: seconds(r.Unmeasured),
+		Key: r.Key, Energy: millionths(r.Energy()), EnergyKWh: json.Number(kWh(r.Energy())),
+		Dynamic: millionths(r.Dynamic), Idle: millionths(r.Idle), CPU: billionths(r.CPU),
+		Facility: millionths(r.Facility), FacilityKWh: json.Number(kWh(r.Facility)),
+		Emissions: map[string]millionths{}, Costs: map[string]billionths{},
+		Estimated: millionths(r.Estimated), EstimatedShare: json.Number(short(r.EstimatedShare())),
+		Uncharted: millionths(r.Uncharted), Unpriced: millionths(r.Unpriced), Unmeasured: billionths(r.Unmeasured),
 		Quality: r.Quality(), First: r.First, Last: r.Last,
 	}
 	for signal, carbon := range r.Emissions {
-		v.Emissions[signal] = json.Number(decimal(int64(carbon), microPlaces))
+		v.Emissions[signal] = millionths(carbon)
 	}
 	for currency, cost := range r.Costs {
-		v.Costs[currency] = json.Number(decimal(int64(cost), nanoPlaces))
+		v.Costs[currency] = billionths(cost)
 	}
 	return json.Marshal(&v)
 }
@@ -119,41 +126,17 @@ func (r *Row) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return fmt.Errorf("reading a row: %w", err)
 	}
-	out := Row{Key: v.Key, First: v.First, Last: v.Last}
-	for _, field := range []struct {
-		to     *int64
-		text   json.Number
-		places int
-	}{
-		{(*int64)(&out.Dynamic), v.Dynamic, microPlaces},
-		{(*int64)(&out.Idle), v.Idle, microPlaces},
-		{(*int64)(&out.CPU), v.CPU, nanoPlaces},
-		{(*int64)(&out.Facility), v.Facility, microPlaces},
-		{(*int64)(&out.Estimated), v.Estimated, microPlaces},
-		{(*int64)(&out.Uncharted), v.Uncharted, microPlaces},
-		{(*int64)(&out.Unpriced), v.Unpriced, microPlaces},
-		{(*int64)(&out.Unmeasured), v.Unmeasured, nanoPlaces},
-	} {
-		n, err := whole(field.text.String(), field.places)
-		if err != nil {
-			return fmt.Errorf("reading a row: %w", err)
-		}
-		*field.to = n
+	*r = Row{Key: v.Key, First: v.First, Last: v.Last, Amount: Amount{
+		Dynamic: energy.Microjoules(v.Dynamic), Idle: energy.Microjoules(v.Idle), CPU: time.Duration(v.CPU),
+		Facility: energy.Microjoules(v.Facility), Estimated: energy.Microjoules(v.Estimated),
+		Uncharted: energy.Microjoules(v.Uncharted), Unpriced: energy.Microjoules(v.Unpriced),
+		Unmeasured: time.Duration(v.Unmeasured),
+	}}
+	for signal, carbon := range v.Emissions {
+		r.Emit(signal, Micrograms(carbon))
 	}
-	for _, signal := range slices.Sorted(maps.Keys(v.Emissions)) {
-		n, err := whole(v.Emissions[signal].String(), microPlaces)
-		if err != nil {
-			return fmt.Errorf("reading the emissions of a row: %w", err)
-		}
-		out.Emit(signal, Micrograms(n))
+	for currency, cost := range v.Costs {
+		r.Charge(currency, Nanos(cost))
 	}
-	for _, currency := range slices.Sorted(maps.Keys(v.Costs)) {
-		n, err := whole(v.Costs[currency].String(), nanoPlaces)
-		if err != nil {
-			return fmt.Errorf("reading the costs of a row: %w", err)
-		}
-		out.Charge(currency, Nanos(n))
-	}
-	*r = out
 	return nil
 }
