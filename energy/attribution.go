@@ -46,7 +46,7 @@ type Attribution struct {
 	Measured   Microjoules
 	Idle       Microjoules // drawn anyway, and not shared
 	Platform   Microjoules // of the root domain, outside of the domains that consumers are attributed to
-	Unknown    Microjoules // measured, and nobody's: shown, never spread
+	Unknown    Microjoules // measured, and charged to no consumer: shown, never spread
 	// part of the interval for which no meter gave a value; if one comes late, a later interval has it
 	Unmeasured time.Duration
 	Quality    Quality // of Measured; shares are derived at best

@@ -39,15 +39,15 @@ const (
 // contradict it, platform stays 0, and what they claim beyond ten seconds of the root's power is forgotten.
 //
 // Parts are all or nothing. One that is missing goes on as before for a few seconds; from then on until all are back,
-// what the root measures is unknown: what is platform and what is not, nobody can tell, and consumers do not pay for
-// a platform because a meter failed. Where a part never comes back it stays so for as long as the process lives. One
-// that takes over its state expects only the parts that it sees itself.
+// the energy of the root counts as unknown: the platform's part cannot be told from the rest, and consumers do not
+// pay for a platform because a meter failed. Where a part never comes back it stays so for as long as the process
+// lives. One that takes over its state expects only the parts that it sees itself.
 //
-// A root that does not advance is waited for. Whenever Patience has passed, that time is reported as unmeasured, so
-// that somebody notices; but the energy is not lost. When the same run of the counters goes on, all that they counted
-// meanwhile is in the interval that this ends, late, and is divided by the CPU times since the last energy was. Only
-// consumers that ended before such a report are told of in it: their part of what comes late is unknown. The energy
-// is lost if the counters begin a new run or are others.
+// The attributor waits for a root that does not advance. Whenever Patience has passed, it reports that time as
+// unmeasured, so that an operator notices; but the energy is not lost. When the same run of the counters goes on, all
+// that they counted meanwhile is in the interval that this ends, late, and is divided by the CPU times since the last
+// energy was. Only consumers that ended before such a report are told of in it: their part of what comes late is
+// unknown. The energy is lost if the counters begin a new run or are others.
 //
 // What was learned of idle power is of the root and its parts, and forgotten with them.
 //
@@ -289,7 +289,7 @@ func (a *Attributor) divide(o *Observation, out *Attribution, dt time.Duration, 
 		}
 		out.Unknown = a.amounts[len(out.Shares)]
 	} else {
-		out.Idle = energy // nobody computed: all of it is drawn anyway
+		out.Idle = energy // no consumer used CPU: all of it is drawn anyway
 	}
 	switch a.o.Idle {
 	case IdleByRequests:

@@ -15,7 +15,7 @@ type CounterOptions struct {
 	MicrojoulesPerUnit uint64 // 0 reads as 1
 	Scale              int64  // calibration factor in millionths, as Millionths returns it; 0 reads as a million
 	Max                Watts  // the most that the domain can draw, after calibration; 0 if unknown
-	// how long the counter may stand still because nobody refreshes it; 0: it is always current
+	// how long the counter may stand still because its writer has not refreshed it; 0: it is always current
 	Period time.Duration
 }
 

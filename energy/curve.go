@@ -10,7 +10,7 @@ var curveEdges = [curveBins + 1]float64{
 
 const (
 	curveBins     = 18
-	maxTerms      = 8    // a constant, a line and six bends: more than anybody measures
+	maxTerms      = 8    // a constant, a line and six bends: more than a measured curve needs
 	leastVariance = 1e-5 // of utilisation (±0.3 %) that has a slope
 
 	bendMass = 6.0  // samples that must lie on either side of a bend

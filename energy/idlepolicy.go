@@ -10,7 +10,7 @@ type IdlePolicy uint8
 
 // The policies. Only pods and virtual machines take part: the system and other control groups never do.
 const (
-	IdleApart IdlePolicy = iota // nobody
+	IdleApart IdlePolicy = iota // idle energy is charged to no consumer
 	// who asked for CPUs, for the part of the node that was asked for; the rest stays idle
 	IdleByRequests
 	IdleEqually // each pod and each virtual machine alike, no matter how many containers it has
@@ -46,7 +46,7 @@ func sharesIdle(consumer string) bool {
 }
 
 // idleByRequests gives each share the part of idle that its weight is of the node's CPUs, or of all weights if those
-// are more, and returns what nobody asked for. weights has an element for each share and one more, which is
+// are more, and returns the part that no weight claims. weights has an element for each share and one more, which is
 // overwritten.
 func (s *Split) idleByRequests(
 	idle Microjoules, cpus float64, weights []uint64, parts []Microjoules, shares []Share,
@@ -72,7 +72,7 @@ func (s *Split) idleByRequests(
 
 // idleEqually gives each pod and each virtual machine that has a share with a weight the same; equal remainders go by
 // ID. What a pod gets is booked on the pod itself, or if that is not among the shares on its containers alike. It
-// returns what is left: all if there is nobody, else nothing.
+// returns the rest: all of it if no share has a weight, else nothing.
 func idleEqually(idle Microjoules, weights []uint64, shares []Share) (rest Microjoules) {
 	units := Microjoules(0)
 	for i := 0; i < len(shares); {

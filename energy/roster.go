@@ -10,7 +10,7 @@ type roster struct {
 	entries []entry // sorted by ID
 	spare   []entry // memory for the next sweep
 
-	begun bool          // there was a sweep; what was used before the first is nobody's business
+	begun bool          // there was a sweep; use before the first is not charged
 	swept time.Duration // when the last good sweep was
 	busy  time.Duration // the node's CPU time then; 0 if unknown
 	found time.Duration // what consumers were found to use since then: more than nothing only after a sweep that failed
@@ -32,7 +32,7 @@ type entry struct {
 const (
 	// A consumer that a sweep misses is not gone: reading one of a thousand files may fail. It is after so many.
 	goneAfter = 5
-	// A consumer that nobody knew cannot have used more than the node did: if its counter says so, it is older than it
+	// A new consumer cannot have used more than the node did: if its counter says so, it is older than it
 	// seems, and only what comes is counted. Counters are not read at one instant, hence the slack.
 	newcomerSlack = 50 * time.Millisecond
 )
@@ -176,7 +176,7 @@ func (r *roster) paid() {
 	r.worked, r.span, r.gap = 0, 0, min(r.gap, 0)
 }
 
-// bury tells of those that ended, without energy, and forgets them: what they used is then nobody's.
+// bury reports the consumers that ended, without energy, and forgets them: their last use is charged to no consumer.
 func (r *roster) bury(out *Attribution) {
 	kept := r.entries[:0]
 	for i := range r.entries {

@@ -52,7 +52,7 @@ func newView(r *record, s *structure) *view {
 	}
 	odd := oddHours(logs)
 	v.logs, v.residuals = newTrack(logs, odd), newTrack(residuals, odd)
-	if !s.weathered { // nobody asks for it then
+	if !s.weathered { // weather models do not read the levels
 		v.levels = newTrack(r.values, odd)
 	}
 	v.expectedSums = sums(v.expected)

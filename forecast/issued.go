@@ -22,8 +22,8 @@ type Issuance struct {
 	Weather *Weather
 	Model   string // one of Models
 
-	From, Until time.Time     // span of the moments at which somebody asks
-	Only        []Span        // the parts of it in which somebody asks, in order of their starts; none: all of it
+	From, Until time.Time     // span of the moments at which forecasts are asked for
+	Only        []Span        // the parts of it in which they are asked for, by start; none: all of it
 	Horizon     time.Duration // 0: 96 h
 	// Lag is how long after its end the value of an hour becomes known, in full hours. The hour that a forecast is
 	// asked in is known if it is 0, and is forecast itself if it is an hour.
@@ -259,7 +259,7 @@ func (f *Issued) origin(now time.Time) (number int, hour int64) {
 }
 
 // At returns what is known at now: the value of the present hour, unless it comes too late, and then what is
-// forecast. It is absent before the span; after a part in which somebody asks it is what was known at its end.
+// forecast. It is absent before the span; after a part of Only it is what was known at its end.
 func (f *Issued) At(now time.Time) grid.Signal {
 	i, start := f.origin(now)
 	if i < 0 {

@@ -29,7 +29,7 @@ type issuing struct {
 	calibrate bool
 	options   LearnOptions
 	now       func() time.Time // nil: learning is not timed
-	progress  func()           // after each term; nil: nobody cares
+	progress  func()           // called after each term; may be nil
 }
 
 // term is a time for which one model, once learnt, serves.
@@ -75,7 +75,7 @@ func (is *issuing) issue(ctx context.Context, origins []int) ([]float32, []term,
 
 func (is *issuing) learns() bool { return is.model == History || is.model == WithWeather }
 
-// terms divides the origins. Terms that nobody asks for are not among them.
+// terms divides the origins. Terms without an origin are left out.
 func (is *issuing) terms(origins []int) []term {
 	anchor := origins[0]
 	if is.anchor != nil {

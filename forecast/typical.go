@@ -30,7 +30,7 @@ const (
 	hours   = 24
 )
 
-// Curve is the carbon intensity of a typical day, by season: what to expect where nobody says more. It is always an
+// Curve is the carbon intensity of a typical day, by season: what to expect where no source says more. It is always an
 // estimate.
 type Curve struct {
 	Zone   grid.Zone // whose curve it is; "" for the world

@@ -36,7 +36,7 @@ type CSVOptions struct {
 // ErrOutside is what is wrong with a file that has values, but none of the time that was asked for.
 var ErrOutside = errors.New("the file has no values of that time")
 
-// DefaultColumn is the intensity that is read where nobody names one.
+// DefaultColumn is the intensity that is read where the caller names none.
 const DefaultColumn = "ci_lifecycle_g_per_kwh"
 
 // mixColumn is the intensity in files that give the generation by source beside it.

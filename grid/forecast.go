@@ -13,7 +13,7 @@ type Forecast struct {
 	Model     string // who forecast: a provider's name, or that of one of our models
 }
 
-// Validate says what is wrong with a forecast that somebody wants to rely on: the three series must be of the same
+// Validate reports what makes a forecast unusable: the three series must be of the same
 // steps, with every value between its percentiles.
 func (f Forecast) Validate() error {
 	switch {

@@ -17,7 +17,7 @@ type Series struct {
 }
 
 // NewSeries copies values into a Series. It refuses an empty series, a step that is not positive, and NaN or infinite
-// values, so that nobody downstream has to.
+// values, so that no caller has to check again.
 func NewSeries(start time.Time, step time.Duration, values []float64) (*Series, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("series from %s has no values", start.Format(time.RFC3339))

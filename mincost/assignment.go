@@ -218,8 +218,8 @@ func (s *solver) leave(row, loser int) {
 	s.augment(row, col)
 }
 
-// Certify checks that a is a matching of m whose size and cost no other can better: its dual values prove it, whoever
-// found them.
+// Certify checks that a is a matching of m whose size and cost no other can better: its dual values prove it,
+// however they were found.
 func (a *Assignment) Certify(m Matrix) error {
 	alone, err := m.check()
 	if err != nil {

@@ -121,7 +121,7 @@ const (
 // connectFew makes arcs of the cells that may be taken if units are worth about so much: those of the row that gains
 // most in a column, and of others that would gain more if what their units are worth were a little wrong.
 func (s *TransportSolver) connectFew(t *Transport, worth []int64) {
-	best := make([]int64, s.cols) // a column is not needed where nobody gains
+	best := make([]int64, s.cols) // a column is not needed where no row gains
 	slack := make([]int64, s.rows)
 	for row, w := range worth {
 		least, most := w, int64(math.MinInt64)

@@ -91,7 +91,7 @@ func (t *tree) detach(node int32) {
 func (t *tree) meet(a, b int32) int32 {
 	place := t.place
 	for a != b {
-		// Whoever has fewer nodes below cannot be above the other.
+		// The one with fewer nodes below it cannot be above the other.
 		if place[a].size <= place[b].size {
 			a = place[a].parent
 		} else {

@@ -127,7 +127,7 @@ type auction struct {
 	lots  []offered  // scratch
 }
 
-// standing is what the two rows that gain most in a column gain there; nobody gains less than nothing.
+// standing is what the two rows that gain most in a column gain there; a gain is never below 0.
 type standing struct {
 	gain, second int64
 	row, next    int32

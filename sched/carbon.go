@@ -2,7 +2,7 @@ package sched
 
 // carbon is the where "carbon" (CIaware): energy × intensity × PUE over the window in which the job would run, plus the
 // policy's weighted terms for time to finish, price and utilisation, all in grams. It needs the signals that have a
-// weight, and no other: with a weight on price alone, nobody asks for carbon.
+// weight, and no other: with a weight on price alone, no carbon signal is needed.
 //
 // The original normalises each term over the candidate nodes, which makes a node's cost depend on its rivals and
 // different windows incomparable; fixed exchange rates in grams keep the sum meaningful.

@@ -27,8 +27,8 @@ type Decision struct {
 // Held reports whether the job is to be kept until Window.Start.
 func (d *Decision) Held(now time.Time) bool { return d.Window.Start.After(now) }
 
-// InLine reports whether the job is held by nothing but others that run: whoever serves the queue keeps it in its
-// place there and asks again whenever something ends, and at Again at the latest.
+// InLine reports whether the job is held by running jobs alone: the driver keeps its
+// place in the queue and asks again whenever a job ends, and at Again at the latest.
 func (d *Decision) InLine() bool { return d.Reason.Kind == QuotaUsedUp }
 
 // ReasonKind names why a decision fell as it did.
@@ -52,7 +52,7 @@ const (
 	Suspended                         // ran, and waits again: what is left costs less later
 	QuotaUsedUp                       // held, and stays in line: as many cores run as may at the present intensity
 	SuspendedAbove                    // ran, and waits again: the signal is above a limit
-	// runs now, where a plan over all that waited had put it; whoever carries such plans out says so
+	// runs now, where a plan over all waiting jobs had put it; the driver that carries the plan out sets it
 	Planned
 )
 
@@ -75,7 +75,7 @@ func (k ReasonKind) String() string {
 type Reason struct {
 	Kind ReasonKind
 	// of all that is held or suspended: when the window opens; where a limit is exceeded: when it is kept, zero if
-	// nobody knows
+	// unknown
 	Until  time.Time
 	Latest time.Time // of all that is held or suspended: the job's latest start, or when it goes on at the latest
 	Saving float64   // CheaperLater, Suspended: share of the cost of starting now that is saved

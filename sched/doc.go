@@ -23,7 +23,8 @@
 //     Job.Running and Job.Done as they are then, and with Job.Worked where nodes are not all of speed 1. A running
 //     job that is held then is to be suspended; else it goes on where it is. Only strategies that
 //     [Greedy.Interrupts], and only jobs that are Interruptible, are asked about while they run. Where the answer has
-//     other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured only if nobody can take
+//     other Decision.Replicas than the job has, it goes on with so many. Set Job.RoomAssured only if no other job can
+//     take
 //     the room of as many replicas as the job may want.
 //  6. Set Snapshot.Last to the node of the last decision carried out.
 //

@@ -18,7 +18,7 @@ func (d *draft) better(than *draft) bool {
 }
 
 // try places the open jobs in order, each where choose says for its position among them (-1: nowhere) as far as it
-// fits there, and takes everything back. It tells which nodes were chosen, as long as anybody asks.
+// fits there, and takes everything back. It reports each chosen node to chosen, where that is not nil.
 func (b *batch) try(choose func(k int) int, chosen func(node int)) draft {
 	before := append([]Node(nil), b.nodes...)
 	defer copy(b.nodes, before)

@@ -71,7 +71,7 @@ func (s *Site) rates(w Window, pue float64) rates {
 func (s *Site) steadyRates(w Window, pue float64) (r rates) {
 	r.end = w.End
 	r.watt.energy = pue * w.End.Sub(w.Start).Seconds()
-	if s == nil { // nobody says where the node stands
+	if s == nil { // the site of the node is unknown
 		return r
 	}
 	if carbon := s.Carbon.Series; carbon != nil {

@@ -51,7 +51,7 @@ func (b *batch) byPrices(best *draft) {
 }
 
 // inParts is a draft for jobs and nodes that have too little in common for one problem: some jobs are placed by
-// prices, then the next ones, on what is left. How far that is from the optimum nobody says.
+// prices, then the next ones, on what is left. It has no bound on the distance from the optimum.
 func (b *batch) inParts() draft {
 	work := newBatch(&b.snapshot, b.cost, b.stop)
 	work.mostPairs = b.mostPairs

@@ -39,7 +39,7 @@ func (s *Snapshot) slowest() float64 {
 	return slowest
 }
 
-// longestSlot returns the length of the longest slots that anybody plans in.
+// longestSlot returns the length of the longest slots that plans use.
 func (s *Snapshot) longestSlot() time.Duration {
 	longest := slotLength
 	for _, site := range s.Sites {

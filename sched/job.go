@@ -49,7 +49,7 @@ type Job struct {
 	HasPerformanceWeight bool    // else it is one half
 
 	Expected    energy.Watts // what jobs like this one were measured to draw, idle power left out
-	HasExpected bool         // else nobody knows, and the profile of a node says it
+	HasExpected bool         // false: unknown, and the node's power profile estimates it
 
 	Owner string // whose work it is; jobs of one owner tend to be alike
 	Queue string // the wait class that it was submitted to

@@ -8,7 +8,7 @@ import (
 
 // outlook is what a unit of work costs over time at the one site that a job is planned on, from the signals that have
 // a weight. Beyond the end of their forecast they are taken to be what they are 24 hours earlier; where less than a
-// day is known, their mean, since what nobody knows is no reason to wait.
+// day is known, their mean, since an unknown signal is no reason to wait.
 //
 // Where there are several sites, it is the one that is cheapest over the next day, or the one that the job runs at.
 type outlook struct {

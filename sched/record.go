@@ -21,7 +21,7 @@ import (
 const recordVersion = 1
 
 // The written form of a Snapshot. Nodes are in the order of their names; sites and profiles stand once and are
-// referred to by their position, whoever shares them.
+// referred to by their position.
 type (
 	writtenSnapshot struct {
 		Version  int               `json:"version"`
@@ -118,7 +118,7 @@ type (
 	}
 )
 
-// Encode writes a snapshot so that whoever reads it plans the same under every strategy. What no decision can depend
+// Encode writes a snapshot so that its reader plans the same under every strategy. What no decision can depend
 // on is left out: labels that no job selects by, benchmarks of other classes, what signals say of the time before Now
 // and after the latest finish. Snapshots that differ only in the order of their nodes have the same written form.
 // What [Decode] would refuse for its own sake is an error: a node without a site, a time below zero; but a delay
@@ -349,7 +349,7 @@ var (
 	latest   = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Decode reads what [Encode] has written, from whoever: everything is checked.
+// Decode reads what [Encode] has written. It trusts no writer: it checks everything.
 func Decode(data []byte) (*Snapshot, error) {
 	if len(data) > maxSnapshotBytes {
 		return nil, fmt.Errorf("reading a snapshot: it has %d bytes, at most %d are read", len(data), maxSnapshotBytes)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// runtimes writes a distribution once, whoever shares it.
+// runtimes writes a distribution once, however many jobs share it.
 func (w *writer) runtimes(r *Runtimes) int {
 	if i, ok := w.lives[r]; ok {
 		return i

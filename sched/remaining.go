@@ -19,7 +19,7 @@ func (j *Job) left() time.Duration {
 	return left
 }
 
-// remaining is how long j is expected to run from now on on a node of speed 1 if nobody suspends it: what is left of
+// remaining is how long j is expected to run from now on on a node of speed 1 unless it is suspended: what is left of
 // it, and what has to be done once more where it is resumed.
 func (j *Job) remaining() time.Duration {
 	if j.Done > 0 && !j.Running {

@@ -3,7 +3,7 @@ package sched
 import "strings"
 
 // Symmetry says which nodes a strategy cannot tell apart but by their names, so that drivers with many nodes need not
-// offer all of them. Whoever offers fewer gets the very same decisions.
+// offer all of them. A driver that offers fewer gets the very same decisions.
 type Symmetry uint8
 
 // The symmetries of strategies.
@@ -49,7 +49,7 @@ var relative = map[string]bool{
 }
 
 // NodeLocal reports whether g, under a policy, orders two nodes for a job as it orders them for any job that asks for
-// the same, as long as nothing happens on either: whoever remembers the order may use it again for the next job.
+// the same, as long as nothing happens on either: a driver that remembers the order may use it again for the next job.
 func (g *Greedy) NodeLocal(p *Policy) bool {
 	left, _, _ := strings.Cut(g.name, "+")
 	seeded := p.Seed != 0 && (left == "least-allocated" || left == "most-allocated")

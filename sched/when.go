@@ -24,7 +24,7 @@ type rule struct {
 }
 
 var when = map[string]rule{
-	"now":           {start: startNow}, // whoever asks for it does not wait, for a budget neither
+	"now":           {start: startNow}, // a job that asks for it does not wait, not for a budget either
 	"threshold":     {start: belowThreshold, holds: true},
 	"window":        {start: cheapestWindow, holds: true},
 	"price":         {start: cheapestTariff, holds: true},

@@ -105,7 +105,7 @@ func sitesThat(sites []*Site, ok func(*Site) bool) []*Site {
 }
 
 // tolerance is the relative difference below which two costs are the same: integrals of a constant signal differ in
-// their last digits, and nobody is to wait for those.
+// their last digits, and no job should wait for that.
 const tolerance = 1e-9
 
 // expectedPower stands in for the node that is not chosen yet: what is expected of jobs like this one, else the

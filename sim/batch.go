@@ -113,7 +113,7 @@ func (e *engine) planQueue(ctx context.Context, now time.Time) (changed bool, er
 	return e.carryOutAll(now, plan)
 }
 
-// ask asks the strategy. A plan of a whole queue may take minutes, and nobody who has had enough waits for it.
+// ask asks the strategy. A plan of a whole queue may take minutes: it stops when ctx ends.
 func (e *engine) ask(ctx context.Context, s *sched.Snapshot) (sched.Plan, error) {
 	within, ok := e.strategy.(interface {
 		PlanWithin(s *sched.Snapshot, stop func() bool) (sched.Plan, sched.Optimality)

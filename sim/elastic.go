@@ -24,8 +24,8 @@ func newElastic(s *Scenario, strategy sched.Strategy, sure bool) elastic {
 	if slices.ContainsFunc(s.Nodes, func(n sched.Node) bool { return n.Speed != 0 && n.Speed != 1 }) {
 		return elastic{}
 	}
-	// Of what is left of a job of unknown length nobody is sure that it fits into what is left of its time, nor that
-	// what waits for its turn in a queue begins when it says.
+	// It is uncertain whether the rest of a job of unknown length fits into the rest of its time, and whether a job
+	// that waits for its turn in a queue begins in time.
 	return elastic{scales: true, assured: sure && s.roomForAll()}
 }
 
@@ -42,7 +42,7 @@ func (s *Scenario) roomForAll() bool {
 		if j.Scaling != nil {
 			j = j.On(j.Scaling.Most())
 		}
-		// Whoever is resumed at the last moment takes a restart longer.
+		// A job that is resumed at the last moment takes a restart longer.
 		changes = append(changes, change{j.Submitted, j.Request},
 			change{j.LatestStart().Add(j.Duration + j.RestartCost), none.Sub(j.Request)})
 	}

@@ -38,7 +38,7 @@ type engine struct {
 	account  *accountant
 	use      *use    // nil: jobs use all that they request
 	meters   *meters // nil: the strategy does not look at them
-	pods     *pods   // nil: nobody is told what jobs draw
+	pods     *pods   // nil: no learner is told what jobs draw
 	result   *Result
 
 	arrivals []int32 // jobs by time of submission, and then as the scenario has them

@@ -11,8 +11,8 @@ package sim
 //	arrivals
 //	ticks                            the queue is planned as a whole
 //
-// What is learnt from completions and arrivals is learnt before anybody is asked. What an instant causes at the very
-// same instant, as the completion of a job of next to no length, comes after all of it.
+// What is learnt from completions and arrivals is learnt before the strategy is asked. What an instant causes at the
+// very same instant, as the completion of a job of next to no length, comes after all of it.
 type event struct {
 	at   int64 // nanoseconds since the start of the scenario
 	kind eventKind

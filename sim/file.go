@@ -33,8 +33,8 @@ type File struct {
 	Limits     LimitsFile    `json:"limits,omitzero"`
 	MinSaving  float64       `json:"minSaving,omitempty"`
 	Live       LiveFile      `json:"live,omitzero"`
-	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. Where
-	// nothing is said of a node, its benchmark follows from its power profile.
+	// Benchmarks are of nodes or of power profiles, by name, all of the one class of work that the jobs are of. The
+	// benchmark of a node that is not named follows from its power profile.
 	Benchmarks map[string]energy.Benchmark `json:"benchmarks,omitempty"`
 	// "sleep" (default): as their profiles say; "idle": they never sleep
 	EmptyNodes string `json:"emptyNodes,omitempty"`
@@ -286,7 +286,7 @@ func (s *SiteFile) check() error {
 	return nil
 }
 
-// called returns what whoever gave a field calls it: the flag, or the field's own name.
+// called returns the name of a field as its author wrote it: the flag, or the field's own name.
 func (f *File) called(field string) string { return cmp.Or(f.flags[field], field) }
 
 func (f *File) path(name string) string {

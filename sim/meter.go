@@ -16,7 +16,7 @@ type Live struct {
 }
 
 // meters are those of all nodes. What a node draws is constant between two changes, so the energy at the ends of
-// periods is exact, and is only computed when somebody asks.
+// periods is exact, and is only computed when read.
 type meters struct {
 	live  Live
 	start time.Time

@@ -62,7 +62,7 @@ func (f *File) Override(o Overrides) error {
 	return nil
 }
 
-// overrideSite applies what is said of the grid, for which there must be one site, or none yet.
+// overrideSite applies the overrides of the grid. There must be one site, or none yet.
 func (f *File) overrideSite(o *Overrides) error {
 	if o.Grid == "" && o.Column == "" && o.Zone == "" && o.Price == nil && o.Forecast == "" && o.Weather == "" {
 		return nil

@@ -10,7 +10,7 @@ import (
 
 // pods are virtual meters of jobs, which tell a learner what each of them draws beyond what its node draws anyway. As
 // an agent does it on a real node, what the CPUs of a node draw beyond idle is divided among its jobs by the CPU time
-// that they use; GPUs are read one by one. A nil *pods tells nobody anything.
+// that they use; GPUs are read one by one. A nil *pods tells no learner anything.
 //
 // A job is read when it ends or is suspended, and while it runs: at the first instant after a period of the nodes'
 // meters at which anything happens, whenever it has run for twice as long since, and once an hour in the end. So
@@ -47,7 +47,7 @@ type pod struct {
 	sum   float64   // podNode.sum then
 }
 
-// newPods returns nil where nobody is to be told what jobs draw.
+// newPods returns nil where no learner is to be told what jobs draw.
 func newPods(s *Scenario, strategy sched.Strategy, u *use) *pods {
 	if s.Power == nil || strategy == nil {
 		return nil

@@ -112,7 +112,7 @@ func (q *waitingQueue) take(k int32) {
 	q.length--
 }
 
-// end ends a pass: lines in which nobody stands any more are given up.
+// end ends a pass: it gives up lines in which no job waits any more.
 func (q *waitingQueue) end() {
 	for k := 0; k < len(q.lines); {
 		l := &q.lines[k]

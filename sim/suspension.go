@@ -63,7 +63,7 @@ func (t *tasks) letGo(job int, now time.Time, out *Outcome) {
 	}
 }
 
-// runtime returns how long a job is going to run on n if nobody suspends it.
+// runtime returns how long a job is going to run on n unless it is suspended.
 func (t *tasks) runtime(n *sched.Node, j *sched.Job, job int) time.Duration {
 	if t == nil || t.of[job].done == 0 && t.of[job].rework == 0 && t.of[job].replicas == 0 {
 		return n.Runtime(j)

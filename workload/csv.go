@@ -126,7 +126,7 @@ func selector(text string) (map[string]string, error) {
 	return labels, nil
 }
 
-// share parses a share, which is all where nothing is said.
+// share parses a share. An empty text is 1.
 func share(text string) (float64, error) {
 	if text == "" {
 		return 1, nil

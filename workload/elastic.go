@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// maxReplicas is more than anybody asks for: the throughput of each is kept.
+// maxReplicas bounds memory: the throughput of each replica is kept.
 const maxReplicas = 10_000
 
 // scaling reads on how many replicas a job may run. What the row asks for is then what one of them does, and its

@@ -181,8 +181,8 @@ func nodeCount(text string) (int, error) {
 	return int(v), err
 }
 
-// nodeProfile returns the profile that a row names, or makes one of what it says, of quality estimated: nobody told
-// where the numbers come from.
+// nodeProfile returns the profile that a row names, or makes one from its figures. Its quality is estimated, because
+// the row does not say where the figures come from.
 func nodeProfile(in *rows, node string, known profiles) (p *energy.Profile, field string, err error) {
 	if name := in.text(columnProfile); name != "" {
 		for _, column := range powerColumns {

@@ -25,7 +25,7 @@ const (
 	openbScheduled = "scheduled_time" // empty: never
 )
 
-// openbNeverScheduled is why a pod is left out: nobody knows how long it would have run.
+// openbNeverScheduled is why a pod is left out: how long it would have run is unknown.
 const openbNeverScheduled = "was never scheduled"
 
 // labelGPUModel is the label of nodes that says which GPUs they have.

@@ -17,7 +17,7 @@ import (
 )
 
 // NoDelayGiven is the allowed delay of a job whose trace gives none, so that a default can be told from an explicit
-// zero. Whoever reads a trace replaces it; a job that still carries it may not be put off.
+// zero. Callers replace it; a job that still carries it may not be put off.
 const NoDelayGiven time.Duration = -1
 
 // The formats of traces, as [Load] and its callers name them.
@@ -45,7 +45,7 @@ func Formats() []string {
 type Trace struct {
 	Format string
 	Jobs   []sched.Job // by submission
-	// by index of Jobs: the share of its cores that a job keeps busy; nil: all of them, nobody says otherwise
+	// by index of Jobs: the share of its cores that a job keeps busy; nil: all of them
 	Use     []float64
 	Skipped []Skipped // rows that are no jobs to run again, by what is the matter with them
 }

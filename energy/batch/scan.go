@@ -10,7 +10,7 @@ import (
 // scan reads a batch in the form in which all agents send it: with no escapes in texts, no null, nothing that is not
 // ASCII. It is an order of magnitude faster than encoding/json, which a central unit of thousands of nodes needs.
 // Whatever it does not know at once, wrong or merely unusual, it leaves to the decoder that is slow and complete: ok
-// is false, and nothing is said.
+// is false, without an error.
 func scan(data []byte) (b *Batch, ok bool) {
 	s := scanner{data: data}
 	b = new(Batch)

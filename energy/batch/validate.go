@@ -47,8 +47,9 @@ func (b *Batch) SetWall(end time.Time) {
 	b.Start = b.End.Add(-length)
 }
 
-// Validate reports what is wrong with b, whoever made it: after it returned nil, sums over b's fields cannot overflow,
-// its texts can be printed and its energy is conserved. Whether the numbers are possible on that node is not said.
+// Validate reports what is wrong with b and trusts no sender: after it returned nil, sums over b's fields cannot
+// overflow, its texts can be printed and its energy is conserved. Whether the numbers are possible on that node is
+// not said.
 func (b *Batch) Validate() error {
 	if b.Version != Version {
 		return fmt.Errorf("version %d: only %d is understood", b.Version, Version)
@@ -151,7 +152,7 @@ func CheckConsumer(id string) error {
 		energy.System, Others)
 }
 
-// checkText holds what is printed, logged and used as a key by whoever receives it.
+// checkText refuses texts that receivers could not print, log or use as a key.
 func checkText(what, s string, limit int) error {
 	if s == "" || len(s) > limit {
 		return fmt.Errorf("%s has %d bytes: 1 to %d", what, len(s), limit)

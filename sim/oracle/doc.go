@@ -1,4 +1,4 @@
-// Package oracle says how little carbon a trace could have caused, had somebody known everything: the whole series of
+// Package oracle computes how little carbon a trace could have caused under perfect knowledge: of the whole series of
 // intensities, and how long each job runs. What a policy saves is measured against that.
 //
 // Where capacity never binds and power is proportional to what jobs ask for, jobs do not touch each other, and the

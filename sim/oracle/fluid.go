@@ -17,9 +17,9 @@ type Flow struct {
 // same cores and in time costs less, since each of them is a fluid one too.
 //
 // It is a transportation problem from jobs to steps in core-seconds, and solved exactly. Its costs are those of steps
-// alone, whoever uses them, so the loads of steps that can be reached form a polymatroid, and greed is optimal: step
-// by step, the cheapest first, as much flow is sent through it as can be without taking any from the steps before,
-// along augmenting paths that move jobs about.
+// alone, whichever job uses them, so the loads of steps that can be reached form a polymatroid, and greed is optimal:
+// step by step, the cheapest first, as much flow is sent through it as can be without taking any from the steps
+// before, along augmenting paths that move jobs about.
 func (p *Capacity) Fluid() (*Flow, error) {
 	f := newFlow(p)
 	for _, k := range f.byValue {
