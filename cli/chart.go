@@ -35,9 +35,9 @@ func (t terminal) width() int {
 	return usualWidth
 }
 
-// text draws the outlook with letters, and says what follows from it.
-func (o *outlook) text(t terminal, shown bool) string {
-	colours, width := t.colours(t.out) && shown, min(t.width(), mostWidth)
+// Text draws the outlook with letters, and says what follows from it.
+func (o *outlook) Text(_, colours bool) string {
+	width := min(o.width, mostWidth)
 	var b strings.Builder
 	fmt.Fprintln(&b, o.title())
 	if width < narrow {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // usageError is a mistake of the user: wrong flags, or files that cannot be read as what they are said to be.
@@ -102,6 +105,9 @@ func inWords(err error) error {
 		return err
 	}
 	flag := wrong.GetFlag()
+	if _, ok := flag.Value.(*choice); ok {
+		return wrong.Unwrap()
+	}
 	want, ok := map[string]string{
 		"bool": "true or false", "float64": "a number", "int": "a whole number",
 		"uint64":    "a whole number, 0 or more and below 2^64",
@@ -134,6 +140,26 @@ type terminal struct {
 	env      []string
 	out, err io.Writer
 	now      func() time.Time
+}
+
+// print writes a document to standard output.
+func (t terminal) print(d report.Document, format string) error { return t.printTo("", d, format) }
+
+// printTo writes a document into a file; "": to standard output. It writes all of it, or nothing.
+func (t terminal) printTo(file string, d report.Document, format string) error {
+	var b bytes.Buffer
+	if err := report.Write(&b, d, format, file == "" && t.colours(t.out)); err != nil {
+		return err
+	}
+	if file == "" {
+		_, err := t.out.Write(b.Bytes())
+		return err
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil { //nolint:gosec // for all who may read the folder
+		return err
+	}
+	fmt.Fprintln(t.err, "wrote", file)
+	return nil
 }
 
 // colours reports whether w wants colours: a terminal that is not dumb, and nobody said no.

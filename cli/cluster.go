@@ -66,6 +66,23 @@ func (f *clusterFlags) config(t terminal) (config *rest.Config, namespace string
 	return config, namespace, nil
 }
 
+// cluster is what talks to a cluster.
+type cluster struct {
+	kubernetes.Interface
+	config    *rest.Config
+	namespace string // that holds where none is said
+}
+
+// open returns the cluster that is meant.
+func (f *clusterFlags) open(t terminal) (*cluster, error) {
+	config, namespace, err := f.config(t)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clients(config)
+	return &cluster{client, config, namespace}, err
+}
+
 // clients returns what talks to the cluster through config.
 func clients(config *rest.Config) (kubernetes.Interface, error) {
 	client, err := kubernetes.NewForConfig(config)

@@ -17,11 +17,12 @@ import (
 )
 
 type compareFlags struct {
-	file        string
-	over        study.Overrides
-	shard       string
-	workers     int
-	output, out string
+	file    string
+	over    study.Overrides
+	shard   string
+	workers int
+	output  *choice
+	out     string
 }
 
 func newCompare(t terminal) *cobra.Command {
@@ -50,17 +51,17 @@ depend on the number of workers. With --out every trial is kept as it is done: t
 	flags.IntVar(&f.workers, "workers", 0, "trials at once (default: as many as there are cores)")
 	flags.StringVar(&f.shard, "shard", "",
 		"run only part I of N, as 0/8; in an Indexed Job JOB_COMPLETION_INDEX and JOB_COMPLETIONS say it")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	f.output = output(flags, "table", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for the trials, the report, its figures and a manifest")
 	cmd.AddCommand(newMerge(t))
 	return cmd
 }
 
 // part reads which shard is to be run.
-func (f *compareFlags) part(env []string) (study.Shard, error) {
+func (f *compareFlags) part(t terminal) (study.Shard, error) {
 	text := f.shard
 	if text == "" {
-		index, completions := environment(env, "JOB_COMPLETION_INDEX"), environment(env, "JOB_COMPLETIONS")
+		index, completions := t.getenv("JOB_COMPLETION_INDEX"), t.getenv("JOB_COMPLETIONS")
 		if index == "" || completions == "" {
 			return study.Shard{Count: 1}, nil
 		}
@@ -75,17 +76,8 @@ func (f *compareFlags) part(env []string) (study.Shard, error) {
 	return study.Shard{Index: index, Count: count}, nil
 }
 
-func environment(env []string, name string) string {
-	for _, v := range env {
-		if value, ok := strings.CutPrefix(v, name+"="); ok {
-			return value
-		}
-	}
-	return ""
-}
-
 func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
-	part, err := f.part(t.env)
+	part, err := f.part(t)
 	switch {
 	case err != nil:
 		return usageError{err}
@@ -95,9 +87,6 @@ func (f *compareFlags) run(cmd *cobra.Command, t terminal) error {
 		return usageError{fmt.Errorf("--workers is %d: want 1 or more", f.workers)}
 	case part.Count > 1 && f.out == "":
 		return usageError{errors.New("a shard is only part of the results: say --out DIR, and merge them")}
-	}
-	if err := report.CheckFormat(f.output); err != nil {
-		return usageError{err}
 	}
 	if f.over.Strategies, err = strategyNames(cmd, "strategies"); err != nil {
 		return usageError{err}
@@ -146,11 +135,11 @@ func (f *compareFlags) carryOut(ctx context.Context, t terminal, c *study.Study,
 			part.Index, part.Count, len(mine), f.out, t.name)
 		return nil
 	}
-	return finishComparison(t, book, mine, f.out, f.output)
+	return finishComparison(t, book, mine, f.out, f.output.value)
 }
 
 // finishComparison sums trials up and writes what was asked for.
-func finishComparison(t terminal, book *study.Book, planned []*study.Planned, out, output string) error {
+func finishComparison(t terminal, book *study.Book, planned []*study.Planned, out, format string) error {
 	sweep, err := book.Sum(planned)
 	if err != nil {
 		return usageError{err}
@@ -166,11 +155,12 @@ func finishComparison(t terminal, book *study.Book, planned []*study.Planned, ou
 		}
 		fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
 	}
-	return report.WriteSweep(t.out, sweep, output, t.colours(t.out))
+	return t.print(sweep, format)
 }
 
 func newMerge(t terminal) *cobra.Command {
-	var output, out string
+	var format *choice
+	var out string
 	cmd := &cobra.Command{
 		Use:   "merge DIR...",
 		Short: "Report on a comparison whose parts were run apart",
@@ -184,9 +174,6 @@ func newMerge(t terminal) *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := report.CheckFormat(output); err != nil {
-				return usageError{err}
-			}
 			book, planned, err := study.ReadParts(args)
 			if err != nil {
 				return usageError{err}
@@ -196,10 +183,10 @@ func newMerge(t terminal) *cobra.Command {
 					return err
 				}
 			}
-			return finishComparison(t, book, planned, out, output)
+			return finishComparison(t, book, planned, out, format.value)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "table, json or csv")
+	format = output(cmd.Flags(), "table", "json", "csv")
 	cmd.Flags().StringVar(&out, "out", "", "directory for all trials, the report, its figures and a manifest")
 	return cmd
 }

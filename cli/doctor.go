@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -75,7 +76,7 @@ var checks = []struct {
 
 func newDoctor(t terminal) *cobra.Command {
 	var f clusterFlags
-	var output string
+	var format *choice
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the cluster, the installation, its rights, its clock and its signals",
@@ -86,9 +87,6 @@ themselves (RAPL, meters) cannot be seen from here.`,
   kubenergy doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "text" && output != "json" {
-				return usageError{fmt.Errorf("unknown output format %q: want text or json", output)}
-			}
 			if f.namespace == "" {
 				return usageError{errors.New("--namespace is empty")}
 			}
@@ -101,13 +99,13 @@ themselves (RAPL, meters) cannot be seen from here.`,
 				return err
 			}
 			d.examine(cmd.Context())
-			return d.report(t, output)
+			return d.report(t, format.value)
 		},
 	}
 	f.add(cmd.Flags())
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", v1alpha1.SystemNamespace,
 		"namespace of KubEnergy's components")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	format = output(cmd.Flags(), "text", "json")
 	return cmd
 }
 
@@ -166,63 +164,59 @@ func getJSON(ctx context.Context, client kubernetes.Interface, path string, into
 	return json.Unmarshal(data, into)
 }
 
-func (d *doctor) report(t terminal, output string) error {
-	tally := map[status]int{}
-	for _, f := range d.findings {
-		tally[f.Status]++
-	}
-	var err error
-	if output == "json" {
-		enc := json.NewEncoder(t.out)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(map[string]any{
-			"apiVersion": "kubenergy.io/v1alpha1", "kind": "DoctorReport", "checks": d.findings,
-		})
-	} else {
-		err = d.text(t, tally)
-	}
-	if err != nil {
+// findings are what doctor prints.
+type findings struct {
+	APIVersion string    `json:"apiVersion"`
+	Checks     []finding `json:"checks"`
+	Kind       string    `json:"kind"`
+}
+
+func (d *doctor) report(t terminal, format string) error {
+	f := &findings{APIVersion: "kubenergy.io/v1alpha1", Kind: "DoctorReport", Checks: d.findings}
+	if err := t.print(f, format); err != nil {
 		return err
 	}
-	if n := tally[statusFail]; n > 0 {
+	if n := f.count(statusFail); n > 0 {
 		return fmt.Errorf("%s failed", count(n, "check"))
 	}
 	return nil
 }
 
+func (f *findings) count(s status) (n int) {
+	for i := range f.Checks {
+		if f.Checks[i].Status == s {
+			n++
+		}
+	}
+	return n
+}
+
 var statusColours = map[status]string{statusOK: "\x1b[32m", statusWarn: "\x1b[33m", statusFail: "\x1b[31m"}
 
-func (d *doctor) text(t terminal, tally map[status]int) error {
-	colours := t.colours(t.out)
+// Text shows the findings below each other.
+func (f *findings) Text(_, colours bool) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	last := ""
-	for _, f := range d.findings {
-		name := f.Check
+	for _, c := range f.Checks {
+		name := c.Check
 		if name == last {
 			name = ""
 		}
-		last = f.Check
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Status, name, f.Message)
-		if f.Advice != "" {
-			fmt.Fprintf(w, "\t\t→ %s\n", f.Advice)
+		last = c.Check
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Status, name, c.Message)
+		if c.Advice != "" {
+			fmt.Fprintf(w, "\t\t→ %s\n", c.Advice)
 		}
 	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
+	_ = w.Flush() // a builder never fails
 	text := b.String()
 	if colours { // after the columns are laid out, which counts what is not seen
-		lines := strings.Split(text, "\n")
-		for i, line := range lines {
-			word, _, _ := strings.Cut(line, " ")
-			if c, ok := statusColours[status(word)]; ok {
-				lines[i] = c + word + "\x1b[0m" + line[len(word):]
-			}
+		for status, colour := range statusColours {
+			line := regexp.MustCompile("(?m)^" + string(status) + " ")
+			text = line.ReplaceAllString(text, colour+string(status)+"\x1b[0m ")
 		}
-		text = strings.Join(lines, "\n")
 	}
-	_, err := fmt.Fprintf(t.out, "%s\n%d ok, %d to look at, %d failed\n", text, tally[statusOK], tally[statusWarn],
-		tally[statusFail])
-	return err
+	return fmt.Sprintf("%s\n%d ok, %d to look at, %d failed\n", text, f.count(statusOK), f.count(statusWarn),
+		f.count(statusFail))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -98,7 +96,7 @@ const (
 
 func newExplain(t terminal) *cobra.Command {
 	var f clusterFlags
-	var output string
+	var format *choice
 	cmd := &cobra.Command{
 		Use:   "explain pod|job NAME",
 		Short: "Say why a pod or a Job waits and until when, or which nodes suit it how well",
@@ -108,31 +106,25 @@ your own rights; what you may not see is named. Nodes are ruled out by a model o
 		Example: `  kubenergy explain job nightly-report -n reports
   kubenergy explain pod/train-7 -o yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "text" && output != "json" && output != "yaml" {
-				return usageError{fmt.Errorf("unknown output format %q: want text, json or yaml", output)}
-			}
 			kind, name, err := oneObject(args, kindPod, kindJob)
 			if err != nil {
 				return err
 			}
-			config, namespace, err := f.config(t)
+			c, err := f.open(t)
 			if err != nil {
 				return err
 			}
-			e, err := newExplainer(config, t.now())
+			e := &explainer{client: c, config: c.config, now: t.now()}
+			found, err := e.explain(cmd.Context(), kind, c.namespace, name)
 			if err != nil {
 				return err
 			}
-			found, err := e.explain(cmd.Context(), kind, namespace, name)
-			if err != nil {
-				return err
-			}
-			return found.write(t, output)
+			return t.print(found, format.value)
 		},
 	}
 	f.add(cmd.Flags())
 	f.addNamespace(cmd.Flags(), "namespace of the object")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	format = output(cmd.Flags(), "text", "json", "yaml")
 	return cmd
 }
 
@@ -144,14 +136,6 @@ type explainer struct {
 
 	view *kube.View
 	out  *explanation
-}
-
-func newExplainer(config *rest.Config, now time.Time) (*explainer, error) {
-	client, err := clients(config)
-	if err != nil {
-		return nil, err
-	}
-	return &explainer{client: client, config: config, now: now}, nil
 }
 
 // subject is a pod or a Job, as far as both are the same.
@@ -478,21 +462,4 @@ func (e *explainer) signals(ctx context.Context) {
 	slices.SortFunc(e.out.Signals, func(a, b signalSource) int {
 		return strings.Compare(a.Zone+" "+a.Quantity, b.Zone+" "+b.Quantity)
 	})
-}
-
-func (x *explanation) write(t terminal, output string) error {
-	switch output {
-	case "json":
-		enc := json.NewEncoder(t.out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(x)
-	case "yaml":
-		data, err := yaml.Marshal(x)
-		if err != nil {
-			return err
-		}
-		_, err = t.out.Write(data)
-		return err
-	}
-	return x.text(t)
 }

@@ -1,23 +1,24 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // maxRows are the nodes that a terminal shows; other formats show all.
 const maxRows = 15
 
-// text writes the explanation for people.
-func (x *explanation) text(t terminal) error {
+// Text is the explanation for people.
+func (x *explanation) Text(_, colours bool) string {
 	var b strings.Builder
 	bold := func(s string) string {
-		if t.colours(t.out) {
+		if colours {
 			return "\x1b[1m" + s + "\x1b[0m"
 		}
 		return s
@@ -32,19 +33,18 @@ func (x *explanation) text(t terminal) error {
 	}
 	x.textNowAndThen(&b, bold)
 	if len(x.Settings) > 0 {
-		rows := make([]table.Row, len(x.Settings))
-		for i, s := range x.Settings {
-			rows[i] = table.Row{s.Name, s.Value, s.From}
+		rows := report.Heads(3, "setting", "value", "from")
+		for _, s := range x.Settings {
+			rows.Add(s.Name, s.Value, s.From)
 		}
-		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Settings"), columns(table.Row{"setting", "value", "from"}, rows))
+		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Settings"), rows.Open())
 	}
 	if len(x.Signals) > 0 {
-		rows := make([]table.Row, len(x.Signals))
-		for i, s := range x.Signals {
-			rows[i] = table.Row{s.Zone, s.Quantity, valueOf(s.Now, s.Unit), s.Age, s.Source, s.Forecast, s.Quality}
+		rows := report.Heads(7, "zone", "quantity", "now", "age", "source", "forecast by", "quality")
+		for _, s := range x.Signals {
+			rows.Add(s.Zone, s.Quantity, valueOf(s.Now, s.Unit), s.Age, s.Source, s.Forecast, s.Quality)
 		}
-		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Signals"),
-			columns(table.Row{"zone", "quantity", "now", "age", "source", "forecast by", "quality"}, rows))
+		fmt.Fprintf(&b, "\n%s\n%s\n", bold("Signals"), rows.Open())
 	}
 	if x.Placement != nil {
 		x.Placement.text(&b, bold)
@@ -52,8 +52,7 @@ func (x *explanation) text(t terminal) error {
 	for _, u := range x.Unseen {
 		fmt.Fprintf(&b, "\nNot seen: %s\n", u)
 	}
-	_, err := t.out.Write([]byte(b.String()))
-	return err
+	return b.String()
 }
 
 func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) string) {
@@ -62,36 +61,24 @@ func (x *explanation) textNowAndThen(b *strings.Builder, bold func(string) strin
 	}
 	fmt.Fprintf(b, "\n%s\n", bold("Decided now"))
 	fmt.Fprintf(b, "%s: %s\n", x.Decision.Reason, x.Decision.Text)
-	rows := make([]table.Row, 0, len(x.Compare))
-	priced := false
-	for _, c := range x.Compare {
-		priced = priced || c.PriceOver != nil
+	rows := report.Heads(6, "site", "gCO2e/kWh\nnow", "over its run,\nstarted now", "over its run,\nstarted then",
+		"price,\nstarted now", "price,\nstarted then")
+	if !slices.ContainsFunc(x.Compare, func(c comparison) bool { return c.PriceOver != nil }) {
+		rows.Columns = rows.Columns[:4] // no site has a price
 	}
 	for _, c := range x.Compare {
-		row := table.Row{
-			c.Site, figure(c.CarbonNow, "%.0f"), figure(c.CarbonOver, "%.0f"), figure(c.CarbonThen, "%.0f"),
-		}
-		if priced {
-			row = append(row, figure(c.PriceOver, "%.4g"), figure(c.PriceThen, "%.4g"))
-		}
-		rows = append(rows, row)
+		rows.Add(c.Site, figure(c.CarbonNow, "%.0f"), figure(c.CarbonOver, "%.0f"), figure(c.CarbonThen, "%.0f"),
+			figure(c.PriceOver, "%.4g"), figure(c.PriceThen, "%.4g"))
 	}
-	if len(rows) > 0 {
-		header := table.Row{"site", "gCO2e/kWh\nnow", "over its run,\nstarted now", "over its run,\nstarted then"}
-		if priced {
-			header = append(header, "price,\nstarted now", "price,\nstarted then")
-		}
-		fmt.Fprintln(b, columns(header, rows))
+	if len(rows.Rows) > 0 {
+		fmt.Fprintln(b, rows.Open())
 	}
 }
 
 func (p *placement) text(b *strings.Builder, bold func(string) string) {
 	fmt.Fprintf(b, "\n%s\n", bold("Nodes by "+p.Strategy))
-	var rows []table.Row
-	for i, r := range p.Ranked {
-		if i == maxRows {
-			break
-		}
+	rows := report.Heads(7, "rank", "node", "site", "cost", "gCO2e", "Wh", "profile")
+	for _, r := range p.Ranked[:min(len(p.Ranked), maxRows)] {
 		rank := "–"
 		if r.Rank > 0 {
 			rank = strconv.Itoa(r.Rank)
@@ -100,17 +87,15 @@ func (p *placement) text(b *strings.Builder, bold func(string) string) {
 		if r.Zone != "" && r.Zone != r.Site {
 			site += " (" + r.Zone + ")"
 		}
-		rows = append(rows, table.Row{
-			rank, r.Node, site, figure(r.Cost, "%.4g"), figure(r.Grams, "%.1f"), figure(r.WattHours, "%.1f"),
-			orDash(r.Profile),
-		})
+		rows.Add(rank, r.Node, site, figure(r.Cost, "%.4g"), figure(r.Grams, "%.1f"), figure(r.WattHours, "%.1f"),
+			cmp.Or(r.Profile, "–"))
 	}
-	if len(rows) > 0 {
-		fmt.Fprintln(b, columns(table.Row{"rank", "node", "site", "cost", "gCO2e", "Wh", "profile"}, rows))
+	if len(rows.Rows) > 0 {
+		fmt.Fprintln(b, rows.Open())
 	} else {
 		fmt.Fprintln(b, "No node could take it.")
 	}
-	if more := len(p.Ranked) - len(rows); more > 0 {
+	if more := len(p.Ranked) - len(rows.Rows); more > 0 {
 		fmt.Fprintf(b, "and %s more (-o json shows all)\n", count(more, "node"))
 	}
 	for i, o := range p.Out {
@@ -128,26 +113,4 @@ func figure(v *float64, format string) string {
 		return "–"
 	}
 	return fmt.Sprintf(format, *v)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "–"
-	}
-	return s
-}
-
-// columns lays out rows. It has no frame: what people paste into a ticket is to stay readable.
-func columns(header table.Row, rows []table.Row) string {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	t.Style().Options = table.OptionsNoBordersAndSeparators
-	t.AppendHeader(header)
-	t.AppendRows(rows)
-	lines := strings.Split(t.Render(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
-	return strings.Join(lines, "\n")
 }

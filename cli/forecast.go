@@ -2,11 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,10 +24,11 @@ import (
 
 type forecastFlags struct {
 	clusterFlags
-	zone, quantity, output, out string
-	file, column, start         string
-	hours                       int
-	duration                    time.Duration
+	zone, out           string
+	file, column, start string
+	quantity, output    *choice
+	hours               int
+	duration            time.Duration
 }
 
 const (
@@ -54,7 +54,7 @@ before --start is looked at, and nothing after it. Times are in UTC.`,
 	f.add(flags)
 	flags.StringVar(&f.zone, "zone", "",
 		"GridZone, by its name or by the zone it stands for; of a file, the zone where it has several")
-	flags.StringVar(&f.quantity, "quantity", quantityCarbon, "carbon or price")
+	f.quantity = choose(flags, "quantity", "", "quantity", "", quantityCarbon, quantityPrice)
 	flags.IntVar(&f.hours, "hours", 0, fmt.Sprintf("how far ahead (default: all that is known; from a file %d)",
 		offlineHours))
 	flags.DurationVar(&f.duration, "duration", time.Hour, "mark the cheapest window of this length")
@@ -62,7 +62,7 @@ before --start is looked at, and nothing after it. Times are in UTC.`,
 	flags.StringVar(&f.column, "column", "", "column of the file (default "+grid.DefaultColumn+", or its only one)")
 	flags.StringVar(&f.start, "start", "",
 		"when the forecast of a file begins, as 2022-06-01 or RFC 3339 (default: where the file ends)")
-	flags.StringVarP(&f.output, "output", "o", "text", "text, svg, csv or json")
+	f.output = output(flags, "text", "svg", "csv", "json")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
 	cmd.AddCommand(newForecastBacktest(t))
 	return cmd
@@ -78,18 +78,12 @@ type outlook struct {
 	series, low, high    *grid.Series
 	window               sched.Window
 	duration             time.Duration
+	width                int // of the terminal
 }
 
 func (f *forecastFlags) check(cmd *cobra.Command) error {
-	if ending := strings.TrimPrefix(filepath.Ext(f.out), "."); !cmd.Flags().Changed("output") &&
-		slices.Contains([]string{"svg", "csv", "json"}, ending) {
-		f.output = ending
-	}
+	f.output.infer(cmd.Flags(), "output", f.out)
 	switch {
-	case !slices.Contains([]string{"text", "svg", "csv", "json"}, f.output):
-		return fmt.Errorf("unknown output format %q: want text, svg, csv or json", f.output)
-	case f.quantity != quantityCarbon && f.quantity != quantityPrice:
-		return fmt.Errorf("unknown quantity %q: want carbon or price", f.quantity)
 	case f.zone == "" && f.file == "":
 		return errors.New("want --zone, or --file")
 	case f.file == "" && (f.start != "" || f.column != ""):
@@ -116,37 +110,21 @@ func (f *forecastFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return err
 	}
-	o.quantity, o.duration = f.quantity, f.duration
+	o.quantity, o.duration, o.width = f.quantity.value, f.duration, t.width()
 	if o.series, o.low, o.high, err = cropped(o, f.hours); err != nil {
 		return err
 	}
 	o.window = cheapest(o.series, o.now, f.duration)
-	data, err := o.render(t, f.output, f.out == "")
-	if err != nil {
-		return err
-	}
-	if f.out == "" {
-		_, err = t.out.Write(data)
-		return err
-	}
-	if err := os.WriteFile(f.out, data, 0o644); err != nil { //nolint:gosec // a picture, for whoever may read the folder
-		return err
-	}
-	fmt.Fprintln(t.err, "wrote", f.out)
-	return nil
+	return t.printTo(f.out, o, f.output.value)
 }
 
 // fromCluster reads the forecast that the controller keeps.
 func (f *forecastFlags) fromCluster(ctx context.Context, t terminal) (*outlook, error) {
-	config, _, err := f.config(t)
+	c, err := f.open(t)
 	if err != nil {
 		return nil, err
 	}
-	client, err := clients(config)
-	if err != nil {
-		return nil, err
-	}
-	zones, err := listZones(ctx, client)
+	zones, err := listZones(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("reading GridZones: %s", because(err))
 	}
@@ -155,7 +133,7 @@ func (f *forecastFlags) fromCluster(ctx context.Context, t terminal) (*outlook, 
 		return nil, err
 	}
 	status := z.Status.Carbon
-	if f.quantity == quantityPrice {
+	if f.quantity.value == quantityPrice {
 		status = z.Status.Price
 	}
 	if status == nil {
@@ -213,7 +191,7 @@ func readOutlook(s *v1alpha1.SignalStatus) (*outlook, error) {
 // fromFile forecasts a recorded series.
 func (f *forecastFlags) fromFile() (*outlook, error) {
 	signal, zone, err := grid.ReadCSV(f.file, grid.CSVOptions{
-		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity == quantityPrice,
+		Column: f.column, Zone: grid.Zone(f.zone), Price: f.quantity.value == quantityPrice,
 	})
 	if err != nil {
 		return nil, usageError{err}
@@ -235,7 +213,7 @@ func (f *forecastFlags) fromFile() (*outlook, error) {
 		zone: string(zone), unit: "gCO2e/kWh", source: filepath.Base(f.file), quality: "estimated", model: made.Model,
 		now: from, series: made.Series, low: made.Low, high: made.High,
 	}
-	if f.quantity == quantityPrice {
+	if f.quantity.value == quantityPrice {
 		o.unit = "per kWh"
 	}
 	return o, nil
@@ -307,21 +285,13 @@ func cheapest(s *grid.Series, now time.Time, duration time.Duration) sched.Windo
 
 func (o *outlook) windowed() bool { return o.window.End.After(o.window.Start) }
 
-// render makes the output. It is drawn for a terminal only if it goes there.
-func (o *outlook) render(t terminal, output string, shown bool) ([]byte, error) {
-	switch output {
-	case "svg":
-		picture := report.Outlook{
-			Title: o.title(), Label: o.label(), Series: o.series, Low: o.low, High: o.high,
-			Band: "80 % interval", Window: o.window,
-		}
-		return picture.SVG()
-	case "csv":
-		return o.csv()
-	case "json":
-		return o.json()
+// SVG draws the outlook.
+func (o *outlook) SVG() ([]byte, error) {
+	picture := report.Outlook{
+		Title: o.title(), Label: o.label(), Series: o.series, Low: o.low, High: o.high, Band: "80 % interval",
+		Window: o.window,
 	}
-	return []byte(o.text(t, shown)), nil
+	return picture.SVG()
 }
 
 func (o *outlook) label() []string {
@@ -347,30 +317,28 @@ func (o *outlook) title() string {
 	return title
 }
 
-func (o *outlook) csv() ([]byte, error) {
-	var b strings.Builder
-	w := csv.NewWriter(&b)
+// CSV writes a row for each step.
+func (o *outlook) CSV(w io.Writer) error {
 	name := map[string]string{quantityCarbon: "gco2e_per_kwh", quantityPrice: "price_per_kwh"}[o.quantity]
-	header := []string{"start", name}
-	if o.low != nil {
-		header = append(header, "low", "high")
+	t := report.Sheet("start", name, "low", "high")
+	for i := range t.Columns {
+		t.Columns[i].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	}
-	rows := [][]string{header}
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	if o.low == nil {
+		t.Columns = t.Columns[:2]
+	}
 	for i := range o.series.Len() {
-		row := []string{
-			o.series.Start().Add(time.Duration(i) * o.series.Step()).Format(time.RFC3339), number(o.series.Value(i)),
-		}
+		row := []any{o.series.Start().Add(time.Duration(i) * o.series.Step()), o.series.Value(i)}
 		if o.low != nil {
-			row = append(row, number(o.low.Value(i)), number(o.high.Value(i)))
+			row = append(row, o.low.Value(i), o.high.Value(i))
 		}
-		rows = append(rows, row)
+		t.Add(row...)
 	}
-	err := w.WriteAll(rows)
-	return []byte(b.String()), err
+	return t.CSV(w)
 }
 
-func (o *outlook) json() ([]byte, error) {
+// MarshalJSON is what programs are shown.
+func (o *outlook) MarshalJSON() ([]byte, error) {
 	type value struct {
 		Start time.Time `json:"start"`
 		Value float64   `json:"value"`
@@ -417,6 +385,5 @@ func (o *outlook) json() ([]byte, error) {
 		}
 		doc.Values = append(doc.Values, v)
 	}
-	data, err := json.MarshalIndent(doc, "", "  ")
-	return append(data, '\n'), err
+	return json.Marshal(doc)
 }

@@ -107,7 +107,8 @@ func TestChartsFit(t *testing.T) {
 				o.low, o.high = nil, nil
 			}
 			o.window = cheapest(o.series, testNow, 2*time.Hour)
-			text := o.text(terminal{env: []string{"COLUMNS=" + width}}, true)
+			o.width = terminal{env: []string{"COLUMNS=" + width}}.width()
+			text := o.Text(false, false)
 			lines := strings.Split(text, "\n")
 			chart := lines[1 : len(lines)-2] // between title and verdict
 			for _, line := range chart {

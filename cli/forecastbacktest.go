@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +17,8 @@ import (
 type backtestFlags struct {
 	grids                            []string
 	weather, zone, column            string
-	start, output                    string
+	start                            string
+	output                           *choice
 	horizon, stride, leaveOut, refit time.Duration
 	windows                          int
 	calibrate                        bool
@@ -63,14 +62,12 @@ the file does.`,
 	flags.StringSliceVar(&f.models, "models", nil, "models to compare (default: all): "+strings.Join(forecast.Models(),
 		", "))
 	flags.Uint64Var(&f.seed, "seed", 0, "of the samples that trees are grown on")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	f.output = output(flags, "table", "json", "csv")
 	return cmd
 }
 
 func (f *backtestFlags) check() error {
 	switch {
-	case !slices.Contains([]string{"table", "json", "csv"}, f.output):
-		return fmt.Errorf("unknown output format %q: want table, json or csv", f.output)
 	case len(f.grids) == 0:
 		return errors.New("want --grid")
 	case f.windows <= 0:
@@ -114,7 +111,7 @@ func (f *backtestFlags) run(cmd *cobra.Command, t terminal) error {
 		}
 		return usageError{err} // the input asks for what its own files do not hold
 	}
-	return f.write(t.out, e, zone, scores)
+	return t.print(newBacktest(e, zone, scores), f.output.value)
 }
 
 // evaluation reads the files.
@@ -204,19 +201,8 @@ func readGrids(names []string, o grid.CSVOptions) (*grid.Series, grid.Zone, erro
 	return joined, zone, err
 }
 
-// write makes the output.
-func (f *backtestFlags) write(w io.Writer, e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) error {
-	switch f.output {
-	case "json":
-		return writeBacktestJSON(w, e, zone, scores)
-	case "csv":
-		return writeBacktestCSV(w, zone, scores)
-	}
-	return writeBacktestTable(w, e, zone, scores)
-}
-
 type (
-	backtestJSON struct {
+	backtest struct {
 		APIVersion string         `json:"apiVersion"`
 		Kind       string         `json:"kind"`
 		Zone       grid.Zone      `json:"zone,omitempty"`
@@ -227,6 +213,9 @@ type (
 		Refit      string         `json:"refit,omitempty"`
 		Calibrated bool           `json:"calibrated"`
 		Models     []accuracyJSON `json:"models"`
+
+		evaluation forecast.Evaluation
+		scores     []forecast.Accuracy
 	}
 	accuracyJSON struct {
 		Model    string         `json:"model"`
@@ -250,14 +239,14 @@ type (
 	}
 )
 
-func writeBacktestJSON(w io.Writer, e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) error {
-	doc := backtestJSON{
+func newBacktest(e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) *backtest {
+	b := &backtest{
 		APIVersion: "kubenergy.io/v1alpha1", Kind: "ForecastBacktest", Zone: zone, First: e.First.UTC(),
-		Windows: e.Windows,
-		Stride:  e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
+		Windows: e.Windows, Stride: e.Stride.String(), Horizon: e.Horizon.String(), Calibrated: e.Calibrate,
+		evaluation: e, scores: scores,
 	}
 	if e.Refit > 0 {
-		doc.Refit = e.Refit.String()
+		b.Refit = e.Refit.String()
 	}
 	for _, a := range scores {
 		m := accuracyJSON{Model: a.Model, MAPE: a.MAPE, ByDay: a.ByDay, Learning: a.Learning.Seconds()}
@@ -267,12 +256,7 @@ func writeBacktestJSON(w io.Writer, e forecast.Evaluation, zone grid.Zone, score
 		for _, c := range a.Coverage {
 			m.Coverage = append(m.Coverage, coverageJSON(c))
 		}
-		doc.Models = append(doc.Models, m)
+		b.Models = append(b.Models, m)
 	}
-	data, err := json.MarshalIndent(doc, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(data, '\n'))
-	return err
+	return b
 }

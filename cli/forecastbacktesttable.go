@@ -1,39 +1,34 @@
 package cli
 
 import (
-	"encoding/csv"
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-
-	"github.com/kubenergy/kubenergy/forecast"
-	"github.com/kubenergy/kubenergy/grid"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // shownLevel is the interval that the table tells of, in percent.
 const shownLevel = 90
 
-// writeBacktestTable writes a row for each model.
-func writeBacktestTable(w io.Writer, e forecast.Evaluation, zone grid.Zone, scores []forecast.Accuracy) error {
-	name := string(zone)
+// Text shows a row for each model.
+func (b *backtest) Text(bool, bool) string {
+	e := &b.evaluation
+	name := string(b.Zone)
 	if name != "" {
 		name += ": "
 	}
-	fmt.Fprintf(w, "%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest 1/4/8 "+
-		"of the next 24 hours.\n\n",
-		name, count(e.Windows, "forecast"), e.Horizon, e.Stride, e.First.UTC().Format("2006-01-02 15:04"))
-	header := table.Row{"model", "MAPE"}
-	for d := range scores[0].ByDay {
+	header := []string{"model", "MAPE"}
+	for d := range b.scores[0].ByDay {
 		header = append(header, fmt.Sprintf("day %d", d+1))
 	}
 	header = append(header, "regret %", "saving kept %", fmt.Sprintf("in %d %% interval", shownLevel), "learning")
-	rows := make([]table.Row, 0, len(scores))
-	for _, a := range scores {
-		row := table.Row{a.Model, fmt.Sprintf("%.2f", a.MAPE)}
+	t := report.Heads(len(header), header...)
+	for _, a := range b.scores {
+		row := []any{a.Model, fmt.Sprintf("%.2f", a.MAPE)}
 		for _, v := range a.ByDay {
 			row = append(row, fmt.Sprintf("%.2f", v))
 		}
@@ -50,22 +45,22 @@ func writeBacktestTable(w io.Writer, e forecast.Evaluation, zone grid.Zone, scor
 		if a.Learning > 0 {
 			learning = a.Learning.Round(100 * time.Millisecond).String()
 		}
-		rows = append(rows, append(row, orDash(strings.Join(regret, "/")), orDash(strings.Join(kept, "/")),
-			orDash(strings.Join(inside, "/")), learning))
+		for _, figures := range [][]string{regret, kept, inside} {
+			row = append(row, cmp.Or(strings.Join(figures, "/"), "–"))
+		}
+		t.Add(append(row, learning)...)
 	}
-	_, err := fmt.Fprintln(w, columns(header, rows))
-	return err
+	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest 1/4/8 "+
+		"of the next 24 hours.\n\n%s\n", name, count(e.Windows, "forecast"), e.Horizon, e.Stride,
+		e.First.UTC().Format("2006-01-02 15:04"), t.Open())
 }
 
-// writeBacktestCSV writes a row for each measure of each model.
-func writeBacktestCSV(w io.Writer, zone grid.Zone, scores []forecast.Accuracy) error {
-	out := csv.NewWriter(w)
-	number := func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
-	rows := [][]string{{"zone", "model", "measure", "of", "value"}}
-	for _, a := range scores {
-		put := func(measure, of string, value float64) {
-			rows = append(rows, []string{string(zone), a.Model, measure, of, number(value)})
-		}
+// CSV writes a row for each measure of each model.
+func (b *backtest) CSV(w io.Writer) error {
+	t := report.Sheet("zone", "model", "measure", "of", "value")
+	t.Columns[4].Exact = func(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+	for _, a := range b.scores {
+		put := func(measure, of string, value float64) { t.Add(string(b.Zone), a.Model, measure, of, value) }
 		put("mape_percent", "all", a.MAPE)
 		for d, v := range a.ByDay {
 			put("mape_percent", fmt.Sprintf("day %d", d+1), v)
@@ -81,5 +76,5 @@ func writeBacktestCSV(w io.Writer, zone grid.Zone, scores []forecast.Accuracy) e
 		}
 		put("learning_seconds", "all", a.Learning.Seconds())
 	}
-	return out.WriteAll(rows)
+	return t.CSV(w)
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -19,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 // profileOwner is the field manager under which this command writes. The API server remembers who wrote a label last:
@@ -32,7 +31,8 @@ const profileOwner = "kubenergy-profile"
 
 type profileFlags struct {
 	clusterFlags
-	selector, catalogue, output                    string
+	selector, catalogue                            string
+	output                                         *choice
 	label, create, remove, overwrite, dryRunServer bool
 }
 
@@ -60,7 +60,7 @@ The scheduler recognises hardware without any of it: labels pin what it would fi
 	flags.StringVarP(&f.selector, "selector", "l", "", "label selector of the nodes (default: all)")
 	flags.StringVar(&f.catalogue, "hardware-profiles", "",
 		"file of more hardware, in the format of Compute Gardener's hardware-profiles.yaml")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json or yaml")
+	f.output = output(flags, "table", "json", "yaml")
 	flags.BoolVar(&f.create, "create", false, "create or update the PowerProfiles of recognised hardware")
 	flags.BoolVar(&f.label, "label-nodes", false, "label nodes with their power profiles")
 	flags.BoolVar(&f.remove, "remove", false, "take the labels off that --label-nodes wrote")
@@ -71,8 +71,6 @@ The scheduler recognises hardware without any of it: labels pin what it would fi
 
 func (f *profileFlags) check() error {
 	switch {
-	case f.output != "table" && f.output != "json" && f.output != "yaml":
-		return fmt.Errorf("unknown output format %q: want table, json or yaml", f.output)
 	case f.remove && (f.label || f.create):
 		return errors.New("--remove goes with neither --label-nodes nor --create")
 	case (f.overwrite || f.dryRunServer) && !f.remove && !f.label && !f.create:
@@ -89,15 +87,11 @@ func (f *profileFlags) run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return err
 	}
-	config, _, err := f.config(t)
+	c, err := f.open(t)
 	if err != nil {
 		return err
 	}
-	client, err := clients(config)
-	if err != nil {
-		return err
-	}
-	p := &profiler{client: client, catalogue: catalogue, profileFlags: f}
+	p := &profiler{client: c, catalogue: catalogue, profileFlags: f}
 	if err := p.look(ctx); err != nil {
 		return err
 	}
@@ -107,7 +101,8 @@ func (f *profileFlags) run(ctx context.Context, t terminal) error {
 	for i := range p.rows {
 		p.change(ctx, &p.rows[i])
 	}
-	if err := p.write(t); err != nil {
+	shown := &profiles{p.rows, p.made, f.label || f.remove}
+	if err := t.print(shown, f.output.value); err != nil {
 		return err
 	}
 	if p.failures > 0 {
@@ -365,53 +360,33 @@ func (p *profiler) tense(done, could string) string {
 	return done
 }
 
-func (p *profiler) write(t terminal) error {
-	if p.output == "table" {
-		return p.table(t)
-	}
-	text, err := json.MarshalIndent(struct {
-		Nodes         []profileRow    `json:"nodes"`
-		PowerProfiles []profileChange `json:"powerProfiles,omitempty"`
-	}{p.rows, p.made}, "", "  ")
-	if err != nil {
-		return err
-	}
-	if p.output == "yaml" {
-		if text, err = yaml.JSONToYAML(text); err != nil {
-			return err
-		}
-	}
-	_, err = fmt.Fprintln(t.out, strings.TrimSuffix(string(text), "\n"))
-	return err
+// profiles are what profile prints.
+type profiles struct {
+	Nodes         []profileRow    `json:"nodes"`
+	PowerProfiles []profileChange `json:"powerProfiles,omitempty"`
+
+	changes bool // labels are written or removed
 }
 
-func (p *profiler) table(t terminal) error {
-	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
-	changes := p.label || p.remove
-	fmt.Fprint(w, "NODE\tPROFILE\tIDLE W\tMAX W\tGPUS\tQUALITY\tRECOGNISED AS")
-	if changes {
-		fmt.Fprint(w, "\tCHANGE")
+// Text shows the nodes, and then what became of PowerProfiles.
+func (p *profiles) Text(bool, bool) string {
+	t := report.Heads(8, "NODE", "PROFILE", "IDLE W", "MAX W", "GPUS", "QUALITY", "RECOGNISED AS", "CHANGE")
+	if !p.changes {
+		t.Columns = t.Columns[:7]
 	}
-	fmt.Fprintln(w)
-	for i := range p.rows {
-		row := &p.rows[i]
+	for i := range p.Nodes {
+		row := &p.Nodes[i]
 		name, idle, full, quality := "unknown", "-", "-", "-"
 		if row.Known {
 			name, quality = row.Profile.Name, row.Profile.Quality.String()
 			idle, full = fmt.Sprintf("%.1f", row.IdleWatts), fmt.Sprintf("%.1f", row.MaxWatts)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s", row.Node, name, idle, full, row.Kind.Components.GPUs, quality,
-			row.Kind)
-		if changes {
-			fmt.Fprintf(w, "\t%s", cmp.Or(row.Change, "-"))
-		}
-		fmt.Fprintln(w)
+		t.Add(row.Node, name, idle, full, row.Kind.Components.GPUs, quality, row.Kind, cmp.Or(row.Change, "-"))
 	}
-	if err := w.Flush(); err != nil {
-		return err
+	var b strings.Builder
+	b.WriteString(t.Plain())
+	for _, c := range p.PowerProfiles {
+		fmt.Fprintf(&b, "PowerProfile %s: %s\n", c.Name, c.Change)
 	}
-	for _, c := range p.made {
-		fmt.Fprintf(t.out, "PowerProfile %s: %s\n", c.Name, c.Change)
-	}
-	return nil
+	return b.String()
 }

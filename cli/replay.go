@@ -22,9 +22,10 @@ import (
 
 type replayFlags struct {
 	centralFlags
-	file, from, to, output string
+	file, from, to         string
 	strategies, namespaces []string
 	decisions              int
+	output                 *choice
 	bounds                 map[string]bool // which of from and to were given
 }
 
@@ -58,7 +59,7 @@ cannot be replayed are listed with their ID. Times are in UTC.`,
 	flags.StringVar(&f.to, "to", "now", "until when, in the same ways")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces (default: all)")
 	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	f.output = output(flags, "table", "json", "csv")
 	return cmd
 }
 
@@ -74,9 +75,6 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 	if f.decisions <= 0 {
 		return usageError{fmt.Errorf("--max-decisions is %d: want more than 0", f.decisions)}
 	}
-	if err := report.CheckFormat(f.output); err != nil {
-		return usageError{err}
-	}
 	records, err := f.records(ctx, t)
 	if err != nil {
 		return err
@@ -85,11 +83,7 @@ func (f *replayFlags) run(ctx context.Context, t terminal) error {
 	if err != nil {
 		return usageError{err}
 	}
-	var b bytes.Buffer
-	if err := report.WriteReplay(&b, r, f.output, t.colours(t.out)); err != nil {
-		return err
-	}
-	if _, err := t.out.Write(b.Bytes()); err != nil {
+	if err := t.print(r, f.output.value); err != nil {
 		return err
 	}
 	if r.Records == 0 && len(r.Refused) > 0 {

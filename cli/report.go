@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -34,7 +32,8 @@ type reportFlags struct {
 	seed       uint64
 	decisions  int // that are looked at
 
-	output, out string
+	output *choice
+	out    string
 }
 
 // reportGroups are what people group by, in the order of the help.
@@ -88,24 +87,19 @@ compared (--group-by strategy), or with --savings; they need the decisions that 
 	flags.StringVar(&f.baseline, "baseline", report.DefaultBaseline, "strategy that savings refer to")
 	flags.Uint64Var(&f.seed, "seed", 1, "of the intervals of savings")
 	flags.IntVar(&f.decisions, "max-decisions", mostRecords, "look at so many decisions at most, the youngest")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, wide, csv, json or html")
+	f.output = output(flags, "table", "wide", "csv", "json", "html")
 	flags.StringVar(&f.out, "out", "", "write to this file; its ending says the format where -o does not")
 	return cmd
 }
 
 // format says in which format the report is, by the flag or else by the file.
 func (f *reportFlags) format(cmd *cobra.Command) error {
-	ending := strings.TrimPrefix(filepath.Ext(f.out), ".")
-	if !cmd.Flags().Changed("output") && slices.Contains([]string{"csv", "json", "html"}, ending) {
-		f.output = ending
+	ending := filepath.Ext(f.out)
+	known := f.output.infer(cmd.Flags(), "output", f.out) || ending == "" || ending == ".txt"
+	if !known && !cmd.Flags().Changed("output") {
+		return fmt.Errorf("--out %s: no format ends in %s: want .csv, .json or .html, or give -o", f.out, ending)
 	}
-	if !cmd.Flags().Changed("output") && !slices.Contains([]string{"", "csv", "json", "html", "txt"}, ending) {
-		return fmt.Errorf("--out %s: no format ends in .%s: want .csv, .json or .html, or give -o", f.out, ending)
-	}
-	if err := report.CheckStatementFormat(f.output); err != nil {
-		return err
-	}
-	if f.output == "html" && f.out == "" {
+	if f.output.value == "html" && f.out == "" {
 		return errors.New("-o html goes with --out FILE")
 	}
 	return nil
@@ -158,19 +152,7 @@ func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
-	if err := report.WriteStatement(&b, s, f.output, f.out == "" && t.colours(t.out)); err != nil {
-		return err
-	}
-	if f.out == "" {
-		_, err = t.out.Write(b.Bytes())
-		return err
-	}
-	if err := os.WriteFile(f.out, b.Bytes(), 0o644); err != nil { //nolint:gosec // a report, for whoever may read the folder
-		return err
-	}
-	fmt.Fprintln(t.err, "wrote", f.out)
-	return nil
+	return t.printTo(f.out, s, f.output.value)
 }
 
 func (f *reportFlags) statement(ctx context.Context, c *central, q *ledger.Query) (*report.Statement, error) {

@@ -27,19 +27,15 @@ scheduler of ours lets it go; where none runs, see release.`,
 			if err != nil {
 				return err
 			}
-			config, namespace, err := f.config(t)
+			c, err := f.open(t)
 			if err != nil {
 				return err
 			}
-			client, err := clients(config)
+			result, err := runNow(cmd.Context(), c, kind, c.namespace, name)
 			if err != nil {
 				return err
 			}
-			said, err := runNow(cmd.Context(), client, kind, namespace, name)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(t.out, "%s %s/%s: %s\n", kind, namespace, name, said)
+			_, err = fmt.Fprintf(t.out, "%s %s/%s: %s\n", kind, c.namespace, name, result)
 			return err
 		},
 	}
@@ -49,10 +45,10 @@ scheduler of ours lets it go; where none runs, see release.`,
 }
 
 // runNow annotates the object, and says what will come of it.
-func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string) (said string, err error) {
-	patch,
-		err := json.Marshal(
-		map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRunNow: "true"}}})
+func runNow(ctx context.Context, client kubernetes.Interface, kind, namespace, name string) (result string, err error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
+		v1alpha1.AnnotationRunNow: "true",
+	}}})
 	if err != nil {
 		return "", err
 	}

@@ -14,12 +14,13 @@ import (
 
 // simulateFlags hold what the command line says.
 type simulateFlags struct {
-	file        string
-	over        sim.Overrides
-	price       float64
-	interrupt   bool
-	seed        uint64
-	output, out string
+	file      string
+	over      sim.Overrides
+	price     float64
+	interrupt bool
+	seed      uint64
+	output    *choice
+	out       string
 }
 
 func newSimulate(t terminal) *cobra.Command {
@@ -38,12 +39,7 @@ often the queue is planned and for how many jobs at once.`,
   kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
       --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window
   kubenergy simulate -f scenario.yaml --zone FR --grid FR.csv -o json --out results/`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("unexpected argument %q: simulate takes flags only", args[0])}
-			}
-			return nil
-		},
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },
 	}
 	flags := cmd.Flags()
@@ -77,7 +73,7 @@ often the queue is planned and for how many jobs at once.`,
 	flags.StringVar(&f.over.Weather, "weather", "", "weather file of the forecast model weather")
 	flags.Uint64Var(&f.seed, "seed", 0,
 		"breaks the ties of least-allocated at random, as stock does; 0 breaks them by name")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, json or csv")
+	f.output = output(flags, "table", "json", "csv")
 	flags.StringVar(&f.out, "out", "", "directory for decisions.csv, summary.json and plots")
 	return cmd
 }
@@ -133,9 +129,6 @@ func (f *simulateFlags) missing() error {
 }
 
 func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
-	if err := report.CheckFormat(f.output); err != nil {
-		return usageError{err}
-	}
 	file, err := f.scenario(cmd)
 	if err != nil {
 		return usageError{err}
@@ -163,7 +156,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 		}
 		fmt.Fprintln(t.err, "wrote", strings.Join(written, ", "))
 	}
-	return report.Write(t.out, summary, f.output, t.colours(t.out))
+	return t.print(summary, f.output.value)
 }
 
 func simulateAll(ctx context.Context, t terminal, s *sim.Scenario, names []string,

@@ -3,26 +3,25 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/report"
 )
 
 type topFlags struct {
 	centralFlags
 	all          bool
-	sort, output string
+	sort, output *choice
 }
 
 // liveFor is the age beyond which a power is not what is drawn now.
@@ -86,18 +85,13 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 	} else {
 		cmd.Example = "  kubenergy top nodes\n  kubenergy top nodes -o json"
 	}
-	flags.StringVar(&f.sort, "sort", "watts", "watts, name or age")
-	flags.StringVarP(&f.output, "output", "o", "table", "table, csv or json")
+	f.sort = choose(flags, "sort", "", "order", "", "watts", "name", "age")
+	f.output = output(flags, "table", "csv", "json")
 	return cmd
 }
 
 func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
-	switch {
-	case topOrders[f.sort] == nil:
-		return usageError{fmt.Errorf("unknown order %q: want watts, name or age", f.sort)}
-	case !slices.Contains([]string{"table", "csv", "json"}, f.output):
-		return usageError{fmt.Errorf("unknown output format %q: want table, csv or json", f.output)}
-	case f.all && f.namespace != "":
+	if f.all && f.namespace != "" {
 		return usageError{fmt.Errorf("-A and -n %s: give one of them", f.namespace)}
 	}
 	c, err := f.connect(ctx, t)
@@ -113,19 +107,21 @@ func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
 	if err != nil {
 		return err
 	}
-	order := topOrders[f.sort]
+	order := topOrders[f.sort.value]
 	slices.SortFunc(all, func(a, b drawn) int {
 		return cmp.Or(order(&a, &b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
-	switch f.output {
-	case "json":
-		enc := json.NewEncoder(t.out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(map[string]any{"apiVersion": "kubenergy.io/v1alpha1", "kind": "PowerList", "items": all})
-	case "csv":
-		return topCSV(t, all)
+	if f.output.value == "table" && len(all) == 0 {
+		text := "Nobody has told what nodes draw: is there an agent, or a meter?"
+		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
+			text = "Nobody has told what these pods draw: only agents do so live. What was booked for pods, " +
+				"estimates too, is in kubenergy report --group-by=pod."
+		}
+		_, err := fmt.Fprintln(t.err, text)
+		return err
 	}
-	return topTable(t, all, kind, f.all)
+	list := &powerList{"kubenergy.io/v1alpha1", all, "PowerList", kind == "pods", f.all}
+	return t.print(list, f.output.value)
 }
 
 func (c *central) nodes(ctx context.Context) ([]drawn, error) {
@@ -190,69 +186,47 @@ func (d *drawn) age() string {
 	return text
 }
 
-func topTable(t terminal, all []drawn, kind string, namespaces bool) error {
-	if len(all) == 0 {
-		text := "Nobody has told what nodes draw: is there an agent, or a meter?"
-		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
-			text = "Nobody has told what these pods draw: only agents do so live. What was booked for pods, " +
-				"estimates too, is in kubenergy report --group-by=pod."
-		}
-		_, err := fmt.Fprintln(t.err, text)
-		return err
-	}
-	w := tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
-	watts := func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
-	if kind == "nodes" {
-		fmt.Fprintln(w, "NODE\tWATTS\tSOURCE\tQUALITY\tAGE")
-		for i := range all {
-			d := &all[i]
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(d.Name), watts(d.Watts), printable(d.Source), d.Quality,
-				d.age())
-		}
-		return w.Flush()
-	}
-	head := "POD\tNODE\tWATTS\tIDLE\tSOURCE\tQUALITY\tAGE"
-	if namespaces {
-		head = "NAMESPACE\t" + head
-	}
-	fmt.Fprintln(w, head)
-	for i := range all {
-		d := &all[i]
-		if namespaces {
-			fmt.Fprintf(w, "%s\t", printable(d.Namespace))
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(d.Name), printable(d.Node), watts(d.Watts),
-			watts(*d.IdleWatts), printable(d.Source), d.Quality, d.age())
-	}
-	return w.Flush()
+// powerList is what nodes or pods draw.
+type powerList struct {
+	APIVersion string  `json:"apiVersion"`
+	Items      []drawn `json:"items"`
+	Kind       string  `json:"kind"`
+
+	pods, namespaces bool // are shown
 }
 
-func topCSV(t terminal, all []drawn) error {
-	out := csv.NewWriter(t.out)
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	rows := [][]string{{
-		"namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of", "age_s", "stale",
-		"implausible",
-	}}
-	for i := range all {
-		d := &all[i]
-		idle := ""
-		if d.IdleWatts != nil {
-			idle = number(*d.IdleWatts)
-		}
-		rows = append(rows, []string{
-			d.Namespace, cell(d.Name), cell(d.Node), cell(d.Owner), number(d.Watts), idle, cell(d.Source),
-			d.Quality.String(), d.AsOf.UTC().Format(time.RFC3339),
-			number(d.AgeSeconds), strconv.FormatBool(d.Stale), strconv.FormatBool(d.Implausible),
-		})
+// Text shows the list as kubectl top does.
+func (l *powerList) Text(bool, bool) string {
+	t := report.Heads(8, "NAMESPACE", "POD", "NODE", "WATTS", "IDLE", "SOURCE", "QUALITY", "AGE")
+	if !l.pods {
+		t.Columns[2].Name, t.Columns[4].Name = "", ""
+		t.Columns[1].Name = "NODE"
 	}
-	return out.WriteAll(rows)
+	if !l.namespaces {
+		t.Columns[0].Name = ""
+	}
+	watts := func(v *float64) any {
+		if v == nil {
+			return nil
+		}
+		return strconv.FormatFloat(*v, 'f', 1, 64)
+	}
+	for i := range l.Items {
+		d := &l.Items[i]
+		t.Add(printable(d.Namespace), printable(d.Name), printable(d.Node), watts(&d.Watts), watts(d.IdleWatts),
+			printable(d.Source), d.Quality, d.age())
+	}
+	return t.Plain()
 }
 
-// cell keeps spreadsheets from taking what somebody else wrote for a formula.
-func cell(s string) string {
-	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
-		return "'" + s
+// CSV writes everything that is known.
+func (l *powerList) CSV(w io.Writer) error {
+	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of", "age_s",
+		"stale", "implausible")
+	for i := range l.Items {
+		d := &l.Items[i]
+		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,
+			d.Stale, d.Implausible)
 	}
-	return s
+	return t.CSV(w)
 }

@@ -92,7 +92,7 @@ func (o *commandFlags) check() error {
 	if !(o.minutes > 0) || !(o.hours > 0) || o.jobs <= 0 || !(o.factor >= 0) {
 		return errors.New("--minutes, --hours and --jobs want more than 0, --factor 0 or more")
 	}
-	return report.CheckFormat(o.output)
+	return report.CheckFormat(o.output, "table", "json", "csv")
 }
 
 func (o *commandFlags) replay(cmd *cobra.Command, file *sim.File, defaultDir string) error {

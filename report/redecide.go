@@ -2,18 +2,12 @@ package report
 
 import (
 	"cmp"
-	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -215,50 +209,31 @@ func estimated(s *sched.Snapshot, node, other string, start time.Time) (e sched.
 	return site.Account(j.Nominal(), 0, w), true
 }
 
-// WriteReplay writes a replay as a table, as JSON or as CSV.
-func WriteReplay(w io.Writer, r *Replay, format string, colours bool) error {
-	switch format {
-	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
-	case "csv":
-		return replayCSV(w, r)
-	case "table":
-		return replayTable(w, r, colours)
-	}
-	return CheckFormat(format)
-}
-
-func replayCSV(w io.Writer, r *Replay) error {
-	rows := [][]string{{
-		"strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
-		"recordedKWh", "recordedGrams", "recordedCost",
-		"insteadNode", "insteadUntil", "insteadReason", "insteadKWh", "insteadGrams", "insteadCost",
-	}}
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	cells := func(c *Choice) []string {
-		row := []string{c.Node, stamp(c.Until), c.Reason, "", "", ""}
-		if c.Sums != nil {
-			row[3], row[4], row[5] = number(c.Sums.EnergyKWh), number(c.Sums.Grams), number(c.Sums.Cost)
+// CSV writes a row for every decision that differs.
+func (r *Replay) CSV(w io.Writer) error {
+	t := Sheet("strategy", "id", "at", "namespace", "owner", "by", "recordedNode", "recordedUntil", "recordedReason",
+		"recordedKWh", "recordedGrams", "recordedCost", "insteadNode", "insteadUntil", "insteadReason", "insteadKWh",
+		"insteadGrams", "insteadCost")
+	cells := func(c *Choice) []any {
+		if c.Sums == nil {
+			return []any{c.Node, c.Until, c.Reason, nil, nil, nil}
 		}
-		return row
+		return []any{c.Node, c.Until, c.Reason, c.Sums.EnergyKWh, c.Sums.Grams, c.Sums.Cost}
 	}
 	for i := range r.Strategies {
 		for k := range r.Strategies[i].Decisions {
 			d := &r.Strategies[i].Decisions[k]
-			row := []string{r.Strategies[i].Strategy, d.ID, stamp(d.At), d.Namespace, d.Owner, d.By}
-			rows = append(rows, slices.Concat(row, cells(&d.Recorded), cells(&d.Instead)))
+			row := []any{r.Strategies[i].Strategy, d.ID, d.At, d.Namespace, d.Owner, d.By}
+			t.Add(slices.Concat(row, cells(&d.Recorded), cells(&d.Instead))...)
 		}
 	}
-	return csv.NewWriter(w).WriteAll(rows)
+	return t.CSV(w)
 }
 
-func replayTable(w io.Writer, r *Replay, colours bool) error {
-	c := cells{header: []string{
-		"strategy", "same", "other\nnode", "held\ninstead", "started\ninstead", "held\notherwise", "no\nchoice",
-		"compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n",
-	}, names: 1}
+// Text shows what each strategy comes to, and the first decisions that differ.
+func (r *Replay) Text(_, colours bool) string {
+	t := Heads(1, "strategy", "same", "other\nnode", "held\ninstead", "started\ninstead", "held\notherwise",
+		"no\nchoice", "compared\n", "energy\nkWh", "emissions\ngCO2e", "cost\n")
 	signed := func(v float64) string {
 		if v > 0 {
 			return "+" + significant(v)
@@ -267,18 +242,14 @@ func replayTable(w io.Writer, r *Replay, colours bool) error {
 	}
 	for i := range r.Strategies {
 		s := &r.Strategies[i]
-		c.rows = append(c.rows, []string{
-			s.Strategy, strconv.Itoa(s.Same), strconv.Itoa(s.OtherNode), strconv.Itoa(s.Held), strconv.Itoa(s.Started),
-			strconv.Itoa(s.OtherHold),
-			strconv.Itoa(s.NoChoice), strconv.Itoa(s.Compared), signed(s.Instead.EnergyKWh - s.Recorded.EnergyKWh),
-			signed(s.Instead.Grams - s.Recorded.Grams),
-			signed(s.Instead.Cost - s.Recorded.Cost),
-		})
+		t.Add(s.Strategy, s.Same, s.OtherNode, s.Held, s.Started, s.OtherHold, s.NoChoice, s.Compared,
+			signed(s.Instead.EnergyKWh-s.Recorded.EnergyKWh), signed(s.Instead.Grams-s.Recorded.Grams),
+			signed(s.Instead.Cost-s.Recorded.Cost))
 	}
 	lines := []string{
 		fmt.Sprintf("%d recorded decisions under %d strategies; energy, emissions and cost: difference from what was "+
 			"recorded, estimated", r.Records, len(r.Strategies)),
-		c.render(colours),
+		t.Framed(false, colours),
 	}
 	for i := range r.Strategies {
 		lines = append(lines, r.Strategies[i].table(colours)...)
@@ -286,8 +257,7 @@ func replayTable(w io.Writer, r *Replay, colours bool) error {
 	for _, refused := range r.Refused {
 		lines = append(lines, fmt.Sprintf("Not replayed: record %s: %s", refused.ID, refused.Why))
 	}
-	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
-	return err
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // table lists the decisions that differ, the first of many.
@@ -296,25 +266,17 @@ func (d *Redecided) table(colours bool) (lines []string) {
 		return nil
 	}
 	const most = 20
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	if colours {
-		t.Style().Color.Header = text.Colors{text.Bold} //nolint:misspell // the library's spelling
-	}
-	t.AppendHeader(table.Row{"record", "at", "owner", "by", "recorded", d.Strategy, "gCO2e"})
+	t := Heads(7, "record", "at", "owner", "by", "recorded", d.Strategy, "gCO2e")
 	for i := range d.Decisions[:min(most, len(d.Decisions))] {
 		r := &d.Decisions[i]
 		grams := "–"
 		if r.Instead.Sums != nil {
 			grams = fmt.Sprintf("%+.3g", r.Instead.Sums.Grams-r.Recorded.Sums.Grams)
 		}
-		t.AppendRow(table.Row{
-			r.ID, r.At.Format("2006-01-02 15:04:05"), r.Namespace + "/" + r.Owner, r.By, r.Recorded.shown(),
-			r.Instead.shown(), grams,
-		})
+		t.Add(r.ID, r.At.Format("2006-01-02 15:04:05"), r.Namespace+"/"+r.Owner, r.By, r.Recorded.shown(),
+			r.Instead.shown(), grams)
 	}
-	lines = append(lines, t.Render())
+	lines = append(lines, t.Framed(false, colours))
 	if left := len(d.Decisions) - most; left > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more: see -o csv or -o json", left))
 	}

@@ -40,7 +40,7 @@ func TestReplayUnderAnotherStrategy(t *testing.T) {
 	}
 	for _, format := range []string{"table", "csv", "json"} {
 		var b bytes.Buffer
-		if err := WriteReplay(&b, r, format, false); err != nil {
+		if err := Write(&b, r, format, false); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(b.String(), "wasteful") || format != "csv" && !strings.Contains(b.String(), bare.ID) {

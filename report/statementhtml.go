@@ -18,21 +18,13 @@ type bar struct {
 // page is what the template shows.
 type page struct {
 	Title   string
-	Dims    []string
-	Columns []column
-	Rows    []pageRow
-	Total   []string
+	Table   *shown
 	Bars    []bar
 	Height  float64
 	Notes   []string
 	Savings *Comparison
 	PerJob  []pageJob
 	Left    int
-}
-
-type pageRow struct {
-	Key   []string
-	Cells []string
 }
 
 type pageJob struct {
@@ -47,26 +39,22 @@ const (
 	barRoom  = 420.0
 )
 
-func statementHTML(w io.Writer, s *Statement) error {
-	p := page{Title: s.title(), Dims: s.GroupBy, Columns: s.shown(true), Notes: s.Notes, Savings: s.Savings}
+// HTML writes a page that loads nothing.
+func (s *Statement) HTML(w io.Writer) error {
+	p := page{Title: s.title(), Table: s.table().shown(true), Notes: s.Notes, Savings: s.Savings}
+	if len(s.GroupBy) == 0 {
+		p.Table.Total = nil
+	}
 	most := 0.0
 	for i := range s.Rows {
-		row := pageRow{Key: s.keyOfRow(&s.Rows[i])}
-		for _, c := range p.Columns {
-			row.Cells = append(row.Cells, c.text(&s.Rows[i]))
-		}
-		p.Rows = append(p.Rows, row)
 		most = max(most, s.Rows[i].EnergyKWh)
-	}
-	for _, c := range p.Columns {
-		p.Total = append(p.Total, c.text(&s.Total))
 	}
 	if len(s.GroupBy) > 0 && most > 0 {
 		for i := range s.Rows[:min(len(s.Rows), mostBars)] {
 			row := &s.Rows[i]
-			name := strings.Join(p.Rows[i].Key, " · ")
 			p.Bars = append(p.Bars, bar{
-				Name: name, Text: significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
+				Name: strings.Join(p.Table.Rows[i][:p.Table.Words], " · "),
+				Text: significant(row.EnergyKWh) + " kWh, " + row.Quality.String(), Y: float64(i) * barStep,
 				Width: math.Max(0, row.EnergyKWh/most*barRoom),
 			})
 		}
@@ -110,9 +98,12 @@ func names(all []string) string {
 
 // The page loads nothing from anywhere and runs no script.
 var pageTemplate = template.Must(template.New("statement").Funcs(template.FuncMap{
-	"plus":   func(a, b float64) float64 { return a + b },
-	"header": func(c column) string { return c.name },
-	"unit":   func(c column) string { return c.unit },
+	"cells": func(row []string, words int) map[string][]string {
+		return map[string][]string{"Names": row[:words], "Figures": row[words:]}
+	},
+	"plus": func(a, b float64) float64 { return a + b },
+	"name": func(header string) string { name, _, _ := strings.Cut(header, "\n"); return name },
+	"unit": func(header string) string { _, unit, _ := strings.Cut(header, "\n"); return unit },
 }).Parse(`<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -139,11 +130,13 @@ svg text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
 {{end}}</svg>{{if gt .Left 0}}<figcaption>{{.Left}} more rows are in the table.</figcaption>{{end}}</figure>{{end}}
 <div class="scroll"><table>
 <caption>Energy, emissions and cost{{if .Savings}}; saved against {{.Savings.Baseline}}, estimated{{end}}</caption>
-<thead><tr>{{range .Dims}}<th scope="col" class="name">{{.}}</th>{{end}}{{range .Columns}}<th scope="col">{{header .}}<small>{{unit .}}</small></th>{{end}}</tr></thead>
+{{$words := .Table.Words -}}
+<thead><tr>{{range $i, $h := .Table.Header}}{{if lt $i $words}}<th scope="col" class="name">{{$h}}</th>
+{{- else}}<th scope="col">{{name $h}}<small>{{unit $h}}</small></th>{{end}}{{end}}</tr></thead>
 <tbody>
-{{range .Rows}}<tr>{{range .Key}}<th scope="row">{{.}}</th>{{end}}{{range .Cells}}<td>{{.}}</td>{{end}}</tr>
+{{range .Table.Rows}}{{template "row" (cells . $words)}}
 {{end}}</tbody>
-{{if .Dims}}<tfoot><tr>{{range $i, $d := .Dims}}<th scope="row">{{if eq $i 0}}total{{end}}</th>{{end}}{{range .Total}}<td>{{.}}</td>{{end}}</tr></tfoot>{{end}}
+{{if .Table.Total}}<tfoot>{{template "row" (cells .Table.Total $words)}}</tfoot>{{end}}
 </table></div>
 {{if .PerJob}}<h2>Jobs</h2>
 <div class="scroll"><table>
@@ -160,4 +153,5 @@ svg text { font: 12px system-ui, sans-serif; fill: #1a1a1a; }
 </ul>
 </body>
 </html>
-`))
+{{define "row"}}<tr>{{range .Names}}<th scope="row">{{.}}</th>{{end}}
+{{- range .Figures}}<td>{{.}}</td>{{end}}</tr>{{end}}`))

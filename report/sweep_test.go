@@ -94,7 +94,7 @@ func TestSweepByHand(t *testing.T) {
 func TestSweepIsTheSameInAnyOrder(t *testing.T) {
 	text := func(trials []Trial) string {
 		var b bytes.Buffer
-		if err := WriteSweep(&b, sweep(t, trials, SweepOptions{Baseline: "now", Seed: 7}), "json", false); err != nil {
+		if err := Write(&b, sweep(t, trials, SweepOptions{Baseline: "now", Seed: 7}), "json", false); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -208,7 +208,7 @@ func TestWriteSweepDir(t *testing.T) {
 
 func TestSweepCSVIsATable(t *testing.T) {
 	var b bytes.Buffer
-	if err := WriteSweep(&b, sweep(t, someTrials(), SweepOptions{Baseline: "now"}), "csv", false); err != nil {
+	if err := Write(&b, sweep(t, someTrials(), SweepOptions{Baseline: "now"}), "csv", false); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()

@@ -32,7 +32,7 @@ func TestPublishedOfRestartCosts(t *testing.T) {
 		t.Fatalf("%+v", s.Published)
 	}
 	var b strings.Builder
-	if err := WriteSweep(&b, s, "table", false); err != nil {
+	if err := Write(&b, s, "table", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, table, _ := strings.Cut(b.String(), "published figures"); !strings.Contains(table, "restart cost") ||

@@ -2,11 +2,8 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"html/template"
-	"os"
-	"slices"
 	"strings"
 )
 
@@ -59,38 +56,26 @@ func WriteSweepDir(dir string, s *Sweep, m *Manifest) (paths []string, err error
 		files[f.name+".svg"] = svg
 		page.Figures = append(page.Figures, pageFigure{f.caption, inline(svg)})
 	}
-	for _, c := range s.tables() {
-		page.Tables = append(page.Tables, pageTable{Title: c.title, Header: c.header, Names: c.names, Rows: c.rows})
+	for _, t := range s.tables() {
+		page.Tables = append(page.Tables, t.shown(true))
 	}
-	var html, summary, sheet bytes.Buffer
+	var html, summary, sheet, manifest bytes.Buffer
 	if err := sweepTemplate.Execute(&html, &page); err != nil {
 		return nil, fmt.Errorf("writing the page: %w", err)
 	}
-	if err := WriteSweep(&summary, s, "json", false); err != nil {
+	if err := WriteJSON(&summary, s); err != nil {
 		return nil, fmt.Errorf("writing the summary: %w", err)
 	}
-	if err := sweepCSV(&sheet, s); err != nil {
+	if err := s.CSV(&sheet); err != nil {
 		return nil, fmt.Errorf("writing the sheet: %w", err)
 	}
-	manifest, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
+	if err := WriteJSON(&manifest, m); err != nil {
 		return nil, fmt.Errorf("writing the manifest: %w", err)
 	}
 	files["report.html"], files["comparison.json"], files["comparison.csv"] = html.Bytes(), summary.Bytes(),
 		sheet.Bytes()
-	files["manifest.json"] = append(manifest, '\n')
-	var names []string
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("writing results: %w", err)
-	}
-	if paths, err = replaceAll(dir, names, files); err != nil {
-		return nil, fmt.Errorf("writing results: %w", err)
-	}
-	return paths, nil
+	files["manifest.json"] = manifest.Bytes()
+	return replaceAll(dir, files)
 }
 
 // inline makes a drawing part of a page. It is our own, and its texts are escaped.
@@ -101,16 +86,9 @@ func inline(svg []byte) template.HTML {
 
 type sweepPage struct {
 	Title, Command, Program string
-	Tables                  []pageTable
+	Tables                  []*shown
 	Figures                 []pageFigure
 	Notes                   []string
-}
-
-type pageTable struct {
-	Title  string
-	Header []string
-	Names  int
-	Rows   [][]string
 }
 
 type pageFigure struct {
@@ -139,7 +117,7 @@ figure { margin: 2rem 0; overflow-x: auto; } figure svg { max-width: 100%; heigh
 </head>
 <body>
 <h1>{{.Title}}</h1>
-{{range .Tables}}{{$names := .Names}}<div class="scroll"><table>
+{{range .Tables}}{{$names := .Words}}<div class="scroll"><table>
 {{if .Title}}<caption>{{.Title}}</caption>
 {{end}}<thead><tr>{{range $i, $h := .Header}}<th scope="col"{{if lt $i $names}} class="name"{{end}}>{{$h}}</th>{{end}}</tr></thead>
 <tbody>

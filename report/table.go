@@ -1,184 +1,306 @@
 package report
 
 import (
+	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
-
-	"github.com/kubenergy/kubenergy/sched"
+	"sigs.k8s.io/yaml"
 )
 
-// A rareColumn is shown where some run has something to say in it.
-type rareColumn struct {
-	header string
-	value  func(*Run) float64
+// A Document is what a command prints. Its fields are what JSON and YAML show of it. Documents that can be written as
+// CSV also have a method CSV, and those that are pages a method HTML, each with the writer as its argument.
+type Document interface {
+	// Text is the document for people. Wide tables have all columns; colours are for terminals.
+	Text(wide, colours bool) string
 }
 
-var rareColumns = []rareColumn{
-	{"late\nstarts", func(r *Run) float64 { return float64(r.LateStarts) }},
-	{"missed\ndeadlines", func(r *Run) float64 { return float64(r.MissedDeadlines) }},
-	{"suspen-\nsions", func(r *Run) float64 { return float64(r.Suspensions) }},
-	{"tolerated\n", func(r *Run) float64 { return float64(r.Tolerated) }},
-	{"unplaced\njobs", func(r *Run) float64 { return float64(r.UnplacedJobs) }},
-	{"decisions\nper s", func(r *Run) float64 { return r.DecisionsPerSecond }},
+// CheckFormat reports whether a format is one of those that are known.
+func CheckFormat(format string, known ...string) error {
+	if slices.Contains(known, format) {
+		return nil
+	}
+	return fmt.Errorf("unknown output format %q: want one of %s", format, strings.Join(known, ", "))
 }
 
-func writeTable(w io.Writer, r *Report, colours bool) error {
+// Write writes a document as table, wide or text, all for people, or as json, yaml, csv or html. Nothing is written of
+// a document that cannot be written whole.
+func Write(w io.Writer, d Document, format string, colours bool) error {
+	switch format {
+	case "table", "text", "wide":
+		_, err := io.WriteString(w, d.Text(format == "wide", colours))
+		return err
+	case "json":
+		return WriteJSON(w, d)
+	case "yaml":
+		data, err := yaml.Marshal(d)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	case "csv":
+		if sheet, ok := d.(interface{ CSV(w io.Writer) error }); ok {
+			return sheet.CSV(w)
+		}
+	case "svg":
+		if picture, ok := d.(interface{ SVG() ([]byte, error) }); ok {
+			data, err := picture.SVG()
+			if err != nil {
+				return err
+			}
+			_, err = w.Write(data)
+			return err
+		}
+	case "html":
+		if page, ok := d.(interface{ HTML(w io.Writer) error }); ok {
+			return page.HTML(w)
+		}
+	}
+	return fmt.Errorf("unknown output format %q", format)
+}
+
+// WriteJSON writes a value as indented JSON.
+func WriteJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// A Column says how its cells are written: rounded in tables for people, exactly in CSV.
+type Column struct {
+	Name  string               // above it in tables, in lines, the last one with the unit; "": it is only in CSV
+	Field string               // in CSV; "": it is only in tables
+	Show  func(float64) string // numbers in tables; nil: as in CSV
+	Exact func(float64) string // numbers in CSV; nil: all digits
+	Words bool                 // it is one of the first columns, which are of words and stand on the left
+	Wide  bool                 // it is shown only where there is room
+	Rare  bool                 // it is shown only where some cell is another than 0
+}
+
+// A Table is rows under columns. Cells are numbers, words and times; nil and nil pointers are empty ones.
+type Table struct {
+	Title   string
+	Columns []Column
+	Rows    [][]any
+	Total   []any // under the rows; nil: there is none
+}
+
+// A Cell is one that tables show as Text, in whatever way its column would.
+type Cell struct {
+	Value any
+	Text  string
+}
+
+// Sheet returns a table that is only written as CSV.
+func Sheet(fields ...string) *Table {
+	t := &Table{}
+	for _, field := range fields {
+		t.Columns = append(t.Columns, Column{Field: field})
+	}
+	return t
+}
+
+// Heads returns a table that is only shown to people. So many of its columns are of words.
+func Heads(words int, names ...string) *Table {
+	t := &Table{}
+	for i, name := range names {
+		t.Columns = append(t.Columns, Column{Name: name, Words: i < words})
+	}
+	return t
+}
+
+// Add adds a row.
+func (t *Table) Add(cells ...any) { t.Rows = append(t.Rows, cells) }
+
+// CSV writes all columns that have a field.
+func (t *Table) CSV(w io.Writer) error {
+	rows := make([][]string, 1+len(t.Rows))
+	for i, c := range t.Columns {
+		if c.Field == "" {
+			continue
+		}
+		exact := number
+		if c.Exact != nil {
+			exact = c.Exact
+		}
+		rows[0] = append(rows[0], c.Field)
+		for k, row := range t.Rows {
+			value := row[i]
+			if cell, ok := value.(Cell); ok {
+				value = cell.Value
+			}
+			rows[k+1] = append(rows[k+1], render(value, exact, harmless))
+		}
+	}
+	return csv.NewWriter(w).WriteAll(rows)
+}
+
+// shown is what people are shown of a table, in text and in HTML.
+type shown struct {
+	Title  string
+	Header []string
+	Words  int // columns on the left
+	Rows   [][]string
+	Total  []string
+}
+
+// shown leaves out columns that say nothing in any row.
+func (t *Table) shown(wide bool) *shown {
+	s := &shown{Title: t.Title, Rows: make([][]string, len(t.Rows))}
+	for i := range t.Columns {
+		c := &t.Columns[i]
+		if c.Name == "" || c.Wide && !wide || t.silent(i) {
+			continue
+		}
+		s.Header = append(s.Header, c.Name)
+		if c.Words {
+			s.Words++
+		}
+		for k, row := range t.Rows {
+			s.Rows[k] = append(s.Rows[k], c.text(row[i]))
+		}
+		if t.Total != nil {
+			s.Total = append(s.Total, c.text(t.Total[i]))
+		}
+	}
+	return s
+}
+
+// silent reports whether a column has nothing to say.
+func (t *Table) silent(i int) bool {
+	c := &t.Columns[i]
+	says := func(row []any) bool {
+		return c.text(row[i]) != "" && !(c.Rare && (row[i] == 0 || row[i] == 0.0))
+	}
+	return !c.Words && (len(t.Rows) > 0 || t.Total != nil) && !slices.ContainsFunc(t.Rows, says) && (t.Total == nil || !says(t.Total))
+}
+
+func (c *Column) text(v any) string {
+	if cell, ok := v.(Cell); ok {
+		return visible(cell.Text)
+	}
+	show := number
+	if c.Show != nil {
+		show = c.Show
+	}
+	return render(v, show, visible)
+}
+
+// Framed lays the table out in a frame.
+func (t *Table) Framed(wide, colours bool) string {
+	s := t.shown(wide)
+	w := s.writer()
+	if colours {
+		w.Style().Color.Header = text.Colors{text.Bold} //nolint:misspell // the library's spelling
+	}
+	var configs []table.ColumnConfig
+	for i := s.Words; i < len(s.Header); i++ {
+		configs = append(configs, table.ColumnConfig{
+			Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight, AlignFooter: text.AlignRight,
+		})
+	}
+	w.SetColumnConfigs(configs)
+	if s.Total != nil {
+		w.AppendFooter(tableRow(s.Total))
+	}
+	return w.Render()
+}
+
+// Open lays the table out without a frame: what people paste into a ticket is to stay readable.
+func (t *Table) Open() string {
+	w := t.shown(true).writer()
+	w.Style().Options = table.OptionsNoBordersAndSeparators
+	lines := strings.Split(w.Render(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Plain lays the table out as kubectl does, with a line end.
+func (t *Table) Plain() string {
+	s := t.shown(true)
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range append([][]string{s.Header}, s.Rows...) {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush() // a builder never fails
+	return b.String()
+}
+
+func (s *shown) writer() table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	if colours {
-		t.Style().Color.Header = text.Colors{text.Bold} //nolint:misspell // the library's spelling
+	t.Style().Format.Header, t.Style().Format.Footer = text.FormatDefault, text.FormatDefault
+	t.AppendHeader(tableRow(s.Header))
+	for _, row := range s.Rows {
+		t.AppendRow(tableRow(row))
 	}
-	header := table.Row{"strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%"}
-	priced := len(r.Runs) > 0 && r.Runs[0].Priced
-	if priced {
-		header = append(header, "cost\n", "saved\n%")
-	}
-	header = append(header, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%", "held\njobs",
-		"delay\nviolations")
-	// Columns of zeros cost the width that a terminal does not have.
-	rare := slices.DeleteFunc(slices.Clone(rareColumns), func(c rareColumn) bool {
-		return !slices.ContainsFunc(r.Runs, func(run Run) bool { return c.value(&run) > 0 })
-	})
-	for _, c := range rare {
-		header = append(header, c.header)
-	}
-	t.AppendHeader(header)
-	configs := make([]table.ColumnConfig, len(header))
-	for i := range configs {
-		configs[i] = table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight}
-	}
-	configs[0].Align, configs[0].AlignHeader = text.AlignLeft, text.AlignLeft
-	t.SetColumnConfigs(configs)
-	for i := range r.Runs {
-		run := &r.Runs[i]
-		share := func(v float64) string {
-			if i == 0 {
-				return "–"
-			}
-			return fmt.Sprintf("%.1f", 100*v)
-		}
-		row := table.Row{
-			run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
-			share(run.Savings.Emissions),
-		}
-		if priced {
-			row = append(row, significant(run.Cost), share(run.Savings.Cost))
-		}
-		row = append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds),
-			span(run.MakespanSeconds),
-			fmt.Sprintf("%.1f", 100*run.Utilisation), run.HeldJobs, run.DelayViolations)
-		for _, c := range rare {
-			row = append(row, fmt.Sprintf("%.0f", c.value(run)))
-		}
-		t.AppendRow(row)
-	}
-	_, err := fmt.Fprintf(w, "%s\n%s\n%s\n", title(r), t.Render(), strings.Join(footnotes(r), "\n"))
-	return err
+	return t
 }
 
-func title(r *Report) string {
-	var sites []string
-	for _, s := range r.Scenario.Sites {
-		label := s.Zone
-		if s.Name != s.Zone {
-			label = s.Name + " (" + s.Zone + ")"
+func tableRow(cells []string) (row table.Row) {
+	for _, s := range cells {
+		row = append(row, s)
+	}
+	return row
+}
+
+// render writes a value, numbers and words as told.
+func render(v any, show func(float64) string, word func(string) string) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case *float64:
+		if v == nil {
+			return ""
 		}
-		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
+		return show(*v)
+	case float64:
+		return show(v)
+	case int:
+		return strconv.Itoa(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case time.Time:
+		return stamp(v)
+	case string:
+		return word(v)
 	}
-	return fmt.Sprintf("%s on %s from %s; grid %s", plural(r.Scenario.Jobs, "job", "jobs"),
-		plural(r.Scenario.Nodes, "node", "nodes"),
-		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
+	return fmt.Sprint(v)
 }
 
-func footnotes(r *Report) []string {
-	empty := "Empty nodes sleep as their power profile says."
-	if r.Scenario.EmptyNodes != "sleep" {
-		empty = "Empty nodes idle."
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
 	}
-	notes := []string{
-		r.Note + " " + empty,
-		fmt.Sprintf("Saved: compared with %s. All runs are accounted until %s. Forecast: %s.",
-			r.Baseline, r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
-	}
-	if r.Scenario.Learner != "" {
-		notes[1] += " Run times: " + r.Scenario.Learner + "."
-	}
-	if r.Scenario.Power != "" {
-		notes[1] += " Power of jobs: " + r.Scenario.Power + "."
-	}
-	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return sched.Holds(run.Strategy) })
-	if holds && r.Scenario.MayWait == 0 {
-		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
-	}
-	notes = append(notes, unplacedNotes(r)...)
-	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
-		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only "+
-			"where holds and suspensions, not lack of room, are to blame.")
-	}
-	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
-		notes = append(notes,
-			"Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
-	}
-	if len(r.Runs) > 0 && !r.Runs[0].Priced {
-		notes = append(notes, "No price was given, so there is no cost.")
-	}
-	return notes
+	return t.UTC().Format(time.RFC3339)
 }
 
-// unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
-func unplacedNotes(r *Report) (notes []string) {
-	unfit := r.Scenario.FitNowhere
-	if unfit > 0 {
-		notes = append(notes, plural(unfit, "job fits", "jobs fit")+
-			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
-	}
-	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {
-		which := "Unplaced jobs"
-		if unfit > 0 {
-			which = "Other unplaced jobs"
+// visible takes control characters out of names that others chose: a terminal would obey them.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && !strconv.IsPrint(r) {
+			return '�'
 		}
-		notes = append(notes, which+" fit on an empty node, but never got one; they never ran.")
-	}
-	return notes
+		return r
+	}, s)
 }
 
-// significant shows four digits, and no exponent for what people pay.
-func significant(v float64) string {
-	switch a := max(v, -v); {
-	case a >= 1000:
-		return fmt.Sprintf("%.0f", v)
-	case a >= 100:
-		return fmt.Sprintf("%.1f", v)
-	case a >= 10:
-		return fmt.Sprintf("%.2f", v)
+// harmless keeps spreadsheets from taking a name for a formula.
+func harmless(s string) string {
+	if s != "" && strings.ContainsRune("=+-@\t\r", rune(s[0])) {
+		return "'" + s
 	}
-	if a := max(v, -v); a > 0 && a < 0.1 {
-		// A share of a minute of one node is a few millionths of a kilowatt-hour: 0.000 would say that it was nothing.
-		const digits, most = 3, 9
-		return strconv.FormatFloat(v, 'f', min(most, digits-1-int(math.Floor(math.Log10(a)))), 64)
-	}
-	return fmt.Sprintf("%.3f", v)
-}
-
-// span shows seconds with two units at most.
-func span(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%.3g s", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%dm %02ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh %02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd %02dh", int(d.Hours())/24, int(d.Hours())%24)
+	return s
 }

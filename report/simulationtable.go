@@ -1,0 +1,133 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubenergy/kubenergy/sched"
+)
+
+// Text shows the runs as a table. Columns of zeros cost the width that a terminal does not have.
+func (r *Report) Text(_, colours bool) string {
+	t := Heads(1, "strategy", "energy\nkWh", "saved\n%", "emissions\nkgCO2e", "saved\n%")
+	priced := len(r.Runs) > 0 && r.Runs[0].Priced
+	if priced {
+		t.Columns = append(t.Columns, Column{Name: "cost\n"}, Column{Name: "saved\n%"})
+	}
+	t.Columns = append(t.Columns, Heads(0, "mean wait\n", "p95 wait\n", "mean\ncompletion", "makespan\n", "CPU\n%",
+		"held\njobs", "delay\nviolations").Columns...)
+	for _, name := range []string{
+		"late\nstarts", "missed\ndeadlines", "suspen-\nsions", "tolerated\n", "unplaced\njobs", "decisions\nper s",
+	} {
+		t.Columns = append(t.Columns, Column{
+			Name: name, Rare: true, Show: func(v float64) string { return fmt.Sprintf("%.0f", v) },
+		})
+	}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		share := func(v float64) string {
+			if i == 0 {
+				return "–"
+			}
+			return fmt.Sprintf("%.1f", 100*v)
+		}
+		row := []any{
+			run.Strategy, significant(run.EnergyKWh), share(run.Savings.Energy), significant(run.EmissionsKg),
+			share(run.Savings.Emissions),
+		}
+		if priced {
+			row = append(row, significant(run.Cost), share(run.Savings.Cost))
+		}
+		t.Add(append(row, span(run.MeanWaitSeconds), span(run.P95WaitSeconds), span(run.MeanCompletionSeconds),
+			span(run.MakespanSeconds), fmt.Sprintf("%.1f", 100*run.Utilisation), strconv.Itoa(run.HeldJobs),
+			strconv.Itoa(run.DelayViolations), run.LateStarts, run.MissedDeadlines, run.Suspensions, run.Tolerated,
+			run.UnplacedJobs, run.DecisionsPerSecond)...)
+	}
+	return fmt.Sprintf("%s\n%s\n%s\n", title(r), t.Framed(false, colours), strings.Join(footnotes(r), "\n"))
+}
+
+// CSV writes a row for each run.
+func (r *Report) CSV(w io.Writer) error {
+	t := Sheet("strategy", "jobs", "energyKWh", "emissionsKg", "cost", "priced", "meanWaitSeconds", "p95WaitSeconds",
+		"meanCompletionSeconds", "makespanSeconds", "utilisation", "delayViolations", "lateStarts", "missedDeadlines",
+		"heldJobs", "meanHoldSeconds", "unplacedJobs", "decisions", "decisionsPerSecond", "energySavings",
+		"emissionsSavings", "costSavings", "baseline", "quality", "tolerated", "suspensions")
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		t.Add(run.Strategy, run.Jobs, run.EnergyKWh, run.EmissionsKg, run.Cost, run.Priced, run.MeanWaitSeconds,
+			run.P95WaitSeconds, run.MeanCompletionSeconds, run.MakespanSeconds, run.Utilisation, run.DelayViolations,
+			run.LateStarts, run.MissedDeadlines, run.HeldJobs, run.MeanHoldSeconds, run.UnplacedJobs, run.Decisions,
+			run.DecisionsPerSecond, run.Savings.Energy, run.Savings.Emissions, run.Savings.Cost, r.Baseline,
+			run.Quality, run.Tolerated, run.Suspensions)
+	}
+	return t.CSV(w)
+}
+
+func title(r *Report) string {
+	var sites []string
+	for _, s := range r.Scenario.Sites {
+		label := s.Zone
+		if s.Name != s.Zone {
+			label = s.Name + " (" + s.Zone + ")"
+		}
+		sites = append(sites, fmt.Sprintf("%s, PUE %.3g", label, s.PUE))
+	}
+	return fmt.Sprintf("%s on %s from %s; grid %s", plural(r.Scenario.Jobs, "job", "jobs"),
+		plural(r.Scenario.Nodes, "node", "nodes"),
+		r.Scenario.Start.Format("2006-01-02 15:04 MST"), strings.Join(sites, "; "))
+}
+
+func footnotes(r *Report) []string {
+	empty := "Empty nodes sleep as their power profile says."
+	if r.Scenario.EmptyNodes != "sleep" {
+		empty = "Empty nodes idle."
+	}
+	notes := []string{
+		r.Note + " " + empty,
+		fmt.Sprintf("Saved: compared with %s. All runs are accounted until %s. Forecast: %s.",
+			r.Baseline, r.Scenario.Accounted.Format("2006-01-02 15:04 MST"), r.Scenario.Forecast),
+	}
+	if r.Scenario.Learner != "" {
+		notes[1] += " Run times: " + r.Scenario.Learner + "."
+	}
+	if r.Scenario.Power != "" {
+		notes[1] += " Power of jobs: " + r.Scenario.Power + "."
+	}
+	holds := slices.ContainsFunc(r.Runs, func(run Run) bool { return sched.Holds(run.Strategy) })
+	if holds && r.Scenario.MayWait == 0 {
+		notes = append(notes, "No job may wait, so nothing was put off: give jobs an allowed delay, or --max-delay.")
+	}
+	notes = append(notes, unplacedNotes(r)...)
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.LateStarts > 0 }) {
+		notes = append(notes, "Late starts are past the allowed delay for whatever reason; delay violations only "+
+			"where holds and suspensions, not lack of room, are to blame.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.Tolerated > 0 }) {
+		notes = append(notes,
+			"Tolerated: only what jobs did once more after their last suspension kept them for longer than allowed.")
+	}
+	if len(r.Runs) > 0 && !r.Runs[0].Priced {
+		notes = append(notes, "No price was given, so there is no cost.")
+	}
+	return notes
+}
+
+// unplacedNotes tell what no node is large enough for from what only found no room: energy is lower for either.
+func unplacedNotes(r *Report) (notes []string) {
+	unfit := r.Scenario.FitNowhere
+	if unfit > 0 {
+		notes = append(notes, plural(unfit, "job fits", "jobs fit")+
+			" on no node even when all are empty, by request or selector. What never runs uses no energy in any row.")
+	}
+	if slices.ContainsFunc(r.Runs, func(run Run) bool { return run.UnplacedJobs > unfit }) {
+		which := "Unplaced jobs"
+		if unfit > 0 {
+			which = "Other unplaced jobs"
+		}
+		notes = append(notes, which+" fit on an empty node, but never got one; they never ran.")
+	}
+	return notes
+}

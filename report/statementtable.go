@@ -1,0 +1,199 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// statementTable is a table of a statement that is being made: columns, and what each is of a row.
+type statementTable struct {
+	Table
+	of []func(*StatementRow) any
+}
+
+func (t *statementTable) add(c Column, of func(*StatementRow) any) {
+	t.Columns, t.of = append(t.Columns, c), append(t.of, of)
+}
+
+func (t *statementTable) row(r *StatementRow) (cells []any) {
+	for _, of := range t.of {
+		cells = append(cells, of(r))
+	}
+	return cells
+}
+
+// table has a row for each of the statement's. A column that has nothing to say in any of them is not shown.
+func (s *Statement) table() *Table {
+	t := &statementTable{}
+	for i, d := range s.GroupBy {
+		t.add(Column{Name: d, Field: d, Words: true}, func(r *StatementRow) any { return s.key(r, i) })
+	}
+	t.add(Column{Name: "energy\nkWh", Field: "energy_kwh", Show: significant},
+		func(r *StatementRow) any { return r.EnergyKWh })
+	t.add(Column{Name: "facility\nkWh", Field: "facility_kwh", Show: significant, Wide: true},
+		func(r *StatementRow) any { return r.FacilityKWh })
+	t.add(Column{
+		Name: "intensity\ng/kWh", Field: "intensity_g_per_kwh",
+		Show: func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) },
+	}, func(r *StatementRow) any { return r.Intensity })
+	signals := slices.Sorted(maps.Keys(s.Total.EmissionsKg))
+	for _, signal := range signals {
+		name := "emissions"
+		if len(signals) > 1 {
+			name = signal + " emissions"
+		}
+		t.add(Column{Name: name + "\nkgCO2e", Field: "emissions_kg_" + word(signal), Show: significant},
+			func(r *StatementRow) any { return entry(r.EmissionsKg, signal) })
+	}
+	for _, currency := range slices.Sorted(maps.Keys(s.Total.Costs)) {
+		t.add(Column{Name: "cost\n" + currency, Field: "cost_" + word(currency), Show: significant},
+			func(r *StatementRow) any { return entry(r.Costs, currency) })
+	}
+	t.add(Column{Name: "jobs\nended", Field: "jobs", Wide: true}, func(r *StatementRow) any {
+		if r.Jobs == 0 {
+			return Cell{0, ""}
+		}
+		return r.Jobs
+	})
+	t.add(Column{
+		Name: "turnaround\nmean", Field: "turnaround_hours",
+		Show: func(hours float64) string { return span(hours * time.Hour.Seconds()) },
+	}, func(r *StatementRow) any { return r.TurnaroundHours })
+	s.addSaved(t)
+	notZero := func(v float64) string {
+		if v == 0 {
+			return ""
+		}
+		return percent(v)
+	}
+	t.add(Column{Name: "CPU\nhours", Field: "cpu_hours", Show: significant, Wide: true},
+		func(r *StatementRow) any { return r.CPUHours })
+	t.add(Column{Name: "est.\n%", Field: "estimated_share", Show: percent},
+		func(r *StatementRow) any { return r.EstimatedShare })
+	t.add(Column{Name: "no intensity\n%", Field: "uncharted_share", Show: notZero, Wide: true},
+		func(r *StatementRow) any { return r.UnchartedShare })
+	t.add(Column{Name: "no price\n%", Field: "unpriced_share", Show: notZero, Wide: true},
+		func(r *StatementRow) any { return r.UnpricedShare })
+	t.add(Column{Name: "quality", Field: "quality"}, func(r *StatementRow) any { return r.Quality })
+	t.add(Column{Field: "from"}, func(*StatementRow) any { return s.From })
+	t.add(Column{Field: "to"}, func(*StatementRow) any { return s.To })
+	baseline := ""
+	if s.Savings != nil {
+		baseline = s.Savings.Baseline
+	}
+	t.add(Column{Field: "baseline"}, func(*StatementRow) any { return baseline })
+	for i := range s.Rows {
+		t.Rows = append(t.Rows, t.row(&s.Rows[i]))
+	}
+	t.Total = t.row(&s.Total)
+	return &t.Table
+}
+
+// key is what stands for a row's value of a dimension.
+func (s *Statement) key(r *StatementRow, i int) any {
+	switch {
+	case r.Key != nil:
+		return Cell{r.Key[i], cmp.Or(r.Key[i], "–")}
+	case i > 0:
+		return ""
+	case r == &s.Total:
+		return "total"
+	}
+	return "others"
+}
+
+// entry is a value of a map, nil where it has none.
+func entry(values map[string]float64, key string) any {
+	if v, ok := values[key]; ok {
+		return v
+	}
+	return nil
+}
+
+// addSaved adds the columns of savings: of energy, and by signal and currency.
+func (s *Statement) addSaved(t *statementTable) {
+	if s.Savings == nil {
+		return
+	}
+	add := func(unit, field string, of func(*Saved) *Difference) {
+		difference := func(show func(*Difference) any) func(*StatementRow) any {
+			return func(r *StatementRow) any {
+				if r.Saved == nil {
+					return nil
+				}
+				if d := of(r.Saved); d != nil {
+					return show(d)
+				}
+				return nil
+			}
+		}
+		t.add(Column{Name: "saved\n" + unit, Field: field}, difference(func(d *Difference) any {
+			return Cell{d.Saved, d.String()}
+		}))
+		t.add(Column{Field: field + "_low"}, difference(func(d *Difference) any { return d.Low }))
+		t.add(Column{Field: field + "_high"}, difference(func(d *Difference) any { return d.High }))
+	}
+	add("kWh", "saved_kwh", func(v *Saved) *Difference { return &v.Energy })
+	totals := func(of func(*Saved) map[string]Totals, key string) func(*Saved) *Difference {
+		return func(v *Saved) *Difference {
+			if t, ok := of(v)[key]; ok {
+				return &t.Difference
+			}
+			return nil
+		}
+	}
+	for _, signal := range slices.Sorted(maps.Keys(s.Savings.Total.Emissions)) {
+		unit := "kgCO2e"
+		if len(s.Savings.Total.Emissions) > 1 {
+			unit += " " + signal
+		}
+		add(unit, "saved_kg_"+word(signal), totals(func(v *Saved) map[string]Totals { return v.Emissions }, signal))
+	}
+	for _, currency := range slices.Sorted(maps.Keys(s.Savings.Total.Costs)) {
+		add(currency, "saved_"+word(currency), totals(func(v *Saved) map[string]Totals { return v.Costs }, currency))
+	}
+}
+
+// word is a name as part of a column's name.
+func word(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {
+			return r
+		}
+		return '_'
+	}, strings.ToLower(s))
+}
+
+func (s *Statement) title() string {
+	const layout = "2006-01-02 15:04 MST"
+	parts := []string{"Energy from " + s.From.UTC().Format(layout) + " to " + s.To.UTC().Format(layout)}
+	for _, name := range slices.Sorted(maps.Keys(s.Filters)) {
+		parts = append(parts, name+" "+strings.Join(s.Filters[name], ", "))
+	}
+	if !s.AsOf.IsZero() {
+		parts = append(parts, "booked until "+s.AsOf.UTC().Format(layout))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Text shows the statement as a table.
+func (s *Statement) Text(wide, colours bool) string {
+	t := s.table()
+	switch {
+	case len(s.GroupBy) > 0:
+	case len(s.Rows) == 0:
+		t.Rows, t.Total = [][]any{t.Total}, nil
+	default:
+		t.Total = nil
+	}
+	return fmt.Sprintf("%s\n%s\n%s\n", visible(s.title()), t.Framed(wide, colours), strings.Join(s.Notes, "\n"))
+}
+
+// CSV writes every row, and not the total.
+func (s *Statement) CSV(w io.Writer) error { return s.table().CSV(w) }

@@ -1,0 +1,176 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// CSV writes a row for every strategy over all zones, and one for each zone.
+func (s *Sweep) CSV(w io.Writer) error {
+	t := Sheet("strategy", "forecast", "restartCostSeconds", "family", "zone", "trials", "gramsCO2e",
+		"baselineGramsCO2e", "saving", "savingLow", "savingHigh", "optimumSaving", "eta", "etaLow", "etaHigh",
+		"etaGrams", "etaMean", "etaInterruptible", "etaOther", "energyKWh", "cost", "priced", "adjustedCost",
+		"meanWaitHours", "p95WaitHours", "meanTurnaroundHours", "suspensionsPerJob", "lostHours", "delayViolations",
+		"tolerated", "unplacedJobs", "baseline", "quoted")
+	none := &Interval{}
+	for i := range s.Strategies {
+		r := &s.Strategies[i]
+		eta := cmp.Or(r.Eta, none)
+		t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, nil, r.Trials, r.Grams, r.BaselineGrams,
+			r.Saving.Value, r.Saving.Low, r.Saving.High, nil, r.Eta.value(), eta.Low, eta.High, r.EtaGrams.value(),
+			r.EtaMean.value(), r.EtaInterruptible.value(), r.EtaOther, r.EnergyKWh, r.Cost, r.Priced, r.AdjustedCost,
+			r.MeanWaitHours, r.P95WaitHours, r.TurnaroundHours, r.Suspensions, r.LostHours, r.Violations, r.Tolerated,
+			r.Unplaced, s.Baseline, s.Quoted)
+		for k := range r.ByZone {
+			z := &r.ByZone[k]
+			eta := cmp.Or(z.Eta, none)
+			t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, z.Zone, nil, z.Grams, z.BaselineGrams,
+				z.Saving.Value, z.Saving.Low, z.Saving.High, z.OptimumSaving, z.Eta.value(), eta.Low, eta.High, nil, nil,
+				nil, nil, nil, nil, nil, nil, z.MeanWaitHours, nil, nil, nil, nil, nil, nil, nil, s.Baseline, s.Quoted)
+		}
+	}
+	return t.CSV(w)
+}
+
+// tables returns what people are shown.
+func (s *Sweep) tables() []*Table {
+	all := []*Table{s.overall()}
+	if len(s.Zones) > 1 {
+		all = append(all, s.perZone("η by zone", func(z *ZoneRow) string { return shownInterval(z.Eta, 1, 3) }),
+			s.perZone("emissions saved by zone, % (optimum)", func(z *ZoneRow) string {
+				if z.OptimumSaving == nil {
+					return fmt.Sprintf("%.2f", 100*z.Saving.Value)
+				}
+				return fmt.Sprintf("%.2f (%.2f)", 100*z.Saving.Value, 100**z.OptimumSaving)
+			}))
+	}
+	if len(s.Published) > 0 {
+		all = append(all, s.published())
+	}
+	return all
+}
+
+// published sets what others have published beside what was found here.
+func (s *Sweep) published() *Table {
+	t := Heads(5, "strategy", "forecast", "restart cost", "figure", "source", "published", "here")
+	t.Title = "published figures"
+	restarts := slices.ContainsFunc(s.Published, func(p Published) bool { return p.Restart != "" })
+	if !restarts {
+		t.Columns = slices.Delete(t.Columns, 2, 3)
+	}
+	for _, p := range s.Published {
+		row := []any{p.Strategy, p.Forecast}
+		if restarts {
+			cost, _ := p.check() // a wrong one was refused
+			row = append(row, cost)
+		}
+		t.Add(append(row, p.Figure, p.Source, significant(p.Value), significant(p.Measured))...)
+	}
+	return t
+}
+
+func (s *Sweep) overall() *Table {
+	t := Heads(2, "strategy", "forecast", "restart\ncost", "emissions\nkgCO2e", "saved %\n[95 %]", "η\n[95 %]",
+		"η mean of\nzones", "η worst\nzone", "η other\nstarts", "of sus-\npending", "mean\nwait", "p95\nwait",
+		"turn-\naround", "cost\n", "cost with\ncarbon", "suspended\nper job", "delay\nviolations")
+	rated := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Eta != nil })
+	restarts := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.RestartCost > 0 })
+	priced := slices.ContainsFunc(s.Strategies, func(r SweepRow) bool { return r.Priced })
+	only := func(when bool, text string) any { // else the column says nothing, and is left out
+		if when {
+			return text
+		}
+		return nil
+	}
+	for i := range s.Strategies {
+		r := &s.Strategies[i]
+		var adjusted any
+		if r.AdjustedCost != nil {
+			adjusted = significant(*r.AdjustedCost)
+		}
+		t.Add(r.Strategy, shownOr(r.Forecast), only(restarts, r.RestartCost.String()), significant(r.Grams/1000),
+			shownInterval(&r.Saving, 100, 2), only(rated, shownInterval(r.Eta, 1, 3)),
+			only(rated, shownShare(r.EtaMean.value())), only(rated, worst(r)), only(rated, shownShare(r.EtaOther)),
+			only(rated, shownShare(r.EtaInterruptible.value())), span(3600*r.MeanWaitHours), span(3600*r.P95WaitHours),
+			span(3600*r.TurnaroundHours), only(priced, significant(r.Cost)), adjusted,
+			fmt.Sprintf("%.2f", r.Suspensions), r.Violations)
+	}
+	return t
+}
+
+func (s *Sweep) perZone(title string, show func(*ZoneRow) string) *Table {
+	t := Heads(1, append([]string{"strategy"}, s.Zones...)...)
+	t.Title = title
+	for i := range s.Strategies {
+		r := &s.Strategies[i]
+		if r.Strategy == s.Baseline {
+			continue
+		}
+		row := []any{s.label(r)}
+		for k := range r.ByZone {
+			row = append(row, show(&r.ByZone[k]))
+		}
+		t.Add(row...)
+	}
+	return t
+}
+
+// shownInterval shows a value times scale with so many decimals, and its interval where there is one.
+func shownInterval(i *Interval, scale float64, decimals int) string {
+	if i == nil {
+		return "–"
+	}
+	if i.Low == nil {
+		return fmt.Sprintf("%.*f", decimals, scale*i.Value)
+	}
+	return fmt.Sprintf("%.*f [%.*f, %.*f]", decimals, scale*i.Value, decimals, scale**i.Low, decimals, scale**i.High)
+}
+
+func shownShare(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.3f", *v)
+}
+
+func shownOr(text string) string {
+	if text == "" {
+		return "–"
+	}
+	return text
+}
+
+func worst(r *SweepRow) string {
+	if r.WorstEta == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.3f %s", *r.WorstEta, r.WorstZone)
+}
+
+// headline says what was compared.
+func (s *Sweep) headline() string {
+	name := s.Name
+	if name == "" {
+		name = "comparison"
+	}
+	starts := fmt.Sprintf("%d starts", s.Starts)
+	if s.Quoted != QuoteAll {
+		starts += fmt.Sprintf(", those of %s index quoted", s.Quoted)
+	}
+	return fmt.Sprintf("%s: %d trials in %d zones, %s", name, s.Trials, len(s.Zones), starts)
+}
+
+// Text shows all tables.
+func (s *Sweep) Text(_, colours bool) string {
+	parts := []string{s.headline()}
+	for _, t := range s.tables() {
+		if t.Title != "" {
+			parts = append(parts, t.Title)
+		}
+		parts = append(parts, t.Framed(false, colours))
+	}
+	return fmt.Sprintf("%s\n%s\n", strings.Join(parts, "\n"), strings.Join(s.Notes, "\n"))
+}
