@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	units "github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/controller/server"
@@ -80,7 +82,7 @@ func TestTheWholeWay(t *testing.T) {
 			}},
 		}
 	}
-	recorder, err := record.New(record.Options{URL: unit.URL})
+	recorder, err := record.New(units.Options{URL: unit.URL}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

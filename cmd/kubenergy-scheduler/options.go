@@ -20,15 +20,12 @@ type options struct {
 	defaults          policy.Defaults
 	maxPods           int
 	releaseRate       float64
-	maxRamp           float64  // watts per second
-	live, record      endpoint // of the central unit
+	maxRamp           float64 // watts per second
+	central           endpoints
 }
 
 func defaultOptions() options {
-	return options{
-		defaults: policy.BuiltIn(),
-		maxPods:  2000,
-	}
+	return options{defaults: policy.BuiltIn(), maxPods: 2000}
 }
 
 func (o *options) addFlags(fs *pflag.FlagSet) {
@@ -55,8 +52,7 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 		"as the cluster keeps up with)")
 	fs.Float64Var(&o.maxRamp, "kubenergy-max-ramp", o.maxRamp, "`watts` by which the expected power of what is let "+
 		"go may rise in a second, such as 500; deadlines do not count (0: any)")
-	o.record.addRecordFlags(fs)
-	o.live.addLiveFlags(fs)
+	o.central.addFlags(fs)
 }
 
 func (o *options) validate() error {

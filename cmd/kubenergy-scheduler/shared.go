@@ -43,7 +43,11 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	if err != nil {
 		return place.Deps{}, err
 	}
-	feed, err := s.live(ctx)
+	feed, err := s.options.central.feed(s.log)
+	if err != nil {
+		return place.Deps{}, err
+	}
+	recorder, err := s.options.central.recorder(s.log)
 	if err != nil {
 		return place.Deps{}, err
 	}
@@ -52,21 +56,18 @@ func (s *shared) start(ctx context.Context, config *rest.Config) (place.Deps, er
 	if err != nil {
 		return place.Deps{}, fmt.Errorf("building the hold loop's client: %w", err)
 	}
-	recorder, err := s.options.record.recorder(s.options.live, s.log)
-	if err != nil {
-		return place.Deps{}, err
-	}
 	holds := hold.Config{
 		Client: client, View: knowledge, Namespace: v1alpha1.SystemNamespace, MaxPods: s.options.maxPods,
 		ReleaseRate: s.options.releaseRate, MaxRamp: energy.Watts(s.options.maxRamp),
 	}
-	if recorder.On() {
+	if recorder.Enabled() {
 		holds.Record = recorder.Tell
 	}
 	loop := hold.New(holds)
 	s.run(ctx, "knowledge", run)
 	s.run(ctx, "hold loop", loop.Run)
 	s.run(ctx, "recorder", recorder.Run)
+	s.run(ctx, "live watts", feed.Run)
 	awaitSettled(ctx, knowledge)
 	return place.Deps{
 		View: knowledge, Gate: loop, Clock: loop.Now, Log: s.log, Live: feed, Recorder: recorder, Go: s.run,

@@ -1,11 +1,9 @@
 package batch
 
 import (
-	"sync"
-	"time"
+	component "k8s.io/component-base/metrics"
 
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
+	"github.com/kubenergy/kubenergy/scheduler/instruments"
 )
 
 // What comes of a question.
@@ -25,60 +23,29 @@ const (
 )
 
 var (
-	plans = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "kubenergy_batch_plans_total",
-		Help:           "Plans over the pods that wait, by scheduler profile and by what came of them.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"profile", "result"})
-	planSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Name: "kubenergy_batch_plan_seconds", Help: "Time that a plan took to make.",
-		Buckets: metrics.ExponentialBuckets(0.001, 2, 13), StabilityLevel: metrics.ALPHA,
-	}, []string{"profile"})
-	plannedPods = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "kubenergy_batch_planned_pods_total",
-		Help:           "Pods that a plan had a node for; one that is in two plans counts twice.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"profile"})
-	placedPods = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "kubenergy_batch_pods_total",
-		Help:           "Pods whose turn came while a plan had a node for them, by where they went.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"profile", "outcome"})
-	gap = metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "kubenergy_batch_gap_ratio",
-		Help: "How far the last plan may be from the best one, as a share of the bound; absent where no " +
-			"bound is known.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"profile"})
+	metrics = &instruments.Set{}
 
-	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() {
-		legacyregistry.MustRegister(plans, planSeconds, plannedPods, placedPods,
-			gap)
-	})
+	plans = metrics.Counter("kubenergy_batch_plans_total",
+		"Plans over the pods that wait, by scheduler profile and by what came of them.", "profile", "result")
+	planSeconds = metrics.Histogram("kubenergy_batch_plan_seconds", "Time that a plan took to make.",
+		component.ExponentialBuckets(0.001, 2, 13), "profile")
+	plannedPods = metrics.Counter("kubenergy_batch_planned_pods_total",
+		"Pods that a plan had a node for; one that is in two plans counts twice.", "profile")
+	placedPods = metrics.Counter("kubenergy_batch_pods_total",
+		"Pods whose turn came while a plan had a node for them, by where they went.", "profile", "outcome")
+	gap = metrics.Gauge("kubenergy_batch_gap_ratio", "How far the last plan may be from the best one, as a share of "+
+		"the bound; absent where no bound is known.", "profile")
 )
 
-// profileMetrics are those of one profile of kube-scheduler.
-type profileMetrics struct{ profile string }
-
-func metricsOf(profile string) *profileMetrics {
-	registerMetrics()
-	return &profileMetrics{profile}
-}
-
-func (m *profileMetrics) plan(outcome string, took time.Duration) {
-	plans.WithLabelValues(m.profile, outcome).Inc()
-	planSeconds.WithLabelValues(m.profile).Observe(took.Seconds())
-}
-
-func (m *profileMetrics) found(s *solution) {
-	plannedPods.WithLabelValues(m.profile).Add(float64(s.placed))
+// found publishes what a plan found.
+func (s *solution) found(profile string) {
+	plannedPods.WithLabelValues(profile).Add(float64(s.placed))
 	if s.hasGap {
-		gap.WithLabelValues(m.profile).Set(s.gap)
+		gap.WithLabelValues(profile).Set(s.gap)
 	} else {
-		gap.Delete(map[string]string{"profile": m.profile})
+		gap.Delete(map[string]string{"profile": profile})
 	}
 }
 
 // Count counts a pod that the plan had a node for, by where it went.
-func (p *Planner) Count(outcome string) { placedPods.WithLabelValues(p.metrics.profile, outcome).Inc() }
+func (p *Planner) Count(outcome string) { placedPods.WithLabelValues(p.c.Profile, outcome).Inc() }

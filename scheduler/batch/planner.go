@@ -45,11 +45,10 @@ type Config struct {
 
 // Planner makes plans and hands them out pod by pod.
 type Planner struct {
-	c       Config
-	asked   chan *Question // has room for the one that busy allows
-	busy    atomic.Bool    // somebody copies the nodes, or a plan is being made
-	metrics *profileMetrics
-	logged  bool // belongs to Run
+	c      Config
+	asked  chan *Question // has room for the one that busy allows
+	busy   atomic.Bool    // somebody copies the nodes, or a plan is being made
+	logged bool           // belongs to Run
 
 	mu          sync.Mutex
 	pods        map[types.UID]*waiter
@@ -73,9 +72,8 @@ func New(c Config) *Planner {
 	if c.Held == nil {
 		c.Held = func(*v1.Pod) bool { return false }
 	}
-	return &Planner{
-		c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1, metrics: metricsOf(c.Profile),
-	}
+	metrics.Register()
+	return &Planner{c: c, asked: make(chan *Question, 1), pods: map[types.UID]*waiter{}, number: 1}
 }
 
 // Question is the cluster as a scheduling cycle has seen it. The planner owns it.
@@ -135,7 +133,8 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		if outcome == failed || outcome == late {
 			p.pause()
 		}
-		p.metrics.plan(outcome, p.c.Now().Sub(begun))
+		plans.WithLabelValues(p.c.Profile, outcome).Inc()
+		planSeconds.WithLabelValues(p.c.Profile).Observe(p.c.Now().Sub(begun).Seconds())
 	}()
 	intake := p.intake()
 	solution := p.solve(q, intake.queue, func() bool {
@@ -151,7 +150,7 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 		outcome = cut
 	}
 	p.adopt(q, intake, solution)
-	p.metrics.found(solution)
+	solution.found(p.c.Profile)
 }
 
 // adopt puts a solution in force.

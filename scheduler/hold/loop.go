@@ -177,7 +177,7 @@ func (l *Loop) Now() time.Time { return l.clock.Now() }
 
 // Run plans and releases until ctx ends. It returns an error only if it cannot begin.
 func (l *Loop) Run(ctx context.Context) error {
-	registerMetrics()
+	metrics.Register()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -256,7 +256,7 @@ func (l *Loop) turn(logger klog.Logger) (pause time.Duration) {
 	l.sweep(now)
 	l.jobs.measure()
 	l.pods.measure()
-	notesWaiting.Set(float64(len(l.notes) + len(l.releaseEvents) + len(l.pendingNotes)))
+	notesWaiting.WithLabelValues().Set(float64(len(l.notes) + len(l.releaseEvents) + len(l.pendingNotes)))
 	if more {
 		return minPause
 	}

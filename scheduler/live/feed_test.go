@@ -23,6 +23,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
@@ -80,15 +81,13 @@ func (u *unit) requests(suffix string) (n int) {
 	return n
 }
 
-func newFeed(t testing.TB, u *unit, change func(*Config)) *Feed {
+var silent = slog.New(slog.DiscardHandler)
+
+func newFeed(t testing.TB, u *unit, now func() time.Time, log *slog.Logger) *Feed {
 	t.Helper()
 	server := httptest.NewServer(u)
 	t.Cleanup(server.Close)
-	c := Config{URL: server.URL + "/"}
-	if change != nil {
-		change(&c)
-	}
-	f, err := New(c)
+	f, err := New(central.Options{URL: server.URL + "/", Now: now}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +128,7 @@ func TestFill(t *testing.T) {
 		power("future", 80, -5*time.Minute), power("soon", 80, -10*time.Second), power("", 80, 0),
 		power(strings.Repeat("x", 300), 80, 0), liar,
 	}}, workloads: api.WorkloadsPower{}}
-	f := newFeed(t, u, nil)
+	f := newFeed(t, u, nil, silent)
 	if got := drawn(f, "a"); got != "-" {
 		t.Errorf("before the first answer: %s", got)
 	}
@@ -156,7 +155,7 @@ func TestWattsAge(t *testing.T) {
 	u := &unit{
 		nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}, etag: `"1"`,
 	}
-	f := newFeed(t, u, func(c *Config) { c.Now = func() time.Time { return now } })
+	f := newFeed(t, u, func() time.Time { return now }, silent)
 	f.Ask(t.Context())
 	now = now.Add(40 * time.Second)
 	if !f.Ask(t.Context()) { // nothing new
@@ -183,7 +182,7 @@ func TestClocksApart(t *testing.T) {
 				power("a", 80, 20*time.Second+skew), power("old", 80, time.Minute+skew),
 			}},
 		}
-		f := newFeed(t, u, nil)
+		f := newFeed(t, u, nil, silent)
 		f.Ask(t.Context())
 		if got := drawn(f, "a", "old"); got != "80 -" {
 			t.Errorf("clocks %v apart: %s", skew, got)
@@ -195,7 +194,7 @@ func TestClocksApart(t *testing.T) {
 func TestBadAnswers(t *testing.T) {
 	var log bytes.Buffer
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}}
-	f := newFeed(t, u, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	f := newFeed(t, u, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	f.Ask(t.Context())
 	for _, status := range []int{401, 403, 404, 301, 500, 503} {
 		u.status = status
@@ -237,7 +236,7 @@ func TestProvisionalWatts(t *testing.T) {
 	now := time.Now()
 	node := power("a", 80, 0)
 	u := &unit{workloads: api.WorkloadsPower{}}
-	f := newFeed(t, u, func(c *Config) { c.Now = func() time.Time { return now } })
+	f := newFeed(t, u, func() time.Time { return now }, silent)
 	tell := func(fresh ...string) {
 		node.AsOf, node.Fresh = now, fresh
 		u.mu.Lock()
@@ -295,7 +294,7 @@ func TestExpected(t *testing.T) {
 		{Namespace: "lab", OwnerKind: "Job", Owner: "absurd", Watts: -4, Samples: 1},
 		{Namespace: "lab", OwnerKind: "Job", Owner: "never", Watts: 4},
 	}}}
-	f := newFeed(t, u, nil)
+	f := newFeed(t, u, nil, silent)
 	if _, ok := f.Expected([]Owner{{"shop", "Deployment", "web"}}, 4); ok {
 		t.Error("before the first answer")
 	}
@@ -359,7 +358,7 @@ func TestCredentials(t *testing.T) {
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	defer server.Close()
 	var log bytes.Buffer
-	f, err := New(Config{URL: server.URL, TokenFile: token, CAFile: ca, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f, err := New(central.Options{URL: server.URL, TokenFile: token, CAFile: ca}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,19 +400,19 @@ func TestCredentials(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for _, tc := range []struct {
-		c    Config
+		c    central.Options
 		want string
 	}{
-		{Config{URL: "https://controller:9443", TokenFile: "t"}, ""},
-		{Config{URL: "http://127.0.0.1:9443", TokenFile: "t"}, ""},
-		{Config{URL: "http://controller:9443"}, "needs https"},
-		{Config{URL: "http://controller:9443", TokenFile: "t"}, "needs https"},
-		{Config{URL: "ftp://controller"}, "want http or https"},
-		{Config{URL: "controller:9443"}, "want http or https"},
-		{Config{URL: "https://me:secret@controller"}, "holds a password"},
-		{Config{URL: "https://me:secret@contr oller"}, "cannot be read"},
+		{central.Options{URL: "https://controller:9443", TokenFile: "t"}, ""},
+		{central.Options{URL: "http://127.0.0.1:9443", TokenFile: "t"}, ""},
+		{central.Options{URL: "http://controller:9443"}, "needs https"},
+		{central.Options{URL: "http://controller:9443", TokenFile: "t"}, "needs https"},
+		{central.Options{URL: "ftp://controller"}, "want http or https"},
+		{central.Options{URL: "controller:9443"}, "want http or https"},
+		{central.Options{URL: "https://me:secret@controller"}, "holds a password"},
+		{central.Options{URL: "https://me:secret@contr oller"}, "cannot be read"},
 	} {
-		_, err := New(tc.c)
+		_, err := New(tc.c, silent)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v", tc.c.URL, err)
 		}
@@ -429,9 +428,9 @@ func TestRun(t *testing.T) {
 		var mu sync.Mutex
 		var at []time.Duration
 		answers, begin := false, time.Now()
-		f, err := New(Config{
+		f, err := New(central.Options{
 			URL: "https://controller",
-			transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if strings.HasSuffix(r.URL.Path, "/nodes/power") {
@@ -444,7 +443,7 @@ func TestRun(t *testing.T) {
 				recorder.WriteString(`{}`)
 				return recorder.Result(), nil
 			}),
-		})
+		}, silent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -483,9 +482,9 @@ func TestPanicsAreSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		panics := 3
-		f, err := New(Config{
-			URL: "https://controller", Log: slog.New(slog.NewTextHandler(&log, nil)),
-			transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		f, err := New(central.Options{
+			URL: "https://controller",
+			Transport: roundTrip(func(*http.Request) (*http.Response, error) {
 				if panics > 0 {
 					panics--
 					panic("a mistake")
@@ -495,7 +494,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 				recorder.Write(body)
 				return recorder.Result(), err
 			}),
-		})
+		}, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -521,7 +520,7 @@ func (r roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { re
 // Readers and writers may come at any time.
 func TestConcurrentUse(t *testing.T) {
 	u := &unit{nodes: api.NodesPower{Nodes: []api.NodePower{power("a", 80, 0)}}, workloads: api.WorkloadsPower{}}
-	f := newFeed(t, u, nil)
+	f := newFeed(t, u, nil, silent)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
@@ -551,10 +550,10 @@ func FuzzAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		var nodes api.NodesPower
 		if json.Unmarshal([]byte(body), &nodes) == nil {
-			table, _ := newNodeTable(&nodes, clockSkew("Mon, 01 Jun 2026 12:00:00 GMT", now), now, defaultMaxAge)
+			table, _ := newNodeTable(&nodes, clockSkew("Mon, 01 Jun 2026 12:00:00 GMT", now), now)
 			for name, r := range table.byName {
 				if age := now.Sub(time.Unix(0, r.asOf)); name == "" || !(r.power >= 0 && r.power <= mostWatts) ||
-					age < 0 || age > defaultMaxAge || len(r.fresh) > mostFresh {
+					age < 0 || age > maxAge || len(r.fresh) > mostFresh {
 					t.Errorf("%q: %+v", name, r)
 				}
 			}

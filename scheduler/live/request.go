@@ -14,22 +14,40 @@ const mostBody = 32 << 20
 
 // route is one thing to ask for.
 type route struct {
-	client  *central.Client
-	name    string
+	name    string // in metrics and logs
 	path    string
 	etag    string // of the last answer that was understood
-	failing bool   // the last request did, and it was said
+	failing bool   // the last request did, which was logged
 }
 
-// get asks, and reads the answer into a value. skew is how far our clock is ahead of the other's; news is false if the
-// answer is still the last one.
-func (r *route) get(ctx context.Context, into any) (skew time.Duration, news bool, err error) {
-	defer func() { asked.WithLabelValues(r.name, result(news, err)).Inc() }()
+// get asks, and reads the answer into a value. skew is how far our clock is ahead of the central unit's; news is false
+// if the answer is still the last one. The first of several failures is logged.
+func (f *Feed) get(ctx context.Context, r *route, into any) (skew time.Duration, news bool, err error) {
+	skew, news, err = f.fetch(ctx, r, into)
+	result := "unchanged"
+	switch {
+	case err != nil:
+		result = "error"
+		if ctx.Err() == nil && !r.failing {
+			f.log.Warn("live watts cannot be read: deciding without what is older than its age allows", "what", r.name,
+				"error", err)
+			r.failing = true
+		}
+	case news:
+		result, r.failing = "news", false
+	default:
+		r.failing = false
+	}
+	asked.WithLabelValues(r.name, result).Inc()
+	return skew, news, err
+}
+
+func (f *Feed) fetch(ctx context.Context, r *route, into any) (skew time.Duration, news bool, err error) {
 	header := map[string]string{"Accept": "application/json"}
 	if r.etag != "" {
 		header["If-None-Match"] = r.etag
 	}
-	answer, err := r.client.Do(ctx, &central.Request{
+	answer, err := f.client.Do(ctx, &central.Request{
 		Method: http.MethodGet, Path: r.path, Header: header, Most: mostBody,
 	})
 	switch {
@@ -60,14 +78,4 @@ func clockSkew(stamp string, answered time.Time) time.Duration {
 		return 0 // the stamp's resolution, and the way of the answer
 	}
 	return skew
-}
-
-func result(news bool, err error) string {
-	switch {
-	case err != nil:
-		return "error"
-	case news:
-		return "news"
-	}
-	return "unchanged"
 }

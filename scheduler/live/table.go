@@ -36,9 +36,7 @@ type nodeTable struct {
 type leftOut struct{ old, absurd, implausible int }
 
 // newNodeTable returns what of an answer can be used. skew is how far our clock is ahead of the other's.
-func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time,
-	maxAge time.Duration,
-) (*nodeTable, leftOut) {
+func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (*nodeTable, leftOut) {
 	nodes := answer.Nodes
 	t, left := &nodeTable{}, leftOut{}
 	if len(nodes) > mostNodes {

@@ -366,7 +366,7 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 		e.fulfilled()
 	}
 	e.batch.placed(state, nodeName)
-	if e.recorder.On() {
+	if e.recorder.Enabled() {
 		e.draft(state, r, pod, nodeName)
 	}
 	return nil

@@ -2,29 +2,20 @@ package place
 
 import (
 	"context"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/kubenergy/kubenergy/scheduler/instruments"
 )
 
 var (
-	filteredNodes = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name:           "kubenergy_filtered_nodes_total",
-		Help:           "Nodes refused for what a pod asked of its node's power or efficiency.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"reason"})
+	metrics = &instruments.Set{}
 
-	shortlisted = metrics.NewCounterVec(&metrics.CounterOpts{
-		Name: "kubenergy_shortlisted_cycles_total", Help: "Cycles that were narrowed to the nodes of least cost, and " +
-			"of these those in vain: the pods were tried again on all nodes.",
-		StabilityLevel: metrics.ALPHA,
-	}, []string{"outcome"})
-
-	// kube-scheduler serves this registry at /metrics.
-	registerMetrics = sync.OnceFunc(func() { legacyregistry.MustRegister(filteredNodes, shortlisted) })
+	filteredNodes = metrics.Counter("kubenergy_filtered_nodes_total",
+		"Nodes refused for what a pod asked of its node's power or efficiency.", "reason")
+	shortlisted = metrics.Counter("kubenergy_shortlisted_cycles_total", "Cycles that were narrowed to the nodes of "+
+		"least cost, and of these those in vain: the pods were tried again on all nodes.", "outcome")
 )
 
 // What shortlisted counts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 	"github.com/kubenergy/kubenergy/scheduler/live"
 )
@@ -53,7 +55,9 @@ func newMeters(t testing.TB) *meters {
 	server := httptest.NewServer(m)
 	t.Cleanup(server.Close)
 	var err error
-	if m.feed, err = live.New(live.Config{URL: server.URL, Now: func() time.Time { return m.now }}); err != nil {
+	m.feed, err = live.New(central.Options{URL: server.URL, Now: func() time.Time { return m.now }},
+		slog.New(slog.DiscardHandler))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -49,7 +49,7 @@ func New(d Deps) map[string]Factory {
 	if d.Go == nil {
 		d.Go = func(ctx context.Context, _ string, run func(context.Context) error) { go func() { _ = run(ctx) }() }
 	}
-	registerMetrics()
+	metrics.Register()
 	common := &shared{}
 	return map[string]Factory{
 		EnergyName: func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {

@@ -22,7 +22,7 @@ type unrecorded struct {
 // keep keeps the snapshot at hand for Reserve, with all nodes that were to choose from. Nothing else is copied: what it
 // points to is used again in the next cycle only.
 func (e *Energy) keep(r *request, nodes []fwk.NodeInfo) {
-	if !e.recorder.On() {
+	if !e.recorder.Enabled() {
 		return
 	}
 	u := &e.unrecorded
@@ -55,7 +55,7 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 		d.Reason = sched.Planned.String()
 		d.NoSnapshot = fmt.Sprintf("by a plan for %d pods that waited", f.Of)
 	case e.unrecorded.of == r:
-		d.Snapshot, d.Nodes = &e.unrecorded.snapshot, e.unrecorded.nodes.nodes
+		d.Snapshot = &e.unrecorded.snapshot
 	default:
 		d.Reason = sched.NoOpinion.String()
 		d.NoSnapshot = "not scored: one node was left, the strategy had no opinion, or the scores of a pod like it " +
@@ -67,7 +67,7 @@ func (e *Energy) draft(state fwk.CycleState, r *request, pod *v1.Pod, node strin
 
 // takeDraft returns the record of the cycle's decision, once.
 func (e *Energy) takeDraft(state fwk.CycleState) *record.Draft {
-	if !e.recorder.On() {
+	if !e.recorder.Enabled() {
 		return nil
 	}
 	data, err := state.Read(draftKey)

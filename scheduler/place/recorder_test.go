@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/scheduler/record"
@@ -32,7 +34,7 @@ func recorded(t *testing.T, test func(*record.Recorder)) []ledger.Record {
 		arrived <- body.Decisions
 	}))
 	defer server.Close()
-	r, err := record.New(record.Options{URL: server.URL})
+	r, err := record.New(central.Options{URL: server.URL}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 		t.Errorf("without a recorder Reserve allocates %v times", off)
 	}
 	unmarked := newPod()
-	r, err := record.New(record.Options{URL: "http://127.0.0.1:1"})
+	r, err := record.New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +187,7 @@ func TestNoRecorderNoCost(t *testing.T) {
 }
 
 func BenchmarkReserveRecorded1000(b *testing.B) {
-	r, err := record.New(record.Options{URL: "http://127.0.0.1:1"})
+	r, err := record.New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,21 +20,19 @@ const (
 	Release = "release"
 )
 
-// An Entry is a decision, as its maker has it at hand, from which a [ledger.Record] is made. What it points to is looked at only while
-// [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which nobody changes.
+// An Entry is a decision, as its maker has it at hand, from which a [ledger.Record] is made. What it points to is looked
+// at only while [Recorder.Tell] or [Recorder.Draft] runs, except sites and profiles, which never change.
 type Entry struct {
-	Action           string
-	At               time.Time
-	Namespace        string
-	OwnerKind, Owner string
-	UID              string // of the pod, or of the Job that is held
-	Strategy         string
-	Node             string          // Place
-	Start            time.Time       // of the window, if it is not At
-	Snapshot         *sched.Snapshot // of one job; nil: there is none
-	// what Snapshot.Nodes points to, all of it, if it is in one piece: that is copied faster
-	Nodes              []sched.Node
-	NoSnapshot, Reason string // NoSnapshot: why there is none
+	Action             string
+	At                 time.Time
+	Namespace          string
+	OwnerKind, Owner   string
+	UID                string // of the pod, or of the Job that is held
+	Strategy           string
+	Node               string          // Place
+	Start              time.Time       // of the window, if it is not At
+	Snapshot           *sched.Snapshot // of one job; nil: there is none
+	NoSnapshot, Reason string          // NoSnapshot: why there is none
 	Message            string
 }
 
@@ -49,28 +47,27 @@ type scribe struct {
 }
 
 // write makes the record of a decision. A snapshot that cannot be written leaves a record without one, that says so.
-func (s *scribe) write(d *Entry) ledger.Record {
-	r := bare(d)
-	if d.Snapshot == nil || len(d.Snapshot.Queue) == 0 {
-		r.Message = join(r.Message, d.NoSnapshot)
+func (s *scribe) write(e *Entry) ledger.Record {
+	r := bare(e)
+	if e.Snapshot == nil || len(e.Snapshot.Queue) == 0 {
+		r.Message = join(r.Message, e.NoSnapshot)
 		return r
 	}
-	estimate(&r, d)
-	if err := s.snapshot(&r, d); err != nil {
+	estimate(&r, e)
+	if err := s.snapshot(&r, e); err != nil {
 		r.Message = join(r.Message, "without its snapshot: "+err.Error())
 	}
 	return r
 }
 
 // bare is the record of a decision without its snapshot, and what follows from that.
-func bare(d *Entry) ledger.Record {
+func bare(e *Entry) ledger.Record {
 	r := ledger.Record{
-		ID: rand.Text(), At: d.At.UTC(), Action: d.Action, Namespace: d.Namespace, OwnerKind: d.OwnerKind,
-		Owner: d.Owner, UID: d.UID,
-		Strategy: d.Strategy, Node: d.Node, Reason: d.Reason, Message: d.Message, Quality: energy.Estimated,
+		ID: rand.Text(), At: e.At.UTC(), Action: e.Action, Namespace: e.Namespace, OwnerKind: e.OwnerKind,
+		Owner: e.Owner, UID: e.UID, Strategy: e.Strategy, Node: e.Node, Reason: e.Reason, Message: e.Message, Quality: energy.Estimated,
 	}
-	if !d.Start.IsZero() {
-		r.Start = d.Start.UTC()
+	if !e.Start.IsZero() {
+		r.Start = e.Start.UTC()
 	}
 	return r
 }
@@ -83,31 +80,31 @@ func join(a, b string) string {
 }
 
 // estimate says what the decision was expected to bring about.
-func estimate(r *ledger.Record, d *Entry) {
-	job := &d.Snapshot.Queue[0]
-	start := d.Snapshot.Now
-	if !d.Start.IsZero() {
-		start = d.Start
+func estimate(r *ledger.Record, e *Entry) {
+	job := &e.Snapshot.Queue[0]
+	start := e.Snapshot.Now
+	if !e.Start.IsZero() {
+		start = e.Start
 	}
 	r.Start, r.End = start.UTC(), start.Add(job.Duration).UTC()
-	i := slices.IndexFunc(d.Snapshot.Nodes, func(n *sched.Node) bool { return n.Name == d.Node })
-	if d.Node == "" || i < 0 {
+	i := slices.IndexFunc(e.Snapshot.Nodes, func(n *sched.Node) bool { return n.Name == e.Node })
+	if e.Node == "" || i < 0 {
 		return
 	}
-	node := d.Snapshot.Nodes[i]
+	node := e.Snapshot.Nodes[i]
 	window := sched.Window{Start: start, End: start.Add(node.Runtime(job))}
-	e := d.Snapshot.Estimate(job, node, window)
-	r.End, r.Energy, r.Carbon, r.Cost = window.End.UTC(), e.Energy, e.Carbon, float64(e.Cost)
+	cost := e.Snapshot.Estimate(job, node, window)
+	r.End, r.Energy, r.Carbon, r.Cost = window.End.UTC(), cost.Energy, cost.Carbon, float64(cost.Cost)
 	if series := node.Site.Carbon.Series; series != nil && series.Covers(start, start) {
 		r.Intensity = series.At(start)
 	}
 }
 
-func (s *scribe) snapshot(r *ledger.Record, d *Entry) error {
-	cut := *d.Snapshot
+func (s *scribe) snapshot(r *ledger.Record, e *Entry) error {
+	cut := *e.Snapshot
 	if all := len(cut.Nodes); all > maxCandidates {
-		if strategy, err := sched.New(d.Strategy); err == nil {
-			cut.Nodes = sched.Candidates(d.Snapshot, d.Node, strategy, maxCandidates)
+		if strategy, err := sched.New(e.Strategy); err == nil {
+			cut.Nodes = sched.Candidates(e.Snapshot, e.Node, strategy, maxCandidates)
 			r.Message = join(r.Message, fmt.Sprintf("%d of %d candidates are recorded", len(cut.Nodes), all))
 		}
 	}

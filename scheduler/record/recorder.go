@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -15,36 +14,25 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// Options say where records go.
-type Options struct {
-	URL       string // of the central unit, without a path
-	TokenFile string // of a bearer token; read before each request, because tokens are rotated
-	CAFile    string // of certificates to trust instead of the system's; read before each request
-	Log       *slog.Logger
-
-	transport http.RoundTripper // in place of the network, for tests
-}
-
 // A Recorder takes decisions and delivers them. A nil Recorder does nothing.
 type Recorder struct {
 	log    *slog.Logger
 	client *central.Client
+	free   sync.Pool // of *Draft, whose memory is used again
 
 	mu      sync.Mutex
-	told    []*Draft // the oldest first
-	free    []*Draft // whose memory is used again
-	nodes   int      // in told
+	sent    []*Draft // the oldest first
+	nodes   int      // in sent
 	drafted int      // nodes in drafts that are neither sent nor discarded
-	dropped uint64
+	dropped int
 	ready   chan struct{}
 
 	// What follows belongs to the goroutine of Run.
-	scribe   scribe
-	queue    []ledger.Record // the oldest first
-	bytes    int             // of snapshots in queue
-	losses   map[string]*loss
-	refusals loss
-	panicked loss
+	scribe  scribe
+	queue   []ledger.Record // the oldest first
+	bytes   int             // of snapshots in queue
+	alone   int             // so many of the oldest are delivered each by itself
+	notices map[string]*notice
 }
 
 // Draft is a decision with a copy of all that its maker will use again. It is sent or discarded.
@@ -56,55 +44,52 @@ type Draft struct {
 	refs     []*sched.Node // to nodes
 }
 
-// What waits is bounded: told decisions by the number of nodes in their copies, about 10 MiB, or 40 of drafts, and
+// What waits is bounded: sent drafts by the number of nodes in their copies, about 10 MiB, other drafts by 40 MiB, and
 // written records.
 const (
-	maxTold        = 1024
-	maxToldNodes   = 64 << 10
+	maxSent        = 1024
+	maxSentNodes   = 64 << 10
 	maxDraftNodes  = 256 << 10 // of pods that are being bound: that takes longer than writing
-	maxFree        = 16
 	maxQueue       = 4096
 	maxQueueBytes  = 32 << 20
 	maxBatch       = 128
 	maxBatchBytes  = 2 << 20
-	gatherFor      = 2 * time.Second // records are sent together
+	gatherFor      = 2 * time.Second // records are delivered together
 	shutdownWithin = 5 * time.Second
 	firstPause     = time.Second
 	longestPause   = time.Minute
-	saidEvery      = time.Minute // that records are lost, or that writing them panicked
+	noticeEvery    = time.Minute // that records are lost, or that writing them panicked
 )
 
 // New checks the options. Files are read when they are needed: a token may come later.
-func New(o Options) (*Recorder, error) {
-	client, err := central.New(central.Options{
-		URL: o.URL, TokenFile: o.TokenFile, CAFile: o.CAFile, UserAgent: "kubenergy-scheduler", Transport: o.transport,
-	})
+func New(o central.Options, log *slog.Logger) (*Recorder, error) {
+	client, err := central.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("recording decisions: %w", err)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	registerMetrics()
-	return &Recorder{log: o.Log, client: client, ready: make(chan struct{}, 1), losses: map[string]*loss{}}, nil
+	metrics.Register()
+	return &Recorder{
+		log: log, client: client, free: sync.Pool{New: func() any { return &Draft{} }},
+		ready: make(chan struct{}, 1), notices: map[string]*notice{},
+	}, nil
 }
 
-// On reports whether there is anybody to tell, for who would have to prepare something.
-func (r *Recorder) On() bool { return r != nil }
+// Enabled reports whether recording is on, so that callers can skip preparing an entry.
+func (r *Recorder) Enabled() bool { return r != nil }
 
-// Tell takes a decision. It copies what the decision points to and waits for nobody.
-func (r *Recorder) Tell(d *Entry) { r.Send(r.Draft(d)) }
+// Tell takes a decision. It copies what the decision points to, and does not wait.
+func (r *Recorder) Tell(e *Entry) { r.Send(r.Draft(e)) }
 
 // Draft copies a decision, and what it points to, that may yet come to nothing. What drafts hold together is bounded:
-// what would be beyond has no snapshot.
-func (r *Recorder) Draft(d *Entry) *Draft {
+// a draft beyond that has no snapshot.
+func (r *Recorder) Draft(e *Entry) *Draft {
 	if r == nil {
 		return nil
 	}
+	t := r.free.Get().(*Draft)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.slot()
-	t.take(d, maxDraftNodes-r.drafted)
+	t.fill(e, maxDraftNodes-r.drafted)
 	r.drafted += len(t.nodes)
 	return t
 }
@@ -117,100 +102,70 @@ func (r *Recorder) Discard(t *Draft) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drafted -= len(t.nodes)
-	t.clear()
-	r.release(t)
+	r.recycle(t)
 }
 
-// Send tells what a draft holds. It must not be used any more.
+// Send records what a draft holds. It must not be used any more.
 func (r *Recorder) Send(t *Draft) {
 	if r == nil || t == nil {
 		return
 	}
-	r.queueUp(t)
+	r.mu.Lock()
+	r.drafted -= len(t.nodes)
+	r.sent = append(r.sent, t)
+	r.nodes += len(t.nodes)
+	for len(r.sent) > maxSent || r.nodes > maxSentNodes && len(r.sent) > 1 {
+		r.recycle(r.oldest())
+		r.dropped++
+	}
+	r.mu.Unlock()
 	select {
 	case r.ready <- struct{}{}:
 	default:
 	}
 }
 
-func (r *Recorder) queueUp(t *Draft) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drafted -= len(t.nodes)
-	r.told = append(r.told, t)
-	r.nodes += len(t.nodes)
-	for len(r.told) > maxTold || r.nodes > maxToldNodes && len(r.told) > 1 {
-		first := r.first()
-		first.clear()
-		r.release(first)
-		r.dropped++
-	}
-}
-
-// slot returns memory to copy into. The lock is held, as in the two that follow.
-func (r *Recorder) slot() *Draft {
-	if n := len(r.free); n > 0 {
-		t := r.free[n-1]
-		r.free = r.free[:n-1]
-		return t
-	}
-	return &Draft{}
-}
-
-func (r *Recorder) first() *Draft {
-	t := r.told[0]
-	r.told[0] = nil
-	r.told = r.told[1:]
+// oldest takes the oldest draft. The lock is held.
+func (r *Recorder) oldest() *Draft {
+	t := r.sent[0]
+	r.sent[0] = nil
+	r.sent = r.sent[1:]
 	r.nodes -= len(t.nodes)
 	return t
 }
 
-func (r *Recorder) release(t *Draft) {
-	if len(r.free) < maxFree {
-		r.free = append(r.free, t)
-	}
-}
-
-// clear forgets what is not to be kept alive by memory that waits to be used again.
-func (t *Draft) clear() {
-	t.Entry = Entry{}
-	t.snapshot.Sites = nil
+// recycle keeps the memory of a draft, and nothing alive that it points to.
+func (r *Recorder) recycle(t *Draft) {
 	clear(t.nodes)
-	t.nodes = t.nodes[:0]
+	*t = Draft{nodes: t.nodes[:0], refs: t.refs[:0]}
+	r.free.Put(t)
 }
 
-// take copies a decision, whose snapshot may have so many nodes.
-func (t *Draft) take(d *Entry, most int) {
-	t.Entry, t.nodes = *d, t.nodes[:0]
-	if d.Snapshot == nil {
+// fill copies a decision, whose snapshot may have so many nodes.
+func (t *Draft) fill(e *Entry, most int) {
+	t.Entry = *e
+	if e.Snapshot == nil {
 		return
 	}
-	if len(d.Snapshot.Queue) != 1 || len(d.Snapshot.Nodes) > maxToldNodes {
-		t.Snapshot, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken",
-			len(d.Snapshot.Queue), len(d.Snapshot.Nodes))
+	jobs, nodes := len(e.Snapshot.Queue), len(e.Snapshot.Nodes)
+	switch {
+	case jobs != 1 || nodes > maxSentNodes:
+		t.Snapshot, t.NoSnapshot = nil, fmt.Sprintf("of %d jobs on %d nodes no snapshot is taken", jobs, nodes)
 		return
-	}
-	if len(d.Snapshot.Nodes) > most {
+	case nodes > most:
 		t.Snapshot, t.NoSnapshot = nil, "too many decisions wait to be carried out: no snapshot is taken"
 		return
 	}
-	t.snapshot = *d.Snapshot
-	t.queue[0] = d.Snapshot.Queue[0]
-	if d.Nodes != nil {
-		t.nodes = append(t.nodes, d.Nodes...)
-	} else {
-		for _, n := range d.Snapshot.Nodes {
-			t.nodes = append(t.nodes, *n)
-		}
+	t.snapshot, t.queue[0] = *e.Snapshot, e.Snapshot.Queue[0]
+	for _, n := range e.Snapshot.Nodes {
+		t.nodes = append(t.nodes, *n)
 	}
-	t.Nodes = nil
-	t.snapshot.Queue, t.snapshot.Nodes = t.queue[:], nil // the nodes are put together where there is time
+	t.snapshot.Queue, t.snapshot.Nodes = t.queue[:], nil // see assemble
 	t.Snapshot = &t.snapshot
 }
 
-// assemble completes the copy of a snapshot.
+// assemble completes the copy of a snapshot, where there is time for it.
 func (t *Draft) assemble() *Entry {
-	t.refs = t.refs[:0]
 	for i := range t.nodes {
 		t.refs = append(t.refs, &t.nodes[i])
 	}
@@ -231,12 +186,12 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// round waits, writes and delivers once; going is false once the context has ended. A mistake of ours is survived, and
-// counts as a failure: what was not delivered is tried again.
+// round waits, writes and delivers once; going is false once the context has ended. A panic is survived, and counts as
+// a failure: what was not delivered is tried again.
 func (r *Recorder) round(ctx context.Context, last time.Duration) (pause time.Duration, going bool) {
 	defer func() {
-		if what := recover(); what != nil {
-			r.sayPanic(what)
+		if panicked := recover(); panicked != nil {
+			r.logPanic(panicked)
 			pause, going = min(max(2*last, firstPause), longestPause), ctx.Err() == nil
 		}
 	}()
@@ -251,60 +206,78 @@ func (r *Recorder) round(ctx context.Context, last time.Duration) (pause time.Du
 
 // wait returns after there is something to do and a while for more to come; false if the context has ended.
 func (r *Recorder) wait(ctx context.Context, while time.Duration) bool {
-	if len(r.queue) == 0 {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-r.ready:
-		}
+	var over <-chan time.Time // nil until there is something to do
+	if len(r.queue) > 0 {
+		over = time.After(while)
 	}
-	timer := time.NewTimer(while)
-	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-r.ready:
 			r.writeAll() // copies are larger than records
-		case <-timer.C:
+			if over == nil {
+				over = time.After(while)
+			}
+		case <-over:
 			return true
 		}
 	}
 }
 
-// writeAll turns all that was told into records.
+// writeAll turns all that was sent into records.
 func (r *Recorder) writeAll() {
 	for {
 		r.mu.Lock()
 		dropped := r.dropped
 		r.dropped = 0
-		if len(r.told) == 0 {
-			r.mu.Unlock()
-			r.lost(dropped, tooFast)
-			return
+		var t *Draft
+		if len(r.sent) > 0 {
+			t = r.oldest()
 		}
-		t := r.first()
 		r.mu.Unlock()
 		r.lost(dropped, tooFast)
+		if t == nil {
+			return
+		}
 		r.keep(r.write(t.assemble()))
-		t.clear()
-		r.mu.Lock()
-		r.release(t)
-		r.mu.Unlock()
+		r.recycle(t)
 	}
 }
 
 // write makes the record of a decision, without its snapshot where that panics.
-func (r *Recorder) write(d *Entry) (record ledger.Record) {
+func (r *Recorder) write(e *Entry) (record ledger.Record) {
 	defer func() {
-		if what := recover(); what != nil {
-			r.sayPanic(what)
+		if panicked := recover(); panicked != nil {
+			r.logPanic(panicked)
 			r.scribe = scribe{} // whatever state it is in
-			record = bare(d)
+			record = bare(e)
 			record.Message = join(record.Message, "without its snapshot: writing it failed")
 		}
 	}()
-	return r.scribe.write(d)
+	return r.scribe.write(e)
+}
+
+// keep queues a record, and drops the oldest where too much waits.
+func (r *Recorder) keep(record ledger.Record) {
+	r.queue = append(r.queue, record)
+	r.bytes += len(record.Snapshot)
+	over, bytes := 0, r.bytes
+	for len(r.queue)-over > maxQueue || bytes > maxQueueBytes {
+		bytes -= len(r.queue[over].Snapshot)
+		over++
+	}
+	r.forget(over)
+	r.lost(over, tooLong)
+}
+
+// forget drops the oldest n records.
+func (r *Recorder) forget(n int) {
+	for i := range r.queue[:n] {
+		r.bytes -= len(r.queue[i].Snapshot)
+	}
+	clear(r.queue[:n])
+	r.queue, r.alone = r.queue[n:], max(r.alone-n, 0)
 }
 
 // Why records are lost.
@@ -314,127 +287,72 @@ const (
 	tooLate = "the process ends"
 )
 
-func (r *Recorder) keep(record ledger.Record) {
-	r.queue = append(r.queue, record)
-	r.bytes += len(record.Snapshot)
-	over := 0
-	for len(r.queue)-over > maxQueue || r.bytes > maxQueueBytes {
-		r.bytes -= len(r.queue[over].Snapshot)
-		over++
-	}
-	if over > 0 {
-		r.drop(over)
-		r.lost(uint64(over), tooLong)
-	}
+// notice is something that goes wrong often or never: it is logged once in a while.
+type notice struct {
+	logged  time.Time
+	pending int // times that were not logged
 }
 
-// drop forgets the oldest n records, whose bytes are subtracted already.
-func (r *Recorder) drop(n int) {
-	clear(r.queue[:n])
-	r.queue = r.queue[n:]
+// notice adds to what is to be logged, and returns how much that is if it is time for it.
+func (r *Recorder) notice(what string, times int) (number int) {
+	n := r.notices[what]
+	if n == nil {
+		n = &notice{}
+		r.notices[what] = n
+	}
+	n.pending += times
+	if now := time.Now(); n.pending > 0 && now.Sub(n.logged) >= noticeEvery {
+		number, n.pending, n.logged = n.pending, 0, now
+	}
+	return number
 }
 
-// loss is something that goes wrong often or never: it is said once in a while.
-type loss struct {
-	said   time.Time
-	unsaid uint64
-}
-
-// due adds to what is to be said, and returns how much that is if it is time for it.
-func (l *loss) due(n uint64, now time.Time) uint64 {
-	if l.unsaid += n; l.unsaid == 0 || now.Sub(l.said) < saidEvery {
-		return 0
-	}
-	n, l.unsaid, l.said = l.unsaid, 0, now
-	return n
-}
-
-// hurry lets be said what was not.
-func (l *loss) hurry() {
-	if l != nil {
-		l.said = time.Time{}
-	}
-}
-
-// lost counts records that are lost, and says so once in a while. n may be 0: then what was not said before is, if it
-// is time.
-func (r *Recorder) lost(n uint64, why string) {
-	if n > 0 {
-		records.WithLabelValues("dropped").Add(float64(n))
-	}
-	l := r.losses[why]
-	if l == nil {
-		l = &loss{}
-		r.losses[why] = l
-	}
-	if n = l.due(n, time.Now()); n > 0 {
+// lost counts records that are lost, and logs them once in a while. n may be 0: then what was not logged before is, if
+// it is time.
+func (r *Recorder) lost(n int, why string) {
+	records.WithLabelValues("dropped").Add(float64(n))
+	if n = r.notice(why, n); n > 0 {
 		r.log.Warn("records of decisions are lost", "number", n, "why", why)
 	}
 }
 
-func (r *Recorder) sayPanic(what any) {
-	panics.Inc()
-	if n := r.panicked.due(1, time.Now()); n > 0 {
-		r.log.Error("recording decisions panicked: going on", "times", n, "panic", what, "stack", string(debug.Stack()))
+func (r *Recorder) logPanic(panicked any) {
+	panics.WithLabelValues().Inc()
+	if n := r.notice("panic", 1); n > 0 {
+		r.log.Error("recording decisions panicked: going on", "times", n, "panic", panicked,
+			"stack", string(debug.Stack()))
 	}
 }
 
-// deliver sends all batches and returns how long to wait after a failure, longer than the last time; 0 after none.
+// deliver sends all records and returns how long to wait after a failure, longer than the last time; 0 after none. A
+// batch that is refused for good is delivered record by record, so that one that is refused takes no others along.
 func (r *Recorder) deliver(ctx context.Context, last time.Duration) (pause time.Duration) {
 	for len(r.queue) > 0 {
 		n := r.batch()
-		err := send(ctx, r.client, r.queue[:n])
+		lasting, err := post(ctx, r.client, r.queue[:n])
 		switch {
 		case ctx.Err() != nil:
 			return 0
 		case err == nil:
 			records.WithLabelValues("sent").Add(float64(n))
-		case isLasting(err) && n > 1:
-			r.oneByOne(ctx, n)
-			continue
-		case isLasting(err):
-			r.refused(err)
-		default:
+		case !lasting:
 			if last == 0 {
 				r.log.Warn("records of decisions are not delivered: trying again", "error", err)
 			}
 			pause = min(max(2*last, firstPause), longestPause)
 			return pause/2 + rand.N(pause/2+1)
+		case n > 1:
+			r.alone = n
+			continue
+		default:
+			records.WithLabelValues("refused").Inc()
+			if n := r.notice("refused", 1); n > 0 {
+				r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
+			}
 		}
 		r.forget(n)
 	}
 	return 0
-}
-
-// oneByOne sends the oldest n records each by itself, so that one that is refused takes no others along.
-func (r *Recorder) oneByOne(ctx context.Context, n int) {
-	for range n {
-		err := send(ctx, r.client, r.queue[:1])
-		if err != nil && !isLasting(err) {
-			return // the next attempt begins here
-		}
-		if err != nil {
-			r.refused(err)
-		} else {
-			records.WithLabelValues("sent").Inc()
-		}
-		r.forget(1)
-	}
-}
-
-// refused counts the oldest record, which is dropped.
-func (r *Recorder) refused(err error) {
-	records.WithLabelValues("refused").Inc()
-	if n := r.refusals.due(1, time.Now()); n > 0 {
-		r.log.Error("records were refused and are dropped", "number", n, "record", r.queue[0].ID, "error", err)
-	}
-}
-
-func (r *Recorder) forget(n int) {
-	for i := range r.queue[:n] {
-		r.bytes -= len(r.queue[i].Snapshot)
-	}
-	r.drop(n)
 }
 
 // batch is how many of the oldest records go together.
@@ -442,7 +360,7 @@ func (r *Recorder) batch() int {
 	n, size := 0, 0
 	for n < len(r.queue) && n < maxBatch {
 		size += len(r.queue[n].Snapshot)
-		if n > 0 && size > maxBatchBytes {
+		if n > 0 && (size > maxBatchBytes || r.alone > 0) {
 			break
 		}
 		n++
@@ -455,9 +373,11 @@ func (r *Recorder) finish(ctx context.Context) {
 	defer cancel()
 	r.writeAll()
 	r.deliver(ctx, 0)
-	r.lost(uint64(len(r.queue)), tooLate)
-	for _, why := range []string{tooFast, tooLong} { // what was not said yet
-		r.losses[why].hurry()
+	r.lost(len(r.queue), tooLate)
+	for _, why := range []string{tooFast, tooLong} { // what was not logged yet
+		if n := r.notices[why]; n != nil {
+			n.logged = time.Time{}
+		}
 		r.lost(0, why)
 	}
 }

@@ -20,11 +20,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 )
+
+var silent = slog.New(slog.DiscardHandler)
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
@@ -108,13 +111,9 @@ func (c *unit) records() []ledger.Record {
 }
 
 // start runs a recorder inside a bubble until the test ends.
-func start(t *testing.T, c *unit, change ...func(*Options)) *Recorder {
+func start(t *testing.T, c *unit, log *slog.Logger) *Recorder {
 	t.Helper()
-	o := Options{URL: "http://127.0.0.1:1", transport: c}
-	for _, f := range change {
-		f(&o)
-	}
-	r, err := New(o)
+	r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +140,7 @@ func unzip(t *testing.T, data []byte) []byte {
 func TestRecordsAreDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{}
-		r := start(t, c)
+		r := start(t, c, silent)
 		s := snapshot(t, 3)
 		r.Tell(decision(s, "n0001"))
 		s.Nodes[1].Free = sched.Resources{} // the scheduler uses its memory again
@@ -215,7 +214,7 @@ func TestManyCandidatesAreCut(t *testing.T) {
 func TestDeliveryIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{answers: []int{503, 401, 302, 404, 500}}
-		r := start(t, c)
+		r := start(t, c, silent)
 		r.Tell(decision(snapshot(t, 1), "n0000"))
 		time.Sleep(5 * time.Minute)
 		if got := c.records(); len(got) != 1 || c.calls != 6 {
@@ -229,7 +228,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := &unit{answers: []int{400, 200, 422, 422}}
-		r := start(t, c, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		r := start(t, c, slog.New(slog.NewTextHandler(&log, nil)))
 		for range 4 {
 			r.Tell(decision(snapshot(t, 1), "n0000"))
 		}
@@ -244,7 +243,7 @@ func TestRefusedRecordsAreDropped(t *testing.T) {
 }
 
 func TestTheOldestAreDropped(t *testing.T) {
-	r, err := New(Options{URL: "http://127.0.0.1:1"})
+	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,9 +253,9 @@ func TestTheOldestAreDropped(t *testing.T) {
 		d.UID = strconv.Itoa(i)
 		r.Tell(d)
 	}
-	if r.nodes > maxToldNodes || len(r.told) != maxToldNodes/5000 || r.told[len(r.told)-1].UID != "39" ||
-		r.dropped != 40-uint64(len(r.told)) {
-		t.Errorf("%d decisions with %d nodes wait, %d were dropped", len(r.told), r.nodes, r.dropped)
+	if r.nodes > maxSentNodes || len(r.sent) != maxSentNodes/5000 || r.sent[len(r.sent)-1].UID != "39" ||
+		r.dropped != 40-len(r.sent) {
+		t.Errorf("%d decisions with %d nodes wait, %d were dropped", len(r.sent), r.nodes, r.dropped)
 	}
 	for i := range 5000 {
 		r.keep(ledger.Record{ID: strconv.Itoa(i), Snapshot: make([]byte, 10<<10)})
@@ -274,7 +273,7 @@ func TestTheOldestAreDropped(t *testing.T) {
 
 // Drafts wait for somebody else: what they may hold together is bounded, and given back.
 func TestDraftsAreBounded(t *testing.T) {
-	r, err := New(Options{URL: "http://127.0.0.1:1"})
+	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,11 +297,11 @@ func TestDraftsAreBounded(t *testing.T) {
 		r.Discard(d)
 	}
 	r.Discard(nil)
-	if r.drafted != 5000 || len(r.told) != 0 || len(r.free) > maxFree {
+	if r.drafted != 5000 || len(r.sent) != 0 {
 		t.Errorf("%d nodes wait", r.drafted)
 	}
 	r.Send(drafts[0])
-	if r.drafted != 0 || r.nodes != 5000 || len(r.told) != 1 || r.told[0].Snapshot == nil {
+	if r.drafted != 0 || r.nodes != 5000 || len(r.sent) != 1 || r.sent[0].Snapshot == nil {
 		t.Errorf("%d and %d nodes wait", r.drafted, r.nodes)
 	}
 }
@@ -310,7 +309,7 @@ func TestDraftsAreBounded(t *testing.T) {
 func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &unit{}
-		r, err := New(Options{URL: "http://127.0.0.1:1", transport: c})
+		r, err := New(central.Options{URL: "http://127.0.0.1:1", Transport: c}, silent)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +326,7 @@ func TestWhatIsLeftIsDeliveredAtTheEnd(t *testing.T) {
 func TestLossesAreSaidSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r, err := New(Options{URL: "http://127.0.0.1:1", Log: slog.New(slog.NewTextHandler(&log, nil))})
+		r, err := New(central.Options{URL: "http://127.0.0.1:1"}, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +351,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := &unit{panics: 1}
-		r := start(t, c, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		r := start(t, c, slog.New(slog.NewTextHandler(&log, nil)))
 		s := snapshot(t, 2)
 		s.Nodes[1].Site = nil
 		r.Tell(decision(s, "n0001"))
@@ -390,7 +389,7 @@ func TestPanicsAreSurvived(t *testing.T) {
 func TestNobodyToTell(t *testing.T) {
 	var r *Recorder
 	r.Tell(nil)
-	if err := r.Run(t.Context()); err != nil || r.On() {
+	if err := r.Run(t.Context()); err != nil || r.Enabled() {
 		t.Errorf("error %v", err)
 	}
 }
@@ -401,11 +400,14 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.pem")
-	r, err := New(Options{URL: server.URL + "/", TokenFile: token, CAFile: ca})
+	r, err := New(central.Options{URL: server.URL + "/", TokenFile: token, CAFile: ca}, silent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	deliver := func() error { return send(t.Context(), r.client, []ledger.Record{{ID: "x", At: noon}}) }
+	deliver := func() error {
+		_, err := post(t.Context(), r.client, []ledger.Record{{ID: "x", At: noon}})
+		return err
+	}
 	if err := deliver(); err == nil || !strings.Contains(err.Error(), "reading the token") {
 		t.Errorf("error %v without files", err)
 	}
@@ -425,21 +427,19 @@ func TestTheTokenAndTheCertificates(t *testing.T) {
 	for _, url := range []string{
 		"", "ftp://x", "https://user:secret@x", "http://kubenergy-controller:9443", "https://x/%zz",
 	} {
-		if _, err := New(Options{URL: url, TokenFile: token}); err == nil || strings.Contains(err.Error(), "secret") {
+		_, err := New(central.Options{URL: url, TokenFile: token}, silent)
+		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: error %v", url, err)
 		}
 	}
 }
 
 func BenchmarkTell1000(b *testing.B) {
-	r, err := New(Options{URL: "http://127.0.0.1:1"})
+	r, err := New(central.Options{URL: "http://127.0.0.1:1"}, silent)
 	if err != nil {
 		b.Fatal(err)
 	}
 	d := decision(snapshot(b, 1000), "n0000")
-	for _, n := range d.Snapshot.Nodes {
-		d.Nodes = append(d.Nodes, *n)
-	}
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Tell(d)

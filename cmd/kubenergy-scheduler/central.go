@@ -1,0 +1,59 @@
+package main
+
+import (
+	"cmp"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kubenergy/kubenergy/central"
+	"github.com/kubenergy/kubenergy/scheduler/live"
+	"github.com/kubenergy/kubenergy/scheduler/record"
+)
+
+// endpoints say where the central unit is, and with what to ask it: for live watts, and for the record of decisions.
+type endpoints struct{ live, record central.Options }
+
+// noRecords is the URL that turns recording off although the central unit is known.
+const noRecords = "none"
+
+func (e *endpoints) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&e.record.URL, "kubenergy-record-url", "", "`URL` of the central unit that decisions are told to, "+
+		"with what they depended on (default: that of live watts; \"none\": nobody is told)")
+	fs.StringVar(&e.record.TokenFile, "kubenergy-record-token-file", "",
+		"`file` with the token for it (default: as for live watts)")
+	fs.StringVar(&e.record.CAFile, "kubenergy-record-ca-file", "",
+		"`file` with certificates to trust for it (default: as for live watts)")
+	fs.StringVar(&e.live.URL, "kubenergy-live-url", "",
+		"`URL` of the central unit that is asked what nodes draw just now; scheduling goes on without an answer")
+	fs.StringVar(&e.live.TokenFile, "kubenergy-live-token-file", "",
+		"`file` with the token for it, read before each request")
+	fs.StringVar(&e.live.CAFile, "kubenergy-live-ca-file", "",
+		"`file` with certificates to trust for it, read before each request (default: the system's)")
+}
+
+// feed returns what asks for live watts; nil without a URL. It never keeps the scheduler from starting but for options
+// that make no sense.
+func (e *endpoints) feed(log *slog.Logger) (*live.Feed, error) {
+	o := e.live
+	if o.URL == "" {
+		return nil, nil
+	}
+	o.UserAgent = userAgent
+	return live.New(o, log)
+}
+
+// recorder returns what records decisions; nil if there is no URL. Options that are not given are as for live watts.
+func (e *endpoints) recorder(log *slog.Logger) (*record.Recorder, error) {
+	o := e.record
+	if o.URL == "" || o.URL == e.live.URL {
+		o.TokenFile, o.CAFile = cmp.Or(o.TokenFile, e.live.TokenFile), cmp.Or(o.CAFile, e.live.CAFile)
+	}
+	o.URL, o.UserAgent = cmp.Or(o.URL, e.live.URL), userAgent
+	if o.URL == "" || o.URL == noRecords {
+		return nil, nil
+	}
+	return record.New(o, log)
+}
+
+const userAgent = "kubenergy-scheduler"
