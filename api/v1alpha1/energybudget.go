@@ -5,15 +5,16 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // EnergyBudget limits what a namespace, or some of its workloads, may use in a period, and says what happens at which
 // share of it. kubenergy-controller compares it with the ledger every few seconds.
 //
-// +kubebuilder:object:root=true +kubebuilder:resource:scope=Namespaced,shortName=eb,categories=kubenergy
-// +kubebuilder:subresource:status +kubebuilder:printcolumn:name="Period",type=string,JSONPath=`.spec.period.type`
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=eb,categories=kubenergy
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Period",type=string,JSONPath=`.spec.period.type`
 // +kubebuilder:printcolumn:name="Used %",type=number,JSONPath=`.status.percent`
 // +kubebuilder:printcolumn:name="kWh",type=number,JSONPath=`.status.used.energyKWh`,priority=1
 // +kubebuilder:printcolumn:name="gCO2e",type=number,JSONPath=`.status.used.carbonGrams`,priority=1
 // +kubebuilder:printcolumn:name="Cost",type=number,JSONPath=`.status.used.cost`,priority=1
 // +kubebuilder:printcolumn:name="Estimated",type=number,JSONPath=`.status.estimatedShare`,priority=1
-// +kubebuilder:printcolumn:name="Within
-// budget",type=string,JSONPath=`.status.conditions[?(@.type=="WithinBudget")].status`
+// +kubebuilder:printcolumn:name="Within budget",type=string,JSONPath=`.status.conditions[?(@.type=="WithinBudget")].status`
 // +kubebuilder:printcolumn:name="Suspended",type=integer,JSONPath=`.status.suspended`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type EnergyBudget struct {
@@ -36,17 +37,18 @@ type EnergyBudgetList struct {
 
 // EnergyBudgetSpec says how much, in which time, for whom, and what happens then.
 //
-// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="a
-// budget per workload is for its lifetime" +kubebuilder:validation:XValidation:rule="self.per != 'Workload' ||
-// self.actions.all(a, a.do != 'HoldNewWork')",message="a budget per workload cannot hold new work"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.period.type == 'Lifetime'",message="a budget per workload is for its lifetime"
+// +kubebuilder:validation:XValidation:rule="self.per != 'Workload' || self.actions.all(a, a.do != 'HoldNewWork')",message="a budget per workload cannot hold new work"
 type EnergyBudgetSpec struct {
 	Limits BudgetLimits `json:"limits"`
 	Period BudgetPeriod `json:"period"`
 	// What counts; by default all of the namespace.
 	// +optional
 	Scope BudgetScope `json:"scope,omitempty"`
-	// Whether all that counts shares the limits, or each Job, and each pod that is not run by a Job, has them for
-	// itself. +optional +kubebuilder:validation:Enum=Scope;Workload +kubebuilder:default=Scope
+	// Whether all that counts shares the limits, or each Job, and each pod that is not run by a Job, has them for itself.
+	// +optional
+	// +kubebuilder:validation:Enum=Scope;Workload
+	// +kubebuilder:default=Scope
 	Per string `json:"per,omitempty"`
 	// What is done at which share of a limit. Without any the use is only counted.
 	// +optional
@@ -63,8 +65,7 @@ const (
 
 // BudgetLimits are what may be used. Of several limits the one counts of which most is used.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.energyKWh) || has(self.carbonGrams) ||
-// has(self.cost)",message="give at least one limit"
+// +kubebuilder:validation:XValidation:rule="has(self.energyKWh) || has(self.carbonGrams) || has(self.cost)",message="give at least one limit"
 type BudgetLimits struct {
 	// Energy at the nodes, in kilowatt-hours.
 	// +optional
@@ -98,12 +99,10 @@ type BudgetCost struct {
 
 // BudgetPeriod is the time that a limit is for.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) &&
-// timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to, in this order,
-// go with Fixed, and with nothing else"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Fixed' ? has(self.from) && has(self.to) && timestamp(self.from) < timestamp(self.to) : !has(self.from) && !has(self.to)",message="from and to, in this order, go with Fixed, and with nothing else"
 type BudgetPeriod struct {
-	// Day, Week (from Monday), Month and Year are those of the calendar in the time zone; what is used starts anew
-	// with each. Fixed is the time between from and to. Lifetime is all of it.
+	// Day, Week (from Monday), Month and Year are those of the calendar in the time zone; what is used starts anew with each.
+	// Fixed is the time between from and to. Lifetime is all of it.
 	// +kubebuilder:validation:Enum=Day;Week;Month;Year;Fixed;Lifetime
 	Type string `json:"type"`
 	// IANA time zone of the calendar.
@@ -162,12 +161,10 @@ const (
 	DeedSuspend     BudgetDeed = "Suspend"     // Jobs that run are suspended: their pods are deleted
 )
 
-// BudgetAction is something that is done once in a period, when so much is used. HoldNewWork and Suspend last as long
-// as it is.
+// BudgetAction is something that is done once in a period, when so much is used. HoldNewWork and Suspend last as long as it is.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="a webhook goes with
-// Notify" +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at
-// >= 100",message="Annotate and Label say that all is used: at is at least 100"
+// +kubebuilder:validation:XValidation:rule="!has(self.webhook) || self.do == 'Notify'",message="a webhook goes with Notify"
+// +kubebuilder:validation:XValidation:rule="!(self.do in ['Annotate', 'Label']) || !has(self.at) || self.at >= 100",message="Annotate and Label say that all is used: at is at least 100"
 type BudgetAction struct {
 	// Share of the limit, in percent. Below 100 it is a warning.
 	// +optional
@@ -176,8 +173,10 @@ type BudgetAction struct {
 	// +kubebuilder:default=100
 	At int32      `json:"at,omitempty"`
 	Do BudgetDeed `json:"do"`
-	// URL that Notify posts to; by default that of the controller's options. It must be https, and lead to a public
-	// address or to a host that the controller's options allow. +optional +kubebuilder:validation:MaxLength=2048
+	// URL that Notify posts to; by default that of the controller's options. It must be https, and lead to a public address
+	// or to a host that the controller's options allow.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:Pattern=`^https?://`
 	Webhook string `json:"webhook,omitempty"`
 }

@@ -2,18 +2,18 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// EnergyPolicy says what KubEnergy may do with the workloads of a namespace. It is named default. The one in
-// KubEnergy's own namespace is that of the cluster: it holds wherever a namespace, a workload type or a workload says
-// nothing else.
+// EnergyPolicy says what KubEnergy may do with the workloads of a namespace. It is named default. The one in KubEnergy's
+// own namespace is that of the cluster: it holds wherever a namespace, a workload type or a workload says nothing else.
 //
-// +kubebuilder:object:root=true +kubebuilder:resource:scope=Namespaced,shortName=epol,categories=kubenergy
-// +kubebuilder:subresource:status +kubebuilder:validation:XValidation:rule="self.metadata.name ==
-// 'default'",message="there is one EnergyPolicy in a namespace, named default"
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,shortName=epol,categories=kubenergy
+// +kubebuilder:subresource:status
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == 'default'",message="there is one EnergyPolicy in a namespace, named default"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`
 // +kubebuilder:printcolumn:name="Rule",type=string,JSONPath=`.spec.hold.rule`,priority=1
 // +kubebuilder:printcolumn:name="Allowed delay",type=string,JSONPath=`.spec.allowedDelay`
-// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held` +kubebuilder:printcolumn:name="Would
-// hold",type=integer,JSONPath=`.status.shadow.held`,priority=1
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.held`
+// +kubebuilder:printcolumn:name="Would hold",type=integer,JSONPath=`.status.shadow.held`,priority=1
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type EnergyPolicy struct {
@@ -56,32 +56,33 @@ type EnergyPolicySpec struct {
 	WorkloadSettings `json:",inline"`
 
 	// No hold of this namespace lasts longer, whatever a workload asks for. That of the cluster holds as well.
-	// +optional +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <=
-	// duration('744h')",message="want 0 to 744h"
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="want 0 to 744h"
 	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
-	// What differs by workload type. +optional +kubebuilder:validation:XValidation:rule="self.all(k, k in
-	// ['batch','service','stateful','system','generic'])",message="workload types are batch, service, stateful,
-	// system and generic" +kubebuilder:validation:MaxProperties=5
+	// What differs by workload type.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k in ['batch','service','stateful','system','generic'])",message="workload types are batch, service, stateful, system and generic"
+	// +kubebuilder:validation:MaxProperties=5
 	WorkloadTypes map[string]WorkloadSettings `json:"workloadTypes,omitempty"`
 }
 
 // WorkloadSettings are what a workload, a workload type, a namespace and the cluster may say, in this order.
 type WorkloadSettings struct {
-	// How long the start of a workload that does not say so itself may be put off. +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <=
-	// duration('744h')",message="want 0 to 744h"
+	// How long the start of a workload that does not say so itself may be put off.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('744h')",message="want 0 to 744h"
 	AllowedDelay *metav1.Duration `json:"allowedDelay,omitempty"`
-	// How long a workload that does not say so itself is expected to run. +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <=
-	// duration('744h')",message="want more than 0, up to 744h"
+	// How long a workload that does not say so itself is expected to run.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('744h')",message="want more than 0, up to 744h"
 	ExpectedDuration *metav1.Duration `json:"expectedDuration,omitempty"`
 	// +optional
 	Hold *HoldSettings `json:"hold,omitempty"`
 	// What cost means, for where and for when.
 	// +optional
 	Weights *Weights `json:"weights,omitempty"`
-	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned
-	// together. +optional
+	// How nodes are scored, or, by one of ecsched-, flow-, min-min and max-min, how all waiting pods are planned together.
+	// +optional
 	// +kubebuilder:validation:Enum=balanced;carbon;ecsched-carbon;ecsched-dp;ecsched-energy;ecsched-k8s;ecsched-ml;energy;exec;fcfs;flow-carbon;flow-dp;flow-energy;flow-ml;hybrid;hybrid-idle;least-allocated;max-min;min-min;most-allocated;peaks;profile;random;round-robin
 	Strategy string `json:"strategy,omitempty"`
 	// Only nodes whose full power is at most this.
@@ -171,8 +172,10 @@ type EnergyPolicyStatus struct {
 	// What would have happened under enforce, since it was first counted.
 	// +optional
 	Shadow *ShadowStatus `json:"shadow,omitempty"`
-	// Of the cluster's policy: what the namespaces say that have a policy of their own. Admission reads it here,
-	// since it can look at one policy only. +optional +kubebuilder:validation:MaxProperties=10000
+	// Of the cluster's policy: what the namespaces say that have a policy of their own. Admission reads it here, since it
+	// can look at one policy only.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=10000
 	Namespaces map[string]NamespaceSummary `json:"namespaces,omitempty"`
 	// +optional
 	// +listType=map
