@@ -2,10 +2,16 @@ package batch
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubenergy/kubenergy/energy"
 )
 
 const usual = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first":1,"last":2,"parent":{"host":"h","vm":"v"},` +
@@ -13,25 +19,31 @@ const usual = `{"version":1,"stream":{"node":"n","boot":"b","epoch":"e"},"first"
 	`"source":"psys (rapl)","quality":"measured","idlePolicy":"apart","measured":6,"idle":1,"platform":1,"unknown":1,` +
 	`"shares":[{"id":"pod/u/c","dynamic":1,"idle":1,"cpu":5,"ended":true},{"id":"system","dynamic":1,"cpu":0,"ended":false}]}`
 
+// same compares what is scanned with what encoding/json reads, where that leaves no doubt.
 func same(t *testing.T, data []byte) {
 	t.Helper()
-	fast, ok := scan(data)
-	if !ok {
-		return
+	fast, err := scan(data)
+	if err == nil {
+		err = fast.Validate()
 	}
-	slow, err := decode(data)
-	if err != nil {
-		t.Fatalf("%s: scanned, but %v", data, err)
+	slow, wrong := decode(data)
+	if wrong == nil {
+		wrong = slow.Validate()
 	}
-	if diff := cmp.Diff(slow, fast); diff != "" {
-		t.Fatalf("%s: %s", data, diff)
+	switch {
+	case (err == nil) != (wrong == nil):
+		t.Fatalf("%s: scanned with %v, decoded with %v", data, err, wrong)
+	case err == nil:
+		if diff := cmp.Diff(slow, fast); diff != "" {
+			t.Fatalf("%s: %s", data, diff)
+		}
 	}
 }
 
 // What is scanned is what the complete decoder reads.
 func TestScan(t *testing.T) {
-	if _, ok := scan([]byte(usual)); !ok {
-		t.Fatal("the usual form is not scanned")
+	if _, err := scan([]byte(usual)); err != nil {
+		t.Fatal(err)
 	}
 	same(t, []byte(usual))
 	for _, change := range [][2]string{
@@ -41,6 +53,20 @@ func TestScan(t *testing.T) {
 		{`"version":1`, `"version":1e0`},
 		{`"version":1`, `"version":null`},
 		{`"version":1`, `"version":-0`},
+		{`"idle":1,"platform":1,"unknown":1`, `"idle":3,"platform":-0,"unknown":0`},
+		{`"idle":1,"platform":1,"unknown":1`, `"idle":3,"platform":null,"unknown":0`},
+		{`"idle":1,"platform":1,"unknown":1`, `"idle":4,"platform":-1,"unknown":0`},
+		{`"first":1`, `"first":-0`},
+		{`"parent":{"host":"h","vm":"v"}`, `"parent":null`},
+		{`"ended":true`, `"ended":null`},
+		{`"ended":true`, `"ended":nulll`},
+		{`"quality":"measured"`, `"quality":null`},
+		{`"stream":{"node":"n"`, `"stream":{"node":"\u006e\"\\"`},
+		{`"psys (rapl)"`, `"\ud800"`},
+		{`"psys (rapl)"`, `"\x"`},
+		{`"psys (rapl)"`, `"a\"`},
+		{`"idle":1,"cpu"`, `"idl\u0065":1,"cpu"`},
+		{`"idle":1,"cpu"`, `"Idle":1,"cpu"`},
 		{`"version":1`, "\"version\" :\t1\r\n"},
 		{`"first":1`, `"first":18446744073709551615`},
 		{`"first":1`, `"first":18446744073709551616`},
@@ -86,4 +112,106 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"version":1,"shares":[{}]}`))
 	f.Add([]byte(`{"shares":[],"stream":{},"parent":{},"quality":"derived","start":"2026-01-01T00:00:00Z"} `))
 	f.Fuzz(func(t *testing.T, data []byte) { same(t, data) })
+}
+
+// decode reads a batch in any form that JSON allows, and says what is wrong with it.
+func decode(data []byte) (*Batch, error) {
+	type plain Batch
+	b := new(Batch)
+	// Shares are read one by one: a few bytes of JSON each could be made to cost a hundred times that in memory.
+	wire := struct {
+		*plain
+		Shares json.RawMessage `json:"shares"`
+	}{plain: (*plain)(b)}
+	if err := decodeAll(data, &wire); err != nil {
+		return nil, fmt.Errorf("decoding batch: %w", err)
+	}
+	shares, err := decodeShares(wire.Shares)
+	if err != nil {
+		return nil, fmt.Errorf("decoding shares: %w", err)
+	}
+	if err := checkKeys(data); err != nil {
+		return nil, fmt.Errorf("decoding batch: %w", err)
+	}
+	b.Shares = shares
+	return b, nil
+}
+
+// checkKeys refuses keys that are there twice in an object, and those that are not written as they should be, with
+// other capitals or escapes: encoding/json takes them, other readers take something else. The data is that of a batch
+// otherwise.
+func checkKeys(data []byte) error {
+	var seen [8]uint32 // by depth; a batch has a depth of 3
+	depth := 0
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '{', '[':
+			if depth++; depth == len(seen) {
+				return errors.New("nested too deeply")
+			}
+			seen[depth] = 0
+		case '}', ']':
+			depth--
+		case '"':
+			text := data[i+1 : i+1+textLength(data[i+1:])]
+			i += len(text) + 1
+			if rest := bytes.TrimLeft(data[i+1:], " \t\r\n"); len(rest) == 0 || rest[0] != ':' {
+				continue
+			}
+			number, known := keys[string(text)]
+			if bit := uint32(1) << number; !known || seen[depth]&bit != 0 {
+				return fmt.Errorf("key %.40q is not known, or there twice", text)
+			}
+			seen[depth] |= 1 << number
+		}
+	}
+	return nil
+}
+
+// textLength returns how long a text is in JSON, up to its closing quote.
+func textLength(data []byte) int {
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '"':
+			return i
+		case '\\':
+			i++
+		}
+	}
+	return len(data)
+}
+
+func decodeAll(data []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the value")
+	}
+	return nil
+}
+
+func decodeShares(data json.RawMessage) ([]energy.Share, error) {
+	if len(data) == 0 || string(data) == "null" {
+		return nil, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if open, err := dec.Token(); err != nil || open != json.Delim('[') {
+		return nil, errors.New("not a list")
+	}
+	shares := []energy.Share{}
+	for dec.More() {
+		if len(shares) == MaxShares {
+			return nil, fmt.Errorf("more than %d", MaxShares)
+		}
+		var s energy.Share
+		if err := dec.Decode(&s); err != nil {
+			return nil, err
+		}
+		shares = append(shares, s)
+	}
+	return shares, nil
 }
