@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,12 +47,7 @@ func Folder(name string) (string, error) {
 }
 
 func plainName(name string) bool {
-	for i := range len(name) {
-		if !plain(name[i]) {
-			return false
-		}
-	}
-	return !first(name[0])
+	return !first(name[0]) && !slices.ContainsFunc([]byte(name), func(c byte) bool { return !plain(c) })
 }
 
 // first reports if a name that begins so could be taken for something else: a hidden folder, or an option.

@@ -18,6 +18,7 @@
 package guests
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -87,11 +88,8 @@ type Publisher struct {
 // Open prepares the folder. It fails where another process publishes, and where others could write.
 func Open(o Options, log *slog.Logger) (*Publisher, error) {
 	p := &Publisher{
-		host: o.Host, grace: o.Grace, log: log, dir: -1, staging: -1,
+		host: o.Host, grace: cmp.Or(o.Grace, defaultGrace), log: log, dir: -1, staging: -1,
 		trees: map[string]*tree{}, refused: map[string]time.Time{}, serial: uint64(time.Now().UnixNano()), litter: true,
-	}
-	if p.grace <= 0 {
-		p.grace = defaultGrace
 	}
 	if err := p.open(o.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s for the counters of virtual machines: %w", o.Dir, err),

@@ -2,12 +2,14 @@ package guests
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -346,12 +349,35 @@ func FuzzFolder(f *testing.F) {
 	})
 }
 
+// The ledger of the first release is read, and written alike.
+func TestLedgerOfFormerAgents(t *testing.T) {
+	const former = "kubenergy guests 1 00000000000000000001 0000000018 e72059e9\n" +
+		"100 23 \"web \\\"é\"\n"
+	sequence, entries, err := parseLedger([]byte(former))
+	if want := []entry{{base: 100, last: 23, name: "web \"é"}}; err != nil || sequence != 1 ||
+		!slices.Equal(entries, want) {
+		t.Errorf("%d, %v, %v", sequence, entries, err)
+	}
+	dir, err := unix.Open(t.TempDir(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	var l ledger
+	if _, err := l.open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := l.save(map[string]*tree{"": {name: "web \"é", base: 100, last: 23}}); err != nil ||
+		string(l.page) != former {
+		t.Errorf("%v, written is %q", err, l.page)
+	}
+}
+
 func FuzzLedger(f *testing.F) {
 	f.Add([]byte{})
-	var l ledger
-	l.page = appendHeader(nil, 7, 9, 0x36d31f3a)
-	f.Add(append(l.page, "1 2 \"a\"\n\n"...))
-	f.Add(append(appendHeader(nil, math.MaxUint64, 0, 0), "rest"...))
+	f.Add(append(fmt.Appendf(nil, header, 7, 9, 0x36d31f3a), "1 2 \"a\"\n\n"...))
+	f.Add(append(fmt.Appendf(nil, header, uint64(math.MaxUint64), 0, 0), "rest"...))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, entries, err := parseLedger(text)
 		for _, e := range entries {

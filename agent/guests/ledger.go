@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -84,21 +83,16 @@ func (l *ledger) save(trees map[string]*tree) error {
 	l.sequence++
 	l.page = append(l.page[:0], make([]byte, ledgerHeader)...)
 	for _, t := range trees {
-		l.page = strconv.AppendInt(l.page, int64(t.base), 10)
-		l.page = append(l.page, ' ')
-		l.page = strconv.AppendInt(l.page, int64(t.last), 10)
-		l.page = append(l.page, ' ')
-		l.page = strconv.AppendQuote(l.page, t.name)
-		l.page = append(l.page, '\n')
+		l.page = append(strconv.AppendInt(l.page, int64(t.base), 10), ' ')
+		l.page = append(strconv.AppendInt(l.page, int64(t.last), 10), ' ')
+		l.page = append(strconv.AppendQuote(l.page, t.name), '\n')
 	}
 	body := l.page[ledgerHeader:]
-	header := appendHeader(l.page[:0], l.sequence, len(body), crc32.ChecksumIEEE(body))
-	page := l.page[:len(header)+len(body)]
-	l.page = page
-	if err := l.reserve(len(page)); err != nil {
+	_ = fmt.Appendf(l.page[:0], header, l.sequence, len(body), crc32.ChecksumIEEE(body))
+	if err := l.reserve(len(l.page)); err != nil {
 		return err
 	}
-	return writeAt(l.slots[l.sequence%2].fd, page, 0)
+	return writeAt(l.slots[l.sequence%2].fd, l.page, 0)
 }
 
 // reserve sees to it that both slots have blocks for a page.
@@ -125,48 +119,26 @@ func writeAt(fd int, b []byte, at int64) error {
 	return err
 }
 
-func appendHeader(b []byte, sequence uint64, length int, sum uint32) []byte {
-	b = append(b, ledgerMagic...)
-	b = appendPadded(append(b, ' '), sequence, 20, 10)
-	b = appendPadded(append(b, ' '), uint64(length), 10, 10)
-	b = appendPadded(append(b, ' '), uint64(sum), 8, 16)
-	return append(b, '\n')
-}
-
-func appendPadded(b []byte, v uint64, width, base int) []byte {
-	start := len(b)
-	b = strconv.AppendUint(b, v, base)
-	for missing := width - (len(b) - start); missing > 0; missing-- {
-		b = append(b, 0)
-		copy(b[start+1:], b[start:])
-		b[start] = '0'
-	}
-	return b
-}
+// header is the form of the first line: magic, sequence, length, checksum.
+const header = ledgerMagic + " %020d %010d %08x\n"
 
 // parseLedger reads a slot. What follows after the length that it names is of an older, longer page.
 func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
 	if len(text) < ledgerHeader {
 		return 0, nil, errors.New("too short for a ledger")
 	}
-	fields := bytes.Split(bytes.TrimSuffix(text[:ledgerHeader], []byte("\n")), []byte(" "))
-	if len(fields) != 6 || !bytes.HasPrefix(text, []byte(ledgerMagic+" ")) {
-		return 0, nil, errors.New("not a ledger of this version")
-	}
-	sequence, err = strconv.ParseUint(string(fields[3]), 10, 64)
-	length, err2 := strconv.ParseUint(string(fields[4]), 10, 32)
-	sum, err3 := strconv.ParseUint(string(fields[5]), 16, 32)
-	if err := errors.Join(err, err2, err3); err != nil {
+	var length, sum uint32
+	if _, err := fmt.Sscanf(string(text[:ledgerHeader]), header, &sequence, &length, &sum); err != nil {
 		return 0, nil, fmt.Errorf("reading the header: %w", err)
 	}
-	if length > uint64(len(text)-ledgerHeader) {
+	text = text[ledgerHeader:]
+	if uint64(length) > uint64(len(text)) {
 		return 0, nil, errors.New("the ledger is cut off")
 	}
-	body := text[ledgerHeader : ledgerHeader+int(length)]
-	if crc32.ChecksumIEEE(body) != uint32(sum) {
+	if crc32.ChecksumIEEE(text[:length]) != sum {
 		return 0, nil, errors.New("the ledger's checksum is wrong")
 	}
-	for line := range bytes.Lines(body) {
+	for line := range bytes.Lines(text[:length]) {
 		e, err := parseEntry(string(line))
 		if err != nil {
 			return 0, nil, err
@@ -176,19 +148,14 @@ func parseLedger(text []byte) (sequence uint64, entries []entry, err error) {
 	return sequence, entries, nil
 }
 
-func parseEntry(line string) (entry, error) {
-	first, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-	second, quoted, _ := strings.Cut(rest, " ")
-	base, err1 := strconv.ParseInt(first, 10, 64)
-	last, err2 := strconv.ParseInt(second, 10, 64)
-	name, err3 := strconv.Unquote(quoted)
-	if err := errors.Join(err1, err2, err3); err != nil {
+func parseEntry(line string) (e entry, err error) {
+	if _, err = fmt.Sscanf(line, "%d %d %q\n", &e.base, &e.last, &e.name); err == nil && (e.base < 0 || e.last < 0) {
+		err = errors.New("it is negative")
+	}
+	if err != nil {
 		return entry{}, fmt.Errorf("reading the entry %q: %w", line, err)
 	}
-	if base < 0 || last < 0 {
-		return entry{}, fmt.Errorf("the entry %q is negative", line)
-	}
-	return entry{base: energy.Microjoules(base), last: energy.Microjoules(last), name: name}, nil
+	return e, nil
 }
 
 func (l *ledger) close() {

@@ -93,13 +93,7 @@ func (p *Publisher) sweep() {
 // them open, could find a way to what is not its own.
 func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 	*steps--
-	top, err := openFolder(p.staging, name)
-	if errors.Is(err, unix.EACCES) {
-		if err := unix.Fchmodat(p.staging, name, 0o700, 0); err != nil {
-			return false, err
-		}
-		top, err = openFolder(p.staging, name)
-	}
+	top, err := openClosed(p.staging, name, 0)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		err = unix.Unlinkat(p.staging, name, 0)
 		return err == nil, err
@@ -108,7 +102,6 @@ func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 		return false, err
 	}
 	defer func() { _ = top.Close() }()
-	_ = unix.Fchmod(int(top.Fd()), 0o700)
 	none, err := p.removeSome(top, steps, func(folder string) error { return p.level(int(top.Fd()), folder, steps) })
 	if none {
 		err = unix.Unlinkat(p.staging, name, unix.AT_REMOVEDIR)
@@ -118,23 +111,31 @@ func (p *Publisher) empty(name string, steps *int) (gone bool, err error) {
 
 // level removes some of a folder directly below the top, and moves the folders in it up.
 func (p *Publisher) level(top int, name string, steps *int) error {
-	folder, err := openFolder(top, name)
-	if errors.Is(err, unix.EACCES) {
-		if err := unix.Fchmodat(top, name, 0o700, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return err
-		}
-		folder, err = openFolder(top, name)
-	}
+	folder, err := openClosed(top, name, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = folder.Close() }()
-	_ = unix.Fchmod(int(folder.Fd()), 0o700)
 	none, err := p.removeSome(folder, steps, func(inner string) error { return p.raise(int(folder.Fd()), inner, top) })
 	if none {
 		err = unix.Unlinkat(top, name, unix.AT_REMOVEDIR)
 	}
 	return err
+}
+
+// openClosed opens a folder that a guest may have closed to others, and opens it for writing.
+func openClosed(dir int, name string, flags int) (*os.File, error) {
+	folder, err := openFolder(dir, name)
+	if errors.Is(err, unix.EACCES) {
+		if err := unix.Fchmodat(dir, name, 0o700, flags); err != nil {
+			return nil, err
+		}
+		folder, err = openFolder(dir, name)
+	}
+	if err == nil {
+		_ = unix.Fchmod(int(folder.Fd()), 0o700)
+	}
+	return folder, err
 }
 
 // removeSome removes entries of a folder, and leaves those that are folders to a function. It reports if there were

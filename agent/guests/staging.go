@@ -74,6 +74,3 @@ func (p *Publisher) makeFolder(dir int, name string) error {
 	}
 	return nil
 }
-
-// full reports if there is no room for a file, for whatever reason.
-func full(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -74,7 +74,7 @@ func (p *Publisher) putCounter(t *tree, now time.Duration) error {
 	p.digits = strconv.AppendInt(p.digits[:0], int64(t.counter()), 10)
 	err = p.put(home, counterName, p.digits)
 	switch {
-	case full(err) && t.spares != nil:
+	case t.spares != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)):
 		return t.spares.put(p.staging, home, p.digits)
 	case err == nil && t.spares == nil:
 		t.spares = p.makeSpares(t.folder)
