@@ -3,11 +3,12 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
@@ -15,22 +16,15 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// Marks is what the annotations of one object say, ours and those that stand for ours.
+// Marks are what the annotations of one object say, ours and those that stand for ours: its terms, and what no other
+// level can say.
 type Marks struct {
-	AllowedDelay     time.Duration
-	HasAllowedDelay  bool          // a delay of 0 says "not at all", no annotation says "as is usual here"
-	FinishBy         time.Time     // zero: none
-	ExpectedDuration time.Duration // 0: not said
-	RunNow           bool
-	Skip             bool
-	ReleasedBefore   bool
-	Strategy         string // "" or a name that sched.New accepts
+	Terms
 
-	Limits         sched.Limits // those that are said
-	HasCarbon      bool         // whether Limits.NoCarbon is said
-	MaxPower       energy.Watts // 0: not said
-	MinEfficiency  float64      // 0: not said
-	GPUClass       string
+	FinishBy       time.Time // zero: none
+	RunNow         bool
+	Skip           bool
+	ReleasedBefore bool
 	PUE            float64 // 0: not said
 	Performance    float64
 	HasPerformance bool
@@ -41,219 +35,241 @@ type Marks struct {
 	Gardener bool // a mark of Compute Gardener asks for a hold: what that system does by default is expected
 }
 
-// longest bounds every duration that a stranger may write. Nothing waits or runs for a year in a cluster, and sums of
-// two such durations stay far from overflowing.
-const longest = 366 * 24 * time.Hour
+// annotation is one that people may write on a pod, on a Job or on its pod template.
+type annotation struct {
+	key       string
+	alias     string                             // of another system, which stands for it; "": there is none
+	translate func(value string) (string, error) // from the form of the alias; nil: it has ours
+	holds     bool                               // the alias asks for a hold
+	marks     bool                               // either makes a pod ours
+	read      func(m *Marks, value string) error
+}
+
+// annotations are all that people may write.
+var annotations = slices.Concat(budgetAnnotations, []annotation{
+	{
+		key: v1alpha1.AnnotationAllowedDelay, alias: gardener + "max-scheduling-delay", holds: true, marks: true,
+		read: func(m *Marks, value string) (err error) {
+			m.AllowedDelay, err = readDuration(value)
+			m.said |= termDelay // also 0: "not at all"
+			return err
+		},
+	},
+	{key: v1alpha1.AnnotationFinishBy, read: func(m *Marks, value string) (err error) {
+		m.FinishBy, err = readTime(value)
+		return err
+	}},
+	{
+		key: v1alpha1.AnnotationExpectedDuration, alias: gardener + "estimated-runtime-hours", translate: hours,
+		read: func(m *Marks, value string) (err error) {
+			m.ExpectedDuration, err = readDuration(value)
+			m.said |= termDuration
+			if err == nil && m.ExpectedDuration == 0 {
+				return errors.New("want more than 0")
+			}
+			return err
+		},
+	},
+	{key: v1alpha1.AnnotationRunNow, read: func(m *Marks, value string) (err error) {
+		m.RunNow, err = readBool(value)
+		return err
+	}},
+	{key: v1alpha1.AnnotationSkip, alias: gardener + "skip", read: func(m *Marks, value string) (err error) {
+		m.Skip, err = readBool(value)
+		return err
+	}},
+	// Not parsed: that we wrote it is what counts, and a forged one asks for less than run-now.
+	{key: v1alpha1.AnnotationReleasedAt, read: func(m *Marks, _ string) error {
+		m.ReleasedBefore = true
+		return nil
+	}},
+	{
+		key: v1alpha1.AnnotationCarbonThreshold, alias: gardener + "carbon-intensity-threshold", holds: true,
+		marks: true,
+		read: func(m *Marks, value string) error {
+			v, err := readNumber(value, 0, maxIntensity)
+			if err == nil && v == 0 {
+				return errors.New("want more than 0")
+			}
+			m.Limits.Carbon, m.said = grid.Intensity(v), m.said|termCarbon
+			return err
+		},
+	},
+	{key: v1alpha1.AnnotationCarbonPercentile, marks: true, read: func(m *Marks, value string) error {
+		v, err := readNumber(value, 1, 99)
+		m.Limits.Percentile, m.said = v/100, m.said|termPercentile
+		return err
+	}},
+	{
+		key: v1alpha1.AnnotationPriceThreshold, alias: gardener + "price-threshold", holds: true, marks: true,
+		read: func(m *Marks, value string) error {
+			v, err := readNumber(value, -maxPrice, maxPrice)
+			m.Limits.Price, m.Limits.HasPrice, m.said = grid.Price(v), true, m.said|termPrice
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationCarbonCounts, alias: gardener + "carbon-enabled", holds: true, marks: true,
+		read: func(m *Marks, value string) error {
+			counts, err := readBool(value)
+			m.Limits.NoCarbon, m.said = !counts, m.said|termCarbonCounts
+			return err
+		},
+	},
+	{key: v1alpha1.AnnotationStrategy, marks: true, read: func(m *Marks, value string) error {
+		if len(value) > maxValue {
+			return errors.New("no strategy has so long a name")
+		}
+		where, _, both := strings.Cut(value, "+")
+		m.Where, m.said = where, m.said|termStrategy
+		if both {
+			m.When, m.said = sched.When(value), m.said|termRule
+		}
+		_, err := sched.New(value)
+		return err
+	}},
+	{
+		key: v1alpha1.AnnotationMaxPower, alias: gardener + "max-power-watts", marks: true,
+		read: func(m *Marks, value string) error {
+			v, err := readNumber(value, 1, 1e6)
+			m.MaxPower, m.said = energy.Watts(v), m.said|termMaxPower
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationMinEfficiency, alias: gardener + "min-efficiency", marks: true,
+		read: func(m *Marks, value string) (err error) {
+			if m.MinEfficiency, err = readNumber(value, 0, 1e6); m.MinEfficiency > 0 {
+				m.said |= termMinEfficiency
+			}
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationGPUWorkloadType, alias: gardener + "gpu-workload-type",
+		read: func(m *Marks, value string) error {
+			m.GPUClass, m.said = value, m.said|termGPUClass
+			if !slices.Contains(gpuClasses, value) {
+				return fmt.Errorf("want one of %s", strings.Join(gpuClasses, ", "))
+			}
+			return nil
+		},
+	},
+	{key: v1alpha1.AnnotationPUE, alias: gardener + "pue", read: func(m *Marks, value string) (err error) {
+		m.PUE, err = readNumber(value, 1, maxPUE)
+		return err
+	}},
+	{
+		// the hybrid scheduler's
+		key: v1alpha1.AnnotationPerformanceWeight, alias: "scheduler.policy/performance-weight",
+		read: func(m *Marks, value string) (err error) {
+			m.Performance, err = readNumber(value, 0, 1)
+			m.HasPerformance = true
+			return err
+		},
+	},
+})
+
+var gpuClasses = []string{"inference", "training", "rendering", "generic"}
+
+// in finds the annotation, or the alias that stands for it.
+func (a *annotation) in(m map[string]string) (key, value string, ok bool) {
+	if value, ok = m[a.key]; ok {
+		return a.key, value, true
+	}
+	if a.alias != "" {
+		value, ok = m[a.alias]
+	}
+	return a.alias, value, ok
+}
 
 // ReadMarks reads annotations. Where several maps have a key, the first one wins: those of a Job come before those of
 // its pod template. Within a map, our own key comes before those of other systems. On any value that makes no sense the
 // error names the annotation, and the Marks are empty.
-func ReadMarks(annotations ...map[string]string) (Marks, error) {
-	var r markReader
-	for _, a := range annotations {
-		if len(a) > 0 {
-			r.maps = append(r.maps, a)
-		}
+func ReadMarks(from ...map[string]string) (Marks, error) {
+	if !slices.ContainsFunc(from, func(a map[string]string) bool { return len(a) > 0 }) {
+		return Marks{}, nil // as for most pods of a cluster, at no cost
 	}
-	if len(r.maps) == 0 {
-		return Marks{}, nil
+	m := new(Marks)
+	if err := m.read(annotations, from); err != nil {
+		return Marks{}, err
 	}
-	r.readTimes()
-	r.readLimits()
-	r.readPlacement()
-	r.readBudget()
-	if len(r.errs) > 0 {
-		return Marks{}, errors.Join(r.errs...)
-	}
-	return r.Marks, nil
+	m.setRule()
+	return *m, nil
 }
 
-type markReader struct {
-	Marks
-	maps []map[string]string
-	errs []error
-}
-
-// read finds the value of a key, ours or an alias, and parses it.
-func (r *markReader) read(key string, parse func(value string) error) {
-	for _, a := range r.maps {
-		as, value, ok := lookUp(a, key)
-		if !ok {
-			continue
-		}
-		if as.translate != nil {
-			translated, err := as.translate(value)
-			if err != nil {
-				r.errs = append(r.errs, fmt.Errorf("annotation %s is %s: %w", as.key, excerpt(value), err))
-				return
+func (m *Marks) read(all []annotation, from []map[string]string) error {
+	var errs []error
+	for i := range all {
+		for _, a := range from {
+			key, value, ok := all[i].in(a)
+			if !ok {
+				continue
 			}
-			value = translated
+			if err := m.readOne(&all[i], key, value); err != nil {
+				errs = append(errs, fmt.Errorf("annotation %s is %s: %w", key, excerpt(value), err))
+			}
+			break
 		}
-		if err := parse(value); err != nil {
-			r.errs = append(r.errs, fmt.Errorf("annotation %s is %s: %w", as.key, excerpt(value), err))
-			return
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Marks) readOne(a *annotation, key, value string) (err error) {
+	if key != a.key {
+		m.Gardener = m.Gardener || a.holds
+		if a.translate != nil {
+			if value, err = a.translate(value); err != nil {
+				return err
+			}
 		}
-		r.Gardener = r.Gardener || as.holds
-		return
 	}
+	return a.read(m, value)
 }
 
-func (r *markReader) readTimes() {
-	r.read(v1alpha1.AnnotationAllowedDelay, func(value string) (err error) {
-		r.AllowedDelay, err = readDuration(value)
-		r.HasAllowedDelay = true
-		return err
-	})
-	r.read(v1alpha1.AnnotationFinishBy, func(value string) (err error) {
-		r.FinishBy, err = readTime(value)
-		return err
-	})
-	r.read(v1alpha1.AnnotationExpectedDuration, func(value string) (err error) {
-		r.ExpectedDuration, err = readDuration(value)
-		if err == nil && r.ExpectedDuration == 0 {
-			return errors.New("want more than 0")
+// Marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.
+// It is asked about every pod of the cluster, most of which have annotations of others only.
+func Marked(pod *v1.Pod) bool {
+	for key := range pod.Annotations {
+		if (strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener)) && marking[key] {
+			return true
 		}
-		return err
-	})
-	r.read(v1alpha1.AnnotationRunNow, func(value string) (err error) {
-		r.RunNow, err = readBool(value)
-		return err
-	})
-	r.read(v1alpha1.AnnotationSkip, func(value string) (err error) {
-		r.Skip, err = readBool(value)
-		return err
-	})
-	// Not parsed: that we wrote it is what counts, and whoever forges it asks for less than run-now.
-	r.read(v1alpha1.AnnotationReleasedAt, func(string) error { r.ReleasedBefore = true; return nil })
+	}
+	return false
 }
 
-func (r *markReader) readLimits() {
-	r.read(v1alpha1.AnnotationCarbonThreshold, func(value string) error {
-		v, err := readNumber(value, 0, maxIntensity)
-		if err == nil && v == 0 {
-			return errors.New("want more than 0")
+// marking are the keys that make a pod ours; known are those of our own that people or we ourselves write.
+var marking, known = indexKeys()
+
+func indexKeys() (marking, known map[string]bool) {
+	marking, known = map[string]bool{}, map[string]bool{
+		v1alpha1.AnnotationBudgetExceeded: true, v1alpha1.AnnotationBudgetExceededBy: true,
+		v1alpha1.AnnotationBudgetActions: true, v1alpha1.AnnotationBudgetSuspendedTill: true,
+		v1alpha1.AnnotationBudgetReleased: true, v1alpha1.AnnotationHeldUntil: true,
+		v1alpha1.AnnotationHeldReason: true, v1alpha1.AnnotationLatestStart: true,
+		v1alpha1.Prefix + "lab-run-seconds": true, v1alpha1.Prefix + "lab-ports": true, // the lab's
+	}
+	for _, a := range annotations {
+		known[a.key] = true
+		if a.marks {
+			marking[a.key], marking[a.alias] = true, true
 		}
-		r.Limits.Carbon = grid.Intensity(v)
-		return err
-	})
-	r.read(v1alpha1.AnnotationCarbonPercentile, func(value string) error {
-		v, err := readNumber(value, 1, 99)
-		r.Limits.Percentile = v / 100
-		return err
-	})
-	r.read(v1alpha1.AnnotationPriceThreshold, func(value string) error {
-		v, err := readNumber(value, -maxPrice, maxPrice)
-		r.Limits.Price, r.Limits.HasPrice = grid.Price(v), true
-		return err
-	})
-	r.read(v1alpha1.AnnotationCarbonCounts, func(value string) error {
-		counts, err := readBool(value)
-		r.Limits.NoCarbon, r.HasCarbon = !counts, true
-		return err
-	})
+	}
+	return marking, known
 }
 
-func (r *markReader) readPlacement() {
-	r.read(v1alpha1.AnnotationStrategy, func(value string) error {
-		if len(value) > maxValue {
-			return errors.New("no strategy has so long a name")
+// Unsupported returns what looks like an annotation of ours and is none, as sentences.
+func Unsupported(from ...map[string]string) (sentences []string) {
+	unknown := map[string]bool{}
+	for _, a := range from {
+		for key := range a {
+			if strings.HasPrefix(key, v1alpha1.Prefix) && !known[key] {
+				unknown[key] = true
+			}
 		}
-		r.Strategy = value
-		_, err := sched.New(value)
-		return err
-	})
-	r.read(v1alpha1.AnnotationMaxPower, func(value string) error {
-		v, err := readNumber(value, 1, 1e6)
-		r.MaxPower = energy.Watts(v)
-		return err
-	})
-	r.read(v1alpha1.AnnotationMinEfficiency, func(value string) (err error) {
-		r.MinEfficiency, err = readNumber(value, 0, 1e6)
-		return err
-	})
-	r.read(v1alpha1.AnnotationGPUWorkloadType, func(value string) error {
-		r.GPUClass = value
-		if !slices.Contains(gpuClasses, value) {
-			return fmt.Errorf("want one of %s", strings.Join(gpuClasses, ", "))
-		}
-		return nil
-	})
-	r.read(v1alpha1.AnnotationPUE, func(value string) (err error) {
-		r.PUE, err = readNumber(value, 1, maxPUE)
-		return err
-	})
-	r.read(v1alpha1.AnnotationPerformanceWeight, func(value string) (err error) {
-		r.Performance, err = readNumber(value, 0, 1)
-		r.HasPerformance = true
-		return err
-	})
-}
-
-var gpuClasses = []string{"inference", "training", "rendering", "generic"}
-
-// readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value,
-// which may be 256 KiB long, so it is replaced.
-func readDuration(value string) (time.Duration, error) {
-	if len(value) > maxValue {
-		return 0, errors.New("want a duration such as 90m or 6h")
 	}
-	d, err := time.ParseDuration(value)
-	switch {
-	case err != nil:
-		return 0, errors.New("want a duration such as 90m or 6h")
-	case d < 0:
-		return 0, errors.New("want a duration that is not negative")
-	case d > longest:
-		return 0, fmt.Errorf("want at most %v", longest)
+	for _, key := range slices.Sorted(maps.Keys(unknown)) {
+		sentences = append(sentences, fmt.Sprintf("annotation %s has no effect: there is none of that name", key))
 	}
-	return d, nil
-}
-
-// readTime reads RFC 3339. Far dates are refused because instants are compared in nanoseconds since 1970, and the zero
-// time because it reads as "none".
-func readTime(value string) (time.Time, error) {
-	if len(value) > maxValue {
-		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
-	}
-	t, err := time.Parse(time.RFC3339, value)
-	switch {
-	case err != nil:
-		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
-	case t.Year() < 2000 || t.Year() > 2200:
-		return time.Time{}, errors.New("want a year from 2000 to 2200")
-	}
-	return t, nil
-}
-
-// readNumber reads a finite number between two limits.
-func readNumber(value string, least, most float64) (float64, error) {
-	if len(value) > maxValue {
-		return 0, errors.New("want a number")
-	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-	switch {
-	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, errors.New("want a number")
-	case v < least || v > most:
-		return 0, fmt.Errorf("want %v to %v", least, most)
-	}
-	return v, nil
-}
-
-func readBool(value string) (bool, error) {
-	b, err := strconv.ParseBool(value)
-	if err != nil {
-		return false, errors.New(`want "true" or "false"`)
-	}
-	return b, nil
-}
-
-const maxValue = 64 // bytes of a value that may make sense
-
-// excerpt quotes a value for logs and events without letting it fill them.
-func excerpt(value string) string {
-	if len(value) > maxValue {
-		return strconv.Quote(value[:maxValue]) + "…"
-	}
-	return strconv.Quote(value)
+	return sentences
 }

@@ -24,11 +24,11 @@ func TestReadMarks(t *testing.T) {
 		{name: "other people's", job: map[string]string{"team": "a"}},
 		{
 			name: "delay", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"},
-			want: Marks{AllowedDelay: 6 * time.Hour, HasAllowedDelay: true},
+			want: Marks{Terms: Terms{said: termDelay, AllowedDelay: 6 * time.Hour}},
 		},
 		{
 			name: "plain zero", job: map[string]string{v1alpha1.AnnotationAllowedDelay: "0"},
-			want: Marks{HasAllowedDelay: true},
+			want: Marks{Terms: Terms{said: termDelay}},
 		},
 		{
 			name: "finish", job: map[string]string{v1alpha1.AnnotationFinishBy: "2026-06-01T18:00:00Z"},
@@ -36,7 +36,7 @@ func TestReadMarks(t *testing.T) {
 		},
 		{
 			name: "expected", job: map[string]string{v1alpha1.AnnotationExpectedDuration: "90m"},
-			want: Marks{ExpectedDuration: 90 * time.Minute},
+			want: Marks{Terms: Terms{said: termDuration, ExpectedDuration: 90 * time.Minute}},
 		},
 		{name: "run now", job: map[string]string{v1alpha1.AnnotationRunNow: "true"}, want: Marks{RunNow: true}},
 		{name: "not now", job: map[string]string{v1alpha1.AnnotationRunNow: "false"}},
@@ -46,13 +46,15 @@ func TestReadMarks(t *testing.T) {
 		},
 		{
 			name: "strategy", job: map[string]string{v1alpha1.AnnotationStrategy: "carbon+window"},
-			want: Marks{Strategy: "carbon+window"},
+			want: Marks{Terms: Terms{said: termStrategy | termRule, Where: "carbon", When: "window"}},
 		},
 		{
 			name:     "the Job before its template",
 			job:      map[string]string{v1alpha1.AnnotationAllowedDelay: "1h"},
 			template: map[string]string{v1alpha1.AnnotationAllowedDelay: "2h", v1alpha1.AnnotationStrategy: "energy"},
-			want:     Marks{AllowedDelay: time.Hour, HasAllowedDelay: true, Strategy: "energy"},
+			want: Marks{Terms: Terms{
+				said: termDelay | termStrategy, AllowedDelay: time.Hour, Where: "energy",
+			}},
 		},
 		{
 			name:     "nonsense on the Job is not repaired by the template",
@@ -123,7 +125,7 @@ func TestReadMarks(t *testing.T) {
 			case tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)):
 				t.Fatalf("error %v does not say %q", err, tc.wantErr)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Terms{})); diff != "" {
 				t.Error(diff)
 			}
 			if err != nil && len(err.Error()) > 1000 {

@@ -52,26 +52,33 @@ var ownDeeds = map[string]v1alpha1.BudgetDeed{
 // maxBudget is more than a country uses in a day.
 const maxBudget = 1e9 // kWh
 
-func (r *markReader) readBudget() {
-	r.read(v1alpha1.AnnotationBudgetKWh, func(value string) error {
-		v, err := readNumber(value, 0, maxBudget)
-		if err == nil && v == 0 {
-			return errors.New("want more than 0")
-		}
-		r.BudgetKWh = v
-		return err
-	})
-	r.read(v1alpha1.AnnotationBudgetAction, func(value string) error {
-		deed, ok := ownDeeds[value]
-		switch {
-		case value == "hold":
-			return errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
-		case !ok:
-			return fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
-		}
-		r.BudgetDeed = deed
-		return nil
-	})
+// budgetAnnotations give a workload a budget of its own.
+var budgetAnnotations = []annotation{
+	{
+		key: v1alpha1.AnnotationBudgetKWh, alias: gardener + "energy-budget-kwh",
+		read: func(m *Marks, value string) error {
+			v, err := readNumber(value, 0, maxBudget)
+			if err == nil && v == 0 {
+				return errors.New("want more than 0")
+			}
+			m.BudgetKWh = v
+			return err
+		},
+	},
+	{
+		key: v1alpha1.AnnotationBudgetAction, alias: gardener + "energy-budget-action",
+		read: func(m *Marks, value string) error {
+			deed, ok := ownDeeds[value]
+			switch {
+			case value == "hold":
+				return errors.New("new work is held by an EnergyBudget; want suspend, or one of those that only tell")
+			case !ok:
+				return fmt.Errorf("want one of %s", strings.Join(slices.Sorted(maps.Keys(ownDeeds)), ", "))
+			}
+			m.BudgetDeed = deed
+			return nil
+		},
+	},
 }
 
 // Allowance is the energy that one workload may use over its lifetime.
@@ -84,29 +91,20 @@ type Allowance struct {
 // ReadAllowance returns what annotations say of a workload's own budget: those of the Job before those of its pods.
 // What the namespace says comes last; nil: nothing. ok is false if nobody says anything.
 func ReadAllowance(n *NamespaceMarks, workloadType string,
-	annotations ...map[string]string,
+	from ...map[string]string,
 ) (a Allowance, ok bool, err error) {
-	r := markReader{}
-	for _, m := range annotations {
-		if len(m) > 0 {
-			r.maps = append(r.maps, m)
-		}
-	}
 	if n != nil && gardenerNamespace(n.Labels) {
 		byType := gardenerKeys(n.Annotations)
-		r.maps = append(r.maps, byType[workloadType], byType[""])
+		from = append(slices.Clone(from), byType[workloadType], byType[""])
 	}
-	if len(r.maps) == 0 {
-		return Allowance{}, false, nil
+	var m Marks
+	if err := m.read(budgetAnnotations, from); err != nil || m.BudgetKWh == 0 {
+		return Allowance{}, false, err
 	}
-	r.readBudget()
-	if len(r.errs) > 0 || r.BudgetKWh == 0 {
-		return Allowance{}, false, errors.Join(r.errs...)
-	}
-	a = Allowance{KWh: r.BudgetKWh, Deed: cmp.Or(r.BudgetDeed, v1alpha1.DeedLog)}
-	for _, m := range r.maps {
-		if as, _, found := lookUp(m, v1alpha1.AnnotationBudgetKWh); found {
-			a.Gardener = strings.HasPrefix(as.key, gardener)
+	a = Allowance{KWh: m.BudgetKWh, Deed: cmp.Or(m.BudgetDeed, v1alpha1.DeedLog)}
+	for _, m := range from {
+		if key, _, found := budgetAnnotations[0].in(m); found {
+			a.Gardener = key != v1alpha1.AnnotationBudgetKWh
 			break
 		}
 	}
@@ -115,10 +113,7 @@ func ReadAllowance(n *NamespaceMarks, workloadType string,
 
 // MayHaveAllowance reports, at the price of two look-ups, whether annotations speak of a budget.
 func MayHaveAllowance(annotations map[string]string) bool {
-	if len(annotations) == 0 {
-		return false
-	}
-	_, _, ok := lookUp(annotations, v1alpha1.AnnotationBudgetKWh)
+	_, _, ok := budgetAnnotations[0].in(annotations)
 	return ok
 }
 

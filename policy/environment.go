@@ -10,48 +10,46 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/hardware"
+	"github.com/kubenergy/kubenergy/sched"
 )
 
 // What Compute Gardener's documents give as its defaults. Its code has 150 g/kWh; people go by the documents.
 const (
 	gardenerThreshold = 200.0
-	gardenerDelay     = 24 * time.Hour
 	gardenerIdle      = energy.Watts(100) // of nodes of which nothing is known
 	gardenerMax       = energy.Watts(400)
 )
 
-// AliasSchedulers returns what pods expect that name the schedulers of other systems.
-func AliasSchedulers() map[string]v1alpha1.WorkloadSettings {
-	return map[string]v1alpha1.WorkloadSettings{
+// aliasSchedulers returns the terms that pods expect which name the schedulers of other systems.
+func aliasSchedulers() map[string]Terms {
+	return map[string]Terms{
 		GardenerSchedulerName: {
-			AllowedDelay: &metav1.Duration{Duration: gardenerDelay},
-			Hold:         &v1alpha1.HoldSettings{Rule: "Threshold", CarbonThreshold: new(gardenerThreshold)},
+			said: termDelay | termRule | termCarbon, AllowedDelay: 24 * time.Hour, When: "threshold",
+			Limits: sched.Limits{Carbon: gardenerThreshold},
 		},
-		HybridSchedulerName: {Strategy: "hybrid"},
+		HybridSchedulerName: {said: termStrategy, Where: "hybrid"},
 	}
 }
 
 // variables are the environment variables of Compute Gardener that the scheduler obeys.
 var variables = map[string]func(e *environment, value string) error{
 	"CARBON_ENABLED": func(e *environment, value string) error {
-		b, err := readBool(value)
-		e.gardener.Hold.Carbon = &b
+		counts, err := readBool(value)
+		e.gardener.Limits.NoCarbon, e.gardener.said = !counts, e.gardener.said|termCarbonCounts
 		return err
 	},
 	"CARBON_INTENSITY_THRESHOLD": func(e *environment, value string) error {
 		v, err := readNumber(value, 0, maxIntensity)
-		e.gardener.Hold.CarbonThreshold = &v
+		e.gardener.Limits.Carbon = grid.Intensity(v)
 		return err
 	},
-	"MAX_SCHEDULING_DELAY": func(e *environment, value string) error {
-		d, err := readDuration(value)
-		e.gardener.AllowedDelay = &metav1.Duration{Duration: d}
+	"MAX_SCHEDULING_DELAY": func(e *environment, value string) (err error) {
+		e.gardener.AllowedDelay, err = readDuration(value)
 		return err
 	},
 	"PRICING_ENABLED": func(e *environment, value string) (err error) {
@@ -101,7 +99,7 @@ var obsolete = map[string]string{
 const nodePowerPrefix = "NODE_POWER_CONFIG_"
 
 type environment struct {
-	gardener  v1alpha1.WorkloadSettings
+	gardener  Terms
 	pricing   bool
 	offPeak   *float64
 	idle, max *energy.Watts // nil: nobody says
@@ -117,10 +115,9 @@ func (e *environment) warn(format string, args ...any) {
 // AliasEnvironment returns the defaults as the environment variables of Compute Gardener change them, and what is to be
 // said of those that have no effect or make no sense, a sentence each.
 func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
-	all := AliasSchedulers()
+	all := aliasSchedulers()
 	maps.Copy(all, d.Schedulers)
-	before := all[GardenerSchedulerName]
-	e := environment{gardener: *before.DeepCopy(), nodes: map[string]*energy.Profile{}}
+	e := environment{gardener: all[GardenerSchedulerName], nodes: map[string]*energy.Profile{}}
 	for _, entry := range slices.Sorted(slices.Values(environ)) {
 		name, value, ok := strings.Cut(entry, "=")
 		if !ok || value == "" {
@@ -132,7 +129,8 @@ func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
 	}
 	if e.pricing {
 		if e.offPeak != nil {
-			e.gardener.Hold.PriceThreshold = e.offPeak
+			t := &e.gardener
+			t.Limits.Price, t.Limits.HasPrice, t.said = grid.Price(*e.offPeak), true, t.said|termPrice
 		} else {
 			e.warn("PRICING_ENABLED without PRICING_SCHEDULES_PATH: only workloads with a price threshold of their " +
 				"own wait for prices")
@@ -157,7 +155,7 @@ func AliasEnvironment(environ []string, d Defaults) (Defaults, []string) {
 
 func (e *environment) read(name, value string) error {
 	if read, ok := variables[name]; ok {
-		before := *e.gardener.DeepCopy()
+		before := e.gardener
 		err := read(e, value)
 		if err != nil {
 			e.gardener = before

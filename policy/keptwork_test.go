@@ -74,7 +74,7 @@ func TestKeptWorkIsTheWork(t *testing.T) {
 		"nothing said": read(ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})),
 	} {
 		k := w.Keep()
-		if diff := cmp.Diff(w, k.Work(), cmp.AllowUnexported(Work{}),
+		if diff := cmp.Diff(w, k.Work(), cmp.AllowUnexported(Work{}, Terms{}),
 			cmp.AllowUnexported(sched.Runtimes{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -145,7 +145,7 @@ func (r *Rules) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
 // Delays reports whether a Job of a namespace that says nothing of itself may wait there.
 func (r *Rules) Delays(namespace string) bool {
 	rules := r.of(namespace)
-	s := rules.settings(TypeBatch, "", nil)
+	s := rules.settings(TypeBatch, "")
 	s.limitDelay(rules, true)
 	return rules.optedIn && s.AllowedDelay > 0
 }
@@ -187,45 +187,48 @@ type namespaceRules struct {
 	maxFrom  string
 	never    bool // a limit of 0: nothing is held
 
-	base   Settings           // built in
-	layers map[string][]layer // by workload type, from the cluster's to the type's in this namespace
-	// ready are the settled layers, by workload type and scheduler name.
+	base Settings // built in
+	// Layers by workload type, the lowest first: those of the cluster, then that of a scheduler's name, then those of
+	// the namespace.
+	cluster, own map[string][]layer
+	schedulers   map[string]layer
+	// ready are the settings that the layers give, by workload type and scheduler name.
 	ready map[[2]string]Settings
-	// schedulers are the voices that come with a scheduler's name; cluster is how many layers stand below them.
-	schedulers map[string]layer
-	cluster    map[string]int
+}
+
+// layer is what one level says.
+type layer struct {
+	from string
+	Terms
 }
 
 // settings returns what holds for a workload type and a scheduler name, before the workload itself has spoken.
-func (r *namespaceRules) settings(workloadType, scheduler string, note recorder) Settings {
-	if _, known := r.schedulers[scheduler]; !known {
-		scheduler = ""
+func (r *namespaceRules) settings(workloadType, scheduler string) Settings {
+	if s, ok := r.ready[[2]string{workloadType, scheduler}]; ok {
+		return s
 	}
-	if note == nil {
-		if s, ok := r.ready[[2]string{workloadType, scheduler}]; ok {
-			return s
-		}
-	}
-	s := r.base
-	s.MaxDelay = r.maxDelay
-	for i, l := range r.layers[workloadType] {
-		if i == r.cluster[workloadType] && scheduler != "" {
-			s.apply(r.schedulers[scheduler], note)
-		}
-		s.apply(l, note)
-	}
-	if len(r.layers[workloadType]) == r.cluster[workloadType] && scheduler != "" {
-		s.apply(r.schedulers[scheduler], note)
-	}
-	return s
+	return r.ready[[2]string{workloadType}]
 }
 
-// settleAll computes what schedulers ask for again and again.
-func (r *namespaceRules) settleAll() {
+func (r *namespaceRules) layers(workloadType, scheduler string) []layer {
+	layers := slices.Clone(r.cluster[workloadType])
+	if l, known := r.schedulers[scheduler]; known {
+		layers = append(layers, l)
+	}
+	return append(layers, r.own[workloadType]...)
+}
+
+// settle computes the settings that schedulers ask for again and again.
+func (r *namespaceRules) settle() {
 	r.ready = map[[2]string]Settings{}
 	for _, t := range workloadTypes {
 		for _, scheduler := range append(slices.Collect(maps.Keys(r.schedulers)), "") {
-			r.ready[[2]string{t, scheduler}] = r.settings(t, scheduler, nil)
+			s := r.base
+			s.MaxDelay = r.maxDelay
+			for _, l := range r.layers(t, scheduler) {
+				s.apply(&l.Terms)
+			}
+			r.ready[[2]string{t, scheduler}] = s
 		}
 	}
 }
@@ -257,12 +260,12 @@ func ReadPolicy(p *v1alpha1.EnergyPolicy) error {
 	return errors.Join(errs...)
 }
 
-// ReadNamespace reads the policies of Compute Gardener from a namespace, as settings for all types ("") and by type.
-func ReadNamespace(n *NamespaceMarks) (map[string]v1alpha1.WorkloadSettings, error) {
+// ReadNamespace reads the policies of Compute Gardener from a namespace, as terms for all types ("") and by type.
+func ReadNamespace(n *NamespaceMarks) (map[string]Terms, error) {
 	if !gardenerNamespace(n.Labels) {
 		return nil, nil
 	}
-	byType := map[string]v1alpha1.WorkloadSettings{}
+	byType := map[string]Terms{}
 	var errs []error
 	for t, annotations := range gardenerKeys(n.Annotations) {
 		if t != "" && !slices.Contains(workloadTypes, t) {
@@ -283,44 +286,9 @@ func ReadNamespace(n *NamespaceMarks) (map[string]v1alpha1.WorkloadSettings, err
 			errs = append(errs, err)
 			continue
 		}
-		byType[t] = marks.settings()
+		byType[t] = marks.Terms
 	}
 	return byType, errors.Join(errs...)
-}
-
-// settings returns marks as the settings of a namespace.
-func (m *Marks) settings() v1alpha1.WorkloadSettings {
-	var w v1alpha1.WorkloadSettings
-	if m.HasAllowedDelay {
-		w.AllowedDelay = &metav1.Duration{Duration: m.AllowedDelay}
-	}
-	if m.ExpectedDuration > 0 {
-		w.ExpectedDuration = &metav1.Duration{Duration: m.ExpectedDuration}
-	}
-	var h v1alpha1.HoldSettings
-	if m.Limits.Carbon > 0 {
-		h.CarbonThreshold = new(float64(m.Limits.Carbon))
-	}
-	if m.Limits.Percentile > 0 {
-		h.CarbonPercentile = new(100 * m.Limits.Percentile)
-	}
-	if m.Limits.HasPrice {
-		h.PriceThreshold = new(float64(m.Limits.Price))
-	}
-	if m.HasCarbon {
-		h.Carbon = new(!m.Limits.NoCarbon)
-	}
-	if h != (v1alpha1.HoldSettings{}) {
-		w.Hold = &h
-	}
-	if m.MaxPower > 0 {
-		w.MaxPowerWatts = new(float64(m.MaxPower))
-	}
-	if m.MinEfficiency > 0 {
-		w.MinEfficiency = new(m.MinEfficiency)
-	}
-	w.GPUWorkloadType = m.GPUClass
-	return w
 }
 
 // ModeOf returns the mode that a namespace's label names, or "".
@@ -342,18 +310,16 @@ type ruleBook struct {
 var builtIn = sync.OnceValue(func() *namespaceRules { return new(ruleBook).of("", nil, nil) })
 
 // of returns the rules of one namespace: those of the cluster, and what the namespace adds.
-func (b *ruleBook) of(namespace string, marks *NamespaceMarks,
-	own map[string]v1alpha1.WorkloadSettings,
-) *namespaceRules {
-	cluster := b.policies[v1alpha1.SystemNamespace]
+func (b *ruleBook) of(namespace string, marks *NamespaceMarks, annotated map[string]Terms) *namespaceRules {
 	r := &namespaceRules{
 		mode: cmp.Or(b.defaults.Mode, v1alpha1.ModeEnforce), modeFrom: "built in",
 		base: b.defaults.settings(), maxDelay: b.defaults.MaxDelay, maxFrom: "built in",
-		layers: map[string][]layer{}, cluster: map[string]int{}, schedulers: map[string]layer{},
+		schedulers: map[string]layer{},
 	}
-	for name, says := range b.defaults.Schedulers {
-		r.schedulers[name] = layer{"scheduler " + name, says}
+	for name, terms := range b.defaults.Schedulers {
+		r.schedulers[name] = layer{"scheduler " + name, terms}
 	}
+	cluster, own := b.policies[v1alpha1.SystemNamespace], b.policies[namespace]
 	if cluster != nil {
 		r.setMode(cluster.Spec.Mode, "cluster")
 		if limit := cluster.Spec.MaxDelay; limit != nil {
@@ -361,20 +327,13 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks,
 			r.maxDelay, r.never, r.maxFrom = limit.Duration, limit.Duration <= 0, "cluster"
 		}
 	}
-	for _, t := range workloadTypes {
-		r.add(t, cluster, "cluster", nil)
-		r.cluster[t] = len(r.layers[t])
+	if namespace == v1alpha1.SystemNamespace {
+		own = nil
 	}
-	policy := b.policies[namespace]
-	if namespace != v1alpha1.SystemNamespace && policy != nil {
+	if own != nil {
 		r.optedIn = true
-		r.setMode(policy.Spec.Mode, "namespace")
-		r.clamp(policy.Spec.MaxDelay, "namespace")
-	} else {
-		policy = nil
-	}
-	for _, t := range workloadTypes {
-		r.add(t, policy, "namespace", own)
+		r.setMode(own.Spec.Mode, "namespace")
+		r.clamp(own.Spec.MaxDelay, "namespace")
 	}
 	if marks != nil {
 		r.optedIn = r.optedIn || gardenerNamespace(marks.Labels)
@@ -383,7 +342,8 @@ func (b *ruleBook) of(namespace string, marks *NamespaceMarks,
 			r.setMode(mode, "namespace label")
 		}
 	}
-	r.settleAll()
+	r.cluster, r.own = layersOf(cluster, "cluster", nil), layersOf(own, "namespace", annotated)
+	r.settle()
 	return r
 }
 
@@ -402,26 +362,24 @@ func (r *namespaceRules) clamp(limit *metav1.Duration, from string) {
 	}
 }
 
-// add appends what a policy, and annotations beside it, say of a workload type: for all types first.
-func (r *namespaceRules) add(workloadType string, p *v1alpha1.EnergyPolicy, from string,
-	beside map[string]v1alpha1.WorkloadSettings,
-) {
-	say := func(from string, says v1alpha1.WorkloadSettings) {
-		r.layers[workloadType] = append(r.layers[workloadType], layer{from, says})
+// layersOf returns by workload type what a policy, and annotations beside it, say: for all types first.
+func layersOf(p *v1alpha1.EnergyPolicy, from string, annotated map[string]Terms) map[string][]layer {
+	all := map[string][]layer{}
+	for _, t := range workloadTypes {
+		if terms, ok := annotated[""]; ok {
+			all[t] = append(all[t], layer{from + " annotation", terms})
+		}
+		if p != nil {
+			all[t] = append(all[t], layer{from, termsOf(&p.Spec.WorkloadSettings)})
+		}
+		if terms, ok := annotated[t]; ok {
+			all[t] = append(all[t], layer{from + " annotation, workload type " + t, terms})
+		}
+		if p != nil {
+			if says, ok := p.Spec.WorkloadTypes[t]; ok {
+				all[t] = append(all[t], layer{from + ", workload type " + t, termsOf(&says)})
+			}
+		}
 	}
-	if says, ok := beside[""]; ok {
-		say(from+" annotation", says)
-	}
-	if p != nil {
-		say(from, p.Spec.WorkloadSettings)
-	}
-	if says, ok := beside[workloadType]; ok {
-		say(from+" annotation, workload type "+workloadType, says)
-	}
-	if p == nil {
-		return
-	}
-	if says, ok := p.Spec.WorkloadTypes[workloadType]; ok {
-		say(from+", workload type "+workloadType, says)
-	}
+	return all
 }

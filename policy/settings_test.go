@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func delay(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration:
 func rulesOf(t *testing.T, c Sources) *Rules {
 	t.Helper()
 	if c.Defaults.Schedulers == nil {
-		c.Defaults.Schedulers = AliasSchedulers()
+		c.Defaults.Schedulers = aliasSchedulers()
 	}
 	r := c.Rules()
 	return &r
@@ -278,6 +279,29 @@ func TestLimitsReplaceEachOther(t *testing.T) {
 	_, own := v.ofPod(t, podIn("windows", map[string]string{v1alpha1.AnnotationCarbonThreshold: "99"}))
 	if own.When != "threshold" || own.Limits.Carbon != 99 || own.Limits.Percentile != 0 {
 		t.Errorf("a threshold on the pod gives %s %+v", own.When, own.Limits)
+	}
+}
+
+// An annotation that changes the rule is named as where the rule comes from.
+func TestOriginOfTheRule(t *testing.T) {
+	v := rulesOf(t, Sources{Policies: []*v1alpha1.EnergyPolicy{
+		policyIn("team", func(s *v1alpha1.EnergyPolicySpec) { s.Hold = &v1alpha1.HoldSettings{Rule: "Window"} }),
+	}})
+	for _, c := range []struct {
+		annotations map[string]string
+		want        Origin
+	}{
+		{nil, Origin{"hold.rule", "window", "namespace"}},
+		{map[string]string{v1alpha1.AnnotationPriceThreshold: "0.2"}, Origin{"hold.rule", "threshold", "annotation"}},
+		{map[string]string{v1alpha1.AnnotationStrategy: "carbon+now"}, Origin{"hold.rule", "now", "annotation"}},
+	} {
+		work, err := ReadPod(podIn("team", c.annotations))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := v.Origins(&work); !slices.Contains(all, c.want) {
+			t.Errorf("%v: origins %v, want %v among them", c.annotations, all, c.want)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -75,21 +74,10 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 func (w *Work) Submitted() time.Time { return w.job.Submitted }
 
 // mayWait reports whether the object itself says something about waiting.
-func (w *Work) mayWait() bool {
-	m := &w.Marks
-	return m.HasAllowedDelay || m.limited() || m.Gardener || strings.Contains(m.Strategy, "+")
-}
+func (w *Work) mayWait() bool { return w.Marks.said&(termDelay|termRule) != 0 || w.Marks.Gardener }
 
 // placed reports whether it says something about its node.
-func (w *Work) placed() bool {
-	m := &w.Marks
-	return m.Strategy != "" || m.MaxPower > 0 || m.MinEfficiency > 0
-}
-
-// limited reports whether a threshold is said.
-func (m *Marks) limited() bool { return limited(m.Limits) }
-
-func limited(l sched.Limits) bool { return l.Carbon > 0 || l.Percentile > 0 || l.HasPrice }
+func (w *Work) placed() bool { return w.Marks.said&(termStrategy|termMaxPower|termMinEfficiency) != 0 }
 
 func labelledType(labels map[string]string) (string, bool) {
 	label := lookUpLabel(labels, v1alpha1.LabelWorkloadType)
@@ -132,36 +120,4 @@ func podsAtOnce(j *batchv1.Job) int64 {
 		n = min(n, int64(*c))
 	}
 	return max(n, 1)
-}
-
-// Marked reports whether somebody asked us to deal with the pod itself. What it says may still turn out to be nonsense.
-// It is asked about every pod of the cluster, most of which have annotations of others only.
-func Marked(pod *v1.Pod) bool {
-	for key := range pod.Annotations {
-		if strings.HasPrefix(key, v1alpha1.Prefix) || strings.HasPrefix(key, gardener) {
-			if marks[key] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// marks are the annotations that make a pod ours.
-var marks = markKeys()
-
-func markKeys() map[string]bool {
-	keys := map[string]bool{}
-	for _, key := range [...]string{
-		v1alpha1.AnnotationAllowedDelay, v1alpha1.AnnotationStrategy, v1alpha1.AnnotationCarbonThreshold,
-		v1alpha1.AnnotationCarbonPercentile,
-		v1alpha1.AnnotationPriceThreshold, v1alpha1.AnnotationCarbonCounts, v1alpha1.AnnotationMaxPower,
-		v1alpha1.AnnotationMinEfficiency,
-	} {
-		keys[key] = true
-		if as, ok := podAliases[key]; ok {
-			keys[as.key] = true
-		}
-	}
-	return keys
 }

@@ -278,7 +278,7 @@ func TestIngestIsMarked(t *testing.T) {
 			t.Fatal(body, err)
 		}
 		work, err := policy.ReadJob(job)
-		if err != nil || work.Scheduler != "kubenergy" || work.Marks.Strategy == "" {
+		if err != nil || work.Scheduler != "kubenergy" || work.Marks.Where == "" {
 			t.Errorf("%s: %+v, %v", body, work.Marks, err)
 		}
 	}

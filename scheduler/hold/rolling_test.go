@@ -99,7 +99,7 @@ func TestNothingThatRunsIsSuspended(t *testing.T) {
 			ID: "j", Submitted: begin, Duration: 5 * time.Hour, AllowedDelay: 12 * time.Hour,
 			Request: sched.Resources{MilliCPU: 1000},
 		}
-		settings := policy.Settings{When: when}
+		settings := policy.Settings{Terms: policy.Terms{When: when}}
 		if d := view.Decide(begin, j, settings); !d.Held(begin) {
 			t.Errorf("%s: what has not begun is not held, though it is dear now: %v", when, d.Reason)
 		}

@@ -412,7 +412,7 @@ func viewOf(t *testing.T, policies []*v1alpha1.EnergyPolicy, marks []policy.Name
 	t.Helper()
 	c := kube.Contents{Policies: policies, Namespaces: marks, Defaults: policy.Defaults{
 		Mode: v1alpha1.ModeShadow, MaxDelay: 24 * time.Hour, ExpectedDuration: time.Hour,
-		Schedulers: policy.AliasSchedulers(),
+		Schedulers: policy.BuiltIn().Schedulers,
 	}}
 	view, err := c.View()
 	if err != nil {

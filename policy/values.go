@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// longest bounds every duration that a stranger may write. Nothing waits or runs for a year in a cluster, and sums of
+// two such durations stay far from overflowing.
+const longest = 366 * 24 * time.Hour
+
+// readDuration reads a Go duration between 0 and longest. The error of time.ParseDuration repeats the whole value,
+// which may be 256 KiB long, so it is replaced.
+func readDuration(value string) (time.Duration, error) {
+	if len(value) > maxValue {
+		return 0, errors.New("want a duration such as 90m or 6h")
+	}
+	d, err := time.ParseDuration(value)
+	switch {
+	case err != nil:
+		return 0, errors.New("want a duration such as 90m or 6h")
+	case d < 0:
+		return 0, errors.New("want a duration that is not negative")
+	case d > longest:
+		return 0, fmt.Errorf("want at most %v", longest)
+	}
+	return d, nil
+}
+
+// readTime reads RFC 3339. Far dates are refused because instants are compared in nanoseconds since 1970, and the zero
+// time because it reads as "none".
+func readTime(value string) (time.Time, error) {
+	if len(value) > maxValue {
+		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
+	}
+	t, err := time.Parse(time.RFC3339, value)
+	switch {
+	case err != nil:
+		return time.Time{}, errors.New("want a time such as 2026-06-01T18:00:00Z")
+	case t.Year() < 2000 || t.Year() > 2200:
+		return time.Time{}, errors.New("want a year from 2000 to 2200")
+	}
+	return t, nil
+}
+
+// readNumber reads a finite number between two limits.
+func readNumber(value string, least, most float64) (float64, error) {
+	if len(value) > maxValue {
+		return 0, errors.New("want a number")
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+	switch {
+	case err != nil || math.IsNaN(v) || math.IsInf(v, 0):
+		return 0, errors.New("want a number")
+	case v < least || v > most:
+		return 0, fmt.Errorf("want %v to %v", least, most)
+	}
+	return v, nil
+}
+
+func readBool(value string) (bool, error) {
+	b, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New(`want "true" or "false"`)
+	}
+	return b, nil
+}
+
+const maxValue = 64 // bytes of a value that may make sense
+
+// excerpt quotes a value for logs and events without letting it fill them.
+func excerpt(value string) string {
+	if len(value) > maxValue {
+		return strconv.Quote(value[:maxValue]) + "…"
+	}
+	return strconv.Quote(value)
+}
+
+// hours turns a number of hours into a Go duration.
+func hours(value string) (string, error) {
+	h, err := readNumber(value, 0, longest.Hours())
+	if err != nil {
+		return "", err
+	}
+	if h == 0 {
+		return "", errors.New("want more than 0")
+	}
+	return time.Duration(h * float64(time.Hour)).String(), nil
+}
