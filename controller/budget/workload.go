@@ -102,8 +102,7 @@ func (t record) String() string {
 
 // key names an action of an allowance in an annotation.
 func (a *allowance) key(x *v1alpha1.BudgetAction) string {
-	return digest(string(a.object.GetUID()), a.budget, a.id, actionText(threshold(x), x.Do),
-		x.Webhook)[:keyLength]
+	return digest(string(a.object.GetUID()), a.budget, a.id, actionText(threshold(x), x.Do), x.Webhook)[:keyLength]
 }
 
 // noticeKey names it among those of all workloads, in events, webhooks and tasks.

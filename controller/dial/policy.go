@@ -111,8 +111,7 @@ var (
 	// Nobody's: this network, protocol assignments, documentation, benchmarks, future use and broadcast, discard.
 	reserved = prefixes(
 		"0.0.0.0/8", "192.0.0.0/24", "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
-		"240.0.0.0/4",
-		"100::/64", "2001:db8::/32", "2001::/32",
+		"240.0.0.0/4", "100::/64", "2001:db8::/32", "2001::/32",
 	)
 	shared     = prefixes("100.64.0.0/10", "fec0::/10", "64:ff9b:1::/48")
 	localUse   = prefixes("64:ff9b:1::/48")

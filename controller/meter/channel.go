@@ -45,8 +45,7 @@ func newChannel(name string, e *Entry) (*channel, error) {
 	}
 	return &channel{
 		domain: energy.Domain{Kind: energy.Wall, Name: name}, scale: scale, factor: *e.Factor,
-		max:    energy.Watts(*e.MaxWatts),
-		maxGap: staleAfter(e.Interval.Duration),
+		max: energy.Watts(*e.MaxWatts), maxGap: staleAfter(e.Interval.Duration),
 	}, nil
 }
 

@@ -144,8 +144,7 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 	}
 	m := &meter{
 		entry: *e, secrets: v.Secrets.Conceal, limit: 2 * v.Timeout, channels: map[string]*channel{},
-		polls: map[string]uint64{},
-		log:   d.Log.With("meter", e.Name, "node", e.Node),
+		polls: map[string]uint64{}, log: d.Log.With("meter", e.Name, "node", e.Node),
 	}
 	switch e.Kind {
 	case KindShelly1:

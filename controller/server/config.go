@@ -60,17 +60,12 @@ type Config struct {
 	Now        func() time.Time // nil: time.Now
 	Log        *slog.Logger
 	Registerer prometheus.Registerer // nil: requests are not counted
-
-	MaxRows    int           // of a ledger query; 0: 100,000
-	MaxRange   time.Duration // of a query; 0: 800 days
-	MaxQueries int           // of the ledger at once; 0: 4
 }
 
 // JobsConfig is about POST /ingest.
 type JobsConfig struct {
 	// Namespaces in which it may create Jobs, the first for submissions that name none; none: it is off.
 	Namespaces []string
-	Scheduler  string // schedulerName of the pods; "": kubenergy
 	Image      string // of submissions that name none; "": busybox:1.37
 }
 
@@ -87,11 +82,9 @@ type SidecarConfig struct {
 }
 
 const (
-	defaultMaxRows    = 100_000
-	defaultMaxRange   = 800 * 24 * time.Hour
-	defaultMaxQueries = 4
-	defaultScheduler  = "kubenergy"
-	defaultImage      = "busybox:1.37" // it can sleep, which is all that a job without an image can mean
+	maxQueries   = 4              // of the ledger at once
+	jobScheduler = "kubenergy"    // schedulerName of submitted Jobs' pods
+	defaultImage = "busybox:1.37" // it can sleep, which is all that a job without an image can mean
 )
 
 func (c *Config) complete() error {
@@ -104,12 +97,7 @@ func (c *Config) complete() error {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
-	c.MaxRows = cmp.Or(c.MaxRows, defaultMaxRows)
-	c.MaxRange = cmp.Or(c.MaxRange, defaultMaxRange)
-	c.MaxQueries = cmp.Or(c.MaxQueries, defaultMaxQueries)
-	c.Jobs.Scheduler, c.Jobs.Image = cmp.Or(c.Jobs.Scheduler, defaultScheduler), cmp.Or(c.Jobs.Image, defaultImage)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Jobs.Image = cmp.Or(c.Jobs.Image, defaultImage)
 	return nil
 }

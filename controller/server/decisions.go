@@ -20,19 +20,12 @@ type Decisions struct {
 }
 
 func (s *server) serveDecisions(w http.ResponseWriter, r *http.Request, q *query) error {
-	namespace, err := namespaceOf(r)
-	if err != nil {
-		return err
-	}
 	const usual, most, mostSnapshots = 1000, 10_000, 200
 	asked := &ledger.RecordQuery{
-		Namespaces: q.list("namespace"), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"),
+		Namespaces: q.namespaces(), Owner: q.text("owner"), UID: q.text("uid"), Strategies: q.list("strategy"),
 		Snapshots: q.flag("snapshots"),
 	}
-	if namespace != "" {
-		asked.Namespaces = []string{namespace}
-	}
-	asked.From, asked.To = q.span(s.MaxRange)
+	asked.From, asked.To = q.span()
 	asked.Limit = q.whole("limit", usual, 1, most)
 	if asked.Snapshots {
 		asked.Limit = min(asked.Limit, mostSnapshots)
@@ -136,8 +129,7 @@ func checkRecord(r *ledger.Record) error {
 	}
 	for name, text := range map[string]string{
 		"id": r.ID, "ownerKind": r.OwnerKind, "owner": r.Owner, "uid": r.UID, "strategy": r.Strategy, "node": r.Node,
-		"digest": r.Digest,
-		"reason": r.Reason, "message": r.Message,
+		"digest": r.Digest, "reason": r.Reason, "message": r.Message,
 	} {
 		if !printable(text) {
 			return fmt.Errorf("%s holds what is no text", name)

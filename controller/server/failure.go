@@ -2,14 +2,12 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
-	"github.com/kubenergy/kubenergy/central/api"
+	"github.com/kubenergy/kubenergy/controller/access"
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
@@ -50,17 +48,12 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, rt *route, err 
 const readOnlyFor = 10 * time.Second
 
 func writeError(w http.ResponseWriter, f *failure) {
-	body, err := json.Marshal(api.Error{Error: f.text})
-	if err != nil {
-		body = []byte(`{"error":"internal error"}`)
-	}
-	if f.retry > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(f.retry.Seconds())))
-	}
 	w.Header().Del("ETag")
-	w.Header().Set("Content-Type", contentJSON)
-	w.WriteHeader(f.status)
-	_, _ = w.Write(append(body, '\n'))
+	if f.retry > 0 {
+		access.Busy(w, f.status, f.retry, f.text)
+	} else {
+		access.Answer(w, f.status, f.text)
+	}
 }
 
 // unreadable says why a body could not be read.

@@ -159,7 +159,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 			Template: v1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
 				Spec: v1.PodSpec{
-					SchedulerName: s.Jobs.Scheduler, RestartPolicy: v1.RestartPolicyNever,
+					SchedulerName: jobScheduler, RestartPolicy: v1.RestartPolicyNever,
 					AutomountServiceAccountToken: new(false),
 					SecurityContext: &v1.PodSecurityContext{
 						RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)),

@@ -292,7 +292,7 @@ func FuzzSubmission(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	s := &server{Config: Config{Jobs: JobsConfig{Namespaces: []string{"a"}, Scheduler: "kubenergy", Image: "i"}}}
+	s := &server{Config: Config{Jobs: JobsConfig{Namespaces: []string{"a"}, Image: "i"}}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		asked, err := readSubmission(data)
 		if err != nil {

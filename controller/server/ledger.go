@@ -28,12 +28,11 @@ var media = map[string]string{
 
 var groups = []ledger.Dimension{
 	ledger.ByKind, ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByTeam, ledger.ByStrategy, ledger.BySite,
-	ledger.ByNode,
-	ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
+	ledger.ByNode, ledger.ByPod, ledger.ByUID, ledger.ByWindow, ledger.ByHour, ledger.ByDay,
 }
 
 func dimensions() string {
-	names := make([]string, 0, len(groups))
+	var names []string
 	for _, d := range groups {
 		names = append(names, string(d))
 	}
@@ -110,18 +109,11 @@ func askedBadly(err error) error {
 	return fmt.Errorf("querying the ledger: %w", err)
 }
 
-// readLedgerQuery reads the filters. Those of a namespace's own route see that namespace alone, whatever is asked.
-func (s *server) readLedgerQuery(r *http.Request, q *query) (*ledger.Query, error) {
-	namespace, err := namespaceOf(r)
-	if err != nil {
-		return nil, err
-	}
+// readLedgerQuery reads the filters.
+func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	asked := &ledger.Query{
-		Namespaces: q.list("namespace"), Owners: q.list("owner"), Pods: q.list("pod"), Nodes: q.list("node"),
+		Namespaces: q.namespaces(), Owners: q.list("owner"), Pods: q.list("pod"), Nodes: q.list("node"),
 		Teams: q.list("team"), Strategies: q.list("strategy"), Sites: q.list("site"),
-	}
-	if namespace != "" {
-		asked.Namespaces = []string{namespace}
 	}
 	for _, name := range q.list("kind") {
 		var k ledger.Kind
@@ -139,8 +131,8 @@ func (s *server) readLedgerQuery(r *http.Request, q *query) (*ledger.Query, erro
 			asked.GroupBy = append(asked.GroupBy, d)
 		}
 	}
-	asked.From, asked.To = q.span(s.MaxRange)
-	asked.Limit = q.whole("limit", min(usualRows, s.MaxRows), 1, s.MaxRows)
+	asked.From, asked.To = q.span()
+	asked.Limit = q.whole("limit", usualRows, 1, maxRows)
 	return asked, q.err()
 }
 
@@ -163,7 +155,7 @@ func (s *server) ask(ctx context.Context, asked *ledger.Query, use func(*ledger.
 }
 
 func (s *server) serveLedger(w http.ResponseWriter, r *http.Request, q *query) error {
-	asked, err := s.readLedgerQuery(r, q)
+	asked, err := s.readLedgerQuery(q)
 	if err != nil {
 		return err
 	}
@@ -215,22 +207,15 @@ func accepted(headers []string) string {
 }
 
 func (s *server) serveJobs(w http.ResponseWriter, r *http.Request, q *query) error {
-	namespace, err := namespaceOf(r)
-	if err != nil {
-		return err
-	}
 	asked := &ledger.Query{
-		Namespaces: q.list("namespace"), Strategies: q.list("strategy"), Kinds: []ledger.Kind{ledger.Workload},
+		Namespaces: q.namespaces(), Strategies: q.list("strategy"), Kinds: []ledger.Kind{ledger.Workload},
 		GroupBy: []ledger.Dimension{ledger.ByNamespace, ledger.ByOwner, ledger.ByParent, ledger.ByStrategy},
-		Limit:   s.MaxRows,
-	}
-	if namespace != "" {
-		asked.Namespaces = []string{namespace}
+		Limit:   maxRows,
 	}
 	for _, name := range q.list("owner") {
 		asked.Owners = append(asked.Owners, jobPrefix+strings.TrimPrefix(name, jobPrefix))
 	}
-	asked.From, asked.To = q.span(s.MaxRange)
+	asked.From, asked.To = q.span()
 	const usual, most = 1000, 10_000
 	limit := q.whole("limit", usual, 1, most)
 	if err := q.err(); err != nil {
@@ -277,12 +262,10 @@ func jobOf(row *ledger.Row) (Job, bool) {
 	}
 	j := Job{
 		Namespace: row.Key[0], Job: name, Strategy: row.Key[3], Energy: row.Energy(), Idle: row.Idle,
-		KWh:        row.Energy().Joules().KWh(),
-		CPUSeconds: row.CPU.Seconds(), Facility: row.Facility, Emissions: map[string]float64{},
-		Costs:     map[string]float64{},
-		Estimated: share(row.Estimated, row.Energy()), Uncharted: share(row.Uncharted, row.Facility),
-		Unpriced: share(row.Unpriced, row.Facility),
-		First:    row.First, Last: row.Last,
+		KWh: row.Energy().Joules().KWh(), CPUSeconds: row.CPU.Seconds(), Facility: row.Facility,
+		Emissions: map[string]float64{}, Costs: map[string]float64{}, Estimated: share(row.Estimated, row.Energy()),
+		Uncharted: share(row.Uncharted, row.Facility), Unpriced: share(row.Unpriced, row.Facility), First: row.First,
+		Last: row.Last,
 	}
 	if row.Key[2] != row.Key[1] {
 		j.Parent = row.Key[2]

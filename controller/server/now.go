@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -117,31 +118,14 @@ func (s *server) serveWorkloadsPower(w http.ResponseWriter, r *http.Request, _ *
 	return writeTagged(w, r, answer)
 }
 
-func (s *server) servePods(w http.ResponseWriter, r *http.Request, q *query) error {
-	namespace, err := namespaceOf(r)
-	if err != nil {
-		return err
-	}
-	if namespace == "" && q.has("namespace") {
-		if namespace = q.text("namespace"); !isNamespace(namespace) {
-			return fail(http.StatusBadRequest, "namespace is %.80q: that is no name of one", namespace)
-		}
+func (s *server) servePods(w http.ResponseWriter, _ *http.Request, q *query) error {
+	namespace := cmp.Or(q.namespace, q.text("namespace"))
+	if namespace != "" && !isNamespace(namespace) {
+		return fail(http.StatusBadRequest, "namespace is %.80q: that is no name of one", namespace)
 	}
 	answer := s.Live.Pods(namespace)
 	answer.Pods = some(answer.Pods)
 	return writeJSON(w, http.StatusOK, answer)
-}
-
-// namespaceOf returns the namespace of the path, "" where the route has none.
-func namespaceOf(r *http.Request) (string, error) {
-	if !strings.Contains(r.Pattern, "{namespace}") {
-		return "", nil
-	}
-	namespace := r.PathValue("namespace")
-	if !isNamespace(namespace) {
-		return "", fail(http.StatusBadRequest, "%.80q is no name of a namespace", namespace)
-	}
-	return namespace, nil
 }
 
 // uid is what UIDs of pods look like, be they of the API server or of a kubelet's own.
@@ -152,21 +136,14 @@ func isPod(name string) bool {
 }
 
 func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query) error {
-	namespace, err := namespaceOf(r)
-	if err != nil {
-		return err
-	}
 	pod := r.PathValue("pod")
 	if !isPod(pod) {
 		return fail(http.StatusBadRequest, "%.80q is no name or UID of a pod", pod)
 	}
 	const least, most = 2, 500
-	from, to := q.span(s.MaxRange)
+	from, to := q.span()
 	samples := q.whole("samples", most, least, most)
-	how := ledger.LTTB
-	if q.has("downsample") {
-		how = q.text("downsample")
-	}
+	how := cmp.Or(q.text("downsample"), ledger.LTTB)
 	if err := q.err(); err != nil {
 		return err
 	}
@@ -176,7 +153,7 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	}
 	defer done()
 	points, err := s.Ledger.Series(r.Context(), &ledger.Query{
-		From: from, To: to, Namespaces: []string{namespace}, Pods: []string{pod},
+		From: from, To: to, Namespaces: q.namespaces(), Pods: []string{pod},
 	})
 	if err != nil {
 		return askedBadly(err)
@@ -184,7 +161,7 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	if points, err = ledger.Downsample(points, samples, how); err != nil {
 		return askedBadly(err)
 	}
-	answer := PodPower{Namespace: namespace, Pod: pod, From: from, To: to, Points: make([]Point, 0, len(points))}
+	answer := PodPower{Namespace: q.namespace, Pod: pod, From: from, To: to, Points: make([]Point, 0, len(points))}
 	for _, p := range points {
 		answer.Points = append(answer.Points, Point{p.At, p.Watts})
 	}

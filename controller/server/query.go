@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -33,13 +34,16 @@ const (
 	maxValues    = 100 // of a parameter
 	maxValueSize = 512
 	maxQuerySize = 16 << 10
+	maxRange     = 800 * 24 * time.Hour
+	maxRows      = 100_000 // of an answer of the ledger
 )
 
 // query is a query that has been read; what is wrong with it is collected.
 type query struct {
-	values url.Values
-	now    time.Time
-	wrong  []string
+	values    url.Values
+	now       time.Time
+	namespace string // of the path; "": the route has none
+	wrong     []string
 }
 
 // readQuery refuses whatever the route does not know: a filter that is misspelt must not give all there is.
@@ -51,13 +55,11 @@ func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 	if err != nil {
 		return nil, fail(http.StatusBadRequest, "the query cannot be read: %.80s", err)
 	}
-	q := &query{values: values, now: now}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
+	q := &query{values: values, now: now, namespace: r.PathValue("namespace")}
+	if strings.Contains(rt.path, "{namespace}") && !isNamespace(q.namespace) {
+		q.refuse("%.80q is no name of a namespace", q.namespace)
 	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		q.check(rt, name)
 	}
 	return q, q.err()
@@ -101,11 +103,17 @@ func (q *query) err() error {
 	return fail(http.StatusBadRequest, "%s", strings.Join(q.wrong, "; "))
 }
 
-func (q *query) has(name string) bool { return len(q.values[name]) > 0 }
-
 func (q *query) text(name string) string { return q.values.Get(name) }
 
 func (q *query) list(name string) []string { return q.values[name] }
+
+// namespaces returns those that are asked about. A namespace's own route sees that one alone, whatever is asked.
+func (q *query) namespaces() []string {
+	if q.namespace != "" {
+		return []string{q.namespace}
+	}
+	return q.list("namespace")
+}
 
 func (q *query) flag(name string) bool {
 	switch v := q.text(name); v {
@@ -133,15 +141,15 @@ func (q *query) whole(name string, otherwise, least, most int) int {
 }
 
 // span reads from and to; by default the last day.
-func (q *query) span(longest time.Duration) (from, to time.Time) {
+func (q *query) span() (from, to time.Time) {
 	to = q.instant("to", q.now)
 	from = q.instant("from", to.Add(-usualSpan))
 	switch {
 	case len(q.wrong) > 0:
 	case !from.Before(to):
 		q.refuse("from (%s) is not before to (%s)", from.Format(time.RFC3339), to.Format(time.RFC3339))
-	case to.Sub(from) > longest:
-		q.refuse("from and to are %v apart: at most %v", to.Sub(from), longest)
+	case to.Sub(from) > maxRange:
+		q.refuse("from and to are %v apart: at most %v", to.Sub(from), maxRange)
 	}
 	return from, to
 }

@@ -394,7 +394,7 @@ func TestFailures(t *testing.T) {
 		w := newWorld(t)
 		w.config.Ledger = c.ledger
 		h := w.handler(t)
-		for range defaultMaxQueries { // each gives its place back
+		for range maxQueries { // each gives its place back
 			ask(t, h, "GET", "/api/v1/ledger?limit=100000", admin, "")
 		}
 		answer := ask(t, h, "GET", "/api/v1/ledger", admin, "")
@@ -412,15 +412,16 @@ func TestFailures(t *testing.T) {
 func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.config.Ledger, w.config.MaxQueries = failing{}, 2
+		w.config.Ledger = failing{}
 		// The gate's clocks are real ones of the bubble.
 		h := w.handler(t)
-		answers := make(chan *httptest.ResponseRecorder, 5)
-		for range 5 {
+		const asked = 2*maxQueries + 1
+		answers := make(chan *httptest.ResponseRecorder, asked)
+		for range asked {
 			go func() { answers <- ask(t, h, "GET", "/api/v1/ledger", admin, "") }()
 		}
 		begun := time.Now()
-		for range 5 {
+		for range asked {
 			answer := <-answers
 			wantStatus(t, answer, http.StatusServiceUnavailable, "a slow query")
 			if answer.Header().Get("Retry-After") == "" {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -26,8 +27,10 @@ type route struct {
 	status  int // of success; 0: 200
 	formats []string
 	timeout time.Duration // 0: 30 s
-	serve   func(s *server, w http.ResponseWriter, r *http.Request, q *query) error
+	serve   handler
 }
+
+type handler func(s *server, w http.ResponseWriter, r *http.Request, q *query) error
 
 // body is what a route is sent.
 type body struct {
@@ -118,69 +121,70 @@ func routes() []route {
 	for _, path := range []string{"/api/v1/openapi.json", "/openapi/v3.json"} {
 		all = append(all, route{
 			method: http.MethodGet, path: path, about: "This interface as an OpenAPI 3 document.",
-			rights: "none but to be somebody",
-			may:    nothing, answers: map[string]any{}, serve: (*server).serveOpenAPI,
+			rights: "none but to be somebody", may: nothing, answers: map[string]any{}, serve: (*server).serveOpenAPI,
 		})
 	}
 	return all
 }
 
-func nowRoutes() []route {
-	return []route{
-		{
-			method: http.MethodGet, path: "/api/v1/nodes", rights: nodesRight,
-			may: clusterWide("list", resourceNodeEnergy),
-			about: "All nodes: where they are, what they are modelled as, what is requested of them, and what they " +
-				"draw.",
-			answers: Nodes{}, serve: (*server).serveNodes,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/nodes/power", rights: nodesRight,
-			may: clusterWide("list", resourceNodeEnergy),
-			about: "What nodes draw now. Ask with If-None-Match. What is older than 45 s by asOf is not to be " +
-				"decided by.",
-			answers: api.NodesPower{}, serve: (*server).serveNodesPower,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/workloads/power", rights: nodesRight,
-			may:     clusterWide("list", resourceNodeEnergy),
-			about:   "What one pod of each owner draws, smoothed. Ask with If-None-Match.",
-			answers: api.WorkloadsPower{}, serve: (*server).serveWorkloadsPower,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/pods", rights: everywhereRight,
-			may:     clusterWide("list", resourceEnergy),
-			about:   "What pods draw now.",
-			query:   []parameter{{name: "namespace", about: "only of this one", kind: kindText, example: "shop"}},
-			answers: api.PodsPower{}, serve: (*server).servePods,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods", rights: namespaceRight,
-			may:   inNamespace("list"),
-			about: "What pods of a namespace draw now.", answers: api.PodsPower{}, serve: (*server).servePods,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods/{pod}/power",
-			rights: "get energy in the namespace", may: inNamespace("get"),
-			about: "What a pod, by name or UID, has drawn over time.",
-			query: append(span(), parameter{
-				name: "samples", about: "at most so many points", kind: kindWhole,
-				otherwise: "500, which is the most; 2 at least", example: "100",
-			}, parameter{
-				name:  "downsample",
-				about: "how they are chosen: as the eye sees them, means of equal times, or extremes",
-				kind:  kindText, among: []string{ledger.LTTB, ledger.TimeBased, ledger.MinMax}, otherwise: ledger.LTTB,
-				example: "minMax",
-			}),
-			answers: PodPower{}, serve: (*server).servePodPower,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/zones", rights: nodesRight,
-			may:     clusterWide("list", resourceNodeEnergy),
-			about:   "Carbon intensity and price of all GridZones, now and as forecast, with source, age and quality.",
-			answers: Zones{}, serve: (*server).serveZones,
-		},
+// ofNodes is a route that tells of all nodes.
+func ofNodes(path, about string, answers any, serve handler) route {
+	return route{
+		method: http.MethodGet, path: path, about: about, rights: nodesRight,
+		may: clusterWide("list", resourceNodeEnergy), answers: answers, serve: serve,
 	}
+}
+
+// ofEnergy is a route that tells what pods and Jobs of the cluster use.
+func ofEnergy(path, about string, query []parameter, answers any, serve handler) route {
+	return route{
+		method: http.MethodGet, path: path, about: about, rights: everywhereRight,
+		may: clusterWide("list", resourceEnergy), query: query, answers: answers, serve: serve,
+	}
+}
+
+// andOfNamespace returns a route of the cluster and the one that tells the same of a namespace.
+func andOfNamespace(rt route, about string, query []parameter) []route {
+	own := rt
+	own.path, own.about, own.query = strings.Replace(rt.path, "/api/v1/", "/api/v1/namespaces/{namespace}/", 1), about,
+		query
+	own.rights, own.may = strings.Replace(rt.rights, everywhereRight, namespaceRight, 1), inNamespace("list")
+	return []route{rt, own}
+}
+
+const sameOfNamespace = "The same of a namespace."
+
+func nowRoutes() []route {
+	all := []route{
+		ofNodes("/api/v1/nodes",
+			"All nodes: where they are, what they are modelled as, what is requested of them, and "+
+				"what they draw.", Nodes{}, (*server).serveNodes),
+		ofNodes("/api/v1/nodes/power",
+			"What nodes draw now. Ask with If-None-Match. What is older than 45 s by asOf is "+
+				"not to be decided by.", api.NodesPower{}, (*server).serveNodesPower),
+		ofNodes("/api/v1/workloads/power", "What one pod of each owner draws, smoothed. Ask with If-None-Match.",
+			api.WorkloadsPower{}, (*server).serveWorkloadsPower),
+	}
+	all = append(all, andOfNamespace(ofEnergy("/api/v1/pods", "What pods draw now.",
+		[]parameter{{name: "namespace", about: "only of this one", kind: kindText, example: "shop"}}, api.PodsPower{},
+		(*server).servePods), "What pods of a namespace draw now.", nil)...)
+	return append(all, route{
+		method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/pods/{pod}/power",
+		rights: "get energy in the namespace", may: inNamespace("get"),
+		about: "What a pod, by name or UID, has drawn over time.",
+		query: append(span(), parameter{
+			name: "samples", about: "at most so many points", kind: kindWhole,
+			otherwise: "500, which is the most; 2 at least", example: "100",
+		}, parameter{
+			name: "downsample", about: "how they are chosen: as the eye sees them, means of equal times, or extremes",
+			kind: kindText, among: []string{ledger.LTTB, ledger.TimeBased, ledger.MinMax}, otherwise: ledger.LTTB,
+			example: "minMax",
+		}),
+		answers: PodPower{}, serve: (*server).servePodPower,
+	},
+		ofNodes("/api/v1/zones",
+			"Carbon intensity and price of all GridZones, now and as forecast, with source, age and "+
+				"quality.", Zones{}, (*server).serveZones))
 }
 
 // span are the parameters of a time range.
@@ -224,8 +228,7 @@ func accountFilters(cluster bool) []parameter {
 func ledgerQuery(cluster bool) []parameter {
 	all := append(span(), parameter{
 		name: "groupBy", about: "dimensions, in the order of the key: " + dimensions() + "; commas separate, too",
-		kind: kindText, many: true,
-		otherwise: "one sum", example: "namespace,day",
+		kind: kindText, many: true, otherwise: "one sum", example: "namespace,day",
 	})
 	all = append(all, accountFilters(cluster)...)
 	return append(all, limited("10000", "100,000 or what is configured; the rest is one row"),
@@ -244,49 +247,22 @@ func ledgerRoutes() []route {
 		}
 		return append(all, limited("1000", "10,000: those that used most"))
 	}
-	const aboutLedger = "Sums of energy, carbon and cost over a time range, by any dimensions. Filters of one name " +
-		"are alternatives, those of several names all hold."
-	return []route{
-		{
-			method: http.MethodGet, path: "/api/v1/jobs", rights: everywhereRight,
-			may:   clusterWide("list", resourceEnergy),
-			about: "Energy, carbon and cost of Jobs over a time range.", query: jobs(true), answers: Jobs{},
-			serve: (*server).serveJobs,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/jobs", rights: namespaceRight,
-			may:   inNamespace("list"),
-			about: "The same of a namespace.", query: jobs(false), answers: Jobs{}, serve: (*server).serveJobs,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/ledger", rights: everywhereRight,
-			may:   clusterWide("list", resourceEnergy),
-			about: aboutLedger, query: ledgerQuery(true), answers: ledger.Answer{}, formats: formats,
-			serve: (*server).serveLedger,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/ledger", rights: namespaceRight,
-			may:   inNamespace("list"),
-			about: "The same of a namespace.", query: ledgerQuery(false), answers: ledger.Answer{}, formats: formats,
-			serve: (*server).serveLedger,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/ledger/statistics", rights: everywhereRight,
-			may:   clusterWide("list", resourceEnergy),
-			about: "How much the ledger holds.", answers: Statistics{}, serve: (*server).serveStatistics,
-		},
-		{
-			method: http.MethodGet, path: "/api/v1/ledger/audit", rights: everywhereRight,
-			may: clusterWide("list", resourceEnergy),
-			about: "Compare what was booked by consumer with what was booked by node, and check sums of bytes. One " +
-				"at a time.",
-			query: []parameter{{
-				name: "from", about: "since when: RFC 3339, a day, or as -24h", kind: kindTime, otherwise: "a day ago",
-				example: "-1h",
-			}},
-			answers: Audit{}, timeout: auditWithin, serve: (*server).serveAudit,
-		},
-	}
+	sums := ofEnergy("/api/v1/ledger",
+		"Sums of energy, carbon and cost over a time range, by any dimensions. Filters of "+
+			"one name are alternatives, those of several names all hold.", ledgerQuery(true), ledger.Answer{},
+		(*server).serveLedger)
+	sums.formats = formats
+	audit := ofEnergy("/api/v1/ledger/audit", "Compare what was booked by consumer with what was booked by node, and "+
+		"check sums of bytes. One at a time.", []parameter{{
+		name: "from", about: "since when: RFC 3339, a day, or as -24h", kind: kindTime, otherwise: "a day ago",
+		example: "-1h",
+	}}, Audit{}, (*server).serveAudit)
+	audit.timeout = auditWithin
+	all := andOfNamespace(ofEnergy("/api/v1/jobs", "Energy, carbon and cost of Jobs over a time range.", jobs(true),
+		Jobs{}, (*server).serveJobs), sameOfNamespace, jobs(false))
+	all = append(all, andOfNamespace(sums, sameOfNamespace, ledgerQuery(false))...)
+	return append(all, ofEnergy("/api/v1/ledger/statistics", "How much the ledger holds.", nil, Statistics{},
+		(*server).serveStatistics), audit)
 }
 
 func decisionRoutes() []route {
@@ -310,32 +286,21 @@ func decisionRoutes() []route {
 		}
 		return all
 	}
-	return []route{
-		{
-			method: http.MethodGet, path: "/api/v1/decisions", rights: everywhereRight + snapshotsRight,
-			may:   clusterWide("list", resourceEnergy),
-			about: "Decisions, the youngest first. For more, ask again with to as the at of the last one.",
-			query: query(true), answers: Decisions{}, serve: (*server).serveDecisions,
+	decisions := ofEnergy("/api/v1/decisions",
+		"Decisions, the youngest first. For more, ask again with to as the at of "+
+			"the last one.", query(true), Decisions{}, (*server).serveDecisions)
+	decisions.rights += snapshotsRight
+	return append(andOfNamespace(decisions, sameOfNamespace, query(false)), route{
+		method: http.MethodPost, path: "/api/v1/decisions", rights: "create records",
+		may: clusterWide("create", resourceRecords),
+		about: "Tell what was decided, as the scheduler does. The same ID again is the same decision. At most " +
+			"256, or an array of them.",
+		body: &body{
+			media: contentJSON, about: "gzip or not; 4 MiB at most, also unpacked", most: maxRecords,
+			schema: Decisions{}, example: `{"decisions":[]}`,
 		},
-		{
-			method: http.MethodGet, path: "/api/v1/namespaces/{namespace}/decisions",
-			rights: namespaceRight + snapshotsRight, may: inNamespace("list"),
-			about: "The same of a namespace.", query: query(false), answers: Decisions{},
-			serve: (*server).serveDecisions,
-		},
-		{
-			method: http.MethodPost, path: "/api/v1/decisions", rights: "create records",
-			may: clusterWide("create", resourceRecords),
-			about: "Tell what was decided, as the scheduler does. The same ID again is the same decision. At most " +
-				"256, or an array of them.",
-			body: &body{
-				media: contentJSON, about: "gzip or not; 4 MiB at most, also unpacked", most: maxRecords,
-				schema:  Decisions{},
-				example: `{"decisions":[]}`,
-			},
-			status: http.StatusNoContent, serve: (*server).postDecisions,
-		},
-	}
+		status: http.StatusNoContent, serve: (*server).postDecisions,
+	})
 }
 
 func writingRoutes() []route {

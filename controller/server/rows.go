@@ -11,9 +11,8 @@ import (
 
 var metricsHead = []string{
 	"Timestamp", "Node", "Start", "End", "Kind", "Namespace", "Pod", "Consumer", "Energy_uJ", "Dynamic_uJ", "Idle_uJ",
-	"CPU_ns",
-	"Platform_uJ", "Unknown_uJ", "Unmeasured_ns", "Quality", "Source", "CarbonIntensity_gPerKWh", "Price_perKWh", "PUE",
-	"Agentless",
+	"CPU_ns", "Platform_uJ", "Unknown_uJ", "Unmeasured_ns", "Quality", "Source", "CarbonIntensity_gPerKWh",
+	"Price_perKWh", "PUE", "Agentless",
 }
 
 var scheduleHead = []string{"JobID", "AssignedNode", "Strategy", "CIscore", "Timestamp"}

@@ -33,7 +33,7 @@ func New(c Config) (http.Handler, error) {
 	}
 	s := &server{
 		Config: c, mux: http.NewServeMux(), sidecar: newSidecar(c.Now),
-		queries: make(chan struct{}, c.MaxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
+		queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
 		cluster: clusterCache{turn: make(chan struct{}, 1)},
 	}
 	var err error

@@ -263,10 +263,9 @@ func (n *sidecarNode) counted(t *told, i interval) interval {
 func (s *sidecar) batch(name string, n *sidecarNode, i *interval, shares []energy.Share, now time.Time) *batch.Batch {
 	b := &batch.Batch{
 		Version: batch.Version, Stream: batch.Stream{Node: name, Boot: s.boot, Epoch: n.epoch}, First: n.sent,
-		Last:           n.sent,
-		StartSinceBoot: i.start, EndSinceBoot: i.end, Unmeasured: i.unmeasured, Source: sidecarSource,
-		Quality:    i.quality,
-		IdlePolicy: energy.IdleApart.String(), Measured: i.energy, Unknown: i.energy, Shares: shares,
+		Last: n.sent, StartSinceBoot: i.start, EndSinceBoot: i.end, Unmeasured: i.unmeasured,
+		Source: sidecarSource, Quality: i.quality, IdlePolicy: energy.IdleApart.String(), Measured: i.energy,
+		Unknown: i.energy, Shares: shares,
 	}
 	for k := range shares {
 		b.Unknown -= shares[k].Dynamic

@@ -129,8 +129,7 @@ func (w terms) sorted(points []Point, now time.Time) ([]Point, error) {
 	for i := 1; i < len(points); i++ {
 		if a, b := points[i-1], points[i]; a.Time.Equal(b.Time) && a.Value != b.Value {
 			return nil, dial.Refuse(dial.ReasonTime, "%s comes twice, with %v and with %v", a.Time.Format(time.RFC3339),
-				a.Value,
-				b.Value)
+				a.Value, b.Value)
 		}
 	}
 	return slices.CompactFunc(points, func(a, b Point) bool { return a.Time.Equal(b.Time) }), nil
@@ -167,8 +166,7 @@ func regular(points []Point, step time.Duration) error {
 	for _, p := range points[1:] {
 		if off := p.Time.Sub(points[0].Time) % step; off != 0 {
 			return dial.Refuse(dial.ReasonTime, "%s is %v off the others, which are %v apart",
-				p.Time.Format(time.RFC3339), off,
-				step)
+				p.Time.Format(time.RFC3339), off, step)
 		}
 	}
 	return nil
@@ -259,8 +257,7 @@ func (s *stretch) limit() time.Duration {
 func (s *stretch) beyond(limit time.Duration) error {
 	if still := s.last.Sub(s.since); still >= limit {
 		return dial.Refuse(dial.ReasonFrozen, "the value has been %v since %s, for %v", s.value,
-			s.since.Format(time.RFC3339),
-			still)
+			s.since.Format(time.RFC3339), still)
 	}
 	return nil
 }

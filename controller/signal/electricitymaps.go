@@ -215,8 +215,7 @@ func (s *electricityMaps) point(row electricityMapsRow) (p Point, known bool, er
 	case s.quantity == carbon && row.EmissionFactorType != "" &&
 		!strings.EqualFold(row.EmissionFactorType, s.factors()):
 		return Point{}, false, dial.Refuse(dial.ReasonKind,
-			"the values are of %.20q emission factors, asked was for %s",
-			row.EmissionFactorType, s.factors())
+			"the values are of %.20q emission factors, asked was for %s", row.EmissionFactorType, s.factors())
 	}
 	return Point{Time: row.Datetime.Time, Value: value.value * scale, Estimated: row.IsEstimated}, true, nil
 }

@@ -118,8 +118,7 @@ func (s *entsoe) decode(body []byte) (Answer, error) {
 			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are per %.20q: want MWH", series.Unit)
 		case series.Currency == "" || currency != "" && series.Currency != currency:
 			return Answer{}, dial.Refuse(dial.ReasonUnit, "the prices are in %.10q and %.10q: want one currency",
-				currency,
-				series.Currency)
+				currency, series.Currency)
 		}
 		currency = series.Currency
 		for _, period := range series.Periods {

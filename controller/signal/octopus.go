@@ -73,8 +73,7 @@ func octopusRates(body []byte, from, until time.Time) ([]Point, error) {
 			return nil, dial.Refuse(dial.ReasonShape, "a rate has no value_inc_vat")
 		case start.IsZero() || !start.Equal(start.Truncate(octopusSlot)) || !end.Equal(end.Truncate(octopusSlot)):
 			return nil, dial.Refuse(dial.ReasonTime, "a rate is from %s to %s: want half hours",
-				start.Format(time.RFC3339),
-				end.Format(time.RFC3339))
+				start.Format(time.RFC3339), end.Format(time.RFC3339))
 		}
 		for t := later(start, from); t.Before(end); t = t.Add(octopusSlot) {
 			points = append(points, Point{Time: t, Value: r.ValueIncVAT.value / 100})

@@ -120,8 +120,7 @@ func (s *ukCarbonIntensity) decode(body []byte) ([]Point, error) {
 	for _, slot := range region.Data {
 		if slot.From.IsZero() || slot.To.Sub(slot.From.Time) != ukCarbonIntensitySlot {
 			return nil, dial.Refuse(dial.ReasonTime, "a slot is from %s to %s: want half an hour",
-				slot.From.Format(time.RFC3339),
-				slot.To.Format(time.RFC3339))
+				slot.From.Format(time.RFC3339), slot.To.Format(time.RFC3339))
 		}
 		value, actual := slot.Intensity.Forecast, slot.Intensity.Actual
 		if actual.set {
