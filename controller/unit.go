@@ -217,7 +217,7 @@ func (u *unit) addAPI(p *process) (err error) {
 	u.handler, err = server.New(server.Config{
 		Ledger: u.ledger, Live: u.live, Gate: u.gate, Batches: u.batches, View: p.objects.View,
 		Client: p.manager.GetClient(), Recorded: recorded,
-		Jobs: server.JobsConfig{Namespaces: o.Ingest},
+		JobNamespaces: o.Ingest,
 		Sidecar: server.SidecarConfig{
 			// What a sidecar tells of a node stands where no agent's batch does, or a node with both would count twice;
 			// and where it stands, nothing is estimated.

@@ -3,11 +3,9 @@ package access
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"hash"
+	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
@@ -48,26 +46,11 @@ func (u *User) String() string { return u.Name }
 
 // digest tells users apart: two with the same one may do the same.
 func (u *User) digest() [sha256.Size]byte {
-	h := sha256.New()
-	put(h, u.Name, u.UID)
-	groups := slices.Sorted(slices.Values(u.Groups))
-	put(h, strconv.Itoa(len(groups)))
-	put(h, groups...)
+	text := fmt.Sprintf("%q %q %q", u.Name, u.UID, slices.Sorted(slices.Values(u.Groups)))
 	for _, key := range slices.Sorted(maps.Keys(u.Extra)) {
-		put(h, key, strconv.Itoa(len(u.Extra[key])))
-		put(h, u.Extra[key]...)
+		text += fmt.Sprintf(" %q %q", key, u.Extra[key])
 	}
-	return [sha256.Size]byte(h.Sum(nil))
-}
-
-// put writes texts so that others never give the same bytes.
-func put(h hash.Hash, texts ...string) {
-	for _, s := range texts {
-		var length [8]byte
-		binary.BigEndian.PutUint64(length[:], uint64(len(s)))
-		h.Write(length[:])
-		h.Write([]byte(s))
-	}
+	return sha256.Sum256([]byte(text))
 }
 
 func (u *User) key() [sha256.Size]byte {

@@ -89,9 +89,9 @@ func Load(path string) (Config, error) {
 	}
 	c, err := Parse(text)
 	if err != nil {
-		return Config{}, fmt.Errorf("reading the file of meters %s: %w", path, err)
+		err = fmt.Errorf("reading the file of meters %s: %w", path, err)
 	}
-	return c, nil
+	return c, err
 }
 
 // Parse reads meters in YAML, strictly, and completes them.
@@ -100,10 +100,7 @@ func Parse(text []byte) (Config, error) {
 	if err := yaml.UnmarshalStrict(text, &c); err != nil {
 		return Config{}, cmp.Or(entryError(text), err)
 	}
-	if err := c.complete(); err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	return c, c.complete()
 }
 
 // entryError names the entries of a file that cannot be read: the error of the whole does not say where it is. nil:
@@ -112,29 +109,21 @@ func entryError(text []byte) error {
 	var file struct {
 		Meters []map[string]any `json:"meters"`
 	}
-	var errs []error
-	if err := yaml.Unmarshal(text, &file); err == nil && len(file.Meters) <= maxMeters {
-		errs = entryErrors(file.Meters)
+	if err := yaml.Unmarshal(text, &file); err != nil || len(file.Meters) > maxMeters {
+		return nil
 	}
-	return errors.Join(errs...)
-}
-
-func entryErrors(entries []map[string]any) (errs []error) {
-	for i, entry := range entries {
+	var errs []error
+	for i, entry := range file.Meters {
 		alone, err := yaml.Marshal(entry)
 		if err == nil {
 			err = yaml.UnmarshalStrict(alone, new(Entry))
 		}
-		if err == nil {
-			continue
+		if err != nil {
+			name, _ := cmp.Or(entry["name"], entry["node"]).(string)
+			errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, name, err))
 		}
-		name, _ := entry["name"].(string)
-		if name == "" {
-			name, _ = entry["node"].(string)
-		}
-		errs = append(errs, fmt.Errorf("meters[%d] (%.80q): %w", i, name, err))
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // complete fills in what entries do not say, and checks them.
@@ -152,12 +141,8 @@ func (c *Config) complete() error {
 			found = append(found, errors.New("the name appears twice: give the second one another"))
 		}
 		names[e.Name] = true
-		for _, place := range e.places() {
-			if places[place] {
-				found = append(found,
-					errors.New("another entry has the same url and channel: it would be counted twice"))
-				break
-			}
+		if slices.ContainsFunc(e.places(), func(place string) bool { return places[place] }) {
+			found = append(found, errors.New("another entry has the same url and channel: it would be counted twice"))
 		}
 		for _, place := range e.places() {
 			places[place] = true
@@ -170,18 +155,10 @@ func (c *Config) complete() error {
 }
 
 func (e *Entry) fill() {
-	if e.Name == "" {
-		e.Name = e.Node
-	}
-	if e.Interval == nil {
-		e.Interval = &metav1.Duration{Duration: defaultInterval}
-	}
-	if e.Factor == nil {
-		e.Factor = new(1.0)
-	}
-	if e.MaxWatts == nil {
-		e.MaxWatts = new(float64(defaultMaxWatts))
-	}
+	e.Name = cmp.Or(e.Name, e.Node)
+	e.Interval = cmp.Or(e.Interval, &metav1.Duration{Duration: defaultInterval})
+	e.Factor = cmp.Or(e.Factor, new(1.0))
+	e.MaxWatts = cmp.Or(e.MaxWatts, new(float64(defaultMaxWatts)))
 	if e.Username == "" && e.PasswordKey != "" {
 		e.Username = "admin"
 	}
@@ -250,11 +227,6 @@ func (e *Entry) checkURL() []error {
 		return []error{errors.New(
 			"url has a user or a password in it: name the user as username and the password's file as passwordKey")}
 	}
-	return e.checkRest(u)
-}
-
-// checkRest checks a URL that can be read.
-func (e *Entry) checkRest(u *url.URL) []error {
 	switch {
 	case u.Path != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return []error{errors.New("url has a path or a query: want scheme and host alone, the rest is known")}

@@ -297,7 +297,7 @@ func TestRedfishSession(t *testing.T) {
 	if _, err := device.source.read(t.Context()); err != nil || m.logins != 2 {
 		t.Errorf("%v after %d logins", err, m.logins)
 	}
-	device.source.close(t.Context())
+	device.device.logout(t.Context())
 	if m.logouts != 1 {
 		t.Errorf("%d sessions ended", m.logouts)
 	}

@@ -72,18 +72,17 @@ type node struct {
 	ratio ratio
 }
 
-// source is a kind of device: what it says of its channels, in their order, all or none.
+// source is a kind of device: what it says of its channels, in their order, all or none. One that keeps something open
+// has a method close.
 type source interface {
 	read(ctx context.Context) ([]sample, error)
-	close(ctx context.Context)
 }
 
 // meter is one device.
 type meter struct {
 	entry    Entry
+	device   *device
 	source   source
-	secrets  func(string) string // takes them out of a text
-	limit    time.Duration       // of a poll
 	channels map[string]*channel
 	failures int
 	told     dial.Reason // why it gave nothing, as it was logged last
@@ -143,7 +142,7 @@ func newMeter(e *Entry, d *Deps) (*meter, error) {
 		return nil, err
 	}
 	m := &meter{
-		entry: *e, secrets: v.Secrets.Conceal, limit: 2 * v.Timeout, channels: map[string]*channel{},
+		entry: *e, device: v, channels: map[string]*channel{},
 		polls: map[string]uint64{}, log: d.Log.With("meter", e.Name, "node", e.Node),
 	}
 	switch e.Kind {
@@ -176,7 +175,9 @@ func (p *Poller) follow(ctx context.Context, m *meter) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), simpleLimit)
 		defer cancel()
-		m.source.close(ctx)
+		if s, ok := m.source.(interface{ close(ctx context.Context) }); ok {
+			s.close(ctx)
+		}
 	}()
 	wait := rand.N(m.entry.Interval.Duration)
 	for {
@@ -223,7 +224,7 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	asking, cancel := context.WithTimeout(ctx, m.limit)
+	asking, cancel := context.WithTimeout(ctx, 2*m.device.Timeout)
 	defer cancel()
 	before := p.deps.Uptime()
 	samples, err := m.source.read(asking)
@@ -304,7 +305,7 @@ const (
 
 // text is an error as it may be shown.
 func (m *meter) text(err error) string {
-	text := m.secrets(err.Error())
+	text := m.device.Secrets.Conceal(err.Error())
 	return strings.ToValidUTF8(text[:min(len(text), maxError)], "…")
 }
 

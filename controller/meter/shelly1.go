@@ -49,8 +49,6 @@ func (s *shelly1) read(ctx context.Context) ([]sample, error) {
 	return s.decode(body)
 }
 
-func (*shelly1) close(context.Context) {}
-
 func (s *shelly1) decode(body []byte) ([]sample, error) {
 	var status shelly1Status
 	if err := decode(body, &status); err != nil {

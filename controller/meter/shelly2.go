@@ -43,8 +43,6 @@ func (s *shelly2) read(ctx context.Context) ([]sample, error) {
 	return s.decode(body)
 }
 
-func (*shelly2) close(context.Context) {}
-
 func (s *shelly2) decode(body []byte) ([]sample, error) {
 	var status map[string]json.RawMessage
 	if err := decode(body, &status); err != nil {

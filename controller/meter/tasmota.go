@@ -65,8 +65,6 @@ func (t *tasmota) read(ctx context.Context) ([]sample, error) {
 	return samples, err
 }
 
-func (*tasmota) close(context.Context) {}
-
 func (t *tasmota) ask(ctx context.Context, old bool) ([]sample, error) {
 	command := "Status 10"
 	if old {

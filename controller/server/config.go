@@ -1,9 +1,7 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -42,7 +40,7 @@ type Gate interface {
 }
 
 // Config is what the interface stands on. What is nil is not there, and its routes answer with nothing, or that they
-// are off; only Ledger, Live and Gate must be there.
+// are off; only Ledger, Live, Gate, View, Now and Log must be there.
 type Config struct {
 	Ledger  Ledger
 	Live    Live
@@ -54,19 +52,14 @@ type Config struct {
 	// Recorded is told of decisions once they are written.
 	Recorded func([]ledger.Record)
 
-	Jobs    JobsConfig
-	Sidecar SidecarConfig
+	// JobNamespaces are those in which POST /ingest may create Jobs, the first for submissions that name none; none: it
+	// is off.
+	JobNamespaces []string
+	Sidecar       SidecarConfig
 
-	Now        func() time.Time // nil: time.Now
+	Now        func() time.Time
 	Log        *slog.Logger
 	Registerer prometheus.Registerer // nil: requests are not counted
-}
-
-// JobsConfig is about POST /ingest.
-type JobsConfig struct {
-	// Namespaces in which it may create Jobs, the first for submissions that name none; none: it is off.
-	Namespaces []string
-	Image      string // of submissions that name none; "": busybox:1.37
 }
 
 // SidecarConfig is about POST /metrics-ingest.
@@ -84,20 +77,5 @@ type SidecarConfig struct {
 const (
 	maxQueries   = 4              // of the ledger at once
 	jobScheduler = "kubenergy"    // schedulerName of submitted Jobs' pods
-	defaultImage = "busybox:1.37" // it can sleep, which is all that a job without an image can mean
+	jobImage     = "busybox:1.37" // of submissions that name none: it can sleep, which is all that a job without an image can mean
 )
-
-func (c *Config) complete() error {
-	if c.Ledger == nil || c.Live == nil || c.Gate == nil {
-		return errors.New("the HTTP interface needs a ledger, live watts and a gate")
-	}
-	if c.View == nil {
-		c.View = kube.Unsettled
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	c.Jobs.Image = cmp.Or(c.Jobs.Image, defaultImage)
-	return nil
-}

@@ -23,7 +23,7 @@ type FolderOptions struct {
 	Queue      int   // bookings and calls of Recorded that wait; 0: 4096
 	Now        func() time.Time
 	Log        *slog.Logger
-	Registerer prometheus.Registerer // nil: nothing is counted
+	Registerer prometheus.Registerer
 }
 
 // A Folder writes what is booked and decided as tables, beside the ledger and not instead of it: whatever happens to
@@ -61,12 +61,6 @@ const (
 
 // NewFolder returns a Folder; the folder is made if it is not there.
 func NewFolder(o FolderOptions) (*Folder, error) {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	o.MaxBytes, o.MaxFiles, o.Queue = cmp.Or(o.MaxBytes, defaultFileBytes), cmp.Or(o.MaxFiles, defaultFiles),
 		cmp.Or(o.Queue, defaultQueue)
 	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
@@ -87,10 +81,8 @@ func NewFolder(o FolderOptions) (*Folder, error) {
 	for _, reason := range []string{lostQueue, lostWrite} {
 		f.lost.WithLabelValues(reason)
 	}
-	if o.Registerer != nil {
-		if err := errors.Join(o.Registerer.Register(f.lost), o.Registerer.Register(f.written)); err != nil {
-			return nil, fmt.Errorf("counting rows of the data folder: %w", err)
-		}
+	if err := errors.Join(o.Registerer.Register(f.lost), o.Registerer.Register(f.written)); err != nil {
+		return nil, fmt.Errorf("counting rows of the data folder: %w", err)
 	}
 	return f, nil
 }
@@ -132,8 +124,9 @@ func (f *Folder) Run(ctx context.Context) error {
 	for {
 		select {
 		case r := <-f.queue:
-			f.write(r)
-			f.flushIfIdle()
+			if f.write(r); len(f.queue) == 0 {
+				f.flush()
+			}
 		case <-ctx.Done():
 			for {
 				select {
@@ -145,12 +138,6 @@ func (f *Folder) Run(ctx context.Context) error {
 				}
 			}
 		}
-	}
-}
-
-func (f *Folder) flushIfIdle() {
-	if len(f.queue) == 0 {
-		f.flush()
 	}
 }
 

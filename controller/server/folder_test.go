@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"log/slog"
@@ -19,6 +20,17 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
+
+func newFolder(o FolderOptions) (*Folder, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Log = cmp.Or(o.Log, discard)
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	return NewFolder(o)
+}
 
 func aBooking(at time.Time) *ledger.Booking {
 	b := &batch.Batch{
@@ -52,7 +64,7 @@ func aRecord(at time.Time) ledger.Record {
 // fill writes with a folder until everything is written.
 func fill(t *testing.T, o FolderOptions, with func(*Folder)) *Folder {
 	t.Helper()
-	f, err := NewFolder(o)
+	f, err := newFolder(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +178,7 @@ func TestFolderIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := NewFolder(FolderOptions{Dir: dir, MaxBytes: 2000, MaxFiles: 5, Now: func() time.Time { return now }})
+	f, err := newFolder(FolderOptions{Dir: dir, MaxBytes: 2000, MaxFiles: 5, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +232,7 @@ func must[T any](v T, err error) T {
 func TestFolderNeverBlocks(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	var log strings.Builder
-	f, err := NewFolder(FolderOptions{
+	f, err := newFolder(FolderOptions{
 		Dir: t.TempDir(), Queue: 10, Registerer: registry, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
@@ -242,7 +254,7 @@ func TestFolderFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	now := noon
 	var log strings.Builder
-	f, err := NewFolder(FolderOptions{
+	f, err := newFolder(FolderOptions{
 		Dir: dir, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	if err != nil {
@@ -274,7 +286,7 @@ func TestFolderFails(t *testing.T) {
 	if got := tables(t, dir, "schedule_log.csv")["schedule_log.csv"]; len(got) != 2 {
 		t.Errorf("%v", got)
 	}
-	if _, err := NewFolder(FolderOptions{Dir: filepath.Join(dir, "schedule_log.csv", "x")}); err == nil {
+	if _, err := newFolder(FolderOptions{Dir: filepath.Join(dir, "schedule_log.csv", "x")}); err == nil {
 		t.Error("a folder in a file")
 	}
 }
@@ -284,7 +296,7 @@ func TestFolderFull(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip("there is no /dev/full")
 	}
-	f, err := NewFolder(FolderOptions{Dir: t.TempDir(), Now: func() time.Time { return noon }})
+	f, err := newFolder(FolderOptions{Dir: t.TempDir(), Now: func() time.Time { return noon }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ const annotationSubmitter = "kubenergy.io/submitted-by"
 
 // postJob makes a Kubernetes Job of a job, for somebody who may create one there.
 func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
-	if s.Client == nil || len(s.Jobs.Namespaces) == 0 {
+	if s.Client == nil || len(s.JobNamespaces) == 0 {
 		return fail(http.StatusForbidden, "POST /ingest is off: see --ingest-namespace of kubenergy-controller")
 	}
 	data, err := io.ReadAll(r.Body)
@@ -48,7 +48,7 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	if err != nil {
 		return err
 	}
-	asked.namespace = cmp.Or(asked.namespace, s.Jobs.Namespaces[0])
+	asked.namespace = cmp.Or(asked.namespace, s.JobNamespaces[0])
 	u := access.UserOf(r.Context())
 	if err := s.mayCreate(r.Context(), u, asked.namespace); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *server) mayCreate(ctx context.Context, u *access.User, namespace string
 	if !allowed {
 		return fail(http.StatusForbidden, "you may not create jobs.batch in namespace %s", namespace)
 	}
-	if !slices.Contains(s.Jobs.Namespaces, namespace) {
+	if !slices.Contains(s.JobNamespaces, namespace) {
 		return fail(http.StatusForbidden, "POST /ingest creates no Jobs in namespace %s", namespace)
 	}
 	return nil
@@ -118,7 +118,7 @@ func (s *server) notCreated(job *batchv1.Job, err error) error {
 
 // kubeJob makes the Job. It names the strategy rather than a node: the scheduler knows more when it comes to it.
 func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error) {
-	image, command := cmp.Or(asked.image, s.Jobs.Image), asked.command
+	image, command := cmp.Or(asked.image, jobImage), asked.command
 	if asked.image == "" && len(command) == 0 {
 		seconds := int64(math.Ceil(cmp.Or(asked.duration, usualDuration).Seconds()))
 		command = []string{"sleep", strconv.FormatInt(seconds, 10)}

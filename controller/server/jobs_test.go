@@ -39,7 +39,7 @@ func TestIngest(t *testing.T) {
 	}
 	pod := job.Spec.Template
 	if got.Job.Name != "job-1" || got.Job.Namespace != "a" || pod.Spec.SchedulerName != "kubenergy" ||
-		pod.Spec.Containers[0].Image != "example.org/job" {
+		pod.Spec.Containers[0].Image != jobImage {
 		t.Errorf("%+v", job)
 	}
 	if cores := pod.Spec.Containers[0].Resources.Requests.Cpu(); cores.MilliValue() != 2000 {
@@ -224,13 +224,12 @@ func TestIngestRefuses(t *testing.T) {
 	if err := w.client.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 0 {
 		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
 	}
-	w.config.Jobs = JobsConfig{}
+	w.config.JobNamespaces = nil
 	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusForbidden, "off")
-	w.config.Jobs = JobsConfig{Namespaces: []string{"a"}}
+	w.config.JobNamespaces = []string{"a"}
 	wantStatus(t, ask(t, w.handler(t), "POST", "/ingest", admin, `{"ID":"x","cpu":1}`), http.StatusCreated,
 		"the usual image")
 
-	w.config.Jobs = JobsConfig{Namespaces: []string{"a"}, Image: "example.org/x"}
 	batchJobs := schema.GroupResource{Group: "batch", Resource: "jobs"}
 	for _, c := range []struct {
 		err  error
@@ -261,9 +260,6 @@ func (r refusing) Create(context.Context, client.Object, ...client.CreateOption)
 // TestIngestIsMarked checks that what is written on a Job is understood by whoever reads it.
 func TestIngestIsMarked(t *testing.T) {
 	s := &server{Config: newWorld(t).config}
-	if err := s.complete(); err != nil {
-		t.Fatal(err)
-	}
 	for _, body := range []string{
 		`{"id":"a","cpu":1,"priority":0}`, `{"id":"a","cpu":1,"priority":1}`,
 		`{"id":"a","cpu":0.0001,"priority":0.333333333333}`, `{"id":1,"cpu":1,"strategy":"hybrid","priority":0.5}`,
@@ -292,7 +288,7 @@ func FuzzSubmission(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	s := &server{Config: Config{Jobs: JobsConfig{Namespaces: []string{"a"}, Image: "i"}}}
+	s := &server{Config: Config{JobNamespaces: []string{"a"}}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		asked, err := readSubmission(data)
 		if err != nil {

@@ -128,11 +128,11 @@ func (s *server) servePods(w http.ResponseWriter, _ *http.Request, q *query) err
 	return writeJSON(w, http.StatusOK, answer)
 }
 
-// uid is what UIDs of pods look like, be they of the API server or of a kubelet's own.
-var uid = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
+// podUID is what UIDs of pods look like, be they of the API server or of a kubelet's own.
+var podUID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 
 func isPod(name string) bool {
-	return len(validation.IsDNS1123Subdomain(name)) == 0 || uid.MatchString(name)
+	return len(validation.IsDNS1123Subdomain(name)) == 0 || podUID.MatchString(name)
 }
 
 func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query) error {

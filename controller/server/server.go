@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,11 +29,11 @@ type server struct {
 
 // New returns the handler of all routes.
 func New(c Config) (http.Handler, error) {
-	if err := c.complete(); err != nil {
-		return nil, err
+	if c.Ledger == nil || c.Live == nil || c.Gate == nil {
+		return nil, errors.New("the HTTP interface needs a ledger, live watts and a gate")
 	}
 	s := &server{
-		Config: c, mux: http.NewServeMux(), sidecar: newSidecar(c.Now),
+		Config: c, mux: http.NewServeMux(), sidecar: &sidecar{began: c.Now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{}},
 		queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
 		cluster: clusterCache{turn: make(chan struct{}, 1)},
 	}

@@ -201,7 +201,7 @@ func newWorld(t testing.TB) *world {
 		Batches: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			access.Answer(w, http.StatusUnauthorized, "no")
 		}),
-		Jobs: JobsConfig{Namespaces: []string{"a", "b"}, Image: "example.org/job"},
+		JobNamespaces: []string{"a", "b"},
 		Sidecar: SidecarConfig{Book: func(_ context.Context, b *batch.Batch) error {
 			w.booked = append(w.booked, b)
 			return b.Validate()

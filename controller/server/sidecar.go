@@ -11,7 +11,6 @@ import (
 	"math/bits"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +38,6 @@ type SidecarNode struct {
 // sidecar makes batches of counters that others have read. A joule is booked at most once: what was read before this
 // process began, or across a counter that fell, is not booked.
 type sidecar struct {
-	now   func() time.Time
 	began time.Time
 	boot  string // of all streams: another process, another boot
 
@@ -72,10 +70,6 @@ const (
 	forgetSidecar = time.Hour
 	sidecarSource = "scaphandre (sidecar)"
 )
-
-func newSidecar(now func() time.Time) *sidecar {
-	return &sidecar{now: now, began: now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{}}
-}
 
 func (s *server) postMetrics(w http.ResponseWriter, r *http.Request, q *query) error {
 	switch {
@@ -292,7 +286,7 @@ func (s *server) shares(t *told, total energy.Microjoules) []energy.Share {
 		if s.Sidecar.PodUID == nil || power == 0 {
 			continue
 		}
-		if uid, ok := s.Sidecar.PodUID(pod.namespace, pod.name); ok && isUID(uid) {
+		if uid, ok := s.Sidecar.PodUID(pod.namespace, pod.name); ok && podUID.MatchString(uid) {
 			byID[energy.ContainerID(uid, "")] += power
 		}
 	}
@@ -305,5 +299,3 @@ func (s *server) shares(t *told, total energy.Microjoules) []energy.Share {
 	slices.SortFunc(shares, func(a, b energy.Share) int { return cmp.Compare(a.ID, b.ID) })
 	return batch.Condense(shares, batch.MaxShares/2) //nolint:mnd // as agents do
 }
-
-func isUID(text string) bool { return uid.MatchString(text) && !strings.Contains(text, "/") }

@@ -322,7 +322,7 @@ func TestSidecarRefused(t *testing.T) {
 
 func TestSidecarsAreBounded(t *testing.T) {
 	now := noon
-	s := newSidecar(func() time.Time { return now })
+	s := &sidecar{began: now, nodes: map[string]*sidecarNode{}}
 	for i := range maxSidecarNodes {
 		if _, err := s.of(fmt.Sprint("n", i), now); err != nil {
 			t.Fatal(err)
@@ -397,7 +397,7 @@ func FuzzScaphandre(f *testing.F) {
 			next.energy += 1_000_003
 			i := n.next(&next, 10*time.Second)
 			n.sent++
-			b := newSidecar(func() time.Time { return noon }).batch(name, n, &i, s.shares(&next, i.energy), noon)
+			b := (&sidecar{began: noon, boot: "b"}).batch(name, n, &i, s.shares(&next, i.energy), noon)
 			if err := b.Validate(); err != nil {
 				t.Fatal(err)
 			}

@@ -58,7 +58,8 @@ func (f *Folder) open(t *table, now time.Time) error {
 	case size == 0:
 		return t.write([][]string{t.head})
 	case !endsLine(file, size):
-		return t.raw("\n") // the power failed in the middle of a row
+		_, err = countingWriter{t}.Write([]byte("\n")) // the power failed in the middle of a row
+		return err
 	}
 	return nil
 }
@@ -144,16 +145,7 @@ func endsLine(file *os.File, size int64) bool {
 }
 
 func (t *table) write(all [][]string) error {
-	w := csv.NewWriter(countingWriter{t})
-	if err := w.WriteAll(all); err != nil {
-		return err
-	}
-	return nil
-}
-
-func (t *table) raw(text string) error {
-	_, err := countingWriter{t}.Write([]byte(text))
-	return err
+	return csv.NewWriter(countingWriter{t}).WriteAll(all)
 }
 
 type countingWriter struct{ *table }

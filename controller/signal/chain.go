@@ -88,7 +88,7 @@ func (b *builder) set(l *link, source Source, err error) error {
 func (b *builder) fetcher(kind, account string, perHour int, private bool) *fetcher {
 	f := newFetcher(b.deps.Reach, private)
 	f.keys, f.Now = b.deps.Keys, b.deps.Clock
-	f.count = func(outcome string) { b.deps.Metrics.requested(kind, outcome) }
+	f.count = func(outcome string) { b.deps.Metrics.requests.WithLabelValues(kind, outcome).Inc() }
 	f.reserve = func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 		defer cancel()

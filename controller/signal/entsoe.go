@@ -149,7 +149,7 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 	if err := d.Decode(&doc); err != nil {
 		return doc, dial.Refuse(dial.ReasonShape, "the answer is no XML, or cut off: %w", err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) && !blank(body[d.InputOffset():]) {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) && len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
 		return doc, dial.Refuse(dial.ReasonShape, "there is something after the end of the document")
 	}
 	switch doc.XMLName.Local {
@@ -165,8 +165,6 @@ func readENTSOE(body []byte) (entsoeDocument, error) {
 	return doc, dial.Refuse(dial.ReasonShape, "the answer is a %.40q: want a Publication_MarketDocument",
 		doc.XMLName.Local)
 }
-
-func blank(text []byte) bool { return len(bytes.TrimSpace(text)) == 0 }
 
 // resolutions are those in which prices are published.
 var resolutions = map[string]time.Duration{

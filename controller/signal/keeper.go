@@ -196,7 +196,8 @@ func (k *Keeper) ask(ctx context.Context, l *link, now time.Time) {
 		l.fails = 0
 		l.next = now.Add(jittered(l.every))
 	} else {
-		k.deps.Metrics.reject(string(k.terms.zone), k.terms.quantity, l.name, dial.ReasonOf(err))
+		k.deps.Metrics.rejected.WithLabelValues(string(k.terms.zone), string(k.terms.quantity), l.name,
+			string(dial.ReasonOf(err))).Inc()
 		l.fails++
 		l.next = now.Add(l.pause(err))
 	}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	prom "github.com/prometheus/client_golang/prometheus"
-
-	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
 // Metrics are those of all keepers. Register them once. Series of a zone disappear with its keeper.
@@ -86,16 +84,6 @@ func (m *Metrics) Collect(ch chan<- prom.Metric) {
 			ch <- prom.MustNewConstMetric(descPrice, prom.GaugeValue, value, zone, k.terms.currency)
 		}
 	}
-}
-
-// requested counts a request of a source.
-func (m *Metrics) requested(source, outcome string) {
-	m.requests.WithLabelValues(source, outcome).Inc()
-}
-
-// reject counts an answer that was not believed, or was not to be had.
-func (m *Metrics) reject(zone string, q quantity, source string, reason dial.Reason) {
-	m.rejected.WithLabelValues(zone, string(q), source, string(reason)).Inc()
 }
 
 // add shows what a keeper knows until it is removed.

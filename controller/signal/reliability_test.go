@@ -367,8 +367,8 @@ kubenergy_grid_carbon_intensity_grams_per_kilowatthour{quality="estimated",signa
 `), "kubenergy_grid_carbon_intensity_grams_per_kilowatthour"); err != nil {
 			t.Fatal(err)
 		}
-		d.Metrics.reject("DE", carbon, "prometheus", dial.ReasonHTTP)
-		d.Metrics.reject("DE", carbon, "static", dial.ReasonRange)
+		d.Metrics.rejected.WithLabelValues("DE", string(carbon), "prometheus", string(dial.ReasonHTTP)).Inc()
+		d.Metrics.rejected.WithLabelValues("DE", string(carbon), "static", string(dial.ReasonRange)).Inc()
 		d.Metrics.remove(one)
 		if n := testutil.CollectAndCount(d.Metrics.rejected); n != 1 {
 			t.Fatalf("%d series are left, want that of static", n)
