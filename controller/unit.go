@@ -123,8 +123,7 @@ func placedBy(view func() *kube.View) func(*v1.Pod) string {
 
 func (u *unit) addIntake(p *process) error {
 	envelope := intake.Nodes(p.objects.View, p.nodes.Node, p.hosts, energy.Watts(p.options.NodeMaxPower))
-	var err error
-	u.batches, err = intake.New(intake.Config{
+	u.batches = intake.New(intake.Config{
 		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" + p.options.Namespace +
 			":" + agentAccount,
 		Directory: u.directory, Ready: func() bool {
@@ -133,9 +132,6 @@ func (u *unit) addIntake(p *process) error {
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
-	if err != nil {
-		return err
-	}
 	u.live = live.New(live.Options{
 		Now: time.Now, Container: u.directory.Container,
 		// A meter at the wall is held against the hardware too; how little a node may draw, intake knows, as guests

@@ -1,9 +1,9 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
@@ -17,17 +17,13 @@ const (
 	skewIsTold = 2 * time.Second
 )
 
-func unknownRates() ledger.Rates {
-	return ledger.Rates{PUE: 1, Carbon: math.NaN(), Price: math.NaN()}
-}
-
 // acked returns the highest number of a batch's stream that is booked, or 0.
 func (h *Handler) acked(ctx context.Context, n *node, b *batch.Batch) (uint64, error) {
 	acked, known := n.last(&b.Stream)
-	if known || h.past == nil {
+	if known {
 		return acked, nil
 	}
-	acked, known, err := h.past.Acked(ctx, b.Stream)
+	acked, known, err := h.c.Ledger.Acked(ctx, b.Stream)
 	if err != nil {
 		return 0, err
 	}
@@ -42,7 +38,9 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	now := h.c.Now()
 	h.correct(b, now)
 	h.parent(n, b, now)
-	limits := h.c.Envelope(b.Stream.Node).filled()
+	limits := h.c.Envelope(b.Stream.Node)
+	limits.MaxPower = cmp.Or(limits.MaxPower, DefaultMaxPower)
+	limits.Cores = cmp.Or(limits.Cores, DefaultCores)
 	undo, err := n.envelope.reserve(b, limits, now)
 	if err != nil {
 		h.metrics.breach(err)
@@ -93,7 +91,7 @@ func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 	if b.Parent == nil {
 		return
 	}
-	host := h.peek(b.Parent.Host)
+	host := h.known(b.Parent.Host)
 	switch {
 	case host == nil:
 		if !h.c.Known(b.Parent.Host) {

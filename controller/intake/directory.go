@@ -9,6 +9,7 @@ import (
 	"time"
 	"unique"
 
+	"github.com/google/uuid"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -241,34 +242,12 @@ func uidOf(p *v1.Pod) uid {
 }
 
 // parseUID reads a UUID as Kubernetes writes it. What is written in any other way is something else.
-func parseUID(s string) (id uid) {
+func parseUID(s string) uid {
 	const length = 36
-	if len(s) != length || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return digested(s)
+	if id, err := uuid.Parse(s); err == nil && len(s) == length && s == strings.ToLower(s) {
+		return uid(id)
 	}
-	n := 0
-	for i := range length {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			continue
-		}
-		v := digit(s[i])
-		if v > 0xf {
-			return digested(s)
-		}
-		id[n/2] |= v << (4 * (1 - n%2))
-		n++
-	}
-	return id
-}
-
-func digit(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	}
-	return 0xff
+	return digested(s)
 }
 
 // digested returns bits that no UUID of a pod has: theirs are of version 4.

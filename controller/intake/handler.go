@@ -20,16 +20,10 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// A Booker books. It may also have
-//
-//	Acked(context.Context, batch.Stream) (acked uint64, known bool, err error)
-//
-// which says what of a stream is booked: a batch of it is then acknowledged before anything else about it is looked at.
+// A Booker books, and knows what of a stream is booked: a batch of it is acknowledged before anything else about it is
+// looked at.
 type Booker interface {
 	Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error)
-}
-
-type remembers interface {
 	Acked(ctx context.Context, s batch.Stream) (acked uint64, known bool, err error)
 }
 
@@ -41,13 +35,13 @@ type Config struct {
 	AgentUser string             // of agents in the cluster: system:serviceaccount:NAMESPACE:NAME
 	Directory *Directory
 	// Ready reports whether the directory knows all pods that there are; until then agents in the cluster are asked
-	// to wait. nil: it does.
+	// to wait.
 	Ready func() bool
-	// Rates are what a joule of a node emits and costs. nil: nobody knows.
+	// Rates are what a joule of a node emits and costs.
 	Rates func(node string, from, to time.Time) ledger.Rates
-	// Envelope is what a node can do. nil: nobody knows.
+	// Envelope is what a node can do.
 	Envelope func(node string) Limits
-	// Known reports whether there is a node of a name, besides those that have sent something. nil: there are none.
+	// Known reports whether there is a node of a name, besides those that have sent something.
 	Known func(node string) bool
 
 	Concurrent  int           // requests that are read and booked at once; 0: 256
@@ -76,7 +70,6 @@ const (
 // A Handler takes batches: POST /api/v1/batches, as docs/protocol.md says.
 type Handler struct {
 	c       Config
-	past    remembers // nil: the ledger does not say
 	slots   chan struct{}
 	memory  *semaphore.Weighted
 	news    novelties
@@ -89,29 +82,8 @@ type Handler struct {
 	swept int // how many nodes there were after the last sweep
 }
 
-// New returns a Handler.
-func New(c Config) (*Handler, error) {
-	if c.Ledger == nil || c.Gate == nil || c.Directory == nil {
-		return nil, errors.New("batches need a ledger, a gate and a directory")
-	}
-	if c.Ready == nil {
-		c.Ready = func() bool { return true }
-	}
-	if c.Rates == nil {
-		c.Rates = func(string, time.Time, time.Time) ledger.Rates { return unknownRates() }
-	}
-	if c.Envelope == nil {
-		c.Envelope = func(string) Limits { return Limits{} }
-	}
-	if c.Known == nil {
-		c.Known = func(string) bool { return false }
-	}
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+// New returns a Handler that remembers no node.
+func New(c Config) *Handler {
 	c.Concurrent, c.ReadTimeout = cmp.Or(c.Concurrent, concurrent), cmp.Or(c.ReadTimeout, readTimeout)
 	const lines = 20
 	h := &Handler{
@@ -119,8 +91,7 @@ func New(c Config) (*Handler, error) {
 		nodes: map[string]*node{},
 		audit: rate.NewLimiter(rate.Every(time.Second), lines), metrics: newMetrics(c.Registerer, c.Directory),
 	}
-	h.past, _ = c.Ledger.(remembers)
-	return h, nil
+	return h
 }
 
 // ServeHTTP takes a batch.
@@ -155,49 +126,52 @@ type reply struct {
 	after  time.Duration // when to come again
 }
 
+// refused is the answer to a request that is wrong.
+func refused(result string, status int, text string) *reply {
+	return &reply{result: result, status: status, text: text}
+}
+
+// later is the answer to a request that may be made again.
+func later(after time.Duration, text string) *reply {
+	return &reply{result: "busy", status: http.StatusServiceUnavailable, after: after, text: text}
+}
+
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *reply {
 	if r.Method != http.MethodPost {
-		return &reply{result: "malformed", status: http.StatusMethodNotAllowed, text: "POST only"}
+		return refused("malformed", http.StatusMethodNotAllowed, "POST only")
 	}
 	h.hurry(w)
-	from, refused := h.sender(r)
-	if refused != nil {
-		return refused
+	from, no := h.sender(r)
+	if no != nil {
+		return no
 	}
 	if wait, ok := h.c.Gate.AdmitAgent(from.node); !ok {
-		return &reply{
-			result: "busy", status: http.StatusTooManyRequests, after: wait, text: "too many requests of this node",
-		}
+		no = later(wait, "too many requests of this node")
+		no.status = http.StatusTooManyRequests
+		return no
 	}
 	if !from.outside && !h.c.Ready() {
-		return &reply{
-			result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "not all pods are known yet",
-		}
+		return later(busyAfter, "not all pods are known yet")
 	}
 	n := h.node(from.node)
 	if !n.enter() {
-		return &reply{
-			result: "busy", status: http.StatusServiceUnavailable, after: time.Second,
-			text: "other requests of this node are not done",
-		}
+		return later(time.Second, "other requests of this node are not done")
 	}
 	defer n.leave()
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	default:
-		return &reply{
-			result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many requests",
-		}
+		return later(busyAfter, "too many requests")
 	}
-	data, free, refused := h.read(w, r, from.node)
+	data, free, no := h.read(w, r, from.node)
 	defer free()
-	if refused != nil {
-		return refused
+	if no != nil {
+		return no
 	}
 	b, err := batch.Decode(data)
 	if err != nil {
-		return &reply{result: "malformed", status: http.StatusUnprocessableEntity, text: err.Error()}
+		return refused("malformed", http.StatusUnprocessableEntity, err.Error())
 	}
 	return h.take(r.Context(), from, n, b)
 }
@@ -207,9 +181,7 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if b.Stream.Node != from.node {
 		h.tell("a node has sent a batch of another node", "node", from.node, "user", from.user, "of", b.Stream.Node,
 			"from", from.address)
-		return &reply{
-			result: "forbidden", status: http.StatusForbidden, text: "this token is not that of node " + b.Stream.Node,
-		}
+		return refused("forbidden", http.StatusForbidden, "this token is not that of node "+b.Stream.Node)
 	}
 	acked, err := h.acked(ctx, n, b)
 	if err != nil {
@@ -234,10 +206,11 @@ func (h *Handler) take(ctx context.Context, from *sender, n *node, b *batch.Batc
 	if err != nil {
 		return h.failed(b, err)
 	}
+	result := "booked"
 	if !receipt.Booked {
-		return acknowledge(b, receipt.Acked, names, "again")
+		result = "again"
 	}
-	return acknowledge(b, receipt.Acked, names, "booked")
+	return acknowledge(b, receipt.Acked, names, result)
 }
 
 func acknowledge(b *batch.Batch, acked uint64, names []named, result string) *reply {
@@ -253,24 +226,22 @@ func (h *Handler) failed(b *batch.Batch, err error) *reply {
 	case errors.Is(err, ledger.ErrOverlap), errors.Is(err, ledger.ErrPartly):
 		h.tell("a batch contradicts what is booked", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error",
 			err)
-		return &reply{result: "conflict", status: http.StatusConflict, text: err.Error()}
+		return refused("conflict", http.StatusConflict, err.Error())
 	case errors.As(err, &broken):
 		h.tell("a batch cannot be true", "node", b.Stream.Node, "first", b.First, "last", b.Last, "error", err)
-		return &reply{result: "refused", status: http.StatusUnprocessableEntity, text: err.Error()}
+		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ErrRefused), errors.Is(err, ledger.ErrInvalid):
-		return &reply{result: "refused", status: http.StatusUnprocessableEntity, text: err.Error()}
+		return refused("refused", http.StatusUnprocessableEntity, err.Error())
 	case errors.Is(err, ledger.ErrReadOnly):
 		return &reply{
 			result: "readonly", status: http.StatusServiceUnavailable, after: readOnlyAfter,
 			text: ledger.ErrReadOnly.Error(),
 		}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return &reply{
-			result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "booking takes too long",
-		}
+		return later(busyAfter, "booking takes too long")
 	}
 	h.c.Log.Error("booking a batch", "node", b.Stream.Node, "error", err)
-	return &reply{result: "error", status: http.StatusInternalServerError, text: "booking failed"}
+	return refused("error", http.StatusInternalServerError, "booking failed")
 }
 
 // Local books a batch that the central unit has made itself. An error that is [ErrRefused], [ledger.ErrOverlap] or
@@ -299,9 +270,7 @@ func (h *Handler) Local(ctx context.Context, b *batch.Batch, agentless bool) err
 
 // Implausible reports whether what a node said last is far from what a model of its hardware says.
 func (h *Handler) Implausible(name string) bool {
-	h.mu.Lock()
-	n := h.nodes[name]
-	h.mu.Unlock()
+	n := h.known(name)
 	return n != nil && n.far()
 }
 

@@ -1,7 +1,6 @@
 package intake
 
 import (
-	"cmp"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,52 +26,34 @@ const (
 	DefaultCores    float64      = 1024
 )
 
-func (l Limits) filled() Limits {
-	l.MaxPower = cmp.Or(l.MaxPower, DefaultMaxPower)
-	l.Cores = cmp.Or(l.Cores, DefaultCores)
-	return l
-}
-
 // Nodes tells the limits of nodes: of the cluster's by a view, of others by the file of their tokens, and else by
 // what an administrator says of all.
 func Nodes(view func() *kube.View, node func(name string) *v1.Node, hosts *access.HostTokens,
 	most energy.Watts,
 ) func(name string) Limits {
-	of := limits(view, node, hosts)
 	return func(name string) Limits {
-		l := of(name)
-		l.MaxPower = cmp.Or(l.MaxPower, most)
-		return l
-	}
-}
-
-func limits(view func() *kube.View, node func(name string) *v1.Node,
-	hosts *access.HostTokens,
-) func(name string) Limits {
-	return func(name string) Limits {
+		l := Limits{MaxPower: most}
+		n := node(name)
 		if h, ok := hosts.Host(name); ok && h.MaxPower > 0 {
 			return Limits{MaxPower: h.MaxPower}
+		} else if n == nil {
+			return l
 		}
-		n := node(name)
-		if n == nil {
-			return Limits{}
-		}
-		l := Limits{Cores: n.Status.Capacity.Cpu().AsApproximateFloat64()}
+		l.Cores = n.Status.Capacity.Cpu().AsApproximateFloat64()
 		profile, _ := view().Hardware(n)
 		if profile == nil {
 			return l
 		}
-		const gpus = "nvidia.com/gpu"
-		l.MaxPower, l.Idle, l.Modelled = profile.Power(1), profile.Power(0), true
-		for _, resource := range []v1.ResourceName{gpus, "amd.com/gpu"} {
-			if q, ok := n.Status.Capacity[resource]; ok {
-				l.MaxPower += energy.Watts(q.AsApproximateFloat64()) * profile.GPUMax
-				l.Idle += energy.Watts(q.AsApproximateFloat64()) * profile.GPUIdle
-			}
+		gpus := 0.0
+		for _, resource := range []v1.ResourceName{"nvidia.com/gpu", "amd.com/gpu"} {
+			q := n.Status.Capacity[resource]
+			gpus += q.AsApproximateFloat64()
 		}
-		if most := float64(l.MaxPower); !(most > 0) || math.IsInf(most, 0) {
-			return Limits{Cores: l.Cores}
+		power := profile.Power(1) + energy.Watts(gpus)*profile.GPUMax
+		if !(power > 0) || math.IsInf(float64(power), 0) {
+			return l
 		}
+		l.MaxPower, l.Idle, l.Modelled = power, profile.Power(0)+energy.Watts(gpus)*profile.GPUIdle, true
 		return l
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -21,8 +23,8 @@ type node struct {
 	guests  map[string]time.Time // virtual machines that it has named, and when it did last
 	folded  time.Time            // when it last sent a batch that does not name all
 	alone   time.Time            // since when it has claimed a host that does not confirm it; zero: it does not
-	begun   allowance            // of streams, and of intervals that do not follow the one before
-	moved   allowance            // of parents
+	begun   *rate.Limiter        // of streams, and of intervals that do not follow the one before
+	moved   *rate.Limiter        // of parents
 	parents map[batch.Parent]struct{}
 }
 
@@ -51,7 +53,7 @@ func (h *Handler) node(name string) *node {
 	defer h.mu.Unlock()
 	n := h.nodes[name]
 	if n == nil {
-		n = &node{heard: now}
+		n = &node{heard: now, begun: aDay(mostBegun), moved: aDay(mostParents)}
 		h.nodes[name] = n
 		const few = 1024
 		if len(h.nodes) > 2*max(h.swept, few) {
@@ -73,8 +75,8 @@ func (h *Handler) sweep(now time.Time) {
 	h.swept = len(h.nodes)
 }
 
-// peek returns what is remembered of a node that has sent something, or nil.
-func (h *Handler) peek(name string) *node {
+// known returns what is remembered of a node that has sent something, or nil.
+func (h *Handler) known(name string) *node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.nodes[name]

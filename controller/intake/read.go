@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -59,11 +60,11 @@ func (u *unzipper) Read(p []byte) (int, error) {
 var errFollows = errors.New("something follows")
 
 // read returns what a request of a node holds, unpacked. free gives back what it takes.
-func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), refused *reply) {
+func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (data []byte, free func(), no *reply) {
 	free = func() {}
-	zipped, refused := encodingOf(r)
-	if refused != nil {
-		return nil, free, refused
+	zipped, no := encodingOf(r)
+	if no != nil {
+		return nil, free, no
 	}
 	limit := int64(batch.MaxBytes)
 	if zipped {
@@ -86,14 +87,14 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request, node string) (dat
 		}
 		from = unzip
 	}
-	refused = b.fill(from)
+	no = b.fill(from)
 	if size := cap(b.data); size > firstBuffer { // what costs as much as many counts as many
 		h.c.Gate.ChargeAgent(node, size/firstBuffer)
 	}
-	if refused == nil {
+	if no == nil {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	}
-	return b.data, b.free, refused
+	return b.data, b.free, no
 }
 
 // body is what has been read, and the memory that it takes.
@@ -141,9 +142,9 @@ func (h *Handler) hurry(w http.ResponseWriter) {
 }
 
 // encodingOf reports whether a body is compressed, or says that it is not what is taken here.
-func encodingOf(r *http.Request) (zipped bool, refused *reply) {
+func encodingOf(r *http.Request) (zipped bool, no *reply) {
 	unsupported := func(text string) (bool, *reply) {
-		return false, &reply{result: "malformed", status: http.StatusUnsupportedMediaType, text: text}
+		return false, refused("malformed", http.StatusUnsupportedMediaType, text)
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return unsupported("the Content-Type is application/json")
@@ -158,27 +159,17 @@ func encodingOf(r *http.Request) (zipped bool, refused *reply) {
 }
 
 func tooLarge() *reply {
-	return &reply{
-		result: "too_large", status: http.StatusRequestEntityTooLarge,
-		text: "a batch has at most 16 MiB, and 8 MiB compressed",
-	}
+	return refused("too_large", http.StatusRequestEntityTooLarge, "a batch has at most 16 MiB, and 8 MiB compressed")
 }
 
-func crowded() *reply {
-	return &reply{
-		result: "busy", status: http.StatusServiceUnavailable, after: busyAfter, text: "too many large batches at once",
-	}
-}
+func crowded() *reply { return later(busyAfter, "too many large batches at once") }
 
 func unreadable(err error) *reply {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge()
 	}
-	if timeout, ok := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); ok && timeout.Timeout() {
-		return &reply{result: "malformed", status: http.StatusRequestTimeout, text: "the body does not come"}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return refused("malformed", http.StatusRequestTimeout, "the body does not come")
 	}
-	return &reply{result: "malformed", status: http.StatusBadRequest, text: "the body cannot be read"}
+	return refused("malformed", http.StatusBadRequest, "the body cannot be read")
 }

@@ -30,7 +30,7 @@ func (h *Handler) sender(r *http.Request) (*sender, *reply) {
 	}
 	forbid := func(text string) (*sender, *reply) {
 		h.tell("somebody who is no agent has sent a batch", "user", u.Name, "from", r.RemoteAddr, "why", text)
-		return nil, &reply{result: "forbidden", status: http.StatusForbidden, text: text}
+		return nil, refused("forbidden", http.StatusForbidden, text)
 	}
 	switch {
 	case h.c.AgentUser == "" || u.Name != h.c.AgentUser:
