@@ -24,6 +24,7 @@ import (
 	"github.com/kubenergy/kubenergy/controller/cached"
 	"github.com/kubenergy/kubenergy/controller/estimate"
 	"github.com/kubenergy/kubenergy/controller/intake"
+	"github.com/kubenergy/kubenergy/controller/meter"
 	"github.com/kubenergy/kubenergy/controller/release"
 	"github.com/kubenergy/kubenergy/controller/signal"
 	"github.com/kubenergy/kubenergy/controller/status"
@@ -106,26 +107,19 @@ func (p *process) addParts(ctx context.Context, api *rest.Config) (err error) {
 func (p *process) addEstimator(api *rest.Config) error {
 	o := estimate.Options{
 		Nodes: p.listNodes, Pods: p.listPods, View: p.objects.View, HasAgent: p.agents.Last,
-		Idle: energy.IdleByRequests, Log: p.log, Book: p.workloads.Estimated,
+		Idle: energy.IdleByRequests, Clock: time.Now, Uptime: meter.Uptime, Log: p.log, Book: p.workloads.Estimated,
 	}
-	booked := p.unit != nil && p.options.Agentless
 	if p.unit != nil && p.unit.meters != nil {
 		o.Readings, o.Source = p.unit.meters.Readings, p.unit.meters.Source
 	}
-	if booked {
+	if p.unit != nil && p.options.Agentless {
 		usage, err := estimate.NewMetricsServer(api, p.manager.GetHTTPClient())
 		if err != nil {
 			return err
 		}
-		o.Usage, o.Book, o.Permanent = usage.Usage, p.unit.bookEstimate, permanent
+		o.Usage, o.Book, o.Permanent, o.Registerer = usage.Usage, p.unit.bookEstimate, permanent, p.registry
 	}
-	estimator := estimate.New(o)
-	if booked {
-		if err := p.registry.Register(estimator); err != nil {
-			return err
-		}
-	}
-	return p.manager.Add(manager.RunnableFunc(estimator.Run))
+	return p.manager.Add(manager.RunnableFunc(estimate.New(o).Run))
 }
 
 // listNodes returns the nodes of the cache: read only.

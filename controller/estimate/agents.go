@@ -1,26 +1,27 @@
 package estimate
 
 import (
-	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/cache"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
 // Agents remember when each node was last metered on the node itself: where it is, nothing is estimated.
 type Agents struct {
-	now func() time.Time
-
-	mu     sync.Mutex
-	byNode map[string]time.Time
-	swept  time.Time
+	now    func() time.Time
+	byNode *cache.LRUExpireCache
 }
 
-const agentForget = 24 * time.Hour
+const (
+	agentForget = 24 * time.Hour
+	mostAgents  = 100_000
+)
 
 // NewAgents returns Agents that have heard of none.
 func NewAgents(now func() time.Time) *Agents {
-	return &Agents{now: now, byNode: map[string]time.Time{}}
+	return &Agents{now: now, byNode: cache.NewLRUExpireCache(mostAgents)}
 }
 
 // Booked is told of every booking.
@@ -31,24 +32,12 @@ func (a *Agents) Booked(b *ledger.Booking, _ ledger.Receipt) {
 }
 
 // Heard notes that a node has been metered.
-func (a *Agents) Heard(node string) {
-	now := a.now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.byNode[node] = now
-	if now.Sub(a.swept) > time.Hour {
-		a.swept = now
-		for node, at := range a.byNode {
-			if now.Sub(at) > agentForget {
-				delete(a.byNode, node)
-			}
-		}
-	}
-}
+func (a *Agents) Heard(node string) { a.byNode.Add(node, a.now(), agentForget) }
 
 // Last returns when a node was metered; zero: never in this process.
-func (a *Agents) Last(node string) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.byNode[node]
+func (a *Agents) Last(node string) (at time.Time) {
+	if last, ok := a.byNode.Get(node); ok {
+		at = last.(time.Time)
+	}
+	return at
 }

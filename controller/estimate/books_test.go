@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,7 +102,13 @@ func (w *world) estimator() *Estimator {
 		Idle:      energy.IdleByRequests,
 		Clock:     func() time.Time { return w.clock },
 		Uptime:    func() time.Duration { return w.up },
+		Log:       slog.New(slog.DiscardHandler),
 	})
+}
+
+// unknown is the number of nodes of which nothing is known.
+func unknown(e *Estimator) float64 {
+	return testutil.ToFloat64(e.queue.metrics.nodes.WithLabelValues("unknown"))
 }
 
 var errWrong = errors.New("wrong")
@@ -118,7 +126,7 @@ func (w *world) tick(e *Estimator) {
 		w.t.Fatal(err)
 	}
 	for _, l := range e.queue.nodes {
-		l.drain(w.t.Context(), e.o.Book, e.o.Permanent, slog.New(slog.DiscardHandler), &e.stats)
+		e.queue.bookAll(w.t.Context(), l)
 	}
 }
 
@@ -239,8 +247,8 @@ func TestModelAtRequests(t *testing.T) {
 	w.tick(e)
 	w.pass(time.Minute)
 	w.tick(e)
-	if len(w.booked) != 1 || e.stats.nodes[byNothing] != 1 {
-		t.Errorf("%d batches of a node without a profile, %v", len(w.booked), e.stats.nodes)
+	if len(w.booked) != 1 || unknown(e) != 1 {
+		t.Errorf("%d batches of a node without a profile, %v are unknown", len(w.booked), unknown(e))
 	}
 }
 
@@ -450,8 +458,8 @@ func TestBacklog(t *testing.T) {
 			t.Fatalf("batches %d to %d were tried", b.First, b.Last)
 		}
 	}
-	if e.stats.failures == 0 || len(e.queue.nodes) != 1 {
-		t.Errorf("%d failures, %d streams wait", e.stats.failures, len(e.queue.nodes))
+	if testutil.ToFloat64(e.queue.metrics.failures) == 0 || len(e.queue.nodes) != 1 {
+		t.Errorf("%v failures, %d streams wait", testutil.ToFloat64(e.queue.metrics.failures), len(e.queue.nodes))
 	}
 	w.refuse = nil
 	w.pass(time.Minute)
@@ -463,7 +471,8 @@ func TestBacklog(t *testing.T) {
 	w.refuse = func(*batch.Batch) error { return fmt.Errorf("booking: %w", errWrong) }
 	w.pass(time.Minute)
 	w.tick(e)
-	if batches, joules := e.stats.dropped.sums(); batches != 1 || math.Abs(joules-6000) > 1e-3 {
+	if batches, joules := testutil.ToFloat64(e.queue.metrics.batches.WithLabelValues(dropped)),
+		testutil.ToFloat64(e.queue.metrics.joules.WithLabelValues(dropped)); batches != 1 || math.Abs(joules-6000) > 1e-3 {
 		t.Errorf("%v batches of %v J dropped", batches, joules)
 	}
 	w.refuse = nil
@@ -533,7 +542,7 @@ func TestNodeThatIsGone(t *testing.T) {
 	w.tick(e)
 	w.pass(5 * time.Minute)
 	w.tick(e)
-	if len(w.booked) != 0 || e.stats.nodes[byNothing] != 1 {
+	if len(w.booked) != 0 || unknown(e) != 1 {
 		t.Errorf("%+v", w.booked)
 	}
 }

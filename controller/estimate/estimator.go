@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/kubenergy/kubenergy/controller/meter"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/kube"
@@ -35,17 +35,16 @@ type Options struct {
 	// nil: none is.
 	Permanent func(error) bool
 
-	Idle      energy.IdlePolicy
-	Interval  time.Duration        // between estimates; 0 reads as a minute
-	AgentGone time.Duration        // an agent that is silent for so long is none; 0 reads as 5 minutes
-	Clock     func() time.Time     // nil: time.Now
-	Uptime    func() time.Duration // a clock that never goes back, that of Readings; nil: meter.Uptime
-	Log       *slog.Logger         // nil: silence
+	Idle       energy.IdlePolicy
+	Clock      func() time.Time
+	Uptime     func() time.Duration // a clock that never goes back, that of Readings
+	Log        *slog.Logger
+	Registerer prometheus.Registerer // of kubenergy_agentless_*; nil: they are not shown
 }
 
 const (
-	defaultInterval  = time.Minute
-	defaultAgentGone = 5 * time.Minute
+	interval  = time.Minute     // between estimates
+	agentGone = 5 * time.Minute // an agent that is silent for so long is none
 
 	// Agents are not known to a process that has just begun: nothing is booked before they had time to come back.
 	// Nothing is lost by that, for what was used meanwhile is in the first batch.
@@ -56,7 +55,7 @@ const (
 	centralBoot = "central"
 )
 
-// Estimator estimates, for all nodes without an agent. It is a prometheus.Collector.
+// Estimator estimates, for all nodes without an agent.
 type Estimator struct {
 	o      Options
 	epoch  string
@@ -64,39 +63,24 @@ type Estimator struct {
 	books  map[string]*books
 	opened int // how many books ever were: each has an epoch of its own
 	queue  *queue
-	stats  stats
 	deaf   bool // metrics-server gave nothing last time, as was logged
 }
 
 // New returns an estimator that has seen nothing.
 func New(o Options) *Estimator {
-	if o.Interval <= 0 {
-		o.Interval = defaultInterval
+	return &Estimator{
+		o: o, epoch: rand.Text(), begun: o.Uptime(), books: map[string]*books{},
+		queue: &queue{
+			book: o.Book, permanent: o.Permanent, log: o.Log, metrics: newMetrics(o.Registerer),
+			nodes: map[string]*backlog{},
+		},
 	}
-	if o.AgentGone <= 0 {
-		o.AgentGone = defaultAgentGone
-	}
-	if o.Clock == nil {
-		o.Clock = time.Now
-	}
-	if o.Uptime == nil {
-		o.Uptime = meter.Uptime
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Permanent == nil {
-		o.Permanent = func(error) bool { return false }
-	}
-	e := &Estimator{o: o, epoch: rand.Text(), begun: o.Uptime(), books: map[string]*books{}}
-	e.queue = newQueue(&e.stats)
-	return e
 }
 
 // Run estimates every minute until ctx ends. What was used in the minute that had begun is then not told.
 func (e *Estimator) Run(ctx context.Context) error {
 	e.begun = e.o.Uptime()
-	ticker := time.NewTicker(e.o.Interval)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		e.tick(ctx)
@@ -110,12 +94,12 @@ func (e *Estimator) Run(ctx context.Context) error {
 
 // tick estimates once, and books what is ready within the time until the next one.
 func (e *Estimator) tick(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, e.o.Interval)
+	ctx, cancel := context.WithTimeout(ctx, interval)
 	defer cancel()
 	if err := e.estimate(ctx); err != nil && ctx.Err() == nil {
 		e.o.Log.Warn("estimating nodes without an agent", "error", err)
 	}
-	e.queue.drain(ctx, e.o.Book, e.o.Permanent, e.o.Log)
+	e.queue.drain(ctx)
 }
 
 // candidate is a node without an agent at a tick.
@@ -146,7 +130,8 @@ func (e *Estimator) estimate(ctx context.Context) error {
 		}
 		c.books.observe(s, c.ready, e.queue)
 	}
-	e.stats.set(counts, usage)
+	e.queue.metrics.sources(counts)
+	e.queue.metrics.samples.Set(float64(usage.size()))
 	return nil
 }
 
@@ -159,10 +144,7 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.
 	for i := range nodes {
 		n := &nodes[i]
 		there[n.Name] = true
-		var last time.Time
-		if e.o.HasAgent != nil {
-			last = e.o.HasAgent(n.Name)
-		}
+		last := e.o.HasAgent(n.Name)
 		silent := now.Sub(last)
 		if !last.IsZero() && silent < agentLate {
 			delete(e.books, n.Name)
@@ -175,7 +157,7 @@ func (e *Estimator) candidates(ctx context.Context, nodes []v1.Node, view *kube.
 				e.o.Idle)
 			e.books[n.Name] = b
 		}
-		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= e.o.AgentGone)}
+		c := candidate{node: n, books: b, ready: up-e.begun >= startGrace && (last.IsZero() || silent >= agentGone)}
 		pods, err := e.o.Pods(ctx, n.Name)
 		c.workers, c.known = workersOf(pods, view), err == nil
 		all = append(all, c)
@@ -232,7 +214,7 @@ func (e *Estimator) scene(c *candidate, view *kube.View, usage *Usage) *scene {
 			s.wallSource = e.o.Source(c.node.Name)
 		}
 	}
-	if view != nil && awake(c.node) {
+	if awake(c.node) {
 		s.profile, _ = view.Hardware(c.node)
 	}
 	return s

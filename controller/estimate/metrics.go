@@ -1,108 +1,64 @@
 package estimate
 
 import (
-	"log/slog"
-	"sync"
-
-	prom "github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
-// stats are what is shown of an estimator.
-type stats struct {
-	booked, dropped tallied
-
-	mu       sync.Mutex
-	nodes    [sources]int
-	measured int // nodes and pods that metrics-server tells of
-	queued   int
-	failures uint64
-	told     bool // that booking fails
+// metrics show what an estimator does.
+type metrics struct {
+	nodes           *prometheus.GaugeVec // by what tells their energy
+	samples, queued prometheus.Gauge
+	batches, joules *prometheus.CounterVec // by outcome
+	failures        prometheus.Counter
 }
 
-// tallied counts batches and their energy.
-type tallied struct {
-	mu              sync.Mutex
-	batches, joules float64
-}
-
-func (t *tallied) add(b *batch.Batch) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.batches += float64(b.Last - b.First + 1)
-	t.joules += float64(b.Measured.Joules())
-}
-
-func (t *tallied) sums() (batches, joules float64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.batches, t.joules
-}
-
-func (s *stats) set(nodes [sources]int, u *Usage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.nodes, s.measured = nodes, u.size()
-}
-
-func (s *stats) waiting(n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.queued = n; n == 0 {
-		s.told = false
-	}
-}
-
-// failed counts, and says so once until all is booked again.
-func (s *stats) failed(err error, log *slog.Logger) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failures++
-	if !s.told {
-		s.told = true
-		log.Warn("booking estimates: trying again", "error", err)
-	}
-}
-
-var (
-	descNodes = prom.NewDesc("kubenergy_agentless_nodes",
-		"Nodes without an agent, by what tells their energy: wall, model, or unknown.", []string{"by"}, nil)
-	descUsage = prom.NewDesc("kubenergy_agentless_usage_samples",
-		"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count.", nil, nil)
-	descBatches = prom.NewDesc("kubenergy_agentless_batches_total", "Estimates, by what became of them.",
-		[]string{"outcome"}, nil)
-	descJoules = prom.NewDesc("kubenergy_agentless_energy_joules_total",
-		"Energy of estimates, by what became of them.", []string{"outcome"}, nil)
-	descQueued = prom.NewDesc("kubenergy_agentless_waiting_nodes", "Nodes with estimates that are not booked yet.",
-		nil, nil)
-	descFailed = prom.NewDesc("kubenergy_agentless_booking_failures_total",
-		"Times that booking an estimate failed; it is tried again.", nil, nil)
+// What becomes of an estimate.
+const (
+	booked  = "booked"
+	dropped = "dropped"
 )
 
-var byNames = [sources]string{"wall", "model", "unknown"}
+var rootNames = [sources]string{"wall", "model", "unknown"}
 
-// Describe implements prometheus.Collector.
-func (e *Estimator) Describe(ch chan<- *prom.Desc) {
-	for _, d := range []*prom.Desc{descNodes, descUsage, descBatches, descJoules, descQueued, descFailed} {
-		ch <- d
+func newMetrics(registry prometheus.Registerer) *metrics {
+	with := promauto.With(registry)
+	gauge := func(name, help string) prometheus.GaugeOpts {
+		return prometheus.GaugeOpts{Name: "kubenergy_agentless_" + name, Help: help}
 	}
+	counter := func(name, help string) prometheus.CounterOpts {
+		return prometheus.CounterOpts{Name: "kubenergy_agentless_" + name, Help: help}
+	}
+	m := &metrics{
+		nodes: with.NewGaugeVec(gauge("nodes",
+			"Nodes without an agent, by what tells their energy: wall, model, or unknown."), []string{"by"}),
+		samples: with.NewGauge(gauge("usage_samples",
+			"Nodes and pods of which metrics-server told the CPU usage last; of others, requests count.")),
+		queued: with.NewGauge(gauge("waiting_nodes", "Nodes with estimates that are not booked yet.")),
+		batches: with.NewCounterVec(counter("batches_total", "Estimates, by what became of them."),
+			[]string{"outcome"}),
+		joules: with.NewCounterVec(counter("energy_joules_total", "Energy of estimates, by what became of them."),
+			[]string{"outcome"}),
+		failures: with.NewCounter(counter("booking_failures_total",
+			"Times that booking an estimate failed; it is tried again.")),
+	}
+	for _, outcome := range []string{booked, dropped} {
+		m.batches.WithLabelValues(outcome)
+		m.joules.WithLabelValues(outcome)
+	}
+	m.sources([sources]int{})
+	return m
 }
 
-// Collect implements prometheus.Collector.
-func (e *Estimator) Collect(ch chan<- prom.Metric) {
-	s := &e.stats
-	for outcome, t := range map[string]*tallied{"booked": &s.booked, "dropped": &s.dropped} {
-		batches, joules := t.sums()
-		ch <- prom.MustNewConstMetric(descBatches, prom.CounterValue, batches, outcome)
-		ch <- prom.MustNewConstMetric(descJoules, prom.CounterValue, joules, outcome)
+func (m *metrics) add(outcome string, b *batch.Batch) {
+	m.batches.WithLabelValues(outcome).Add(float64(b.Last - b.First + 1))
+	m.joules.WithLabelValues(outcome).Add(max(0, float64(b.Measured.Joules())))
+}
+
+func (m *metrics) sources(counts [sources]int) {
+	for i, name := range rootNames {
+		m.nodes.WithLabelValues(name).Set(float64(counts[i]))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, name := range byNames {
-		ch <- prom.MustNewConstMetric(descNodes, prom.GaugeValue, float64(s.nodes[i]), name)
-	}
-	ch <- prom.MustNewConstMetric(descUsage, prom.GaugeValue, float64(s.measured))
-	ch <- prom.MustNewConstMetric(descQueued, prom.GaugeValue, float64(s.queued))
-	ch <- prom.MustNewConstMetric(descFailed, prom.CounterValue, float64(s.failures))
 }

@@ -3,7 +3,10 @@ package estimate
 import (
 	"context"
 	"log/slog"
-	"sync"
+	"maps"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -14,16 +17,18 @@ const bookers = 16
 // queue holds what is to be booked, two batches of a node at most: the oldest, which may have been booked although that
 // failed and so is never changed, and all that came after it, folded into one.
 type queue struct {
-	nodes map[string]*backlog
-	stats *stats
+	book      func(context.Context, *batch.Batch) error
+	permanent func(error) bool
+	log       *slog.Logger
+	metrics   *metrics
+	nodes     map[string]*backlog
+	failing   atomic.Bool // as was logged; false again when all is booked
 }
 
 type backlog struct {
 	first, rest *batch.Batch
 	tried       bool
 }
-
-func newQueue(s *stats) *queue { return &queue{nodes: map[string]*backlog{}, stats: s} }
 
 // add queues a batch.
 func (q *queue) add(b *batch.Batch) {
@@ -43,7 +48,7 @@ func (q *queue) add(b *batch.Batch) {
 	}
 	folded, err := batch.Fold(*at, b)
 	if err != nil { // more than can be counted
-		q.stats.dropped.add(b)
+		q.metrics.add(dropped, b)
 		return
 	}
 	folded.Shares = batch.Condense(folded.Shares, batch.MaxShares)
@@ -51,50 +56,39 @@ func (q *queue) add(b *batch.Batch) {
 }
 
 // drain books as much as it can until ctx ends.
-func (q *queue) drain(ctx context.Context, book func(context.Context, *batch.Batch) error, permanent func(error) bool,
-	log *slog.Logger,
-) {
-	work := make(chan *backlog)
-	var all sync.WaitGroup
-	for range min(bookers, len(q.nodes)) {
-		all.Go(func() {
-			for l := range work {
-				l.drain(ctx, book, permanent, log, q.stats)
-			}
+func (q *queue) drain(ctx context.Context) {
+	var all errgroup.Group
+	all.SetLimit(bookers)
+	for _, l := range q.nodes {
+		all.Go(func() error {
+			q.bookAll(ctx, l)
+			return nil
 		})
 	}
-	for _, l := range q.nodes {
-		work <- l
+	_ = all.Wait()
+	maps.DeleteFunc(q.nodes, func(_ string, l *backlog) bool { return l.first == nil })
+	q.metrics.queued.Set(float64(len(q.nodes)))
+	if len(q.nodes) == 0 {
+		q.failing.Store(false)
 	}
-	close(work)
-	all.Wait()
-	waiting := 0
-	for key, l := range q.nodes {
-		if l.first == nil {
-			delete(q.nodes, key)
-			continue
-		}
-		waiting++
-	}
-	q.stats.waiting(waiting)
 }
 
-// drain books what is queued of one stream, in order.
-func (l *backlog) drain(
-	ctx context.Context, book func(context.Context, *batch.Batch) error, permanent func(error) bool, log *slog.Logger,
-	s *stats,
-) {
+// bookAll books what is queued of one stream, in order.
+func (q *queue) bookAll(ctx context.Context, l *backlog) {
 	for l.first != nil && ctx.Err() == nil {
 		l.tried = true
-		err := book(ctx, l.first)
+		err := q.book(ctx, l.first)
 		switch {
 		case err == nil:
-			s.booked.add(l.first)
-		case permanent(err):
-			s.dropped.add(l.first)
-			log.Warn("an estimate is refused", "node", l.first.Stream.Node, "error", err)
+			q.metrics.add(booked, l.first)
+		case q.permanent != nil && q.permanent(err):
+			q.metrics.add(dropped, l.first)
+			q.log.Warn("an estimate is refused", "node", l.first.Stream.Node, "error", err)
 		default:
-			s.failed(err, log)
+			q.metrics.failures.Inc()
+			if !q.failing.Swap(true) {
+				q.log.Warn("booking estimates: trying again", "error", err)
+			}
 			return
 		}
 		l.first, l.rest, l.tried = l.rest, nil, false

@@ -83,7 +83,7 @@ func workersOf(pods []v1.Pod, view *kube.View) []worker {
 			keeps:   policy.KeepsAwake(p),
 			running: p.Status.Phase == v1.PodRunning, ended: over(p),
 		}
-		if w.gpus > 0 && view != nil {
+		if w.gpus > 0 {
 			job, _ := concerned(view, p)
 			w.gpuClass = job.GPUClass
 		}

@@ -3,7 +3,6 @@ package estimate
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -46,7 +45,7 @@ func TestTakeOverInTheLedger(t *testing.T) {
 		}
 	}
 	e := w.estimator()
-	e.o.Book = func(_ context.Context, b *batch.Batch) error { book(b, true); return nil }
+	e.queue.book = func(_ context.Context, b *batch.Batch) error { book(b, true); return nil }
 	noon := w.clock
 	number := uint64(0)
 	tell := func(minute int) { // the agent tells of a minute at 200 W
@@ -113,12 +112,12 @@ func BenchmarkTick(b *testing.B) {
 	}
 	w.used(cores)
 	e := w.estimator()
-	e.o.Book = func(context.Context, *batch.Batch) error { return nil }
+	e.queue.book = func(context.Context, *batch.Batch) error { return nil }
 	for b.Loop() {
 		w.pass(time.Minute)
 		if err := e.estimate(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		e.queue.drain(b.Context(), e.o.Book, e.o.Permanent, slog.New(slog.DiscardHandler))
+		e.queue.drain(b.Context())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -23,16 +24,13 @@ const (
 )
 
 func newWorkloadMetrics(registry prometheus.Registerer) workloadMetrics {
+	with := promauto.With(registry)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "kubenergy_workload_" + name, Help: help}, labels)
-		registry.MustRegister(c)
-		return c
+		return with.NewCounterVec(prometheus.CounterOpts{Name: "kubenergy_workload_" + name, Help: help}, labels)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubenergy_workload_" + name, Help: help},
+		return with.NewGaugeVec(prometheus.GaugeOpts{Name: "kubenergy_workload_" + name, Help: help},
 			[]string{labelNamespace, "currency"})
-		registry.MustRegister(g)
-		return g
 	}
 	return workloadMetrics{
 		finished: counter("finished_total", "Finished pods whose energy was added up.", labelNamespace),

@@ -221,7 +221,7 @@ func TestPodsNeverPayMoreThanTheNodeDraws(t *testing.T) {
 		b := newBookkeeping(t, kit.NewWorld(t))
 		b.nodes["n1"] = &w.nodes[0]
 		e := w.estimator()
-		e.o.Book = func(ctx context.Context, made *batch.Batch) error {
+		e.queue.book = func(ctx context.Context, made *batch.Batch) error {
 			w.booked = append(w.booked, made)
 			return b.Estimated(ctx, made)
 		}
