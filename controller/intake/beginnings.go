@@ -17,7 +17,9 @@ const (
 )
 
 // aDay allows so much at once, and as much again in a day.
-func aDay(most int) *rate.Limiter { return rate.NewLimiter(rate.Every(24*time.Hour/time.Duration(most)), most) }
+func aDay(most int) *rate.Limiter {
+	return rate.NewLimiter(rate.Every(24*time.Hour/time.Duration(most)), most)
+}
 
 // begins reports whether a batch may be booked if it begins a stream, or leaves out time after what was booked
 // before: the ledger keeps a row of each stream, and of each time without gaps. Where it is not booked after all,

@@ -33,26 +33,25 @@ const gaugesEvery = time.Minute
 // staleAfter is when watts are no longer decided by.
 const staleAfter = 45 * time.Second
 
+func ledgerDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("kubenergy_ledger_"+name, help, labels, nil)
+}
+
 var (
-	ledgerWritable = prometheus.NewDesc("kubenergy_ledger_writable",
-		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.", nil,
-		nil)
-	ledgerBookings = prometheus.NewDesc("kubenergy_ledger_bookings_total",
-		"Batches that were to be booked, by what became of them.", []string{"result"}, nil)
-	ledgerGaps = prometheus.NewDesc("kubenergy_ledger_gaps_total",
-		"Batches before which numbers of their stream are missing: they were lost.", nil, nil)
-	ledgerCommits = prometheus.NewDesc("kubenergy_ledger_commits_total", "Transactions of bookings.",
-		[]string{"result"}, nil)
-	ledgerWriting = prometheus.NewDesc("kubenergy_ledger_commit_seconds_total", "Time spent in them.", nil, nil)
-	ledgerFolds   = prometheus.NewDesc("kubenergy_ledger_folds_total",
-		"Transactions that move bookings from the journal into windows and sums.", nil, nil)
-	ledgerFolding = prometheus.NewDesc("kubenergy_ledger_fold_seconds_total", "Time spent in them.", nil, nil)
-	ledgerWaiting = prometheus.NewDesc("kubenergy_ledger_waiting_bookings", "Batches that wait to be written.", nil,
-		nil)
-	ledgerJournal = prometheus.NewDesc("kubenergy_ledger_journal_bookings",
-		"Batches that are on disk and not in windows and sums yet.", nil, nil)
-	ledgerBytes  = prometheus.NewDesc("kubenergy_ledger_bytes", "Size of the ledger on disk.", nil, nil)
-	meteredNodes = prometheus.NewDesc("kubenergy_metered_nodes",
+	ledgerWritable = ledgerDesc("writable",
+		"1 while batches can be booked, 0 while the disk or the database fails: agents then keep what they have.")
+	ledgerBookings = ledgerDesc("bookings_total", "Batches that were to be booked, by what became of them.", "result")
+	ledgerGaps     = ledgerDesc("gaps_total",
+		"Batches before which numbers of their stream are missing: they were lost.")
+	ledgerCommits = ledgerDesc("commits_total", "Transactions of bookings.", "result")
+	ledgerWriting = ledgerDesc("commit_seconds_total", "Time spent in them.")
+	ledgerFolds   = ledgerDesc("folds_total",
+		"Transactions that move bookings from the journal into windows and sums.")
+	ledgerFolding = ledgerDesc("fold_seconds_total", "Time spent in them.")
+	ledgerWaiting = ledgerDesc("waiting_bookings", "Batches that wait to be written.")
+	ledgerJournal = ledgerDesc("journal_bookings", "Batches that are on disk and not in windows and sums yet.")
+	ledgerBytes   = ledgerDesc("bytes", "Size of the ledger on disk.")
+	meteredNodes  = prometheus.NewDesc("kubenergy_metered_nodes",
 		"Nodes that have been metered lately, by whether their watts are decided by.", []string{"state"}, nil)
 )
 
@@ -68,31 +67,29 @@ func (m *LedgerMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	show := func(kind prometheus.ValueType, d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 	}
-	counter := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-	}
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	writable := 0.0
 	if ok, _ := m.Ledger.Writable(); ok {
 		writable = 1
 	}
-	gauge(ledgerWritable, writable)
+	show(gauge, ledgerWritable, writable)
 	a := m.Ledger.Activity()
-	counter(ledgerBookings, float64(a.Booked), "booked")
-	counter(ledgerBookings, float64(a.Again), "again")
-	counter(ledgerBookings, float64(a.Refused), "refused")
-	counter(ledgerGaps, float64(a.Gaps))
-	counter(ledgerCommits, float64(a.Commits), "ok")
-	counter(ledgerCommits, float64(a.Failures), "failed")
-	counter(ledgerWriting, a.Writing.Seconds())
-	counter(ledgerFolds, float64(a.Folds))
-	counter(ledgerFolding, a.Folding.Seconds())
-	gauge(ledgerWaiting, float64(a.Waiting))
+	show(counter, ledgerBookings, float64(a.Booked), "booked")
+	show(counter, ledgerBookings, float64(a.Again), "again")
+	show(counter, ledgerBookings, float64(a.Refused), "refused")
+	show(counter, ledgerGaps, float64(a.Gaps))
+	show(counter, ledgerCommits, float64(a.Commits), "ok")
+	show(counter, ledgerCommits, float64(a.Failures), "failed")
+	show(counter, ledgerWriting, a.Writing.Seconds())
+	show(counter, ledgerFolds, float64(a.Folds))
+	show(counter, ledgerFolding, a.Folding.Seconds())
+	show(gauge, ledgerWaiting, float64(a.Waiting))
 	if s, ok := m.gauges(); ok {
-		gauge(ledgerJournal, float64(s.Journal))
-		gauge(ledgerBytes, float64(s.Bytes))
+		show(gauge, ledgerJournal, float64(s.Journal))
+		show(gauge, ledgerBytes, float64(s.Bytes))
 	}
 	states := map[string]int{"live": 0, "stale": 0, "implausible": 0}
 	now := m.Now()
@@ -107,7 +104,7 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for state, n := range states {
-		gauge(meteredNodes, float64(n), state)
+		show(gauge, meteredNodes, float64(n), state)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
@@ -20,24 +21,34 @@ type metrics struct {
 }
 
 func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
+	with := promauto.With(registry)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "kubenergy_ingest_" + name, Help: help})
+		return with.NewCounter(prometheus.CounterOpts{Name: "kubenergy_ingest_" + name, Help: help})
 	}
-	m := &metrics{
-		batches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_ingest_batches_total", Help: "Batches, by what became of them.",
-		}, []string{"result"}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+	vector := func(name, help, label string) *prometheus.CounterVec {
+		return with.NewCounterVec(prometheus.CounterOpts{Name: "kubenergy_ingest_" + name, Help: help}, []string{label})
+	}
+	for state, value := range map[string]func() int{
+		"existing": func() int { there, _ := d.Count(); return there },
+		"deleted":  func() int { _, gone := d.Count(); return gone },
+	} {
+		with.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "kubenergy_ingest_pods",
+			Help:        "Pods whose names are known: those that exist, and those that were deleted lately.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(value()) })
+	}
+	return &metrics{
+		batches: vector("batches_total", "Batches, by what became of them.", "result"),
+		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "kubenergy_ingest_seconds", Help: "Time that a request took, from its token to the acknowledgement.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}),
 		energy: counter("joules_total", "Energy that was booked, of guests too."),
 		foreign: counter("foreign_joules_total",
 			"Energy that nodes said was of pods that run elsewhere; it is booked as the node's own."),
-		breaches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubenergy_ingest_impossible_total",
-			Help: "Batches that were refused because their node cannot do that, by the limit that they break.",
-		}, []string{"limit"}),
+		breaches: vector("impossible_total",
+			"Batches that were refused because their node cannot do that, by the limit that they break.", "limit"),
 		skewed: counter("ahead_total", "Batches whose node's clock is more than 2 s ahead."),
 		moved: counter("moved_total", "Batches that ended so far in the future, or so long ago, that they were "+
 			"booked as if they ended when they came."),
@@ -48,19 +59,6 @@ func newMetrics(registry prometheus.Registerer, d *Directory) *metrics {
 		gaps:     counter("gaps_total", "Batches before which numbers of their stream are missing."),
 		nameless: counter("nameless_shares_total", "Shares of pods that nobody knows."),
 	}
-	pods := func(state, help string, value func() int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "kubenergy_ingest_pods", Help: help, ConstLabels: prometheus.Labels{"state": state},
-		}, func() float64 { return float64(value()) })
-	}
-	const help = "Pods whose names are known: those that exist, and those that were deleted lately."
-	if registry != nil {
-		registry.MustRegister(m.batches, m.seconds, m.energy, m.foreign, m.breaches, m.skewed, m.moved, m.orphans,
-			m.implausible, m.gaps, m.nameless,
-			pods("existing", help, func() int { there, _ := d.Count(); return there }),
-			pods("deleted", help, func() int { _, gone := d.Count(); return gone }))
-	}
-	return m
 }
 
 func (m *metrics) breach(err error) {

@@ -173,7 +173,9 @@ func (w *world) Acked(_ context.Context, s batch.Stream) (acked uint64, known bo
 type forgetful struct{ w *world }
 
 // Acked knows of no stream.
-func (forgetful) Acked(context.Context, batch.Stream) (acked uint64, known bool, err error) { return 0, false, nil }
+func (forgetful) Acked(context.Context, batch.Stream) (acked uint64, known bool, err error) {
+	return 0, false, nil
+}
 
 func (f forgetful) Book(ctx context.Context, b *ledger.Booking) (ledger.Receipt, error) {
 	return f.w.Book(ctx, b)

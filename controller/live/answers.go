@@ -41,7 +41,7 @@ func (s *State) listNodes(now time.Time) api.NodesPower {
 	list := make([]api.NodePower, 0, len(s.nodes))
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		n := s.nodes[name]
-		v := n.best(now, s.o.MaxAge)
+		v := n.best(now)
 		if v.asOf.IsZero() {
 			continue
 		}

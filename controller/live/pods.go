@@ -89,7 +89,7 @@ func (s *State) take(n *node, p *pod, c *claim, isNew bool, measured time.Durati
 	}
 	// The first and the last batch of a pod cover time in which it did not run.
 	if !isNew && !c.ended && p.owner != nil {
-		p.owner.power.Add(power(c.dynamic, measured), measured, asOf, s.o.Smoothing)
+		p.owner.power.Add(power(c.dynamic, measured), measured, asOf, smoothing)
 		s.containers(p, c.shares, measured, asOf)
 	}
 }
@@ -163,7 +163,7 @@ func (s *State) containers(p *pod, shares []energy.Share, measured time.Duration
 			p.containers = append(slices.Clip(p.containers), container{hash, p.owner.part(name)})
 		}
 		if of := p.containers[k].of; of != nil {
-			of.power.Add(power(shares[i].Dynamic, measured), measured, asOf, s.o.Smoothing)
+			of.power.Add(power(shares[i].Dynamic, measured), measured, asOf, smoothing)
 		}
 	}
 }

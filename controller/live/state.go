@@ -1,7 +1,6 @@
 package live
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -13,28 +12,20 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// Options are what a State needs. All may be left out.
+// Options are what a State needs.
 type Options struct {
 	Now func() time.Time
-	// MaxAge is how old a batch or a reading may be when it comes. 0: 45 s.
-	MaxAge time.Duration
-	// Longest is the longest batch whose mean says something about now. 0: two minutes.
-	Longest time.Duration
-	// Smoothing is the time constant of what is expected of workloads. 0: five minutes.
-	Smoothing time.Duration
-	// MaxOwners is how many owners are remembered; of more, those that were seen last. 0: 20,000.
-	MaxOwners int
-	// Container returns the name of a pod's container, "" where nobody knows. It must be fast.
+	// Container returns the name of a pod's container, "" where it is not known. It must be fast.
 	Container func(podUID, containerID string) string
 	// Implausible reports whether a model of a node's hardware contradicts a value. It is asked about every value.
 	Implausible func(node string, power energy.Watts) bool
 }
 
 const (
-	defaultMaxAge    = 45 * time.Second
-	defaultLongest   = 2 * time.Minute
-	defaultSmoothing = 5 * time.Minute
-	defaultMaxOwners = 20_000
+	maxAge    = 45 * time.Second // of a batch or a reading when it comes
+	longest   = 2 * time.Minute  // batch whose mean says something about now
+	smoothing = 5 * time.Minute  // time constant of what is expected of workloads
+	maxOwners = 20_000           // that are remembered: of more, those that were seen last
 
 	forgetAfter = time.Hour         // that a node is silent
 	sweepEvery  = time.Minute       //
@@ -48,7 +39,8 @@ const (
 
 // State is what is drawn now. One goroutine calls Booked, any number may read.
 type State struct {
-	o Options
+	o          Options
+	mostOwners int
 
 	mu      sync.RWMutex
 	nodes   map[string]*node
@@ -69,18 +61,7 @@ type listed[T any] struct {
 
 // New returns a State that knows nothing.
 func New(o Options) *State {
-	o.MaxAge, o.Longest = cmp.Or(o.MaxAge, defaultMaxAge), cmp.Or(o.Longest, defaultLongest)
-	o.Smoothing, o.MaxOwners = cmp.Or(o.Smoothing, defaultSmoothing), cmp.Or(o.MaxOwners, defaultMaxOwners)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Container == nil {
-		o.Container = func(string, string) string { return "" }
-	}
-	if o.Implausible == nil {
-		o.Implausible = func(string, energy.Watts) bool { return false }
-	}
-	return &State{o: o, nodes: map[string]*node{}, owners: map[ownerKey]*owner{}}
+	return &State{o: o, nodes: map[string]*node{}, owners: map[ownerKey]*owner{}, mostOwners: maxOwners}
 }
 
 // value is one answer to the question what a node draws.
@@ -109,7 +90,7 @@ type freshPod struct {
 }
 
 // best returns what counts: a meter's reading while it is fresh.
-func (n *node) best(now time.Time, maxAge time.Duration) value {
+func (n *node) best(now time.Time) value {
 	if !n.wall.asOf.IsZero() && now.Sub(n.wall.asOf) <= maxAge || n.asOf.IsZero() {
 		return n.wall
 	}
@@ -131,7 +112,7 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	defer s.mu.Unlock()
 	s.sweep(now)
 	n := s.node(b.Batch.Stream.Node)
-	current := now.Sub(n.asOf) <= s.o.MaxAge
+	current := now.Sub(n.asOf) <= maxAge
 	if current && (b.Agentless && !n.agentless || asOf.Before(n.asOf)) {
 		return // something better, or younger, is known
 	}
@@ -140,7 +121,7 @@ func (s *State) Booked(b *ledger.Booking, r ledger.Receipt) {
 	s.attribute(n, b, measured, asOf)
 	// What is mostly not measured, is old or covers a long time is no value of now.
 	length := b.Batch.End.Sub(b.Batch.Start)
-	if b.Batch.Unmeasured > length/2 || length > s.o.Longest || now.Sub(asOf) > s.o.MaxAge {
+	if b.Batch.Unmeasured > length/2 || length > longest || now.Sub(asOf) > maxAge {
 		return
 	}
 	power := energy.Watts(float64(b.Batch.Measured.Joules()) / measured.Seconds())
@@ -163,7 +144,7 @@ func (s *State) Wall(name string, power energy.Watts, asOf time.Time, quality en
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.node(name)
-	if asOf.Before(n.wall.asOf) && now.Sub(n.wall.asOf) <= s.o.MaxAge {
+	if asOf.Before(n.wall.asOf) && now.Sub(n.wall.asOf) <= maxAge {
 		return
 	}
 	n.wall = value{power: power, asOf: asOf, quality: quality, source: source, implausible: s.contradicts(name, power)}
@@ -201,8 +182,8 @@ func (s *State) NodeWatts(name string) (power energy.Watts, asOf time.Time, ok b
 	if n == nil {
 		return 0, time.Time{}, false
 	}
-	v := n.best(now, s.o.MaxAge)
-	return v.power, v.asOf, !v.asOf.IsZero() && !v.implausible && now.Sub(v.asOf) <= s.o.MaxAge
+	v := n.best(now)
+	return v.power, v.asOf, !v.asOf.IsZero() && !v.implausible && now.Sub(v.asOf) <= maxAge
 }
 
 // AgentWatts returns what a node's own agent says that it draws, whatever a meter on the network says. ok is false
@@ -212,7 +193,7 @@ func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	n := s.nodes[name]
-	if n == nil || n.asOf.IsZero() || n.agentless || now.Sub(n.asOf) > s.o.MaxAge {
+	if n == nil || n.asOf.IsZero() || n.agentless || now.Sub(n.asOf) > maxAge {
 		return 0, false
 	}
 	return n.power, true
@@ -220,7 +201,7 @@ func (s *State) AgentWatts(name string) (power energy.Watts, ok bool) {
 
 // sweep forgets nodes that are silent, and owners beyond the limit.
 func (s *State) sweep(now time.Time) {
-	if now.Sub(s.swept) < sweepEvery && len(s.owners) <= s.o.MaxOwners+s.o.MaxOwners/10 {
+	if now.Sub(s.swept) < sweepEvery && len(s.owners) <= s.mostOwners+s.mostOwners/10 {
 		return
 	}
 	s.swept = now
@@ -230,7 +211,7 @@ func (s *State) sweep(now time.Time) {
 			s.changes++
 		}
 	}
-	if len(s.owners) <= s.o.MaxOwners {
+	if len(s.owners) <= s.mostOwners {
 		return
 	}
 	all := make([]*owner, 0, len(s.owners))
@@ -238,7 +219,7 @@ func (s *State) sweep(now time.Time) {
 		all = append(all, o)
 	}
 	slices.SortFunc(all, func(a, b *owner) int { return b.power.At().Compare(a.power.At()) })
-	for _, o := range all[s.o.MaxOwners:] {
+	for _, o := range all[s.mostOwners:] {
 		o.gone = true
 		delete(s.owners, o.key)
 	}

@@ -68,6 +68,17 @@ func nodes(s *State) map[string]api.NodePower {
 	return byName
 }
 
+// state returns a State that finds nothing implausible and knows no container, unless o says so.
+func state(o Options) *State {
+	if o.Implausible == nil {
+		o.Implausible = func(string, energy.Watts) bool { return false }
+	}
+	if o.Container == nil {
+		o.Container = func(string, string) string { return "" }
+	}
+	return New(o)
+}
+
 func TestNodeWatts(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -111,7 +122,7 @@ func TestNodeWatts(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := &watch{noon}
-			s := New(Options{Now: w.Now})
+			s := state(Options{Now: w.Now})
 			b := booking(w, "a", 80)
 			if tc.change != nil {
 				tc.change(b)
@@ -134,7 +145,7 @@ func TestNodeWatts(t *testing.T) {
 
 func TestABookingThatWasBookedBeforeChangesNothing(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	s.Booked(booking(w, "a", 80), ledger.Receipt{})
 	if len(s.Nodes().Nodes) != 0 {
 		t.Error(s.Nodes())
@@ -143,7 +154,7 @@ func TestABookingThatWasBookedBeforeChangesNothing(t *testing.T) {
 
 func TestTheYoungestBatchCounts(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	late := booking(w, "a", 10)
 	w.now = noon.Add(tick)
 	s.Booked(booking(w, "a", 80), booked)
@@ -156,7 +167,7 @@ func TestTheYoungestBatchCounts(t *testing.T) {
 // A meter at the plug knows better than the agent, for as long as it answers.
 func TestWall(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	s.Booked(booking(w, "a", 80, replica("u1", 5)), booked)
 	s.Wall("a", 130, noon, energy.Measured, "shelly")
 	s.Wall("b", 55, noon, energy.Measured, "shelly")
@@ -193,7 +204,7 @@ func TestWall(t *testing.T) {
 
 func TestAgentsKnowBetterThanEstimates(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	estimate := func() *ledger.Booking {
 		b := booking(w, "a", 200)
 		b.Agentless = true
@@ -218,7 +229,7 @@ func TestAgentsKnowBetterThanEstimates(t *testing.T) {
 
 func TestImplausible(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now, Implausible: func(node string, power energy.Watts) bool {
+	s := state(Options{Now: w.Now, Implausible: func(node string, power energy.Watts) bool {
 		return node == "liar" &&
 			power < 10
 	}})
@@ -235,7 +246,7 @@ func TestImplausible(t *testing.T) {
 // All replicas count, on all nodes, whatever the order in which nodes tell.
 func TestReplicasAreAveraged(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now, Container: func(_, id string) string {
+	s := state(Options{Now: w.Now, Container: func(_, id string) string {
 		return "server" + strings.TrimLeft(id, "c-u0123456789")
 	}})
 	for range 40 {
@@ -257,7 +268,7 @@ func TestReplicasAreAveraged(t *testing.T) {
 // The Jobs of a CronJob are runs of one thing; a pod that begins or ends within a batch says nothing about its power.
 func TestRunsOfACronJob(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	for run := range 3 {
 		for step := range 4 {
 			w.now = w.now.Add(tick)
@@ -281,7 +292,7 @@ func TestRunsOfACronJob(t *testing.T) {
 
 func TestPods(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	nameless := used{id: "pod/u0/x", watts: 1}
 	s.Booked(booking(w, "a", 80, nameless, replica("u1", 10), used{
 		id: "pod/u2", pod: "web-u2", namespace: "shop", kind: "Deployment", owner: "web", watts: 1, idle: 2,
@@ -319,7 +330,7 @@ func TestPods(t *testing.T) {
 // A pod is fresh when its node tells of it for the first time, and not because we hear of the node for the first time.
 func TestFresh(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	fresh := func() []string { return nodes(s)["a"].Fresh }
 	s.Booked(booking(w, "a", 80, replica("u1", 10), replica("u3", 10)), booked)
 	if got := fresh(); got != nil {
@@ -358,7 +369,8 @@ func TestFresh(t *testing.T) {
 
 func TestSilentNodesAndOldOwnersAreForgotten(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now, MaxOwners: 100})
+	s := state(Options{Now: w.Now})
+	s.mostOwners = 100
 	s.Booked(booking(w, "silent", 80, replica("u1", 10)), booked)
 	s.Wall("plug", 10, w.now, energy.Measured, "shelly")
 	for i := range 500 {
@@ -393,7 +405,7 @@ func TestSilentNodesAndOldOwnersAreForgotten(t *testing.T) {
 
 func TestReadersNeverWaitForLong(t *testing.T) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
 	for range 4 {
@@ -425,7 +437,7 @@ func TestMemory(t *testing.T) {
 	count := 500
 	w := &watch{noon}
 	names := []string{"server", "proxy", "init"}
-	s := New(Options{Now: w.Now, Container: func(_, id string) string { return names[len(id)%3] }})
+	s := state(Options{Now: w.Now, Container: func(_, id string) string { return names[len(id)%3] }})
 	batches := make([]*ledger.Booking, count)
 	fill := func() {
 		for n := range count {
@@ -470,7 +482,7 @@ func TestMemory(t *testing.T) {
 
 func BenchmarkNodes5000(b *testing.B) {
 	w := &watch{noon}
-	s := New(Options{Now: w.Now})
+	s := state(Options{Now: w.Now})
 	for i := range 5000 {
 		s.Booked(booking(w, fmt.Sprint("node-", i), 80, replica("u1", 10)), booked)
 	}

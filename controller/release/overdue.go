@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,16 +47,14 @@ type Releaser struct {
 
 // New returns a Releaser that has not asked for the API server's time.
 func New(o Options) *Releaser {
-	r := &Releaser{
+	return &Releaser{
 		o: o, clock: kube.NewServerClock(o.Clock, func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
 			return o.Client.Create(ctx, r)
-		}), releases: prometheus.NewCounterVec(prometheus.CounterOpts{
+		}), releases: promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_overdue_releases_total",
 			Help: "Held Jobs past their deadline that no scheduler had released.",
 		}, []string{"result"}),
 	}
-	o.Registerer.MustRegister(r.releases)
-	return r
 }
 
 const (

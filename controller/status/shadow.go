@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,24 +73,23 @@ const (
 
 // NewShadow returns a Shadow that has counted nothing.
 func NewShadow(o ShadowOptions) *Shadow {
-	s := &Shadow{
+	with := promauto.With(o.Registerer)
+	return &Shadow{
 		o: o, began: time.Now(), queue: make(chan newWork, shadowQueue), seen: map[types.UID]bool{},
 		counts: map[string]*v1alpha1.ShadowStatus{},
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		decisions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_shadow_decisions_total",
 			Help: "Decisions that were not carried out, since the mode is shadow or advise.",
 		}, []string{"namespace", "rule", "outcome"}),
-		saved: prometheus.NewCounterVec(prometheus.CounterOpts{
+		saved: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubenergy_shadow_saved_carbon_grams_total",
 			Help: "Emissions that holding would have avoided, estimated.",
 		}, []string{"namespace", "signal"}),
-		missed: prometheus.NewCounter(prometheus.CounterOpts{
+		missed: with.NewCounter(prometheus.CounterOpts{
 			Name: "kubenergy_shadow_lost_total",
 			Help: "New work that was not looked at, because too much came at once.",
 		}),
 	}
-	o.Registerer.MustRegister(s.decisions, s.saved, s.missed)
-	return s
 }
 
 // SawJob is told of every Job that an informer adds.
