@@ -165,6 +165,18 @@ func (p *process) addRunners() error {
 	overdue := release.New(release.Options{
 		Client: p.direct, Held: p.held, View: p.objects.View, Clock: time.Now, Log: p.log, Registerer: p.registry,
 	})
+	watchers := []watcher{p.held, p.workloads}
+	if p.unit != nil {
+		watchers = append(watchers, p.directory, p.unit.budgets)
+	}
+	each := func(tell func(watcher, client.Object)) func(client.Object) {
+		return func(o client.Object) {
+			for _, w := range watchers {
+				tell(w, o)
+			}
+		}
+	}
+	work := cached.Handler(p.shadow.Created, each(watcher.Saw), each(watcher.Lost))
 	follow := func(kind client.Object, h toolscache.ResourceEventHandler, synced *atomic.Int32) everywhere {
 		return func(ctx context.Context) error { return cached.Follow(ctx, p.manager, kind, h, synced, p.log) }
 	}
@@ -174,22 +186,29 @@ func (p *process) addRunners() error {
 	for _, run := range []everywhere{
 		p.objects.Run, overdue.Run, p.shadow.Run, p.workloads.Run,
 		func(ctx context.Context) error { return p.history.Run(ctx, p.objects.View) },
-		follow(&batchv1.Job{}, p.jobs(), &p.synced), follow(&v1.Pod{}, p.pods(), &p.synced),
-		follow(&v1.Namespace{}, cached.Handler(nil, func(n *v1.Namespace) {
+		follow(&batchv1.Job{}, work, &p.synced), follow(&v1.Pod{}, work, &p.synced),
+		follow(&v1.Namespace{}, cached.Handler(nil, nil, func(n *v1.Namespace) {
 			p.shadow.Forget(n.Name)
 			p.workloads.Forget(n.Name)
 		}), &p.synced),
-		follow(&v1.Node{}, cached.Handler(p.nodes.Saw, func(n *v1.Node) {
+		follow(&v1.Node{}, cached.Handler(nil, p.nodes.Saw, func(n *v1.Node) {
 			p.nodes.Lost(n)
-			p.unit.forget(n.Name)
+			if p.unit != nil {
+				p.unit.live.Forget(n.Name)
+			}
 		}), &p.nodesSynced),
 		// They are not waited for: p.objects says whether they are there.
-		follow(&v1alpha1.GridZone{}, cached.Handler(func(z *v1alpha1.GridZone) { p.history.SawZone(z, time.Now()) },
-			p.history.LostZone), new(atomic.Int32)),
+		follow(&v1alpha1.GridZone{}, cached.Handler(nil, p.history.SawZone, p.history.LostZone), new(atomic.Int32)),
 	} {
 		err = errors.Join(err, p.manager.Add(run))
 	}
 	return err
+}
+
+// watcher is a part that is told of every Job and pod that is added, changed or deleted.
+type watcher interface {
+	Saw(o client.Object)
+	Lost(o client.Object)
 }
 
 // everywhere is a part that runs in every replica.
@@ -212,45 +231,4 @@ func (p *process) addProbes() error {
 				v1alpha1.GroupVersion)
 		}),
 	)
-}
-
-func (p *process) jobs() toolscache.ResourceEventHandler {
-	handler := cached.Handler(
-		func(j *batchv1.Job) {
-			p.held.Saw(j)
-			p.unit.saw(j)
-		},
-		func(j *batchv1.Job) {
-			p.held.Lost(j)
-			p.unit.lost(j)
-		},
-	)
-	return decided(handler, p.shadow.SawJob)
-}
-
-func (p *process) pods() toolscache.ResourceEventHandler {
-	handler := cached.Handler(
-		func(pod *v1.Pod) {
-			p.workloads.Saw(pod)
-			p.unit.saw(pod)
-		},
-		func(pod *v1.Pod) {
-			p.workloads.Lost(pod)
-			p.unit.lost(pod)
-		},
-	)
-	return decided(handler, p.shadow.SawPod)
-}
-
-// decided has a handler's new objects decided on for the record as well.
-func decided[T client.Object](h toolscache.ResourceEventHandler, saw func(T)) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			h.OnAdd(obj, false)
-			if o, ok := obj.(T); ok {
-				saw(o)
-			}
-		},
-		UpdateFunc: h.OnUpdate, DeleteFunc: h.OnDelete,
-	}
 }

@@ -94,7 +94,7 @@ func build(ctx context.Context, api *rest.Config, o Options, log *slog.Logger,
 	saw := func(*v1.Pod) {} // each pod is shown whole, before it is trimmed
 	if o.keepsLedger() {
 		p.directory = intake.NewDirectory(intake.DirectoryOptions{Strategy: placedBy(p.objects.View), Now: time.Now})
-		saw = p.directory.Saw
+		saw = func(pod *v1.Pod) { p.directory.Saw(pod) }
 	}
 	if p.manager, err = manager.New(api, managerOptions(o, scheme, saw, log)); err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)

@@ -14,12 +14,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/kubenergy/kubenergy/controller/access"
@@ -42,19 +40,18 @@ import (
 // works without the API server as far as that goes: agents that were known go on delivering for ten minutes, those
 // outside of the cluster for good. With PostgreSQL, a leader that cannot renew its Lease ends.
 type unit struct {
-	store     *intake.LateStore
-	ledger    *ledger.Ledger
-	live      *live.State
-	gate      *access.Gate
-	directory *intake.Directory
-	batches   *intake.Handler
-	meters    *meter.Poller // nil: there are none
-	budgets   *budget.Engine
-	folder    *server.Folder // nil: there is none
-	handler   http.Handler
-	tls       *tls.Config
-	address   string // of the API; "0": nowhere
-	log       *slog.Logger
+	store   *intake.LateStore
+	ledger  *ledger.Ledger
+	live    *live.State
+	gate    *access.Gate
+	batches *intake.Handler
+	meters  *meter.Poller // nil: there are none
+	budgets *budget.Engine
+	folder  *server.Folder // nil: there is none
+	handler http.Handler
+	tls     *tls.Config
+	address string // of the API; "0": nowhere
+	log     *slog.Logger
 }
 
 // agentAccount is the service account of agents in the cluster.
@@ -69,7 +66,7 @@ func newUnit(ctx context.Context, api *rest.Config, p *process) (*unit, error) {
 	if !o.keepsLedger() {
 		return nil, nil
 	}
-	u := &unit{directory: p.directory, address: o.API, log: p.log}
+	u := &unit{address: o.API, log: p.log}
 	var err error
 	if u.gate, err = newGate(api, p.log, p.registry); err != nil {
 		return nil, err
@@ -126,14 +123,14 @@ func (u *unit) addIntake(p *process) error {
 	u.batches = intake.New(intake.Config{
 		Ledger: u.ledger, Gate: u.gate, Agents: p.hosts, AgentUser: "system:serviceaccount:" + p.options.Namespace +
 			":" + agentAccount,
-		Directory: u.directory, Ready: func() bool {
+		Directory: p.directory, Ready: func() bool {
 			return p.knowsWork() && p.nodesSynced.Load() > 0 && p.objects.Synced()
 		},
 		Rates: p.rates.Of, Envelope: envelope, Known: func(node string) bool { return p.nodes.Node(node) != nil },
 		Now: time.Now, Log: p.log, Registerer: p.registry,
 	})
 	u.live = live.New(live.Options{
-		Now: time.Now, Container: u.directory.Container,
+		Now: time.Now, Container: p.directory.Container,
 		// A meter at the wall is held against the hardware too; how little a node may draw, intake knows, as guests
 		// draw less.
 		Implausible: func(node string, power energy.Watts) bool {
@@ -305,38 +302,4 @@ func (u *unit) close() error {
 		return fmt.Errorf("closing the ledger: %w", err)
 	}
 	return nil
-}
-
-// saw and lost are told of every Job and pod.
-func (u *unit) saw(o client.Object) {
-	if u == nil {
-		return
-	}
-	switch o := o.(type) {
-	case *v1.Pod:
-		u.directory.Saw(o)
-	case *batchv1.Job:
-		u.directory.SawJob(o)
-	}
-	u.budgets.Saw(o)
-}
-
-func (u *unit) lost(o client.Object) {
-	if u == nil {
-		return
-	}
-	switch o := o.(type) {
-	case *v1.Pod:
-		u.directory.Lost(o)
-	case *batchv1.Job:
-		u.directory.LostJob(o)
-	}
-	u.budgets.Lost(o)
-}
-
-// forget is told of every node that is gone.
-func (u *unit) forget(node string) {
-	if u != nil {
-		u.live.Forget(node)
-	}
 }

@@ -25,8 +25,9 @@ func PodsByNode(obj client.Object) []string {
 	return nil
 }
 
-// Handler calls saw for each object of a kind that is added or changed, and lost for each that is deleted.
-func Handler[T client.Object](saw, lost func(T)) toolscache.ResourceEventHandler {
+// Handler calls created for each object of a kind that is added, saw for each that is added or changed, and lost for each
+// that is deleted.
+func Handler[T client.Object](created, saw, lost func(T)) toolscache.ResourceEventHandler {
 	call := func(f func(T), obj any) {
 		if missed, is := obj.(toolscache.DeletedFinalStateUnknown); is {
 			obj = missed.Obj
@@ -36,7 +37,11 @@ func Handler[T client.Object](saw, lost func(T)) toolscache.ResourceEventHandler
 		}
 	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { call(saw, obj) }, UpdateFunc: func(_, obj any) { call(saw, obj) },
+		AddFunc: func(obj any) {
+			call(saw, obj)
+			call(created, obj)
+		},
+		UpdateFunc: func(_, obj any) { call(saw, obj) },
 		DeleteFunc: func(obj any) { call(lost, obj) },
 	}
 }

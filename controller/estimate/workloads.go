@@ -118,7 +118,11 @@ func over(p *v1.Pod) bool { return p.Status.Phase == v1.PodSucceeded || p.Status
 
 // Saw is told of every pod that an informer adds or updates. A pod that had ended before we came was counted by another
 // process. That a pod has ended is remembered until it is deleted, since it may be updated for as long as it exists.
-func (w *Workloads) Saw(p *v1.Pod) {
+func (w *Workloads) Saw(o client.Object) {
+	p, ok := o.(*v1.Pod)
+	if !ok {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t, known := w.pods[p.UID]
@@ -136,11 +140,12 @@ func (w *Workloads) Saw(p *v1.Pod) {
 }
 
 // Lost is told of every pod that is deleted. One that still ran has ended now.
-func (w *Workloads) Lost(p *v1.Pod) {
+func (w *Workloads) Lost(o client.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.pods[p.UID]
-	if t == nil {
+	p, ok := o.(*v1.Pod)
+	t := w.pods[o.GetUID()]
+	if t == nil || !ok {
 		return
 	}
 	w.end(p, t)

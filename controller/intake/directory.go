@@ -14,13 +14,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/policy"
 )
 
 // DirectoryOptions are what a Directory needs.
 type DirectoryOptions struct {
-	// Strategy returns what placed a pod; "": kube-scheduler alone. nil: nobody knows.
+	// Strategy returns what placed a pod; "": kube-scheduler alone.
 	Strategy func(*v1.Pod) string
 	// MostDeleted is how many pods, and Jobs, that were deleted are remembered at most. 0: 200,000.
 	MostDeleted int
@@ -77,20 +78,29 @@ var containerSeed = maphash.MakeSeed()
 // NewDirectory returns a Directory that knows nobody.
 func NewDirectory(o DirectoryOptions) *Directory {
 	o.MostDeleted = cmp.Or(o.MostDeleted, mostGone)
-	if o.Strategy == nil {
-		o.Strategy = func(*v1.Pod) string { return "" }
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	return &Directory{
 		o: o, pods: map[uid]*entry{}, gone: departed[uid]{most: o.MostDeleted},
 		parents: map[types.NamespacedName]*parent{}, ended: departed[types.NamespacedName]{most: o.MostDeleted},
 	}
 }
 
-// Saw is told of every pod that an informer adds or updates.
-func (d *Directory) Saw(p *v1.Pod) {
+// Saw is told of every pod and Job that an informer adds or updates: a pod names its Job, and only the Job names its
+// CronJob.
+func (d *Directory) Saw(o client.Object) {
+	switch o := o.(type) {
+	case *v1.Pod:
+		d.sawPod(o)
+	case *batchv1.Job:
+		if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.parents[client.ObjectKeyFromObject(o)] = &parent{name: owner.Name}
+			d.sweep()
+		}
+	}
+}
+
+func (d *Directory) sawPod(p *v1.Pod) {
 	id, e := uidOf(p), d.entryOf(p)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,47 +116,28 @@ func (d *Directory) Saw(p *v1.Pod) {
 	d.sweep()
 }
 
-// Lost is told of every pod that was deleted. It is known for some more time.
-func (d *Directory) Lost(p *v1.Pod) {
-	id := uidOf(p)
+// Lost is told of every pod and Job that was deleted. It is known for some more time.
+func (d *Directory) Lost(o client.Object) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e, last := d.pods[id], d.entryOf(p)
-	switch {
-	case e == nil:
-		e = last
-		d.pods[id] = e
-	case !e.same(last):
-		return
-	}
-	if e.gone == 0 {
-		e.gone = d.o.Now().Unix()
-		d.gone.add(id, e.gone)
-	}
-	d.sweep()
-}
-
-// SawJob is told of every Job that an informer adds or updates: a pod names its Job, and only the Job names its
-// CronJob.
-func (d *Directory) SawJob(j *batchv1.Job) {
-	owner := metav1.GetControllerOfNoCopy(j)
-	if owner == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.parents[types.NamespacedName{Namespace: j.Namespace, Name: j.Name}] = &parent{name: owner.Name}
-	d.sweep()
-}
-
-// LostJob is told of every Job that was deleted.
-func (d *Directory) LostJob(j *batchv1.Job) {
-	key := types.NamespacedName{Namespace: j.Namespace, Name: j.Name}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if p := d.parents[key]; p != nil && p.gone == 0 {
-		p.gone = d.o.Now().Unix()
-		d.ended.add(key, p.gone)
+	switch o := o.(type) {
+	case *v1.Pod:
+		id, last := uidOf(o), d.entryOf(o)
+		e := d.pods[id]
+		if e == nil {
+			e = last
+			d.pods[id] = e
+		}
+		if e.same(last) && e.gone == 0 {
+			e.gone = d.o.Now().Unix()
+			d.gone.add(id, e.gone)
+		}
+	case *batchv1.Job:
+		key := client.ObjectKeyFromObject(o)
+		if p := d.parents[key]; p != nil && p.gone == 0 {
+			p.gone = d.o.Now().Unix()
+			d.ended.add(key, p.gone)
+		}
 	}
 	d.sweep()
 }

@@ -31,10 +31,11 @@ func job(namespace, name, cronJob string) *batchv1.Job {
 
 func TestWhoPodsAre(t *testing.T) {
 	d := intake.NewDirectory(intake.DirectoryOptions{
+		Now:      time.Now,
 		Strategy: func(p *v1.Pod) string { return p.Spec.SchedulerName },
 	})
-	d.SawJob(job("shop", "night-123", "night"))
-	d.SawJob(job("shop", "once", ""))
+	d.Saw(job("shop", "night-123", "night"))
+	d.Saw(job("shop", "once", ""))
 	mirror := func(p *v1.Pod) {
 		p.Annotations = map[string]string{"kubernetes.io/config.mirror": "0123456789abcdef0123456789abcdef"}
 	}
@@ -129,12 +130,12 @@ func TestWhoPodsAre(t *testing.T) {
 func TestDeletedPodsAreKnownForAWhile(t *testing.T) {
 	w := newWorld(t)
 	const most = 1000
-	d := intake.NewDirectory(intake.DirectoryOptions{Now: w.clock, MostDeleted: most})
+	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: unplaced, Now: w.clock, MostDeleted: most})
 	p := pod("shop", "night-1-x", uidNumber(1), "a", owned("Job", "night-1"))
-	d.SawJob(job("shop", "night-1", "night"))
+	d.Saw(job("shop", "night-1", "night"))
 	d.Saw(p)
 	d.Lost(p)
-	d.LostJob(job("shop", "night-1", "night"))
+	d.Lost(job("shop", "night-1", "night"))
 	d.Lost(p)
 	w.add(119 * time.Minute)
 	d.Saw(pod("shop", "other", uidNumber(2), "a"))
@@ -226,10 +227,10 @@ func TestTheDirectoryIsSafeForMany(t *testing.T) {
 			for i := range 200 {
 				p := pod("shop", fmt.Sprint("p", i), uidNumber(i), "a", owned("Job", "j"))
 				w.directory.Saw(p)
-				w.directory.SawJob(job("shop", "j", "c"))
+				w.directory.Saw(job("shop", "j", "c"))
 				if i%10 == g {
 					w.directory.Lost(p)
-					w.directory.LostJob(job("shop", "j", "c"))
+					w.directory.Lost(job("shop", "j", "c"))
 				}
 				w.directory.Names(uidNumber(i))
 				w.handler.Implausible("a")
@@ -253,7 +254,7 @@ func TestMemoryOfADirectory(t *testing.T) {
 	case raceEnabled:
 		pods = 10_000
 	}
-	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: func(*v1.Pod) string { return "carbon" }})
+	d := intake.NewDirectory(intake.DirectoryOptions{Strategy: func(*v1.Pod) string { return "carbon" }, Now: time.Now})
 	before := heap()
 	for i := range pods {
 		var p *v1.Pod

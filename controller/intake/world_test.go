@@ -38,6 +38,8 @@ const (
 
 var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
+func unplaced(*v1.Pod) string { return "" }
+
 // world is a central unit with a ledger in memory and an API server that knows some tokens.
 type world struct {
 	t         testing.TB
@@ -77,7 +79,7 @@ func newWorld(t testing.TB, change ...func(*intake.Config)) *world {
 		tokens: map[string]authenticationv1.TokenReviewStatus{}, limits: map[string]intake.Limits{},
 		known: map[string]bool{},
 	}
-	w.directory = intake.NewDirectory(intake.DirectoryOptions{Now: w.clock})
+	w.directory = intake.NewDirectory(intake.DirectoryOptions{Strategy: unplaced, Now: w.clock})
 	w.restart(change...)
 	for _, node := range []string{"a", "b", "c"} {
 		w.agent(node)

@@ -6,6 +6,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -40,7 +41,11 @@ func NewHeld() *Held {
 }
 
 // Saw takes in a Job or what has changed on it.
-func (h *Held) Saw(j *batchv1.Job) {
+func (h *Held) Saw(o client.Object) {
+	j, ok := o.(*batchv1.Job)
+	if !ok {
+		return
+	}
 	if j.Labels[v1alpha1.LabelHeld] != "true" {
 		h.Lost(j)
 		return
@@ -68,15 +73,15 @@ func Plausible(latest, created time.Time) bool {
 }
 
 // Lost is told of every Job that is deleted.
-func (h *Held) Lost(j *batchv1.Job) {
+func (h *Held) Lost(o client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.jobs[j.UID] == nil {
+	if h.jobs[o.GetUID()] == nil {
 		return
 	}
-	delete(h.jobs, j.UID)
-	if h.byNamespace[j.Namespace]--; h.byNamespace[j.Namespace] <= 0 {
-		delete(h.byNamespace, j.Namespace)
+	delete(h.jobs, o.GetUID())
+	if h.byNamespace[o.GetNamespace()]--; h.byNamespace[o.GetNamespace()] <= 0 {
+		delete(h.byNamespace, o.GetNamespace())
 	}
 }
 

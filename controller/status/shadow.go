@@ -11,7 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,12 +53,8 @@ type seenWork struct {
 
 // newWork is a Job or a bare pod that was just created.
 type newWork struct {
-	object  runtime.Object
-	meta    metav1.Object
-	kind    string
+	client.Object
 	arrived time.Time
-	read    func() (policy.Work, error)
-	unheld  func() (why string, never bool)
 }
 
 const (
@@ -92,36 +87,18 @@ func NewShadow(o ShadowOptions) *Shadow {
 	}
 }
 
-// SawJob is told of every Job that an informer adds.
-func (s *Shadow) SawJob(j *batchv1.Job) {
-	s.saw(newWork{
-		object: j, meta: j, kind: "Job",
-		read:   func() (policy.Work, error) { return policy.ReadJob(j) },
-		unheld: func() (string, bool) { return policy.NeverHeldJob(j) },
-	})
-}
-
-// SawPod is told of every pod that an informer adds. Only bare ones are ever held.
-func (s *Shadow) SawPod(p *v1.Pod) {
-	if metav1.GetControllerOfNoCopy(p) != nil {
+// Created is told of every Job and pod that an informer adds. Of pods, only bare ones are ever held.
+func (s *Shadow) Created(o client.Object) {
+	if _, pod := o.(*v1.Pod); pod && metav1.GetControllerOfNoCopy(o) != nil {
 		return
 	}
-	s.saw(newWork{
-		object: p, meta: p, kind: "Pod",
-		read:   func() (policy.Work, error) { return policy.ReadPod(p) },
-		unheld: func() (string, bool) { return policy.NeverHeldPod(p) },
-	})
-}
-
-func (s *Shadow) saw(w newWork) {
-	w.arrived = time.Now()
-	created := w.meta.GetCreationTimestamp().Time
+	now, created := time.Now(), o.GetCreationTimestamp().Time
 	// Timestamps have whole seconds.
-	if !s.o.Leads() || created.Before(s.began.Truncate(time.Second)) || w.arrived.Sub(created) > shadowMemory {
+	if !s.o.Leads() || created.Before(s.began.Truncate(time.Second)) || now.Sub(created) > shadowMemory {
 		return
 	}
 	select {
-	case s.queue <- w:
+	case s.queue <- newWork{o, now}:
 	default:
 		s.missed.Inc()
 	}
@@ -156,41 +133,55 @@ func (s *Shadow) wait(ctx context.Context, w newWork) bool {
 	return true
 }
 
+// read returns what a piece of work says. ok is false where it is never held, or what it says makes no sense: it would
+// be treated as if it were not marked.
+func (w newWork) read() (work policy.Work, kind string, ok bool) {
+	var err error
+	never := false
+	switch o := w.Object.(type) {
+	case *batchv1.Job:
+		kind = "Job"
+		work, err = policy.ReadJob(o)
+		_, never = policy.NeverHeldJob(o)
+	case *v1.Pod:
+		kind = "Pod"
+		work, err = policy.ReadPod(o)
+		_, never = policy.NeverHeldPod(o)
+	}
+	return work, kind, err == nil && !never
+}
+
 // decide looks at one piece of work, once.
 func (s *Shadow) decide(w newWork) {
+	log := s.o.Log.With("namespace", w.GetNamespace(), "name", w.GetName())
 	defer func() {
 		if r := recover(); r != nil {
-			s.o.Log.Error("deciding for the record panicked", "kind", w.kind, "namespace", w.meta.GetNamespace(), "name",
-				w.meta.GetName(), "panic", r)
+			log.Error("deciding for the record panicked", "panic", r)
 		}
 	}()
-	if _, never := w.unheld(); never {
+	work, kind, ok := w.read()
+	if !ok {
 		return
-	}
-	work, err := w.read()
-	if err != nil {
-		return // it would be treated as if nobody had marked it
 	}
 	view, now := s.o.View(), time.Now()
 	job, settings := view.Settle(&work)
 	if !settings.Ours || settings.Mode != v1alpha1.ModeShadow && settings.Mode != v1alpha1.ModeAdvise ||
-		!s.first(w.meta.GetUID(), now) {
+		!s.first(w.GetUID(), now) {
 		return
 	}
 	decision := view.Decide(now, job, settings)
-	held := decision.Held(now)
+	held, saved := decision.Held(now), max(0, float64(decision.Reason.Carbon))
 	outcome := outcomeStarted
 	if held {
 		outcome = outcomeHeld
-		s.saved.WithLabelValues(work.Namespace, s.o.Signal()).Add(max(0, float64(decision.Reason.Carbon)))
+		s.saved.WithLabelValues(work.Namespace, s.o.Signal()).Add(saved)
 	}
 	s.decisions.WithLabelValues(work.Namespace, settings.When, outcome).Inc()
-	s.count(work.Namespace, held, float64(decision.Reason.Carbon), now)
-	s.o.Log.Info("decided for the record", "mode", settings.Mode, "kind", w.kind, "namespace", work.Namespace, "name",
-		w.meta.GetName(),
-		"wouldHold", held, "start", decision.Window.Start, "reason", decision.Reason.String())
+	s.count(work.Namespace, held, saved, now)
+	log.Info("decided for the record", "mode", settings.Mode, "kind", kind, "wouldHold", held, "start",
+		decision.Window.Start, "reason", decision.Reason.String())
 	if held && settings.Mode == v1alpha1.ModeAdvise {
-		s.o.Events.Eventf(w.object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
+		s.o.Events.Eventf(w.Object, nil, v1.EventTypeNormal, "WouldHold", "Holding", "would be %s",
 			Bounded(decision.Reason.String()))
 	}
 }
@@ -259,7 +250,7 @@ func add(to, c *v1alpha1.ShadowStatus) {
 	to.Decided += c.Decided
 	to.Held += c.Held
 	to.SavedGrams += c.SavedGrams
-	if to.Last.Before(c.Last) {
+	if to.Last == nil || to.Last.Before(c.Last) {
 		to.Last = c.Last
 	}
 }
@@ -272,13 +263,11 @@ func (s *Shadow) count(namespace string, held bool, saved float64, now time.Time
 		c = &v1alpha1.ShadowStatus{}
 		s.counts[namespace] = c
 	}
-	c.Decided++
+	one := v1alpha1.ShadowStatus{Decided: 1, Last: &metav1.Time{Time: now.Truncate(time.Second)}}
 	if held {
-		c.Held++
-		c.SavedGrams += max(0, saved)
+		one.Held, one.SavedGrams = 1, saved
 	}
-	last := metav1.NewTime(now.Truncate(time.Second))
-	c.Last = &last
+	add(c, &one)
 }
 
 // status returns what was counted in a namespace, or in all; nil if that is nothing.

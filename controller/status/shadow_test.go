@@ -57,8 +57,8 @@ func settle() {
 func TestShadowByMode(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, recorder *events.FakeRecorder, _ *bool) {
 		for _, ns := range []string{"off", "shadow", "advise", "enforce", "elsewhere"} {
-			s.SawJob(kit.Job(ns, "job", time.Now()))
-			s.SawPod(kit.Pod(ns, "pod", time.Now()))
+			s.Created(kit.Job(ns, "job", time.Now()))
+			s.Created(kit.Pod(ns, "pod", time.Now()))
 		}
 		settle()
 		for ns, want := range map[string]bool{
@@ -107,14 +107,14 @@ func TestShadowLeavesAlone(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, _ *events.FakeRecorder, leads *bool) {
 		for _, j := range []*batchv1.Job{suspended, annotated, hook, queued, urgent} {
 			j.CreationTimestamp = metav1.Now()
-			s.SawJob(j)
+			s.Created(j)
 		}
 		owned.CreationTimestamp = metav1.Now()
-		s.SawPod(owned)
-		s.SawJob(kit.Job("shadow", "older", time.Now().Add(-time.Hour)))
-		s.SawJob(kit.Job("kube-system", "system", time.Now()))
+		s.Created(owned)
+		s.Created(kit.Job("shadow", "older", time.Now().Add(-time.Hour)))
+		s.Created(kit.Job("kube-system", "system", time.Now()))
 		*leads = false
-		s.SawJob(kit.Job("shadow", "of-the-leader", time.Now()))
+		s.Created(kit.Job("shadow", "of-the-leader", time.Now()))
 		settle()
 		if got := s.status(""); got == nil || got.Decided != 1 || got.Held != 0 {
 			t.Errorf("counted %+v, want the one that is to run now, as not held", got)
@@ -127,15 +127,15 @@ func TestShadowCountsOnce(t *testing.T) {
 	inShadow(t, func(t *testing.T, s *Shadow, _ *events.FakeRecorder, _ *bool) {
 		j := kit.Job("shadow", "job", time.Now())
 		for range 5 {
-			s.SawJob(j)
+			s.Created(j)
 			settle()
 		}
 		if got := s.status("shadow"); got.Decided != 1 {
 			t.Errorf("counted %+v, want one", got)
 		}
 		time.Sleep(2 * shadowMemory)
-		s.SawJob(j)
-		s.SawJob(kit.Job("shadow", "next", time.Now()))
+		s.Created(j)
+		s.Created(kit.Job("shadow", "next", time.Now()))
 		settle()
 		if got := s.status("shadow"); got.Decided != 2 || len(s.seen) != 1 {
 			t.Errorf("counted %+v with %d remembered", got, len(s.seen))

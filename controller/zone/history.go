@@ -81,7 +81,9 @@ func unitsOf(z *v1alpha1.GridZone) Units {
 
 // SawZone is told of every GridZone that an informer adds or updates. What was recorded in other units is forgotten:
 // one track never holds both.
-func (h *History) SawZone(z *v1alpha1.GridZone, now time.Time) {
+func (h *History) SawZone(z *v1alpha1.GridZone) { h.sawZone(z, time.Now()) }
+
+func (h *History) sawZone(z *v1alpha1.GridZone, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	is := unitsOf(z)

@@ -50,7 +50,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	zone := kit.Zone("home", 1)
 	zone.Spec.Price = &v1alpha1.PriceSpec{Currency: "EUR"}
 	zone.Status.ObservedGeneration = 1
-	h.SawZone(zone, kit.Noon)
+	h.sawZone(zone, kit.Noon)
 	h.Sample(viewOf(100), kit.Noon)
 	now := kit.Noon.Add(10 * time.Minute)
 	h.Sample(viewOf(100), now)
@@ -59,7 +59,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	}
 	zone = zone.DeepCopy()
 	zone.Generation, zone.Spec.Carbon.Signal = 2, "Marginal"
-	h.SawZone(zone, now)
+	h.sawZone(zone, now)
 	h.Sample(viewOf(100), now.Add(time.Second)) // the view still has the average
 	if _, ok := carbonOf(h, now, now.Add(time.Second)); ok {
 		t.Error("the average was recorded as marginal")
@@ -69,7 +69,7 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 	}
 	zone = zone.DeepCopy()
 	zone.Status.ObservedGeneration = 2
-	h.SawZone(zone, now.Add(30*time.Second))
+	h.sawZone(zone, now.Add(30*time.Second))
 	h.Sample(viewOf(100), now.Add(31*time.Second))
 	if _, ok := carbonOf(h, now, now.Add(31*time.Second)); ok {
 		t.Error("the average was recorded as marginal")
@@ -86,14 +86,14 @@ func TestHistoryNeverMixesUnits(t *testing.T) {
 		t.Errorf("the units are %+v", u)
 	}
 	other := kit.Zone("other", 1)
-	h.SawZone(other, now)
+	h.sawZone(other, now)
 	if h.Signal() != SignalMixed {
 		t.Errorf("together the zones are %s", h.Signal())
 	}
 	h.LostZone(other)
 	zone = zone.DeepCopy()
 	zone.Generation, zone.Status.ObservedGeneration, zone.Spec.Price.Currency = 3, 3, "USD"
-	h.SawZone(zone, now)
+	h.sawZone(zone, now)
 	if _, ok := priceOf(h, kit.Noon, now.Add(-10*time.Minute)); ok || h.Signal() != SignalMarginal {
 		t.Error("prices in euros are believed to be dollars")
 	}
