@@ -58,7 +58,9 @@ func count(root string) (lines map[string]int, faults []string, err error) {
 			}
 			return nil
 		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+		extension := filepath.Ext(path)
+		embedded := slices.Contains([]string{".sql", ".html", ".css", ".js"}, extension)
+		if extension != ".go" && !embedded || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		source, err := os.ReadFile(path)
@@ -66,6 +68,10 @@ func count(root string) (lines map[string]int, faults []string, err error) {
 			return err
 		}
 		folder, _, _ := strings.Cut(filepath.ToSlash(rel), "/")
+		if embedded {
+			lines[folder] += textLines(source)
+			return nil
+		}
 		lines[folder] += codeLines(source)
 		for _, fault := range check(source) {
 			faults = append(faults, rel+fault)
@@ -108,6 +114,18 @@ func codeLines(source []byte) int {
 		total += end - max(first, last+1) + 1
 		last = end
 	}
+}
+
+// textLines counts the lines of SQL, HTML, style sheets or scripts that are neither blank nor begin as a comment.
+func textLines(source []byte) int {
+	total := 0
+	for line := range strings.Lines(string(source)) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "--") && !strings.HasPrefix(line, "//") {
+			total++
+		}
+	}
+	return total
 }
 
 // check returns what is wrong with the form of a file, to be written behind its name.

@@ -12,6 +12,12 @@ func TestCodeLines(t *testing.T) {
 	}
 }
 
+func TestTextLines(t *testing.T) {
+	if got := textLines([]byte("-- why\nCREATE TABLE a (\n\n\tb BIGINT -- c\n);\n")); got != 3 {
+		t.Errorf("got %d lines, want 3", got)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	wide := "package p\n\n// " + strings.Repeat("é", 118) + "\n"
 	if got := check([]byte(wide)); len(got) != 1 || !strings.Contains(got[0], ":3: 121 columns") {
