@@ -142,20 +142,20 @@ func TestReadAllowance(t *testing.T) {
 			cg + "energy-budget-kwh": "2", cg + "energy-budget-action": "annotate",
 		}}, want: Allowance{KWh: 2, Deed: v1alpha1.DeedAnnotate, Gardener: true}},
 		"of its type": {
-			namespace: theirs, workload: TypeBatch,
+			namespace: theirs, workload: typeBatch,
 			want: Allowance{KWh: 3, Deed: v1alpha1.DeedLabel, Gardener: true},
 		},
 		"of all types": {
-			namespace: theirs, workload: TypeService,
+			namespace: theirs, workload: typeService,
 			want: Allowance{KWh: 7, Deed: v1alpha1.DeedLabel, Gardener: true},
 		},
 		"before namespaces": {
-			namespace: theirs, workload: TypeBatch,
+			namespace: theirs, workload: typeBatch,
 			maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "1"}},
 			want: Allowance{KWh: 1, Deed: v1alpha1.DeedLabel},
 		},
 		"not enabled": {
-			namespace: &NamespaceMarks{Annotations: theirs.Annotations}, workload: TypeBatch,
+			namespace: &NamespaceMarks{Annotations: theirs.Annotations}, workload: typeBatch,
 			none: true,
 		},
 		"no number": {maps: []map[string]string{{v1alpha1.AnnotationBudgetKWh: "much"}}, bad: true},

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
-	"github.com/kubenergy/kubenergy/sched"
 )
 
 func keptPod(name string) *v1.Pod {
@@ -21,7 +20,7 @@ func keptPod(name string) *v1.Pod {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: name, CreationTimestamp: metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0,
 				time.UTC)),
-			Labels: map[string]string{v1alpha1.LabelWorkloadType: TypeBatch, v1alpha1.LabelWorkloadClass: "training"},
+			Labels: map[string]string{v1alpha1.LabelWorkloadType: typeBatch, v1alpha1.LabelWorkloadClass: "training"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationAllowedDelay: "3h", v1alpha1.AnnotationExpectedDuration: "20m",
 				v1alpha1.AnnotationCarbonThreshold: "200",
@@ -74,12 +73,11 @@ func TestKeptWorkIsTheWork(t *testing.T) {
 		"nothing said": read(ReadPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p"}})),
 	} {
 		k := w.Keep()
-		if diff := cmp.Diff(w, k.Work(), cmp.AllowUnexported(Work{}, Terms{}),
-			cmp.AllowUnexported(sched.Runtimes{})); diff != "" {
+		if diff := cmp.Diff(w, k.Work(), cmp.AllowUnexported(Work{}, Terms{})); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
-		if k.Namespace() != w.Namespace || k.Namespace()+"/"+k.Name() != w.job.ID ||
-			!k.Submitted().Equal(w.Submitted()) {
+		if k.Namespace() != w.Namespace || k.Name() != w.Name ||
+			!k.Submitted().Equal(w.Submitted) {
 			t.Errorf("%s is kept as %s/%s of %v", name, k.Namespace(), k.Name(), k.Submitted())
 		}
 	}

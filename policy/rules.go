@@ -145,7 +145,7 @@ func (r *Rules) Mode(namespace string) (mode v1alpha1.Mode, optedIn bool) {
 // Delays reports whether a Job of a namespace that says nothing of itself may wait there.
 func (r *Rules) Delays(namespace string) bool {
 	rules := r.of(namespace)
-	s := rules.settings(TypeBatch, "")
+	s := rules.settings(typeBatch, "")
 	s.limitDelay(rules, true)
 	return rules.optedIn && s.AllowedDelay > 0
 }

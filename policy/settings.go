@@ -117,7 +117,7 @@ func (r *Rules) Settle(w *Work) (sched.Job, Settings) {
 	s.limitDelay(rules, w.mayWait() || expected)
 
 	m := &w.Marks
-	job := w.job
+	job := w.job()
 	job.Duration, job.AllowedDelay, job.FinishBy = s.Duration(), s.AllowedDelay, m.FinishBy
 	job.Released = m.RunNow || m.ReleasedBefore || m.Skip || s.When == "now"
 	job.Limits, job.Class, job.PUE = s.Limits, w.Class, m.PUE

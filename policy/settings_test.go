@@ -56,13 +56,13 @@ func TestPrecedence(t *testing.T) {
 	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
 		s.Mode = v1alpha1.ModeEnforce
 		s.AllowedDelay = delay(2 * time.Hour)
-		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(3 * time.Hour)}}
+		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{typeBatch: {AllowedDelay: delay(3 * time.Hour)}}
 	})
 	team := policyIn("team", func(s *v1alpha1.EnergyPolicySpec) {
 		s.AllowedDelay = delay(4 * time.Hour)
-		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(5 * time.Hour)}}
+		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{typeBatch: {AllowedDelay: delay(5 * time.Hour)}}
 	})
-	batch := func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.LabelWorkloadType: TypeBatch} }
+	batch := func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.LabelWorkloadType: typeBatch} }
 	annotated := map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"}
 	for _, tc := range []struct {
 		name     string
@@ -219,11 +219,11 @@ func TestOurs(t *testing.T) {
 
 func TestDelays(t *testing.T) {
 	cluster := policyIn(v1alpha1.SystemNamespace, func(s *v1alpha1.EnergyPolicySpec) {
-		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(time.Hour)}}
+		s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{typeBatch: {AllowedDelay: delay(time.Hour)}}
 	})
 	v := rulesOf(t, Sources{
 		Policies: []*v1alpha1.EnergyPolicy{cluster, policyIn("strict", func(s *v1alpha1.EnergyPolicySpec) {
-			s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{TypeBatch: {AllowedDelay: delay(0)}}
+			s.WorkloadTypes = map[string]v1alpha1.WorkloadSettings{typeBatch: {AllowedDelay: delay(0)}}
 		})},
 		Namespaces: []NamespaceMarks{{Name: "labelled", Labels: map[string]string{v1alpha1.LabelMode: "enforce"}}},
 	})

@@ -1,50 +1,54 @@
 package policy
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// Work is what a pod or a Job says of itself. It is read once, and settled under every [View] that comes.
+// Work is what a pod or a Job says of itself. It is read once, and settled under all [Rules] that come. It is
+// comparable.
 type Work struct {
-	Namespace string
-	Type      string // workload type
-	Scheduler string // spec.schedulerName
-	Class     string // of benchmarks
-	Marks     Marks
-	Owners    Owners // whose budgets count
+	Namespace, Name string
+	Submitted       time.Time // when the object was created
+	Type            string    // workload type
+	Scheduler       string    // spec.schedulerName
+	Class           string    // of benchmarks
+	Marks           Marks
+	Owners          Owners // whose budgets count
 
-	job sched.Job // what no setting changes
+	request  sched.Resources
+	selector string // of nodes, as labels are written: key=value, sorted
 }
 
 // The workload types, as EnergyPolicies and Compute Gardener name them.
 const (
-	TypeBatch    = "batch"
-	TypeService  = "service"
-	TypeStateful = "stateful"
-	TypeSystem   = "system"
-	TypeGeneric  = "generic"
+	typeBatch    = "batch"
+	typeService  = "service"
+	typeStateful = "stateful"
+	typeSystem   = "system"
+	typeGeneric  = "generic"
 )
 
-var workloadTypes = []string{TypeBatch, TypeService, TypeStateful, TypeSystem, TypeGeneric}
+var workloadTypes = []string{typeBatch, typeService, typeStateful, typeSystem, typeGeneric}
 
 // ReadPod reads a pod. Where its annotations make no sense there is an error, and the Work is that of a pod that nobody
 // marked.
 func ReadPod(pod *v1.Pod) (Work, error) {
 	marks, err := ReadMarks(pod.Annotations)
 	return Work{
-		Namespace: pod.Namespace, Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
+		Namespace: pod.Namespace, Name: pod.Name, Submitted: pod.CreationTimestamp.Time,
+		Type: podType(pod), Scheduler: pod.Spec.SchedulerName,
 		Class: lookUpLabel(pod.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: PodOwners(pod),
-		job: sched.Job{
-			ID: pod.Namespace + "/" + pod.Name, Submitted: pod.CreationTimestamp.Time,
-			Request: PodRequest(pod), Selector: pod.Spec.NodeSelector,
-		},
+		request: PodRequest(pod), selector: labels.Set(pod.Spec.NodeSelector).String(),
 	}, err
 }
 
@@ -54,15 +58,14 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 	marks, err := ReadMarks(j.Annotations, j.Spec.Template.Annotations)
 	template := &v1.Pod{Spec: j.Spec.Template.Spec}
 	w := Work{
-		Namespace: j.Namespace, Type: TypeBatch, Scheduler: template.Spec.SchedulerName,
+		Namespace: j.Namespace, Name: j.Name, Submitted: j.CreationTimestamp.Time,
+		Type: typeBatch, Scheduler: template.Spec.SchedulerName,
 		Class: lookUpLabel(j.Spec.Template.Labels, v1alpha1.LabelWorkloadClass), Marks: marks, Owners: JobOwners(j),
-		job: sched.Job{
-			ID: j.Namespace + "/" + j.Name, Submitted: j.CreationTimestamp.Time,
-			Request: times(PodRequest(template), podsAtOnce(j)), Selector: template.Spec.NodeSelector,
-		},
+		request:  times(PodRequest(template), podsAtOnce(j)),
+		selector: labels.Set(template.Spec.NodeSelector).String(),
 	}
-	for _, labels := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {
-		if t, ok := labelledType(labels); ok {
+	for _, of := range [2]map[string]string{j.Labels, j.Spec.Template.Labels} {
+		if t, ok := labelledType(of); ok {
 			w.Type = t
 			break
 		}
@@ -70,8 +73,19 @@ func ReadJob(j *batchv1.Job) (Work, error) {
 	return w, err
 }
 
-// Submitted returns when the object was created.
-func (w *Work) Submitted() time.Time { return w.job.Submitted }
+// job returns what no setting changes of the job that the core sees.
+func (w *Work) job() sched.Job {
+	j := sched.Job{ID: w.Namespace + "/" + w.Name, Submitted: w.Submitted, Request: w.request}
+	if w.selector == "" {
+		return j
+	}
+	j.Selector = map[string]string{}
+	for label := range strings.SplitSeq(w.selector, ",") {
+		key, value, _ := strings.Cut(label, "=")
+		j.Selector[key] = value
+	}
+	return j
+}
 
 // mayWait reports whether the object itself says something about waiting.
 func (w *Work) mayWait() bool { return w.Marks.said&(termDelay|termRule) != 0 || w.Marks.Gardener }
@@ -79,14 +93,9 @@ func (w *Work) mayWait() bool { return w.Marks.said&(termDelay|termRule) != 0 ||
 // placed reports whether it says something about its node.
 func (w *Work) placed() bool { return w.Marks.said&(termStrategy|termMaxPower|termMinEfficiency) != 0 }
 
-func labelledType(labels map[string]string) (string, bool) {
-	label := lookUpLabel(labels, v1alpha1.LabelWorkloadType)
-	for _, t := range workloadTypes {
-		if t == label {
-			return t, true
-		}
-	}
-	return "", false
+func labelledType(of map[string]string) (string, bool) {
+	label := lookUpLabel(of, v1alpha1.LabelWorkloadType)
+	return label, slices.Contains(workloadTypes, label)
 }
 
 // podType is what the pod's label says, else what follows from its owner.
@@ -96,19 +105,19 @@ func podType(pod *v1.Pod) string {
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
-		return TypeGeneric
+		return typeGeneric
 	}
 	switch owner.Kind {
 	case "Job", "CronJob":
-		return TypeBatch
+		return typeBatch
 	case "ReplicaSet", "Deployment":
-		return TypeService
+		return typeService
 	case "StatefulSet":
-		return TypeStateful
+		return typeStateful
 	case "DaemonSet", "Node":
-		return TypeSystem
+		return typeSystem
 	}
-	return TypeGeneric
+	return typeGeneric
 }
 
 func podsAtOnce(j *batchv1.Job) int64 {

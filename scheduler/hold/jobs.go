@@ -30,7 +30,7 @@ import (
 func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
-		HeldJob: kube.SeenJob(j), work: work.Keep(), rank: rankOf(work.Submitted(), ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
+		HeldJob: kube.SeenJob(j), work: work.Keep(), rank: rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
 		idleMarks: policy.Unsupported(j.Annotations, j.Spec.Template.Annotations), state: waiting,
 		told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
 	}

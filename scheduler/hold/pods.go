@@ -134,7 +134,7 @@ func (l *Loop) sawPod(pod *v1.Pod, no refusal) {
 	first := h == nil
 	if first {
 		h = &hold{
-			HeldJob: kube.HeldJob{UID: pod.UID}, rank: rankOf(work.Submitted(), ptr.Deref(pod.Spec.Priority, 0)),
+			HeldJob: kube.HeldJob{UID: pod.UID}, rank: rankOf(work.Submitted, ptr.Deref(pod.Spec.Priority, 0)),
 			latest: time.Unix(0, t.latest.Load()).UTC(), idleMarks: policy.Unsupported(pod.Annotations),
 		}
 		h.start = h.latest
