@@ -84,7 +84,7 @@ func (s *shared) knowledge(ctx context.Context,
 		s.log.WarnContext(ctx, "reading the environment", "warning", w)
 	}
 	if s.options.signals != "" || s.options.profiles != "" {
-		defaults.Mode = v1alpha1.ModeEnforce // nobody can say it in a file
+		defaults.Mode = v1alpha1.ModeEnforce // a file cannot tell it
 		files := &kube.Files{
 			SignalsFile: s.options.signals, ProfilesFile: s.options.profiles, Defaults: defaults, Log: s.log,
 		}

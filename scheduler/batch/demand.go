@@ -15,15 +15,15 @@ import (
 type demand string
 
 func demandOf(pod *v1.Pod) demand {
-	said := struct {
+	wanted := struct {
 		Selector    map[string]string `json:",omitempty"`
 		Affinity    *v1.NodeSelector  `json:",omitempty"`
 		Tolerations []v1.Toleration   `json:",omitempty"`
 	}{Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if selective(pod) && pod.Spec.Affinity != nil && pod.Spec.Affinity.NodeAffinity != nil {
-		said.Affinity = pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		wanted.Affinity = pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
-	text, err := json.Marshal(said)
+	text, err := json.Marshal(wanted)
 	if err != nil { // no such pod passes the API server
 		return demand(pod.UID)
 	}
@@ -63,8 +63,11 @@ func (a *Admission) Admits(node *v1.Node) bool {
 	if node.Spec.Unschedulable && !corev1.TolerationsTolerateTaint(logger, a.tolerations, &cordon, false) {
 		return false
 	}
-	if _, refused := corev1.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, a.tolerations, keepsOut,
-		false); refused {
+	repels := func(t *v1.Taint) bool {
+		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+	}
+	if _, repelled := corev1.FindMatchingUntoleratedTaint(logger, node.Spec.Taints, a.tolerations, repels,
+		false); repelled {
 		return false
 	}
 	if a.affinity == nil {
@@ -74,25 +77,25 @@ func (a *Admission) Admits(node *v1.Node) bool {
 	return fits && err == nil
 }
 
-func keepsOut(t *v1.Taint) bool {
-	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-}
-
 // Plain reports whether nothing but the node itself and its room decides whether the pod can run there, as far as the
-// pod says: its neighbours, ports, volumes and devices do not count. What neighbours say about the pod, nobody knows.
+// pod says: its neighbours, ports, volumes and devices do not count. What its neighbours demand of the pod is not known.
 func Plain(pod *v1.Pod) bool {
 	spec := &pod.Spec
-	if len(spec.ResourceClaims) > 0 || spec.SchedulingGroup != nil || keepsCompany(spec.Affinity) {
+	if len(spec.ResourceClaims) > 0 || spec.SchedulingGroup != nil || needsNeighbours(spec.Affinity) {
 		return false
 	}
 	spread := func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable == v1.DoNotSchedule }
-	bound := func(v v1.Volume) bool { return !anywhere(&v) }
+	bound := func(v v1.Volume) bool { // else it is to be had on every node
+		return v.EmptyDir == nil && v.ConfigMap == nil && v.Secret == nil && v.DownwardAPI == nil &&
+			v.Projected == nil &&
+			v.HostPath == nil
+	}
 	return !slices.ContainsFunc(spec.TopologySpreadConstraints, spread) && !slices.ContainsFunc(spec.Volumes, bound) &&
 		!slices.ContainsFunc(spec.InitContainers, takesHostPort) && !slices.ContainsFunc(spec.Containers, takesHostPort)
 }
 
-// keepsCompany reports whether others decide where a pod may run.
-func keepsCompany(a *v1.Affinity) bool {
+// needsNeighbours reports whether others decide where a pod may run.
+func needsNeighbours(a *v1.Affinity) bool {
 	if a == nil {
 		return false
 	}
@@ -102,10 +105,4 @@ func keepsCompany(a *v1.Affinity) bool {
 
 func takesHostPort(c v1.Container) bool {
 	return slices.ContainsFunc(c.Ports, func(p v1.ContainerPort) bool { return p.HostPort != 0 })
-}
-
-// anywhere reports whether a volume is to be had on every node.
-func anywhere(v *v1.Volume) bool {
-	return v.EmptyDir != nil || v.ConfigMap != nil || v.Secret != nil || v.DownwardAPI != nil || v.Projected != nil ||
-		v.HostPath != nil
 }

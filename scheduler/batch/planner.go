@@ -2,6 +2,8 @@ package batch
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/kube"
@@ -17,11 +20,31 @@ import (
 
 // Limits bound what planning may cost, and how long a plan counts.
 type Limits struct {
-	TimeLimit time.Duration // for a solution; then the rest of the queue is placed at the same cost, pod by pod
-	LeastPods int           // that no plan knows of: fewer are not worth one
-	MostPods  int           // in a plan; 0: there are none
-	Believed  time.Duration // from when the nodes were copied
-	Options   int           // nodes beside the planned one
+	// for a solution; the rest of the queue is then placed pod by pod at the same cost
+	TimeLimit metav1.Duration `json:"timeLimit"`
+	LeastPods int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
+	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
+	Believed  metav1.Duration `json:"believed"`  // how long a plan counts, from when the nodes were copied
+	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
+}
+
+// MostOptions keeps a narrowed cycle much shorter than one over all nodes.
+const MostOptions = 20
+
+// Validate reports everything that is wrong with l.
+func (l *Limits) Validate() error {
+	var errs []error
+	wants := func(ok bool, name string, value any, want string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("batch.%s is %v: want %s", name, value, want))
+		}
+	}
+	wants(l.TimeLimit.Duration > 0, "timeLimit", l.TimeLimit.Duration, "more than 0")
+	wants(l.Believed.Duration > 0, "believed", l.Believed.Duration, "more than 0")
+	wants(l.LeastPods >= 1, "leastPods", l.LeastPods, "1 or more")
+	wants(l.MostPods >= 0, "mostPods", l.MostPods, "0 (no plans) or more")
+	wants(l.Options >= 0 && l.Options <= MostOptions, "options", l.Options, fmt.Sprintf("0 to %d", MostOptions))
+	return errors.Join(errs...)
 }
 
 // Strategy is what plans; see [sched.Greedy].
@@ -47,21 +70,22 @@ type Config struct {
 type Planner struct {
 	c      Config
 	asked  chan *Question // has room for the one that busy allows
-	busy   atomic.Bool    // somebody copies the nodes, or a plan is being made
+	busy   atomic.Bool    // a cycle copies the nodes, or a plan is being made
 	logged bool           // belongs to Run
 
-	mu          sync.Mutex
-	pods        map[types.UID]*waiter
-	arrivals    uint64
-	number      uint64 // of the plan in force, or of none
-	plan        bool   // there is one
-	until       time.Time
-	notBefore   time.Time // the next plan
-	loose, left int       // waiters that are so
-	beyond      int       // waiters for which the plan in force had no place
+	mu        sync.Mutex
+	pods      map[types.UID]*waiter
+	arrivals  uint64
+	number    uint64 // of the plan in force, or of none
+	plan      bool   // there is one
+	until     time.Time
+	notBefore time.Time // the next plan
+	unplanned int       // waiters that are, see [waiter.unplanned]
+	unused    int       // waiters with a step of the plan in force that is still to be taken
+	beyond    int       // waiters for which the plan in force had no place
 }
 
-// New returns a planner that nobody has asked yet.
+// New returns a planner.
 func New(c Config) *Planner {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -81,7 +105,7 @@ type Question struct {
 	View    *kube.View
 	At      time.Time // by the clock that decisions go by
 	Nodes   []sched.Node
-	Objects []*v1.Node // of the same nodes; nobody changes what they point to
+	Objects []*v1.Node // of the same nodes; what they point to never changes
 	Slots   []int      // for how many pods more a node has room, whatever they ask for
 
 	asked time.Time
@@ -125,9 +149,10 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 	outcome := failed
 	begun := p.c.Now()
 	defer func() {
-		if what := recover(); what != nil && !p.logged {
+		if panicked := recover(); panicked != nil && !p.logged {
 			p.logged = true
-			p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic", what,
+			p.c.Log.Error("planning a batch panicked: going on pod by pod; later ones are not logged", "panic",
+				panicked,
 				"stack", string(debug.Stack()))
 		}
 		if outcome == failed || outcome == late {
@@ -138,10 +163,9 @@ func (p *Planner) answer(ctx context.Context, q *Question) {
 	}()
 	intake := p.intake()
 	solution := p.solve(q, intake.queue, func() bool {
-		return ctx.Err() != nil ||
-			p.c.Now().Sub(begun) > p.c.TimeLimit
+		return ctx.Err() != nil || p.c.Now().Sub(begun) > p.c.TimeLimit.Duration
 	})
-	if p.c.Now().Sub(q.asked) > p.c.Believed {
+	if p.c.Now().Sub(q.asked) > p.c.Believed.Duration {
 		outcome = late
 		return
 	}
@@ -158,7 +182,7 @@ func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.number++
-	p.plan, p.until = true, q.asked.Add(p.c.Believed)
+	p.plan, p.until = true, q.asked.Add(p.c.Believed.Duration)
 	p.beyond = in.beyond
 	for _, w := range p.pods {
 		if w.seq <= in.arrivals && !w.away { // or its turn came while we were solving
@@ -171,7 +195,7 @@ func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 		}
 	}
 	for i := range in.queue {
-		if w := p.pods[in.queue[i].uid]; w != nil && !w.away {
+		if w := p.pods[in.queue[i].pod.Object.UID]; w != nil && !w.away {
 			w.step = s.steps[i]
 			w.planned = w.step.Node != ""
 		}
@@ -183,5 +207,5 @@ func (p *Planner) adopt(q *Question, in *intake, s *solution) {
 func (p *Planner) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.notBefore = p.c.Now().Add(p.c.Believed)
+	p.notBefore = p.c.Now().Add(p.c.Believed.Duration)
 }

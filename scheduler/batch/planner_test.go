@@ -26,7 +26,10 @@ import (
 var view = &kube.View{}
 
 // limits are such that only what a test is about decides.
-var limits = Limits{TimeLimit: time.Second, LeastPods: 2, MostPods: 100, Believed: 30 * time.Second, Options: 2}
+var limits = Limits{
+	TimeLimit: metav1.Duration{Duration: time.Second}, LeastPods: 2, MostPods: 100,
+	Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 2,
+}
 
 // world is a planner of synthetic pods and nodes.
 type world struct {
@@ -122,7 +125,7 @@ func TestPlanIsHandedOutOnce(t *testing.T) {
 	if _, planned, wanted := w.Turn(x); planned || wanted {
 		t.Errorf("planned %v, wanted %v: nobody has planned, and one pod is not worth it", planned, wanted)
 	}
-	w.Back(x)
+	w.Requeue(x)
 	w.plan()
 	nodes := map[string]bool{}
 	for _, uid := range []types.UID{x, y} {
@@ -183,7 +186,7 @@ func TestWhenAPlanIsWanted(t *testing.T) {
 			t.Error("not wanted for 4 newcomers while 8 of a plan are left")
 		}
 		w.plan()
-		time.Sleep(limits.Believed + 1)
+		time.Sleep(limits.Believed.Duration + 1)
 		if _, planned, wanted := w.Turn(uids[20]); planned || !wanted {
 			t.Errorf("planned %v, wanted %v once the plan is past its time", planned, wanted)
 		}
@@ -214,11 +217,11 @@ func TestStruckAndFailedPods(t *testing.T) {
 	w.node("a", 8, nil)
 	giant := w.pod("giant", "ecsched-dp", 100, nil) // fits nowhere
 	w.Turn(giant)
-	w.Back(giant)
+	w.Requeue(giant)
 	struck := w.pod("struck", "ecsched-dp", 1, nil)
 	w.Turn(struck)
-	w.Strike(struck)
-	w.Back(struck)
+	w.Exclude(struck)
+	w.Requeue(struck)
 	var others []types.UID
 	for i := range 3 {
 		others = append(others, w.pod(fmt.Sprint("p", i), "ecsched-dp", 1, nil))
@@ -450,7 +453,7 @@ func TestAPanicKeepsThePlanBefore(t *testing.T) {
 			t.Error("the plan before was lost")
 		}
 		panics = false
-		time.Sleep(limits.Believed + 1)
+		time.Sleep(limits.Believed.Duration + 1)
 		if !ask() {
 			t.Error("not wanted after the pause")
 		}
@@ -487,14 +490,15 @@ func TestTimeLimit(t *testing.T) {
 		x, y := w.pod("x", "ecsched-dp", 1, nil), w.pod("y", "ecsched-dp", 1, nil)
 		begun := time.Now()
 		w.plan()
-		if took := time.Since(begun); took < limits.TimeLimit || took > limits.TimeLimit+100*time.Millisecond {
+		if took := time.Since(begun); took < limits.TimeLimit.Duration ||
+			took > limits.TimeLimit.Duration+100*time.Millisecond {
 			t.Errorf("planning took %v", took)
 		}
 		if _, planned, _ := w.Turn(x); !planned {
 			t.Error("a plan that was cut short is none")
 		}
-		time.Sleep(2 * limits.Believed)
-		slow = 2 * limits.Believed
+		time.Sleep(2 * limits.Believed.Duration)
+		slow = 2 * limits.Believed.Duration
 		w.plan()
 		if _, planned, _ := w.Turn(y); planned {
 			t.Error("a plan is followed that came too late")
@@ -557,7 +561,7 @@ func TestAbsurdCosts(t *testing.T) {
 func TestStorm(t *testing.T) {
 	before := runtime.NumGoroutine()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := newWorld(func(c *Config) { c.Believed = time.Millisecond })
+	w := newWorld(func(c *Config) { c.Believed.Duration = time.Millisecond })
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })
 	for round := range 50 {
@@ -575,11 +579,11 @@ func TestStorm(t *testing.T) {
 			}
 			switch i % 3 {
 			case 0:
-				w.Back(uid)
+				w.Requeue(uid)
 				w.Turn(uid)
 			case 1:
-				w.Strike(uid)
-				w.Back(uid)
+				w.Exclude(uid)
+				w.Requeue(uid)
 			}
 		}
 		for _, uid := range uids {
@@ -588,8 +592,8 @@ func TestStorm(t *testing.T) {
 	}
 	cancel()
 	running.Wait()
-	if len(w.pods) != 0 || w.loose != 0 || w.left != 0 {
-		t.Errorf("%d pods are remembered, %d loose, %d left", len(w.pods), w.loose, w.left)
+	if len(w.pods) != 0 || w.unplanned != 0 || w.unused != 0 {
+		t.Errorf("%d pods are remembered, %d loose, %d left", len(w.pods), w.unplanned, w.unused)
 	}
 	if after := runtime.NumGoroutine(); after > before {
 		t.Errorf("%d goroutines before, %d after", before, after)

@@ -26,9 +26,9 @@ type part struct {
 
 // solve plans the pods on the nodes. Pods of other strategies or weights are planned one after the other, the most
 // numerous first, on what the ones before have left.
-func (p *Planner) solve(q *Question, queue []queued, stop func() bool) *solution {
+func (p *Planner) solve(q *Question, queue []waiter, stop func() bool) *solution {
 	s := &solution{steps: make([]Step, len(queue)), whole: true}
-	g := newGround(q, queue)
+	g := newFloor(q, queue)
 	for i, part := range partsOf(queue, g) {
 		strategy := p.c.Strategies(part.where)
 		if strategy == nil {
@@ -46,7 +46,7 @@ func (p *Planner) solve(q *Question, queue []queued, stop func() bool) *solution
 	return s
 }
 
-func partsOf(queue []queued, g *ground) []part {
+func partsOf(queue []waiter, g *floor) []part {
 	var parts []part
 	for i := range queue {
 		if g.demandOf[i] == nowhere {
@@ -64,7 +64,7 @@ func partsOf(queue []queued, g *ground) []part {
 	return parts
 }
 
-func (p *Planner) solvePart(s *solution, g *ground, strategy Strategy, part part, stop func() bool) sched.Optimality {
+func (p *Planner) solvePart(s *solution, g *floor, strategy Strategy, part part, stop func() bool) sched.Optimality {
 	snapshot := sched.Snapshot{Now: g.q.At, Nodes: g.nodes, Sites: g.q.View.Sites(), Policy: p.c.Policy}
 	snapshot.Policy.Weights = part.weights
 	for _, i := range part.queue {
@@ -78,7 +78,7 @@ func (p *Planner) solvePart(s *solution, g *ground, strategy Strategy, part part
 		options = strategy.Options(&snapshot, plan, p.c.Options+1) // one of them may be the planned node itself
 	}
 	for k, i := range part.queue {
-		if !g.take(plan[k].Node, &snapshot.Queue[k]) {
+		if !g.place(plan[k].Node, &snapshot.Queue[k]) {
 			continue
 		}
 		s.placed++
@@ -98,11 +98,11 @@ func without(names []string, one string, most int) []string {
 	return names[:min(len(names), most)]
 }
 
-// ground is the nodes that a queue is planned on. The core knows room and labels only: who may run where is told to
+// floor is the nodes that a queue is planned on. The core knows room and labels only: who may run where is told to
 // it as labels that stand for the demands of the queue.
-type ground struct {
+type floor struct {
 	q         *Question
-	queue     []queued
+	queue     []waiter
 	nodes     []*sched.Node
 	position  map[string]int      // of a node in the question
 	demandOf  []int               // by position in the queue, or nowhere
@@ -114,8 +114,8 @@ const (
 	mostDemands = 64 // pods of others have ordinary cycles
 )
 
-func newGround(q *Question, queue []queued) *ground {
-	g := &ground{q: q, queue: queue, position: make(map[string]int, len(q.Nodes)), demandOf: make([]int, len(queue))}
+func newFloor(q *Question, queue []waiter) *floor {
+	g := &floor{q: q, queue: queue, position: make(map[string]int, len(q.Nodes)), demandOf: make([]int, len(queue))}
 	known := map[demand]int{}
 	var admissions []Admission
 	for i := range queue {
@@ -135,9 +135,9 @@ func newGround(q *Question, queue []queued) *ground {
 	return g
 }
 
-// label leaves out nodes that nobody may run on, and marks the others by the demands that they meet. Nodes that meet
+// label leaves out nodes that none of the pods may run on, and marks the others by the demands that they meet. Nodes that meet
 // all of them, mostly all nodes, share one set of labels; a demand that all nodes meet selects by none.
-func (g *ground) label(admissions []Admission) {
+func (g *floor) label(admissions []Admission) {
 	shared := map[uint64]map[string]string{}
 	common := ^uint64(0)
 	met := make([]uint64, len(g.q.Nodes))
@@ -179,8 +179,8 @@ func (g *ground) label(admissions []Admission) {
 	}
 }
 
-// take gives a node to a job. It reports whether the node has room for one more pod: strategies do not count pods.
-func (g *ground) take(name string, job *sched.Job) bool {
+// place gives a node to a job. It reports whether the node has room for one more pod: strategies do not count pods.
+func (g *floor) place(name string, job *sched.Job) bool {
 	i, ok := g.position[name]
 	if !ok || g.q.Slots[i] <= 0 {
 		return false

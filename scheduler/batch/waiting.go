@@ -28,21 +28,21 @@ type waiter struct {
 	demand demand
 	seq    uint64 // of arrival
 
-	away   bool // its cycle runs, or it has a node and is being bound
-	failed bool // it was tried and got no node
-	struck bool // it is not to be planned any more
-	held   bool // it was kept from the scheduler when the last plan looked at it
+	away     bool // its cycle runs, or it has a node and is being bound
+	failed   bool // it was tried and got no node
+	excluded bool // it is not to be planned any more
+	held     bool // it was kept from the scheduler when the last plan looked at it
 
 	decided uint64 // number of the last plan that has looked at it
 	step    Step   // of that plan
-	planned bool   // there is a step, and nobody has taken it
+	planned bool   // there is a step that was not taken
 }
 
-// loose reports whether w could be in a plan, and the one of this number has not looked at it.
-func (w *waiter) loose(plan uint64) bool { return !w.away && !w.struck && w.decided != plan }
+// unplanned reports whether w could be in a plan, and the one of this number has not looked at it.
+func (w *waiter) unplanned(plan uint64) bool { return !w.away && !w.excluded && w.decided != plan }
 
-// left reports whether the plan of this number has a step for w that is still to be taken.
-func (w *waiter) left(plan uint64) bool { return !w.away && w.planned && w.decided == plan }
+// unused reports whether the plan of this number has a step for w that is still to be taken.
+func (w *waiter) unused(plan uint64) bool { return !w.away && w.planned && w.decided == plan }
 
 // change lets f change w, and keeps the planner's counts right. The lock is held.
 func (p *Planner) change(w *waiter, f func()) {
@@ -52,11 +52,11 @@ func (p *Planner) change(w *waiter, f func()) {
 }
 
 func (p *Planner) count(w *waiter, n int) {
-	if w.loose(p.number) {
-		p.loose += n
+	if w.unplanned(p.number) {
+		p.unplanned += n
 	}
-	if w.left(p.number) {
-		p.left += n
+	if w.unused(p.number) {
+		p.unused += n
 	}
 }
 
@@ -97,10 +97,10 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 	}
 	if w := p.pods[uid]; w != nil {
 		if w.held {
-			p.letGo()
+			p.resumeHeld()
 		}
 		p.change(w, func() {
-			step, planned = w.step, w.planned && p.plan && w.decided == p.number && !w.struck
+			step, planned = w.step, w.planned && p.plan && w.decided == p.number && !w.excluded
 			w.away, w.planned = true, false
 		})
 	}
@@ -111,14 +111,14 @@ func (p *Planner) Turn(uid types.UID) (step Step, planned, wanted bool) {
 // little is left. A plan of which more is left is not replaced for a few newcomers: their turn comes later, as a
 // rule.
 func (p *Planner) wanted(now time.Time) bool {
-	newcomers := p.loose >= p.c.LeastPods && 2*p.loose >= p.left
-	rest := p.beyond >= p.c.LeastPods && p.left < p.c.LeastPods
+	newcomers := p.unplanned >= p.c.LeastPods && 2*p.unplanned >= p.unused
+	rest := p.beyond >= p.c.LeastPods && p.unused < p.c.LeastPods
 	return (newcomers || rest) && !now.Before(p.notBefore)
 }
 
-// letGo lets those be planned that were held and are no longer: when the turn of one has come, others may be free as
-// well. The lock is held.
-func (p *Planner) letGo() {
+// resumeHeld lets pods be planned that were held and are no longer: when the turn of one has come, others may be free
+// as well. The lock is held.
+func (p *Planner) resumeHeld() {
 	for _, w := range p.pods {
 		if w.held && !p.c.Held(w.pod.Object) {
 			p.change(w, func() { w.held, w.decided = false, 0 })
@@ -126,8 +126,8 @@ func (p *Planner) letGo() {
 	}
 }
 
-// Back notes that a pod waits again.
-func (p *Planner) Back(uid types.UID) {
+// Requeue notes that a pod waits again.
+func (p *Planner) Requeue(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.pods[uid]; w != nil {
@@ -135,12 +135,12 @@ func (p *Planner) Back(uid types.UID) {
 	}
 }
 
-// Strike keeps a pod out of all plans from now on.
-func (p *Planner) Strike(uid types.UID) {
+// Exclude keeps a pod out of all plans from now on.
+func (p *Planner) Exclude(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w := p.pods[uid]; w != nil {
-		p.change(w, func() { w.struck = true })
+		p.change(w, func() { w.excluded = true })
 	}
 }
 
@@ -154,26 +154,17 @@ func (p *Planner) forget() {
 
 // recount counts anew, after a new number. The lock is held.
 func (p *Planner) recount() {
-	p.loose, p.left = 0, 0
+	p.unplanned, p.unused = 0, 0
 	for _, w := range p.pods {
 		p.count(w, +1)
 	}
 }
 
-// queued is a waiter that is to be planned, as it was when the nodes were copied.
-type queued struct {
-	uid    types.UID
-	pod    Pod
-	demand demand
-	seq    uint64
-	failed bool
-}
-
 // intake is what a plan looks at.
 type intake struct {
-	queue    []queued
+	queue    []waiter    // copies, as they were when the nodes were copied
 	arrivals uint64      // it looks at no waiter that came later
-	held     []types.UID // and finds no place for these,
+	held     []types.UID // it finds no place for these,
 	beyond   int         // nor for so many others
 }
 
@@ -182,14 +173,14 @@ type intake struct {
 func (p *Planner) intake() *intake {
 	p.mu.Lock()
 	in := &intake{arrivals: p.arrivals}
-	all := make([]queued, 0, len(p.pods))
-	for uid, w := range p.pods {
-		if !w.away && !w.struck {
-			all = append(all, queued{uid, w.pod, w.demand, w.seq, w.failed})
+	all := make([]waiter, 0, len(p.pods))
+	for _, w := range p.pods {
+		if !w.away && !w.excluded {
+			all = append(all, *w)
 		}
 	}
 	p.mu.Unlock()
-	slices.SortFunc(all, func(a, b queued) int {
+	slices.SortFunc(all, func(a, b waiter) int {
 		if a.failed != b.failed {
 			if a.failed {
 				return 1
@@ -200,28 +191,28 @@ func (p *Planner) intake() *intake {
 			cmp.Compare(a.seq, b.seq))
 	})
 	in.queue = all[:0]
-	for _, q := range all {
+	for _, w := range all {
 		switch {
-		case p.c.Held(q.pod.Object):
-			in.held = append(in.held, q.uid)
+		case p.c.Held(w.pod.Object):
+			in.held = append(in.held, w.pod.Object.UID)
 		case len(in.queue) >= p.c.MostPods:
 			in.beyond++
-		case p.current(&q):
-			in.queue = append(in.queue, q)
+		case p.refresh(&w.pod):
+			in.queue = append(in.queue, w)
 		}
 	}
 	return in
 }
 
-// current reads the pod again if more is known by now than when it was read. It reports whether it is still to be
+// refresh reads a pod again if more is known by now than when it was read. It returns whether the pod is still to be
 // planned.
-func (p *Planner) current(q *queued) bool {
-	if q.pod.View == p.c.View() {
+func (p *Planner) refresh(pod *Pod) bool {
+	if pod.View == p.c.View() {
 		return true
 	}
-	pod, ok := p.c.Read(q.pod.Object)
+	fresh, ok := p.c.Read(pod.Object)
 	if ok {
-		q.pod = pod
+		*pod = fresh
 	}
 	return ok
 }

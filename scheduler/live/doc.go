@@ -2,7 +2,7 @@
 // and keeps the answer in memory; a scheduling cycle never waits for it. The feed also remembers the watts of pods
 // that were bound and that no reading tells of yet.
 //
-// Nothing that it is told is believed blindly: values that make no sense or are older than 45 seconds are none, and
-// whatever goes wrong, be it the network, the credentials or the answer, ends in nobody having live watts. Strategies
-// then decide by what is known of the hardware.
+// Answers are not believed blindly: values that make no sense or are older than 45 seconds count as unknown. Whatever
+// goes wrong, be it the network, the credentials or the answer, ends in live watts being unknown. Strategies then decide
+// by what is known of the hardware.
 package live

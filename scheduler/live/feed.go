@@ -125,7 +125,7 @@ func (f *Feed) adopt(answer *api.NodesPower, skew time.Duration) {
 }
 
 // Fill sets what nodes draw now, and what was placed on them since. What is not known stays as it is; a value that a
-// model of the hardware contradicts is none, whoever else tells one.
+// model of the hardware contradicts is none, even where another source tells one.
 func (f *Feed) Fill(nodes []sched.Node) {
 	f.reserved.fill(nodes, f.now().Add(-maxAge).UnixNano())
 }

@@ -12,7 +12,7 @@ import (
 // A CronJob names its Jobs after itself and the minute that they are due, counted from 1970.
 const leastMinuteDigits = 8
 
-// OwnersOf returns by whom a pod's power may be known, the best first. A pod names its Job or ReplicaSet; what made
+// OwnersOf returns the owners under which a pod's power may be known, the best first. A pod names its Job or ReplicaSet; what made
 // that follows from how the controllers of Kubernetes name them.
 func OwnersOf(pod *v1.Pod) []Owner {
 	kind, name := policy.OwnerOf(pod)

@@ -26,10 +26,10 @@ type reservation struct {
 }
 
 const (
-	// A reading so much younger than a placement tells of the pod, even if nobody said so: it has been started and
+	// A reading so much younger than a placement tells of the pod, even if it does not name it: it has been started and
 	// measured, or it never will be.
 	settledAfter = time.Minute
-	// So long after it nobody waits for readings any more.
+	// So long after it, a placement waits for readings no longer.
 	givenUpAfter = 5 * time.Minute
 	// What is beyond is not reserved: scheduling goes on.
 	mostReserved = 20_000
@@ -138,7 +138,7 @@ func (r *reservations) age(now time.Time) time.Duration {
 
 // fill sets what nodes draw, by readings that are not older than an instant.
 func (r *reservations) fill(nodes []sched.Node, oldest int64) {
-	r.mu.Lock() // once in a cycle; whoever else wants it is as fast
+	r.mu.Lock() // once in a cycle; all that hold it are as fast
 	defer r.mu.Unlock()
 	if r.table == nil || len(r.table.byName) == 0 {
 		return

@@ -1,9 +1,3 @@
-// Package parking keeps held pods beside kube-scheduler's queue instead of in it.
-//
-// kube-scheduler keeps a pod that PreEnqueue refuses among those that it cannot schedule, and goes through all of
-// these, with its queue locked, whenever a pod is bound, changed or removed and whenever a node changes. Of a pod
-// that is held nothing of that can change anything: it comes when its gate lets it go. So it is parked, and enters
-// the queue only then.
 package parking
 
 import (
@@ -23,7 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/scheduler/place"
 )
 
-// Where whoever lets pods go has stopped working, deadlines are kept all the same, this much late at most.
+// Deadlines are kept at most this much late where the hold loop has stopped working.
 // kube-scheduler itself tries what it keeps every five minutes.
 const lookAgain = 30 * time.Second
 
@@ -45,7 +39,7 @@ type holder interface {
 	ActivateBy(activate func(klog.Logger, map[string]*v1.Pod))
 }
 
-// Were it one no longer, nothing would be parked, and nobody notice.
+// If it were one no longer, nothing would be parked, which no test would show.
 var _ holder = (*place.Hold)(nil)
 
 // Install puts held pods of all profiles that hold any beside the queue of a scheduler, which must not run yet.
@@ -88,14 +82,14 @@ func (q *queue) add(ctx context.Context, pod *v1.Pod) {
 	q.SchedulingQueue.Add(ctx, pod)
 }
 
-// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless somebody else's
+// Update lets a parked pod go if it is held no longer. One that is in the queue stays there, unless scheduling
 // gates kept it so far: whether it is held is asked now.
 func (q *queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	_, parked := q.parked[newPod.UID]
 	switch {
-	case oldPod.UID != newPod.UID: // it was created anew under its name, while nobody watched
+	case oldPod.UID != newPod.UID: // it was created anew under its name while no watch was open
 		q.remove(oldPod)
 		q.add(ctx, newPod)
 	case parked:

@@ -45,50 +45,8 @@ type EnergyArgs struct {
 	// nodes of least cost that a cycle is narrowed to; 0: it is not
 	Shortlist int `json:"shortlist"`
 	// plans over the pods that wait, of strategies that look at all of them
-	Batch BatchArgs `json:"batch,omitzero"`
+	Batch batch.Limits `json:"batch,omitzero"`
 }
-
-// BatchArgs are the limits of plans over the pods that wait.
-type BatchArgs struct {
-	// for a solution; the rest of the queue is then placed pod by pod at the same cost
-	TimeLimit metav1.Duration `json:"timeLimit"`
-	LeastPods int             `json:"leastPods"` // that wait and are in no plan: for fewer none is made
-	MostPods  int             `json:"mostPods"`  // in a plan; 0: none is made
-	Believed  metav1.Duration `json:"believed"`  // how long a plan counts
-	Options   int             `json:"options"`   // nodes that a pod may go to beside its planned one
-}
-
-func (a *BatchArgs) limits() batch.Limits {
-	return batch.Limits{
-		TimeLimit: a.TimeLimit.Duration, LeastPods: a.LeastPods, MostPods: a.MostPods, Believed: a.Believed.Duration,
-		Options: a.Options,
-	}
-}
-
-func (a *BatchArgs) validate() error {
-	var errs []error
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"timeLimit", a.TimeLimit.Duration}, {"believed", a.Believed.Duration}} {
-		if d.value <= 0 {
-			errs = append(errs, fmt.Errorf("batch.%s is %v: want more than 0", d.name, d.value))
-		}
-	}
-	if a.LeastPods < 1 {
-		errs = append(errs, fmt.Errorf("batch.leastPods is %d: want 1 or more", a.LeastPods))
-	}
-	if a.MostPods < 0 {
-		errs = append(errs, fmt.Errorf("batch.mostPods is %d: want 0 (no plans) or more", a.MostPods))
-	}
-	if a.Options < 0 || a.Options > mostOptions {
-		errs = append(errs, fmt.Errorf("batch.options is %d: want 0 to %d", a.Options, mostOptions))
-	}
-	return errors.Join(errs...)
-}
-
-// mostOptions keeps a narrowed cycle much shorter than one over all nodes.
-const mostOptions = 20
 
 // DefaultArgs returns what holds where the configuration says nothing.
 func DefaultArgs() EnergyArgs {
@@ -101,7 +59,7 @@ func DefaultArgs() EnergyArgs {
 		ExpectedDuration: metav1.Duration{Duration: time.Hour},
 		// Twice as many cost more than they spare: pods of which one fills a node take as many hints from one cycle.
 		Shortlist: 32,
-		Batch: BatchArgs{
+		Batch: batch.Limits{
 			TimeLimit: metav1.Duration{Duration: 200 * time.Millisecond}, LeastPods: 16, MostPods: 5000,
 			Believed: metav1.Duration{Duration: 30 * time.Second}, Options: 3,
 		},
@@ -127,7 +85,7 @@ func (a *EnergyArgs) Validate() error {
 	if a.Shortlist < 0 || a.Shortlist > fewNodes {
 		errs = append(errs, fmt.Errorf("shortlist is %d: want 0 (none) to %d", a.Shortlist, fewNodes))
 	}
-	errs = append(errs, a.Batch.validate())
+	errs = append(errs, a.Batch.Validate())
 	return errors.Join(errs...)
 }
 

@@ -33,7 +33,7 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	}
 	b := &batching{strategies: strategies}
 	c := batch.Config{
-		Limits: e.args.Batch.limits(), Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View,
+		Limits: e.args.Batch, Profile: handle.ProfileName(), Policy: e.policy(sched.Weights{}), View: d.View,
 		Read: e.readBatch, Log: d.Log,
 		Strategies: func(where string) batch.Strategy {
 			if strategy, ok := b.strategies[where]; ok {
@@ -47,15 +47,15 @@ func (d Deps) newBatching(ctx context.Context, e *Energy, strategies map[string]
 	}
 	b.planner = batch.New(c)
 	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	if _, err := pods.AddEventHandler(e.waiting(b, handle.ProfileName())); err != nil {
+	if _, err := pods.AddEventHandler(e.podHandler(b, handle.ProfileName())); err != nil {
 		return nil, fmt.Errorf("building plugin %s: %w", EnergyName, err)
 	}
 	d.Go(ctx, "batch plans of "+handle.ProfileName(), b.planner.Run)
 	return b, nil
 }
 
-// waiting keeps the planner's pods: those of the profile that are in the queue, or would be if nobody held them.
-func (e *Energy) waiting(b *batching, profile string) cache.ResourceEventHandler {
+// podHandler keeps the planner's pods: those of the profile that are in the queue, or would be if they were not held.
+func (e *Energy) podHandler(b *batching, profile string) cache.ResourceEventHandler {
 	drop := func(obj any) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj
@@ -100,7 +100,7 @@ func (e *Energy) readBatch(pod *v1.Pod) (batch.Pod, bool) {
 	if r == nil || r.settings.MaxPower != 0 || r.settings.MinEfficiency != 0 {
 		return batch.Pod{}, false
 	}
-	e.expect(r, pod)
+	e.fillExpected(r, pod)
 	return batch.Pod{Object: pod, View: r.view, Job: r.job, Where: r.settings.Where, Weights: r.settings.Weights}, true
 }
 
@@ -130,8 +130,10 @@ func followed(state fwk.CycleState) *following {
 // plans reports whether pods of a where are planned together.
 func (b *batching) plans(where string) bool { return b != nil && b.strategies[where] != nil }
 
-// follow takes the turn of a pod. It returns the nodes that the cycle is narrowed to, nil if it is not.
-func (e *Energy) follow(state fwk.CycleState, r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+// narrowToPlan takes the turn of a pod. It returns the nodes that the cycle is narrowed to, nil if it is not.
+func (e *Energy) narrowToPlan(state fwk.CycleState, r *request, pod *v1.Pod,
+	nodes []fwk.NodeInfo,
+) *fwk.PreFilterResult {
 	if !e.batch.plans(r.settings.Where) {
 		return nil
 	}
@@ -218,9 +220,9 @@ func hasRoom(n fwk.NodeInfo, requests v1.ResourceList) bool {
 	return true
 }
 
-// lead ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any of
+// rankByPlan ranks nodes by a plan: the planned node best, then the next options in their order. It reports whether any of
 // them is among the nodes; if not, the pod is scored as if there were no plan.
-func (e *Energy) lead(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (led bool) {
+func (e *Energy) rankByPlan(state fwk.CycleState, r *request, nodes []fwk.NodeInfo) (led bool) {
 	if !e.batch.plans(r.settings.Where) {
 		return false
 	}
@@ -250,13 +252,13 @@ func (f *following) score(node string) int64 {
 		return bestScore
 	}
 	if i := slices.Index(f.Next, node); i >= 0 {
-		return bestScore - 1 - int64(i) // more than 0: see mostOptions
+		return bestScore - 1 - int64(i) // more than 0: see batch.MostOptions
 	}
 	return 0
 }
 
-// placed counts where a planned pod went.
-func (b *batching) placed(state fwk.CycleState, node string) {
+// countPlacement counts where a planned pod went.
+func (b *batching) countPlacement(state fwk.CycleState, node string) {
 	if b == nil {
 		return
 	}
@@ -271,10 +273,10 @@ func (b *batching) placed(state fwk.CycleState, node string) {
 	}
 }
 
-// back notes that a pod waits again.
-func (b *batching) back(pod *v1.Pod) {
+// requeue notes that a pod waits again.
+func (b *batching) requeue(pod *v1.Pod) {
 	if b != nil {
-		b.planner.Back(pod.UID)
+		b.planner.Requeue(pod.UID)
 	}
 }
 
@@ -294,14 +296,14 @@ func (e *Energy) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, status
 	}
 	if f := followed(state); f != nil && f.narrowed {
-		e.batch.planner.Strike(pod.UID)
+		e.batch.planner.Exclude(pod.UID)
 		e.batch.planner.Count(batch.Retried)
 		status = e.retries.retry(pod, "no planned node is left")
 	} else if data.(*request).shortlisted {
 		shortlisted.WithLabelValues(outcomeRetried).Inc()
-		e.disappointed()
+		e.shortlistFailed()
 		status = e.retries.retry(pod, "none of the nodes of least cost is left")
 	}
-	e.batch.back(pod)
+	e.batch.requeue(pod)
 	return nil, status
 }

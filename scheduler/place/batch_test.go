@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/sched"
@@ -41,9 +42,9 @@ func newBatched(t *testing.T, nodes int) *batched {
 		return nil, fwk.ErrNotFound
 	}
 	e.args.Batch.LeastPods = 2
-	limits := e.args.Batch.limits()
+	limits := e.args.Batch
 	e.retries = &retries{
-		again: &atomic.Pointer[v1.Pod]{}, first: func() bool { return true },
+		again: &atomic.Pointer[v1.Pod]{}, failed: lru.New(memorable), first: func() bool { return true },
 		activate: func(pod *v1.Pod) { b.activated = append(b.activated, pod.Name) },
 	}
 	rounds, err := sched.New("ecsched-dp")
@@ -132,7 +133,7 @@ func TestCyclesAreNarrowed(t *testing.T) {
 		}
 		// None of the nodes is left.
 		_, taken := b.cycle(y)
-		b.batch.planner.Back(y.UID)
+		b.batch.planner.Requeue(y.UID)
 		if followed(taken) == nil {
 			t.Fatal("no step")
 		}

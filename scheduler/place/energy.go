@@ -37,13 +37,13 @@ type Energy struct {
 
 	last atomic.Pointer[string] // node of the last decision carried out
 
-	live     *live.Feed                              // nil: nobody tells live watts
+	live     *live.Feed                              // nil: live watts are not known
 	nodes    func(name string) (fwk.NodeInfo, error) // of the scheduler's snapshot
 	batch    *batching                               // nil: nothing is planned
 	retries  *retries                                // nil: no cycle is narrowed
-	recorder *record.Recorder                        // nil: nobody is told what was decided
+	recorder *record.Recorder                        // nil: nothing is recorded
 
-	mu         sync.Mutex  // cycles of a profile do not overlap, but nobody promises it
+	mu         sync.Mutex  // cycles of a profile do not overlap, but kube-scheduler does not promise it
 	shortlists *shortlists // nil: none are made
 	book       nodeBook
 	ranking    ranking
@@ -51,7 +51,7 @@ type Energy struct {
 	unrecorded unrecorded
 }
 
-// scratch is what every cycle fills anew and nobody reads after it.
+// scratch is what every cycle fills anew, and what is not read after it.
 type scratch struct {
 	all      copies // of all nodes, where they are needed one by one
 	refs     []*sched.Node
@@ -89,7 +89,9 @@ var (
 	_ fwk.EnqueueExtensions = &Energy{}
 )
 
-func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle, common *shared) (fwk.Plugin, error) {
+func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Handle,
+	common *shared,
+) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
 	if err == nil {
 		err = common.watchPods(d.Gate, handle)
@@ -111,7 +113,8 @@ func (d Deps) newEnergy(ctx context.Context, obj runtime.Object, handle fwk.Hand
 	e := &Energy{
 		args: args, wheres: wheres, view: d.View, clock: d.Clock, rescue: rescue{log: d.Log},
 		live: d.Live, nodes: nodesOf(handle), recorder: d.Recorder,
-		retries: d.newRetries(klog.FromContext(ctx), handle, &common.again), shortlists: newShortlists(args.Shortlist, handle),
+		retries:    d.newRetries(klog.FromContext(ctx), handle, &common.again),
+		shortlists: newShortlists(args.Shortlist, handle),
 	}
 	e.batch, err = d.newBatching(ctx, e, planners, handle)
 	return e, err
@@ -190,18 +193,18 @@ func (e *Energy) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 			status = skip
 		}
 	}()
-	e.retries.wake(pod)
+	e.retries.wakeFailed(pod)
 	r := e.read(pod)
 	if r == nil {
 		return nil, skip
 	}
 	r.cluster = nodes
-	e.expect(r, pod)
+	e.fillExpected(r, pod)
 	state.Write(requestKey, r)
-	if narrowed := e.follow(state, r, pod, nodes); narrowed != nil {
+	if narrowed := e.narrowToPlan(state, r, pod, nodes); narrowed != nil {
 		return narrowed, nil
 	}
-	if narrowed := e.shortlist(r, pod, nodes); narrowed != nil {
+	if narrowed := e.narrowToCheapest(r, pod, nodes); narrowed != nil {
 		return narrowed, nil
 	}
 	if r.settings.MaxPower == 0 && r.settings.MinEfficiency == 0 {
@@ -222,7 +225,7 @@ func (e *Energy) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 			status = skip
 		}
 	}()
-	if r := e.request(state, pod); r != nil && (e.lead(state, r, nodes) || e.plan(r, nodes)) {
+	if r := e.request(state, pod); r != nil && (e.rankByPlan(state, r, nodes) || e.plan(r, nodes)) {
 		return nil
 	}
 	return skip
@@ -237,7 +240,7 @@ func (e *Energy) plan(r *request, nodes []fwk.NodeInfo) (ok bool) {
 		return false
 	}
 	e.ranking.of = r
-	e.keep(r, nodes)
+	e.keepSnapshot(r, nodes)
 	return true
 }
 
@@ -247,9 +250,9 @@ func (e *Energy) rankAll(r *request, nodes []fwk.NodeInfo) (ok bool) {
 	e.begin(r)
 	s, where := &e.scratch, e.wheres[r.settings.Where]
 	if where.Symmetry(&s.snapshot.Policy) == sched.Interchangeable {
-		e.takeKinds(nodes)
+		e.offerKinds(nodes)
 	} else {
-		e.takeAll(nodes)
+		e.offerAll(nodes)
 	}
 	if s.costs, ok = where.Costs(&s.snapshot, &s.queue[0], s.costs); !ok {
 		return false
@@ -271,9 +274,9 @@ func (e *Energy) begin(r *request) {
 	}
 }
 
-// takeKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster
+// offerKinds offers the strategy one node of each kind, and makes the nodes of a kind a group. The nodes of a cluster
 // are of a few kinds, and a strategy that cannot tell the nodes of one apart gives all of them the same cost.
-func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
+func (e *Energy) offerKinds(nodes []fwk.NodeInfo) {
 	s, r := &e.scratch, &e.ranking
 	s.cycle++
 	s.refs = s.refs[:0]
@@ -297,8 +300,8 @@ func (e *Energy) takeKinds(nodes []fwk.NodeInfo) {
 	s.snapshot.Nodes = s.refs
 }
 
-// takeAll offers the strategy every node, with the watts that it draws now, each a group of its own.
-func (e *Energy) takeAll(nodes []fwk.NodeInfo) {
+// offerAll offers the strategy every node, with the watts that it draws now, each a group of its own.
+func (e *Energy) offerAll(nodes []fwk.NodeInfo) {
 	s := &e.scratch
 	e.copyNodes(&s.all, nodes, s.snapshot.Now)
 	s.snapshot.Nodes = s.all.refs
@@ -361,11 +364,11 @@ func (e *Energy) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	last := nodeName // whose memory is not needed for pods that are not ours
 	e.last.Store(&last)
-	e.reserve(r, pod, nodeName)
+	e.reserveWatts(r, pod, nodeName)
 	if r.shortlisted {
-		e.fulfilled()
+		e.shortlistServed()
 	}
-	e.batch.placed(state, nodeName)
+	e.batch.countPlacement(state, nodeName)
 	if e.recorder.Enabled() {
 		e.draft(state, r, pod, nodeName)
 	}
@@ -379,7 +382,7 @@ func (e *Energy) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	if _, err := state.Read(requestKey); err != nil {
 		return
 	}
-	e.batch.back(pod)
+	e.batch.requeue(pod)
 	if e.live != nil {
 		e.live.Release(string(pod.UID))
 	}

@@ -95,7 +95,7 @@ func (h *Hold) ActivateBy(activate func(klog.Logger, map[string]*v1.Pod)) {
 func (*Hold) Name() string { return HoldName }
 
 // PreEnqueue gates the pod if it is held. It compares the deadline with the clock itself: a gate that has stopped
-// working holds nobody beyond it.
+// working holds no pod beyond it.
 func (h *Hold) PreEnqueue(_ context.Context, pod *v1.Pod) (status *fwk.Status) {
 	if h.gate == nil {
 		return nil

@@ -16,15 +16,15 @@ func nodesOf(handle fwk.Handle) func(name string) (fwk.NodeInfo, error) {
 	return func(name string) (fwk.NodeInfo, error) { return handle.SnapshotSharedLister().NodeInfos().Get(name) }
 }
 
-// expect notes what pods like this one were measured to draw.
-func (e *Energy) expect(r *request, pod *v1.Pod) {
+// fillExpected notes what pods like this one were measured to draw.
+func (e *Energy) fillExpected(r *request, pod *v1.Pod) {
 	if e.live != nil {
 		r.job.Expected, r.job.HasExpected = e.live.Expected(live.OwnersOf(pod), r.job.Nominal())
 	}
 }
 
-// reserve notes what the pod will draw on its node, until a meter has seen it.
-func (e *Energy) reserve(r *request, pod *v1.Pod, nodeName string) {
+// reserveWatts notes what the pod will draw on its node, until a meter has seen it.
+func (e *Energy) reserveWatts(r *request, pod *v1.Pod, nodeName string) {
 	if e.live == nil {
 		return
 	}

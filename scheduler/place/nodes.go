@@ -118,14 +118,14 @@ func (b *nodeBook) find(n fwk.NodeInfo) int32 {
 			return at
 		}
 	}
-	at := b.look(n, generation)
+	at := b.update(n, generation)
 	b.next[b.turn] = at + 1
 	b.turn = (b.turn + 1) % len(b.next)
 	return at
 }
 
-// look finds a node by name, and updates what is remembered of it.
-func (b *nodeBook) look(n fwk.NodeInfo, generation int64) int32 {
+// update finds a node by name, and updates what is remembered of it.
+func (b *nodeBook) update(n fwk.NodeInfo, generation int64) int32 {
 	name := n.Node().Name
 	at, known := b.byName[name]
 	switch {

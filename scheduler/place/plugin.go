@@ -25,10 +25,10 @@ type Deps struct {
 	Clock func() time.Time  // nil: time.Now
 	Log   *slog.Logger      // nil: silence
 
-	Live     *live.Feed       // nil: nobody measures, except who writes it on nodes
-	Recorder *record.Recorder // nil: nobody is told what was decided
+	Live     *live.Feed       // nil: only what is written on nodes is known
+	Recorder *record.Recorder // nil: nothing is recorded
 
-	// Go runs what goes on beside the scheduler until the context ends; nil: a goroutine that nobody waits for.
+	// Go runs what goes on beside the scheduler until the context ends; nil: in a goroutine without an owner.
 	Go func(ctx context.Context, name string, run func(context.Context) error)
 }
 

@@ -13,7 +13,7 @@ const bestScore = fwk.MaxScore
 
 // ranking is the outcome of PreScore, in memory that the next cycle uses again.
 type ranking struct {
-	of    *request // whose it is; nil: nobody's
+	of    *request // nil: no ranking is there
 	names []string // of the nodes, as PreScore was given them
 	group []int32  // by node: those of one group cost the same
 

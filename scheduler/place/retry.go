@@ -6,22 +6,22 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 )
 
 // fewNodes is the number up to which kube-scheduler always looks at all nodes. Narrowing a cycle among so few saves
 // nothing.
 const fewNodes = 100
 
-// retries give a pod whose cycle we narrowed in vain an ordinary cycle: at once, and before anybody thinks of
-// evicting others for it. Nil retries narrow nothing.
+// retries give a pod whose cycle we narrowed in vain an ordinary cycle: at once, and before preemption evicts others for
+// it. Nil retries narrow nothing.
 type retries struct {
 	activate func(*v1.Pod)
 	first    func() bool             // our PostFilter is asked before all others
 	again    *atomic.Pointer[v1.Pod] // to be tried before it has backed off; all profiles share the queue
-	struck   strikes
+	failed   *lru.Cache              // UIDs of pods whose narrowed cycles were in vain
 }
 
 func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Pointer[v1.Pod]) *retries {
@@ -29,19 +29,16 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 		return nil
 	}
 	return &retries{
-		again: again,
+		again: again, failed: lru.New(memorable),
 		activate: func(pod *v1.Pod) {
-			handle.Activate(logger,
-				map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+			handle.Activate(logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 		},
 		first: sync.OnceValue(func() bool { // kube-scheduler tells only once it is complete
 			enabled := enabledAt(handle, "PostFilter")
 			first := len(enabled) > 0 && enabled[0].name == EnergyName
 			if !first {
-				d.Log.Warn(
-					"cycles are not narrowed, and batch plans lead by scores only: "+EnergyName+" is not the first "+
-						"plugin at postFilter",
-					"profile", handle.ProfileName())
+				d.Log.Warn("cycles are not narrowed, and batch plans lead by scores only: "+EnergyName+" is not the "+
+					"first plugin at postFilter", "profile", handle.ProfileName())
 			}
 			return first
 		}),
@@ -51,10 +48,10 @@ func (d Deps) newRetries(logger klog.Logger, handle fwk.Handle, again *atomic.Po
 // allow reports whether a cycle over so many nodes may be narrowed.
 func (r *retries) allow(nodes int) bool { return r != nil && nodes > fewNodes && r.first() }
 
-// wake lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the next
+// wakeFailed lets a pod that failed in a narrowed cycle be tried again without backing off. By the beginning of the next
 // cycle, of whichever profile of ours, it is back in the queue for sure, and not being tried already; if there is no
 // next cycle, the queue is empty, and kube-scheduler takes it out of its backoff itself.
-func (r *retries) wake(current *v1.Pod) {
+func (r *retries) wakeFailed(current *v1.Pod) {
 	if r == nil || r.again.Load() == nil {
 		return
 	}
@@ -63,10 +60,10 @@ func (r *retries) wake(current *v1.Pod) {
 	}
 }
 
-// retry ends a cycle that was narrowed in vain: nobody is evicted for that, since the pod may well fit on the nodes
-// that were not looked at.
+// retry ends a cycle that was narrowed in vain. No pod is evicted for that, since this one may well fit on the nodes that
+// were not looked at.
 func (r *retries) retry(pod *v1.Pod, why string) *fwk.Status {
-	r.struck.add(pod.UID)
+	r.failed.Add(pod.UID, nil)
 	// While the pod is in flight this only notes that it is worth another try, and puts it into the queue that backs
 	// off instead of the pool of those that wait for an event.
 	r.activate(pod)
@@ -75,40 +72,21 @@ func (r *retries) retry(pod *v1.Pod, why string) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why+": tried again on all nodes")
 }
 
-// hopeful reports whether the pod has not yet failed, as far as is known. Its status tells for good, but only after a
+// untried reports whether the pod has not yet failed, as far as is known. Its status tells for good, but only after a
 // while.
-func (r *retries) hopeful(pod *v1.Pod) bool {
+func (r *retries) untried(pod *v1.Pod) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse &&
 			c.Reason == v1.PodReasonUnschedulable {
 			return false
 		}
 	}
-	return !r.struck.has(pod.UID)
+	_, failed := r.failed.Get(pod.UID)
+	return !failed
 }
 
-// strikes remember pods for some time: the last memorable, and up to as many before these.
-type strikes struct {
-	mu          sync.Mutex
-	recent, old map[types.UID]bool
-}
-
+// memorable is how many pods with failed narrowed cycles are remembered.
 const memorable = 1 << 15
-
-func (s *strikes) add(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.recent == nil || len(s.recent) >= memorable {
-		s.recent, s.old = map[types.UID]bool{}, s.recent
-	}
-	s.recent[uid] = true
-}
-
-func (s *strikes) has(uid types.UID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.recent[uid] || s.old[uid]
-}
 
 // enabled is a plugin of a profile at an extension point, with its weight if that scores.
 type enabled struct {

@@ -114,9 +114,9 @@ func sampleSize(nodes, percentage int) int {
 	return max(fewNodes, nodes*percentage/100)
 }
 
-// suits reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the nodes
+// shortlistable reports whether nothing but room, cost and the nodes' own rules decides where a pod goes, so that the nodes
 // of least cost can be told beforehand.
-func suits(pod *v1.Pod) bool {
+func shortlistable(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if pod.Status.NominatedNodeName != "" || spec.Affinity != nil || len(spec.TopologySpreadConstraints) > 0 ||
 		spec.Resources != nil || !batch.Plain(pod) {
@@ -137,13 +137,13 @@ func suits(pod *v1.Pod) bool {
 	return !slices.ContainsFunc(spec.Containers, ofDevices) && !slices.ContainsFunc(spec.InitContainers, ofDevices)
 }
 
-// shortlist returns the nodes that the cycle is narrowed to, nil if it is not.
-func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+// narrowToCheapest returns the nodes that the cycle is narrowed to, nil if it is not.
+func (e *Energy) narrowToCheapest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	l, where, policy := e.shortlists, e.wheres[r.settings.Where], e.policy(r.settings.Weights)
 	if l == nil || !e.retries.allow(len(nodes)) || !l.decide() || r.settings.MaxPower != 0 ||
 		r.settings.MinEfficiency != 0 ||
-		where.Symmetry(&policy) != sched.Interchangeable || !where.NodeLocal(&policy) || !suits(pod) ||
-		!e.retries.hopeful(pod) {
+		where.Symmetry(&policy) != sched.Interchangeable || !where.NodeLocal(&policy) || !shortlistable(pod) ||
+		!e.retries.untried(pod) {
 		return nil
 	}
 	e.mu.Lock()
@@ -152,7 +152,7 @@ func (e *Energy) shortlist(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.P
 	if e.scratch.snapshot.Now.Before(l.resumes) {
 		return nil
 	}
-	if !e.takeBest(r, pod, nodes) {
+	if !e.findBest(r, pod, nodes) {
 		return nil
 	}
 	l.of = r
@@ -187,16 +187,16 @@ func (e *Energy) candidates(r *request, left []fwk.NodeInfo) []fwk.NodeInfo {
 	return all
 }
 
-// Where shortlists are in vain several times in a row, something refuses the cheapest nodes that nobody here knows
-// of. Then none are made for a while, and for twice as long after the next.
+// Where shortlists are in vain several times in a row, something that is not known here refuses the cheapest
+// nodes. Then none are made for a while, and for twice as long after the next.
 const (
 	mostInVain    = 8
 	firstPause    = time.Second
 	mostDoublings = 6
 )
 
-// disappointed notes that a shortlist was in vain.
-func (e *Energy) disappointed() {
+// shortlistFailed notes that a shortlist was in vain.
+func (e *Energy) shortlistFailed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	l := e.shortlists
@@ -206,15 +206,15 @@ func (e *Energy) disappointed() {
 	}
 }
 
-// fulfilled notes that one was not.
-func (e *Energy) fulfilled() {
+// shortlistServed notes that one was not.
+func (e *Energy) shortlistServed() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.shortlists.vain = 0
 }
 
-// takeBest finds the nodes of least cost in a sample; ok is false if there is no telling.
-func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
+// findBest finds the nodes of least cost in a sample; ok is false if there is no telling.
+func (e *Energy) findBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s := e.shortlists, &e.scratch
 	l.of = nil
 	now := s.snapshot.Now.UnixNano()
@@ -224,7 +224,7 @@ func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 		l.renew(nodes, now, e.book.began)
 	}
 	for {
-		if !e.takeSample(r, pod, nodes) {
+		if !e.drawSample(r, pod, nodes) {
 			return false
 		}
 		if s.costs, ok = e.wheres[r.settings.Where].Costs(&s.snapshot, &s.queue[0], s.costs); !ok ||
@@ -234,10 +234,10 @@ func (e *Energy) takeBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 		l.best = l.best[:0]
 		for i := range l.members[:l.seen] {
 			if m := &l.members[i]; m.group != none {
-				e.enter(choice{s.costs[m.group], int32(i), m.seat})
+				e.insertBest(choice{s.costs[m.group], int32(i), m.seat})
 			}
 		}
-		if l.there(nodes) {
+		if l.inPlace(nodes) {
 			return true
 		}
 		l.renew(nodes, now, e.book.began)
@@ -257,8 +257,8 @@ func (l *shortlists) renew(nodes []fwk.NodeInfo, now int64, began int) {
 	l.members, l.best = l.members[:0], l.best[:0]
 }
 
-// there reports whether the best are where they were seen.
-func (l *shortlists) there(nodes []fwk.NodeInfo) bool {
+// inPlace reports whether the best are where they were seen.
+func (l *shortlists) inPlace(nodes []fwk.NodeInfo) bool {
 	return !slices.ContainsFunc(l.best, func(c choice) bool {
 		m := &l.members[c.member]
 		return nodes[m.at] != m.node
@@ -269,19 +269,19 @@ func (l *shortlists) there(nodes []fwk.NodeInfo) bool {
 // and it may well be among the best again. ok is false if one is no longer where it was.
 func (e *Energy) refresh(nodes []fwk.NodeInfo) (ok bool) {
 	l := e.shortlists
-	if !l.there(nodes) {
+	if !l.inPlace(nodes) {
 		return false
 	}
 	for _, c := range l.best {
 		if m := &l.members[c.member]; m.node.GetGeneration() != m.generation {
-			*m = e.look(nodes, m.at)
+			*m = e.readMember(nodes, m.at)
 		}
 	}
 	return true
 }
 
-// look returns what is at a place in kube-scheduler's list of nodes.
-func (e *Energy) look(nodes []fwk.NodeInfo, at int32) member {
+// readMember returns what is at a place in kube-scheduler's list of nodes.
+func (e *Energy) readMember(nodes []fwk.NodeInfo, at int32) member {
 	i := e.book.find(nodes[at])
 	seat := &e.book.seats[i]
 	return member{
@@ -290,10 +290,10 @@ func (e *Energy) look(nodes []fwk.NodeInfo, at int32) member {
 	}
 }
 
-// takeSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and
+// drawSample groups as many members as kube-scheduler would look at that have room for the pod and admit it, and
 // fills the snapshot with one node of each of their kinds. The sample grows where it has too few. ok is false if
 // there are none, or nodes that one would rather not use: how much rather is for other scorers to say.
-func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
+func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok bool) {
 	l, s, admission := e.shortlists, &e.scratch, batch.AdmissionOf(pod)
 	selective := len(pod.Spec.NodeSelector) > 0
 	s.cycle++
@@ -302,7 +302,7 @@ func (e *Energy) takeSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 	some := false
 	for l.seen = 0; l.seen < len(nodes) && left > 0; l.seen++ {
 		if l.seen == len(l.members) {
-			l.members = append(l.members, e.look(nodes, int32((l.from+l.seen)%len(nodes))))
+			l.members = append(l.members, e.readMember(nodes, int32((l.from+l.seen)%len(nodes))))
 		}
 		m := &l.members[l.seen]
 		m.group = none
@@ -386,8 +386,8 @@ func (e *Energy) groupOf(kind int32, j *sched.Job) int32 {
 	return g.group
 }
 
-// enter puts a node among the best if it is one of them.
-func (e *Energy) enter(c choice) {
+// insertBest puts a node among the best if it is one of them.
+func (e *Energy) insertBest(c choice) {
 	l := e.shortlists
 	if len(l.best) == l.most {
 		if !e.ahead(c, l.best[l.most-1]) {

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/lru"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
@@ -32,7 +33,7 @@ func newNarrowing(t *testing.T, most, sample int) *narrowing {
 	t.Helper()
 	n := &narrowing{Energy: newEnergyPlugin(t, deps(knowledge(t, noon)), "")}
 	n.retries = &retries{
-		again: &atomic.Pointer[v1.Pod]{}, first: func() bool { return true },
+		again: &atomic.Pointer[v1.Pod]{}, failed: lru.New(memorable), first: func() bool { return true },
 		activate: func(pod *v1.Pod) { n.activated = append(n.activated, pod.Name) },
 	}
 	n.shortlists = &shortlists{most: most, sample: func(int) int { return sample }, decide: func() bool { return true }}
@@ -619,20 +620,6 @@ func TestSamplesThatHoldNoLonger(t *testing.T) {
 	n.view = func() *kube.View { other := *view; return &other }
 	if !slices.Contains(names(), best[1]) {
 		t.Error("the view is another, and the sample still holds")
-	}
-}
-
-func TestStrikesAreRemembered(t *testing.T) {
-	var s strikes
-	for i := range 3*memorable - 1 {
-		uid := types.UID(strconv.Itoa(i))
-		s.add(uid)
-		if !s.has(uid) || i > 0 && !s.has(types.UID(strconv.Itoa(max(0, i-memorable+1)))) {
-			t.Fatalf("forgotten after %d", i)
-		}
-	}
-	if s.has("0") || len(s.recent)+len(s.old) > 2*memorable {
-		t.Errorf("%d and %d are remembered", len(s.recent), len(s.old))
 	}
 }
 
