@@ -41,6 +41,7 @@ const (
 	mostToken    = 64 << 10
 	mostCA       = 1 << 20
 	mostError    = 200 // bytes of an answer's text that are told
+	mostRefusal  = 64 << 10
 )
 
 // A Client asks the central unit. It is used by one goroutine.
@@ -105,6 +106,7 @@ type Refused struct {
 	Status int
 	Header http.Header
 	Text   string // its beginning, in one line
+	Body   []byte // as much of it as is read
 }
 
 // Why there was no answer, besides those of the network.
@@ -154,9 +156,9 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Answer, error) {
 	case a.Status == http.StatusNotModified:
 		return a, nil
 	case a.Status < http.StatusOK || a.Status >= http.StatusMultipleChoices:
-		text, _ := io.ReadAll(io.LimitReader(response.Body, mostError)) // what there is of it
-		return nil, &Refused{a.Status, a.Header, strings.ToValidUTF8(strings.Join(strings.Fields(string(text)), " "),
-			"?")}
+		body, _ := io.ReadAll(io.LimitReader(response.Body, mostRefusal)) // what there is of it
+		text := strings.Join(strings.Fields(string(body[:min(len(body), mostError)])), " ")
+		return nil, &Refused{a.Status, a.Header, strings.ToValidUTF8(text, "?"), body}
 	}
 	if a.Body, err = io.ReadAll(io.LimitReader(response.Body, r.Most+1)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAnswer, err)

@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -23,6 +19,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/central"
 	"github.com/kubenergy/kubenergy/central/api"
 )
 
@@ -50,23 +47,20 @@ const (
 	tokenSeconds   = 600
 	tokenHeader    = "X-Kubenergy-Token" // the API server keeps the other one to itself
 	maxAnswer      = 256 << 20
-	maxSecretFile  = 1 << 20
 	centralTimeout = 2 * time.Minute
 )
 
-// central asks the central unit.
-type central struct {
-	http      *http.Client
-	base      string // without a slash at its end
-	token     string
+// centralUnit asks the central unit.
+type centralUnit struct {
+	client    *central.Client
+	token     map[string]string // header with it; nil: the client reads it from a file
 	proxied   bool
 	namespace string // of the central unit
 	home      string // namespace that the kubeconfig names
-	now       func() time.Time
 }
 
 // connect finds the central unit and whoever asks.
-func (f *centralFlags) connect(ctx context.Context, t terminal) (*central, error) {
+func (f *centralFlags) connect(ctx context.Context, t terminal) (*centralUnit, error) {
 	if f.server != "" {
 		return f.direct(ctx, t)
 	}
@@ -83,21 +77,25 @@ func (f *centralFlags) connect(ctx context.Context, t terminal) (*central, error
 // throughProxy connects through the API server.
 func throughProxy(ctx context.Context, config *rest.Config, component, home string,
 	now func() time.Time,
-) (*central, error) {
-	config = rest.CopyConfig(config)
-	config.Timeout = centralTimeout
-	c := &central{proxied: true, namespace: component, home: home, now: now}
-	var err error
-	if c.http, err = rest.HTTPClientFor(config); err != nil {
+) (*centralUnit, error) {
+	transport, err := rest.TransportFor(config)
+	if err != nil {
 		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
 	host, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
-	c.base = strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) + "/services/" +
-		centralService + "/proxy"
-	c.token, err = tokenFor(ctx, config, component)
+	c := &centralUnit{proxied: true, namespace: component, home: home}
+	if c.client, err = central.New(central.Options{
+		URL: strings.TrimSuffix(host.String(), "/") + "/api/v1/namespaces/" + url.PathEscape(component) +
+			"/services/" + centralService + "/proxy",
+		UserAgent: "kubenergy/" + version(), Timeout: centralTimeout, Now: now, Node: true, Transport: transport,
+	}); err != nil {
+		return nil, usageError{err}
+	}
+	token, err := tokenFor(ctx, config, component)
+	c.token = map[string]string{tokenHeader: token}
 	return c, err
 }
 
@@ -112,15 +110,15 @@ func tokenFor(ctx context.Context, config *rest.Config, component string) (strin
 	if _, ok := errors.AsType[*noTokenError](refused); !ok {
 		return "", refused
 	}
-	token, err := ownToken(config)
+	token, err := ownToken(ctx, config)
 	if err == nil && token == "" {
 		err = refused
 	}
 	return token, err
 }
 
-// direct connects to a URL.
-func (f *centralFlags) direct(ctx context.Context, t terminal) (*central, error) {
+// direct connects to a URL. The token is in its file, or the one for the way through the API server.
+func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, error) {
 	u, err := url.Parse(f.server)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
 		return nil,
@@ -129,71 +127,31 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*central, error)
 	if u.Scheme == "http" && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" && u.Hostname() != "::1" {
 		return nil, usageError{fmt.Errorf("--server is %s: a token is only sent over https", u)}
 	}
-	c := &central{base: strings.TrimSuffix(u.String(), "/"), namespace: f.component, home: f.namespace, now: t.now}
-	if err := f.authenticate(ctx, c, t); err != nil {
-		return nil, err
-	}
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.caFile != "" {
-		pem, err := readSmall(f.caFile)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--ca-file: %w", err)}
-		}
-		trust.RootCAs = x509.NewCertPool()
-		if !trust.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usageError{fmt.Errorf("--ca-file: %s holds no certificate", f.caFile)}
-		}
-	}
-	c.http = &http.Client{
-		Timeout:   centralTimeout,
-		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true},
-		// They would show the token to others.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return c, nil
-}
-
-// authenticate finds the token for a URL: in its file, else as through the API server.
-func (f *centralFlags) authenticate(ctx context.Context, c *central, t terminal) error {
-	if f.tokenFile != "" {
-		token, err := readSmall(f.tokenFile)
-		if err != nil {
-			return usageError{fmt.Errorf("--token-file: %w", err)}
-		}
-		c.token = strings.TrimSpace(string(token))
-		return nil
+	c := &centralUnit{namespace: f.component, home: f.namespace}
+	if c.client, err = central.New(central.Options{
+		URL: f.server, TokenFile: f.tokenFile, CAFile: f.caFile, UserAgent: "kubenergy/" + version(),
+		Timeout: centralTimeout, Now: t.now, Node: true,
+	}); err != nil || f.tokenFile != "" {
+		return c, err
 	}
 	config, namespace, err := f.config(t)
 	if err != nil {
-		return usageError{fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err)}
+		return nil, usageError{fmt.Errorf("--token-file is missing, and there is no kubeconfig with a token: %w", err)}
 	}
-	c.home = namespace
-	c.token, err = tokenFor(ctx, config, f.component)
+	token, err := tokenFor(ctx, config, f.component)
 	if _, none := errors.AsType[*noTokenError](err); none {
-		return usageError{errors.New("there is no token for --server: give --token-file")}
+		return nil, usageError{errors.New("there is no token for --server: give --token-file")}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: or give --token-file", err)
+		return nil, fmt.Errorf("%w: or give --token-file", err)
 	}
-	return nil
-}
-
-func readSmall(name string) ([]byte, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	data, err := io.ReadAll(io.LimitReader(file, maxSecretFile))
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
-		err = fmt.Errorf("%s is empty", name)
-	}
-	return data, err
+	c.home, c.token = namespace, map[string]string{"Authorization": "Bearer " + token}
+	return c, nil
 }
 
 // ownToken returns the bearer token that the kubeconfig authenticates with, whoever makes it: written down, in a
 // file, or told by a program. "": it has another way, as a certificate.
-func ownToken(config *rest.Config) (string, error) {
+func ownToken(ctx context.Context, config *rest.Config) (string, error) {
 	if config.Impersonate.UserName != "" {
 		return "", nil // the token is somebody else's
 	}
@@ -206,7 +164,7 @@ func ownToken(config *rest.Config) (string, error) {
 	if err != nil {
 		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
-	request, err := http.NewRequest(http.MethodGet, "https://nobody.invalid/", http.NoBody) //nolint:noctx // it goes nowhere
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://nobody.invalid/", http.NoBody)
 	if err != nil {
 		return "", err
 	}
@@ -263,41 +221,33 @@ func viewerToken(ctx context.Context, config *rest.Config, namespace string) (st
 }
 
 // get asks for JSON. It returns the time by the server's clock.
-func (c *central) get(ctx context.Context, path string, query url.Values, into any) (now time.Time, err error) {
-	target := c.base + path
+func (c *centralUnit) get(ctx context.Context, path string, query url.Values, into any) (now time.Time, err error) {
+	target := path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, http.NoBody)
-	if err != nil {
-		return now, err
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("User-Agent", "kubenergy/"+version())
-	if c.proxied {
-		request.Header.Set(tokenHeader, c.token)
-	} else {
-		request.Header.Set("Authorization", "Bearer "+c.token)
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
+	header := map[string]string{"Accept": "application/json"}
+	maps.Copy(header, c.token)
+	answer, err := c.client.Do(ctx, &central.Request{
+		Method: http.MethodGet, Path: target, Header: header, Most: maxAnswer,
+	})
+	refused, _ := errors.AsType[*central.Refused](err)
+	switch {
+	case refused != nil:
+		return now, c.refusal(refused.Status, path, refused.Body)
+	case errors.Is(err, central.ErrToken):
+		return now, usageError{fmt.Errorf("--token-file: %w", err)}
+	case errors.Is(err, central.ErrTrust):
+		return now, usageError{fmt.Errorf("--ca-file: %w", err)}
+	case errors.Is(err, central.ErrAnswer):
+		return now, fmt.Errorf("%s: ask for less time or fewer groups", withoutURL(err))
+	case err != nil:
 		return now, fmt.Errorf("the central unit cannot be reached: %s", withoutURL(err))
 	}
-	defer func() { _ = response.Body.Close() }()
-	now = c.now()
-	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
-		now = date
+	if now, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+		now = answer.At
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return now, fmt.Errorf("reading the answer of the central unit: %s", withoutURL(err))
-	case len(data) > maxAnswer:
-		return now, errors.New("the answer of the central unit is too long: ask for less time or fewer groups")
-	case response.StatusCode != http.StatusOK:
-		return now, c.refusal(response.StatusCode, path, data)
-	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := json.Unmarshal(answer.Body, into); err != nil {
 		return now, fmt.Errorf("the answer of the central unit to %s cannot be read: %s", path, oneLine(err))
 	}
 	return now, nil
@@ -319,7 +269,7 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.text }
 
-func (c *central) refusal(status int, path string, body []byte) error {
+func (c *centralUnit) refusal(status int, path string, body []byte) error {
 	var object metav1.Status
 	if c.proxied && json.Unmarshal(body, &object) == nil && object.Kind == "Status" {
 		return &refusedError{status, c.proxyRefusal(status, &object)}
@@ -346,7 +296,7 @@ func (c *central) refusal(status int, path string, body []byte) error {
 }
 
 // proxyRefusal says what the API server's own answers mean here.
-func (c *central) proxyRefusal(status int, object *metav1.Status) string {
+func (c *centralUnit) proxyRefusal(status int, object *metav1.Status) string {
 	text := printable(object.Message)
 	switch status {
 	case http.StatusNotFound:

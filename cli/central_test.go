@@ -32,8 +32,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// centralUnit stands for the central unit, behind an API server's proxy and by itself.
-type centralUnit struct {
+// fakeUnit stands for the central unit, behind an API server's proxy and by itself.
+type fakeUnit struct {
 	server *httptest.Server
 
 	mu       sync.Mutex
@@ -53,9 +53,9 @@ type refusal struct {
 
 const proxyPath = "/api/v1/namespaces/kubenergy-system/services/https:kubenergy-controller:api/proxy"
 
-func newCentralUnit(t *testing.T) *centralUnit {
+func newCentralUnit(t *testing.T) *fakeUnit {
 	t.Helper()
-	c := &centralUnit{tokens: map[string]int{}, answers: map[string]any{}, refuse: map[string]int{}}
+	c := &fakeUnit{tokens: map[string]int{}, answers: map[string]any{}, refuse: map[string]int{}}
 	c.server = httptest.NewUnstartedServer(c)
 	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of clients that do not trust it
 	c.server.StartTLS()
@@ -63,7 +63,7 @@ func newCentralUnit(t *testing.T) *centralUnit {
 	return c
 }
 
-func (c *centralUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (c *fakeUnit) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.Header().Set("Date", testNow.Format(http.TimeFormat))
@@ -136,7 +136,7 @@ func withToken(a *clientcmdapi.AuthInfo) { a.Token = "secret" }
 func withNothing(*clientcmdapi.AuthInfo) {}
 
 // run runs a command line with a kubeconfig of this server.
-func (c *centralUnit) run(t *testing.T, auth how, args ...string) (code int, stdout, stderr string) {
+func (c *fakeUnit) run(t *testing.T, auth how, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.server.Certificate().Raw})
@@ -162,7 +162,7 @@ func runCentral(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	return code, out.String(), err.String()
 }
 
-func (c *centralUnit) draw() {
+func (c *fakeUnit) draw() {
 	at := func(ago time.Duration) time.Time { return testNow.Add(-ago) }
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{
 		{Node: "a", Watts: 120.25, AsOf: at(10 * time.Second), Quality: energy.Measured, Source: "psys (rapl)"},
@@ -305,40 +305,40 @@ func TestDirectly(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		set  func(*centralUnit)
+		set  func(*fakeUnit)
 		how  how
 		want string
 	}{
 		{
-			"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, withToken,
+			"not installed", func(c *fakeUnit) { c.refuse["proxy"] = 404 }, withToken,
 			"is not installed: there is no service kubenergy-controller in namespace kubenergy-system",
 		},
 		{
-			"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 }, withToken,
+			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 }, withToken,
 			"does not reach the central unit; name its address with --server",
 		},
 		{
-			"no way through", func(c *centralUnit) { c.refuse["proxy"] = 403 }, withToken,
+			"no way through", func(c *fakeUnit) { c.refuse["proxy"] = 403 }, withToken,
 			"ask for the right to get services/proxy of https:kubenergy-controller:api",
 		},
 		{
-			"no right", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
+			"no right", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 403 }, withToken,
 			"the central unit refuses: you lack list energy",
 		},
 		{
-			"no such token", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,
+			"no such token", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 401 }, withToken,
 			"does not accept the token",
 		},
 		{
-			"too old", func(c *centralUnit) { delete(c.answers, "/api/v1/nodes/power") }, withToken,
+			"too old", func(c *fakeUnit) { delete(c.answers, "/api/v1/nodes/power") }, withToken,
 			"it is too old for this command",
 		},
-		{"not ready", func(c *centralUnit) { c.refuse["/api/v1/nodes/power"] = 503 }, withToken, "is not ready"},
+		{"not ready", func(c *fakeUnit) { c.refuse["/api/v1/nodes/power"] = 503 }, withToken, "is not ready"},
 		{
-			"no token to be had", func(c *centralUnit) { c.noTokens = true }, withNothing,
+			"no token to be had", func(c *fakeUnit) { c.noTokens = true }, withNothing,
 			"the right to create serviceaccounts/token of kubenergy-viewer",
 		},
-		{"nonsense", func(c *centralUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "cannot be read"},
+		{"nonsense", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = []int{1} }, withToken, "cannot be read"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCentralUnit(t)
@@ -353,7 +353,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // history is a ledger of three jobs that two strategies placed, one of them held, and the decisions.
-func (c *centralUnit) history(t *testing.T) {
+func (c *fakeUnit) history(t *testing.T) {
 	t.Helper()
 	begin := testNow.Add(-24 * time.Hour).Truncate(time.Hour)
 	row := func(key []string, kWh, intensity float64, last time.Time) ledger.Row {

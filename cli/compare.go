@@ -30,9 +30,10 @@ func newCompare(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare -f comparison.yaml [flags]",
 		Short: "Compare strategies over zones, starts and seeds with the clairvoyant optimum",
-		Long: `Play a scenario under every strategy, in every zone, from every start and for every seed of a comparison file, and report what was
-saved: in grams, as a share of the baseline's emissions, and as η, the share of what the clairvoyant optimum saves. Results do not
-depend on the number of workers. With --out every trial is kept as it is done: the same command goes on where it was interrupted.`,
+		Long: `Play a scenario under every strategy, in every zone, from every start and for every seed of a
+comparison file, and report what was saved: in grams, as a share of the baseline's emissions, and as η, the share of
+what the clairvoyant optimum saves. Results do not depend on the number of workers. With --out every trial is kept as
+it is done: the same command goes on where it was interrupted.`,
 		Example: `  kubenergy compare -f comparison.yaml
   kubenergy compare -f comparison.yaml --zones DE,FR --strategies rolling,residual --out results/
   kubenergy compare -f comparison.yaml --shard 0/8 --out results/part-0

@@ -80,9 +80,9 @@ func newDoctor(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the cluster, the installation, its rights, its clock and its signals",
-		Long: `Check what an installation depends on, and say what to do about what is wrong. It only reads, with your own rights; what
-you may not see is said and not counted as a failure. The exit code is 1 if something has failed. What nodes can measure
-themselves (RAPL, meters) cannot be seen from here.`,
+		Long: `Check what an installation depends on, and say what to do about what is wrong. It only reads,
+with your own rights; what you may not see is said and not counted as a failure. The exit code is 1 if something has
+failed. What nodes can measure themselves (RAPL, meters) cannot be seen from here.`,
 		Example: `  kubenergy doctor
   kubenergy doctor -o json | jq '.checks[] | select(.status != "ok")'`,
 		Args: noArguments,

@@ -55,7 +55,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 }
 
 // lookAtAges says how many nodes tell what they draw.
-func (d *doctor) lookAtAges(ctx context.Context, c *central) {
+func (d *doctor) lookAtAges(ctx context.Context, c *centralUnit) {
 	nodes, err := c.nodes(ctx)
 	if err != nil {
 		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)

@@ -14,29 +14,29 @@ func TestDoctorLooksAtTheCentralUnit(t *testing.T) {
 	const statistics = "/api/v1/ledger/statistics"
 	for _, tc := range []struct {
 		name string
-		set  func(*centralUnit)
+		set  func(*fakeUnit)
 		want string // all findings: status and the beginning of the message
 	}{
-		{"well", func(c *centralUnit) {
+		{"well", func(c *fakeUnit) {
 			c.answers["/api/v1/nodes/power"] = api.NodesPower{Nodes: []api.NodePower{{
 				Node: "a", AsOf: testNow.Add(-10 * time.Second),
 			}}}
 		}, "ok the central unit answers; ok 1 node told"},
-		{"late nodes", func(*centralUnit) {}, "ok the central unit answers; warn 1 of 3 nodes"},
+		{"late nodes", func(*fakeUnit) {}, "ok the central unit answers; warn 1 of 3 nodes"},
 		{
-			"no nodes", func(c *centralUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },
+			"no nodes", func(c *fakeUnit) { c.answers["/api/v1/nodes/power"] = api.NodesPower{} },
 			"ok the central unit answers; warn no node tells",
 		},
-		{"a disk that is full", func(c *centralUnit) {
+		{"a disk that is full", func(c *fakeUnit) {
 			c.answers[statistics] = map[string]any{"journal": 7, "oldest": testNow.Add(-time.Hour)}
 		}, "fail 7 bookings are not in; warn 1 of 3 nodes"},
-		{"not installed", func(c *centralUnit) { c.refuse["proxy"] = 404 }, "warn the central unit is not installed"},
+		{"not installed", func(c *fakeUnit) { c.refuse["proxy"] = 404 }, "warn the central unit is not installed"},
 		{
-			"not running", func(c *centralUnit) { c.refuse["proxy"] = 503 },
+			"not running", func(c *fakeUnit) { c.refuse["proxy"] = 503 },
 			"warn the API server's proxy does not reach the central unit",
 		},
-		{"no right", func(c *centralUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
-		{"too old", func(c *centralUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
+		{"no right", func(c *fakeUnit) { c.refuse[statistics] = 403 }, "warn the central unit refuses"},
+		{"too old", func(c *fakeUnit) { delete(c.answers, statistics) }, "warn the central unit has no"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := newCentralUnit(t)

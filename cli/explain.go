@@ -100,9 +100,10 @@ func newExplain(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain pod|job NAME",
 		Short: "Say why a pod or a Job waits and until when, or which nodes suit it how well",
-		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, which settings hold for it and where
-each comes from, what a start now compares to, which signals that rests on, and which nodes are ranked how. It reads with
-your own rights; what you may not see is named. Nodes are ruled out by a model of feasibility: the real scheduler checks more.`,
+		Long: `Say what KubEnergy does with a pod or a Job and why: whether it is held and until when, which
+settings hold for it and where each comes from, what a start now compares to, which signals that rests on, and which
+nodes are ranked how. It reads with your own rights; what you may not see is named. Nodes are ruled out by a model of
+feasibility: the real scheduler checks more.`,
 		Example: `  kubenergy explain job nightly-report -n reports
   kubenergy explain pod/train-7 -o yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {

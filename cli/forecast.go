@@ -42,8 +42,8 @@ func newForecast(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast --zone NAME",
 		Short: "Show what carbon intensity or price are forecast to be, and the cheapest window",
-		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models: of a recorded series everything
-before --start is looked at, and nothing after it. Times are in UTC.`,
+		Long: `Show the forecast of a GridZone of the cluster, or make one from a file with the same models:
+of a recorded series everything before --start is looked at, and nothing after it. Times are in UTC.`,
 		Example: `  kubenergy forecast --zone DE --duration 2h
   kubenergy forecast --zone DE --quantity price -o svg --out price.svg
   kubenergy forecast --file DE_2022.csv.gz --zone DE --start 2022-06-01`,

@@ -31,14 +31,15 @@ func newForecastBacktest(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backtest --grid FILE [--weather FILE]",
 		Short: "Measure on a recorded series how well each model forecasts it",
-		Long: `Forecast a recorded series again and again, each time knowing only what was before, and compare with what came: the mean
-absolute percentage error (MAPE) by day ahead, what is lost by running in the hours that are forecast to be the cheapest
-of the next 24, and how many values fall into the intervals of the models that are learnt. These are learnt from what is
-before the first forecast, and learnt again every --refit.
+		Long: `Forecast a recorded series again and again, each time knowing only what was before, and
+compare with what came: the mean absolute percentage error (MAPE) by day ahead, what is lost by running in the hours
+that are forecast to be the cheapest of the next 24, and how many values fall into the intervals of the models that
+are learnt. These are learnt from what is before the first forecast, and learnt again every --refit.
 
-The defaults are the protocol of EnsembleCI: 178 forecasts, one a day, over 96 hours, the last of which ends a day before
-the file does.`,
-		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz --weather DE_weather_forecast.csv.gz
+The defaults are the protocol of EnsembleCI: 178 forecasts, one a day, over 96 hours, the last of which ends a day
+before the file does.`,
+		Example: `  kubenergy forecast backtest --grid DE_lifecycle_emissions.csv.gz \
+      --weather DE_weather_forecast.csv.gz
   kubenergy forecast backtest --grid 'DE_202?.csv.gz' --zone DE --start 2023-01-01 --calibrate -o json`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, t) },

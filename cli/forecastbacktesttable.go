@@ -50,8 +50,8 @@ func (b *backtest) Text(bool, bool) string {
 		}
 		t.Add(append(row, learning)...)
 	}
-	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest 1/4/8 "+
-		"of the next 24 hours.\n\n%s\n", name, count(e.Windows, "forecast"), e.Horizon, e.Stride,
+	return fmt.Sprintf("%s%s over %v, every %v from %s. Errors in percent (MAPE). Regret and kept: in the cheapest "+
+		"1/4/8 of the next 24 hours.\n\n%s\n", name, count(e.Windows, "forecast"), e.Horizon, e.Stride,
 		e.First.UTC().Format("2006-01-02 15:04"), t.Open())
 }
 

@@ -41,13 +41,14 @@ func newProfile(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile",
 		Short: "List what hardware nodes have and what it draws; label nodes with their power profiles",
-		Long: `List nodes with the hardware that their labels, annotations and instance types say they have, and what it draws with and
-without load. All of it is estimated. Nodes of unknown hardware are listed as unknown.
+		Long: `List nodes with the hardware that their labels, annotations and instance types say they have,
+and what it draws with and without load. All of it is estimated. Nodes of unknown hardware are listed as unknown.
 
-With --create the PowerProfiles of what was recognised are written to the cluster, for you to correct. With --label-nodes
-each node gets the label kubenergy.io/power-profile with the name of its profile; --remove takes these labels off again.
-All of it happens with your own rights, and only labels that this command wrote are ever changed, except with --overwrite.
-The scheduler recognises hardware without any of it: labels pin what it would find out by itself.`,
+With --create the PowerProfiles of what was recognised are written to the cluster, for you to correct. With
+--label-nodes each node gets the label kubenergy.io/power-profile with the name of its profile; --remove takes these
+labels off again. All of it happens with your own rights, and only labels that this command wrote are ever changed,
+except with --overwrite. The scheduler recognises hardware without any of it: labels pin what it would find out by
+itself.`,
 		Example: `  kubenergy profile
   kubenergy profile --create --label-nodes --dry-run
   kubenergy profile --label-nodes -l pool=batch

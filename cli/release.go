@@ -48,10 +48,10 @@ func newRelease(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release job NAME | --all",
 		Short: "Resume Jobs that are held or suspended for a budget, whether or not anything of ours runs",
-		Long: `Resume one Job that is held, or that an energy budget has suspended, or all of them, and take off the label
-kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothing of ours to run, so it is also what helps when nothing
-of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is held, and none suspended,
-from then on: what an uninstall does first.
+		Long: `Resume one Job that is held, or that an energy budget has suspended, or all of them, and take
+off the label kubenergy.io/held or kubenergy.io/budget-suspended. It needs nothing of ours to run, so it is also what
+helps when nothing of ours does. The budget does not suspend the same Job again. With --remove-policy no new Job is
+held, and none suspended, from then on: what an uninstall does first.
 
 Bare pods are not released by it: nothing but the scheduler that they name keeps them. See run-now.`,
 		Example: `  kubenergy release job nightly-report -n reports

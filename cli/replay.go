@@ -34,9 +34,9 @@ func newReplay(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay --strategy NAME",
 		Short: "Decide on recorded decisions once more, under another strategy",
-		Long: `Take decisions that were recorded with what they depended on, from the central unit or from a file of them, and show what other
-strategies would have decided, and what that would have come to as estimated then. Nothing is changed in the cluster. Records that
-cannot be replayed are listed with their ID. Times are in UTC.`,
+		Long: `Take decisions that were recorded with what they depended on, from the central unit or from a
+file of them, and show what other strategies would have decided, and what that would have come to as estimated then.
+Nothing is changed in the cluster. Records that cannot be replayed are listed with their ID. Times are in UTC.`,
 		Example: `  kubenergy replay --strategy carbon+window --from -1d
   kubenergy replay --file decisions.json --strategy energy,carbon+residual -o csv`,
 		Args: noArguments,

@@ -52,9 +52,10 @@ func newReport(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up energy, emissions, cost and savings from the ledger",
-		Long: `Sum up what the ledger of the central unit holds: energy, mean carbon intensity, emissions, cost, the share that is estimated,
-how long jobs took, and what decisions saved against a baseline, with an interval of 95 %. Savings are shown where strategies are
-compared (--group-by strategy), or with --savings; they need the decisions that the scheduler records. Times are in UTC.`,
+		Long: `Sum up what the ledger of the central unit holds: energy, mean carbon intensity, emissions,
+cost, the share that is estimated, how long jobs took, and what decisions saved against a baseline, with an interval
+of 95 %. Savings are shown where strategies are compared (--group-by strategy), or with --savings; they need the
+decisions that the scheduler records. Times are in UTC.`,
 		Example: `  kubenergy report --from -30d --group-by namespace,day
   kubenergy report --group-by strategy --baseline least-allocated
   kubenergy report -n shop --from 2026-06-01 --to 2026-07-01 --out june.html`,
@@ -155,7 +156,7 @@ func (f *reportFlags) run(cmd *cobra.Command, t terminal) error {
 	return t.printTo(f.out, s, f.output.value)
 }
 
-func (f *reportFlags) statement(ctx context.Context, c *central, q *ledger.Query) (*report.Statement, error) {
+func (f *reportFlags) statement(ctx context.Context, c *centralUnit, q *ledger.Query) (*report.Statement, error) {
 	answer, err := c.ledger(ctx, q, f.values())
 	if err != nil {
 		return nil, err
@@ -241,7 +242,7 @@ func route(namespaces []string, what string, query url.Values) string {
 const mostRows = 100_000
 
 // ledger asks for sums.
-func (c *central) ledger(ctx context.Context, q *ledger.Query, filters map[string][]string) (*ledger.Answer, error) {
+func (c *centralUnit) ledger(ctx context.Context, q *ledger.Query, filters map[string][]string) (*ledger.Answer, error) {
 	query := url.Values{
 		"from": {q.From.Format(time.RFC3339)}, "to": {q.To.Format(time.RFC3339)}, "limit": {strconv.Itoa(mostRows)},
 		"format": {"json"},
@@ -278,7 +279,7 @@ func (e *evidence) all() *report.Evidence {
 
 // evidence collects what turnarounds and savings need. What cannot be had is said, and the rest goes on without it;
 // nil: there is nothing.
-func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool,
+func (c *centralUnit) evidence(ctx context.Context, q *ledger.Query, savings bool,
 	most int,
 ) (e *evidence, missing []string, err error) {
 	lack := func(what string, err error) error {
@@ -334,7 +335,7 @@ func (c *central) evidence(ctx context.Context, q *ledger.Query, savings bool,
 }
 
 // recorded fetches the decisions; without their snapshots, and says so, where those may not be read.
-func (c *central) recorded(ctx context.Context, q *ledger.Query, e *evidence,
+func (c *centralUnit) recorded(ctx context.Context, q *ledger.Query, e *evidence,
 	most int,
 ) (since time.Time, without string, err error) {
 	e.Records, since, err = c.decisions(ctx, q, e.snapshots, most)
@@ -359,7 +360,7 @@ const (
 
 // decisions fetches records, the youngest first, page by page. since is the instant of the oldest one if there are more
 // than could be fetched, else zero.
-func (c *central) decisions(ctx context.Context, q *ledger.Query, snapshots bool,
+func (c *centralUnit) decisions(ctx context.Context, q *ledger.Query, snapshots bool,
 	most int,
 ) (all []ledger.Record, since time.Time, err error) {
 	seen := map[string]bool{}

@@ -18,8 +18,8 @@ func newRunNow(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run-now job|pod NAME",
 		Short: "Ask for a held Job or pod to start now",
-		Long: `Write the annotation kubenergy.io/run-now on a Job or a pod: whatever else is said, it is not held, or not any longer. The
-scheduler of ours lets it go; where none runs, see release.`,
+		Long: `Write the annotation kubenergy.io/run-now on a Job or a pod: whatever else is said, it is not
+held, or not any longer. The scheduler of ours lets it go; where none runs, see release.`,
 		Example: `  kubenergy run-now job nightly-report -n reports
   kubenergy run-now pod/train-7`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -28,13 +28,13 @@ func newSimulate(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate [-f scenario.yaml] [flags]",
 		Short: "Play a workload trace under one or more strategies and compare them",
-		Long: `Play a workload trace on a model of a cluster under one or more strategies, and report energy, emissions, cost and
-waits. A strategy is a where, or where+when, as in carbon+window, or where+when/order, as in energy+now/fifo, which serves the
-queue in that order. flow-*, ecsched-*, min-min and max-min place the whole queue at once. kubenergy strategies lists them all. The
-first strategy is the baseline that savings refer to.
+		Long: `Play a workload trace on a model of a cluster under one or more strategies, and report energy,
+emissions, cost and waits. A strategy is a where, or where+when, as in carbon+window, or where+when/order, as in
+energy+now/fifo, which serves the queue in that order. flow-*, ecsched-*, min-min and max-min place the whole queue at
+once. kubenergy strategies lists them all. The first strategy is the baseline that savings refer to.
 
-Flags override the scenario file. What has no flag stands there alone: several sites, limits, weights, and queue, which says how
-often the queue is planned and for how many jobs at once.`,
+Flags override the scenario file. What has no flag stands there alone: several sites, limits, weights, and queue,
+which says how often the queue is planned and for how many jobs at once.`,
 		Example: `  kubenergy simulate -f scenario.yaml
   kubenergy simulate --workload jobs.csv --nodes ecsched50 --grid DE_2022.csv.gz \
       --start 2022-06-01 --max-delay 6h --strategy least-allocated,energy,carbon+window

@@ -27,8 +27,8 @@ func newStress(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stress",
 		Short: "Load a node for a while: CPU by duty cycle, and memory",
-		Long: `Use as much CPU as told, and hold as much memory. It ends by itself, or when it is told to. It is what the chart's Jobs run
-that load nodes; a line is written every ten seconds.`,
+		Long: `Use as much CPU as told, and hold as much memory. It ends by itself, or when it is told to. It
+is what the chart's Jobs run that load nodes; a line is written every ten seconds.`,
 		Example: `  kubenergy stress --cpu 1.5 --utilisation 0.6 --memory 200Mi --duration 10m`,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -71,8 +71,9 @@ func newTopOf(t terminal, kind string) *cobra.Command {
 		Use:     kind,
 		Aliases: []string{strings.TrimSuffix(kind, "s")},
 		Short:   "Show what " + kind + " draw now, with source, quality and age",
-		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and its age. What is older than
-45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what a model of the hardware contradicts.`,
+		Long: "Show what " + kind + ` draw now at the node, without PUE, with the source of the figure, its quality and its
+age. What is older than 45 seconds is marked as stale: nothing is decided by it. Of nodes, "implausible" marks what a
+model of the hardware contradicts.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), t, kind) },
 	}
@@ -124,7 +125,7 @@ func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
 	return t.print(list, f.output.value)
 }
 
-func (c *central) nodes(ctx context.Context) ([]drawn, error) {
+func (c *centralUnit) nodes(ctx context.Context) ([]drawn, error) {
 	var answer api.NodesPower
 	now, err := c.get(ctx, "/api/v1/nodes/power", nil, &answer)
 	if err != nil {
@@ -141,7 +142,7 @@ func (c *central) nodes(ctx context.Context) ([]drawn, error) {
 	return all, nil
 }
 
-func (c *central) pods(ctx context.Context, everywhere bool) ([]drawn, error) {
+func (c *centralUnit) pods(ctx context.Context, everywhere bool) ([]drawn, error) {
 	path := "/api/v1/pods"
 	if !everywhere {
 		path = "/api/v1/namespaces/" + url.PathEscape(cmp.Or(c.home, "default")) + "/pods"
@@ -221,8 +222,8 @@ func (l *powerList) Text(bool, bool) string {
 
 // CSV writes everything that is known.
 func (l *powerList) CSV(w io.Writer) error {
-	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of", "age_s",
-		"stale", "implausible")
+	t := report.Sheet("namespace", "name", "node", "owner", "watts", "idle_watts", "source", "quality", "as_of",
+		"age_s", "stale", "implausible")
 	for i := range l.Items {
 		d := &l.Items[i]
 		t.Add(d.Namespace, d.Name, d.Node, d.Owner, d.Watts, d.IdleWatts, d.Source, d.Quality, d.AsOf, d.AgeSeconds,

@@ -157,8 +157,9 @@ func newGenerate(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate (--model FILE | --like TRACE)",
 		Short: "Make a trace like another one, as CSV",
-		Long: `Make a trace like another one, as CSV: batches come by hour of the week, requests and run times are drawn together, owners by
-their rank. It begins on a Monday at midnight. The same model, number and seed give the same trace.`,
+		Long: `Make a trace like another one, as CSV: batches come by hour of the week, requests and run
+times are drawn together, owners by their rank. It begins on a Monday at midnight. The same model, number and seed
+give the same trace.`,
 		Example: `  kubenergy workload generate --model model.json --jobs 1000 --seed 7 > jobs.csv
   kubenergy workload generate --like hpc2n.swf.gz --jobs 10000 > jobs.csv`,
 		Args: noArguments,
@@ -232,12 +233,13 @@ func newManifests(t terminal) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifests FILE",
 		Short: "Write the jobs of a trace as Kubernetes Jobs",
-		Long: `Write the jobs of a trace as Kubernetes Jobs, one YAML document each: what they request, how long they run and how long their
-start may be put off. Their pods sleep, or use the CPU and memory that they request (--load stress, with the image of this
-command line), or run on the simulated nodes of kubenergy-lab (--load lab). A comment says when each was submitted: whoever creates all of them at once
-has a full queue.`,
+		Long: `Write the jobs of a trace as Kubernetes Jobs, one YAML document each: what they request, how
+long they run and how long their start may be put off. Their pods sleep, or use the CPU and memory that they request
+(--load stress, with the image of this command line), or run on the simulated nodes of kubenergy-lab (--load lab). A
+comment says when each was submitted: whoever creates all of them at once has a full queue.`,
 		Example: `  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -
-  kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress --image registry.example/kubenergy/kubenergy:v1`,
+  kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress \
+      --image registry.example/kubenergy/kubenergy:v1`,
 		Args: oneFile,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := f.check(); err != nil {

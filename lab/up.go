@@ -21,9 +21,10 @@ func newUp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Start a cluster with KubEnergy's scheduler, or without it, and keep it until interrupted",
-		Long: `Start a control plane, simulated nodes and KubEnergy's scheduler, print a kubeconfig for kubectl, and stay until
-interrupted. Pods that name the scheduler "kubenergy" are served by the shipped profile. Signals and power profiles
-are files in the folder; edit them and the scheduler follows. Signals run in real time from the start of the trace.
+		Long: `Start a control plane, simulated nodes and KubEnergy's scheduler, print a kubeconfig for
+kubectl, and stay until interrupted. Pods that name the scheduler "kubenergy" are served by the shipped profile.
+Signals and power profiles are files in the folder; edit them and the scheduler follows. Signals run in real time from
+the start of the trace.
 
 With --stock the cluster is one that has never heard of KubEnergy: nodes of a cloud and the stock scheduler. KubEnergy
 can be installed there with its Helm chart: pods of its images run as processes of this machine, by the binaries that

@@ -23,9 +23,6 @@ type Report struct {
 	Runs       []Run    `json:"runs"`
 }
 
-// ReportKind is the kind of a [Report].
-const ReportKind = "SimulationReport"
-
 // Scenario says what was run.
 type Scenario struct {
 	Name       string    `json:"name,omitempty"`
@@ -100,7 +97,7 @@ const simulated = "Simulated; energy is modelled from power profiles, not metere
 func New(file *sim.File, results []*sim.Result) *Report {
 	s := results[0].Scenario
 	r := &Report{
-		APIVersion: sim.APIVersion, Kind: ReportKind, Baseline: results[0].Strategy, Note: simulated,
+		APIVersion: sim.APIVersion, Kind: "SimulationReport", Baseline: results[0].Strategy, Note: simulated,
 		Scenario: Scenario{
 			Name: s.Name, Workload: file.Workload.File, Jobs: len(s.Jobs), Nodes: len(s.Nodes),
 			Start: s.Start, Accounted: results[0].Accounted, MaxDelay: file.MaxDelay,

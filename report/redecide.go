@@ -15,9 +15,6 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// ReplayKind is the kind of a [Replay].
-const ReplayKind = "ReplayReport"
-
 // Replay is what other strategies would have decided on what recorded decisions were made on, and what that would
 // have come to, as estimated on the recorded snapshot.
 type Replay struct {
@@ -84,7 +81,7 @@ type Refused struct {
 
 // NewReplay decides on records once more, under each of the strategies.
 func NewReplay(records []ledger.Record, strategies []string) (*Replay, error) {
-	r := &Replay{APIVersion: sim.APIVersion, Kind: ReplayKind, Quality: energy.Estimated, Refused: []Refused{}}
+	r := &Replay{APIVersion: sim.APIVersion, Kind: "ReplayReport", Quality: energy.Estimated, Refused: []Refused{}}
 	var planners []*sched.Greedy
 	for _, name := range strategies {
 		g, err := sched.New(name)

@@ -9,9 +9,6 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// StatementKind is the kind of a [Statement].
-const StatementKind = "EnergyReport"
-
 // Statement is what the ledger holds for some time, for people: energy, emissions and costs by what they asked for, how
 // fast jobs were done, and what decisions saved.
 type Statement struct {
@@ -55,7 +52,7 @@ type StatementRow struct {
 // about them.
 func NewStatement(a *ledger.Answer, e *Evidence, savings *Comparison) *Statement {
 	s := &Statement{
-		APIVersion: "kubenergy.io/v1alpha1", Kind: StatementKind, From: a.From, To: a.To, AsOf: a.AsOf,
+		APIVersion: "kubenergy.io/v1alpha1", Kind: "EnergyReport", From: a.From, To: a.To, AsOf: a.AsOf,
 		Resolution: a.Resolution.Seconds(),
 		Rows:       []StatementRow{}, Savings: savings, GroupBy: []string{},
 	}

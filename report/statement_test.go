@@ -358,7 +358,7 @@ func TestStatementJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if back.Kind != StatementKind || back.Savings.Baseline != DefaultBaseline || len(back.Rows) != 3 ||
+	if back.Kind != "EnergyReport" || back.Savings.Baseline != DefaultBaseline || len(back.Rows) != 3 ||
 		back.Total.Saved == nil {
 		t.Errorf("%+v", back)
 	}

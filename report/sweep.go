@@ -13,9 +13,6 @@ import (
 	"github.com/kubenergy/kubenergy/sim"
 )
 
-// SweepKind is the kind of a [Sweep].
-const SweepKind = "ComparisonReport"
-
 // Sweep compares strategies over zones, starts and seeds. docs/comparisons.md has the formulas.
 type Sweep struct {
 	APIVersion  string      `json:"apiVersion"`
@@ -166,7 +163,7 @@ func NewSweep(trials []Trial, o SweepOptions) (*Sweep, error) {
 		return nil, err
 	}
 	s := &Sweep{
-		APIVersion: sim.APIVersion, Kind: SweepKind, Name: o.Name, Baseline: o.Baseline, Trials: len(trials),
+		APIVersion: sim.APIVersion, Kind: "ComparisonReport", Name: o.Name, Baseline: o.Baseline, Trials: len(trials),
 		Zones: c.zones, Starts: c.starts,
 		Quoted: cmp.Or(o.Quote, QuoteAll), Seed: o.Seed, CarbonPrice: o.CarbonPrice,
 	}

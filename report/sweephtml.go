@@ -24,9 +24,6 @@ type Manifest struct {
 	Split  Split             `json:"parameterSplit"`
 }
 
-// ManifestKind is the kind of a [Manifest].
-const ManifestKind = "ComparisonManifest"
-
 // Split says on which starts parameters may be chosen, and on which ones figures are quoted, by their indices from 0.
 type Split struct {
 	Quoted string `json:"quoted"`
@@ -96,32 +93,13 @@ type pageFigure struct {
 	Drawing template.HTML
 }
 
-// The page loads nothing from anywhere and runs no script.
-var sweepTemplate = template.Must(template.New("comparison").Parse(`<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{{.Title}}</title>
-<style>
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem; color: #1a1a1a; background: #fff; }
-h1 { font-size: 1.35rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; } caption { text-align: left; font-weight: 600; padding: .4rem 0; }
-th, td { padding: .3rem .7rem; border-bottom: 1px solid #ccc; text-align: right; vertical-align: bottom; white-space: pre-line; font-variant-numeric: tabular-nums; }
-.name { text-align: left; white-space: nowrap; }
-figure { margin: 2rem 0; overflow-x: auto; } figure svg { max-width: 100%; height: auto; background: #fff; } code { white-space: pre-wrap; }
-@media (prefers-color-scheme: dark) { body { color: #e8e8e8; background: #161616; } th, td { border-color: #444; } }
-</style>
-</head>
-<body>
-<h1>{{.Title}}</h1>
-{{range .Tables}}{{$names := .Words}}<div class="scroll"><table>
+var sweepTemplate = template.Must(template.New("comparison").Parse(pageHead + `{{range .Tables}}{{$names := .Words}}<div class="scroll"><table>
 {{if .Title}}<caption>{{.Title}}</caption>
-{{end}}<thead><tr>{{range $i, $h := .Header}}<th scope="col"{{if lt $i $names}} class="name"{{end}}>{{$h}}</th>{{end}}</tr></thead>
+{{end}}<thead><tr>{{range $i, $h := .Header}}
+{{- ""}}<th scope="col"{{if lt $i $names}} class="name"{{end}}>{{$h}}</th>{{end}}</tr></thead>
 <tbody>
-{{range .Rows}}<tr>{{range $i, $c := .}}{{if lt $i $names}}<th scope="row" class="name">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>
+{{range .Rows}}<tr>{{range $i, $c := .}}
+{{- if lt $i $names}}<th scope="row" class="name">{{$c}}</th>{{else}}<td>{{$c}}</td>{{end}}{{end}}</tr>
 {{end}}</tbody>
 </table></div>
 {{end}}

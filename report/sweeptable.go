@@ -28,8 +28,9 @@ func (s *Sweep) CSV(w io.Writer) error {
 			z := &r.ByZone[k]
 			eta := cmp.Or(z.Eta, none)
 			t.Add(r.Strategy, r.Forecast, r.RestartCost.Seconds(), r.Family, z.Zone, nil, z.Grams, z.BaselineGrams,
-				z.Saving.Value, z.Saving.Low, z.Saving.High, z.OptimumSaving, z.Eta.value(), eta.Low, eta.High, nil, nil,
-				nil, nil, nil, nil, nil, nil, z.MeanWaitHours, nil, nil, nil, nil, nil, nil, nil, s.Baseline, s.Quoted)
+				z.Saving.Value, z.Saving.Low, z.Saving.High, z.OptimumSaving, z.Eta.value(), eta.Low, eta.High, nil,
+				nil, nil, nil, nil, nil, nil, nil, z.MeanWaitHours, nil, nil, nil, nil, nil, nil, nil, s.Baseline,
+				s.Quoted)
 		}
 	}
 	return t.CSV(w)

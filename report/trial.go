@@ -194,15 +194,15 @@ func judge(o *sim.Outcome, j *sched.Job, slack time.Duration) verdict {
 	return violated
 }
 
-// ErrNoDay is what keeps a day from being drawn.
-var ErrNoDay = errors.New("the carbon intensity of that day is not known")
+// errNoDay is what keeps a day from being drawn.
+var errNoDay = errors.New("the carbon intensity of that day is not known")
 
 // NewDay looks at one day of a run, from a time on.
 func NewDay(r *sim.Result, from time.Time) (*Day, error) {
 	const step, steps = 15 * time.Minute, 96
 	series := r.Scenario.Sites[0].Carbon.Series
 	if series == nil || !series.Covers(from, from.Add(steps*step)) {
-		return nil, ErrNoDay
+		return nil, errNoDay
 	}
 	d := &Day{Start: from.UTC(), Step: step, Intensity: make([]float64, steps), Cores: make([]float64, steps)}
 	for k := range d.Intensity {

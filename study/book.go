@@ -43,7 +43,7 @@ func (c *Study) Book(program string, commandLine []string) *Book {
 
 func (c *Study) manifest(program string, commandLine []string) report.Manifest {
 	m := report.Manifest{
-		APIVersion: sim.APIVersion, Kind: report.ManifestKind, Program: program, Go: runtime.Version(),
+		APIVersion: sim.APIVersion, Kind: "ComparisonManifest", Program: program, Go: runtime.Version(),
 		Platform:    runtime.GOOS + "/" + runtime.GOARCH,
 		CommandLine: commandLine, Comparison: c.digest, Inputs: c.inputs,
 		Seed: c.file.BootstrapSeed, Seeds: c.file.Seeds,

@@ -64,7 +64,9 @@ func OpenStore(dir string, part Shard) (*Store, error) {
 	}
 	var err error
 	// A last line without an end is damaged; what is written now must not become part of it.
-	if s.file, err = os.OpenFile(s.own, os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o644); err != nil { //nolint:gosec // results, for whoever may read the folder
+	const flags = os.O_APPEND | os.O_CREATE | os.O_RDWR
+	//nolint:gosec // results are for all who may read the folder
+	if s.file, err = os.OpenFile(s.own, flags, 0o644); err != nil {
 		return nil, fmt.Errorf("opening the results folder: %w", err)
 	}
 	return s, s.endLine()
