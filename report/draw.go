@@ -219,15 +219,23 @@ func (p *panel) axis() axis {
 
 // legend draws keys from the top of the area down, in as many rows as they need, and returns where it ends.
 func (p pen) legend(area vg.Rectangle, keys []key) vg.Length {
-	const sample, space = 22, 5
+	const space = 5
 	x, y := area.Min.X, area.Max.Y
 	for i, k := range keys {
+		sample := vg.Length(22)
+		if k.mark.Shape != nil {
+			sample = 8
+		}
 		name := p.fitted(k.name, area.Size().X-sample-space)
 		width := sample + space + p.face.Width(name)
 		if i == 0 || x+width > area.Max.X {
 			x, y = area.Min.X, y-lineHeight-2
 		}
-		p.StrokeLine2(k.style, x, y+fontSize/3, x+sample, y+fontSize/3)
+		if k.mark.Shape != nil {
+			p.DrawGlyph(k.mark, vg.Point{X: x + sample/2, Y: y + fontSize/3})
+		} else {
+			p.StrokeLine2(k.style, x, y+fontSize/3, x+sample, y+fontSize/3)
+		}
 		p.text(x+sample+space, y, 0, name)
 		x += width + 2*padding
 	}

@@ -84,14 +84,14 @@ func (o *Outlook) stairs(s *grid.Series, span float64) []xy {
 
 func (o *Outlook) legend(p pen, area vg.Rectangle) vg.Length {
 	wide := func(c color.Color) draw.LineStyle { return draw.LineStyle{Color: c, Width: fontSize * 0.8} }
-	keys := []key{{"forecast", strategyStyle(0, 1)}}
+	keys := []key{{name: "forecast", style: strategyStyle(0, 1)}}
 	if o.Low != nil {
-		keys = append(keys, key{o.Band, wide(bandColour)})
+		keys = append(keys, key{name: o.Band, style: wide(bandColour)})
 	}
 	if o.windowed() {
 		length := o.Window.End.Sub(o.Window.Start)
 		name := fmt.Sprintf("cheapest %s, from %s", plainly(length), o.Window.Start.UTC().Format("2 Jan 15:04"))
-		keys = append(keys, key{name, wide(windowColour)})
+		keys = append(keys, key{name: name, style: wide(windowColour)})
 	}
 	return p.legend(area, keys)
 }

@@ -86,7 +86,7 @@ func timelineFigure(results []*sim.Result) (figure, error) {
 	var siteKeys []key
 	for i, s := range sites {
 		carbon.lines = append(carbon.lines, line{siteStyle(i), s.steps(start, span, most)})
-		siteKeys = append(siteKeys, key{s.label, siteStyle(i)})
+		siteKeys = append(siteKeys, key{name: s.label, style: siteStyle(i)})
 	}
 	if len(sites) > 0 {
 		panels = []panel{power, carbon, running}
@@ -316,16 +316,17 @@ type chart struct {
 	values []float64
 }
 
-// key explains a line.
+// key explains a line, or a mark.
 type key struct {
 	name  string
 	style draw.LineStyle
+	mark  draw.GlyphStyle // without a shape: it is a line
 }
 
 func strategyKeys(results []*sim.Result) []key {
 	keys := make([]key, len(results))
 	for i, r := range results {
-		keys[i] = key{r.Strategy, strategyStyle(i, len(results))}
+		keys[i] = key{name: r.Strategy, style: strategyStyle(i, len(results))}
 	}
 	return keys
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/grid"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/sched"
 )
@@ -175,8 +176,12 @@ func (b *comparison) compare(j *job) (*JobSavings, string) {
 	s.Ratio = used * energy.JoulesPerKWh / chosen
 	s.alike = chosen == instead
 	s.Energy = difference(used, used*instead/chosen)
-	b.emissions(s, &row, options, instead)
-	b.costs(s, &row, options, instead)
+	s.Signal, s.carbonRate, s.Emissions = b.price(s, &row, options, row.Signals(), row.Uncharted, 1000,
+		func(signal string) float64 { return row.Emissions[signal].Grams().Kg() }, b.rates.carbon,
+		func(site *sched.Site) *grid.Series { return site.Carbon.Series })
+	s.Currency, s.priceRate, s.Cost = b.price(s, &row, options, row.Currencies(), row.Unpriced, 1,
+		func(currency string) float64 { return row.Costs[currency].Money() }, b.rates.price,
+		func(site *sched.Site) *grid.Series { return site.Price.Series })
 	return s, ""
 }
 
@@ -251,23 +256,22 @@ func (b *comparison) node(s *sched.Snapshot) *sched.Node {
 	return nil
 }
 
-// moved reports whether the baseline differs from what was done in when or at which site.
-func (o *option) moved(place time.Duration) bool {
-	return place != 0 || o.chosen.Site.Name != o.instead.Site.Name
-}
-
 // rate is the mean rate of what the baseline would have used, weighted by energy. Where choice and baseline run at
 // one site and time, it is the one that was booked for the job itself.
-func rate(options []option, instead, own float64, booked,
+func rate(options []option, own float64, booked,
 	forecast func(*option) (float64, bool),
 ) (rate float64, guessed, ok bool) {
 	sameSite := !slices.ContainsFunc(options, func(o option) bool {
 		return o.chosen.Site.Name != options[0].chosen.Site.Name
 	})
+	var instead float64
+	for i := range options {
+		instead += options[i].baseline
+	}
 	for i := range options {
 		o := &options[i]
 		value := own
-		if !sameSite || o.moved(o.held) {
+		if !sameSite || o.held != 0 || o.chosen.Site.Name != o.instead.Site.Name {
 			if value, ok = booked(o); !ok {
 				if value, ok = forecast(o); !ok {
 					return 0, false, false
@@ -287,52 +291,33 @@ func rate(options []option, instead, own float64, booked,
 // unknownShare is how much of a job's energy may be without an intensity or a price.
 const unknownShare = 0.01
 
-func (b *comparison) emissions(s *JobSavings, row *ledger.Row, options []option, instead float64) {
-	signals := row.Signals()
-	if len(signals) != 1 || float64(row.Uncharted) > unknownShare*float64(row.Facility) {
-		return
+// price compares what energy causes: emissions, or costs. Each is of a signal or of a currency; where a job has several,
+// it is not known what part of the energy each of them is about. booked and forecast are rates, so many times per kWh as
+// scale says of what is used. It returns nil where too little is known.
+func (b *comparison) price(s *JobSavings, row *ledger.Row, options []option, of []string, unknown energy.Microjoules,
+	scale float64, used func(of string) float64, booked map[rateKey]float64, forecast func(*sched.Site) *grid.Series,
+) (name string, perKWh float64, d *Difference) {
+	if len(of) != 1 || float64(unknown) > unknownShare*float64(row.Facility) {
+		return "", 0, nil
 	}
-	used := row.Emissions[signals[0]].Grams().Kg()
-	value, guessed, ok := rate(options, instead, 1000*used/s.Energy.Used,
+	spent := used(of[0])
+	value, guessed, ok := rate(options, scale*spent/s.Energy.Used,
 		func(o *option) (float64, bool) {
-			return bookedMean(b.rates.carbon, o.instead.Site.Name, signals[0], o.window.Start, o.window.End)
+			return bookedMean(booked, o.instead.Site.Name, of[0], o.window.Start, o.window.End)
 		},
 		func(o *option) (float64, bool) {
-			series := o.forecast.Carbon.Series
+			series := forecast(o.forecast)
 			if series == nil || !series.Covers(o.window.Start, o.window.Start) {
 				return 0, false
 			}
 			return series.Mean(o.window.Start, o.window.End), true
 		})
 	if !ok {
-		return
+		return "", 0, nil
 	}
-	s.Signal, s.carbonRate, s.Forecast = signals[0], value/1000, s.Forecast || guessed
-	s.Emissions = new(difference(used, s.Energy.Baseline*s.carbonRate))
-}
-
-func (b *comparison) costs(s *JobSavings, row *ledger.Row, options []option, instead float64) {
-	currencies := row.Currencies()
-	if len(currencies) != 1 || float64(row.Unpriced) > unknownShare*float64(row.Facility) {
-		return
-	}
-	used := row.Costs[currencies[0]].Money()
-	value, guessed, ok := rate(options, instead, used/s.Energy.Used,
-		func(o *option) (float64, bool) {
-			return bookedMean(b.rates.price, o.instead.Site.Name, currencies[0], o.window.Start, o.window.End)
-		},
-		func(o *option) (float64, bool) {
-			series := o.forecast.Price.Series
-			if series == nil || !series.Covers(o.window.Start, o.window.Start) {
-				return 0, false
-			}
-			return series.Mean(o.window.Start, o.window.End), true
-		})
-	if !ok {
-		return
-	}
-	s.Currency, s.priceRate, s.Forecast = currencies[0], value, s.Forecast || guessed
-	s.Cost = new(difference(used, s.Energy.Baseline*s.priceRate))
+	s.Forecast = s.Forecast || guessed
+	perKWh = value / scale
+	return of[0], perKWh, new(difference(spent, s.Energy.Baseline*perKWh))
 }
 
 // sum adds the jobs up and gives everything its interval.
@@ -426,14 +411,6 @@ func (s *Comparison) spread() {
 // within sets the interval from that of the baseline; prices, and hence its ends, may be negative.
 func (d *Difference) within(a, b float64) {
 	d.Low, d.High = new(math.Min(a, b)-d.Used), new(math.Max(a, b)-d.Used)
-}
-
-// Share is what was saved as a share of the baseline; 0 if that is 0.
-func (d *Difference) Share() float64 {
-	if d.Baseline == 0 {
-		return 0
-	}
-	return d.Saved / math.Abs(d.Baseline)
 }
 
 // String renders a difference with its interval, in a unit that the reader knows.

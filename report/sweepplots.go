@@ -110,26 +110,27 @@ func (s *Sweep) barsFigure() figure {
 
 // mark is how a row is drawn as a point: its colour is the strategy's, its shape the forecast's.
 type mark struct {
-	name   string
-	colour color.RGBA
-	shape  int
+	name string
+	draw.GlyphStyle
 }
 
-// shapes of marks, as corners around the origin.
-var shapes = [...][]vg.Point{
-	{
-		{X: 1, Y: 0},
-		{X: 0.7, Y: 0.7},
-		{X: 0, Y: 1},
-		{X: -0.7, Y: 0.7},
-		{X: -1, Y: 0},
-		{X: -0.7, Y: -0.7},
-		{X: 0, Y: -1},
-		{X: 0.7, Y: -0.7},
-	},
-	{{X: 0.9, Y: 0.9}, {X: -0.9, Y: 0.9}, {X: -0.9, Y: -0.9}, {X: 0.9, Y: -0.9}},
-	{{X: 0, Y: 1.2}, {X: -1.1, Y: -0.8}, {X: 1.1, Y: -0.8}},
-	{{X: 0, Y: 1.25}, {X: -1.25, Y: 0}, {X: 0, Y: -1.25}, {X: 1.25, Y: 0}},
+func newMark(name string, colour, shape int) mark {
+	return mark{name, draw.GlyphStyle{
+		Color: palette[colour%len(palette)], Radius: 3.4, Shape: shapes[shape%len(shapes)],
+	}}
+}
+
+var shapes = [...]draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, diamond{}}
+
+// diamond is a square that stands on a corner.
+type diamond struct{}
+
+// DrawGlyph implements [draw.GlyphDrawer].
+func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	r := 1.25 * style.Radius
+	c.FillPolygon(style.Color, []vg.Point{
+		{X: at.X, Y: at.Y + r}, {X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y - r}, {X: at.X + r, Y: at.Y},
+	})
 }
 
 // marked returns the rows that are drawn as points, all but the baseline, each with its mark.
@@ -152,19 +153,9 @@ func (s *Sweep) marked() (rows []*SweepRow, marks []mark) {
 		if r.Forecast != "" {
 			shape += number(&forecasts, r.Forecast)
 		}
-		rows, marks = append(rows, r), append(marks, mark{s.label(r), palette[k%len(palette)], shape % len(shapes)})
+		rows, marks = append(rows, r), append(marks, newMark(s.label(r), k, shape))
 	}
 	return rows, marks
-}
-
-// point draws a mark.
-func (p pen) point(m mark, x, y vg.Length) {
-	const size = 3.4
-	corners := make([]vg.Point, len(shapes[m.shape]))
-	for i, c := range shapes[m.shape] {
-		corners[i] = vg.Point{X: x + size*c.X, Y: y + size*c.Y}
-	}
-	p.FillPolygon(m.colour, corners)
 }
 
 // span draws an interval as a vertical line.
@@ -173,30 +164,18 @@ func (f *frame) span(m mark, x vg.Length, i Interval, scale float64) {
 		return
 	}
 	low, high := f.at(xy{0, scale * *i.Low}).Y, f.at(xy{0, scale * *i.High}).Y
-	f.StrokeLine2(draw.LineStyle{Color: m.colour, Width: 0.9}, x, low, x, high)
-}
-
-// markLegend explains marks above the area and returns where it ends.
-func (p pen) markLegend(area vg.Rectangle, marks []mark) vg.Length {
-	const sample, space = 8, 5
-	x, y := area.Min.X, area.Max.Y
-	for i, m := range marks {
-		width := sample + space + p.face.Width(m.name)
-		if i == 0 || x+width > area.Max.X {
-			x, y = area.Min.X, y-lineHeight-2
-		}
-		p.point(m, x+sample/2, y+fontSize/3)
-		p.text(x+sample+space, y, 0, m.name)
-		x += width + 2*padding
-	}
-	return y
+	f.StrokeLine2(draw.LineStyle{Color: m.Color, Width: 0.9}, x, low, x, high)
 }
 
 // plane prepares a frame under a legend, with room for so many lines below.
 func (p pen) plane(x, y axis, marks []mark, below vg.Length) frame {
 	margin := p.margin([]axis{y})
 	area := draw.Crop(p.Canvas, margin, -3*padding, below, 0).Rectangle
-	area.Max.Y = p.markLegend(area, marks) - padding
+	keys := make([]key, len(marks))
+	for i, m := range marks {
+		keys[i] = key{name: m.name, mark: m.GlyphStyle}
+	}
+	area.Max.Y = p.legend(area, keys) - padding
 	return frame{pen: p, Rectangle: area, x: x, y: y, margin: margin}
 }
 
@@ -227,7 +206,7 @@ func (s *Sweep) paretoFigure() figure {
 		for i, r := range rows {
 			at := f.at(xy{r.MeanWaitHours, hundred * r.Saving.Value})
 			f.span(marks[i], at.X, r.Saving, hundred)
-			f.point(marks[i], at.X, at.Y)
+			f.DrawGlyph(marks[i].GlyphStyle, at)
 		}
 		f.below(1)
 	}}
@@ -272,7 +251,7 @@ func (f *frame) zone(rows []*SweepRow, marks []mark, k int, slot vg.Length) {
 			f.StrokeLine2(draw.LineStyle{Color: color.Gray{Y: 0xA0}, Width: 1.2}, x-step/2, y, x+step/2, y)
 		}
 		f.span(marks[i], x, z.Saving, hundred)
-		f.point(marks[i], x, f.at(xy{0, hundred * z.Saving.Value}).Y)
+		f.DrawGlyph(marks[i].GlyphStyle, vg.Point{X: x, Y: f.at(xy{0, hundred * z.Saving.Value}).Y})
 	}
 }
 
@@ -293,7 +272,7 @@ func (s *Sweep) nodesFigure() figure {
 	slices.Sort(types)
 	marks := make([]mark, len(types))
 	for i, name := range types {
-		marks[i] = mark{name, palette[i%len(palette)], 1}
+		marks[i] = newMark(name, i, 1)
 	}
 	y := numberAxis(0, highest, 6)
 	const least = 18 // points of a bar whose name is turned
@@ -308,7 +287,7 @@ func (s *Sweep) nodesFigure() figure {
 			for i, name := range types {
 				top := base + s.Strategies[k].NodeEnergy[name]
 				lower, upper, half := f.at(xy{0, base}).Y, f.at(xy{0, top}).Y, 0.34*slot
-				f.FillPolygon(marks[i].colour, []vg.Point{
+				f.FillPolygon(marks[i].Color, []vg.Point{
 					{X: middle - half, Y: lower},
 					{X: middle - half, Y: upper},
 					{X: middle + half, Y: upper},
@@ -353,9 +332,9 @@ func (s *Sweep) dayFigure() figure {
 	for i := range days {
 		style := strategyStyle(i, len(days))
 		cores.lines = append(cores.lines, line{style, stairs(days[i].Day.Cores)})
-		keys = append(keys, key{strings.TrimSpace(days[i].Strategy + " " + days[i].Forecast), style})
+		keys = append(keys, key{name: strings.TrimSpace(days[i].Strategy + " " + days[i].Forecast), style: style})
 	}
 	x := axis{max: span, ticks: timeTicks(first.Start, span), label: "Time (UTC)"}
-	grid := []key{{"grid " + days[0].Zone, siteStyle(0)}}
+	grid := []key{{name: "grid " + days[0].Zone, style: siteStyle(0)}}
 	return figure{figureWidth, 6 * vg.Inch, func(p pen) { p.stack([]panel{carbon, cores}, x, keys, grid) }}
 }
