@@ -199,7 +199,7 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	if g.breaker.away(now) {
 		return nil, ErrAway
 	}
-	u, err := g.share(ctx, key, token)
+	u, err := answerOf[*User](ctx, g.fly(ctx, key, token))
 	if peer != "" && errors.Is(err, ErrUnauthenticated) {
 		g.guesses.take(peer, now)
 	}
@@ -217,55 +217,46 @@ func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	g.fly(context.Background(), key, token)
 }
 
-// share has a token reviewed, once for all who ask about the same one meanwhile.
-func (g *Gate) share(ctx context.Context, key tokenKey, token string) (*User, error) {
-	flight := g.fly(ctx, key, token)
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case r := <-flight:
-		if r.Err != nil {
-			return nil, r.Err
-		}
-		return r.Val.(*User), nil
-	}
+// fly has a token reviewed.
+func (g *Gate) fly(ctx context.Context, key tokenKey, token string) <-chan singleflight.Result {
+	return g.askOnce(ctx, string(append([]byte{byte(key.class)}, key.hash[:]...)), g.reviews[key.class],
+		func(ctx context.Context) (any, error) { return g.review(ctx, key, token) })
 }
 
-func (g *Gate) fly(ctx context.Context, key tokenKey, token string) <-chan singleflight.Result {
-	return g.flights.DoChan(string(append([]byte{byte(key.class)}, key.hash[:]...)), func() (any, error) {
+// askOnce asks the API server, once for all who ask the same meanwhile. turns limits how often; nil: nothing does.
+func (g *Gate) askOnce(ctx context.Context, key string, turns *rate.Limiter, ask func(context.Context) (any, error),
+) <-chan singleflight.Result {
+	return g.flights.DoChan(key, func() (any, error) {
 		// One who leaves must not take the answer from the others.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout+reviewWait)
 		defer cancel()
-		if err := g.enter(ctx, key.class); err != nil {
-			return nil, err
+		waiting, stop := context.WithTimeout(ctx, reviewWait)
+		defer stop()
+		if turns != nil && turns.Wait(waiting) != nil { // it would take too long
+			return nil, ErrBusy
 		}
-		defer func() { <-g.slots }()
-		return g.review(ctx, key, token)
+		select {
+		case g.slots <- struct{}{}:
+			defer func() { <-g.slots }()
+		case <-ctx.Done():
+			return nil, ErrBusy
+		}
+		ctx, cancel = context.WithTimeout(ctx, reviewTimeout)
+		defer cancel()
+		return ask(ctx)
 	})
 }
 
-// enter waits for its turn, unless that would take too long.
-func (g *Gate) enter(ctx context.Context, c class) error {
-	turn := g.reviews[c].ReserveN(time.Now(), 1)
-	wait := turn.Delay()
-	if !turn.OK() || wait > reviewWait {
-		turn.Cancel()
-		return ErrBusy
-	}
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-			return ErrBusy
-		case <-timer.C:
-		}
-	}
+// answerOf waits for an answer of the API server.
+func answerOf[T any](ctx context.Context, flight <-chan singleflight.Result) (answer T, err error) {
 	select {
-	case g.slots <- struct{}{}:
-		return nil
 	case <-ctx.Done():
-		return ErrBusy
+		return answer, ctx.Err()
+	case r := <-flight:
+		if r.Err != nil {
+			return answer, r.Err
+		}
+		return r.Val.(T), nil
 	}
 }
 
@@ -273,8 +264,6 @@ func (g *Gate) enter(ctx context.Context, c class) error {
 func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, error) {
 	claims := readClaims(token)
 	want := g.audiences(key.class, &claims)
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
 	answer, err := g.o.Tokens.Create(ctx, &authenticationv1.TokenReview{
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: want},
 	}, metav1.CreateOptions{})

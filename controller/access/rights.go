@@ -47,27 +47,9 @@ func (g *Gate) Allowed(ctx context.Context, u *User, a Attributes) (allowed bool
 	if g.breaker.away(now) {
 		return false, "", ErrAway
 	}
-	flight := g.flights.DoChan(fmt.Sprintf("right %x %q", key.user, a), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-		defer cancel()
-		select {
-		case g.slots <- struct{}{}:
-			defer func() { <-g.slots }()
-		case <-ctx.Done():
-			return nil, ErrBusy
-		}
-		return g.askRight(ctx, u, key)
-	})
-	select {
-	case <-ctx.Done():
-		return false, "", ctx.Err()
-	case answer := <-flight:
-		if answer.Err != nil {
-			return false, "", answer.Err
-		}
-		r := answer.Val.(right)
-		return r.allowed, r.reason, nil
-	}
+	r, err := answerOf[right](ctx, g.askOnce(ctx, fmt.Sprintf("right %x %q", key.user, a), nil,
+		func(ctx context.Context) (any, error) { return g.askRight(ctx, u, key) }))
+	return r.allowed, r.reason, err
 }
 
 func (g *Gate) askRight(ctx context.Context, u *User, key rightKey) (right, error) {
