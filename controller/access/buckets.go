@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// An Allowance is how many requests somebody may make.
+// An Allowance is how many requests a caller may make.
 type Allowance struct {
 	PerSecond float64
 	AtOnce    int

@@ -23,7 +23,7 @@ import (
 // Audience is the one of tokens that are made for the central unit.
 const Audience = "kubenergy"
 
-// Why somebody is not let in. All other errors mean that it is not known: try later.
+// Why a caller is refused. All other errors mean that it is not known: try later.
 var (
 	// ErrUnauthenticated is all that is said about a token that was refused.
 	ErrUnauthenticated = errors.New("the token is not valid here")
@@ -73,7 +73,7 @@ const (
 	mostToken     = 16 << 10        // bytes of a token
 )
 
-// A Gate asks the API server who somebody is and what they may do, and remembers its answers for a short time.
+// A Gate asks the API server who holds a token and what they may do, and remembers its answers for a short time.
 type Gate struct {
 	o       Options
 	known   *cache.LRUExpireCache // holder, by tokenKey
@@ -147,7 +147,7 @@ func (g *Gate) Authenticate(ctx context.Context, token string) (*User, error) {
 	return g.authenticate(ctx, person, token)
 }
 
-// Agent returns who holds a token that was made for the central unit and for nobody else. While the API server is away,
+// Agent returns who holds a token that was made for the central unit alone. While the API server is away,
 // who was known shortly before is still known.
 func (g *Gate) Agent(ctx context.Context, token string) (*User, error) {
 	return g.authenticate(ctx, agent, token)
@@ -206,7 +206,7 @@ func (g *Gate) ask(ctx context.Context, key tokenKey, token string, h holder, no
 	return u, err
 }
 
-// renew has the token of an agent reviewed before the last answer no longer counts: nobody waits for it, and the API
+// renew has the token of an agent reviewed before the last answer no longer counts: no request waits for it, and the API
 // server is asked about thousands of agents at a steady pace.
 func (g *Gate) renew(key tokenKey, token string, h holder, now time.Time) {
 	if now.Before(h.settled) || g.breaker.away(now) {
@@ -271,7 +271,7 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	if err != nil && isAway(err) {
 		g.breaker.failed(now)
 		g.metrics.review("token", "error")
-		// The text may come from whatever stands between us and the API server, and tell of the request.
+		// The text may come from a proxy before the API server, and repeat the request.
 		g.o.Log.Warn("reviewing a token: the API server does not answer", "error", kindOf(err))
 		return nil, ErrAway
 	}
@@ -294,8 +294,8 @@ func (g *Gate) review(ctx context.Context, key tokenKey, token string) (*User, e
 	return h.user, nil
 }
 
-// audiences returns whom a token must be made for. An agent's is for us. One of a person is for the API server, which
-// is what asking for nobody means, or, if it says so itself, for us.
+// audiences returns the audience that a token must have. An agent's is ours. A person's is that of the API server, which
+// is what asking for no audience means, or ours, if the token says so itself.
 func (g *Gate) audiences(c class, claims *claims) []string {
 	if c == agent || claims.isFor(g.o.Audience) {
 		return []string{g.o.Audience}

@@ -35,7 +35,7 @@ type Host struct {
 //	  maxPowerWatts: 800
 //	  site: north
 //
-// which is read anew when it has changed. The nil HostTokens know nobody.
+// which is read anew when it has changed. The nil HostTokens hold no token.
 type HostTokens struct {
 	path string
 	now  func() time.Time
@@ -66,7 +66,7 @@ const (
 )
 
 // NewHostTokens reads a file; the error says what is wrong with it. A file that breaks later is told of in the log, and
-// what it held before goes on counting; one that is removed takes all tokens with it. Without a file nobody is known.
+// what it held before goes on counting; one that is removed takes all tokens with it. Without a file there is no token.
 func NewHostTokens(path string, now func() time.Time, log *slog.Logger) (*HostTokens, error) {
 	if path == "" {
 		return nil, nil
@@ -170,7 +170,7 @@ func (h *HostTokens) reload() error {
 	return nil
 }
 
-// parseHosts reads a file. Errors name nodes and lines, never what a line holds beyond that: somebody may have put the
+// parseHosts reads a file. Errors name nodes and lines, never what a line holds beyond that: a user may have put the
 // token itself where its sum belongs.
 func parseHosts(data []byte) ([]hostToken, error) {
 	if len(data) > mostHostBytes {

@@ -2,7 +2,7 @@ package access
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics have a fixed number of series, whoever comes.
+// metrics have a fixed number of series, for any number of callers.
 type metrics struct {
 	reviews  *prometheus.CounterVec
 	refusals *prometheus.CounterVec

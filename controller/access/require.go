@@ -11,11 +11,11 @@ import (
 	"github.com/kubenergy/kubenergy/central/api"
 )
 
-// retryAfter is when somebody may come again who could not be told whether they are let in.
+// retryAfter is when a caller may try again whose rights could not be found out.
 const retryAfter = 5 * time.Second
 
-// Require lets a request through to next if whoever makes it may do everything that what returns for it. Where what
-// is nil or returns nothing, it is enough to be somebody. next finds them with [UserOf].
+// Require lets a request through to next if its user may do everything that what returns for it. Where what is nil or
+// returns nothing, a valid token is enough. next finds the user with [UserOf].
 func (g *Gate) Require(next http.Handler, what func(*http.Request) []Attributes) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		u, err := g.Authenticate(From(r), Token(r))

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Attributes are what somebody wants to do, in the words of roles.
+// Attributes are what a user wants to do, in the words of roles.
 type Attributes struct{ Verb, Group, Resource, Subresource, Namespace, Name string }
 
 // String says it for people.

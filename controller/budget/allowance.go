@@ -100,8 +100,8 @@ func (e *Engine) givingNamespaces(ctx context.Context) (map[string]*policy.Names
 	return giving, nil
 }
 
-// candidates returns the Jobs and pods that may have a budget for themselves: those that are marked, those that are
-// suspended for it, and all in namespaces that give one to each.
+// candidates returns the Jobs and pods that may have a budget for themselves: marked ones, Jobs that are suspended for
+// it, and all in namespaces that give one to each.
 func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*policy.NamespaceMarks) (
 	all []client.Object, err error,
 ) {
@@ -133,7 +133,7 @@ func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*po
 	if err != nil {
 		return nil, fmt.Errorf("reading a workload with a budget: %w", err)
 	}
-	for _, j := range s.marks.jobs { // whatever [Engine.Saw] was told of so far
+	for _, j := range s.marks.jobs { // even if [Engine.Saw] was not told of it yet
 		if j.Labels[v1alpha1.LabelBudgetSuspended] == policy.OwnBudget {
 			all = append(all, j)
 		}
@@ -146,7 +146,7 @@ func (e *Engine) candidates(ctx context.Context, s *scene, giving map[string]*po
 	}), nil
 }
 
-// ownersOf returns whom the energy of a Job or pod is charged to.
+// ownersOf returns the owners that the energy of a Job or pod is charged to.
 func ownersOf(o client.Object) *policy.Owners {
 	var owners policy.Owners
 	switch o := o.(type) {
@@ -216,7 +216,7 @@ func (e *Engine) allowancesOf(o client.Object, each []*v1alpha1.EnergyBudget,
 	return all
 }
 
-// withEvent adds what Compute Gardener does whatever it is told to do: it says so in an event.
+// withEvent adds an event to the action, as Compute Gardener does with every action.
 func withEvent(do v1alpha1.BudgetDeed) []v1alpha1.BudgetAction {
 	actions := []v1alpha1.BudgetAction{{At: whole, Do: do}}
 	if do != v1alpha1.DeedEvent {

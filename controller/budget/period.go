@@ -14,7 +14,7 @@ type period struct{ from, to time.Time } // zero: open
 // periodOf returns the period that now is in; of a fixed one, that.
 func periodOf(p *v1alpha1.BudgetPeriod, now time.Time) (period, error) {
 	name := p.TimeZone
-	if name == "" || name == "Local" { // that of the controller's machine is nobody's
+	if name == "" || name == "Local" { // the zone of the controller's machine means nothing to users
 		name = "UTC"
 	}
 	zone, err := time.LoadLocation(name)

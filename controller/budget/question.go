@@ -176,8 +176,8 @@ func since(all []*allowance) time.Time {
 	}).object.GetCreationTimestamp().Time
 }
 
-// hourly is up to which age Jobs whose names were used before are asked about hour by hour, all in one query. That of
-// older ones would have too many rows: those that were made in the same hour share a query.
+// hourly bounds the age of Jobs whose names were used before and that are asked about hour by hour, all in one query. A
+// query about older Jobs would have too many rows: Jobs that were made in the same hour share a query.
 const hourly = 48 * time.Hour
 
 func (e *Engine) askOwners(ctx context.Context, all []*allowance, now time.Time) error {

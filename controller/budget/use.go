@@ -125,8 +125,8 @@ func (u *use) used(l *v1alpha1.BudgetLimits) string {
 	return fmt.Sprintf("%.4g of %v kWh", u.kWh(), *l.EnergyKWh)
 }
 
-// unsaid names what a limit says nothing about, though it was used: emissions by another signal, money in another
-// currency, and what nobody knows.
+// unsaid names what a limit does not count, though it was used: emissions by another signal, money in another currency,
+// and energy of unknown emissions or cost.
 func (u *use) unsaid(l *v1alpha1.BudgetLimits) (why []string) {
 	if l.CarbonGrams != nil {
 		for _, other := range sortedKeys(u.Emissions) {

@@ -78,8 +78,8 @@ func newWebhooks(hosts []string) (*webhooks, error) {
 	return w, nil
 }
 
-// allows reports whether administrators allow a URL. A host alone means the ports of its web server: whoever writes
-// budgets is not to knock at the others.
+// allows reports whether administrators allow a URL. A host alone means the ports of its web server: authors of
+// budgets must not reach its other ports.
 func (w *webhooks) allows(u *url.URL) bool {
 	usual := map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	name, port := strings.ToLower(u.Hostname()), cmp.Or(u.Port(), usual)

@@ -40,7 +40,7 @@ const (
 	maxRecord     = maxRecordText / doneLength
 )
 
-// length is that of the text, at most, whatever is tried how often.
+// length bounds the length of the text, for any number of attempts.
 func (t record) length() (n int) {
 	for _, b := range t {
 		n += lengthOf(b.done)
@@ -321,7 +321,7 @@ func (e *Engine) perWorkload(ctx context.Context, s *scene) {
 	}
 }
 
-// fullest returns those that used most of what they may, and of which that is known.
+// fullest returns the allowances of known use that are nearest to their limits.
 func fullest(all []*allowance, most int) []*allowance {
 	known := slices.DeleteFunc(slices.Clone(all), func(a *allowance) bool { return a.use == nil })
 	slices.SortFunc(known, func(a, b *allowance) int {

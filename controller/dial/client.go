@@ -23,13 +23,13 @@ const maxHeader = 64 << 10
 type Options struct {
 	Policy  Policy
 	Timeout time.Duration  // of connecting, and of TLS
-	Idle    time.Duration  // for how long a connection is kept that nobody uses
+	Idle    time.Duration  // for how long an unused connection is kept
 	Roots   *x509.CertPool // verify servers; nil: those of the system
 	// Resolver resolves names; nil: that of the system.
 	Resolver *net.Resolver
 }
 
-// NewClient returns a client of one server: it keeps at most one connection that nobody uses. It has no timeout for a
+// NewClient returns a client of one server: it keeps at most one unused connection. It has no timeout for a
 // whole request: contexts have.
 func NewClient(o Options) *http.Client {
 	dialer := &net.Dialer{Timeout: o.Timeout, Control: o.Policy.Control, Resolver: o.Resolver}
@@ -44,8 +44,8 @@ func NewClient(o Options) *http.Client {
 			IdleConnTimeout:        o.Idle,
 			MaxResponseHeaderBytes: maxHeader,
 		},
-		// Elsewhere the key would go along, and who answers would not be who was configured; and each hop would be a
-		// request that nobody counted.
+		// A redirect would take the key to a server that was not configured, and each hop would be a request beyond the
+		// limit.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

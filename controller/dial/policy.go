@@ -1,10 +1,3 @@
-// Package dial makes HTTP clients that reach only where they may. Providers of signals and meters are asked at
-// addresses that people wrote down, or that a name server chose; the controller's own network is no place to be led
-// into.
-//
-// What may be dialled is decided about the address that is really dialled, after names were resolved: a name that
-// resolves to another address the second time changes nothing. Redirects are never followed, no proxy of the
-// environment is used, and answers are bounded. Secrets that were sent are taken out of errors with [Secrets].
 package dial
 
 import (
@@ -15,7 +8,7 @@ import (
 )
 
 // Policy says which addresses may be dialled beyond those of the public internet. Link-local addresses, metadata
-// services, multicast and what is nobody's are never dialled.
+// services, multicast and reserved addresses are never dialled.
 type Policy struct {
 	Private  bool // those of inside: RFC 1918, shared and unique local ones
 	Loopback bool // this machine

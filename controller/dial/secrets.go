@@ -15,7 +15,7 @@ const (
 	mostHidden  = 48 // keys change, and tokens do each half hour
 )
 
-// Secrets are what was sent to a server, to be taken out of what it answers before anybody sees that. Any number of
+// Secrets are what was sent to a server, to be taken out of what it answers before that is shown. Any number of
 // goroutines may use one.
 type Secrets struct {
 	mu     sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"github.com/kubenergy/kubenergy/controller/dial"
 )
 
-// choose reads the channels that are wanted among those that a device has, all or none: half of what a node draws is
-// not what it draws. Where none are named there must be one only: which of several feeds the node nobody can guess.
+// choose reads the wanted channels of a device, all or none: half of what a node draws is not what it draws. Where no
+// channel is named the device must have one only, since any of several may feed the node.
 func choose[T any](wanted []string, found map[string]T,
 	read func(name string, from T) (sample, error),
 ) ([]sample, error) {

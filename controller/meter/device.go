@@ -22,11 +22,11 @@ import (
 type manner uint8
 
 const (
-	nobody  manner = iota
-	basic          // a header with the password in each request
-	digest         // a header that proves that the password is known
-	inQuery        // parameters of each request, as Tasmota wants it
-	session        // a token that a password buys, as Redfish has it
+	anonymous manner = iota
+	basic            // a header with the password in each request
+	digest           // a header that proves that the password is known
+	inQuery          // parameters of each request, as Tasmota wants it
+	session          // a token that a password buys, as Redfish has it
 )
 
 const (
@@ -160,10 +160,10 @@ func (d *device) send(ctx context.Context, method, path string, query url.Values
 }
 
 // authorize completes a request with its query and with who asks. The password is read each time, so that a new one
-// counts at once, and so that nobody sees it whatever is answered.
+// counts at once, and so that no answer can show it.
 func (d *device) authorize(ctx context.Context, req *http.Request, query url.Values) error {
 	var password string
-	if d.manner != nobody {
+	if d.manner != anonymous {
 		var err error
 		if password, err = d.Key(d.keys, d.key); err != nil {
 			return err
@@ -172,7 +172,7 @@ func (d *device) authorize(ctx context.Context, req *http.Request, query url.Val
 	q := url.Values{}
 	maps.Copy(q, query)
 	switch d.manner {
-	case nobody, digest:
+	case anonymous, digest:
 	case basic:
 		req.SetBasicAuth(d.user, password)
 		d.Secrets.Hide(req.Header.Get("Authorization"))

@@ -34,13 +34,13 @@ type Deps struct {
 
 var started = time.Now()
 
-// Uptime is the time since the process began, by a clock that nobody sets.
+// Uptime is the time since the process began, by a clock that is never set.
 func Uptime() time.Duration { return time.Since(started) }
 
 // Bounds of asking.
 const (
 	healthyPlaces = 64 // requests at a time to devices that answered last time
-	ailingPlaces  = 16 // and to those that did not: they wait for each other, and nobody for them
+	ailingPlaces  = 16 // and to those that did not: they wait for each other alone
 
 	backoffCap     = 5 * time.Minute
 	authBackoff    = time.Minute // a server that locks accounts is left alone
@@ -229,7 +229,7 @@ func (p *Poller) poll(ctx context.Context, m *meter) error {
 	before := p.deps.Uptime()
 	samples, err := m.source.read(asking)
 	if ctx.Err() != nil {
-		return ctx.Err() // nobody failed
+		return ctx.Err() // stopped, not failed
 	}
 	at := before + (p.deps.Uptime()-before)/2
 	if err == nil {

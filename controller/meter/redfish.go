@@ -261,7 +261,7 @@ func (r *redfish) chassis(ctx context.Context, channel, place string, control in
 // supplyInput is how the sensors are called of what power supplies take in.
 var supplyInput = regexp.MustCompile(`^PS[0-9]{1,2}InputPower$`)
 
-// sensors picks those that together are the whole.
+// sensors picks the sensors that together are the whole.
 func sensors(channel string, found map[string]string) (targets []target) {
 	if total, ok := found["TotalPower"]; ok {
 		return []target{{channel: channel, path: total, control: noControl}}
@@ -285,7 +285,7 @@ func (r *redfish) resource(ctx context.Context, place string, into any) error {
 	return decode(body, into)
 }
 
-// sameServer reports whether a link is a path below /redfish/ and nothing else: whatever answers must not lead
+// sameServer reports whether a link is a path below /redfish/ and nothing else: an answer must not lead
 // elsewhere.
 func sameServer(place string) bool {
 	if len(place) > maxPath || !strings.HasPrefix(place, redfishRoot) || !plain(place) {

@@ -26,7 +26,7 @@ func write(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // whoever hung up does not want to know
+	_, _ = w.Write(body) // an error means that the caller has gone
 }
 
 // writeTagged answers with v, or that it is what the caller has. Only the caller may keep it, and asks again each time.
@@ -36,7 +36,7 @@ func writeTagged(w http.ResponseWriter, r *http.Request, v any) error {
 		return fmt.Errorf("encoding the answer: %w", err)
 	}
 	sum := sha256.Sum256(body)
-	const length = 16 // bytes: nobody gains from a collision
+	const length = 16 // bytes: an attacker gains nothing from a collision
 	tag := `"` + hex.EncodeToString(sum[:length]) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "private, no-cache")

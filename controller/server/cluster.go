@@ -27,8 +27,8 @@ func (l *loadedNode) on(view *kube.View) (sched.Node, bool) {
 	return view.Node(l.node, capacity, capacity.Sub(l.requested), l.pods)
 }
 
-// clusterCache remembers what adding up all pods has found. Whoever asks often must not cost a pass over all pods
-// each time.
+// clusterCache remembers what adding up all pods has found. Frequent requests must not cost a pass over all
+// pods each.
 type clusterCache struct {
 	turn  chan struct{}
 	at    time.Time

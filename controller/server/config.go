@@ -75,7 +75,8 @@ type SidecarConfig struct {
 }
 
 const (
-	maxQueries   = 4              // of the ledger at once
-	jobScheduler = "kubenergy"    // schedulerName of submitted Jobs' pods
-	jobImage     = "busybox:1.37" // of submissions that name none: it can sleep, which is all that a job without an image can mean
+	maxQueries   = 4           // of the ledger at once
+	jobScheduler = "kubenergy" // schedulerName of submitted Jobs' pods
+	// of submissions that name none: it can sleep, which is all that a job without an image can mean
+	jobImage = "busybox:1.37"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counted are the metrics of requests: as many series as there are routes and statuses, whatever is asked.
+// counted are the metrics of requests: as many series as there are routes and statuses.
 type counted struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -43,7 +43,7 @@ func (c *counted) of(rt *route, next http.Handler) http.Handler {
 		defer func() {
 			status := answer.status
 			if status == 0 {
-				status = http.StatusInternalServerError // it panicked, or nobody listens
+				status = http.StatusInternalServerError // it panicked, or the caller has gone
 			}
 			c.requests.WithLabelValues(rt.method, rt.path, strconv.Itoa(status)).Inc()
 			seconds.Observe(time.Since(began).Seconds())

@@ -11,7 +11,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// failure is an answer that is no success, in words for whoever asked.
+// failure is an answer with an error status, in words for the caller.
 type failure struct {
 	status int
 	text   string
@@ -37,7 +37,7 @@ func (s *server) explain(w http.ResponseWriter, r *http.Request, rt *route, err 
 	case r.Context().Err() != nil && errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		f = &failure{http.StatusServiceUnavailable, "it took too long: ask for less, or again", busyFor}
 	case r.Context().Err() != nil:
-		return // nobody listens any more
+		return // the caller has gone
 	default:
 		s.Log.Error("answering a request", "route", rt.path, "error", err)
 		f = fail(http.StatusInternalServerError, "internal error: see the log of kubenergy-controller")

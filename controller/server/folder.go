@@ -26,8 +26,8 @@ type FolderOptions struct {
 	Registerer prometheus.Registerer
 }
 
-// A Folder writes what is booked and decided as tables, beside the ledger and not instead of it: whatever happens to
-// the disk, nothing waits for it. What the queue has no room for, and what could not be written, is missing there and
+// A Folder writes what is booked and decided as tables, beside the ledger and not instead of it: nothing waits
+// for its disk. What the queue has no room for, and what could not be written, is missing there and
 // counted.
 //
 //   - metrics_<time>.csv: a row for each batch, one for each of its consumers

@@ -19,8 +19,8 @@ import (
 	"github.com/kubenergy/kubenergy/sched"
 )
 
-// submissionFields are what POST /ingest takes: the fields of KubEnergySched's jobs, by their names in Go, which count
-// whatever their capitals, and in its trace sender's spelling; and ours.
+// submissionFields are what POST /ingest takes: the fields of KubEnergySched's jobs, by their names in Go, in any
+// capitals, and in its trace sender's spelling; and ours.
 type submissionFields struct {
 	ID             text     // name of the Job
 	CPURequirement *float64 // cores

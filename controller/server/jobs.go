@@ -35,7 +35,7 @@ type Submitted struct {
 // annotationSubmitter says who asked for a Job.
 const annotationSubmitter = "kubenergy.io/submitted-by"
 
-// postJob makes a Kubernetes Job of a job, for somebody who may create one there.
+// postJob makes a Kubernetes Job of a job, for a caller who may create one there.
 func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if s.Client == nil || len(s.JobNamespaces) == 0 {
 		return fail(http.StatusForbidden, "POST /ingest is off: see --ingest-namespace of kubenergy-controller")
@@ -68,7 +68,7 @@ func (s *server) postJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	return writeJSON(w, http.StatusCreated, Submitted{job, expected})
 }
 
-// benchmarked reports whether a node has benchmarks of a class of work, without which the strategy hybrid has no opinion.
+// benchmarked reports whether a node has benchmarks of a class of work. Without any the strategy hybrid has no opinion.
 func (s *server) benchmarked(ctx context.Context, class string) bool {
 	nodes, err := s.nodes(ctx)
 	if err != nil {
@@ -162,7 +162,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 					SchedulerName: jobScheduler, RestartPolicy: v1.RestartPolicyNever,
 					AutomountServiceAccountToken: new(false),
 					SecurityContext: &v1.PodSecurityContext{
-						RunAsNonRoot: new(true), RunAsUser: new(int64(nobody)),
+						RunAsNonRoot: new(true), RunAsUser: new(int64(nobodyUser)),
 						SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []v1.Container{{
@@ -184,7 +184,7 @@ func (s *server) kubeJob(asked *submission, u *access.User) (*batchv1.Job, error
 	return job, nil
 }
 
-const nobody = 65534
+const nobodyUser = 65534
 
 // Expected is what would be decided about a Job now.
 type Expected struct {
@@ -214,7 +214,7 @@ func (s *server) liveNow(now time.Time) map[string]float64 {
 	return watts
 }
 
-// expect is for people: whatever it cannot find out, the Job is created.
+// expect is for people. What it cannot find out does not keep the Job from being created.
 func (s *server) expect(ctx context.Context, job *batchv1.Job) Expected {
 	now := s.Now()
 	submitted := job.DeepCopy()

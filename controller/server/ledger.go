@@ -72,8 +72,8 @@ type Jobs struct {
 	From time.Time  `json:"from"` // as the ledger could answer
 	To   time.Time  `json:"to"`
 	AsOf *time.Time `json:"asOf,omitempty"` // end of what was booked
-	Jobs []Job      `json:"jobs"`           // those that used most first
-	// Left counts those that limit left out.
+	Jobs []Job      `json:"jobs"`           // by energy, the largest first
+	// Left counts Jobs beyond the limit.
 	Left int `json:"left,omitempty"`
 }
 
@@ -136,7 +136,7 @@ func (s *server) readLedgerQuery(q *query) (*ledger.Query, error) {
 	return asked, q.err()
 }
 
-// usualRows is how many rows an answer has at most where nobody asks for more.
+// usualRows is how many rows an answer has at most by default.
 const usualRows = 10_000
 
 // ask queries the ledger, and has its answer used while the query has its place.

@@ -28,7 +28,7 @@ const (
 )
 
 // Serve answers on an address until ctx ends, and then lets those finish who are being answered. Without TLS only the
-// machine itself is answered: what is said here is not for strangers, and neither are the tokens that are sent.
+// machine itself is answered: neither the answers nor the tokens are for strangers.
 func Serve(ctx context.Context, addr string, handler http.Handler, config *tls.Config, log *slog.Logger) error {
 	if config == nil && !loopback(addr) {
 		return fmt.Errorf("serving the HTTP interface on %s: without TLS it is served on a loopback address only", addr)

@@ -46,7 +46,7 @@ type query struct {
 	wrong     []string
 }
 
-// readQuery refuses whatever the route does not know: a filter that is misspelt must not give all there is.
+// readQuery refuses parameters that the route does not know: a misspelt filter must not give all there is.
 func readQuery(rt *route, r *http.Request, now time.Time) (*query, error) {
 	if len(r.URL.RawQuery) > maxQuerySize {
 		return nil, fail(http.StatusRequestURITooLong, "the query is longer than %d bytes", maxQuerySize)
@@ -107,7 +107,7 @@ func (q *query) text(name string) string { return q.values.Get(name) }
 
 func (q *query) list(name string) []string { return q.values[name] }
 
-// namespaces returns those that are asked about. A namespace's own route sees that one alone, whatever is asked.
+// namespaces returns the namespaces that are asked about. A namespace's own route sees that one alone.
 func (q *query) namespaces() []string {
 	if q.namespace != "" {
 		return []string{q.namespace}

@@ -18,7 +18,7 @@ type route struct {
 	method, path string
 	about        string
 	rights       string // for people
-	// may says what the caller needs; none: to be somebody.
+	// may says which rights the caller needs; none: a valid token is enough.
 	may     func(*http.Request) []access.Attributes
 	own     bool // it tells callers apart by itself
 	query   []parameter
@@ -50,7 +50,7 @@ func (rt *route) patience() time.Duration {
 	return usualPatience
 }
 
-// group is that of the resources that stand for energy: nobody stores them, they are there to be allowed.
+// group is that of the resources that stand for energy. They are never stored: they exist for roles to allow.
 const group = "kubenergy.io"
 
 // The resources.
@@ -67,8 +67,8 @@ func clusterWide(verb, resource string) func(*http.Request) []access.Attributes 
 	}
 }
 
-// inNamespace needs the right in the namespace of the path. What is no name of a namespace could mean anything to
-// whoever decides: that needs the right everywhere.
+// inNamespace needs the right in the namespace of the path. What is no name of a namespace could mean anything to an
+// authorizer: that needs the right everywhere.
 func inNamespace(verb string) func(*http.Request) []access.Attributes {
 	return func(r *http.Request) []access.Attributes {
 		namespace, pod := r.PathValue("namespace"), r.PathValue("pod")

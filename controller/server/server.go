@@ -33,7 +33,9 @@ func New(c Config) (http.Handler, error) {
 		return nil, errors.New("the HTTP interface needs a ledger, live watts and a gate")
 	}
 	s := &server{
-		Config: c, mux: http.NewServeMux(), sidecar: &sidecar{began: c.Now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{}},
+		Config: c, mux: http.NewServeMux(), sidecar: &sidecar{
+			began: c.Now(), boot: "sidecar-" + rand.Text(), nodes: map[string]*sidecarNode{},
+		},
 		queries: make(chan struct{}, maxQueries), large: make(chan struct{}, 1), audits: make(chan struct{}, 1),
 		cluster: clusterCache{turn: make(chan struct{}, 1)},
 	}
@@ -132,7 +134,7 @@ func (w *seen) Write(data []byte) (int, error) {
 // Unwrap serves [http.ResponseController].
 func (w *seen) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// nothing needs no right but to be somebody.
+// nothing needs no right: a valid token is enough.
 func nothing(*http.Request) []access.Attributes { return nil }
 
 func (s *server) handler(rt *route) http.Handler {
@@ -192,7 +194,7 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 // turn waits for a place to ask the ledger, as each query may take a core and much memory: one of several, or with
-// large the only one of those that take most.
+// large the only one for large answers.
 func (s *server) turn(ctx context.Context, large bool) (done func(), err error) {
 	if large {
 		leave, err := enter(ctx, s.large)

@@ -28,7 +28,7 @@ type SidecarAnswer struct {
 // SidecarNode is what became of what was told of a node.
 type SidecarNode struct {
 	Node string `json:"node"`
-	// Booked is the energy since the post before. The first one books nothing: nobody knows since when it counts.
+	// Booked is the energy since the post before. The first one books nothing: since when it counts is unknown.
 	Booked energy.Microjoules `json:"bookedMicrojoules"`
 	// Unmeasured is time that nothing is known about.
 	UnmeasuredSeconds float64 `json:"unmeasuredSeconds,omitempty"`
@@ -121,7 +121,7 @@ func tellsOf(u *access.User, q *query) (string, error) {
 	return u.Node(), nil
 }
 
-// of returns what is remembered of a node, forgetting those that have not been heard of.
+// of returns what is remembered of a node. It forgets nodes without posts.
 func (s *sidecar) of(name string, now time.Time) (*sidecarNode, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +268,7 @@ func (s *sidecar) batch(name string, n *sidecarNode, i *interval, shares []energ
 	return b
 }
 
-// shares divides energy as the gauges of processes say. Parts are rounded down; what is nobody's is unknown.
+// shares divides energy as the gauges of processes say. Parts are rounded down; the rest is unknown.
 func (s *server) shares(t *told, total energy.Microjoules) []energy.Share {
 	all := t.system
 	for _, power := range t.pods {

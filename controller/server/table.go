@@ -45,7 +45,8 @@ func (f *Folder) open(t *table, now time.Time) error {
 		return err
 	}
 	f.prune(t)
-	file, err := os.OpenFile(filepath.Join(f.o.Dir, name), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640) //nolint:gosec // a name of ours
+	path := filepath.Join(f.o.Dir, name)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640) //nolint:gosec // a name of ours
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (f *Folder) prune(t *table) {
 	}
 }
 
-// isStamped tells our files from those that somebody else has put there.
+// isStamped tells our files from other files in the folder.
 func isStamped(name, prefix string) bool {
 	rest, ok := strings.CutPrefix(name, prefix)
 	if !ok || len(rest) < len(stampLayout) || !strings.HasSuffix(rest, ".csv") {

@@ -18,7 +18,7 @@ const signalMarginal = "Marginal"
 // with room for retries.
 type habit struct {
 	every   time.Duration
-	perHour int // 0: it asks nobody
+	perHour int // 0: it makes no requests
 }
 
 var habits = map[string]habit{
@@ -50,7 +50,7 @@ type builder struct {
 }
 
 // open appends a source of a kind to the chain. It returns the link, whose source is to be set, and the fetcher whose
-// requests count as those of the source; nil where the kind asks nobody.
+// requests count as those of the source; nil where the kind makes no requests.
 func (b *builder) open(kind string, every *metav1.Duration, perHour *int32, private bool) (*link, *fetcher) {
 	h := habits[kind]
 	limit := h.perHour

@@ -221,8 +221,8 @@ func (c *checked) hold(i int) time.Duration {
 	return c.Points[i+1].Time.Sub(c.Points[i].Time)
 }
 
-// standstill watches for how long the values of a source have been the same: those that it measured, and, apart from
-// them, those that it estimated. A forecast that fills in for the last hour must not make measured values that stand
+// standstill watches for how long the values of a source have been the same: measured ones and, apart from them,
+// estimated ones. A forecast that fills in for the last hour must not make measured values that stand
 // still move.
 type standstill struct {
 	measured, estimated stretch

@@ -91,7 +91,7 @@ func (h *history) forget(hour int64) {
 	}
 }
 
-// series returns the hours from the last long gap on, those that begin before until; nil if there are none. Hours
+// series returns the hours from the last long gap on that begin before until; nil if there are none. Hours
 // that were not observed are taken from ahead.
 func (h *history) series(until time.Time, ahead func(time.Time) (float64, bool)) *grid.Series {
 	var values []float64

@@ -81,7 +81,7 @@ func holidays(place string) (func(day time.Time) bool, error) {
 	}, nil
 }
 
-// publicHolidays are those that the library knows, by ISO 3166 code.
+// publicHolidays are the calendars of the library, by ISO 3166 code.
 var publicHolidays = map[string][]*cal.Holiday{
 	"AT": austria.Holidays, "AU-ACT": au.HolidaysACT, "AU-NSW": au.HolidaysNSW, "AU-NT": au.HolidaysNT,
 	"AU-QLD": au.HolidaysQLD, "AU-SA": au.HolidaysSA, "AU-TAS": au.HolidaysTAS, "AU-VIC": au.HolidaysVIC,

@@ -16,7 +16,7 @@ import (
 // maxDepth is deeper than any provider nests its answers.
 const maxDepth = 16
 
-// decode reads a whole answer. Text in which a name stands twice is refused: which of the two is meant nobody can know.
+// decode reads a whole answer. Text in which a name stands twice is refused: either may be meant.
 func decode(body []byte, into any) error {
 	if err := scan(body); err != nil {
 		return err
@@ -114,7 +114,7 @@ type number struct {
 	set   bool
 }
 
-// UnmarshalJSON reads a number and nothing like one: a string would be somebody's mistake.
+// UnmarshalJSON reads a number and nothing like one: a string is a mistake of the provider.
 func (n *number) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
 		return nil

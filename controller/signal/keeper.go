@@ -271,7 +271,7 @@ func (l *link) pause(err error) time.Duration {
 	wait := min(l.every, firstRetry<<min(l.fails, 10))
 	switch dial.ReasonOf(err) {
 	case dial.ReasonAuth, dial.ReasonKind, dial.ReasonUnit, dial.ReasonAddress:
-		wait = max(l.every, hopelessRetry) // somebody has to do something first
+		wait = max(l.every, hopelessRetry) // an administrator has to act first
 	case dial.ReasonRate:
 		wait = l.every
 	}

@@ -111,8 +111,8 @@ func (s State) Status(now time.Time) *v1alpha1.SignalStatus {
 	return status
 }
 
-// Seed takes what an earlier process knew, so that a restart asks nobody for what is still good. It is checked like an
-// answer: whoever may write the status could have written it. Call it before Run.
+// Seed takes what an earlier process knew, so that a restart asks no source for what is still good. It is checked like
+// an answer: anyone who may write the status could have forged it. Call it before Run.
 func (k *Keeper) Seed(status *v1alpha1.SignalStatus) {
 	if status == nil || status.Unit != k.terms.unit() || len(status.Values) > maxValues {
 		return

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// static is a value that somebody wrote down. As an intensity it is an estimate; as a price it is that of the contract.
+// static is a value from the GridZone itself. As an intensity it is an estimate; as a price it is that of the contract.
 type static struct {
 	value    float64
 	quantity quantity
-	marginal bool // whatever is wanted: who wrote it down knows which it is
+	marginal bool // as the zone wants it: the author knows which kind it is
 }
 
 func (s *static) Fetch(_ context.Context, now time.Time) (Answer, error) {
