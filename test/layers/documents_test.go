@@ -1,0 +1,47 @@
+package layers
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// quoted is what stands in backticks and looks like a path of this repository.
+var quoted = regexp.MustCompile("`([a-z][a-z0-9]*(?:/[A-Za-z0-9_.-]+)+|[a-z0-9]+\\.go)`")
+
+// TestArchitectureNamesWhatExists holds ARCHITECTURE.md to the tree: every path and every target that it names is there.
+func TestArchitectureNamesWhatExists(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := "" // of the last path with a folder in the same line: further files stand in it
+	for line := range strings.Lines(string(text)) {
+		for _, m := range quoted.FindAllStringSubmatch(line, -1) {
+			name := m[1]
+			if !strings.Contains(name, "/") {
+				name = path.Join(folder, name)
+			}
+			info, err := os.Stat(filepath.Join(root, filepath.FromSlash(name)))
+			if err != nil {
+				t.Errorf("%s is named and does not exist: %s", name, strings.TrimSpace(line))
+				continue
+			}
+			if folder = path.Dir(name); info.IsDir() {
+				folder = name
+			}
+		}
+		for _, m := range regexp.MustCompile("`make ([a-z-]+)").FindAllStringSubmatch(line, -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("make %s is named and is no target", m[1])
+			}
+		}
+	}
+}
