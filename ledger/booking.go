@@ -1,8 +1,13 @@
 package ledger
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
 	"time"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
 
@@ -37,9 +42,45 @@ type Rates struct {
 	Currency string
 }
 
+// PodName is how a pod is called in keys: namespace/name. As long as its name is not known, and for what is no pod, it is
+// what batches call the consumer.
+func (c *Consumer) PodName() string {
+	if c.Pod == "" {
+		return c.Key
+	}
+	return c.Account.Namespace + "/" + c.Pod
+}
+
+// UID is the UID of a pod; "" for what is no pod.
+func (c *Consumer) UID() string {
+	uid, _, _ := energy.PodOf(c.Key)
+	return uid
+}
+
 // A Receipt says what became of a booking.
 type Receipt struct {
 	Acked  uint64 // highest number of the stream that is booked
 	Booked bool   // false: it had been booked before
 	Gap    bool   // numbers before it are missing: they were lost
+}
+
+// Validate finds what would break sums. Batches from outside were checked before.
+func (b *Booking) Validate() error {
+	bt := b.Batch
+	if len(b.Consumers) != len(bt.Shares) {
+		return fmt.Errorf("%w: %d consumers for %d shares", ErrInvalid, len(b.Consumers), len(bt.Shares))
+	}
+	if bt.End.Before(bt.Start) || bt.First == 0 || bt.First > bt.Last || bt.Last == math.MaxUint64 {
+		return fmt.Errorf("%w: numbers %d to %d, %v to %v", ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
+	}
+	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil ||
+		bt.Measured > mostMeasured {
+		return fmt.Errorf("%w: %d µJ: %w", ErrInvalid, int64(bt.Measured),
+			cmp.Or(err, errors.New("more than any node draws")))
+	}
+	const most = 100 * 365 * 24 * time.Hour // Unix time in nanoseconds ends in 2262
+	if age := bt.End.Sub(time.Unix(0, 0)); age > 2*most+most/2 || age < -most {
+		return fmt.Errorf("%w: it ends at %v", ErrInvalid, bt.End)
+	}
+	return nil
 }

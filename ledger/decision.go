@@ -9,7 +9,7 @@ import (
 
 // What a record may hold.
 const (
-	MaxRecord     = 16 << 10 // bytes of its texts
+	maxRecord     = 16 << 10 // bytes of its texts
 	MaxSnapshot   = 1 << 20  // bytes; larger ones are left out
 	maxRecordID   = 128
 	defaultRows   = 1000
@@ -37,7 +37,7 @@ func (r *Record) Validate() error {
 		}
 		texts += len(text)
 	}
-	if texts > MaxRecord {
+	if texts > maxRecord {
 		return fmt.Errorf("record %s: texts of %d bytes: %w", r.ID, texts, ErrTooLarge)
 	}
 	return nil

@@ -8,24 +8,22 @@ import (
 	"time"
 )
 
-// How points are made fewer.
-const (
-	LTTB      = "lttb"      // the points that a line needs most: largest triangle three buckets
-	TimeBased = "timeBased" // mean power of equal times: energy stays the same
-	MinMax    = "minMax"    // least and most of equal numbers of points: no peak is lost
-)
+// ways are how points are made fewer.
+var ways = map[string]func([]Point, int) []Point{
+	"lttb":      lttb,      // the points that a line needs most: largest triangle three buckets
+	"timeBased": timeBased, // mean power of equal times: energy stays the same
+	"minMax":    minMax,    // least and most of equal numbers of points: no peak is lost
+}
 
 // fewest is how many points there can be at least: the first and the last one.
 const fewest = 2
 
 // Downsample returns at most n points of a series that is sorted by time. The first and the last one stay as they
-// are; values that are no numbers are left out. The points it is given are not changed.
+// are; values that are no numbers are left out. It is done by lttb, timeBased or minMax. The points it is given are not changed.
 func Downsample(points []Point, n int, how string) ([]Point, error) {
-	ways := map[string]func([]Point, int) []Point{LTTB: lttb, TimeBased: timeBased, MinMax: minMax}
 	way, ok := ways[how]
 	if !ok {
-		return nil, fmt.Errorf("%w: no way to downsample is called %q: have %s, %s, %s", ErrQuery, how, LTTB, TimeBased,
-			MinMax)
+		return nil, fmt.Errorf("%w: no way to downsample is called %q: have lttb, timeBased, minMax", ErrQuery, how)
 	}
 	if n < fewest {
 		return nil, fmt.Errorf("%w: a series of %d points: it takes %d at least", ErrQuery, n, fewest)

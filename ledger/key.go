@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/kubenergy/kubenergy/energy"
 )
 
 // day is a day of UTC.
@@ -74,29 +72,14 @@ func passes(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }
 
-// PodName is how pods are called in keys: namespace/name, and what batches call them as long as their names are not
-// known, as everything that is no pod.
-func PodName(key, namespace, pod string) string {
-	if pod == "" {
-		return key
-	}
-	return namespace + "/" + pod
-}
-
-// UID is the UID of the pod that batches call key; "" for what is no pod.
-func UID(key string) string {
-	uid, _, _ := energy.PodOf(key)
-	return uid
-}
-
 // SelectsPod reports whether a query's filter on pods lets a consumer pass: a name, namespace/name or UID.
-func (q *Query) SelectsPod(key, namespace, pod string) bool {
+func (q *Query) SelectsPod(c *Consumer) bool {
 	if len(q.Pods) == 0 {
 		return true
 	}
-	uid := UID(key)
-	return slices.Contains(q.Pods, PodName(key, namespace, pod)) ||
-		pod != "" && slices.Contains(q.Pods, pod) || uid != "" && slices.Contains(q.Pods, uid)
+	uid := c.UID()
+	return slices.Contains(q.Pods, c.PodName()) || c.Pod != "" && slices.Contains(q.Pods, c.Pod) ||
+		uid != "" && slices.Contains(q.Pods, uid)
 }
 
 // A Plan says what a query is answered from.
@@ -128,7 +111,7 @@ func (q *Query) Plan() (Plan, error) {
 	default:
 		p.Resolution = day
 	}
-	p.From, p.To = Outwards(q.From, q.To, p.Resolution)
+	p.From, p.To = outwards(q.From, q.To, p.Resolution)
 	if p.Resolution == time.Hour && !slices.Contains(q.GroupBy, ByHour) && wholeDays(p.From, p.To) {
 		p.Resolution = day
 	}
@@ -183,8 +166,8 @@ func (q *Query) ofPods() bool {
 	return slices.Contains(q.GroupBy, ByPod) || slices.Contains(q.GroupBy, ByUID) || len(q.Pods) > 0
 }
 
-// Outwards moves an interval outwards to whole steps of UTC.
-func Outwards(from, to time.Time, step time.Duration) (wholeFrom, wholeTo time.Time) {
+// outwards moves an interval outwards to whole steps of UTC.
+func outwards(from, to time.Time, step time.Duration) (wholeFrom, wholeTo time.Time) {
 	wholeFrom, wholeTo = from.UTC().Truncate(step), to.UTC().Truncate(step)
 	if wholeTo.Before(to) {
 		wholeTo = wholeTo.Add(step)
@@ -198,9 +181,9 @@ const (
 	hourlyUpTo      = 90 * day
 )
 
-// SeriesStep is the distance of the points of a series: finer ones would be too many.
-func SeriesStep(from, to time.Time) time.Duration {
-	switch length := to.Sub(from); {
+// SeriesStep is the distance of the points of a query's series: finer ones would be too many.
+func (q *Query) SeriesStep() time.Duration {
+	switch length := q.To.Sub(q.From); {
 	case length <= seriesOfWindows:
 		return WindowLength
 	case length <= hourlyUpTo:

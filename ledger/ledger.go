@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ErrClosed is returned by [Ledger.Book] while the ledger is being closed: the booking is not booked.
-var ErrClosed = errors.New("the ledger is closed")
+// errClosed is returned by [Ledger.Book] while the ledger is being closed: the booking is not booked.
+var errClosed = errors.New("the ledger is closed")
 
 // Options are how a [Ledger] works; what is 0 is replaced.
 type Options struct {
@@ -47,11 +47,6 @@ const (
 const (
 	firstPause   = 250 * time.Millisecond
 	longestPause = 15 * time.Second
-)
-
-const (
-	defaultFoldEvery = 30 * time.Second
-	defaultKeepEvery = time.Hour
 )
 
 // A Ledger books into a [Store]. Bookings that come at the same time are written in one transaction.
@@ -100,10 +95,10 @@ type result struct {
 // New returns a ledger that books into s until it is closed, which closes s as well.
 func New(s Store, o Options) *Ledger {
 	if o.FoldEvery <= 0 {
-		o.FoldEvery = defaultFoldEvery
+		o.FoldEvery = 30 * time.Second
 	}
 	if o.KeepEvery <= 0 {
-		o.KeepEvery = defaultKeepEvery
+		o.KeepEvery = time.Hour
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -131,7 +126,7 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	r := &request{booking: b, done: make(chan result, 1)}
 	select {
 	case <-l.closing:
-		return Receipt{}, ErrClosed
+		return Receipt{}, errClosed
 	default:
 	}
 	select {
@@ -139,7 +134,7 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 	case <-ctx.Done():
 		return Receipt{}, fmt.Errorf("waiting to be booked: %w", context.Cause(ctx))
 	case <-l.closing:
-		return Receipt{}, ErrClosed
+		return Receipt{}, errClosed
 	}
 	select {
 	case got := <-r.done:
@@ -152,7 +147,7 @@ func (l *Ledger) Book(ctx context.Context, b *Booking) (Receipt, error) {
 		case got := <-r.done: // it was being written
 			return got.receipt, got.err
 		default:
-			return Receipt{}, ErrClosed
+			return Receipt{}, errClosed
 		}
 	}
 }
@@ -171,15 +166,6 @@ func (l *Ledger) Activity() Activity {
 	a := l.activity
 	a.Waiting = len(l.queue)
 	return a
-}
-
-// Gauges says how full the store is. Where it knows no better, it counts.
-func (l *Ledger) Gauges(ctx context.Context) (Gauges, error) {
-	if g, ok := l.Store.(Gauger); ok {
-		return g.Gauges(ctx)
-	}
-	s, err := l.Statistics(ctx)
-	return Gauges{Journal: s.Journal, Bytes: s.Bytes}, err
 }
 
 // Close waits for what is being written, refuses what waits, and closes the store.
@@ -227,7 +213,7 @@ func (l *Ledger) next(rest *time.Timer) []*request {
 		select {
 		case <-l.closing:
 			for _, r := range group {
-				r.done <- result{err: ErrClosed}
+				r.done <- result{err: errClosed}
 			}
 			return nil
 		case r := <-queue:
@@ -244,7 +230,7 @@ func (l *Ledger) refuse() {
 	for {
 		select {
 		case r := <-l.queue:
-			r.done <- result{err: ErrClosed}
+			r.done <- result{err: errClosed}
 		default:
 			return
 		}

@@ -15,10 +15,10 @@ const WindowLength = 5 * time.Minute
 
 // Consumers of a node besides those that its batches name.
 const (
-	IdleKey     = "idle"
-	PlatformKey = "platform"
-	UnknownKey  = "unknown"
-	TransferKey = "transfer"
+	idleKey     = "idle"
+	platformKey = "platform"
+	unknownKey  = "unknown"
+	transferKey = "transfer"
 )
 
 // A Posting is what a consumer used, and whom it is charged to.
@@ -27,12 +27,14 @@ type Posting struct {
 	Amount   Amount
 }
 
-// A Window is what a booking says of five minutes of its node.
+// A Window is what a booking says of five minutes of its node, or of all of its time before it is cut.
 type Window struct {
-	Start       time.Time
-	First, Last time.Time // of the booking's time in it
+	Start       time.Time // of the five minutes
+	First, Last time.Time // of the booking's time in them
 	Unmeasured  time.Duration
 	Postings    []Posting
+
+	before, until, length uint64 // nanoseconds since the booking's start, and how long it is
 }
 
 // Account returns the account of a kind that is the node's own, with what all accounts of the booking have in common.
@@ -79,9 +81,9 @@ func (b *Booking) Postings() []Posting {
 		key  string
 		used energy.Microjoules
 	}{
-		{Idle, IdleKey, b.Batch.Idle},
-		{Platform, PlatformKey, b.Batch.Platform},
-		{Unknown, UnknownKey, b.Batch.Unknown},
+		{Idle, idleKey, b.Batch.Idle},
+		{Platform, platformKey, b.Batch.Platform},
+		{Unknown, unknownKey, b.Batch.Unknown},
 	} {
 		if own.used != 0 {
 			all = append(all, Posting{Consumer{Key: own.key, Account: b.Account(own.kind)}, Amount{Dynamic: own.used}})
@@ -114,7 +116,7 @@ func (b *Booking) Transfer() (Consumer, bool) {
 	}
 	a := b.Account(Transfer)
 	a.Owner = b.Batch.Parent.VM
-	return Consumer{Key: TransferKey, Account: a}, true
+	return Consumer{Key: transferKey, Account: a}, true
 }
 
 // Estimated says that the booking's energy comes from a model.
@@ -130,11 +132,11 @@ func (b *Booking) Windows() []Window {
 	transfer, guest := b.Transfer()
 	whole := Amount{Unmeasured: b.Batch.Unmeasured}
 	var windows []Window
-	for p := range Pieces(b.Batch.Start, b.Batch.End, len(all)) {
-		w := Window{Start: p.Window, First: p.From, Last: p.To, Unmeasured: p.Of(&whole).Unmeasured}
+	for w := range (Window{First: b.Batch.Start, Last: b.Batch.End}).Cut(len(all)) {
+		w.Unmeasured = w.Part(&whole).Unmeasured
 		var sum Amount
 		for i := range all {
-			part := p.Of(&all[i].Amount)
+			part := w.Part(&all[i].Amount)
 			sum.Add(&part)
 			if part != (Amount{}) {
 				w.Postings = append(w.Postings, Posting{all[i].Consumer, part})
@@ -160,7 +162,7 @@ const (
 	mostPUE      = 50
 	mostCarbon   = 1e5
 	mostPrice    = 1e6
-	MostMeasured = energy.Microjoules(1e17) // of one booking: 28 MWh
+	mostMeasured = energy.Microjoules(1e17) // of one booking: 28 MWh
 )
 
 // Charge sets what the energy of a costs and emits. What is no PUE counts as 1: the energy at the node is certain.
@@ -203,35 +205,34 @@ func scaled(v int64, rate float64) int64 {
 	return int64(f)
 }
 
-// A Piece is a booking's time in one window.
-type Piece struct {
-	Window   time.Time
-	From, To time.Time
-
-	before, until, length uint64 // nanoseconds since the booking's start, and how long it is
-}
-
 // A booking is cut into at most so many postings: one of months, or of thousands of consumers, is cut into hours or
 // days, which are booked in the windows in which they begin, and if even that is too fine, it is not cut.
 const maxPostings = 200_000
 
 var steps = [...]time.Duration{WindowLength, time.Hour, 24 * time.Hour}
 
-// Pieces cuts an interval by windows. One of no length is a piece of the window that it is in. An interval that has
-// so many postings that each window would cost too much is cut by hours or days.
-func Pieces(start, end time.Time, postings int) iter.Seq[Piece] {
-	return func(yield func(Piece) bool) {
-		length := max(end.Sub(start), 0)
+// Cut cuts the time from First to Last by windows. One of no length is a piece of the window that it is in. An interval
+// that has so many postings that each window would cost too much is cut by hours or days.
+func (w Window) Cut(postings int) iter.Seq[Window] {
+	return func(yield func(Window) bool) {
+		length := max(w.Last.Sub(w.First), 0)
 		step := stepFor(length, postings)
 		if length == 0 || step == 0 {
-			from := end.Add(-length)
-			yield(Piece{windowOf(end.Add(-min(length, 1))), from, end, 0, uint64(length), uint64(length)})
+			whole := Window{
+				Start: floor(w.Last.Add(-min(length, 1)), WindowLength), First: w.Last.Add(-length), Last: w.Last,
+				until: uint64(length), length: uint64(length),
+			}
+			yield(whole)
 			return
 		}
 		for from := time.Duration(0); from < length; {
-			at := start.Add(from)
+			at := w.First.Add(from)
 			to := min(length, from+floor(at, step).Add(step).Sub(at))
-			if !yield(Piece{windowOf(at), at, start.Add(to), uint64(from), uint64(to), uint64(length)}) {
+			piece := Window{
+				Start: floor(at, WindowLength), First: at, Last: w.First.Add(to),
+				before: uint64(from), until: uint64(to), length: uint64(length),
+			}
+			if !yield(piece) {
 				return
 			}
 			from = to
@@ -248,8 +249,6 @@ func stepFor(length time.Duration, postings int) time.Duration {
 	return 0
 }
 
-func windowOf(t time.Time) time.Time { return floor(t, WindowLength) }
-
 // floor is Truncate by Unix time, also before 1970.
 func floor(t time.Time, step time.Duration) time.Time {
 	s, by := t.Unix(), int64(step/time.Second)
@@ -260,23 +259,17 @@ func floor(t time.Time, step time.Duration) time.Time {
 	return time.Unix(s-rest, 0).UTC()
 }
 
-// Of returns the piece's part of what was used over the whole of a booking. Parts of all pieces add up to the whole.
-func (p *Piece) Of(a *Amount) Amount {
-	if p.before == 0 && p.until == p.length {
+// Part returns the window's part of what was used over the whole of a booking. Parts of all windows add up to the whole.
+func (w *Window) Part(a *Amount) Amount {
+	if w.before == 0 && w.until == w.length {
 		return *a
 	}
-	part := Amount{
-		Dynamic:    energy.Microjoules(p.cut(int64(a.Dynamic))),
-		Idle:       energy.Microjoules(p.cut(int64(a.Idle))),
-		Facility:   energy.Microjoules(p.cut(int64(a.Facility))),
-		Carbon:     Micrograms(p.cut(int64(a.Carbon))),
-		Cost:       Nanos(p.cut(int64(a.Cost))),
-		Unmeasured: time.Duration(p.cut(int64(a.Unmeasured))),
+	part := *a
+	for _, field := range part.Fields() {
+		*field = w.cut(*field)
 	}
 	if a.CPU%time.Microsecond == 0 { // kernels count microseconds, which take less room than nanoseconds
-		part.CPU = time.Duration(p.cut(int64(a.CPU/time.Microsecond))) * time.Microsecond
-	} else {
-		part.CPU = time.Duration(p.cut(int64(a.CPU)))
+		part.CPU = time.Duration(w.cut(int64(a.CPU/time.Microsecond))) * time.Microsecond
 	}
 	// In one booking, all of the energy is estimated, or has no rate, or none.
 	if a.Estimated != 0 {
@@ -291,12 +284,12 @@ func (p *Piece) Of(a *Amount) Amount {
 	return part
 }
 
-// cut rounds what was used up to the piece's end, and takes away what was used up to its beginning.
-func (p *Piece) cut(v int64) int64 {
+// cut rounds what was used up to the window's end, and takes away what was used up to its beginning.
+func (w *Window) cut(v int64) int64 {
 	if v < 0 {
-		return share(uint64(-v), p.before, p.length) - share(uint64(-v), p.until, p.length)
+		return share(uint64(-v), w.before, w.length) - share(uint64(-v), w.until, w.length)
 	}
-	return share(uint64(v), p.until, p.length) - share(uint64(v), p.before, p.length)
+	return share(uint64(v), w.until, w.length) - share(uint64(v), w.before, w.length)
 }
 
 func share(v, of, length uint64) int64 {

@@ -28,18 +28,9 @@ type Store interface {
 	// instant on.
 	Audit(ctx context.Context, from time.Time) (*Findings, error)
 	Statistics(ctx context.Context) (Statistics, error)
+	// Gauges returns what of the statistics is found out without counting rows that were folded: Journal and Bytes.
+	Gauges(ctx context.Context) (Statistics, error)
 	Close() error
-}
-
-// Gauges are what of [Statistics] is found out without counting rows that were folded.
-type Gauges struct {
-	Journal int   // bookings that are not folded
-	Bytes   int64 // on disk
-}
-
-// A Gauger is a store that knows its gauges.
-type Gauger interface {
-	Gauges(ctx context.Context) (Gauges, error)
 }
 
 // Retention says for how long things are kept. 0: for good.

@@ -151,15 +151,9 @@ func (s *LateStore) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Statistics(ctx) })
 }
 
-// Gauges implements [ledger.Gauger].
-func (s *LateStore) Gauges(ctx context.Context) (ledger.Gauges, error) {
-	return ask(s, func(l ledger.Store) (ledger.Gauges, error) {
-		if g, ok := l.(ledger.Gauger); ok {
-			return g.Gauges(ctx)
-		}
-		all, err := l.Statistics(ctx)
-		return ledger.Gauges{Journal: all.Journal, Bytes: all.Bytes}, err
-	})
+// Gauges implements [ledger.Store].
+func (s *LateStore) Gauges(ctx context.Context) (ledger.Statistics, error) {
+	return ask(s, func(l ledger.Store) (ledger.Statistics, error) { return l.Gauges(ctx) })
 }
 
 // Close implements [ledger.Store].

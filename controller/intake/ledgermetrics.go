@@ -16,14 +16,14 @@ type LedgerMetrics struct {
 	Ledger interface {
 		Writable() (bool, error)
 		Activity() ledger.Activity
-		Gauges(ctx context.Context) (ledger.Gauges, error)
+		Gauges(ctx context.Context) (ledger.Statistics, error)
 	}
 	Nodes func() api.NodesPower
 	Now   func() time.Time
 
 	mu     sync.Mutex
 	looked time.Time
-	store  ledger.Gauges
+	store  ledger.Statistics
 	failed bool // they could not be had then
 }
 
@@ -108,7 +108,7 @@ func (m *LedgerMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *LedgerMetrics) gauges() (g ledger.Gauges, ok bool) {
+func (m *LedgerMetrics) gauges() (g ledger.Statistics, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.Now().Sub(m.looked) < gaugesEvery {

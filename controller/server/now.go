@@ -143,7 +143,7 @@ func (s *server) servePodPower(w http.ResponseWriter, r *http.Request, q *query)
 	const least, most = 2, 500
 	from, to := q.span()
 	samples := q.whole("samples", most, least, most)
-	how := cmp.Or(q.text("downsample"), ledger.LTTB)
+	how := cmp.Or(q.text("downsample"), "lttb")
 	if err := q.err(); err != nil {
 		return err
 	}

@@ -177,7 +177,7 @@ func nowRoutes() []route {
 			otherwise: "500, which is the most; 2 at least", example: "100",
 		}, parameter{
 			name: "downsample", about: "how they are chosen: as the eye sees them, means of equal times, or extremes",
-			kind: kindText, among: []string{ledger.LTTB, ledger.TimeBased, ledger.MinMax}, otherwise: ledger.LTTB,
+			kind: kindText, among: []string{"lttb", "timeBased", "minMax"}, otherwise: "lttb",
 			example: "minMax",
 		}),
 		answers: PodPower{}, serve: (*server).servePodPower,

@@ -190,7 +190,7 @@ func folding(t *testing.T, open func() (ledger.Store, error)) {
 		t.Errorf("%+v, %v", stats, err)
 	}
 	MustBook(t, s, w.Booking(0, batches+1))
-	if g, err := s.(ledger.Gauger).Gauges(t.Context()); err != nil || g.Journal != 1 || g.Bytes == 0 {
+	if g, err := s.Gauges(t.Context()); err != nil || g.Journal != 1 || g.Bytes == 0 {
 		t.Errorf("%+v, %v", g, err)
 	}
 }

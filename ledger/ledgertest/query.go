@@ -173,9 +173,15 @@ func nodeOf(p *piece, v *ledger.Posting) string {
 	return p.node
 }
 
+// consumer is who a posting is of, as it is known now: names may come later than energy.
+func consumer(p *piece, v *ledger.Posting) *ledger.Consumer {
+	c := v.Consumer
+	c.Pod, c.Account.Namespace = p.names[c.Key].pod, p.names[c.Key].namespace
+	return &c
+}
+
 func selects(q *ledger.Query, p *piece, v *ledger.Posting) bool {
-	return q.Selects(&v.Consumer.Account) && passes(q.Nodes, nodeOf(p, v)) &&
-		q.SelectsPod(v.Consumer.Key, p.names[v.Consumer.Key].namespace, p.names[v.Consumer.Key].pod)
+	return q.Selects(&v.Consumer.Account) && passes(q.Nodes, nodeOf(p, v)) && q.SelectsPod(consumer(p, v))
 }
 
 func key(q *ledger.Query, p *piece, v *ledger.Posting) []string {
@@ -186,9 +192,9 @@ func key(q *ledger.Query, p *piece, v *ledger.Posting) []string {
 		case ledger.ByNode:
 			value = nodeOf(p, v)
 		case ledger.ByPod:
-			value = ledger.PodName(v.Consumer.Key, p.names[v.Consumer.Key].namespace, p.names[v.Consumer.Key].pod)
+			value = consumer(p, v).PodName()
 		case ledger.ByUID:
-			value = ledger.UID(v.Consumer.Key)
+			value = v.Consumer.UID()
 		case ledger.ByWindow:
 			value = p.Start.UTC().Format(time.RFC3339)
 		case ledger.ByHour:
@@ -203,7 +209,7 @@ func key(q *ledger.Query, p *piece, v *ledger.Posting) []string {
 
 // Series returns the mean power of each step that something is booked for.
 func (s *Store) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
-	step := ledger.SeriesStep(q.From, q.To)
+	step := q.SeriesStep()
 	by := map[time.Duration]ledger.Dimension{
 		ledger.WindowLength: ledger.ByWindow, time.Hour: ledger.ByHour, day: ledger.ByDay,
 	}

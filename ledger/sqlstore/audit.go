@@ -149,9 +149,9 @@ func (a *auditor) journal() error {
 		}
 		for _, e := range entries {
 			names := []dictionaryRow{{"nodes", e.Node}, {"accounts", e.Base}}
-			for _, l := range append(e.Lines, e.Guest) {
-				if l.Account != 0 { // the node is a guest
-					names = append(names, dictionaryRow{"accounts", l.Account}, dictionaryRow{"consumers", l.Consumer})
+			for _, p := range append(e.Postings, e.Guest) {
+				if p.Account != 0 { // the node is a guest
+					names = append(names, dictionaryRow{"accounts", p.Account}, dictionaryRow{"consumers", p.Consumer})
 				}
 			}
 			if err := a.there(fmt.Sprintf("booking %d", e.ID), names...); err != nil {

@@ -1,18 +1,15 @@
 package sqlstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -40,14 +37,12 @@ type booker struct {
 	*interning
 	receipts []ledger.Receipt
 	errs     []error
+	postings []posting // of the last entry: memory for the next
 }
 
 func (b *booker) book(ctx context.Context, all []*ledger.Booking) error {
 	if len(all) == 0 {
-		_, err := b.s.exec(ctx, "INSERT INTO meta (key, value) VALUES ('written', $1) ON CONFLICT (key) DO UPDATE "+
-			"SET value = excluded.value",
-			strconv.FormatInt(b.now, 10))
-		return err
+		return b.s.setMeta(ctx, "written", strconv.FormatInt(b.now, 10))
 	}
 	if err := b.lock(ctx, all); err != nil {
 		return err
@@ -142,7 +137,7 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 		return ledger.Receipt{}, fmt.Errorf("%w: numbers %d to %d of a stream of which %d are", ledger.ErrPartly,
 			bt.First, bt.Last, st.acked)
 	}
-	if err := check(booking); err != nil {
+	if err := booking.Validate(); err != nil {
 		return ledger.Receipt{}, err
 	}
 	if !booking.Agentless && bt.EndSinceBoot > bt.StartSinceBoot {
@@ -157,40 +152,10 @@ func (b *booker) admit(ctx context.Context, booking *ledger.Booking) (ledger.Rec
 	return ledger.Receipt{Acked: bt.Last, Booked: true, Gap: gap}, b.ack(ctx, bt, st)
 }
 
-// check finds what would break sums. Batches from outside were checked before.
-func check(booking *ledger.Booking) error {
-	bt := booking.Batch
-	if len(booking.Consumers) != len(bt.Shares) {
-		return fmt.Errorf("%w: %d consumers for %d shares", ledger.ErrInvalid, len(booking.Consumers), len(bt.Shares))
-	}
-	if bt.End.Before(bt.Start) || bt.First == 0 || bt.First > bt.Last || bt.Last == math.MaxUint64 {
-		return fmt.Errorf("%w: numbers %d to %d, %v to %v", ledger.ErrInvalid, bt.First, bt.Last, bt.Start, bt.End)
-	}
-	if err := energy.CheckConserved(bt.Measured, bt.Idle, bt.Platform, bt.Unknown, bt.Shares); err != nil ||
-		bt.Measured > ledger.MostMeasured {
-		return fmt.Errorf("%w: %d µJ: %w", ledger.ErrInvalid, int64(bt.Measured),
-			cmp.Or(err, errors.New("more than any node draws")))
-	}
-	const most = 100 * 365 * 24 * time.Hour // Unix time in nanoseconds ends in 2262
-	if age := bt.End.Sub(time.Unix(0, 0)); age > 2*most+most/2 || age < -most {
-		return fmt.Errorf("%w: it ends at %v", ledger.ErrInvalid, bt.End)
-	}
-	return nil
-}
-
 // Acked implements [ledger.Store].
 func (d *DB) Acked(ctx context.Context, of batch.Stream) (uint64, bool, error) {
-	var acked, gaps, seen, sum int64
-	err := d.reads.QueryRowContext(ctx, findStream, of.Node, of.Boot, of.Epoch).Scan(&acked, &gaps, &seen, &sum)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return 0, false, nil
-	case err != nil:
-		return 0, false, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
-	case sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen):
-		return 0, false, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
-	}
-	return uint64(acked), true, nil
+	st, err := scanStream(&of, d.reads.QueryRowContext(ctx, findStream, of.Node, of.Boot, of.Epoch).Scan)
+	return st.acked, st.known, err
 }
 
 const findStream = "SELECT acked, gaps, seen, crc FROM streams WHERE node = $1 AND boot = $2 AND epoch = $3"
@@ -202,20 +167,36 @@ type stream struct {
 }
 
 func (b *booker) stream(ctx context.Context, of *batch.Stream) (stream, error) {
+	return scanStream(of, func(into ...any) error {
+		found, err := b.s.one(ctx, findStream, []any{of.Node, of.Boot, of.Epoch}, into...)
+		if err == nil && !found {
+			err = sql.ErrNoRows
+		}
+		return err
+	})
+}
+
+func scanStream(of *batch.Stream, scan func(into ...any) error) (stream, error) {
 	var acked, gaps, seen, sum int64
-	known, err := b.s.one(ctx, findStream,
-		[]any{of.Node, of.Boot, of.Epoch}, &acked, &gaps, &seen, &sum)
-	if known && sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen) {
+	err := scan(&acked, &gaps, &seen, &sum)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return stream{}, nil
+	case err != nil:
+		return stream{}, fmt.Errorf("reading what is acknowledged of a stream: %w", err)
+	case sum != rowCRC(of.Node, of.Boot, of.Epoch, acked, gaps, seen):
 		return stream{}, fmt.Errorf("%w: what was acknowledged of a stream of node %s", ledger.ErrDamaged, of.Node)
 	}
-	return stream{known, uint64(acked), gaps}, err
+	return stream{true, uint64(acked), gaps}, nil
 }
 
 func (b *booker) ack(ctx context.Context, bt *batch.Batch, st stream) error {
 	of, acked := &bt.Stream, int64(bt.Last)
 	sum := rowCRC(of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now)
-	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (node, boot, epoch) DO UPDATE SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen, crc = excluded.crc`,
+	_, err := b.s.exec(ctx, `INSERT INTO streams (node, boot, epoch, acked, gaps, seen, crc)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (node, boot, epoch) DO UPDATE SET acked = excluded.acked, gaps = excluded.gaps, seen = excluded.seen,
+			crc = excluded.crc`,
 		of.Node, of.Boot, of.Epoch, acked, st.gaps, b.now, sum)
 	return err
 }
@@ -254,30 +235,24 @@ func (b *booker) occupy(ctx context.Context, bt *batch.Batch) error {
 // spans returns those that overlap or touch some time. They are apart from each other, so the first one that ends
 // before it, counted from the youngest, is the last to be looked at.
 func (b *booker) spans(ctx context.Context, of *batch.Stream, want span) ([]span, error) {
-	rows,
-		err := b.s.query(ctx,
-		"SELECT first, last, seen, crc FROM spans WHERE node = $1 AND boot = $2 AND first <= $3 ORDER BY first DESC",
-		of.Node, of.Boot, want.last)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var beside []span
-	for rows.Next() {
+	err := b.s.each(ctx, func(rows *sql.Rows) error {
 		var s span
 		var seen, sum int64
 		if err := rows.Scan(&s.first, &s.last, &seen, &sum); err != nil {
-			return nil, err
+			return err
 		}
 		if sum != rowCRC(of.Node, of.Boot, s.first, s.last, seen) {
-			return nil, fmt.Errorf("%w: what time of node %s is booked", ledger.ErrDamaged, of.Node)
+			return fmt.Errorf("%w: what time of node %s is booked", ledger.ErrDamaged, of.Node)
 		}
 		if s.last < want.first {
-			break
+			return errEnough
 		}
 		beside = append(beside, s)
-	}
-	return beside, errors.Join(rows.Err(), rows.Close())
+		return nil
+	}, "SELECT first, last, seen, crc FROM spans WHERE node = $1 AND boot = $2 AND first <= $3 ORDER BY first DESC",
+		of.Node, of.Boot, want.last)
+	return beside, err
 }
 
 // makeAccounts makes the rows of all accounts in an order that is the same in all processes.
@@ -285,13 +260,10 @@ func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking, pos
 	if b.d.dialect.ForUpdate == "" {
 		return nil
 	}
-	missing := map[ledger.Account]bool{}
+	missing := map[string]ledger.Account{} // by what they are sorted by
 	want := func(a ledger.Account) {
-		b.d.names.mu.Lock()
-		m, ok := b.d.names.accounts.get(a)
-		b.d.names.mu.Unlock()
-		if !ok || !m.fresh(b.now) {
-			missing[a] = true
+		if m, ok := known(b.interning, b.accounts, &b.d.names.accounts, &a); !ok || !m.fresh(b.now) {
+			missing[fmt.Sprintf("%q", accountRow(&a))] = a
 		}
 	}
 	for i, booking := range booked {
@@ -303,29 +275,16 @@ func (b *booker) makeAccounts(ctx context.Context, booked []*ledger.Booking, pos
 			want(c.Account)
 		}
 	}
-	ordered := make([]ledger.Account, 0, len(missing))
-	for a := range missing {
-		ordered = append(ordered, a)
-	}
-	slices.SortFunc(ordered, compareAccounts)
-	for i := range ordered {
-		if _, err := b.account(ctx, &ordered[i]); err != nil {
+	for _, key := range slices.Sorted(maps.Keys(missing)) {
+		a := missing[key]
+		if _, err := b.account(ctx, &a); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func compareAccounts(a, b ledger.Account) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.OwnerKind, b.OwnerKind),
-		cmp.Compare(a.Owner, b.Owner), cmp.Compare(a.Parent, b.Parent), cmp.Compare(a.Team, b.Team),
-		cmp.Compare(a.Strategy, b.Strategy),
-		cmp.Compare(a.Host, b.Host), cmp.Compare(a.Site, b.Site), cmp.Compare(a.Signal, b.Signal),
-		cmp.Compare(a.Currency, b.Currency))
-}
-
-// entry returns what is written of a booking.
+// entry returns what is written of a booking. It is valid until the next call.
 func (b *booker) entry(ctx context.Context, booking *ledger.Booking, postings []ledger.Posting) (*entry, error) {
 	bt := booking.Batch
 	node, err := b.node(ctx, bt.Stream.Node)
@@ -341,27 +300,26 @@ func (b *booker) entry(ctx context.Context, booking *ledger.Booking, postings []
 		return nil, err
 	}
 	if c, guest := booking.Transfer(); guest {
-		if e.Guest, err = b.line(ctx, node, &ledger.Posting{Consumer: c}); err != nil {
+		if e.Guest, err = b.posting(ctx, node, &ledger.Posting{Consumer: c}); err != nil {
 			return nil, err
 		}
 	}
-	e.Lines = make([]line, len(postings))
+	e.Postings = slices.Grow(b.postings[:0], len(postings))[:len(postings)]
+	b.postings = e.Postings
 	for i := range postings {
-		if e.Lines[i], err = b.line(ctx, node, &postings[i]); err != nil {
+		if e.Postings[i], err = b.posting(ctx, node, &postings[i]); err != nil {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(e.Lines, func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.Consumer, b.Consumer), cmp.Compare(a.Account, b.Account))
-	})
+	sortPostings(e.Postings)
 	return e, nil
 }
 
-func (b *booker) line(ctx context.Context, node int64, p *ledger.Posting) (line, error) {
+func (b *booker) posting(ctx context.Context, node int64, p *ledger.Posting) (posting, error) {
 	account, err := b.account(ctx, &p.Consumer.Account)
 	if err != nil {
-		return line{}, err
+		return posting{}, err
 	}
 	consumer, err := b.consumer(ctx, node, &p.Consumer)
-	return line{consumer, account, p.Amount.Dynamic, p.Amount.Idle, p.Amount.CPU}, err
+	return posting{consumer, account, p.Amount}, err
 }

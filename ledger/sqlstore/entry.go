@@ -18,23 +18,16 @@ type entry struct {
 	Agentless  bool
 	Estimated  bool
 	Unmeasured time.Duration
-	Measured   energy.Microjoules // sum of the lines
+	Measured   energy.Microjoules // sum of the postings
 	Rates      ledger.Rates       // without texts: they are in the accounts
 	Base       int64              // account of the node's unknown energy
-	Guest      line               // who takes from the host; its Account is 0 if the node is no guest
-	Lines      []line
-}
-
-// A line is what a consumer used.
-type line struct {
-	Consumer, Account int64
-	Dynamic, Idle     energy.Microjoules
-	CPU               time.Duration
+	Guest      posting            // who takes from the host; its Account is 0 if the node is no guest
+	Postings   []posting          // not priced; their energy and CPU time alone are written
 }
 
 const (
 	entryVersion   = 1
-	leastLine      = 5 // bytes
+	leastUnpriced  = 5 // bytes
 	flagAgentless  = 1
 	flagEstimated  = 2
 	flagGuest      = 4
@@ -44,7 +37,7 @@ const (
 // encode returns the payload of the entry's row.
 func (e *entry) encode() []byte {
 	const most, head = 24, 96
-	b := make([]byte, 0, head+most*len(e.Lines))
+	b := make([]byte, 0, head+most*len(e.Postings))
 	flags := byte(0)
 	if e.Agentless {
 		flags |= flagAgentless
@@ -56,26 +49,19 @@ func (e *entry) encode() []byte {
 		flags |= flagGuest
 	}
 	b = append(b, entryVersion, flags)
-	b = binary.AppendVarint(b, e.Start.UnixNano())
-	b = binary.AppendVarint(b, e.End.UnixNano()-e.Start.UnixNano())
-	b = binary.AppendVarint(b, int64(e.Unmeasured))
-	b = binary.AppendVarint(b, int64(e.Measured))
+	start := e.Start.UnixNano()
+	b = appendVarints(b, start, e.End.UnixNano()-start, int64(e.Unmeasured), int64(e.Measured))
 	b = appendFloats(b, e.Rates.PUE, e.Rates.Carbon, e.Rates.Price)
 	b = binary.AppendVarint(b, e.Base)
 	if e.Guest.Account != 0 {
-		b = binary.AppendVarint(b, e.Guest.Consumer)
-		b = binary.AppendVarint(b, e.Guest.Account)
+		b = appendVarints(b, e.Guest.Consumer, e.Guest.Account)
 	}
-	b = binary.AppendUvarint(b, uint64(len(e.Lines)))
+	b = binary.AppendUvarint(b, uint64(len(e.Postings)))
 	consumer, account := int64(0), e.Base
-	for i := range e.Lines {
-		l := &e.Lines[i]
-		b = binary.AppendVarint(b, l.Consumer-consumer)
-		b = binary.AppendVarint(b, l.Account-account)
-		b = binary.AppendVarint(b, int64(l.Dynamic))
-		b = binary.AppendVarint(b, int64(l.Idle))
-		b = binary.AppendVarint(b, int64(l.CPU))
-		consumer, account = l.Consumer, l.Account
+	for i := range e.Postings {
+		p := &e.Postings[i]
+		b = appendVarints(b, p.Consumer-consumer, p.Account-account, int64(p.Dynamic), int64(p.Idle), int64(p.CPU))
+		consumer, account = p.Consumer, p.Account
 	}
 	return sealBlob(b, e.key()...)
 }
@@ -116,18 +102,17 @@ func decodeEntry(id, node, start, finish int64, payload []byte) (*entry, error) 
 		e.Guest.Consumer = d.varint()
 		e.Guest.Account = d.varint()
 	}
-	e.Lines = make([]line, d.count(leastLine))
+	e.Postings = make([]posting, d.count(leastUnpriced))
 	consumer, account := int64(0), e.Base
 	sum := energy.Microjoules(0)
-	for i := range e.Lines {
+	for i := range e.Postings {
+		p := &e.Postings[i]
 		consumer += d.varint()
 		account += d.varint()
-		l := line{
-			consumer, account, energy.Microjoules(d.varint()), energy.Microjoules(d.varint()),
-			time.Duration(d.varint()),
-		}
-		sum += l.Dynamic + l.Idle
-		e.Lines[i] = l
+		p.Consumer, p.Account = consumer, account
+		p.Dynamic, p.Idle = energy.Microjoules(d.varint()), energy.Microjoules(d.varint())
+		p.CPU = time.Duration(d.varint())
+		sum += p.Energy()
 	}
 	if version != entryVersion || flags&^entryFlagsMask != 0 || !d.ended() || e.End.Before(e.Start) ||
 		sum != e.Measured {

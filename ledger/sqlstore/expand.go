@@ -2,25 +2,26 @@ package sqlstore
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// pieces cuts the entry by windows, as [ledger.Booking.Windows] does.
-func (e *entry) pieces(yield func(ledger.Piece) bool) {
-	ledger.Pieces(e.Start, e.End, len(e.Lines))(yield)
+// windows cuts the entry's time by windows, as [ledger.Booking.Windows] does.
+func (e *entry) windows() iter.Seq[ledger.Window] {
+	return ledger.Window{First: e.Start, Last: e.End}.Cut(len(e.Postings))
 }
 
 // postings is about how many the entry becomes.
 func (e *entry) postings() int {
 	if e.End.Sub(e.Start) <= ledger.WindowLength {
-		return len(e.Lines)
+		return len(e.Postings)
 	}
 	n := 0
-	for range e.pieces {
-		n += len(e.Lines)
+	for range e.windows() {
+		n += len(e.Postings)
 	}
 	return n
 }
@@ -39,29 +40,28 @@ func (e *entry) touches(windows map[windowKey]bool) bool {
 	return false
 }
 
-// expand calls each for what the entry says of each window.
+// expand calls each for what the entry says of each window. It prices the entry's postings.
 func (e *entry) expand(each func(*window)) {
-	whole := make([]ledger.Amount, len(e.Lines))
-	for i, l := range e.Lines {
-		whole[i] = ledger.Amount{Dynamic: l.Dynamic, Idle: l.Idle, CPU: l.CPU}
-		e.Rates.Charge(&whole[i], e.Estimated)
+	for i := range e.Postings {
+		e.Rates.Charge(&e.Postings[i].Amount, e.Estimated)
 	}
 	unmeasured := ledger.Amount{Unmeasured: e.Unmeasured}
-	for p := range e.pieces {
+	for cut := range e.windows() {
 		w := &window{
-			Start: p.Window.Unix(), Node: e.Node, Agentless: e.Agentless, First: p.From.Unix(), Last: ceil(p.To),
-			Bases:    []base{{e.Base, p.Of(&unmeasured).Unmeasured}},
-			Postings: make([]posting, 0, len(e.Lines)+1),
+			Start: cut.Start.Unix(), Node: e.Node, Agentless: e.Agentless, First: cut.First.Unix(), Last: ceil(cut.Last),
+			Bases:    []base{{e.Base, cut.Part(&unmeasured).Unmeasured}},
+			Postings: make([]posting, 0, len(e.Postings)+1),
 		}
 		var sum ledger.Amount
-		for i, l := range e.Lines {
-			part := p.Of(&whole[i])
-			sum.Add(&part)
-			w.Postings = appendPosting(w.Postings, posting{l.Consumer, l.Account, part})
+		for i := range e.Postings {
+			p := e.Postings[i]
+			p.Amount = cut.Part(&p.Amount)
+			sum.Add(&p.Amount)
+			w.Postings = appendPosting(w.Postings, p)
 		}
 		if e.Guest.Account != 0 && sum != (ledger.Amount{}) {
 			w.Postings = append(w.Postings, posting{e.Guest.Consumer, e.Guest.Account, sum.Negative()})
-			slices.SortFunc(w.Postings, posting.compare) // it is one at the end
+			sortPostings(w.Postings) // it is one at the end
 		}
 		each(w)
 	}
@@ -72,7 +72,7 @@ func appendPosting(all []posting, p posting) []posting {
 	if p.Amount == (ledger.Amount{}) {
 		return all
 	}
-	if n := len(all); n > 0 && all[n-1].compare(p) == 0 {
+	if n := len(all); n > 0 && all[n-1].compare(&p) == 0 {
 		all[n-1].Add(&p.Amount)
 		return all
 	}
@@ -86,8 +86,12 @@ func ceil(t time.Time) int64 {
 	return t.Unix()
 }
 
-func (p posting) compare(o posting) int {
+func (p *posting) compare(o *posting) int {
 	return cmp.Or(cmp.Compare(p.Consumer, o.Consumer), cmp.Compare(p.Account, o.Account))
+}
+
+func sortPostings(all []posting) {
+	slices.SortStableFunc(all, func(a, b posting) int { return a.compare(&b) })
 }
 
 // plus returns w with o added, which is of the same row; w may be nil. Both can be changed and must not be used any
@@ -115,17 +119,17 @@ func (w *window) plus(o *window) *window {
 func merge(a, b []posting) []posting {
 	i, missing := 0, 0
 	for j := range b {
-		for i < len(a) && a[i].compare(b[j]) < 0 {
+		for i < len(a) && a[i].compare(&b[j]) < 0 {
 			i++
 		}
-		if i == len(a) || a[i].compare(b[j]) != 0 {
+		if i == len(a) || a[i].compare(&b[j]) != 0 {
 			missing++
 		}
 	}
 	if missing == 0 {
 		i = 0
 		for j := range b {
-			for a[i].compare(b[j]) < 0 {
+			for a[i].compare(&b[j]) < 0 {
 				i++
 			}
 			a[i].Add(&b[j].Amount)
@@ -134,7 +138,7 @@ func merge(a, b []posting) []posting {
 	}
 	merged := make([]posting, 0, len(a)+missing)
 	for len(a) > 0 && len(b) > 0 {
-		switch c := a[0].compare(b[0]); {
+		switch c := a[0].compare(&b[0]); {
 		case c < 0:
 			merged, a = append(merged, a[0]), a[1:]
 		case c > 0:

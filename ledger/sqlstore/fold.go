@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
 
 	"github.com/kubenergy/kubenergy/ledger"
 )
@@ -120,7 +119,7 @@ func (b *backlog) parts(beside bool) iter.Seq[[]int64] {
 }
 
 // fold folds some entries, if this process is the one that folds, and returns how many it could.
-func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine bool, err error) {
+func (d *DB) fold(ctx context.Context, s *session, numbers []int64) (taken int, mine bool, err error) {
 	mine = true
 	if d.dialect.TryFold != "" { // one folds at a time
 		if _, err := s.one(ctx, d.dialect.TryFold, nil, &mine); err != nil || !mine {
@@ -130,7 +129,7 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 	if err := s.lockSums(ctx); err != nil {
 		return 0, false, err
 	}
-	entries, err := d.unfolded(ctx, s, ids)
+	entries, err := d.unfolded(ctx, s, numbers)
 	if err != nil {
 		return 0, false, err
 	}
@@ -157,10 +156,11 @@ func (d *DB) fold(ctx context.Context, s *session, ids []int64) (taken int, mine
 }
 
 // unfolded reads entries. Those that are damaged stay where they are, and so do some if they are in very many windows.
-func (d *DB) unfolded(ctx context.Context, s *session, ids []int64) (entries []*entry, err error) {
+func (d *DB) unfolded(ctx context.Context, s *session, numbers []int64) (entries []*entry, err error) {
 	postings := 0
-	for some := range fewAtOnce(ids) {
-		err := s.each(ctx, func(rows *sql.Rows) error {
+	r := &reading{d: d, ctx: ctx, tx: s.conn}
+	for some := range slices.Chunk(numbers, listed) {
+		err := r.each(func(rows *sql.Rows) error {
 			_, e, err := scanEntry(rows)
 			if errors.Is(err, ledger.ErrDamaged) {
 				d.log.Error("An entry of the ledger's journal is damaged: it is left out", "err", err)
@@ -174,7 +174,7 @@ func (d *DB) unfolded(ctx context.Context, s *session, ids []int64) (entries []*
 				return errEnough
 			}
 			return nil
-		}, selectEntries+" WHERE id IN "+list(len(some)), some...)
+		}, selectEntries+" WHERE id IN ("+ids(some)+")")
 		if err != nil || postings > foldPostings {
 			return entries, err
 		}
@@ -183,43 +183,13 @@ func (d *DB) unfolded(ctx context.Context, s *session, ids []int64) (entries []*
 }
 
 // forget deletes entries.
-func forget(ctx context.Context, s *session, ids []int64) error {
-	for some := range fewAtOnce(ids) {
-		if _, err := s.exec(ctx, "DELETE FROM journal WHERE id IN "+list(len(some)), some...); err != nil {
+func forget(ctx context.Context, s *session, numbers []int64) error {
+	for some := range slices.Chunk(numbers, listed) {
+		if _, err := s.conn.ExecContext(ctx, "DELETE FROM journal WHERE id IN ("+ids(some)+")"); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// fewAtOnce yields numbers as parameters of a statement: as many as are inserted at once, and then one by one, so
-// that there are two texts of the statement, not many.
-func fewAtOnce(ids []int64) iter.Seq[[]any] {
-	return func(yield func([]any) bool) {
-		for len(ids) > 0 {
-			n := rowsAtOnce
-			if len(ids) < n {
-				n = 1
-			}
-			some := make([]any, n)
-			for i, id := range ids[:n] {
-				some[i] = id
-			}
-			if !yield(some) {
-				return
-			}
-			ids = ids[n:]
-		}
-	}
-}
-
-// list returns the text of so many parameters, ($1, $2, …).
-func list(n int) string {
-	b := []byte("($1")
-	for i := 2; i <= n; i++ {
-		b = strconv.AppendInt(append(b, ", $"...), int64(i), 10)
-	}
-	return string(append(b, ')'))
 }
 
 type windowKey struct{ node, start int64 }

@@ -84,13 +84,6 @@ func (g *generations[K, V]) put(k K, v V) {
 	g.young[k] = v
 }
 
-// remembered asks one of the maps of names.
-func remembered[K comparable, V any](n *names, g *generations[K, V], k K) (V, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return g.get(k)
-}
-
 // Use is written down once a day, at different times for different rows, so that Keep can drop what was not used for
 // long.
 const (
@@ -153,16 +146,18 @@ type naming struct {
 }
 
 // known returns what is known of a name: from this transaction, or from those before.
-func known[K comparable](x *interning, here map[K]mention, before *generations[K, mention], k K) (mention, bool) {
-	if m, ok := here[k]; ok {
+func known[K comparable](x *interning, here map[K]mention, before *generations[K, mention], k *K) (mention, bool) {
+	if m, ok := here[*k]; ok {
 		return m, true
 	}
-	return remembered(&x.d.names, before, k)
+	x.d.names.mu.Lock()
+	defer x.d.names.mu.Unlock()
+	return before.get(*k)
 }
 
 // use returns the row of a name, which it makes if there is none, and writes down from time to time that it is used.
 func use[K comparable](
-	ctx context.Context, x *interning, here map[K]mention, before *generations[K, mention], k K, name func() naming,
+	ctx context.Context, x *interning, here map[K]mention, before *generations[K, mention], k *K, name func() naming,
 ) (mention, error) {
 	m, ok := known(x, here, before, k)
 	if ok && m.fresh(x.now) {
@@ -185,7 +180,7 @@ func use[K comparable](
 			return m, err
 		}
 	}
-	here[k] = m
+	here[*k] = m
 	return m, nil
 }
 
@@ -245,7 +240,7 @@ const (
 
 // node returns the row of a node.
 func (x *interning) node(ctx context.Context, name string) (int64, error) {
-	m, err := use(ctx, x, x.nodes, &x.d.names.nodes, name, func() naming {
+	m, err := use(ctx, x, x.nodes, &x.d.names.nodes, &name, func() naming {
 		sum := rowCRC(name)
 		return naming{"nodes", "node " + name, findNode, addNode, []any{name}, []any{name, sum}, sum}
 	})
@@ -254,7 +249,7 @@ func (x *interning) node(ctx context.Context, name string) (int64, error) {
 
 // account returns the row of an account.
 func (x *interning) account(ctx context.Context, a *ledger.Account) (int64, error) {
-	m, err := use(ctx, x, x.accounts, &x.d.names.accounts, *a, func() naming {
+	m, err := use(ctx, x, x.accounts, &x.d.names.accounts, a, func() naming {
 		columns := accountRow(a)
 		sum := rowCRC(columns...)
 		what := fmt.Sprintf("account %s %s/%s", a.Kind, a.Namespace, a.Owner)
@@ -275,7 +270,7 @@ func accountRow(a *ledger.Account) []any {
 // consumer returns the row of a consumer of a node. The name of a pod is added when it is known.
 func (x *interning) consumer(ctx context.Context, node int64, c *ledger.Consumer) (int64, error) {
 	key := consumerKey{node, c.Key}
-	m, err := use(ctx, x, x.consumers, &x.d.names.consumers, key, func() naming {
+	m, err := use(ctx, x, x.consumers, &x.d.names.consumers, &key, func() naming {
 		row := []any{node, c.Key, c.Pod, c.Account.Namespace, x.now, rowCRC(node, c.Key, c.Pod, c.Account.Namespace)}
 		return naming{"consumers", "consumer " + c.Key, findConsumer, addConsumer, row[:2], row, 0}
 	})

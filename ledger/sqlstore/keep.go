@@ -217,8 +217,7 @@ func (k *keeper) dropSums(start int64, tables ...string) error {
 func (k *keeper) settle(day int64) error {
 	return k.update(func(ctx context.Context, s *session) error {
 		r := &reading{d: k.d, ctx: ctx, tx: s.conn}
-		var err error
-		if r.hoursFrom, err = r.kept(hoursFrom); err != nil {
+		if err := r.loadKept(); err != nil {
 			return err
 		}
 		t, err := r.transferred(day)

@@ -213,7 +213,7 @@ func TestRecords(t *testing.T) {
 	}
 	audited(t, s)
 	large := record("z", start)
-	large.Message = string(make([]byte, ledger.MaxRecord))
+	large.Message = string(make([]byte, 16<<10))
 	if err := s.Record(t.Context(), []ledger.Record{large}); !errors.Is(err, ledger.ErrTooLarge) {
 		t.Errorf("%v", err)
 	}

@@ -110,14 +110,12 @@ func (w *window) encode() []byte {
 	b := make([]byte, 0, head+most*len(w.Postings))
 	r := ratesOf(w.Postings)
 	b = append(b, windowVersion)
-	b = binary.AppendVarint(b, w.First-w.Start)
-	b = binary.AppendVarint(b, w.Last-w.First)
+	b = appendVarints(b, w.First-w.Start, w.Last-w.First)
 	b = appendFloats(b, r.pue, r.carbon, r.cost)
 	b = binary.AppendUvarint(b, uint64(len(w.Bases)))
 	var account, consumer int64
 	for _, base := range w.Bases {
-		b = binary.AppendVarint(b, base.Account-account)
-		b = binary.AppendVarint(b, int64(base.Unmeasured))
+		b = appendVarints(b, base.Account-account, int64(base.Unmeasured))
 		account = base.Account
 	}
 	b = binary.AppendUvarint(b, uint64(len(w.Postings)))
@@ -162,21 +160,18 @@ func (p *posting) encode(b []byte, account int64, usual modes, fine byte, r *rat
 	} else {
 		b = append(binary.AppendUvarint(b, head|1), byte(m))
 	}
-	b = binary.AppendVarint(b, int64(p.Dynamic))
-	b = binary.AppendVarint(b, int64(p.Idle))
 	cpu := int64(p.CPU)
 	if fine == 0 {
 		cpu /= int64(time.Microsecond)
 	}
-	b = binary.AppendVarint(b, cpu)
+	b = appendVarints(b, int64(p.Dynamic), int64(p.Idle), cpu)
 	for mode, part := range [...]energy.Microjoules{p.Estimated, p.Uncharted, p.Unpriced} {
 		if m>>(mode*modeBits)&modeMask == some {
 			b = binary.AppendVarint(b, int64(part))
 		}
 	}
-	b = binary.AppendVarint(b, int64(p.Facility)-expected(p.Energy(), r.pue))
-	b = binary.AppendVarint(b, int64(p.Carbon)-expected(p.Facility-p.Uncharted, r.carbon))
-	return binary.AppendVarint(b, int64(p.Cost)-expected(p.Facility-p.Unpriced, r.cost))
+	return appendVarints(b, int64(p.Facility)-expected(p.Energy(), r.pue),
+		int64(p.Carbon)-expected(p.Facility-p.Uncharted, r.carbon), int64(p.Cost)-expected(p.Facility-p.Unpriced, r.cost))
 }
 
 const selectWindows = "SELECT start, node, agentless, payload FROM windows"
@@ -259,6 +254,13 @@ func (p *posting) decode(d *decoder, account int64, usual modes, fine byte, r *r
 	p.Carbon = ledger.Micrograms(d.varint() + expected(p.Facility-p.Uncharted, r.carbon))
 	p.Cost = ledger.Nanos(d.varint() + expected(p.Facility-p.Unpriced, r.cost))
 	return p.Account
+}
+
+func appendVarints(b []byte, all ...int64) []byte {
+	for _, v := range all {
+		b = binary.AppendVarint(b, v)
+	}
+	return b
 }
 
 func appendFloats(b []byte, all ...float64) []byte {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -81,15 +80,14 @@ func drawEntry(t *rapid.T) *entry {
 		Base:       rapid.Int64Range(1, 1e6).Draw(t, "base"),
 	}
 	if rapid.Bool().Draw(t, "guest") {
-		e.Guest = line{Consumer: 7, Account: 9}
+		e.Guest = posting{Consumer: 7, Account: 9}
 	}
 	for i := range rapid.IntRange(0, 9).Draw(t, "lines") {
-		l := line{
-			int64(i), rapid.Int64Range(1, 1e9).Draw(t, "account"),
-			energy.Microjoules(rapid.Int64Range(0, 1e15).Draw(t, "dynamic")), 5, time.Duration(i),
-		}
-		e.Measured += l.Dynamic + l.Idle
-		e.Lines = append(e.Lines, l)
+		p := posting{int64(i), rapid.Int64Range(1, 1e9).Draw(t, "account"), ledger.Amount{
+			Dynamic: energy.Microjoules(rapid.Int64Range(0, 1e15).Draw(t, "dynamic")), Idle: 5, CPU: time.Duration(i),
+		}}
+		e.Measured += p.Energy()
+		e.Postings = append(e.Postings, p)
 	}
 	return e
 }
@@ -144,7 +142,7 @@ func FuzzDecodeWindow(f *testing.F) {
 func FuzzDecodeEntry(f *testing.F) {
 	e := entry{
 		Node: 1, Start: time.Unix(1, 0), End: time.Unix(16, 0), Base: 3,
-		Lines: []line{{1, 2, 0, 0, 5}, {2, 2, 0, 0, 7}},
+		Postings: []posting{{1, 2, ledger.Amount{CPU: 5}}, {2, 2, ledger.Amount{CPU: 7}}},
 	}
 	f.Add(e.encode())
 	f.Add([]byte{})
@@ -181,7 +179,7 @@ func realistic(r *rand.Rand, pods int) *window {
 		}
 		w.Postings = append(w.Postings, posting{int64(1_000_000 + i*(1+r.IntN(40))), int64(5000 + r.IntN(20_000)), sum})
 	}
-	slices.SortFunc(w.Postings, posting.compare)
+	sortPostings(w.Postings)
 	return w
 }
 

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -67,7 +66,6 @@ type reading struct {
 	tx  querier
 
 	windowsFrom, hoursFrom int64 // what is older was dropped
-	versions               map[int64]string
 	scanned                int
 	mostTransferred        int // rows of a day; 0: all
 }
@@ -84,11 +82,8 @@ func (d *DB) read(ctx context.Context, do func(*reading) error) error {
 		return fmt.Errorf("beginning to read: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // nothing was written
-	r := &reading{d: d, ctx: ctx, tx: tx, versions: map[int64]string{}, mostTransferred: mostTransferred}
-	if r.windowsFrom, err = r.kept(windowsFrom); err != nil {
-		return err
-	}
-	if r.hoursFrom, err = r.kept(hoursFrom); err != nil {
+	r := &reading{d: d, ctx: ctx, tx: tx, mostTransferred: mostTransferred}
+	if err := r.loadKept(); err != nil {
 		return err
 	}
 	return do(r)
@@ -100,15 +95,24 @@ const (
 	hoursFrom   = "hours_from"
 )
 
-func (r *reading) kept(key string) (from int64, err error) {
-	err = r.tx.QueryRowContext(r.ctx, "SELECT CAST(value AS BIGINT) FROM meta WHERE key = $1", key).Scan(&from)
-	if errors.Is(err, sql.ErrNoRows) {
-		return -1 << 62, nil // before all that can be booked
-	}
+// loadKept reads from when on things are kept.
+func (r *reading) loadKept() error {
+	r.windowsFrom, r.hoursFrom = -1<<62, -1<<62 // before all that can be booked
+	err := r.each(func(rows *sql.Rows) error {
+		var key string
+		var from int64
+		err := rows.Scan(&key, &from)
+		if key == windowsFrom {
+			r.windowsFrom = from
+		} else {
+			r.hoursFrom = from
+		}
+		return err
+	}, "SELECT key, CAST(value AS BIGINT) FROM meta WHERE key IN ($1, $2)", windowsFrom, hoursFrom)
 	if err != nil {
-		return 0, fmt.Errorf("reading from when on things are kept: %w", err)
+		return fmt.Errorf("reading from when on things are kept: %w", err)
 	}
-	return from, nil
+	return nil
 }
 
 // each calls do for every row that a statement returns.
@@ -179,7 +183,7 @@ func (r *reading) adjusted(q *ledger.Query, plan ledger.Plan) (ledger.Plan, erro
 			plan.From = plan.From.Truncate(day)
 		}
 		if plan.To.Unix() < r.hoursFrom {
-			_, plan.To = ledger.Outwards(plan.From, plan.To, day)
+			plan.To = plan.To.Add(day - 1).Truncate(day)
 		}
 		if plan.From.Truncate(day).Equal(plan.From) && plan.To.Truncate(day).Equal(plan.To) && !byHour(q) {
 			plan.Resolution = day

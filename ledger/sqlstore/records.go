@@ -59,36 +59,6 @@ func recordRow(r *ledger.Record) ([]any, error) {
 	}, nil
 }
 
-// A conditions is a WHERE clause that is being written.
-type conditions struct {
-	text []string
-	args []any
-}
-
-func (c *conditions) add(text string, arg any) {
-	c.args = append(c.args, arg)
-	c.text = append(c.text, fmt.Sprintf(text, len(c.args)))
-}
-
-func (c *conditions) oneOf(column string, values []string) {
-	if len(values) == 0 {
-		return
-	}
-	places := make([]string, len(values))
-	for i, v := range values {
-		c.args = append(c.args, v)
-		places[i] = fmt.Sprintf("$%d", len(c.args))
-	}
-	c.text = append(c.text, column+" IN ("+strings.Join(places, ", ")+")")
-}
-
-func (c *conditions) String() string {
-	if len(c.text) == 0 {
-		return "1 = 1"
-	}
-	return strings.Join(c.text, " AND ")
-}
-
 // mostNames is how many values a filter of records may list.
 const mostNames = 1000
 
@@ -97,21 +67,33 @@ func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Recor
 	if len(q.Namespaces) > mostNames || len(q.Strategies) > mostNames {
 		return nil, fmt.Errorf("%w: %w: more than %d names in a filter", ledger.ErrQuery, ledger.ErrTooLarge, mostNames)
 	}
-	var where conditions
+	where, args := []string{"1 = 1"}, []any{}
+	add := func(condition string, values ...any) { // $ stands for each of the values
+		places := make([]string, len(values))
+		for i, v := range values {
+			args = append(args, v)
+			places[i] = fmt.Sprintf("$%d", len(args))
+		}
+		where = append(where, strings.Replace(condition, "$", strings.Join(places, ", "), 1))
+	}
 	if !q.From.IsZero() {
-		where.add("at >= $%d", q.From.UnixMilli())
+		add("at >= $", q.From.UnixMilli())
 	}
 	if !q.To.IsZero() {
-		where.add("at < $%d", q.To.UnixMilli())
+		add("at < $", q.To.UnixMilli())
 	}
-	where.oneOf("namespace", q.Namespaces)
-	where.oneOf("strategy", q.Strategies)
+	if len(q.Namespaces) > 0 {
+		add("namespace IN ($)", anys(q.Namespaces)...)
+	}
+	if len(q.Strategies) > 0 {
+		add("strategy IN ($)", anys(q.Strategies)...)
+	}
 	if q.UID != "" {
-		where.add("uid = $%d", q.UID)
+		add("uid = $", q.UID)
 	}
 	if kind, owner, ok := strings.Cut(q.Owner, "/"); ok {
-		where.add("owner_kind = $%d", kind)
-		where.add("owner = $%d", owner)
+		add("owner_kind = $", kind)
+		add("owner = $", owner)
 	} else if q.Owner != "" {
 		return []ledger.Record{}, nil
 	}
@@ -127,12 +109,19 @@ func (d *DB) Records(ctx context.Context, q *ledger.RecordQuery) ([]ledger.Recor
 			return err
 		}, fmt.Sprintf("SELECT id, at, namespace, owner_kind, owner, uid, strategy, record, %s, crc FROM records "+
 			"WHERE %s ORDER BY at DESC, id LIMIT %d",
-			snapshot, where.String(), q.Rows()), where.args...)
+			snapshot, strings.Join(where, " AND "), q.Rows()), args...)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading decisions: %w", err)
 	}
 	return out, nil
+}
+
+func anys(texts []string) (all []any) {
+	for _, text := range texts {
+		all = append(all, text)
+	}
+	return all
 }
 
 func scanRecord(rows *sql.Rows) (record ledger.Record, err error) {

@@ -31,7 +31,7 @@ func (r *reading) sumWindows(t *table) error {
 	if err != nil {
 		return err
 	}
-	s := &scan{t: t, consumers: map[int64]*groupValues{}}
+	s := &scan{t: t, consumers: map[int64]*ledger.Consumer{}}
 	for _, part := range parts {
 		held, err := r.windows(fmt.Sprintf("%s AND start >= %d AND start <= %d", where, part[0], part[1]))
 		if err == nil {
@@ -112,7 +112,7 @@ func (r *reading) windowsOf(t *table) (where string, err error) {
 // A scan adds windows to a table.
 type scan struct {
 	t         *table
-	consumers map[int64]*groupValues // those seen so far
+	consumers map[int64]*ledger.Consumer // those seen so far: their keys and names
 }
 
 func (s *scan) add(held []*window) error {
@@ -172,23 +172,22 @@ func (s *scan) target(w *window, consumer, account int64) *target {
 		if err != nil {
 			return nil, false, err
 		}
-		c := groupValues{account: a}
+		v := &groupValues{account: a}
 		if t.pods && consumer != 0 {
 			if s.consumers[consumer] == nil {
 				return nil, false, fmt.Errorf("%w: consumer %d is not there", ledger.ErrDamaged, consumer)
 			}
-			c = *s.consumers[consumer]
-			c.account = a
+			v.consumer = *s.consumers[consumer]
 		}
 		if t.nodes {
-			c.node = a.Host
+			v.node = a.Host
 			if a.Kind != ledger.Transfer {
-				if c.node, err = t.r.node(w.Node); err != nil {
+				if v.node, err = t.r.node(w.Node); err != nil {
 					return nil, false, err
 				}
 			}
 		}
-		return &c, t.q.Selects(a) && t.selectsNode(c.node) && t.q.SelectsPod(c.key, c.namespace, c.pod), nil
+		return v, t.q.Selects(a) && t.selectsNode(v.node) && t.q.SelectsPod(&v.consumer), nil
 	})
 }
 
@@ -212,11 +211,11 @@ func (s *scan) name(held []*window) error {
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(missing)), listed) {
 		err := s.t.r.each(func(rows *sql.Rows) error {
 			var id, node, crc int64
-			c := new(groupValues)
-			if err := rows.Scan(&id, &node, &c.key, &c.pod, &c.namespace, &crc); err != nil {
+			c := new(ledger.Consumer)
+			if err := rows.Scan(&id, &node, &c.Key, &c.Pod, &c.Account.Namespace, &crc); err != nil {
 				return err
 			}
-			if crc != rowCRC(node, c.key, c.pod, c.namespace) {
+			if crc != rowCRC(node, c.Key, c.Pod, c.Account.Namespace) {
 				return fmt.Errorf("%w: the row of consumer %d", ledger.ErrDamaged, id)
 			}
 			s.consumers[id] = c

@@ -8,7 +8,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// Series returns mean power, step by step as [ledger.SeriesStep] says. Where windows are no longer kept, or would be
+// Series returns mean power, step by step as [ledger.Query.SeriesStep] says. Where windows are no longer kept, or would be
 // too many, it is told by the hour, and where hours are not, by the day.
 func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error) {
 	steps := []struct {
@@ -17,7 +17,7 @@ func (d *DB) Series(ctx context.Context, q *ledger.Query) ([]ledger.Point, error
 	}{{ledger.WindowLength, ledger.ByWindow}, {time.Hour, ledger.ByHour}, {hoursOfDay * time.Hour, ledger.ByDay}}
 	var first error
 	for _, step := range steps {
-		if step.long < ledger.SeriesStep(q.From, q.To) {
+		if step.long < q.SeriesStep() {
 			continue
 		}
 		c := *q

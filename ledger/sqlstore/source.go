@@ -117,29 +117,12 @@ func (d *DB) touch(ctx context.Context, s *session, day int64) error {
 
 // version returns that of a day; "" if it never had sums.
 func (r *reading) version(day int64) (string, error) {
-	if v, ok := r.versions[day]; ok {
-		return v, nil
+	var version string
+	err := r.tx.QueryRowContext(r.ctx, "SELECT value FROM meta WHERE key = $1", dayKey(day)).Scan(&version)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", fmt.Errorf("reading the version of a day: %w", err)
 	}
-	const ahead = 40 // a month takes one statement
-	keys := make([]string, ahead)
-	for i := range keys {
-		at := day + int64(i)*aDay
-		keys[i] = "'" + dayKey(at) + "'"
-		r.versions[at] = ""
-	}
-	err := r.each(func(rows *sql.Rows) error {
-		var key, value string
-		if err := rows.Scan(&key, &value); err != nil {
-			return err
-		}
-		at, err := strconv.ParseInt(strings.TrimPrefix(key, "day/"), 10, 64)
-		r.versions[at] = value
-		return err
-	}, "SELECT key, value FROM meta WHERE key IN ("+strings.Join(keys, ", ")+")")
-	if err != nil {
-		return "", fmt.Errorf("reading versions of days: %w", err)
-	}
-	return r.versions[day], nil
+	return version, nil
 }
 
 // cached returns a block from memory, or loads it. It must not be changed.
@@ -232,7 +215,9 @@ func (r *reading) node(id int64) (string, error) {
 func rowOf[V any](r *reading, known *generations[int64, V], id int64, table, columns string,
 	scan func(*sql.Rows) (int64, V, error),
 ) (V, error) {
-	v, ok := remembered(&r.d.names, known, id)
+	r.d.names.mu.Lock()
+	v, ok := known.get(id)
+	r.d.names.mu.Unlock()
 	if ok {
 		return v, nil
 	}

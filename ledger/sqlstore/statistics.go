@@ -44,14 +44,14 @@ func (d *DB) Statistics(ctx context.Context) (ledger.Statistics, error) {
 	return s, nil
 }
 
-// Gauges implements [ledger.Gauger].
-func (d *DB) Gauges(ctx context.Context) (g ledger.Gauges, err error) {
+// Gauges implements [ledger.Store].
+func (d *DB) Gauges(ctx context.Context) (g ledger.Statistics, err error) {
 	err = d.reads.QueryRowContext(ctx, "SELECT COUNT(*) FROM journal").Scan(&g.Journal)
 	if err == nil && d.dialect.Bytes != nil {
 		g.Bytes, err = d.dialect.Bytes(ctx, d.reads)
 	}
 	if err != nil {
-		return ledger.Gauges{}, fmt.Errorf("looking how full the ledger is: %w", err)
+		return ledger.Statistics{}, fmt.Errorf("looking how full the ledger is: %w", err)
 	}
 	return g, nil
 }

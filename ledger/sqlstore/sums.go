@@ -177,14 +177,21 @@ func at(sums map[sumKey]*sum, k sumKey) *sum {
 // add books a window, by the hour.
 func (b books) add(w *window, account func(id int64) (*ledger.Account, error)) error {
 	start := floorTo(w.Start, anHour)
+	var n *sum
+	var where place
+	node := func(a *ledger.Account) *sum { // mostly the one before
+		if p := placeOf(a); n == nil || p != where {
+			n, where = at(b.nodes, sumKey{start, w.Node, p}), p
+			n.extend(w.First, w.Last)
+		}
+		return n
+	}
 	for _, base := range w.Bases {
 		a, err := account(base.Account)
 		if err != nil {
 			return err
 		}
-		n := at(b.nodes, sumKey{start, w.Node, placeOf(a)})
-		n.Unmeasured += base.Unmeasured
-		n.extend(w.First, w.Last)
+		node(a).Unmeasured += base.Unmeasured
 	}
 	for i := range w.Postings {
 		p := &w.Postings[i]
@@ -195,9 +202,7 @@ func (b books) add(w *window, account func(id int64) (*ledger.Account, error)) e
 		s := at(b.accounts, sumKey{start: start, id: p.Account})
 		s.Add(&p.Amount)
 		s.extend(w.First, w.Last)
-		n := at(b.nodes, sumKey{start, w.Node, placeOf(a)})
-		n.post(a.Kind, &p.Amount)
-		n.extend(w.First, w.Last)
+		node(a).post(a.Kind, &p.Amount)
 	}
 	return nil
 }

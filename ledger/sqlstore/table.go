@@ -71,11 +71,9 @@ func (t *table) begin(at int64) {
 
 // groupValues are all that a key may tell.
 type groupValues struct {
-	account   *ledger.Account
-	node      string
-	key       string // of a consumer
-	pod       string
-	namespace string
+	account  *ledger.Account
+	node     string
+	consumer ledger.Consumer // its key, and its name, which may have come later than its energy
 }
 
 func (t *table) key(v *groupValues) []string {
@@ -85,9 +83,9 @@ func (t *table) key(v *groupValues) []string {
 		case ledger.ByNode:
 			out[i] = v.node
 		case ledger.ByPod:
-			out[i] = ledger.PodName(v.key, v.namespace, v.pod)
+			out[i] = v.consumer.PodName()
 		case ledger.ByUID:
-			out[i] = ledger.UID(v.key)
+			out[i] = v.consumer.UID()
 		case ledger.ByWindow:
 			out[i] = stamp(floorTo(t.now, windowSeconds))
 		case ledger.ByHour:
