@@ -20,10 +20,11 @@ ldflags    = -X k8s.io/component-base/version.gitVersion=$(kubernetes) \
              -X k8s.io/client-go/pkg/version.gitVersion=$(kubernetes)
 
 # Packages that link k8s.io/kubernetes take minutes to build, and many more with the race detector: they are tested without.
-# The layer test stands in test/ but links nothing.
+# The layer test and the test kit stand in test/ but link nothing.
 heavy := /(lab|test)(/|$$)|/cmd/kubenergy-(lab|scheduler)$$|/scheduler/parking$$
-light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep '/test/layers$$' <<<"$$all")"
-heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -v '/test/layers$$' || true)
+light_tests := /test/(kit|layers)$$
+light_packages := all=$$(go list ./...); light="$$(grep -vE '$(heavy)' <<<"$$all") $$(grep -E '$(light_tests)' <<<"$$all")"
+heavy_packages := all=$$(go list ./...); linking=$$(grep -E '$(heavy)' <<<"$$all" | grep -vE '$(light_tests)' || true)
 
 # The race detector needs a C compiler; without one the same tests run without it.
 RACE ?= $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)

@@ -12,8 +12,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 func job(name, seconds, schedulerName string) *batchv1.Job {
@@ -36,7 +37,7 @@ func runJob(ctx context.Context, t *testing.T, client kubernetes.Interface, j *b
 		t.Fatal(err)
 	}
 	var got *batchv1.Job
-	eventually(ctx, t, "Job "+j.Name+" completes", func() bool {
+	eventually(t, "Job "+j.Name+" completes", func() bool {
 		var err error
 		if got, err = jobs.Get(ctx, j.Name, metav1.GetOptions{}); err != nil {
 			t.Fatal(err)
@@ -64,13 +65,10 @@ func podsOf(ctx context.Context, t *testing.T, client kubernetes.Interface, job 
 	return pods.Items
 }
 
-func eventually(ctx context.Context, t *testing.T, what string, ok func() bool) {
+// eventually waits as long as a busy machine may need.
+func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true,
-		func(context.Context) (bool, error) { return ok(), nil })
-	if err != nil {
-		t.Fatalf("waiting until %s: %v", what, err)
-	}
+	kit.Eventually(t, 3*time.Minute, what, ok)
 }
 
 // stopwatch returns a function that logs the time since its last call.

@@ -23,6 +23,8 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/utils/ptr"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestCluster is one test because a process can have one Cluster only.
@@ -32,12 +34,7 @@ func TestCluster(t *testing.T) {
 	}
 	ctx := t.Context()
 	before := listeners(t)
-	// Not t.TempDir: the name of the test would make etcd's socket path too long on some systems.
-	dir, err := os.MkdirTemp("", "lab")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := kit.Dir(t, "lab")
 
 	buildProcess(t, dir)
 	lap := stopwatch(t)
@@ -118,7 +115,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("pod of the profile with our plugin ran on %s", p.Spec.NodeName)
 		}
 	}
-	eventually(ctx, t, "the pod that had no scheduler ends", func() bool {
+	eventually(t, "the pod that had no scheduler ends", func() bool {
 		return getPod(ctx, t, client, "orphan").Status.Phase == corev1.PodSucceeded
 	})
 	if _, err := c.StartScheduler(ctx, Scheduler{Name: "bad", Args: []string{"--no-such-flag"}}); err == nil {
@@ -224,14 +221,14 @@ func checkDeletion(ctx context.Context, t *testing.T, client kubernetes.Interfac
 		}
 		return j.Status
 	}
-	eventually(ctx, t, "the endless Job runs", func() bool { return ptr.Deref(status().Ready, 0) == 1 })
+	eventually(t, "the endless Job runs", func() bool { return ptr.Deref(status().Ready, 0) == 1 })
 	suspend := []byte(`{"spec":{"suspend":true}}`)
 	lap := stopwatch(t)
 	if _, err := jobs.Patch(ctx, "endless", "application/strategic-merge-patch+json", suspend,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(ctx, t, "the suspended Job's pod is gone", func() bool {
+	eventually(t, "the suspended Job's pod is gone", func() bool {
 		s := status()
 		return len(podsOf(ctx, t, client, "endless")) == 0 && s.Active == 0 && ptr.Deref(s.Terminating, 0) == 0
 	})

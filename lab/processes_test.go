@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubenergy/kubenergy/lab/kubelet"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // testImages are what the shared cluster runs as processes; the program of the second is not there.
@@ -33,10 +33,8 @@ var testImages = []string{"process", "absent"}
 
 func buildProcess(t *testing.T, dir string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "process"),
-		"./testdata/process").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := kit.BuildTo(filepath.Join(dir, "process"), "./lab/testdata/process"); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -98,7 +96,7 @@ func (p *processPods) log(name string) string {
 
 func (p *processPods) eventually(what string, ok func() bool) {
 	p.t.Helper()
-	eventually(p.t.Context(), p.t, what, ok)
+	eventually(p.t, what, ok)
 }
 
 // programs is the folder of the test program.

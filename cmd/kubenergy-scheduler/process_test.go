@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const asScheduler = "KUBENERGY_TEST_AS_SCHEDULER"
@@ -26,13 +28,7 @@ func TestMain(m *testing.M) {
 func TestASchedulerThatCannotBeBuiltExits(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	write := func(name, text string) string { return kit.Write(t, filepath.Join(folder, name), text) }
 	kubeconfig := write("kubeconfig", `{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}],
 contexts: [{name: c, context: {cluster: c}}]}`)
 	config := write("config.yaml", `

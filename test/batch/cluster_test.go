@@ -31,39 +31,17 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/scheduler/place"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
-// The lab starts once in a process: all tests share its control plane and remove what they have made.
-var plane struct {
-	sync.Once
-	cluster *lab.Cluster
-	dir     string
-	err     error
-}
+// All tests share the control plane, and remove what they have made.
+var plane = cluster.Shared{Options: lab.Options{
+	ControlPlaneOnly: true,
+	APIServerArgs:    []string{"--disable-admission-plugins=ServiceAccount"}, // nobody is there to make accounts
+}}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if plane.cluster != nil {
-		if err := plane.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	if plane.dir != "" {
-		_ = os.RemoveAll(plane.dir)
-	}
-	os.Exit(code)
-}
-
-func startPlane() {
-	if plane.dir, plane.err = os.MkdirTemp("", "batch"); plane.err != nil {
-		return
-	}
-	plane.cluster, plane.err = lab.Start(context.Background(), lab.Options{
-		Dir: filepath.Join(plane.dir, "c"), ControlPlaneOnly: true,
-		APIServerArgs: []string{"--disable-admission-plugins=ServiceAccount"}, // nobody is there to make accounts
-	})
-}
+func TestMain(m *testing.M) { os.Exit(plane.Main(m)) }
 
 // world is a scheduler of ours in a cluster of nodes without kubelets: pods are bound, and stay so.
 type world struct {
@@ -89,12 +67,8 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	plane.Do(startPlane)
-	if plane.err != nil {
-		t.Fatal(plane.err)
-	}
 	w := &world{
-		t: t, ctx: t.Context(), witness: newWitness(), client: kubernetes.NewForConfigOrDie(plane.cluster.Config()),
+		t: t, ctx: t.Context(), witness: newWitness(), client: plane.Client,
 		dir:   t.TempDir(),
 		bound: map[string]string{}, evicted: map[string]bool{}, named: map[string]bool{},
 	}
@@ -122,7 +96,7 @@ func start(t *testing.T, strategy string, change func(profile map[string]any)) *
 	for name, factory := range place.New(deps) {
 		plugins = append(plugins, app.WithPlugin(name, factory))
 	}
-	stop, err := plane.cluster.StartScheduler(w.ctx, lab.Scheduler{
+	stop, err := plane.StartScheduler(w.ctx, lab.Scheduler{
 		Name: "scheduler", ConfigFile: w.config(strategy, change), Plugins: plugins,
 		OnReady: func(s *scheduler.Scheduler) { w.scheduler = s },
 	})
@@ -310,11 +284,7 @@ func (w *world) allBound(names []string, within time.Duration) {
 
 func (w *world) eventually(what string, within time.Duration, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(within); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.t.Fatalf("after %v it is not true that %s", within, what)
-		}
-	}
+	kit.Eventually(w.t, within, what, ok)
 }
 
 // nobodyWentFor checks that no pod was evicted, and that no nominated node was ever written.

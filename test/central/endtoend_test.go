@@ -22,6 +22,7 @@ import (
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
@@ -37,8 +38,8 @@ func TestEndToEnd(t *testing.T) {
 	c := w.controller(t, nil, "--agentless=false")
 	// Pods know the API by what this ConfigMap says.
 	c.caFile = filepath.Join(t.TempDir(), "ca.crt")
-	eventually(t, time.Minute, "the controller tells what it is known by", func() bool {
-		m, err := w.client.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-ca",
+	kit.Eventually(t, time.Minute, "the controller tells what it is known by", func() bool {
+		m, err := w.Client.CoreV1().ConfigMaps(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-ca",
 			metav1.GetOptions{})
 		own, _ := os.ReadFile(filepath.Join(c.state, "api.crt"))
 		return err == nil && strings.Contains(m.Data["ca.crt"], string(own)) &&
@@ -46,7 +47,7 @@ func TestEndToEnd(t *testing.T) {
 	})
 	w.scheduler(t, c)
 	agents, stopMeters := w.agents(t, c)
-	eventually(t, time.Minute, "all nodes have live watts", func() bool {
+	kit.Eventually(t, time.Minute, "all nodes have live watts", func() bool {
 		var power api.NodesPower
 		return c.ask(t, "/api/v1/nodes/power", &power) == nil && len(power.Nodes) == 6
 	})
@@ -138,7 +139,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 		t.Fatal(err)
 	}
 	for _, s := range strategies {
-		w.namespace(t, s)
+		w.Namespace(t, s, enforced)
 	}
 	for _, j := range trace.Jobs {
 		time.Sleep(time.Until(j.Submitted))
@@ -149,7 +150,7 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 				job.Annotations[v1alpha1.AnnotationAllowedDelay],
 					job.Annotations[v1alpha1.AnnotationCarbonThreshold] = j.AllowedDelay.String(), "10"
 			}
-			created, err := w.client.BatchV1().Jobs(s).Create(t.Context(), job, metav1.CreateOptions{})
+			created, err := w.Client.BatchV1().Jobs(s).Create(t.Context(), job, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,9 +159,9 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 			}
 		}
 	}
-	eventually(t, 3*time.Minute, "all Jobs are done", func() bool {
+	kit.Eventually(t, 3*time.Minute, "all Jobs are done", func() bool {
 		for _, s := range strategies {
-			all, err := w.client.BatchV1().Jobs(s).List(t.Context(), metav1.ListOptions{})
+			all, err := w.Client.BatchV1().Jobs(s).List(t.Context(), metav1.ListOptions{})
 			if err != nil || len(all.Items) != len(trace.Jobs) {
 				return false
 			}
@@ -175,20 +176,8 @@ func (w *world) replay(t *testing.T, path string) (held int) {
 	return held
 }
 
-func (w *world) namespace(t *testing.T, name string) {
-	t.Helper()
-	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
-	}}
-	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil &&
-		!strings.Contains(err.Error(), "already exists") {
-		t.Fatal(err)
-	}
-	eventually(t, time.Minute, "the namespace has its account", func() bool {
-		_, err := w.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
-		return err == nil
-	})
-}
+// enforced are the labels of a namespace whose Jobs may be held.
+var enforced = map[string]string{v1alpha1.LabelMode: "enforce"}
 
 func newJob(name, strategy string, milliCPU int64, d time.Duration) *batchv1.Job {
 	marks := func() map[string]string {
@@ -242,7 +231,7 @@ func (w *world) report(t *testing.T, c *central) {
 
 func (w *world) kubenergy(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), program(t, "kubenergy"), args...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), kit.Build(t, "./cmd/kubenergy"), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("kubenergy %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -254,7 +243,7 @@ func (w *world) bindsWithoutMeters(t *testing.T, c *central) {
 	t.Helper()
 	const stale = 45 * time.Second
 	var power api.NodesPower
-	eventually(t, 2*stale, "the last live watts are stale", func() bool {
+	kit.Eventually(t, 2*stale, "the last live watts are stale", func() bool {
 		if err := c.ask(t, "/api/v1/nodes/power", &power); err != nil {
 			return false
 		}
@@ -265,20 +254,20 @@ func (w *world) bindsWithoutMeters(t *testing.T, c *central) {
 		}
 		return true
 	})
-	w.namespace(t, "dark")
+	w.Namespace(t, "dark", enforced)
 	const count = 20
 	for i := range count {
 		job := newJob(fmt.Sprintf("dark-%d", i), "exec", 500, time.Minute)
-		if _, err := w.client.BatchV1().Jobs("dark").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.BatchV1().Jobs("dark").Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 30*time.Second, "every pod is bound without a meter",
+	kit.Eventually(t, 30*time.Second, "every pod is bound without a meter",
 		func() bool { return w.bound(t.Context(), "dark") == count })
 }
 
 func (w *world) bound(ctx context.Context, namespace string) (n int) {
-	pods, err := w.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	pods, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return 0
 	}

@@ -1,18 +1,16 @@
 package central
 
 import (
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestFullDisk fills the disk that the ledger is on while agents deliver.
@@ -28,23 +26,23 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	h := w.newHerd(t, 3)
-	metrics := freePort(t)
+	metrics := kit.Address(t)
 	c := w.controllerIn(t, state, nil, "--agentless=false", "--host-tokens-file="+h.tokens,
-		fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics))
+		"--metrics-bind-address="+metrics)
 	wi := newWire(t, c)
 	h.connect(wi)
 	if err := h.start(0)(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "agents deliver", func() bool { return wi.progress() > 20 })
-	if got := c.writable(t, metrics); got != "1" {
-		t.Errorf("kubenergy_ledger_writable is %q", got)
+	kit.Eventually(t, 30*time.Second, "agents deliver", func() bool { return wi.progress() > 20 })
+	if got := c.writable(t, metrics); got != 1 {
+		t.Errorf("kubenergy_ledger_writable is %v", got)
 	}
 
 	nodes, before := c.sums(t, h.began)
 	ballast := filepath.Join(state, "ballast")
 	fill(t, ballast)
-	eventually(t, time.Minute, "nothing is acknowledged any more", func() bool {
+	kit.Eventually(t, time.Minute, "nothing is acknowledged any more", func() bool {
 		refused := wi.count(http.StatusServiceUnavailable)
 		before := wi.progress()
 		time.Sleep(time.Second)
@@ -52,8 +50,8 @@ func TestFullDisk(t *testing.T) {
 	})
 	fill(t, ballast) // what was still free
 	stopped := wi.progress()
-	if got := c.writable(t, metrics); got != "0" {
-		t.Errorf("while the disk is full, kubenergy_ledger_writable is %q", got)
+	if got := c.writable(t, metrics); got != 0 {
+		t.Errorf("while the disk is full, kubenergy_ledger_writable is %v", got)
 	}
 	read := func() {
 		t.Helper()
@@ -81,7 +79,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 10*time.Second, "agents are refused again",
+	kit.Eventually(t, 10*time.Second, "agents are refused again",
 		func() bool { return wi.count(http.StatusServiceUnavailable) >= refused+len(h.all) })
 	read()
 	if now := wi.progress(); now != stopped {
@@ -91,8 +89,8 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	freed := time.Now()
-	eventually(t, 30*time.Second, "the ledger can be written again",
-		func() bool { return c.writable(t, metrics) == "1" })
+	kit.Eventually(t, 30*time.Second, "the ledger can be written again",
+		func() bool { return c.writable(t, metrics) == 1 })
 	t.Logf("%v after there was room again, the ledger could be written", time.Since(freed).Round(time.Millisecond))
 	// The controller has asked them to come again in half a minute; a new process does not know of that.
 	if !long() {
@@ -103,17 +101,15 @@ func TestFullDisk(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 2*time.Minute, "agents deliver again", func() bool { return wi.progress() > stopped })
+	kit.Eventually(t, 2*time.Minute, "agents deliver again", func() bool { return wi.progress() > stopped })
 	steps := h.finish(t, 2*time.Minute)
 	t.Logf("%v", wi)
 	wi.check(t)
 	c.verify(t, h.began, steps, nil)
-	select {
-	case <-c.done:
+	if c.Ended() {
 		t.Error("the controller has ended")
-	default:
 	}
-	if err := c.stop(); err != nil {
+	if err := c.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
 	(&engine{}).whole(t, c, len(steps))
@@ -137,33 +133,19 @@ func fill(t *testing.T, path string) {
 }
 
 // writable is what the metrics say of the ledger.
-func (c *central) writable(t *testing.T, port int) string {
+func (c *central) writable(t *testing.T, metrics string) float64 {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port),
-		nil)
-	if err != nil {
-		t.Fatal(err)
+	client := kit.Insecure()
+	client.Transport.(*http.Transport).DisableKeepAlives = true
+	var status int
+	var page string
+	kit.Eventually(t, 30*time.Second, "metrics are served", func() bool { // after the API, once the caches are there
+		status, page = kit.Get(t.Context(), client, "https://"+metrics+"/metrics", shared.Config().BearerToken)
+		return status == http.StatusOK
+	}, c.Process)
+	value, found := kit.Metric(t, page, "kubenergy_ledger_writable")
+	if !found {
+		return -1
 	}
-	r.Header.Set("Authorization", "Bearer "+c.world.cluster.Config().BearerToken)
-	client := &http.Client{
-		Timeout: 20 * time.Second, Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-		},
-	}
-	var answer *http.Response
-	eventually(t, 30*time.Second, "metrics are served", func() bool { // after the API, once the caches are there
-		answer, err = client.Do(r)
-		return err == nil
-	})
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "kubenergy_ledger_writable "); ok {
-			return strings.TrimSpace(value)
-		}
-	}
-	return fmt.Sprintf("not there: %d", answer.StatusCode)
+	return value
 }

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver
+	_ "modernc.org/sqlite"
 
 	"github.com/kubenergy/kubenergy/controller/server"
 	"github.com/kubenergy/kubenergy/energy"
@@ -27,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
 	"github.com/kubenergy/kubenergy/test/central/feed"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // A herd is of agents that are processes, which are killed again and again.
@@ -41,13 +42,11 @@ type feeder struct {
 	node, dir string
 	path      string
 	wire      *wire
-	log       *os.File
 
-	mu    sync.Mutex
-	cmd   *exec.Cmd
-	out   bytes.Buffer
-	ended chan struct{}
-	kills atomic.Int64
+	mu      sync.Mutex
+	process *kit.Process // nil: it has been killed
+	out     bytes.Buffer // of this life
+	kills   atomic.Int64
 }
 
 // newHerd makes agents of machines outside the cluster, each with a token of its own, and of one node in it.
@@ -55,7 +54,7 @@ func (w *world) newHerd(t *testing.T, hosts int) *herd {
 	t.Helper()
 	dir := t.TempDir()
 	h := &herd{tokens: filepath.Join(dir, "hosts.yaml"), began: time.Now()}
-	path := program(t, "feeder")
+	path := kit.Build(t, "./test/central/feed/feeder")
 	add := func(node, token string) {
 		f := &feeder{node: node, dir: filepath.Join(dir, node), path: path}
 		if err := os.Mkdir(f.dir, 0o700); err != nil {
@@ -64,18 +63,12 @@ func (w *world) newHerd(t *testing.T, hosts int) *herd {
 		if err := os.WriteFile(f.file("token"), []byte(token), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		var err error
-		if f.log, err = os.Create(f.file("log")); err != nil {
-			t.Fatal(err)
-		}
 		h.all = append(h.all, f)
 		t.Cleanup(func() {
+			last := f.process
 			f.kill()
-			f.log.Close()
-			if t.Failed() {
-				const tail = 1500
-				text, _ := os.ReadFile(f.log.Name())
-				t.Logf("log of the agent of %s:\n%s", node, text[max(0, len(text)-tail):])
+			if t.Failed() && last != nil {
+				t.Logf("log of the agent of %s:\n%s", node, last.Tail())
 			}
 		})
 	}
@@ -85,7 +78,7 @@ func (w *world) newHerd(t *testing.T, hosts int) *herd {
 		list = append(list, hostLine(node))
 		add(node, tokenOf(node))
 	}
-	add("node-0", w.token(t, "kubenergy-agent", w.agentPod(t, "node-0")))
+	add("node-0", w.Token(t, "kubenergy-agent", w.agentPod(t, "node-0")))
 	if err := os.WriteFile(h.tokens, []byte(strings.Join(list, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -115,28 +108,24 @@ func (f *feeder) start() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.out.Reset()
-	f.cmd = exec.Command(f.path, "-node="+f.node, "-state="+f.file("state"), "-finish="+f.file("finish"),
-		"-url="+f.wire.url, "-ca="+f.wire.caFile,
-		"-token="+f.file("token"))
-	f.cmd.Stdout, f.cmd.Stderr = &f.out, f.log
-	if err := f.cmd.Start(); err != nil {
-		return err
+	cmd := exec.Command(f.path, "-node="+f.node, "-state="+f.file("state"), "-finish="+f.file("finish"),
+		"-url="+f.wire.url, "-ca="+f.wire.caFile, "-token="+f.file("token"))
+	cmd.Stdout = &f.out
+	p, err := kit.Launch(f.dir, "agent", cmd)
+	if err == nil {
+		f.process = p
 	}
-	f.ended = make(chan struct{})
-	go func(cmd *exec.Cmd, ended chan struct{}) { _ = cmd.Wait(); close(ended) }(f.cmd, f.ended)
-	return nil
+	return err
 }
 
 // kill ends it as a power cut would.
 func (f *feeder) kill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.cmd == nil {
-		return
+	if f.process != nil {
+		f.process.Kill()
+		f.process = nil
 	}
-	_ = f.cmd.Process.Kill()
-	<-f.ended
-	f.cmd = nil
 }
 
 // lives starts and kills the agent so many times, then starts it once more.
@@ -193,7 +182,7 @@ func (h *herd) finish(t *testing.T, patience time.Duration) map[string]uint64 {
 	deadline := time.After(patience)
 	for _, f := range h.all {
 		select {
-		case <-f.ended:
+		case <-f.process.Done():
 		case <-deadline:
 			t.Fatalf("after %v the agent of %s holds something yet: %v", patience, f.node, f.wire)
 		}
@@ -241,7 +230,7 @@ func (c *central) verify(t *testing.T, from time.Time, steps map[string]uint64, 
 	var booked map[string]map[feed.Key]feed.Sum
 	var total energy.Microjoules
 	// What is in the journal is summed up before an answer if it is little, and otherwise every half a minute.
-	eventually(t, time.Minute, "all is summed up", func() bool {
+	kit.Eventually(t, time.Minute, "all is summed up", func() bool {
 		folded := c.statistics(t).Journal == 0
 		booked, total = c.sums(t, from)
 		return folded

@@ -2,18 +2,17 @@ package central
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/kubenergy/kubenergy/agent/delivery/killtest"
 	"github.com/kubenergy/kubenergy/energy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // long reports whether tests run at full length.
@@ -45,7 +44,7 @@ func TestKill(t *testing.T) {
 			time.Since(began).Round(time.Second))
 		k.wire.check(t)
 		k.c.verify(t, k.herd.began, steps, map[string]energy.Microjoules{agent.node: used})
-		if err := k.c.stop(); err != nil {
+		if err := k.c.Stop(time.Minute); err != nil {
 			t.Error(err)
 		}
 		e.whole(t, k.c, len(steps)+1)
@@ -87,10 +86,10 @@ func (k *killed) controllers(t *testing.T, kills int) {
 		at := points[k.kills%len(points)]
 		if at == anywhere {
 			time.Sleep(rand.N(longest))
-			k.c.kill()
+			k.c.Kill()
 			k.note(anywhere)
-		} else if tr := k.wire.set("", at, k.c.kill); !k.wire.wait("", tr, patience) {
-			k.c.kill()
+		} else if tr := k.wire.set("", at, k.c.Kill); !k.wire.wait("", tr, patience) {
+			k.c.Kill()
 			k.note(anywhere)
 		} else {
 			k.note(at)
@@ -105,7 +104,7 @@ func (k *killed) controllers(t *testing.T, kills int) {
 		if k.kills < kills && rand.IntN(8) == 0 { // while it starts
 			k.c.launch(t)
 			time.Sleep(rand.N(2 * longest))
-			k.c.kill()
+			k.c.Kill()
 			k.note("while it starts")
 		}
 		k.c.begin(t)
@@ -136,10 +135,10 @@ func (k *killed) newMetered(t *testing.T) *metered {
 	}
 	t.Cleanup(func() { _ = counter.Close() })
 	m := &metered{
-		node: meteredNode, address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), counter: counter,
+		node: meteredNode, address: kit.Address(t), counter: counter,
 		done: make(chan error, 1),
 	}
-	token, path := filepath.Join(t.TempDir(), "token"), program(t, "kubenergy-agent")
+	token, path := filepath.Join(t.TempDir(), "token"), kit.Build(t, "./cmd/kubenergy-agent")
 	if err := os.WriteFile(token, []byte(tokenOf(m.node)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +153,7 @@ func (k *killed) newMetered(t *testing.T) *metered {
 	if err := m.killer.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the released agent delivers", func() bool { return k.wire.heard(m.node) })
+	kit.Eventually(t, time.Minute, "the released agent delivers", func() bool { return k.wire.heard(m.node) })
 	const watts = 0.1 // the counter has room for 100 J
 	counter.Start(watts)
 	return m
@@ -182,7 +181,7 @@ func (m *metered) finish(t *testing.T, c *central) energy.Microjoules {
 		t.Fatal(err)
 	}
 	used := energy.Microjoules(m.counter.Used())
-	eventually(t, 2*time.Minute, "the released agent has delivered all", func() bool {
+	kit.Eventually(t, 2*time.Minute, "the released agent has delivered all", func() bool {
 		if answer, err := http.Post("http://"+m.address+"/forward-metrics", "", nil); err == nil {
 			answer.Body.Close()
 		}
@@ -192,21 +191,4 @@ func (m *metered) finish(t *testing.T, c *central) energy.Microjoules {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return used
-}
-
-// stop asks the controller to end, and waits for it.
-func (c *central) stop() error {
-	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return err
-	}
-	select {
-	case <-c.done:
-	case <-time.After(time.Minute):
-		c.kill()
-		return errors.New("the controller does not end")
-	}
-	if code := c.cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("the controller has ended with %d", code)
-	}
-	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // attempts is how often each attack is made.
@@ -113,16 +114,16 @@ func TestForgedAndReplayed(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
 	pod := w.agentPod(t, "node-0")
-	own := w.token(t, "kubenergy-agent", pod)
-	unbound := w.token(t, "kubenergy-agent", nil) // names no node
-	other := w.token(t, "kubenergy-viewer", nil)  // is no agent
+	own := w.Token(t, "kubenergy-agent", pod)
+	unbound := w.Token(t, "kubenergy-agent", nil) // names no node
+	other := w.Token(t, "kubenergy-viewer", nil)  // is no agent
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: new(int64(3600)), Audiences: []string{"https://somewhere.example.com"},
 		BoundObjectRef: &authenticationv1.BoundObjectReference{
 			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 		},
 	}}
-	elsewhere, err := w.client.CoreV1().ServiceAccounts("kubenergy-system").CreateToken(t.Context(), "kubenergy-agent",
+	elsewhere, err := w.Client.CoreV1().ServiceAccounts("kubenergy-system").CreateToken(t.Context(), "kubenergy-agent",
 		request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +157,7 @@ func TestForgedAndReplayed(t *testing.T) {
 	t.Logf("%d forged batches: %v", attempts, statuses)
 
 	first := joules(t, "node-0", "replayed", 1)
-	eventually(t, time.Minute, "an honest batch is booked, once the node may ask again", func() bool {
+	kit.Eventually(t, time.Minute, "an honest batch is booked, once the node may ask again", func() bool {
 		status, err := c.post(t, first, own)
 		return err == nil && status == http.StatusOK
 	})
@@ -238,11 +239,11 @@ func (w *world) account(t *testing.T, namespace, name, views string) string {
 			t.Fatal(err)
 		}
 	}
-	_, err := w.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+	_, err := w.Client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	ignoreExisting(err)
 	if views != "" {
-		_, err := w.client.RbacV1().RoleBindings(views).Create(t.Context(), &rbacv1.RoleBinding{
+		_, err := w.Client.RbacV1().RoleBindings(views).Create(t.Context(), &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{
 				APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view",
 			},
@@ -250,7 +251,7 @@ func (w *world) account(t *testing.T, namespace, name, views string) string {
 		}, metav1.CreateOptions{})
 		ignoreExisting(err)
 	}
-	got, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
+	got, err := w.Client.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name,
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(3600))},
 		}, metav1.CreateOptions{})
@@ -265,11 +266,11 @@ func TestTenants(t *testing.T) {
 	w := shared
 	c := w.controller(t, nil)
 	for _, ns := range []string{"tenant-a", "tenant-b"} {
-		w.namespace(t, ns)
+		w.Namespace(t, ns, enforced)
 	}
 	token := w.account(t, "tenant-a", "reader", "tenant-a")
 	// The API server aggregates roles, and believes new bindings, a moment later.
-	eventually(t, 30*time.Second, "the tenant sees its own", func() bool {
+	kit.Eventually(t, 30*time.Second, "the tenant sees its own", func() bool {
 		status, _ := c.get(t, "/api/v1/namespaces/tenant-a/ledger?from=-1h", token)
 		return status == http.StatusOK
 	})

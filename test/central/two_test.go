@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestTwoControllers has two controllers book into one database at once. Batches go to either, some to both at the same
@@ -27,15 +28,15 @@ func TestTwoControllers(t *testing.T) {
 	for i := range kills {
 		time.Sleep(rand.N(2 * time.Second))
 		if i%4 == 3 { // both: they sum up as soon as they begin, and here at the same moment
-			two[0].kill()
-			two[1].kill()
+			two[0].Kill()
+			two[1].Kill()
 			two[0].launch(t)
 			two[1].begin(t)
-			eventually(t, time.Minute, "the other one answers", func() bool { return two[0].answers(t) })
+			kit.Eventually(t, time.Minute, "the other one answers", func() bool { return two[0].answers(t) })
 			continue
 		}
 		c := two[i%2]
-		c.kill()
+		c.Kill()
 		c.begin(t)
 	}
 	if err := killed(); err != nil {
@@ -49,7 +50,7 @@ func TestTwoControllers(t *testing.T) {
 	wi.check(t)
 	for _, c := range two {
 		c.verify(t, h.began, steps, nil)
-		if err := c.stop(); err != nil {
+		if err := c.Stop(time.Minute); err != nil {
 			t.Error(err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/ledger/sqlstore"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestUpgrade replaces the controller by the next version and puts the old one back, twice, while agents deliver. The
@@ -48,8 +49,8 @@ func TestUpgrade(t *testing.T) {
 				t.Fatalf("before step %d nothing was delivered: %v", i, wi)
 			}
 			if step.kill {
-				c.kill()
-			} else if err := c.stop(); err != nil {
+				c.Kill()
+			} else if err := c.Stop(time.Minute); err != nil {
 				t.Fatal(err)
 			}
 			c.path = step.path
@@ -59,7 +60,7 @@ func TestUpgrade(t *testing.T) {
 			}
 			// A query does not fold a long journal: sums are as old as the last fold, and there may have been none
 			// before this step.
-			eventually(t, time.Minute, fmt.Sprintf("after step %d something can be read", i), func() bool {
+			kit.Eventually(t, time.Minute, fmt.Sprintf("after step %d something can be read", i), func() bool {
 				booked, total := c.sums(t, h.began)
 				return total > 0 && len(booked) > 0
 			})
@@ -71,13 +72,13 @@ func TestUpgrade(t *testing.T) {
 		wi.check(t)
 		c.verify(t, h.began, steps, nil)
 		// What the older version wrote last is read by the newer, too.
-		if err := c.stop(); err != nil {
+		if err := c.Stop(time.Minute); err != nil {
 			t.Error(err)
 		}
 		c.path = next
 		c.begin(t)
 		c.verify(t, h.began, steps, nil)
-		if err := c.stop(); err != nil {
+		if err := c.Stop(time.Minute); err != nil {
 			t.Error(err)
 		}
 		e.whole(t, c, len(steps))
@@ -88,10 +89,7 @@ func TestUpgrade(t *testing.T) {
 // nextVersion builds the controller as it will be with one more migration.
 func nextVersion() (string, error) {
 	const schema = "ledger/sqlstore/schema.go"
-	path, err := filepath.Abs(filepath.Join(root, schema))
-	if err != nil {
-		return "", err
-	}
+	path := filepath.Join(kit.Root, schema)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
@@ -103,7 +101,7 @@ func nextVersion() (string, error) {
 	if strings.Count(string(text), end) != 1 {
 		return "", fmt.Errorf("%s does not look as it did", schema)
 	}
-	dir, err := os.MkdirTemp(shared.dir, "next")
+	dir, err := os.MkdirTemp(shared.Dir, "next")
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +114,8 @@ func nextVersion() (string, error) {
 		os.WriteFile(overlay, replace, 0o600)); err != nil {
 		return "", err
 	}
-	return built("cmd/kubenergy-controller", "-overlay="+overlay)()
+	next := filepath.Join(dir, "kubenergy-controller")
+	return next, kit.BuildTo(next, "./cmd/kubenergy-controller", "-overlay="+overlay)
 }
 
 // refused checks that a store which says that it needs a newer program than ours is left alone.
@@ -144,16 +143,12 @@ func (e *engine) refused(t *testing.T, c *central, this string) {
 		}
 		file = digest(t, source)
 	}
-	mark := logged(c.log)
+	mark := len(c.Output())
 	c.path = this
 	c.begin(t)
 	var told string
-	eventually(t, time.Minute, "it says why it does not use the store", func() bool {
-		text, err := os.ReadFile(c.log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		told = lineWith(string(text[mark:]), "a newer program is needed")
+	kit.Eventually(t, time.Minute, "it says why it does not use the store", func() bool {
+		told = lineWith(c.Output()[mark:], "a newer program is needed")
 		return told != ""
 	})
 	t.Logf("a store of a future version: %s", told)
@@ -164,7 +159,7 @@ func (e *engine) refused(t *testing.T, c *central, this string) {
 		status != http.StatusServiceUnavailable {
 		t.Errorf("with a store of a future version, a batch is answered with %d, %v", status, err)
 	}
-	if err := c.stop(); err != nil {
+	if err := c.Stop(time.Minute); err != nil {
 		t.Error(err)
 	}
 	if e.dsn == "" {
@@ -188,14 +183,6 @@ func lineWith(text, part string) string {
 		}
 	}
 	return ""
-}
-
-func logged(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
 }
 
 func digest(t *testing.T, path string) [sha256.Size]byte {

@@ -21,8 +21,8 @@ const root = "../.."
 // Folder is that of the chart, as seen from a package of test/.
 var Folder = filepath.Join(root, "charts", "kubenergy")
 
-// helm is what go.tools.mod pins; the first build takes minutes.
-var helm = sync.OnceValues(func() (string, error) {
+// Program returns the path of the helm that go.tools.mod pins; the first build takes minutes.
+var Program = sync.OnceValues(func() (string, error) {
 	var stderr bytes.Buffer
 	tool := exec.Command("go", "tool", "-modfile=go.tools.mod", "-n", "helm")
 	tool.Dir, tool.Stderr = root, &stderr
@@ -35,7 +35,7 @@ var helm = sync.OnceValues(func() (string, error) {
 
 // Helm runs one helm command with an environment of its own, and returns what it writes.
 func Helm(ctx context.Context, kubeconfig string, args ...string) (string, error) {
-	path, err := helm()
+	path, err := Program()
 	if err != nil {
 		return "", err
 	}

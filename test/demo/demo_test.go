@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/report"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // The demo runs on a real trace and a real grid where they are at hand, otherwise on the bundled input. A process can
@@ -20,11 +21,7 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane")
 	}
-	dir, err := os.MkdirTemp("", "demo") // t.TempDir is too long for etcd's socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := kit.Dir(t, "demo")
 	args := []string{"demo", "--dir", dir, "--jobs", "60", "--minutes", "0.5", "-o", "json"}
 	shared := filepath.FromSlash("../../../shared/data")
 	if _, err := os.Stat(shared); err == nil {

@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const (
@@ -29,12 +31,12 @@ func (w *world) held(t *testing.T, namespace string) (pods, jobs []string) {
 		pod, job := fmt.Sprintf("pod-%03d", i), fmt.Sprintf("job-%03d", i)
 		pods, jobs = append(pods, pod), append(jobs, job)
 		group.Go(func() error {
-			_, err := w.client.CoreV1().Pods(namespace).Create(ctx, newPod(pod, podDelay.String(), nil),
+			_, err := w.Client.CoreV1().Pods(namespace).Create(ctx, newPod(pod, podDelay.String(), nil),
 				metav1.CreateOptions{})
 			return err
 		})
 		group.Go(func() error {
-			_, err := w.client.BatchV1().Jobs(namespace).Create(ctx, newJob(job, jobDelay.String(), nil),
+			_, err := w.Client.BatchV1().Jobs(namespace).Create(ctx, newJob(job, jobDelay.String(), nil),
 				metav1.CreateOptions{})
 			return err
 		})
@@ -91,8 +93,8 @@ func TestP1(t *testing.T) {
 	w := shared
 	signals := w.declining(t)
 	w.forgetLeases(t)
-	w.leads(t, w.scheduler(t, "p1", signals))
-	namespace := w.namespace(t, "p1")
+	w.Leads(t, w.scheduler(t, "p1", signals))
+	namespace := w.Namespace(t, "p1", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
 	time.Sleep(2 * time.Second)
@@ -124,9 +126,9 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	signals := w.declining(t)
 	w.forgetLeases(t)
 	leader := w.scheduler(t, "leader", signals)
-	w.leads(t, leader)
+	w.Leads(t, leader)
 	standby := w.scheduler(t, "standby", signals)
-	namespace := w.namespace(t, "p1-failover")
+	namespace := w.Namespace(t, "p1-failover", nil)
 	d := w.watch(t, namespace)
 	pods, jobs := w.held(t, namespace)
 
@@ -134,13 +136,13 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 	// the other replica, which is not the holder of the Lease for most of their ramp.
 	first, last := d.span(pods)
 	time.Sleep(time.Until(first.Add(podDelay - 2*time.Second)))
-	leader.kill()
+	leader.Kill()
 	killed := time.Now()
 
 	// A standby has a queue of its own: its gate has let a pod pass when it no longer counts as held.
 	time.Sleep(time.Until(last.Add(podDelay + time.Second)))
-	if got := standby.metric(`kubenergy_held{kind="pod"}`); got != "0" {
-		t.Errorf("a second after the last deadline the standby holds %q pods", got)
+	if held, found := standby.Metric(t, "kubenergy_held", `kind="pod"`); held != 0 || !found {
+		t.Errorf("a second after the last deadline the standby holds %v pods (%v)", held, found)
 	}
 	d.awaitStarts(t, pods, podDelay)
 	d.awaitStarts(t, jobs, jobDelay)
@@ -165,11 +167,11 @@ func TestP1WhenTheLeaderDies(t *testing.T) {
 func (d *diary) awaitStarts(t *testing.T, names []string, delay time.Duration) {
 	t.Helper()
 	var last time.Time
-	eventually(t, time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
+	kit.Eventually(t, time.Minute, "everything has been seen", func() bool { // the diary is kept from a watch
 		_, last = d.span(names)
 		return !last.IsZero()
 	})
-	eventually(t, time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
+	kit.Eventually(t, time.Until(last.Add(delay+time.Minute)), "everything has started", func() bool {
 		_, missing := d.late(d.bound, delay, names)
 		return missing == 0
 	})

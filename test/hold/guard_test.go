@@ -9,21 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // guardHolds tries, as our own account, what it must not do to Jobs.
 func (w *world) guardHolds(t *testing.T, namespace string) {
-	path, err := w.kubeconfig(t.Context(), account)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, config := w.Account(t, account)
 	us, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +24,7 @@ func (w *world) guardHolds(t *testing.T, namespace string) {
 	w.createJob(t, namespace, newJob("guarded", "1h", nil))
 	w.createJob(t, namespace, newJob("foreign", "1h",
 		func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationAllowedDelay) }))
-	eventually(t, 20*time.Second, "it is held", func() bool {
+	kit.Eventually(t, 20*time.Second, "it is held", func() bool {
 		return w.job(t, namespace, "guarded").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 	})
 	for what, c := range map[string]struct{ job, patch string }{

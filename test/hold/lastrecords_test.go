@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/ledger"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestTheLastDecisionsAreRecorded ends a leader as Kubernetes does, right after it has placed pods. Records are sent
@@ -39,23 +39,23 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		}
 	}))
 	t.Cleanup(central.Close)
-	namespace := w.namespace(t, "last-records")
+	namespace := w.Namespace(t, "last-records", nil)
 	w.forgetLeases(t)
 	s := w.scheduler(t, "last-records", w.declining(t), "--kubenergy-record-url="+central.URL)
-	w.leads(t, s)
+	w.Leads(t, s)
 
 	uids := map[string]string{}
 	for i := range 20 {
 		pod := newPod(fmt.Sprint("p", i), "0s", nil)
 		pod.Annotations[v1alpha1.AnnotationStrategy] = "energy"
-		created, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+		created, err := w.Client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		uids[string(created.UID)] = created.Name
 	}
-	eventually(t, 30*time.Second, "all are placed", func() bool {
-		pods, err := w.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	kit.Eventually(t, 30*time.Second, "all are placed", func() bool {
+		pods, err := w.Client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false
 		}
@@ -67,14 +67,10 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 		return true
 	})
 	asked := time.Now()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	if err := s.Stop(time.Minute); err != nil {
+		t.Error(err)
 	}
-	<-s.done
 	t.Logf("it ended %v after it was told to", time.Since(asked).Round(time.Millisecond))
-	if code := s.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
 	mu.Lock()
 	defer mu.Unlock()
 	for uid, name := range uids {
@@ -82,7 +78,7 @@ func TestTheLastDecisionsAreRecorded(t *testing.T) {
 			t.Errorf("nobody was told where %s was placed", name)
 		}
 	}
-	lease, err := w.client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-scheduler",
+	lease, err := w.Client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-scheduler",
 		metav1.GetOptions{})
 	if err != nil || lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" {
 		t.Errorf("the lease was not given back: %v, %v", lease.Spec.HolderIdentity, err)

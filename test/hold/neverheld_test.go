@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // patience is for a Job controller that is still busy with the hundreds of Jobs of the tests before, at its default
@@ -27,8 +28,8 @@ func TestNeverHeld(t *testing.T) {
 	}
 	w := shared
 	w.forgetLeases(t)
-	w.leads(t, w.scheduler(t, "never", w.declining(t)))
-	n := w.namespace(t, "never")
+	w.Leads(t, w.scheduler(t, "never", w.declining(t)))
+	n := w.Namespace(t, "never", nil)
 	d := w.watch(t, n)
 	ctx := t.Context()
 
@@ -63,7 +64,7 @@ func TestNeverHeld(t *testing.T) {
 					func(j *batchv1.Job) { j.Annotations["argocd.argoproj.io/hook"] = "PreSync" }))
 			},
 			"a Job of another controller": func(t *testing.T) {
-				owner, err := w.client.CoreV1().ConfigMaps(n).Create(ctx,
+				owner, err := w.Client.CoreV1().ConfigMaps(n).Create(ctx,
 					&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
 				if err != nil {
 					t.Fatal(err)
@@ -94,12 +95,12 @@ func TestNeverHeld(t *testing.T) {
 					},
 				}
 				deployment.Spec.Template.Spec.RestartPolicy = v1.RestartPolicyAlways
-				if _, err := w.client.AppsV1().Deployments(n).Create(ctx, deployment,
+				if _, err := w.Client.AppsV1().Deployments(n).Create(ctx, deployment,
 					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, patience, "both pods are bound", func() bool {
-					pods, err := w.client.CoreV1().Pods(n).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
+				kit.Eventually(t, patience, "both pods are bound", func() bool {
+					pods, err := w.Client.CoreV1().Pods(n).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 					return err == nil && len(pods.Items) == 2 && pods.Items[0].Spec.NodeName != "" &&
 						pods.Items[1].Spec.NodeName != ""
 				})
@@ -107,11 +108,11 @@ func TestNeverHeld(t *testing.T) {
 			"a released pod that does not fit": func(t *testing.T) { w.releasedIsFinal(t, n) },
 			"a held Job told to run now": func(t *testing.T) {
 				w.createJob(t, n, newJob("hurry", "1h", nil))
-				eventually(t, patience, "it says until when it is held", func() bool {
+				kit.Eventually(t, patience, "it says until when it is held", func() bool {
 					return w.job(t, n, "hurry").Annotations[v1alpha1.AnnotationHeldUntil] != ""
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
-				if _, err := w.client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch,
+				if _, err := w.Client.BatchV1().Jobs(n).Patch(ctx, "hurry", types.MergePatchType, patch,
 					metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -119,18 +120,18 @@ func TestNeverHeld(t *testing.T) {
 				w.wantEvents(t, n, "hurry", "Held Released")
 			},
 			"a held pod told to run now": func(t *testing.T) {
-				if _, err := w.client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil),
+				if _, err := w.Client.CoreV1().Pods(n).Create(ctx, newPod("hurry-pod", "1h", nil),
 					metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, patience, "it says that it is held", func() bool {
-					pod, err := w.client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
+				kit.Eventually(t, patience, "it says that it is held", func() bool {
+					pod, err := w.Client.CoreV1().Pods(n).Get(ctx, "hurry-pod", metav1.GetOptions{})
 					return err == nil && len(pod.Status.Conditions) == 1 &&
 						pod.Status.Conditions[0].Reason == v1.PodReasonSchedulingGated &&
 						strings.HasPrefix(pod.Status.Conditions[0].Message, "held until")
 				})
 				patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/run-now":"true"}}}`)
-				if _, err := w.client.CoreV1().Pods(n).Patch(ctx, "hurry-pod", types.MergePatchType, patch,
+				if _, err := w.Client.CoreV1().Pods(n).Patch(ctx, "hurry-pod", types.MergePatchType, patch,
 					metav1.PatchOptions{}); err != nil {
 					t.Fatal(err)
 				}
@@ -149,14 +150,14 @@ func TestNeverHeld(t *testing.T) {
 
 func (w *world) createJob(t *testing.T, namespace string, job *batchv1.Job) {
 	t.Helper()
-	if _, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Client.BatchV1().Jobs(namespace).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (w *world) job(t *testing.T, namespace, name string) *batchv1.Job {
 	t.Helper()
-	job, err := w.client.BatchV1().Jobs(namespace).Get(t.Context(), name, metav1.GetOptions{})
+	job, err := w.Client.BatchV1().Jobs(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func (w *world) runsAtOnce(t *testing.T, d *diary, namespace string, job *batchv
 
 func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
 	t.Helper()
-	eventually(t, within, name+" has started", func() bool {
+	kit.Eventually(t, within, name+" has started", func() bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		_, ok := d.bound[name]
@@ -182,8 +183,8 @@ func (d *diary) startsWithin(t *testing.T, name string, within time.Duration) {
 func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 	t.Helper()
 	var got string
-	eventually(t, patience, name+" has the events "+want, func() bool {
-		list, err := w.client.EventsV1().Events(namespace).List(t.Context(),
+	kit.Eventually(t, patience, name+" has the events "+want, func() bool {
+		list, err := w.Client.EventsV1().Events(namespace).List(t.Context(),
 			metav1.ListOptions{FieldSelector: "regarding.name=" + name})
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +205,7 @@ func (w *world) wantEvents(t *testing.T, namespace, name, want string) {
 func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.ConcurrencyPolicy) {
 	name := "cron-" + strings.ToLower(string(policy))
 	keep := int32(10)
-	_, err := w.client.BatchV1().CronJobs(namespace).Create(t.Context(), &batchv1.CronJob{
+	_, err := w.Client.BatchV1().CronJobs(namespace).Create(t.Context(), &batchv1.CronJob{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: batchv1.CronJobSpec{
 			Schedule: "* * * * *", ConcurrencyPolicy: policy, SuccessfulJobsHistoryLimit: &keep,
@@ -219,7 +220,7 @@ func (w *world) everyRunHappens(t *testing.T, namespace string, policy batchv1.C
 	}
 	begin := time.Now().Truncate(time.Minute).Add(time.Minute)
 	time.Sleep(time.Until(begin.Add(2*time.Minute + 15*time.Second)))
-	jobs, err := w.client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
+	jobs, err := w.Client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,21 +256,21 @@ func (w *world) releasedIsFinal(t *testing.T, namespace string) {
 	pod := newPod("huge", "6s", func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
 	})
-	if _, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	condition := func() v1.PodCondition {
-		pod, err := w.client.CoreV1().Pods(namespace).Get(t.Context(), "huge", metav1.GetOptions{})
+		pod, err := w.Client.CoreV1().Pods(namespace).Get(t.Context(), "huge", metav1.GetOptions{})
 		if err != nil || len(pod.Status.Conditions) != 1 {
 			return v1.PodCondition{}
 		}
 		return pod.Status.Conditions[0]
 	}
-	eventually(t, patience, "the scheduler has tried it",
+	kit.Eventually(t, patience, "the scheduler has tried it",
 		func() bool { return condition().Reason == v1.PodReasonUnschedulable })
 	// A longer delay would let it wait again, had it not been released.
 	patch := []byte(`{"metadata":{"annotations":{"kubenergy.io/allowed-delay":"1h"}}}`)
-	if _, err := w.client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch,
+	if _, err := w.Client.CoreV1().Pods(namespace).Patch(t.Context(), "huge", types.MergePatchType, patch,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

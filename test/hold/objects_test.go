@@ -1,8 +1,6 @@
 package hold
 
 import (
-	"crypto/tls"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -17,9 +15,6 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/lab"
 )
-
-// The certificates of the processes under test are their own.
-var insecure = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 
 func marks(delay string) map[string]string {
 	return map[string]string{
@@ -62,20 +57,6 @@ func newJob(name, delay string, change func(*batchv1.Job)) *batchv1.Job {
 	return job
 }
 
-// namespace makes one for a test, so that tests do not see each other's objects.
-func (w *world) namespace(t *testing.T, name string) string {
-	t.Helper()
-	n := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := w.client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, time.Minute, "the namespace has its account", func() bool {
-		_, err := w.client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
-		return err == nil
-	})
-	return name
-}
-
 // diary notes when things were seen to happen in a namespace.
 type diary struct {
 	mu      sync.Mutex
@@ -86,7 +67,7 @@ type diary struct {
 
 func (w *world) watch(t *testing.T, namespace string) *diary {
 	d := &diary{created: map[string]time.Time{}, resumed: map[string]time.Time{}, bound: map[string]time.Time{}}
-	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithNamespace(namespace))
+	factory := informers.NewSharedInformerFactoryWithOptions(w.Client, 0, informers.WithNamespace(namespace))
 	see := func(obj any) {
 		now := time.Now()
 		d.mu.Lock()

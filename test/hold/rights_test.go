@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestWithoutRightsOnJobs runs the scheduler as an account that has kube-scheduler's own rights and Leases, and none on
@@ -19,7 +20,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 	}
 	w, ctx := shared, t.Context()
 	const poor = "poor-scheduler"
-	if _, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
+	if _, err := w.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
 		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: poor}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: poor + "-" + role}, Subjects: subjects,
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		}
-		if _, err := w.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,26 +38,29 @@ func TestWithoutRightsOnJobs(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: poor, Namespace: v1alpha1.SystemNamespace}, Subjects: subjects,
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "kubenergy-scheduler-leases"},
 	}
-	if _, err := w.client.RbacV1().RoleBindings(v1alpha1.SystemNamespace).Create(ctx, leases,
+	if _, err := w.Client.RbacV1().RoleBindings(v1alpha1.SystemNamespace).Create(ctx, leases,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
 	w.forgetLeases(t)
 	p := w.schedulerAs(t, poor, poor, w.declining(t))
-	namespace := w.namespace(t, "poor")
+	namespace := w.Namespace(t, "poor", nil)
 	d := w.watch(t, namespace)
 	const delay = 8 * time.Second
 	unmarked := newPod("unmarked", "", func(p *v1.Pod) { delete(p.Annotations, v1alpha1.AnnotationAllowedDelay) })
 	for _, pod := range []*v1.Pod{unmarked, newPod("held", delay.String(), nil)} {
-		if _, err := w.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d.awaitStarts(t, []string{"unmarked"}, 0)
-	eventually(t, delay, "the other pod is held", func() bool { return p.metric(`kubenergy_held{kind="pod"}`) == "1" })
-	if gated := p.metric(`scheduler_pending_pods{queue="gated"}`); gated != "0" {
-		t.Errorf("%s pods are held in kube-scheduler's queue, want none", gated)
+	kit.Eventually(t, delay, "the other pod is held", func() bool {
+		held, _ := p.Metric(t, "kubenergy_held", `kind="pod"`)
+		return held == 1
+	})
+	if gated, found := p.Metric(t, "scheduler_pending_pods", `queue="gated"`); gated != 0 || !found {
+		t.Errorf("%v pods are held in kube-scheduler's queue, want none", gated)
 	}
 	d.awaitStarts(t, []string{"held"}, delay)
 	late, missing := d.late(d.bound, delay, []string{"held"})

@@ -17,6 +17,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const gardener = "compute-gardener-scheduler.kubernetes.io/"
@@ -281,7 +282,7 @@ func (w *world) testAdmission(t *testing.T) {
 	mirror := map[string]any{}
 	for name, n := range admissionNamespaces {
 		ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: n.labels}}
-		if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		marks = append(marks, policy.NamespaceMarks{Name: name, Labels: n.labels})
@@ -318,7 +319,7 @@ func (w *world) testAdmission(t *testing.T) {
 		if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, 20*time.Second, "Jobs are left alone",
+		kit.Eventually(t, 20*time.Second, "Jobs are left alone",
 			func() bool { return !w.suspends(t, "enforce", newJob(delayed)) })
 		w.setPolicy(t, enforcing, nil, "sentinel-last")
 	})
@@ -345,7 +346,7 @@ func (w *world) testRow(t *testing.T, r *row, view *kube.View) {
 func (w *world) suspends(t *testing.T, namespace string, job *batchv1.Job) bool {
 	t.Helper()
 	before := job.Spec.Suspend != nil && *job.Spec.Suspend
-	created, err := w.client.BatchV1().Jobs(namespace).Create(t.Context(), job.DeepCopy(),
+	created, err := w.Client.BatchV1().Jobs(namespace).Create(t.Context(), job.DeepCopy(),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		t.Fatal(err)
@@ -367,7 +368,7 @@ func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sent
 	t.Helper()
 	ctx := t.Context()
 	ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: sentinel}}
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.policies().Delete(ctx, "default", metav1.DeleteOptions{}); err != nil &&
@@ -386,7 +387,7 @@ func (w *world) setPolicy(t *testing.T, spec string, mirror map[string]any, sent
 		metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "admission knows the policy "+spec,
+	kit.Eventually(t, 20*time.Second, "admission knows the policy "+spec,
 		func() bool { return w.suspends(t, sentinel, newJob(nil)) })
 }
 

@@ -20,20 +20,20 @@ import (
 // anything: nothing more, in any namespace.
 func (w *world) testAgentHasNoRights(t *testing.T) {
 	ctx := t.Context()
-	if _, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
+	if _, err := w.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).Create(ctx,
 		&v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	clients := map[string]kubernetes.Interface{}
 	for _, name := range []string{"kubenergy-agent", "nobody"} {
-		config, _ := w.account(t, name)
+		_, config := w.Account(t, name)
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)
 		}
 		clients[name] = client
 	}
-	namespaces, err := w.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	namespaces, err := w.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func (w *world) testAgentHasNoRights(t *testing.T) {
 // folders of the host and nothing else; at the level privileged they start.
 func (w *world) testAgentAndPodSecurity(t *testing.T) {
 	ctx := t.Context()
-	set, err := w.client.AppsV1().DaemonSets(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
+	set, err := w.Client.AppsV1().DaemonSets(v1alpha1.SystemNamespace).Get(ctx, "kubenergy-agent", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +73,11 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{
 			Name: "agents-" + level, Labels: map[string]string{"pod-security.kubernetes.io/enforce": level},
 		}}
-		if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		account := &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "kubenergy-agent"}}
-		if _, err := w.client.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, account,
+		if _, err := w.Client.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, account,
 			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func (w *world) testAgentAndPodSecurity(t *testing.T) {
 func (w *world) startAgent(t *testing.T, namespace string, set *appsv1.DaemonSet) error {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: *set.Spec.Template.Spec.DeepCopy()}
-	_, err := w.client.CoreV1().Pods(namespace).Create(t.Context(), pod,
+	_, err := w.Client.CoreV1().Pods(namespace).Create(t.Context(), pod,
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/kube"
 	"github.com/kubenergy/kubenergy/policy"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // testBudgetGuard tries, as our own accounts, what the controller does for budgets, and what nobody of ours may do.
@@ -23,13 +24,13 @@ import (
 func (w *world) testBudgetGuard(t *testing.T) {
 	ctx := t.Context()
 	const namespace, name = "budgets", "test-budgets"
-	if _, err := w.client.CoreV1().Namespaces().Create(ctx,
+	if _, err := w.Client.CoreV1().Namespaces().Create(ctx,
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.mayPatch(t, name)
 	t.Cleanup(func() { // they are in states that an uninstall is not to leave behind
-		err := w.client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()),
+		err := w.Client.BatchV1().Jobs(namespace).DeleteCollection(context.WithoutCancel(t.Context()),
 			metav1.DeleteOptions{}, metav1.ListOptions{})
 		if err != nil {
 			t.Error(err)
@@ -37,7 +38,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	})
 	clients := map[string]kubernetes.Interface{}
 	for _, account := range []string{"kubenergy-controller", "kubenergy-scheduler", "kubenergy-agent"} {
-		config, _ := w.account(t, account)
+		_, config := w.Account(t, account)
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	cron := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: batchv1.CronJobSpec{
 		Schedule: "0 0 1 1 *", Suspend: new(true), JobTemplate: batchv1.JobTemplateSpec{Spec: newJob(nil).Spec},
 	}}
-	cron, err := w.client.BatchV1().CronJobs(namespace).Create(ctx, cron, metav1.CreateOptions{})
+	cron, err := w.Client.BatchV1().CronJobs(namespace).Create(ctx, cron, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,18 +75,18 @@ func (w *world) testBudgetGuard(t *testing.T) {
 	} {
 		job := newJob(change)
 		job.Name = name
-		if _, err := w.client.BatchV1().Jobs(namespace).Create(ctx, job, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.BatchV1().Jobs(namespace).Create(ctx, job, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	seen := func(name string) *batchv1.Job { // as it is now: the Job controller writes on it
-		job, err := w.client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
+		job, err := w.Client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return job
 	}
-	_, err = w.client.CoreV1().Pods(namespace).Create(ctx, &v1.Pod{
+	_, err = w.Client.CoreV1().Pods(namespace).Create(ctx, &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}},
 		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none"}}},
 	}, metav1.CreateOptions{})
@@ -122,11 +123,11 @@ func (w *world) testBudgetGuard(t *testing.T) {
 			t.Log("the last refusal:", refused)
 		}
 	}()
-	eventually(t, 20*time.Second, "the rights are there", func() bool {
+	kit.Eventually(t, 20*time.Second, "the rights are there", func() bool {
 		refused = errors.Join(suspend(controller, "runs"), onPod(controller, mark))
 		return refused == nil
 	})
-	eventually(t, 20*time.Second, "the guard is there", func() bool {
+	kit.Eventually(t, 20*time.Second, "the guard is there", func() bool {
 		return merge(controller, "runs", `{"spec":{"suspend":true}}`) != nil && onPod(scheduler, mark) != nil
 	})
 	for what, c := range map[string]struct {
@@ -202,7 +203,7 @@ func (w *world) testBudgetGuard(t *testing.T) {
 // mayPatch gives our accounts all rights on Jobs and pods, until the test ends.
 func (w *world) mayPatch(t *testing.T, name string) {
 	t.Helper()
-	roles := w.client.RbacV1()
+	roles := w.Client.RbacV1()
 	_, err := roles.ClusterRoles().Create(t.Context(),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"", "batch"}, Resources: []string{"pods", "jobs"}, Verbs: []string{"get", "patch"}},

@@ -108,7 +108,7 @@ func TestInstall(t *testing.T) {
 }
 
 func (w *world) testBindingIsLast(t *testing.T) {
-	binding, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(),
+	binding, err := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(),
 		"kubenergy-hold", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func (w *world) testExamples(t *testing.T) {
 	if err != nil || len(files) < 10 {
 		t.Fatalf("%d examples, %v", len(files), err)
 	}
-	if err := w.apply(t.Context(),
+	if err := w.put(t.Context(),
 		object(t, "{apiVersion: v1, kind: Namespace, metadata: {name: team-a}}")); err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func (w *world) wantFileAccepted(t *testing.T, file string) {
 
 // testUpgrade switches holding of Jobs off and on again: the policy goes and comes with the release.
 func (w *world) testUpgrade(t *testing.T) {
-	policies := w.client.AdmissionregistrationV1().MutatingAdmissionPolicies()
+	policies := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicies()
 	w.helm(t, "upgrade", "kubenergy", chart.Folder, "--set", "policy.mode=enforce,hold.enabled=false")
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err == nil {
 		t.Error("hold.enabled is false, and the policy is still there")
@@ -214,7 +214,7 @@ func (w *world) testUpgrade(t *testing.T) {
 	if _, err := policies.Get(t.Context(), "kubenergy-hold", metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold",
+	if _, err := w.Client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(t.Context(), "kubenergy-hold",
 		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}

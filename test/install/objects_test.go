@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,58 +14,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/test/chart"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // world is a real control plane into which helm has installed the chart. No pod of it runs: the cluster has no nodes.
 type world struct {
-	cluster *lab.Cluster
-	config  *rest.Config
-	client  kubernetes.Interface
+	*cluster.Cluster
 	objects dynamic.Interface
 	mapper  meta.ResettableRESTMapper
-	dir     string
 }
 
 func start(t *testing.T) *world {
-	dir, err := os.MkdirTemp("", "install") // t.TempDir is too long for etcd's socket
-	if err != nil {
+	w := &world{Cluster: cluster.Start(t, lab.Options{})}
+	var err error
+	if w.objects, err = dynamic.NewForConfig(w.Config()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	cluster, err := lab.Start(t.Context(), lab.Options{Dir: filepath.Join(dir, "c")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := &world{cluster: cluster, config: cluster.Config(), dir: dir}
-	if w.client, err = kubernetes.NewForConfig(w.config); err != nil {
-		t.Fatal(err)
-	}
-	if w.objects, err = dynamic.NewForConfig(w.config); err != nil {
-		t.Fatal(err)
-	}
-	w.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(w.client.Discovery()))
+	w.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(w.Client.Discovery()))
 	return w
 }
 
 // helm runs one helm command against the cluster.
 func (w *world) helm(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := chart.Helm(t.Context(), w.cluster.Kubeconfig(),
+	out, err := chart.Helm(t.Context(), w.Kubeconfig(),
 		append(args, "--namespace", v1alpha1.SystemNamespace)...)
 	if err != nil {
 		t.Fatal(err)
@@ -115,8 +89,8 @@ func (w *world) accepts(ctx context.Context, object *unstructured.Unstructured) 
 	return true, err
 }
 
-// apply creates an object, or makes it so.
-func (w *world) apply(ctx context.Context, object *unstructured.Unstructured) error {
+// put creates an object, or makes it so.
+func (w *world) put(ctx context.Context, object *unstructured.Unstructured) error {
 	client, err := w.resource(object)
 	if err != nil {
 		return err
@@ -126,33 +100,6 @@ func (w *world) apply(ctx context.Context, object *unstructured.Unstructured) er
 	}
 	_, err = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	return err
-}
-
-// account returns the configuration of a client that is a service account of ours, and the path of its kubeconfig.
-func (w *world) account(t *testing.T, name string) (*rest.Config, string) {
-	t.Helper()
-	token, err := w.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(t.Context(), name,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := clientcmdapi.NewConfig()
-	config.Clusters["lab"] = &clientcmdapi.Cluster{
-		Server: w.config.Host, CertificateAuthority: w.config.CAFile, CertificateAuthorityData: w.config.CAData,
-		TLSServerName: w.config.ServerName,
-	}
-	config.AuthInfos["us"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "us"}
-	config.CurrentContext = "lab"
-	path := filepath.Join(w.dir, name+".kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client, path
 }
 
 var energyPolicies = schema.GroupVersionResource{Group: "kubenergy.io", Version: "v1alpha1", Resource: "energypolicies"}
@@ -165,15 +112,6 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return o
-}
-
-func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !done(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v it is not true that %s", within, what)
-		}
-	}
 }
 
 // gone reports whether an object is not there.

@@ -29,7 +29,7 @@ const rightsFile = "testdata/rights.txt"
 func (w *world) testRights(t *testing.T) {
 	var text strings.Builder
 	for _, account := range []string{"kubenergy-scheduler", "kubenergy-controller", "kubenergy-agent"} {
-		config, _ := w.account(t, account)
+		_, config := w.Account(t, account)
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func rightsIn(t *testing.T, client kubernetes.Interface, namespace string) []str
 // testGuard tries, as our own accounts, what RBAC alone would allow or cannot express.
 func (w *world) testGuard(t *testing.T) {
 	ctx := t.Context()
-	config, _ := w.account(t, "kubenergy-controller")
+	_, config := w.Account(t, "kubenergy-controller")
 	controller, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (w *world) testGuard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, _ = w.account(t, "kubenergy-scheduler")
+	_, config = w.Account(t, "kubenergy-scheduler")
 	scheduler, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

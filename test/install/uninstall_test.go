@@ -16,16 +16,17 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/cli"
 	"github.com/kubenergy/kubenergy/test/chart"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // testUninstall does what helm uninstall does: it creates the objects of the pre-delete hook, runs what the hook's Job
 // runs, as its account, and then removes the release. The Job itself cannot run, since the cluster has no nodes.
 func (w *world) testUninstall(t *testing.T) {
 	ctx := t.Context()
-	eventually(t, 20*time.Second, "Jobs are held", func() bool {
+	kit.Eventually(t, 20*time.Second, "Jobs are held", func() bool {
 		job := newJob(func(j *batchv1.Job) { j.Annotations = map[string]string{v1alpha1.AnnotationAllowedDelay: "6h"} })
 		job.Name, job.GenerateName = "", "held-"
-		created, err := w.client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
+		created, err := w.Client.BatchV1().Jobs("default").Create(ctx, job, metav1.CreateOptions{})
 		return err == nil && created.Labels[v1alpha1.LabelHeld] == "true"
 	})
 
@@ -33,7 +34,7 @@ func (w *world) testUninstall(t *testing.T) {
 		j.Spec.Suspend, j.Labels = new(true), map[string]string{v1alpha1.LabelBudgetSuspended: "month"}
 	})
 	stopped.Name = "stopped-by-a-budget"
-	if _, err := w.client.BatchV1().Jobs("default").Create(ctx, stopped, metav1.CreateOptions{}); err != nil {
+	if _, err := w.Client.BatchV1().Jobs("default").Create(ctx, stopped, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 
@@ -48,7 +49,7 @@ func (w *world) testUninstall(t *testing.T) {
 			continue
 		}
 		if d.Object.GetKind() != "Job" {
-			if err := w.apply(ctx, d.Object); err != nil {
+			if err := w.put(ctx, d.Object); err != nil {
 				t.Fatal(err)
 			}
 			continue
@@ -62,7 +63,7 @@ func (w *world) testUninstall(t *testing.T) {
 	if len(args) == 0 {
 		t.Fatal("the chart has no pre-delete Job")
 	}
-	_, kubeconfig := w.account(t, "kubenergy-release")
+	kubeconfig, _ := w.Account(t, "kubenergy-release")
 	var stdout, stderr bytes.Buffer
 	if code := cli.Run(ctx, append(slices.Clone(args), "--kubeconfig", kubeconfig), os.Environ(), &stdout,
 		&stderr); code != 0 {
@@ -92,7 +93,7 @@ func (w *world) testUninstall(t *testing.T) {
 }
 
 func (w *world) wantNothingHeld(ctx context.Context, t *testing.T) {
-	jobs, err := w.client.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
+	jobs, err := w.Client.BatchV1().Jobs("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/chart"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
-
-const root = "../.."
 
 // world is a folder that looks like a clone in which everything has been built, and what goes on there.
 type world struct {
@@ -36,33 +34,25 @@ type world struct {
 // build makes the folder: what `make build tools` would build, and the folders that commands name.
 func build(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "life") // t.TempDir is too long for etcd's socket
+	dir := kit.Dir(t, "life")
+	bin := filepath.Join(dir, "bin")
+	began := time.Now()
+	if _, err := kit.Go("build", "-p", "2", "-o", bin+"/", "./cmd/..."); err != nil {
+		t.Fatal(err)
+	}
+	helm, err := chart.Program()
+	if err == nil {
+		err = os.Symlink(helm, filepath.Join(bin, "helm"))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	bin := filepath.Join(dir, "bin")
-	for _, args := range [][]string{
-		{"build", "-p", "2", "-o", bin + "/", "./cmd/..."},
-		{"build", "-p", "2", "-modfile=go.tools.mod", "-o", filepath.Join(bin, "helm"), "helm.sh/helm/v4/cmd/helm"},
-	} {
-		began := time.Now()
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		t.Logf("go %s: %v", strings.Join(args, " "), time.Since(began).Round(time.Second))
-	}
+	t.Logf("built all programs in %v", time.Since(began).Round(time.Second))
 	if err := os.Symlink("kubenergy-lab", filepath.Join(bin, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"charts", "examples", "deploy"} {
-		path, err := filepath.Abs(filepath.Join(root, name))
-		if err == nil {
-			err = os.Symlink(path, filepath.Join(dir, name))
-		}
-		if err != nil {
+		if err := os.Symlink(filepath.Join(kit.Root, name), filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -231,14 +221,14 @@ func (w *world) ownedBy(t *testing.T, cron string) []batchv1.Job {
 
 func (w *world) eventually(t *testing.T, within time.Duration, what string, done func() bool) {
 	t.Helper()
-	began := time.Now()
-	for !done() {
-		if time.Since(began) > within {
+	began, ok := time.Now(), false
+	defer func() {
+		if !ok {
 			w.dump(t)
-			t.Fatalf("after %v it is not true that %s", within, what)
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	}()
+	kit.Eventually(t, within, what, done)
+	ok = true
 	t.Logf("after %v: %s", time.Since(began).Round(100*time.Millisecond), what)
 }
 

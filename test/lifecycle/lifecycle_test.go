@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // TestLifecycle is one story: each part begins where the one before has ended.
@@ -23,7 +24,7 @@ func TestLifecycle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds every binary and starts a control plane")
 	}
-	w := &world{dir: build(t), readme: commandsOf(t, filepath.Join(root, "README.md"), "## Install it")}
+	w := &world{dir: build(t), readme: commandsOf(t, filepath.Join(kit.Root, "README.md"), "## Install it")}
 	w.shell = newShell(t, w.dir)
 	cleanest := writeGrid(t, w.dir, time.Now())
 	for _, part := range []struct {
@@ -334,7 +335,7 @@ func (w *world) breakGlass(t *testing.T) {
 	if len(waiting) < 3 {
 		t.Fatalf("only %q wait", waiting)
 	}
-	document := commandsOf(t, filepath.Join(root, "deploy/hold/README.md"),
+	document := commandsOf(t, filepath.Join(kit.Root, "deploy/hold/README.md"),
 		"## Break glass: nothing of ours runs, and Jobs wait")
 	for _, command := range document.commands {
 		if strings.HasPrefix(command, "kubenergy ") {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -29,6 +27,7 @@ import (
 	"github.com/kubenergy/kubenergy/policy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/sim"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 	"github.com/kubenergy/kubenergy/workload"
 )
 
@@ -114,21 +113,8 @@ type plane struct {
 
 func start(t *testing.T, s *sim.Scenario) *plane {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "parity") // t.TempDir is too long for etcd's socket
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	c, err := lab.Start(t.Context(), lab.Options{Dir: filepath.Join(dir, "c")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	p := &plane{scenario: s, client: kubernetes.NewForConfigOrDie(c.Config())}
+	c := cluster.Start(t, lab.Options{})
+	p := &plane{scenario: s, client: c.Client}
 	p.now.Store(&s.Start)
 	var specs []lab.NodeSpec
 	var profiles []*energy.Profile
@@ -144,14 +130,14 @@ func start(t *testing.T, s *sim.Scenario) *plane {
 		t.Fatal(err)
 	}
 	scheduling := &lab.Scheduling{
-		Dir: dir, Sites: s.Sites, Profiles: profiles, Strategies: map[string]string{}, Policy: s.Policy,
+		Dir: c.Dir, Sites: s.Sites, Profiles: profiles, Strategies: map[string]string{}, Policy: s.Policy,
 		Clock:   func() time.Time { return *p.now.Load() },
 		OnReady: func(s *scheduler.Scheduler) { p.scheduler = s },
 	}
 	for i, strategy := range strategies {
 		scheduling.Strategies[profile(i)] = strategy
 	}
-	stop, err := scheduling.Start(t.Context(), c)
+	stop, err := scheduling.Start(t.Context(), c.Cluster)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // profile is of a small server. Which one it is does not matter: joules are compared with joules.
@@ -23,7 +24,7 @@ const profile = `{"name":"e2e","idleWatts":60,"maxWatts":160}`
 
 // agent is the real one, metering this machine.
 type agent struct {
-	daemon *daemon
+	daemon *kit.Process
 	sink   *sink
 	url    string
 }
@@ -31,32 +32,21 @@ type agent struct {
 // startAgent runs the agent as it comes, besides a model of power where there may be no meter.
 func (w *world) startAgent(t *testing.T) *agent {
 	t.Helper()
-	w.compile(t, "./cmd/kubenergy-agent")
 	write(t, filepath.Join(w.dir, "profile.json"), profile)
 	write(t, filepath.Join(w.dir, "token"), token+"\n")
 	a := &agent{sink: newSink(t, w.client)}
-	address := freeAddress(t)
+	address := kit.Address(t)
 	a.url = "http://" + address
-	a.daemon = start(t, w.dir, "agent", exec.Command(filepath.Join(w.bin, "kubenergy-agent"),
+	a.daemon = start(t, w.dir, "agent", exec.Command(kit.Build(t, "./cmd/kubenergy-agent"),
 		"--node-name", nodeName, "--cgroup-root", cgroupRoot, "--meters", "model", "--profile",
 		filepath.Join(w.dir, "profile.json"),
 		"--listen", address, "--batch-interval", "5s", "--state-dir", filepath.Join(w.dir, "state-of-agent"),
 		"--push-url", a.sink.url, "--push-token-file", filepath.Join(w.dir, "token")))
-	eventually(t, 20*time.Second, "the agent is healthy", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 20*time.Second, "the agent is healthy", func(ctx context.Context) (bool, error) {
 		_, err := a.call(ctx, http.MethodGet, "/healthz")
 		return err == nil, err
 	}, a.daemon)
 	return a
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func (a *agent) call(ctx context.Context, method, path string) (string, error) {
@@ -132,7 +122,7 @@ func (a *agent) joules(ctx context.Context, burners []*burner) ([]map[string]flo
 // awaitNames waits until the names of all burners stand at their joules, and these say that a model made them.
 func (a *agent) awaitNames(t *testing.T, burners ...*burner) {
 	t.Helper()
-	eventually(t, 30*time.Second, "joules carry the names of their containers",
+	kit.Await(t, 30*time.Second, "joules carry the names of their containers",
 		func(ctx context.Context) (bool, error) {
 			found, err := a.scrape(ctx)
 			if err != nil {

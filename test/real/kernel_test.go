@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // A witness notes a control group's CPU time all the while, so that it can tell what was used between any two instants.
@@ -83,7 +85,7 @@ func (w *witness) at(instant time.Duration) (time.Duration, error) {
 func (w *witness) between(t *testing.T, from, to time.Duration) time.Duration {
 	t.Helper()
 	var a, b time.Duration
-	eventually(t, 5*time.Second, "a control group's CPU time is known", func(context.Context) (ok bool, err error) {
+	kit.Await(t, 5*time.Second, "a control group's CPU time is known", func(context.Context) (ok bool, err error) {
 		if a, err = w.at(from); err == nil {
 			b, err = w.at(to)
 		}

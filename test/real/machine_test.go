@@ -18,13 +18,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
-)
 
-const root = "../.."
+	"github.com/kubenergy/kubenergy/test/kit"
+)
 
 // world is a control plane with one real node.
 type world struct {
-	dir, bin   string
+	dir        string
+	burner     string // programs
+	lab        string
+	kubelet    string
 	group      string // control group below which the kubelet keeps its own
 	kubeconfig string
 	client     kubernetes.Interface
@@ -33,65 +36,39 @@ type world struct {
 // build makes a world of which nothing runs yet.
 func build(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kubenergy-real") // t.TempDir is too long for sockets
+	w := &world{dir: kit.Dir(t, "kubenergy-real")}
+	w.burner, w.lab = kit.Build(t, "./test/real/testdata/burner"), kit.Build(t, "./cmd/kubenergy-lab")
+	version, err := kit.Go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	// What is built stays, so that it is not linked anew each time.
-	bin, err := filepath.Abs(filepath.Join(root, "out", "real"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{dir: dir, bin: bin}
-	version := kubernetesVersion(t)
+	version = strings.TrimSpace(version)
 	number := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	const variables = "-X k8s.io/component-base/version.git"
-	w.compile(t, "./test/real/testdata/burner")
-	w.compile(t, "./cmd/kubenergy-lab")
-	w.compile(t, "k8s.io/kubernetes/cmd/kubelet", "-ldflags",
-		variables+"Version="+version+" "+variables+"Major="+number[0]+" "+variables+"Minor="+number[1])
+	w.kubelet = filepath.Join(kit.Root, "out", "test", "kubelet")
+	if err := kit.BuildTo(w.kubelet, "k8s.io/kubernetes/cmd/kubelet", "-ldflags",
+		variables+"Version="+version+" "+variables+"Major="+number[0]+" "+variables+"Minor="+number[1]); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
-// compile builds a binary. It shares the cache of the other tests' builds, so nothing is said of cgo: the burner
-// needs none and is static all the same.
-func (w *world) compile(t *testing.T, pkg string, flags ...string) {
+// start runs a program, which is asked to end with the test.
+func start(t *testing.T, dir, name string, cmd *exec.Cmd) *kit.Process {
 	t.Helper()
-	began := time.Now()
-	args := append([]string{"build", "-p", "2", "-o", filepath.Join(w.bin, filepath.Base(pkg))}, flags...)
-	cmd := exec.CommandContext(t.Context(), "go", append(args, pkg)...)
-	cmd.Dir = root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(cmd.Args[1:], " "), err, out)
-	}
-	t.Logf("go build %s: %v", pkg, time.Since(began).Round(100*time.Millisecond))
-}
-
-func kubernetesVersion(t *testing.T) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("asking for the version of Kubernetes: %v", err)
-	}
-	return strings.TrimSpace(string(out))
+	p := kit.Start(t, dir, name, cmd)
+	t.Cleanup(func() { _ = p.Stop(15 * time.Second) }) // it may have ended
+	return p
 }
 
 // startControlPlane runs the lab's, with the stock scheduler. Its simulated nodes are left alone: pods ask for the
 // real one.
 func (w *world) startControlPlane(t *testing.T) {
 	t.Helper()
-	lab := start(t, w.dir, "lab", exec.Command(filepath.Join(w.bin, "kubenergy-lab"), "up", "--stock", "--dir",
+	lab := start(t, w.dir, "lab", exec.Command(w.lab, "up", "--stock", "--dir",
 		filepath.Join(w.dir, "lab")))
-	eventually(t, 2*time.Minute, "the control plane is ready", func(context.Context) (bool, error) {
-		text, err := os.ReadFile(lab.log)
-		return strings.Contains(string(text), "Interrupt to stop"), err
+	kit.Await(t, 2*time.Minute, "the control plane is ready", func(context.Context) (bool, error) {
+		return strings.Contains(lab.Output(), "Interrupt to stop"), nil
 	}, lab)
 	w.kubeconfig = filepath.Join(w.dir, "lab/cluster/kubeconfig")
 	config, err := clientcmd.BuildConfigFromFlags("", w.kubeconfig)
@@ -145,7 +122,7 @@ func (w *world) submit(t *testing.T, name string, milli int64, guaranteed bool) 
 // awaitRunning waits for a pod, and watches its control group from then on.
 func (w *world) awaitRunning(t *testing.T, b *burner) {
 	t.Helper()
-	eventually(t, time.Minute, "pod "+b.pod.Name+" runs", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "pod "+b.pod.Name+" runs", func(ctx context.Context) (bool, error) {
 		pod, err := w.client.CoreV1().Pods(b.pod.Namespace).Get(ctx, b.pod.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -169,11 +146,11 @@ func (w *world) end(t *testing.T, b *burner) {
 	if err := pods.Delete(t.Context(), b.pod.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "pod "+b.pod.Name+" is gone", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "pod "+b.pod.Name+" is gone", func(ctx context.Context) (bool, error) {
 		_, err := pods.Get(ctx, b.pod.Name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), err
 	})
-	eventually(t, time.Minute, "the control group of pod "+b.pod.Name+" is gone", func(context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the control group of pod "+b.pod.Name+" is gone", func(context.Context) (bool, error) {
 		_, err := os.Stat(b.limit)
 		return os.IsNotExist(err), err
 	})

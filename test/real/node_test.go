@@ -17,6 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const nodeName = "real"
@@ -126,7 +128,7 @@ func (w *world) startNode(t *testing.T) {
 	}
 	script := disguise(t, w.dir) + fmt.Sprintf("exec containerd --config '%s/containerd.toml'\n", w.dir)
 	containerd := start(t, w.dir, "containerd", isolated(context.Background(), script))
-	t.Cleanup(containerd.kill) // the first process of its namespaces: all others end with it
+	t.Cleanup(containerd.Kill) // the first process of its namespaces: all others end with it
 	ctr := func(ctx context.Context, args ...string) error {
 		out, err := exec.CommandContext(ctx, "ctr",
 			append([]string{"--address", filepath.Join(w.dir, "containerd.sock"), "-n", "k8s.io"},
@@ -136,21 +138,21 @@ func (w *world) startNode(t *testing.T) {
 		}
 		return nil
 	}
-	eventually(t, 30*time.Second, "containerd answers", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 30*time.Second, "containerd answers", func(ctx context.Context) (bool, error) {
 		err := ctr(ctx, "version")
 		return err == nil, err
 	}, containerd)
 	archived := filepath.Join(w.dir, "burner.tar")
-	writeImage(t, filepath.Join(w.bin, "burner"), archived)
+	writeImage(t, w.burner, archived)
 	if err := ctr(t.Context(), "images", "import", "--snapshotter", "native", archived); err != nil {
 		t.Fatal(err)
 	}
-	kubelet := start(t, w.dir, "kubelet", exec.Command("nsenter", "--target", strconv.Itoa(containerd.cmd.Process.Pid),
+	kubelet := start(t, w.dir, "kubelet", exec.Command("nsenter", "--target", strconv.Itoa(containerd.Cmd.Process.Pid),
 		"--mount", "--pid", "--",
-		filepath.Join(w.bin, "kubelet"), "--config="+filepath.Join(w.dir, "kubelet.yaml"), "--kubeconfig="+w.kubeconfig,
+		w.kubelet, "--config="+filepath.Join(w.dir, "kubelet.yaml"), "--kubeconfig="+w.kubeconfig,
 		"--root-dir="+filepath.Join(w.dir, "kubelet"), "--cert-dir="+filepath.Join(w.dir, "kubelet/pki"),
 		"--hostname-override="+nodeName, "--node-ip=127.0.0.1"))
-	eventually(t, time.Minute, "the node is ready", func(ctx context.Context) (bool, error) {
+	kit.Await(t, time.Minute, "the node is ready", func(ctx context.Context) (bool, error) {
 		node, err := w.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 const (
@@ -83,7 +84,7 @@ func (a *agent) meter(t *testing.T, pods ...*burner) *metering {
 // deliver returns all batches, and what /metrics says then: the same, to the microjoule, unless a tick lay between.
 func (a *agent) deliver(t *testing.T, pods []*burner) (batches []batch.Batch, joules []map[string]float64) {
 	t.Helper()
-	eventually(t, 20*time.Second, "/metrics and the batches tell the same", func(ctx context.Context) (bool, error) {
+	kit.Await(t, 20*time.Second, "/metrics and the batches tell the same", func(ctx context.Context) (bool, error) {
 		var err error
 		if joules, err = a.joules(ctx, pods); err != nil {
 			return false, err

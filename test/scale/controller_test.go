@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -34,7 +33,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/deploy"
@@ -42,6 +40,8 @@ import (
 	"github.com/kubenergy/kubenergy/energy/batch"
 	"github.com/kubenergy/kubenergy/lab"
 	"github.com/kubenergy/kubenergy/ledger/postgres/pgtest"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // The load: agents of 5,000 nodes, each with 25 pods of four containers, which push every 15 seconds. These are the
@@ -105,10 +105,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-type cluster struct {
-	lab    *lab.Cluster
-	client kubernetes.Interface
-	dir    string
+type testCluster struct {
+	*cluster.Cluster
 	agents []*agent
 }
 
@@ -124,30 +122,10 @@ type agent struct {
 	rnd    *mathrand.Rand
 }
 
-func newCluster(t *testing.T, nodes int) *cluster {
+func newCluster(t *testing.T, nodes int) *testCluster {
 	t.Helper()
-	// The name of a test's own folder would make the path of etcd's socket too long on some systems.
-	dir, err := os.MkdirTemp("", "scale")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", dir+"/",
-		"../../cmd/kubenergy-controller").CombinedOutput()
-	if err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
-	c := &cluster{dir: dir}
-	if c.lab, err = lab.Start(t.Context(), lab.Options{
-		Dir: filepath.Join(dir, "c"), ControlPlaneOnly: true,
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.lab.Stop() })
-	if c.client, err = kubernetes.NewForConfig(c.lab.Config()); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.lab.AddKinds(t.Context()); err != nil {
+	c := &testCluster{Cluster: cluster.Start(t, lab.Options{ControlPlaneOnly: true})}
+	if err := c.AddKinds(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	workloads := func(o *unstructured.Unstructured) bool {
@@ -158,20 +136,20 @@ func newCluster(t *testing.T, nodes int) *cluster {
 		text []byte
 		skip func(*unstructured.Unstructured) bool
 	}{{deploy.Everything, workloads}, {deploy.Agent, accounts}} {
-		if err := c.lab.Apply(t.Context(), manifests.text, manifests.skip); err != nil {
+		if err := c.Apply(t.Context(), manifests.text, manifests.skip); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// As docs/agent.md says: agents mount folders of nodes.
 	privileged := []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`)
-	if _, err := c.client.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.SystemNamespace, types.MergePatchType,
+	if _, err := c.Client.CoreV1().Namespaces().Patch(t.Context(), v1alpha1.SystemNamespace, types.MergePatchType,
 		privileged,
 		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody else makes it here.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := c.client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
+	if _, err := c.Client.CoreV1().ServiceAccounts("default").Create(t.Context(), account,
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +172,7 @@ func newCluster(t *testing.T, nodes int) *cluster {
 }
 
 // populate creates a node and its pods.
-func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
+func (c *testCluster) populate(ctx context.Context, i int) (*agent, error) {
 	name := fmt.Sprintf("node-%04d", i)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -203,7 +181,7 @@ func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
 		}},
 		Status: corev1.NodeStatus{Capacity: lab.Capacity(48, 192), Allocatable: lab.Capacity(48, 192)},
 	}
-	if _, err := c.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return nil, err
 	}
 	a := &agent{
@@ -211,7 +189,7 @@ func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
 		stream: batch.Stream{Node: name, Boot: random(16), Epoch: random(16)},
 	}
 	for k := range podsOfNode {
-		pod, err := c.client.CoreV1().Pods("default").Create(ctx, podOf(name, i, k), metav1.CreateOptions{})
+		pod, err := c.Client.CoreV1().Pods("default").Create(ctx, podOf(name, i, k), metav1.CreateOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -225,11 +203,11 @@ func (c *cluster) populate(ctx context.Context, i int) (*agent, error) {
 	own := podOf(name, i, podsOfNode)
 	own.Name, own.Namespace, own.Spec.ServiceAccountName = "kubenergy-agent-"+name, v1alpha1.SystemNamespace,
 		"kubenergy-agent"
-	own, err := c.client.CoreV1().Pods(v1alpha1.SystemNamespace).Create(ctx, own, metav1.CreateOptions{})
+	own, err := c.Client.CoreV1().Pods(v1alpha1.SystemNamespace).Create(ctx, own, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
-	token, err := c.client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(ctx, "kubenergy-agent",
+	token, err := c.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(ctx, "kubenergy-agent",
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{
 				Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(2 * 3600)),
@@ -278,50 +256,32 @@ func random(bytes int) string {
 }
 
 // measure runs a controller under the load.
-func (c *cluster) measure(t *testing.T, state string, env []string, grown func() int64, minutes int) {
-	kubeconfig := filepath.Join(state, "kubeconfig")
-	if err := c.lab.KubeconfigOf(t.Context(), v1alpha1.SystemNamespace, "kubenergy-controller",
-		kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	port, probes := freePort(t), freePort(t)
-	log, err := os.Create(filepath.Join(state, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(filepath.Join(c.dir, "kubenergy-controller"), "--kubeconfig="+kubeconfig, "--state-dir="+state,
-		fmt.Sprintf("--api-bind-address=127.0.0.1:%d", port), "--metrics-bind-address=0",
-		fmt.Sprintf("--health-probe-bind-address=127.0.0.1:%d", probes), "--api-name=localhost",
-		"--leader-elect=false", "--log-format=text")
+func (c *testCluster) measure(t *testing.T, state string, env []string, grown func() int64, minutes int) {
+	kubeconfig, _ := c.Account(t, "kubenergy-controller")
+	address, probes := kit.Address(t), kit.Address(t)
+	_, port, _ := strings.Cut(address, ":")
+	cmd := exec.Command(kit.Build(t, "./cmd/kubenergy-controller"), "--kubeconfig="+kubeconfig, "--state-dir="+state,
+		"--api-bind-address="+address, "--metrics-bind-address=0", "--health-probe-bind-address="+probes,
+		"--api-name=localhost", "--leader-elect=false", "--log-format=text")
 	cmd.Env = append(os.Environ(), append(env, "GOMEMLIMIT=800MiB")...) // as the chart sets it
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		text, _ := os.ReadFile(log.Name())
-		if t.Failed() {
-			t.Logf("log:\n%s", text[max(0, len(text)-10_000):])
-		}
-	})
-	authority := waitFor(t, filepath.Join(state, "api.crt"))
+	controller := kit.Start(t, state, "controller", cmd)
+	var authority []byte
+	kit.Eventually(t, time.Minute, "the API has a certificate", func() bool {
+		var err error
+		authority, err = os.ReadFile(filepath.Join(state, "api.crt"))
+		return err == nil
+	}, controller)
 	// Listing all pods is work for the API server, which shares this machine: it is not asked about tokens at the
 	// same time.
-	eventually(t, 10*time.Minute, "the controller knows all pods", func() bool {
-		answer, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", probes))
-		if err != nil {
-			return false
-		}
-		defer answer.Body.Close()
-		return answer.StatusCode == http.StatusOK
-	})
-	load := c.load(t, fmt.Sprintf("https://localhost:%d/api/v1/batches", port), authority)
+	kit.Eventually(t, 10*time.Minute, "the controller knows all pods", func() bool {
+		status, _ := kit.Get(t.Context(), http.DefaultClient, "http://"+probes+"/readyz", "")
+		return status == http.StatusOK
+	}, controller)
+	load := c.load(t, "https://localhost:"+port+"/api/v1/batches", authority)
 	// What is measured is a controller that runs. At first it asks the API server about each agent, which takes some
 	// minutes.
 	began := time.Now()
-	eventually(t, 10*time.Minute, "all agents are known",
+	kit.Eventually(t, 10*time.Minute, "all agents are known",
 		func() bool { return load.known.Load() == int64(len(c.agents)) })
 	t.Logf("all agents are known after %v; refused until then: %s", time.Since(began).Round(time.Second),
 		load.reasons())
@@ -329,12 +289,12 @@ func (c *cluster) measure(t *testing.T, state string, env []string, grown func()
 	load.forget()
 
 	began = time.Now()
-	cpu, writes, size, acked := cpuOf(t, cmd.Process.Pid), c.writes(t), grown(), load.acked.Load()
+	cpu, writes, size, acked := cpuOf(t, controller.Cmd.Process.Pid), c.writes(t), grown(), load.acked.Load()
 	time.Sleep(time.Duration(minutes) * time.Minute)
 	took := time.Since(began)
 	perSecond := func(n float64) float64 { return n / took.Seconds() }
-	cores := perSecond((cpuOf(t, cmd.Process.Pid) - cpu).Seconds())
-	peak := peakMemory(t, cmd.Process.Pid)
+	cores := perSecond((cpuOf(t, controller.Cmd.Process.Pid) - cpu).Seconds())
+	peak := peakMemory(t, controller.Cmd.Process.Pid)
 	written := perSecond(float64(c.writes(t) - writes))
 	booked := load.acked.Load() - acked
 	perDay := float64(grown()-size) / took.Hours() * 24 / 1e9
@@ -381,7 +341,7 @@ func (g *generator) reasons() string {
 	return fmt.Sprint(g.why) // sorted by key
 }
 
-func (c *cluster) load(t *testing.T, url string, authority []byte) *generator {
+func (c *testCluster) load(t *testing.T, url string, authority []byte) *generator {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
@@ -509,25 +469,15 @@ func (a *agent) send(ctx context.Context, url string) (after time.Duration, why 
 }
 
 // writes returns how many requests that change something the API server has answered.
-func (c *cluster) writes(t *testing.T) (n int64) {
+func (c *testCluster) writes(t *testing.T) (n int64) {
 	t.Helper()
-	page, err := c.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	page, err := c.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(page)) {
-		if !strings.HasPrefix(line, "apiserver_request_total{") {
-			continue
-		}
-		for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "APPLY"} {
-			if strings.Contains(line, `verb="`+verb+`"`) {
-				value, err := strconv.ParseFloat(strings.Fields(line[strings.LastIndex(line, "}")+1:])[0], 64)
-				if err != nil {
-					t.Fatal(err)
-				}
-				n += int64(value)
-			}
-		}
+	for _, verb := range []string{"POST", "PUT", "PATCH", "DELETE", "APPLY"} {
+		sum, _ := kit.Metric(t, string(page), "apiserver_request_total", `verb="`+verb+`"`)
+		n += int64(sum)
 	}
 	return n
 }
@@ -583,33 +533,4 @@ func folder(t *testing.T, dir string) (bytes int64) {
 		}
 	}
 	return bytes
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-func waitFor(t *testing.T, path string) (content []byte) {
-	t.Helper()
-	eventually(t, time.Minute, path+" is there", func() bool {
-		var err error
-		content, err = os.ReadFile(path)
-		return err == nil
-	})
-	return content
-}
-
-func eventually(t *testing.T, within time.Duration, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(within); !done(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v it is not true that %s", within, what)
-		}
-	}
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
 	"github.com/kubenergy/kubenergy/test/paired"
 )
 
@@ -266,15 +267,15 @@ func (c *holdCluster) besidePods(t *testing.T, s holdSize, b *besides) {
 
 func (c *holdCluster) awaitHeld(t *testing.T, kind string, n int) {
 	t.Helper()
-	eventually(t, 20*time.Minute, fmt.Sprintf("%d are held", n), func() bool {
-		return c.metric(t, `kubenergy_held{kind="`+kind+`"}`) == float64(n)
+	kit.Eventually(t, 20*time.Minute, fmt.Sprintf("%d are held", n), func() bool {
+		return c.metric(t, "kubenergy_held", `kind="`+kind+`"`) == float64(n)
 	})
 }
 
 // awaitTold waits until the owners of all that is held have been told.
 func (c *holdCluster) awaitTold(t *testing.T) {
 	t.Helper()
-	eventually(t, 60*time.Minute, "owners are told",
+	kit.Eventually(t, 60*time.Minute, "owners are told",
 		func() bool { return c.metric(t, "kubenergy_hold_notes_waiting") == 0 })
 }
 

@@ -2,15 +2,10 @@ package scale
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,9 +21,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
-	"sigs.k8s.io/yaml"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/test/kit"
+	"github.com/kubenergy/kubenergy/test/kit/cluster"
 )
 
 // holdCluster is a control plane with simulated nodes, its controller manager's client limit of requests set, and
@@ -36,12 +32,10 @@ import (
 type holdCluster struct {
 	plane   *plane
 	client  kubernetes.Interface
-	dir     string
 	signals string // file
-	metrics string // URL of the scheduler's
-	web     *http.Client
-	seen    *tallies
-	sets    int // made so far
+	*cluster.Scheduler
+	seen *tallies
+	sets int // made so far
 
 	writesOfIdle float64 // in a second
 	collected    int64   // garbage, in bursts, by the control plane
@@ -49,18 +43,9 @@ type holdCluster struct {
 
 func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hold") // the path of etcd's socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &holdCluster{dir: dir, signals: filepath.Join(dir, "signals.json")}
+	dir := kit.Dir(t, "hold")
+	c := &holdCluster{signals: filepath.Join(dir, "signals.json")}
 	c.writesOfIdle = 20 + float64(nodes)/5 // twice as often as nodes renew their leases, and what else leads
-	binary := filepath.Join(dir, "kubenergy-scheduler")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-o", binary,
-		"../../cmd/kubenergy-scheduler").CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
 	c.plane = startPlane(t, planeOptions{Dir: filepath.Join(dir, "c"), Nodes: nodes, QPS: qps, Memory: memory})
 	config, err := clientcmd.BuildConfigFromFlags("", c.plane.kubeconfig)
 	if err != nil {
@@ -78,58 +63,11 @@ func newHoldCluster(t *testing.T, nodes, qps int, memory int64) *holdCluster {
 	}
 	c.watch(t)
 	c.cleanFrom(t, time.Now().Add(6*time.Hour))
-	c.startScheduler(t, binary)
+	// The shipped configuration, as the administrator.
+	c.Scheduler = cluster.StartScheduler(t, dir, "scheduler", c.plane.kubeconfig, nil,
+		"--kubenergy-signals="+c.signals, "--kubenergy-max-signal-age=0")
+	c.KeepsWindows(t, 2*time.Minute)
 	return c
-}
-
-// startScheduler runs the shipped configuration as the administrator, and waits until its hold loop leads.
-func (c *holdCluster) startScheduler(t *testing.T, binary string) {
-	t.Helper()
-	raw, err := os.ReadFile("../../deploy/scheduler/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config map[string]any
-	if err := yaml.Unmarshal(raw, &config); err != nil {
-		t.Fatal(err)
-	}
-	config["clientConnection"].(map[string]any)["kubeconfig"] = c.plane.kubeconfig
-	if raw, err = yaml.Marshal(config); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(c.dir, "scheduler.yaml")
-	if err := os.WriteFile(path, raw, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	log, err := os.Create(filepath.Join(c.dir, "scheduler.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := freePort(t)
-	c.metrics = fmt.Sprintf("https://127.0.0.1:%d/metrics", port)
-	// its certificate is its own
-	c.web = &http.Client{
-		Timeout: 10 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
-	}
-	cmd := exec.Command(binary, "--config="+path, "--kubenergy-signals="+c.signals, "--kubenergy-max-signal-age=0",
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		"--cert-dir="+filepath.Join(c.dir, "certificate"),
-		"--authorization-always-allow-paths=/metrics", "--authentication-skip-lookup")
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if text, _ := os.ReadFile(log.Name()); t.Failed() {
-			t.Logf("log of the scheduler:\n%s", tail(text))
-		}
-	})
-	eventually(t, 2*time.Minute, "the hold loop leads", func() bool {
-		text, _ := os.ReadFile(log.Name())
-		return strings.Contains(string(text), "Keeping windows from now on")
-	})
 }
 
 // cleanFrom writes signals of a grid that is clean from an instant on: what may wait longer waits for that.
@@ -161,31 +99,9 @@ func (c *holdCluster) cleanFrom(t *testing.T, at time.Time) {
 }
 
 // metric returns the sum of a metric of the scheduler over its labels; 0 if there is none.
-func (c *holdCluster) metric(t *testing.T, name string) (sum float64) {
+func (c *holdCluster) metric(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
-	answer, err := c.web.Get(c.metrics)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("the scheduler's metrics: %s", answer.Status)
-	}
-	page, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(page)) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok || rest[0] != ' ' && rest[0] != '{' {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.Fields(rest[strings.LastIndex(rest, "}")+1:])[0], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum += value
-	}
+	sum, _ := c.Metric(t, name, labels...)
 	return sum
 }
 
@@ -199,7 +115,7 @@ func heaps(t *testing.T, clusters ...*holdCluster) (bytes []float64) {
 		wanted = append(wanted, c.metric(t, cycles)+2)
 	}
 	for i, c := range clusters {
-		eventually(t, 6*time.Minute, "garbage is collected twice",
+		kit.Eventually(t, 6*time.Minute, "garbage is collected twice",
 			func() bool { return c.metric(t, cycles) >= wanted[i] })
 		live := c.metric(t, "go_gc_heap_live_bytes")
 		if live == 0 {
@@ -380,7 +296,7 @@ func (c *holdCluster) parallel(t *testing.T, n int, create func(ctx context.Cont
 // bound waits until n pods of a set are, and returns when the first and the last was.
 func (c *holdCluster) bound(t *testing.T, set string, n int, within time.Duration) (first, last time.Time) {
 	t.Helper()
-	eventually(t, within, fmt.Sprintf("%d pods of %s are bound", n, set), func() bool {
+	kit.Eventually(t, within, fmt.Sprintf("%d pods of %s are bound", n, set), func() bool {
 		known, _, _ := c.seen.span(set)
 		return known >= n
 	})
@@ -396,7 +312,7 @@ func (c *holdCluster) remove(t *testing.T, set string) {
 	at := metav1.DeletePropagationBackground
 	jobs, pods := c.client.BatchV1().Jobs(namespaceOf(set)), c.client.CoreV1().Pods(namespaceOf(set))
 	some := metav1.ListOptions{LabelSelector: selector.LabelSelector, Limit: 1}
-	eventually(t, 20*time.Minute, "all of "+set+" is gone", func() bool {
+	kit.Eventually(t, 20*time.Minute, "all of "+set+" is gone", func() bool {
 		// A request ends after a minute; what is left is for the next.
 		_ = jobs.DeleteCollection(t.Context(), metav1.DeleteOptions{PropagationPolicy: &at}, selector)
 		left, err := jobs.List(t.Context(), some)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/test/kit"
 )
 
 // A process has one control plane, and some are compared: each has a process of its own, which is this program once
@@ -120,13 +121,8 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(filepath.Dir(o.Dir), "plane.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), planeVariable+"="+string(text))
-	cmd.Stderr = log
 	questions, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -135,15 +131,10 @@ func startPlane(t *testing.T, o planeOptions) *plane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
+	process := kit.Start(t, filepath.Dir(o.Dir), "plane", cmd)
+	t.Cleanup(func() { // it ends when nobody can ask it any more
 		questions.Close()
-		err := cmd.Wait()
-		if text, _ := os.ReadFile(log.Name()); err != nil || t.Failed() {
-			t.Logf("the control plane: %v\n%s", err, tail(text))
-		}
+		<-process.Done()
 	})
 	p := &plane{questions: questions, answers: json.NewDecoder(answers)}
 	p.kubeconfig = p.answer(t).Kubeconfig
@@ -171,6 +162,3 @@ func (p *plane) ask(t *testing.T, what string) planeAnswer {
 	}
 	return p.answer(t)
 }
-
-// tail returns the end of a log.
-func tail(text []byte) []byte { return text[max(0, len(text)-10_000):] }

@@ -1,0 +1,76 @@
+package kit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Root is the repository: go test runs each test in the folder of its package.
+var Root = func() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			panic("no go.mod above the working directory")
+		}
+		dir = filepath.Dir(dir)
+	}
+}()
+
+// Build builds a main package of this module ("./cmd/kubenergy-agent") and returns the path of the program. Programs
+// stay in out/test, so that later packages and later runs need not link them again.
+func Build(t testing.TB, pkg string) string {
+	t.Helper()
+	path := filepath.Join(Root, "out", "test", filepath.Base(pkg))
+	built, _ := builds.LoadOrStore(pkg, sync.OnceValue(func() error { return BuildTo(path, pkg) }))
+	if err := built.(func() error)(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var builds sync.Map // package to func() error
+
+// BuildTo builds a main package of this module with further arguments of go build. A cached result of the test counts
+// no longer when a source of the program changes.
+func BuildTo(path, pkg string, args ...string) error {
+	// The arguments are those of all our tests, so that packages are compiled once for all of them.
+	if _, err := Go(append([]string{"build", "-p", "2", "-o", path}, append(args, pkg)...)...); err != nil {
+		return err
+	}
+	folders, err := Go("list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", pkg)
+	if err != nil {
+		return err
+	}
+	for folder := range strings.FieldsSeq(folders) {
+		if _, err := os.ReadDir(folder); err != nil { // go test notes which folders a test reads
+			return err
+		}
+	}
+	return nil
+}
+
+// Go runs a go command in the repository and returns what it prints.
+func Go(args ...string) (string, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Dir = Root
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%w\n%s", err, exit.Stderr)
+	}
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+	}
+	return string(out), nil
+}

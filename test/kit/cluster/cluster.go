@@ -1,0 +1,150 @@
+// Package cluster starts the lab's control plane for tests, and our scheduler beside it. It is for tests only.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
+	"github.com/kubenergy/kubenergy/lab"
+	"github.com/kubenergy/kubenergy/test/kit"
+)
+
+// Cluster is a control plane of the lab. A process can have one only.
+type Cluster struct {
+	*lab.Cluster
+	Client kubernetes.Interface
+	Dir    string // with a path short enough for etcd's socket
+}
+
+// Start starts a control plane that ends with the test.
+func Start(t testing.TB, o lab.Options) *Cluster {
+	t.Helper()
+	c := &Cluster{Dir: kit.Dir(t, "cluster")}
+	if err := c.start(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func (c *Cluster) start(ctx context.Context, o lab.Options) (err error) {
+	o.Dir = filepath.Join(c.Dir, "c")
+	if c.Cluster, err = lab.Start(ctx, o); err != nil {
+		return err
+	}
+	c.Client, err = kubernetes.NewForConfig(c.Config())
+	return err
+}
+
+// Shared is the control plane that all tests of a package share; SetUp prepares it. Main starts it, unless go test runs
+// with -short.
+type Shared struct {
+	Cluster
+	Options lab.Options
+	SetUp   func(context.Context, *Cluster) error
+}
+
+// Main starts the control plane, runs the tests and returns the exit code.
+func (s *Shared) Main(m *testing.M) int {
+	for _, arg := range os.Args[1:] {
+		if arg == "-test.short" || arg == "-test.short=true" {
+			return m.Run()
+		}
+	}
+	dir, err := os.MkdirTemp("", "cluster")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		s.Dir = dir
+		err = s.start(context.Background(), s.Options)
+	}
+	if s.Cluster.Cluster != nil {
+		defer func() { _ = s.Stop() }()
+	}
+	if err == nil && s.SetUp != nil {
+		err = s.SetUp(context.Background(), &s.Cluster)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "setting up:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// Account returns the path of a kubeconfig with the rights of one of our service accounts, and a client's configuration
+// from it.
+func (c *Cluster) Account(t testing.TB, account string) (path string, config *rest.Config) {
+	t.Helper()
+	path = filepath.Join(c.Dir, account+".kubeconfig")
+	err := c.KubeconfigOf(t.Context(), v1alpha1.SystemNamespace, account, path)
+	if err == nil {
+		config, err = clientcmd.BuildConfigFromFlags("", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, config
+}
+
+// Token returns a token of one of our service accounts for our controller, bound to a pod if there is one.
+func (c *Cluster) Token(t testing.TB, account string, pod *corev1.Pod) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{"kubenergy"}, ExpirationSeconds: new(int64(3600)),
+	}}
+	if pod != nil {
+		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{
+			Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
+		}
+	}
+	got, err := c.Client.CoreV1().ServiceAccounts(v1alpha1.SystemNamespace).CreateToken(t.Context(), account, request,
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.Status.Token
+}
+
+// Namespace makes a namespace unless it exists, and waits for its service account, without which no pod can be made.
+func (c *Cluster) Namespace(t testing.TB, name string, labels map[string]string) string {
+	t.Helper()
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	if _, err := c.Client.CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	kit.Eventually(t, time.Minute, "the namespace has its account", func() bool {
+		_, err := c.Client.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	})
+	return name
+}
+
+// Leads waits until the scheduler holds the Lease of the hold loop, and the loop has begun.
+func (c *Cluster) Leads(t testing.TB, s *Scheduler) {
+	t.Helper()
+	s.KeepsWindows(t, time.Minute)
+	kit.Eventually(t, time.Minute, s.Name+" holds the Lease", func() bool {
+		lease, err := c.Client.CoordinationV1().Leases(v1alpha1.SystemNamespace).Get(t.Context(), "kubenergy-hold",
+			metav1.GetOptions{})
+		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" &&
+			strings.Contains(s.Output(), *lease.Spec.HolderIdentity)
+	}, s.Process)
+}

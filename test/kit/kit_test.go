@@ -1,0 +1,103 @@
+package kit
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMetric(t *testing.T) {
+	const page = `# HELP held what is held
+held{kind="job",node="a"} 2
+held{kind="job",node="b"} 3 1700000000000
+held{kind="pod",node="a"} 5
+held_total 7
+idle 0
+`
+	for _, c := range []struct {
+		name   string
+		labels []string
+		sum    float64
+		found  bool
+	}{
+		{"held", nil, 10, true},
+		{"held", []string{`kind="job"`}, 5, true},
+		{"held", []string{`kind="job"`, `node="b"`}, 3, true},
+		{"held", []string{`kind="node"`}, 0, false},
+		{"held_total", nil, 7, true},
+		{"idle", nil, 0, true},
+		{"hel", nil, 0, false},
+	} {
+		if sum, found := Metric(t, page, c.name, c.labels...); sum != c.sum || found != c.found {
+			t.Errorf("%s %v: %v, %v", c.name, c.labels, sum, found)
+		}
+	}
+}
+
+func TestProcess(t *testing.T) {
+	dir := t.TempDir()
+	p := Start(t, dir, "sleeper", exec.Command("sh", "-c", "echo up; sleep 60"))
+	Eventually(t, time.Minute, "it prints", func() bool { return p.Output() == "up\n" }, p)
+	if p.Ended() {
+		t.Error("it has ended by itself")
+	}
+	p.Kill()
+	p.Kill() // may be called again
+	if !p.Ended() {
+		t.Error("it lives on after its end")
+	}
+	failing, err := Launch(dir, "failing", exec.Command("sh", "-c", "echo no >&2; exit 3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-failing.Done()
+	if err := failing.Stop(time.Minute); err == nil || failing.Tail() != "no\n" {
+		t.Errorf("stopped with %v after it had printed %q", err, failing.Tail())
+	}
+	if _, err := Launch(dir, "nothing", exec.Command(filepath.Join(dir, "nothing"))); err == nil {
+		t.Error("a program that is not there was started")
+	}
+}
+
+func TestGoSaysWhatIsWrong(t *testing.T) {
+	_, err := Go("build", "./no/such/folder")
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || !strings.Contains(err.Error(), "no/such/folder") {
+		t.Error(err)
+	}
+}
+
+// verdictOf notes how a test would have ended.
+type verdictOf struct {
+	testing.TB
+	failed, skipped bool
+}
+
+func (v *verdictOf) Skipf(string, ...any)  { v.skipped = true }
+func (v *verdictOf) Errorf(string, ...any) { v.failed = true }
+
+func TestABusyMachineIsNotJudged(t *testing.T) {
+	for _, c := range []struct {
+		share           float64
+		slow            bool
+		failed, skipped bool
+	}{
+		{0.9, true, true, false}, {0.3, true, false, true}, {0.9, false, false, false}, {0.3, false, false, false},
+	} {
+		verdict := &verdictOf{TB: t}
+		m := &Machine{t: verdict, shares: []float64{1, c.share, c.share}}
+		if c.slow {
+			m.TooSlow("it took %v", time.Hour)
+		}
+		m.judge()
+		if verdict.failed != c.failed || verdict.skipped != c.skipped {
+			t.Errorf("with a share of %v, slow %v: failed %v, skipped %v", c.share, c.slow, verdict.failed,
+				verdict.skipped)
+		}
+	}
+	if m := WatchMachine(t); m.free() <= 0 || m.free() > 1.01 {
+		t.Errorf("a busy loop got %v of a processor", m.free())
+	}
+}

@@ -1,0 +1,85 @@
+package kit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Machine measures, beside a test that judges time, how much of a processor the machine leaves to a busy loop.
+type Machine struct {
+	t testing.TB
+
+	mu     sync.Mutex
+	shares []float64
+	slow   []string // what took too long
+}
+
+const (
+	loop      = 20 * time.Millisecond  // how long the busy loop runs
+	every     = 500 * time.Millisecond // between two loops
+	leastFree = 0.6                    // of a processor: with less, times are not judged
+)
+
+// WatchMachine measures until the test ends. What TooSlow was told fails the test then, or skips it if the machine was
+// busy.
+func WatchMachine(t testing.TB) *Machine {
+	m := &Machine{t: t}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	m.measure()
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(every):
+				m.measure()
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+		m.judge()
+	})
+	return m
+}
+
+func (m *Machine) measure() {
+	share := loopShare(loop)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.shares = append(m.shares, share)
+}
+
+// TooSlow says that something took longer than it may.
+func (m *Machine) TooSlow(format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.slow = append(m.slow, fmt.Sprintf(format, args...))
+}
+
+// free returns the median share of a processor that the busy loops got.
+func (m *Machine) free() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sorted := slices.Sorted(slices.Values(m.shares))
+	return sorted[len(sorted)/2]
+}
+
+func (m *Machine) judge() {
+	m.t.Helper()
+	free := m.free()
+	switch {
+	case len(m.slow) == 0:
+	case free < leastFree:
+		m.t.Skipf("not judged: the machine is busy: a busy loop got %.0f %% of a processor; too slow: %s", 100*free,
+			strings.Join(m.slow, "; "))
+	default:
+		m.t.Errorf("too slow, though a busy loop got %.0f %% of a processor: %s", 100*free, strings.Join(m.slow, "; "))
+	}
+}

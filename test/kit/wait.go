@@ -1,0 +1,91 @@
+// Package kit holds what tests share that start programs and wait for them: ports, polling, building, processes with
+// logs, requests, metrics, and whether the machine is too busy to judge speed. It links nothing of Kubernetes, so every
+// test may use it; package cluster adds a control plane. It is for tests only.
+package kit
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// pause is the time between two looks at what a test waits for.
+const pause = 50 * time.Millisecond
+
+// Eventually waits until done reports true. The test fails when that takes too long, or when a process ends that it
+// needs.
+func Eventually(t testing.TB, within time.Duration, what string, done func() bool, needs ...*Process) {
+	t.Helper()
+	Await(t, within, what, func(context.Context) (bool, error) { return done(), nil }, needs...)
+}
+
+// Await is Eventually for what can tell why it is not done yet: the last error is shown when the time is up.
+func Await(t testing.TB, within time.Duration, what string, done func(context.Context) (bool, error),
+	needs ...*Process,
+) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	var last error
+	for {
+		ok, err := done(ctx)
+		if ok {
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			last = err
+		}
+		for _, p := range needs {
+			if p.Ended() {
+				t.Fatalf("waiting until %s: %s has ended: %v\n%s", what, p.Name, p.Cmd.ProcessState, p.Tail())
+			}
+		}
+		select {
+		case <-ctx.Done():
+			reason := ""
+			if last != nil {
+				reason = fmt.Sprintf(" (last error: %v)", last)
+			}
+			t.Fatalf("after %v it is not true that %s%s", within, what, reason)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Address returns an address of this machine whose TCP port is free.
+func Address(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Dir makes a folder that is removed after the test. Unlike t.TempDir, its path is short enough for Unix sockets.
+func Dir(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// Write writes a file that only this user can read, as files with tokens must be, and returns its path.
+func Write[T string | []byte](t testing.TB, path string, content T) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
