@@ -20,8 +20,7 @@ import (
 )
 
 // record is what was done about a workload, as its annotation keeps it: by key, when it was begun and how often, or
-// that it is done. It is short, since the controller empties annotations of more than a kilobyte before it caches
-// objects.
+// that it is done. Package cached keeps this annotation whole, by its key.
 type record map[string]begun
 
 type begun struct {
@@ -31,8 +30,7 @@ type begun struct {
 }
 
 const (
-	// maxRecordText is how long the annotation may get: from 1 KiB on it would look empty to us, and all would be done
-	// again.
+	// maxRecordText is how long the annotation may get on an object, of which a cluster has many.
 	maxRecordText = 1000
 	doneLength    = keyLength + len(":d ")
 	begunLength   = keyLength + len(":1234567890.32 ")

@@ -10,9 +10,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // Options keep of what is watched what somebody here reads. A pod is shown to saw while it is whole.
@@ -45,12 +48,16 @@ func transform[T metav1.Object](trim func(T)) func(any) (any, error) {
 	}
 }
 
-// shorten empties annotations that are longer than any that has a meaning here, as kubectl's copy of the whole object
-// is. Their keys stay: whether an object has annotations matters to patches.
+// whole are the annotations that a part of the controller writes and reads again: they are kept, however long they are.
+// Package budget keeps in this one what it did about a workload, and would do all of it again if it looked empty.
+var whole = []string{v1alpha1.AnnotationBudgetActions}
+
+// shorten empties other annotations that are longer than any that has a meaning here, as kubectl's copy of the whole
+// object is. Their keys stay: whether an object has annotations matters to patches.
 func shorten(annotations map[string]string) {
 	const longest = 1024
 	for key, value := range annotations {
-		if len(value) > longest {
+		if len(value) > longest && !slices.Contains(whole, key) {
 			annotations[key] = ""
 		}
 	}
@@ -71,7 +78,7 @@ func (t *podTrimmer) trim(p *v1.Pod) {
 	t.saw(p)
 	p.Finalizers, p.GenerateName = nil, ""
 	p.Namespace = unique.Make(p.Namespace).Value()
-	p.Labels = t.labels.share(written(p.Labels), p.Labels)
+	p.Labels = t.labels.share(labels.Set(p.Labels).String(), p.Labels)
 	p.OwnerReferences = t.owners.share(writtenOwners(p.OwnerReferences), p.OwnerReferences)
 	p.Spec = v1.PodSpec{
 		NodeName: unique.Make(p.Spec.NodeName).Value(), SchedulerName: unique.Make(p.Spec.SchedulerName).Value(),
@@ -111,14 +118,6 @@ func (t *podTrimmer) size(p *v1.Pod) []v1.Container {
 		key.WriteString(string(name) + "=" + amount.String() + ",")
 	}
 	return t.sizes.share(key.String(), []v1.Container{{Resources: v1.ResourceRequirements{Requests: requests}}})
-}
-
-func written(labels map[string]string) string {
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		b.WriteString(key + "=" + labels[key] + ",") // neither character can be part of a label
-	}
-	return b.String()
 }
 
 func writtenOwners(owners []metav1.OwnerReference) string {

@@ -29,7 +29,9 @@ func quantities(cpu string) v1.ResourceList {
 func TestTrim(t *testing.T) {
 	long := strings.Repeat("x", 5000)
 	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "job", CreationTimestamp: metav1.NewTime(noon)}}
-	j.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": long}
+	j.Annotations = map[string]string{
+		"kubectl.kubernetes.io/last-applied-configuration": long, v1alpha1.AnnotationBudgetActions: long,
+	}
 	j.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	j.Spec.Parallelism, j.Spec.Completions = new(int32(4)), new(int32(3))
 	j.Spec.Template = podTemplate()
@@ -44,6 +46,9 @@ func TestTrim(t *testing.T) {
 	if !kube.SeenJob(j).Annotated || j.ManagedFields != nil ||
 		len(j.Annotations["kubectl.kubernetes.io/last-applied-configuration"]) != 0 {
 		t.Errorf("metadata is %+v", j.ObjectMeta)
+	}
+	if j.Annotations[v1alpha1.AnnotationBudgetActions] != long {
+		t.Error("what package budget has written is shortened")
 	}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "pod", CreationTimestamp: metav1.NewTime(noon)}}
 	p.Status.Phase = v1.PodRunning

@@ -11,37 +11,19 @@ import (
 	"github.com/kubenergy/kubenergy/ledger"
 )
 
-// PodNames are what is known of a pod.
-type PodNames struct {
-	Namespace, Pod, Node string
-	OwnerKind, Owner     string
-	Parent               string // what made the owner
-	Team, Strategy       string
-}
-
-// Names returns what is known of a pod.
-func (d *Directory) Names(podUID string) (PodNames, bool) {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
-	e := d.pods[parseUID(podUID)]
-	if e == nil {
-		return PodNames{}, false
-	}
-	return d.names(e), true
-}
-
-func (d *Directory) names(e *entry) PodNames {
+// account returns what a pod is charged under.
+func (d *Directory) account(e *entry) ledger.Account {
 	k := e.kin.Value()
-	n := PodNames{
-		Namespace: k.namespace, Pod: e.name, Node: e.node.Value(), OwnerKind: k.ownerKind, Owner: e.owner, Team: k.team,
+	a := ledger.Account{
+		Kind: ledger.Workload, Namespace: k.namespace, OwnerKind: k.ownerKind, Owner: e.owner, Team: k.team,
 		Strategy: k.strategy,
 	}
 	if k.ownerKind == "Job" {
 		if p := d.parents[types.NamespacedName{Namespace: k.namespace, Name: e.owner}]; p != nil {
-			n.Parent = p.name
+			a.Parent = p.name
 		}
 	}
-	return n
+	return a
 }
 
 // Container returns the name of a pod's container, or "".
@@ -125,11 +107,7 @@ func (d *Directory) pod(e *entry, key, node string, news *novelties, now time.Ti
 	c.Account.Kind = ledger.Workload
 	switch {
 	case e != nil && e.node.Value() == node:
-		n := d.names(e)
-		c.Pod = n.Pod
-		a := &c.Account
-		a.Namespace, a.OwnerKind, a.Owner, a.Parent, a.Team, a.Strategy = n.Namespace, n.OwnerKind, n.Owner, n.Parent,
-			n.Team, n.Strategy
+		c.Pod, c.Account = e.name, d.account(e)
 	case !news.admit(node, key, now):
 		return crowd()
 	case e != nil && e.node.Value() != "":

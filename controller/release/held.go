@@ -30,6 +30,7 @@ type heldJob struct {
 	seen     *kube.View // that fallback was computed from
 	fallback time.Time
 
+	deadline time.Time // of a copy that is to be released
 	attempts int
 	retry    time.Time // no attempt before
 	busy     bool      // an attempt is under way

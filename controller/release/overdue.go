@@ -99,8 +99,7 @@ func (r *Releaser) Run(ctx context.Context) error {
 // due returns what is to be released now, as copies, the oldest deadline first.
 func (r *Releaser) due(ctx context.Context) []heldJob {
 	view := r.o.View()
-	late := r.late(view, r.clock.Now())
-	if len(late) == 0 {
+	if len(r.late(view, false)) == 0 {
 		if r.clock.Age() > clockTolerance {
 			r.compare(ctx)
 		}
@@ -110,19 +109,7 @@ func (r *Releaser) due(ctx context.Context) []heldJob {
 	if r.clock.Age() > clockFresh && !r.compare(ctx) {
 		return nil
 	}
-	now := r.clock.Now()
-	r.o.Held.mu.Lock()
-	defer r.o.Held.mu.Unlock()
-	var due []heldJob
-	for _, l := range late {
-		if j := r.o.Held.jobs[l.uid]; j != nil {
-			if _, is := j.overdue(view, now); is {
-				j.busy = true
-				due = append(due, *j)
-			}
-		}
-	}
-	return due
+	return r.late(view, true)
 }
 
 // compare asks the API server for its time. While it does not answer it is asked less and less often.
@@ -142,22 +129,19 @@ func (r *Releaser) compare(ctx context.Context) bool {
 	return false
 }
 
-// lateJob is a Job and its deadline.
-type lateJob struct {
-	uid    types.UID
-	latest time.Time
-}
-
-// late returns what is overdue, the oldest deadline first.
-func (r *Releaser) late(view *kube.View, now time.Time) (late []lateJob) {
+// late returns copies of what is overdue, the oldest deadline first. With take, attempts to release it are under way.
+func (r *Releaser) late(view *kube.View, take bool) (late []heldJob) {
+	now := r.clock.Now()
 	r.o.Held.mu.Lock()
 	defer r.o.Held.mu.Unlock()
-	for uid, j := range r.o.Held.jobs {
-		if latest, is := j.overdue(view, now); is {
-			late = append(late, lateJob{uid, latest})
+	for _, j := range r.o.Held.jobs {
+		if deadline, is := j.overdue(view, now); is {
+			j.busy = take
+			late = append(late, *j)
+			late[len(late)-1].deadline = deadline
 		}
 	}
-	slices.SortFunc(late, func(a, b lateJob) int { return a.latest.Compare(b.latest) })
+	slices.SortFunc(late, func(a, b heldJob) int { return a.deadline.Compare(b.deadline) })
 	return late
 }
 

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -132,18 +131,10 @@ const maxNamespaces = 2000
 // noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the
 // same change, so that whoever is queued for it meets new rules.
 func (p *Policies) noticing(passes predicate.Predicate) predicate.Predicate {
-	notice := func(passed bool) bool {
-		if passed {
-			p.changed.Store(true)
-		}
-		return passed
-	}
-	return predicate.Funcs{
-		CreateFunc:  func(e event.CreateEvent) bool { return notice(passes.Create(e)) },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return notice(passes.Update(e)) },
-		DeleteFunc:  func(e event.DeleteEvent) bool { return notice(passes.Delete(e)) },
-		GenericFunc: func(e event.GenericEvent) bool { return notice(passes.Generic(e)) },
-	}
+	return predicate.And(passes, predicate.NewPredicateFuncs(func(client.Object) bool {
+		p.changed.Store(true)
+		return true
+	}))
 }
 
 // rules are built anew only after a change: with a thousand policies that are looked at again and again, it would be

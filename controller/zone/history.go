@@ -17,23 +17,27 @@ import (
 // emitted depends on what was.
 type History struct {
 	mu    sync.Mutex
-	sites map[string]*siteHistory
-	zones map[string]*zoneUnits
+	zones map[string]*zoneHistory
 }
 
-type siteHistory struct{ carbon, price track }
+// zoneHistory is what is remembered of a site.
+type zoneHistory struct {
+	known         bool     // a GridZone of that name is there
+	carbon, price quantity // in units of Units.Signal and Units.Currency
+}
+
+// quantity is one signal of a site: in which unit it is, by the GridZone's spec, and from when on what a view says of it
+// is in that unit: status and view follow the spec later. What comes in between is not remembered.
+type quantity struct {
+	track
+	unit string
+	from time.Time
+}
 
 // Units say what the values of a site are.
 type Units struct {
 	Signal   string // average or marginal
 	Currency string
-}
-
-// zoneUnits are what a GridZone's spec says, and from when on what is known of the zone is that: its status, and our
-// view of it, follow the spec later. What comes in between is not remembered.
-type zoneUnits struct {
-	Units
-	carbonFrom, priceFrom time.Time
 }
 
 // track is one value for each slot, NaN where nothing was known.
@@ -65,7 +69,7 @@ const (
 
 // NewHistory returns a History that knows nothing.
 func NewHistory() *History {
-	return &History{sites: map[string]*siteHistory{}, zones: map[string]*zoneUnits{}}
+	return &History{zones: map[string]*zoneHistory{}}
 }
 
 func unitsOf(z *v1alpha1.GridZone) Units {
@@ -91,27 +95,34 @@ func (h *History) sawZone(z *v1alpha1.GridZone, now time.Time) {
 	if z.Status.ObservedGeneration == z.Generation {
 		from = now.Add(viewLag)
 	}
-	was := h.zones[z.Name]
-	if was == nil {
-		was = &zoneUnits{Units: is}
-		h.zones[z.Name] = was
-		if from.Equal(neverYet) {
-			was.carbonFrom, was.priceFrom = from, from
+	of := h.zone(z.Name)
+	of.carbon.follow(is.Signal, from, !of.known)
+	of.price.follow(is.Currency, from, !of.known)
+	of.known = true
+}
+
+// follow takes note of the unit that a spec asks for, and of when views follow it. first says that nothing was known of
+// the GridZone: then views of it that follow already are as good as later ones.
+func (q *quantity) follow(unit string, from time.Time, first bool) {
+	switch {
+	case first:
+		if q.unit = unit; from.Equal(neverYet) {
+			q.from = from
 		}
+	case q.unit != unit:
+		*q = quantity{unit: unit, from: from}
+	case q.from.Equal(neverYet):
+		q.from = from
 	}
-	follow := func(start *time.Time, changed bool, forget func(*siteHistory)) {
-		if changed {
-			*start = from
-			if s := h.sites[z.Name]; s != nil {
-				forget(s)
-			}
-		} else if start.Equal(neverYet) {
-			*start = from
-		}
+}
+
+func (h *History) zone(name string) *zoneHistory {
+	z := h.zones[name]
+	if z == nil {
+		z = &zoneHistory{}
+		h.zones[name] = z
 	}
-	follow(&was.carbonFrom, was.Signal != is.Signal, func(s *siteHistory) { s.carbon = track{} })
-	follow(&was.priceFrom, was.Currency != is.Currency, func(s *siteHistory) { s.price = track{} })
-	was.Units = is
+	return z
 }
 
 // LostZone is told of every GridZone that is deleted.
@@ -119,15 +130,14 @@ func (h *History) LostZone(z *v1alpha1.GridZone) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.zones, z.Name)
-	delete(h.sites, z.Name)
 }
 
 // Units returns what the values of a site are.
 func (h *History) Units(site string) Units {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if z := h.zones[site]; z != nil {
-		return z.Units
+	if z := h.zones[site]; z != nil && z.known {
+		return Units{Signal: z.carbon.unit, Currency: z.price.unit}
 	}
 	return unitsOf(&v1alpha1.GridZone{})
 }
@@ -138,10 +148,13 @@ func (h *History) Signal() string {
 	defer h.mu.Unlock()
 	all := ""
 	for _, z := range h.zones {
-		if all != "" && all != z.Signal {
+		if !z.known {
+			continue
+		}
+		if all != "" && all != z.carbon.unit {
 			return SignalMixed
 		}
-		all = z.Signal
+		all = z.carbon.unit
 	}
 	return cmp.Or(all, SignalAverage)
 }
@@ -161,28 +174,25 @@ func (h *History) Run(ctx context.Context, view func() *kube.View) error {
 	}
 }
 
-// Sample notes what holds now. Sites that are gone are forgotten.
+// Sample notes what holds now. What is recorded of sites that are gone is forgotten.
 func (h *History) Sample(v *kube.View, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for name := range h.sites {
+	for name, z := range h.zones {
 		if v.Site(name) == nil {
-			delete(h.sites, name)
+			z.carbon.track, z.price.track = track{}, track{}
 		}
 	}
 	for _, s := range v.Sites() {
-		known := h.sites[s.Name]
-		if known == nil {
-			known = &siteHistory{}
-			h.sites[s.Name] = known
-		}
-		from := h.zones[s.Name]
-		if from == nil || !now.Before(from.carbonFrom) {
-			known.carbon.note(s.Carbon, now)
-		}
-		if from == nil || !now.Before(from.priceFrom) {
-			known.price.note(s.Price, now)
-		}
+		z := h.zone(s.Name)
+		z.carbon.note(s.Carbon, now)
+		z.price.note(s.Price, now)
+	}
+}
+
+func (q *quantity) note(s grid.Signal, now time.Time) {
+	if !now.Before(q.from) {
+		q.track.note(s, now)
 	}
 }
 
@@ -194,7 +204,7 @@ func (t *track) note(s grid.Signal, now time.Time) {
 	end := t.first + int64(len(t.values))
 	switch {
 	case len(t.values) == 0 || at-end >= most:
-		t.first, t.values = at, t.values[:0]
+		t.first, t.values, end = at, t.values[:0], at
 	case at < t.first:
 		return // the clock was set back by more than is remembered
 	case at < end:
@@ -202,12 +212,10 @@ func (t *track) note(s grid.Signal, now time.Time) {
 		return
 	}
 	filler := math.NaN()
-	if end = t.first + int64(len(t.values)); at-end <= bridged && len(t.values) > 0 {
+	if at-end <= bridged && len(t.values) > 0 {
 		filler = t.values[len(t.values)-1]
 	}
-	for range at - end {
-		t.values = append(t.values, filler)
-	}
+	t.values = append(t.values, slices.Repeat([]float64{filler}, int(at-end))...)
 	t.values = append(t.values, s.Series.At(now))
 	if over := int64(len(t.values)) - most; over > 0 {
 		t.values = slices.Delete(t.values, 0, int(over))
@@ -234,9 +242,9 @@ func (t *track) during(start, end time.Time) grid.Signal {
 func (h *History) during(site string, start, end time.Time) (carbon, price grid.Signal) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := h.sites[site]
-	if s == nil {
+	z := h.zones[site]
+	if z == nil {
 		return grid.Signal{}, grid.Signal{}
 	}
-	return s.carbon.during(start, end), s.price.during(start, end)
+	return z.carbon.during(start, end), z.price.during(start, end)
 }

@@ -1,0 +1,24 @@
+package intake
+
+// PodNames are what is known of a pod.
+type PodNames struct {
+	Namespace, Pod, Node string
+	OwnerKind, Owner     string
+	Parent               string // what made the owner
+	Team, Strategy       string
+}
+
+// Names returns what is known of a pod.
+func (d *Directory) Names(podUID string) (PodNames, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	e := d.pods[parseUID(podUID)]
+	if e == nil {
+		return PodNames{}, false
+	}
+	a := d.account(e)
+	return PodNames{
+		Namespace: a.Namespace, Pod: e.name, Node: e.node.Value(), OwnerKind: a.OwnerKind, Owner: a.Owner,
+		Parent: a.Parent, Team: a.Team, Strategy: a.Strategy,
+	}, true
+}
