@@ -24,7 +24,7 @@ const day = 24 * time.Hour
 // Options are what the command line says.
 type Options struct {
 	Namespace      string // of the Lease and of the count of calls
-	MetricsAddress string // HTTPS, for whoever the API server allows to get /metrics; "0": nowhere
+	MetricsAddress string // HTTPS, for clients that the API server lets get /metrics; "0": nowhere
 	ProbeAddress   string // HTTP: /healthz and /readyz; "0": nowhere
 	LeaderElect    bool
 	Keys           string // folder of key files

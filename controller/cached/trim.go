@@ -18,7 +18,7 @@ import (
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
-// Options keep of what is watched what somebody here reads. A pod is shown to saw while it is whole.
+// Options keep of what is watched what some part reads. A pod is shown to saw while it is whole.
 func Options(saw func(*v1.Pod)) cache.Options {
 	pods := newPodTrimmer(saw)
 	return cache.Options{
@@ -34,7 +34,7 @@ func Options(saw func(*v1.Pod)) cache.Options {
 	}
 }
 
-// transform trims an object, of which nobody else has a copy yet.
+// transform trims an object, of which there is no other copy yet.
 func transform[T metav1.Object](trim func(T)) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(metav1.Object); ok {
@@ -63,7 +63,7 @@ func shorten(annotations map[string]string) {
 	}
 }
 
-// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. Nobody writes to
+// podTrimmer trims pods, of which a cluster may have 150,000: what many have in common they share. No part writes to
 // what is in the cache; readers of it get copies.
 type podTrimmer struct {
 	saw    func(*v1.Pod)

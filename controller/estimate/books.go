@@ -50,7 +50,7 @@ type modelled struct {
 	reading energy.Reading // what CPUs and the node itself used
 	rest    float64        // less than a microjoule
 	gpus    map[types.UID]energy.Microjoules
-	free    energy.Microjoules // GPUs that nobody holds
+	free    energy.Microjoules // GPUs that no pod holds
 }
 
 func newBooks(stream batch.Stream, idle energy.IdlePolicy) *books {
@@ -206,7 +206,7 @@ func (b *books) enter(s *scene, workers []worker, cores float64, measured bool) 
 	}
 	b.over = over
 	for uid, a := range b.pods {
-		if !a.seen { // it was deleted, and nobody knows when
+		if !a.seen { // it was deleted, at an unknown moment
 			spent += a.add(a.cores, dt/2)
 			b.end(uid, a)
 		}
@@ -302,7 +302,7 @@ func (m *modelled) whole(w energy.Watts, dt time.Duration) energy.Microjoules {
 	return energy.Microjoules(whole)
 }
 
-// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. Whoever holds one and has no
+// charge adds what GPUs used to an attribution: to the pods that hold them, and to idle. A pod that holds one and has no
 // share gets one.
 func (m *modelled) charge(out *energy.Attribution) {
 	for uid, used := range m.gpus {

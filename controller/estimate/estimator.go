@@ -17,12 +17,12 @@ import (
 
 // Options are what an estimator needs of the world.
 type Options struct {
-	// Nodes and Pods list what is cached; nobody writes to it. Pods returns those that are bound to a node.
+	// Nodes and Pods list what is cached: read only. Pods returns those that are bound to a node.
 	Nodes func(context.Context) ([]v1.Node, error)
 	Pods  func(ctx context.Context, node string) ([]v1.Pod, error)
 	View  func() *kube.View
 	// Usage returns what metrics-server says of the nodes and of the pods that are wanted; nil, or a nil Usage:
-	// nobody knows.
+	// it is not known.
 	Usage func(ctx context.Context, wanted func(namespace, pod string) bool) (*Usage, error)
 	// Readings returns the counters of a node's meters, by Uptime, and Source names them; nil: there are no meters.
 	Readings func(node string) ([]energy.Reading, bool)

@@ -25,7 +25,7 @@ type scene struct {
 
 	workers   []worker
 	podsKnown bool
-	usage     *Usage // nil: nobody knows
+	usage     *Usage // nil: not known
 
 	wall       []energy.Reading
 	wallKnown  bool
@@ -120,7 +120,7 @@ func finishedAt(p *v1.Pod) (end time.Time) {
 
 // spend decides what each pod uses that metrics-server says nothing of, and returns what the whole node uses, and
 // whether that was measured. A pod that is new to metrics-server uses what it requests, as far as the node as a whole
-// uses it; a node that nobody measured uses what its pods do, and no more than it has.
+// uses it; a node that was not measured uses what its pods do, and no more than it has.
 func (s *scene) spend(workers []worker) (cores float64, measured bool) {
 	var known, asked float64
 	for i := range workers {
@@ -168,7 +168,7 @@ func (s *scene) spend(workers []worker) (cores float64, measured bool) {
 // A node cannot use more than it has; what says so by more than a half is wrong.
 const overcommit = 1.5
 
-// cpuPower is what the model says that a node draws by its CPUs and its own. A node that nobody measured and that no pod
+// cpuPower is what the model says that a node draws by its CPUs and its own. A node that was not measured and that no pod
 // keeps awake sleeps.
 func (s *scene) cpuPower(workers []worker, cores float64, measured bool) (power energy.Watts, awake bool) {
 	if !measured && !slices.ContainsFunc(workers, func(w worker) bool { return w.running && w.keeps }) {

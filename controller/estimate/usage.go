@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,7 +77,7 @@ type MetricsServer struct {
 	again  time.Duration // not before
 }
 
-// NewMetricsServer returns one that asks through the API server. Whoever the config says needs list of nodes and pods
+// NewMetricsServer returns one that asks through the API server. The config's user needs list of nodes and pods
 // in group metrics.k8s.io.
 func NewMetricsServer(config *rest.Config, client *http.Client) (*MetricsServer, error) {
 	c := rest.CopyConfig(config)
@@ -238,8 +239,8 @@ func (r *itemReader) Read(p []byte) (int, error) {
 func readList(from io.Reader, each func(*metricsItem) error) (next string, err error) {
 	r := &itemReader{from: from, left: maxList, item: maxItem}
 	dec := json.NewDecoder(r)
-	if err := open(dec, '{'); err != nil {
-		return "", err
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return "", cmp.Or(err, errors.New("the answer is no object"))
 	}
 	for dec.More() {
 		key, err := dec.Token()
@@ -251,19 +252,15 @@ func readList(from io.Reader, each func(*metricsItem) error) (next string, err e
 			var m struct {
 				Continue string `json:"continue"`
 			}
-			if err := dec.Decode(&m); err != nil {
-				return "", err
-			}
+			err = dec.Decode(&m)
 			next = m.Continue
 		case "items":
-			if err := readItems(dec, r, each); err != nil {
-				return "", err
-			}
+			err = readItems(dec, r, each)
 		default:
-			var skipped json.RawMessage
-			if err := dec.Decode(&skipped); err != nil {
-				return "", err
-			}
+			err = dec.Decode(new(json.RawMessage))
+		}
+		if err != nil {
+			return "", err
 		}
 		r.item = maxItem
 	}
@@ -294,15 +291,4 @@ func readItems(dec *json.Decoder, r *itemReader, each func(*metricsItem) error) 
 	}
 	_, err = dec.Token()
 	return err
-}
-
-func open(dec *json.Decoder, want json.Delim) error {
-	t, err := dec.Token()
-	if err != nil {
-		return err
-	}
-	if t != want {
-		return fmt.Errorf("the answer does not begin with %v", want)
-	}
-	return nil
 }

@@ -39,7 +39,7 @@ type WorkloadOptions struct {
 	Registerer prometheus.Registerer
 }
 
-// Workloads count by namespace what finished pods have used: the sum of what was booked of each, whoever told of it (an
+// Workloads count by namespace what finished pods have used: the sum of what was booked of each, from whatever source (an
 // agent, a meter with a model, metrics-server, requests). What no booking covers, as before this replica led or of a pod
 // that came and went between two estimates, is estimated from the pod's request.
 //

@@ -56,7 +56,7 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bookTimeout)
 	defer cancel()
 	receipt, err := h.c.Ledger.Book(ctx, booking)
-	if !receipt.Booked && !errors.Is(err, context.DeadlineExceeded) { // of what took too long nobody knows
+	if !receipt.Booked && !errors.Is(err, context.DeadlineExceeded) { // what took too long may be booked yet
 		undo()
 	}
 	if err != nil {
@@ -70,8 +70,8 @@ func (h *Handler) book(ctx context.Context, n *node, b *batch.Batch, agentless b
 	return receipt, r.names, nil
 }
 
-// correct moves an interval that is said to end in the future, as what has been used has been used by now, or so long
-// ago that nobody can have kept it: a clock that was never set says 1970, and each year that a node invents is rows
+// correct moves an interval that ends in the future, as what has been used has been used by now, or so long ago that no
+// agent can have kept it: a clock that was never set says 1970, and each year that a node invents is rows
 // in the ledger. Any other time is the node's word; it may have kept the batch for long.
 func (h *Handler) correct(b *batch.Batch, now time.Time) {
 	ahead := b.End.Sub(now)
@@ -85,7 +85,7 @@ func (h *Handler) correct(b *batch.Batch, now time.Time) {
 }
 
 // parent takes away the host that a node names if there is none of that name, or if it speaks of its virtual machines
-// and not of this one: what a guest tells is taken from its host's sums, and nobody may do that to a machine that is
+// and not of this one: what a guest tells is taken from its host's sums, and no node may do that to a machine that is
 // not its host. It takes some time to know.
 func (h *Handler) parent(n *node, b *batch.Batch, now time.Time) {
 	if b.Parent == nil {

@@ -28,7 +28,7 @@ type DirectoryOptions struct {
 	Now         func() time.Time
 }
 
-// A Directory knows pods by their UIDs: what people call them, whom they belong to and where they run. It is told of
+// A Directory knows pods by their UIDs: their names, their owners and their nodes. It is told of
 // them by informers.
 type Directory struct {
 	o DirectoryOptions
@@ -75,7 +75,7 @@ type parent struct {
 
 var containerSeed = maphash.MakeSeed()
 
-// NewDirectory returns a Directory that knows nobody.
+// NewDirectory returns a Directory that knows no pod.
 func NewDirectory(o DirectoryOptions) *Directory {
 	o.MostDeleted = cmp.Or(o.MostDeleted, mostGone)
 	return &Directory{
@@ -204,7 +204,7 @@ func (d *Directory) entryOf(p *v1.Pod) *entry {
 	return e
 }
 
-// same reports whether two are the same pod. UIDs do not come again, but anybody can write on a pod that it is the
+// same reports whether two are the same pod. UIDs do not come again, but any user can write on a pod that it is the
 // image of another one.
 func (e *entry) same(o *entry) bool {
 	return e.name == o.name && e.kin.Value().namespace == o.kin.Value().namespace

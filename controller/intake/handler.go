@@ -121,7 +121,7 @@ type reply struct {
 	result string // for the metric: one of a few
 	ack    []byte // the acknowledgement, or
 	refuse error  // why it is not known who asks, or
-	status int    // a status, and what is said with it
+	status int    // a status, and a text with it
 	text   string
 	after  time.Duration // when to come again
 }
@@ -274,7 +274,7 @@ func (h *Handler) Implausible(name string) bool {
 	return n != nil && n.far()
 }
 
-// tell writes a line that somebody who sends batches can cause: there are not more than one in a second of them.
+// tell writes a line that a sender of batches can cause: there is not more than one in a second.
 func (h *Handler) tell(text string, args ...any) {
 	if !h.audit.Allow() {
 		h.unsaid.Add(1)

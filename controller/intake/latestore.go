@@ -67,7 +67,7 @@ func (s *LateStore) try(ctx context.Context) {
 		}
 		s.why = err
 	case s.closed:
-		_ = store.Close() // nobody waits for it any more
+		_ = store.Close() // it came too late
 	default:
 		s.store, s.why = store, nil
 	}

@@ -59,7 +59,7 @@ type resolution struct {
 	consumers []*ledger.Consumer
 	names     []named            // of the node's own pods, in the order of the shares
 	foreign   energy.Microjoules // said of pods that run elsewhere
-	nameless  int                // pods that nobody knows
+	nameless  int                // pods that no informer has told of
 }
 
 // resolve says who the shares of a node's batch are.

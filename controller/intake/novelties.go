@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// novelties bound how many names a node can invent: of virtual machines, of control groups, of pods that nobody
-// knows. Each is a row in the ledger.
+// novelties bound how many names a node can invent: of virtual machines, of control groups, of pods that do
+// not exist. Each is a row in the ledger.
 type novelties struct {
 	mu    sync.Mutex
 	began time.Time

@@ -136,7 +136,7 @@ func (b *body) fill(from io.Reader) *reply {
 }
 
 // hurry gives a client so much time for a body: one that is slow must not keep its place. It holds too for what the
-// server reads of a body that nobody wants. Not all servers can do it, as those of tests.
+// server reads of a body that no handler wants. Not all servers can do it, as those of tests.
 func (h *Handler) hurry(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.c.ReadTimeout))
 }

@@ -85,8 +85,8 @@ func (s *State) listWorkloads(time.Time) api.WorkloadsPower {
 	return api.WorkloadsPower{Workloads: list}
 }
 
-// Pods returns what the pods of a namespace draw, or of all if it is "", by namespace and name. Those of which nobody
-// knows a name are only in the latter.
+// Pods returns what the pods of a namespace draw, or of all if it is "", by namespace and name. Those whose name
+// is not known are only in the latter.
 func (s *State) Pods(namespace string) api.PodsPower {
 	now := s.o.Now()
 	list := []api.PodPower{}

@@ -15,7 +15,7 @@ import (
 type pod struct {
 	uid, namespace, name string
 	ownerKind, ownerName string
-	owner                *owner // nil: nobody knows
+	owner                *owner // nil: not known
 	containers           []container
 	power, idle          float32
 	absent               bool // while a batch is read

@@ -36,8 +36,8 @@ const (
 const (
 	certificateLife  = 10 * 365 * 24 * time.Hour
 	certificateRenew = 365 * 24 * time.Hour // before it ends
-	// A bundle holds the certificates of replicas, and of those that were there before: whoever has read it a while ago
-	// still knows one of them.
+	// A bundle holds the certificates of replicas, and of those that were there before: a client that has read it a while
+	// ago still knows one of them.
 	maxAuthorities = 8
 )
 
@@ -159,7 +159,7 @@ type Authority struct {
 	Log         *slog.Logger
 }
 
-// Run publishes until ctx ends. Somebody may remove what was published, and another replica may write over it.
+// Run publishes until ctx ends. A user may remove what was published, and another replica may write over it.
 func (a *Authority) Run(ctx context.Context) error {
 	const every, retry = 5 * time.Minute, 5 * time.Second
 	told := ""
@@ -199,7 +199,7 @@ func (a *Authority) publish(ctx context.Context) error {
 		return nil
 	}
 	m.Data = map[string]string{authorityKey: string(bundle)}
-	return a.Client.Update(ctx, &m) // of what was read: nobody's addition is lost
+	return a.Client.Update(ctx, &m) // of what was read: no replica's addition is lost
 }
 
 // bundled returns a bundle with own in it, and without what has expired or is no certificate.

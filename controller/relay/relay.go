@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -41,15 +41,22 @@ type Options struct {
 type Relay struct {
 	o     Options
 	looks singleflight.Group // one at a time, for all requests that wait
+	last  atomic.Pointer[answer]
+}
 
-	mu     sync.Mutex
-	until  time.Time // that what follows counts; then it is looked up
-	leader *leader   // nil: none is known
-	why    error     // of which there is no leader
+// answer is which replica leads, or why none is known. It counts until a moment; then the Lease is read again.
+type answer struct {
+	leader *leader // nil: none is known
+	why    error
+	until  time.Time
 }
 
 // New returns a Relay that knows no leader.
-func New(o Options) *Relay { return &Relay{o: o} }
+func New(o Options) *Relay {
+	r := &Relay{o: o}
+	r.last.Store(&answer{})
+	return r
+}
 
 // leader is the replica that requests are passed on to.
 type leader struct {
@@ -60,10 +67,10 @@ type leader struct {
 
 const (
 	leaderKnownFor  = 5 * time.Second
-	nobodyLeadsFor  = time.Second
+	noLeaderFor     = time.Second
 	leaderFoundIn   = 2 * time.Second // or not: the API server is away
 	leaderReachedIn = 5 * time.Second
-	retryRelayed    = "2" // seconds: a Lease that nobody renews runs out after 15
+	retryRelayed    = "2" // seconds: a Lease that is not renewed runs out after 15
 )
 
 var errNoLeader = errors.New("no replica leads")
@@ -95,72 +102,52 @@ func (r *Relay) away(w http.ResponseWriter, err error) {
 	_, _ = w.Write([]byte(`{"error":"the replica that leads does not answer"}` + "\n"))
 }
 
-// find returns the replica that holds the Lease. Nobody waits for another's question, nor for long for an API server
+// find returns the replica that holds the Lease. No request waits for another's question, nor for long for an API server
 // that does not answer; meanwhile the one that led goes on being asked, as it may go on leading.
 func (r *Relay) find(ctx context.Context) (*leader, error) {
-	if l, fresh, err := r.known(); fresh {
-		return l, err
+	if a := r.last.Load(); r.o.Now().Before(a.until) {
+		return a.leader, a.why
 	}
 	flight := r.looks.DoChan("", func() (any, error) {
-		if l, fresh, err := r.known(); fresh { // since we looked
-			return l, err
+		a := r.last.Load()
+		if !r.o.Now().Before(a.until) { // nor has another request looked since
+			// A request that is given up must not take the answer from the others.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaderFoundIn)
+			defer cancel()
+			a = r.look(ctx, a.leader)
 		}
-		// One who leaves must not take the answer from the others.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaderFoundIn)
-		defer cancel()
-		return r.look(ctx)
+		return a.leader, a.why
 	})
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case found := <-flight:
-		if found.Err != nil {
-			return nil, found.Err
-		}
-		return found.Val.(*leader), nil
+		return found.Val.(*leader), found.Err
 	}
 }
 
-// known returns who leads, or why nobody does, and whether that still counts.
-func (r *Relay) known() (l *leader, fresh bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.leader, r.o.Now().Before(r.until), r.why
-}
-
-// look asks who leads. It is called by one at a time.
-func (r *Relay) look(ctx context.Context) (*leader, error) {
-	r.mu.Lock()
-	last := r.leader
-	r.mu.Unlock()
+// look asks which replica leads, and notes that. It is called by one at a time.
+func (r *Relay) look(ctx context.Context, last *leader) *answer {
 	holder, err := r.holder(ctx)
+	a := &answer{leader: last}
 	switch {
-	case errors.Is(err, errNoLeader): // the last one has resigned
-		return r.learned(nil, err)
-	case err != nil && last != nil:
-		r.o.Log.Warn("asking who leads: the one that did is still asked", "error", err)
-		return r.learned(last, nil)
+	case err == nil && (last == nil || last.pod != holder):
+		a.leader, a.why = r.reach(ctx, holder)
+	case errors.Is(err, errNoLeader), err != nil && last == nil: // the last one has resigned, or none was known
+		a.leader, a.why = nil, err
 	case err != nil:
-		return r.learned(nil, err)
-	case last != nil && last.pod == holder:
-		return r.learned(last, nil)
+		r.o.Log.Warn("asking who leads: the one that did is still asked", "error", err)
 	}
-	return r.learned(r.reach(ctx, holder))
-}
-
-// learned notes who leads, or why nobody does.
-func (r *Relay) learned(l *leader, err error) (*leader, error) {
+	if last != nil && last != a.leader {
+		last.close()
+	}
 	known := leaderKnownFor
-	if l == nil {
-		known = nobodyLeadsFor
+	if a.leader == nil {
+		known = noLeaderFor
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leader != nil && r.leader != l {
-		r.leader.close()
-	}
-	r.leader, r.why, r.until = l, err, r.o.Now().Add(known)
-	return l, err
+	a.until = r.o.Now().Add(known)
+	r.last.Store(a)
+	return a
 }
 
 // holder returns who holds the Lease.
@@ -220,10 +207,8 @@ func (r *Relay) to(identity, address string, roots *x509.CertPool) *leader {
 
 // forget has the next request look for a leader anew.
 func (r *Relay) forget(identity string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leader != nil && r.leader.pod == identity {
-		r.until = time.Time{}
+	if a := r.last.Load(); a.leader != nil && a.leader.pod == identity {
+		r.last.CompareAndSwap(a, &answer{leader: a.leader})
 	}
 }
 

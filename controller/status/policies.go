@@ -129,7 +129,7 @@ type rules struct {
 const maxNamespaces = 2000
 
 // noticing marks the rules as outdated by what it lets pass. Predicates are asked before anything is queued for the
-// same change, so that whoever is queued for it meets new rules.
+// same change, so that a policy that is queued for it meets new rules.
 func (p *Policies) noticing(passes predicate.Predicate) predicate.Predicate {
 	return predicate.And(passes, predicate.NewPredicateFuncs(func(client.Object) bool {
 		p.changed.Store(true)

@@ -14,6 +14,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubenergy/kubenergy/controller/signal"
@@ -23,20 +25,20 @@ import (
 // other as leaders, stay within the limit together.
 const callsName = "kubenergy-calls"
 
-// Calls grants requests to providers. A grant counts once it is written: where the API server does not take it, nobody
-// is asked.
+// Calls grants requests to providers. A grant counts once it is written: where the API server does not take it, no
+// provider is asked.
 //
 // Its client must read from the API server, not from a cache.
 type Calls struct {
 	client    client.Client
 	namespace string
 
-	pending chan []*reservation // holds the reservations that nobody writes yet; its one element is the lock on them
+	pending chan []*reservation // the reservations that are not being written yet; its one element is the lock on them
 	writing chan struct{}       // held by the one who writes
 	last    *v1.ConfigMap       // as it was written last; of the writer
 }
 
-// reservation is one call that somebody asks for, or a pause.
+// reservation is one call that a keeper asks for, or a pause.
 type reservation struct {
 	key     string
 	perHour int // 0: a pause
@@ -67,7 +69,7 @@ func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 			perHour)
 	}
 	r := &reservation{key: callsKey(source), perHour: perHour, now: now}
-	if err := k.settle(ctx, r); err != nil {
+	if err := k.decide(ctx, r); err != nil {
 		return false, time.Time{}, fmt.Errorf("reserving a call to %s: %w", source, err)
 	}
 	return r.granted, r.next, nil
@@ -75,14 +77,14 @@ func (k *Calls) Reserve(ctx context.Context, source string, perHour int,
 
 // Block has Reserve refuse a source until a moment, also over restarts. The last word counts; the zero time lifts it.
 func (k *Calls) Block(ctx context.Context, source string, until, now time.Time) error {
-	if err := k.settle(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
+	if err := k.decide(ctx, &reservation{key: callsKey(source), until: until, now: now}); err != nil {
 		return fmt.Errorf("noting a pause of %s: %w", source, err)
 	}
 	return nil
 }
 
-// settle waits until a reservation is decided on and written.
-func (k *Calls) settle(ctx context.Context, r *reservation) error {
+// decide waits until a reservation is decided on and written.
+func (k *Calls) decide(ctx context.Context, r *reservation) error {
 	k.pending <- append(<-k.pending, r)
 	select {
 	case k.writing <- struct{}{}:
@@ -101,17 +103,16 @@ func (k *Calls) settle(ctx context.Context, r *reservation) error {
 
 // write decides on a batch and writes down what it grants.
 func (k *Calls) write(ctx context.Context, batch []*reservation) {
-	const attempts = 5
-	var err error
-	for range attempts {
-		if err = k.attempt(ctx, batch); err == nil {
-			break
-		}
-		k.last = nil // somebody else wrote, or we cannot know
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
-			break
-		}
+	behind := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
+	err := retry.OnError(wait.Backoff{Steps: 5}, behind, func() error {
+		err := k.attempt(ctx, batch)
+		if err != nil {
+			k.last = nil // another replica wrote, or we cannot know
+		}
+		return err
+	})
 	for _, r := range batch {
 		r.done, r.err = true, err
 		r.granted = r.granted && err == nil
@@ -147,7 +148,7 @@ func (k *Calls) attempt(ctx context.Context, batch []*reservation) error {
 	now := batch[0].now
 	maps.DeleteFunc(m.Data, func(_, text string) bool {
 		b := readCallLog(text, now)
-		return b.empty()
+		return b.until == 0 && len(b.calls) == 0
 	})
 	if m.ResourceVersion == "" {
 		err = k.client.Create(ctx, m)
@@ -260,8 +261,6 @@ func readCallCount(entry string) (c callCount, ok bool) {
 
 // expires returns the second from which on none of the calls counts.
 func (c callCount) expires() int64 { return c.from + c.grain + window }
-
-func (b *callLog) empty() bool { return b.until == 0 && len(b.calls) == 0 }
 
 // block replaces the pause.
 func (b *callLog) block(until, now time.Time) {

@@ -267,7 +267,7 @@ func TestCallLogOfStrangers(t *testing.T) {
 		"", "x", "until=", "until=x", "until=5", "1:1", ":", "9999999999999999999:1", fmt.Sprintf("%d:-5", kit.Noon.Unix()),
 		fmt.Sprintf("%d:0", kit.Noon.Unix()), fmt.Sprintf("%d:1/99999", kit.Noon.Unix()),
 	} {
-		if b := readCallLog(text, kit.Noon); !b.empty() {
+		if b := readCallLog(text, kit.Noon); !(b.until == 0 && len(b.calls) == 0) {
 			t.Errorf("%q reads as %v", text, b)
 		}
 	}

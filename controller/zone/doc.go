@@ -2,7 +2,7 @@
 // intensities and prices were, and says what a joule of a node emitted and cost.
 //
 // The walk of a signal has three forms: a [signal.Keeper] asks providers and holds readings; the status of the
-// GridZone is what of it everybody reads, as a [grid.Signal] in a [kube.View]; [History] keeps what held, in slots of
+// GridZone is what all readers take of it, as a [grid.Signal] in a [kube.View]; [History] keeps what held, in slots of
 // five minutes. Keepers run in the replica that leads. The history runs in every replica, from views, so that a new
 // leader knows what was. It is not the keepers' own history, which holds hourly means of four weeks to forecast from.
 //
