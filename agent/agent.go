@@ -125,7 +125,10 @@ func open(o Options, log *slog.Logger) (_ *agent, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.attributing = energy.AttributorOptions{Idle: o.Idle, Prior: prior, Patience: patience(&o)}
+	// A root that does not move is waited for. A meter that is asked seldom moves as seldom.
+	a.attributing = energy.AttributorOptions{
+		Idle: o.Idle, Prior: prior, Patience: max(time.Minute, 3*o.Interval, 3*o.Meters.ScrapeInterval),
+	}
 	a.attributor = energy.NewAttributor(a.attributing)
 	if err := a.openDelivery(); err != nil {
 		return nil, err
@@ -160,11 +163,6 @@ func (a *agent) prior() (*energy.Profile, error) {
 		}
 	}
 	return nil, nil
-}
-
-// patience is how long a root that does not move is waited for. A meter that is asked seldom moves as seldom.
-func patience(o *Options) time.Duration {
-	return max(time.Minute, 3*o.Interval, 3*o.Meters.ScrapeInterval)
 }
 
 // openDelivery takes up what a former process of this boot left behind, if there is a folder for that.
@@ -204,12 +202,6 @@ func (a *agent) prepare() {
 		a.status.Meters = append(a.status.Meters, exposition.MeterStatus{Name: m.Name(), Readable: true})
 	}
 	a.status.Idle = a.options.Idle.String()
-	if a.pusher != nil {
-		a.status.Delivery = &exposition.DeliveryStatus{}
-	}
-	if a.publisher != nil {
-		a.status.Guests = &exposition.GuestsStatus{}
-	}
 	domains, parts := a.root.Domains()
 	a.log.Info("metering", "node", a.options.Node, "source", a.root.Source(), "root", domains, "parts", parts,
 		"interval", a.options.Interval.String(),
@@ -248,11 +240,7 @@ func (a *agent) watchTemperatures(ctx context.Context) {
 		return
 	}
 	for tick := time.NewTicker(temperaturePeriod); ; {
-		var shown []exposition.Temperature
-		for _, s := range sensors.Temperatures(nil) {
-			shown = append(shown, exposition.Temperature(s))
-		}
-		a.page.SetTemperatures(shown)
+		a.page.SetTemperatures(sensors.Temperatures(nil))
 		select {
 		case <-ctx.Done():
 			return

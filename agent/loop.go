@@ -17,7 +17,8 @@ import (
 // loop ticks until ctx ends, and once more then: a container that ends with the node has used something until now.
 func (a *agent) loop(ctx context.Context) {
 	interval := a.options.Interval
-	a.pulse.begin(interval)
+	a.pulse.interval.Store(int64(interval))
+	a.pulse.beat()
 	next := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -44,14 +45,15 @@ func (a *agent) loop(ctx context.Context) {
 // tick reads everything once: first what computed, then what was used (docs/decisions/0012).
 func (a *agent) tick() {
 	began := time.Now()
-	swept := a.readUsage()
+	err := a.host.Sweep(&a.sweep)
+	a.sweepTrouble.note(a.log, "reading CPU times", "what is used meanwhile is unknown", err)
 	a.status.Sweep = time.Since(began)
 	a.readMeters()
 	o := &a.observation
 	*o = energy.Observation{
 		At: a.sweep.At, CPUs: a.sweep.CPUs, Busy: a.sweep.Busy, Root: o.Root[:0], Parts: o.Parts[:0],
 	}
-	if swept {
+	if err == nil {
 		o.Usage, o.Ended = a.sweep.Usage, a.sweep.Ended
 	} else {
 		o.At, o.Busy = host.Now(), 0
@@ -68,12 +70,6 @@ func (a *agent) tick() {
 	}
 	a.status.Tick = time.Since(began)
 	a.report()
-}
-
-func (a *agent) readUsage() bool {
-	err := a.host.Sweep(&a.sweep)
-	a.sweepTrouble.note(a.log, "reading CPU times", "what is used meanwhile is unknown", err)
-	return err == nil
 }
 
 func (a *agent) readMeters() {
@@ -124,7 +120,8 @@ func (a *agent) book() {
 	}
 	if a.pusher != nil {
 		meta := delivery.Meta{
-			Wall: wall(a.attribution.End), Source: a.status.Source, IdlePolicy: a.status.Idle, Parent: a.status.Parent,
+			Wall: time.Now().Add(a.attribution.End - host.Now()), Source: a.status.Source, IdlePolicy: a.status.Idle,
+			Parent: a.status.Parent,
 		}
 		if err := a.queue.Add(&a.attribution, meta); err != nil {
 			a.log.Error("an interval cannot be pushed", "err", err)
@@ -132,9 +129,6 @@ func (a *agent) book() {
 	}
 	a.page.Add(&a.attribution, a.status.Source)
 }
-
-// wall is the time by the wall clock at an instant of the node's clock.
-func wall(at time.Duration) time.Time { return time.Now().Add(at - host.Now()) }
 
 // publish tells virtual machines what they used. The publisher logs what fails for one of them; an error is about all.
 func (a *agent) publish() {
@@ -155,33 +149,18 @@ func (a *agent) save() {
 func (a *agent) report() {
 	s := &a.status
 	s.IdlePower, s.IdleSettled = a.attributor.IdlePower()
-	found := a.host.Stats()
-	s.Host = exposition.HostStatus{
-		Blind: found.Blind, Folded: uint64(max(0, found.Folded)), Truncated: uint64(max(0, found.Truncated)),
-	}
+	s.Host = a.host.Stats()
 	if a.publisher != nil {
-		p := a.publisher.Stats()
-		*s.Guests = exposition.GuestsStatus{
-			Trees: uint64(max(0, p.Trees)), Failing: uint64(max(0, p.Failing)), Refused: p.Refused, Stuck: p.Stuck,
-		}
+		stats := a.publisher.Stats()
+		s.Guests = &stats
 	}
 	if a.pusher != nil {
-		a.reportDelivery(s.Delivery)
+		s.Delivery = &exposition.DeliveryStatus{QueueStats: a.queue.Stats(), PushStats: a.pusher.Stats()}
+		if oldest := s.Delivery.Oldest; !oldest.IsZero() {
+			s.Delivery.Age = max(0, time.Since(oldest))
+		}
 	}
 	a.page.SetStatus(s)
-}
-
-func (a *agent) reportDelivery(d *exposition.DeliveryStatus) {
-	queue, push := a.queue.Stats(), a.pusher.Stats()
-	d.Pending, d.Acked, d.Folds, d.Oldest = queue.Pending, queue.Acked, queue.Folded, 0
-	d.DiskFailing, d.Refused = queue.DiskFailing, queue.Refused
-	if !queue.Oldest.IsZero() {
-		d.Oldest = max(0, time.Since(queue.Oldest))
-	}
-	d.Failures = d.Failures[:0]
-	for _, reason := range delivery.Reasons {
-		d.Failures = append(d.Failures, exposition.Failure{Reason: reason, Count: push.Failures[reason]})
-	}
 }
 
 // A pulse tells an agent that ticks from one that hangs.
@@ -192,11 +171,6 @@ type pulse struct {
 
 // missed is how many ticks may be missing before somebody should restart the agent.
 const missed = 10
-
-func (p *pulse) begin(interval time.Duration) {
-	p.interval.Store(int64(interval))
-	p.beat()
-}
 
 func (p *pulse) beat() { p.last.Store(int64(host.Now())) }
 

@@ -74,7 +74,8 @@ func FuzzRestore(f *testing.F) {
 
 func TestPulse(t *testing.T) {
 	var p pulse
-	p.begin(time.Second)
+	p.interval.Store(int64(time.Second))
+	p.beat()
 	if err := p.check(); err != nil {
 		t.Error(err)
 	}

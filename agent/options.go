@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/kubenergy/kubenergy/agent/delivery"
@@ -114,28 +114,15 @@ const (
 // Validate reports everything that is wrong.
 func (o Options) Validate() error {
 	o = o.complete()
-	return errors.Join(o.validateTimes(), o.validateNames(), o.Meters.Validate())
-}
-
-func (o *Options) validateTimes() error {
-	var errs []error
-	if o.Interval < minInterval || o.Interval > maxInterval {
-		errs = append(errs, fmt.Errorf("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval))
-	}
-	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
-		errs = append(errs, fmt.Errorf("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval,
-			o.Interval))
-	}
-	return errors.Join(errs...)
-}
-
-func (o *Options) validateNames() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if o.Node == "" || len(o.Node) > 253 || strings.ContainsFunc(o.Node, func(r rune) bool {
-		return r <= ' ' ||
-			r >= 0x7f || r == '/'
-	}) {
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		bad("--interval is %v: want %v to %v", o.Interval, minInterval, maxInterval)
+	}
+	if o.BatchInterval < o.Interval || o.BatchInterval > time.Hour {
+		bad("--batch-interval is %v: want the interval of %v to an hour", o.BatchInterval, o.Interval)
+	}
+	if !nodeName.MatchString(o.Node) {
 		bad("--node-name is %q: want a name of letters, digits and signs, without blanks and slashes, of at most 253 "+
 			"bytes", o.Node)
 	}
@@ -145,8 +132,11 @@ func (o *Options) validateNames() error {
 	if o.LogFormat != "json" && o.LogFormat != "text" {
 		bad("--log-format is %q: want json or text", o.LogFormat)
 	}
-	return errors.Join(errors.Join(errs...), o.validateAddresses())
+	return errors.Join(errors.Join(errs...), o.validateAddresses(), o.Meters.Validate())
 }
+
+// nodeName are names without blanks and slashes.
+var nodeName = regexp.MustCompile(`^[!-.0-~]{1,253}$`)
 
 func (o *Options) validateAddresses() error {
 	var errs []error

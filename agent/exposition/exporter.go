@@ -6,6 +6,7 @@
 package exposition
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kubenergy/kubenergy/agent/meter"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -69,7 +71,7 @@ type Exporter struct {
 	status     Status
 	health     health
 
-	temperatures []Temperature // replaced, never changed
+	temperatures []meter.Temperature // replaced, never changed
 
 	rendering sync.Mutex // guards the pages
 	rows      []row      // the copy that is rendered
@@ -93,12 +95,8 @@ type leave struct {
 
 // New returns an Exporter that has added nothing yet.
 func New(o Options) *Exporter {
-	if o.MaxConsumers <= 0 {
-		o.MaxConsumers = defaultMaxConsumers
-	}
-	if o.Retain <= 0 {
-		o.Retain = defaultRetain
-	}
+	o.MaxConsumers = cmp.Or(o.MaxConsumers, defaultMaxConsumers)
+	o.Retain = cmp.Or(o.Retain, defaultRetain)
 	return &Exporter{
 		options: o, node: appendLabel(nil, "node", o.Node), names: map[string]batch.Names{},
 		scrapes: make(chan struct{}, maxScrapes), process: newProcess(),
@@ -143,19 +141,12 @@ func (e *Exporter) Add(a *energy.Attribution, source string) {
 
 func (e *Exporter) bookNode(a *energy.Attribution, source string) {
 	q := min(a.Quality, energy.Measured)
-	e.quality, e.current = q, sourceName(source)
+	e.quality, e.current = q, cmp.Or(source, noSource)
 	e.source(e.current).energy[q] += a.Measured
 	e.idle[min(q, energy.Derived)] += a.Idle // the fit says what is idle
 	e.platform[q] += a.Platform
 	e.unknown[q] += a.Unknown
 	e.unmeasured += a.Unmeasured
-}
-
-func sourceName(name string) string {
-	if name == "" {
-		return noSource
-	}
-	return name
 }
 
 func (e *Exporter) source(name string) *source {

@@ -344,8 +344,7 @@ func FuzzLabels(f *testing.F) {
 		e := New(Options{Node: container, Version: pod})
 		e.SetStatus(&Status{
 			Source: namespace, Idle: pod, Parent: &batch.Parent{Host: namespace, VM: container},
-			Meters:   []MeterStatus{{Name: pod}},
-			Delivery: &DeliveryStatus{Failures: []Failure{{Reason: id}}},
+			Meters: []MeterStatus{{Name: pod}, {Name: id}},
 		})
 		ids := []string{id, energy.CgroupID(id), energy.VMID(id), energy.ContainerID(uidA, id)}
 		slices.Sort(ids)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubenergy/kubenergy/agent/guests"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -54,7 +55,7 @@ func TestTicksAllocateNothing(t *testing.T) {
 	e, a := busy(300)
 	status := Status{
 		Source: "psys (rapl)", Meters: []MeterStatus{{Name: "rapl"}},
-		Delivery: &DeliveryStatus{Failures: []Failure{{"timeout", 1}}}, Guests: &GuestsStatus{},
+		Delivery: &DeliveryStatus{}, Guests: &guests.Stats{},
 	}
 	e.SetStatus(&status)
 	if n := testing.AllocsPerRun(200, func() {

@@ -1,10 +1,13 @@
 package exposition
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/guests"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -172,7 +175,8 @@ func (e *Exporter) appendStatus(t *text) {
 	if s.Parent != nil {
 		parent = *s.Parent
 	}
-	t.sample("kubenergy_node_info", e.labels("source", sourceName(s.Source), "idle_policy", s.Idle, "host", parent.Host,
+	t.sample("kubenergy_node_info", e.labels("source", cmp.Or(s.Source, noSource), "idle_policy", s.Idle, "host",
+		parent.Host,
 		"vm", parent.VM), "").count(1)
 	t.one("kubenergy_node_idle_power_watts", "What the node draws without load, as fitted.").float(float64(s.IdlePower))
 	t.one("kubenergy_node_idle_power_settled", "Whether that fit has seen enough of the node (1) or not yet (0).").flag(
@@ -209,9 +213,9 @@ func (e *Exporter) appendStatus(t *text) {
 	}
 }
 
-func (e *Exporter) appendGuests(t *text, g *GuestsStatus) {
-	t.one("kubenergy_guests_published", "Virtual machines that a counter is published for.").count(g.Trees)
-	t.one("kubenergy_guests_failing", "Of these, whose last publication failed.").count(g.Failing)
+func (e *Exporter) appendGuests(t *text, g *guests.Stats) {
+	t.one("kubenergy_guests_published", "Virtual machines that a counter is published for.").count(uint64(g.Trees))
+	t.one("kubenergy_guests_failing", "Of these, whose last publication failed.").count(uint64(g.Failing))
 	t.one("kubenergy_guests_refused_total",
 		"Counters that were not published because of the name of the virtual machine.").count(g.Refused)
 	t.one("kubenergy_guests_stuck_total",
@@ -266,26 +270,26 @@ func (e *Exporter) appendHeld(t *text) {
 		"Whether changes of control groups are found by walking only (1), as not all can be watched, or not (0).").flag(
 		h.Blind)
 	t.one("kubenergy_agent_groups_folded",
-		"Control groups that are not told from their pod or the system, because there are too many.").count(h.Folded)
+		"Control groups that are not told from their pod or the system, because there are too many.").count(
+		uint64(h.Folded))
 	t.one("kubenergy_agent_truncated_walks_total",
-		"Walks through control groups that ended early because there were too many.").count(h.Truncated)
+		"Walks through control groups that ended early because there were too many.").count(uint64(h.Truncated))
 }
 
 func (e *Exporter) appendDelivery(t *text, d *DeliveryStatus) {
 	t.one("kubenergy_agent_delivery_pending_batches",
-		"Batches that are not acknowledged.").count(uint64(max(d.Pending, 0)))
+		"Batches that are not acknowledged.").count(uint64(d.Pending))
 	t.one("kubenergy_agent_delivery_oldest_age_seconds",
-		"Age of the oldest batch that is not acknowledged; 0 if there is none.").seconds(d.Oldest)
+		"Age of the oldest batch that is not acknowledged; 0 if there is none.").seconds(d.Age)
 	t.one("kubenergy_agent_delivery_acked_batches_total", "Batches that were acknowledged.").count(d.Acked)
 	t.one("kubenergy_agent_delivery_folds_total",
-		"Batches folded into others for want of room; no energy is lost by it.").count(d.Folds)
+		"Batches folded into others for want of room; no energy is lost by it.").count(d.Folded)
 	t.one("kubenergy_agent_state_failing", "Whether the state folder cannot be written (1) or not (0).").flag(
 		d.DiskFailing)
 	t.one("kubenergy_agent_refused_joules_total",
 		"Energy that is on this page and could not be queued for delivery.").joules(d.Refused)
 	t.head("kubenergy_agent_delivery_failures_total", "Attempts to deliver that failed.")
-	for i := range d.Failures {
-		t.sample("kubenergy_agent_delivery_failures_total", e.labels("reason", d.Failures[i].Reason),
-			"").count(d.Failures[i].Count)
+	for _, reason := range delivery.Reasons {
+		t.sample("kubenergy_agent_delivery_failures_total", e.labels("reason", reason), "").count(d.Failures[reason])
 	}
 }

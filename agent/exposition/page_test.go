@@ -19,6 +19,9 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/guests"
+	"github.com/kubenergy/kubenergy/agent/host"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -110,13 +113,13 @@ func fixture() *Exporter {
 		Source: "psys (rapl)", Idle: "requests", Parent: &batch.Parent{Host: "rack7", VM: "guest3"}, IdlePower: 42.5,
 		IdleSettled: true,
 		Tick:        300 * time.Microsecond, Sweep: 100 * time.Microsecond, Lost: 1,
-		Host: HostStatus{Blind: true, Folded: 6, Truncated: 7}, Guests: &GuestsStatus{
-			Trees: 8, Failing: 1, Refused: 9, Stuck: 10,
-		},
+		Host:   host.Stats{Blind: true, Folded: 6, Truncated: 7},
+		Guests: &guests.Stats{Trees: 8, Failing: 1, Refused: 9, Stuck: 10},
 		Meters: []MeterStatus{{"hwmon", false, 17}, {"rapl", true, 0}},
 		Delivery: &DeliveryStatus{
-			Pending: 3, Oldest: 48500 * time.Millisecond, Acked: 240, Folds: 2,
-			Failures: []Failure{{"refused", 4}, {"timeout", 1}}, DiskFailing: true, Refused: 1_500_000,
+			QueueStats: delivery.QueueStats{Pending: 3, Acked: 240, Folded: 2, DiskFailing: true, Refused: 1_500_000},
+			PushStats:  delivery.PushStats{Failures: map[string]uint64{"refused": 4, "connection": 1}},
+			Age:        48500 * time.Millisecond,
 		},
 	}
 	e.SetStatus(&status)

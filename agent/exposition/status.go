@@ -3,6 +3,10 @@ package exposition
 import (
 	"time"
 
+	"github.com/kubenergy/kubenergy/agent/delivery"
+	"github.com/kubenergy/kubenergy/agent/guests"
+	"github.com/kubenergy/kubenergy/agent/host"
+	"github.com/kubenergy/kubenergy/agent/meter"
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/energy/batch"
 )
@@ -21,35 +25,14 @@ type Status struct {
 	Sweep time.Duration // how long it took to read CPU times
 	Lost  uint64        // count of ticks that did not happen, because one before took too long
 
-	Host     HostStatus
+	Host     host.Stats
 	Meters   []MeterStatus   // each name once
 	Delivery *DeliveryStatus // nil: nothing is pushed
-	Guests   *GuestsStatus   // nil: nothing is published to virtual machines
-}
-
-// HostStatus is how well the agent sees what runs.
-type HostStatus struct {
-	Blind     bool   // not every group can be watched: changes are found by walking only
-	Folded    uint64 // members that are part of their pod or of the system now, because there are too many
-	Truncated uint64 // count of walks that ended early because there was too much to see
-}
-
-// GuestsStatus is how publishing to virtual machines fares.
-type GuestsStatus struct {
-	Trees   uint64 // machines that have a counter now
-	Failing uint64 // of these, whose last publication failed
-	Refused uint64 // count of counters that were not published because of the machine's name
-	Stuck   uint64 // count of folders that guests left behind and that cannot be removed
-}
-
-// A Temperature is what one sensor shows. Chip and sensor together name it.
-type Temperature struct {
-	Chip, Sensor string
-	Celsius      float64
+	Guests   *guests.Stats   // nil: nothing is published to virtual machines
 }
 
 // SetTemperatures replaces what is shown of the node's temperatures. It keeps the list.
-func (e *Exporter) SetTemperatures(list []Temperature) {
+func (e *Exporter) SetTemperatures(list []meter.Temperature) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.generation++
@@ -65,21 +48,9 @@ type MeterStatus struct {
 
 // DeliveryStatus is how far batches have come.
 type DeliveryStatus struct {
-	Pending  int           // sealed batches that are not acknowledged
-	Oldest   time.Duration // age of the oldest of them; 0 if there is none
-	Acked    uint64        // count of acknowledged batches
-	Folds    uint64        // count of batches folded into others for want of room
-	Failures []Failure     // each reason once
-
-	// the state folder cannot be written: what is not acknowledged is lost with the process
-	DiskFailing bool
-	Refused     energy.Microjoules // count of what is on the page and could not be queued for delivery
-}
-
-// Failure is a reason why batches were not acknowledged, and how often.
-type Failure struct {
-	Reason string
-	Count  uint64
+	delivery.QueueStats
+	delivery.PushStats
+	Age time.Duration // of the oldest batch that is not acknowledged; 0 if there is none
 }
 
 // health is what of the statuses adds up.
@@ -96,34 +67,14 @@ var tickBounds = [...]time.Duration{
 	25 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, time.Second,
 }
 
-// SetStatus is called once a tick. It copies s.
+// SetStatus is called once a tick. It copies s, and keeps what Delivery and Guests point to.
 func (e *Exporter) SetStatus(s *Status) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.generation++
 	meters := append(e.status.Meters[:0], s.Meters...)
-	delivery := e.status.Delivery
-	if s.Delivery != nil {
-		if delivery == nil {
-			delivery = &DeliveryStatus{}
-		}
-		failures := append(delivery.Failures[:0], s.Delivery.Failures...)
-		*delivery = *s.Delivery
-		delivery.Failures = failures
-	} else {
-		delivery = nil
-	}
-	guests := e.status.Guests
-	if s.Guests != nil {
-		if guests == nil {
-			guests = &GuestsStatus{}
-		}
-		*guests = *s.Guests
-	} else {
-		guests = nil
-	}
 	e.status = *s
-	e.status.Meters, e.status.Delivery, e.status.Guests = meters, delivery, guests
+	e.status.Meters = meters
 
 	e.health.tick += s.Tick
 	e.health.sweep += s.Sweep

@@ -36,7 +36,7 @@ type discovery struct {
 	late    bool // what is found now may have run for a while
 }
 
-func (h *Host) blind() bool { return h.watch == nil || h.watch.full }
+func (h *Host) blind() bool { return h.watch.full }
 
 // discover brings the tree up to date with what came and went.
 func (h *Host) discover(now time.Duration) {

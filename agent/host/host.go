@@ -155,13 +155,10 @@ func (h *Host) CPUs() float64 { return h.cpus }
 
 // Close closes all descriptors.
 func (h *Host) Close() error {
-	var errs []error
 	for _, n := range h.byDir {
 		h.closeFile(n)
 	}
-	errs = append(errs, h.busy.close(), h.watch.close(), h.vms.close())
-	h.watch = nil
-	return errors.Join(errs...)
+	return errors.Join(h.busy.close(), h.watch.close(), h.vms.close())
 }
 
 // VMs lists the virtual machines of the last sweep by name.

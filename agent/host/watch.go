@@ -1,9 +1,9 @@
 package host
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,33 +27,27 @@ type place struct {
 	depth  int
 }
 
+// newWatcher returns a watcher that is told nothing where the kernel refuses one.
 func newWatcher() (*watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("watching control groups: %w", err)
-	}
-	return &watcher{fd: fd, places: map[int32]place{}, byDir: map[string]int32{}, buf: make([]byte, 64<<10)}, nil
+	return &watcher{
+		fd: fd, places: map[int32]place{}, byDir: map[string]int32{}, full: err != nil, buf: make([]byte, 64<<10),
+	}, err
 }
 
 func (w *watcher) close() error {
-	if w == nil {
+	if w.fd < 0 {
 		return nil
 	}
-	return unix.Close(w.fd)
+	err := unix.Close(w.fd)
+	w.fd = -1
+	return err
 }
 
-func (w *watcher) count() int {
-	if w == nil {
-		return 0
-	}
-	return len(w.places)
-}
+func (w *watcher) count() int { return len(w.places) }
 
 // add watches a directory. Only a refusal for want of resources is a failure: what is gone need not be watched.
 func (w *watcher) add(p place) {
-	if w == nil {
-		return
-	}
 	const mask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 	wd, err := unix.InotifyAddWatch(w.fd, p.dir, mask)
 	if err != nil {
@@ -68,9 +62,6 @@ func (w *watcher) add(p place) {
 }
 
 func (w *watcher) has(dir string) bool {
-	if w == nil {
-		return false
-	}
 	_, ok := w.byDir[dir]
 	return ok
 }
@@ -78,9 +69,6 @@ func (w *watcher) has(dir string) bool {
 // drop ends the watch of a directory. A removed control group keeps its watch for as long as somebody has a file of it
 // open, so it has to be said.
 func (w *watcher) drop(dir string) {
-	if w == nil {
-		return
-	}
 	if wd, ok := w.byDir[dir]; ok {
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd))
 		delete(w.byDir, dir)
@@ -108,9 +96,6 @@ type event struct {
 
 // drain hands over what happened since it was last called. It reports if notices were lost.
 func (w *watcher) drain(each func(event)) (overflow bool) {
-	if w == nil {
-		return false
-	}
 	for {
 		n, err := unix.Read(w.fd, w.buf)
 		if errors.Is(err, unix.EINTR) {
@@ -146,12 +131,7 @@ func (w *watcher) event(wd int32, mask uint32, name []byte, each func(event)) (o
 	if !ok || mask&unix.IN_ISDIR == 0 {
 		return false
 	}
-	for i, c := range name {
-		if c == 0 {
-			name = name[:i]
-			break
-		}
-	}
+	name, _, _ = bytes.Cut(name, []byte{0})
 	each(event{
 		in: p, name: string(name),
 		created: mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0,
