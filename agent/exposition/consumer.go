@@ -3,6 +3,7 @@ package exposition
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -110,7 +111,8 @@ const maxLabel = 256
 // ends like that gets another digest, lest it be taken for the one that it is shown as.
 func appendLabel(b []byte, name, value string) []byte {
 	b = append(append(b, name...), '=', '"')
-	if !presentable(value) {
+	if len(value) > maxLabel || !utf8.ValidString(value) || strings.ContainsFunc(value, isControl) ||
+		digested.MatchString(value) {
 		digest := sha256.Sum256([]byte(value))
 		value = shorten(value) + "~" + hex.EncodeToString(digest[:8])
 	}
@@ -123,16 +125,8 @@ func appendLabel(b []byte, name, value string) []byte {
 	return append(b, '"')
 }
 
-func presentable(value string) bool {
-	return len(value) <= maxLabel && utf8.ValidString(value) && !strings.ContainsFunc(value, isControl) &&
-		!hasDigest(value)
-}
-
-// hasDigest reports whether a value ends like one that could not be shown as it is.
-func hasDigest(value string) bool {
-	at := len(value) - 17
-	return at >= 0 && value[at] == '~' && strings.Trim(value[at+1:], "0123456789abcdef") == ""
-}
+// digested is how a value ends that could not be shown as it is.
+var digested = regexp.MustCompile(`~[0-9a-f]{16}$`)
 
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 

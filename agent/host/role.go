@@ -95,7 +95,7 @@ func podUID(base, name string) string {
 		}
 		uid = strings.ReplaceAll(uid, "_", "-")
 	}
-	if len(uid) > maxUID || !isWord(uid) {
+	if len(uid) > maxUID || !word.MatchString(uid) || strings.Trim(uid, ".") == "" {
 		return ""
 	}
 	return uid
@@ -123,11 +123,7 @@ func containerID(name string) string {
 	return id
 }
 
-// isWord tells if s is of letters, digits, dots and dashes, and neither empty nor a way to another folder.
-func isWord(s string) bool {
-	return word.MatchString(s) && strings.Trim(s, ".") != ""
-}
-
+// word is of letters, digits, dots and dashes. One of dots alone would be a way to another folder.
 var word = regexp.MustCompile(`^[\w.-]+$`)
 
 // A glob is a pattern of paths, element by element.

@@ -288,15 +288,7 @@ func isAlone(dir string, pid int) bool {
 		return false
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false
-	}
-	for _, e := range entries {
-		if e.IsDir() {
-			return false
-		}
-	}
-	return true
+	return err == nil && !slices.ContainsFunc(entries, os.DirEntry.IsDir)
 }
 
 func (h *Host) addAlone(p place, f find, name, key string) {

@@ -357,7 +357,7 @@ func anyHistory(t *testing.T, seed uint64, version int) {
 	kills := seed%3 == 1
 	if blind {
 		r.watch.close()
-		r.watch = nil
+		r.watch.full = true
 	}
 	good := k.pread
 	pread := func(fd int, into []byte) (int, error) {
@@ -389,7 +389,7 @@ func anyHistory(t *testing.T, seed uint64, version int) {
 			again.credit, again.known, again.clock = r.credit, r.known, r.clock
 			if blind {
 				again.watch.close()
-				again.watch = nil
+				again.watch.full = true
 			}
 			r = again
 		}

@@ -16,7 +16,10 @@ func (h *Host) Sweep(into *Sweep) error {
 		into.Usage = make([]energy.Usage, 0, 64) // nil is for sweeps that failed
 	}
 	into.Usage, into.Ended = into.Usage[:0], into.Ended[:0]
-	h.prepare(h.now())
+	now := h.now()
+	h.discover(now)
+	h.search(now)
+	h.reweigh(now)
 
 	first := h.now()
 	for _, c := range h.root.children {
@@ -40,13 +43,6 @@ func (h *Host) Sweep(into *Sweep) error {
 	into.Busy = h.root.total
 	h.fill(into)
 	return nil
-}
-
-// prepare finds what is new and what is gone.
-func (h *Host) prepare(now time.Duration) {
-	h.discover(now)
-	h.search(now)
-	h.reweigh(now)
 }
 
 // readTree reads a group and what is inside. Where nothing moved of late, one read of the whole tells that nothing

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -149,7 +150,7 @@ func (h *Hwmon) take(dir string) {
 		case kind == "temp":
 			if len(h.temps) < maxTemps {
 				h.temps = append(h.temps, tempSensor{
-					chip: chip, sensor: h.unique(chip, firstOf(label, key)), path: path,
+					chip: chip, sensor: h.unique(chip, cmp.Or(label, key)), path: path,
 				})
 			}
 		case attribute == "average" && slices.Contains(names, key+"_input"):
@@ -158,13 +159,6 @@ func (h *Hwmon) take(dir string) {
 			h.sensors = append(h.sensors, Sensor{Chip: chip, Device: device, Key: key, Label: label, path: path})
 		}
 	}
-}
-
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // parseSensor reads the name of a file with a value that is of use here, as "power1_average".
@@ -178,14 +172,7 @@ func parseSensor(name string) (kind string, number int, attribute string, ok boo
 	if !ok || key != kind+strconv.Itoa(number) {
 		return "", 0, "", false
 	}
-	switch kind {
-	case "energy", "temp":
-		ok = attribute == "input"
-	case "power":
-	default:
-		ok = false
-	}
-	return kind, number, attribute, ok
+	return kind, number, attribute, kind == "power" || attribute == "input" && (kind == "energy" || kind == "temp")
 }
 
 // choose returns the sensors, by index, that cover the whole machine.
@@ -212,18 +199,14 @@ func (h *Hwmon) choose(specs []string) ([]int, error) {
 func (h *Hwmon) indices(wanted func(Sensor) bool, prefer bool) []int {
 	var found []int
 	for i, s := range h.sensors {
-		if wanted(s) {
+		superfluous := prefer && !s.counts() && slices.ContainsFunc(h.sensors, func(other Sensor) bool {
+			return wanted(other) && other.counts() && filepath.Dir(other.path) == filepath.Dir(s.path)
+		})
+		if wanted(s) && !superfluous {
 			found = append(found, i)
 		}
 	}
-	if !prefer {
-		return found
-	}
-	return slices.DeleteFunc(found, func(i int) bool {
-		return !h.sensors[i].counts() && slices.ContainsFunc(found, func(j int) bool {
-			return h.sensors[j].counts() && filepath.Dir(h.sensors[j].path) == filepath.Dir(h.sensors[i].path)
-		})
-	})
+	return found
 }
 
 // open begins to read the n-th sensor of the whole machine.
@@ -252,9 +235,6 @@ func (h *Hwmon) Name() string { return NameHwmon }
 // Domains implements Meter.
 func (h *Hwmon) Domains() []energy.Domain { return h.domains }
 
-// Sensors returns all sensors of power and energy, used or not.
-func (h *Hwmon) Sensors() []Sensor { return slices.Clone(h.sensors) }
-
 // choice lists what --wall-sensor may name.
 func (h *Hwmon) choice() string {
 	if len(h.sensors) == 0 {
@@ -278,12 +258,9 @@ func (h *Hwmon) choice() string {
 func (h *Hwmon) Resume(last []energy.Reading) {
 	for i := range h.walls {
 		w := &h.walls[i]
-		reading, ok := find(last, w.domain)
-		switch {
-		case !ok:
-		case w.counter != nil:
+		if reading, ok := find(last, w.domain); ok && w.counter != nil {
 			w.counter.Resume(reading)
-		default:
+		} else if ok {
 			w.integrator.Resume(reading)
 		}
 	}
@@ -356,16 +333,13 @@ func (h *Hwmon) Temperatures(into []Temperature) []Temperature {
 		if err != nil {
 			continue
 		}
-		if v, err := parseInt(text); err == nil && plausible(v) {
+		// Sensors without a probe show -128 or 255 degrees: no hardware survives those.
+		if v, err := parseInt(text); err == nil && v > -60_000 && v < 200_000 {
 			into = append(into, Temperature{Chip: s.chip, Sensor: s.sensor, Celsius: float64(v) / 1000})
 		}
 	}
 	return into
 }
-
-// plausible reports if a temperature in thousandths of a degree is one that hardware survives: sensors without a probe
-// show -128 or 255 degrees.
-func plausible(milli int64) bool { return milli > -60_000 && milli < 200_000 }
 
 // Close implements Meter.
 func (h *Hwmon) Close() error {

@@ -44,7 +44,7 @@ func TestHwmonTakesOnlyWhatIsTheWholeMachine(t *testing.T) {
 		if got := names(h.Domains()); got != test.domains {
 			t.Errorf("%s, %q: domains %q, want %q", test.tree, test.wall, got, test.domains)
 		}
-		for _, s := range h.Sensors() {
+		for _, s := range h.sensors {
 			if s.Wall != (s.String() == test.sensor) {
 				t.Errorf("%s, %q: %v is used: %v", test.tree, test.wall, s, s.Wall)
 			}
@@ -189,8 +189,8 @@ func TestHwmonBombs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer h.Close()
-	if len(h.Sensors()) > maxSensors || len(h.Temperatures(nil)) > maxTemps || names(h.Domains()) != "wall" {
-		t.Errorf("%d sensors, domains %v", len(h.Sensors()), h.Domains())
+	if len(h.sensors) > maxSensors || len(h.Temperatures(nil)) > maxTemps || names(h.Domains()) != "wall" {
+		t.Errorf("%d sensors, domains %v", len(h.sensors), h.Domains())
 	}
 	for i := range maxEntries {
 		folder(t, filepath.Join(o.HwmonRoot, fmt.Sprintf("other%d", i)))

@@ -104,7 +104,7 @@ func (f *numberFile) read(now time.Duration) (text []byte, anew bool, err error)
 	switch {
 	case err == nil:
 		return nil, false, fmt.Errorf("reading %s: %w", f.path, errTooLong)
-	case gone(err):
+	case slices.ContainsFunc(goneErrors, func(gone error) bool { return errors.Is(err, gone) }):
 		f.close()
 		f.backOff(now, err)
 		return nil, false, f.err
@@ -112,11 +112,8 @@ func (f *numberFile) read(now time.Duration) (text []byte, anew bool, err error)
 	return nil, false, fmt.Errorf("reading %s: %w", f.path, err)
 }
 
-// gone reports if the device behind a descriptor is no more, so that only opening the file again can help.
-func gone(err error) bool {
-	return slices.ContainsFunc([]error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT},
-		func(e error) bool { return errors.Is(err, e) })
-}
+// goneErrors say that the device behind a descriptor is no more, so that only opening the file again can help.
+var goneErrors = []error{unix.ENODEV, unix.ENXIO, unix.EBADF, unix.ESTALE, unix.ENOENT}
 
 func (f *numberFile) backOff(now time.Duration, err error) {
 	f.wait = min(max(2*f.wait, firstWait), maxWait)
