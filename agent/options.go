@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/url"
 	"os"
 	"regexp"
 	"time"
@@ -132,27 +131,20 @@ func (o Options) Validate() error {
 	if o.LogFormat != "json" && o.LogFormat != "text" {
 		bad("--log-format is %q: want json or text", o.LogFormat)
 	}
-	return errors.Join(errors.Join(errs...), o.validateAddresses(), o.Meters.Validate())
-}
-
-// nodeName are names without blanks and slashes.
-var nodeName = regexp.MustCompile(`^[!-.0-~]{1,253}$`)
-
-func (o *Options) validateAddresses() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(o.Listen); err != nil && o.Listen != "0" {
 		bad("--listen is %q: want host:port, :port or 0", o.Listen)
 	}
-	if u, err := url.Parse(o.Push.URL); o.Push.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" ||
-		u.Host == "") {
+	if o.Push.URL != "" && !meter.IsURL(o.Push.URL) {
 		bad("--push-url is %q: want http://… or https://…", o.Push.URL)
 	}
 	if (o.Push.CertFile == "") != (o.Push.KeyFile == "") {
 		bad("--push-cert-file and --push-key-file go together")
 	}
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), o.Meters.Validate())
 }
+
+// nodeName are names without blanks and slashes.
+var nodeName = regexp.MustCompile(`^[!-.0-~]{1,253}$`)
 
 // complete fills in what follows from other options.
 func (o Options) complete() Options {

@@ -3,6 +3,7 @@ package delivery
 import (
 	"cmp"
 	"slices"
+	"unique"
 )
 
 // takeUp goes on from what a former process left in the state directory: the sealed batches that were not acknowledged,
@@ -83,15 +84,10 @@ func (q *Queue) closeFormer(last *record) {
 // file covers.
 func (q *Queue) sortSealed(files map[string]*record) []*sealed {
 	var all []*sealed
-	ids := map[string]string{} // a consumer's name once, however many batches name it
 	for name, r := range files {
 		for i := range r.batch.Shares {
 			s := &r.batch.Shares[i]
-			if id, ok := ids[s.ID]; ok {
-				s.ID = id
-			} else {
-				ids[s.ID] = s.ID
-			}
+			s.ID = unique.Make(s.ID).Value() // in memory once, however many batches name it
 		}
 		all = append(all, &sealed{record: *r, files: []string{name}, whole: true, safe: true})
 	}

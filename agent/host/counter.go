@@ -93,34 +93,22 @@ func parseProcess(text []byte) (processStat, bool) {
 		return processStat{}, false
 	}
 	const utime, stime, starttime = 14, 15, 22
-	rest := text[end+1:]
-	var ticks, start uint64
-	for i := 3; i <= starttime; i++ {
-		if len(rest) == 0 || rest[0] != ' ' {
-			return processStat{}, false
-		}
-		rest = rest[1:]
-		if i == utime || i == stime || i == starttime {
-			value, after, ok := digits(rest)
-			if !ok || value > math.MaxInt64 {
+	var values [starttime + 1]uint64
+	field := 3
+	for word := range bytes.FieldsSeq(text[end+1:]) {
+		if field == utime || field == stime || field == starttime {
+			value, rest, ok := digits(word)
+			if !ok || len(rest) > 0 || value > math.MaxInt64 {
 				return processStat{}, false
 			}
-			if i == starttime {
-				start = value
-			} else {
-				ticks += value
-			}
-			rest = after
-			continue
+			values[field] = value
 		}
-		next := bytes.IndexByte(rest, ' ')
-		if next < 0 {
-			return processStat{}, false
+		if field++; field > starttime {
+			cpu, ok := times(values[utime]+values[stime], jiffy)
+			return processStat{cpu: cpu, start: values[starttime]}, ok
 		}
-		rest = rest[next:]
 	}
-	cpu, ok := times(ticks, jiffy)
-	return processStat{cpu: cpu, start: start}, ok
+	return processStat{}, false
 }
 
 // nodeStat is what /proc/stat says of the node.
@@ -136,21 +124,22 @@ func parseStat(text []byte) (nodeStat, bool) {
 	if !ok || !bytes.HasPrefix(line, []byte("cpu ")) {
 		return nodeStat{}, false
 	}
-	line = line[len("cpu "):]
 	var ticks uint64
-	for i := range 7 { // user nice system idle iowait irq softirq
-		line = bytes.TrimLeft(line, " ")
-		value, after, ok := digits(line)
-		if !ok && i < 3 || value > math.MaxInt64/8 {
+	column := 0
+	for word := range bytes.FieldsSeq(line[len("cpu "):]) { // user nice system idle iowait irq softirq
+		value, after, ok := digits(word)
+		if !ok || len(after) > 0 || value > math.MaxInt64/8 {
 			return nodeStat{}, false
 		}
-		if !ok {
-			break // kernels before 2.6 have four columns
-		}
-		if i != 3 && i != 4 {
+		if column != 3 && column != 4 {
 			ticks += value
 		}
-		line = after
+		if column++; column == 7 {
+			break
+		}
+	}
+	if column < 3 { // kernels before 2.6 have four
+		return nodeStat{}, false
 	}
 	var stat nodeStat
 	if stat.busy, ok = times(ticks, jiffy); !ok {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -117,11 +118,7 @@ func option(cmdline []byte, name string) (value string, ok bool) {
 }
 
 func isQEMU(program string) bool {
-	switch program {
-	case "qemu", "qemu-kvm", "kvm":
-		return true
-	}
-	return strings.HasPrefix(program, "qemu-system-")
+	return slices.Contains([]string{"qemu", "qemu-kvm", "kvm"}, program) || strings.HasPrefix(program, "qemu-system-")
 }
 
 // nameOption reads the value of -name: "web", or "guest=web,debug-threads=on". A comma inside a name is doubled.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -75,11 +76,8 @@ func isKubepods(name string) bool {
 
 // isClass tells the groups of the pods of one class of quality of service.
 func isClass(name string) bool {
-	switch name {
-	case "burstable", "besteffort", "guaranteed":
-		return true
-	}
-	return strings.HasSuffix(name, "kubepods-burstable.slice") || strings.HasSuffix(name, "kubepods-besteffort.slice")
+	return slices.Contains([]string{"burstable", "besteffort", "guaranteed"}, name) ||
+		strings.HasSuffix(name, "kubepods-burstable.slice") || strings.HasSuffix(name, "kubepods-besteffort.slice")
 }
 
 // podUID returns the UID of a pod, or nothing. systemd takes dashes for levels, so the kubelet writes underscores.
@@ -105,23 +103,21 @@ func podUID(base, name string) string {
 func containerID(name string) string {
 	id, scope := strings.CutSuffix(name, ".scope")
 	if i := strings.LastIndexByte(id, '-'); i >= 0 {
-		switch id[:i] {
-		case "cri-containerd", "containerd", "crio", "docker", "libpod", "cri-o":
-			id = id[i+1:]
-		default:
+		if !slices.Contains(runtimes, id[:i]) {
 			return ""
 		}
+		id = id[i+1:]
 	} else if scope {
 		return ""
 	}
-	if len(id) < 12 || len(id) > maxContainer {
-		return ""
-	}
-	if strings.Trim(id, "0123456789abcdef") != "" {
+	if len(id) < 12 || len(id) > maxContainer || strings.Trim(id, "0123456789abcdef") != "" {
 		return ""
 	}
 	return id
 }
+
+// runtimes are what the names of containers' scopes begin with.
+var runtimes = []string{"cri-containerd", "containerd", "crio", "docker", "libpod", "cri-o"}
 
 // word is of letters, digits, dots and dashes. One of dots alone would be a way to another folder.
 var word = regexp.MustCompile(`^[\w.-]+$`)

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 )
 
@@ -103,12 +104,9 @@ func (h *Host) compareLimits(all *node, errs *[2]float64) {
 
 // parseLimit reads cpu.max, in thousandths of a CPU. It is not ok where there is no limit.
 func parseLimit(text []byte) (milli float64, ok bool) {
-	quota, rest, ok := digits(text)
-	if !ok || quota == 0 || !bytes.HasPrefix(rest, []byte(" ")) {
-		return 0, false
-	}
-	period, rest, ok := digits(rest[1:])
-	if !ok || period == 0 || len(rest) == 0 || rest[0] != '\n' {
+	var quota, period uint64
+	if n, _ := fmt.Sscanf(string(text), "%d %d\n", &quota, &period); n < 2 || quota == 0 || period == 0 ||
+		!bytes.HasSuffix(text, []byte("\n")) {
 		return 0, false
 	}
 	return float64(quota) / float64(period) * 1000, true

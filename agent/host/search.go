@@ -208,10 +208,8 @@ func groupsOf(text []byte) (paths [3]string) {
 		if controllers == "" {
 			paths[2] = group
 		}
-		for c := range strings.SplitSeq(controllers, ",") {
-			if c == "cpuacct" {
-				paths[1] = group
-			}
+		if slices.Contains(strings.Split(controllers, ","), "cpuacct") {
+			paths[1] = group
 		}
 	}
 	return paths

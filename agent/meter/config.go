@@ -136,57 +136,49 @@ var domainName = regexp.MustCompile(
 
 // Validate reports everything that is wrong.
 func (c *Config) Validate() error {
-	return errors.Join(c.checkMeters(), c.checkSources(), c.checkCalibration())
-}
-
-func (c *Config) checkMeters() error {
 	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, name := range c.Meters {
 		if !slices.Contains(kinds, name) && name != auto {
-			errs = append(errs, fmt.Errorf("--meters: there is no %q: have %s, %s", name, auto,
-				strings.Join(kinds, ", ")))
+			bad("--meters: there is no %q: have %s, %s", name, auto, strings.Join(kinds, ", "))
 		}
 	}
 	if slices.Contains(c.Meters, auto) && len(c.Meters) > 1 || len(c.Meters) == 0 {
-		errs = append(errs, fmt.Errorf("--meters is %q: want %s alone, or a list", strings.Join(c.Meters, ","), auto))
+		bad("--meters is %q: want %s alone, or a list", strings.Join(c.Meters, ","), auto)
 	}
-	return errors.Join(errs...)
-}
-
-func (c *Config) checkSources() error {
-	var errs []error
 	for _, source := range []struct{ name, url string }{{NameScaphandre, c.ScaphandreURL}, {NameKepler, c.KeplerURL}} {
-		switch u, err := url.Parse(source.url); {
+		switch {
 		case source.url == "" && c.asked(source.name):
-			errs = append(errs, fmt.Errorf("--meters names %s: want its --%s-url", source.name, source.name))
-		case source.url == "":
-		case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-			errs = append(errs, fmt.Errorf("--%s-url is %q: want http://… or https://…", source.name, source.url))
+			bad("--meters names %s: want its --%s-url", source.name, source.name)
+		case source.url != "" && !IsURL(source.url):
+			bad("--%s-url is %q: want http://… or https://…", source.name, source.url)
 		}
 	}
 	if c.ScrapeInterval < minScrapeInterval || c.ScrapeInterval > maxScrapeInterval {
-		errs = append(errs, fmt.Errorf("--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval,
-			maxScrapeInterval))
+		bad("--scrape-interval is %v: want %v to %v", c.ScrapeInterval, minScrapeInterval, maxScrapeInterval)
 	}
+	c.checkCalibration(bad)
 	return errors.Join(errs...)
 }
 
-func (c *Config) checkCalibration() error {
-	var errs []error
+// IsURL reports whether a text is the URL of an HTTP server.
+func IsURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
+func (c *Config) checkCalibration(bad func(format string, args ...any)) {
 	if f := c.ScaphandreFactor; f != 0 && !(f >= minCalibration && f <= maxScaphandreFactor) {
-		errs = append(errs, fmt.Errorf("--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration,
-			maxScaphandreFactor))
+		bad("--scaphandre-factor is %v: want %v to %v, or 0 (none)", f, minCalibration, maxScaphandreFactor)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Calibrate)) {
 		if f := c.Calibrate[name]; !(f >= minCalibration && f <= maxCalibration) {
-			errs = append(errs, fmt.Errorf("--calibrate %s=%v: want a factor of %v to %v", name, f, minCalibration,
-				maxCalibration))
+			bad("--calibrate %s=%v: want a factor of %v to %v", name, f, minCalibration, maxCalibration)
 		}
 		if !slices.Contains(kinds, name) && !domainName.MatchString(name) {
-			errs = append(errs, fmt.Errorf("--calibrate %s: want a kind of meter or a domain", name))
+			bad("--calibrate %s: want a kind of meter or a domain", name)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // asked reports if a meter was asked for by its name.
