@@ -92,8 +92,8 @@ func (a *agent) readMeters() {
 
 // trouble keeps something that fails again and again from filling the log.
 type trouble struct {
-	failing bool
-	said    time.Duration // when, since boot; 0: never
+	failing  bool
+	loggedAt time.Duration // when, since boot; 0: never
 }
 
 const troublePause = time.Minute
@@ -101,10 +101,10 @@ const troublePause = time.Minute
 // note logs a failure and its end, each once, and neither more than once a minute.
 func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 	now := host.Now()
-	if (err != nil) == t.failing || t.said != 0 && now-t.said < troublePause {
+	if (err != nil) == t.failing || t.loggedAt != 0 && now-t.loggedAt < troublePause {
 		return
 	}
-	t.failing, t.said = err != nil, now
+	t.failing, t.loggedAt = err != nil, now
 	if err != nil {
 		log.Error("something fails", "what", what, "consequence", consequence, "err", err)
 	} else {
@@ -112,8 +112,8 @@ func (t *trouble) note(log *slog.Logger, what, consequence string, err error) {
 	}
 }
 
-// book shows an attribution to all who count. What is on the page was queued before, so that whoever scrapes and then
-// asks for a delivery gets both alike.
+// book hands an attribution to the queue, the page and the virtual machines. The queue comes first: a client that scrapes
+// and then asks for a delivery gets both alike.
 func (a *agent) book() {
 	if a.publisher != nil {
 		a.vms.add(&a.attribution)
@@ -169,7 +169,7 @@ type pulse struct {
 	last     atomic.Int64 // since boot
 }
 
-// missed is how many ticks may be missing before somebody should restart the agent.
+// missed is how many ticks may be missing before the agent should be restarted.
 const missed = 10
 
 func (p *pulse) beat() { p.last.Store(int64(host.Now())) }

@@ -67,7 +67,7 @@ func (o *Options) AddFlags(fs *flag.FlagSet) {
 	fs.StringVar(&o.StateDir, "state-dir", o.StateDir,
 		"`folder` for what must survive the process: the open batch, those not acknowledged, the counters' last values")
 	fs.TextVar(&o.Idle, "idle", o.Idle,
-		"who carries idle energy: apart (nobody), requests (pods by requested CPU) or equal (all pods alike)")
+		"who carries idle energy: apart (no consumer), requests (pods by requested CPU) or equal (all pods alike)")
 
 	fs.StringVar(&o.Host.Root, "cgroup-root", o.Host.Root, "`folder` where control groups are mounted, version 1 or 2")
 	fs.StringVar(&o.Host.Proc, "proc-root", o.Host.Proc, "`folder` of procfs")

@@ -84,7 +84,7 @@ func (t *vmTotals) find(name string) (int, bool) {
 	})
 }
 
-// keep makes the list that of the machines that run: those that are new begin at 0, those that are gone go.
+// keep drops machines that are gone, and begins new ones at 0.
 func (t *vmTotals) keep(vms []host.VM) {
 	t.list = slices.DeleteFunc(t.list, func(vm guests.VMTotal) bool {
 		return !slices.ContainsFunc(vms, func(v host.VM) bool { return v.Name == vm.Name })

@@ -201,7 +201,7 @@ func (d *disk) setSlotsAside(log *slog.Logger) error {
 	return nil
 }
 
-// setAside renames a damaged file, so that it is told of once and stays for whoever wants to look at it.
+// setAside renames a damaged file: the log names it once, and the administrator can look at it.
 func (d *disk) setAside(name string, log *slog.Logger) bool {
 	err := d.rename(filepath.Join(d.dir, name), filepath.Join(d.dir, damagedPrefix+name))
 	if err != nil {

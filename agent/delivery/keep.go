@@ -35,8 +35,8 @@ func (q *Queue) persist() error {
 		q.report(err)
 		return err
 	}
-	if q.sick {
-		q.sick = false
+	if q.failing {
+		q.failing = false
 		q.log.Info("the state directory can be written again", "dir", q.opts.Dir)
 	}
 	q.slotNumber, q.brokenSeq, q.savedSeq = q.open.First, 0, q.seq
@@ -115,10 +115,10 @@ func (q *Queue) cleanUp() {
 // report counts an error of the disk, and logs it if it is the first since a Save succeeded.
 func (q *Queue) report(err error) {
 	q.stats.DiskErrors++
-	if !q.sick {
+	if !q.failing {
 		q.log.Error("the state directory cannot be written; going on in memory", "dir", q.opts.Dir, "err", err)
 	}
-	q.sick = true
+	q.failing = true
 }
 
 // bound folds batches until they are few enough. Nothing is dropped: where nothing can be folded, more are kept.
@@ -135,7 +135,7 @@ func (q *Queue) bound() {
 	}
 }
 
-// manyTimes the limits is where even batches of former processes are folded, of which nobody knows if they were booked:
+// manyTimes the limits is where even batches of former processes are folded, which may have been booked in part:
 // by then the agent was started anew many times without reaching the central unit. In the worst case the central unit
 // refuses a batch that was booked in part.
 const manyTimes = 4

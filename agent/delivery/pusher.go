@@ -174,7 +174,7 @@ func (p *Pusher) calls() []chan error {
 
 // drain delivers all that is sealed. A stream whose batch is refused for good rests and the others go on; all tries
 // the resting ones too. It returns the first failure, and stops at one that concerns all streams. While the central
-// unit wants to be left alone, nothing is sent, whoever asks for it.
+// unit wants to be left alone, nothing is sent, not even for a Push.
 func (p *Pusher) drain(ctx context.Context, all bool) error {
 	if err := p.post.paused(); err != nil {
 		return err

@@ -35,7 +35,7 @@ const (
 	defaultConsumers = 5000
 )
 
-// Meta is what is to be said of an attribution besides its numbers.
+// Meta describes an attribution besides its numbers.
 type Meta struct {
 	Wall       time.Time // when the attribution ended, by the wall clock; one that cannot be written down is set right
 	Source     string    // the root domain and its meter, as "psys (rapl)"
@@ -55,14 +55,14 @@ type Queue struct {
 	seq        uint64
 	savedSeq   uint64 // of the newest slot
 
-	open  batch.Batch   // what is being added to; First is its number
-	empty bool          // nothing was
-	end   time.Duration // of what was added last
-	dirty bool          // something was added that the agent's saved state does not cover
-	want  bool          // seal at the next Save
-	given Meta          // source and parent as Add got them last,
-	taken Meta          // and as they are sent
-	sent  uint64        // the highest number of the stream that may have been sent
+	open     batch.Batch   // what is being added to; First is its number
+	empty    bool          // nothing was
+	end      time.Duration // of what was added last
+	dirty    bool          // something was added that the agent's saved state does not cover
+	sealNext bool          // seal at the next Save
+	lastMeta Meta          // source and parent as Add got them last,
+	sentMeta Meta          // and as they are sent
+	sent     uint64        // the highest number of the stream that may have been sent
 
 	state     []byte // the agent's, as of the last Save
 	recovered []byte
@@ -75,10 +75,10 @@ type Queue struct {
 	fileNumber uint64 // the Last of the newest batch file that carries a state, in this stream
 	brokenSeq  uint64 // of the mark that says that the stream cannot go on; 0 if there is none
 
-	saved chan struct{} // closed at the next Save
-	ready chan struct{} // holds a value when there may be something to send
-	stats QueueStats
-	sick  bool // the disk failed last time
+	saved   chan struct{} // closed at the next Save
+	ready   chan struct{} // holds a value when there may be something to send
+	stats   QueueStats
+	failing bool // the disk failed last time
 }
 
 // A sealed batch does not change any more, except by being folded with a neighbour.
@@ -201,28 +201,28 @@ func (q *Queue) differs(m Meta) bool {
 // usable leaves out what a node says of itself where no central unit would take it, as a host of the node's own name:
 // the energy counts without it.
 func (q *Queue) usable(m Meta) Meta {
-	if m.Source != q.given.Source || q.taken.Source == "" {
-		q.given.Source, q.taken.Source = m.Source, m.Source
+	if m.Source != q.lastMeta.Source || q.sentMeta.Source == "" {
+		q.lastMeta.Source, q.sentMeta.Source = m.Source, m.Source
 		if err := q.checkMeta(Meta{Source: m.Source, IdlePolicy: batch.Mixed}); err != nil {
-			q.taken.Source = "unknown"
+			q.sentMeta.Source = "unknown"
 			if m.Source != "" {
 				q.log.Warn("the source of the energy cannot be sent", "source", m.Source, "err", err)
 			}
 		}
 	}
-	if !sameParent(m.Parent, q.given.Parent) {
-		q.given.Parent, q.taken.Parent = nil, nil
+	if !sameParent(m.Parent, q.lastMeta.Parent) {
+		q.lastMeta.Parent, q.sentMeta.Parent = nil, nil
 		if m.Parent != nil {
 			parent := *m.Parent
-			q.given.Parent, q.taken.Parent = &parent, &parent
+			q.lastMeta.Parent, q.sentMeta.Parent = &parent, &parent
 			if err := q.checkMeta(Meta{Source: "none", IdlePolicy: batch.Mixed, Parent: &parent}); err != nil {
-				q.taken.Parent = nil
+				q.sentMeta.Parent = nil
 				q.log.Warn("the host of this machine cannot be named: sums over nodes count this one beside it",
 					"host", parent.Host, "vm", parent.VM, "err", err)
 			}
 		}
 	}
-	m.Source, m.Parent = q.taken.Source, q.taken.Parent
+	m.Source, m.Parent = q.sentMeta.Source, q.sentMeta.Parent
 	return m
 }
 
@@ -299,7 +299,7 @@ func (q *Queue) Save(state []byte) error {
 	q.state = append(q.state[:0], state...)
 	q.dirty = false
 	err := q.persist()
-	if q.want {
+	if q.sealNext {
 		q.seal()
 	}
 	close(q.saved)
@@ -319,7 +319,7 @@ func (q *Queue) Seal() {
 func (q *Queue) sealNow(ctx context.Context) error {
 	q.mu.Lock()
 	q.sealSoon()
-	saved, waiting := q.saved, q.want
+	saved, waiting := q.saved, q.sealNext
 	q.mu.Unlock()
 	if !waiting {
 		return nil
@@ -337,14 +337,14 @@ func (q *Queue) sealSoon() {
 		return
 	}
 	if q.dirty && q.disk != nil {
-		q.want = true
+		q.sealNext = true
 		return
 	}
 	q.seal()
 }
 
 func (q *Queue) seal() {
-	q.want = false
+	q.sealNext = false
 	if q.empty {
 		return
 	}
@@ -473,7 +473,7 @@ func (q *Queue) Stats() QueueStats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := q.stats
-	s.Pending, s.DiskFailing = len(q.pending), q.sick
+	s.Pending, s.DiskFailing = len(q.pending), q.failing
 	if len(q.pending) > 0 {
 		s.Oldest = q.pending[0].batch.Start
 	}

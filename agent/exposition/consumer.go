@@ -17,7 +17,7 @@ const qualities = int(energy.Measured) + 1
 // Modes: why energy is a consumer's.
 const (
 	dynamic = iota // because it computed
-	shared         // because somebody has to carry what the node draws anyway
+	shared         // its part of what the node draws anyway
 	modes
 )
 

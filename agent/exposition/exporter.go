@@ -1,7 +1,7 @@
 // Package exposition shows what the agent has metered as a page of Prometheus metrics, and serves it over HTTP.
 //
-// What is on the page adds up: containers, virtual machines, groups, the system, those that have no series of their own
-// or none any more, idle, platform and unknown are together what the node's meter counted, to the microjoule, at every
+// What is on the page adds up: containers, virtual machines, groups, the system, consumers without series of their own
+// or without any left, idle, platform and unknown are together what the node's meter counted, to the microjoule, at every
 // scrape. docs/metrics.md names the series.
 package exposition
 
@@ -243,7 +243,7 @@ func (e *Exporter) retire(before time.Duration) {
 	e.leaving = slices.Delete(e.leaving, 0, gone)
 }
 
-// retireOldest makes room for one consumer, if anybody has ended.
+// retireOldest makes room for one consumer, if one has ended.
 func (e *Exporter) retireOldest() bool {
 	for i, l := range e.leaving {
 		if e.remove(l) {

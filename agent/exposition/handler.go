@@ -19,9 +19,9 @@ import (
 const (
 	// maxScrapes is how many pages may be on their way at once. Each may be of another tick, and is kept as long.
 	maxScrapes = 8
-	// scrapeTimeout is how long a client may take to read a page: as long as Prometheus takes, where nothing is said.
+	// scrapeTimeout is how long a client may take to read a page: as Prometheus' default.
 	scrapeTimeout = 10 * time.Second
-	// forwardTimeout is how long a delivery may take that somebody waits for.
+	// forwardTimeout is how long a delivery may take for which a client waits.
 	forwardTimeout = 30 * time.Second
 )
 
@@ -30,7 +30,7 @@ const (
 	openType  = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 )
 
-// ServeHTTP answers with the page. A slow client keeps nobody waiting: it reads a page of its own.
+// ServeHTTP answers with the page. A slow client makes no other wait: it reads a page of its own.
 func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	select {
 	case e.scrapes <- struct{}{}:
@@ -48,11 +48,11 @@ func (e *Exporter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Length", strconv.Itoa(len(page)))
 	setWriteDeadline(w, scrapeTimeout)
-	_, _ = w.Write(page) // the client has gone, and nobody is to be told
+	_, _ = w.Write(page) // an error says that the client has gone
 }
 
 // acceptsOpenMetrics reports whether a client names the version of OpenMetrics that we write. Its preferences do not
-// matter: whoever names it reads it.
+// matter: a client that names it reads it.
 func acceptsOpenMetrics(accept string) bool {
 	for part := range strings.SplitSeq(accept, ",") {
 		fields := strings.Split(part, ";")
@@ -92,7 +92,7 @@ func (r Routes) Handler() http.Handler {
 	forwarding := make(chan struct{}, 1)
 	g := &guard{file: r.TokenFile, log: r.Log}
 	if g.file != "" {
-		g.token() // who runs the agent is to hear now of a file that lets nobody in
+		g.token() // the log is to name a file that locks everyone out now, not at the first scrape
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		switch {
@@ -153,11 +153,11 @@ func isMethod(w http.ResponseWriter, req *http.Request, methods ...string) bool 
 	return false
 }
 
-// A guard asks for a bearer token. A file that cannot be read, or is empty, lets nobody in.
+// A guard asks for a bearer token. A file that cannot be read, or is empty, locks everyone out.
 type guard struct {
-	file string
-	log  *slog.Logger
-	said atomic.Int64 // when it complained of the file last, in nanoseconds of Unix; 0: never
+	file     string
+	log      *slog.Logger
+	warnedAt atomic.Int64 // when it last logged that the file is of no use, in nanoseconds of Unix; 0: never
 }
 
 const complaintPause = time.Minute
@@ -172,9 +172,9 @@ func (g *guard) token() []byte {
 	if err == nil {
 		return text
 	}
-	now, said := time.Now().UnixNano(), g.said.Load()
-	if g.log != nil && (said == 0 || now-said >= int64(complaintPause)) && g.said.CompareAndSwap(said, now) {
-		g.log.Warn("nobody may read metrics: there is no token to ask for", "file", g.file, "err", err)
+	now, last := time.Now().UnixNano(), g.warnedAt.Load()
+	if g.log != nil && (last == 0 || now-last >= int64(complaintPause)) && g.warnedAt.CompareAndSwap(last, now) {
+		g.log.Warn("no client may read metrics: there is no token to ask for", "file", g.file, "err", err)
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func (e *Exporter) appendNode(t *text) {
 	}
 	derived := min(e.quality, energy.Derived)
 	e.appendQualities(t, "kubenergy_node_idle_joules_total",
-		"Energy that the node draws anyway and that is nobody's share.", &e.idle, derived)
+		"Energy that the node draws anyway and that no consumer carries.", &e.idle, derived)
 	e.appendQualities(t, "kubenergy_node_platform_joules_total",
 		"Energy of the root domain outside of the domains that consumers are attributed to.", &e.platform, e.quality)
 	e.appendQualities(t, "kubenergy_node_unknown_joules_total", "Energy that was measured and could not be attributed.",

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 )
 
-// ServeOptions say where, and who may ask.
+// ServeOptions say where to serve, and to which clients.
 type ServeOptions struct {
 	Listen string // host:port
 	// WebConfig is a file in the format of Prometheus' exporters: TLS, client certificates, passwords. It is read
@@ -27,7 +27,7 @@ const (
 	shutdownTimeout = 5 * time.Second
 )
 
-// Serve answers until ctx ends, and then lets those finish who are being answered.
+// Serve answers until ctx ends; then it finishes the answers that it has begun.
 func Serve(ctx context.Context, o ServeOptions, handler http.Handler, log *slog.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
@@ -71,7 +71,7 @@ func serve(ctx context.Context, listener net.Listener, config string, handler ht
 	return err
 }
 
-// limited is a listener that hangs up on those who are too many, so that they cost no memory.
+// limited is a listener that closes connections beyond a number at once, so that they cost no memory.
 type limited struct {
 	net.Listener
 	free chan struct{}

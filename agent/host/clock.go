@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Now is the node's clock since boot. It goes on while the node is suspended, and nobody can set it.
+// Now is the node's clock since boot. It goes on while the node is suspended, and it cannot be set.
 func Now() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

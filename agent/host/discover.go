@@ -14,7 +14,7 @@ import (
 	"github.com/kubenergy/kubenergy/energy"
 )
 
-// Bounds of the work of finding: whoever may make control groups can make very many, very deep ones.
+// Bounds of the work of finding: a user who may make control groups can make very many, very deep ones.
 const (
 	maxDepth   = 8     // of groups that nothing speaks for; kind's kubelet is at 4
 	maxPath    = 2048  // longer ones are part of what is around them
@@ -146,7 +146,7 @@ func (h *Host) spent() bool {
 	return true
 }
 
-// explore lists the places in the queues, those that hold consumers first.
+// explore lists the places in the queues, groups of consumers first.
 func (h *Host) explore() {
 	d := &h.found
 	for d.budget > 0 {

@@ -256,7 +256,7 @@ func (n *node) divide(tail time.Duration) time.Duration {
 		}
 		part = min(max(part, 0), tail-given)
 		if l.id == "" {
-			continue // a slice: nobody to give it to
+			continue // a slice, which is no consumer
 		}
 		l.own += part
 		l.seen = l.seen || part > 0

@@ -17,7 +17,7 @@ import (
 
 // search finds virtual machines by their processes, for hypervisors that give them no group of a known name.
 //
-// A process may hold up whoever reads its command line for as long as it likes, so that is done beside the sweeps, by
+// A process may hold up a reader of its command line for as long as it likes, so that is done beside the sweeps, by
 // one goroutine at a time that hands over what it found. While one is held up, no other machine is found.
 type search struct {
 	next    time.Duration
@@ -26,7 +26,7 @@ type search struct {
 	wait    time.Duration                          // how long a sweep waits for what is quick
 	running chan scan                              // what a goroutine will hand over; nil if there is none
 	at      *atomic.Int64                          // the process that it looks at
-	told    bool                                   // that one holds it up
+	warned  bool                                   // the log names the process that holds it up
 	last    scan
 }
 
@@ -88,8 +88,8 @@ func (h *Host) search(now time.Duration) {
 	case done := <-s.running:
 		h.searched(done)
 	default:
-		if now >= s.next && !s.told {
-			s.told = true
+		if now >= s.next && !s.warned {
+			s.warned = true
 			h.log.Warn("a process holds up the search for virtual machines: no others are found meanwhile", "pid",
 				s.at.Load())
 		}
@@ -99,7 +99,7 @@ func (h *Host) search(now time.Duration) {
 // searched takes what was found.
 func (h *Host) searched(done scan) {
 	s := &h.vms
-	s.running, s.told = nil, false
+	s.running, s.warned = nil, false
 	if done.err {
 		h.stats.ReadErrors++
 	}

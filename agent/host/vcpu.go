@@ -7,7 +7,7 @@ import (
 )
 
 // What a virtual machine requests is what it was given: 1,000 thousandths for each virtual CPU. Machines may have
-// more of them together than the node has CPUs, and who shares by requests scales that down. Where their number
+// more of them together than the node has CPUs, and sharing by requests scales that down. Where their number
 // cannot be seen, only the proportion of weights is known: both versions' default, 1,024 and 100, is then read as one
 // CPU, so that a machine of n virtual CPUs counts as one n-th of what it is.
 func (n *node) machineShare() uint64 {
@@ -76,7 +76,7 @@ func smpOption(value string) int {
 			return 0
 		}
 		switch {
-		case v == 0: // not said
+		case v == 0: // not given
 		case key == "cpus":
 			cpus = v
 		case key == "maxcpus":

@@ -66,8 +66,8 @@ func (w *watcher) has(dir string) bool {
 	return ok
 }
 
-// drop ends the watch of a directory. A removed control group keeps its watch for as long as somebody has a file of it
-// open, so it has to be said.
+// drop ends the watch of a directory. A removed control group keeps its watch for as long as a process has a file of it
+// open, so the watch has to be removed.
 func (w *watcher) drop(dir string) {
 	if wd, ok := w.byDir[dir]; ok {
 		_, _ = unix.InotifyRmWatch(w.fd, uint32(wd))

@@ -53,11 +53,11 @@ type Guest struct {
 	low     low
 	reached uint64 // before the counter began again
 
-	parent  *batch.Parent
-	quality energy.Quality
-	asked   time.Duration // when info was last read
-	said    string        // what it held then
-	moved   bool          // to another host, or under another name, since the last value
+	parent   *batch.Parent
+	quality  energy.Quality
+	asked    time.Duration // when info was last read
+	infoText string        // what it held then
+	moved    bool          // to another host, or under another name, since the last value
 }
 
 // Low are the values in a row that are below the last.
@@ -147,14 +147,14 @@ func parseGuestInfo(text []byte) (batch.Parent, energy.Quality, error) {
 	return batch.Parent{Host: h.Host, VM: h.VM}, min(quality, energy.Derived), nil
 }
 
-// readInfo looks who the host is. One that stops saying so stays the last that did.
+// readInfo reads which host this is. Without an answer, the last known host stays.
 func (g *Guest) readInfo(now time.Duration) {
 	g.asked = now
 	text, err := readSmall(g.sys, g.info, maxGuestInfo)
-	if err != nil || string(text) == g.said {
+	if err != nil || string(text) == g.infoText {
 		return // Scaphandre has none
 	}
-	g.said = string(text)
+	g.infoText = string(text)
 	parent, quality, err := parseGuestInfo(text)
 	if err != nil {
 		g.log.Warn("what the host says of itself cannot be read", "file", g.info, "err", err)

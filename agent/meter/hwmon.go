@@ -17,8 +17,8 @@ import (
 
 // Hwmon reads the kernel's hardware monitors. Energy and power count only where a sensor covers the whole machine: of
 // the known devices those of ACPI's power meter and of OpenPOWER's "System" sensor, and others where the
-// configuration names them. A processor's sensor, a rail of a board or a graphics card is a part of nobody knows
-// what: it is listed, and not used.
+// configuration names them. A processor's sensor, a rail of a board or a graphics card is a part of an
+// unknown whole: it is listed, and not used.
 //
 // A power that is read from time to time is integrated over time and therefore derived; a counter is measured.
 type Hwmon struct {

@@ -155,7 +155,7 @@ func oldKeplerSeries(zones []keplerZone) ([]series, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s of package %.16q: want its number", k.kind, k.num)
 		}
-		if raw > 0 { // it has the names of all domains, also of those that nobody measures
+		if raw > 0 { // it has the names of all domains, also of those without a meter
 			out = append(out, series{numbered(k.kind, keplerPrefix, number), raw})
 		}
 	}

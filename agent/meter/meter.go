@@ -37,7 +37,7 @@ type Tick struct {
 	CPUs float64
 }
 
-// staleAfter is how long a counter that must move may stand still before nobody believes it: a machine that runs uses
+// staleAfter is how long a counter that must move may stand still before it is unknown: a machine that runs uses
 // energy. Until then its last reading stays what is known.
 const staleAfter = 15 * time.Second
 
@@ -69,8 +69,8 @@ func find(readings []energy.Reading, d energy.Domain) (energy.Reading, bool) {
 	return energy.Reading{}, false
 }
 
-// mustMove reports if a running machine uses energy in every domain of a kind. Memory's may be zero where nobody
-// counts it.
+// mustMove reports if a running machine uses energy in every domain of a kind. Memory's may be zero where it is
+// not counted.
 func mustMove(k energy.DomainKind) bool {
 	return k == energy.Wall || k == energy.Psys || k == energy.Package
 }

@@ -67,7 +67,7 @@ func (c *Config) warn(meters []Meter, log *slog.Logger) {
 	}
 }
 
-// calibrates reports if a calibration is of a meter, or may be: who is asked over the network has not answered yet.
+// calibrates reports if a calibration is of a meter, or may be: an agent on the network may not have answered yet.
 func calibrates(name string, m Meter) bool {
 	if _, scraped := m.(*Scraped); scraped && strings.HasPrefix(name, m.Name()+"-") {
 		return true

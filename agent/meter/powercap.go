@@ -100,7 +100,7 @@ func nameZones(sys *calls, zones []zoneDir) []zoneDir {
 	for _, z := range zones {
 		name, err := readText(sys, filepath.Join(z.path, "name"))
 		if err != nil {
-			continue // without a name nobody knows what it covers
+			continue // without a name, what it covers is unknown
 		}
 		key := socket{z.control, z.top}
 		if z.sub < 0 {

@@ -13,7 +13,7 @@ import (
 )
 
 // RAPL reads the energy counters of Intel's and AMD's processors through the kernel's powercap tree. It needs to own
-// the files: since CVE-2020-8694 the kernel lets nobody else read them.
+// the files: since CVE-2020-8694 the kernel lets no one else read them.
 //
 // Its domains overlap: psys covers packages, a package covers its core and uncore. Nothing is added here. A counter
 // that the tree offers twice, once by MSR and once by MMIO, is read once.

@@ -11,7 +11,7 @@ import (
 // It is chosen once, from what the meters cover when they are opened, in this order: the machine's own meters, by
 // Wall, else Psys, else all Packages with their DRAM; what a host says of its guest; the agents that are asked over
 // the network, by the same kinds; the model. Of an agent on the network that did not answer yet, the answer is waited
-// for: what would be chosen must not depend on who starts first.
+// for: the choice must not depend on which agent starts first.
 //
 // The choice stays for the life of the process. While the root cannot be read, the node is unmeasured; nothing else
 // takes its place, for two meters do not cover the same, and a series that jumps between them says nothing. A better
@@ -115,7 +115,7 @@ func (r *Root) take(meters []Meter) bool {
 	}
 	psys, byPsys := of(energy.Psys)
 	if len(psys) > 1 {
-		psys = nil // whether they are to be added nobody knows
+		psys = nil // whether they overlap is unknown
 	}
 	wall, byWall := of(energy.Wall)
 	other, byOther := of(energy.Guest, energy.Model)

@@ -93,7 +93,7 @@ func newScraped(c Config, name, url string, read func(io.Reader) (page, error), 
 				IdleConnTimeout:        2*c.ScrapeInterval + time.Second,
 				MaxResponseHeaderBytes: maxScrapeHeader,
 			},
-			// Elsewhere somebody else would answer than who was configured.
+			// A redirect would lead to another agent than the configured one.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -192,7 +192,7 @@ func (s *Scraped) Failures() int {
 	return s.failed
 }
 
-// begin makes the first answer's series the domains, but for memory and other parts that nobody counts.
+// begin makes the first answer's series the domains, but for memory and other parts that are not counted.
 func (s *Scraped) begin(answer page) {
 	for _, x := range answer.series {
 		if x.raw == 0 && !mustMove(x.domain.Kind) {
