@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/sched"
 	"github.com/kubenergy/kubenergy/workload"
 )
@@ -348,6 +349,37 @@ func TestOpenBNodes(t *testing.T) {
 	// 549·8 + 387·2 + 107·2 + 39·8 + 28·4 + 22·2 + 21·8 + 19 + 17·4 + 9·4 + 7·8 + 3 + 2·2 + 2 + 8 GPUs
 	if len(nodes) != 1523 || gpus != 6212 || either != 28+21+19+9+7+1 {
 		t.Errorf("%d nodes with %d GPUs, %d with a V100, want 1523, 6212, 85", len(nodes), gpus, either)
+	}
+}
+
+// The same on five rows of our own making.
+func TestOpenBNodeRows(t *testing.T) {
+	site := &sched.Site{Name: "here"}
+	nodes, err := workload.Nodes("testdata/openb_nodes.csv", site)
+	if err != nil || len(nodes) != 5 {
+		t.Fatalf("%d nodes, %v", len(nodes), err)
+	}
+	v100 := sched.Job{Selector: map[string]string{"gpu-model-of.V100M16_V100M32": "true"}}
+	t4 := sched.Job{Selector: map[string]string{"gpu-model": "T4"}}
+	for i, want := range []struct {
+		gpus      int64
+		v100, t4  bool
+		idle, gpu energy.Watts
+	}{
+		{0, false, false, 32 * 0.74, 0}, {8, true, false, 64 * 0.74, 300}, {2, true, false, 64 * 0.74, 300},
+		{0, false, false, 32 * 0.74, 0}, {2, false, true, 96 * 0.74, 70},
+	} {
+		n := &nodes[i]
+		if err := n.Profile.Validate(); err != nil {
+			t.Errorf("%s: %v", n.Name, err)
+		}
+		if n.Capacity.GPU != want.gpus || v100.Fits(n) != want.v100 || t4.Fits(n) != want.t4 ||
+			math.Abs(float64(n.Profile.Idle-want.idle)) > 1e-9 || n.Profile.GPUMax != want.gpu || n.Site != site {
+			t.Errorf("%s: %+v with %+v, want %+v", n.Name, n, n.Profile, want)
+		}
+	}
+	if nodes[0].Profile != nodes[3].Profile {
+		t.Error("two nodes of one kind have two profiles")
 	}
 	for text, want := range map[string]string{
 		"sn,cpu_milli,memory_mib,gpu,model\na,1000,1,1,H9000\n":         `workload.csv:2: model: unknown GPU "H9000"`,

@@ -3,6 +3,7 @@ package meter
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,16 @@ func recorded(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// made returns an answer of our own making.
+func made(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // status returns what stands under that name in a dump of a Shelly.
@@ -191,8 +202,25 @@ func TestRedfishRecorded(t *testing.T) {
 		err) != dial.ReasonMissing {
 		t.Errorf("a PowerControl that is not there: %v", err)
 	}
+	checkSensors(t, recorded(t, "redfish/dmtf_1U_Sensors.json"))
+}
+
+func TestRedfishSensors(t *testing.T) {
+	checkSensors(t, []byte(made(t, "redfish_sensors.json")))
+	supplies := map[string]string{}
+	for i := range maxSupplies + 1 {
+		supplies[fmt.Sprintf("PS%dInputPower", i)] = "/redfish/v1/x"
+	}
+	if got := sensors("1U", supplies); got != nil {
+		t.Errorf("%d power supplies: %+v", len(supplies), got)
+	}
+}
+
+// checkSensors picks the sensor of the whole from a collection, or those of both power supplies.
+func checkSensors(t *testing.T, text []byte) {
+	t.Helper()
 	var all redfishCollection
-	if err := decode(recorded(t, "redfish/dmtf_1U_Sensors.json"), &all); err != nil {
+	if err := decode(text, &all); err != nil {
 		t.Fatal(err)
 	}
 	found := all.named()

@@ -224,8 +224,8 @@ const (
 func TestRedfish(t *testing.T) {
 	m := &management{files: map[string]string{
 		"/redfish/v1/Chassis": oneChassis, "/redfish/v1/Chassis/1U": chassis1U,
-		"/redfish/v1/Chassis/1U/Power":                string(recorded(t, "redfish/dmtf_1U_Power.json")),
-		"/redfish/v1/Chassis/1U/Sensors":              string(recorded(t, "redfish/dmtf_1U_Sensors.json")),
+		"/redfish/v1/Chassis/1U/Power":                made(t, "redfish_power.json"),
+		"/redfish/v1/Chassis/1U/Sensors":              made(t, "redfish_sensors.json"),
 		"/redfish/v1/Chassis/1U/Sensors/TotalPower":   `{"ReadingType":"Power","Reading":374,"ReadingUnits":"W"}`,
 		"/redfish/v1/Chassis/1U/Sensors/PS1Energy":    `{"ReadingType":"EnergykWh","Reading":7.25}`,
 		"/redfish/v1/Chassis/1U/EnvironmentMetrics":   `{"PowerWatts":{"Reading":360},"EnergykWh":{"Reading":12.5}}`,
@@ -244,8 +244,11 @@ func TestRedfish(t *testing.T) {
 		s[0].channel != "1U" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	if s, err := read("1U#0"); err != nil || s[0].watts != 344 || s[0].counted {
+	if s, err := read("1U#0"); err != nil || s[0].watts != 321 || s[0].counted {
 		t.Errorf("a PowerControl that is named: %+v, %v", s, err)
+	}
+	if s, err := read("1U#1"); err != nil || s[0].watts != 42.5 {
+		t.Errorf("another PowerControl: %+v, %v", s, err)
 	}
 	if s, err := read("/redfish/v1/Chassis/1U/Sensors/PS1Energy"); err != nil || s[0].counts != 725_000 ||
 		len(m.asked) != 1 {
@@ -260,7 +263,7 @@ func TestRedfish(t *testing.T) {
 	}
 	delete(m.files, "/redfish/v1/Chassis/1U/EnvironmentMetrics")
 	device := open(t, entry)
-	if s, err := device.source.read(t.Context()); err != nil || s[0].watts != 344 {
+	if s, err := device.source.read(t.Context()); err != nil || s[0].watts != 321 {
 		t.Errorf("without EnvironmentMetrics: %+v, %v", s, err)
 	}
 	m.asked = nil

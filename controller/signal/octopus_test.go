@@ -2,9 +2,13 @@ package signal
 
 import (
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubenergy/kubenergy/api/v1alpha1"
 	"github.com/kubenergy/kubenergy/controller/dial"
@@ -51,6 +55,40 @@ func TestOctopusOfARecordedAnswer(t *testing.T) {
 	}
 	if _, ok := c.at(now.Add(6 * time.Hour)); ok {
 		t.Error("a price is known that was not published yet")
+	}
+}
+
+// Three rates of our own making: one before now, one now and one of an hour after it.
+func TestOctopus(t *testing.T) {
+	body, err := os.ReadFile("testdata/octopus.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProvider(t, func(w http.ResponseWriter, r *http.Request) {
+		if want := "/v1/products/A/electricity-tariffs/B%2FC/standard-unit-rates/"; r.URL.EscapedPath() != want {
+			t.Errorf("asked %s, want %s", r.URL.EscapedPath(), want)
+		}
+		_, _ = w.Write(body)
+	})
+	s := &octopus{&v1alpha1.OctopusSource{Product: "A", Tariff: "B/C", URL: p.URL}, testFetcher(t, p.Server, nil)}
+	now := time.Date(2026, 1, 2, 17, 40, 0, 0, time.UTC)
+	a, err := s.Fetch(t.Context(), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Currency != "GBP" || a.Step != 30*time.Minute || len(a.Points) != 4 {
+		t.Errorf("the answer is %+v", a)
+	}
+	prices := map[string]float64{}
+	for _, point := range a.Points {
+		prices[point.Time.Format("15:04")] = point.Value
+	}
+	want := map[string]float64{"17:00": -0.0105, "17:30": 0.21, "18:00": 0.105, "18:30": 0.105}
+	if diff := cmp.Diff(want, prices, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := s.Fetch(t.Context(), now.AddDate(1, 0, 0)); dial.ReasonOf(err) != dial.ReasonMissing {
+		t.Errorf("a year later: %v", err)
 	}
 }
 
