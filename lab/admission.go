@@ -32,24 +32,16 @@ func (c *Cluster) AdmitHolds(ctx context.Context) error {
 	if err := c.AddKinds(ctx); err != nil {
 		return err
 	}
-	enforce := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "EnergyPolicy",
-		"metadata": map[string]any{"name": "default", "namespace": v1alpha1.SystemNamespace},
-		"spec":     map[string]any{"mode": string(v1alpha1.ModeEnforce)},
-	}}
-	namespace := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": v1alpha1.SystemNamespace},
-	}}
-	policies, err := objects(deploy.HoldAdmission)
-	if err != nil {
-		return fmt.Errorf("reading the hold policy: %w", err)
-	}
-	for _, object := range append([]*unstructured.Unstructured{namespace, enforce}, policies...) {
-		if err := c.create(ctx, object); err != nil {
-			return err
+	enforce := fmt.Sprintf(`{apiVersion: v1, kind: Namespace, metadata: {name: %s}}
+---
+{apiVersion: %s, kind: EnergyPolicy, metadata: {name: default, namespace: %[1]s}, spec: {mode: %[3]s}}`,
+		v1alpha1.SystemNamespace, v1alpha1.GroupVersion, v1alpha1.ModeEnforce)
+	for _, manifests := range [][]byte{[]byte(enforce), deploy.HoldAdmission} {
+		if err := c.Apply(ctx, manifests, nil); err != nil {
+			return fmt.Errorf("admitting holds: %w", err)
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true,
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, readyTimeout, true,
 		func(ctx context.Context) (bool, error) {
 			return admitsHolds(ctx, c.client)
 		})

@@ -2,12 +2,10 @@ package lab
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/hex"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -21,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // serviceIPRange is where cluster IPs come from; its first address is the API server's service.
@@ -62,24 +61,14 @@ func newCredentials(dir string) (*credentials, error) {
 	if _, err := writeKey(c.signingKey); err != nil {
 		return nil, err
 	}
-	token := make([]byte, 32)
-	if _, err := rand.Read(token); err != nil {
-		return nil, err
-	}
-	c.adminToken = hex.EncodeToString(token)
+	c.adminToken = rand.Text()
 	line := fmt.Sprintf("%s,lab-admin,lab-admin,\"system:masters\"\n", c.adminToken)
 	return c, os.WriteFile(c.tokenFile, []byte(line), 0o600)
 }
 
 // writeKubeconfig writes the administrator's kubeconfig and returns the same as a rest.Config.
 func (c *credentials) writeKubeconfig(host string) (*rest.Config, error) {
-	const name = "kubenergy-lab"
-	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters[name] = &clientcmdapi.Cluster{Server: host, CertificateAuthorityData: c.servingBytes}
-	cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: c.adminToken}
-	cfg.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
-	cfg.CurrentContext = name
-	if err := clientcmd.WriteToFile(*cfg, c.kubeconfig); err != nil { // mode 0600
+	if err := writeKubeconfig(c.kubeconfig, host, c.servingBytes, c.adminToken); err != nil {
 		return nil, err
 	}
 	return &rest.Config{
@@ -99,37 +88,37 @@ func (c *Cluster) KubeconfigOf(ctx context.Context, namespace, account, path str
 	if err != nil {
 		return fmt.Errorf("asking for a token of %s: %w", account, err)
 	}
+	return writeKubeconfig(path, c.config.Host, c.creds.servingBytes, token.Status.Token)
+}
+
+// writeKubeconfig writes a kubeconfig that only its owner may read.
+func writeKubeconfig(path, host string, ca []byte, token string) error {
 	const name = "kubenergy-lab"
 	cfg := clientcmdapi.NewConfig()
-	cfg.Clusters[name] = &clientcmdapi.Cluster{Server: c.config.Host, CertificateAuthorityData: c.creds.servingBytes}
-	cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
+	cfg.Clusters[name] = &clientcmdapi.Cluster{Server: host, CertificateAuthorityData: ca}
+	cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
 	cfg.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	cfg.CurrentContext = name
-	return clientcmd.WriteToFile(*cfg, path) // mode 0600
+	return clientcmd.WriteToFile(*cfg, path)
 }
 
-func writeKey(path string) (*ecdsa.PrivateKey, error) {
-	// Elliptic: an RSA key takes a noticeable part of the whole start.
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// writeKey writes a new key. It is elliptic: an RSA key takes a noticeable part of the whole start.
+func writeKey(path string) (crypto.Signer, error) {
+	text, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, err
 	}
-	der, err := x509.MarshalECPrivateKey(key)
+	key, err := keyutil.ParsePrivateKeyPEM(text)
 	if err != nil {
 		return nil, err
 	}
-	block := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
-	return key, os.WriteFile(path, block, 0o600)
+	return key.(crypto.Signer), os.WriteFile(path, text, 0o600)
 }
 
-func selfSigned(key *ecdsa.PrivateKey) ([]byte, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, err
-	}
+func selfSigned(key crypto.Signer) ([]byte, error) {
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber:          serial,
+		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "kubenergy-lab"},
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.AddDate(1, 0, 0),

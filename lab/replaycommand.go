@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/kubenergy/kubenergy/energy"
 	"github.com/kubenergy/kubenergy/report"
@@ -215,7 +216,8 @@ func rehearse(ctx context.Context, s *sim.Scenario) error {
 
 // progressTo prints a line that overwrites itself on a terminal, and one now and then elsewhere.
 func progressTo(w io.Writer, jobs int) func(Progress) {
-	terminal := isTerminal(w)
+	file, ok := w.(*os.File)
+	terminal := ok && term.IsTerminal(int(file.Fd()))
 	var last time.Time
 	return func(p Progress) {
 		done := true
@@ -233,13 +235,4 @@ func progressTo(w io.Writer, jobs int) func(Progress) {
 			fmt.Fprintln(w, p)
 		}
 	}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
