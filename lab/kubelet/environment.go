@@ -91,7 +91,7 @@ func (p *pod) environment(ctx context.Context, c *corev1.Container) (map[string]
 			return nil, err
 		}
 		for key, value := range values {
-			env[from.Prefix+key] = string(value)
+			env[from.Prefix+key] = string(value.Data)
 		}
 	}
 	for i := range c.Env {
@@ -152,7 +152,7 @@ func (p *pod) valueFrom(ctx context.Context, object *corev1.Pod, c *corev1.Conta
 	if !ok && !ptr.Deref(optional, false) {
 		return "", false, fmt.Errorf("there is no key %q", key)
 	}
-	return string(found), ok, nil
+	return string(found.Data), ok, nil
 }
 
 // field is a field of the pod. Those that a kubelet fills in are known before the status says them.

@@ -177,7 +177,7 @@ func TestShow(t *testing.T) {
 	for _, want := range []map[string]string{{"a": "1", "b/c": "2"}, {"a": "3"}, {"b/c": "4"}, {}} {
 		files := content{}
 		for name, text := range want {
-			files[name] = []byte(text)
+			files[name] = file([]byte(text))
 		}
 		if err := show(dir, files); err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestShow(t *testing.T) {
 			t.Errorf("shows %v, want %v", got, want)
 		}
 	}
-	if err := show(dir, content{"../x": nil}); err == nil {
+	if err := show(dir, content{"../x": file(nil)}); err == nil {
 		t.Error("a file was written outside the volume")
 	}
 }

@@ -2,16 +2,15 @@ package kubelet
 
 import (
 	"context"
-	"crypto/tls"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/kubernetes/pkg/probe"
+	httpprobe "k8s.io/kubernetes/pkg/probe/http"
+	tcpprobe "k8s.io/kubernetes/pkg/probe/tcp"
 )
 
 // probe watches a running container until ctx ends. unhealthy is closed when it must be restarted.
@@ -57,9 +56,6 @@ func (c *container) probe(ctx context.Context, unhealthy chan<- struct{}) {
 // watch asks a probe's question until ctx ends or tell returns false. tell hears of each change that has passed the
 // probe's thresholds, first of the first one.
 func (c *container) watch(ctx context.Context, p *corev1.Probe, tell func(ok bool) bool) {
-	client := &http.Client{Timeout: seconds(p.TimeoutSeconds, 1), Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, // as a kubelet's probes
-	}}
 	known, value := false, false
 	last, streak := false, int32(0)
 	timer := time.NewTimer(seconds(p.InitialDelaySeconds, 0))
@@ -70,7 +66,7 @@ func (c *container) watch(ctx context.Context, p *corev1.Probe, tell func(ok boo
 			return
 		case <-timer.C:
 		}
-		ok := c.ask(ctx, client, p) == nil
+		ok := c.ask(p)
 		if ctx.Err() != nil {
 			return
 		}
@@ -103,40 +99,23 @@ func seconds(s, fallback int32) time.Duration {
 	return time.Duration(s) * time.Second
 }
 
-// ask returns nil if the container is well.
-func (c *container) ask(ctx context.Context, client *http.Client, p *corev1.Probe) error {
+// ask reports whether the container is well.
+func (c *container) ask(p *corev1.Probe) bool {
 	port, err := c.pod.ports.probed(c.spec, *probePort(p))
 	if err != nil {
-		return err
+		return false
 	}
-	host := net.JoinHostPort(address, strconv.Itoa(port))
+	timeout := seconds(p.TimeoutSeconds, 1)
+	var result probe.Result
 	if p.TCPSocket != nil {
-		dialer := net.Dialer{Timeout: client.Timeout}
-		conn, err := dialer.DialContext(ctx, "tcp", host)
-		if err != nil {
-			return err
+		result, _, err = tcpprobe.New().Probe(address, port, timeout)
+	} else {
+		get := p.HTTPGet.DeepCopy()
+		get.Host, get.Port = address, intstr.FromInt32(int32(port))
+		var request *http.Request
+		if request, err = httpprobe.NewRequestForHTTPGetAction(get, c.spec, address, "probe"); err == nil {
+			result, _, err = httpprobe.New(false).Probe(request, timeout)
 		}
-		return conn.Close()
 	}
-	scheme := "http"
-	if p.HTTPGet.Scheme == corev1.URISchemeHTTPS {
-		scheme = "https"
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+host+p.HTTPGet.Path, nil)
-	if err != nil {
-		return err
-	}
-	for _, h := range p.HTTPGet.HTTPHeaders {
-		request.Header.Add(h.Name, h.Value)
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 10<<10))
-	if answer.StatusCode < 200 || answer.StatusCode >= 400 {
-		return fmt.Errorf("%s answered %s", request.URL, answer.Status)
-	}
-	return nil
+	return err == nil && (result == probe.Success || result == probe.Warning)
 }

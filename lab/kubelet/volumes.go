@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,11 +13,20 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kubernetes/pkg/fieldpath"
+	"k8s.io/kubernetes/pkg/volume/configmap"
+	"k8s.io/kubernetes/pkg/volume/secret"
+	"k8s.io/kubernetes/pkg/volume/util"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
 // content is what a volume shows: files by their path in it.
-type content map[string][]byte
+type content = map[string]util.FileProjection
+
+// fileMode is that of all files, whatever a pod says: they are this user's own.
+const fileMode = 0o600
+
+func file(text []byte) util.FileProjection { return util.FileProjection{Data: text, Mode: fileMode} }
 
 func (p *pod) volumeDir(name string) string { return filepath.Join(p.dir, "volumes", name) }
 
@@ -80,7 +88,7 @@ func (p *pod) source(ctx context.Context, object *corev1.Pod, v *corev1.Volume,
 	}
 	token, err := p.token(ctx, object, s.ServiceAccountToken,
 		filepath.Join(p.volumeDir(v.Name), s.ServiceAccountToken.Path))
-	return content{s.ServiceAccountToken.Path: token}, err
+	return content{s.ServiceAccountToken.Path: file(token)}, err
 }
 
 func (p *pod) configMap(ctx context.Context, namespace, name string, items []corev1.KeyToPath,
@@ -93,12 +101,10 @@ func (p *pod) configMap(ctx context.Context, namespace, name string, items []cor
 	if err != nil {
 		return nil, err
 	}
-	all := content{}
 	for key, text := range found.Data {
-		all[key] = p.withKubeconfig([]byte(text))
+		found.Data[key] = string(p.withKubeconfig([]byte(text)))
 	}
-	maps.Copy(all, found.BinaryData)
-	return all.only(items, optional)
+	return configmap.MakePayload(items, found, ptr.To[int32](fileMode), ptr.Deref(optional, false))
 }
 
 func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1.KeyToPath,
@@ -111,25 +117,7 @@ func (p *pod) secret(ctx context.Context, namespace, name string, items []corev1
 	if err != nil {
 		return nil, err
 	}
-	return content(found.Data).only(items, optional)
-}
-
-// only chooses and renames keys; no items mean all keys.
-func (c content) only(items []corev1.KeyToPath, optional *bool) (content, error) {
-	if len(items) == 0 {
-		return c, nil
-	}
-	chosen := content{}
-	for _, i := range items {
-		value, ok := c[i.Key]
-		if !ok && (optional == nil || !*optional) {
-			return nil, fmt.Errorf("there is no key %q", i.Key)
-		}
-		if ok {
-			chosen[i.Path] = value
-		}
-	}
-	return chosen, nil
+	return secret.MakePayload(items, found, ptr.To[int32](fileMode), ptr.Deref(optional, false))
 }
 
 func downward(object *corev1.Pod, items []corev1.DownwardAPIVolumeFile) (content, error) {
@@ -142,38 +130,18 @@ func downward(object *corev1.Pod, items []corev1.DownwardAPIVolumeFile) (content
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", i.Path, err)
 		}
-		files[i.Path] = []byte(value)
+		files[i.Path] = file([]byte(value))
 	}
 	return files, nil
 }
 
-// show writes files that have changed, by rename, and removes those that are not wanted any more.
+// show makes a folder hold these files and no others, in one step.
 func show(dir string, files content) error {
-	for name, text := range files {
-		if !filepath.IsLocal(name) {
-			return fmt.Errorf("%q leads out of the volume", name)
-		}
-		path := filepath.Join(dir, name)
-		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
-			continue
-		}
-		if err := replace(path, text); err != nil {
-			return err
-		}
+	w, err := util.NewAtomicWriter(dir, "lab")
+	if err != nil {
+		return err
 	}
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		if _, wanted := files[name]; wanted {
-			return nil
-		}
-		return os.Remove(path)
-	})
+	return w.Write(files, nil)
 }
 
 // replace writes a file that nobody ever sees half of.
