@@ -59,7 +59,7 @@ type centralUnit struct {
 	home      string // namespace that the kubeconfig names
 }
 
-// connect finds the central unit and whoever asks.
+// connect finds the central unit, and a token to show to it.
 func (f *centralFlags) connect(ctx context.Context, t terminal) (*centralUnit, error) {
 	if f.server != "" {
 		return f.direct(ctx, t)
@@ -100,7 +100,7 @@ func throughProxy(ctx context.Context, config *rest.Config, component, home stri
 }
 
 // tokenFor returns what is shown to the central unit: a token that is good for nothing else, where the caller may
-// make one. Only where not it is the caller's own, with which whoever answers in the central unit's place could ask
+// make one. Only otherwise it is the caller's own, with which a server in the central unit's place could ask
 // the API server.
 func tokenFor(ctx context.Context, config *rest.Config, component string) (string, error) {
 	token, refused := viewerToken(ctx, config, component)
@@ -149,11 +149,11 @@ func (f *centralFlags) direct(ctx context.Context, t terminal) (*centralUnit, er
 	return c, nil
 }
 
-// ownToken returns the bearer token that the kubeconfig authenticates with, whoever makes it: written down, in a
+// ownToken returns the bearer token that the kubeconfig authenticates with: written down, in a
 // file, or told by a program. "": it has another way, as a certificate.
 func ownToken(ctx context.Context, config *rest.Config) (string, error) {
 	if config.Impersonate.UserName != "" {
-		return "", nil // the token is somebody else's
+		return "", nil // the token is of another user than the one that is impersonated
 	}
 	wrapped, err := config.TransportConfig()
 	if err != nil {
@@ -164,7 +164,7 @@ func ownToken(ctx context.Context, config *rest.Config) (string, error) {
 	if err != nil {
 		return "", usageError{fmt.Errorf("reading the kubeconfig: %s", oneLine(err))}
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://nobody.invalid/", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://unused.invalid/", http.NoBody)
 	if err != nil {
 		return "", err
 	}
@@ -261,7 +261,7 @@ func withoutURL(err error) string {
 	return oneLine(err)
 }
 
-// refusedError is an answer of the central unit, or of the API server in its place, that is no success.
+// refusedError is an answer of the central unit, or of the API server in its place, other than 200.
 type refusedError struct {
 	status int
 	text   string
@@ -312,7 +312,7 @@ func (c *centralUnit) proxyRefusal(status int, object *metav1.Status) string {
 	return fmt.Sprintf("the API server answered %d: %s", status, text)
 }
 
-// printable is a text of somebody else in one line, not too long, and without what a terminal would obey.
+// printable is a text from elsewhere in one line, not too long, and without what a terminal would obey.
 func printable(s string) string {
 	const longest = 400
 	s = strings.Map(func(r rune) rune {

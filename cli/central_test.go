@@ -211,7 +211,7 @@ func TestTop(t *testing.T) {
 	}
 	c.answers["/api/v1/nodes/power"] = api.NodesPower{}
 	if code, stdout, stderr := c.run(t, withToken, "top", "nodes"); code != 0 || stdout != "" ||
-		!strings.Contains(stderr, "Nobody has told") {
+		!strings.Contains(stderr, "No node reports") {
 		t.Errorf("without nodes: %d, %q, %q", code, stdout, stderr)
 	}
 	c.answers["/api/v1/pods"] = api.PodsPower{}

@@ -97,8 +97,7 @@ func newRoot(t terminal) *cobra.Command {
 	return root
 }
 
-// inWords says of a flag whose value is no number or no boolean what is wanted: pflag says what a function of Go's
-// library said.
+// inWords says which values a flag takes, where pflag repeats the error of a function of Go's library.
 func inWords(err error) error {
 	wrong, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -162,7 +161,7 @@ func (t terminal) printTo(file string, d report.Document, format string) error {
 	return nil
 }
 
-// colours reports whether w wants colours: a terminal that is not dumb, and nobody said no.
+// colours reports whether w is a terminal that shows colours, and NO_COLOR is not set.
 func (t terminal) colours(w io.Writer) bool {
 	for _, v := range t.env {
 		if name, value, _ := strings.Cut(v, "="); name == "NO_COLOR" && value != "" ||

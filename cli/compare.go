@@ -146,7 +146,7 @@ func finishComparison(t terminal, book *study.Book, planned []*study.Planned, ou
 		return usageError{err}
 	}
 	if out != "" {
-		// Files first: whoever reads standard output may take it as the sign that all went well.
+		// Files first: a reader of standard output may take it as the sign that all went well.
 		if err := book.Write(out); err != nil {
 			return err
 		}
@@ -228,5 +228,5 @@ func (p *progress) tell(done, all int) {
 	if done >= all {
 		line += "\n"
 	}
-	_, _ = io.WriteString(p.w, line) // nobody misses a bar
+	_, _ = io.WriteString(p.w, line) // a progress bar may be lost
 }

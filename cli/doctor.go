@@ -140,11 +140,12 @@ func (d *doctor) say(s status, advice, format string, args ...any) {
 
 func (d *doctor) ok(format string, args ...any) { d.say(statusOK, "", format, args...) }
 
-// unseen says that something could not be looked at. That is a matter of the user's rights, not of the cluster's
-// health.
+const adviceRights = "ask a person with that right, or use another --context"
+
+// unseen says that something could not be read. That is a matter of the user's rights, not of the cluster's health.
 func (d *doctor) unseen(what string, err error) {
 	if apierrors.IsForbidden(err) {
-		d.say(statusWarn, "ask somebody who may, or use another --context", "you may not read %s", what)
+		d.say(statusWarn, adviceRights, "you may not read %s", what)
 		return
 	}
 	d.say(statusWarn, "try again", "%s could not be read: %s", what, oneLine(err))

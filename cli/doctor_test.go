@@ -257,7 +257,7 @@ func TestDoctorFinds(t *testing.T) {
 		}, "leases", statusWarn, "kubenergy-controller was last renewed 1 h ago by pod-1"},
 		"nobody to release": {
 			func(t *testing.T, a *apiServer) { a.add(t, leasePath, lease(holdLease, time.Hour)) },
-			"hold policy", statusFail, "nobody holds the Lease kubenergy-hold",
+			"hold policy", statusFail, "no scheduler holds the Lease kubenergy-hold",
 		},
 		"a right too few": {func(_ *testing.T, a *apiServer) {
 			a.allowed = except(a.allowed, false, "patch", "jobs", schedulerName)
@@ -287,7 +287,7 @@ func TestDoctorFinds(t *testing.T) {
 		},
 		"an empty zone": {
 			editZone(func(z *v1alpha1.GridZone) { z.Status = v1alpha1.GridZoneStatus{} }), "grid zones",
-			statusFail, "nobody has filled its status",
+			statusFail, "its status is empty",
 		},
 		"a zone not ready": {editZone(func(z *v1alpha1.GridZone) {
 			z.Status.Conditions[0].Status, z.Status.Conditions[0].Message = "False", "all sources fail"

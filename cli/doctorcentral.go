@@ -33,7 +33,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 		d.say(statusWarn, "install or upgrade the chart: reports and live watts need it", "%v", err)
 		return
 	case refused != nil && refused.status < http.StatusInternalServerError:
-		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)
+		d.say(statusWarn, adviceRights, "%v", err)
 		return
 	// whether its pod is ready was looked at above
 	case refused != nil && refused.status == http.StatusServiceUnavailable:
@@ -58,7 +58,7 @@ func (d *doctor) lookAtCentral(ctx context.Context) {
 func (d *doctor) lookAtAges(ctx context.Context, c *centralUnit) {
 	nodes, err := c.nodes(ctx)
 	if err != nil {
-		d.say(statusWarn, "ask somebody who may, or use another --context", "%v", err)
+		d.say(statusWarn, adviceRights, "%v", err)
 		return
 	}
 	stale, oldest := 0, time.Duration(0)

@@ -145,7 +145,7 @@ func named(versions map[string][]string) string {
 	return strings.Join(all, ", ")
 }
 
-// lookAtLeases tells whether somebody does the work.
+// lookAtLeases tells which components are at work.
 func (d *doctor) lookAtLeases(ctx context.Context) {
 	list, err := d.client.CoordinationV1().Leases(d.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -205,7 +205,7 @@ func (r *right) String() string {
 	return r.verb + " " + resource
 }
 
-// rights are the ones that installations break on, and the ones that nobody of ours is to have.
+// rights are the ones that installations break on, and the ones that none of our accounts may have.
 func (d *doctor) rights() map[string][]right {
 	forbidden := []right{
 		{verb: "get", resource: "secrets", never: true},
@@ -294,7 +294,7 @@ func (d *doctor) lookAtAccount(ctx context.Context, account string, rights []rig
 			strings.Join(lacks, ", "))
 	}
 	if len(exceeds) > 0 {
-		d.say(statusWarn, "look for a binding that somebody added", "%s may %s, and needs none of it", account,
+		d.say(statusWarn, "look for a binding that was added", "%s may %s, and needs none of it", account,
 			strings.Join(exceeds, ", "))
 	}
 	if len(lacks)+len(exceeds) == 0 {
@@ -328,11 +328,11 @@ func (d *doctor) lookAtHoldPolicy(ctx context.Context) {
 		return
 	case !d.fresh[holdLease]:
 		d.say(statusFail, "start the scheduler, or let everything go: kubenergy release --all --remove-policy",
-			"Jobs are suspended as they are created, and nobody holds the Lease %s: nobody releases them", holdLease)
+			"Jobs are suspended as they are created, and no scheduler holds the Lease %s: nothing releases them", holdLease)
 	case !d.scheduler.IsZero() && binding.CreationTimestamp.Time.Before(d.scheduler):
 		d.say(statusWarn, "install the binding last and remove it first",
 			"MutatingAdmissionPolicyBinding %s is older than the scheduler: between the two, Jobs were suspended and "+
-				"nobody released them", holdPolicy)
+				"nothing released them", holdPolicy)
 	default:
 		d.ok("Jobs that may wait are suspended as they are created, and released by the holder of %s", holdLease)
 	}

@@ -116,7 +116,7 @@ func (d *doctor) lookAtZone(z *v1alpha1.GridZone) {
 	ready := meta.FindStatusCondition(z.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
-		d.say(statusFail, "look whether kubenergy-controller runs", "GridZone %s: nobody has filled its status", z.Name)
+		d.say(statusFail, "look whether kubenergy-controller runs", "GridZone %s: its status is empty", z.Name)
 		return
 	case ready.Status != metav1.ConditionTrue:
 		d.say(statusFail, "see its sources: kubectl describe gridzone "+z.Name, "GridZone %s is not ready: %s", z.Name,
@@ -260,7 +260,7 @@ func (d *doctor) lookAtHeldJobs(ctx context.Context) {
 		d.say(statusFail, advice, "%s held past the latest start: %s", count(n, "Job"), firstOf(late))
 	}
 	if n := len(overdueWithoutDate); n > 0 {
-		d.say(statusWarn, advice, "%s held, and nobody has said until when: %s", count(n, "Job"),
+		d.say(statusWarn, advice, "%s held without a latest start: %s", count(n, "Job"),
 			firstOf(overdueWithoutDate))
 	}
 	if len(late)+len(overdueWithoutDate) == 0 {

@@ -202,7 +202,7 @@ func (e *explainer) read(ctx context.Context, kind, namespace, name string) (*su
 	return s, nil
 }
 
-// settingsOf lists what somebody said, and of the rest what matters most.
+// settingsOf lists the settings that were made, and of the built-in ones those that matter most.
 func settingsOf(said []policy.Origin, settings *policy.Settings) []setting {
 	builtIn := map[string]string{
 		"allowedDelay": settings.AllowedDelay.String(), "expectedDuration": settings.Duration().String(),
@@ -230,7 +230,7 @@ func (e *explainer) warn(s *subject) {
 	if s.err != nil {
 		for line := range strings.Lines(s.err.Error()) {
 			e.out.Warnings = append(e.out.Warnings,
-				strings.TrimSpace(line)+": it is treated as if nobody had marked it")
+				strings.TrimSpace(line)+": it is treated as unmarked")
 		}
 	}
 	maps := []map[string]string{s.pod.Annotations}
@@ -303,7 +303,7 @@ func (e *explainer) notHeld(s *subject, settings *policy.Settings) string {
 	case s.work.Marks.ReleasedBefore:
 		return "it was released before, and that is final"
 	case !settings.Ours:
-		return "nobody marked it, and namespace " + s.work.Namespace + " has not opted in"
+		return "it is not marked, and namespace " + s.work.Namespace + " has not opted in"
 	case settings.Mode != v1alpha1.ModeEnforce:
 		return fmt.Sprintf("the mode here is %s (%s)", settings.Mode, modeMeans[settings.Mode])
 	case settings.AllowedDelay == 0:
@@ -326,7 +326,7 @@ func (e *explainer) jobState(job *batchv1.Job) {
 	case suspended && held:
 		e.held(job.Annotations)
 	case suspended:
-		e.say(stateSuspended, "It is suspended, but not by us: nobody of ours resumes it.")
+		e.say(stateSuspended, "It is suspended, but not by KubEnergy, which does not resume it.")
 	case job.Status.Active > 0 && job.Status.Ready != nil && *job.Status.Ready > 0:
 		e.say(stateRunning, "It runs: %d of %s ready%s.", *job.Status.Ready, count(int(job.Status.Active), "pod"),
 			since(released))

@@ -230,10 +230,10 @@ func TestExplainStates(t *testing.T) {
 		}), "ns", stateWaiting, "it is run by ReplicaSet rs"},
 		"nobody's": {
 			pod(func(p *v1.Pod) { p.Annotations, p.Spec.SchedulerName = nil, "default-scheduler" }),
-			"elsewhere", stateWaiting, "nobody marked it, and namespace elsewhere has not opted in",
+			"elsewhere", stateWaiting, "it is not marked, and namespace elsewhere has not opted in",
 		},
 		"no delay":           {pod(func(p *v1.Pod) { p.Annotations = nil }), "ns", stateWaiting, "no delay is allowed"},
-		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by us"},
+		"suspended by users": {job(func(j *batchv1.Job) { j.Labels = nil }), "ns", stateSuspended, "not by KubEnergy"},
 		"no plan yet": {
 			job(func(j *batchv1.Job) { delete(j.Annotations, v1alpha1.AnnotationHeldUntil) }), "ns",
 			stateHeld, "has not said yet",

@@ -254,7 +254,7 @@ func (p *profiler) commonPUE(profile *energy.Profile) float64 {
 }
 
 func (p *profiler) apply(ctx context.Context, object *v1alpha1.PowerProfile) error {
-	// A status that nobody has to say is left out: applying it would claim it.
+	// The empty status is left out: applying it would claim its fields.
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": object.APIVersion, "kind": object.Kind, "metadata": map[string]any{"name": object.Name},
 		"spec": object.Spec,
@@ -307,7 +307,7 @@ func (p *profiler) change(ctx context.Context, row *profileRow) {
 	}
 }
 
-// patch writes the label, or removes it, unless somebody else has changed it since the node was read. Kubelets write to
+// patch writes the label, or removes it, unless it has changed since the node was read. Kubelets write to
 // their nodes all the time, so a conflict alone says nothing.
 func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 	options := metav1.PatchOptions{FieldManager: profileOwner}
@@ -330,7 +330,7 @@ func (p *profiler) patch(ctx context.Context, n *v1.Node, value *string) error {
 			return err
 		}
 		if n.Labels[v1alpha1.LabelPowerProfile] != label {
-			return errors.New("somebody labelled it meanwhile")
+			return errors.New("its label has changed meanwhile")
 		}
 	}
 }

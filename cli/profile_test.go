@@ -318,7 +318,7 @@ func TestProfileLosesARace(t *testing.T) {
 	}
 	s.conflicts, s.race = 1, "theirs"
 	code, out, _ := s.run(t, "--remove")
-	if code != 1 || !strings.Contains(out, "somebody labelled it meanwhile") || s.label("gpu") != "theirs" {
+	if code != 1 || !strings.Contains(out, "its label has changed meanwhile") || s.label("gpu") != "theirs" {
 		t.Errorf("code %d, %q: %s", code, s.label("gpu"), out)
 	}
 }

@@ -311,7 +311,7 @@ func (r *releaser) releasePage(ctx context.Context, jobs []batchv1.Job, p *pass)
 	_ = work.Wait() // what failed is in p
 }
 
-// release resumes this very Job, if it is still held, in one step. gone is true where somebody else was faster.
+// release resumes this very Job, if it is still held, in one step. gone is true if it was released or deleted meanwhile.
 func (r *releaser) release(ctx context.Context, job *batchv1.Job) (gone bool, err error) {
 	jobs := r.client.BatchV1().Jobs(job.Namespace)
 	_, err = jobs.Patch(ctx, job.Name, types.JSONPatchType, releasePatch(job, r.now()), metav1.PatchOptions{})
@@ -337,7 +337,7 @@ func releasePatch(job *batchv1.Job, now time.Time) []byte {
 }
 
 // notePods tells of pods that wait for a scheduler of ours: nothing written on them holds them, but without one of
-// these schedulers they stay pending. Whoever may not list pods is not told.
+// these schedulers they stay pending. Without the right to list pods, nothing is printed.
 func (r *releaser) notePods(ctx context.Context, w io.Writer, namespace string) {
 	for _, scheduler := range []string{policy.SchedulerName, policy.GardenerSchedulerName, policy.HybridSchedulerName} {
 		pods, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{

@@ -149,7 +149,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, t terminal) error {
 	}
 	summary := report.New(file, results)
 	if f.out != "" {
-		// Files first: whoever reads standard output may take it as the sign that all went well.
+		// Files first: a reader of standard output may take it as the sign that all went well.
 		written, err := report.WriteDir(f.out, summary, results)
 		if err != nil {
 			return err

@@ -113,9 +113,9 @@ func (f *topFlags) run(ctx context.Context, t terminal, kind string) error {
 		return cmp.Or(order(&a, &b), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	if f.output.value == "table" && len(all) == 0 {
-		text := "Nobody has told what nodes draw: is there an agent, or a meter?"
+		text := "No node reports what it draws: is there an agent, or a meter?"
 		if kind == "pods" { // meters and estimates tell of nodes; pods get their share when it is booked
-			text = "Nobody has told what these pods draw: only agents do so live. What was booked for pods, " +
+			text = "No agent reports what these pods draw; meters and estimates know nodes only. What was booked for pods, " +
 				"estimates too, is in kubenergy report --group-by=pod."
 		}
 		_, err := fmt.Fprintln(t.err, text)

@@ -236,7 +236,7 @@ func newManifests(t terminal) *cobra.Command {
 		Long: `Write the jobs of a trace as Kubernetes Jobs, one YAML document each: what they request, how
 long they run and how long their start may be put off. Their pods sleep, or use the CPU and memory that they request
 (--load stress, with the image of this command line), or run on the simulated nodes of kubenergy-lab (--load lab). A
-comment says when each was submitted: whoever creates all of them at once has a full queue.`,
+comment says when each was submitted: if all are created at once, the queue is full.`,
 		Example: `  kubenergy workload manifests jobs.csv --time-scale 60 --limit 100 | kubectl create -f -
   kubenergy workload manifests pai_1k.csv.gz --namespace gaia --load stress \
       --image registry.example/kubenergy/kubenergy:v1`,

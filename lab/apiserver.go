@@ -33,7 +33,7 @@ func runAPIServer(ctx context.Context, l net.Listener, etcd string, creds *crede
 		"--tls-cert-file=" + creds.servingCert,
 		"--tls-private-key-file=" + creds.servingKey,
 		"--token-auth-file=" + creds.tokenFile,
-		// Nobody has such certificates, but components that authenticate their callers look for the ConfigMap that
+		// No client has such certificates, but components that authenticate their callers look for the ConfigMap that
 		// tells of the authorities.
 		"--client-ca-file=" + creds.servingCert,
 		"--requestheader-client-ca-file=" + creds.servingCert,

@@ -109,8 +109,8 @@ func (o *commandFlags) bundled(dir string) (*sim.File, error) {
 	return file, nil
 }
 
-// makeRoom removes what an earlier cluster left in its folder, and nothing else: not a folder of somebody else's, and
-// not one that a cluster is running in.
+// makeRoom removes what an earlier cluster left in its folder, and nothing else: neither a folder
+// with other content, nor one that a cluster is running in.
 func makeRoom(home string) error {
 	if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -51,7 +51,7 @@ type Options struct {
 	// of Jobs.
 	ControllerManagerArgs []string
 	// ControlPlaneOnly leaves out kube-controller-manager and the simulation of nodes: objects stay as they were
-	// created, and nobody else asks the API server anything.
+	// created, and no component asks the API server anything.
 	ControlPlaneOnly bool
 	// Processes, if set, says which pods run as processes of this machine; all others are simulated.
 	Processes *Processes
@@ -156,7 +156,7 @@ func (c *Cluster) start(ctx context.Context, o Options) error {
 }
 
 func (c *Cluster) startAPIServer(ctx context.Context, etcd string, args []string) error {
-	// Bound here, not in the options, so that the port is known and nobody can take it in between.
+	// Bound here, not in the options, so that the port is known and cannot be taken in between.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 const logName = "lab.log"
 
 // sink is the one writer behind the loggers of all components. It outlives what it writes to: upstream
-// goroutines may still log after Stop, when the file is closed and nobody wants their lines on the
+// goroutines may still log after Stop, when the file is closed and their lines do not belong on the
 // terminal.
 type sink struct {
 	mu   sync.Mutex

@@ -99,7 +99,7 @@ func (s *Scheduling) writeKnowledge(files *kube.Files) error {
 		if err != nil {
 			return fmt.Errorf("writing %s: %w", path, err)
 		}
-		if err := renameio.WriteFile(path, text, 0o600); err != nil { // whoever polls it never sees half of it
+		if err := renameio.WriteFile(path, text, 0o600); err != nil { // pollers never read half of it
 			return err
 		}
 	}

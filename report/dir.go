@@ -68,7 +68,7 @@ func replaceAll(dir string, files map[string][]byte) (paths []string, err error)
 }
 
 // decisions lists every job of every run. Energy and emissions are what the job was estimated to add when it was
-// placed; the idle power of nodes that were awake anyway is nobody's, so the sums are below the totals.
+// placed; the idle power of nodes that were awake anyway belongs to no job, so the sums are below the totals.
 func decisions(results []*sim.Result) ([]byte, error) {
 	t := Sheet("JobID", "Strategy", "Submitted", "HeldUntil", "Released", "Started", "Finished", "AssignedNode",
 		"MarginalEnergyJ", "MarginalEmissionsG", "Reason")

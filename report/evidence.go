@@ -16,9 +16,9 @@ import (
 // Evidence is what the ledger knows of decisions and of what came of them.
 type Evidence struct {
 	Records []ledger.Record // of the time in question, and holds from before it; in any order
-	UIDs    *ledger.Answer  // by uid; nil: nobody remembers
-	Owners  *ledger.Answer  // by namespace and owner; nil: nobody asked
-	Sites   *ledger.Answer  // by site and hour; nil: nobody asked
+	UIDs    *ledger.Answer  // by uid; nil: not kept for so long
+	Owners  *ledger.Answer  // by namespace and owner; nil: not asked for
+	Sites   *ledger.Answer  // by site and hour; nil: not asked for
 }
 
 // Queries returns what [Evidence] needs of a ledger, for the time and the namespaces of a query.

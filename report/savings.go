@@ -24,7 +24,7 @@ type Comparison struct {
 	Method   string `json:"method"`
 	Jobs     int    `json:"jobs"` // compared
 	Held     int    `json:"held"` // of them
-	// of them: some intensity or price of the baseline is as it was forecast, nobody having booked it
+	// of them: some intensity or price of the baseline is a forecast: none was booked
 	Forecast   int                `json:"forecast"`
 	NoCarbon   int                `json:"noCarbon"`   // of them: without a comparison of emissions
 	NoCost     int                `json:"noCost"`     // of them: without one of costs

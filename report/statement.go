@@ -189,7 +189,7 @@ func (s *Statement) explain() {
 	note("Energy is at the nodes; intensity, emissions and cost are of the energy at the site's meter, with PUE. " +
 		"Shares of a node are derived from what its meter read; est. is the share of energy that comes from a model.")
 	if slices.ContainsFunc(s.Rows, func(r StatementRow) bool { return slices.Contains(r.Key, "") }) {
-		note("– stands where there is no such value, as for idle nodes, systems and what nobody knows, which are of " +
+		note("– stands where there is no such value, as for idle nodes, systems and energy of unknown origin, of " +
 			"no pod; or of pods without that label.")
 	}
 	if s.Total.UnchartedShare > 0 {
@@ -224,7 +224,7 @@ func (c *Comparison) notes() []string {
 	}
 	if c.Forecast > 0 {
 		notes = append(notes, "Of "+plural(c.Forecast, "job",
-			"jobs")+" the baseline is priced with forecasts: nobody booked energy at that site and time.")
+			"jobs")+" the baseline is priced with forecasts: no energy was booked at that site and time.")
 	}
 	if c.NoCarbon > 0 {
 		notes = append(notes, "Of "+plural(c.NoCarbon, "job",

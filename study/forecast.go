@@ -66,7 +66,7 @@ func (z *zone) spans() ([]forecast.Span, error) {
 	return spans, nil
 }
 
-// until is when nobody asks any more in a trial from a start.
+// until is the end of the forecasts that a trial from a start may ask for.
 func (z *zone) until(index int) (time.Time, error) {
 	file := *z.file
 	file.Start = z.starts[index].UTC().Format(time.RFC3339)

@@ -21,7 +21,7 @@ import (
 
 // Store is a folder of results, in which an interrupted comparison finds what it has done already: files of one
 // line of JSON for each trial, each with the hash of what the trial depends on and a checksum of its own. Lines that
-// are damaged, as the last one is after a crash, are as good as absent. The nil store keeps nothing.
+// are damaged, such as the last one after a crash, count as missing. The nil store keeps nothing.
 type Store struct {
 	dir     string
 	own     string // the file that this process writes

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Restarts come after a pause that doubles, as a kubelet's, but short: nobody waits minutes in a lab.
+// Restarts come after a pause that doubles, as a kubelet's, but short: a lab's user does not wait for minutes.
 const (
 	firstPause = 500 * time.Millisecond
 	lastPause  = 10 * time.Second

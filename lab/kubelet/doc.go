@@ -9,7 +9,7 @@
 // What stands in for a container's isolation:
 //
 //   - A mount's path is replaced by that of the volume's folder wherever it stands in arguments and in the environment.
-//     A program that opens a fixed path which nobody told it does not find it.
+//     A program that opens a fixed path which neither names does not find it.
 //   - A port that is declared, probed, or given to a flag called …port, …address or …listen becomes a free port on
 //     127.0.0.1, so that replicas do not collide. PortsAnnotation on the pod says which.
 //   - NAME.NAMESPACE.svc:PORT, with or without .cluster.local, becomes localhost and a free port wherever it stands in

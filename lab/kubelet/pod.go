@@ -105,14 +105,14 @@ func (p *pod) live(ctx context.Context) {
 	if err := os.RemoveAll(p.dir); err != nil {
 		p.log.Error("A pod's folder stays", "error", err)
 	}
-	<-p.term.Done() // a pod that has ended stays until somebody deletes it
+	<-p.term.Done() // a pod that has ended stays until it is deleted
 	p.remove(ctx)
 }
 
 // carryOut prepares the pod, runs its init containers one by one and then the others.
 func (p *pod) carryOut(ctx context.Context) {
 	if phase := p.object().Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
-		return // by somebody else, before we knew it
+		return // it had ended before we saw it
 	}
 	if !p.retry("ContainerCreating", func() error { return p.prepare(ctx) }) {
 		p.finish()

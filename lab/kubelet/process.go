@@ -68,8 +68,8 @@ func (s *starter) start(cmd *exec.Cmd, log string) (*process, error) {
 	return p, nil
 }
 
-// signal reaches the process and those that it has started. It must not have been waited for yet, or the number might
-// be somebody else's: an ended one is left alone.
+// signal reaches the process and those that it has started. An ended one is left alone: its number may be that
+// of another process.
 func (p *process) signal(s syscall.Signal) {
 	select {
 	case <-p.done:

@@ -144,7 +144,7 @@ func show(dir string, files content) error {
 	return w.Write(files, nil)
 }
 
-// replace writes a file that nobody ever sees half of.
+// replace writes a file by rename, so that readers never see half of it.
 func replace(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
