@@ -13,7 +13,7 @@ type calls struct {
 	running      int
 }
 
-// add makes a call as soon as there is room for it. spawn starts a goroutine that somebody waits for.
+// add makes a call as soon as there is room for it. spawn starts a goroutine that Run waits for.
 func (c *calls) add(call func(context.Context), urgent bool, spawn func(func(context.Context))) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,7 +38,7 @@ type congestion struct {
 	// Of this round.
 	began   time.Time
 	started int             // in it
-	took    []time.Duration // of these, those that were released in it, and so tell of its rate
+	took    []time.Duration // latencies of the starts that were also released in it, and so depend on its rate
 	left    int
 	timely  int // of these went as soon as the rate let them
 }
@@ -210,7 +210,7 @@ type round struct {
 
 // steer follows a round. Where starts take too long, half as many are let go for one round. If they get quicker, or
 // go on to come as before, because many were waiting, it was too much. If not, it is not for us that starts take
-// long: others keep the cluster busy, and who gave way to them would end with nothing.
+// long: others keep the cluster busy, and giving way to them would end with no starts at all.
 func (c *congestion) steer(r round) {
 	load := float64(r.latency) / float64(max(c.alone, c.least))
 	switch {

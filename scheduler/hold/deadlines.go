@@ -100,7 +100,7 @@ func (d *deadlines) merge(added []deadline) {
 	}
 }
 
-// spread says of each when it must be released: a lead before its deadline, and a gap before the one after it.
+// spread computes when each must be released: a lead before its deadline, and a gap before the one after it.
 func (d *deadlines) spread(lead, gap time.Duration) {
 	next := int64(math.MaxInt64)
 	for i := len(d.sorted) - 1; i >= 0; i-- {

@@ -32,11 +32,11 @@ type ticket struct {
 	released atomic.Bool  // final
 }
 
-// A refusal says why what a pod says of itself has no effect. The zero refusal is none.
+// A refusal is why the annotations of a pod have no effect. The zero refusal is none.
 type refusal struct{ reason, text string }
 
 // ask reports whether the pod is to be kept from the queue, and until when at the latest. first is true when that is
-// decided; no says why marks have no effect, once per pod.
+// decided; no is why marks have no effect, once per pod.
 func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) {
 	// What was decided stands, whatever is known by now.
 	if t, ok := g.ticket(pod.UID); ok {
@@ -44,7 +44,7 @@ func (g *gate) ask(pod *v1.Pod) (until time.Time, held, first bool, no refusal) 
 		return time.Unix(0, latest), !t.released.Load() && g.clock.Now().UnixNano() < latest, false, no
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
-		return time.Time{}, false, false, no // somebody else keeps it yet: it is asked for again when they are gone
+		return time.Time{}, false, false, no // of others, which keep it: kube-scheduler asks again when they are gone
 	}
 	view := g.view()
 	if !view.Concerns(pod) {

@@ -62,7 +62,7 @@ func timeIn(j *batchv1.Job, annotation string) time.Time {
 	return t
 }
 
-// resumed is why a Job is let go that somebody else lets run.
+// resumed is why a Job is let go that its user, or another controller, lets run.
 const resumed = "it was resumed"
 
 // watchJobs follows the Jobs with our label. It keeps no copies of them, so that a hundred thousand held Jobs fit in
@@ -200,7 +200,7 @@ func (l *Loop) sawJob(seen *hold) {
 	h.HeldJob, h.work, h.cron = seen.HeldJob, seen.work, seen.cron
 	if seen.state == freed {
 		l.jobs.free(h, seen.why())
-		h.told = time.Time{} // it was never held, or somebody else released it: there is nothing to tell
+		h.told = time.Time{} // it was never held, or others released it: there is nothing to tell
 		job, settings := h.question(view)
 		h.asked = asks(&job, &settings)
 		return

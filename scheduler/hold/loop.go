@@ -112,8 +112,7 @@ func New(c Config) *Loop {
 	return l
 }
 
-// known returns the present view. Where whoever keeps it fails, nothing is known until that is mended: deadlines are
-// kept.
+// known returns the present view. If the view source panics, it returns the unsettled view: deadlines are kept.
 func (l *Loop) known() (view *kube.View) {
 	defer func() {
 		if r := recover(); r != nil || view == nil {
@@ -128,8 +127,8 @@ func (l *Loop) known() (view *kube.View) {
 
 var nothing kube.View // of a loop that was given none
 
-// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is asked on
-// the way to deadlines, so where finding out panics it is none.
+// draw returns the power that a hold is expected to add when it runs: all of a Job's pods together. It is called on the
+// deadline path: if the estimate panics, it counts as 0 W.
 func (l *Loop) draw(h *hold) (watts energy.Watts) {
 	defer func() {
 		if recover() != nil {
@@ -144,7 +143,7 @@ func (l *Loop) draw(h *hold) (watts energy.Watts) {
 }
 
 // Hold reports whether the pod is to be kept out of the scheduler's queue, and until when at the latest. It is meant
-// for PreEnqueue: it neither waits nor calls anybody, passes on any doubt, and passes every pod whose deadline has
+// for PreEnqueue: it neither waits nor makes calls, passes on any doubt, and passes every pod whose deadline has
 // come even if the loop is dead.
 func (l *Loop) Hold(pod *v1.Pod) (until time.Time, held bool) {
 	defer func() {
@@ -335,7 +334,7 @@ func (l *Loop) planOne(logger klog.Logger, h *hold, view *kube.View, now time.Ti
 	}
 }
 
-// settle asks what the view says of a hold: whether it may wait, for what, and how long. What was planned on other
+// settle reads from the view whether a hold may wait, for what, and how long. What was planned on other
 // answers is to be planned again.
 func (l *Loop) settle(h *hold, view *kube.View) {
 	work := h.work.Work()

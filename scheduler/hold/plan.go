@@ -53,8 +53,8 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	}
 }
 
-// notHeld tells owners why nothing keeps a hold. The core calls it released, whatever is to be let go, and says that
-// there is no room where it was not offered any node.
+// notHeld tells owners why nothing keeps a hold. The core reports AlreadyReleased for all that is to be let go, and
+// NoRoom where it was offered no node.
 func notHeld(d *sched.Decision) string {
 	if d.Reason.Kind == sched.AlreadyReleased || d.Reason.Kind == sched.NoRoom {
 		return "it is asked to run now, or not to be held"

@@ -10,13 +10,13 @@ import (
 	"github.com/kubenergy/kubenergy/kube"
 )
 
-// queue keeps the holds of one kind and says which to release when. It does no I/O and reads no clock. What it costs
+// queue keeps the holds of one kind and decides which to release when. It does no I/O and reads no clock. What it costs
 // to ask it grows with what there is to do, not with what is held, but for a pass over plain memory where deadlines
 // have changed.
 type queue struct {
 	kind  string // kindJob or kindPod
 	byUID map[types.UID]*hold
-	order deadlines // of those that nobody has tried to release yet
+	order deadlines // of those whose release was not tried yet
 	dirty bool      // their spread is out of date
 
 	// By state: waiting by window, opened and freed by turn, retrying by the time of the next attempt.
@@ -162,7 +162,7 @@ func (h *hold) plannable(view *kube.View) bool {
 	return h.seen != view && (h.state == waiting || h.state == opened)
 }
 
-// spread says of each hold when it must be released for its deadline.
+// spread computes when each hold must be released for its deadline, if that is out of date.
 func (q *queue) spread() {
 	if q.dirty {
 		q.dirty = false

@@ -45,7 +45,7 @@ func New(o central.Options, log *slog.Logger) (*Feed, error) {
 	metrics.Register()
 	youngest.WithLabelValues().Set(-1)
 	return &Feed{
-		now: o.Now, log: log, client: client,
+		now: o.Now, log: log, client: client, reserved: newReservations(),
 		nodes:     route{name: "nodes", path: "/api/v1/nodes/power"},
 		workloads: route{name: "workloads", path: "/api/v1/workloads/power"},
 	}, nil
@@ -100,28 +100,30 @@ func pause(failures int) time.Duration {
 func (f *Feed) Ask(ctx context.Context) bool {
 	var nodes api.NodesPower
 	skew, news, err := f.get(ctx, &f.nodes, &nodes)
-	if news {
-		f.adopt(&nodes, skew)
-	}
 	now := f.now()
-	provisional.WithLabelValues().Set(float64(f.reserved.adopt(nil, now)))
-	youngest.WithLabelValues().Set(f.reserved.age(now).Seconds())
+	var table *nodeTable
+	if news {
+		table = readNodes(&nodes, skew, now)
+	}
+	reserved, age := f.reserved.update(table, now)
+	provisional.WithLabelValues().Set(float64(reserved))
+	youngest.WithLabelValues().Set(age.Seconds())
 	var workloads api.WorkloadsPower
 	if _, news, _ := f.get(ctx, &f.workloads, &workloads); news {
-		f.expected.Store(newWorkloadTable(&workloads))
+		table := newWorkloadTable(&workloads)
+		f.expected.Store(&table)
 	}
 	return err == nil
 }
 
-// adopt publishes an answer.
-func (f *Feed) adopt(answer *api.NodesPower, skew time.Duration) {
-	now := f.now()
+// readNodes returns what of an answer can be used, and counts the rest.
+func readNodes(answer *api.NodesPower, skew time.Duration, now time.Time) *nodeTable {
 	table, left := newNodeTable(answer, skew, now)
-	f.reserved.adopt(table, now)
 	nodesKnown.WithLabelValues("fresh").Set(float64(len(table.byName) - left.implausible))
 	nodesKnown.WithLabelValues("implausible").Set(float64(left.implausible))
 	nodesKnown.WithLabelValues("old").Set(float64(left.old))
 	nodesKnown.WithLabelValues("absurd").Set(float64(left.absurd))
+	return &table
 }
 
 // Fill sets what nodes draw now, and what was placed on them since. What is not known stays as it is; a value that a
@@ -136,7 +138,10 @@ func (f *Feed) Expected(owners []Owner, nominal energy.Watts) (energy.Watts, boo
 	if f == nil {
 		return 0, false
 	}
-	return f.expected.Load().expected(owners, nominal)
+	if table := f.expected.Load(); table != nil {
+		return table.expected(owners, nominal)
+	}
+	return 0, false
 }
 
 // Reserve notes that a pod was placed on a node where it will draw so much.

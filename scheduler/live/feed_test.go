@@ -242,7 +242,8 @@ func TestProvisionalWatts(t *testing.T) {
 		u.mu.Lock()
 		u.nodes = api.NodesPower{Nodes: []api.NodePower{node, power("b", 50, 0)}}
 		u.mu.Unlock()
-		f.adopt(&api.NodesPower{Nodes: []api.NodePower{node, {Node: "b", Watts: 50, AsOf: now}}}, 0)
+		answer := &api.NodesPower{Nodes: []api.NodePower{node, {Node: "b", Watts: 50, AsOf: now}}}
+		f.reserved.update(readNodes(answer, 0, now), now)
 	}
 	check := func(when, want string) {
 		t.Helper()
@@ -560,7 +561,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		var workloads api.WorkloadsPower
 		if json.Unmarshal([]byte(body), &workloads) == nil {
-			for o, w := range newWorkloadTable(&workloads).byOwner {
+			for o, w := range newWorkloadTable(&workloads) {
 				if got, ok := newWorkloadTable(&workloads).expected([]Owner{o}, 4); !ok ||
 					!(got >= 0 && got <= mostWatts) {
 					t.Errorf("%v: %+v, expected %v", o, w, got)

@@ -14,7 +14,7 @@ import (
 // node is one look-up.
 type reservations struct {
 	mu     sync.Mutex
-	table  *nodeTable // nil: there was no answer yet
+	table  nodeTable
 	byNode map[string][]reservation
 	nodeOf map[string]string // by pod
 }
@@ -35,6 +35,10 @@ const (
 	mostReserved = 20_000
 )
 
+func newReservations() reservations {
+	return reservations{byNode: map[string][]reservation{}, nodeOf: map[string]string{}}
+}
+
 func (r *reservations) add(pod, node string, power energy.Watts, at time.Time) {
 	if !(power > 0 && power <= mostWatts) {
 		return
@@ -42,15 +46,10 @@ func (r *reservations) add(pod, node string, power energy.Watts, at time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop(pod)
-	if len(r.nodeOf) >= mostReserved {
-		return
+	if len(r.nodeOf) < mostReserved {
+		r.nodeOf[pod] = node
+		r.set(node, append(r.byNode[node], reservation{pod, power, at}))
 	}
-	if r.byNode == nil {
-		r.byNode, r.nodeOf = map[string][]reservation{}, map[string]string{}
-	}
-	r.byNode[node] = append(r.byNode[node], reservation{pod, power, at})
-	r.nodeOf[pod] = node
-	r.settle(node)
 }
 
 func (r *reservations) remove(pod string) {
@@ -59,32 +58,25 @@ func (r *reservations) remove(pod string) {
 	r.drop(pod)
 }
 
+// drop forgets a pod. The lock is held.
 func (r *reservations) drop(pod string) {
-	node, ok := r.nodeOf[pod]
-	if !ok {
-		return
+	if node, ok := r.nodeOf[pod]; ok {
+		delete(r.nodeOf, pod)
+		r.set(node, slices.DeleteFunc(r.byNode[node], func(one reservation) bool { return one.pod == pod }))
 	}
-	delete(r.nodeOf, pod)
-	left := slices.DeleteFunc(r.byNode[node], func(one reservation) bool { return one.pod == pod })
-	if r.byNode[node] = left; len(left) == 0 {
-		delete(r.byNode, node)
-	}
-	r.settle(node)
 }
 
-// settle adds up what a reading of a node does not tell of. The lock is held.
-func (r *reservations) settle(node string) {
-	if r.table == nil {
-		return
+// set replaces the reservations of a node, and adds up what its reading does not tell of. The lock is held.
+func (r *reservations) set(node string, all []reservation) {
+	if r.byNode[node] = all; len(all) == 0 {
+		delete(r.byNode, node)
 	}
-	reading := r.table.byName[node]
-	if reading == nil {
-		return
-	}
-	reading.provisional = 0
-	for _, one := range r.byNode[node] {
-		if !reading.includes(&one) {
-			reading.provisional += one.power
+	if reading := r.table.byName[node]; reading != nil {
+		reading.provisional = 0
+		for i := range all {
+			if !reading.includes(&all[i]) {
+				reading.provisional += all[i].power
+			}
 		}
 	}
 }
@@ -95,19 +87,16 @@ func (r *reading) includes(one *reservation) bool {
 	return r.asOf-one.at.UnixNano() > int64(settledAfter) || slices.Contains(r.fresh, one.pod)
 }
 
-// adopt takes another table, nil to keep the one there is, and forgets what its readings tell of, or what is old. It
-// returns the sum of the rest.
-func (r *reservations) adopt(table *nodeTable, now time.Time) (sum energy.Watts) {
+// update takes another table, nil to keep the one there is, and forgets what its readings tell of, or what is old. It
+// returns the sum of the rest, and the age of the youngest reading.
+func (r *reservations) update(table *nodeTable, now time.Time) (sum energy.Watts, youngest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if table != nil {
-		r.table = table
+		r.table = *table
 	}
 	for node, all := range r.byNode {
-		var reading *reading
-		if r.table != nil {
-			reading = r.table.byName[node]
-		}
+		reading := r.table.byName[node]
 		left := slices.DeleteFunc(all, func(one reservation) bool {
 			over := now.Sub(one.at) > givenUpAfter || reading != nil && reading.includes(&one)
 			if over {
@@ -115,32 +104,19 @@ func (r *reservations) adopt(table *nodeTable, now time.Time) (sum energy.Watts)
 			}
 			return over
 		})
-		for _, one := range left {
-			sum += one.power
+		for i := range left {
+			sum += left[i].power
 		}
-		if r.byNode[node] = left; len(left) == 0 {
-			delete(r.byNode, node)
-		}
-		r.settle(node)
+		r.set(node, left)
 	}
-	return sum
-}
-
-// age returns that of the youngest reading, -1 s if there is none.
-func (r *reservations) age(now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.table == nil {
-		return -time.Second
-	}
-	return r.table.age(now)
+	return sum, r.table.age(now)
 }
 
 // fill sets what nodes draw, by readings that are not older than an instant.
 func (r *reservations) fill(nodes []sched.Node, oldest int64) {
 	r.mu.Lock() // once in a cycle; all that hold it are as fast
 	defer r.mu.Unlock()
-	if r.table == nil || len(r.table.byName) == 0 {
+	if len(r.table.byName) == 0 {
 		return
 	}
 	for i := range nodes {

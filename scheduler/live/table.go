@@ -36,9 +36,9 @@ type nodeTable struct {
 type leftOut struct{ old, absurd, implausible int }
 
 // newNodeTable returns what of an answer can be used. skew is how far our clock is ahead of the other's.
-func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (*nodeTable, leftOut) {
+func newNodeTable(answer *api.NodesPower, skew time.Duration, now time.Time) (nodeTable, leftOut) {
 	nodes := answer.Nodes
-	t, left := &nodeTable{}, leftOut{}
+	t, left := nodeTable{}, leftOut{}
 	if len(nodes) > mostNodes {
 		left.absurd += len(nodes) - mostNodes
 		nodes = nodes[:mostNodes]
@@ -86,14 +86,14 @@ type workload struct {
 	samples float64
 }
 
-type workloadTable struct{ byOwner map[Owner]workload }
+type workloadTable map[Owner]workload
 
-func newWorkloadTable(answer *api.WorkloadsPower) *workloadTable {
+func newWorkloadTable(answer *api.WorkloadsPower) workloadTable {
 	all := answer.Workloads[:min(len(answer.Workloads), mostWorkloads)]
-	t := &workloadTable{byOwner: make(map[Owner]workload, len(all))}
+	t := make(workloadTable, len(all))
 	for i := range all {
 		if w := &all[i]; w.Watts >= 0 && w.Watts <= mostWatts && w.Samples > 0 {
-			t.byOwner[Owner{w.Namespace, w.OwnerKind, w.Owner}] = workload{energy.Watts(w.Watts), float64(w.Samples)}
+			t[Owner{w.Namespace, w.OwnerKind, w.Owner}] = workload{energy.Watts(w.Watts), float64(w.Samples)}
 		}
 	}
 	return t
@@ -102,12 +102,9 @@ func newWorkloadTable(answer *api.WorkloadsPower) *workloadTable {
 // priorSamples is how many samples the nominal power of a request weighs as much as: one of 15 s may have been odd.
 const priorSamples = 3
 
-func (t *workloadTable) expected(owners []Owner, nominal energy.Watts) (energy.Watts, bool) {
-	if t == nil {
-		return 0, false
-	}
+func (t workloadTable) expected(owners []Owner, nominal energy.Watts) (energy.Watts, bool) {
 	for _, o := range owners {
-		if w, ok := t.byOwner[o]; ok {
+		if w, ok := t[o]; ok {
 			return energy.Shrink(w.power, w.samples, nominal, priorSamples), true
 		}
 	}
