@@ -30,7 +30,8 @@ import (
 func readJob(j *batchv1.Job) *hold {
 	work, err := policy.ReadJob(j)
 	h := &hold{
-		HeldJob: kube.SeenJob(j), work: work.Keep(), rank: rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
+		HeldJob: kube.SeenJob(j), work: work.Keep(),
+		rank:      rankOf(work.Submitted, ptr.Deref(j.Spec.Template.Spec.Priority, 0)),
 		idleMarks: policy.Unsupported(j.Annotations, j.Spec.Template.Annotations), state: waiting,
 		told: timeIn(j, v1alpha1.AnnotationHeldUntil), latest: timeIn(j, v1alpha1.AnnotationLatestStart),
 	}
@@ -267,12 +268,7 @@ func (l *Loop) clampToTick(ctx context.Context, uid types.UID, namespace, name s
 
 func (l *Loop) releaseDueJobs(logger klog.Logger, now time.Time) {
 	for _, h := range l.jobs.due(now, l.leads) {
-		called := false
-		safely(logger, func() {
-			l.releaseJob(h, now)
-			called = true
-		})
-		if !called { // or it would count as on its way for ever
+		if !safely(logger, func() { l.releaseJob(h, now) }) { // or it would count as on its way for ever
 			safely(logger, func() { l.jobReleased(h, now, false, errPanicked) })
 		}
 	}

@@ -282,14 +282,15 @@ func (l *Loop) setBack(now time.Time) {
 	}
 }
 
-// safely keeps a panic in one part of the work from taking the others along.
-func safely(logger klog.Logger, f func()) {
+// safely keeps a panic in one part of the work from taking the others along. It returns whether there was none.
+func safely(logger klog.Logger, f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			logger.Error(nil, "A part of the hold loop panicked", "panic", r)
 		}
 	}()
 	f()
+	return true
 }
 
 // planAll plans what was not planned on the present view, a chunk per turn, and reports whether some are left.

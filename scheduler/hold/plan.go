@@ -28,11 +28,7 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	q.ask(h, time.Time{})
 	job, settings := h.question(view)
 	if why := idle(&settings); why != "" && !job.Released {
-		if young := h.work.Submitted().Add(modeLag); settings.Mode != v1alpha1.ModeEnforce && now.Before(young) {
-			q.ask(h, young) // admission may know better: see modeLag
-			return
-		}
-		q.free(h, why)
+		q.unplan(h, settings.Mode, why, now)
 		return
 	}
 	d, ok := l.decide(logger, h, view, now, job, settings)
@@ -40,8 +36,7 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	case ok && l.steady(h, view, now, job, settings, &d):
 	case ok && d.Held(now):
 		l.keep(h, now, &d)
-	case h.basis != unplanned && h.basis != onHope && !job.Released &&
-		(!ok || d.Reason.Kind == sched.NoFreshSignal || d.Reason.Kind == sched.BeyondForecast):
+	case h.basis != unplanned && h.basis != onHope && !job.Released && (!ok || blind(d.Reason.Kind)):
 		h.rolls = false // signals have vanished since: see the package documentation
 		q.enter(h, waiting)
 	case h.basis != unplanned && ok && !job.Released:
@@ -51,6 +46,18 @@ func (l *Loop) plan(logger klog.Logger, h *hold, view *kube.View, now time.Time)
 	default:
 		q.free(h, notHeld(&d))
 	}
+}
+
+// blind reports whether a decision fell for want of signals.
+func blind(k sched.ReasonKind) bool { return k == sched.NoFreshSignal || k == sched.BeyondForecast }
+
+// unplan lets go what nothing keeps.
+func (q *queue) unplan(h *hold, mode v1alpha1.Mode, why string, now time.Time) {
+	if young := h.work.Submitted().Add(modeLag); mode != v1alpha1.ModeEnforce && now.Before(young) {
+		q.ask(h, young) // admission may know better: see modeLag
+		return
+	}
+	q.free(h, why)
 }
 
 // notHeld tells owners why nothing keeps a hold. The core reports AlreadyReleased for all that is to be let go, and

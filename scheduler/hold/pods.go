@@ -71,38 +71,33 @@ func (l *Loop) WatchPods(informer cache.SharedIndexInformer) error {
 
 // bound is called for every pod that got a node.
 func (l *Loop) bound(pod *v1.Pod) {
-	at := l.clock.Now()
-	uid := pod.UID
-	if _, ours := l.gate.ticket(uid); ours {
-		l.post(func() { l.sawStart(uid, at); l.lostPod(uid) })
-		return
+	at, uid := l.clock.Now(), pod.UID
+	if start, ok := l.awaited(pod); ok {
+		l.post(func() { l.sawStart(start, at) })
 	}
-	if job := l.awaitedJob(pod); job != "" {
-		l.post(func() { l.sawStart(job, at) })
+	if _, ours := l.gate.ticket(uid); ours {
+		l.post(func() { l.lostPod(uid) })
 	}
 }
 
-// awaitedJob returns the UID of the released Job that the pod belongs to.
-func (l *Loop) awaitedJob(pod *v1.Pod) types.UID {
+// awaited returns the UID under which the start of a pod is awaited, if it is: its own, or that of its released Job.
+func (l *Loop) awaited(pod *v1.Pod) (uid types.UID, ok bool) {
+	if _, ok := l.awaiting.Load(pod.UID); ok {
+		return pod.UID, true
+	}
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
-		return ""
+		return "", false
 	}
-	if _, awaited := l.awaiting.Load(owner.UID); !awaited {
-		return ""
-	}
-	return owner.UID
+	_, ok = l.awaiting.Load(owner.UID)
+	return owner.UID, ok
 }
 
 // changed is called for every change to a pod that has no node.
 func (l *Loop) changed(before, pod *v1.Pod) {
 	if noRoom(pod) && !noRoom(before) {
-		uid := pod.UID
-		if job := l.awaitedJob(pod); job != "" {
-			uid = job
-		}
-		if _, awaited := l.awaiting.Load(uid); awaited {
-			l.post(func() { l.cancelStart(uid) }) // how long it takes says nothing about releases
+		if start, ok := l.awaited(pod); ok {
+			l.post(func() { l.cancelStart(start) }) // how long it takes tells nothing about releases
 		}
 	}
 	if t, ours := l.gate.ticket(pod.UID); ours && !t.released.Load() {

@@ -10,8 +10,8 @@ import (
 
 // A plan that only a forecast changes is changed at most once in leastHold, and only where that saves at least
 // leastGain of what starting at once would cost, or the policy's MinSaving if that is more. Forecasts come every five
-// minutes to every hour, so real news waits for no longer than the next ones would; and people for whom a hold for less
-// than a hundredth is not worth it, as is built in, does not want to be moved about for less either.
+// minutes to every hour, so real news waits for no longer than the next ones would. People for whom a hold for less than
+// a hundredth is not worth it, as is built in, do not want to be moved about for less either.
 const (
 	leastHold = 5 * time.Minute
 	leastGain = 0.01
@@ -25,9 +25,7 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 	d *sched.Decision,
 ) bool {
 	held := d.Held(now)
-	byForecast := h.basis != unplanned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp &&
-		(held || h.basis == onForecast)
-	if !byForecast || h.told.Equal(outdated) { // people are obeyed at once
+	if h.told.Equal(outdated) || !h.steadies(d, held) { // people are obeyed at once
 		return false
 	}
 	if held && sameTime(d.Window.Start, h.start) {
@@ -42,6 +40,12 @@ func (l *Loop) steady(h *hold, view *kube.View, now time.Time, job sched.Job, se
 	}
 	saving, known := view.Saving(now, job, settings, h.start)
 	return known && d.Reason.Saving-saving < max(leastGain, settings.MinSaving)
+}
+
+// steadies reports whether nothing but a forecast made the plan of a hold, or now changes when it is to start.
+func (h *hold) steadies(d *sched.Decision, held bool) bool {
+	return h.basis != unplanned && !h.rolls && d.Again.IsZero() && d.Reason.Kind != sched.BudgetUsedUp &&
+		(held || h.basis == onForecast)
 }
 
 // sameTime reports whether two starts differ by too little to move anything.

@@ -19,7 +19,8 @@ func OwnersOf(pod *v1.Pod) []Owner {
 	self := Owner{pod.Namespace, kind, name}
 	switch kind {
 	case "Job":
-		if i := strings.LastIndexByte(name, '-'); i > 0 && isNumber(name[i+1:]) {
+		if i := strings.LastIndexByte(name, '-'); i > 0 && len(name)-i > leastMinuteDigits &&
+			strings.Trim(name[i+1:], "0123456789") == "" {
 			return []Owner{{pod.Namespace, "CronJob", name[:i]}, self}
 		}
 	case "Deployment":
@@ -29,8 +30,4 @@ func OwnersOf(pod *v1.Pod) []Owner {
 		}
 	}
 	return []Owner{self}
-}
-
-func isNumber(text string) bool {
-	return len(text) >= leastMinuteDigits && strings.Trim(text, "0123456789") == ""
 }

@@ -228,7 +228,7 @@ func (e *Energy) findBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 			return false
 		}
 		if s.costs, ok = e.wheres[r.settings.Where].Costs(&s.snapshot, &s.queue[0], s.costs); !ok ||
-			slices.ContainsFunc(s.costs, infinite) {
+			slices.ContainsFunc(s.costs, func(c float64) bool { return math.IsNaN(c) || math.IsInf(c, 0) }) {
 			return false
 		}
 		l.best = l.best[:0]
@@ -243,8 +243,6 @@ func (e *Energy) findBest(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok boo
 		l.renew(nodes, now, e.book.began)
 	}
 }
-
-func infinite(cost float64) bool { return math.IsNaN(cost) || math.IsInf(cost, 0) }
 
 // renew begins a sample where the last has ended for those pods that saw least of it.
 func (l *shortlists) renew(nodes []fwk.NodeInfo, now int64, began int) {
@@ -315,7 +313,9 @@ func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 		}
 		if m.tainted || selective {
 			node := nodes[m.at].Node()
-			if slices.ContainsFunc(node.Spec.Taints, discourages) {
+			if slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
+				return t.Effect == v1.TaintEffectPreferNoSchedule
+			}) {
 				return false
 			}
 			if !admission.Admits(node) {
@@ -330,8 +330,6 @@ func (e *Energy) drawSample(r *request, pod *v1.Pod, nodes []fwk.NodeInfo) (ok b
 	s.snapshot.Nodes = s.refs
 	return some
 }
-
-func discourages(t v1.Taint) bool { return t.Effect == v1.TaintEffectPreferNoSchedule }
 
 // none is the group of those that the pod cannot go to, mostly of kinds without room.
 const none = -1
