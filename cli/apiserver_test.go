@@ -31,6 +31,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/kubenergy/kubenergy/api/v1alpha1"
 )
 
 // testNow is the time of all tests against an API server.
@@ -296,7 +298,19 @@ func (a *apiServer) list(q *http.Request, r request) (int, any) {
 		}
 		items = append(items, a.objects[path])
 	}
-	return 200, map[string]any{"metadata": map[string]any{"continue": next}, "items": items}
+	list := map[string]any{"metadata": map[string]any{"continue": next}, "items": items}
+	if kind, ok := listKinds[r.resource]; ok {
+		list["kind"], list["apiVersion"] = kind, v1alpha1.GroupVersion.String()
+	} else if r.resource == "namespaces" {
+		list["kind"], list["apiVersion"] = "NamespaceList", "v1"
+	}
+	return 200, list
+}
+
+// listKinds are the kinds of lists that are read without their schema, and so must say what they are.
+var listKinds = map[string]string{
+	"gridzones": "GridZoneList", "powerprofiles": "PowerProfileList", "energypolicies": "EnergyPolicyList",
+	"energybudgets": "EnergyBudgetList",
 }
 
 // readPathOf finds the path of an object again: the token of the next page.

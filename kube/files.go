@@ -83,7 +83,7 @@ func (f *Files) View() *View {
 }
 
 // nothing is what is known before the first look.
-var nothing = View{nodes: new(nodeCache)}
+var nothing View
 
 // Run refreshes the view every second until ctx ends.
 func (f *Files) Run(ctx context.Context) error {
@@ -130,7 +130,6 @@ func (f *Files) Refresh() {
 		f.log().Error("publishing a view: the last one holds", "error", err)
 		return
 	}
-	v.adopt(f.view.Load())
 	f.view.Store(v)
 }
 

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -43,83 +42,32 @@ func hardwareContents(t testing.TB, value float64) Contents {
 	}
 }
 
-func viewAfter(t testing.TB, before *View, c Contents) *View {
-	t.Helper()
-	v, err := c.View()
-	if err != nil {
-		t.Fatal(err)
-	}
-	v.adopt(before)
-	return v
-}
-
 func siteOf(v *View, n *v1.Node) *sched.Site {
 	node, _ := v.Node(n, sched.Resources{}, sched.Resources{}, 0)
 	return node.Site
 }
 
-func TestFactsOutliveASignal(t *testing.T) {
+func TestFactsAreThoseOfTheObject(t *testing.T) {
+	v := viewOf(t, hardwareContents(t, 300))
 	n := nodesOf(1)[0]
-	first := viewAfter(t, nil, hardwareContents(t, 300))
-	siteOf(first, n)
-	known := first.facts(n)
-	second := viewAfter(t, first, hardwareContents(t, 100))
-	if second.facts(n) != known {
-		t.Error("a signal made a view forget its nodes")
+	if v.facts(n) != v.facts(n) {
+		t.Error("the facts of a node are not remembered")
 	}
-	if got := siteOf(second, n).Carbon.Series.Value(0); got != 100 {
-		t.Errorf("the site has the signal %v", got)
-	}
-	if got := siteOf(first, n).Carbon.Series.Value(0); got != 300 {
-		t.Errorf("the first view's site has the signal %v", got)
-	}
-
-	for name, change := range map[string]func(*Contents){
-		"profile":         func(c *Contents) { c.Profiles[0].Max = 30 },
-		"default profile": func(c *Contents) { c.DefaultProfile = "" },
-		"site":            func(c *Contents) { c.Sites[1].Name = "south" },
-		"zone":            func(c *Contents) { c.Sites[1].Zone = "NO" },
-		"default site":    func(c *Contents) { c.DefaultSite = "north" },
-		"region":          func(c *Contents) { c.Regions = map[string]string{"eu-north-1": "north"} },
-		"benchmark": func(c *Contents) {
-			c.Benchmarks = map[string]map[string]energy.Benchmark{"training": {n.Name: {Rate: 1, Power: 20}}}
-		},
-		"node power": func(c *Contents) {
-			c.Defaults.NodePower = map[string]*energy.Profile{n.Name: {
-				Name: "own",
-				Max:  5,
-			}}
-		},
-	} {
-		c := hardwareContents(t, 300)
-		change(&c)
-		if v := viewAfter(t, first, c); v.facts(n) == known {
-			t.Errorf("%s: the view takes over what no longer holds", name)
-		}
-	}
-	if first.facts(n.DeepCopy()) == known {
-		t.Error("another object of the node has the facts of the first")
+	moved := n.DeepCopy()
+	moved.Labels[v1alpha1.LabelSite] = "home"
+	if site := siteOf(v, moved); site.Name != "home" {
+		t.Errorf("another object of the node is in %q", site.Name)
 	}
 }
 
 func TestFactsOfNodesThatAreGone(t *testing.T) {
-	v := viewAfter(t, nil, hardwareContents(t, 300))
-	stays := nodesOf(1)[0]
-	known := v.facts(stays)
-	for i := range 20 {
-		for _, n := range nodesOf(100) {
-			n.Name = fmt.Sprint("round-", i, "-", n.Name)
-			v.facts(n)
-		}
-		runtime.GC()
+	v := viewOf(t, hardwareContents(t, 300))
+	for _, n := range nodesOf(maxNodes + 100) {
+		v.facts(n)
 	}
-	if n := v.nodes.size.Load(); n > 4*fewNodes {
+	if n := v.nodes.size.Load(); n > 100 {
 		t.Errorf("%d nodes are remembered", n)
 	}
-	if v.facts(stays) != known {
-		t.Error("a node that stayed was forgotten")
-	}
-	runtime.KeepAlive(stays)
 }
 
 // A node's own PUE counts whoever tells its watts.
@@ -157,24 +105,12 @@ func TestPUEOfANode(t *testing.T) {
 
 func BenchmarkNodesWarm(b *testing.B) {
 	nodes := nodesOf(5000)
-	v := viewAfter(b, nil, hardwareContents(b, 300))
+	v := viewOf(b, hardwareContents(b, 300))
 	for _, n := range nodes {
 		siteOf(v, n)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		siteOf(v, nodes[i%len(nodes)])
-	}
-}
-
-// BenchmarkNodesAfterASignal is a cycle over 5,000 nodes right after another view.
-func BenchmarkNodesAfterASignal(b *testing.B) {
-	nodes := nodesOf(5000)
-	v := viewAfter(b, nil, hardwareContents(b, 300))
-	for b.Loop() {
-		v = viewAfter(b, v, hardwareContents(b, 100))
-		for _, n := range nodes {
-			siteOf(v, n)
-		}
 	}
 }

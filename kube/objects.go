@@ -125,7 +125,7 @@ func (o *Objects) View() *View {
 	return Unsettled()
 }
 
-var unsettled = View{unsettled: true, nodes: new(nodeCache)}
+var unsettled = View{unsettled: true}
 
 // Unsettled returns the view of those who do not know the policies yet.
 func Unsettled() *View { return &unsettled }
@@ -237,7 +237,6 @@ func (o *Objects) put(c *Contents) {
 		return
 	}
 	o.failed = ""
-	v.adopt(o.view.Load())
 	o.view.Store(v)
 }
 

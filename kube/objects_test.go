@@ -541,6 +541,7 @@ func TestObjectsFollowTheServer(t *testing.T) {
 		Name: "team", Labels: map[string]string{v1alpha1.LabelMode: "enforce"},
 	}})
 	server.set("configmaps", &v1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Name: knowledgeBaseName, Namespace: metav1.NamespaceSystem, ResourceVersion: "7"},
 		Data: map[string]string{"profiles.yaml": "training:\n- {nodeName: n1, performanceRate: 10, " +
 			"powerConsumptionWatts: 90, idlePowerWatts: 50}\n"},

@@ -39,7 +39,7 @@ type View struct {
 
 	unsettled bool
 
-	nodes *nodeCache // nil: nothing is remembered
+	nodes nodeCache
 }
 
 // NodeProfile is a power profile and the nodes that have it.
@@ -97,7 +97,6 @@ func firstSite(sites []*sched.Site) string {
 func (c *Contents) View() (*View, error) {
 	v := &View{
 		nodePower: c.Defaults.NodePower, catalog: c.Defaults.Hardware, unsettled: c.Unsettled,
-		nodes: new(nodeCache),
 	}
 	if err := errors.Join(v.indexSites(c), v.indexProfiles(c)); err != nil {
 		return nil, err
@@ -284,7 +283,7 @@ func selects(selector, labels map[string]string) bool {
 func (v *View) Node(n *v1.Node, capacity, free sched.Resources, jobs int) (node sched.Node, ok bool) {
 	f := v.facts(n)
 	return sched.Node{
-		Name: n.Name, Site: v.site(f), Labels: n.Labels,
+		Name: n.Name, Site: f.site, Labels: n.Labels,
 		Capacity: capacity, Free: free, Jobs: jobs, Profile: f.profile, PUE: f.pue, Benchmarks: f.benchmarks,
 	}, f.profile != nil
 }

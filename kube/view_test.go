@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 
-func viewOf(t *testing.T, c Contents) *View {
+func viewOf(t testing.TB, c Contents) *View {
 	t.Helper()
 	v, err := c.View()
 	if err != nil {
